@@ -1,0 +1,87 @@
+# The commands of the house. Each brings what it needs: missing Debian packages, the build, the models.
+# `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# The targets below call one another's tools, not each other: -j belongs to ninja and ctest.
+.NOTPARALLEL:
+
+JOBS ?= $(shell nproc)
+# Words for ctest, e.g. make test TESTS="-R tokenizer"
+TESTS ?=
+PROMPT ?= The history of bread begins
+FUZZ_SECONDS ?= 60
+WEFT := build/release/weft
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
+	  while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+.PHONY: setup
+setup: ## install the Debian packages that are missing (root or sudo)
+	@./scripts/setup.sh build
+
+.PHONY: build
+build: setup ## build the release program, build/release/weft
+	@$(call configure,release)
+	@cmake --build --preset release -j $(JOBS) --target weft
+
+.PHONY: model
+model: setup
+	@./scripts/fetch_models.py
+
+.PHONY: models
+models: setup ## fetch the models that weft is tried with into the model cache
+	@./scripts/fetch_models.py --all
+
+.PHONY: run
+run: build model ## build weft and read what a real model writes (PROMPT="...")
+	@$(WEFT) run -p "$(PROMPT)" -n 64
+
+.PHONY: test
+test: setup model ## build everything and run all tests (TESTS="-R name" for some)
+	@$(call run_tests,release)
+
+.PHONY: test-asan
+test-asan: setup model ## the tests under the address and undefined-behaviour sanitizers
+	@$(call run_tests,asan)
+
+.PHONY: test-tsan
+test-tsan: setup model ## the tests under the thread sanitizer
+	@$(call run_tests,tsan)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZ_SECONDS, from its committed seeds
+	@./scripts/setup.sh build tools
+	@./scripts/fuzz.sh $(FUZZ_SECONDS)
+
+.PHONY: bench
+bench: build models ## weft beside llama.cpp (built once from its source package), as ratios
+	@python3 bench/versus.py
+
+.PHONY: format
+format: ## lay out all C++ files as .clang-format says
+	@./scripts/setup.sh tools
+	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs -r clang-format-19 -i
+
+.PHONY: lint
+lint: ## clang-tidy over the sources (uses the release build's commands)
+	@./scripts/setup.sh build tools
+	@$(call configure,release)
+	@git ls-files 'src/*.cpp' 'cli/*.cpp' | xargs -r -P $(JOBS) -n 4 clang-tidy-19 -p build/release --quiet
+
+.PHONY: clean
+clean: ## remove build/
+	@rm -rf build
+
+# $(call configure,PRESET): once; afterwards the build notices by itself what changed.
+define configure
+[[ -f build/$(1)/build.ninja ]] || cmake --preset $(1) --log-level=WARNING
+endef
+
+define run_tests
+$(call configure,$(1)); \
+cmake --build --preset $(1) -j $(JOBS); \
+ctest --preset $(1) -j $(JOBS) $(TESTS)
+endef

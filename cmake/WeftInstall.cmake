@@ -1,0 +1,37 @@
+# cmake --install: the program, the shared library, its headers, a CMake package (weft::weft) and a pkg-config
+# file. All of it may be moved afterwards: nothing in it names the prefix.
+include(CMakePackageConfigHelpers)
+
+# One shared library of all layers. Only what include/weft declares is visible (its headers push visibility).
+get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
+list(TRANSFORM weft_layers REPLACE "(.+)" "$<TARGET_OBJECTS:weft_\\1>" OUTPUT_VARIABLE weft_objects)
+add_library(weft_shared SHARED ${weft_objects})
+set_target_properties(weft_shared PROPERTIES LINKER_LANGUAGE CXX)
+add_library(weft::weft ALIAS weft_shared)
+target_link_libraries(weft_shared PRIVATE Threads::Threads PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+target_include_directories(weft_shared INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+                                                 "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+target_compile_features(weft_shared INTERFACE cxx_std_20)
+# Until 1.0 every minor version may change the ABI.
+set_target_properties(weft_shared PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft VERSION "${PROJECT_VERSION}"
+  SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+
+install(TARGETS weft RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(TARGETS weft_shared EXPORT weftTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/weft" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        FILES_MATCHING PATTERN "*.h")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+set(weft_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/weft")
+install(EXPORT weftTargets NAMESPACE weft:: DESTINATION "${weft_package_dir}")
+configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/weftConfig.cmake.in" "${PROJECT_BINARY_DIR}/weftConfig.cmake"
+  INSTALL_DESTINATION "${weft_package_dir}" NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/weftConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/weftConfig.cmake" "${PROJECT_BINARY_DIR}/weftConfigVersion.cmake"
+        DESTINATION "${weft_package_dir}")
+
+# pkg-config knows where the .pc file lies; the prefix is found from there.
+set(weft_pc_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+file(RELATIVE_PATH weft_pc_to_prefix "/prefix/${weft_pc_dir}" "/prefix")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/weft.pc.in" "${PROJECT_BINARY_DIR}/weft.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/weft.pc" DESTINATION "${weft_pc_dir}")

@@ -1,0 +1,30 @@
+# weft_layer(NAME [DEPS layer...] [LIBS target...])
+#
+# A layer is the static library weft_NAME of all sources of the current folder. DEPS are the layers that it may
+# use, LIBS what it links from outside. Tests of a layer lie in tests/NAME (weft_layer_tests).
+# tests/layers checks that no #include goes against DEPS.
+function(weft_layer NAME)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;SOURCES" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  add_library(weft_${NAME} STATIC ${sources} ${ARG_SOURCES})
+  target_include_directories(weft_${NAME} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  list(TRANSFORM ARG_DEPS PREPEND "weft_")
+  target_link_libraries(weft_${NAME} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY WEFT_LAYERS ${NAME})
+endfunction()
+
+# weft_layer_tests(NAME [LIBS target...]): test_NAME from the sources of the current folder, linked with that
+# layer. Test data lies in tests/data (compile definition WEFT_TEST_DATA).
+function(weft_layer_tests NAME)
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(test_${NAME} ${sources})
+  target_include_directories(test_${NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(test_${NAME} PRIVATE WEFT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+                                                  WEFT_SHARED_DIR="${PROJECT_SOURCE_DIR}/../shared")
+  target_link_libraries(test_${NAME} PRIVATE weft_${NAME} ${ARG_LIBS} GTest::gtest_main GTest::gmock)
+  gtest_discover_tests(test_${NAME} TEST_PREFIX "${NAME}." DISCOVERY_MODE PRE_TEST)
+endfunction()

@@ -1,0 +1,41 @@
+# Options and flags that hold for every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+set(WEFT_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, address (with undefined) or thread")
+set(WEFT_FUZZ OFF CACHE BOOL "Build the fuzz targets (with clang)")
+set(WEFT_WERROR OFF CACHE BOOL "Treat warnings as errors")
+
+# One FMA must not become two roundings on one path and one on another: results are compared bit by bit.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-restrict)  # GCC 12 sees overlaps in std::string that are not there.
+endif()
+if(WEFT_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(WEFT_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(WEFT_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread)
+  add_link_options(-fsanitize=thread)
+endif()
+
+find_program(WEFT_MOLD mold)
+if(WEFT_MOLD AND NOT WEFT_SANITIZE)
+  add_link_options(-fuse-ld=mold)
+endif()
+find_program(WEFT_CCACHE ccache)
+if(WEFT_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${WEFT_CCACHE}")
+endif()

@@ -1,0 +1,57 @@
+#pragma once
+// A model's chat template: conversations to prompts. Templates are written in Jinja and come from untrusted model
+// files: rendering is bounded in steps, depth and output and reaches nothing outside its arguments.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// A piece of a rendered prompt. Only text that stands in the template itself (and bos_token and eos_token, which
+/// come with it) may be parsed for special tokens; what came from messages, tools or variables never is. Pieces are
+/// the longest runs of one origin; ordinary text still has to be tokenized across their borders.
+struct PromptPiece {
+  std::string text;
+  bool from_template = false;
+};
+
+struct ChatMessage {
+  std::string role;     ///< "system", "user", "assistant", "tool"
+  std::string content;
+};
+
+/// Immutable: any number of threads may render.
+class ChatTemplate {
+ public:
+  /// Throws Error kInvalidFile with line and reason for a template that does not parse.
+  explicit ChatTemplate(std::string_view source, std::string bos_token = {}, std::string eos_token = {});
+  ~ChatTemplate();
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+
+  struct Options {
+    bool add_generation_prompt = true;
+    std::string tools_json;      ///< Empty, or a JSON array of tools as OpenAI's API has them.
+    /// Empty, or a JSON object of further variables (not messages, tools or add_generation_prompt). The variable
+    /// `now` ("2025-01-31", "2025-01-31T12:00:00" or seconds since 1970) is the time of strftime_now(), which does
+    /// not exist without it: weft reads no clock, so that the same conversation gives the same prompt.
+    std::string variables_json;
+  };
+  /// Throws Error kInvalidArgument where the template raises an error or exceeds a bound.
+  std::vector<PromptPiece> render(const std::vector<ChatMessage>& messages, const Options& options) const;
+  /// The same with messages as a JSON array, for content parts and tool calls.
+  std::vector<PromptPiece> render_json(std::string_view messages_json, const Options& options) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<const Impl> impl_;
+};
+
+std::string join(const std::vector<PromptPiece>& pieces);
+
+}  // namespace weft
+
+#pragma GCC visibility pop

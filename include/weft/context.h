@@ -1,0 +1,127 @@
+#pragma once
+// A context: many sequences over one cache, and one plan that computes batches of any mix of them.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "weft/model.h"
+#include "weft/types.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+enum class CacheType : std::uint8_t { kF32, kF16 };
+
+struct ContextParams {
+  int n_ctx = 0;          ///< Cells of the cache, shared by all sequences. 0: the model's training length, at most 8192.
+  int n_sequences = 1;    ///< Sequences that may exist at the same time.
+  int n_ubatch = 512;     ///< Tokens that one step computes at most; batches of any size are cut into these.
+  int n_outputs = 0;      ///< Rows of logits that one step computes at most. 0: max(64, n_sequences).
+  int n_threads = 0;      ///< 0: as many as there are cores.
+  CacheType k_type = CacheType::kF16;
+  CacheType v_type = CacheType::kF16;
+};
+
+/// A batch under construction: tokens in any order and of any mix of sequences. Reusable after clear(). Positions of a
+/// sequence must ascend within a batch.
+class Batch {
+ public:
+  static constexpr Pos kNextPos = -1;  ///< The position after the sequence's last one.
+
+  void clear();
+  void add(Token token, SeqId seq, bool logits = false, Pos pos = kNextPos);
+  /// A token of several sequences: computed once, as one of the first, and shared with the others.
+  void add(Token token, std::span<const SeqId> seqs, bool logits = false, Pos pos = kNextPos);
+  /// Several tokens that follow one another; logits are asked for at the last one only.
+  void add(std::span<const Token> tokens, SeqId seq, bool logits_at_end = true);
+
+  int size() const { return static_cast<int>(items_.size()); }
+  struct Item {
+    Token token;
+    Pos pos;
+    SeqId seq;
+    bool logits;
+    std::int32_t n_shared = 0;  ///< Further sequences that get the token: shared_with(i).
+    std::int32_t first_shared = 0;
+  };
+  const Item& operator[](int i) const { return items_[static_cast<std::size_t>(i)]; }
+  std::span<const SeqId> shared_with(int i) const {
+    return std::span(shared_).subspan(static_cast<std::size_t>((*this)[i].first_shared),
+                                      static_cast<std::size_t>((*this)[i].n_shared));
+  }
+
+ private:
+  std::vector<Item> items_;
+  std::vector<SeqId> shared_;
+};
+
+enum class DecodeStatus : std::uint8_t {
+  kOk,
+  kCacheFull,  ///< Nothing was computed and nothing changed: remove or shorten sequences, then try again.
+  kCancelled,  ///< cancel() was called: the cache is as it was before the batch.
+};
+
+/// How often plans were compiled and reused, and what that cost the host.
+struct PlanStats {
+  std::int64_t compiled = 0;
+  std::int64_t steps = 0;
+  std::int64_t steps_unchanged = 0;      ///< No declared change: only the inputs' values differ.
+  std::int64_t steps_shapes = 0;         ///< The values of symbols differ (tokens, outputs).
+  std::int64_t steps_tensors = 0;        ///< External tensors were bound anew.
+  double host_us_per_step = 0.0;         ///< Outside kernels: admission, inputs, update.
+};
+
+/// Used by one thread at a time. Holds the model alive.
+class Context {
+ public:
+  /// Reserves the worst case: after this a step allocates nothing. Throws Error.
+  Context(std::shared_ptr<const Model> model, const ContextParams& params = {});
+  ~Context();
+  Context(Context&&) noexcept;
+
+  const Model& model() const;
+  const ContextParams& params() const;  ///< With the defaults filled in.
+
+  /// Computes a batch. Wrong ids, sequences or positions throw Error kInvalidArgument and change nothing.
+  DecodeStatus decode(const Batch& batch);
+  /// Makes a running decode() return soon. From any thread or signal handler.
+  void cancel() noexcept;
+
+  /// Logits of item i of the last batch, which must have asked for them; n_vocab floats, valid until the next decode.
+  std::span<const float> logits(int i) const;
+
+  // Operations on sequences. Positions are half-open ranges [begin, end); end < 0 means to the end. An operation on one
+  // sequence never changes what another computes. Wrong arguments throw Error kInvalidArgument and change nothing.
+  // Those that return bool may need room for copies of shared cells: false where the cache has none, unchanged then.
+  void remove(SeqId seq, Pos begin = 0, Pos end = -1);
+  /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes move.
+  bool copy(SeqId from, SeqId to, Pos begin = 0, Pos end = -1);
+  void keep(SeqId seq);  ///< Removes all others.
+  /// Adds delta to positions, which must neither meet nor pass those outside the range. Keys are turned with the next
+  /// decode. Error kUnsupported for models with learned positions.
+  bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
+  /// Divides positions, rounding down.
+  bool divide(SeqId seq, Pos begin, Pos end, int divisor);
+  void clear();
+  Pos next_pos(SeqId seq) const;  ///< 0 for an empty sequence.
+  Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.
+  /// Packs half-empty pages together, moving at most `max_cells`. Happens by itself when pages run out.
+  void defragment(int max_cells = 4096);
+  int cells_used() const;
+  int cells_total() const;
+  /// Whether all counts agree: for tests and audits. Costs the size of the cache.
+  bool consistent() const;
+
+  PlanStats plan_stats() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft
+
+#pragma GCC visibility pop

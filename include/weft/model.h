@@ -1,0 +1,99 @@
+#pragma once
+// A model: weights on a device, its vocabulary and its chat template. Immutable after loading, shared by contexts
+// and threads.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/chat_template.h"
+#include "weft/tokenizer.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+namespace engine {
+struct ModelImpl;
+}
+
+/// Which kernels the CPU uses. kBest is what the machine can do; the others are for tests and comparison.
+enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512 };
+
+struct ModelParams {
+  int n_threads = 0;  ///< For loading; 0: as many as there are cores.
+  CpuIsa isa = CpuIsa::kBest;
+  /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error kCancelled).
+  std::function<bool(float)> progress;
+};
+
+struct ModelInfo {
+  std::string name;
+  std::string architecture;
+  std::string quantisation;       ///< The type most weights have, "q4_K" ...
+  std::int64_t n_parameters = 0;
+  std::int64_t file_bytes = 0;
+  std::int64_t weight_bytes = 0;  ///< In memory, as the device holds them.
+  int n_vocab = 0;
+  int n_ctx_train = 0;
+  int n_embd = 0;
+  int n_layers = 0;
+  int n_heads = 0;
+  int n_kv_heads = 0;
+};
+
+class Model {
+ public:
+  /// Reads a GGUF file (or a split set by one of its parts). Everything is checked before memory is allocated.
+  /// Throws Error; the message names the key or tensor and what was expected.
+  static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelParams& params = {});
+  ~Model();
+
+  const ModelInfo& info() const;
+  const Tokenizer& tokenizer() const;
+  /// Null where the file has none.
+  const ChatTemplate* chat_template() const;
+
+  const engine::ModelImpl& impl() const { return *impl_; }
+
+ private:
+  explicit Model(std::unique_ptr<engine::ModelImpl> impl);
+  std::unique_ptr<engine::ModelImpl> impl_;
+};
+
+/// The tokenizer alone, also from a file that has a vocabulary and no tensors.
+Tokenizer load_tokenizer(const std::filesystem::path& path);
+
+/// What a GGUF file holds, without loading it.
+struct FileInfo {
+  struct Entry {
+    std::string key;
+    std::string type;
+    std::string value;      ///< For people; long arrays and strings are cut.
+  };
+  struct Tensor {
+    std::string name;
+    std::string type;
+    std::vector<std::int64_t> shape;  ///< Outermost first.
+    std::uint64_t bytes = 0;
+  };
+  int version = 0;
+  int n_parts = 1;
+  std::uint64_t file_bytes = 0;
+  std::vector<Entry> metadata;
+  std::vector<Tensor> tensors;
+  /// Set where the file holds a model that weft can run; otherwise `problem` says why not.
+  std::optional<ModelInfo> model;
+  std::string problem;
+  std::uint64_t cache_bytes_per_token = 0;  ///< With an F16 cache.
+};
+FileInfo inspect(const std::filesystem::path& path);
+
+}  // namespace weft
+
+#pragma GCC visibility pop

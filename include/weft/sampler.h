@@ -1,0 +1,90 @@
+#pragma once
+// Choosing the next token from logits. A Sampler is a chain of steps whose order can be set; the last one draws.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/types.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+enum class SamplerStep : std::uint8_t {
+  kPenalties, kDry, kTopNSigma, kTopK, kTypical, kTopP, kMinP, kXtc, kTemperature,
+};
+std::string_view name(SamplerStep step);
+/// "top_k;top_p;temperature" to steps (separators ; , or space). Throws Error kInvalidArgument and lists the names.
+std::vector<SamplerStep> parse_sampler_steps(std::string_view text);
+
+/// Defaults are those that users of llama.cpp know. A step at its neutral value does nothing.
+struct SamplerParams {
+  std::uint64_t seed = kRandomSeed;
+  float temperature = 0.8f;        ///< <= 0: greedy.
+  float dynamic_temperature_range = 0.0f;
+  float dynamic_temperature_exponent = 1.0f;
+  int top_k = 40;                  ///< <= 0: all.
+  float top_p = 0.95f;             ///< 1: off.
+  float min_p = 0.05f;             ///< 0: off.
+  float typical_p = 1.0f;          ///< 1: off.
+  float top_n_sigma = -1.0f;       ///< <= 0: off.
+  float xtc_probability = 0.0f;    ///< 0: off.
+  float xtc_threshold = 0.1f;
+  int mirostat = 0;                ///< 0 off, 1 or 2: replaces all truncating steps.
+  float mirostat_tau = 5.0f;
+  float mirostat_eta = 0.1f;
+  int penalty_last_n = 64;         ///< 0: off, -1: the whole text.
+  float repetition_penalty = 1.0f;
+  float frequency_penalty = 0.0f;
+  float presence_penalty = 0.0f;
+  float dry_multiplier = 0.0f;     ///< 0: off.
+  float dry_base = 1.75f;
+  int dry_allowed_length = 2;
+  int dry_penalty_last_n = -1;
+  std::vector<std::vector<Token>> dry_breakers;  ///< Token sequences that end a repetition.
+  std::vector<std::pair<Token, float>> logit_bias;
+  std::vector<SamplerStep> steps = {SamplerStep::kPenalties, SamplerStep::kDry,  SamplerStep::kTopNSigma,
+                                    SamplerStep::kTopK,      SamplerStep::kTypical, SamplerStep::kTopP,
+                                    SamplerStep::kMinP,      SamplerStep::kXtc,  SamplerStep::kTemperature};
+
+  static constexpr std::uint64_t kRandomSeed = ~std::uint64_t{0};
+};
+
+struct Candidate {
+  Token id;
+  float logit;
+  float probability;
+};
+
+/// One per stream of text, used by one thread at a time. After the first call sample() allocates nothing.
+class Sampler {
+ public:
+  /// Throws Error kInvalidArgument for values that make no sense (NaN, top_p > 1, ids outside the vocabulary).
+  Sampler(const SamplerParams& params, int n_vocab);
+  ~Sampler();
+  Sampler(Sampler&&) noexcept;
+  Sampler& operator=(Sampler&&) noexcept;
+
+  /// Draws the next token. `logits` has n_vocab values; NaN counts as minus infinity. Does not accept it.
+  Token sample(std::span<const float> logits);
+  /// Tells the sampler what was appended to the text (drawn or from the prompt).
+  void accept(Token id);
+  /// Forgets the text, and starts the random numbers anew from the seed.
+  void reset();
+
+  std::uint64_t seed() const;  ///< The one in use, also where a random one was asked for.
+  /// What was left to draw from in the last sample(), most probable first.
+  std::span<const Candidate> candidates() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft
+
+#pragma GCC visibility pop

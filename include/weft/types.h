@@ -1,0 +1,13 @@
+#pragma once
+// The few words that every part of weft speaks.
+#include <cstdint>
+
+namespace weft {
+
+using Token = std::int32_t;  ///< Index into a model's vocabulary.
+using SeqId = std::int32_t;  ///< A sequence of a context, 0 to n_seq_max - 1.
+using Pos = std::int32_t;    ///< Position of a token in its sequence, from 0.
+
+inline constexpr Token kNoToken = -1;
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+#pragma once
+// Large blocks of memory from the system: zeroed, page aligned, taken from the machine only as they are touched.
+#include <cstddef>
+#include <span>
+
+namespace weft::base {
+
+class Memory {
+ public:
+  Memory() = default;
+  /// Throws Error kOutOfMemory, with the number of bytes. 0 bytes gives an empty block.
+  explicit Memory(std::size_t bytes);
+  ~Memory();
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::span<std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Bytes of memory of this machine, within its control group: in all and available now.
+struct MachineMemory {
+  std::size_t total = 0;
+  std::size_t available = 0;
+};
+MachineMemory machine_memory();
+
+}  // namespace weft::base

@@ -1,0 +1,154 @@
+#include "base/pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "base/check.h"
+
+namespace weft::base {
+namespace {
+
+// Long enough to bridge the gap between two tokens, short enough not to heat an idle machine.
+constexpr auto kSpinBeforeSleep = std::chrono::microseconds(200);
+constexpr int kPausesBeforeYield = 4000;
+
+void pause_briefly() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// A wait that gives the core away when it takes long: the one waited for may need it.
+class Waiter {
+ public:
+  void operator()() {
+    if (++n_ < kPausesBeforeYield) {
+      pause_briefly();
+    } else {
+      n_ = 0;
+      sched_yield();
+    }
+  }
+
+ private:
+  int n_ = 0;
+};
+
+std::uint64_t pack(std::uint32_t epoch, std::uint32_t value) { return std::uint64_t{epoch} << 32 | value; }
+std::uint32_t epoch_of(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+std::uint32_t value_of(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+
+std::uint32_t share_begin(std::int32_t n_tasks, int n_threads, int thread) {
+  return static_cast<std::uint32_t>(std::int64_t{n_tasks} * thread / n_threads);
+}
+
+}  // namespace
+
+Pool::Pool(int n_threads, int max_phases)
+    : n_threads_(n_threads),
+      max_phases_(max_phases),
+      phases_(new Phase[static_cast<std::size_t>(max_phases)]),
+      shares_(new Word[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]) {
+  WEFT_CHECK(n_threads >= 1 && max_phases >= 1);
+  for (int i = 1; i < n_threads; ++i) threads_.emplace_back([this, i] { worker(i); });
+}
+
+Pool::~Pool() {
+  stop_.store(true);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Pool::run(std::span<const std::int32_t> n_tasks, Task task, void* context) {
+  const int n_phases = static_cast<int>(n_tasks.size());
+  WEFT_CHECK(n_phases <= max_phases_);
+  const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  task_ = task;
+  context_ = context;
+  n_phases_.store(n_phases, std::memory_order_relaxed);
+  for (int p = 0; p < n_phases; ++p) {
+    const std::int32_t n = n_tasks[static_cast<std::size_t>(p)];
+    phases_[p].left.value.store(pack(epoch, static_cast<std::uint32_t>(n)), std::memory_order_release);
+    for (int t = 0; t < n_threads_; ++t)
+      share(p, t).value.store(pack(epoch, share_begin(n, n_threads_, t)), std::memory_order_release);
+    // After the shares: a thread still in the last run that sees this count must see their new epoch as well.
+    phases_[p].n_tasks.store(n, std::memory_order_release);
+  }
+  epoch_.store(epoch, std::memory_order_seq_cst);
+  if (n_asleep_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
+  work(epoch, 0);
+}
+
+bool Pool::run_share(std::uint32_t epoch, int phase, int owner, int thread) {
+  const std::int32_t n_tasks = phases_[phase].n_tasks.load(std::memory_order_acquire);
+  const std::uint32_t end = share_begin(n_tasks, n_threads_, owner + 1);
+  std::atomic<std::uint64_t>& next = share(phase, owner).value;
+  std::uint64_t word = next.load(std::memory_order_acquire);
+  for (;;) {
+    if (epoch_of(word) != epoch) return false;
+    if (value_of(word) >= end) return true;
+    if (!next.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    task_(context_, phase, static_cast<std::int32_t>(value_of(word)), thread);
+    phases_[phase].left.value.fetch_sub(1, std::memory_order_acq_rel);
+    word = next.load(std::memory_order_acquire);
+  }
+}
+
+void Pool::work(std::uint32_t epoch, int thread) {
+  const int n_phases = n_phases_.load(std::memory_order_relaxed);
+  for (int p = 0; p < n_phases; ++p) {
+    for (int i = 0; i < n_threads_; ++i) {
+      if (!run_share(epoch, p, (thread + i) % n_threads_, thread)) return;
+    }
+    Waiter wait;
+    for (;;) {
+      const std::uint64_t left = phases_[p].left.value.load(std::memory_order_acquire);
+      if (epoch_of(left) != epoch) return;
+      if (value_of(left) == 0) break;
+      wait();
+    }
+  }
+}
+
+void Pool::worker(int thread) {
+  std::uint32_t seen = 0;
+  for (;;) {
+    const auto start = std::chrono::steady_clock::now();
+    while (epoch_.load(std::memory_order_acquire) == seen) {
+      for (int i = 0; i < 64 && epoch_.load(std::memory_order_relaxed) == seen; ++i) pause_briefly();
+      if (std::chrono::steady_clock::now() - start < kSpinBeforeSleep) continue;
+      n_asleep_.fetch_add(1, std::memory_order_seq_cst);
+      epoch_.wait(seen, std::memory_order_seq_cst);
+      n_asleep_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    seen = epoch_.load(std::memory_order_acquire);
+    if (stop_.load(std::memory_order_relaxed)) return;
+    work(seen, thread);
+  }
+}
+
+int default_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int n = static_cast<int>(std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) n = CPU_COUNT(&set);
+  // cgroup v2: "quota period" or "max period".
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0.0;
+  if (file >> quota >> period && quota != "max" && period > 0.0) {
+    const double cores = std::atof(quota.c_str()) / period;
+    if (cores > 0.0) n = std::min(n, static_cast<int>(std::ceil(cores)));
+  }
+  return std::max(n, 1);
+}
+
+}  // namespace weft::base

@@ -1,0 +1,97 @@
+#pragma once
+// Reading GGUF files (versions 2 and 3, one file or a split set). The input is untrusted: every count, length,
+// offset, type, shape and alignment is checked before it is used, work and memory are bounded by the size of the
+// file, and errors (weft::Error, kInvalidFile) name the key or tensor and what was expected.
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace weft::gguf {
+
+/// Value types of metadata, with the ids of the format.
+enum class ValueType : std::uint32_t {
+  kU8 = 0, kI8 = 1, kU16 = 2, kI16 = 3, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9,
+  kU64 = 10, kI64 = 11, kF64 = 12,
+};
+std::string_view name(ValueType type);
+
+struct Value;
+
+/// An array of metadata: one vector of the element's own kind. Nested arrays hold Values.
+struct Array {
+  ValueType element_type = ValueType::kU8;
+  std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>,
+               std::vector<std::string>, std::vector<Value>>
+      elements;  ///< Unsigned and bool / signed / float / string / array.
+  std::size_t size() const;
+};
+
+struct Value {
+  ValueType type = ValueType::kU8;
+  std::variant<std::uint64_t, std::int64_t, double, std::string, Array> data;  ///< Unsigned and bool / ...
+};
+
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;  ///< Outermost first: a matrix is {rows, columns}. 1 to 4 dims, each >= 1.
+  std::span<const std::byte> data;  ///< Empty in a file that was read without its data (vocabulary only).
+  std::int64_t n_elements() const;
+};
+
+/// A file's metadata and tensors. Immutable, so any number of threads may read it; moving keeps pointers valid.
+class File {
+ public:
+  /// Opens a file, or a split set by any of its parts ("name-00001-of-00003.gguf"). The files stay mapped as long
+  /// as the object lives.
+  static File open(const std::filesystem::path& path);
+  /// Parses bytes that outlive the object.
+  static File parse(std::span<const std::byte> bytes);
+
+  ~File();
+  File(File&&) noexcept;
+  File& operator=(File&&) noexcept;
+
+  struct Entry {
+    std::string key;
+    Value value;
+  };
+  std::span<const Entry> metadata() const;
+  const Value* find(std::string_view key) const;
+
+  /// Typed access. A missing key gives nullopt; a present one of another type or out of T's range throws.
+  /// Integers convert between widths and signs where the value fits, and to float; bool only from bool.
+  std::optional<std::int64_t> get_int(std::string_view key) const;
+  std::optional<double> get_float(std::string_view key) const;
+  std::optional<bool> get_bool(std::string_view key) const;
+  std::optional<std::string_view> get_string(std::string_view key) const;
+  const std::vector<std::string>* get_strings(std::string_view key) const;
+  std::optional<std::vector<std::int64_t>> get_ints(std::string_view key) const;
+  std::optional<std::vector<double>> get_floats(std::string_view key) const;
+
+  std::span<const TensorInfo> tensors() const;
+  const TensorInfo* find_tensor(std::string_view name) const;
+
+  std::uint32_t version() const;
+  std::size_t file_bytes() const;  ///< Of all parts.
+  int n_parts() const;
+
+  /// Tells the system that a tensor's bytes were read for the last time.
+  void release(const TensorInfo& tensor) const;
+
+ private:
+  struct Impl;
+  explicit File(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft::gguf

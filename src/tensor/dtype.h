@@ -1,0 +1,63 @@
+#pragma once
+// THE table of tensor types. Everything that depends on a type (sizes, codec, packing, kernels) starts from a row
+// here; adding a type begins with adding a row.
+//
+// A quantised type stores blocks: `block_elements` consecutive elements of a row in `block_bytes` bytes. Byte
+// layouts are those of GGUF files, little-endian.
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace weft {
+
+/// Values are the type ids of GGUF files.
+enum class DType : std::uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
+  kI8 = 24,
+  kI16 = 25,
+  kI32 = 26,
+  kI64 = 27,
+  kF64 = 28,
+  kBF16 = 30,
+  kMXFP4 = 39,
+};
+
+enum class DTypeKind : std::uint8_t { kFloat, kInteger, kQuantised };
+
+struct DTypeInfo {
+  DType type;
+  std::string_view name;  ///< As users know it: "f16", "q4_K", ...
+  DTypeKind kind;
+  std::int32_t block_elements;
+  std::int32_t block_bytes;
+};
+
+/// All types, in the order of their ids.
+std::span<const DTypeInfo> all_dtypes();
+
+/// The row of a type. The type must be one of the enumerators.
+const DTypeInfo& info(DType type);
+
+/// The type of a GGUF id or of a name (any case), if there is one.
+std::optional<DType> dtype_from_id(std::uint32_t id);
+std::optional<DType> dtype_from_name(std::string_view name);
+
+/// Bytes of a row of n elements. n must be a multiple of the type's block.
+std::size_t row_bytes(DType type, std::int64_t n);
+
+}  // namespace weft

@@ -1,0 +1,70 @@
+#include "base/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace weft::base {
+namespace {
+
+struct Trace {
+  std::vector<std::vector<int>> counts;  // [phase][task]
+  std::vector<std::int32_t> n_tasks;
+  std::atomic<int> out_of_order{0};
+};
+
+void record(void* context, int phase, std::int32_t task, int) {
+  auto& trace = *static_cast<Trace*>(context);
+  // Reading the phase before without synchronisation is the point: the sanitizer sees it if phases overlap.
+  if (phase > 0)
+    for (const int count : trace.counts[static_cast<std::size_t>(phase) - 1])
+      if (count != 1) trace.out_of_order.fetch_add(1);
+  ++trace.counts[static_cast<std::size_t>(phase)][static_cast<std::size_t>(task)];
+}
+
+TEST(Pool, RunsEveryTaskOnceAndPhasesInOrder) {
+  for (const int n_threads : {1, 2, 3, 8}) {
+    Pool pool(n_threads, 8);
+    for (int round = 0; round < 300; ++round) {
+      Trace trace;
+      trace.n_tasks = {5, 0, 1, 17, round % 7, 3, 64, 2};
+      for (const int n : trace.n_tasks) trace.counts.emplace_back(static_cast<std::size_t>(n), 0);
+      pool.run(trace.n_tasks, record, &trace);
+      EXPECT_EQ(trace.out_of_order.load(), 0);
+      for (const auto& phase : trace.counts)
+        for (const int count : phase) EXPECT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(Pool, WakesThreadsThatWentToSleep) {
+  Pool pool(3, 1);
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::vector<int> hit(100, 0);
+    pool.parallel_for(100, [&](std::int32_t t, int) { ++hit[static_cast<std::size_t>(t)]; });
+    EXPECT_EQ(std::accumulate(hit.begin(), hit.end(), 0), 100);
+  }
+}
+
+TEST(Pool, TakesOverTheShareOfALateThread) {
+  Pool pool(2, 1);
+  // The caller's first task blocks until all others are done: only a partner that takes over can do them.
+  std::atomic<int> done{0};
+  pool.parallel_for(16, [&](std::int32_t t, int) {
+    if (t == 0)
+      while (done.load() < 15) std::this_thread::yield();
+    else
+      done.fetch_add(1);
+  });
+  EXPECT_EQ(done.load(), 15);
+}
+
+TEST(Pool, DefaultThreadsIsPositive) { EXPECT_GE(default_threads(), 1); }
+
+}  // namespace
+}  // namespace weft::base

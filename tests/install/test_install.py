@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Installs weft, moves the installation, and builds and runs example/ against it, by CMake and by pkg-config."""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(command: list, **options) -> str:
+    command = [str(word) for word in command]
+    result = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    if result.returncode != 0:
+        sys.exit(f"FAILED ({result.returncode}): {' '.join(command)}\n{result.stdout}")
+    return result.stdout
+
+
+def need(condition: bool, message: str) -> None:
+    if not condition:
+        sys.exit(f"FAILED: {message}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--build", "--example", "--scratch", "--model"):
+        parser.add_argument(name, type=Path, required=True)
+    parser.add_argument("--cxx", required=True)
+    parser.add_argument("--cmake", required=True)
+    args = parser.parse_args()
+
+    shutil.rmtree(args.scratch, ignore_errors=True)
+    first, prefix = args.scratch / "first", args.scratch / "moved"
+    run([args.cmake, "--install", args.build, "--prefix", first])
+    # Moved: an installation that named its prefix would stop working here.
+    first.rename(prefix)
+
+    for path in ("bin/weft", "include/weft/model.h"):
+        need((prefix / path).is_file(), f"{path} is not installed")
+    for text in [*prefix.rglob("*.cmake"), *prefix.rglob("*.pc")]:
+        need(str(first) not in text.read_text(), f"{text.name} names the prefix that it was installed to")
+    (library,) = [path for path in prefix.rglob("libweft.so") if path.exists()]
+    libdir = library.parent
+
+    # What is visible is what the public headers declare.
+    symbols = run(["nm", "-D", "-C", "--defined-only", library])
+    names = {line.split(" ", 2)[2] for line in symbols.splitlines()}
+    need(any(name.startswith("weft::Model::load") for name in names), "weft::Model::load is not exported")
+    inner = [n for n in names if re.match(r"weft::(base|tensor|gguf|graph|backend|exec|kv|model)::", n)]
+    need(not inner, f"symbols of inner layers are exported, e.g. {inner[:3]}")
+
+    need("weft" in run([prefix / "bin/weft", "version"]), "the installed program does not tell its version")
+
+    by_cmake = args.scratch / "by_cmake"
+    run([args.cmake, "-S", args.example, "-B", by_cmake, f"-DCMAKE_PREFIX_PATH={prefix}",
+         f"-DCMAKE_CXX_COMPILER={args.cxx}"])
+    run([args.cmake, "--build", by_cmake])
+
+    environment = os.environ | {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
+    flags = run(["pkg-config", "--cflags", "--libs", "weft"], env=environment).split()
+    by_pkgconfig = args.scratch / "by_pkgconfig"
+    run([args.cxx, "-std=c++20", args.example / "main.cpp", "-o", by_pkgconfig, *flags])
+
+    for program, env in [(by_cmake / "example", None), (by_pkgconfig, os.environ | {"LD_LIBRARY_PATH": str(libdir)})]:
+        output = run([program, args.model], env=env)
+        need("device cpu" in output, f"no CPU in: {output}")
+        need("prompt <user>hi" in output, f"no prompt in: {output}")
+        need("caught" in output, f"no caught error in: {output}")
+        need("generated 4 tokens" in output, f"no generation in: {output}")
+    print("installed, moved, built and run")
+
+
+if __name__ == "__main__":
+    main()
