@@ -1,7 +1,7 @@
 #pragma once
-// Reading GGUF files (versions 2 and 3, one file or a split set). The input is untrusted: every count, length,
-// offset, type, shape and alignment is checked before it is used, work and memory are bounded by the size of the
-// file, and errors (weft::Error, kInvalidFile) name the key or tensor and what was expected.
+// Reading GGUF files (versions 2 and 3, one file or a split set). The input is untrusted: every count,
+// length, offset, type, shape and alignment is checked before it is used, work and memory are bounded by the
+// size of the file, and errors (weft::Error, kInvalidFile) name the key or tensor and what was expected.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -18,19 +18,39 @@
 namespace weft::gguf {
 
 /// Value types of metadata, with the ids of the format.
+// clang-format off
 enum class ValueType : std::uint32_t {
   kU8 = 0, kI8 = 1, kU16 = 2, kI16 = 3, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9,
   kU64 = 10, kI64 = 11, kF64 = 12,
 };
+// clang-format on
 std::string_view name(ValueType type);
+
+/// The numbers of an array, held in the width that they have in the file (an array of a million bytes takes a
+/// million bytes) and read as T, which is std::uint64_t, std::int64_t or double.
+template <typename T>
+class Numbers {
+ public:
+  Numbers() = default;
+  /// `bytes` are little-endian numbers of that type.
+  Numbers(ValueType type, std::vector<std::byte> bytes);
+
+  std::size_t size() const;
+  T operator[](std::size_t i) const;                           ///< i < size().
+  std::span<const std::byte> bytes() const { return bytes_; }  ///< As in the file.
+
+ private:
+  ValueType type_ = ValueType::kU8;
+  std::vector<std::byte> bytes_;
+};
 
 struct Value;
 
-/// An array of metadata: one vector of the element's own kind. Nested arrays hold Values.
+/// An array of metadata: one container of the element's own kind. Nested arrays hold Values.
 struct Array {
   ValueType element_type = ValueType::kU8;
-  std::variant<std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<double>,
-               std::vector<std::string>, std::vector<Value>>
+  std::variant<Numbers<std::uint64_t>, Numbers<std::int64_t>, Numbers<double>, std::vector<std::string>,
+               std::vector<Value>>
       elements;  ///< Unsigned and bool / signed / float / string / array.
   std::size_t size() const;
 };
@@ -48,13 +68,15 @@ struct TensorInfo {
   std::int64_t n_elements() const;
 };
 
-/// A file's metadata and tensors. Immutable, so any number of threads may read it; moving keeps pointers valid.
+/// A file's metadata and tensors. Immutable, so any number of threads may read it; moving keeps pointers
+/// valid.
 class File {
  public:
-  /// Opens a file, or a split set by any of its parts ("name-00001-of-00003.gguf"). The files stay mapped as long
-  /// as the object lives.
+  /// Opens a file, or a split set by any of its parts ("name-00001-of-00003.gguf"), whose metadata are the
+  /// first part's. The files stay mapped as long as the object lives. Throws Error kNotFound where a part is
+  /// missing.
   static File open(const std::filesystem::path& path);
-  /// Parses bytes that outlive the object.
+  /// Parses bytes that outlive the object: one whole file, no part of a set.
   static File parse(std::span<const std::byte> bytes);
 
   ~File();
@@ -77,6 +99,7 @@ class File {
   const std::vector<std::string>* get_strings(std::string_view key) const;
   std::optional<std::vector<std::int64_t>> get_ints(std::string_view key) const;
   std::optional<std::vector<double>> get_floats(std::string_view key) const;
+  std::optional<std::vector<bool>> get_bools(std::string_view key) const;
 
   std::span<const TensorInfo> tensors() const;
   const TensorInfo* find_tensor(std::string_view name) const;

@@ -1,6 +1,6 @@
 #pragma once
-// The scalar codec of every type: the reference truth that kernels are tested against. Unpacking gives exactly the
-// value that GGUF's definition of the type gives, in float32 arithmetic.
+// The scalar codec of every type: the reference truth that kernels are tested against. Unpacking gives
+// exactly the value that GGUF's definition of the type gives, in float32 arithmetic.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,7 +15,8 @@ float bf16_to_f32(std::uint16_t value);
 std::uint16_t f32_to_bf16(float value);  ///< Rounds to nearest even; NaN stays NaN.
 
 /// Unpacks out.size() elements of a row, which must be a multiple of the type's block.
-/// `row` holds row_bytes(type, out.size()) bytes, of any alignment. Integer types convert to the nearest float.
+/// `row` holds row_bytes(type, out.size()) bytes, of any alignment. Integer types convert to the nearest
+/// float.
 void unpack_row(DType type, const std::byte* row, std::span<float> out);
 
 /// Packs a row. values.size() must be a multiple of the type's block; `row` takes row_bytes(...) bytes.

@@ -1,6 +1,6 @@
 #pragma once
-// THE table of tensor types. Everything that depends on a type (sizes, codec, packing, kernels) starts from a row
-// here; adding a type begins with adding a row.
+// THE table of tensor types. Everything that depends on a type (sizes, codec, packing, kernels) starts from a
+// row here; adding a type begins with adding a row.
 //
 // A quantised type stores blocks: `block_elements` consecutive elements of a row in `block_bytes` bytes. Byte
 // layouts are those of GGUF files, little-endian.

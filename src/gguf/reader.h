@@ -1,0 +1,32 @@
+#pragma once
+// From the bytes of one GGUF file to its checked content. Inside this layer only.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/gguf.h"
+
+namespace weft::gguf {
+
+/// A string from a file for an error message: control characters as \xNN, long ones cut, in quotes.
+std::string in_quotes(std::string_view text);
+
+/// Bytes that a value of a type takes in a file; of a string or an array the least.
+std::size_t least_bytes(ValueType type);
+
+/// What one file holds. All checks that need no other part of a split set are done.
+struct Part {
+  std::uint32_t version = 0;
+  std::vector<File::Entry> metadata;  ///< In the file's order.
+  std::vector<TensorInfo> tensors;    ///< In the file's order; `data` points into the bytes given.
+};
+
+/// Throws Error kInvalidFile (kUnsupported for what the format allows and weft cannot read). `source` names
+/// the file in messages and may be empty. Bytes are read once: what is returned holds copies of all but
+/// tensor data.
+Part read_part(std::span<const std::byte> bytes, std::string_view source);
+
+}  // namespace weft::gguf

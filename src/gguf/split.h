@@ -1,0 +1,27 @@
+#pragma once
+// Opening a model that lies in several files. Inside this layer only.
+//
+// Each part says which one it is (split.no, from 0), of how many (split.count), and how many tensors the
+// whole has (split.tensors.count); its file name says so too: PREFIX-00002-of-00003.gguf is part 1 of 3.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "gguf/reader.h"
+
+namespace weft::gguf {
+
+struct SplitSet {
+  std::vector<base::MappedFile> files;
+  std::vector<Part> parts;  ///< One per file, in order; one alone for a file that is no part of a set.
+};
+
+/// Opens the set that the file at `path` belongs to. Throws Error: kNotFound where a part is missing,
+/// kInvalidFile where parts do not belong together, and what read_part throws.
+SplitSet open_split_set(const std::filesystem::path& path);
+
+/// The name of part `number` (from 0) of `count` files: PREFIX-00001-of-00003.gguf.
+std::string split_file_name(const std::string& prefix, std::int64_t number, std::int64_t count);
+
+}  // namespace weft::gguf

@@ -1,0 +1,65 @@
+#pragma once
+// The codecs of single blocks, one pair of functions a quantised type, for codec.cpp's table. A block is
+// block_bytes bytes of any alignment. Inside this layer only.
+//
+// Layouts (all little-endian; "codes" are the small integers that stand for values):
+//   q4_0   f16 d | 16 bytes: byte j has code j (low) and j + 16 (high)           x = d (q - 8)
+//   q4_1   f16 d | f16 m | as q4_0                                               x = d q + m
+//   q5_0   f16 d | 32 bits: bit 4 of the codes | as q4_0                         x = d (q - 16)
+//   q5_1   f16 d | f16 m | 32 bits | as q4_0                                     x = d q + m
+//   q8_0   f16 d | 32 signed bytes                                               x = d q
+//   iq4_nl as q4_0; the code picks one of 16 values, denser around 0             x = d value[q]
+//   mxfp4  8-bit exponent e | as q4_0; the code is a float of 1 + 2 + 1 bits     x = 2^(e - 127) value[q]
+// K types hold 256 elements in sub-blocks of 16 or 32, whose scales s and minima m are small integers
+// themselves:
+//   q2_K   16 bytes: s (low), m (high) | 64 bytes of 2-bit codes | f16 d | f16 dmin     x = (d s) q - dmin m
+//   q3_K   32 bytes: bit 2 of the codes | 64 bytes: bits 0, 1 | 12 bytes: s | f16 d     x = (d s) q
+//   q4_K   f16 d | f16 dmin | 12 bytes: s, m | 128 bytes of 4-bit codes                 x = (d s) q - dmin m
+//   q5_K   f16 d | f16 dmin | 12 bytes: s, m | 32 bytes: bit 4 | 128 bytes              x = (d s) q - dmin m
+//   q6_K   128 bytes: bits 0 to 3 | 64 bytes: bits 4, 5 | 16 signed bytes: s | f16 d    x = (d s) q
+//   iq4_xs f16 d | 16 bits: bits 4, 5 of s | 4 bytes: bits 0 to 3 | 128 bytes           x = (d s) value[q]
+// Products are rounded to float in the order of the brackets.
+#include <cstdint>
+
+namespace weft::codec {
+
+/// value[q] of iq4_nl and iq4_xs.
+inline constexpr std::int8_t kIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                               1,    13,   25,  38,  53,  69,  89,  113};
+
+using Unpack = void (*)(const std::uint8_t* block, float* out);
+/// Takes finite values of at most kMaxPacked.
+using Pack = void (*)(const float* values, std::uint8_t* block);
+
+/// Beyond what any type with an f16 scale can hold; larger values are cut to it before they are packed.
+inline constexpr float kMaxPacked = 1e9f;
+
+void unpack_q4_0(const std::uint8_t* block, float* out);
+void unpack_q4_1(const std::uint8_t* block, float* out);
+void unpack_q5_0(const std::uint8_t* block, float* out);
+void unpack_q5_1(const std::uint8_t* block, float* out);
+void unpack_q8_0(const std::uint8_t* block, float* out);
+void unpack_iq4_nl(const std::uint8_t* block, float* out);
+void unpack_mxfp4(const std::uint8_t* block, float* out);
+void unpack_q2_k(const std::uint8_t* block, float* out);
+void unpack_q3_k(const std::uint8_t* block, float* out);
+void unpack_q4_k(const std::uint8_t* block, float* out);
+void unpack_q5_k(const std::uint8_t* block, float* out);
+void unpack_q6_k(const std::uint8_t* block, float* out);
+void unpack_iq4_xs(const std::uint8_t* block, float* out);
+
+void pack_q4_0(const float* values, std::uint8_t* block);
+void pack_q4_1(const float* values, std::uint8_t* block);
+void pack_q5_0(const float* values, std::uint8_t* block);
+void pack_q5_1(const float* values, std::uint8_t* block);
+void pack_q8_0(const float* values, std::uint8_t* block);
+void pack_iq4_nl(const float* values, std::uint8_t* block);
+void pack_mxfp4(const float* values, std::uint8_t* block);
+void pack_q2_k(const float* values, std::uint8_t* block);
+void pack_q3_k(const float* values, std::uint8_t* block);
+void pack_q4_k(const float* values, std::uint8_t* block);
+void pack_q5_k(const float* values, std::uint8_t* block);
+void pack_q6_k(const float* values, std::uint8_t* block);
+void pack_iq4_xs(const float* values, std::uint8_t* block);
+
+}  // namespace weft::codec

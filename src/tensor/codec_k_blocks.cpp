@@ -1,0 +1,277 @@
+// Types with blocks of 256 elements, whose sub-blocks have small integer scales of their own.
+//
+// Unpacking follows the layouts of codec_blocks.h. Packing fits each sub-block alone (codec_fit.h), rounds
+// the scales that this gives to what the block can store, and then chooses the codes for the scales as they
+// were stored.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "tensor/codec_blocks.h"
+#include "tensor/codec_bytes.h"
+#include "tensor/codec_fit.h"
+
+namespace weft::codec {
+namespace {
+
+constexpr int kBlock = 256;
+using Codes = std::array<std::uint8_t, kBlock>;
+
+// Codes of `bits` bits lie in chunks of `n` bytes; a chunk holds the codes of n elements in its lowest bits,
+// those of the next n elements above them, and so on.
+struct Place {
+  int byte;
+  int shift;
+};
+Place place(int bits, int n, int i) {
+  const int per_byte = 8 / bits;
+  return {i / (n * per_byte) * n + i % n, i / n % per_byte * bits};
+}
+
+// The codes of elements from `first` on, up to the next multiple of n.
+class Run {
+ public:
+  Run(const std::uint8_t* bytes, int bits, int n, int first)
+      : bytes_(bytes + place(bits, n, first).byte),
+        shift_(place(bits, n, first).shift),
+        mask_((1 << bits) - 1) {}
+  int operator[](int i) const { return bytes_[i] >> shift_ & mask_; }
+
+ private:
+  const std::uint8_t* bytes_;
+  int shift_;
+  int mask_;
+};
+
+// Stores the lowest `bits` bits of the code of element i; the bytes must have been cleared.
+void add_code(std::uint8_t* bytes, int bits, int n, int i, int code) {
+  const auto [at, shift] = place(bits, n, i);
+  bytes[at] = static_cast<std::uint8_t>(bytes[at] | (code & ((1 << bits) - 1)) << shift);
+}
+
+// q4_K and q5_K: 8 scales and 8 minima of 6 bits in 12 bytes. The first four of each have a byte of their
+// own, whose upper two bits belong to the last four; bytes 8 to 11 hold the lower four bits of those.
+int load_scale6(const std::uint8_t* bytes, int i) {
+  return i < 4 ? bytes[i] & 63 : (bytes[i + 4] & 15) | (bytes[i - 4] >> 6) << 4;
+}
+int load_min6(const std::uint8_t* bytes, int i) {
+  return i < 4 ? bytes[i + 4] & 63 : bytes[i + 4] >> 4 | (bytes[i] >> 6) << 4;
+}
+void store_scales_mins6(const std::array<int, 8>& scales, const std::array<int, 8>& mins,
+                        std::uint8_t* bytes) {
+  for (std::size_t i = 0; i < 4; ++i) {
+    bytes[i] = static_cast<std::uint8_t>(scales[i] | (scales[i + 4] >> 4) << 6);
+    bytes[i + 4] = static_cast<std::uint8_t>(mins[i] | (mins[i + 4] >> 4) << 6);
+    bytes[i + 8] = static_cast<std::uint8_t>((scales[i + 4] & 15) | (mins[i + 4] & 15) << 4);
+  }
+}
+
+// q3_K: 16 scales of 6 bits, stored + 32, as 8 bytes of lower four bits and 4 bytes of upper two.
+int load_scale_q3(const std::uint8_t* bytes, int i) {
+  return (Run(bytes, 4, 8, i)[0] | Run(bytes + 8, 2, 4, i)[0] << 4) - 32;
+}
+
+// iq4_xs: 8 scales of 6 bits, stored + 32: upper bits in 2 bytes, then lower bits in 4.
+int load_scale_iq4(const std::uint8_t* bytes, int i) {
+  return ((bytes[2 + i / 2] >> i % 2 * 4 & 15) | (bytes[i / 4] >> i % 4 * 2 & 3) << 4) - 32;
+}
+
+// Fits x = scale * q - min in each of N sub-blocks and rounds scales and minima to integers up to
+// `top_scale`.
+template <std::size_t N>
+struct AffineScales {
+  std::array<int, N> scales;
+  std::array<int, N> mins;
+  float d;
+  float dmin;
+
+  AffineScales(const float* values, int top_code, int top_scale, std::uint8_t* d_bytes,
+               std::uint8_t* dmin_bytes) {
+    constexpr std::size_t kSub = kBlock / N;
+    std::array<ScaleMin, N> fits;
+    float max_scale = 0.0f;
+    float max_min = 0.0f;
+    for (std::size_t s = 0; s < N; ++s) {
+      fits[s] = fit_scale_min({values + s * kSub, kSub}, top_code);
+      max_scale = std::max(max_scale, fits[s].scale);
+      max_min = std::max(max_min, fits[s].min);
+    }
+    d = store_f16(max_scale / static_cast<float>(top_scale), d_bytes);
+    dmin = store_f16(max_min / static_cast<float>(top_scale), dmin_bytes);
+    const float to_scale = inverse(d);
+    const float to_min = inverse(dmin);
+    for (std::size_t s = 0; s < N; ++s) {
+      scales[s] = nearest(fits[s].scale * to_scale, 0, top_scale);
+      mins[s] = nearest(fits[s].min * to_min, 0, top_scale);
+    }
+  }
+
+  Codes codes(const float* values, int top_code) const {
+    Codes result;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      const std::size_t s = i / (kBlock / N);
+      const float min = dmin * static_cast<float>(mins[s]);
+      const float to_code = inverse(d * static_cast<float>(scales[s]));
+      result[i] = static_cast<std::uint8_t>(nearest((values[i] + min) * to_code, 0, top_code));
+    }
+    return result;
+  }
+};
+
+// Rounds scales to integers from `low` to -low - 1 times d, with the farthest at `low`. Gives d.
+template <std::size_t N>
+float round_scales(const std::array<float, N>& fits, int low, std::uint8_t* d_bytes,
+                   std::array<int, N>& scales) {
+  float farthest = 0.0f;
+  for (const float scale : fits)
+    if (std::fabs(scale) > std::fabs(farthest)) farthest = scale;
+  const float d = store_f16(farthest / static_cast<float>(low), d_bytes);
+  const float to_scale = inverse(d);
+  for (std::size_t s = 0; s < N; ++s) scales[s] = nearest(fits[s] * to_scale, low, -low - 1);
+  return d;
+}
+
+}  // namespace
+
+void unpack_q2_k(const std::uint8_t* block, float* out) {
+  const float d = load_f16(block + 80);
+  const float dmin = load_f16(block + 82);
+  for (int s = 0; s < 16; ++s) {
+    const float scale = d * static_cast<float>(block[s] & 15);
+    const float min = dmin * static_cast<float>(block[s] >> 4);
+    const Run codes(block + 16, 2, 32, s * 16);
+    for (int i = 0; i < 16; ++i) *out++ = scale * static_cast<float>(codes[i]) - min;
+  }
+}
+
+void unpack_q3_k(const std::uint8_t* block, float* out) {
+  const float d = load_f16(block + 108);
+  for (int s = 0; s < 16; ++s) {
+    const float scale = d * static_cast<float>(load_scale_q3(block + 96, s));
+    const Run low(block + 32, 2, 32, s * 16);
+    const Run high(block, 1, 32, s * 16);
+    for (int i = 0; i < 16; ++i) *out++ = scale * static_cast<float>((low[i] | high[i] << 2) - 4);
+  }
+}
+
+void unpack_q4_k(const std::uint8_t* block, float* out) {
+  const float d = load_f16(block);
+  const float dmin = load_f16(block + 2);
+  for (int s = 0; s < 8; ++s) {
+    const float scale = d * static_cast<float>(load_scale6(block + 4, s));
+    const float min = dmin * static_cast<float>(load_min6(block + 4, s));
+    const Run codes(block + 16, 4, 32, s * 32);
+    for (int i = 0; i < 32; ++i) *out++ = scale * static_cast<float>(codes[i]) - min;
+  }
+}
+
+void unpack_q5_k(const std::uint8_t* block, float* out) {
+  const float d = load_f16(block);
+  const float dmin = load_f16(block + 2);
+  for (int s = 0; s < 8; ++s) {
+    const float scale = d * static_cast<float>(load_scale6(block + 4, s));
+    const float min = dmin * static_cast<float>(load_min6(block + 4, s));
+    const Run low(block + 48, 4, 32, s * 32);
+    const Run high(block + 16, 1, 32, s * 32);
+    for (int i = 0; i < 32; ++i) *out++ = scale * static_cast<float>(low[i] | high[i] << 4) - min;
+  }
+}
+
+void unpack_q6_k(const std::uint8_t* block, float* out) {
+  const float d = load_f16(block + 208);
+  for (int s = 0; s < 16; ++s) {
+    const float scale = d * static_cast<float>(static_cast<std::int8_t>(block[192 + s]));
+    const Run low(block, 4, 64, s * 16);
+    const Run high(block + 128, 2, 32, s * 16);
+    for (int i = 0; i < 16; ++i) *out++ = scale * static_cast<float>((low[i] | high[i] << 4) - 32);
+  }
+}
+
+void unpack_iq4_xs(const std::uint8_t* block, float* out) {
+  const float d = load_f16(block);
+  for (int half = 0; half < 16; ++half) {  // Of a sub-block: its lower, then its upper nibbles.
+    const float scale = d * static_cast<float>(load_scale_iq4(block + 2, half / 2));
+    const Run codes(block + 8, 4, 16, half * 16);
+    for (int i = 0; i < 16; ++i) *out++ = scale * static_cast<float>(kIQ4Values[codes[i]]);
+  }
+}
+
+void pack_q2_k(const float* values, std::uint8_t* block) {
+  std::fill_n(block, 80, std::uint8_t{0});
+  const AffineScales<16> fit(values, 3, 15, block + 80, block + 82);
+  for (std::size_t s = 0; s < 16; ++s) block[s] = static_cast<std::uint8_t>(fit.scales[s] | fit.mins[s] << 4);
+  const Codes codes = fit.codes(values, 3);
+  for (int i = 0; i < kBlock; ++i) add_code(block + 16, 2, 32, i, codes[static_cast<std::size_t>(i)]);
+}
+
+void pack_q3_k(const float* values, std::uint8_t* block) {
+  std::fill_n(block, 108, std::uint8_t{0});
+  std::array<float, 16> fits;
+  for (std::size_t s = 0; s < 16; ++s) fits[s] = fit_scale({values + s * 16, 16}, -4, 3);
+  std::array<int, 16> scales;
+  const float d = round_scales(fits, -32, block + 108, scales);
+  for (int s = 0; s < 16; ++s) {
+    add_code(block + 96, 4, 8, s, scales[static_cast<std::size_t>(s)] + 32);
+    add_code(block + 104, 2, 4, s, (scales[static_cast<std::size_t>(s)] + 32) >> 4);
+  }
+  for (int i = 0; i < kBlock; ++i) {
+    const float to_code = inverse(d * static_cast<float>(scales[static_cast<std::size_t>(i / 16)]));
+    const int code = nearest(values[i] * to_code, -4, 3) + 4;
+    add_code(block + 32, 2, 32, i, code);
+    add_code(block, 1, 32, i, code >> 2);
+  }
+}
+
+void pack_q4_k(const float* values, std::uint8_t* block) {
+  std::fill_n(block + 16, 128, std::uint8_t{0});
+  const AffineScales<8> fit(values, 15, 63, block, block + 2);
+  store_scales_mins6(fit.scales, fit.mins, block + 4);
+  const Codes codes = fit.codes(values, 15);
+  for (int i = 0; i < kBlock; ++i) add_code(block + 16, 4, 32, i, codes[static_cast<std::size_t>(i)]);
+}
+
+void pack_q5_k(const float* values, std::uint8_t* block) {
+  std::fill_n(block + 16, 160, std::uint8_t{0});
+  const AffineScales<8> fit(values, 31, 63, block, block + 2);
+  store_scales_mins6(fit.scales, fit.mins, block + 4);
+  const Codes codes = fit.codes(values, 31);
+  for (int i = 0; i < kBlock; ++i) {
+    const int code = codes[static_cast<std::size_t>(i)];
+    add_code(block + 48, 4, 32, i, code);
+    add_code(block + 16, 1, 32, i, code >> 4);
+  }
+}
+
+void pack_q6_k(const float* values, std::uint8_t* block) {
+  std::fill_n(block, 192, std::uint8_t{0});
+  std::array<float, 16> fits;
+  for (std::size_t s = 0; s < 16; ++s) fits[s] = fit_scale({values + s * 16, 16}, -32, 31);
+  std::array<int, 16> scales;
+  const float d = round_scales(fits, -128, block + 208, scales);
+  for (std::size_t s = 0; s < 16; ++s) block[192 + s] = static_cast<std::uint8_t>(scales[s]);
+  for (int i = 0; i < kBlock; ++i) {
+    const float to_code = inverse(d * static_cast<float>(scales[static_cast<std::size_t>(i / 16)]));
+    const int code = nearest(values[i] * to_code, -32, 31) + 32;
+    add_code(block, 4, 64, i, code);
+    add_code(block + 128, 2, 32, i, code >> 4);
+  }
+}
+
+void pack_iq4_xs(const float* values, std::uint8_t* block) {
+  std::fill_n(block + 2, 134, std::uint8_t{0});
+  std::array<float, 8> fits;
+  for (std::size_t s = 0; s < 8; ++s) fits[s] = fit_iq4_scale({values + s * 32, 32});
+  std::array<int, 8> scales;
+  const float d = round_scales(fits, -32, block, scales);
+  for (int s = 0; s < 8; ++s) {
+    const int stored = scales[static_cast<std::size_t>(s)] + 32;
+    block[2 + s / 4] = static_cast<std::uint8_t>(block[2 + s / 4] | (stored >> 4) << s % 4 * 2);
+    block[4 + s / 2] = static_cast<std::uint8_t>(block[4 + s / 2] | (stored & 15) << s % 2 * 4);
+  }
+  for (int i = 0; i < kBlock; ++i) {
+    const float to_value = inverse(d * static_cast<float>(scales[static_cast<std::size_t>(i / 32)]));
+    add_code(block + 8, 4, 16, i, nearest_iq4(values[i] * to_value));
+  }
+}
+
+}  // namespace weft::codec
