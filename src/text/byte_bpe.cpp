@@ -1,0 +1,205 @@
+// Byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2).
+#include <array>
+#include <atomic>
+#include <bit>
+#include <string>
+
+#include "text/encoder.h"
+#include "text/merger.h"
+#include "text/pre_tokenizer.h"
+#include "text/utf8.h"
+#include "weft/error.h"
+
+namespace weft::text {
+namespace {
+
+/// GPT-2 writes a byte as the character of the same number where that is printable, else as one from U+0100
+/// on.
+struct Alphabet {
+  std::array<char16_t, 256> code_of;
+  std::array<std::int16_t, 0x180> byte_of;
+};
+
+constexpr Alphabet make_alphabet() {
+  Alphabet alphabet{};
+  for (auto& byte : alphabet.byte_of) byte = -1;
+  char16_t other = 0x100;
+  for (unsigned b = 0; b < 256; ++b) {
+    const bool printable = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xFF && b != 0xAD);
+    alphabet.code_of[b] = printable ? static_cast<char16_t>(b) : other++;
+    alphabet.byte_of[alphabet.code_of[b]] = static_cast<std::int16_t>(b);
+  }
+  return alphabet;
+}
+constexpr Alphabet kAlphabet = make_alphabet();
+
+/// Pairs of ids that merge. Open addressing, linear probing.
+class MergeTable {
+ public:
+  explicit MergeTable(std::size_t n)
+      : slots_(std::bit_ceil(2 * n + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
+
+  /// The first of two equal pairs counts, as it has the lower rank. False where the table is made to collide.
+  bool add(Token left, Token right, Pair pair) {
+    std::size_t at = place(left, right);
+    for (int probes = 0; slots_[at].pair.id != kNoToken; at = (at + 1) & (slots_.size() - 1)) {
+      if (slots_[at].left == left && slots_[at].right == right) return true;
+      if (++probes > kMaxProbes) return false;
+    }
+    slots_[at] = {left, right, pair};
+    return true;
+  }
+  Pair find(Token left, Token right) const {
+    for (std::size_t at = place(left, right);; at = (at + 1) & (slots_.size() - 1)) {
+      const Slot& slot = slots_[at];
+      if (slot.left == left && slot.right == right) return slot.pair;
+      if (slot.pair.id == kNoToken) return {};
+    }
+  }
+
+ private:
+  static constexpr int kMaxProbes = 4096;
+  struct Slot {
+    Token left = -2, right = -2;  // Neither a token nor kNoToken.
+    Pair pair = {};
+  };
+  std::size_t place(Token left, Token right) const {
+    const std::uint64_t key =
+        std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+    return (key * 0x9E3779B97F4A7C15u ^ (key >> 29) * 0xBF58476D1CE4E5B9u) * 0x94D049BB133111EBu >> shift_;
+  }
+  std::vector<Slot> slots_;
+  int shift_;
+};
+
+std::vector<Token> findable(const Vocabulary& vocabulary) {
+  std::vector<Token> ids;
+  std::string bytes;
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
+    if (kind_of(vocabulary, i) == TokenKind::kNormal && !vocabulary.tokens[i].empty() &&
+        bytes_of_alphabet(vocabulary.tokens[i], bytes))
+      ids.push_back(static_cast<Token>(i));
+  return ids;
+}
+
+class BpeEncoder final : public Encoder {
+ public:
+  BpeEncoder(const Vocabulary& vocabulary, TokenSet tokens, const TokenTexts& pieces)
+      : how_(find_pre_tokenizer(vocabulary.pre)),
+        splitter_(how_.patterns),
+        merges_(vocabulary.merges.size()),
+        n_merges_(vocabulary.merges.size()),
+        pieces_(pieces, findable(vocabulary)),
+        whole_(std::make_unique<std::atomic<Whole>[]>(vocabulary.tokens.size())) {
+    for (unsigned b = 0; b < 256; ++b)
+      byte_ids_[b] = tokens.index.find(alphabet_of_byte(static_cast<unsigned char>(b)));
+    for (std::size_t i = 0; i < n_merges_; ++i) add_merge(vocabulary.merges[i], i, tokens);
+  }
+
+  std::unique_ptr<Encoder::Session> session() const override { return std::make_unique<Session>(*this); }
+
+  /// For the merger.
+  Pair find(std::string_view, const Symbol& left, const Symbol& right, std::size_t) const {
+    return merges_.find(left.id, right.id);
+  }
+  std::size_t n_ranks() const { return n_merges_; }
+
+ private:
+  /// Do the merges turn a token's own bytes into that token? Found out when it is first met, by whichever
+  /// thread; all find the same, so the order of memory does not matter.
+  enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
+
+  void add_merge(std::string_view merge, std::size_t rank, TokenSet tokens) {
+    const std::string name = "the vocabulary is damaged: tokenizer.ggml.merges[" + std::to_string(rank) + "]";
+    const std::size_t space = merge.find(' ', 1);
+    if (merge.size() < 3 || space == std::string_view::npos || space + 1 == merge.size())
+      throw Error(ErrorCode::kInvalidFile, name + " is not two tokens with a space between");
+    const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
+    const std::string joined = std::string(left).append(right);
+    const Token ids[] = {tokens.index.find(left), tokens.index.find(right), tokens.index.find(joined)};
+    for (const Token id : ids)
+      if (id == kNoToken)
+        throw Error(ErrorCode::kInvalidFile,
+                    name + " names or makes a token that tokenizer.ggml.tokens does not have");
+    if (!merges_.add(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]}))
+      throw Error(ErrorCode::kInvalidFile, name + ": the list is made to collide");
+  }
+
+  class Session final : public Encoder::Session {
+   public:
+    explicit Session(const BpeEncoder& encoder)
+        : encoder_(encoder), splitter_(encoder.splitter_), merger_(encoder) {}
+
+    void encode(std::string_view text, bool, std::vector<Token>& out) override {
+      std::size_t begin = 0;
+      for (const std::uint32_t end : splitter_.split(text)) {
+        encode_piece(text.substr(begin, end - begin), out);
+        begin = end;
+      }
+    }
+    std::uint64_t steps() const override { return merger_.steps(); }
+
+   private:
+    void encode_piece(std::string_view piece, std::vector<Token>& out) {
+      const Token id = piece.size() == 1 ? encoder_.byte_ids_[static_cast<unsigned char>(piece[0])]
+                                         : encoder_.pieces_.find(piece);
+      const bool whole = id != kNoToken && (piece.size() == 1 || encoder_.how_.ignore_merges);
+      std::atomic<Whole>* known = id == kNoToken ? nullptr : &encoder_.whole_[static_cast<std::size_t>(id)];
+      if (whole || (known != nullptr && known->load(std::memory_order_relaxed) == Whole::kYes)) {
+        out.push_back(id);
+        return;
+      }
+      std::vector<Symbol>& symbols = merger_.symbols();
+      symbols.clear();
+      for (std::size_t i = 0; i < piece.size(); ++i)
+        symbols.push_back(
+            {static_cast<std::uint32_t>(i), encoder_.byte_ids_[static_cast<unsigned char>(piece[i])], {}});
+      merger_.merge(piece);
+      if (known != nullptr)
+        known->store(symbols.size() == 1 && symbols[0].id == id ? Whole::kYes : Whole::kNo,
+                     std::memory_order_relaxed);
+      // A byte that the vocabulary does not have is left out: there is no id that could stand for it.
+      for (const Symbol& symbol : symbols)
+        if (symbol.id != kNoToken) out.push_back(symbol.id);
+    }
+
+    const BpeEncoder& encoder_;
+    Splitter::Session splitter_;
+    Merger<BpeEncoder> merger_;
+  };
+
+  const PreTokenizer& how_;
+  Splitter splitter_;
+  MergeTable merges_;
+  std::size_t n_merges_;
+  TokenIndex pieces_;  ///< Normal tokens by their bytes.
+  std::array<Token, 256> byte_ids_;
+  std::unique_ptr<std::atomic<Whole>[]> whole_;
+};
+
+}  // namespace
+
+bool bytes_of_alphabet(std::string_view text, std::string& bytes) {
+  bytes.clear();
+  while (!text.empty()) {
+    const Utf8Char c = first_char(text);
+    if (c.status != Utf8Status::kValid || c.code >= kAlphabet.byte_of.size() || kAlphabet.byte_of[c.code] < 0)
+      return false;
+    bytes += static_cast<char>(kAlphabet.byte_of[c.code]);
+    text.remove_prefix(c.size);
+  }
+  return true;
+}
+
+std::string alphabet_of_byte(unsigned char byte) {
+  std::string text;
+  append_utf8(text, kAlphabet.code_of[byte]);
+  return text;
+}
+
+std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet tokens,
+                                          const TokenTexts& pieces) {
+  return std::make_unique<BpeEncoder>(vocabulary, tokens, pieces);
+}
+
+}  // namespace weft::text

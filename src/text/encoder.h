@@ -1,0 +1,62 @@
+#pragma once
+// What a kind of tokenizer is to the Tokenizer: text between special tokens to ids. One file a kind.
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "text/token_texts.h"
+#include "text/vocabulary.h"
+#include "weft/types.h"
+
+namespace weft::text {
+
+/// Immutable: any number of threads may have a session at a time.
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+
+  /// The scratch of one call of Tokenizer::encode.
+  class Session {
+   public:
+    virtual ~Session() = default;
+    /// Appends the ids of `text`, which is valid UTF-8 and not empty. `first`: it begins the text or follows
+    /// a special token.
+    virtual void encode(std::string_view text, bool first, std::vector<Token>& out) = 0;
+    /// Units of work done so far (pairs looked up, places visited): what tests of linear time compare.
+    virtual std::uint64_t steps() const = 0;
+  };
+  virtual std::unique_ptr<Session> session() const = 0;
+};
+
+/// The token texts as the vocabulary writes them, with an index of all of them. The encoders keep references.
+struct TokenSet {
+  const TokenTexts& texts;
+  const TokenIndex& index;
+};
+
+/// Byte-level BPE. `pieces` are the tokens' bytes (piece_of). Throws Error kInvalidFile for a merge of
+/// unknown tokens.
+std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet tokens,
+                                          const TokenTexts& pieces);
+/// SentencePiece's BPE by score. Throws Error kInvalidFile where a character could become no token at all.
+std::unique_ptr<Encoder> make_spm_encoder(const Vocabulary& vocabulary, TokenSet tokens);
+/// WordPiece. Throws Error kInvalidFile where there is no unknown token.
+std::unique_ptr<Encoder> make_wordpiece_encoder(const Vocabulary& vocabulary, TokenSet tokens);
+
+inline TokenKind kind_of(const Vocabulary& vocabulary, std::size_t id) {
+  return vocabulary.kinds.empty() ? TokenKind::kNormal : vocabulary.kinds[id];
+}
+
+/// May merging or matching of plain text end in this token? Control tokens never come out of text, however it
+/// is written, unless the caller asks for them.
+inline bool is_text(TokenKind kind) {
+  return kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kUnused;
+}
+
+/// The bytes that a token of GPT-2's alphabet stands for; false where a character is not of the alphabet.
+bool bytes_of_alphabet(std::string_view text, std::string& bytes);
+/// That alphabet: the text of a byte.
+std::string alphabet_of_byte(unsigned char byte);
+
+}  // namespace weft::text

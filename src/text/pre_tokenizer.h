@@ -1,0 +1,57 @@
+#pragma once
+// Cuts a text into the pieces that byte-level BPE works on, by the regular expressions of the model's family.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::text {
+
+/// One way of cutting: the rows of the table in pre_tokenizer.cpp.
+struct PreTokenizer {
+  /// Each cuts the pieces of the one before: a match is a piece, and so is what lies between matches.
+  std::vector<std::string_view> patterns;
+  bool ignore_merges = false;  ///< A piece that is a token is that token, whatever the merges say.
+  bool adds_bos = false;       ///< Unless the file says otherwise.
+};
+
+/// By its name in tokenizer.ggml.pre; an empty one is "default". Throws Error kUnsupported for an unknown
+/// name.
+const PreTokenizer& find_pre_tokenizer(std::string_view name);
+/// All names that find_pre_tokenizer knows.
+std::vector<std::string_view> pre_tokenizer_names();
+
+/// The compiled patterns; immutable, so any number of threads may use it.
+class Splitter {
+ public:
+  explicit Splitter(std::span<const std::string_view> patterns);
+  ~Splitter();
+  Splitter(const Splitter&) = delete;
+  Splitter& operator=(const Splitter&) = delete;
+
+  /// The scratch of one thread.
+  class Session {
+   public:
+    explicit Session(const Splitter& splitter);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    /// Ends of the pieces, ascending, the last is text.size(); none for an empty text. `text` is valid UTF-8
+    /// of less than 4 GiB. The result is valid until the next call.
+    std::span<const std::uint32_t> split(std::string_view text);
+
+   private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+  };
+
+ private:
+  struct Impl;
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace weft::text

@@ -1,0 +1,273 @@
+#include "weft/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "text/encoder.h"
+#include "text/pre_tokenizer.h"
+#include "text/special_matcher.h"
+#include "text/utf8.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using text::Vocabulary;
+using text::VocabularyKind;
+
+constexpr std::size_t kMaxTextBytes = std::size_t{1}
+                                      << 30;  // Three times as many fit 32-bit positions (U+2581).
+
+/// Control tokens that end a generation in the models that have them, whatever their metadata says.
+constexpr std::array<std::string_view, 16> kEndTexts = {"<|im_end|>",
+                                                        "<|eot_id|>",
+                                                        "<|eom_id|>",
+                                                        "<end_of_turn>",
+                                                        "<|endoftext|>",
+                                                        "<|end_of_text|>",
+                                                        "<|end|>",
+                                                        "<|return|>",
+                                                        "<|call|>",
+                                                        "<EOT>",
+                                                        "_<EOT>",
+                                                        "[EOT]",
+                                                        "<|END_OF_TURN_TOKEN|>",
+                                                        "<end_of_utterance>",
+                                                        "<｜end▁of▁sentence｜>",
+                                                        "<eos>"};
+
+bool is_special(TokenKind kind) { return kind == TokenKind::kControl || kind == TokenKind::kUnknown; }
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/// The bytes of a token inside a text.
+std::string piece_of(const Vocabulary& v, std::size_t id) {
+  const TokenKind kind = text::kind_of(v, id);
+  const std::string& written = v.tokens[id];
+  if (is_special(kind) || kind == TokenKind::kUserDefined) return written;
+  if (kind == TokenKind::kByte)
+    if (const auto byte = text::byte_of_text(written)) return std::string(1, static_cast<char>(*byte));
+  std::string result;
+  if (v.kind == VocabularyKind::kBpe) return text::bytes_of_alphabet(written, result) ? result : written;
+  for (std::size_t done = 0; done < written.size();) {
+    const std::size_t mark = std::min(written.find(text::kSpaceMark, done), written.size());
+    result.append(written, done, mark - done);
+    if (mark < written.size()) result += ' ';
+    done = mark + text::kSpaceMark.size();
+  }
+  return result;
+}
+
+Vocabulary checked(Vocabulary v) {
+  text::check(v);
+  return v;
+}
+
+std::vector<Token> all_ids(std::size_t n) {
+  std::vector<Token> ids(n);
+  for (std::size_t i = 0; i < n; ++i) ids[i] = static_cast<Token>(i);
+  return ids;
+}
+
+std::vector<Token> ids_of_kind(const Vocabulary& v, bool (*wanted)(TokenKind)) {
+  std::vector<Token> ids;
+  for (std::size_t i = 0; i < v.tokens.size(); ++i)
+    if (wanted(text::kind_of(v, i))) ids.push_back(static_cast<Token>(i));
+  return ids;
+}
+
+text::TokenTexts texts_of(const Vocabulary& v) {
+  text::TokenTexts texts;
+  for (const std::string& token : v.tokens) texts.add(token);
+  return texts;
+}
+
+text::TokenTexts pieces_of(const Vocabulary& v) {
+  text::TokenTexts pieces;
+  for (std::size_t i = 0; i < v.tokens.size(); ++i) pieces.add(piece_of(v, i));
+  return pieces;
+}
+
+std::unique_ptr<text::Encoder> make_encoder(const Vocabulary& v, text::TokenSet tokens,
+                                            const text::TokenTexts& pieces) {
+  switch (v.kind) {
+    case VocabularyKind::kBpe:
+      return text::make_bpe_encoder(v, tokens, pieces);
+    case VocabularyKind::kSpm:
+      return text::make_spm_encoder(v, tokens);
+    case VocabularyKind::kWordPiece:
+      return text::make_wordpiece_encoder(v, tokens);
+    case VocabularyKind::kUnigram:
+      break;
+  }
+  throw Error(ErrorCode::kUnsupported,
+              "the vocabulary is of SentencePiece's unigram kind, which weft cannot use yet");
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  explicit Impl(Vocabulary v)
+      : texts(texts_of(v)),
+        index(texts, non_empty(v)),
+        pieces(pieces_of(v)),
+        kinds(std::move(v.kinds)),
+        strip(v.tokens.size()),
+        bos(v.kind == VocabularyKind::kWordPiece && v.bos == kNoToken ? v.cls : v.bos),
+        eos(v.kind == VocabularyKind::kWordPiece && v.eos == kNoToken ? v.sep : v.eos),
+        space_prefix(v.kind == VocabularyKind::kWordPiece ||
+                     (v.kind == VocabularyKind::kSpm && v.add_space_prefix.value_or(true))) {
+    if (index.duplicate() != kNoToken)
+      throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: tokenizer.ggml.tokens[" +
+                                               std::to_string(index.duplicate()) +
+                                               "] stands there twice, first as [" +
+                                               std::to_string(index.find(texts[index.duplicate()])) + "]");
+    if (kinds.empty()) kinds.assign(texts.size(), TokenKind::kNormal);
+    v.kinds = kinds;
+    for (const Token id : v.strip_left) strip[static_cast<std::size_t>(id)].left = true;
+    for (const Token id : v.strip_right) strip[static_cast<std::size_t>(id)].right = true;
+    user_defined.emplace(texts, ids_of_kind(v, [](TokenKind k) { return k == TokenKind::kUserDefined; }));
+    special.emplace(
+        texts, ids_of_kind(v, [](TokenKind k) { return k == TokenKind::kUserDefined || is_special(k); }));
+    set_frame(v);
+    set_ends(v);
+    encoder = make_encoder(v, {texts, index}, pieces);
+  }
+
+  static std::vector<Token> non_empty(const Vocabulary& v) {
+    std::vector<Token> ids = all_ids(v.tokens.size());
+    std::erase_if(ids, [&](Token id) { return v.tokens[static_cast<std::size_t>(id)].empty(); });
+    return ids;
+  }
+
+  /// What stands around a text.
+  void set_frame(const Vocabulary& v) {
+    const bool bert = v.kind == VocabularyKind::kWordPiece;
+    const Token first = bert && v.cls != kNoToken ? v.cls : v.bos;
+    const Token last = bert && v.sep != kNoToken ? v.sep : v.eos;
+    const bool wants_bos = v.kind != VocabularyKind::kBpe || text::find_pre_tokenizer(v.pre).adds_bos;
+    if (v.add_bos.value_or(wants_bos)) front = first;
+    // BERT's files say add_eos false or nothing at all and mean [CLS] text [SEP].
+    if (bert || v.add_eos.value_or(false)) back = last;
+  }
+
+  void set_ends(const Vocabulary& v) {
+    for (const Token id : {v.eos, v.eot, v.eom}) add_end(id);
+    // Where <|return|> and <|call|> end a turn, <|end|> ends only one of its messages.
+    const bool harmony = index.find("<|return|>") != kNoToken && index.find("<|call|>") != kNoToken;
+    for (const std::string_view name : kEndTexts) {
+      const Token id = index.find(name);
+      if (id == kNoToken || kinds[static_cast<std::size_t>(id)] != TokenKind::kControl) continue;
+      if (!(harmony && name == "<|end|>")) add_end(id);
+    }
+    std::sort(ends.begin(), ends.end());
+  }
+  void add_end(Token id) {
+    if (id != kNoToken && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+  }
+
+  std::size_t position(Token id) const {
+    if (id < 0 || static_cast<std::size_t>(id) >= texts.size())
+      throw Error(ErrorCode::kInvalidArgument, "token " + std::to_string(id) +
+                                                   " is outside the vocabulary of " +
+                                                   std::to_string(texts.size()) + " tokens");
+    return static_cast<std::size_t>(id);
+  }
+
+  std::string_view piece(Token id, bool with_special) const {
+    return !with_special && is_special(kinds[position(id)]) ? std::string_view() : pieces[id];
+  }
+
+  /// `text` is valid UTF-8.
+  void encode(std::string_view text, const text::SpecialMatcher& matcher, std::vector<Token>& out) const {
+    const std::unique_ptr<text::Encoder::Session> session = encoder->session();
+    bool first = true;
+    for (std::size_t done = 0; done < text.size();) {
+      const text::SpecialMatcher::Match match = matcher.find(text, done);
+      const Strip beside = match.id == kNoToken ? Strip{} : strip[static_cast<std::size_t>(match.id)];
+      std::size_t end = match.begin;
+      while (beside.left && end > done && is_space(text[end - 1])) --end;
+      if (end > done) {
+        session->encode(text.substr(done, end - done), first, out);
+        first = false;
+      }
+      done = match.begin + match.size;
+      if (match.id == kNoToken) continue;
+      out.push_back(match.id);
+      first = true;
+      while (beside.right && done < text.size() && is_space(text[done])) ++done;
+    }
+  }
+
+  struct Strip {
+    bool left = false, right = false;
+  };
+
+  text::TokenTexts texts;  ///< As the vocabulary writes them.
+  text::TokenIndex index;
+  text::TokenTexts pieces;  ///< The bytes they stand for.
+  std::vector<TokenKind> kinds;
+  std::vector<Strip> strip;
+  Token bos, eos;
+  bool space_prefix;                        ///< encode() puts a space before a text, decode() takes it away.
+  Token front = kNoToken, back = kNoToken;  ///< Around a text.
+  std::vector<Token> ends;                  ///< Ascending.
+  std::optional<text::SpecialMatcher> user_defined, special;
+  std::unique_ptr<text::Encoder> encoder;
+};
+
+Tokenizer::Tokenizer(Vocabulary vocabulary) : impl_(std::make_unique<Impl>(checked(std::move(vocabulary)))) {}
+Tokenizer::~Tokenizer() = default;
+
+std::vector<Token> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  if (text.size() > kMaxTextBytes)
+    throw Error(ErrorCode::kInvalidArgument, "the text has " + std::to_string(text.size()) +
+                                                 " bytes, at most " + std::to_string(kMaxTextBytes) +
+                                                 " can be tokenized at a time");
+  std::string valid;
+  if (text::valid_prefix(text) != text.size()) {
+    valid = text::repaired(text);
+    text = valid;
+  }
+  std::vector<Token> tokens;
+  if (options.add_special && impl_->front != kNoToken) tokens.push_back(impl_->front);
+  impl_->encode(text, options.parse_special ? *impl_->special : *impl_->user_defined, tokens);
+  if (options.add_special && impl_->back != kNoToken) tokens.push_back(impl_->back);
+  return tokens;
+}
+
+std::string Tokenizer::decode(std::span<const Token> tokens, bool special) const {
+  std::string result;
+  bool first = impl_->space_prefix;
+  for (const Token id : tokens) {
+    std::string_view piece = impl_->piece(id, special);
+    if (first && !is_special(kind(id))) {
+      if (piece.starts_with(' ')) piece.remove_prefix(1);
+      first = false;
+    }
+    result += piece;
+  }
+  return result;
+}
+
+std::string Tokenizer::piece(Token id, bool special) const { return std::string(impl_->piece(id, special)); }
+
+int Tokenizer::n_vocab() const { return static_cast<int>(impl_->texts.size()); }
+std::string_view Tokenizer::text(Token id) const {
+  impl_->position(id);
+  return impl_->texts[id];
+}
+TokenKind Tokenizer::kind(Token id) const { return impl_->kinds[impl_->position(id)]; }
+Token Tokenizer::find(std::string_view text) const { return impl_->index.find(text); }
+
+Token Tokenizer::bos() const { return impl_->bos; }
+Token Tokenizer::eos() const { return impl_->eos; }
+bool Tokenizer::adds_bos() const { return impl_->front != kNoToken; }
+bool Tokenizer::is_end(Token id) const {
+  return std::binary_search(impl_->ends.begin(), impl_->ends.end(), id);
+}
+std::span<const Token> Tokenizer::end_tokens() const { return impl_->ends; }
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+#pragma once
+// What a file says about its tokens: plain data, not yet checked. Tokenizer's constructor checks all of it
+// and names the offending entry by its GGUF key.
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/tokenizer.h"
+#include "weft/types.h"
+
+namespace weft::text {
+
+enum class VocabularyKind {
+  kBpe,  ///< Byte-level BPE (GPT-2, Llama 3, Qwen ...): tokens are written in GPT-2's alphabet of bytes.
+  kSpm,  ///< SentencePiece's BPE by score (Llama 2, Gemma ...): U+2581 is a space, <0xHH> a byte.
+  kWordPiece,  ///< BERT: tokens that begin a word carry U+2581, the others go on with one.
+  kUnigram,    ///< Known and not supported.
+};
+
+struct Vocabulary {
+  VocabularyKind kind = VocabularyKind::kBpe;
+  std::string pre;  ///< BPE: name of the pre-tokenizer (pre_tokenizer.h); empty means "default".
+  std::vector<std::string> tokens;  ///< Position = id.
+  std::vector<float>
+      scores;  ///< SPM: one per token, the higher merges first. Others: empty or one per token.
+  std::vector<TokenKind> kinds;     ///< One per token, or empty: all normal.
+  std::vector<std::string> merges;  ///< BPE: "left right", the most urgent first.
+
+  Token bos = kNoToken, eos = kNoToken, eot = kNoToken, eom = kNoToken, unk = kNoToken;
+  Token sep = kNoToken, pad = kNoToken, cls = kNoToken, mask = kNoToken;
+
+  // Absent: what the kind of tokenizer (or its pre-tokenizer) wants.
+  std::optional<bool> add_bos, add_eos;  ///< Around a text. WordPiece: [CLS] before and [SEP] after it.
+  std::optional<bool> add_space_prefix;  ///< SPM: a text begins with a space that is not in it.
+  std::optional<bool> lowercase, strip_accents;  ///< WordPiece.
+
+  std::vector<Token> strip_left, strip_right;  ///< Special tokens that swallow the white space at that side.
+};
+
+inline constexpr std::size_t kMaxTokens = std::size_t{1} << 24;
+inline constexpr std::size_t kMaxTokenBytes = 4096;  ///< Of one token's text. Real ones stay below 1024.
+
+/// Throws Error kInvalidFile where sizes, ids or values contradict each other. Does not look into texts and
+/// merges: the parts of the tokenizer that resolve them do.
+void check(const Vocabulary& vocabulary);
+
+/// The byte that "<0xHH>" means; nothing for any other text.
+std::optional<unsigned char> byte_of_text(std::string_view text);
+
+}  // namespace weft::text

@@ -1,0 +1,176 @@
+// Work that grows with the text and no faster, on a small stack.
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "text/vocabulary_testing.h"
+#include "weft/tokenizer.h"
+
+namespace weft {
+namespace {
+
+using text::Vocabulary;
+
+/// Merges of runs up to 64 of some characters, and of a few words: like those of real vocabularies.
+std::vector<std::pair<std::string, std::string>> run_merges() {
+  std::vector<std::pair<std::string, std::string>> merges;
+  for (const std::string run : {"a", " ", "\n", "!", "7"})
+    for (std::size_t n = 1; n <= 32; n *= 2) {
+      std::string half;
+      for (std::size_t i = 0; i < n; ++i) half += run;
+      merges.emplace_back(half, half);
+    }
+  merges.emplace_back("\xF0", "\x9F");
+  merges.emplace_back("\xF0\x9F", "\xA6");
+  merges.emplace_back("\xF0\x9F\xA6", "\x99");
+  return merges;
+}
+
+Vocabulary runs_bpe(std::string pre) { return text::bpe_vocabulary(run_merges(), std::move(pre)); }
+
+Vocabulary runs_spm() {
+  std::vector<std::string> texts;
+  for (const auto& [left, right] : run_merges())
+    if (left[0] != ' ' && left[0] != '\xF0') texts.push_back(left + right);
+  for (std::string spaces = "▁▁"; spaces.size() <= 192; spaces += spaces) texts.push_back(spaces);
+  for (const char* one : {"🦙", "▁a", "▁", "a", "\n", "!", "7"}) texts.emplace_back(one);
+  return text::spm_vocabulary(texts);
+}
+
+std::vector<std::pair<std::string, Vocabulary>> vocabularies() {
+  std::vector<std::pair<std::string, Vocabulary>> all;
+  for (const char* pre : {"gpt-2", "llama-bpe", "deepseek-llm"}) all.emplace_back(pre, runs_bpe(pre));
+  all.emplace_back("spm", runs_spm());
+  all.emplace_back("wordpiece", text::wordpiece_vocabulary({"▁a", "a", "▁!", "▁7", "7"}));
+  return all;
+}
+
+/// `size` bytes, roughly, of each kind of text.
+std::vector<std::pair<std::string, std::string>> texts(std::size_t size) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const auto& [name, unit] : std::vector<std::pair<std::string, std::string>>{{"letters", "a"},
+                                                                                   {"spaces", " "},
+                                                                                   {"newlines", "\n"},
+                                                                                   {"emoji", "🦙"},
+                                                                                   {"digits", "7"},
+                                                                                   {"punctuation", "!"},
+                                                                                   {"words", "aaa a! "},
+                                                                                   {"control", "<|"}}) {
+    std::string text;
+    while (text.size() < size) text += unit;
+    all.emplace_back(name, std::move(text));
+  }
+  all.emplace_back("spaces, then a letter", std::string(size, ' ') + "a");
+  std::string mixed;
+  const std::vector<std::string> units = {"a", " ", "\n", "🦙", "!", "7", "aaaa", "é", "\t"};
+  for (unsigned x = 1; mixed.size() < size; x = x * 1664525u + 1013904223u)
+    mixed += units[(x >> 16) % units.size()];
+  all.emplace_back("mixed", std::move(mixed));
+  return all;
+}
+
+/// Runs it in a thread with a stack of 256 KiB: what recurses with its input dies there.
+void on_small_stack(const std::function<void()>& work) {
+  struct Job {
+    const std::function<void()>& work;
+    std::exception_ptr error;
+  } job{work, nullptr};
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
+  pthread_t thread;
+  const auto run = [](void* argument) -> void* {
+    auto& j = *static_cast<Job*>(argument);
+    try {
+      j.work();
+    } catch (...) {
+      j.error = std::current_exception();
+    }
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &job), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+TEST(TokenizerLimits, AMegabyteOfAnythingOnASmallStack) {
+  for (auto& [name, vocabulary] : vocabularies()) {
+    const bool lossless = name != "wordpiece";
+    on_small_stack([&, name = name] {
+      const Tokenizer tokenizer(std::move(vocabulary));
+      for (const auto& [what, text] : texts(1 << 20)) {
+        const auto start = std::chrono::steady_clock::now();
+        const std::vector<Token> tokens =
+            tokenizer.encode(text, {.add_special = false, .parse_special = true});
+        const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        std::printf("%-12s %-22s %6.1f MB/s\n", name.c_str(), what.c_str(),
+                    static_cast<double>(text.size()) / 1e6 / s);
+        if (lossless) {
+          EXPECT_TRUE(tokenizer.decode(tokens) == text) << name << ", " << what;
+        }
+      }
+    });
+  }
+}
+
+// What a session learns about whole pieces is shared: all threads must see the same tokens, whoever came
+// first.
+TEST(TokenizerLimits, ThreadsShareATokenizer) {
+  for (auto& [name, vocabulary] : vocabularies()) {
+    const Tokenizer tokenizer(vocabulary);
+    const auto all = texts(1 << 12);
+    std::vector<std::vector<std::vector<Token>>> results(4);
+    std::vector<std::thread> threads;
+    for (auto& result : results)
+      threads.emplace_back([&] {
+        for (const auto& [what, text] : all) result.push_back(tokenizer.encode(text));
+      });
+    for (std::thread& thread : threads) thread.join();
+    const Tokenizer fresh(std::move(vocabulary));
+    for (std::size_t i = 0; i < all.size(); ++i)
+      for (const auto& result : results)
+        EXPECT_EQ(result[i], fresh.encode(all[i].second)) << name << ", " << all[i].first;
+  }
+}
+
+TEST(TokenizerLimits, WorkGrowsAsTheText) {
+  for (const auto& [name, v] : vocabularies()) {
+    text::TokenTexts token_texts, pieces;
+    std::vector<Token> ids;
+    for (const std::string& token : v.tokens) {
+      ids.push_back(static_cast<Token>(ids.size()));
+      token_texts.add(token);
+      std::string bytes;
+      pieces.add(text::bytes_of_alphabet(token, bytes) ? bytes : token);
+    }
+    const text::TokenIndex index(token_texts, ids);
+    const text::TokenSet set{token_texts, index};
+    const auto encoder = v.kind == text::VocabularyKind::kBpe   ? text::make_bpe_encoder(v, set, pieces)
+                         : v.kind == text::VocabularyKind::kSpm ? text::make_spm_encoder(v, set)
+                                                                : text::make_wordpiece_encoder(v, set);
+    const auto few = texts(1 << 16), many = texts(1 << 18);
+    for (std::size_t i = 0; i < few.size(); ++i) {
+      const auto steps = [&](const std::string& text) {
+        const auto session = encoder->session();
+        std::vector<Token> out;
+        session->encode(text, true, out);
+        return static_cast<double>(session->steps());
+      };
+      const double small = steps(few[i].second), large = steps(many[i].second);
+      EXPECT_LE(large, 4.2 * small + 1000) << name << ", " << few[i].first;
+      EXPECT_LE(large, 8.0 * static_cast<double>(many[i].second.size())) << name << ", " << few[i].first;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
