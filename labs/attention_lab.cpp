@@ -1,0 +1,131 @@
+// How fast the attention kernels are on one thread: prefill tiles in GFLOP/s (2 for each multiply-add of Q
+// K^T and P V, softmax for free), decode rows in GB/s of K and V read from memory.
+//
+//   attention_lab [isa]
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "base/memory.h"
+
+namespace {
+
+using namespace weft;
+using namespace weft::cpu;
+
+struct Shape {
+  const char* name;
+  int n_heads;
+  int n_kv_heads;
+  int head_dim;
+  int n_rows;
+  int n_positions;  ///< Cells of one sequence
+  int n_sequences;  ///< One after another, so that decode reads memory, not caches
+};
+
+void measure(const Kernels& kernels, const Shape& shape, DType type) {
+  AttentionArgs args;
+  args.layout = {type, type, shape.n_kv_heads, shape.head_dim, shape.head_dim};
+  args.n_heads = shape.n_heads;
+  args.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  const int n_pages = (shape.n_positions + kPageCells - 1) / kPageCells;
+  const std::size_t page_bytes = k_page_bytes(args.layout);
+  const std::size_t bytes = page_bytes * static_cast<std::size_t>(n_pages * shape.n_sequences);
+  const base::Memory k(bytes);  // As the engine allocates: huge pages where the system has them.
+  const base::Memory v(bytes);
+  // One page of random cells, then its copies: the numbers do not matter, the addresses do.
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> row(static_cast<std::size_t>(shape.n_kv_heads * shape.head_dim));
+  for (int cell = 0; cell < kPageCells; ++cell) {
+    for (float& x : row) x = normal(random);
+    kernels.store_k(args.layout, row.data(), cell, k.data());
+    kernels.store_v(args.layout, row.data(), cell, v.data());
+  }
+  for (std::size_t at = page_bytes; at < bytes; at += page_bytes) {
+    std::memcpy(k.data() + at, k.data(), page_bytes);
+    std::memcpy(v.data() + at, v.data(), page_bytes);
+  }
+
+  std::vector<float> q(static_cast<std::size_t>(shape.n_rows * shape.n_heads * shape.head_dim));
+  for (float& x : q) x = normal(random);
+  std::vector<float> out(q.size());
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(shape.n_rows));
+  std::iota(positions.begin(), positions.end(), shape.n_positions - shape.n_rows);
+  std::vector<Extent> extents;
+  for (int p = 0; p < n_pages * shape.n_sequences; ++p)
+    extents.push_back({.mask = ~std::uint64_t{0}, .page = p, .base = p % n_pages * kPageCells});
+  args.q = q.data();
+  args.out = out.data();
+  args.q_stride = args.out_stride = shape.n_heads * shape.head_dim;
+  args.k_cache = k.data();
+  args.v_cache = v.data();
+  args.positions = positions.data();
+  const base::Memory scratch(attention_scratch_bytes(args));
+
+  double best = 1e9;
+  for (int repeat = 0; repeat < 7; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int sequence = 0; sequence < shape.n_sequences; ++sequence) {
+      const AttentionTile tile{0, shape.n_rows, extents.data() + sequence * n_pages, n_pages};
+      for (int head = 0; head < shape.n_kv_heads; ++head) kernels.attention(args, tile, head, scratch.data());
+    }
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  // Row r of the last rows sees n_positions - n_rows + r + 1 cells.
+  const double seen = shape.n_rows * (shape.n_positions - 0.5 * (shape.n_rows - 1));
+  const double flops = 4.0 * seen * shape.n_heads * shape.head_dim * shape.n_sequences;
+  const double read = 2.0 * static_cast<double>(bytes) * shape.n_positions / (n_pages * kPageCells);
+  std::printf("%-8s %-30s %-4s %8.3f ms  %6.1f GFLOP/s", kernels.name, shape.name,
+              type == DType::kF16 ? "f16" : "f32", best * 1e3, flops / best * 1e-9);
+  if (shape.n_rows == 1) std::printf("  %5.1f GB/s", read / best * 1e-9);
+  std::printf("\n");
+}
+
+/// GB/s of reading memory in order, a number from each line: what decode is measured against.
+double read_speed() {
+  const base::Memory memory(std::size_t{256} << 20);
+  std::memset(memory.data(), 1, memory.size());
+  double best = 1e9;
+  volatile std::uint64_t sink = 0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < memory.size(); i += 64) sum += static_cast<std::uint64_t>(memory.data()[i]);
+    sink = sum;
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  static_cast<void>(sink);
+  return static_cast<double>(memory.size()) / best * 1e-9;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Shape shapes[] = {
+      {"prefill 32 rows, 9/3 x 64", 9, 3, 64, 32, 1024, 4},
+      {"prefill 32 rows, 4/1 x 256", 4, 1, 256, 32, 1024, 4},
+      {"prefill 32 rows, 32/8 x 128", 32, 8, 128, 32, 1024, 1},
+      {"prefill first rows, 9/3 x 64", 9, 3, 64, 32, 32, 64},
+      {"decode, 9/3 x 64", 9, 3, 64, 1, 1024, 96},
+      {"decode, 4/1 x 256", 4, 1, 256, 1, 1024, 96},
+      {"decode, 32/8 x 64", 32, 8, 64, 1, 1024, 48},
+      {"decode, 16/2 x 128", 16, 2, 128, 1, 1024, 96},
+      {"decode in cache, 9/3 x 64", 9, 3, 64, 1, 256, 1},
+  };
+  std::printf("memory, one thread in order: %.1f GB/s\n", read_speed());
+  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+    if (!supported(isa) || (argc > 1 && std::string_view(argv[1]) != kernels(isa).name)) continue;
+    for (const Shape& shape : shapes) {
+      for (const DType type : {DType::kF32, DType::kF16}) measure(kernels(isa), shape, type);
+    }
+  }
+}

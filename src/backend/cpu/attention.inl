@@ -1,0 +1,478 @@
+#pragma once
+// Attention over extents, each a page. Needs vec_<isa>.h and WEFT_CPU_ISA.
+//
+// A call handles query rows: the tile's batch rows times the heads that share a KV head (m rows in all; all
+// heads of a batch row see the same cells). For each page, in position order:
+//   scores   S = Q K^T    lanes are keys, a block of query rows shares the loads of K
+//   weights  P = e^(S - top), page by page from nothing; what a row does not see weighs exactly 0
+//   sums     O = P V      lanes are V's dims, then merged: O_new = O keep + O_page take
+// This is flash attention (arXiv 2205.14135), with each page's part kept apart until it is merged.
+// Every element of S and O is one chain of multiply-adds in order (of dims, of keys), so blocks of any shape
+// give the same bits. A row that sees nothing of a page keeps its state untouched.
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/attention_scratch.h"
+#include "backend/cpu/cache_cells.inl"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/rows.inl"
+
+namespace weft::cpu::WEFT_CPU_ISA::attend {
+
+inline constexpr float kInfinity = __builtin_inff();
+static_assert(kAttentionPad % kLanes == 0);
+
+/// The most query rows that a block holds, with two vectors of sums each.
+inline constexpr int kBlockRows = kRegisters * 3 / 8;
+
+// ---- Which cells of a page a row sees. ----
+
+static inline std::uint64_t bits_from(std::int64_t first) {
+  return first <= 0 ? ~std::uint64_t{0} : first >= kPageCells ? 0 : ~std::uint64_t{0} << first;
+}
+
+/// Extent::lane_of without its bounds; here so that no shared inline function comes of it.
+static inline std::int64_t lane_of(const Extent& extent, std::int64_t position) {
+  return (position - extent.base) * extent.divisor - extent.offset;
+}
+
+static inline std::uint64_t visible_cells(const AttentionArgs& args, std::int64_t position, const Extent& extent) {
+  std::uint64_t bits = extent.mask;
+  if (args.causal) bits &= ~bits_from(lane_of(extent, position + 1));
+  if (args.window > 0) bits &= bits_from(lane_of(extent, position - args.window + 1));
+  return bits;
+}
+
+/// The cells [begin, end) from the first to the last bit.
+struct Run {
+  int begin = 0;
+  int end = 0;
+};
+static inline Run run_of(std::uint64_t bits) {
+  if (bits == 0) return {};
+  return {__builtin_ctzll(bits), kPageCells - __builtin_clzll(bits)};
+}
+static inline bool is_run(std::uint64_t bits) {
+  const std::uint64_t from_zero = bits >> __builtin_ctzll(bits);
+  return (from_zero & (from_zero + 1)) == 0;
+}
+
+// ---- S = Q K^T ----
+
+/// One block: scores of kRows query rows with the keys of kVectors vectors from `first_key` on.
+template <int kRows, int kVectors, class Cells>
+static inline void score_keys(const float* q, const typename Cells::Element* k, std::ptrdiff_t ahead, int dim,
+                              int first_key, float* scores) {
+  const typename Cells::Element* keys[kVectors];
+  F32 sums[kRows][kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    const int key = first_key + v * kLanes;
+    keys[v] = k + static_cast<std::ptrdiff_t>(key / kKeys) * dim * kKeys + key % kKeys;
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) sums[r][v] = zero();
+  }
+  for (int d = 0; d < dim; ++d) {
+    F32 x[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      x[v] = Cells::load(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys);
+      prefetch(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys, ahead);
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+      const F32 a = broadcast(q[static_cast<std::ptrdiff_t>(r) * dim + d]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = fma(a, x[v], sums[r][v]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      WEFT_CPU_ISA::store(scores + r * kPageCells + first_key + v * kLanes, sums[r][v]);
+    }
+  }
+}
+
+/// Vectors beside each other: four where the registers hold four for each row, else two.
+template <int kRows>
+inline constexpr int kVectorsOf = 4 * kRows + 4 + 1 <= kRegisters ? 4 : 2;
+
+/// Scores of `rows` (1 to kRows) query rows with the keys of a run, rounded outwards to whole steps.
+template <class Cells, int kRows = kBlockRows>
+static void score_block(int rows, const float* q, const typename Cells::Element* k, std::ptrdiff_t ahead,
+                        int dim, Run run, float* scores) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return score_block<Cells, kRows - 1>(rows, q, k, ahead, dim, run, scores);
+  }
+  constexpr int kStep = kVectorsOf<kRows> * kLanes;
+  for (int key = run.begin / kStep * kStep; key < run.end; key += kStep) {
+    score_keys<kRows, kVectorsOf<kRows>, Cells>(q, k, ahead, dim, key, scores);
+  }
+}
+
+// ---- P = e^(S - top) ----
+
+/// Turns a query row's scores into weights. `top` is -infinity where the row sees nothing.
+static inline void weigh(float* scores, std::uint64_t visible, float cap, float& top, float& total) {
+  constexpr int kVectors = kPageCells / kLanes;
+  const F32 lowest = broadcast(-kInfinity);
+  F32 s[kVectors];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) s[v] = load(scores + v * kLanes);
+  if (cap > 0.0f) {
+    const F32 c = broadcast(cap);
+    const F32 inverse = broadcast(1.0f / cap);
+    for (int v = 0; v < kVectors; ++v) s[v] = softcap(s[v], c, inverse);
+  }
+  if (visible != ~std::uint64_t{0}) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      s[v] = select_bits(static_cast<std::uint32_t>(visible >> (v * kLanes)), s[v], lowest);
+    }
+  }
+  F32 largest[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    largest[j] = s[j];
+#pragma GCC unroll 16
+    for (int v = j + 4; v < kVectors; v += 4) largest[j] = max(largest[j], s[v]);
+  }
+  top = reduce_max(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
+  if (top == -kInfinity) {
+    total = 0.0f;
+    for (int v = 0; v < kVectors; ++v) store(scores + v * kLanes, zero());
+    return;
+  }
+  const F32 top_lanes = broadcast(top);
+  F32 sums[4];
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    s[v] = exp(s[v] - top_lanes);
+    store(scores + v * kLanes, s[v]);
+    if (v < 4) {
+      sums[v] = s[v];
+    } else {
+      sums[v % 4] += s[v];
+    }
+  }
+  total = reduce_add((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/// Merges the maxima and sums of a page into those so far, and gives the factors for the weighted V.
+static void merge_totals(int n, const float* page_top, const float* page_total, float* top, float* total,
+                         float* keep, float* take) {
+  const F32 lowest = broadcast(-3.0e38f);  // Keeps -inf - -inf out: such rows have nothing to scale.
+  for (int i = 0; i < n; i += kLanes) {    // All arrays are padded.
+    const F32 old_top = load(top + i);
+    const F32 new_top = max(old_top, load(page_top + i));
+    const F32 base = max(new_top, lowest);
+    const F32 k = exp(old_top - base);
+    const F32 t = exp(load(page_top + i) - base);
+    store(top + i, new_top);
+    store(total + i, fma(load(page_total + i), t, load(total + i) * k));
+    store(keep + i, k);
+    store(take + i, t);
+  }
+}
+
+// ---- O = O keep + (P V) take ----
+
+struct Merge {
+  const float* page_top;
+  const float* keep;
+  const float* take;
+};
+
+/// kVectors vectors of dims of kRows query rows.
+template <int kRows, int kVectors, class Cells>
+static inline void weigh_values(const float* weights, const typename Cells::Element* v, std::ptrdiff_t ahead,
+                                std::ptrdiff_t v_stride, Run run, const Merge& merge, std::ptrdiff_t stride,
+                                float* sums) {
+  F32 page[kRows][kVectors];
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) page[r][j] = zero();
+  }
+  for (int key = run.begin; key < run.end; ++key) {
+    F32 x[kVectors];
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      x[j] = Cells::load(v + key * v_stride + j * kLanes);
+      prefetch(v + key * v_stride + j * kLanes, ahead);
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+      const F32 a = broadcast(weights[r * kPageCells + key]);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) page[r][j] = fma(a, x[j], page[r][j]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+    if (merge.page_top[r] == -kInfinity) continue;
+    const F32 keep = broadcast(merge.keep[r]);
+    const F32 take = broadcast(merge.take[r]);
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) {
+      float* const sum = sums + r * stride + j * kLanes;
+      WEFT_CPU_ISA::store(sum, fma(page[r][j], take, WEFT_CPU_ISA::load(sum) * keep));
+    }
+  }
+}
+
+template <class Cells, int kRows = kBlockRows>
+static void weigh_values_block(int rows, const float* weights, const typename Cells::Element* v,
+                               std::ptrdiff_t ahead, std::ptrdiff_t v_stride, Run run, const Merge& merge,
+                               int dims, float* sums) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) {
+      return weigh_values_block<Cells, kRows - 1>(rows, weights, v, ahead, v_stride, run, merge, dims, sums);
+    }
+  }
+  constexpr int kVectors = kVectorsOf<kRows>;
+  int d = 0;
+  for (; d + kVectors * kLanes <= dims; d += kVectors * kLanes) {
+    weigh_values<kRows, kVectors, Cells>(weights, v + d, ahead, v_stride, run, merge, dims, sums + d);
+  }
+  for (; d < dims; d += kLanes) {
+    weigh_values<kRows, 1, Cells>(weights, v + d, ahead, v_stride, run, merge, dims, sums + d);
+  }
+}
+
+// ---- The walk over extents ----
+
+class Tile {
+ public:
+  Tile(const AttentionArgs& args, const AttentionTile& tile, int kv_head, std::byte* scratch)
+      : args_(args),
+        tile_(tile),
+        kv_head_(kv_head),
+        group_(args.n_heads / args.layout.n_kv_heads),
+        k_dim_(args.layout.k_head_dim),
+        v_dim_(args.layout.v_head_dim),
+        padded_v_dim_(static_cast<int>(attention_padded(static_cast<std::size_t>(v_dim_)))),
+        k_page_bytes_(cache_page_bytes(args.layout.k_type, args.layout.n_kv_heads, k_dim_)),
+        v_page_bytes_(cache_page_bytes(args.layout.v_type, args.layout.n_kv_heads, v_dim_)),
+        at_(attention_scratch(static_cast<std::size_t>(tile.n_rows * group_),
+                              static_cast<std::size_t>(k_dim_), static_cast<std::size_t>(v_dim_))),
+        scratch_(reinterpret_cast<float*>(scratch)) {}
+
+  void run() {
+    begin();
+    for (int i = 0; i < tile_.n_extents; ++i) {
+      const Extent& extent = tile_.extents[i];
+      // Rows that see nothing at either end of the tile (causality, windows) take no part.
+      int first = tile_.n_rows;
+      int last = -1;
+      for (int r = 0; r < tile_.n_rows; ++r) {
+        visible_[r] = visible_cells(args_, args_.positions[tile_.row_begin + r], extent);
+        if (visible_[r] == 0) continue;
+        if (last < 0) first = r;
+        last = r;
+      }
+      if (last < 0) continue;
+      pages_ahead_ = i + 1 < tile_.n_extents ? tile_.extents[i + 1].page - extent.page : 0;
+      add_page(extent.page, first, last + 1);
+    }
+    finish();
+  }
+
+ private:
+  float* part(std::size_t offset) const { return scratch_ + offset; }
+
+  /// Query row i is batch row i / group, head i % group of the group.
+  void begin() {
+    const F32 scale = broadcast(args_.scale);
+    float* q = part(at_.queries);
+    for (int r = 0; r < tile_.n_rows; ++r) {
+      const float* from = args_.q + (tile_.row_begin + r) * args_.q_stride +
+                          static_cast<std::ptrdiff_t>(kv_head_) * group_ * k_dim_;
+      for_each_vector(static_cast<std::int64_t>(group_) * k_dim_,
+                      [&](std::int64_t i, auto at) { store(q + i, load(from + i, at) * scale, at); });
+      q += static_cast<std::ptrdiff_t>(group_) * k_dim_;
+    }
+    for (std::size_t i = at_.sums; i < at_.top; i += kLanes) store(part(i), zero());
+    for (std::size_t i = at_.top; i < at_.total; i += kLanes) store(part(i), broadcast(-kInfinity));
+    for (std::size_t i = at_.total; i < at_.k_page; i += kLanes) store(part(i), zero());
+  }
+
+  void finish() {
+    for (int r = 0; r < tile_.n_rows; ++r) {
+      for (int g = 0; g < group_; ++g) {
+        const std::ptrdiff_t i = static_cast<std::ptrdiff_t>(r) * group_ + g;
+        const float total = part(at_.total)[i];
+        const F32 inverse = broadcast(total == 0.0f ? 0.0f : 1.0f / total);
+        const float* sums = part(at_.sums) + i * padded_v_dim_;
+        float* out = args_.out + (tile_.row_begin + r) * args_.out_stride +
+                     (static_cast<std::ptrdiff_t>(kv_head_) * group_ + g) * v_dim_;
+        for_each_vector(v_dim_,
+                        [&](std::int64_t d, auto at) { store(out + d, load(sums + d, at) * inverse, at); });
+      }
+    }
+  }
+
+  /// Adds a page's cells to batch rows [first, last).
+  void add_page(std::int32_t page, int first, int last) {
+    std::uint64_t any = 0;
+    std::uint64_t all = ~std::uint64_t{0};
+    for (int r = first; r < last; ++r) {
+      any |= visible_[r];
+      all &= visible_[r];
+    }
+    const CacheLayout& layout = args_.layout;
+    const std::byte* const k =
+        args_.k_cache + static_cast<std::size_t>(page) * k_page_bytes_ +
+        static_cast<std::size_t>(kv_head_) * cache_page_bytes(layout.k_type, 1, k_dim_);
+    const std::byte* const v =
+        args_.v_cache + static_cast<std::size_t>(page) * v_page_bytes_ +
+        static_cast<std::size_t>(kv_head_) * cache_page_bytes(layout.v_type, 1, v_dim_);
+
+    // Cells that nobody sees must not be multiplied by their weight 0: they may hold anything, NaN included.
+    // As long as all rows see the same run, V is read where it lies; else through a copy with such cells
+    // zeroed. A cell that is no finite number and seen by some rows only leaves one way: row by row.
+    const bool same = any == all && is_run(any) && v_dim_ == padded_v_dim_;
+    const bool one_block = (last - first) * group_ <= kBlockRows;
+    const std::ptrdiff_t k_ahead = pages_ahead_ * static_cast<std::ptrdiff_t>(k_page_bytes_);
+    const std::ptrdiff_t v_ahead = pages_ahead_ * static_cast<std::ptrdiff_t>(v_page_bytes_);
+    const bool copy_v = !same || (layout.v_type != DType::kF32 && !one_block);
+    if (copy_v) {
+      bool finite = true;
+      with_cells(layout.v_type,
+                 [&](auto cells) { finite = copy_values<decltype(cells)>(v, v_ahead, any, all); });
+      if (!finite && last - first > 1) {
+        for (int r = first; r < last; ++r) {
+          if (visible_[r] != 0) add_page(page, r, r + 1);
+        }
+        return;
+      }
+    }
+    const bool copy_k = layout.k_type != DType::kF32 && !one_block;
+    if (copy_k) {
+      with_cells(layout.k_type, [&](auto cells) { copy_keys<decltype(cells)>(k, k_ahead); });
+      score<F32Cells>(reinterpret_cast<const std::byte*>(part(at_.k_page)), 0, first, last);
+    } else {
+      with_cells(layout.k_type, [&](auto cells) { score<decltype(cells)>(k, k_ahead, first, last); });
+    }
+    weigh_rows(first, last);
+    if (copy_v) {
+      add_values<F32Cells>(reinterpret_cast<const std::byte*>(part(at_.v_page)), 0, padded_v_dim_, first,
+                           last);
+    } else {
+      with_cells(layout.v_type,
+                 [&](auto cells) { add_values<decltype(cells)>(v, v_ahead, v_dim_, first, last); });
+    }
+  }
+
+  template <class Cells>
+  void copy_keys(const std::byte* k, std::ptrdiff_t ahead) {
+    cells_to_floats<Cells>(reinterpret_cast<const typename Cells::Element*>(k), ahead, kPageCells * k_dim_,
+                           part(at_.k_page));
+  }
+
+  /// Copies the cells of `any`, zeroes the others; false if a cell that not all see is no finite number.
+  template <class Cells>
+  bool copy_values(const std::byte* v, std::ptrdiff_t ahead, std::uint64_t any, std::uint64_t all) {
+    const auto* from = reinterpret_cast<const typename Cells::Element*>(v);
+    F32 traces = zero();  // 0 * x is 0, or NaN where x is not finite.
+    for (int cell = 0; cell < kPageCells; ++cell) {
+      float* const to = part(at_.v_page) + static_cast<std::ptrdiff_t>(cell) * padded_v_dim_;
+      const std::uint64_t bit = std::uint64_t{1} << cell;
+      for (int d = (any & bit) != 0 ? v_dim_ / kLanes * kLanes : 0; d < padded_v_dim_; d += kLanes) {
+        store(to + d, zero());
+      }
+      if ((any & bit) == 0) continue;
+      cells_to_floats<Cells>(from + static_cast<std::ptrdiff_t>(cell) * v_dim_, ahead, v_dim_, to);
+      if ((all & bit) != 0) continue;
+      for (int d = 0; d < padded_v_dim_; d += kLanes) traces += load(to + d) * zero();
+    }
+    return reduce_add(traces) == 0.0f;
+  }
+
+  /// Calls f(begin, n) for blocks of about equal size that cover the query rows of batch rows [first, last).
+  template <class F>
+  void for_each_block(int first, int last, F f) const {
+    int left = (last - first) * group_;
+    int n_blocks = (left + kBlockRows - 1) / kBlockRows;
+    for (int begin = first * group_; n_blocks > 0; --n_blocks) {
+      const int n = (left + n_blocks - 1) / n_blocks;
+      f(begin, n);
+      begin += n;
+      left -= n;
+    }
+  }
+
+  /// The run of cells that query rows [begin, begin + n) see.
+  Run seen_by(int begin, int n) const {
+    std::uint64_t bits = 0;
+    for (int r = begin / group_; r <= (begin + n - 1) / group_; ++r) bits |= visible_[r];
+    return run_of(bits);
+  }
+
+  template <class Cells>
+  void score(const std::byte* k, std::ptrdiff_t ahead, int first, int last) {
+    for_each_block(first, last, [&](int begin, int n) {
+      score_block<Cells>(n, part(at_.queries) + static_cast<std::ptrdiff_t>(begin) * k_dim_,
+                         reinterpret_cast<const typename Cells::Element*>(k), ahead, k_dim_,
+                         seen_by(begin, n),
+                         part(at_.scores) + static_cast<std::ptrdiff_t>(begin) * kPageCells);
+      ahead = 0;  // Asking once is enough.
+    });
+  }
+
+  void weigh_rows(int first, int last) {
+    // merge_totals works on whole vectors; rows outside [first, last) must look as if they saw nothing.
+    const int begin = first * group_ / kLanes * kLanes;
+    const int end = static_cast<int>(attention_padded(static_cast<std::size_t>(last * group_)));
+    for (int i = begin; i < end; i += kLanes) {
+      store(part(at_.page_top) + i, broadcast(-kInfinity));
+      store(part(at_.page_total) + i, zero());
+    }
+    for (int r = first; r < last; ++r) {
+      for (int i = r * group_; i < (r + 1) * group_; ++i) {
+        weigh(part(at_.scores) + static_cast<std::ptrdiff_t>(i) * kPageCells, visible_[r], args_.softcap,
+              part(at_.page_top)[i], part(at_.page_total)[i]);
+      }
+    }
+    merge_totals(end - begin, part(at_.page_top) + begin, part(at_.page_total) + begin, part(at_.top) + begin,
+                 part(at_.total) + begin, part(at_.keep) + begin, part(at_.take) + begin);
+  }
+
+  template <class Cells>
+  void add_values(const std::byte* v, std::ptrdiff_t ahead, int v_stride, int first, int last) {
+    for_each_block(first, last, [&](int begin, int n) {
+      const Merge merge{part(at_.page_top) + begin, part(at_.keep) + begin, part(at_.take) + begin};
+      weigh_values_block<Cells>(n, part(at_.scores) + static_cast<std::ptrdiff_t>(begin) * kPageCells,
+                                reinterpret_cast<const typename Cells::Element*>(v), ahead, v_stride,
+                                seen_by(begin, n), merge, padded_v_dim_,
+                                part(at_.sums) + static_cast<std::ptrdiff_t>(begin) * padded_v_dim_);
+      ahead = 0;
+    });
+  }
+
+  const AttentionArgs& args_;
+  const AttentionTile& tile_;
+  int kv_head_;
+  int group_;
+  int k_dim_;
+  int v_dim_;
+  int padded_v_dim_;
+  std::size_t k_page_bytes_;
+  std::size_t v_page_bytes_;
+  AttentionScratch at_;
+  float* scratch_;
+  std::int32_t pages_ahead_ = 0;  ///< From the page at hand to the next one
+  std::uint64_t visible_[kAttentionRows];
+};
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::attend
+
+namespace weft::cpu::WEFT_CPU_ISA {
+
+static void attention(const AttentionArgs& args, const AttentionTile& tile, int kv_head, std::byte* scratch) {
+  attend::Tile(args, tile, kv_head, scratch).run();
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA

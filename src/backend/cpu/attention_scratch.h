@@ -1,0 +1,62 @@
+#pragma once
+// Sizes that attention's kernels and attention.cpp share: cache pages, and how the scratch of one call is
+// divided. Static constexpr arithmetic, so that no shared inline function comes of it.
+#include <cstddef>
+
+#include "backend/cpu/kernels.h"
+
+namespace weft::cpu {
+
+/// Of an element of K or V; the place that a new cache type starts from, with attention.inl's cells.
+static constexpr std::size_t cache_element_bytes(DType type) { return type == DType::kF16 ? 2 : 4; }
+
+static constexpr std::size_t cache_page_bytes(DType type, int n_kv_heads, int head_dim) {
+  return cache_element_bytes(type) * kPageCells * static_cast<std::size_t>(n_kv_heads) *
+         static_cast<std::size_t>(head_dim);
+}
+
+/// V's dims and the states of query rows are padded to whole vectors of every instruction set.
+inline constexpr int kAttentionPad = 16;
+
+struct AttentionScratch {
+  // In floats from the start, each a multiple of 16 (64 bytes).
+  std::size_t queries;   ///< [m][k_head_dim], scaled
+  std::size_t scores;    ///< [m][64]: scores, then weights of one page
+  std::size_t sums;      ///< [m][padded v_head_dim]: weighted V so far
+  std::size_t top;       ///< [m]: largest score so far; the next five likewise per query row
+  std::size_t total;     ///< sum of e^(score - top) so far
+  std::size_t page_top;  ///< the same of one page
+  std::size_t page_total;
+  std::size_t keep;  ///< factors of a merge: of what was there, and of the page
+  std::size_t take;
+  std::size_t k_page;  ///< [k_head_dim][16] x 4: K of one page as floats
+  std::size_t v_page;  ///< [64][padded v_head_dim]
+  std::size_t size;
+};
+
+static constexpr std::size_t attention_padded(std::size_t n) {
+  return (n + kAttentionPad - 1) / kAttentionPad * kAttentionPad;
+}
+
+/// For m query rows (batch rows x heads that share a KV head).
+static constexpr AttentionScratch attention_scratch(std::size_t m, std::size_t k_head_dim,
+                                                    std::size_t v_head_dim) {
+  const std::size_t rows = attention_padded(m);
+  const std::size_t v_dim = attention_padded(v_head_dim);
+  AttentionScratch s{};
+  s.queries = 0;
+  s.scores = s.queries + rows * k_head_dim;
+  s.sums = s.scores + rows * kPageCells;
+  s.top = s.sums + rows * v_dim;
+  s.total = s.top + rows;
+  s.page_top = s.total + rows;
+  s.page_total = s.page_top + rows;
+  s.keep = s.page_total + rows;
+  s.take = s.keep + rows;
+  s.k_page = s.take + rows;
+  s.v_page = s.k_page + kPageCells * k_head_dim;
+  s.size = s.v_page + kPageCells * v_dim;
+  return s;
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,18 @@
+#pragma once
+// The CPU as a device.
+#include <memory>
+
+#include "backend/cpu/kernels.h"
+#include "backend/device.h"
+
+namespace weft::cpu {
+
+struct CpuOptions {
+  Isa isa = best_isa();
+  int n_threads = 0;  ///< For loading, and for plans that don't say. 0: base::default_threads().
+};
+
+/// Throws Error kUnsupported for an instruction set that this machine lacks.
+std::shared_ptr<Device> make_device(const CpuOptions& options = {});
+
+}  // namespace weft::cpu

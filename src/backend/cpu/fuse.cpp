@@ -1,0 +1,345 @@
+#include "backend/cpu/fuse.h"
+
+#include <algorithm>
+
+#include "backend/cpu/attention_launch.h"
+#include "backend/cpu/matmul_launch.h"
+#include "backend/cpu/move_launch.h"
+#include "backend/cpu/row_launch.h"
+#include "base/check.h"
+
+namespace weft::cpu {
+namespace {
+
+std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph)
+      : graph_(graph),
+        users_(graph.values().size()),
+        done_(graph.nodes().size()),
+        maker_(graph.values().size(), kNoLaunch),
+        quantiser_(graph.values().size(), kNoLaunch),
+        read_outside_(graph.values().size()) {
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+      for (const ValueId input : graph.nodes()[i].inputs) users_[index(input)].push_back(static_cast<NodeId>(i));
+    program_.plain.resize(graph.values().size());
+    program_.quantised.resize(graph.values().size());
+  }
+
+  Program run() {
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+      if (!done_[i]) add_node(static_cast<NodeId>(i));
+    for (const ValueId output : graph_.outputs()) read_outside_[index(output)] = true;
+    for (Entry& entry : entries_)
+      if (entry.rows != nullptr) entry.rows->settle(read_outside_);
+    finish();
+    return std::move(program_);
+  }
+
+ private:
+  static constexpr int kNoLaunch = -1;
+
+  struct Entry {
+    std::unique_ptr<Launch> launch;
+    RowLaunch* rows = nullptr;  // The launch, if more row-wise nodes may join it.
+    int phase = 0;
+    std::vector<ValueId> reads, reads_quantised;
+  };
+
+  void add_node(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (const auto row_op = as_row_op(node.op)) return add_row_op(id, *row_op);
+    if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr) return add_product(id);
+    if (get_op<ops::MoveCells>(node) != nullptr) {
+      add_simple(node, std::make_unique<MoveLaunch>(graph_, node));
+    } else {
+      WEFT_CHECK(get_op<ops::Attention>(node) != nullptr);
+      add_attention(node);
+    }
+    done_[index(id)] = true;
+  }
+
+  // --- Phases -------------------------------------------------------------------------------------------------
+
+  /// The first phase in which a value can be read in this form.
+  int ready(ValueId value, Form form = Form::kPlain) const {
+    const int launch = (form == Form::kPlain ? maker_ : quantiser_)[index(value)];
+    return launch == kNoLaunch ? 0 : entries_[index(launch)].phase + 1;
+  }
+
+  int add_launch(std::unique_ptr<Launch> launch, int phase, RowLaunch* rows = nullptr) {
+    entries_.push_back({std::move(launch), rows, phase, {}, {}});
+    return static_cast<int>(entries_.size()) - 1;
+  }
+
+  /// Notes that a launch reads a value, unless it makes it itself.
+  void read(int launch, ValueId value, Form form = Form::kPlain) {
+    if (value == kNoValue) return;
+    if (form == Form::kQuantised) {
+      entries_[index(launch)].reads_quantised.push_back(value);
+    } else if (maker_[index(value)] != launch) {
+      entries_[index(launch)].reads.push_back(value);
+      read_outside_[index(value)] = true;
+    }
+  }
+
+  // --- Row-wise nodes -----------------------------------------------------------------------------------------
+
+  void add_row_op(NodeId id, const RowOp& op) {
+    const Node& node = graph_.node(id);
+    const RopeTableLaunch* rope = nullptr;
+    int rope_ready = 0;
+    if (const auto* rope_op = std::get_if<ops::Rope>(&op)) {
+      rope = rope_table(*rope_op, node);
+      rope_ready = 1;
+    }
+    const int launch = chain_for(row_domain(graph_, node), node.inputs, rope_ready);
+    for (const ValueId input : node.inputs) read(launch, input);
+    entries_[index(launch)].rows->add(op, node.inputs, node.output, rope);
+    maker_[index(node.output)] = launch;
+    if (std::holds_alternative<ops::StoreCache>(op)) read_outside_[index(node.output)] = true;
+    done_[index(id)] = true;
+  }
+
+  /// The chain that makes one of the inputs, if all others are there before it runs; otherwise a new one.
+  int chain_for(const Dim& rows, std::span<const ValueId> inputs, int min_phase) {
+    int phase = min_phase;
+    for (const ValueId input : inputs) phase = std::max(phase, ready(input));
+    for (const ValueId input : inputs) {
+      const int launch = maker_[index(input)];
+      if (launch == kNoLaunch || entries_[index(launch)].rows == nullptr) continue;
+      const Entry& entry = entries_[index(launch)];
+      if (!(entry.rows->rows() == rows) || entry.phase < min_phase) continue;
+      const bool others_ready = std::all_of(inputs.begin(), inputs.end(), [&](ValueId other) {
+        return maker_[index(other)] == launch || ready(other) <= entry.phase;
+      });
+      if (others_ready && rows_align(rows, inputs, launch)) return launch;
+    }
+    auto chain = std::make_unique<RowLaunch>(graph_, rows);
+    RowLaunch* pointer = chain.get();
+    return add_launch(std::move(chain), phase, pointer);
+  }
+
+  /// A value made by the chain can only be read there by the row that makes it.
+  bool rows_align(const Dim& rows, std::span<const ValueId> inputs, int launch) const {
+    return std::all_of(inputs.begin(), inputs.end(), [&](ValueId input) {
+      if (maker_[index(input)] != launch) return true;
+      const Dim made = graph_.value(input).shape.row_dim();
+      return made == rows;
+    });
+  }
+
+  const RopeTableLaunch* rope_table(const ops::Rope& op, const Node& node) {
+    const ValueId positions = node.inputs[1];
+    const ValueId factors = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
+    for (RopeTableLaunch* table : rope_tables_)
+      if (table->serves(op, positions, factors)) return table;
+    const Dim rows = graph_.value(positions).shape[0];
+    auto table = std::make_unique<RopeTableLaunch>(op, positions, factors, rows, rows.value(graph_.bounds()));
+    rope_tables_.push_back(table.get());
+    const int launch = add_launch(std::move(table), 0);
+    read(launch, positions);
+    read(launch, factors);
+    return rope_tables_.back();
+  }
+
+  // --- Products -----------------------------------------------------------------------------------------------
+
+  /// The only user of a value, if it is of type T and the value is not read by the host.
+  template <typename T>
+  NodeId only_user(ValueId value) const {
+    const auto& outputs = graph_.outputs();
+    if (users_[index(value)].size() != 1 || std::find(outputs.begin(), outputs.end(), value) != outputs.end())
+      return kNoNode;
+    const NodeId user = users_[index(value)][0];
+    return get_op<T>(graph_.node(user)) != nullptr ? user : kNoNode;
+  }
+
+  static ValueId weight_of(const Node& node) { return node.inputs[0]; }
+  static ValueId x_of(const Node& node) { return node.inputs[1]; }
+  static ValueId bias_of(const Node& node) {
+    return get_op<ops::Matmul>(node) != nullptr && node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
+  }
+
+  /// Whether two products can be one launch with a gate.
+  bool pair_up(const Node& a, const Node& b) const {
+    const ValueInfo& wa = graph_.value(weight_of(a));
+    const ValueInfo& wb = graph_.value(weight_of(b));
+    return a.op.index() == b.op.index() && x_of(a) == x_of(b) && wa.dtype == wb.dtype && wa.shape == wb.shape &&
+           (get_op<ops::MatmulExperts>(a) == nullptr || a.inputs[2] == b.inputs[2]);
+  }
+
+  void add_product(NodeId id) {
+    const Node& node = graph_.node(id);
+    done_[index(id)] = true;
+    MatmulValues values;
+    values.weight = weight_of(node);
+    values.bias = bias_of(node);
+    values.x = x_of(node);
+    values.out = node.output;
+    absorb_glu(id, values);
+    absorb_activation(values);
+    if (get_op<ops::Matmul>(node) != nullptr) {
+      absorb_residual(id, values);
+      add_matmul(values);
+    } else {
+      add_matmul_experts(node, values);
+    }
+  }
+
+  void absorb_glu(NodeId id, MatmulValues& values) {
+    const NodeId glu = only_user<ops::Glu>(values.out);
+    if (glu == kNoNode) return;
+    const Node& glu_node = graph_.node(glu);
+    const ValueId other_value = glu_node.inputs[glu_node.inputs[0] == values.out ? 1 : 0];
+    const NodeId other = graph_.value(other_value).producer;
+    if (other == kNoNode || done_[index(other)] || only_user<ops::Glu>(other_value) != glu ||
+        !pair_up(graph_.node(id), graph_.node(other)))
+      return;
+    const NodeId gate = glu_node.inputs[0] == values.out ? id : other;
+    const NodeId up = gate == id ? other : id;
+    values.weight = weight_of(graph_.node(up));
+    values.bias = bias_of(graph_.node(up));
+    values.gate = weight_of(graph_.node(gate));
+    values.gate_bias = bias_of(graph_.node(gate));
+    values.activation = get_op<ops::Glu>(glu_node)->kind;
+    values.out = glu_node.output;
+    done_[index(other)] = done_[index(glu)] = true;
+  }
+
+  void absorb_activation(MatmulValues& values) {
+    if (values.gate != kNoValue) return;
+    const NodeId activate = only_user<ops::Activate>(values.out);
+    if (activate == kNoNode) return;
+    values.activation = get_op<ops::Activate>(graph_.node(activate))->kind;
+    values.out = graph_.node(activate).output;
+    done_[index(activate)] = true;
+  }
+
+  /// x + product, where x was there before the product.
+  void absorb_residual(NodeId id, MatmulValues& values) {
+    const NodeId add = only_user<ops::Add>(values.out);
+    if (add == kNoNode) return;
+    const Node& node = graph_.node(add);
+    const ValueId other = node.inputs[node.inputs[0] == values.out ? 1 : 0];
+    const ValueInfo& info = graph_.value(other);
+    if (other == values.out || info.shape.rank() < 2 || info.producer >= id ||
+        (info.producer != kNoNode && !done_[index(info.producer)]))
+      return;
+    values.residual = other;
+    values.out = node.output;
+    done_[index(add)] = true;
+  }
+
+  /// Sees to it that x stands in the form that the weight's kernels read. Returns the first phase where it does.
+  int require_form(ValueId x, Form form) {
+    if (form == Form::kPlain) return ready(x);
+    if (quantiser_[index(x)] == kNoLaunch) {
+      const Dim rows = graph_.value(x).shape.row_dim();
+      const ValueId inputs[] = {x};
+      const int launch = chain_for(rows, inputs, 0);
+      read(launch, x);
+      entries_[index(launch)].rows->add(Quantise{}, {x}, x);
+      quantiser_[index(x)] = launch;
+    }
+    return ready(x, Form::kQuantised);
+  }
+
+  Form form_for(ValueId weight) const {
+    return activation_form(graph_.value(weight).dtype) == ActivationForm::kQ8 ? Form::kQuantised : Form::kPlain;
+  }
+
+  void finish_product(int launch, const MatmulValues& values) {
+    read(launch, values.x, form_for(values.weight));
+    for (const ValueId value : {values.weight, values.bias, values.gate, values.gate_bias, values.residual})
+      read(launch, value);
+    maker_[index(values.out)] = launch;
+  }
+
+  void add_matmul(const MatmulValues& values) {
+    int phase = require_form(values.x, form_for(values.weight));
+    if (values.residual != kNoValue) phase = std::max(phase, ready(values.residual));
+    finish_product(add_launch(std::make_unique<MatmulLaunch>(graph_, values), phase), values);
+  }
+
+  void add_matmul_experts(const Node& node, const MatmulValues& values) {
+    const ExpertGroupsLaunch* groups = nullptr;
+    int groups_ready = 0;
+    for (std::size_t i = 0; i < entries_.size() && groups == nullptr; ++i) {
+      auto* candidate = dynamic_cast<ExpertGroupsLaunch*>(entries_[i].launch.get());
+      if (candidate == nullptr || candidate->ids() != node.inputs[2]) continue;
+      groups = candidate;
+      groups_ready = entries_[i].phase + 1;
+    }
+    if (groups == nullptr) {
+      auto made = std::make_unique<ExpertGroupsLaunch>(graph_, node.inputs[2],
+                                                       graph_.value(values.weight).shape[0].factor);
+      groups = made.get();
+      const int launch = add_launch(std::move(made), ready(node.inputs[2]));
+      read(launch, node.inputs[2]);
+      groups_ready = entries_[index(launch)].phase + 1;
+    }
+    const int phase = std::max(groups_ready, require_form(values.x, form_for(values.weight)));
+    finish_product(add_launch(std::make_unique<MatmulExpertsLaunch>(graph_, values, groups), phase), values);
+  }
+
+  // --- Attention ----------------------------------------------------------------------------------------------
+
+  void add_attention(const Node& node) {
+    const std::span<const ValueId> where = std::span(node.inputs).subspan(3, 4);
+    std::shared_ptr<AttentionTiles> tiles;
+    for (const auto& candidate : tiles_)
+      if (candidate->serves(where)) tiles = candidate;
+    if (tiles == nullptr) tiles_.push_back(tiles = std::make_shared<AttentionTiles>(graph_, where));
+    add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, tiles));
+  }
+
+  /// A launch that reads all inputs of its node and makes its output.
+  void add_simple(const Node& node, std::unique_ptr<Launch> made) {
+    int phase = 0;
+    for (const ValueId input : node.inputs) phase = std::max(phase, ready(input));
+    const int launch = add_launch(std::move(made), phase);
+    for (const ValueId input : node.inputs) read(launch, input);
+    maker_[index(node.output)] = launch;
+  }
+
+  // --- The whole ----------------------------------------------------------------------------------------------
+
+  void finish() {
+    for (std::size_t v = 0; v < maker_.size(); ++v) {
+      if (maker_[v] != kNoLaunch && read_outside_[v])
+        program_.plain[v].first = program_.plain[v].last = entries_[index(maker_[v])].phase;
+      if (quantiser_[v] != kNoLaunch)
+        program_.quantised[v].first = program_.quantised[v].last = entries_[index(quantiser_[v])].phase;
+    }
+    for (const Entry& entry : entries_) {
+      program_.n_phases = std::max(program_.n_phases, entry.phase + 1);
+      for (const ValueId value : entry.reads)
+        program_.plain[index(value)].last = std::max(program_.plain[index(value)].last, entry.phase);
+      for (const ValueId value : entry.reads_quantised)
+        program_.quantised[index(value)].last = std::max(program_.quantised[index(value)].last, entry.phase);
+    }
+    std::stable_sort(entries_.begin(), entries_.end(),
+                     [](const Entry& a, const Entry& b) { return a.phase < b.phase; });
+    for (Entry& entry : entries_) program_.launches.push_back({std::move(entry.launch), entry.phase});
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<NodeId>> users_;  // By value.
+  std::vector<bool> done_;                  // By node: part of a launch.
+  std::vector<int> maker_;                  // By value: the launch that makes it.
+  std::vector<int> quantiser_;              // By value: the launch that quantises it.
+  std::vector<bool> read_outside_;          // By value: by another launch than its maker, or by the host.
+  std::vector<Entry> entries_;
+  std::vector<RopeTableLaunch*> rope_tables_;
+  std::vector<std::shared_ptr<AttentionTiles>> tiles_;
+  Program program_;
+};
+
+}  // namespace
+
+Program fuse(const Graph& graph) { return Fuser(graph).run(); }
+
+}  // namespace weft::cpu

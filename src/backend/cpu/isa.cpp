@@ -1,0 +1,56 @@
+// Which instruction sets this machine has, and the kernels of each.
+#include "backend/cpu/kernels.h"
+#include "base/check.h"
+
+namespace weft::cpu {
+
+// Defined by kernels_table.inl, compiled once in each kernels_<isa>.cpp.
+namespace generic {
+extern const Kernels kTable;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const Kernels kTable;
+}
+namespace avx512 {
+extern const Kernels kTable;
+}
+#endif
+
+bool supported(Isa isa) {
+  switch (isa) {
+    case Isa::kGeneric:
+      return true;
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
+    case Isa::kAvx512:
+      return supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+             __builtin_cpu_supports("avx512vnni");
+#else
+    case Isa::kAvx2:
+    case Isa::kAvx512:
+      return false;
+#endif
+  }
+  return false;
+}
+
+Isa best_isa() {
+  if (supported(Isa::kAvx512)) return Isa::kAvx512;
+  return supported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kGeneric;
+}
+
+const Kernels& kernels(Isa isa) {
+  WEFT_CHECK(supported(isa));
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return avx512::kTable;
+  if (isa == Isa::kAvx2) return avx2::kTable;
+#endif
+  return generic::kTable;
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,131 @@
+#pragma once
+// The CPU's kernels: what each instruction set provides. Bodies are written once over a small vector contract
+// (vec_*.h) in *.inl files and compiled once per instruction set (kernels_*.cpp); a plan calls through the table.
+//
+// Rules for every kernel:
+//  * A row's result is a function of that row's inputs alone: the order of its sums depends neither on how many
+//    rows, columns of a tile, tasks or threads there are, nor on where the row lies (bit-equal, always).
+//  * No allocation, no exceptions, no global state. Pointers may be unaligned unless said otherwise.
+//  * These translation units must not emit shared inline functions (a COMDAT compiled for AVX-512 would be linked
+//    into the generic path): no std templates, everything static or in the namespace of the instruction set.
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/packed.h"
+#include "graph/extent.h"
+#include "graph/kinds.h"
+
+namespace weft::cpu {
+
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// out[c, r] = epilogue(sum_k weight[r, k] * x[c, k]) for rows r of `weight` and columns c (tokens).
+///   y = weight.x[c] + bias;  with gate: y = activation(gate.x[c] + gate_bias) * y;
+///   without gate: y = activation(y);  then y += residual[c].
+struct MatmulArgs {
+  const PackedMatrix* weight = nullptr;
+  const float* bias = nullptr;           ///< [rows] or null
+  const PackedMatrix* gate = nullptr;    ///< Same shape and type as weight, or null.
+  const float* gate_bias = nullptr;
+  Activation activation = Activation::kNone;
+  const std::byte* x = nullptr;          ///< Rows in activation_form(weight->dtype).
+  std::size_t x_row_bytes = 0;
+  const std::int32_t* x_rows = nullptr;  ///< Column c reads row x_rows[c]; null: row c.
+  float* out = nullptr;                  ///< Column c writes row out_rows[c] (null: row c) of out_stride floats.
+  std::int64_t out_stride = 0;
+  const std::int32_t* out_rows = nullptr;
+  const float* residual = nullptr;       ///< Same rows and stride as out; may be out itself. Or null.
+};
+
+/// How positions turn pairs of a head's elements (RoPE; arXiv 2104.09864).
+struct RopeTable {
+  const float* cos = nullptr;  ///< [n_rot / 2] of one position
+  const float* sin = nullptr;
+  int n_rot = 0;               ///< Elements of a head that turn; the rest is copied.
+  bool neox = false;           ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
+};
+
+/// One layer's K and V: pages of 64 cells; in a page the heads lie one after another. K is blocked by 16 keys for
+/// the vector unit: [head][4 groups][head_dim][16 keys]; V is [head][64 keys][head_dim].
+struct CacheLayout {
+  DType k_type = DType::kF16;  ///< kF32 or kF16
+  DType v_type = DType::kF16;
+  int n_kv_heads = 0;
+  int k_head_dim = 0;
+  int v_head_dim = 0;
+};
+
+/// Attention of consecutive batch rows of one sequence over that sequence's extents, in order. Row r attends to the
+/// cell of position p when its bit is set in the extent's mask, and (causal) p <= position[r] and (window > 0)
+/// p > position[r] - window. Each extent's partial softmax (max, sum, weighted V) is computed from nothing and merged
+/// in order, so results do not depend on how rows are grouped.
+struct AttentionArgs {
+  const float* q = nullptr;             ///< [row][n_heads][k_head_dim], stride q_stride floats
+  std::int64_t q_stride = 0;
+  float* out = nullptr;                 ///< [row][n_heads][v_head_dim], stride out_stride floats
+  std::int64_t out_stride = 0;
+  const std::byte* k_cache = nullptr;   ///< Pages of k_page_bytes(layout)
+  const std::byte* v_cache = nullptr;
+  CacheLayout layout;
+  int n_heads = 0;                      ///< A multiple of n_kv_heads: heads g*h .. g*h+g-1 read KV head h.
+  float scale = 1.0f;
+  float softcap = 0.0f;                 ///< 0: off; otherwise s = softcap * tanh(s / softcap)
+  int window = 0;                       ///< 0: all
+  bool causal = true;
+  const std::int32_t* positions = nullptr;  ///< [row]
+};
+struct AttentionTile {
+  std::int64_t row_begin = 0;               ///< Rows of one sequence
+  int n_rows = 0;                           ///< 1 to kAttentionRows
+  const Extent* extents = nullptr;
+  int n_extents = 0;
+};
+inline constexpr int kAttentionRows = 32;
+
+struct Kernels {
+  const char* name;
+
+  void (*matmul)(const MatmulArgs&, Range panels, Range columns);
+  /// A float row to kQ8. Padding up to the block is zero.
+  void (*quantise_row)(const float* x, std::int64_t n, std::byte* out);
+
+  /// out = norm(x) * weight + bias; weight and bias may be null; out may be x.
+  void (*norm_row)(NormKind kind, const float* x, std::int64_t n, float eps, const float* weight, const float* bias,
+                   float* out);
+  void (*add_row)(const float* a, const float* b, std::int64_t n, float* out);
+  void (*mul_row)(const float* a, const float* b, std::int64_t n, float* out);
+  void (*scale_row)(const float* a, float factor, std::int64_t n, float* out);
+  /// out += a * factor
+  void (*axpy_row)(const float* a, float factor, std::int64_t n, float* out);
+  void (*softcap_row)(const float* a, float cap, std::int64_t n, float* out);
+  void (*activation_row)(Activation kind, const float* a, std::int64_t n, float* out);
+  /// out = activation(gate) * up
+  void (*glu_row)(Activation kind, const float* gate, const float* up, std::int64_t n, float* out);
+  void (*softmax_row)(const float* a, std::int64_t n, float* out);
+  /// One head of one token; out may be x.
+  void (*rope_head)(const RopeTable& table, const float* x, int head_dim, float* out);
+
+  /// Stores one token's K (or V) row, [n_kv_heads][head_dim] floats, in a cell (page * 64 + offset).
+  void (*store_k)(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* k_cache);
+  void (*store_v)(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* v_cache);
+  /// One token's K row out of its cell, and cells from one place to another as they are.
+  void (*load_k)(const CacheLayout& layout, const std::byte* k_cache, std::int64_t cell, float* row);
+  void (*copy_k)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* k_cache);
+  void (*copy_v)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* v_cache);
+  void (*attention)(const AttentionArgs&, const AttentionTile&, int kv_head, std::byte* scratch);
+};
+
+std::size_t k_page_bytes(const CacheLayout& layout);
+std::size_t v_page_bytes(const CacheLayout& layout);
+/// Of one call of `attention`; 64-byte aligned.
+std::size_t attention_scratch_bytes(const AttentionArgs& args);
+
+enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512 };
+bool supported(Isa isa);            ///< By this program and this machine.
+Isa best_isa();
+const Kernels& kernels(Isa isa);    ///< `isa` must be supported.
+
+}  // namespace weft::cpu

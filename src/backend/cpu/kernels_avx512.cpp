@@ -1,0 +1,17 @@
+// The kernels for x86-64 with AVX-512 F, BW, DQ, VL, VBMI and VNNI.
+#if defined(__x86_64__)
+#define WEFT_CPU_ISA avx512
+// g++ 12 warns of its own "undefined" helpers in these intrinsics (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include "backend/cpu/kernels.h"
+// clang-format off: the vector contracts come before the kernels written over them.
+#include "backend/cpu/vec_avx512.h"
+#include "backend/cpu/matmul_vec_avx512.h"
+#include "backend/cpu/rows.inl"
+#include "backend/cpu/quantise.inl"
+#include "backend/cpu/matmul.inl"
+#include "backend/cpu/attention.inl"
+// clang-format on
+#include "backend/cpu/kernels_table.inl"
+#endif

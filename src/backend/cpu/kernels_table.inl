@@ -1,0 +1,33 @@
+// The table of one instruction set, from the functions that the files before it defined.
+namespace weft::cpu::WEFT_CPU_ISA {
+
+#define WEFT_STRING_OF(name) #name
+#define WEFT_STRING(name) WEFT_STRING_OF(name)
+
+extern const Kernels kTable;
+const Kernels kTable = {
+    .name = WEFT_STRING(WEFT_CPU_ISA),
+    .matmul = matmul,
+    .quantise_row = quantise_row,
+    .norm_row = norm_row,
+    .add_row = add_row,
+    .mul_row = mul_row,
+    .scale_row = scale_row,
+    .axpy_row = axpy_row,
+    .softcap_row = softcap_row,
+    .activation_row = activation_row,
+    .glu_row = glu_row,
+    .softmax_row = softmax_row,
+    .rope_head = rope_head,
+    .store_k = store_k,
+    .store_v = store_v,
+    .load_k = load_k,
+    .copy_k = copy_k,
+    .copy_v = copy_v,
+    .attention = attention,
+};
+
+#undef WEFT_STRING
+#undef WEFT_STRING_OF
+
+}  // namespace weft::cpu::WEFT_CPU_ISA

@@ -1,0 +1,70 @@
+#pragma once
+// A launch: what remains of one or several nodes after fusion, as independent tasks that threads share.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/tensors.h"
+#include "graph/graph.h"
+
+namespace weft::cpu {
+
+/// The forms in which a value can stand in memory.
+enum class Form : std::uint8_t {
+  kPlain,      ///< Rows of floats (or of an input's integers), a cache, a vector of weights.
+  kQuantised,  ///< Activations as the kernels of quantised weights read them.
+};
+
+/// Where values lie. Settled when a plan is compiled, and again when external tensors are bound anew.
+class Addresses {
+ public:
+  explicit Addresses(std::size_t n_values) : plain_(n_values), quantised_(n_values), matrices_(n_values) {}
+
+  template <typename T>
+  T* plain(ValueId value) const {
+    return reinterpret_cast<T*>(plain_[static_cast<std::size_t>(value)]);
+  }
+  std::byte* quantised(ValueId value) const { return quantised_[static_cast<std::size_t>(value)]; }
+  const MatrixTensor* matrix(ValueId value) const { return matrices_[static_cast<std::size_t>(value)]; }
+
+  void set(ValueId value, Form form, std::byte* address) {
+    (form == Form::kPlain ? plain_ : quantised_)[static_cast<std::size_t>(value)] = address;
+  }
+  void set_matrix(ValueId value, const MatrixTensor* matrix) { matrices_[static_cast<std::size_t>(value)] = matrix; }
+
+ private:
+  std::vector<std::byte*> plain_;
+  std::vector<std::byte*> quantised_;
+  std::vector<const MatrixTensor*> matrices_;
+};
+
+/// What a launch may know of a step before it runs.
+struct StepInfo {
+  std::span<const std::int64_t> symbols;
+  std::uint64_t number = 0;  ///< Counts steps: what several launches share is prepared once for each.
+  int n_threads = 1;
+};
+
+/// What a task works with.
+struct TaskContext {
+  const Kernels& kernels;
+  std::byte* scratch;  ///< Of this thread, as large as the largest scratch_bytes() of the plan.
+};
+
+class Launch {
+ public:
+  virtual ~Launch() = default;
+  virtual void bind(const Addresses& addresses) = 0;
+  /// The number of tasks of this step. Runs on the caller's thread, before any task of the step.
+  virtual std::int32_t prepare(const StepInfo& step) = 0;
+  virtual void run(std::int32_t task, const TaskContext& context) = 0;
+  virtual std::size_t scratch_bytes() const { return 0; }
+  /// Whether it changes what outlives the step in a way that cannot be left half done: then it runs in a cancelled step.
+  virtual bool must_run() const { return false; }
+  virtual std::string describe(const Graph& graph) const = 0;
+};
+
+}  // namespace weft::cpu

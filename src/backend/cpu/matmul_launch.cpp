@@ -1,0 +1,148 @@
+#include "backend/cpu/matmul_launch.h"
+
+#include <algorithm>
+
+namespace weft::cpu {
+namespace {
+
+// A task streams this much of a weight at least: less and claiming tasks shows, more and a late thread does.
+constexpr std::size_t kBytesPerTask = std::size_t{48} << 10;
+// Columns of one task: their activations stay in the second-level cache while panels pass by.
+constexpr std::int64_t kColumnsPerTask = 128;
+
+std::int64_t panels_for(std::size_t panel_bytes, std::size_t bytes) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(panel_bytes, 1)));
+}
+
+std::string describe_product(const Graph& graph, const MatmulValues& values, const char* name) {
+  std::string text = std::string(name) + " " + graph.value(values.weight).name;
+  if (values.gate != kNoValue) text += " gated by " + graph.value(values.gate).name;
+  if (values.bias != kNoValue) text += " + bias";
+  if (values.activation != Activation::kNone) text += " + activation";
+  if (values.residual != kNoValue) text += " + " + graph.value(values.residual).name;
+  return text + " -> " + graph.value(values.out).name;
+}
+
+/// Binds all but what depends on the expert. `x_columns` is the length of a row of x.
+void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& addresses, std::int64_t x_columns) {
+  const PackedMatrix& weight = addresses.matrix(values.weight)->matrices()[0];
+  const bool quantised = activation_form(weight.dtype) == ActivationForm::kQ8;
+  args.activation = values.activation;
+  if (values.bias != kNoValue) args.bias = addresses.plain<const float>(values.bias);
+  if (values.gate_bias != kNoValue) args.gate_bias = addresses.plain<const float>(values.gate_bias);
+  if (values.residual != kNoValue) args.residual = addresses.plain<const float>(values.residual);
+  args.x = quantised ? addresses.quantised(values.x) : addresses.plain<std::byte>(values.x);
+  args.x_row_bytes = quantised ? activation_row_bytes(ActivationForm::kQ8, x_columns)
+                               : static_cast<std::size_t>(x_columns) * sizeof(float);
+  args.out = addresses.plain<float>(values.out);
+  args.out_stride = weight.rows;
+}
+
+}  // namespace
+
+MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values)
+    : values_(values), rows_(graph.value(values.x).shape.row_dim()) {}
+
+void MatmulLaunch::bind(const Addresses& addresses) {
+  args_ = {};
+  args_.weight = &addresses.matrix(values_.weight)->matrices()[0];
+  if (values_.gate != kNoValue) args_.gate = &addresses.matrix(values_.gate)->matrices()[0];
+  bind_args(args_, values_, addresses, args_.weight->columns);
+}
+
+std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
+  n_columns_ = rows_.value(step.symbols);
+  if (n_columns_ == 0) return 0;
+  const std::int64_t n_panels = args_.weight->n_panels();
+  columns_per_task_ = std::min(n_columns_, kColumnsPerTask);
+  panels_per_task_ = panels_for(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), kBytesPerTask);
+  panel_tasks_ = (n_panels + panels_per_task_ - 1) / panels_per_task_;
+  return static_cast<std::int32_t>(panel_tasks_ * ((n_columns_ + columns_per_task_ - 1) / columns_per_task_));
+}
+
+void MatmulLaunch::run(std::int32_t task, const TaskContext& context) {
+  const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
+  const std::int64_t column = task / panel_tasks_ * columns_per_task_;
+  context.kernels.matmul(args_, {panel, std::min(panel + panels_per_task_, args_.weight->n_panels())},
+                         {column, std::min(column + columns_per_task_, n_columns_)});
+}
+
+std::string MatmulLaunch::describe(const Graph& graph) const { return describe_product(graph, values_, "matmul"); }
+
+ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts)
+    : ids_id_(ids),
+      rows_(graph.value(ids).shape[0]),
+      n_used_(static_cast<std::int32_t>(graph.value(ids).shape[1].factor)),
+      begin_(static_cast<std::size_t>(n_experts) + 1) {
+  const auto slots = static_cast<std::size_t>(rows_.value(graph.bounds()) * n_used_);
+  slots_.resize(slots);
+  slot_rows_.resize(slots);
+}
+
+void ExpertGroupsLaunch::bind(const Addresses& addresses) { ids_ = addresses.plain<const std::int32_t>(ids_id_); }
+
+std::int32_t ExpertGroupsLaunch::prepare(const StepInfo& step) {
+  n_rows_ = rows_.value(step.symbols);
+  return 1;
+}
+
+void ExpertGroupsLaunch::run(std::int32_t, const TaskContext&) {
+  const std::int64_t n_slots = n_rows_ * n_used_;
+  std::fill(begin_.begin(), begin_.end(), 0);
+  for (std::int64_t s = 0; s < n_slots; ++s) ++begin_[static_cast<std::size_t>(ids_[s]) + 1];
+  for (std::size_t e = 1; e < begin_.size(); ++e) begin_[e] += begin_[e - 1];
+  for (std::int64_t s = 0; s < n_slots; ++s) {
+    auto& next = begin_[static_cast<std::size_t>(ids_[s])];
+    slots_[static_cast<std::size_t>(next)] = static_cast<std::int32_t>(s);
+    slot_rows_[static_cast<std::size_t>(next)] = static_cast<std::int32_t>(s / n_used_);
+    ++next;
+  }
+  // Each begin_[e] has moved to the end of e, which is the beginning of e + 1.
+  for (std::size_t e = begin_.size() - 1; e > 0; --e) begin_[e] = begin_[e - 1];
+  begin_[0] = 0;
+}
+
+std::string ExpertGroupsLaunch::describe(const Graph& graph) const {
+  return "expert_groups " + graph.value(ids_id_).name;
+}
+
+MatmulExpertsLaunch::MatmulExpertsLaunch(const Graph& graph, const MatmulValues& values,
+                                         const ExpertGroupsLaunch* groups)
+    : values_(values),
+      groups_(groups),
+      x_per_slot_(graph.value(values.x).shape.rank() == 3),
+      rows_(graph.value(values.x).shape[0]) {}
+
+void MatmulExpertsLaunch::bind(const Addresses& addresses) {
+  args_ = {};
+  weights_ = addresses.matrix(values_.weight)->matrices();
+  if (values_.gate != kNoValue) gates_ = addresses.matrix(values_.gate)->matrices();
+  bind_args(args_, values_, addresses, weights_[0].columns);
+}
+
+std::int32_t MatmulExpertsLaunch::prepare(const StepInfo& step) {
+  if (rows_.value(step.symbols) == 0) return 0;
+  panels_per_task_ = panels_for(weights_[0].panel_bytes * (gates_.empty() ? 1 : 2), kBytesPerTask);
+  panel_tasks_ = (weights_[0].n_panels() + panels_per_task_ - 1) / panels_per_task_;
+  return static_cast<std::int32_t>(panel_tasks_ * static_cast<std::int64_t>(weights_.size()));
+}
+
+void MatmulExpertsLaunch::run(std::int32_t task, const TaskContext& context) {
+  const auto expert = static_cast<std::size_t>(task / panel_tasks_);
+  const std::span<const std::int32_t> slots = groups_->slots(static_cast<std::int64_t>(expert));
+  if (slots.empty()) return;
+  MatmulArgs args = args_;
+  args.weight = &weights_[expert];
+  args.gate = gates_.empty() ? nullptr : &gates_[expert];
+  args.x_rows = x_per_slot_ ? slots.data() : groups_->rows(static_cast<std::int64_t>(expert)).data();
+  args.out_rows = slots.data();
+  const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
+  context.kernels.matmul(args, {panel, std::min(panel + panels_per_task_, args.weight->n_panels())},
+                         {0, static_cast<std::int64_t>(slots.size())});
+}
+
+std::string MatmulExpertsLaunch::describe(const Graph& graph) const {
+  return describe_product(graph, values_, "matmul_experts");
+}
+
+}  // namespace weft::cpu

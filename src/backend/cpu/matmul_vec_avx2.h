@@ -1,0 +1,169 @@
+#pragma once
+// The matrix kernels' view of AVX2 with FMA and F16C; see matmul_vec_generic.h for the contract. 16 rows are
+// two registers.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::cpu::WEFT_CPU_ISA::panel {
+
+inline constexpr int kTileColumns = 4;
+
+struct Codes {
+  __m256i a, b;
+};
+struct Ints {
+  __m256i a, b;
+};
+struct Floats {
+  __m256 a, b;
+};
+
+static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+static inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+
+static inline Codes load_codes(const std::byte* p) { return {load_256(p), load_256(p + 32)}; }
+
+template <int kShift>
+static inline __m256i shifted(__m256i v) {
+  if constexpr (kShift > 0) v = _mm256_srli_epi16(v, kShift);
+  if constexpr (kShift < 0) v = _mm256_slli_epi16(v, -kShift);
+  return v;
+}
+template <int kShift, int kMask>
+static inline Codes shifted_bits(Codes c) {
+  const __m256i mask = _mm256_set1_epi8(kMask);
+  return {_mm256_and_si256(shifted<kShift>(c.a), mask), _mm256_and_si256(shifted<kShift>(c.b), mask)};
+}
+template <int kShift, int kMask>
+static inline Codes or_shifted_bits(Codes base, Codes plane) {
+  const Codes bits = shifted_bits<kShift, kMask>(plane);
+  return {_mm256_or_si256(base.a, bits.a), _mm256_or_si256(base.b, bits.b)};
+}
+static inline Codes load_table(const std::uint8_t* table) {
+  const __m256i t = _mm256_broadcastsi128_si256(load_128(table));
+  return {t, t};
+}
+static inline Codes look_up(Codes table, Codes index) {
+  return {_mm256_shuffle_epi8(table.a, index.a), _mm256_shuffle_epi8(table.a, index.b)};
+}
+
+static inline __m256i splat_int(const void* p) {
+  std::int32_t v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return _mm256_set1_epi32(v);
+}
+/// Codes that need eight bits are multiplied as signed numbers, code - 128 (see dot).
+template <int kMaxCode>
+inline constexpr bool kSignedCodes = kMaxCode > 63;
+
+static inline Ints zero_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+template <int kShift, int kMaxCode>
+static inline Ints start(const std::int32_t* offset) {
+  if constexpr (kSignedCodes<kMaxCode>) return zero_ints();
+  const __m256i v = _mm256_srai_epi32(splat_int(offset), kShift);
+  return {v, v};
+}
+template <int kShift, int kMaxCode>
+static inline Ints start_rest(const std::int32_t* offset, const std::int32_t* offset_half) {
+  const std::int32_t rest = *offset - *offset_half;
+  return start<kShift, kMaxCode>(&rest);
+}
+
+static inline __m256i multiply_pairs(__m256i codes, __m256i q) { return _mm256_maddubs_epi16(codes, q); }
+
+// vpmaddubsw adds two products in 16 bits and saturates. It never does here: four products of pairs are added
+// in 16 bits where 4 * 2 * 127 * max_code <= 32767 (codes up to 32), two where the codes are up to 63
+// (32004). Wider codes go as |code - 128| times q with the sign of (code - 128): at most 2 * 128 * 127 =
+// 32512.
+template <int kMaxCode>
+static inline __m256i dot_half(__m256i sum, __m256i c0, __m256i c1, __m256i c2, __m256i c3,
+                               const std::int8_t* q) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  const __m256i q0 = splat_int(q), q1 = splat_int(q + 4), q2 = splat_int(q + 8), q3 = splat_int(q + 12);
+  if constexpr (kSignedCodes<kMaxCode>) {
+    const __m256i flip = _mm256_set1_epi8(-128);
+    const __m256i* const columns[] = {&q0, &q1, &q2, &q3};
+    const __m256i* const codes[] = {&c0, &c1, &c2, &c3};
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const __m256i w = _mm256_xor_si256(*codes[j], flip);
+      const __m256i products = multiply_pairs(_mm256_abs_epi8(w), _mm256_sign_epi8(*columns[j], w));
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, ones));
+    }
+    return sum;
+  } else {
+    static_assert(kMaxCode <= 63);
+    const __m256i low = _mm256_add_epi16(multiply_pairs(c0, q0), multiply_pairs(c1, q1));
+    const __m256i high = _mm256_add_epi16(multiply_pairs(c2, q2), multiply_pairs(c3, q3));
+    if constexpr (kMaxCode <= 32) {
+      return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(low, high), ones));
+    } else {
+      return _mm256_add_epi32(sum,
+                              _mm256_add_epi32(_mm256_madd_epi16(low, ones), _mm256_madd_epi16(high, ones)));
+    }
+  }
+}
+template <int kMaxCode>
+static inline Ints dot(Ints sum, const Codes (&c)[4], const std::int8_t* q) {
+  return {dot_half<kMaxCode>(sum.a, c[0].a, c[1].a, c[2].a, c[3].a, q),
+          dot_half<kMaxCode>(sum.b, c[0].b, c[1].b, c[2].b, c[3].b, q)};
+}
+
+static inline Floats to_floats(Ints v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
+static inline Floats zero_floats() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+static inline Floats splat(const float* p) { return {_mm256_set1_ps(*p), _mm256_set1_ps(*p)}; }
+static inline Floats load_f32(const void* p) {
+  return {_mm256_loadu_ps(static_cast<const float*>(p)), _mm256_loadu_ps(static_cast<const float*>(p) + 8)};
+}
+static inline void store_f32(float* p, Floats v) {
+  _mm256_storeu_ps(p, v.a);
+  _mm256_storeu_ps(p + 8, v.b);
+}
+static inline Floats load_f16(const void* p) {
+  return {_mm256_cvtph_ps(load_128(p)), _mm256_cvtph_ps(load_128(static_cast<const std::byte*>(p) + 16))};
+}
+static inline Floats as_floats(__m256i a, __m256i b) {
+  return {_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)};
+}
+static inline Floats load_bf16(const void* p) {
+  const __m256i a = _mm256_cvtepu16_epi32(load_128(p));
+  const __m256i b = _mm256_cvtepu16_epi32(load_128(static_cast<const std::byte*>(p) + 16));
+  return as_floats(_mm256_slli_epi32(a, 16), _mm256_slli_epi32(b, 16));
+}
+static inline Ints load_u8_ints(const std::byte* p) {
+  const __m128i v = load_128(p);
+  return {_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8))};
+}
+static inline Floats load_i8(const std::byte* p) {
+  const __m128i v = load_128(p);
+  return to_floats({_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8))});
+}
+static inline Floats load_u8(const std::byte* p) { return to_floats(load_u8_ints(p)); }
+static inline Floats load_low_nibbles(const std::byte* p) {
+  const Ints v = load_u8_ints(p);
+  const __m256i mask = _mm256_set1_epi32(15);
+  return to_floats({_mm256_and_si256(v.a, mask), _mm256_and_si256(v.b, mask)});
+}
+static inline Floats load_high_nibbles(const std::byte* p) {
+  const Ints v = load_u8_ints(p);
+  return to_floats({_mm256_srli_epi32(v.a, 4), _mm256_srli_epi32(v.b, 4)});
+}
+static inline __m256i exponent_bits(__m256i e) {
+  const __m256i one = _mm256_set1_epi32(1);
+  const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
+  const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), _mm256_min_epu32(e, one));
+  return _mm256_max_epi32(normal, subnormal);
+}
+static inline Floats load_exponents(const std::byte* p) {
+  const Ints e = load_u8_ints(p);
+  return as_floats(exponent_bits(e.a), exponent_bits(e.b));
+}
+static inline Floats add(Floats x, Floats y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+static inline Floats mul(Floats x, Floats y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+static inline Floats multiply_add(Floats x, Floats y, Floats z) {
+  return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::panel

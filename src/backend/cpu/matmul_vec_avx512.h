@@ -1,0 +1,99 @@
+#pragma once
+// The matrix kernels' view of AVX-512 with VNNI; see matmul_vec_generic.h for the contract.
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::cpu::WEFT_CPU_ISA::panel {
+
+/// 8 integer and 8 float sums leave 16 registers for codes, scales and masks.
+inline constexpr int kTileColumns = 8;
+
+using Codes = __m512i;
+using Ints = __m512i;
+using Floats = __m512;
+
+static inline Codes load_codes(const std::byte* p) { return _mm512_loadu_si512(p); }
+
+template <int kShift, int kMask>
+static inline Codes shifted_bits(Codes a) {
+  if constexpr (kShift > 0) a = _mm512_srli_epi16(a, kShift);
+  if constexpr (kShift < 0) a = _mm512_slli_epi16(a, -kShift);
+  return _mm512_and_si512(a, _mm512_set1_epi8(kMask));
+}
+template <int kShift, int kMask>
+static inline Codes or_shifted_bits(Codes base, Codes plane) {
+  if constexpr (kShift > 0) plane = _mm512_srli_epi16(plane, kShift);
+  if constexpr (kShift < 0) plane = _mm512_slli_epi16(plane, -kShift);
+  return _mm512_ternarylogic_epi64(base, plane, _mm512_set1_epi8(kMask), 0xf8);  // base | (plane & mask)
+}
+static inline Codes load_table(const std::uint8_t* table) {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+}
+static inline Codes look_up(Codes table, Codes index) { return _mm512_shuffle_epi8(table, index); }
+
+static inline Ints splat_int(const void* p) {
+  std::int32_t v;
+  __builtin_memcpy(&v, p, sizeof(v));
+  return _mm512_set1_epi32(v);
+}
+static inline Ints zero_ints() { return _mm512_setzero_si512(); }
+template <int kShift, int kMaxCode>
+static inline Ints start(const std::int32_t* offset) {
+  return _mm512_srai_epi32(splat_int(offset), kShift);
+}
+template <int kShift, int kMaxCode>
+static inline Ints start_rest(const std::int32_t* offset, const std::int32_t* offset_half) {
+  return _mm512_srai_epi32(_mm512_sub_epi32(splat_int(offset), splat_int(offset_half)), kShift);
+}
+
+// The broadcast of four columns is part of the instruction's memory operand, which g++ 12 does not find by
+// itself: half the micro-operations, so that the core sees further ahead.
+static inline Ints dot4(Ints sum, Codes codes, const std::int8_t* q) {
+  struct Four {
+    std::int8_t q[4];
+  };
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(codes), "m"(*reinterpret_cast<const Four*>(q)));
+  return sum;
+}
+template <int kMaxCode>
+static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {
+  return dot4(dot4(dot4(dot4(sum, codes[0], q), codes[1], q + 4), codes[2], q + 8), codes[3], q + 12);
+}
+
+static inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
+static inline Floats zero_floats() { return _mm512_setzero_ps(); }
+static inline Floats splat(const float* p) { return _mm512_set1_ps(*p); }
+static inline Floats load_f32(const void* p) { return _mm512_loadu_ps(p); }
+static inline void store_f32(float* p, Floats a) { _mm512_storeu_ps(p, a); }
+static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+static inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+static inline Floats load_f16(const void* p) { return _mm512_cvtph_ps(load_256(p)); }
+static inline Floats load_bf16(const void* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_256(p)), 16));
+}
+static inline Floats load_i8(const std::byte* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(p)));
+}
+static inline Floats load_u8(const std::byte* p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_128(p)));
+}
+static inline Floats load_low_nibbles(const std::byte* p) {
+  return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_cvtepu8_epi32(load_128(p)), _mm512_set1_epi32(15)));
+}
+static inline Floats load_high_nibbles(const std::byte* p) {
+  return _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load_128(p)), 4));
+}
+static inline Floats load_exponents(const std::byte* p) {
+  const __m512i e = _mm512_cvtepu8_epi32(load_128(p));
+  const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+  const __m512i subnormal =
+      _mm512_sllv_epi32(_mm512_set1_epi32(0x200000), _mm512_min_epu32(e, _mm512_set1_epi32(1)));
+  return _mm512_castsi512_ps(_mm512_max_epi32(normal, subnormal));
+}
+static inline Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+static inline Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+static inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::panel

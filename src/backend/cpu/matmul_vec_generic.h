@@ -1,0 +1,203 @@
+#pragma once
+// What the matrix kernels need of a machine, for 16 rows at a time; here in plain C++, which is also the
+// contract:
+//
+//   Codes   64 bytes, unsigned: 16 rows x 4 columns, the columns of a row side by side
+//   Ints    16 x int32, Floats 16 x float: one number for each row
+//
+// matmul_vec_avx2.h and matmul_vec_avx512.h give the same names. Integer results are exact, so that it does
+// not matter in which order a machine adds them; float operations are lane by lane. A multiply-add is one
+// rounding where the machine has it and two here.
+#include <cstddef>
+#include <cstdint>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace weft::cpu::WEFT_CPU_ISA::panel {
+
+inline constexpr int kTileColumns = 2;  ///< The most columns that one pass over a panel multiplies.
+
+using U16x8 = std::uint16_t __attribute__((vector_size(16)));
+using I16x8 = std::int16_t __attribute__((vector_size(16)));
+using I32x4 = std::int32_t __attribute__((vector_size(16)));
+using U32x4 = std::uint32_t __attribute__((vector_size(16)));
+using F32x4 = float __attribute__((vector_size(16)));
+
+// Four rows a vector, four vectors.
+struct Codes {
+  U16x8 v[4];
+};
+struct Ints {
+  I32x4 v[4];
+};
+struct Floats {
+  F32x4 v[4];
+};
+
+static inline Codes load_codes(const std::byte* p) {
+  Codes r;
+  __builtin_memcpy(&r, p, sizeof(r));
+  return r;
+}
+
+/// (byte >> kShift) & kMask; a negative shift is to the left.
+template <int kShift, int kMask>
+static inline Codes shifted_bits(const Codes& a) {
+  Codes r;
+  for (int i = 0; i < 4; ++i) {
+    r.v[i] = kShift >= 0 ? a.v[i] >> (kShift & 7) : a.v[i] << (-kShift & 7);
+    r.v[i] &= static_cast<std::uint16_t>(kMask * 0x101);
+  }
+  return r;
+}
+
+/// base | shifted_bits<kShift, kMask>(plane)
+template <int kShift, int kMask>
+static inline Codes or_shifted_bits(const Codes& base, const Codes& plane) {
+  Codes r = shifted_bits<kShift, kMask>(plane);
+  for (int i = 0; i < 4; ++i) r.v[i] |= base.v[i];
+  return r;
+}
+
+/// A table of 16 bytes, and table[index] for 64 indices below 16.
+static inline Codes load_table(const std::uint8_t* table) {
+  Codes r;
+  for (int i = 0; i < 4; ++i) __builtin_memcpy(&r.v[i], table, 16);
+  return r;
+}
+static inline Codes look_up(const Codes& table, const Codes& index) {
+  std::uint8_t entries[64], bytes[64];
+  __builtin_memcpy(entries, &table, sizeof(entries));
+  __builtin_memcpy(bytes, &index, sizeof(bytes));
+  for (int i = 0; i < 64; ++i) bytes[i] = entries[bytes[i] & 15];
+  Codes r;
+  __builtin_memcpy(&r, bytes, sizeof(r));
+  return r;
+}
+
+static inline I32x4 splat_int(std::int32_t a) { return I32x4{a, a, a, a}; }
+static inline Ints zero_ints() { return Ints{}; }
+/// Where a sum begins: -zero * sum(q), for each row, from Q8Group's -128 * sum(q); kShift = 7 - log2(zero).
+/// kMaxCode as in `dot`: a machine that multiplies signed codes begins at 0.
+template <int kShift, int kMaxCode>
+static inline Ints start(const std::int32_t* offset) {
+  const I32x4 a = splat_int(*offset >> kShift);
+  return {{a, a, a, a}};
+}
+/// The same of a group's second half: from (offset - offset_half).
+template <int kShift, int kMaxCode>
+static inline Ints start_rest(const std::int32_t* offset, const std::int32_t* offset_half) {
+  const std::int32_t rest = *offset - *offset_half;
+  return start<kShift, kMaxCode>(&rest);
+}
+
+/// a[0] b[0] + a[1] b[1], a[2] b[2] + a[3] b[3], ...
+static inline I32x4 multiply_pairs(I16x8 a, I16x8 b) {
+#if defined(__SSE2__)
+  return reinterpret_cast<I32x4>(_mm_madd_epi16(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(b)));
+#else
+  const auto products = a * b;  // Of a code and an activation: at most 255 * 127.
+  const auto low = reinterpret_cast<I32x4>(reinterpret_cast<U32x4>(products) << 16);
+  return (low >> 16) + (reinterpret_cast<I32x4>(products) >> 16);
+#endif
+}
+/// q[0] and q[2] as numbers of 16 bits, four times.
+static inline I16x8 splat_pair(const std::int8_t* q) {
+  const std::int16_t a = q[0], b = q[2];
+  return I16x8{a, b, a, b, a, b, a, b};
+}
+
+/// sum + the products of 16 columns of codes (at most kMaxCode) with q[0..15], |q| <= 127.
+template <int kMaxCode>
+static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {
+#pragma GCC unroll 1
+  for (int j = 0; j < 4; ++j) {
+    const I16x8 even = splat_pair(q + 4 * j), odd = splat_pair(q + 4 * j + 1);
+    for (int i = 0; i < 4; ++i) {
+      sum.v[i] += multiply_pairs(reinterpret_cast<I16x8>(codes[j].v[i] & 0xff), even);
+      sum.v[i] += multiply_pairs(reinterpret_cast<I16x8>(codes[j].v[i] >> 8), odd);
+    }
+  }
+  return sum;
+}
+
+static inline Floats to_floats(const Ints& a) {
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = __builtin_convertvector(a.v[i], F32x4);
+  return r;
+}
+static inline Floats zero_floats() { return Floats{}; }
+static inline Floats splat(const float* p) {
+  const F32x4 a = {*p, *p, *p, *p};
+  return {{a, a, a, a}};
+}
+static inline Floats load_f32(const void* p) {
+  Floats r;
+  __builtin_memcpy(&r, p, sizeof(r));
+  return r;
+}
+static inline void store_f32(float* p, const Floats& a) { __builtin_memcpy(p, &a, sizeof(a)); }
+static inline Floats load_f16(const void* p) {
+  std::uint16_t half[16];
+  __builtin_memcpy(half, p, sizeof(half));
+  std::uint32_t bits[16];
+  for (int i = 0; i < 16; ++i) bits[i] = static_cast<std::uint32_t>(half[i] & 0x7fff) << 13;
+  Floats r = load_f32(bits);
+  // Exponents move by 112; the multiplication also normalises what is subnormal as a half.
+  for (int i = 0; i < 4; ++i) r.v[i] *= 0x1p112f;
+  __builtin_memcpy(bits, &r, sizeof(r));
+  for (int i = 0; i < 16; ++i) {
+    bits[i] |= (half[i] & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
+    bits[i] |= static_cast<std::uint32_t>(half[i] & 0x8000) << 16;
+  }
+  return load_f32(bits);
+}
+static inline Floats load_bf16(const void* p) {
+  std::uint16_t half[16];
+  __builtin_memcpy(half, p, sizeof(half));
+  std::uint32_t bits[16];
+  for (int i = 0; i < 16; ++i) bits[i] = static_cast<std::uint32_t>(half[i]) << 16;
+  return load_f32(bits);
+}
+static inline Floats load_i8(const std::byte* p) {
+  float r[16];
+  for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::int8_t>(p[i]));
+  return load_f32(r);
+}
+static inline Floats load_u8(const std::byte* p) {
+  float r[16];
+  for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::uint8_t>(p[i]));
+  return load_f32(r);
+}
+static inline Floats load_low_nibbles(const std::byte* p) {
+  float r[16];
+  for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::uint8_t>(p[i]) & 15);
+  return load_f32(r);
+}
+static inline Floats load_high_nibbles(const std::byte* p) {
+  float r[16];
+  for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::uint8_t>(p[i]) >> 4);
+  return load_f32(r);
+}
+/// 2^(e - 128) of 16 bytes e; exact, also where the result is subnormal.
+static inline Floats load_exponents(const std::byte* p) {
+  std::uint32_t bits[16];
+  for (int i = 0; i < 16; ++i) {
+    const std::uint32_t e = static_cast<std::uint8_t>(p[i]);
+    bits[i] = e < 2 ? 0x200000u << e : (e - 1) << 23;
+  }
+  return load_f32(bits);
+}
+static inline Floats add(const Floats& a, const Floats& b) {
+  return {{a.v[0] + b.v[0], a.v[1] + b.v[1], a.v[2] + b.v[2], a.v[3] + b.v[3]}};
+}
+static inline Floats mul(const Floats& a, const Floats& b) {
+  return {{a.v[0] * b.v[0], a.v[1] * b.v[1], a.v[2] * b.v[2], a.v[3] * b.v[3]}};
+}
+/// a * b + c
+static inline Floats multiply_add(const Floats& a, const Floats& b, const Floats& c) {
+  return add(mul(a, b), c);
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::panel

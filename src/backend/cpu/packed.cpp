@@ -1,0 +1,298 @@
+#include "backend/cpu/packed.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "backend/cpu/packed_layout.h"
+#include "backend/cpu/packed_source.h"
+#include "tensor/codec.h"
+#include "weft/error.h"
+
+namespace weft::cpu {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "Packing copies little-endian words as they are.");
+
+const PanelLayout& layout_of(DType dtype) {
+  for (const PanelLayout& layout : kPanelLayouts) {
+    if (layout.dtype == dtype) return layout;
+  }
+  throw Error(ErrorCode::kUnsupported, "the CPU multiplies no matrices of type " +
+                                           std::string(info(dtype).name) +
+                                           "; convert the weight to one of the float or quantised types");
+}
+
+std::int64_t n_records(std::int64_t columns) { return (columns + kBlockColumns - 1) / kBlockColumns; }
+
+// Writes one row's 32 codes, given as eight words of four columns, into its lane of a record.
+template <const PanelLayout& kLayout>
+void put_codes(const Words& codes, int row, std::byte* record) {
+  std::byte* const lane = record + row * 4;
+  const auto plane_pairs = [&](int shift, std::byte* to) {
+    for (int half = 0; half < 2; ++half) {
+      std::uint32_t bits = 0;
+      for (int j = 0; j < 4; ++j) bits |= (codes[4 * half + j] >> shift & 0x03030303u) << (2 * j);
+      put_word(to + 64 * half, bits);
+    }
+  };
+  if constexpr (kLayout.base == Plane::kBytes) {
+    for (int j = 0; j < 8; ++j) put_word(lane + 64 * j, codes[j]);
+  } else if constexpr (kLayout.base == Plane::kNibbles) {
+    for (int j = 0; j < 4; ++j) {
+      put_word(lane + 64 * j, (codes[j] & 0x0f0f0f0fu) | (codes[j + 4] & 0x0f0f0f0fu) << 4);
+    }
+  } else {
+    plane_pairs(0, lane);
+  }
+  constexpr int kShift = plane_bits(kLayout.base);
+  std::byte* const extra = lane + plane_bytes(kLayout.base);
+  if constexpr (kLayout.extra == Plane::kPairs) plane_pairs(kShift, extra);
+  if constexpr (kLayout.extra == Plane::kBits) {
+    std::uint32_t bits = 0;
+    for (int j = 0; j < 8; ++j) bits |= (codes[j] >> kShift & 0x01010101u) << j;
+    put_word(extra, bits);
+  }
+}
+
+template <const PanelLayout& kLayout>
+void put_scales(const Scales& scales, int row, std::byte* to) {
+  const auto put_byte = [&](int at, int value) { to[at] = static_cast<std::byte>(value & 0xff); };
+  switch (kLayout.scales) {
+    case ScaleKind::kHalfMin:
+      put_half(to + 32 + 2 * row, scales.min_half);
+      [[fallthrough]];
+    case ScaleKind::kHalf:
+      put_half(to + 2 * row, scales.half);
+      break;
+    case ScaleKind::kSuperMin:
+      put_byte(16 + row, scales.min[0]);
+      [[fallthrough]];
+    case ScaleKind::kExponent:
+    case ScaleKind::kSuper:
+      put_byte(row, scales.scale[0]);
+      break;
+    case ScaleKind::kSuper16:
+      put_byte(row, scales.scale[0]);
+      put_byte(16 + row, scales.scale[1]);
+      break;
+    case ScaleKind::kSuper16Min:
+      put_byte(row, scales.scale[0] | scales.min[0] << 4);
+      put_byte(16 + row, scales.scale[1] | scales.min[1] << 4);
+      break;
+    case ScaleKind::kNone:
+      break;
+  }
+}
+
+template <const PanelLayout& kLayout>
+void put_header(const std::byte* block, int row, std::byte* to) {
+  if constexpr (header_bytes(kLayout.scales) > 0) {
+    const Factors factors = Source<kLayout.dtype>::factors(block);
+    put_half(to + 2 * row, factors.d);
+    constexpr std::uint16_t kSign = kLayout.scales == ScaleKind::kSuperMin ? 0x8000 : 0;
+    if (header_bytes(kLayout.scales) > 32) put_half(to + 32 + 2 * row, factors.d_min ^ kSign);
+  }
+}
+
+template <const PanelLayout& kLayout>
+void pack_quantised(std::int64_t n_rows, std::int64_t columns, const std::byte* canonical, std::size_t stride,
+                    std::byte* panel) {
+  using From = Source<kLayout.dtype>;
+  constexpr int kHeader = header_bytes(kLayout.scales);
+  constexpr int kRecord = record_bytes(kLayout);
+  constexpr int kCodes = plane_bytes(kLayout.base) + plane_bytes(kLayout.extra);
+  constexpr int kRecords = super_records(kLayout.scales);
+  // A few records at a time, so that they stay in the first-level cache while all rows write to them.
+  for (std::int64_t at = 0; at < n_records(columns); at += 8) {
+    const int n = static_cast<int>(std::min<std::int64_t>(8, n_records(columns) - at));
+    for (int row = 0; row < n_rows; ++row) {
+      const std::byte* const blocks = canonical + static_cast<std::size_t>(row) * stride +
+                                      static_cast<std::size_t>(at / kRecords) * From::kBytes;
+      if constexpr (kHeader > 0) put_header<kLayout>(blocks, row, panel);
+      for (int i = 0; i < n; ++i) {
+        const std::byte* const block = blocks + (kRecords == 1 ? i * From::kBytes : 0);
+        const int part = kRecords == 1 ? 0 : i;
+        std::byte* const record = panel + kHeader + i * kRecord;
+        put_codes<kLayout>(From::codes(block, part), row, record);
+        put_scales<kLayout>(From::scales(block, part), row, record + kCodes);
+      }
+    }
+    panel += kHeader + n * kRecord;
+  }
+}
+
+template <const PanelLayout& kLayout>
+void pack_floats(std::int64_t n_rows, std::int64_t columns, const std::byte* canonical, std::size_t stride,
+                 std::byte* panel) {
+  constexpr int kSize = kLayout.element_bytes;
+  for (std::int64_t begin = 0; begin < columns; begin += kBlockColumns) {
+    const std::int64_t n = std::min<std::int64_t>(kBlockColumns, columns - begin);
+    if (n < kBlockColumns) std::memset(panel, 0, static_cast<std::size_t>(record_bytes(kLayout)));
+    for (int row = 0; row < n_rows; ++row) {
+      const std::byte* const from = canonical + static_cast<std::size_t>(row) * stride + begin * kSize;
+      for (std::int64_t k = 0; k < n; ++k) {
+        std::memcpy(panel + (k * kPanelRows + row) * kSize, from + k * kSize, kSize);
+      }
+    }
+    panel += record_bytes(kLayout);
+  }
+}
+
+template <const PanelLayout& kLayout>
+void pack_panel(std::int64_t n_rows, std::int64_t columns, const std::byte* canonical, std::size_t stride,
+                std::byte* panel) {
+  if constexpr (kLayout.element_bytes > 0) {
+    pack_floats<kLayout>(n_rows, columns, canonical, stride, panel);
+  } else {
+    pack_quantised<kLayout>(n_rows, columns, canonical, stride, panel);
+  }
+}
+
+using PackPanel = void (*)(std::int64_t, std::int64_t, const std::byte*, std::size_t, std::byte*);
+template <std::size_t... kIndex>
+PackPanel packer_of(DType dtype, std::index_sequence<kIndex...>) {
+  PackPanel found = nullptr;
+  ((kPanelLayouts[kIndex].dtype == dtype ? void(found = pack_panel<kPanelLayouts[kIndex]>) : void()), ...);
+  return found;
+}
+
+int byte_at(const std::byte* p) { return std::to_integer<int>(*p); }
+int signed_byte_at(const std::byte* p) { return static_cast<std::int8_t>(byte_at(p)); }
+float half_at(const std::byte* p) {
+  std::uint16_t half;
+  std::memcpy(&half, p, sizeof(half));
+  return f16_to_f32(half);
+}
+
+/// The code in a plane, of a row's column in the record.
+int code_in(Plane plane, const std::byte* p, int row, int column) {
+  const int j = column / 4;
+  const std::byte* const lane = p + row * 4 + column % 4;
+  switch (plane) {
+    case Plane::kNone:
+      return 0;
+    case Plane::kBits:
+      return byte_at(lane) >> j & 1;
+    case Plane::kPairs:
+      return byte_at(lane + j / 4 * 64) >> (2 * (j % 4)) & 3;
+    case Plane::kNibbles:
+      return byte_at(lane + j % 4 * 64) >> (4 * (j / 4)) & 15;
+    case Plane::kBytes:
+      return byte_at(lane + j * 64);
+  }
+  return 0;
+}
+
+struct ScaleAndMin {
+  float scale = 0.0f;
+  float min = -0.0f;  // Where there is none: adding it keeps the sign of a zero.
+};
+
+ScaleAndMin scale_at(ScaleKind kind, const std::byte* header, const std::byte* p, int row, int column) {
+  const std::byte* const half = p + column / 16 * 16 + row;  // Of a kind with two scales a record.
+  switch (kind) {
+    case ScaleKind::kNone:
+      return {};
+    case ScaleKind::kHalf:
+      return {half_at(p + 2 * row)};
+    case ScaleKind::kHalfMin:
+      return {half_at(p + 2 * row), half_at(p + 32 + 2 * row)};
+    case ScaleKind::kExponent: {
+      const auto e = static_cast<std::uint32_t>(byte_at(p + row));
+      return {std::bit_cast<float>(e < 2 ? 0x200000u << e : (e - 1) << 23)};
+    }
+    case ScaleKind::kSuper:
+      return {half_at(header + 2 * row) * static_cast<float>(signed_byte_at(p + row))};
+    case ScaleKind::kSuperMin:
+      return {half_at(header + 2 * row) * static_cast<float>(byte_at(p + row)),
+              half_at(header + 32 + 2 * row) * static_cast<float>(byte_at(p + 16 + row))};
+    case ScaleKind::kSuper16:
+      return {half_at(header + 2 * row) * static_cast<float>(signed_byte_at(half))};
+    case ScaleKind::kSuper16Min:
+      return {half_at(header + 2 * row) * static_cast<float>(byte_at(half) & 15),
+              -half_at(header + 32 + 2 * row) * static_cast<float>(byte_at(half) >> 4)};
+  }
+  return {};
+}
+
+float element_at(DType dtype, const std::byte* p) {
+  std::uint16_t half;
+  std::memcpy(&half, p, sizeof(half));
+  if (dtype == DType::kF16) return f16_to_f32(half);
+  if (dtype == DType::kBF16) return bf16_to_f32(half);
+  float value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+std::size_t packed_panel_bytes(DType dtype, std::int64_t columns) {
+  const PanelLayout& layout = layout_of(dtype);
+  const std::int64_t n = n_records(columns);
+  const std::int64_t bytes =
+      n * record_bytes(layout) + n / super_records(layout.scales) * header_bytes(layout.scales);
+  return static_cast<std::size_t>((bytes + 63) / 64 * 64);
+}
+
+std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t n_panels = (rows + kPanelRows - 1) / kPanelRows;
+  return static_cast<std::size_t>(n_panels) * packed_panel_bytes(dtype, columns);
+}
+
+void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std::byte* canonical,
+                 std::int64_t begin, std::int64_t end, std::byte* out) {
+  const std::size_t panel_bytes = packed_panel_bytes(dtype, columns);
+  const std::size_t stride = row_bytes(dtype, columns);
+  const PackPanel pack = packer_of(dtype, std::make_index_sequence<kNumPanelLayouts>());
+  for (std::int64_t p = begin; p < end; ++p) {
+    const std::int64_t row = p * kPanelRows;
+    const std::int64_t n_rows = std::min<std::int64_t>(kPanelRows, rows - row);
+    std::byte* const panel = out + static_cast<std::size_t>(p) * panel_bytes;
+    if (n_rows < kPanelRows) std::memset(panel, 0, panel_bytes);
+    pack(n_rows, columns, canonical + static_cast<std::size_t>(row) * stride, stride, panel);
+  }
+}
+
+void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out) {
+  const PanelLayout& layout = layout_of(matrix.dtype);
+  const int lane = static_cast<int>(row % kPanelRows);
+  const std::byte* const panel =
+      matrix.data + static_cast<std::size_t>(row / kPanelRows) * matrix.panel_bytes;
+  const int n_records_in_super = super_records(layout.scales);
+  const std::int64_t super_bytes = header_bytes(layout.scales) + n_records_in_super * record_bytes(layout);
+  const bool has_table = layout.table[0] != 0;
+  for (std::int64_t column = 0; column < matrix.columns; ++column) {
+    const std::int64_t index = column / kBlockColumns;
+    const int k = static_cast<int>(column % kBlockColumns);
+    const std::byte* const header = panel + index / n_records_in_super * super_bytes;
+    const std::byte* const record =
+        header + header_bytes(layout.scales) + index % n_records_in_super * record_bytes(layout);
+    if (layout.element_bytes > 0) {
+      out[column] = element_at(layout.dtype, record + (k * kPanelRows + lane) * layout.element_bytes);
+      continue;
+    }
+    const std::byte* const extra = record + plane_bytes(layout.base);
+    int code = code_in(layout.base, record, lane, k) | code_in(layout.extra, extra, lane, k)
+                                                           << plane_bits(layout.base);
+    if (has_table) code = layout.table[code];
+    const ScaleAndMin s = scale_at(layout.scales, header, extra + plane_bytes(layout.extra), lane, k);
+    out[column] = s.scale * static_cast<float>(code - layout.zero) + s.min;
+  }
+}
+
+ActivationForm activation_form(DType weight) {
+  return layout_of(weight).element_bytes > 0 ? ActivationForm::kF32 : ActivationForm::kQ8;
+}
+
+std::size_t activation_row_bytes(ActivationForm form, std::int64_t columns) {
+  const std::int64_t bytes = form == ActivationForm::kF32
+                                 ? columns * static_cast<std::int64_t>(sizeof(float))
+                                 : n_records(columns) * static_cast<std::int64_t>(sizeof(Q8Group));
+  return static_cast<std::size_t>((bytes + 63) / 64 * 64);
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,133 @@
+#pragma once
+// The byte layout of packed panels and of kQ8 rows, shared by packing (packed.cpp) and multiplying
+// (matmul.inl).
+//
+// A panel is 16 rows; its columns are cut into blocks of 32, and a block is one record
+//
+//   [base plane][extra plane][scales]
+//
+// Eight records (256 columns) of a type whose scales have two levels form a super-block, which begins with a
+// header of f16 factors. In a plane, the codes of four neighbouring columns of a row lie side by side, and
+// the rows follow one another: 64 bytes are 16 rows x 4 columns, what one dot-product instruction takes. For
+// the column c of a block write j = c / 4, t = c % 4:
+//
+//   kBytes    512 B   byte (j * 16 + row) * 4 + t is the code.
+//   kNibbles  256 B   byte ((j % 4) * 16 + row) * 4 + t: columns 0..15 in the low nibble, 16..31 in the high
+//   one. kPairs    128 B   byte ((j / 4) * 16 + row) * 4 + t: two bits at 2 (j % 4). kBits      64 B   byte
+//   row * 4 + t: one bit at j.
+//
+// A code is base | extra << bits(base), unsigned; a value is scale * (code - zero) + min, or, of a type with
+// a table, scale * (table[code] - zero). Float types have no planes: a record is [32 columns][16 rows] of
+// their elements.
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/packed.h"
+
+namespace weft::cpu {
+
+enum class Plane : std::uint8_t { kNone, kBits, kPairs, kNibbles, kBytes };
+
+/// [16] is one number for each row of the panel.
+enum class ScaleKind : std::uint8_t {
+  kNone,        ///< A float type.
+  kHalf,        ///< f16 scale[16]
+  kHalfMin,     ///< f16 scale[16], f16 min[16]
+  kExponent,    ///< u8 e[16], the scale is 2^(e - 128)
+  kSuper,       ///< i8 scale[16];                         header f16 d[16]
+  kSuperMin,    ///< u8 scale[16], u8 min[16];             header f16 d[16], f16 -dmin[16]
+  kSuper16,     ///< i8 scale[2][16], for 16 columns each; header f16 d[16]
+  kSuper16Min,  ///< u8 (scale | min << 4)[2][16];         header f16 d[16], f16 dmin[16]; min is -dmin * min
+};
+
+struct PanelLayout {
+  DType dtype = DType::kF32;
+  Plane base = Plane::kNone;
+  Plane extra = Plane::kNone;
+  ScaleKind scales = ScaleKind::kNone;
+  int zero = 0;                 ///< Code (or table entry) of the value 0, without min.
+  std::uint8_t table[16] = {};  ///< Of a type with four-bit indices; all zero: no table.
+  int element_bytes = 0;        ///< Of a float type.
+};
+
+/// THE table of what can be packed. Tables are those of the formats' definitions, + 128 or + 16.
+inline constexpr PanelLayout kPanelLayouts[] = {
+    {.dtype = DType::kF32, .element_bytes = 4},
+    {.dtype = DType::kF16, .element_bytes = 2},
+    {.dtype = DType::kBF16, .element_bytes = 2},
+    {.dtype = DType::kQ4_0, .base = Plane::kNibbles, .scales = ScaleKind::kHalf, .zero = 8},
+    {.dtype = DType::kQ4_1, .base = Plane::kNibbles, .scales = ScaleKind::kHalfMin},
+    {.dtype = DType::kQ5_0,
+     .base = Plane::kNibbles,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kHalf,
+     .zero = 16},
+    {.dtype = DType::kQ5_1, .base = Plane::kNibbles, .extra = Plane::kBits, .scales = ScaleKind::kHalfMin},
+    {.dtype = DType::kQ8_0, .base = Plane::kBytes, .scales = ScaleKind::kHalf, .zero = 128},
+    {.dtype = DType::kQ2_K, .base = Plane::kPairs, .scales = ScaleKind::kSuper16Min},
+    {.dtype = DType::kQ3_K,
+     .base = Plane::kPairs,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kSuper16,
+     .zero = 4},
+    {.dtype = DType::kQ4_K, .base = Plane::kNibbles, .scales = ScaleKind::kSuperMin},
+    {.dtype = DType::kQ5_K, .base = Plane::kNibbles, .extra = Plane::kBits, .scales = ScaleKind::kSuperMin},
+    {.dtype = DType::kQ6_K,
+     .base = Plane::kNibbles,
+     .extra = Plane::kPairs,
+     .scales = ScaleKind::kSuper16,
+     .zero = 32},
+    {.dtype = DType::kIQ4_NL,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kHalf,
+     .zero = 128,
+     .table = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}},
+    {.dtype = DType::kIQ4_XS,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kSuper,
+     .zero = 128,
+     .table = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}},
+    {.dtype = DType::kMXFP4,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kExponent,
+     .zero = 16,
+     .table = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}},
+};
+inline constexpr int kNumPanelLayouts = sizeof(kPanelLayouts) / sizeof(kPanelLayouts[0]);
+
+// In files compiled for one instruction set these serve in constant expressions only, which leaves no code
+// behind.
+constexpr int plane_bytes(Plane plane) {
+  constexpr int bytes[] = {0, 64, 128, 256, 512};
+  return bytes[static_cast<int>(plane)];
+}
+constexpr int plane_bits(Plane plane) {
+  constexpr int bits[] = {0, 1, 2, 4, 8};
+  return bits[static_cast<int>(plane)];
+}
+constexpr int scale_bytes(ScaleKind kind) {
+  constexpr int bytes[] = {0, 32, 64, 16, 16, 32, 32, 32};
+  return bytes[static_cast<int>(kind)];
+}
+constexpr int header_bytes(ScaleKind kind) {
+  constexpr int bytes[] = {0, 0, 0, 0, 32, 64, 32, 64};
+  return bytes[static_cast<int>(kind)];
+}
+/// Records that share a header.
+constexpr int super_records(ScaleKind kind) { return header_bytes(kind) > 0 ? 8 : 1; }
+constexpr int record_bytes(const PanelLayout& layout) {
+  return plane_bytes(layout.base) + plane_bytes(layout.extra) + scale_bytes(layout.scales) +
+         layout.element_bytes * kPanelRows * kBlockColumns;
+}
+
+/// A group of 32 activations of a kQ8 row: x = scale * q, |q| <= 127. A row is an array of groups.
+struct Q8Group {
+  std::int8_t q[kBlockColumns];
+  float scale;
+  float scaled_sum;     ///< scale * sum(q): what a min is multiplied by.
+  std::int32_t offset;  ///< -128 * sum(q): where the sum of (code - zero) * q begins, when shifted right to
+  std::int32_t offset_half;  ///< -zero * sum(q). The same of the first 16.
+};
+static_assert(sizeof(Q8Group) == 48);
+
+}  // namespace weft::cpu

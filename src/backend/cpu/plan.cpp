@@ -1,0 +1,166 @@
+#include "backend/cpu/plan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "backend/arena.h"
+#include "backend/cpu/fuse.h"
+#include "base/check.h"
+#include "base/pool.h"
+
+namespace weft::cpu {
+namespace {
+
+class CpuPlan final : public DevicePlan {
+ public:
+  CpuPlan(const Graph& graph, const Bindings& bindings, const Kernels& kernels, int n_threads)
+      : graph_(graph),
+        kernels_(kernels),
+        program_(fuse(graph_)),
+        addresses_(graph_.values().size()),
+        pool_(n_threads, std::max(program_.n_phases, 1)),
+        first_launch_(static_cast<std::size_t>(program_.n_phases) + 1),
+        n_tasks_(static_cast<std::size_t>(program_.n_phases)),
+        launch_tasks_(program_.launches.size()) {
+    lay_out_values();
+    lay_out_scratch();
+    bind(bindings);
+    std::size_t launch = 0;
+    for (int phase = 0; phase <= program_.n_phases; ++phase) {
+      while (launch < program_.launches.size() && program_.launches[launch].phase < phase) ++launch;
+      first_launch_[static_cast<std::size_t>(phase)] = launch;
+    }
+  }
+
+  void run(std::span<const std::int64_t> symbols, const Bindings& bindings, const Changes& actual) override {
+    if (actual.tensors) bind(bindings);
+    cancelled_.store(false, std::memory_order_relaxed);
+    const StepInfo step{symbols, ++step_number_, pool_.n_threads()};
+    for (std::size_t phase = 0; phase < n_tasks_.size(); ++phase) {
+      std::int32_t total = 0;
+      for (std::size_t i = first_launch_[phase]; i < first_launch_[phase + 1]; ++i)
+        total += launch_tasks_[i] = program_.launches[i].launch->prepare(step);
+      n_tasks_[phase] = total;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    pool_.run(n_tasks_, [](void* plan, int phase, std::int32_t task, int thread) {
+      static_cast<CpuPlan*>(plan)->run_task(static_cast<std::size_t>(phase), task, thread);
+    }, this);
+    kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
+
+  std::size_t workspace_bytes() const override { return arena_.size() + scratch_.size(); }
+  double kernel_seconds() const override { return kernel_seconds_; }
+  int n_launches() const override { return static_cast<int>(program_.launches.size()); }
+  int n_phases() const override { return program_.n_phases; }
+
+  std::string describe() const override {
+    std::string text;
+    for (const Program::Entry& entry : program_.launches)
+      text += std::to_string(entry.phase) + " " + entry.launch->describe(graph_) + "\n";
+    return text;
+  }
+
+ private:
+  void run_task(std::size_t phase, std::int32_t task, int thread) {
+    std::size_t i = first_launch_[phase];
+    for (; task >= launch_tasks_[i]; ++i) task -= launch_tasks_[i];
+    Launch& launch = *program_.launches[i].launch;
+    if (cancelled_.load(std::memory_order_relaxed) && !launch.must_run()) return;
+    launch.run(
+        task, {kernels_, scratch_.data() + static_cast<std::size_t>(thread) * scratch_per_thread_});
+  }
+
+  /// Whether a result lies in memory that is bound from outside: a cache that was stored to, or an output.
+  bool is_external(ValueId value) const {
+    const auto outputs = graph_.outputs();
+    return stored_state(value) != kNoValue || std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+  }
+
+  /// The state that a cache after moves and stores stands for.
+  ValueId stored_state(ValueId value) const {
+    ValueId state = kNoValue;
+    while (graph_.value(value).producer != kNoNode) {
+      const Node& node = graph_.node(graph_.value(value).producer);
+      if (get_op<ops::StoreCache>(node) == nullptr && get_op<ops::MoveCells>(node) == nullptr) return kNoValue;
+      value = state = node.inputs[0];
+    }
+    return state;
+  }
+
+  void lay_out_values() {
+    const std::vector<std::int64_t> bounds = graph_.bounds();
+    std::vector<Lifetime> lifetimes;
+    std::vector<std::pair<ValueId, Form>> what;
+    const auto add = [&](ValueId value, Form form, const FormLife& life, std::size_t bytes) {
+      if (!life.used()) return;
+      what.emplace_back(value, form);
+      lifetimes.push_back({life.first, life.last, bytes});
+    };
+    for (std::size_t v = 0; v < graph_.values().size(); ++v) {
+      const ValueInfo& info = graph_.values()[v];
+      const auto value = static_cast<ValueId>(v);
+      const auto rows = static_cast<std::size_t>(info.shape.rows(bounds));
+      if (info.producer != kNoNode && !is_external(value))
+        add(value, Form::kPlain, program_.plain[v], rows * static_cast<std::size_t>(info.shape.columns()) * sizeof(float));
+      add(value, Form::kQuantised, program_.quantised[v],
+          rows * activation_row_bytes(ActivationForm::kQ8, info.shape.columns()));
+    }
+    const ArenaLayout layout = lay_out(lifetimes);
+    arena_ = base::Memory(layout.bytes);
+    for (std::size_t i = 0; i < what.size(); ++i)
+      addresses_.set(what[i].first, what[i].second, arena_.data() + layout.offsets[i]);
+  }
+
+  void lay_out_scratch() {
+    for (const Program::Entry& entry : program_.launches)
+      scratch_per_thread_ = std::max(scratch_per_thread_, (entry.launch->scratch_bytes() + 63) / 64 * 64);
+    scratch_ = base::Memory(scratch_per_thread_ * static_cast<std::size_t>(pool_.n_threads()));
+  }
+
+  void bind(const Bindings& bindings) {
+    for (std::size_t v = 0; v < bindings.size(); ++v) {
+      if (bindings[v] == nullptr) continue;
+      const auto value = static_cast<ValueId>(v);
+      if (auto* matrix = dynamic_cast<MatrixTensor*>(bindings[v])) {
+        addresses_.set_matrix(value, matrix);
+      } else {
+        auto* plain = dynamic_cast<PlainTensor*>(bindings[v]);
+        WEFT_CHECK(plain != nullptr);
+        addresses_.set(value, Form::kPlain, plain->data());
+      }
+    }
+    for (const Node& node : graph_.nodes()) {
+      const ValueId state = stored_state(node.output);
+      if (state != kNoValue) addresses_.set(node.output, Form::kPlain, addresses_.plain<std::byte>(state));
+    }
+    for (Program::Entry& entry : program_.launches) entry.launch->bind(addresses_);
+  }
+
+  const Graph graph_;  // Its own copy: the caller's may go.
+  const Kernels& kernels_;
+  Program program_;
+  Addresses addresses_;
+  base::Pool pool_;
+  base::Memory arena_;
+  base::Memory scratch_;
+  std::size_t scratch_per_thread_ = 0;
+  std::vector<std::size_t> first_launch_;  // By phase.
+  std::vector<std::int32_t> n_tasks_;      // By phase, of this step.
+  std::vector<std::int32_t> launch_tasks_; // By launch, of this step.
+  std::uint64_t step_number_ = 0;
+  double kernel_seconds_ = 0.0;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace
+
+std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,
+                                         int n_threads) {
+  return std::make_unique<CpuPlan>(graph, bindings, kernels, n_threads);
+}
+
+}  // namespace weft::cpu

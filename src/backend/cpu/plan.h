@@ -1,0 +1,13 @@
+#pragma once
+// A graph compiled for the CPU: a program of phases, each a set of launches that do not depend on one another.
+#include <memory>
+
+#include "backend/cpu/kernels.h"
+#include "backend/device.h"
+
+namespace weft::cpu {
+
+std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,
+                                         int n_threads);
+
+}  // namespace weft::cpu

@@ -1,0 +1,45 @@
+#pragma once
+// How tensors live on the CPU.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "backend/device.h"
+#include "base/memory.h"
+
+namespace weft::cpu {
+
+/// Packed matrices: one, or one per expert.
+class MatrixTensor final : public DeviceTensor {
+ public:
+  MatrixTensor(DType dtype, std::int64_t n_matrices, std::int64_t rows, std::int64_t columns);
+  DType dtype() const override { return dtype_; }
+  std::size_t bytes() const override { return memory_.size(); }
+  std::span<const PackedMatrix> matrices() const { return matrices_; }
+  std::byte* data(std::int64_t matrix) { return memory_.data() + static_cast<std::size_t>(matrix) * matrix_bytes_; }
+
+ private:
+  DType dtype_;
+  std::size_t matrix_bytes_;
+  base::Memory memory_;
+  std::vector<PackedMatrix> matrices_;
+};
+
+/// Plain memory: vectors of weights (as floats), inputs, outputs and caches.
+class PlainTensor final : public DeviceTensor {
+ public:
+  PlainTensor(DType dtype, std::size_t bytes, bool host_visible)
+      : dtype_(dtype), host_visible_(host_visible), memory_(bytes) {}
+  DType dtype() const override { return dtype_; }
+  std::size_t bytes() const override { return memory_.size(); }
+  std::span<std::byte> host() override { return host_visible_ ? memory_.bytes() : std::span<std::byte>{}; }
+  std::byte* data() const { return memory_.data(); }
+
+ private:
+  DType dtype_;
+  bool host_visible_;
+  base::Memory memory_;
+};
+
+}  // namespace weft::cpu

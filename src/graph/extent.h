@@ -1,0 +1,33 @@
+#pragma once
+// Extents: how attention finds a sequence's cells.
+//
+// A cell holds one token's K and V; cells come in pages of 64. A sequence is a list of extents in the order of their
+// positions; an extent is what a sequence holds of one page: which of its cells, and at which positions they stand.
+#include <cstdint>
+
+namespace weft {
+
+inline constexpr int kPageCells = 64;
+
+/// Cell j of the page stands at position (j + offset) / divisor + base, if its bit is set. In tensors: six 32-bit
+/// words.
+struct Extent {
+  std::uint64_t mask = 0;
+  std::int32_t page = -1;
+  std::int32_t base = 0;
+  std::int32_t divisor = 1;
+  std::int32_t offset = 0;
+
+  std::int32_t position(int lane) const { return (lane + offset) / divisor + base; }
+  /// The first lane (0 to 64) whose position is not before `pos`.
+  int lane_of(std::int64_t pos) const {
+    const std::int64_t lane = (pos - base) * divisor - offset;
+    return static_cast<int>(lane < 0 ? 0 : lane > kPageCells ? kPageCells : lane);
+  }
+  std::int32_t first() const { return position(__builtin_ctzll(mask)); }
+  std::int32_t last() const { return position(kPageCells - 1 - __builtin_clzll(mask)); }
+};
+inline constexpr int kExtentWords = 6;
+static_assert(sizeof(Extent) == kExtentWords * sizeof(std::int32_t));
+
+}  // namespace weft

@@ -1,0 +1,96 @@
+#include "graph/graph.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "weft/error.h"
+
+namespace weft {
+
+SymbolId Graph::add_symbol(std::string name, std::int64_t min, std::int64_t max) {
+  WEFT_CHECK(0 <= min && min <= max);
+  symbols_.push_back({std::move(name), min, max});
+  return static_cast<SymbolId>(symbols_.size()) - 1;
+}
+
+ValueId Graph::add_value(ValueInfo info) {
+  values_.push_back(std::move(info));
+  return static_cast<ValueId>(values_.size()) - 1;
+}
+
+ValueId Graph::add_input(std::string name, DType dtype, Shape shape) {
+  return add_value({std::move(name), ValueKind::kInput, dtype, shape, kNoNode});
+}
+ValueId Graph::add_weight(std::string name, DType dtype, Shape shape) {
+  return add_value({std::move(name), ValueKind::kWeight, dtype, shape, kNoNode});
+}
+ValueId Graph::add_state(std::string name, DType dtype, Shape shape) {
+  return add_value({std::move(name), ValueKind::kState, dtype, shape, kNoNode});
+}
+
+ValueId Graph::add(Op op, std::initializer_list<ValueId> inputs, std::string name) {
+  Node node{std::move(op), {}, kNoValue};
+  std::vector<ValueType> types;
+  for (const ValueId input : inputs) {
+    if (input == kNoValue) continue;
+    WEFT_CHECK(input >= 0 && input < static_cast<ValueId>(values_.size()));
+    node.inputs.push_back(input);
+    types.push_back({value(input).dtype, value(input).shape});
+  }
+  ValueType type;
+  try {
+    type = infer(node.op, types);
+  } catch (const Error& error) {
+    std::string what = name + ": " + error.what() + " (inputs";
+    for (const ValueId input : node.inputs)
+      what += " " + value(input).name + " " + to_string(value(input).shape, symbols_);
+    throw Error(error.code(), what + ")");
+  }
+  node.output = add_value({std::move(name), ValueKind::kResult, type.dtype, type.shape,
+                           static_cast<NodeId>(nodes_.size())});
+  nodes_.push_back(std::move(node));
+  return nodes_.back().output;
+}
+
+void Graph::add_output(ValueId value) { outputs_.push_back(value); }
+
+ValueId Graph::find(std::string_view name) const {
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    if (values_[i].name == name) return static_cast<ValueId>(i);
+  return kNoValue;
+}
+
+std::vector<std::int64_t> Graph::bounds() const {
+  std::vector<std::int64_t> result;
+  for (const Symbol& symbol : symbols_) result.push_back(symbol.max);
+  return result;
+}
+
+std::string to_string(const Graph& graph) {
+  std::string text;
+  for (const Node& node : graph.nodes()) {
+    const ValueInfo& out = graph.value(node.output);
+    text += out.name + " " + to_string(out.shape, graph.symbols()) + " = " + std::string(name(node.op)) + "(";
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      text += (i > 0 ? ", " : "") + graph.value(node.inputs[i]).name;
+    text += ")\n";
+  }
+  return text;
+}
+
+std::string to_dot(const Graph& graph) {
+  std::string text = "digraph weft {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n";
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const ValueInfo& out = graph.value(node.output);
+    text += "  n" + std::to_string(i) + " [label=\"" + std::string(name(node.op)) + "\\n" + out.name + " " +
+            to_string(out.shape, graph.symbols()) + "\"];\n";
+    for (const ValueId input : node.inputs) {
+      const NodeId producer = graph.value(input).producer;
+      if (producer != kNoNode) text += "  n" + std::to_string(producer) + " -> n" + std::to_string(i) + ";\n";
+    }
+  }
+  return text + "}\n";
+}
+
+}  // namespace weft

@@ -1,0 +1,85 @@
+#pragma once
+// A graph: values and the nodes that make them, in the order in which they were added (which is an order in which
+// they can run). Built once per model; a graph is a plain value, so a copy is a deep copy.
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/op.h"
+#include "graph/shape.h"
+
+namespace weft {
+
+using ValueId = std::int32_t;
+using NodeId = std::int32_t;
+inline constexpr ValueId kNoValue = -1;
+inline constexpr NodeId kNoNode = -1;
+
+enum class ValueKind : std::uint8_t {
+  kInput,   ///< Written by the host before a step.
+  kWeight,  ///< Constant, bound when the plan is compiled.
+  kState,   ///< Lives between steps (a cache), bound when the plan is compiled.
+  kResult,  ///< Made by a node.
+};
+
+struct ValueInfo {
+  std::string name;
+  ValueKind kind = ValueKind::kResult;
+  DType dtype = DType::kF32;
+  Shape shape;
+  NodeId producer = kNoNode;
+};
+
+struct Node {
+  Op op;
+  std::vector<ValueId> inputs;
+  ValueId output = kNoValue;
+};
+
+class Graph {
+ public:
+  SymbolId add_symbol(std::string name, std::int64_t min, std::int64_t max);
+  ValueId add_input(std::string name, DType dtype, Shape shape);
+  ValueId add_weight(std::string name, DType dtype, Shape shape);
+  ValueId add_state(std::string name, DType dtype, Shape shape);
+  /// Adds a node and returns its result. Inputs that are kNoValue are left out (they must be optional and last).
+  /// Throws Error kInvalidArgument that names the result where the shape rule refuses.
+  ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name);
+  /// Marks a value that the host reads after a step.
+  void add_output(ValueId value);
+
+  std::span<const Symbol> symbols() const { return symbols_; }
+  std::span<const ValueInfo> values() const { return values_; }
+  std::span<const Node> nodes() const { return nodes_; }
+  std::span<const ValueId> outputs() const { return outputs_; }
+  const ValueInfo& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  ValueId find(std::string_view name) const;  ///< kNoValue where there is none.
+
+  /// The upper bounds of all symbols.
+  std::vector<std::int64_t> bounds() const;
+
+ private:
+  ValueId add_value(ValueInfo info);
+
+  std::vector<Symbol> symbols_;
+  std::vector<ValueInfo> values_;
+  std::vector<Node> nodes_;
+  std::vector<ValueId> outputs_;
+};
+
+/// The op as a value of type T, or null.
+template <typename T>
+const T* get_op(const Node& node) {
+  return std::get_if<T>(&node.op);
+}
+
+/// One line per node, for people.
+std::string to_string(const Graph& graph);
+/// For Graphviz.
+std::string to_dot(const Graph& graph);
+
+}  // namespace weft

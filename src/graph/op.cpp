@@ -1,0 +1,198 @@
+#include "graph/op.h"
+
+#include <string>
+
+#include "graph/extent.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+[[noreturn]] void refuse(std::string_view op, const std::string& reason) {
+  throw Error(ErrorCode::kInvalidArgument, std::string(op) + ": " + reason);
+}
+
+/// The inputs of one op with the checks that the rules share.
+class Inputs {
+ public:
+  Inputs(std::string_view op, std::span<const ValueType> types) : op_(op), types_(types) {}
+
+  int size() const { return static_cast<int>(types_.size()); }
+  DType dtype(int i) const { return types_[static_cast<std::size_t>(i)].dtype; }
+  const Shape& shape(int i) const { return types_[static_cast<std::size_t>(i)].shape; }
+
+  void require(bool condition, int i, const char* expected) const {
+    if (!condition) refuse(op_, "input " + std::to_string(i) + " " + expected);
+  }
+  void f32(int i, int min_rank = 2) const {
+    require(types_[static_cast<std::size_t>(i)].dtype == DType::kF32, i, "must be f32");
+    require(shape(i).rank() >= min_rank, i, "has too few dimensions");
+    require(shape(i).back().is_constant(), i, "must have a constant number of columns");
+  }
+  void integer(int i, DType dtype, int rank) const {
+    require(types_[static_cast<std::size_t>(i)].dtype == dtype, i, "has the wrong integer type");
+    require(shape(i).rank() == rank, i, "has the wrong number of dimensions");
+  }
+  /// A float vector of n elements, shared by all rows.
+  void vector(int i, std::int64_t n) const {
+    require(types_[static_cast<std::size_t>(i)].dtype == DType::kF32, i, "must be f32");
+    require(shape(i).rank() == 1 && shape(i)[0] == Dim(n), i, "must be one vector as long as a row");
+  }
+  void index_per_row(int i, int x) const {
+    integer(i, DType::kI32, 1);
+    require(shape(i)[0] == shape(x)[0], i, "must have one entry per row");
+  }
+
+ private:
+  std::string_view op_;
+  std::span<const ValueType> types_;
+};
+
+ValueType f32(Shape shape) { return {DType::kF32, shape}; }
+
+ValueType rule(const ops::GetRows&, const Inputs& in) {
+  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
+  in.integer(1, DType::kI32, 1);
+  return f32({in.shape(1)[0], in.shape(0)[1]});
+}
+
+ValueType rule(const ops::Norm& op, const Inputs& in) {
+  in.f32(0);
+  const std::int64_t columns = in.shape(0).columns();
+  const std::int64_t group = op.group == 0 ? columns : op.group;
+  in.require(group > 0 && columns % group == 0, 0, "must have a multiple of the group's columns");
+  for (int i = 1; i < in.size(); ++i) in.vector(i, group);
+  return f32(in.shape(0));
+}
+
+ValueType elementwise(const Inputs& in) {
+  in.f32(0);
+  if (in.shape(1).rank() == 1) {
+    in.vector(1, in.shape(0).columns());
+  } else {
+    in.f32(1);
+    in.require(in.shape(1) == in.shape(0), 1, "must have the shape of input 0");
+  }
+  return f32(in.shape(0));
+}
+ValueType rule(const ops::Add&, const Inputs& in) { return elementwise(in); }
+ValueType rule(const ops::Mul&, const Inputs& in) { return elementwise(in); }
+
+ValueType unary(const Inputs& in) {
+  in.f32(0);
+  return f32(in.shape(0));
+}
+ValueType rule(const ops::Scale&, const Inputs& in) { return unary(in); }
+ValueType rule(const ops::Softcap&, const Inputs& in) { return unary(in); }
+ValueType rule(const ops::Activate&, const Inputs& in) { return unary(in); }
+
+ValueType rule(const ops::Glu&, const Inputs& in) {
+  in.f32(0);
+  in.f32(1);
+  in.require(in.shape(1) == in.shape(0), 1, "must have the shape of input 0");
+  return f32(in.shape(0));
+}
+
+ValueType rule(const ops::Matmul&, const Inputs& in) {
+  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
+  in.f32(1);
+  in.require(in.shape(1).rank() == 2, 1, "must be a matrix");
+  in.require(in.shape(0)[1] == in.shape(1)[1], 1, "must have as many columns as the weight");
+  if (in.size() == 3) in.vector(2, in.shape(0)[0].factor);
+  return f32({in.shape(1)[0], in.shape(0)[0]});
+}
+
+ValueType rule(const ops::Rope& op, const Inputs& in) {
+  in.f32(0);
+  in.require(op.head_dim > 0 && in.shape(0).columns() % op.head_dim == 0, 0, "must consist of whole heads");
+  in.require(op.n_rot > 0 && op.n_rot % 2 == 0 && op.n_rot <= op.head_dim, 0, "must have n_rot even and within a head");
+  in.index_per_row(1, 0);
+  if (in.size() == 3) in.vector(2, op.n_rot / 2);
+  return f32(in.shape(0));
+}
+
+ValueType rule(const ops::MoveCells& op, const Inputs& in) {
+  in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
+  for (const int i : {1, 2, 3}) {
+    in.integer(i, DType::kI32, 1);
+    in.require(in.shape(i)[0] == in.shape(1)[0], i, "must have one entry per cell");
+  }
+  in.require(op.rope.n_rot % 2 == 0 && op.rope.n_rot <= in.shape(0)[2].factor, 0, "must have n_rot even and within a head");
+  if (in.size() == 5) in.vector(4, op.rope.n_rot / 2);
+  return {in.dtype(0), in.shape(0)};
+}
+
+ValueType rule(const ops::StoreCache&, const Inputs& in) {
+  in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
+  in.f32(1);
+  in.require(in.shape(1).columns() == in.shape(0)[1].factor * in.shape(0)[2].factor, 1, "must fit the cache's heads");
+  in.index_per_row(2, 1);
+  return {in.dtype(0), in.shape(0)};
+}
+
+ValueType rule(const ops::Attention& op, const Inputs& in) {
+  in.f32(0);
+  in.require(in.shape(1).rank() == 3 && in.shape(2).rank() == 3, 1, "must be {cells, heads, head_dim}");
+  const std::int64_t kv_heads = in.shape(1)[1].factor;
+  in.require(in.shape(2)[1].factor == kv_heads && in.shape(2)[0] == in.shape(1)[0], 2, "must match the K cache");
+  in.require(op.n_heads > 0 && op.n_heads % kv_heads == 0, 0, "must have a multiple of the cache's heads");
+  in.require(in.shape(0).columns() == op.n_heads * in.shape(1)[2].factor, 0, "must have the cache's head size");
+  in.index_per_row(3, 0);
+  in.index_per_row(4, 0);
+  in.integer(5, DType::kI32, 3);
+  in.require(in.shape(5)[2] == Dim(kExtentWords), 5, "must be {sequences, extents, 6}");
+  in.integer(6, DType::kI32, 1);
+  in.require(in.shape(6)[0] == in.shape(5)[0], 6, "must have one count per sequence");
+  return f32({in.shape(0)[0], op.n_heads * in.shape(2)[2].factor});
+}
+
+ValueType rule(const ops::TopK& op, const Inputs& in) {
+  in.f32(0);
+  in.require(op.k > 0 && op.k <= in.shape(0).columns(), 0, "must have at least k columns");
+  return {DType::kI32, {in.shape(0)[0], op.k}};
+}
+
+ValueType rule(const ops::ExpertWeights&, const Inputs& in) {
+  in.f32(0);
+  in.integer(1, DType::kI32, 2);
+  in.require(in.shape(1)[0] == in.shape(0)[0], 1, "must have one row per row of input 0");
+  return f32(in.shape(1));
+}
+
+ValueType rule(const ops::MatmulExperts&, const Inputs& in) {
+  in.require(in.shape(0).rank() == 3, 0, "must be {experts, outputs, inputs}");
+  in.f32(1);
+  in.integer(2, DType::kI32, 2);
+  const int rank = in.shape(1).rank();
+  in.require(in.shape(1)[0] == in.shape(2)[0] && (rank == 2 || in.shape(1)[1] == in.shape(2)[1]), 1,
+             "must have the rows of the ids");
+  in.require(in.shape(1).back() == in.shape(0)[2], 1, "must have as many columns as the weight");
+  return f32({in.shape(2)[0], in.shape(2)[1], in.shape(0)[1]});
+}
+
+ValueType rule(const ops::SumExperts&, const Inputs& in) {
+  in.f32(0, 3);
+  in.f32(1);
+  in.require(in.shape(1)[0] == in.shape(0)[0] && in.shape(1)[1] == in.shape(0)[1], 1, "must have one weight per expert");
+  return f32({in.shape(0)[0], in.shape(0)[2]});
+}
+
+}  // namespace
+
+std::string_view name(const Op& op) {
+  return std::visit([](const auto& o) { return o.kName; }, op);
+}
+
+ValueType infer(const Op& op, std::span<const ValueType> inputs) {
+  return std::visit(
+      [&](const auto& o) {
+        const int n = static_cast<int>(inputs.size());
+        if (n < o.kMinInputs || n > o.kMaxInputs)
+          refuse(o.kName, "takes " + std::to_string(o.kMinInputs) + " to " + std::to_string(o.kMaxInputs) +
+                              " inputs, got " + std::to_string(n));
+        return rule(o, Inputs(o.kName, inputs));
+      },
+      op);
+}
+
+}  // namespace weft

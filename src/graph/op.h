@@ -1,0 +1,172 @@
+#pragma once
+// THE op table. An op is its parameter struct: its name, its arity and its shape rule stand with the parameters,
+// and `Op` is the closed list of them. To add an op, add a struct and name it in Op.
+//
+// Shapes: m is the number of rows of a step (usually n_tokens), matrices are {rows, columns}; weights are
+// {outputs, inputs}. "x" and the results are F32 unless said otherwise.
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "graph/kinds.h"
+#include "graph/shape.h"
+#include "tensor/dtype.h"
+
+namespace weft {
+
+/// What a value is made of.
+struct ValueType {
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+namespace ops {
+
+/// table {n, d}, ids {m} I32 -> {m, d}: rows of a weight (embeddings) or of x (the rows whose logits are wanted).
+struct GetRows {
+  static constexpr std::string_view kName = "get_rows";
+  static constexpr int kMinInputs = 2, kMaxInputs = 2;
+};
+
+/// x {m, g*d}, weight {d}?, bias {d}? -> {m, g*d}: each group of `group` columns (0: the whole row) is normed on its
+/// own and multiplied with the weight.
+struct Norm {
+  static constexpr std::string_view kName = "norm";
+  static constexpr int kMinInputs = 1, kMaxInputs = 3;
+  NormKind kind = NormKind::kRms;
+  float eps = 1e-5f;
+  std::int64_t group = 0;
+};
+
+/// a {m, d} + b {m, d} or {d} -> {m, d}
+struct Add {
+  static constexpr std::string_view kName = "add";
+  static constexpr int kMinInputs = 2, kMaxInputs = 2;
+};
+
+/// a {m, d} * b {m, d} or {d} -> {m, d}
+struct Mul {
+  static constexpr std::string_view kName = "mul";
+  static constexpr int kMinInputs = 2, kMaxInputs = 2;
+};
+
+/// x * factor
+struct Scale {
+  static constexpr std::string_view kName = "scale";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  float factor = 1.0f;
+};
+
+/// cap * tanh(x / cap)
+struct Softcap {
+  static constexpr std::string_view kName = "softcap";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  float cap = 1.0f;
+};
+
+struct Activate {
+  static constexpr std::string_view kName = "activate";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  Activation kind = Activation::kSilu;
+};
+
+/// gate, up -> activation(gate) * up
+struct Glu {
+  static constexpr std::string_view kName = "glu";
+  static constexpr int kMinInputs = 2, kMaxInputs = 2;
+  Activation kind = Activation::kSilu;
+};
+
+/// weight {o, i}, x {m, i}, bias {o}? -> {m, o}
+struct Matmul {
+  static constexpr std::string_view kName = "matmul";
+  static constexpr int kMinInputs = 2, kMaxInputs = 3;
+};
+
+/// Rotary position embedding (arXiv 2104.09864) with YaRN scaling (arXiv 2309.00071).
+/// x {m, h*head_dim}, positions {m} I32, factors {n_rot/2}? -> as x. Frequencies are divided by `factors`.
+struct Rope {
+  static constexpr std::string_view kName = "rope";
+  static constexpr int kMinInputs = 2, kMaxInputs = 3;
+  int head_dim = 0;
+  int n_rot = 0;          ///< Elements of a head that turn.
+  bool neox = false;      ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
+  float freq_base = 10000.0f;
+  float freq_scale = 1.0f;  ///< 1 / factor of linear or YaRN scaling.
+  float ext_factor = 0.0f;  ///< YaRN's mix of interpolation and extrapolation, 0: off.
+  float attn_factor = 1.0f; ///< Multiplies the rotated values.
+  float beta_fast = 32.0f;
+  float beta_slow = 1.0f;
+  int n_ctx_orig = 0;     ///< Context length before scaling.
+  friend bool operator==(const Rope&, const Rope&) = default;
+};
+
+/// cache state, from {c} I32, to {c} I32, deltas {c} I32, factors {n_rot/2}? -> the cache after its cells were copied,
+/// one after another; keys are turned by `deltas` positions on the way (rope; n_rot 0: they are not).
+struct MoveCells {
+  static constexpr std::string_view kName = "move_cells";
+  static constexpr int kMinInputs = 4, kMaxInputs = 5;
+  CacheRole role = CacheRole::kKeys;
+  Rope rope = {};
+};
+
+/// cache state, x {m, h*head_dim}, cells {m} I32 -> the cache after the rows were stored in the cells.
+struct StoreCache {
+  static constexpr std::string_view kName = "store_cache";
+  static constexpr int kMinInputs = 3, kMaxInputs = 3;
+  CacheRole role = CacheRole::kKeys;
+};
+
+/// Attention over extents (extent.h). q {m, n_heads*k_head_dim}, K cache, V cache, positions {m} I32, sequences {m}
+/// I32 (rows of the table), extents {s, p, 6} I32, counts {s} I32 (extents in use) -> {m, n_heads*v_head_dim}.
+/// Row r attends to the cells of its sequence that causality and window allow.
+struct Attention {
+  static constexpr std::string_view kName = "attention";
+  static constexpr int kMinInputs = 7, kMaxInputs = 7;
+  int n_heads = 0;
+  float scale = 1.0f;
+  float softcap = 0.0f;  ///< 0: off
+  int window = 0;        ///< 0: all; otherwise the last `window` positions, the row's own included.
+  bool causal = true;
+};
+
+/// x {m, e} -> {m, k} I32: the indices of the k largest, largest first, lower index first among equals.
+struct TopK {
+  static constexpr std::string_view kName = "top_k";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  int k = 1;
+};
+
+/// Router logits {m, e}, ids {m, k} -> {m, k}: the experts' weights.
+struct ExpertWeights {
+  static constexpr std::string_view kName = "expert_weights";
+  static constexpr int kMinInputs = 2, kMaxInputs = 2;
+  bool normalise = true;  ///< Of the chosen ones to sum 1 (the same as a softmax over the chosen).
+  float scale = 1.0f;
+};
+
+/// weight {e, o, i}, x {m, i} or {m, k, i}, ids {m, k} I32 -> {m, k, o}
+struct MatmulExperts {
+  static constexpr std::string_view kName = "matmul_experts";
+  static constexpr int kMinInputs = 3, kMaxInputs = 3;
+};
+
+/// x {m, k, d}, weights {m, k} -> {m, d}: sum over k, in order.
+struct SumExperts {
+  static constexpr std::string_view kName = "sum_experts";
+  static constexpr int kMinInputs = 2, kMaxInputs = 2;
+};
+
+}  // namespace ops
+
+using Op = std::variant<ops::GetRows, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap, ops::Activate, ops::Glu,
+                        ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache, ops::Attention, ops::TopK, ops::ExpertWeights,
+                        ops::MatmulExperts, ops::SumExperts>;
+
+std::string_view name(const Op& op);
+
+/// The type of an op's result. Throws Error kInvalidArgument that says which input does not fit.
+ValueType infer(const Op& op, std::span<const ValueType> inputs);
+
+}  // namespace weft

@@ -1,0 +1,407 @@
+// Attention of every instruction set against plain sums in double, and against itself: a row's bits must not
+// depend on the tile that it is computed in, nor on what lies in cells that it does not see.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <numeric>
+
+#include "backend_cpu/float_testing.h"
+#include "tensor/codec.h"
+
+namespace weft::cpu {
+namespace {
+
+struct Shape {
+  int n_heads = 6;
+  int n_kv_heads = 2;
+  int k_dim = 64;
+  int v_dim = 64;
+  DType k_type = DType::kF32;
+  DType v_type = DType::kF32;
+  float softcap = 0.0f;
+  int window = 0;
+  bool causal = true;
+  int first_position = 0;  ///< Of row 0; rows have consecutive positions.
+  int n_rows = 1;
+  int n_positions = 64;  ///< Cells that exist: positions 0 .. n_positions - 1
+  double gaps = 0.0;     ///< Share of these that may not be attended to
+  std::uint64_t seed = 1;
+};
+
+std::string text(const Shape& s) {
+  return "heads " + std::to_string(s.n_heads) + "/" + std::to_string(s.n_kv_heads) + " dims " +
+         std::to_string(s.k_dim) + "/" + std::to_string(s.v_dim) + " types " +
+         std::to_string(static_cast<int>(s.k_type)) + "/" + std::to_string(static_cast<int>(s.v_type)) +
+         " cap " + std::to_string(s.softcap) + " window " + std::to_string(s.window) + " causal " +
+         std::to_string(s.causal) + " rows " + std::to_string(s.n_rows) + " from " +
+         std::to_string(s.first_position) + " of " + std::to_string(s.n_positions) + " gaps " +
+         std::to_string(s.gaps) + " seed " + std::to_string(s.seed);
+}
+
+struct AlignedFree {
+  void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{64}); }
+};
+
+/// A sequence in a cache whose every other byte is 0xff (NaN in both types), and queries.
+class World {
+ public:
+  World(const Shape& shape, const Kernels& kernels) : s(shape), k_(kernels) {
+    std::mt19937_64 random(s.seed);
+    args.layout = {s.k_type, s.v_type, s.n_kv_heads, s.k_dim, s.v_dim};
+    args.n_heads = s.n_heads;
+    args.scale = 1.0f / std::sqrt(static_cast<float>(s.k_dim));
+    args.softcap = s.softcap;
+    args.window = s.window;
+    args.causal = s.causal;
+
+    n_pages = (s.n_positions + kPageCells - 1) / kPageCells;
+    const int pool = n_pages + 2;
+    k_cache.assign(k_page_bytes(args.layout) * static_cast<std::size_t>(pool), std::byte{0xff});
+    v_cache.assign(v_page_bytes(args.layout) * static_cast<std::size_t>(pool), std::byte{0xff});
+    pages.resize(static_cast<std::size_t>(pool));
+    std::iota(pages.begin(), pages.end(), 0);
+    std::shuffle(pages.begin(), pages.end(), random);
+    pages.resize(static_cast<std::size_t>(n_pages));
+    masks.assign(pages.size(), 0);
+
+    k = random_floats(static_cast<std::size_t>(s.n_positions * s.n_kv_heads * s.k_dim), s.seed + 1);
+    v = random_floats(static_cast<std::size_t>(s.n_positions * s.n_kv_heads * s.v_dim), s.seed + 2);
+    if (s.k_type == DType::kF16) round_to_f16(k);
+    if (s.v_type == DType::kF16) round_to_f16(v);
+    std::bernoulli_distribution gap(s.gaps);
+    for (int p = 0; p < s.n_positions; ++p) {
+      if (gap(random)) continue;
+      masks[static_cast<std::size_t>(p / kPageCells)] |= std::uint64_t{1} << (p % kPageCells);
+      write(p);
+    }
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      if (masks[i] == 0) pages[i] = -1;
+    }
+
+    q = random_floats(static_cast<std::size_t>(s.n_rows * (s.n_heads * s.k_dim + 5)), s.seed + 3, 2.0f);
+    args.q = q.data();
+    args.q_stride = s.n_heads * s.k_dim + 5;
+    args.out_stride = s.n_heads * s.v_dim + 3;
+    args.k_cache = k_cache.data();
+    args.v_cache = v_cache.data();
+    positions.resize(static_cast<std::size_t>(s.n_rows));
+    std::iota(positions.begin(), positions.end(), s.first_position);
+    args.positions = positions.data();
+    scratch_bytes = attention_scratch_bytes(args);
+    scratch.reset(static_cast<std::byte*>(::operator new(scratch_bytes, std::align_val_t{64})));
+  }
+
+  static void round_to_f16(std::vector<float>& values) {
+    for (float& x : values) x = f16_to_f32(f32_to_f16(x));
+  }
+
+  void write(int position) {
+    const std::int64_t cell =
+        std::int64_t{pages[static_cast<std::size_t>(position / kPageCells)]} * kPageCells +
+        position % kPageCells;
+    k_.store_k(args.layout, k.data() + position * s.n_kv_heads * s.k_dim, cell, k_cache.data());
+    k_.store_v(args.layout, v.data() + position * s.n_kv_heads * s.v_dim, cell, v_cache.data());
+  }
+
+  /// Attention with the rows cut into tiles of these sizes (the last repeats).
+  std::vector<float> run(std::vector<int> tile_rows) {
+    std::vector<Extent> extents;
+    for (std::size_t p = 0; p < pages.size(); ++p)
+      extents.push_back({.mask = masks[p], .page = pages[p], .base = static_cast<std::int32_t>(p) * kPageCells});
+    return run_extents(extents, std::move(tile_rows));
+  }
+  std::vector<float> run_extents(const std::vector<Extent>& extents, std::vector<int> tile_rows = {1}) {
+    std::vector<float> out(static_cast<std::size_t>(s.n_rows * args.out_stride), 777.0f);
+    args.out = out.data();
+    std::size_t i = 0;
+    for (int row = 0; row < s.n_rows;) {
+      AttentionTile tile;
+      tile.row_begin = row;
+      tile.n_rows = std::min(tile_rows[std::min(i++, tile_rows.size() - 1)], s.n_rows - row);
+      tile.extents = extents.data();
+      tile.n_extents = static_cast<int>(extents.size());
+      for (int head = 0; head < s.n_kv_heads; ++head) {
+        std::memset(scratch.get(), 0xff, scratch_bytes);  // Nothing may be taken over from the call before.
+        k_.attention(args, tile, head, scratch.get());
+      }
+      row += tile.n_rows;
+    }
+    for (int row = 0; row < s.n_rows; ++row) {
+      for (std::int64_t j = s.n_heads * s.v_dim; j < args.out_stride; ++j) {
+        EXPECT_EQ(out[static_cast<std::size_t>(row * args.out_stride + j)], 777.0f) << "wrote behind a row";
+      }
+    }
+    return out;
+  }
+
+  bool sees(int row, int p) const {
+    const int position = positions[static_cast<std::size_t>(row)];
+    if (((masks[static_cast<std::size_t>(p / kPageCells)] >> (p % kPageCells)) & 1) == 0) return false;
+    if (s.causal && p > position) return false;
+    return s.window == 0 || p > position - s.window;
+  }
+
+  std::vector<double> reference() const {
+    std::vector<double> out(static_cast<std::size_t>(s.n_rows * args.out_stride), 777.0);
+    const int group = s.n_heads / s.n_kv_heads;
+    for (int row = 0; row < s.n_rows; ++row) {
+      for (int head = 0; head < s.n_heads; ++head) {
+        const float* query = q.data() + row * args.q_stride + head * s.k_dim;
+        std::vector<double> sum(static_cast<std::size_t>(s.v_dim), 0.0);
+        std::vector<double> scores;
+        double top = -std::numeric_limits<double>::infinity();
+        for (int p = 0; p < s.n_positions; ++p) {
+          double score = 0.0;
+          const float* key = k.data() + (p * s.n_kv_heads + head / group) * s.k_dim;
+          for (int d = 0; d < s.k_dim; ++d) score += double{query[d]} * double{key[d]};
+          score *= double{args.scale};
+          if (s.softcap > 0.0f) score = double{s.softcap} * std::tanh(score / double{s.softcap});
+          scores.push_back(score);
+          if (sees(row, p)) top = std::max(top, score);
+        }
+        double total = 0.0;
+        for (int p = 0; p < s.n_positions; ++p) {
+          if (!sees(row, p)) continue;
+          const double weight = std::exp(scores[static_cast<std::size_t>(p)] - top);
+          total += weight;
+          const float* value = v.data() + (p * s.n_kv_heads + head / group) * s.v_dim;
+          for (int d = 0; d < s.v_dim; ++d) sum[static_cast<std::size_t>(d)] += weight * double{value[d]};
+        }
+        for (int d = 0; d < s.v_dim; ++d) {
+          out[static_cast<std::size_t>(row * args.out_stride + head * s.v_dim + d)] =
+              total == 0.0 ? 0.0 : sum[static_cast<std::size_t>(d)] / total;
+        }
+      }
+    }
+    // What lies between rows is compared apart.
+    for (int row = 0; row < s.n_rows; ++row) {
+      for (std::int64_t j = s.n_heads * s.v_dim; j < args.out_stride; ++j) {
+        out[static_cast<std::size_t>(row * args.out_stride + j)] = 0.0;
+      }
+    }
+    return out;
+  }
+
+  double error(std::vector<float> out) const {
+    for (int row = 0; row < s.n_rows; ++row) {
+      for (std::int64_t j = s.n_heads * s.v_dim; j < args.out_stride; ++j) {
+        out[static_cast<std::size_t>(row * args.out_stride + j)] = 0.0f;
+      }
+    }
+    return nmse(out, reference());
+  }
+
+  Shape s;
+  AttentionArgs args;
+  int n_pages = 0;
+  std::vector<std::byte> k_cache;
+  std::vector<std::byte> v_cache;
+  std::vector<std::int32_t> pages;
+  std::vector<std::uint64_t> masks;
+  std::vector<std::int32_t> positions;
+  std::vector<float> q, k, v;
+
+ private:
+  const Kernels& k_;
+  std::size_t scratch_bytes = 0;
+  std::unique_ptr<std::byte[], AlignedFree> scratch;
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+class Attention : public testing::TestWithParam<Isa> {
+ protected:
+  const Kernels& k_ = kernels(GetParam());
+
+  /// Right, and the same bits however the rows are cut.
+  void check(const Shape& shape) {
+    World world(shape, k_);
+    const std::vector<float> out = world.run({kAttentionRows});
+    EXPECT_LE(world.error(out), 2e-12) << text(shape);
+    if (shape.n_rows == 1) return;
+    EXPECT_TRUE(same_bits(world.run({1}), out)) << "alone: " << text(shape);
+    EXPECT_TRUE(same_bits(world.run({3, 1, 7, 2, 5}), out)) << "in odd tiles: " << text(shape);
+  }
+};
+
+Shape random_shape(std::mt19937_64& random) {
+  const auto one_of = [&](std::initializer_list<int> list) { return list.begin()[random() % list.size()]; };
+  Shape s;
+  s.n_kv_heads = one_of({1, 2, 3});
+  s.n_heads = s.n_kv_heads * one_of({1, 2, 3, 4, 5, 7, 8, 13});
+  s.k_dim = one_of({16, 20, 32, 40, 64, 80, 96, 100});
+  s.v_dim = random() % 3 == 0 ? one_of({16, 24, 33, 64, 80}) : s.k_dim;
+  s.k_type = random() % 2 == 0 ? DType::kF32 : DType::kF16;
+  s.v_type = random() % 4 == 0 ? (s.k_type == DType::kF32 ? DType::kF16 : DType::kF32) : s.k_type;
+  s.softcap = random() % 3 == 0 ? 5.0f : 0.0f;
+  s.n_positions = 1 + static_cast<int>(random() % 400);
+  s.n_rows = std::min(s.n_positions, static_cast<int>(1 + random() % 40));
+  s.first_position = s.n_positions - s.n_rows -
+                     static_cast<int>(random() % 2) *
+                         static_cast<int>(random() % static_cast<unsigned>(s.n_positions - s.n_rows + 1));
+  s.window = random() % 3 == 0 ? one_of({1, 5, 64, 100}) : 0;
+  s.causal = random() % 4 != 0;
+  s.gaps = random() % 2 == 0 ? 0.0 : one_of({10, 50, 97}) / 100.0;
+  s.seed = random();
+  return s;
+}
+
+TEST_P(Attention, RandomShapes) {
+  std::mt19937_64 random(20);
+  for (int i = 0; i < 80; ++i) check(random_shape(random));
+}
+
+TEST_P(Attention, UsualShapes) {
+  for (const DType type : {DType::kF32, DType::kF16}) {
+    for (const int first : {0, 40, 100, 256}) {
+      for (const int rows : {1, 4, 32}) {
+        Shape s;  // SmolLM2
+        s.n_heads = 9;
+        s.n_kv_heads = 3;
+        s.k_type = s.v_type = type;
+        s.first_position = first;
+        s.n_rows = rows;
+        s.n_positions = first + rows;
+        check(s);
+      }
+    }
+    Shape s;  // Gemma: large heads, all on one KV head, window
+    s.n_heads = 4;
+    s.n_kv_heads = 1;
+    s.k_dim = s.v_dim = 256;
+    s.k_type = s.v_type = type;
+    s.window = 128;
+    s.first_position = 200;
+    s.n_rows = 32;
+    s.n_positions = 232;
+    check(s);
+    s.n_heads = 40;  // More query rows than a block many times over
+    s.k_dim = s.v_dim = 32;
+    s.window = 0;
+    check(s);
+  }
+}
+
+TEST_P(Attention, ShortHeads) {
+  for (const int dim : {1, 2, 3, 5, 8, 15, 17}) {
+    for (const DType type : {DType::kF32, DType::kF16}) {
+      Shape s;
+      s.k_dim = s.v_dim = dim;
+      s.k_type = s.v_type = type;
+      s.first_position = 60;
+      s.n_rows = 9;
+      s.n_positions = 69;
+      check(s);
+    }
+  }
+}
+
+TEST_P(Attention, NothingVisibleGivesZeros) {
+  Shape s;
+  s.n_positions = 128;
+  s.n_rows = 4;
+  World world(s, k_);
+  world.masks = {0, ~std::uint64_t{0}};  // Page 1 begins behind all rows' positions.
+  world.pages[0] = -1;
+  const std::vector<float> out = world.run({4});
+  for (int row = 0; row < 4; ++row) {
+    for (int i = 0; i < s.n_heads * s.v_dim; ++i) {
+      ASSERT_EQ(out[static_cast<std::size_t>(row * world.args.out_stride + i)], 0.0f);
+    }
+  }
+}
+
+TEST_P(Attention, WhatARowDoesNotSeeCannotTouchIt) {
+  // The last rows' own keys and values are no numbers: earlier rows of the same tile must not notice.
+  for (const DType type : {DType::kF32, DType::kF16}) {
+    for (const float poison : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      Shape s;
+      s.k_type = s.v_type = type;
+      s.first_position = 70;
+      s.n_rows = 20;
+      s.n_positions = 90;
+      World clean(s, k_);
+      const std::vector<float> want = clean.run({32});
+      World world(s, k_);
+      for (const int position : {80, 83}) {
+        std::fill_n(world.v.begin() + position * s.n_kv_heads * s.v_dim, s.n_kv_heads * s.v_dim, poison);
+        world.v[static_cast<std::size_t>(position * s.n_kv_heads * s.v_dim)] = 1.0f;
+        std::fill_n(world.k.begin() + position * s.n_kv_heads * s.k_dim, s.n_kv_heads * s.k_dim,
+                    position == 80 ? 0.5f : poison);
+        world.write(position);
+      }
+      const std::vector<float> out = world.run({32});
+      const std::size_t row = static_cast<std::size_t>(world.args.out_stride);
+      EXPECT_EQ(std::memcmp(out.data(), want.data(), 10 * row * sizeof(float)), 0);
+      for (std::size_t r = 10; r < 20; ++r) {
+        EXPECT_FALSE(std::isfinite(out[r * row + 1])) << "row " << r << " sees the poison";
+      }
+      const std::vector<float> alone = world.run({1});
+      EXPECT_EQ(std::memcmp(alone.data(), out.data(), 10 * row * sizeof(float)), 0);
+    }
+  }
+}
+
+TEST_P(Attention, PagesThatARowDoesNotSeeLeaveItsBits) {
+  // The same row with fully masked or causally invisible pages behind and between.
+  Shape s;
+  s.first_position = 63;
+  s.n_rows = 1;
+  s.n_positions = 64;
+  World world(s, k_);
+  const std::vector<float> want = world.run({1});
+  world.pages.push_back(world.pages[0]);
+  world.masks.push_back(~std::uint64_t{0});
+  EXPECT_TRUE(same_bits(world.run({1}), want));
+}
+
+TEST_P(Attention, DividedPositionsAreSeenUpToTheirOwn) {
+  // Four tokens at each position: a row at position p sees those of all positions up to its own.
+  Shape s;
+  s.n_rows = 1;
+  s.n_positions = 64;
+  s.first_position = 9;
+  World world(s, k_);
+  const Extent divided{.mask = ~std::uint64_t{0}, .page = world.pages[0], .base = 5, .divisor = 4, .offset = 2};
+  const Extent plain{.mask = (std::uint64_t{1} << (4 * (9 - 5 + 1) - 2)) - 1, .page = world.pages[0]};
+  world.positions[0] = 63;
+  const std::vector<float> want = world.run_extents({plain});
+  world.positions[0] = 9;
+  EXPECT_TRUE(same_bits(world.run_extents({divided}), want));
+}
+
+TEST_P(Attention, LargeScores) {
+  // Scores of hundreds: one page's weights vanish beside another's.
+  Shape s;
+  s.first_position = 299;
+  s.n_rows = 1;
+  s.n_positions = 300;
+  World world(s, k_);
+  world.args.scale = 20.0f;
+  EXPECT_LE(world.error(world.run({1})), 1e-9);  // Scores near 1,000 are right to 1e-4 only.
+}
+
+TEST_P(Attention, StoresAreRoundedLikeTheCodec) {
+  // Halves read back through attention with one visible cell: its value, exactly.
+  Shape s;
+  s.n_heads = s.n_kv_heads = 1;
+  s.k_type = s.v_type = DType::kF16;
+  World world(s, k_);
+  const float values[] = {0.0f,  1.0f,    65504.0f, 65519.0f, 1e-8f,  5.9e-8f,    6.1e-5f,
+                          -1.0f, 0.3333f, 2049.0f,  2051.0f,  -3e-5f, 6.0975e-5f, 1024.5f};
+  for (std::size_t i = 0; i < std::size(values); ++i) world.v[i] = values[i];
+  world.write(0);
+  const std::vector<float> out = world.run({1});
+  for (std::size_t i = 0; i < std::size(values); ++i) {
+    EXPECT_EQ(out[i], f16_to_f32(f32_to_f16(values[i]))) << values[i];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Attention, testing::ValuesIn(supported_isas()), isa_name);
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,407 @@
+// Matrix products of every type on every instruction set of this machine, against double precision over the
+// scalar codec's values, and against themselves: a column's result must not depend on what is computed beside
+// it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <tuple>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/packed_layout.h"
+#include "backend_cpu/matrix_testing.h"
+
+namespace weft::cpu {
+namespace {
+
+std::vector<Isa> isas() {
+  std::vector<Isa> found;
+  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+    if (supported(isa)) found.push_back(isa);
+  }
+  return found;
+}
+
+/// Rows of activations in the form that a weight wants, as float input and as the numbers that are
+/// multiplied.
+struct Inputs {
+  std::int64_t n, columns;
+  std::vector<float> values;
+  std::vector<float> used;
+  std::vector<std::byte> rows;
+  std::size_t row_bytes;
+
+  Inputs(const Kernels& kernels, DType weight, std::int64_t count, std::int64_t width,
+         const std::function<float(std::int64_t, std::int64_t)>& value)
+      : n(count), columns(width), row_bytes(activation_row_bytes(activation_form(weight), width)) {
+    values.resize(static_cast<std::size_t>(n * columns));
+    rows.resize(static_cast<std::size_t>(n) * row_bytes);
+    for (std::int64_t c = 0; c < n; ++c) {
+      for (std::int64_t k = 0; k < columns; ++k)
+        values[static_cast<std::size_t>(c * columns + k)] = value(c, k);
+    }
+    used = values;
+    for (std::int64_t c = 0; c < n; ++c) {
+      const float* const x = values.data() + c * columns;
+      std::byte* const to = rows.data() + static_cast<std::size_t>(c) * row_bytes;
+      if (activation_form(weight) == ActivationForm::kF32) {
+        // What lies past a row must not matter.
+        std::fill_n(reinterpret_cast<float*>(to), row_bytes / sizeof(float),
+                    std::numeric_limits<float>::quiet_NaN());
+        std::memcpy(to, x, static_cast<std::size_t>(columns) * sizeof(float));
+        continue;
+      }
+      kernels.quantise_row(x, columns, to);
+      for (std::int64_t k = 0; k < columns; ++k) {
+        Q8Group group;
+        std::memcpy(&group, to + static_cast<std::size_t>(k / 32) * sizeof(group), sizeof(group));
+        used[static_cast<std::size_t>(c * columns + k)] = static_cast<float>(group.q[k % 32]) * group.scale;
+      }
+    }
+  }
+  Inputs(const Kernels& kernels, DType weight, std::int64_t count, std::int64_t width, std::uint64_t seed)
+      : Inputs(kernels, weight, count, width, [random = Random(seed)](std::int64_t, std::int64_t) mutable {
+          return random.uniform() + random.uniform();
+        }) {}
+
+  MatmulArgs args(const PackedMatrix& weight, std::vector<float>& out) const {
+    return {.weight = &weight,
+            .x = rows.data(),
+            .x_row_bytes = row_bytes,
+            .out = out.data(),
+            .out_stride = weight.rows};
+  }
+};
+
+/// [column][row] in double precision.
+std::vector<double> product(const CanonicalMatrix& weight, const std::vector<float>& x, std::int64_t n) {
+  std::vector<double> out(static_cast<std::size_t>(n * weight.rows));
+  for (std::int64_t r = 0; r < weight.rows; ++r) {
+    const std::vector<float> row = weight.row(r);
+    for (std::int64_t c = 0; c < n; ++c) {
+      double sum = 0.0;
+      for (std::int64_t k = 0; k < weight.columns; ++k) {
+        sum += static_cast<double>(row[static_cast<std::size_t>(k)]) *
+               static_cast<double>(x[static_cast<std::size_t>(c * weight.columns + k)]);
+      }
+      out[static_cast<std::size_t>(c * weight.rows + r)] = sum;
+    }
+  }
+  return out;
+}
+
+double nmse(const std::vector<float>& x, const std::vector<double>& truth) {
+  double error = 0.0, norm = 0.0;
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    const double difference = static_cast<double>(x[i]) - truth[i];
+    error += difference * difference;
+    norm += truth[i] * truth[i];
+  }
+  return error / norm;
+}
+
+class MatmulTypes : public testing::TestWithParam<std::tuple<Isa, DType>> {
+ protected:
+  const Kernels& table() const { return kernels(std::get<0>(GetParam())); }
+  DType dtype() const { return std::get<1>(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(All, MatmulTypes,
+                         testing::Combine(testing::ValuesIn(isas()), testing::ValuesIn(packed_types())),
+                         [](const auto& param) {
+                           return std::string(kernels(std::get<0>(param.param)).name) + "_" +
+                                  test_name(std::get<1>(param.param));
+                         });
+
+TEST_P(MatmulTypes, EqualsDoublePrecision) {
+  const std::vector<std::int64_t> widths =
+      info(dtype()).block_elements == 256  ? std::vector<std::int64_t>{256, 1024}
+      : info(dtype()).block_elements == 32 ? std::vector<std::int64_t>{576, 32}
+                                           : std::vector<std::int64_t>{2048, 100, 1};
+  for (const std::int64_t columns : widths) {
+    const CanonicalMatrix canonical(dtype(), 43, columns, 1);
+    const Packed weight(canonical);
+    const Inputs x(table(), dtype(), 11, columns, 2);
+    std::vector<float> out(static_cast<std::size_t>(x.n * canonical.rows));
+    table().matmul(x.args(weight.matrix, out), {0, weight.matrix.n_panels()}, {0, x.n});
+    // Only float additions separate the kernel from the truth when both see the same activations.
+    EXPECT_LT(nmse(out, product(canonical, x.used, x.n)), 1e-12) << columns << " columns";
+    if (activation_form(dtype()) == ActivationForm::kQ8) {
+      EXPECT_LT(nmse(out, product(canonical, x.values, x.n)), 1e-4) << columns << " columns";
+    }
+    if (dtype() == DType::kF32) {
+      EXPECT_LT(nmse(out, product(canonical, x.values, x.n)), 1e-13) << columns << " columns";
+    }
+  }
+}
+
+// The widest codes with the widest activations: sums of 16 bits would overflow if they could.
+TEST_P(MatmulTypes, ExtremeCodesDoNotSaturate) {
+  if (activation_form(dtype()) == ActivationForm::kF32) GTEST_SKIP() << "float types have no codes";
+  for (const int fill : {0x00, 0xff, 0x0f, 0xf0, 0x7f, 0x80}) {
+    CanonicalMatrix canonical(dtype(), 16, 256, 5);
+    // Scales keep sane values where they are a block's first two bytes or (Q2_K, Q3_K, Q6_K) its last two or
+    // four.
+    const auto block = static_cast<std::size_t>(info(dtype()).block_bytes);
+    const bool last = dtype() == DType::kQ2_K || dtype() == DType::kQ3_K || dtype() == DType::kQ6_K;
+    for (std::size_t i = 0; i < canonical.bytes.size(); ++i) {
+      const bool scale = last ? i % block >= block - 4 : i % block < 4;
+      if (!scale) canonical.bytes[i] = static_cast<std::byte>(fill);
+    }
+    const Packed weight(canonical);
+    const Inputs x(table(), dtype(), 4, 256, [](std::int64_t c, std::int64_t k) {
+      return c == 0   ? 1.0f
+             : c == 1 ? -1.0f
+             : c == 2 ? (k % 2 == 0 ? 1.0f : -1.0f)
+                      : (k % 3 == 0 ? -1.0f : 1.0f);
+    });
+    std::vector<float> out(16 * 4);
+    table().matmul(x.args(weight.matrix, out), {0, 1}, {0, 4});
+    const std::vector<double> truth = product(canonical, x.used, 4);
+    double largest = 0.0;
+    for (const double t : truth) largest = std::max(largest, std::abs(t));
+    for (std::size_t i = 0; i < truth.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(out[i]), truth[i], largest * 1e-5 + 1e-6)
+          << "codes " << fill << " output " << i;
+    }
+  }
+}
+
+TEST_P(MatmulTypes, AColumnIsTheSameInAnyCompany) {
+  constexpr std::int64_t kRows = 37, kN = 40;
+  const std::int64_t columns = info(dtype()).block_elements == 256  ? 512
+                               : info(dtype()).block_elements == 32 ? 160
+                                                                    : 100;
+  const CanonicalMatrix canonical(dtype(), kRows, columns, 7);
+  const Packed weight(canonical);
+  const Inputs x(table(), dtype(), kN, columns, 8);
+  const std::int64_t n_panels = weight.matrix.n_panels();
+
+  std::vector<float> alone(kN * kRows);
+  for (std::int64_t c = 0; c < kN; ++c)
+    table().matmul(x.args(weight.matrix, alone), {0, n_panels}, {c, c + 1});
+
+  std::vector<float> out(kN * kRows);
+  for (std::int64_t n = 2; n <= kN; ++n) {
+    std::fill(out.begin(), out.end(), -1.0f);
+    table().matmul(x.args(weight.matrix, out), {0, n_panels}, {kN - n, kN});
+    const std::size_t first = static_cast<std::size_t>((kN - n) * kRows);
+    ASSERT_EQ(std::memcmp(out.data() + first, alone.data() + first, static_cast<std::size_t>(n * kRows) * 4),
+              0)
+        << n << " columns";
+    for (std::size_t i = 0; i < first; ++i) ASSERT_EQ(out[i], -1.0f);
+  }
+
+  // Panels and columns in pieces, in another order.
+  std::fill(out.begin(), out.end(), -1.0f);
+  for (const Range panels : {Range{2, 3}, Range{0, 2}}) {
+    for (const Range range : {Range{23, 40}, Range{0, 5}, Range{5, 6}, Range{6, 23}}) {
+      table().matmul(x.args(weight.matrix, out), panels, range);
+    }
+  }
+  EXPECT_EQ(std::memcmp(out.data(), alone.data(), out.size() * sizeof(float)), 0);
+
+  // Rows of x and of the output through tables: backwards, and every input twice.
+  std::vector<std::int32_t> x_rows, out_rows;
+  for (std::int32_t c = 0; c < kN; ++c) {
+    x_rows.push_back(c / 2);
+    out_rows.push_back(static_cast<std::int32_t>(kN) - 1 - c);
+  }
+  MatmulArgs args = x.args(weight.matrix, out);
+  args.x_rows = x_rows.data();
+  args.out_rows = out_rows.data();
+  table().matmul(args, {0, n_panels}, {0, kN});
+  for (std::int64_t c = 0; c < kN; ++c) {
+    ASSERT_EQ(
+        std::memcmp(out.data() + (kN - 1 - c) * kRows, alone.data() + c / 2 * kRows, kRows * sizeof(float)),
+        0)
+        << "column " << c;
+  }
+}
+
+class MatmulIsas : public testing::TestWithParam<Isa> {
+ protected:
+  const Kernels& table() const { return kernels(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(All, MatmulIsas, testing::ValuesIn(isas()),
+                         [](const auto& param) { return std::string(kernels(param.param).name); });
+
+double activate(Activation kind, double x) {
+  switch (kind) {
+    case Activation::kNone:
+      return x;
+    case Activation::kSilu:
+      return x / (1.0 + std::exp(-x));
+    case Activation::kGelu:
+      return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case Activation::kGeluErf:
+      return 0.5 * x * (1.0 + std::erf(x * 0.7071067811865476));
+    case Activation::kGeluQuick:
+      return x / (1.0 + std::exp(-1.702 * x));
+    case Activation::kRelu:
+      return std::max(x, 0.0);
+    case Activation::kReluSquared:
+      return std::max(x, 0.0) * std::max(x, 0.0);
+  }
+  return x;
+}
+
+TEST_P(MatmulIsas, EpilogueFollowsItsFormula) {
+  constexpr std::int64_t kRows = 21, kColumns = 64, kN = 19, kStride = 30;
+  const CanonicalMatrix canonical(DType::kF32, kRows, kColumns, 1),
+      gate_canonical(DType::kF32, kRows, kColumns, 2);
+  const Packed weight(canonical), gate(gate_canonical);
+  const Inputs x(table(), DType::kF32, kN, kColumns, 3);
+  std::vector<float> bias, gate_bias, residual(kN * kStride);
+  Random random(4);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    bias.push_back(random.uniform());
+    gate_bias.push_back(random.uniform());
+  }
+  for (float& v : residual) v = random.uniform();
+  const std::vector<double> y = product(canonical, x.values, kN), g = product(gate_canonical, x.values, kN);
+
+  for (const Activation kind : {Activation::kNone, Activation::kSilu, Activation::kGelu, Activation::kGeluErf,
+                                Activation::kGeluQuick, Activation::kRelu, Activation::kReluSquared}) {
+    for (int parts = 0; parts < 16; ++parts) {
+      const bool with_bias = parts & 1, with_gate = parts & 2, with_residual = parts & 4,
+                 in_place = parts & 8;
+      // The output is a window of wider rows; what lies beside it must stay.
+      std::vector<float> out = in_place ? residual : std::vector<float>(kN * kStride, 123.0f);
+      MatmulArgs args = x.args(weight.matrix, out);
+      args.out_stride = kStride;
+      args.activation = kind;
+      if (with_bias) args.bias = bias.data();
+      if (with_gate) args.gate = &gate.matrix;
+      if (with_gate && with_bias) args.gate_bias = gate_bias.data();
+      if (with_residual) args.residual = in_place ? out.data() : residual.data();
+      const std::vector<float> before = out;
+      table().matmul(args, {0, weight.matrix.n_panels()}, {0, kN});
+      for (std::int64_t c = 0; c < kN; ++c) {
+        for (std::int64_t r = 0; r < kStride; ++r) {
+          const auto at = static_cast<std::size_t>(c * kStride + r),
+                     from = static_cast<std::size_t>(c * kRows + r);
+          if (r >= kRows) {
+            ASSERT_EQ(out[at], before[at]);
+            continue;
+          }
+          const auto row = static_cast<std::size_t>(r);
+          double expected = y[from] + (with_bias ? static_cast<double>(bias[row]) : 0.0);
+          if (with_gate) {
+            expected *= activate(kind, g[from] + (with_bias ? static_cast<double>(gate_bias[row]) : 0.0));
+          } else {
+            expected = activate(kind, expected);
+          }
+          if (with_residual) expected += static_cast<double>(residual[at]);
+          ASSERT_NEAR(static_cast<double>(out[at]), expected, 2e-5 + 2e-5 * std::abs(expected))
+              << "activation " << static_cast<int>(kind) << " parts " << parts << " column " << c << " row "
+              << r;
+        }
+      }
+    }
+  }
+}
+
+// A gate's bias may be given alone, and a gated column is the same in any company, too.
+TEST_P(MatmulIsas, GatedColumnsAreTheSameInAnyCompany) {
+  constexpr std::int64_t kRows = 40, kColumns = 256, kN = 21;
+  const CanonicalMatrix canonical(DType::kQ4_K, kRows, kColumns, 1),
+      gate_canonical(DType::kQ4_K, kRows, kColumns, 2);
+  const Packed weight(canonical), gate(gate_canonical);
+  const Inputs x(table(), DType::kQ4_K, kN, kColumns, 3);
+  const std::vector<float> gate_bias(kRows, 0.25f);
+  std::vector<float> alone(kN * kRows), together(kN * kRows);
+  for (std::vector<float>* out : {&alone, &together}) {
+    MatmulArgs args = x.args(weight.matrix, *out);
+    args.gate = &gate.matrix;
+    args.gate_bias = gate_bias.data();
+    args.activation = Activation::kSilu;
+    if (out == &together) table().matmul(args, {0, 3}, {0, kN});
+    for (std::int64_t c = 0; c < kN && out == &alone; ++c) {
+      for (std::int64_t p = 0; p < 3; ++p) table().matmul(args, {p, p + 1}, {c, c + 1});
+    }
+  }
+  EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0);
+  const std::vector<double> y = product(canonical, x.used, kN), g = product(gate_canonical, x.used, kN);
+  std::vector<double> truth(y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) truth[i] = y[i] * activate(Activation::kSilu, g[i] + 0.25);
+  EXPECT_LT(nmse(together, truth), 1e-11);
+}
+
+TEST_P(MatmulIsas, QuantisesToNearestEven) {
+  constexpr std::int64_t kN = 32 * 9;
+  Random random(1);
+  std::vector<float> x;
+  for (std::int64_t k = 0; k < kN; ++k)
+    x.push_back(random.uniform() * std::ldexp(1.0f, static_cast<int>(k / 32) * 8 - 40));
+  for (std::int64_t k = 64; k < 96; ++k) x[static_cast<std::size_t>(k)] = 0.0f;
+  // 127 makes the scale 1: halves show which way ties go.
+  const float ties[] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, -126.5f};
+  std::copy(std::begin(ties), std::end(ties), x.begin() + 96);
+  for (std::int64_t k = 104; k < 128; ++k) x[static_cast<std::size_t>(k)] = 0.0f;
+
+  std::vector<Q8Group> groups(kN / 32);
+  table().quantise_row(x.data(), kN, reinterpret_cast<std::byte*>(groups.data()));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    float largest = 0.0f;
+    int sum = 0, first = 0;
+    for (std::size_t i = 0; i < 32; ++i) {
+      const float value = x[32 * g + i];
+      largest = std::max(largest, std::abs(value));
+      const double error =
+          std::abs(static_cast<double>(groups[g].q[i]) * static_cast<double>(groups[g].scale) -
+                   static_cast<double>(value));
+      EXPECT_LE(error, static_cast<double>(groups[g].scale) * 0.50001);
+      EXPECT_GE(groups[g].q[i], -127);
+      sum += groups[g].q[i];
+      if (i < 16) first += groups[g].q[i];
+    }
+    EXPECT_EQ(groups[g].scale, largest / 127.0f);
+    EXPECT_EQ(groups[g].offset, -128 * sum);
+    EXPECT_EQ(groups[g].offset_half, -128 * first);
+    EXPECT_EQ(groups[g].scaled_sum, groups[g].scale * static_cast<float>(sum));
+  }
+  EXPECT_THAT(std::vector<int>(groups[3].q, groups[3].q + 8),
+              testing::ElementsAre(127, 0, 2, 2, 0, -2, -2, -126));
+  EXPECT_EQ(groups[2].scale, 0.0f);
+}
+
+TEST_P(MatmulIsas, QuantisedRowsAreTheSameOnAllMachines) {
+  std::vector<float> x;
+  Random random(9);
+  for (int k = 0; k < 1000; ++k) x.push_back(random.uniform() * 3.0f);
+  const std::size_t bytes = activation_row_bytes(ActivationForm::kQ8, 1000);
+  std::vector<std::byte> mine(bytes), generic(bytes);
+  table().quantise_row(x.data(), 1000, mine.data());
+  kernels(Isa::kGeneric).quantise_row(x.data(), 1000, generic.data());
+  EXPECT_EQ(mine, generic);
+  Q8Group last;
+  std::memcpy(&last, mine.data() + 31 * sizeof(last), sizeof(last));
+  for (int i = 8; i < 32; ++i) EXPECT_EQ(last.q[i], 0) << "padding";
+}
+
+TEST_P(MatmulIsas, NonFiniteActivationsAreSeenInTheResult) {
+  const CanonicalMatrix canonical(DType::kQ8_0, 16, 64, 1);
+  const Packed weight(canonical);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const Inputs x(table(), DType::kQ8_0, 2, 64,
+                   [bad](std::int64_t c, std::int64_t k) { return c == 1 && k == 40 ? bad : 0.5f; });
+    std::vector<float> out(32);
+    table().matmul(x.args(weight.matrix, out), {0, 1}, {0, 2});
+    for (std::size_t r = 0; r < 16; ++r) {
+      EXPECT_TRUE(std::isfinite(out[r]));
+      EXPECT_FALSE(std::isfinite(out[16 + r]));
+    }
+  }
+}
+
+TEST(Isa, TheBestIsSupported) {
+  EXPECT_TRUE(supported(Isa::kGeneric));
+  EXPECT_TRUE(supported(best_isa()));
+  EXPECT_STREQ(kernels(Isa::kGeneric).name, "generic");
+}
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,223 @@
+// The CPU's plan: fused and unfused plans of one graph give the same bits, with any number of threads, in any cut of
+// the rows; and what should be fused is.
+#include "backend/cpu/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "backend/cpu/device.h"
+#include "tensor/codec.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr std::int64_t kMaxRows = 24;
+constexpr int kPages = 2;
+
+/// A graph with its tensors on the CPU; inputs and weights are filled with fixed random numbers.
+class Rig {
+ public:
+  Graph graph;
+  SymbolId n = graph.add_symbol("n", 1, kMaxRows);
+
+  ValueId weight(const std::string& name, std::vector<std::int64_t> shape, DType dtype = DType::kF32) {
+    Shape s(std::span<const std::int64_t>{shape});
+    return graph.add_weight(name, shape.size() == 1 ? DType::kF32 : dtype, s);
+  }
+
+  /// Compiles the graph with these outputs and runs rows [0, rows) in pieces. Returns each output's rows.
+  std::map<ValueId, std::vector<float>> run(const std::vector<ValueId>& outputs, int n_threads, std::int64_t rows,
+                                            std::int64_t piece) {
+    Graph g = graph;
+    for (const ValueId output : outputs) g.add_output(output);
+    Bindings bindings(g.values().size(), nullptr);
+    std::vector<std::unique_ptr<DeviceTensor>> own;
+    for (std::size_t v = 0; v < g.values().size(); ++v) {
+      const ValueInfo& value = g.values()[v];
+      std::vector<std::int64_t> shape;
+      for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(g.bounds()));
+      const bool is_output = std::find(outputs.begin(), outputs.end(), static_cast<ValueId>(v)) != outputs.end();
+      if (value.kind == ValueKind::kWeight) {
+        const std::vector<std::byte> bytes = random_weight(value.dtype, shape, static_cast<unsigned>(v));
+        own.push_back(device->create_weight(value.dtype, shape, {bytes, {}}));
+      } else if (value.kind == ValueKind::kState) {
+        own.push_back(device->create_state(value.dtype, shape));
+      } else if (value.kind == ValueKind::kInput || is_output) {
+        own.push_back(device->create_host_tensor(value.dtype, shape));
+      } else {
+        continue;
+      }
+      bindings[v] = own.back().get();
+    }
+    auto plan = device->compile(g, bindings, {.allowed = {.shapes = true}, .n_threads = n_threads});
+    description = plan->describe();
+    n_phases = plan->n_phases();
+
+    std::map<ValueId, std::vector<float>> results;
+    for (std::int64_t begin = 0; begin < rows; begin += piece) {
+      const std::int64_t count = std::min(piece, rows - begin);
+      for (std::size_t v = 0; v < g.values().size(); ++v)
+        if (g.values()[v].kind == ValueKind::kInput) fill_input(g.values()[v], *bindings[v], begin, count);
+      const std::int64_t symbols[] = {count};
+      plan->run(symbols, bindings, {});
+      for (const ValueId output : outputs) {
+        const auto* data = reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(output)]->host().data());
+        const std::int64_t elements = g.value(output).shape.elements(symbols);
+        results[output].insert(results[output].end(), data, data + elements);
+      }
+    }
+    return results;
+  }
+
+  std::shared_ptr<Device> device = make_device({.n_threads = 2});
+  std::string description;
+  int n_phases = 0;
+
+ private:
+  static std::vector<std::byte> random_weight(DType dtype, const std::vector<std::int64_t>& shape, unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal(0.0f, 0.3f);
+    std::size_t elements = 1;
+    for (const std::int64_t dim : shape) elements *= static_cast<std::size_t>(dim);
+    std::vector<float> values(elements);
+    for (float& value : values) value = normal(random);
+    std::vector<std::byte> bytes(row_bytes(dtype, static_cast<std::int64_t>(elements)));
+    pack_row(dtype, values, bytes.data());
+    return bytes;
+  }
+
+  /// Row r of an input is the same whatever piece it comes in.
+  static void fill_input(const ValueInfo& value, DeviceTensor& tensor, std::int64_t begin, std::int64_t count) {
+    auto* ints = reinterpret_cast<std::int32_t*>(tensor.host().data());
+    auto* floats = reinterpret_cast<float*>(tensor.host().data());
+    const std::int64_t columns = value.shape.rank() < 2 ? 1 : value.shape.columns();
+    for (std::int64_t r = 0; r < count; ++r) {
+      std::mt19937 random(static_cast<unsigned>(begin + r) * 7919u + static_cast<unsigned>(value.name.size()));
+      std::normal_distribution<float> normal;
+      const auto row = static_cast<std::int32_t>(begin + r);
+      for (std::int64_t c = 0; c < columns; ++c) {
+        if (value.name == "ids") ints[r] = (row * 5 + 1) % 11;
+        else if (value.name == "positions" || value.name == "cells") ints[r] = row;
+        else if (value.name == "sequences") ints[r] = 0;
+        else if (value.dtype == DType::kF32) floats[r * columns + c] = normal(random);
+      }
+    }
+    if (value.name == "extents")
+      for (int i = 0; i < kPages; ++i)
+        reinterpret_cast<Extent*>(ints)[i] = {.mask = ~std::uint64_t{0}, .page = i, .base = 64 * i};
+    if (value.name == "counts") ints[0] = kPages;
+  }
+};
+
+/// A layer with everything in it: norms, head norms, rope, caches, attention, experts, gated and plain products.
+std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
+  Graph& g = rig.graph;
+  const Dim n(1, rig.n);
+  constexpr int d = 64, heads = 4, kv_heads = 2, head_dim = 16, ff = 96;
+  const ValueId ids = g.add_input("ids", DType::kI32, {n});
+  const ValueId positions = g.add_input("positions", DType::kI32, {n});
+  const ValueId sequences = g.add_input("sequences", DType::kI32, {n});
+  const ValueId cells = g.add_input("cells", DType::kI32, {n});
+  const ValueId table = g.add_input("extents", DType::kI32, {1, kPages, kExtentWords});
+  const ValueId counts = g.add_input("counts", DType::kI32, {1});
+  const ValueId k_cache = g.add_state("k", DType::kF16, {kPages * 64, kv_heads, head_dim});
+  const ValueId v_cache = g.add_state("v", DType::kF16, {kPages * 64, kv_heads, head_dim});
+  const ops::Rope rope{.head_dim = head_dim, .n_rot = head_dim, .neox = true};
+
+  std::vector<ValueId> all;
+  const auto add = [&](Op op, std::initializer_list<ValueId> inputs, const char* name) {
+    all.push_back(g.add(std::move(op), inputs, name));
+    return all.back();
+  };
+  ValueId x = add(ops::GetRows{}, {rig.weight("embedding", {11, d}, dtype), ids}, "embedded");
+  x = add(ops::Scale{1.5f}, {x}, "scaled");
+  ValueId h = add(ops::Norm{}, {x, rig.weight("norm1", {d})}, "normed1");
+  ValueId q = add(ops::Matmul{}, {rig.weight("wq", {heads * head_dim, d}, dtype), h, rig.weight("bq", {heads * head_dim})}, "q");
+  ValueId k = add(ops::Matmul{}, {rig.weight("wk", {kv_heads * head_dim, d}, dtype), h}, "k_raw");
+  ValueId v = add(ops::Matmul{}, {rig.weight("wv", {kv_heads * head_dim, d}, dtype), h}, "v_raw");
+  q = add(ops::Norm{.group = head_dim}, {q, rig.weight("qn", {head_dim})}, "q_normed");
+  q = add(rope, {q, positions}, "q_rope");
+  k = add(rope, {k, positions}, "k_rope");
+  const ValueId ks = g.add(ops::StoreCache{CacheRole::kKeys}, {k_cache, k, cells}, "k_stored");
+  const ValueId vs = g.add(ops::StoreCache{CacheRole::kValues}, {v_cache, v, cells}, "v_stored");
+  ValueId a = add(ops::Attention{.n_heads = heads, .scale = 0.25f}, {q, ks, vs, positions, sequences, table, counts}, "attended");
+  a = add(ops::Matmul{}, {rig.weight("wo", {d, heads * head_dim}, dtype), a}, "projected");
+  x = add(ops::Add{}, {x, a}, "residual1");
+  h = add(ops::Norm{}, {x, rig.weight("norm2", {d})}, "normed2");
+  const ValueId gate = add(ops::Matmul{}, {rig.weight("wg", {ff, d}, dtype), h}, "gate");
+  const ValueId up = add(ops::Matmul{}, {rig.weight("wu", {ff, d}, dtype), h}, "up");
+  ValueId f = add(ops::Glu{}, {gate, up}, "glu");
+  f = add(ops::Matmul{}, {rig.weight("wd", {d, ff}, dtype), f}, "down");
+  f = add(ops::Norm{.kind = NormKind::kLayer}, {f, rig.weight("pn", {d}), rig.weight("pb", {d})}, "post_normed");
+  x = add(ops::Add{}, {f, x}, "residual2");
+  const ValueId logits = add(ops::Matmul{}, {rig.weight("wr", {6, d}), x}, "router");
+  const ValueId experts = g.add(ops::TopK{2}, {logits}, "experts");
+  const ValueId weights = add(ops::ExpertWeights{}, {logits, experts}, "expert_weights");
+  const ValueId eg = add(ops::MatmulExperts{}, {rig.weight("eg", {6, 32, d}, dtype), x, experts}, "e_gate");
+  const ValueId eu = add(ops::MatmulExperts{}, {rig.weight("eu", {6, 32, d}, dtype), x, experts}, "e_up");
+  const ValueId e = add(ops::Glu{Activation::kGelu}, {eg, eu}, "e_glu");
+  const ValueId ed = add(ops::MatmulExperts{}, {rig.weight("ed", {6, d, 32}, dtype), e, experts}, "e_down");
+  const ValueId sum = add(ops::SumExperts{}, {ed, weights}, "e_sum");
+  x = add(ops::Add{}, {x, sum}, "residual3");
+  ValueId p = add(ops::Matmul{}, {rig.weight("wp", {ff, d}, dtype), x}, "plain");
+  p = add(ops::Activate{Activation::kGelu}, {p}, "plain_active");
+  p = add(ops::Softcap{2.0f}, {p}, "capped");
+  p = add(ops::Mul{}, {p, rig.weight("m", {ff})}, "scaled_by_vector");
+  return all;
+}
+
+class CpuPlan : public testing::TestWithParam<DType> {};
+
+TEST_P(CpuPlan, FusionThreadsAndPiecesChangeNoBit) {
+  Rig rig;
+  const std::vector<ValueId> all = build_layer(rig, GetParam());
+  const ValueId last = all.back();
+  // With every value as an output nothing can be fused.
+  const auto unfused = rig.run(all, 1, 20, 20);
+  const std::string plain = rig.description;
+  for (const ValueId value : all)
+    for (const float x : unfused.at(value)) ASSERT_TRUE(std::isfinite(x)) << rig.graph.value(value).name;
+  for (const int n_threads : {1, 2, 3}) {
+    for (const std::int64_t piece : {20, 7, 1}) {
+      const auto fused = rig.run({last}, n_threads, 20, piece);
+      EXPECT_TRUE(fused.at(last) == unfused.at(last)) << n_threads << " threads, pieces of " << piece;
+    }
+  }
+  EXPECT_LT(std::count(rig.description.begin(), rig.description.end(), '\n'),
+            std::count(plain.begin(), plain.end(), '\n'));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CpuPlan, testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_1),
+                         [](const auto& test) { return std::string(weft::info(test.param).name); });
+
+TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
+  Rig rig;
+  const std::vector<ValueId> all = build_layer(rig, DType::kQ8_0);
+  rig.run({all.back()}, 1, 4, 4);
+  const std::string& d = rig.description;
+  // Scale and norm with the embedding, quantised in the same pass.
+  EXPECT_NE(d.find("rows get_rows:embedded* scale:scaled norm:normed1* quantise:normed1"), std::string::npos) << d;
+  // Rope with the cache write, the raw product never stored elsewhere.
+  EXPECT_NE(d.find("rope:k_rope* store_cache:k_stored"), std::string::npos) << d;
+  // Gate and up with their activation; residual in the product.
+  EXPECT_NE(d.find("matmul wu gated by wg + activation -> glu"), std::string::npos) << d;
+  EXPECT_NE(d.find("matmul wo + scaled -> residual1"), std::string::npos) << d;
+  EXPECT_NE(d.find("matmul_experts eu gated by eg + activation -> e_glu"), std::string::npos) << d;
+  // Q, K and V share a phase.
+  const auto phase_of = [&](const std::string& launch) {
+    const std::size_t at = d.find(launch);
+    EXPECT_NE(at, std::string::npos) << launch;
+    const std::size_t line = d.rfind('\n', at);
+    return d.substr(line == std::string::npos ? 0 : line + 1, at - (line == std::string::npos ? 0 : line + 1));
+  };
+  EXPECT_EQ(phase_of("matmul wq"), phase_of("matmul wk"));
+  EXPECT_EQ(phase_of("matmul wq"), phase_of("matmul wv"));
+}
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,111 @@
+#include "graph/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+TEST(Shape, SymbolsAndConstantsMultiply) {
+  Graph graph;
+  const SymbolId n = graph.add_symbol("n", 0, 7);
+  const Shape shape = {Dim(3, n), 4, 5};
+  const std::int64_t symbols[] = {2};
+  EXPECT_EQ(shape.rows(symbols), 24);
+  EXPECT_EQ(shape.columns(), 5);
+  EXPECT_EQ(shape.elements(symbols), 120);
+  EXPECT_EQ(shape.row_dim(), Dim(12, n));
+  EXPECT_EQ(to_string(shape, graph.symbols()), "[3*n, 4, 5]");
+  EXPECT_EQ(shape.rows(graph.bounds()), 84);
+}
+
+class GraphTest : public testing::Test {
+ protected:
+  GraphTest() : n(graph.add_symbol("n_tokens", 1, 16)), x(graph.add_input("x", DType::kF32, {Dim(1, n), 8})) {}
+
+  /// The error of an op on these inputs, or "".
+  std::string refusal(Op op, std::initializer_list<ValueId> inputs) {
+    try {
+      graph.add(std::move(op), inputs, "made");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  }
+
+  Graph graph;
+  SymbolId n;
+  ValueId x;
+};
+
+TEST_F(GraphTest, MatmulInfersItsShape) {
+  const ValueId w = graph.add_weight("w", DType::kQ4_K, {5, 8});
+  const ValueId y = graph.add(ops::Matmul{}, {w, x}, "y");
+  EXPECT_EQ(graph.value(y).shape, (Shape{Dim(1, n), 5}));
+  EXPECT_EQ(graph.value(y).dtype, DType::kF32);
+  EXPECT_EQ(graph.find("y"), y);
+  EXPECT_EQ(graph.find("z"), kNoValue);
+}
+
+TEST_F(GraphTest, RulesNameTheTensorAndTheInput) {
+  const ValueId w = graph.add_weight("w", DType::kF32, {5, 9});
+  const std::string what = refusal(ops::Matmul{}, {w, x});
+  EXPECT_NE(what.find("made"), std::string::npos) << what;
+  EXPECT_NE(what.find("w [5, 9]"), std::string::npos) << what;
+  EXPECT_NE(what.find("x [n_tokens, 8]"), std::string::npos) << what;
+}
+
+TEST_F(GraphTest, EveryRuleRefusesWhatDoesNotFit) {
+  const ValueId other = graph.add_input("other", DType::kF32, {Dim(1, n), 6});
+  const ValueId vector = graph.add_weight("vector", DType::kF32, {6});
+  const ValueId ids = graph.add_input("ids", DType::kI32, {Dim(1, n)});
+  const ValueId few_ids = graph.add_input("few_ids", DType::kI32, {3});
+  const ValueId pairs = graph.add_input("pairs", DType::kI32, {Dim(1, n), 2});
+  const ValueId experts = graph.add_weight("experts", DType::kF32, {4, 5, 6});
+  const ValueId cache = graph.add_state("cache", DType::kF16, {128, 2, 3});
+  EXPECT_NE(refusal(ops::Add{}, {x, other}), "");
+  EXPECT_NE(refusal(ops::Mul{}, {x, vector}), "");
+  EXPECT_NE(refusal(ops::Glu{}, {x, other}), "");
+  EXPECT_NE(refusal(ops::Norm{.group = 3}, {x}), "");
+  EXPECT_NE(refusal(ops::Norm{}, {x, vector}), "");
+  EXPECT_NE(refusal(ops::Scale{}, {ids}), "");
+  EXPECT_NE(refusal(ops::Add{}, {x}), "");
+  EXPECT_NE(refusal(ops::GetRows{}, {x, x}), "");
+  EXPECT_NE(refusal(ops::Rope{.head_dim = 3, .n_rot = 2}, {x, ids}), "");
+  EXPECT_NE(refusal(ops::Rope{.head_dim = 4, .n_rot = 3}, {x, ids}), "");
+  EXPECT_NE(refusal(ops::Rope{.head_dim = 4, .n_rot = 4}, {x, few_ids}), "");
+  EXPECT_NE(refusal(ops::TopK{9}, {x}), "");
+  EXPECT_NE(refusal(ops::MatmulExperts{}, {experts, x, pairs}), "");
+  EXPECT_NE(refusal(ops::StoreCache{}, {cache, x, ids}), "");
+  // ... and accepts what does.
+  EXPECT_EQ(refusal(ops::StoreCache{}, {cache, other, ids}), "");
+  EXPECT_EQ(refusal(ops::MatmulExperts{}, {experts, other, pairs}), "");
+  EXPECT_EQ(refusal(ops::Rope{.head_dim = 4, .n_rot = 4}, {x, ids}), "");
+}
+
+TEST_F(GraphTest, AStoredCacheKeepsItsType) {
+  const ValueId ids = graph.add_input("ids", DType::kI32, {Dim(1, n)});
+  const ValueId cache = graph.add_state("cache", DType::kF16, {128, 2, 4});
+  const ValueId stored = graph.add(ops::StoreCache{}, {cache, x, ids}, "stored");
+  EXPECT_EQ(graph.value(stored).dtype, DType::kF16);
+  EXPECT_EQ(graph.value(stored).shape, graph.value(cache).shape);
+}
+
+TEST_F(GraphTest, CopiesAreDeep) {
+  Graph copy = graph;
+  copy.add(ops::Scale{2.0f}, {x}, "scaled");
+  EXPECT_EQ(graph.nodes().size(), 0u);
+  EXPECT_EQ(copy.nodes().size(), 1u);
+  EXPECT_EQ(graph.find("scaled"), kNoValue);
+}
+
+TEST_F(GraphTest, PrintsAndDraws) {
+  graph.add(ops::Scale{2.0f}, {x}, "scaled");
+  EXPECT_EQ(to_string(graph), "scaled [n_tokens, 8] = scale(x)\n");
+  EXPECT_NE(to_dot(graph).find("digraph"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft
