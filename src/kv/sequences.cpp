@@ -1,0 +1,448 @@
+#include "kv/sequences.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+
+namespace weft::kv {
+namespace {
+
+constexpr std::int64_t kMaxDivisor = 1 << 20;
+constexpr int kMovesToMakeRoom = 16 * kPageCells;
+
+std::uint64_t bit(int lane) { return std::uint64_t{1} << lane; }
+
+/// Lanes [begin, end), both within 0 to 64.
+std::uint64_t lanes(int begin, int end) {
+  if (begin >= end) return 0;
+  const std::uint64_t low = end - begin == kPageCells ? ~std::uint64_t{0} : bit(end - begin) - 1;
+  return low << begin;
+}
+
+template <typename F>
+void for_each_lane(std::uint64_t mask, F f) {
+  for (; mask != 0; mask &= mask - 1) f(std::countr_zero(mask));
+}
+
+}  // namespace
+
+int Sequences::n_pages_for(int n_cells, int n_sequences) {
+  return (n_cells + kPageCells - 1) / kPageCells + n_sequences;
+}
+
+Sequences::Sequences(int n_cells, int n_sequences, Tables tables)
+    : n_cells_(n_cells), tables_(tables), pages_(static_cast<std::size_t>(n_pages_for(n_cells, n_sequences))) {
+  WEFT_CHECK(tables.counts.size() == static_cast<std::size_t>(n_sequences));
+  WEFT_CHECK(tables.extents.size() == tables.counts.size() * static_cast<std::size_t>(tables.width));
+  std::fill(tables.counts.begin(), tables.counts.end(), 0);
+  // Taken from the back: low pages first, so memory is touched from the front.
+  for (auto p = static_cast<std::int32_t>(pages_.size()); p-- > 0;) free_pages_.push_back(p);
+}
+
+std::span<const Extent> Sequences::extents(SeqId seq) const {
+  return {row(seq), static_cast<std::size_t>(count(seq))};
+}
+
+// --- Looking ------------------------------------------------------------------------------------------------------
+
+Pos Sequences::next_pos(SeqId seq) const { return count(seq) == 0 ? 0 : row(seq)[count(seq) - 1].last() + 1; }
+Pos Sequences::min_pos(SeqId seq) const { return count(seq) == 0 ? -1 : row(seq)[0].first(); }
+
+int Sequences::upper_bound(SeqId seq, Pos pos) const {
+  const Extent* begin = row(seq);
+  return static_cast<int>(
+      std::upper_bound(begin, begin + count(seq), pos, [](Pos p, const Extent& e) { return p < e.first(); }) - begin);
+}
+
+bool Sequences::holds(SeqId seq, Pos pos) const {
+  // Divided positions may stand in several extents; any one will do.
+  const int i = upper_bound(seq, pos) - 1;
+  if (i < 0) return false;
+  const Extent& e = row(seq)[i];
+  return (e.mask & lanes(e.lane_of(pos), e.lane_of(pos + 1))) != 0;
+}
+
+// --- The table ----------------------------------------------------------------------------------------------------
+
+void Sequences::insert(SeqId seq, int index, const Extent& extent) {
+  WEFT_CHECK(count(seq) < tables_.width);
+  Extent* r = row(seq);
+  std::copy_backward(r + index, r + count(seq), r + count(seq) + 1);
+  r[index] = extent;
+  ++count(seq);
+}
+
+void Sequences::erase(SeqId seq, int begin, int end) {
+  Extent* r = row(seq);
+  std::copy(r + end, r + count(seq), r + begin);
+  count(seq) -= end - begin;
+}
+
+bool Sequences::split_at(SeqId seq, Pos pos) {
+  const int i = upper_bound(seq, pos - 1) - 1;
+  if (i < 0) return true;
+  Extent& e = row(seq)[i];
+  const std::uint64_t right = e.mask & lanes(e.lane_of(pos), kPageCells);
+  if (right == 0) return true;
+  if (count(seq) == tables_.width) return false;
+  Extent tail = e;
+  tail.mask = right;
+  e.mask &= ~right;
+  insert(seq, i + 1, tail);
+  return true;
+}
+
+std::pair<int, int> Sequences::isolate(SeqId seq, Pos begin, Pos end) {
+  if (!split_at(seq, begin) || !split_at(seq, end)) return {-1, -1};
+  return {upper_bound(seq, begin - 1), upper_bound(seq, end - 1)};
+}
+
+// --- Pages --------------------------------------------------------------------------------------------------------
+
+void Sequences::hold(std::int32_t p, std::uint64_t mask) {
+  Page& held = page(p);
+  for_each_lane(mask, [&](int lane) {
+    if (held.holders[lane]++ == 0) ++cells_used_;
+    ++held.n_held;
+  });
+}
+
+void Sequences::release(std::int32_t p, std::uint64_t mask) {
+  Page& held = page(p);
+  for_each_lane(mask, [&](int lane) {
+    WEFT_CHECK(held.holders[lane] > 0);
+    if (--held.holders[lane] == 0) --cells_used_;
+    --held.n_held;
+  });
+  if (mask != 0 && held.n_held == 0) free_pages_.push_back(p);
+}
+
+int Sequences::n_shared(const Extent& extent) const {
+  const Page& held = pages_[static_cast<std::size_t>(extent.page)];
+  int n = 0;
+  for_each_lane(extent.mask, [&](int lane) { n += held.holders[lane] > 1 ? 1 : 0; });
+  return n;
+}
+
+bool Sequences::make_own(Extent& extent) {
+  if (free_pages_.empty() || cells_used_ + n_shared(extent) > n_cells_) return false;
+  const std::int32_t old = extent.page;
+  extent.page = free_pages_.back();
+  free_pages_.pop_back();
+  for_each_lane(extent.mask, [&](int lane) {
+    moves_.push_back({old * kPageCells + lane, extent.page * kPageCells + lane, 0});
+  });
+  hold(extent.page, extent.mask);
+  release(old, extent.mask);
+  return true;
+}
+
+// --- Taking cells -------------------------------------------------------------------------------------------------
+
+std::int32_t Sequences::take_one(SeqId seq, Pos pos) {
+  if (cells_used_ >= n_cells_) return -1;
+  const int next = upper_bound(seq, pos);
+  Extent* const r = row(seq);
+  // The extent before the position, or the one after it, may have a lane for it.
+  for (const int i : {next - 1, next}) {
+    if (i < 0 || i >= count(seq) || r[i].divisor != 1) continue;
+    Extent& e = r[i];
+    const std::int64_t lane = std::int64_t{pos} - e.base;
+    if (lane < 0 || lane >= kPageCells) continue;
+    // Another sequence went on in the page that both share.
+    if (page(e.page).holders[lane] > 0 && !make_own(e)) return -1;
+    if (cells_used_ >= n_cells_) return -1;
+    e.mask |= bit(static_cast<int>(lane));
+    hold(e.page, bit(static_cast<int>(lane)));
+    return e.page * kPageCells + static_cast<std::int32_t>(lane);
+  }
+  // A divided extent may reach around the position; with it the table takes two more.
+  if (free_pages_.empty() || count(seq) + 2 > tables_.width || !split_at(seq, pos)) return -1;
+  Extent fresh;
+  fresh.page = free_pages_.back();
+  // Text that goes on fills a page from its first cell; text elsewhere is aligned to its position.
+  const bool goes_on = next > 0 && r[next - 1].divisor == 1 && pos == r[next - 1].base + kPageCells;
+  fresh.base = goes_on ? pos : pos / kPageCells * kPageCells;
+  const int lane = pos - fresh.base;
+  fresh.mask = bit(lane);
+  free_pages_.pop_back();
+  hold(fresh.page, fresh.mask);
+  insert(seq, next, fresh);
+  return fresh.page * kPageCells + lane;
+}
+
+bool Sequences::take(std::span<const Place> places, std::span<std::int32_t> cells) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    cells[i] = take_one(places[i].seq, places[i].pos);
+    // Cells without a page: what removals have left half empty may hold them.
+    if (cells[i] < 0 && cells_used_ < n_cells_ && free_pages_.empty() && defragment(kMovesToMakeRoom) > 0)
+      cells[i] = take_one(places[i].seq, places[i].pos);
+    if (cells[i] >= 0) continue;
+    while (i-- > 0) remove(places[i].seq, places[i].pos, places[i].pos + 1);
+    return false;
+  }
+  return true;
+}
+
+// --- Operations on ranges -------------------------------------------------------------------------------------------
+
+void Sequences::remove(SeqId seq, Pos begin, Pos end) {
+  if (begin >= end) return;
+  Extent* const r = row(seq);
+  int i = std::max(upper_bound(seq, begin) - 1, 0);
+  // Divided positions may begin in the extent before.
+  while (i > 0 && r[i - 1].last() >= begin) --i;
+  int first_empty = -1, last_empty = -1;
+  for (; i < count(seq) && r[i].first() < end; ++i) {
+    Extent& e = r[i];
+    const std::uint64_t gone = e.mask & lanes(e.lane_of(begin), e.lane_of(end));
+    if (gone == 0) continue;
+    release(e.page, gone);
+    e.mask &= ~gone;
+    if (e.mask == 0) {
+      if (first_empty < 0) first_empty = i;
+      last_empty = i;
+    }
+  }
+  if (first_empty >= 0) erase(seq, first_empty, last_empty + 1);
+}
+
+bool Sequences::copy(SeqId from, SeqId to, Pos begin, Pos end) {
+  if (from == to || begin >= end) return true;
+  // Room in the table for all extents that will be added, and for a cut where others are left around them.
+  const int n_from = upper_bound(from, end - 1);
+  int n_added = 0;
+  for (int i = 0; i < n_from; ++i) n_added += row(from)[i].last() >= begin ? 1 : 0;
+  if (count(to) + n_added + 1 > tables_.width) return false;
+  remove(to, begin, end);
+  if (!split_at(to, begin)) return false;
+  int at = upper_bound(to, begin - 1);
+  for (int i = 0; i < n_from; ++i) {
+    Extent e = row(from)[i];
+    e.mask &= lanes(e.lane_of(begin), e.lane_of(end));
+    if (e.mask == 0) continue;
+    hold(e.page, e.mask);
+    // Token after token of one page is one extent, as it is in `from`.
+    Extent* const before = at > 0 ? row(to) + at - 1 : nullptr;
+    const bool goes_on = before != nullptr && before->page == e.page && before->base == e.base &&
+                         before->divisor == e.divisor && before->offset == e.offset &&
+                         (before->mask & e.mask) == 0;
+    if (goes_on) {
+      before->mask |= e.mask;
+    } else {
+      insert(to, at++, e);
+    }
+  }
+  return true;
+}
+
+void Sequences::keep(SeqId seq) {
+  for (SeqId other = 0; other < n_sequences(); ++other)
+    if (other != seq && count(other) > 0) remove(other, 0, next_pos(other));
+}
+
+bool Sequences::can_add(SeqId seq, Pos begin, Pos end, Pos delta) const {
+  const int first = upper_bound(seq, begin - 1);
+  // What is in the range: from the lowest to the highest position there.
+  Pos low = -1, high = -1, before = -1, after = -1;
+  for (int i = std::max(first - 1, 0); i < count(seq); ++i) {
+    const Extent& e = row(seq)[i];
+    for_each_lane(e.mask, [&](int lane) {
+      const Pos pos = e.position(lane);
+      if (pos < begin) before = std::max(before, pos);
+      else if (pos >= end) after = after < 0 ? pos : after;
+      else if (low < 0) low = high = pos;
+      else high = pos;
+    });
+    if (after >= 0) break;
+  }
+  if (low < 0) return true;
+  const std::int64_t new_low = std::int64_t{low} + delta, new_high = std::int64_t{high} + delta;
+  return new_low > before && new_low >= 0 && new_high < (std::int64_t{1} << 30) && (after < 0 || new_high < after);
+}
+
+bool Sequences::room_for_copies(SeqId seq, int begin, int end) const {
+  int n_pages = 0, n_cells = 0;
+  for (int i = begin; i < end; ++i) {
+    const int n = n_shared(row(seq)[i]);
+    n_pages += n > 0 ? 1 : 0;
+    n_cells += n;
+  }
+  return n_pages <= pages_free() && cells_used_ + n_cells <= n_cells_;
+}
+
+bool Sequences::add(SeqId seq, Pos begin, Pos end, Pos delta) {
+  if (delta == 0) return true;
+  WEFT_CHECK(can_add(seq, begin, end, delta));
+  const auto [first, last] = isolate(seq, begin, end);
+  if (first < 0) return false;
+  const Extent* const r = row(seq);
+  const bool divided = std::any_of(r + first, r + last, [](const Extent& e) { return e.divisor != 1; });
+  if (divided || delta % kPageCells == 0) return shift_in_place(seq, first, last, delta);
+  // Either there is room for the worst case (all copied, and the extents around the range made their own), or there
+  // must be a way back.
+  int n_cells = 2 * kPageCells;
+  for (int i = first; i < last; ++i) n_cells += n_shared(r[i]);
+  if (pages_free() >= last - first + 3 && cells_used_ + n_cells <= n_cells_)
+    return shift_to_other_lanes(seq, first, last, delta);
+  const std::vector<Page> pages = pages_;
+  const std::vector<std::int32_t> free_pages = free_pages_;
+  const std::vector<Extent> row_before(row(seq), row(seq) + count(seq));
+  const int used = cells_used_;
+  const std::size_t n_moves = moves_.size();
+  if (shift_to_other_lanes(seq, first, last, delta)) return true;
+  pages_ = pages;
+  free_pages_ = free_pages;
+  std::copy(row_before.begin(), row_before.end(), row(seq));
+  count(seq) = static_cast<std::int32_t>(row_before.size());
+  cells_used_ = used;
+  moves_.resize(n_moves);
+  return false;
+}
+
+bool Sequences::shift_in_place(SeqId seq, int first, int last, Pos delta) {
+  if (!room_for_copies(seq, first, last)) return false;
+  for (int i = first; i < last; ++i) {
+    Extent& e = row(seq)[i];
+    if (n_shared(e) > 0) WEFT_CHECK(make_own(e));
+    e.base += delta;
+    for_each_lane(e.mask, [&](int lane) {
+      const std::int32_t cell = e.page * kPageCells + lane;
+      moves_.push_back({cell, cell, delta});
+    });
+  }
+  return true;
+}
+
+bool Sequences::shift_to_other_lanes(SeqId seq, int first, int last, Pos delta) {
+  const std::vector<Extent> old(row(seq) + first, row(seq) + last);
+  erase(seq, first, last);
+  // In the order in which a token's new place is free before it is taken.
+  const auto move_one = [&](const Extent& e, int lane) {
+    const Pos pos = e.position(lane) + delta;
+    release(e.page, bit(lane));
+    const std::int32_t to = take_one(seq, pos);
+    if (to < 0) return false;
+    moves_.push_back({e.page * kPageCells + lane, to, delta});
+    return true;
+  };
+  if (delta < 0) {
+    for (const Extent& e : old)
+      for (std::uint64_t m = e.mask; m != 0; m &= m - 1)
+        if (!move_one(e, std::countr_zero(m))) return false;
+  } else {
+    for (auto e = old.rbegin(); e != old.rend(); ++e)
+      for (int lane = kPageCells; lane-- > 0;)
+        if ((e->mask & bit(lane)) != 0 && !move_one(*e, lane)) return false;
+  }
+  return true;
+}
+
+bool Sequences::can_divide(SeqId seq, Pos begin, Pos end, int divisor) const {
+  Pos before = -1;
+  for (const Extent& e : extents(seq)) {
+    if (e.first() >= end) break;
+    if (std::int64_t{e.divisor} * divisor > kMaxDivisor) return false;
+    const int cut = e.lane_of(begin);
+    const std::uint64_t outside = e.mask & lanes(0, cut), inside = e.mask & lanes(cut, kPageCells);
+    if (outside != 0) before = e.position(kPageCells - 1 - std::countl_zero(outside));
+    // Only the first one in the range can meet what is before it.
+    if (inside != 0) return e.position(std::countr_zero(inside)) / divisor >= before;
+  }
+  return true;
+}
+
+bool Sequences::divide(SeqId seq, Pos begin, Pos end, int divisor) {
+  if (divisor == 1) return true;
+  WEFT_CHECK(divisor > 0 && can_divide(seq, begin, end, divisor));
+  const auto [first, last] = isolate(seq, begin, end);
+  if (first < 0 || !room_for_copies(seq, first, last)) return false;
+  for (int i = first; i < last; ++i) {
+    Extent& e = row(seq)[i];
+    if (n_shared(e) > 0) WEFT_CHECK(make_own(e));
+    const Extent old = e;
+    // ((j + o) / d + b) / n = (j + o + b d) / (d n), rounding down throughout.
+    const std::int64_t shifted = old.offset + std::int64_t{old.base} * old.divisor;
+    const std::int64_t product = std::int64_t{old.divisor} * divisor;
+    e.divisor = static_cast<std::int32_t>(product);
+    e.base = static_cast<Pos>(shifted >= 0 ? shifted / product : -((-shifted + product - 1) / product));
+    e.offset = static_cast<std::int32_t>(shifted - std::int64_t{e.base} * product);
+    for_each_lane(e.mask, [&](int lane) {
+      const std::int32_t cell = e.page * kPageCells + lane;
+      const Pos delta = e.position(lane) - old.position(lane);
+      if (delta != 0) moves_.push_back({cell, cell, delta});
+    });
+  }
+  return true;
+}
+
+int Sequences::defragment(int max_moves) {
+  // Extents that are alone in a page which is less than half full, the emptiest first.
+  struct Sparse {
+    Extent* extent;
+    int n;
+  };
+  std::vector<Sparse> sparse;
+  for (SeqId seq = 0; seq < n_sequences(); ++seq) {
+    for (int i = 0; i < count(seq); ++i) {
+      Extent& e = row(seq)[i];
+      const int n = std::popcount(e.mask);
+      if (n <= kPageCells / 2 && page(e.page).n_held == n) sparse.push_back({&e, n});
+    }
+  }
+  std::stable_sort(sparse.begin(), sparse.end(), [](const Sparse& a, const Sparse& b) { return a.n < b.n; });
+  int n_freed = 0;
+  for (std::size_t i = 0; i < sparse.size(); ++i) {
+    Extent& e = *sparse[i].extent;
+    if (sparse[i].n > max_moves) break;
+    // Into the fullest of the others whose lanes are free: a token must keep its lane.
+    for (std::size_t j = sparse.size(); j-- > i + 1;) {
+      const std::int32_t target = sparse[j].extent->page;
+      if (target == e.page) continue;
+      bool free = true;
+      for_each_lane(e.mask, [&](int lane) { free &= page(target).holders[lane] == 0; });
+      if (!free) continue;
+      const std::int32_t old = e.page;
+      for_each_lane(e.mask, [&](int lane) {
+        moves_.push_back({old * kPageCells + lane, target * kPageCells + lane, 0});
+      });
+      hold(target, e.mask);
+      release(old, e.mask);
+      e.page = target;
+      max_moves -= sparse[i].n;
+      ++n_freed;
+      break;
+    }
+  }
+  return n_freed;
+}
+
+bool Sequences::consistent() const {
+  std::vector<Page> expected(pages_.size());
+  for (SeqId seq = 0; seq < n_sequences(); ++seq) {
+    Pos before = -1;
+    for (const Extent& e : extents(seq)) {
+      if (e.mask == 0 || e.page < 0 || e.page >= static_cast<std::int32_t>(pages_.size()) || e.first() < before) return false;
+      before = e.last();
+      Page& p = expected[static_cast<std::size_t>(e.page)];
+      for_each_lane(e.mask, [&](int lane) {
+        ++p.holders[lane];
+        ++p.n_held;
+      });
+    }
+  }
+  int used = 0, free = 0;
+  for (std::size_t p = 0; p < pages_.size(); ++p) {
+    if (!std::equal(std::begin(pages_[p].holders), std::end(pages_[p].holders), std::begin(expected[p].holders)) ||
+        pages_[p].n_held != expected[p].n_held)
+      return false;
+    free += expected[p].n_held == 0 ? 1 : 0;
+    for (const std::uint16_t n : expected[p].holders) used += n > 0 ? 1 : 0;
+  }
+  return used == cells_used_ && free == pages_free();
+}
+
+}  // namespace weft::kv

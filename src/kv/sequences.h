@@ -1,0 +1,133 @@
+#pragma once
+// Cells, pages and sequences of a cache: bookkeeping only, no tensors.
+//
+// A cell holds one token's K and V. Cells come in pages of 64. A sequence is a list of extents in the order of their
+// positions; an extent is what a sequence holds of one page: which of its cells, and at which positions they stand.
+// Sequences that share text share cells; a page goes back when nobody holds a cell of it. The extents of a sequence
+// lie in a table that attention reads as it is, so idle sequences cost nothing.
+//
+// How text is cut into extents depends on the operations on its own sequence alone, and a token keeps its place in
+// its page (its lane) wherever the page lies. Attention sums lane by lane, extent by extent: so its numbers do not
+// depend on who else is in the cache, on sharing, or on where cells were moved.
+//
+// Operations cost what they change. Those that need the device to move or turn K and V leave moves behind, which
+// must be carried out in order before the next tokens are stored.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/extent.h"
+#include "weft/types.h"
+
+namespace weft::kv {
+
+/// What attention reads: `width` extents for each sequence, of which counts[seq] are in use.
+struct Tables {
+  std::span<Extent> extents;
+  std::span<std::int32_t> counts;
+  int width = 0;
+};
+
+/// Copy K and V from one cell to another (or leave them where they are), and turn K by `delta` positions.
+struct CellMove {
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  Pos delta = 0;
+};
+
+/// One token's place: a position of a sequence.
+struct Place {
+  SeqId seq = 0;
+  Pos pos = 0;
+};
+
+class Sequences {
+ public:
+  /// `n_cells` is the user's limit on cells in use; there are pages for them plus one partly filled page a sequence.
+  Sequences(int n_cells, int n_sequences, Tables tables);
+  static int n_pages_for(int n_cells, int n_sequences);
+
+  int n_sequences() const { return static_cast<int>(tables_.counts.size()); }
+  int cells_total() const { return n_cells_; }
+  int cells_used() const { return cells_used_; }
+  int pages_free() const { return static_cast<int>(free_pages_.size()); }
+  std::span<const Extent> extents(SeqId seq) const;
+
+  Pos next_pos(SeqId seq) const;  ///< One past the last position, 0 for an empty sequence.
+  Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.
+  bool holds(SeqId seq, Pos pos) const;
+
+  /// Takes a cell for each place and writes its number; positions must be free and ascend within a sequence. Shared
+  /// pages are copied first where that is needed. False where the cache is full: nothing is taken then.
+  bool take(std::span<const Place> places, std::span<std::int32_t> cells);
+
+  // On positions [begin, end) of a sequence. Those that can fail return false where the cache has no room for the
+  // copies of shared cells, and have changed nothing then.
+  void remove(SeqId seq, Pos begin, Pos end);
+  /// `to` gets what `from` holds there, in place of what it held there itself. No bytes move.
+  bool copy(SeqId from, SeqId to, Pos begin, Pos end);
+  /// Removes all sequences but one.
+  void keep(SeqId seq);
+  /// Adds delta to positions. They must neither meet nor pass what is outside, nor go below 0 (can_add).
+  bool add(SeqId seq, Pos begin, Pos end, Pos delta);
+  bool can_add(SeqId seq, Pos begin, Pos end, Pos delta) const;
+  /// Divides positions by `divisor` (> 0), rounding down; several tokens may come to stand at one position. They must
+  /// not pass what is before the range (can_divide).
+  bool divide(SeqId seq, Pos begin, Pos end, int divisor);
+  bool can_divide(SeqId seq, Pos begin, Pos end, int divisor) const;
+
+  /// Moves the cells of sparsely used pages that one extent holds into others', to free whole pages. At most
+  /// `max_moves` cells. Returns the number of pages freed.
+  int defragment(int max_moves);
+
+  /// What the device must do before the next tokens are stored, in order.
+  std::span<const CellMove> moves() const { return moves_; }
+  void clear_moves() { moves_.clear(); }
+
+  /// Whether all counts agree with each other; for tests and audits. Costs the size of the cache.
+  bool consistent() const;
+
+ private:
+  struct Page {
+    std::uint16_t holders[kPageCells] = {};  // Extents that hold each cell.
+    std::int32_t n_held = 0;                 // Sum of holders.
+  };
+
+  Extent* row(SeqId seq) { return tables_.extents.data() + static_cast<std::ptrdiff_t>(seq) * tables_.width; }
+  const Extent* row(SeqId seq) const {
+    return tables_.extents.data() + static_cast<std::ptrdiff_t>(seq) * tables_.width;
+  }
+  std::int32_t& count(SeqId seq) { return tables_.counts[static_cast<std::size_t>(seq)]; }
+  std::int32_t count(SeqId seq) const { return tables_.counts[static_cast<std::size_t>(seq)]; }
+  Page& page(std::int32_t p) { return pages_[static_cast<std::size_t>(p)]; }
+
+  /// The number of extents whose first position is at most `pos`.
+  int upper_bound(SeqId seq, Pos pos) const;
+  void insert(SeqId seq, int index, const Extent& extent);
+  void erase(SeqId seq, int begin, int end);
+  /// Cuts extents so that none reaches across `pos`. False where the table is full.
+  bool split_at(SeqId seq, Pos pos);
+
+  void hold(std::int32_t page, std::uint64_t mask);
+  void release(std::int32_t page, std::uint64_t mask);
+  int n_shared(const Extent& extent) const;  ///< Cells that others hold too.
+  /// Gives an extent a page of its own, if there is a free one and cells are left.
+  bool make_own(Extent& extent);
+  bool room_for_copies(SeqId seq, int begin, int end) const;
+  std::int32_t take_one(SeqId seq, Pos pos);
+  // Extents [first, last) of a sequence: by whole pages' lengths cells stay where they are; by others each token goes
+  // to the lane of its new position.
+  bool shift_in_place(SeqId seq, int first, int last, Pos delta);
+  bool shift_to_other_lanes(SeqId seq, int first, int last, Pos delta);
+  /// Extents [begin, end) with positions in the range, after cuts at its ends; {-1, -1} where the table is full.
+  std::pair<int, int> isolate(SeqId seq, Pos begin, Pos end);
+
+  int n_cells_;
+  int cells_used_ = 0;
+  Tables tables_;
+  std::vector<Page> pages_;
+  std::vector<std::int32_t> free_pages_;
+  std::vector<CellMove> moves_;
+};
+
+}  // namespace weft::kv

@@ -1,0 +1,138 @@
+#include "model/blocks.h"
+
+#include <cmath>
+
+namespace weft::model {
+
+std::string layer_name(int layer, const char* name) { return "blk." + std::to_string(layer) + "." + name; }
+
+ValueId embed_tokens(Builder& b) {
+  const HParams& h = b.hparams();
+  return b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens}, "embeddings");
+}
+
+ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name) {
+  const std::int64_t n = b.model().graph.value(x).shape.columns();
+  const ValueId weight = b.weight(name + ".weight", {n});
+  const ValueId bias = kind == NormKind::kLayer ? b.weight(name + ".bias", {n}) : kNoValue;
+  return b.add(ops::Norm{.kind = kind, .eps = b.hparams().norm_eps}, {x, weight, bias}, name);
+}
+
+ValueId linear(Builder& b, ValueId x, const std::string& name, std::int64_t n_out) {
+  const std::int64_t n_in = b.model().graph.value(x).shape.columns();
+  const ValueId weight = b.weight(name + ".weight", {n_out, n_in});
+  return b.add(ops::Matmul{}, {weight, x, b.optional_weight(name + ".bias", {n_out})}, name);
+}
+
+ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t n_all, std::int64_t begin,
+                    std::int64_t n_out) {
+  const std::int64_t n_in = b.model().graph.value(x).shape.columns();
+  const ValueId weight = b.weight_rows(name + ".weight", {n_all, n_in}, begin, n_out);
+  const ValueId bias = b.has(name + ".bias") ? b.weight_rows(name + ".bias", {n_all}, begin, n_out) : kNoValue;
+  return b.add(ops::Matmul{}, {weight, x, bias}, name + "@" + std::to_string(begin));
+}
+
+ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {
+  const HParams& h = b.hparams();
+  const ModelGraph& m = b.model();
+  const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim;
+  const std::int64_t n_k = std::int64_t{h.n_kv_heads} * h.k_head_dim;
+  const std::int64_t n_v = std::int64_t{h.n_kv_heads} * h.v_head_dim;
+  ValueId q, k, v;
+  if (block.fused_qkv) {
+    const std::string name = layer_name(layer, "attn_qkv");
+    q = linear_rows(b, x, name, n_q + n_k + n_v, 0, n_q);
+    k = linear_rows(b, x, name, n_q + n_k + n_v, n_q, n_k);
+    v = linear_rows(b, x, name, n_q + n_k + n_v, n_q + n_k, n_v);
+  } else {
+    q = linear(b, x, layer_name(layer, "attn_q"), n_q);
+    k = linear(b, x, layer_name(layer, "attn_k"), n_k);
+    v = linear(b, x, layer_name(layer, "attn_v"), n_v);
+  }
+  if (block.head_norms) {
+    const ops::Norm per_head{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.k_head_dim};
+    q = b.add(per_head, {q, b.weight(layer_name(layer, "attn_q_norm.weight"), {h.k_head_dim})},
+              layer_name(layer, "q_normed"));
+    k = b.add(per_head, {k, b.weight(layer_name(layer, "attn_k_norm.weight"), {h.k_head_dim})},
+              layer_name(layer, "k_normed"));
+  }
+  if (block.rope) {
+    q = b.add(block.rope_params, {q, m.positions, block.rope_factors}, layer_name(layer, "q_rope"));
+    k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
+  }
+  const ops::Rope turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0};
+  const ValueId k_cache = b.add(
+      ops::StoreCache{CacheRole::kKeys},
+      {b.cache(CacheRole::kKeys, layer, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k, m.cells},
+      layer_name(layer, "k_stored"));
+  const ValueId v_cache =
+      b.add(ops::StoreCache{CacheRole::kValues},
+            {b.cache(CacheRole::kValues, layer, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v, m.cells},
+            layer_name(layer, "v_stored"));
+  ops::Attention op;
+  op.n_heads = h.n_heads;
+  op.scale = block.scale != 0.0f ? block.scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
+  op.softcap = h.attention_softcap;
+  op.window = block.window;
+  ValueId out = b.add(op, {q, k_cache, v_cache, m.positions, m.sequences, m.extents, m.extent_counts},
+                      layer_name(layer, "attention"));
+  if (layer == h.n_layers - 1) {
+    out = b.add(ops::GetRows{}, {out, m.output_rows}, "attention_outputs");
+    residual = b.add(ops::GetRows{}, {residual, m.output_rows}, "residual_outputs");
+  }
+  return linear(b, out, layer_name(layer, "attn_output"), h.n_embd);
+}
+
+ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  const HParams& h = b.hparams();
+  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate"), h.n_ff);
+  const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.n_ff);
+  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
+  return linear(b, product, layer_name(layer, "ffn_down"), h.n_embd);
+}
+
+ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  const HParams& h = b.hparams();
+  const std::string name = layer_name(layer, "ffn_up");
+  const ValueId gate = linear_rows(b, x, name, 2 * h.n_ff, 0, h.n_ff);
+  const ValueId up = linear_rows(b, x, name, 2 * h.n_ff, h.n_ff, h.n_ff);
+  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
+  return linear(b, product, layer_name(layer, "ffn_down"), h.n_embd);
+}
+
+ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  const HParams& h = b.hparams();
+  const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.n_ff);
+  const ValueId active = b.add(ops::Activate{activation}, {up}, layer_name(layer, "ffn_active"));
+  return linear(b, active, layer_name(layer, "ffn_down"), h.n_embd);
+}
+
+ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool normalise) {
+  const HParams& h = b.hparams();
+  const ValueId router = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.n_experts);
+  const ValueId ids = b.add(ops::TopK{h.n_experts_used}, {router}, layer_name(layer, "experts"));
+  const ValueId weights = b.add(ops::ExpertWeights{.normalise = normalise}, {router, ids},
+                                layer_name(layer, "expert_weights"));
+  const auto experts = [&](ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
+    const std::string full = layer_name(layer, name);
+    return b.add(ops::MatmulExperts{}, {b.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, ids}, full);
+  };
+  const ValueId gate = experts(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
+  const ValueId up = experts(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
+  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
+  const ValueId down = experts(product, "ffn_down_exps", h.n_embd, h.n_ff_expert);
+  return b.add(ops::SumExperts{}, {down, weights}, layer_name(layer, "ffn_out"));
+}
+
+ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) { return b.add(ops::Add{}, {x, y}, name); }
+
+ValueId output_logits(Builder& b, ValueId x) {
+  const HParams& h = b.hparams();
+  ValueId weight = b.optional_weight("output.weight", {h.n_vocab, h.n_embd});
+  if (weight == kNoValue) weight = b.weight("token_embd.weight", {h.n_vocab, h.n_embd});
+  ValueId logits = b.add(ops::Matmul{}, {weight, x, b.optional_weight("output.bias", {h.n_vocab})}, "logits");
+  if (h.logit_softcap > 0.0f) logits = b.add(ops::Softcap{h.logit_softcap}, {logits}, "logits_capped");
+  return logits;
+}
+
+}  // namespace weft::model

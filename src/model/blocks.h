@@ -1,0 +1,52 @@
+#pragma once
+// The blocks that families are made of. A block reads its weights by the names that GGUF files give them
+// ("blk.3.attn_q.weight") and adds its nodes to the graph.
+#include <string>
+
+#include "model/builder.h"
+
+namespace weft::model {
+
+/// "blk.3.attn_q.weight"
+std::string layer_name(int layer, const char* name);
+
+/// The rows of the embedding for the step's tokens. {n_tokens, n_embd}
+ValueId embed_tokens(Builder& b);
+
+/// RMS norm with a weight, or layer norm with weight and bias: tensors `name`.weight and `name`.bias.
+ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name);
+
+/// A product with `name`.weight {n_out, columns of x} and, where the file has it, `name`.bias.
+ValueId linear(Builder& b, ValueId x, const std::string& name, std::int64_t n_out);
+/// The same with rows [begin, begin + n_out) of a fused weight of n_all rows.
+ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t n_all, std::int64_t begin,
+                    std::int64_t n_out);
+
+struct AttentionBlock {
+  bool fused_qkv = false;             ///< attn_qkv instead of attn_q, attn_k and attn_v.
+  bool head_norms = false;            ///< RMS norm of each head of Q and K (attn_q_norm, attn_k_norm).
+  bool rope = true;
+  ops::Rope rope_params;
+  ValueId rope_factors = kNoValue;
+  float scale = 0.0f;                 ///< 0: 1 / sqrt(head_dim)
+  int window = 0;                     ///< 0: all positions
+};
+/// Projections, rope, cache write, attention and the output projection. In the last layer only rows whose logits
+/// are wanted come out, and `residual` is reduced to them too.
+ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
+
+/// ffn_down(activation(ffn_gate x) * ffn_up x)
+ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
+/// The same where ffn_up holds gate and up in one matrix, the gate first.
+ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
+/// ffn_down(activation(ffn_up x))
+ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation);
+/// A router picks experts for each row; their gated products are summed with the router's weights.
+ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool normalise);
+
+ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
+
+/// The product with output.weight, or with the embedding where the file has none.
+ValueId output_logits(Builder& b, ValueId x);
+
+}  // namespace weft::model

@@ -1,0 +1,100 @@
+#include "model/builder.h"
+
+#include "graph/extent.h"
+#include "tensor/dtype.h"
+#include "weft/error.h"
+
+namespace weft::model {
+namespace {
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSizes& sizes)
+    : file_(file), hparams_(hparams), sizes_(sizes) {
+  Graph& graph = model_.graph;
+  model_.n_tokens = graph.add_symbol("n_tokens", 0, sizes.n_ubatch);
+  model_.n_outputs = graph.add_symbol("n_outputs", 0, sizes.n_outputs);
+  model_.n_moves = graph.add_symbol("n_moves", 0, sizes.n_moves);
+  const Shape per_token = {Dim(1, model_.n_tokens)};
+  model_.tokens = graph.add_input("tokens", DType::kI32, per_token);
+  model_.positions = graph.add_input("positions", DType::kI32, per_token);
+  model_.sequences = graph.add_input("sequences", DType::kI32, per_token);
+  model_.cells = graph.add_input("cells", DType::kI32, per_token);
+  model_.output_rows = graph.add_input("output_rows", DType::kI32, {Dim(1, model_.n_outputs)});
+  const Shape per_move = {Dim(1, model_.n_moves)};
+  model_.move_from = graph.add_input("move_from", DType::kI32, per_move);
+  model_.move_to = graph.add_input("move_to", DType::kI32, per_move);
+  model_.move_deltas = graph.add_input("move_deltas", DType::kI32, per_move);
+  model_.extents = graph.add_input("extents", DType::kI32, {sizes.n_sequences, sizes.n_extents, kExtentWords});
+  model_.extent_counts = graph.add_input("extent_counts", DType::kI32, {sizes.n_sequences});
+}
+
+ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n, bool optional) {
+  const gguf::TensorInfo* tensor = file_.find_tensor(name);
+  if (tensor == nullptr && optional) return kNoValue;
+  const bool whole = shape.rank() == 3 || (begin == 0 && n == shape[0].factor);
+  const std::string value_name =
+      whole ? name : name + "[" + std::to_string(begin) + ":" + std::to_string(begin + n) + "]";
+  if (const ValueId known = model_.graph.find(value_name); known != kNoValue) return known;
+
+  DType dtype = DType::kF32;
+  if (tensor == nullptr) {
+    if (n_missing_++ == 0) first_missing_ = name;
+  } else {
+    if (!(Shape(tensor->shape) == shape))
+      throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the shape " + shape_text(tensor->shape) +
+                                               ", the model's metadata says " + to_string(shape, {}));
+    dtype = tensor->dtype;
+    const DTypeInfo& type = info(dtype);
+    if (type.kind == DTypeKind::kInteger || dtype == DType::kF64 ||
+        (shape.rank() == 1 && type.kind != DTypeKind::kFloat))
+      throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the type " + std::string(type.name) + ", expected " +
+                                               (shape.rank() == 1 ? "f32, f16 or bf16" : "a float or quantised type"));
+    // Vectors are unpacked when they are loaded.
+    if (shape.rank() == 1) dtype = DType::kF32;
+  }
+  const Shape part = whole ? shape : shape.rank() == 2 ? Shape{n, shape[1]} : Shape{n};
+  const ValueId value = model_.graph.add_weight(value_name, dtype, part);
+  model_.weights.push_back({value, tensor, whole ? 0 : begin, part[0].factor});
+  return value;
+}
+
+ValueId Builder::weight(const std::string& name, const Shape& shape) {
+  return use(name, shape, 0, shape[0].factor, false);
+}
+ValueId Builder::optional_weight(const std::string& name, const Shape& shape) {
+  return use(name, shape, 0, shape[0].factor, true);
+}
+ValueId Builder::weight_rows(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n) {
+  return use(name, shape, begin, n, false);
+}
+
+ValueId Builder::cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim, const ops::Rope& rope,
+                       ValueId rope_factors) {
+  const bool keys = role == CacheRole::kKeys;
+  const std::string name = std::string("cache.") + (keys ? "k." : "v.") + std::to_string(layer);
+  const ValueId state =
+      model_.graph.add_state(name, keys ? sizes_.k_type : sizes_.v_type, {sizes_.n_cells, n_heads, head_dim});
+  model_.states.push_back(state);
+  return add(ops::MoveCells{role, rope},
+             {state, model_.move_from, model_.move_to, model_.move_deltas, rope.n_rot > 0 ? rope_factors : kNoValue},
+             name + ".moved");
+}
+
+ModelGraph Builder::finish(ValueId logits) {
+  if (n_missing_ > 0) {
+    throw Error(ErrorCode::kInvalidFile, std::to_string(n_missing_) + " of " + std::to_string(model_.weights.size()) +
+                                             " tensors are missing, first " + first_missing_);
+  }
+  model_.logits = logits;
+  model_.graph.add_output(logits);
+  return std::move(model_);
+}
+
+}  // namespace weft::model

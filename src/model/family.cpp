@@ -1,0 +1,36 @@
+#include "model/family.h"
+
+#include <array>
+
+#include "weft/error.h"
+
+namespace weft::model {
+
+std::span<const Family> families() {
+  static const std::array kFamilies = {kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3, kPhi3, kGpt2};
+  return kFamilies;
+}
+
+ModelDescription describe(const gguf::File& file) {
+  const std::optional<std::string_view> architecture = file.get_string("general.architecture");
+  if (!architecture) throw Error(ErrorCode::kInvalidFile, "metadata key general.architecture is missing");
+  for (const Family& family : families()) {
+    if (family.architecture != *architecture) continue;
+    const Metadata metadata(file, std::string(*architecture));
+    ModelDescription description{read_hparams(file, metadata), &family};
+    family.read(metadata, description.hparams);
+    return description;
+  }
+  std::string known;
+  for (const Family& family : families()) known += (known.empty() ? "" : ", ") + std::string(family.architecture);
+  throw Error(ErrorCode::kUnsupported,
+              "the architecture \"" + std::string(architecture->substr(0, 64)) + "\" is not supported; known are " + known);
+}
+
+ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes) {
+  Builder builder(file, description.hparams, sizes);
+  const ValueId logits = description.family->build(builder);
+  return builder.finish(logits);
+}
+
+}  // namespace weft::model

@@ -1,0 +1,36 @@
+#pragma once
+// The families of models that weft runs: one row each, from the name in the file to its hyper-parameters and graph.
+#include <span>
+#include <string_view>
+
+#include "model/builder.h"
+
+namespace weft::model {
+
+struct Family {
+  std::string_view architecture;  ///< general.architecture
+  /// What the family adds to or changes in the hyper-parameters that all share.
+  void (*read)(const Metadata& metadata, HParams& hparams);
+  /// The graph; returns the logits.
+  ValueId (*build)(Builder& b);
+};
+
+std::span<const Family> families();
+
+/// A model as its file describes it, checked.
+struct ModelDescription {
+  HParams hparams;
+  const Family* family = nullptr;
+};
+
+/// Throws Error: kInvalidFile with the key or tensor and what was expected, kUnsupported (with the names of known
+/// families) for an unknown architecture.
+ModelDescription describe(const gguf::File& file);
+
+/// The graph at a context's sizes. Throws Error kInvalidFile where tensors do not fit the description.
+ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes);
+
+// One row each (families/*.cpp).
+extern const Family kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3, kPhi3, kGpt2;
+
+}  // namespace weft::model

@@ -1,0 +1,154 @@
+#include "model/hparams.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "weft/error.h"
+
+namespace weft::model {
+namespace {
+
+// Bounds of what any model can sensibly ask for: far above today's largest, far below what could overflow.
+constexpr std::int64_t kMaxLayers = 1024;
+constexpr std::int64_t kMaxWidth = 1 << 20;
+constexpr std::int64_t kMaxHeads = 1 << 14;
+constexpr std::int64_t kMaxHeadDim = 1024;
+constexpr std::int64_t kMaxExperts = 4096;
+constexpr std::int64_t kMaxContext = 1 << 28;
+
+std::string range(double min, double max) {
+  const auto text = [](double v) {
+    return v == std::floor(v) && std::abs(v) < 1e15 ? std::to_string(static_cast<std::int64_t>(v)) : std::to_string(v);
+  };
+  return "expected " + text(min) + " to " + text(max);
+}
+
+}  // namespace
+
+void Metadata::refuse(std::string_view key, const std::string& reason) const {
+  throw Error(ErrorCode::kInvalidFile, "metadata key " + full(key) + ": " + reason);
+}
+
+int Metadata::require_int(std::string_view key, std::int64_t min, std::int64_t max) const {
+  if (file_.find(full(key)) == nullptr)
+    refuse(key, "missing, " + range(static_cast<double>(min), static_cast<double>(max)));
+  return get_int(key, min, max, 0);
+}
+
+int Metadata::get_int(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const {
+  const std::optional<std::int64_t> value = file_.get_int(full(key));
+  if (!value) return otherwise;
+  if (*value < min || *value > max)
+    refuse(key, "found " + std::to_string(*value) + ", " + range(static_cast<double>(min), static_cast<double>(max)));
+  return static_cast<int>(*value);
+}
+
+int Metadata::get_uniform(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const {
+  const gguf::Value* value = file_.find(full(key));
+  if (value == nullptr || value->type != gguf::ValueType::kArray) return get_int(key, min, max, otherwise);
+  const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
+  if (!values || values->empty()) refuse(key, "an array without values");
+  if (std::any_of(values->begin(), values->end(), [&](std::int64_t v) { return v != values->front(); }))
+    throw Error(ErrorCode::kUnsupported, "metadata key " + full(key) + ": layers of different sizes are not supported");
+  if (values->front() < min || values->front() > max)
+    refuse(key, "found " + std::to_string(values->front()) + ", " +
+                    range(static_cast<double>(min), static_cast<double>(max)));
+  return static_cast<int>(values->front());
+}
+
+float Metadata::require_float(std::string_view key, double min, double max) const {
+  if (file_.find(full(key)) == nullptr) refuse(key, "missing, " + range(min, max));
+  return get_float(key, min, max, 0.0f);
+}
+
+float Metadata::get_float(std::string_view key, double min, double max, float otherwise) const {
+  const std::optional<double> value = file_.get_float(full(key));
+  if (!value) return otherwise;
+  if (!(*value >= min && *value <= max)) refuse(key, "found " + std::to_string(*value) + ", " + range(min, max));
+  return static_cast<float>(*value);
+}
+
+bool Metadata::get_bool(std::string_view key, bool otherwise) const {
+  return file_.get_bool(full(key)).value_or(otherwise);
+}
+
+std::string Metadata::get_string(std::string_view key, std::string_view otherwise) const {
+  return std::string(file_.get_string(full(key)).value_or(otherwise));
+}
+
+ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
+  ops::Rope rope;
+  rope.head_dim = head_dim;
+  rope.n_rot = metadata.get_int("rope.dimension_count", 2, head_dim, head_dim);
+  if (rope.n_rot % 2 != 0) metadata.refuse("rope.dimension_count", "found an odd number, expected an even one");
+  rope.freq_base = metadata.get_float("rope.freq_base", 1.001, 1e12, 10000.0f);
+  rope.n_ctx_orig = metadata.get_int("rope.scaling.original_context_length", 1, kMaxContext, n_ctx_train);
+
+  const std::string scaling = metadata.get_string("rope.scaling.type", "none");
+  // Files older than the scaling.* keys give the linear factor alone.
+  float factor = metadata.get_float("rope.scaling.factor", 0.0, 1e6, 0.0f);
+  if (factor == 0.0f) factor = metadata.get_float("rope.scale_linear", 0.0, 1e6, 0.0f);
+  if (factor == 0.0f) factor = 1.0f;
+  if (scaling == "linear" || scaling == "yarn") {
+    rope.freq_scale = 1.0f / factor;
+  } else if (scaling != "none" && scaling != "longrope" && scaling != "su" && scaling != "llama3" &&
+             scaling != "dynamic") {
+    metadata.refuse("rope.scaling.type", "found \"" + scaling + "\", expected none, linear, yarn or longrope");
+  } else if (scaling == "none" && factor != 1.0f) {
+    rope.freq_scale = 1.0f / factor;
+  }
+  if (scaling == "yarn") {
+    rope.ext_factor = metadata.get_float("rope.scaling.yarn_ext_factor", 0.0, 1e3, 1.0f);
+    rope.beta_fast = metadata.get_float("rope.scaling.yarn_beta_fast", 0.001, 1e6, 32.0f);
+    rope.beta_slow = metadata.get_float("rope.scaling.yarn_beta_slow", 0.001, 1e6, 1.0f);
+  }
+  rope.attn_factor = metadata.get_float("rope.scaling.attn_factor", 0.001, 1e3, 1.0f);
+  return rope;
+}
+
+HParams read_hparams(const gguf::File& file, const Metadata& metadata) {
+  HParams h;
+  h.architecture = metadata.architecture();
+  h.n_layers = metadata.require_int("block_count", 1, kMaxLayers);
+  h.n_embd = metadata.require_int("embedding_length", 1, kMaxWidth);
+  h.n_ctx_train = metadata.require_int("context_length", 1, kMaxContext);
+  h.n_ff = metadata.get_uniform("feed_forward_length", 0, 16 * kMaxWidth, 0);
+  h.n_heads = metadata.get_uniform("attention.head_count", 1, kMaxHeads, 0);
+  if (h.n_heads == 0) metadata.refuse("attention.head_count", "missing, expected at least 1");
+  h.n_kv_heads = metadata.get_uniform("attention.head_count_kv", 1, kMaxHeads, h.n_heads);
+  if (h.n_heads % h.n_kv_heads != 0)
+    metadata.refuse("attention.head_count_kv", "found " + std::to_string(h.n_kv_heads) +
+                                                   ", expected a divisor of the head count " + std::to_string(h.n_heads));
+  h.k_head_dim = metadata.get_int("attention.key_length", 1, kMaxHeadDim, 0);
+  if (h.k_head_dim == 0) {
+    if (h.n_embd % h.n_heads != 0 || h.n_embd / h.n_heads > kMaxHeadDim)
+      metadata.refuse("attention.head_count", "found " + std::to_string(h.n_heads) +
+                                                  ", expected a divisor of the embedding length " +
+                                                  std::to_string(h.n_embd));
+    h.k_head_dim = h.n_embd / h.n_heads;
+  }
+  h.v_head_dim = metadata.get_int("attention.value_length", 1, kMaxHeadDim, h.k_head_dim);
+  h.norm_eps = metadata.get_float("attention.layer_norm_rms_epsilon", 0.0, 1.0,
+                                  metadata.get_float("attention.layer_norm_epsilon", 0.0, 1.0, -1.0f));
+  if (h.norm_eps < 0.0f) metadata.refuse("attention.layer_norm_rms_epsilon", "missing, expected 0 to 1");
+  h.rope = read_rope(metadata, h.k_head_dim, h.n_ctx_train);
+
+  h.n_experts = metadata.get_int("expert_count", 0, kMaxExperts, 0);
+  if (h.n_experts > 0) {
+    h.n_experts_used = metadata.require_int("expert_used_count", 1, h.n_experts);
+    h.n_ff_expert = metadata.get_int("expert_feed_forward_length", 1, 16 * kMaxWidth, h.n_ff);
+  }
+  h.window = metadata.get_int("attention.sliding_window", 0, kMaxContext, 0);
+  h.rope_base_window = metadata.get_float("rope.freq_base_swa", 1.001, 1e12, 10000.0f);
+  h.attention_softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 0.0f);
+  h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 0.0f);
+
+  const gguf::TensorInfo* embedding = file.find_tensor("token_embd.weight");
+  if (embedding == nullptr) throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight is missing");
+  if (embedding->shape.size() != 2 || embedding->shape[0] > (std::int64_t{1} << 24))
+    throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight must be a matrix of at most 2^24 rows");
+  h.n_vocab = static_cast<int>(embedding->shape[0]);
+  return h;
+}
+
+}  // namespace weft::model

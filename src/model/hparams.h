@@ -1,0 +1,70 @@
+#pragma once
+// What a model's metadata says of its shape, checked: every count is within what weft can hold, and what must divide
+// does. Tensors are checked against it when the graph is built (builder.h).
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "gguf/gguf.h"
+#include "graph/op.h"
+
+namespace weft::model {
+
+/// Reads an architecture's keys ("llama.block_count") with bounds. Errors name the key, what was found and what was
+/// expected.
+class Metadata {
+ public:
+  Metadata(const gguf::File& file, std::string architecture)
+      : file_(file), architecture_(std::move(architecture)) {}
+
+  const std::string& architecture() const { return architecture_; }
+  int require_int(std::string_view key, std::int64_t min, std::int64_t max) const;
+  int get_int(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const;
+  /// A count, or an array of equal counts, one a layer.
+  int get_uniform(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const;
+  float require_float(std::string_view key, double min, double max) const;
+  float get_float(std::string_view key, double min, double max, float otherwise) const;
+  bool get_bool(std::string_view key, bool otherwise) const;
+  std::string get_string(std::string_view key, std::string_view otherwise) const;
+
+  [[noreturn]] void refuse(std::string_view key, const std::string& reason) const;
+
+ private:
+  std::string full(std::string_view key) const { return architecture_ + "." + std::string(key); }
+
+  const gguf::File& file_;
+  std::string architecture_;
+};
+
+struct HParams {
+  std::string architecture;
+  int n_layers = 0;
+  int n_embd = 0;
+  int n_vocab = 0;
+  int n_ctx_train = 0;
+  int n_ff = 0;
+  int n_heads = 0;
+  int n_kv_heads = 0;
+  int k_head_dim = 0;
+  int v_head_dim = 0;
+  float norm_eps = 0.0f;
+  ops::Rope rope;  ///< Of most layers; head_dim set.
+
+  int n_experts = 0;  ///< 0: dense
+  int n_experts_used = 0;
+  int n_ff_expert = 0;
+
+  int window = 0;  ///< Of sliding layers, 0: none
+  float rope_base_window = 0.0f;   ///< Rope's base in sliding layers.
+  bool learned_positions = false;  ///< Positions are rows of a table of n_ctx_train: none can be beyond it.
+  float attention_softcap = 0.0f;
+  float logit_softcap = 0.0f;
+};
+
+/// Reads what all families share; a family adds its own. n_vocab comes from the embedding.
+HParams read_hparams(const gguf::File& file, const Metadata& metadata);
+
+/// The keys "rope.*" of linear and YaRN scaling (dimension count, base, factor, ...) into a rope op.
+ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train);
+
+}  // namespace weft::model

@@ -1,0 +1,282 @@
+#include "kv/sequences.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace weft::kv {
+namespace {
+
+/// Sequences with their tables, and a device that knows what each cell holds.
+struct Fixture {
+  Fixture(int n_cells, int n_sequences, int width)
+      : extents(static_cast<std::size_t>(n_sequences * width)),
+        counts(static_cast<std::size_t>(n_sequences)),
+        sequences(n_cells, n_sequences, {extents, counts, width}),
+        cells(static_cast<std::size_t>(Sequences::n_pages_for(n_cells, n_sequences) * kPageCells)) {}
+
+  struct Cell {
+    int token = -1;
+    Pos turned_to = 0;  // The position that K is rotated for.
+  };
+
+  void carry_out_moves() {
+    for (const CellMove& move : sequences.moves()) {
+      Cell cell = cells[static_cast<std::size_t>(move.from)];
+      cell.turned_to += move.delta;
+      cells[static_cast<std::size_t>(move.to)] = cell;
+    }
+    sequences.clear_moves();
+  }
+
+  bool take(SeqId seq, Pos pos, int token) {
+    const Place place{seq, pos};
+    std::int32_t cell = -1;
+    const bool taken = sequences.take({&place, 1}, {&cell, 1});
+    carry_out_moves();
+    if (taken) cells[static_cast<std::size_t>(cell)] = {token, pos};
+    return taken;
+  }
+  bool take_all(SeqId seq, int n) {
+    for (int i = 0; i < n; ++i)
+      if (!take(seq, sequences.next_pos(seq), i)) return false;
+    return true;
+  }
+
+  /// (position, token) of a sequence, as the device would see it.
+  std::vector<std::pair<Pos, int>> contents(SeqId seq) const {
+    std::vector<std::pair<Pos, int>> result;
+    for (const Extent& e : sequences.extents(seq))
+      for (int lane = 0; lane < kPageCells; ++lane) {
+        if ((e.mask >> lane & 1) == 0) continue;
+        const Cell& cell = cells[static_cast<std::size_t>(e.page * kPageCells + lane)];
+        EXPECT_EQ(cell.turned_to, e.position(lane));
+        result.emplace_back(e.position(lane), cell.token);
+      }
+    return result;
+  }
+
+  std::vector<Extent> extents;
+  std::vector<std::int32_t> counts;
+  Sequences sequences;
+  std::vector<Cell> cells;
+};
+
+TEST(Sequences, CellsOfAPageLieTogether) {
+  Fixture f(256, 2, 8);
+  std::vector<Place> places;
+  for (Pos p = 0; p < 64; ++p) places.push_back({0, p});
+  places.push_back({1, 0});
+  std::vector<std::int32_t> cells(places.size());
+  ASSERT_TRUE(f.sequences.take(places, cells));
+  for (int p = 0; p < 64; ++p) EXPECT_EQ(cells[static_cast<std::size_t>(p)], cells[0] + p);
+  EXPECT_NE(cells[64] / kPageCells, cells[0] / kPageCells);
+  EXPECT_EQ(f.sequences.next_pos(0), 64);
+  EXPECT_EQ(f.sequences.next_pos(1), 1);
+  EXPECT_EQ(f.sequences.min_pos(1), 0);
+}
+
+TEST(Sequences, TheLimitCountsCellsAndPartlyFilledPagesFit) {
+  Fixture f(64, 64, 4);
+  // 64 sequences of one token each fit 64 cells, though each takes a page.
+  for (SeqId s = 0; s < 64; ++s) ASSERT_TRUE(f.take(s, 0, s)) << s;
+  EXPECT_FALSE(f.take(0, 1, 99));
+  f.sequences.remove(5, 0, 64);
+  EXPECT_TRUE(f.take(0, 1, 99));
+}
+
+TEST(Sequences, AFullCacheTakesNothing) {
+  Fixture f(10, 2, 4);
+  ASSERT_TRUE(f.take_all(0, 8));
+  const Place places[] = {{1, 0}, {1, 1}, {1, 2}};
+  std::int32_t cells[3];
+  EXPECT_FALSE(f.sequences.take(places, cells));
+  EXPECT_EQ(f.sequences.cells_used(), 8);
+  EXPECT_EQ(f.sequences.next_pos(1), 0);
+  EXPECT_TRUE(f.sequences.consistent());
+}
+
+TEST(Sequences, CopiesShareCellsUntilOneGoesOn) {
+  Fixture f(1000, 3, 16);
+  ASSERT_TRUE(f.take_all(0, 100));
+  ASSERT_TRUE(f.sequences.copy(0, 1, 0, 100));
+  ASSERT_TRUE(f.sequences.copy(0, 2, 0, 70));
+  EXPECT_EQ(f.sequences.cells_used(), 100);
+  EXPECT_TRUE(f.sequences.moves().empty());
+  // The first to go on writes into the shared page, the next one gets its own copy of what is in use.
+  ASSERT_TRUE(f.take(0, 100, 1000));
+  EXPECT_EQ(f.sequences.cells_used(), 101);
+  ASSERT_TRUE(f.take(1, 100, 2000));
+  EXPECT_EQ(f.sequences.cells_used(), 102 + 36);
+  ASSERT_TRUE(f.take(2, 70, 3000));
+  const auto zero = f.contents(0), one = f.contents(1), two = f.contents(2);
+  EXPECT_TRUE(std::equal(zero.begin(), zero.begin() + 100, one.begin()));
+  EXPECT_TRUE(std::equal(zero.begin(), zero.begin() + 70, two.begin()));
+  EXPECT_EQ(zero[100], std::make_pair(100, 1000));
+  EXPECT_EQ(one[100], std::make_pair(100, 2000));
+  EXPECT_EQ(two[70], std::make_pair(70, 3000));
+  f.sequences.keep(1);
+  EXPECT_EQ(f.contents(1), one);
+  EXPECT_EQ(f.sequences.cells_used(), 101);
+  EXPECT_TRUE(f.sequences.consistent());
+}
+
+TEST(Sequences, TheCutIntoExtentsDoesNotDependOnSharing) {
+  Fixture f(1000, 2, 16);
+  ASSERT_TRUE(f.take_all(0, 100));
+  ASSERT_TRUE(f.sequences.copy(0, 1, 0, 90));
+  ASSERT_TRUE(f.take_all(0, 3));
+  ASSERT_TRUE(f.take_all(1, 60));
+  Fixture alone(1000, 1, 16);
+  ASSERT_TRUE(alone.take_all(0, 150));
+  const auto shared = f.sequences.extents(1), own = alone.sequences.extents(0);
+  ASSERT_EQ(shared.size(), own.size());
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ(shared[i].mask, own[i].mask);
+    EXPECT_EQ(shared[i].base, own[i].base);
+  }
+}
+
+TEST(Sequences, ShiftingTurnsOnlyWhatMoves) {
+  Fixture f(256, 2, 16);
+  ASSERT_TRUE(f.take_all(0, 200));
+  f.sequences.remove(0, 10, 60);
+  ASSERT_TRUE(f.sequences.can_add(0, 60, 200, -50));
+  ASSERT_TRUE(f.sequences.add(0, 60, 200, -50));
+  EXPECT_EQ(f.sequences.moves().size(), 140u);
+  f.carry_out_moves();
+  const auto contents = f.contents(0);
+  ASSERT_EQ(contents.size(), 150u);
+  for (int i = 0; i < 150; ++i) EXPECT_EQ(contents[static_cast<std::size_t>(i)], std::make_pair(i, i < 10 ? i : i + 50));
+  EXPECT_EQ(f.sequences.next_pos(0), 150);
+  EXPECT_TRUE(f.take_all(0, 20));
+  EXPECT_FALSE(f.sequences.can_add(0, 20, 30, 3));
+  EXPECT_FALSE(f.sequences.can_add(0, 0, 30, -1));
+}
+
+TEST(Sequences, AGapOpensInTheMiddleAndIsFilled) {
+  Fixture f(256, 1, 16);
+  ASSERT_TRUE(f.take_all(0, 100));
+  ASSERT_TRUE(f.sequences.add(0, 50, 100, 7));
+  f.carry_out_moves();
+  for (int i = 0; i < 7; ++i) ASSERT_TRUE(f.take(0, 50 + i, 1000 + i));
+  const auto contents = f.contents(0);
+  ASSERT_EQ(contents.size(), 107u);
+  for (int i = 0; i < 107; ++i) {
+    EXPECT_EQ(contents[static_cast<std::size_t>(i)],
+              std::make_pair(i, i < 50 ? i : i < 57 ? 1000 + i - 50 : i - 7));
+  }
+}
+
+TEST(Sequences, EndlessTextNeedsNoMoreThanItsCells) {
+  Fixture f(256, 1, 12);
+  int token = 0;
+  for (int round = 0; round < 2000; ++round) {
+    if (f.sequences.cells_used() == 256) {
+      const Pos end = f.sequences.next_pos(0);
+      f.sequences.remove(0, 5, 5 + 101);
+      ASSERT_TRUE(f.sequences.add(0, 5 + 101, end, -101));
+      f.carry_out_moves();
+    }
+    ASSERT_TRUE(f.take(0, f.sequences.next_pos(0), token++)) << round;
+  }
+  EXPECT_EQ(f.contents(0).back().second, token - 1);
+  EXPECT_TRUE(f.sequences.consistent());
+}
+
+TEST(Sequences, DefragmentationFreesPagesAndKeepsLanes) {
+  Fixture f(64 * 8, 8, 8);
+  for (SeqId s = 0; s < 8; ++s) {
+    ASSERT_TRUE(f.take_all(s, 64));
+    f.sequences.remove(s, 0, 8 * s);
+    f.sequences.remove(s, 8 * s + 8, 64);
+  }
+  const int free = f.sequences.pages_free();
+  std::vector<std::vector<std::pair<Pos, int>>> before;
+  for (SeqId s = 0; s < 8; ++s) before.push_back(f.contents(s));
+  EXPECT_EQ(f.sequences.defragment(1000), 7);
+  f.carry_out_moves();
+  EXPECT_EQ(f.sequences.pages_free(), free + 7);
+  for (SeqId s = 0; s < 8; ++s) EXPECT_EQ(f.contents(s), before[static_cast<std::size_t>(s)]);
+  EXPECT_TRUE(f.sequences.consistent());
+}
+
+// Against a plain model of the cache: for each sequence the list of (position, token).
+TEST(Sequences, RandomOperationsAgreeWithAPlainModel) {
+  using Text = std::vector<std::pair<Pos, int>>;
+  std::mt19937 random(11);
+  const int n_sequences = 6, n_cells = 700;
+  Fixture f(n_cells, n_sequences, 40);
+  std::vector<Text> plain(n_sequences);
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const auto in = [](const std::pair<Pos, int>& t, Pos begin, Pos end) { return t.first >= begin && t.first < end; };
+  long n_done[8] = {};
+  int token = 0;
+  for (int step = 0; step < 100000; ++step) {
+    const SeqId seq = pick(n_sequences);
+    Text& text = plain[static_cast<std::size_t>(seq)];
+    const Pos begin = pick(300), end = begin + pick(200);
+    const int what = pick(100);
+    if (what < 70) {
+      // Mostly on at the end, sometimes anywhere.
+      const Pos pos = pick(10) != 0 ? f.sequences.next_pos(seq) : pick(400);
+      if (f.sequences.holds(seq, pos)) continue;
+      if (!f.take(seq, pos, token)) continue;
+      text.insert(std::upper_bound(text.begin(), text.end(), std::make_pair(pos, 0),
+                                   [](const auto& a, const auto& b) { return a.first < b.first; }),
+                  {pos, token++});
+      ++n_done[0];
+    } else if (what < 78) {
+      f.sequences.remove(seq, begin, end);
+      std::erase_if(text, [&](const auto& t) { return in(t, begin, end); });
+      ++n_done[1];
+    } else if (what < 86) {
+      const SeqId to = pick(n_sequences);
+      if (to == seq || !f.sequences.copy(seq, to, begin, end)) continue;
+      Text& other = plain[static_cast<std::size_t>(to)];
+      std::erase_if(other, [&](const auto& t) { return in(t, begin, end); });
+      auto at = std::find_if(other.begin(), other.end(), [&](const auto& t) { return t.first >= begin; });
+      Text copied;
+      for (const auto& t : text)
+        if (in(t, begin, end)) copied.push_back(t);
+      other.insert(at, copied.begin(), copied.end());
+      ++n_done[2];
+    } else if (what < 96) {
+      const Pos delta = pick(3) == 0 ? 64 * (pick(5) - 2) : pick(120) - 60;
+      if (!f.sequences.can_add(seq, begin, end, delta) || !f.sequences.add(seq, begin, end, delta)) continue;
+      for (auto& t : text)
+        if (in(t, begin, end)) t.first += delta;
+      ++n_done[3];
+    } else if (what < 97) {
+      const int divisor = 1 + pick(3);
+      if (!f.sequences.can_divide(seq, begin, end, divisor) || !f.sequences.divide(seq, begin, end, divisor)) continue;
+      for (auto& t : text)
+        if (in(t, begin, end)) t.first /= divisor;
+      ++n_done[4];
+    } else if (what < 98) {
+      f.sequences.defragment(200);
+      ++n_done[5];
+    } else if (pick(20) == 0) {
+      f.sequences.keep(seq);
+      for (SeqId s = 0; s < n_sequences; ++s)
+        if (s != seq) plain[static_cast<std::size_t>(s)].clear();
+      ++n_done[6];
+    }
+    f.carry_out_moves();
+    if (step % 50 == 0) {
+      ASSERT_TRUE(f.sequences.consistent()) << step;
+      for (SeqId s = 0; s < n_sequences; ++s) {
+        ASSERT_EQ(f.contents(s), plain[static_cast<std::size_t>(s)]) << "step " << step << " sequence " << s;
+        const Text& t = plain[static_cast<std::size_t>(s)];
+        ASSERT_EQ(f.sequences.next_pos(s), t.empty() ? 0 : t.back().first + 1);
+        ASSERT_EQ(f.sequences.min_pos(s), t.empty() ? -1 : t.front().first);
+      }
+    }
+  }
+  for (int i = 0; i < 7; ++i) EXPECT_GT(n_done[i], 20) << i;
+}
+
+}  // namespace
+}  // namespace weft::kv
