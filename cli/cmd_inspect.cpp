@@ -1,0 +1,184 @@
+// weft inspect: what a GGUF file holds.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "json_output.h"
+#include "model_cache.h"
+#include "options.h"
+#include "text_format.h"
+#include "weft/model.h"
+
+namespace weft::cli {
+namespace {
+
+struct InspectOptions {
+  Talk talk;
+  std::string file;
+  std::string model;
+  int n_ctx = 0;
+  bool json = false;
+  bool tensors = false;
+};
+
+struct TypeSum {
+  int n_tensors = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Memory {
+  int n_ctx = 0;
+  std::uint64_t weights = 0;
+  std::uint64_t cache = 0;
+};
+
+Memory memory_need(const FileInfo& file, int n_ctx) {
+  Memory need;
+  // What a context takes where nothing else is asked for.
+  need.n_ctx = n_ctx > 0 ? n_ctx : std::min(file.model->n_ctx_train, 8192);
+  // As the file holds them; a device may lay them out with a little more.
+  for (const FileInfo::Tensor& tensor : file.tensors) need.weights += tensor.bytes;
+  need.cache = file.cache_bytes_per_token * static_cast<std::uint64_t>(need.n_ctx);
+  return need;
+}
+
+Json to_json(const FileInfo& file, const std::map<std::string, TypeSum>& types, int n_ctx) {
+  Json json;
+  json["version"] = file.version;
+  json["parts"] = file.n_parts;
+  json["file_bytes"] = file.file_bytes;
+  if (file.model) {
+    const ModelInfo& m = *file.model;
+    json["model"] = {{"name", m.name},
+                     {"architecture", m.architecture},
+                     {"quantisation", m.quantisation},
+                     {"parameters", m.n_parameters},
+                     {"vocabulary", m.n_vocab},
+                     {"context", m.n_ctx_train},
+                     {"embedding", m.n_embd},
+                     {"layers", m.n_layers},
+                     {"heads", m.n_heads},
+                     {"kv_heads", m.n_kv_heads}};
+    const Memory need = memory_need(file, n_ctx);
+    json["memory"] = {{"context", need.n_ctx},
+                      {"weight_bytes", need.weights},
+                      {"cache_bytes", need.cache},
+                      {"cache_bytes_per_token", file.cache_bytes_per_token}};
+  } else {
+    json["model"] = nullptr;
+    json["problem"] = file.problem;
+  }
+  json["types"] = Json::object();
+  for (const auto& [type, sum] : types)
+    json["types"][type] = {{"tensors", sum.n_tensors}, {"bytes", sum.bytes}};
+  json["metadata"] = Json::array();
+  for (const FileInfo::Entry& entry : file.metadata) {
+    json["metadata"].push_back({{"key", entry.key}, {"type", entry.type}, {"value", entry.value}});
+  }
+  json["tensors"] = Json::array();
+  for (const FileInfo::Tensor& tensor : file.tensors) {
+    json["tensors"].push_back(
+        {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
+  }
+  return json;
+}
+
+std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>& types,
+                      const InspectOptions& options) {
+  const bool color = use_color(options.talk.color, 1);
+  const auto heading = [color](std::string_view text) { return "\n" + styled(text, kBold, color) + "\n"; };
+
+  std::string out;
+  if (file.model) {
+    const ModelInfo& m = *file.model;
+    out += table_text(
+        {{"  name", m.name},
+         {"  architecture", m.architecture},
+         {"  parameters", count_text(m.n_parameters)},
+         {"  weights", m.quantisation},
+         {"  layers", fmt::format("{} of width {}, {} heads, {} for keys and values", m.n_layers, m.n_embd,
+                                  m.n_heads, m.n_kv_heads)},
+         {"  vocabulary", fmt::format("{} tokens", m.n_vocab)},
+         {"  context", fmt::format("{} tokens", m.n_ctx_train)},
+         {"  file", fmt::format("{}, GGUF version {}, {} {}", bytes_text(file.file_bytes), file.version,
+                                file.n_parts, file.n_parts == 1 ? "part" : "parts")}});
+    out += heading("Memory");
+    const Memory need = memory_need(file, options.n_ctx);
+    out += table_text({{"  weights", bytes_text(need.weights)},
+                       {"  cache", fmt::format("{} for {} tokens in F16 ({} a token)", bytes_text(need.cache),
+                                               need.n_ctx, bytes_text(file.cache_bytes_per_token))},
+                       {"  together", bytes_text(need.weights + need.cache)}});
+  } else {
+    out += fmt::format("  GGUF version {}, {}\n  no model that weft can run: {}\n", file.version,
+                       bytes_text(file.file_bytes), printable(file.problem));
+  }
+
+  out += heading(fmt::format("Tensors: {}", file.tensors.size()));
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [type, sum] : types) {
+    rows.push_back({"  " + type, fmt::format("{}", sum.n_tensors), bytes_text(sum.bytes)});
+  }
+  out += table_text(rows);
+  if (options.tensors) {
+    rows.clear();
+    for (const FileInfo::Tensor& tensor : file.tensors) {
+      rows.push_back({"  " + tensor.name, tensor.type, fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
+                      bytes_text(tensor.bytes)});
+    }
+    out += "\n" + table_text(rows);
+  }
+
+  out += heading(fmt::format("Metadata: {}", file.metadata.size()));
+  rows.clear();
+  for (const FileInfo::Entry& entry : file.metadata)
+    rows.push_back({"  " + entry.key, entry.type, entry.value});
+  return out + table_text(rows);
+}
+
+int run(const InspectOptions& options) {
+  if (!options.file.empty() && !options.model.empty()) throw UsageError("name the file once");
+  const FileInfo file = inspect(find_model(options.file.empty() ? options.model : options.file));
+  std::map<std::string, TypeSum> types;
+  for (const FileInfo::Tensor& tensor : file.tensors) {
+    TypeSum& sum = types[tensor.type];
+    ++sum.n_tensors;
+    sum.bytes += tensor.bytes;
+  }
+  print(options.json ? to_text(to_json(file, types, options.n_ctx), 2) : to_report(file, types, options));
+  return kExitOk;
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<InspectOptions>();
+  app.add_option("FILE", options->file, "the file");
+  app.add_option("-m,--model", options->model, "the same: a GGUF file or a name in the model cache")
+      ->type_name("FILE")
+      ->group("Options");
+  add_size(app, "-c,--ctx-size", options->n_ctx, "tell the memory need for this many tokens")
+      ->group("Options");
+  add_switch(app, "--tensors", options->tensors, "list every tensor, shapes outermost first")
+      ->group("Output");
+  add_switch(app, "--json", options->json, "print one JSON object with everything")->group("Output");
+  add_talk_options(app, options->talk);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kInspectCommand = {"inspect", "[options] FILE",
+                                 "what a GGUF file holds, and the memory it needs",
+                                 "Reads the description only, not the weights.\n"
+                                 "\n"
+                                 "Examples:\n"
+                                 "  weft inspect model.gguf\n"
+                                 "  weft inspect model.gguf -c 32k --tensors\n"
+                                 "  weft inspect gemma --json\n",
+                                 prepare};
+
+}  // namespace weft::cli

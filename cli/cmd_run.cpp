@@ -1,0 +1,283 @@
+// weft run: continue a text, or write the logits of one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "interrupt.h"
+#include "json_output.h"
+#include "options.h"
+#include "weft/error.h"
+#include "weft/generate.h"
+
+namespace weft::cli {
+namespace {
+
+struct RunOptions {
+  Talk talk;
+  ModelOptions model;
+  ContextOptions context;
+  SamplingOptions sampling;
+  std::optional<std::string> prompt;
+  std::string prompt_file;
+  std::string tokens;  // "1,2,3", "@FILE" or "-"
+  std::string logits_file;
+  std::vector<std::string> stop;
+  int n_predict = -1;
+  int n_chunk = 0;
+  bool ignore_eos = false;
+  bool parse_special = false;
+  bool json = false;
+};
+
+// Numbers with commas, spaces or brackets between them, so that a JSON array will do.
+std::vector<Token> parse_tokens(const std::string& argument, int n_vocab) {
+  std::string text = argument;
+  if (argument == "-") text = read_text("-");
+  if (argument.starts_with("@")) text = read_text(argument.substr(1));
+  std::vector<Token> tokens;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    if (std::string_view(" \t\r\n,[]").find(*at) != std::string_view::npos) {
+      ++at;
+      continue;
+    }
+    Token id = 0;
+    const auto [rest, error] = std::from_chars(at, end, id);
+    if (error != std::errc{}) {
+      throw UsageError(
+          fmt::format("--tokens: '{}' is no token id",
+                      std::string_view(at, std::min<std::size_t>(12, static_cast<std::size_t>(end - at)))));
+    }
+    if (id < 0 || id >= n_vocab) {
+      throw UsageError(fmt::format("--tokens: {} is outside the vocabulary of {} tokens", id, n_vocab));
+    }
+    tokens.push_back(id);
+    at = rest;
+  }
+  return tokens;
+}
+
+std::vector<Token> prompt_tokens(const RunOptions& options, const Tokenizer& tokenizer) {
+  std::vector<Token> tokens;
+  if (!options.tokens.empty()) {
+    tokens = parse_tokens(options.tokens, tokenizer.n_vocab());
+  } else {
+    const std::string text = options.prompt ? *options.prompt : read_text(options.prompt_file);
+    tokens = tokenizer.encode(text, {.add_special = true, .parse_special = options.parse_special});
+    // Nothing to go on from, and this vocabulary adds nothing by itself.
+    if (tokens.empty() && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
+  }
+  if (tokens.empty()) throw UsageError("the prompt is empty");
+  return tokens;
+}
+
+void check(const RunOptions& options) {
+  const int sources =
+      (options.prompt ? 1 : 0) + (options.prompt_file.empty() ? 0 : 1) + (options.tokens.empty() ? 0 : 1);
+  if (sources == 0)
+    throw UsageError("no prompt: give one with -p TEXT, -f FILE ('-': standard input) or --tokens IDS");
+  if (sources > 1) throw UsageError("-p, -f and --tokens each set the prompt; give one of them");
+  if (options.n_chunk < 0) throw UsageError("--chunk must be positive");
+  if (!options.logits_file.empty() && options.json)
+    throw UsageError("--logits generates nothing; --json has no use there");
+}
+
+// A file that is closed, and complete, or an error.
+class OutputFile {
+ public:
+  explicit OutputFile(const std::string& path)
+      : path_(path), file_(path == "-" ? stdout : std::fopen(path.c_str(), "wb")) {
+    if (file_ == nullptr) throw Error(ErrorCode::kIo, fmt::format("cannot write to '{}'", path_));
+  }
+  ~OutputFile() {
+    if (file_ != nullptr && file_ != stdout) std::fclose(file_);
+  }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(std::span<const float> values) {
+    if (std::fwrite(values.data(), sizeof(float), values.size(), file_) != values.size()) fail();
+  }
+  void close() {
+    std::FILE* file = std::exchange(file_, nullptr);
+    if ((file == stdout ? std::fflush(file) : std::fclose(file)) != 0) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw Error(ErrorCode::kIo, fmt::format("cannot write to '{}' (disk full?)", path_));
+  }
+
+  std::string path_;
+  std::FILE* file_;
+};
+
+// Raw float32, [n_tokens][n_vocab]. The rows do not depend on how the prompt is cut.
+int write_logits(const RunOptions& options, const LoadedModel& loaded, const std::vector<Token>& tokens,
+                 InterruptGuard& interrupt) {
+  const int n_tokens = static_cast<int>(tokens.size());
+  ContextParams params = context_params(options.context, options.model);
+  if (params.n_ctx == 0) params.n_ctx = n_tokens;
+  if (n_tokens > params.n_ctx) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} tokens do not fit into a context of {}; raise --ctx-size", n_tokens, params.n_ctx));
+  }
+  // All rows of a piece are kept at once; without a wish, 64 MiB of them.
+  const int n_vocab = loaded.model->info().n_vocab;
+  const int affordable = std::max(1, (64 << 20) / (static_cast<int>(sizeof(float)) * n_vocab));
+  const int wanted = options.n_chunk > 0 ? options.n_chunk : affordable;
+  const int piece = std::min({wanted, params.n_ubatch, n_tokens});
+  params.n_outputs = piece;
+
+  Context context(loaded.model, params);
+  interrupt.watch(context);
+  OutputFile out(options.logits_file);
+  Progress bar(options.talk, "logits");
+  Batch batch;
+  for (int begin = 0; begin < n_tokens; begin += piece) {
+    const int n = std::min(piece, n_tokens - begin);
+    batch.clear();
+    for (int i = 0; i < n; ++i) batch.add(tokens[static_cast<std::size_t>(begin + i)], 0, true);
+    const DecodeStatus status = context.decode(batch);
+    if (status == DecodeStatus::kCancelled || interrupt.requested()) {
+      throw Error(ErrorCode::kCancelled, "interrupted");
+    }
+    if (status != DecodeStatus::kOk)
+      throw Error(ErrorCode::kOutOfMemory, "the cache is full; raise --ctx-size");
+    for (int i = 0; i < n; ++i) out.write(context.logits(i));
+    bar.update(static_cast<double>(begin + n) / n_tokens);
+  }
+  out.close();
+  bar.done();
+  note(options.talk,
+       fmt::format("wrote {} x {} float32 logits to {}", n_tokens, n_vocab, options.logits_file));
+  return kExitOk;
+}
+
+double per_second(int n, double ms) { return ms > 0.0 ? 1000.0 * n / ms : 0.0; }
+
+Json to_json(const Generation& result, const LoadedModel& loaded, const PlanStats& plans) {
+  Json json;
+  json["text"] = result.text;
+  json["tokens"] = result.tokens;
+  json["prompt_tokens"] = result.n_prompt;
+  json["generated_tokens"] = result.tokens.size();
+  json["stop_reason"] = name(result.stop);
+  json["timings"] = {{"load_ms", loaded.load_ms},
+                     {"prefill_tokens_per_second", per_second(result.n_prompt, result.prefill_ms)},
+                     {"decode_tokens_per_second", per_second(result.n_decoded, result.decode_ms)}};
+  json["plans"] = {
+      {"compiled", plans.compiled}, {"steps", plans.steps}, {"host_us_per_step", plans.host_us_per_step}};
+  return json;
+}
+
+int run(const RunOptions& options) {
+  check(options);
+  InterruptGuard interrupt;
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt);
+  const std::vector<Token> prompt = prompt_tokens(options, loaded.model->tokenizer());
+  if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
+
+  Sampler sampler(sampler_params(options.sampling, loaded.model->tokenizer()), loaded.model->info().n_vocab);
+  Context context(loaded.model, context_params(options.context, options.model));
+  interrupt.watch(context);
+
+  Progress bar(options.talk, "reading the prompt");
+  GenerateParams params;
+  params.n_predict = options.n_predict;
+  params.ignore_end = options.ignore_eos;
+  params.stop = options.stop;
+  params.n_chunk = options.n_chunk;
+  params.on_prefill = [&](int done) {
+    bar.update(static_cast<double>(done) / static_cast<double>(prompt.size()));
+    return !interrupt.requested();
+  };
+  params.on_text = [&](std::string_view text) {
+    bar.done();
+    if (!options.json) print(text);
+    return !interrupt.requested();
+  };
+  const Generation result = generate(context, sampler, prompt, params);
+  bar.done();
+
+  if (options.json) {
+    print(to_text(to_json(result, loaded, context.plan_stats())));
+  } else if (!result.text.ends_with('\n')) {
+    print("\n");
+  }
+  if (options.talk.verbose || (is_terminal(1) && !options.json)) {
+    note(options.talk,
+         fmt::format("prompt: {} tokens, {:.1f}/s; generated: {} tokens, {:.1f}/s; stopped: {}",
+                     result.n_prompt, per_second(result.n_prompt, result.prefill_ms), result.tokens.size(),
+                     per_second(result.n_decoded, result.decode_ms), name(result.stop)));
+  }
+  if (options.talk.verbose) {
+    const PlanStats plans = context.plan_stats();
+    note(options.talk, fmt::format("plans: {} compiled, {} steps, {:.1f} us of the host a step; seed {}",
+                                   plans.compiled, plans.steps, plans.host_us_per_step, sampler.seed()));
+  }
+  return result.stop == StopReason::kCancelled ? kExitInterrupted : kExitOk;
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<RunOptions>();
+  const std::string group = "Text";
+  app.add_option("-p,--prompt", options->prompt, "the text to continue")->type_name("TEXT")->group(group);
+  app.add_option("-f,--file", options->prompt_file, "the same from a file; '-': standard input")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--tokens", options->tokens, "the same as token ids: 1,2,3 or @FILE or '-'")
+      ->type_name("IDS")
+      ->group(group);
+  add_size(app, "-n,--predict,--n-predict", options->n_predict,
+           "tokens to generate at most (default -1: until the text ends or the context is full)")
+      ->group(group);
+  add_switch(app, "--ignore-eos", options->ignore_eos, "go on where the model would end the text")
+      ->group(group);
+  app.add_option("--stop,-r,--reverse-prompt", options->stop, "end before this text; may be given again")
+      ->type_name("TEXT")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+  add_switch(app, "--parse-special", options->parse_special,
+             "read control tokens such as <|im_end|> in the prompt")
+      ->group(group);
+  add_size(app, "--chunk", options->n_chunk, "compute the prompt in pieces of N tokens")->group(group);
+  app.add_option(
+         "--logits", options->logits_file,
+         "write the logits of every position as raw float32 [tokens][vocabulary] and generate nothing")
+      ->type_name("FILE")
+      ->group(group);
+  add_switch(app, "--json", options->json, "print one JSON object at the end instead of the text")
+      ->group("Output");
+  add_model_options(app, options->model);
+  add_context_options(app, options->context);
+  add_sampling_options(app, options->sampling);
+  add_talk_options(app, options->talk);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kRunCommand = {
+    "run", "-p TEXT [options]", "continue a text",
+    "The text goes to stdout as it comes; everything else to stderr. The prompt is taken as it is: for a\n"
+    "conversation by the model's template see 'weft help chat'.\n"
+    "\n"
+    "Examples:\n"
+    "  weft run -p \"Once upon a time\" -n 64\n"
+    "  weft run -m gemma -f essay.txt --temp 0 --json\n"
+    "  weft run --tokens 1,2,3 --logits out.f32 --cache-type-k f32 --cache-type-v f32\n",
+    prepare};
+
+}  // namespace weft::cli

@@ -1,0 +1,77 @@
+// weft tokenize: text on the standard input to token ids.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "json_output.h"
+#include "model_cache.h"
+#include "options.h"
+#include "weft/model.h"
+
+namespace weft::cli {
+namespace {
+
+struct TokenizeOptions {
+  Talk talk;
+  std::string model;
+  std::string file = "-";
+  bool json = false;
+  bool bos = true;
+  bool special = true;
+};
+
+int run(const TokenizeOptions& options) {
+  const Tokenizer tokenizer = load_tokenizer(find_model(options.model));
+  const std::string text = read_text(options.file);
+  const std::vector<Token> tokens =
+      tokenizer.encode(text, {.add_special = options.bos, .parse_special = options.special});
+  std::string out;
+  if (options.json) {
+    out = to_text(Json(tokens));
+  } else {
+    // As JSON strings: pieces of characters and control characters stay visible.
+    for (const Token id : tokens) {
+      const Json piece = tokenizer.piece(id, true);
+      out += fmt::format("{:>7}  {}", id, to_text(piece));
+    }
+  }
+  print(out);
+  return kExitOk;
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<TokenizeOptions>();
+  const std::string group = "Options";
+  app.add_option("-m,--model", options->model,
+                 "a GGUF file (its vocabulary is enough) or a name in the model cache")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("-f,--file", options->file, "the text (default: standard input, byte for byte)")
+      ->type_name("FILE")
+      ->group(group);
+  add_switch(app, "--json", options->json, "print one array of ids")->group("Output");
+  add_switch(app, "--bos", options->bos, "add what the model wants around a text; --no-bos leaves it out")
+      ->group(group);
+  add_switch(app, "--special", options->special,
+             "read control tokens such as <|im_end|> in the text; --no-special takes them as plain text")
+      ->group(group);
+  add_talk_options(app, options->talk);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kTokenizeCommand = {
+    "tokenize", "[options] < TEXT", "text to token ids",
+    "Prints one token a line, its id and its text as a JSON string; with --json one array of ids.\n"
+    "\n"
+    "Examples:\n"
+    "  printf 'Hello world' | weft tokenize\n"
+    "  weft tokenize -m vocabulary.gguf -f book.txt --json --no-bos --no-special\n",
+    prepare};
+
+}  // namespace weft::cli

@@ -1,0 +1,189 @@
+#include "conversation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+constexpr SeqId kSequence = 0;
+
+// Finds control tokens in a text.
+class ControlTokens {
+ public:
+  explicit ControlTokens(const Tokenizer& tokenizer) {
+    for (Token id = 0; id < tokenizer.n_vocab(); ++id) {
+      const TokenKind kind = tokenizer.kind(id);
+      const std::string_view text = tokenizer.text(id);
+      if ((kind == TokenKind::kControl || kind == TokenKind::kUnknown) && !text.empty()) {
+        by_first_[static_cast<unsigned char>(text.front())].push_back({text, id});
+      }
+    }
+    for (auto& entries : by_first_) {
+      std::sort(entries.begin(), entries.end(),
+                [](const auto& a, const auto& b) { return a.text.size() > b.text.size(); });
+    }
+  }
+
+  struct Entry {
+    std::string_view text;
+    Token id;
+  };
+  /// The longest one that `text` starts with, or null.
+  const Entry* match(std::string_view text) const {
+    for (const Entry& entry : by_first_[static_cast<unsigned char>(text.front())]) {
+      if (text.starts_with(entry.text)) return &entry;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::array<std::vector<Entry>, 256> by_first_;
+};
+
+std::size_t common_prefix(const std::vector<Token>& a, const std::vector<Token>& b) {
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+}  // namespace
+
+std::vector<Token> encode_prompt(const Tokenizer& tokenizer, const std::vector<PromptPiece>& pieces) {
+  const ControlTokens control(tokenizer);
+  std::vector<Token> tokens;
+  std::string plain;
+  const auto flush = [&] {
+    if (plain.empty()) return;
+    const std::vector<Token> ids = tokenizer.encode(plain, {.add_special = false, .parse_special = false});
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    plain.clear();
+  };
+  for (const PromptPiece& piece : pieces) {
+    if (!piece.from_template) {
+      plain += piece.text;
+      continue;
+    }
+    std::string_view text = piece.text;
+    while (!text.empty()) {
+      if (const ControlTokens::Entry* entry = control.match(text)) {
+        flush();
+        tokens.push_back(entry->id);
+        text.remove_prefix(entry->text.size());
+      } else {
+        plain += text.front();
+        text.remove_prefix(1);
+      }
+    }
+  }
+  flush();
+  // Most templates write the BOS token themselves.
+  if (tokenizer.adds_bos() && (tokens.empty() || tokens.front() != tokenizer.bos())) {
+    tokens.insert(tokens.begin(), tokenizer.bos());
+  }
+  return tokens;
+}
+
+Conversation::Conversation(Context& context, const ChatTemplate& chat_template, const SamplerParams& sampling,
+                           std::string system)
+    : context_(&context), template_(&chat_template), sampling_(sampling) {
+  // One seed for the whole conversation; each answer draws from it plus its number.
+  sampling_.seed = Sampler(sampling_, context.model().info().n_vocab).seed();
+  set_system(std::move(system));
+}
+
+Conversation::Turn Conversation::ask(const std::string& text, const GenerateParams& params) {
+  messages_.push_back({"user", text});
+  try {
+    Turn turn = answer(params);
+    if (messages_.back().role == "user") messages_.pop_back();
+    return turn;
+  } catch (...) {
+    messages_.pop_back();
+    throw;
+  }
+}
+
+Conversation::Turn Conversation::regenerate(const GenerateParams& params) {
+  const ChatMessage last = messages_.back();
+  messages_.pop_back();
+  try {
+    Turn turn = answer(params);
+    if (messages_.back().role == "user") messages_.push_back(last);
+    return turn;
+  } catch (...) {
+    messages_.push_back(last);
+    throw;
+  }
+}
+
+bool Conversation::can_regenerate() const {
+  return !messages_.empty() && messages_.back().role == "assistant";
+}
+
+Conversation::Turn Conversation::answer(const GenerateParams& params) {
+  Turn turn;
+  std::vector<Token> prompt = render();
+  // An answer needs room, too.
+  const auto limit =
+      static_cast<std::size_t>(context_->cells_total() - std::min(256, context_->cells_total() / 4));
+  while (prompt.size() > limit && forget_oldest()) {
+    turn.n_forgotten += 2;
+    prompt = render();
+  }
+
+  // The last token is always computed: its logits are wanted.
+  const std::size_t reused = std::min(common_prefix(cached_, prompt), prompt.size() - 1);
+  context_->remove(kSequence, static_cast<Pos>(reused));
+  cached_.resize(reused);
+  turn.n_reused = static_cast<int>(reused);
+
+  SamplerParams sampling = sampling_;
+  sampling.seed += turns_++;
+  Sampler sampler(sampling, context_->model().info().n_vocab);
+  for (const Token id : cached_) sampler.accept(id);
+
+  const std::span<const Token> rest = std::span(prompt).subspan(reused);
+  try {
+    turn.generation = generate(*context_, sampler, rest, params, kSequence);
+  } catch (...) {
+    context_->remove(kSequence);
+    cached_.clear();
+    throw;
+  }
+  cached_ = std::move(prompt);
+  cached_.insert(cached_.end(), turn.generation.tokens.begin(), turn.generation.tokens.end());
+  // A last token that was not computed, or a cancelled prompt: the context knows what it has.
+  cached_.resize(std::min(cached_.size(), static_cast<std::size_t>(context_->next_pos(kSequence))));
+  if (!turn.generation.text.empty()) messages_.push_back({"assistant", turn.generation.text});
+  return turn;
+}
+
+std::vector<Token> Conversation::render() const {
+  std::vector<Token> tokens = encode_prompt(context_->model().tokenizer(), template_->render(messages_, {}));
+  if (tokens.empty()) throw Error(ErrorCode::kInvalidArgument, "the chat template renders to nothing");
+  return tokens;
+}
+
+bool Conversation::forget_oldest() {
+  const std::size_t first = !messages_.empty() && messages_.front().role == "system" ? 1 : 0;
+  // A question and its answer go together; the last question stays.
+  if (messages_.size() < first + 3) return false;
+  messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first),
+                  messages_.begin() + static_cast<std::ptrdiff_t>(first + 2));
+  return true;
+}
+
+void Conversation::clear() {
+  std::erase_if(messages_, [](const ChatMessage& message) { return message.role != "system"; });
+}
+
+void Conversation::set_system(std::string system) {
+  std::erase_if(messages_, [](const ChatMessage& message) { return message.role == "system"; });
+  if (!system.empty()) messages_.insert(messages_.begin(), {"system", std::move(system)});
+}
+
+}  // namespace weft::cli

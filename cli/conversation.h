@@ -1,0 +1,58 @@
+#pragma once
+// A conversation over one sequence of a context: messages in, an answer out. What the cache holds of earlier
+// turns is used again; only the rest is computed.
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/chat_template.h"
+#include "weft/context.h"
+#include "weft/generate.h"
+#include "weft/sampler.h"
+
+namespace weft::cli {
+
+/// A rendered prompt as tokens. Control tokens are recognised where they stand in the template, never in what
+/// users wrote; between them, text of both kinds is encoded as one piece, so that the ids are those of the
+/// whole text.
+std::vector<Token> encode_prompt(const Tokenizer& tokenizer, const std::vector<PromptPiece>& pieces);
+
+class Conversation {
+ public:
+  /// `chat_template` must outlive the conversation. An empty `system` means none.
+  Conversation(Context& context, const ChatTemplate& chat_template, const SamplerParams& sampling,
+               std::string system);
+
+  struct Turn {
+    Generation generation;
+    int n_reused = 0;     ///< Tokens of the prompt that the cache still had.
+    int n_forgotten = 0;  ///< Messages at the beginning that no longer fitted and were dropped.
+  };
+  /// Adds the user's message and generates the answer, which becomes part of the conversation (also a
+  /// cancelled one, as far as it came; where nothing came, the user's message is taken back).
+  Turn ask(const std::string& text, const GenerateParams& params);
+  /// Throws the last answer away and generates another. Needs can_regenerate().
+  Turn regenerate(const GenerateParams& params);
+  bool can_regenerate() const;
+
+  /// Forgets everything but the system prompt.
+  void clear();
+  void set_system(std::string system);
+  const std::vector<ChatMessage>& messages() const { return messages_; }
+
+ private:
+  Turn answer(const GenerateParams& params);
+  std::vector<Token> render() const;
+  bool forget_oldest();
+
+  Context* context_;
+  const ChatTemplate* template_;
+  SamplerParams sampling_;
+  std::uint64_t turns_ = 0;
+  std::vector<ChatMessage> messages_;
+  std::vector<Token> cached_;  // what the sequence holds
+};
+
+}  // namespace weft::cli

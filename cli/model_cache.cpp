@@ -1,0 +1,97 @@
+#include "model_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+// scripts/fetch_models.py fetches it under this name.
+constexpr std::string_view kDefaultModel = "SmolLM2-135M-Instruct.Q4_1";
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// "-00002-of-00003" at the end of a name: a later part of a split file.
+bool is_later_part(const std::string& name) {
+  constexpr std::string_view kFirst = "-00001-of-";
+  constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
+  if (name.size() < kTail) return false;
+  const std::string_view tail = std::string_view(name).substr(name.size() - kTail);
+  return tail[0] == '-' && tail.substr(6, 4) == "-of-" && !tail.starts_with(kFirst);
+}
+
+std::string names_of(const std::vector<CachedModel>& models) {
+  std::vector<std::string> names;
+  for (const CachedModel& model : models) names.push_back(model.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::filesystem::path model_cache_dir() {
+  const char* cache = std::getenv("WEFT_CACHE");
+  if (cache != nullptr && *cache != '\0') return std::filesystem::path(cache) / "models";
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home != nullptr ? home : ".") / ".cache" / "weft" / "models";
+}
+
+std::vector<CachedModel> cached_models() {
+  std::vector<CachedModel> models;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(model_cache_dir(), error)) {
+    std::error_code ignored;
+    if (entry.path().extension() != ".gguf" || !entry.is_regular_file(ignored)) continue;
+    std::string name = entry.path().stem().string();
+    if (is_later_part(name)) continue;
+    const bool is_default = name == kDefaultModel;
+    models.push_back({std::move(name), entry.path(), is_default});
+  }
+  std::sort(models.begin(), models.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  // With one model only there is nothing to choose.
+  if (models.size() == 1) models[0].is_default = true;
+  return models;
+}
+
+std::filesystem::path find_model(std::string_view name) {
+  const std::vector<CachedModel> models = cached_models();
+  if (name.empty()) {
+    for (const CachedModel& model : models) {
+      if (model.is_default) return model.path;
+    }
+    throw Error(ErrorCode::kNotFound,
+                models.empty()
+                    ? fmt::format("no model: name one with -m FILE, or put the default model into {} with "
+                                  "'make models'",
+                                  model_cache_dir().string())
+                    : fmt::format("no default model; name one with -m: {}", names_of(models)));
+  }
+
+  std::error_code ignored;
+  std::filesystem::path path(name);
+  if (std::filesystem::exists(path, ignored)) return path;
+
+  std::vector<CachedModel> matches;
+  for (const CachedModel& model : models) {
+    if (model.name == name || model.path.filename() == path) return model.path;
+    if (lower(model.name).find(lower(name)) != std::string::npos) matches.push_back(model);
+  }
+  if (matches.size() == 1) return matches[0].path;
+  if (matches.size() > 1) {
+    throw Error(ErrorCode::kNotFound, fmt::format("'{}' could be any of: {}", name, names_of(matches)));
+  }
+  throw Error(ErrorCode::kNotFound,
+              fmt::format("there is no file '{}', and no model of that name in {} ({})", name,
+                          model_cache_dir().string(),
+                          models.empty() ? "which is empty" : "it has: " + names_of(models)));
+}
+
+}  // namespace weft::cli

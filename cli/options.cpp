@@ -1,0 +1,288 @@
+#include "options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+#include "arguments.h"
+#include "interrupt.h"
+#include "model_cache.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+// As an option's type is shown: {a,b,c}
+template <typename T>
+CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
+                        const std::map<std::string, T>& choices, const std::string& help) {
+  std::vector<std::string> words;
+  for (const auto& [word, ignored] : choices) words.push_back(word);
+  const std::string type = fmt::format("{}", fmt::join(words, "|"));
+  const auto set = [&value, choices, type, option = long_name(names)](const std::string& text) {
+    const auto found = choices.find(text);
+    if (found == choices.end()) throw UsageError(fmt::format("{}: '{}' is none of {}", option, text, type));
+    value = found->second;
+  };
+  return app.add_option_function<std::string>(names, set, help)->type_name(type);
+}
+
+CLI::Option* add_float(CLI::App& app, const std::string& names, float& value, const std::string& help) {
+  return app.add_option(names, value, fmt::format("{} (default {})", help, value))->type_name("F");
+}
+
+CLI::Option* add_int(CLI::App& app, const std::string& names, int& value, const std::string& help) {
+  return app.add_option(names, value, fmt::format("{} (default {})", help, value))->type_name("N");
+}
+
+// OpenMP's variable is what people already set to leave cores to others.
+int threads_from_environment() {
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  return text != nullptr ? std::max(0, std::atoi(text)) : 0;
+}
+
+std::pair<Token, float> parse_logit_bias(const std::string& text) {
+  Token id = 0;
+  float bias = 0.0f;
+  const char* end = text.data() + text.size();
+  const auto [sign, id_error] = std::from_chars(text.data(), end, id);
+  const bool signed_value = id_error == std::errc{} && sign != end && (*sign == '+' || *sign == '-');
+  if (signed_value) {
+    // from_chars takes a minus and "inf", but no plus.
+    const auto [rest, error] = std::from_chars(*sign == '+' ? sign + 1 : sign, end, bias);
+    if (error == std::errc{} && rest == end) return {id, bias};
+  }
+  throw UsageError(
+      fmt::format("--logit-bias '{}': expected ID+BIAS or ID-BIAS, e.g. 15043-1.5 or 2-inf", text));
+}
+
+// The letters of llama.cpp's --sampler-seq.
+std::vector<SamplerStep> parse_step_letters(const std::string& letters) {
+  static const std::map<char, SamplerStep> kLetters = {
+      {'e', SamplerStep::kPenalties}, {'d', SamplerStep::kDry},     {'s', SamplerStep::kTopNSigma},
+      {'k', SamplerStep::kTopK},      {'y', SamplerStep::kTypical}, {'p', SamplerStep::kTopP},
+      {'m', SamplerStep::kMinP},      {'x', SamplerStep::kXtc},     {'t', SamplerStep::kTemperature}};
+  std::vector<SamplerStep> steps;
+  for (const char letter : letters) {
+    const auto found = kLetters.find(letter);
+    if (found == kLetters.end()) {
+      throw UsageError(fmt::format(
+          "--sampler-seq: unknown letter '{}'; known are e (penalties), d (dry), s (top-n-sigma), "
+          "k (top-k), y (typical), p (top-p), m (min-p), x (xtc), t (temperature)",
+          letter));
+    }
+    steps.push_back(found->second);
+  }
+  return steps;
+}
+
+}  // namespace
+
+void add_talk_options(CLI::App& app, Talk& talk) {
+  add_switch(app, "-q,--quiet", talk.quiet, "nothing but results and errors")->group("Output");
+  add_switch(app, "-v,--verbose", talk.verbose, "tell more on stderr: the model, speeds, plans")
+      ->group("Output");
+  add_switch(app, "--progress", talk.progress, "progress bars on a terminal; --no-progress leaves them out")
+      ->group("Output");
+  add_choice<ColorMode>(
+      app, "--color", talk.color,
+      {{"auto", ColorMode::kAuto}, {"always", ColorMode::kAlways}, {"never", ColorMode::kNever}},
+      "colour; auto: on a terminal, unless NO_COLOR is set")
+      ->group("Output");
+}
+
+void add_model_options(CLI::App& app, ModelOptions& options) {
+  options.n_threads = threads_from_environment();
+  app.add_option(
+         "-m,--model", options.model,
+         "a GGUF file, or a name in the model cache or a part of it ('weft models' lists them; without: "
+         "the default model)")
+      ->type_name("FILE")
+      ->group("Model");
+  add_size(app, "-t,--threads", options.n_threads,
+           "threads to compute with (default: OMP_NUM_THREADS or all cores)")
+      ->group("Model");
+  add_choice<CpuIsa>(app, "--isa", options.isa,
+                     {{"best", CpuIsa::kBest},
+                      {"generic", CpuIsa::kGeneric},
+                      {"avx2", CpuIsa::kAvx2},
+                      {"avx512", CpuIsa::kAvx512}},
+                     "kernels to use, for tests")
+      ->group("");
+}
+
+LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::filesystem::path path = find_model(options.model);
+  Progress bar(talk, "loading " + path.filename().string());
+  ModelParams params;
+  params.n_threads = options.n_threads;
+  params.isa = options.isa;
+  params.progress = [&](float fraction) {
+    bar.update(fraction);
+    return !interrupt.requested();
+  };
+  LoadedModel loaded;
+  loaded.model = Model::load(path, params);
+  bar.done();
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  loaded.load_ms = elapsed.count();
+  if (talk.verbose) {
+    const ModelInfo& info = loaded.model->info();
+    note(talk, fmt::format("model: {} ({}, {}, {:.1f}M parameters), loaded in {:.0f} ms", path.string(),
+                           info.architecture, info.quantisation, static_cast<double>(info.n_parameters) / 1e6,
+                           loaded.load_ms));
+  }
+  return loaded;
+}
+
+void add_context_options(CLI::App& app, ContextOptions& options) {
+  const std::map<std::string, CacheType> types = {{"f32", CacheType::kF32}, {"f16", CacheType::kF16}};
+  const std::string group = "Context";
+  add_size(app, "-c,--ctx-size", options.n_ctx, "tokens that fit (default: the model's length, at most 8k)")
+      ->group(group);
+  add_size(app, "-b,--batch-size", options.n_batch,
+           "tokens of the prompt that are computed together (default 512)")
+      ->group(group);
+  add_size(app, "--ubatch-size", options.n_ubatch, "the same; the smaller of the two holds")->group(group);
+  add_choice(app, "--cache-type-k", options.k_type, types, "how keys are kept (default f16)")->group(group);
+  add_choice(app, "--cache-type-v", options.v_type, types, "how values are kept (default f16)")->group(group);
+}
+
+ContextParams context_params(const ContextOptions& options, const ModelOptions& model) {
+  if (options.n_ctx < 0) throw UsageError("--ctx-size must not be negative");
+  ContextParams params;
+  params.n_ctx = options.n_ctx;
+  params.n_threads = model.n_threads;
+  params.k_type = options.k_type;
+  params.v_type = options.v_type;
+  if (options.n_batch > 0 && options.n_ubatch == 0) {
+    // llama.cpp's two sizes, of which people copy the first one with its default of 2048: it bounds, no more.
+    params.n_ubatch = std::min(options.n_batch, params.n_ubatch);
+  } else if (options.n_ubatch > 0) {
+    params.n_ubatch = options.n_batch > 0 ? std::min(options.n_batch, options.n_ubatch) : options.n_ubatch;
+  }
+  if (options.n_batch < 0 || options.n_ubatch < 0) throw UsageError("a batch size must be positive");
+  return params;
+}
+
+void add_sampling_options(CLI::App& app, SamplingOptions& options) {
+  SamplerParams& p = options.params;
+  const std::string group = "Sampling";
+  app.add_option("-s,--seed", options.seed, "of the random numbers; -1: another one each time (default)")
+      ->type_name("N")
+      ->group(group);
+  add_float(app, "--temp,--temperature", p.temperature, "0: always the most probable token")->group(group);
+  add_int(app, "--top-k", p.top_k, "keep the K most probable tokens; 0: all")->group(group);
+  add_float(app, "--top-p", p.top_p, "keep the most probable tokens that make up this probability; 1: all")
+      ->group(group);
+  add_float(app, "--min-p", p.min_p, "keep tokens at least this probable, relative to the first; 0: all")
+      ->group(group);
+  add_float(app, "--typical,--typical-p", p.typical_p, "keep locally typical tokens; 1: all")->group(group);
+  add_float(app, "--top-nsigma,--top-n-sigma", p.top_n_sigma,
+            "keep logits within N standard deviations of the highest; -1: all")
+      ->group(group);
+  add_float(app, "--xtc-probability", p.xtc_probability,
+            "chance to leave out the most probable tokens; 0: off")
+      ->group(group);
+  add_float(app, "--xtc-threshold", p.xtc_threshold, "how probable those must be")->group(group);
+  add_float(app, "--dynatemp-range", p.dynamic_temperature_range,
+            "temperature varies by this with the entropy; 0: off")
+      ->group(group);
+  add_float(app, "--dynatemp-exp", p.dynamic_temperature_exponent, "exponent of dynamic temperature")
+      ->group(group);
+  add_int(app, "--mirostat", p.mirostat, "1 or 2: mirostat instead of the truncating steps; 0: off")
+      ->group(group);
+  add_float(app, "--mirostat-ent,--mirostat-tau", p.mirostat_tau, "mirostat's target surprise")->group(group);
+  add_float(app, "--mirostat-lr,--mirostat-eta", p.mirostat_eta, "mirostat's learning rate")->group(group);
+  add_int(app, "--repeat-last-n", p.penalty_last_n, "tokens that penalties look back at; 0: off, -1: all")
+      ->group(group);
+  add_float(app, "--repeat-penalty", p.repetition_penalty, "divides the logits of what was said; 1: off")
+      ->group(group);
+  add_float(app, "--presence-penalty", p.presence_penalty, "subtracted from what was said; 0: off")
+      ->group(group);
+  add_float(app, "--frequency-penalty", p.frequency_penalty, "subtracted for each time it was said; 0: off")
+      ->group(group);
+  add_float(app, "--dry-multiplier", p.dry_multiplier, "DRY: strength against repeated runs; 0: off")
+      ->group(group);
+  add_float(app, "--dry-base", p.dry_base, "DRY: growth with the run's length")->group(group);
+  add_int(app, "--dry-allowed-length", p.dry_allowed_length, "DRY: runs up to this length are free")
+      ->group(group);
+  add_int(app, "--dry-penalty-last-n", p.dry_penalty_last_n, "DRY: tokens to look back at; -1: all")
+      ->group(group);
+  app.add_option("--dry-sequence-breaker", options.dry_breakers,
+                 R"(DRY: text that ends a run, may be given again; 'none': no text (default: newline : " *))")
+      ->type_name("TEXT")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--logit-bias", options.logit_biases,
+                 "add to a token's logit, e.g. 15043-1.5 or 2-inf; may be given again")
+      ->type_name("ID+BIAS")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+  std::vector<std::string> names;
+  for (const SamplerStep step : p.steps) names.emplace_back(name(step));
+  app.add_option("--samplers", options.steps,
+                 fmt::format("the steps and their order (default \"{}\")", fmt::join(names, ";")))
+      ->type_name("NAMES")
+      ->group(group);
+  app.add_option("--sampler-seq,--sampling-seq", options.step_letters, "the same in letters, e.g. edskypmxt")
+      ->type_name("LETTERS")
+      ->group(group);
+}
+
+SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& tokenizer) {
+  SamplerParams params = options.params;
+  if (!options.seed.empty() && options.seed != "-1") {
+    const char* end = options.seed.data() + options.seed.size();
+    const auto [rest, error] = std::from_chars(options.seed.data(), end, params.seed);
+    if (error != std::errc{} || rest != end) {
+      throw UsageError(fmt::format("--seed '{}' is no number from 0 to 2^64-2, nor -1", options.seed));
+    }
+  }
+  for (const std::string& text : options.logit_biases) params.logit_bias.push_back(parse_logit_bias(text));
+  if (!options.steps.empty() && !options.step_letters.empty()) {
+    throw UsageError("--samplers and --sampler-seq both set the order; give one of them");
+  }
+  if (!options.step_letters.empty()) params.steps = parse_step_letters(options.step_letters);
+
+  std::vector<std::string> breakers = options.dry_breakers;
+  if (breakers.empty()) breakers = {"\n", ":", "\"", "*"};
+  for (const std::string& text : breakers) {
+    if (text == "none") continue;
+    params.dry_breakers.push_back(tokenizer.encode(text, {.add_special = false}));
+  }
+
+  try {
+    if (!options.steps.empty()) params.steps = parse_sampler_steps(options.steps);
+    const Sampler checked(params, tokenizer.n_vocab());
+  } catch (const Error& error) {
+    // What the sampler refuses came from the command line.
+    throw UsageError(error.what());
+  }
+  return params;
+}
+
+std::string read_text(const std::string& path) {
+  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) throw Error(ErrorCode::kNotFound, fmt::format("cannot open '{}'", path));
+  std::string text;
+  char block[1 << 16];
+  std::size_t n = 0;
+  do {
+    n = std::fread(block, 1, sizeof block, file);
+    text.append(block, n);
+  } while (n == sizeof block);
+  const bool failed = std::ferror(file) != 0;
+  if (file != stdin) std::fclose(file);
+  if (failed) throw Error(ErrorCode::kIo, fmt::format("cannot read '{}'", path));
+  return text;
+}
+
+}  // namespace weft::cli

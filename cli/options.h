@@ -1,0 +1,59 @@
+#pragma once
+// Options that several subcommands share, and what they become: models, contexts, samplers.
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "terminal.h"
+#include "weft/context.h"
+#include "weft/model.h"
+#include "weft/sampler.h"
+
+namespace weft::cli {
+
+class InterruptGuard;
+
+/// -q, -v, --color, --progress. Every command has them.
+void add_talk_options(CLI::App& app, Talk& talk);
+
+struct ModelOptions {
+  std::string model;
+  CpuIsa isa = CpuIsa::kBest;
+  int n_threads = 0;
+};
+void add_model_options(CLI::App& app, ModelOptions& options);
+
+struct LoadedModel {
+  std::shared_ptr<const Model> model;
+  double load_ms = 0.0;
+};
+/// Loads with a progress bar. Ctrl-C ends it with Error kCancelled.
+LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt);
+
+struct ContextOptions {
+  int n_ctx = 0;
+  int n_batch = 0;
+  int n_ubatch = 0;
+  CacheType k_type = CacheType::kF16;
+  CacheType v_type = CacheType::kF16;
+};
+void add_context_options(CLI::App& app, ContextOptions& options);
+ContextParams context_params(const ContextOptions& options, const ModelOptions& model);
+
+struct SamplingOptions {
+  SamplerParams params;
+  std::string seed;
+  std::string steps;         ///< Names.
+  std::string step_letters;  ///< llama.cpp's letters.
+  std::vector<std::string> dry_breakers;
+  std::vector<std::string> logit_biases;  ///< "ID+1.5", "ID-inf"
+};
+void add_sampling_options(CLI::App& app, SamplingOptions& options);
+/// Throws UsageError for values that make no sense.
+SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& tokenizer);
+
+/// A file's bytes, "-" for the standard input. Throws Error.
+std::string read_text(const std::string& path);
+
+}  // namespace weft::cli

@@ -1,0 +1,73 @@
+#include "terminal.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft::cli {
+
+bool is_terminal(int descriptor) { return ::isatty(descriptor) == 1; }
+
+bool use_color(ColorMode mode, int descriptor) {
+  if (mode != ColorMode::kAuto) return mode == ColorMode::kAlways;
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  if (no_color != nullptr && *no_color != '\0') return false;
+  if (term == nullptr || std::string_view(term) == "dumb") return false;
+  return is_terminal(descriptor);
+}
+
+std::string styled(std::string_view text, std::string_view style, bool on) {
+  return on ? fmt::format("{}{}\033[0m", style, text) : std::string(text);
+}
+
+void print(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0)
+    throw Error(ErrorCode::kIo, "cannot write to the standard output");
+}
+
+void note(const Talk& talk, std::string_view line) {
+  if (!talk.quiet) fmt::print(stderr, "{}\n", line);
+}
+
+Progress::Progress(const Talk& talk, std::string label)
+    : label_(std::move(label)),
+      enabled_(talk.progress && !talk.quiet && is_terminal(STDERR_FILENO)),
+      next_(Clock::now() + std::chrono::milliseconds(330)) {
+  const char* term = std::getenv("TERM");
+  if (term == nullptr || std::string_view(term) == "dumb") enabled_ = false;
+}
+
+void Progress::update(double fraction) {
+  if (!enabled_ || Clock::now() < next_) return;
+  next_ = Clock::now() + std::chrono::milliseconds(50);
+  shown_ = true;
+  fraction = std::clamp(fraction, 0.0, 1.0);
+  winsize size{};
+  const int columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  const int width = std::clamp(columns - static_cast<int>(label_.size()) - 9, 0, 40);
+  const int filled = static_cast<int>(fraction * width);
+  std::string bar;
+  for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";
+  fmt::print(stderr, "\r{} {} {:3.0f}%\033[K", label_, bar, fraction * 100.0);
+  std::fflush(stderr);
+}
+
+void Progress::done() {
+  if (shown_) {
+    std::fputs("\r\033[K", stderr);
+    std::fflush(stderr);
+  }
+  shown_ = false;
+  enabled_ = false;
+}
+
+}  // namespace weft::cli

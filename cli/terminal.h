@@ -1,0 +1,57 @@
+#pragma once
+// What goes to the terminal: colour, progress, and messages beside the result. Results go to stdout, all else
+// to stderr.
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace weft::cli {
+
+enum class ColorMode { kAuto, kAlways, kNever };
+
+/// How the program talks, from its options (--color, -q, -v, --no-progress).
+struct Talk {
+  ColorMode color = ColorMode::kAuto;
+  bool quiet = false;
+  bool verbose = false;
+  bool progress = true;
+};
+
+bool is_terminal(int descriptor);
+/// Whether colour may be written there: a terminal, neither NO_COLOR nor TERM=dumb, unless the mode says so.
+bool use_color(ColorMode mode, int descriptor);
+
+inline constexpr std::string_view kBold = "\033[1m";
+inline constexpr std::string_view kDim = "\033[2m";
+inline constexpr std::string_view kRed = "\033[31m";
+inline constexpr std::string_view kGreen = "\033[32m";
+/// `text` in that style if `on`.
+std::string styled(std::string_view text, std::string_view style, bool on);
+
+/// Writes to stdout and flushes. Throws Error kIo (a full disk); a closed pipe ends the process, as Unix
+/// does.
+void print(std::string_view text);
+/// A line to stderr, unless quiet.
+void note(const Talk& talk, std::string_view line);
+
+/// A bar on stderr for work that takes long. Shows nothing off a terminal, in quiet mode, or within the first
+/// third of a second; removes itself.
+class Progress {
+ public:
+  Progress(const Talk& talk, std::string label);
+  ~Progress() { done(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void update(double fraction);
+  void done();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string label_;
+  bool enabled_;
+  bool shown_ = false;
+  Clock::time_point next_;
+};
+
+}  // namespace weft::cli

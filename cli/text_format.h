@@ -1,0 +1,20 @@
+#pragma once
+// Numbers and tables as people read them.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::cli {
+
+/// "93.8 MiB"
+std::string bytes_text(std::uint64_t bytes);
+/// "134.5M" parameters
+std::string count_text(std::int64_t count);
+/// Columns of the width that they need, two spaces between; the last one may be of any length. Control
+/// characters become '?': cells may hold what files say.
+std::string table_text(const std::vector<std::vector<std::string>>& rows);
+/// `text` without control characters.
+std::string printable(std::string_view text);
+
+}  // namespace weft::cli

@@ -1,0 +1,436 @@
+#include "weft/context.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "engine/model_impl.h"
+#include "exec/plan.h"
+#include "kv/sequences.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int kDefaultContext = 8192;
+constexpr int kMaxContext = 1 << 26;
+constexpr int kMaxSequences = 1 << 12;
+constexpr Pos kMaxPosition = 1 << 29;
+constexpr int kMovesPerStep = 4096;
+constexpr int kMaxBatchStep = 1 << 16;
+constexpr int kDefaultOutputs = 64;
+
+[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
+
+int checked(const char* what, int value, int max) {
+  if (value < 1 || value > max)
+    refuse(std::string(what) + " is " + std::to_string(value) + ", expected 1 to " + std::to_string(max));
+  return value;
+}
+
+ContextParams fill_in(ContextParams p, const ModelInfo& info) {
+  if (p.n_ctx == 0) p.n_ctx = std::min(info.n_ctx_train, kDefaultContext);
+  checked("the context length", p.n_ctx, kMaxContext);
+  checked("the number of sequences", p.n_sequences, kMaxSequences);
+  checked("the ubatch size", p.n_ubatch, kMaxBatchStep);
+  // No step can compute more tokens than there are cells.
+  p.n_ubatch = std::min(p.n_ubatch, p.n_ctx);
+  if (p.n_outputs == 0) p.n_outputs = std::max(kDefaultOutputs, p.n_sequences);
+  p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
+  if (p.n_threads < 0 || p.n_threads > 4096) refuse("the number of threads must be 0 to 4096");
+  return p;
+}
+
+DType dtype_of(CacheType type) { return type == CacheType::kF32 ? DType::kF32 : DType::kF16; }
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+void Batch::clear() {
+  items_.clear();
+  shared_.clear();
+}
+
+void Batch::add(Token token, SeqId seq, bool logits, Pos pos) { items_.push_back({token, pos, seq, logits}); }
+
+void Batch::add(Token token, std::span<const SeqId> seqs, bool logits, Pos pos) {
+  if (seqs.empty()) refuse("a token needs at least one sequence");
+  items_.push_back({token, pos, seqs[0], logits, static_cast<std::int32_t>(seqs.size()) - 1,
+                    static_cast<std::int32_t>(shared_.size())});
+  shared_.insert(shared_.end(), seqs.begin() + 1, seqs.end());
+}
+
+void Batch::add(std::span<const Token> tokens, SeqId seq, bool logits_at_end) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) add(tokens[i], seq, logits_at_end && i + 1 == tokens.size());
+}
+
+/// The walk of a batch: admit (check it, resolve positions), place (take cells), bind (write the inputs), run the
+/// plan, read (find the logits).
+struct Context::Impl {
+  Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in)
+      : model(std::move(model_in)),
+        params(fill_in(params_in, model->info())),
+        device(*model->impl().device),
+        n_pages(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences)),
+        graph(model::build_graph(model->impl().file, model->impl().description, sizes())),
+        bindings(bind_all()),
+        sequences(params.n_ctx, params.n_sequences,
+                  {values<Extent>(graph.extents), values<std::int32_t>(graph.extent_counts), n_extents()}),
+        plan(device, graph.graph, bindings,
+             {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads}),
+        last_pos(static_cast<std::size_t>(params.n_sequences), -1) {
+    max_pos = hparams().learned_positions ? model->info().n_ctx_train : kMaxPosition;
+  }
+
+  const model::HParams& hparams() const { return model->impl().description.hparams; }
+
+  /// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
+  int n_extents() const { return n_pages + 2; }
+
+  model::GraphSizes sizes() const {
+    return {.n_ubatch = params.n_ubatch,
+            .n_outputs = params.n_outputs,
+            .n_cells = std::int64_t{n_pages} * kPageCells,
+            .n_sequences = params.n_sequences,
+            .n_moves = kMovesPerStep,
+            .n_extents = n_extents(),
+            .max_positions = params.n_ctx,
+            .k_type = dtype_of(params.k_type),
+            .v_type = dtype_of(params.v_type)};
+  }
+
+  Bindings bind_all() {
+    const std::vector<std::int64_t> bounds = graph.graph.bounds();
+    Bindings result(graph.graph.values().size(), nullptr);
+    const auto own = [&](std::unique_ptr<DeviceTensor> tensor) {
+      tensors.push_back(std::move(tensor));
+      return tensors.back().get();
+    };
+    for (std::size_t v = 0; v < result.size(); ++v) {
+      const ValueInfo& value = graph.graph.values()[v];
+      std::vector<std::int64_t> shape;
+      for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(bounds));
+      const bool is_logits = static_cast<ValueId>(v) == graph.logits;
+      switch (value.kind) {
+        case ValueKind::kWeight: result[v] = model->impl().weights.at(value.name).get(); break;
+        case ValueKind::kState: result[v] = own(device.create_state(value.dtype, shape)); break;
+        case ValueKind::kInput: result[v] = own(device.create_host_tensor(value.dtype, shape)); break;
+        case ValueKind::kResult:
+          if (is_logits) result[v] = own(device.create_host_tensor(value.dtype, shape));
+          break;
+      }
+    }
+    return result;
+  }
+
+  template <typename T>
+  std::span<T> values(ValueId id) const {
+    const std::span<std::byte> bytes = bindings[static_cast<std::size_t>(id)]->host();
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+
+  void check_sequence(SeqId seq) const {
+    if (seq < 0 || seq >= params.n_sequences)
+      refuse("sequence " + std::to_string(seq) + " is outside 0 to " + std::to_string(params.n_sequences - 1));
+  }
+
+  // --- Admit ---------------------------------------------------------------------------------------------------
+
+  /// Checks the batch and resolves its positions into `places`.
+  void admit(const Batch& batch) {
+    if (batch.size() == 0) refuse("the batch is empty");
+    places.clear();
+    for (int i = 0; i < batch.size(); ++i) {
+      check_sequence(batch[i].seq);
+      for (const SeqId other : batch.shared_with(i)) check_sequence(other);
+    }
+    const auto last_of = [&](SeqId seq) -> Pos& { return last_pos[static_cast<std::size_t>(seq)]; };
+    for (int i = 0; i < batch.size(); ++i) {
+      last_of(batch[i].seq) = -1;
+      for (const SeqId other : batch.shared_with(i)) last_of(other) = -1;
+    }
+    for (int i = 0; i < batch.size(); ++i) {
+      const Batch::Item& item = batch[i];
+      const auto where = [&] { return " (item " + std::to_string(i) + " of the batch)"; };
+      if (item.token < 0 || item.token >= model->info().n_vocab)
+        refuse("token " + std::to_string(item.token) + " is outside the vocabulary of " +
+               std::to_string(model->info().n_vocab) + where());
+      const Pos last = last_of(item.seq);
+      const Pos pos = item.pos != Batch::kNextPos ? item.pos : std::max(last + 1, last < 0 ? sequences.next_pos(item.seq) : 0);
+      if (pos < 0 || pos >= max_pos)
+        refuse("position " + std::to_string(pos) + " is outside 0 to " + std::to_string(max_pos - 1) + where());
+      const auto claim = [&](SeqId seq) {
+        if (pos <= last_of(seq))
+          refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " + std::to_string(seq) + where());
+        if (sequences.holds(seq, pos))
+          refuse("position " + std::to_string(pos) + " of sequence " + std::to_string(seq) + " is taken" + where());
+        last_of(seq) = pos;
+      };
+      claim(item.seq);
+      for (const SeqId other : batch.shared_with(i)) claim(other);
+      places.push_back({item.seq, pos});
+    }
+  }
+
+  // --- Place ---------------------------------------------------------------------------------------------------
+
+  /// Takes the batch's cells. False where the cache is full; it is as before then.
+  bool place(const Batch& batch) {
+    cells.resize(places.size());
+    if (!sequences.take(places, cells)) return false;
+    for (int i = 0; i < batch.size(); ++i) {
+      const kv::Place& own = places[static_cast<std::size_t>(i)];
+      for (const SeqId other : batch.shared_with(i)) {
+        if (sequences.copy(own.seq, other, own.pos, own.pos + 1)) continue;
+        roll_back(batch);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Gives back the cells that the batch took.
+  void roll_back(const Batch& batch) {
+    for (int i = 0; i < batch.size(); ++i) {
+      const kv::Place& own = places[static_cast<std::size_t>(i)];
+      sequences.remove(own.seq, own.pos, own.pos + 1);
+      for (const SeqId other : batch.shared_with(i)) sequences.remove(other, own.pos, own.pos + 1);
+    }
+  }
+
+  // --- Bind ----------------------------------------------------------------------------------------------------
+
+  /// Writes the inputs of items [begin, end), at most a step's worth; returns end.
+  int bind_step(const Batch& batch, int begin, int& n_outputs) {
+    const auto tokens = values<std::int32_t>(graph.tokens);
+    const auto positions = values<std::int32_t>(graph.positions);
+    const auto sequence_of = values<std::int32_t>(graph.sequences);
+    const auto cell_of = values<std::int32_t>(graph.cells);
+    const auto output_rows = values<std::int32_t>(graph.output_rows);
+    n_outputs = 0;
+    int i = begin;
+    for (; i < batch.size() && i - begin < params.n_ubatch; ++i) {
+      if (batch[i].logits && n_outputs == params.n_outputs) break;
+      const auto item = static_cast<std::size_t>(i);
+      const auto row = static_cast<std::size_t>(i - begin);
+      tokens[row] = batch[i].token;
+      positions[row] = places[item].pos;
+      sequence_of[row] = places[item].seq;
+      cell_of[row] = cells[item];
+      if (batch[i].logits) output_rows[static_cast<std::size_t>(n_outputs++)] = static_cast<std::int32_t>(row);
+    }
+    return i;
+  }
+
+  /// Writes the next moves that the caches still owe; returns their number.
+  int bind_moves() {
+    const std::span<const kv::CellMove> moves = sequences.moves().subspan(n_moves_done);
+    const auto from = values<std::int32_t>(graph.move_from);
+    const auto to = values<std::int32_t>(graph.move_to);
+    const auto deltas = values<std::int32_t>(graph.move_deltas);
+    const std::size_t n = std::min<std::size_t>(moves.size(), kMovesPerStep);
+    for (std::size_t i = 0; i < n; ++i) {
+      from[i] = moves[i].from;
+      to[i] = moves[i].to;
+      deltas[i] = moves[i].delta;
+    }
+    return static_cast<int>(n);
+  }
+
+  // --- Run and read ----------------------------------------------------------------------------------------------
+
+  /// One step, with as many of the moves that are owed as fit; all others before it, in steps of their own.
+  void run_step(std::int64_t n_tokens, std::int64_t n_outputs) {
+    for (;;) {
+      const int n_moves = bind_moves();
+      const bool all = n_moves_done + static_cast<std::size_t>(n_moves) == sequences.moves().size();
+      const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n_moves};
+      exec::Step step;
+      step.symbols = symbols;
+      step.actual.shapes = !std::equal(std::begin(symbols), std::end(symbols), last_symbols);
+      plan.run(step);
+      std::copy(std::begin(symbols), std::end(symbols), last_symbols);
+      n_moves_done += static_cast<std::size_t>(n_moves);
+      if (all) break;
+    }
+    sequences.clear_moves();
+    n_moves_done = 0;
+  }
+
+  /// Notes where the logits of items [begin, end) are. All but the last step's are moved out of the plan's way.
+  void read_step(const Batch& batch, int begin, int end, int n_outputs) {
+    const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+    const float* source = values<float>(graph.logits).data();
+    if (end < batch.size()) {
+      float* kept = kept_logits.data() + n_kept * n_vocab;
+      std::memcpy(kept, source, static_cast<std::size_t>(n_outputs) * n_vocab * sizeof(float));
+      source = kept;
+      n_kept += static_cast<std::size_t>(n_outputs);
+    }
+    for (int i = begin; i < end; ++i) {
+      if (!batch[i].logits) continue;
+      logits_of[static_cast<std::size_t>(i)] = source;
+      source += n_vocab;
+    }
+  }
+
+  DecodeStatus decode(const Batch& batch) {
+    const auto start = std::chrono::steady_clock::now();
+    const double kernels_before = plan.compiled().kernel_seconds();
+    cancelled.store(false, std::memory_order_relaxed);
+    admit(batch);
+    if (!place(batch)) return DecodeStatus::kCacheFull;
+
+    logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
+    n_kept = 0;
+    if (batch.size() > params.n_ubatch || batch.size() > params.n_outputs) {
+      std::size_t n = 0;
+      for (int i = 0; i < batch.size(); ++i) n += batch[i].logits ? 1u : 0u;
+      kept_logits.resize(n * static_cast<std::size_t>(model->info().n_vocab));
+    }
+    try {
+      for (int begin = 0; begin < batch.size();) {
+        int n_outputs = 0;
+        const int end = bind_step(batch, begin, n_outputs);
+        run_step(end - begin, n_outputs);
+        if (cancelled.load(std::memory_order_relaxed)) {
+          roll_back(batch);
+          logits_of.clear();
+          return DecodeStatus::kCancelled;
+        }
+        read_step(batch, begin, end, n_outputs);
+        begin = end;
+      }
+    } catch (...) {
+      roll_back(batch);
+      logits_of.clear();
+      throw;
+    }
+    host_seconds += seconds_since(start) - (plan.compiled().kernel_seconds() - kernels_before);
+    return DecodeStatus::kOk;
+  }
+
+  const std::shared_ptr<const Model> model;
+  const ContextParams params;
+  Device& device;
+  const int n_pages;
+  const model::ModelGraph graph;
+  std::vector<std::unique_ptr<DeviceTensor>> tensors;
+  const Bindings bindings;
+  kv::Sequences sequences;
+  exec::Plan plan;
+  Pos max_pos = 0;
+
+  std::vector<kv::Place> places;         // Of the batch's items ...
+  std::vector<std::int32_t> cells;       // ... and their cells.
+  std::size_t n_moves_done = 0;          // Of sequences.moves().
+  std::vector<Pos> last_pos;             // By sequence: the last position in the batch so far.
+  std::vector<const float*> logits_of;   // By item of the last batch.
+  std::vector<float> kept_logits;
+  std::size_t n_kept = 0;
+  std::int64_t last_symbols[3] = {-1, -1, -1};
+  std::atomic<bool> cancelled{false};
+  double host_seconds = 0.0;
+};
+
+Context::Context(std::shared_ptr<const Model> model, const ContextParams& params)
+    : impl_(std::make_unique<Impl>(std::move(model), params)) {}
+Context::~Context() = default;
+Context::Context(Context&&) noexcept = default;
+
+const Model& Context::model() const { return *impl_->model; }
+const ContextParams& Context::params() const { return impl_->params; }
+
+DecodeStatus Context::decode(const Batch& batch) { return impl_->decode(batch); }
+
+void Context::cancel() noexcept {
+  impl_->cancelled.store(true, std::memory_order_relaxed);
+  impl_->plan.cancel();
+}
+
+std::span<const float> Context::logits(int i) const {
+  if (i < 0 || i >= static_cast<int>(impl_->logits_of.size()) || impl_->logits_of[static_cast<std::size_t>(i)] == nullptr)
+    refuse("item " + std::to_string(i) + " of the last batch has no logits; ask for them when adding it");
+  return {impl_->logits_of[static_cast<std::size_t>(i)], static_cast<std::size_t>(impl_->model->info().n_vocab)};
+}
+
+namespace {
+
+/// The end of a range that may be given as "to the end".
+Pos end_of(Pos end) { return end < 0 ? kMaxPosition : end; }
+
+}  // namespace
+
+void Context::remove(SeqId seq, Pos begin, Pos end) {
+  impl_->check_sequence(seq);
+  impl_->sequences.remove(seq, std::max(begin, 0), end_of(end));
+}
+
+bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
+  impl_->check_sequence(from);
+  impl_->check_sequence(to);
+  return impl_->sequences.copy(from, to, std::max(begin, 0), end_of(end));
+}
+
+void Context::keep(SeqId seq) {
+  impl_->check_sequence(seq);
+  impl_->sequences.keep(seq);
+}
+
+bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
+  impl_->check_sequence(seq);
+  if (impl_->hparams().learned_positions)
+    throw Error(ErrorCode::kUnsupported, "this model has learned positions: its text cannot be shifted");
+  if (!impl_->sequences.can_add(seq, std::max(begin, 0), end_of(end), delta))
+    refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " + std::to_string(seq) +
+           " shifted by " + std::to_string(delta) + " would meet others or leave the range of positions");
+  return impl_->sequences.add(seq, std::max(begin, 0), end_of(end), delta);
+}
+
+bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
+  impl_->check_sequence(seq);
+  if (impl_->hparams().learned_positions)
+    throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
+  if (divisor < 1 || !impl_->sequences.can_divide(seq, std::max(begin, 0), end_of(end), divisor))
+    refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " + std::to_string(seq) +
+           " cannot be divided by " + std::to_string(divisor) + ": they would pass those before them");
+  return impl_->sequences.divide(seq, std::max(begin, 0), end_of(end), divisor);
+}
+
+void Context::clear() {
+  for (SeqId seq = 0; seq < impl_->params.n_sequences; ++seq) remove(seq);
+}
+
+Pos Context::next_pos(SeqId seq) const {
+  impl_->check_sequence(seq);
+  return impl_->sequences.next_pos(seq);
+}
+
+Pos Context::min_pos(SeqId seq) const {
+  impl_->check_sequence(seq);
+  return impl_->sequences.min_pos(seq);
+}
+
+void Context::defragment(int max_cells) { impl_->sequences.defragment(max_cells); }
+bool Context::consistent() const { return impl_->sequences.consistent(); }
+int Context::cells_used() const { return impl_->sequences.cells_used(); }
+int Context::cells_total() const { return impl_->sequences.cells_total(); }
+
+PlanStats Context::plan_stats() const {
+  const exec::PlanCounters& counters = impl_->plan.counters();
+  PlanStats stats;
+  stats.compiled = counters.compiled;
+  stats.steps = counters.steps;
+  stats.steps_unchanged = counters.unchanged;
+  stats.steps_shapes = counters.shapes;
+  stats.steps_tensors = counters.tensors;
+  if (counters.steps > 0) stats.host_us_per_step = impl_->host_seconds * 1e6 / static_cast<double>(counters.steps);
+  return stats;
+}
+
+}  // namespace weft

@@ -1,0 +1,169 @@
+#include "weft/generate.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+/// Lets text through as soon as no stop string can begin in it any more.
+class StopFilter {
+ public:
+  explicit StopFilter(const std::vector<std::string>& stops) : stops_(stops) {}
+
+  /// Adds text; `out` gets what is free to go. True when a stop string was found: what precedes it is in `out`.
+  bool push(std::string_view text, std::string& out) {
+    held_ += text;
+    std::size_t found = std::string::npos;
+    for (const std::string& stop : stops_)
+      if (!stop.empty()) found = std::min(found, held_.find(stop));
+    if (found != std::string::npos) {
+      out = held_.substr(0, found);
+      held_.clear();
+      return true;
+    }
+    std::size_t keep = 0;
+    for (const std::string& stop : stops_)
+      for (std::size_t n = std::min(stop.size(), held_.size()); n > keep; --n)
+        if (std::string_view(held_).ends_with(std::string_view(stop).substr(0, n))) keep = n;
+    out = held_.substr(0, held_.size() - keep);
+    held_.erase(0, held_.size() - keep);
+    return false;
+  }
+  std::string rest() { return std::move(held_); }
+
+ private:
+  const std::vector<std::string>& stops_;
+  std::string held_;
+};
+
+class Generator {
+ public:
+  Generator(Context& context, Sampler& sampler, const GenerateParams& params, SeqId seq)
+      : context_(context),
+        sampler_(sampler),
+        params_(params),
+        seq_(seq),
+        detokenizer_(context.model().tokenizer()),
+        filter_(params.stop) {}
+
+  Generation run(std::span<const Token> prompt) {
+    check(prompt);
+    result_.n_prompt = static_cast<int>(prompt.size());
+    const auto start = Clock::now();
+    const bool ready = prefill(prompt);
+    result_.prefill_ms = ms_since(start);
+    if (ready) {
+      const auto decode_start = Clock::now();
+      while (step()) {
+      }
+      result_.decode_ms = ms_since(decode_start);
+    }
+    if (result_.stop != StopReason::kStopString) {
+      emit(detokenizer_.finish());
+      append(filter_.rest());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void check(std::span<const Token> prompt) const {
+    if (prompt.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty");
+    const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
+    if (prompt.size() > room)
+      throw Error(ErrorCode::kInvalidArgument, "the prompt has " + std::to_string(prompt.size()) +
+                                                   " tokens and the context has room for " + std::to_string(room) +
+                                                   "; use a larger context (-c) or a shorter prompt");
+  }
+
+  bool stopped(StopReason reason) {
+    result_.stop = reason;
+    return false;
+  }
+
+  /// The prompt in pieces; logits at its end only.
+  bool prefill(std::span<const Token> prompt) {
+    const auto chunk = static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.params().n_ubatch);
+    for (std::size_t done = 0; done < prompt.size();) {
+      const std::size_t n = std::min(chunk, prompt.size() - done);
+      batch_.clear();
+      batch_.add(prompt.subspan(done, n), seq_, done + n == prompt.size());
+      const DecodeStatus status = context_.decode(batch_);
+      if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
+      if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
+      done += n;
+      if (params_.on_prefill && !params_.on_prefill(static_cast<int>(done))) return stopped(StopReason::kCancelled);
+    }
+    for (const Token token : prompt) sampler_.accept(token);
+    return true;
+  }
+
+  /// One token: drawn from the last logits, written out, computed. False at the end.
+  bool step() {
+    if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
+      return stopped(StopReason::kLength);
+    const Token token = sampler_.sample(context_.logits(batch_.size() - 1));
+    sampler_.accept(token);
+    if (!params_.ignore_end && context_.model().tokenizer().is_end(token)) return stopped(StopReason::kEnd);
+    result_.tokens.push_back(token);
+    if (!emit(detokenizer_.push(token))) return false;
+    if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
+      return stopped(StopReason::kLength);
+    if (context_.next_pos(seq_) >= context_.cells_total()) return stopped(StopReason::kContextFull);
+    batch_.clear();
+    batch_.add(token, seq_, true);
+    const DecodeStatus status = context_.decode(batch_);
+    if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
+    if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
+    ++result_.n_decoded;
+    return true;
+  }
+
+  bool emit(std::string_view text) {
+    std::string free;
+    const bool stop = filter_.push(text, free);
+    if (!append(free)) return stopped(StopReason::kCancelled);
+    return !stop || stopped(StopReason::kStopString);
+  }
+
+  bool append(std::string_view text) {
+    if (text.empty()) return true;
+    result_.text += text;
+    return !params_.on_text || params_.on_text(text);
+  }
+
+  Context& context_;
+  Sampler& sampler_;
+  const GenerateParams& params_;
+  const SeqId seq_;
+  Detokenizer detokenizer_;
+  StopFilter filter_;
+  Batch batch_;
+  Generation result_;
+};
+
+}  // namespace
+
+std::string_view name(StopReason reason) {
+  switch (reason) {
+    case StopReason::kEnd: return "end";
+    case StopReason::kLength: return "length";
+    case StopReason::kContextFull: return "context";
+    case StopReason::kStopString: return "stop";
+    case StopReason::kCancelled: return "cancelled";
+  }
+  return "";
+}
+
+Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt, const GenerateParams& params,
+                    SeqId seq) {
+  return Generator(context, sampler, params, seq).run(prompt);
+}
+
+}  // namespace weft

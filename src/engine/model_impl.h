@@ -1,0 +1,27 @@
+#pragma once
+// What a loaded model is made of.
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backend/device.h"
+#include "gguf/gguf.h"
+#include "model/family.h"
+#include "weft/model.h"
+
+namespace weft::engine {
+
+struct ModelImpl {
+  gguf::File file;
+  model::ModelDescription description;
+  ModelInfo info;
+  std::shared_ptr<Device> device;
+  std::map<std::string, std::unique_ptr<DeviceTensor>> weights;  // By the name of the graph's value.
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatTemplate> chat_template;
+};
+
+/// What the file and its description say of a model; weight_bytes is the device's to add.
+ModelInfo model_info(const gguf::File& file, const model::ModelDescription& description);
+
+}  // namespace weft::engine

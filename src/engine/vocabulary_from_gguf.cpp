@@ -1,0 +1,124 @@
+#include "engine/vocabulary_from_gguf.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft::engine {
+namespace {
+
+using text::Vocabulary;
+using text::VocabularyKind;
+
+[[noreturn]] void invalid(const std::string& message) { throw Error(ErrorCode::kInvalidFile, message); }
+
+std::string key(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
+
+VocabularyKind read_kind(const gguf::File& file) {
+  const auto model = file.get_string(key("model"));
+  if (!model) invalid("tokenizer.ggml.model is missing: the file has no vocabulary");
+  if (*model == "gpt2") return VocabularyKind::kBpe;
+  if (*model == "llama") return VocabularyKind::kSpm;
+  if (*model == "bert") return VocabularyKind::kWordPiece;
+  if (*model == "t5") return VocabularyKind::kUnigram;
+  throw Error(ErrorCode::kUnsupported, "tokenizer.ggml.model is \"" + std::string(model->substr(0, 64)) +
+                                           "\"; weft knows gpt2, llama and bert");
+}
+
+/// Kinds are numbered as in SentencePiece, 0 for those that nobody set.
+TokenKind kind_of(std::int64_t type, std::size_t id) {
+  constexpr std::array kKinds = {TokenKind::kNormal,  TokenKind::kNormal,      TokenKind::kUnknown,
+                                 TokenKind::kControl, TokenKind::kUserDefined, TokenKind::kUnused,
+                                 TokenKind::kByte};
+  if (type < 0 || type >= static_cast<std::int64_t>(kKinds.size()))
+    invalid("tokenizer.ggml.token_type[" + std::to_string(id) + "] is " + std::to_string(type) +
+            ", known are 0 to 6");
+  return kKinds[static_cast<std::size_t>(type)];
+}
+
+Token read_id(const gguf::File& file, std::string_view name) {
+  const auto id = file.get_int(key(name));
+  if (!id) return kNoToken;
+  if (*id < 0 || *id > std::numeric_limits<Token>::max())
+    invalid(key(name) + " is " + std::to_string(*id) + ", which is no token");
+  return static_cast<Token>(*id);
+}
+
+void read_tokens(const gguf::File& file, Vocabulary& v) {
+  const auto* tokens = file.get_strings(key("tokens"));
+  if (tokens == nullptr) invalid("tokenizer.ggml.tokens is missing: the file has no vocabulary");
+  v.tokens = *tokens;
+  if (const auto scores = file.get_floats(key("scores"))) v.scores.assign(scores->begin(), scores->end());
+  if (const auto types = file.get_ints(key("token_type"))) {
+    v.kinds.reserve(types->size());
+    for (const std::int64_t type : *types) v.kinds.push_back(kind_of(type, v.kinds.size()));
+  }
+  if (v.kind != VocabularyKind::kBpe) return;
+  const auto* merges = file.get_strings(key("merges"));
+  if (merges == nullptr) invalid("tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
+  v.merges = *merges;
+}
+
+Token find(const Vocabulary& v, std::string_view text) {
+  const auto found = std::find(v.tokens.begin(), v.tokens.end(), text);
+  return found == v.tokens.end() ? kNoToken : static_cast<Token>(found - v.tokens.begin());
+}
+
+void read_special(const gguf::File& file, Vocabulary& v) {
+  const std::pair<const char*, Token&> ids[] = {
+      {"bos_token_id", v.bos},     {"eos_token_id", v.eos},
+      {"eot_token_id", v.eot},     {"eom_token_id", v.eom},
+      {"unknown_token_id", v.unk}, {"seperator_token_id", v.sep},  // The format's own spelling.
+      {"padding_token_id", v.pad}, {"cls_token_id", v.cls},
+      {"mask_token_id", v.mask},
+  };
+  for (const auto& [name, id] : ids) id = read_id(file, name);
+  if (v.kind == VocabularyKind::kWordPiece) {  // Many BERT files leave these to the reader.
+    if (v.cls == kNoToken && v.bos == kNoToken) v.cls = find(v, "[CLS]");
+    if (v.sep == kNoToken && v.eos == kNoToken) v.sep = find(v, "[SEP]");
+    if (v.unk == kNoToken) v.unk = find(v, "[UNK]");
+  }
+  v.add_bos = file.get_bool(key("add_bos_token"));
+  v.add_eos = file.get_bool(key("add_eos_token"));
+  v.add_space_prefix = file.get_bool(key("add_space_prefix"));
+  v.lowercase = file.get_bool(key("normalizer.lowercase"));
+  v.strip_accents = file.get_bool(key("normalizer.strip_accents"));
+}
+
+/// Which special tokens swallow white space beside them stands in no key: it is known of some models by their
+/// name.
+void set_strips(const gguf::File& file, Vocabulary& v) {
+  std::string name(file.get_string("general.name").value_or(""));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  if (name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos) {
+    for (std::size_t i = 0; i < std::min(v.tokens.size(), v.kinds.size()); ++i) {
+      const std::string& token = v.tokens[i];
+      const bool special = v.kinds[i] == TokenKind::kControl || v.kinds[i] == TokenKind::kUserDefined;
+      if (special && token != "<unk>" && token != "<s>" && token != "<|endoftext|>")
+        v.strip_right.push_back(static_cast<Token>(i));
+    }
+  }
+  const bool jina_bpe = v.pre == "jina-v2-de" || v.pre == "jina-v2-es" || v.pre == "jina-v2-code";
+  const Token mask = jina_bpe ? find(v, "<mask>") : v.pre == "modern-bert" ? find(v, "[MASK]") : kNoToken;
+  if (mask != kNoToken) v.strip_left.push_back(mask);
+}
+
+}  // namespace
+
+text::Vocabulary vocabulary_from_gguf(const gguf::File& file) {
+  Vocabulary v;
+  v.kind = read_kind(file);
+  v.pre = file.get_string(key("pre")).value_or("");
+  read_tokens(file, v);
+  read_special(file, v);
+  set_strips(file, v);
+  return v;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""The program weft, run as users run it: exit codes, messages, output, signals. One class is one CTest test.
+
+Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment.
+"""
+import array
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+WEFT = os.environ["WEFT_PROGRAM"]
+GOLDEN = Path(os.environ["WEFT_TEST_DATA"]) / "golden"
+LLAMA = GOLDEN / "llama" / "model.gguf"
+TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+LINE_OF_ERROR = "weft: error: "
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """Nothing that changes what the program does, and a model cache that is not there."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "XDG_", "OMP_"))}
+    return kept | {"WEFT_CACHE": "/nonexistent", "XDG_STATE_HOME": tempfile.gettempdir() + "/weft-test-state"} | extra
+
+
+def weft(*words, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
+    command = [WEFT, *[str(w) for w in words]]
+    return subprocess.run(command, input=stdin, capture_output=True, env=clean_environment(**(env or {})), timeout=120)
+
+
+class Case(unittest.TestCase):
+    def succeed(self, *words, **options) -> str:
+        result = weft(*words, **options)
+        self.assertEqual(result.returncode, 0, result.stderr.decode(errors="replace"))
+        return result.stdout.decode()  # also a check that it is UTF-8
+
+    def fail_with(self, code: int, *words, **options) -> str:
+        """The message, which must be one line and the only output."""
+        result = weft(*words, **options)
+        message = result.stderr.decode()
+        self.assertEqual(result.returncode, code, message)
+        self.assertEqual(result.stdout, b"")
+        self.assertTrue(message.startswith(LINE_OF_ERROR), message)
+        self.assertEqual(message.count("\n"), 1, message)
+        return message
+
+
+class Usage(Case):
+    COMMANDS = ["run", "chat", "tokenize", "inspect", "bench", "models", "devices", "version"]
+
+    def test_help(self):
+        overview = self.succeed("--help")
+        self.assertEqual(overview, self.succeed("help"))
+        for command in self.COMMANDS:
+            self.assertIn(f"  {command} ", overview)
+            text = self.succeed("help", command)
+            self.assertEqual(text, self.succeed(command, "--help"))
+            self.assertEqual(text, self.succeed(command, "-h"))
+            for part in (f"Usage: weft {command} ", "Example", "Exit codes: 0 ", "--help", "WEFT_ARG_"):
+                self.assertIn(part, text)
+            self.assertLessEqual(max(map(len, text.splitlines())), 110)
+            self.assertNotIn("\033", text)
+        self.assertIn("-ctk, --cache-type-k", self.succeed("help", "run"))
+        self.assertNotIn("--isa", self.succeed("help", "run"))
+
+    def test_nothing(self):
+        result = weft()
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(b"Usage", result.stderr)
+
+    def test_unknown_words_get_suggestions(self):
+        self.assertIn("did you mean run?", self.fail_with(2, "rnu"))
+        self.assertIn("did you mean tokenize?", self.fail_with(2, "help", "tokenise"))
+        self.assertIn("did you mean --temp?", self.fail_with(2, "run", "--tmep", "1", "-p", "x"))
+        self.assertIn("did you mean --cache-type-k?", self.fail_with(2, "run", "--cache-typ-k=f16", "-p", "x"))
+        self.assertNotIn("did you mean", self.fail_with(2, "run", "--xyzzyplugh", "-p", "x"))
+        self.assertIn("'world'", self.fail_with(2, "run", "-p", "hello", "world"))
+
+    def test_bad_values(self):
+        for words in (
+            ["-c", "8q"],
+            ["-c", "99999999999"],
+            ["-c", "-1"],
+            ["-n", "x"],
+            ["--top-k", "many"],
+            ["-ctk", "q9"],
+            ["--top-p", "1.5"],
+            ["--temp", "nan"],
+            ["--logit-bias", "12"],
+            ["--samplers", "top_k;nothing"],
+            ["--sampler-seq", "kq"],
+            ["--seed", "x"],
+            ["--color", "red"],
+            ["--isa", "mmx"],
+            ["-f", "file"],
+        ):
+            self.fail_with(2, "run", "-m", LLAMA, "-p", "x", *words)
+        self.fail_with(2, "run", "-m", LLAMA)
+        self.fail_with(2, "run", "-m", LLAMA, "--tokens", "1,2,x")
+        self.fail_with(2, "run", "-m", LLAMA, "--tokens", "1,2,512000")
+
+    def test_missing_files(self):
+        self.assertIn("'nothing.gguf'", self.fail_with(1, "run", "-m", "nothing.gguf", "-p", "x"))
+        self.assertIn("make models", self.fail_with(1, "run", "-p", "x"))
+        self.assertIn("'nothing.txt'", self.fail_with(1, "run", "-m", LLAMA, "-f", "nothing.txt"))
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(b"GGUF\x1b[31mno\n")
+            file.flush()
+            for command in (["run", "-p", "x", "-m"], ["inspect"], ["tokenize", "-m"]):
+                self.assertNotIn("\033", self.fail_with(1, *command, file.name))
+
+    def test_full_disk(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([WEFT, "version"], stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(result.returncode, 1)
+        self.assertTrue(result.stderr.startswith(LINE_OF_ERROR.encode()))
+
+    def test_version_and_devices(self):
+        self.assertRegex(self.succeed("version"), r"^weft \d+\.\d+\.\d+ ")
+        self.assertEqual(self.succeed("--version"), self.succeed("version"))
+        self.assertIn("version", json.loads(self.succeed("version", "--json")))
+        devices = json.loads(self.succeed("devices", "--json"))
+        self.assertIn("cpu", [d["name"] for d in devices])
+        self.assertGreater(next(d for d in devices if d["name"] == "cpu")["memory_total"], 0)
+
+    def test_models(self):
+        self.assertEqual(json.loads(self.succeed("models", "--json")), [])
+        self.assertIn("make models", self.succeed("models"))
+        with tempfile.TemporaryDirectory() as cache:
+            folder = Path(cache) / "models"
+            folder.mkdir()
+            (folder / "Tiny-Llama.gguf").symlink_to(LLAMA)
+            (folder / "damaged.gguf").write_bytes(b"GGUF")
+            (folder / "big-00002-of-00003.gguf").write_bytes(b"")  # a later part is no model
+            env = {"WEFT_CACHE": cache}
+            models = {m["name"]: m for m in json.loads(self.succeed("models", "--json", env=env))}
+            self.assertEqual(sorted(models), ["Tiny-Llama", "damaged"])
+            self.assertEqual(models["Tiny-Llama"]["architecture"], "llama")
+            self.assertIn("problem", models["damaged"])
+            # By name, by part of a name, and what neither finds.
+            for name in ("Tiny-Llama", "Tiny-Llama.gguf", "llama"):
+                self.assertIn("tensors", self.succeed("inspect", name, "--json", env=env))
+            self.assertIn("could be any of", self.fail_with(1, "inspect", "a", env=env))
+            self.assertIn("no default model", self.fail_with(1, "run", "-p", "x", env=env))
+
+
+class Tokenize(Case):
+    def test_known_ids(self):
+        for family in ("llama", "gpt2", "qwen2"):
+            for case in json.loads((GOLDEN / family / "tokenize.json").read_text())[:8]:
+                out = self.succeed("tokenize", "-m", GOLDEN / family / "model.gguf", "--json", "--no-bos", "--no-special",
+                                   stdin=case["text"].encode())  # fmt: skip
+                self.assertEqual(json.loads(out), case["ids"], case["text"])
+
+    def test_bytes_are_taken_as_they_are(self):
+        # A newline at the end counts, and so does what is no text at all.
+        with_newline = json.loads(self.succeed("tokenize", "-m", LLAMA, "--json", stdin=b"a\n"))
+        without = json.loads(self.succeed("tokenize", "-m", LLAMA, "--json", stdin=b"a"))
+        self.assertEqual(with_newline[:-1], without)
+        self.assertTrue(json.loads(self.succeed("tokenize", "-m", LLAMA, "--json", stdin=b"\xff\xfe\x00\x80")))
+        self.assertEqual(self.succeed("tokenize", "-m", LLAMA, "--json", "--no-bos", stdin=b""), "[]\n")
+
+    def test_listing_shows_pieces(self):
+        lines = self.succeed("tokenize", "-m", LLAMA, "--no-bos", stdin="naïve ☃".encode()).splitlines()
+        ids = json.loads(self.succeed("tokenize", "-m", LLAMA, "--no-bos", "--json", stdin="naïve ☃".encode()))
+        self.assertEqual([int(line.split()[0]) for line in lines], ids)
+        for line in lines:
+            json.loads(line.split(maxsplit=1)[1])
+
+
+class Inspect(Case):
+    def test_json(self):
+        info = json.loads(self.succeed("inspect", LLAMA, "--json"))
+        self.assertEqual(info["model"]["architecture"], "llama")
+        self.assertEqual(info["file_bytes"], LLAMA.stat().st_size)
+        self.assertEqual(sum(t["tensors"] for t in info["types"].values()), len(info["tensors"]))
+        self.assertIn("general.architecture", [entry["key"] for entry in info["metadata"]])
+        self.assertGreater(info["memory"]["weight_bytes"], 0)
+        self.assertGreater(info["memory"]["cache_bytes_per_token"], 0)
+        twice = json.loads(self.succeed("inspect", LLAMA, "--json", "-c", "2k"))
+        self.assertEqual(twice["memory"]["context"], 2048)
+        self.assertEqual(twice["memory"]["cache_bytes"], 2048 * info["memory"]["cache_bytes_per_token"])
+
+    def test_report(self):
+        text = self.succeed("inspect", LLAMA, "--tensors")
+        for part in ("Memory", "Tensors", "Metadata", "token_embd.weight", "general.architecture"):
+            self.assertIn(part, text)
+
+
+class Run(Case):
+    BASE = ["run", "-m", LLAMA, "-t", "2", "-c", "256"]
+
+    def generate(self, *words, **options) -> dict:
+        return json.loads(self.succeed(*self.BASE, "-p", "Hello world", "--ignore-eos", "--json", *words, **options))
+
+    def test_json(self):
+        result = self.generate("-n", "12", "--temp", "0")
+        self.assertEqual(
+            list(result),
+            ["text", "tokens", "prompt_tokens", "generated_tokens", "stop_reason", "timings", "plans"],
+        )
+        self.assertEqual(len(result["tokens"]), 12)
+        self.assertEqual(result["generated_tokens"], 12)
+        self.assertEqual(result["stop_reason"], "length")
+        self.assertEqual(list(result["timings"]),
+                         ["load_ms", "prefill_tokens_per_second", "decode_tokens_per_second"])  # fmt: skip
+        self.assertTrue(all(value > 0 for value in result["timings"].values()), result)
+        self.assertEqual(result["plans"]["compiled"], 1)
+        self.assertEqual(result["plans"]["steps"], 12)  # the prompt, and all tokens but the last
+        tokens = json.loads(self.succeed("tokenize", "-m", LLAMA, "--json", stdin=b"Hello world"))
+        self.assertEqual(result["prompt_tokens"], len(tokens))
+
+    def test_text_is_that_of_json(self):
+        # A random model writes random bytes; what comes out is valid UTF-8 all the same (succeed() checks).
+        for seed in ("1", "2", "3"):
+            words = ["-n", "40", "--seed", seed, "--temp", "1.5"]
+            text = self.succeed(*self.BASE, "-p", "Hello world", "--ignore-eos", "-q", *words)
+            self.assertEqual(text.rstrip("\n"), self.generate(*words)["text"].rstrip("\n"))
+
+    def test_same_answer_however_it_is_computed(self):
+        expected = self.generate("-n", "24", "--temp", "0")["tokens"]
+        for words in (["-t", "1"], ["--chunk", "3"], ["-b", "2"], ["-ub", "5"], ["-c", "64"]):
+            self.assertEqual(self.generate("-n", "24", "--temp", "0", *words)["tokens"], expected, words)
+        from_file = self.succeed(*self.BASE, "-f", "-", "-n", "24", "--temp", "0", "--ignore-eos", "--json",
+                                 stdin=b"Hello world")  # fmt: skip
+        self.assertEqual(json.loads(from_file)["tokens"], expected)
+        from_environment = {"WEFT_ARG_TEMP": "0", "WEFT_ARG_PREDICT": "24"}
+        self.assertEqual(self.generate(env=from_environment)["tokens"], expected)
+        # The command line is stronger than the environment.
+        self.assertEqual(self.generate("-n", "3", env=from_environment)["tokens"], expected[:3])
+
+    def test_seeds(self):
+        one, again, other = (self.generate("-n", "24", "--temp", "2", "--seed", s)["tokens"] for s in ("7", "7", "8"))
+        self.assertEqual(one, again)
+        self.assertNotEqual(one, other)
+
+    def test_ends(self):
+        full = self.generate("-c", "64")
+        self.assertEqual(full["stop_reason"], "context")
+        text = self.generate("-n", "24", "--temp", "0")["text"]
+        stop = next(c for c in text[4:] if c.isalnum() and c.isascii())
+        stopped = self.generate("-n", "24", "--temp", "0", "--stop", stop)
+        self.assertEqual(stopped["stop_reason"], "stop")
+        self.assertEqual(stopped["text"], text[: text.index(stop)])
+        message = self.fail_with(1, *self.BASE[:-1], "16", "-p", "word " * 100)
+        self.assertIn("-c", message)
+
+    def test_logits(self):
+        tokens = json.loads((GOLDEN / "llama" / "tokens.json").read_text())
+        expected = array.array("f", (GOLDEN / "llama" / "logits.f32").read_bytes())
+        cache = ["--cache-type-k", "f32", "-ctv", "f32"]
+        written = []
+        with tempfile.TemporaryDirectory() as folder:
+            for words in ([], ["--chunk", "7"], ["--chunk", "1"], ["-t", "1"]):
+                out = Path(folder) / "logits"
+                ids = ",".join(map(str, tokens))
+                text = self.succeed("run", "-m", LLAMA, "--tokens", ids, "--logits", out, "-t", "2", *cache, *words)
+                self.assertEqual(text, "")
+                written.append(out.read_bytes())
+            ids_file = Path(folder) / "ids"
+            ids_file.write_text(json.dumps(tokens))
+            self.succeed("run", "-m", LLAMA, "--tokens", f"@{ids_file}", "--logits", out, *cache)
+            written.append(out.read_bytes())
+        self.assertEqual(len(written[0]), 4 * len(expected))
+        for other in written[1:]:
+            self.assertEqual(written[0], other)
+        got = array.array("f", written[0])
+        error = sum((a - b) ** 2 for a, b in zip(got, expected)) / sum(b * b for b in expected)
+        self.assertLess(error, 1e-6)
+
+    def test_logits_need_a_place(self):
+        self.fail_with(1, "run", "-m", LLAMA, "--tokens", "1,2", "--logits", "/nonexistent/out")
+
+    def test_interrupt(self):
+        command = [WEFT, *map(str, self.BASE), "-c", "8k", "-p", "Hello", "--ignore-eos", "--json", "--temp", "0"]
+        for delay in (0.0, 0.2):
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment())
+            time.sleep(0.5 + delay)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            if process.returncode == 0:
+                self.skipTest("this machine was done before it could be interrupted")
+            self.assertEqual(process.returncode, 130, err)
+            if out:  # interrupted while generating: what there is is complete
+                self.assertEqual(json.loads(out)["stop_reason"], "cancelled")
+            else:
+                self.assertIn(b"interrupted", err)
+
+
+class Chat(Case):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.template = Path(self.folder.name) / "template.jinja"
+        self.template.write_text(TEMPLATE)
+        self.base = ["chat", "-m", LLAMA, "-c", "512", "--temp", "0", "-n", "6", "-t", "2"]
+        self.base += ["--chat-template-file", self.template]
+
+    def test_lines_from_a_pipe(self):
+        saved = Path(self.folder.name) / "saved.json"
+        script = f"Hello\nHow are \\\nyou\n/regen\n/save {saved}\n/regne\n/help\n/clear\nAgain\n/exit\nnever\n"
+        result = weft(*self.base, "--system-prompt", "Be <s> brief", "-v", stdin=script.encode())
+        messages = result.stderr.decode()
+        self.assertEqual(result.returncode, 0, messages)
+        conversation = json.loads(saved.read_text())
+        self.assertEqual([m["role"] for m in conversation["messages"]],
+                         ["system", "user", "assistant", "user", "assistant"])  # fmt: skip
+        self.assertEqual(conversation["messages"][3]["content"], "How are \nyou")
+        self.assertIn("did you mean /regen?", messages)
+        self.assertIn("/regen ", result.stdout.decode())
+        # Four answers. The second and the one again reuse what the cache has.
+        turns = [line for line in messages.splitlines() if line.startswith("(prompt: ")]
+        self.assertEqual(len(turns), 4, messages)
+        reused = [int(line.split(" and ")[1].split()[0]) for line in turns]
+        self.assertEqual(reused[0], 0)
+        self.assertGreater(reused[1], 10)
+        self.assertGreater(reused[2], reused[1])
+        computed_again = int(turns[2].split()[1])
+        self.assertEqual(computed_again, 1)  # the same question: its last token only
+
+    def test_single_turn(self):
+        out = self.succeed(*self.base, "-q", "-p", "Hello", "-st")
+        self.assertEqual(out, self.succeed(*self.base, "-q", "-st", stdin=b"Hello\n"))
+
+    def test_a_full_context_forgets(self):
+        result = weft(*self.base, "-c", "128", stdin=b"a few more words for the cache\n" * 12)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"forgotten", result.stderr)
+        self.assertNotIn(b"error", result.stderr)
+
+    def test_terminal(self):
+        """Line editing, Ctrl-C and Ctrl-D on a pseudo-terminal."""
+        environment = clean_environment(TERM="xterm", XDG_STATE_HOME=self.folder.name)
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(WEFT, [WEFT, *map(str, self.base)], environment)
+        output = b""
+
+        def expect(text: bytes) -> None:
+            """Waits for `text` and drops the output up to its end."""
+            nonlocal output
+            end = time.monotonic() + 60
+            while text not in output:
+                ready, _, _ = select.select([terminal], [], [], max(0.0, end - time.monotonic()))
+                self.assertTrue(ready, f"no {text!r} in {output!r}")
+                try:
+                    output += os.read(terminal, 65536)
+                except OSError:  # closed
+                    self.fail(f"no {text!r} in {output!r}")
+            output = output[output.index(text) + len(text) :]
+
+        try:
+            expect(b"> ")
+            os.write(terminal, b"Hellx\x7fo w\xc3\xa9lt")  # a backspace, and a letter of two bytes
+            os.write(terminal, b"\n")
+            expect(b"\r\n")
+            expect(b"> ")
+            time.sleep(0.2)  # the prompt comes a moment before Ctrl-C and Ctrl-D become keys
+            os.write(terminal, b"rubbish\x03")
+            expect(b"Ctrl-C again")
+            expect(b"> ")
+            os.write(terminal, f"/save {self.folder.name}/saved\n".encode())
+            expect(b"(saved 2 messages")
+            expect(b"> ")
+            time.sleep(0.2)
+            os.write(terminal, b"\x04")
+            end = time.monotonic() + 60
+            status = (0, 0)
+            while status[0] == 0 and time.monotonic() < end:
+                if select.select([terminal], [], [], 0.05)[0]:
+                    try:
+                        os.read(terminal, 65536)
+                    except OSError:
+                        pass
+                status = os.waitpid(pid, os.WNOHANG)
+            self.assertEqual(status[0], pid, "Ctrl-D did not end it")
+            pid = 0
+            self.assertEqual(os.waitstatus_to_exitcode(status[1]), 0)
+        finally:
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            os.close(terminal)
+        messages = json.loads((Path(self.folder.name) / "saved").read_text())["messages"]
+        self.assertEqual(messages[0]["content"], "Hello wélt")
+        history = Path(self.folder.name) / "weft" / "history"
+        self.assertEqual(history.stat().st_mode & 0o077, 0)
+        self.assertIn("Hello", history.read_text())
+
+
+class Bench(Case):
+    def test_formats(self):
+        base = ["bench", "-m", LLAMA, "-p", "32,8", "-n", "4", "-r", "2", "-t", "1,2"]
+        results = json.loads(self.succeed(*base, "--json"))["results"]
+        self.assertEqual([(r["test"], r["threads"]) for r in results],
+                         [(test, t) for t in (1, 2) for test in ("pp32", "pp8", "tg4")])  # fmt: skip
+        for result in results:
+            self.assertEqual(len(result["ms"]), 2)
+            self.assertGreater(result["tokens_per_second"], 0)
+        self.assertEqual(len(self.succeed(*base).splitlines()), 2 + 6)
+        self.assertEqual(len(self.succeed(*base, "-o", "csv").splitlines()), 1 + 6)
+        self.fail_with(2, "bench", "-m", LLAMA, "-p", "0", "-n", "0")
+        self.fail_with(2, "bench", "-m", LLAMA, "-o", "xml")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

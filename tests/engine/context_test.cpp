@@ -1,0 +1,175 @@
+// What a context promises beyond numbers: errors that change nothing, a full cache, one plan, no allocation.
+#include "weft/context.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "engine/test_support.h"
+#include "weft/error.h"
+#include "weft/sampler.h"
+
+namespace {
+std::atomic<long> g_allocations{0};
+}  // namespace
+
+// The test program counts every allocation that goes through operator new.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // GCC sees through one of the pair only.
+void* operator new(std::size_t size) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(size != 0 ? size : 1)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+namespace weft {
+namespace {
+
+std::shared_ptr<const Model> tiny() {
+  static const auto model = Model::load(test::golden_dir() / "llama" / "model.gguf");
+  return model;
+}
+
+std::string refusal(Context& context, const Batch& batch) {
+  try {
+    context.decode(batch);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Context, WrongBatchesAreRefusedAndChangeNothing) {
+  Context context(tiny(), {.n_ctx = 64, .n_sequences = 2});
+  Batch good;
+  good.add(5, 0, true);
+  ASSERT_EQ(context.decode(good), DecodeStatus::kOk);
+  const std::vector<std::pair<Batch::Item, const char*>> wrong = {
+      {{-1, Batch::kNextPos, 0, false}, "vocabulary"}, {{512, Batch::kNextPos, 0, false}, "vocabulary"},
+      {{1, Batch::kNextPos, 2, false}, "sequence"},    {{1, Batch::kNextPos, -1, false}, "sequence"},
+      {{1, 1 << 30, 0, false}, "position"},            {{1, -7, 0, false}, "position"},
+      {{1, 0, 0, false}, "taken"},
+  };
+  for (const auto& [item, word] : wrong) {
+    Batch batch;
+    batch.add(3, 1, true);
+    batch.add(item.token, item.seq, item.logits, item.pos);
+    const std::string what = refusal(context, batch);
+    EXPECT_NE(what.find(word), std::string::npos) << what;
+    EXPECT_EQ(context.cells_used(), 1);
+    EXPECT_EQ(context.next_pos(1), 0);
+  }
+  EXPECT_NE(refusal(context, Batch{}), "");
+  Batch backwards;
+  backwards.add(1, 1, false, 5);
+  backwards.add(1, 1, false, 5);
+  EXPECT_NE(refusal(context, backwards), "");
+  EXPECT_THROW(context.logits(1), Error);
+  EXPECT_THROW(context.remove(9), Error);
+}
+
+TEST(Context, ImpossibleParametersAreRefused) {
+  for (const ContextParams& params :
+       {ContextParams{.n_ctx = -1}, ContextParams{.n_sequences = 0}, ContextParams{.n_ubatch = 0},
+        ContextParams{.n_ctx = 1 << 30}, ContextParams{.n_outputs = -3}, ContextParams{.n_threads = -1}})
+    EXPECT_THROW(Context(tiny(), params), Error);
+}
+
+TEST(Context, AFullCacheIsAnAnswerAndChangesNothing) {
+  Context context(tiny(), {.n_ctx = 64, .n_sequences = 2});
+  Batch batch;
+  batch.add(std::vector<Token>(60, 7), 0);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  batch.clear();
+  batch.add(std::vector<Token>(5, 7), 1);
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kCacheFull);
+  EXPECT_EQ(context.cells_used(), 60);
+  context.remove(0, 30);
+  EXPECT_EQ(context.next_pos(0), 30);
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+  context.clear();
+  EXPECT_EQ(context.cells_used(), 0);
+}
+
+TEST(Context, RemovingTheEndRewinds) {
+  const std::vector<Token> tokens = test::read_tokens(test::golden_dir() / "llama" / "tokens.json");
+  Context context(tiny(), {.n_ctx = 64});
+  const std::vector<float> first = test::all_logits(context, tokens, 48);
+  context.remove(0, 10);
+  const std::vector<float> again = test::all_logits(context, std::span(tokens).subspan(10), 3);
+  EXPECT_TRUE(std::equal(again.begin(), again.end(), first.begin() + 10 * 512));
+}
+
+TEST(Context, BatchesOfAnySizeAreCutIntoSteps) {
+  const std::vector<Token> tokens = test::read_tokens(test::golden_dir() / "llama" / "tokens.json");
+  Context whole(tiny(), {.n_ctx = 64});
+  Context cut(tiny(), {.n_ctx = 64, .n_ubatch = 11, .n_outputs = 4});
+  EXPECT_TRUE(test::all_logits(whole, tokens, 48) == test::all_logits(cut, tokens, 48));
+  EXPECT_EQ(cut.plan_stats().steps, 12);
+}
+
+TEST(Context, OnePlanServesPrefillOfAllSizesAndDecode) {
+  Context context(tiny(), {.n_ctx = 512, .n_ubatch = 64});
+  Batch batch;
+  for (const int n : {64, 3, 17, 1, 40}) {
+    batch.clear();
+    batch.add(std::vector<Token>(static_cast<std::size_t>(n), 9), 0);
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  }
+  for (int i = 0; i < 200; ++i) {
+    batch.clear();
+    batch.add(static_cast<Token>(i), 0, true);
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  }
+  const PlanStats stats = context.plan_stats();
+  EXPECT_EQ(stats.compiled, 1);
+  EXPECT_EQ(stats.steps, 205);
+  EXPECT_EQ(stats.steps_shapes, 6);  // The chunks, and the first token after them.
+  EXPECT_EQ(stats.steps_unchanged, 199);
+}
+
+TEST(Context, ADecodeStepAllocatesNothing) {
+  Context context(tiny(), {.n_ctx = 512});
+  Sampler sampler({.seed = 1, .penalty_last_n = 32, .repetition_penalty = 1.1f}, tiny()->info().n_vocab);
+  Batch batch;
+  batch.add(std::vector<Token>(20, 9), 0);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  long before = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (i == 1) before = g_allocations.load();
+    const Token token = sampler.sample(context.logits(batch.size() - 1));
+    sampler.accept(token);
+    batch.clear();
+    batch.add(token, 0, true);
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  }
+  EXPECT_EQ(g_allocations.load() - before, 0);
+}
+
+TEST(Context, CancellingLeavesTheCacheAsItWas) {
+  Context context(tiny(), {.n_ctx = 4096, .n_ubatch = 16});
+  Batch batch;
+  batch.add(std::vector<Token>(3000, 9), 0);
+  std::atomic<bool> done{false};
+  std::thread canceller([&] {
+    while (!done.load()) {
+      context.cancel();
+      std::this_thread::yield();
+    }
+  });
+  const DecodeStatus status = context.decode(batch);
+  done.store(true);
+  canceller.join();
+  EXPECT_EQ(status, DecodeStatus::kCancelled);
+  EXPECT_EQ(context.cells_used(), 0);
+  EXPECT_EQ(context.next_pos(0), 0);
+  batch.clear();
+  batch.add(std::vector<Token>(3, 9), 0);
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,86 @@
+// Models of every family against PyTorch's logits, and against themselves cut into other pieces: bit by bit.
+#include <algorithm>
+
+#include "engine/test_support.h"
+
+namespace weft {
+namespace {
+
+using test::all_logits;
+
+class Golden : public testing::TestWithParam<const char*> {
+ protected:
+  std::filesystem::path dir() const { return test::golden_dir() / GetParam(); }
+};
+
+ContextParams f32_cache(int n_ctx, int n_threads) {
+  return {.n_ctx = n_ctx, .n_threads = n_threads, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
+}
+
+TEST_P(Golden, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
+  const std::vector<Token> tokens = test::read_tokens(dir() / "tokens.json");
+  const std::vector<float> reference = test::read_floats(dir() / "logits.f32");
+  for (const CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512}) {
+    std::shared_ptr<const Model> model;
+    try {
+      model = Model::load(dir() / "model.gguf", {.isa = isa});
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+      continue;  // This machine lacks the instruction set.
+    }
+    ASSERT_EQ(reference.size(), tokens.size() * static_cast<std::size_t>(model->info().n_vocab));
+    std::vector<float> first;
+    for (const int n_threads : {1, 2}) {
+      for (const std::size_t piece : {tokens.size(), std::size_t{7}, std::size_t{1}}) {
+        Context context(model, f32_cache(128, n_threads));
+        const std::vector<float> logits = all_logits(context, tokens, piece);
+        if (first.empty()) {
+          first = logits;
+          const double difference = test::nmse(logits, reference);
+          RecordProperty("nmse_isa" + std::to_string(static_cast<int>(isa)), std::to_string(difference));
+          EXPECT_LE(difference, 1e-6) << "instruction set " << static_cast<int>(isa);
+        }
+        EXPECT_TRUE(logits == first) << "pieces of " << piece << ", " << n_threads << " threads";
+        EXPECT_EQ(context.plan_stats().compiled, 1);
+      }
+    }
+  }
+}
+
+TEST_P(Golden, OtherSequencesChangeNothing) {
+  const std::vector<Token> tokens = test::read_tokens(dir() / "tokens.json");
+  const auto model = Model::load(dir() / "model.gguf");
+  Context alone(model, {.n_ctx = 128});
+  const std::vector<float> expected = all_logits(alone, tokens, 5);
+
+  // Three sequences of shifted texts in one cache, interleaved token by token within each batch.
+  Context together(model, {.n_ctx = 256, .n_sequences = 3, .n_ubatch = 32});
+  std::vector<float> logits;
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    Batch batch;
+    batch.add(tokens[(t + 5) % tokens.size()], 1, true);
+    batch.add(tokens[t], 0, true);
+    if (t % 2 == 0) {
+      batch.add(tokens[t / 2], 2, false);
+      batch.add(tokens[(t + 9) % tokens.size()], 2, true);
+    }
+    ASSERT_EQ(together.decode(batch), DecodeStatus::kOk);
+    const auto row = together.logits(1);
+    logits.insert(logits.end(), row.begin(), row.end());
+    if (t == 20) together.remove(2);
+  }
+  ASSERT_EQ(logits.size(), tokens.size() * n_vocab);
+  EXPECT_TRUE(logits == expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Golden,
+                         testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3", "phi3", "gpt2"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,85 @@
+#pragma once
+// What the engine's tests share: golden models, real models, comparisons.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/model.h"
+
+namespace weft::test {
+
+inline std::filesystem::path golden_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "golden"; }
+
+/// Integers of a JSON array without nesting.
+inline std::vector<Token> read_tokens(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<Token> tokens;
+  for (char c; file.get(c);)
+    if (c >= '0' && c <= '9') {
+      file.unget();
+      Token token = 0;
+      file >> token;
+      tokens.push_back(token);
+    }
+  return tokens;
+}
+
+inline std::vector<float> read_floats(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<float> values(std::filesystem::file_size(path) / sizeof(float));
+  file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(float)));
+  return values;
+}
+
+/// sum((x - reference)^2) / sum(reference^2)
+inline double nmse(std::span<const float> x, std::span<const float> reference) {
+  double difference = 0.0, norm = 0.0;
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    const double d = static_cast<double>(x[i]) - reference[i];
+    difference += d * d;
+    norm += static_cast<double>(reference[i]) * reference[i];
+  }
+  return difference / norm;
+}
+
+/// A model of the cache (WEFT_CACHE or ~/.cache/weft) by its file name, if it is there.
+inline std::optional<std::filesystem::path> cached_model(const std::string& file) {
+  const char* cache = std::getenv("WEFT_CACHE");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home != nullptr ? home : "") / ".cache/weft";
+  const std::filesystem::path path = base / "models" / file;
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return path;
+}
+
+inline constexpr const char* kSmolLm2 = "SmolLM2-135M-Instruct.Q4_1.gguf";
+inline constexpr const char* kGemma3 = "gemma-3-270m-q4_k_m.gguf";
+
+/// The logits of every token of one sequence, computed in pieces.
+inline std::vector<float> all_logits(Context& context, std::span<const Token> tokens, std::size_t piece, SeqId seq = 0) {
+  std::vector<float> result;
+  Batch batch;
+  for (std::size_t done = 0; done < tokens.size();) {
+    const std::size_t n = std::min(piece, tokens.size() - done);
+    batch.clear();
+    for (std::size_t i = 0; i < n; ++i) batch.add(tokens[done + i], seq, true);
+    EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+    for (int i = 0; i < batch.size(); ++i) {
+      const std::span<const float> row = context.logits(i);
+      result.insert(result.end(), row.begin(), row.end());
+    }
+    done += n;
+  }
+  return result;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,234 @@
+// Vocabularies of real files: their expected ids, and files that say too little or nonsense.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "engine/vocabulary_from_gguf.h"
+#include "gguf/writer.h"
+#include "weft/error.h"
+#include "weft/tokenizer.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Tokenizer::EncodeOptions kPlain = {.add_special = false, .parse_special = false};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Tokenizer load(const fs::path& path) {
+  return Tokenizer(engine::vocabulary_from_gguf(gguf::File::open(path)));
+}
+
+std::vector<fs::path> files_in(const fs::path& folder, const std::string& ending) {
+  std::vector<fs::path> files;
+  if (fs::exists(folder))
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.path().string().ends_with(ending)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// The texts of each tokenize.json below a folder, against the ids that the model's trainer found. Their
+/// number.
+int compare_golden(const fs::path& folder) {
+  int n_texts = 0;
+  for (const fs::path& path : files_in(folder, "tokenize.json")) {
+    const Tokenizer tokenizer = load(path.parent_path() / "model.gguf");
+    for (const auto& entry : nlohmann::json::parse(read_file(path))) {
+      const auto text = entry["text"].get<std::string>();
+      EXPECT_EQ(tokenizer.encode(text, kPlain), entry["ids"].get<std::vector<Token>>())
+          << path << ": " << text;
+      ++n_texts;
+    }
+  }
+  return n_texts;
+}
+
+TEST(Vocabulary, GoldenTextsHaveTheirTokens) {
+  EXPECT_GE(compare_golden(fs::path(WEFT_TEST_DATA) / "golden"), 40);
+}
+
+TEST(Vocabulary, SharedGoldenTextsHaveTheirTokens) {
+  const fs::path folder = fs::path(WEFT_SHARED_DIR) / "golden";
+  if (!fs::exists(folder)) GTEST_SKIP() << "the folder with more golden models is not there";
+  EXPECT_GE(compare_golden(folder), 60);
+}
+
+TEST(Vocabulary, RealVocabulariesGiveTheirReferenceTokens) {
+  const fs::path folder = fs::path(WEFT_SHARED_DIR) / "tokenizers";
+  if (!fs::exists(folder)) GTEST_SKIP() << "the folder with real vocabularies is not there";
+  const std::string mark = "\n__ggml_vocab_test__\n";
+  int n_files = 0;
+  for (const fs::path& path : files_in(folder, ".gguf")) {
+    const Tokenizer tokenizer = load(path);
+    const std::string texts = read_file(path.string() + ".inp");
+    std::istringstream lines(read_file(path.string() + ".out"));
+    int n_texts = 0;
+    std::size_t begin = 0;
+    for (std::size_t end; (end = texts.find(mark, begin)) != std::string::npos; begin = end + mark.size()) {
+      const std::string text = texts.substr(begin, end - begin);
+      std::string line;
+      ASSERT_TRUE(std::getline(lines, line)) << path;
+      std::istringstream numbers(line);
+      const std::vector<Token> expected(std::istream_iterator<Token>(numbers), {});
+      EXPECT_EQ(tokenizer.encode(text, kPlain), expected) << path << ": " << text;
+      ++n_texts;
+    }
+    EXPECT_GE(n_texts, 40) << path;
+    ++n_files;
+  }
+  EXPECT_GE(n_files, 10);
+}
+
+/// Text of characters that tokenizers tell apart.
+std::string random_text(std::mt19937& random, bool space_mark) {
+  static const std::vector<std::string> pieces = {
+      "a",   "e", "t",      "Th",     "ing",    "  ",   " ",   " ",          "\n", "\r\n", "\t", "'s",
+      "'LL", "0", "12",     "345",    ".",      ",",    "!?",  "--",         "_",  "/",    "é",  "Ä",
+      "ß",   "ñ", "я",      "Бъл",    "中",     "文字", "あ",  "ア",         "한", "ก",    "ន់",  "अ",
+      "ि",   "ا", "\u00A0", "\u3000", "\u200D", "🦙",   "🚀",  "👩\u200D🚀", "½",  "²",    "①",  "€",
+      "“",   "’", "…",      "̈",       "<|",     "|>",   "<s>", "</s>",       "{",  "}",    "=",  "\\"};
+  std::string text;
+  const int n = static_cast<int>(random() % 24);
+  for (int i = 0; i < n; ++i) {
+    if (random() % 8 != 0) {
+      text += pieces[random() % pieces.size()];
+      continue;
+    }
+    // Any character at all, but no surrogate.
+    char32_t c = random() % 0x11'0000;
+    if (random() % 2 == 0) c %= 0x3000;
+    if ((c >= 0xD800 && c < 0xE000) || (!space_mark && c == 0x2581)) continue;
+    if (c < 0x80) {
+      text += static_cast<char>(c);
+      continue;
+    }
+    const int tails = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    text += static_cast<char>((tails == 1 ? 0xC0 : tails == 2 ? 0xE0 : 0xF0) | c >> 6 * tails);
+    for (int tail = tails - 1; tail >= 0; --tail) text += static_cast<char>(0x80 | (c >> 6 * tail & 0x3F));
+  }
+  return text;
+}
+
+void expect_round_trips(const fs::path& path, bool space_mark) {
+  const Tokenizer tokenizer = load(path);
+  std::mt19937 random(1);
+  int wrong = 0;
+  for (int i = 0; i < 100'000 && wrong < 3; ++i) {
+    const std::string text = random_text(random, space_mark);
+    const std::vector<Token> tokens =
+        tokenizer.encode(text, {.add_special = i % 2 == 0, .parse_special = false});
+    if (tokenizer.decode(tokens) != text) {
+      ADD_FAILURE() << path << ": " << text << " came back as " << tokenizer.decode(tokens);
+      ++wrong;
+    }
+    Detokenizer detokenizer(tokenizer);
+    std::string streamed;
+    for (const Token id : tokens) streamed += detokenizer.push(id);
+    streamed += detokenizer.finish();
+    if (!streamed.ends_with(text) || streamed.size() > text.size() + 1) {
+      ADD_FAILURE() << path << ": " << text << " was streamed as " << streamed;
+      ++wrong;
+    }
+  }
+}
+
+// The two vocabularies have all 256 bytes, so nothing may get lost. U+2581 is a space to SentencePiece.
+TEST(Vocabulary, DecodeGivesBackWhatWasEncodedBpe) {
+  expect_round_trips(fs::path(WEFT_TEST_DATA) / "golden/qwen2/model.gguf", true);
+}
+TEST(Vocabulary, DecodeGivesBackWhatWasEncodedSpm) {
+  expect_round_trips(fs::path(WEFT_TEST_DATA) / "golden/llama/model.gguf", false);
+}
+
+TEST(Vocabulary, KeysOfTheFileReachTheTokenizer) {
+  const Tokenizer llama = load(fs::path(WEFT_TEST_DATA) / "golden/llama/model.gguf");
+  EXPECT_EQ(llama.n_vocab(), 512);
+  EXPECT_EQ(llama.bos(), 1);
+  EXPECT_EQ(llama.eos(), 2);
+  EXPECT_TRUE(llama.adds_bos());
+  EXPECT_EQ(llama.encode("").size(), 1u);
+  EXPECT_EQ(llama.kind(0), TokenKind::kUnknown);
+  EXPECT_EQ(llama.kind(1), TokenKind::kControl);
+  EXPECT_EQ(llama.kind(3), TokenKind::kByte);
+  EXPECT_EQ(llama.text(2), "</s>");
+  EXPECT_TRUE(llama.is_end(2));
+  EXPECT_FALSE(llama.is_end(1));
+  const Tokenizer qwen = load(fs::path(WEFT_TEST_DATA) / "golden/qwen2/model.gguf");
+  EXPECT_FALSE(qwen.adds_bos());
+  EXPECT_EQ(qwen.encode("<|endoftext|>", {.add_special = false, .parse_special = true}),
+            std::vector<Token>{511});
+}
+
+/// The error that a file of these keys gives; empty if there is none.
+std::string error_of(const gguf::Writer& writer) {
+  const std::vector<std::byte> bytes = writer.to_bytes();
+  try {
+    Tokenizer(engine::vocabulary_from_gguf(gguf::File::parse(bytes)));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+gguf::Writer small_bpe(const std::vector<std::string>& merges) {
+  gguf::Writer writer;
+  writer.set("tokenizer.ggml.model", "gpt2");
+  writer.set("tokenizer.ggml.pre", "gpt-2");
+  writer.set_array("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "ab"});
+  if (!merges.empty()) writer.set_array("tokenizer.ggml.merges", merges);
+  return writer;
+}
+
+TEST(Vocabulary, DamagedKeysAreNamed) {
+  using testing::HasSubstr;
+  using Strings = std::vector<std::string>;
+  using Ints = std::vector<std::int32_t>;
+  const auto with = [](const char* key, const auto& value) {
+    gguf::Writer writer = small_bpe({"a b"});
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Ints> ||
+                  std::is_same_v<std::decay_t<decltype(value)>, Strings>)
+      writer.set_array(key, value);
+    else
+      writer.set(key, value);
+    return error_of(writer);
+  };
+  EXPECT_EQ(error_of(small_bpe({"a b"})), "");
+  EXPECT_EQ(with("tokenizer.ggml.token_type", Ints{1, 1, 1}), "");
+  EXPECT_THAT(error_of({}), HasSubstr("tokenizer.ggml.model"));
+  EXPECT_THAT(with("tokenizer.ggml.model", "rwkv"), HasSubstr("rwkv"));
+  EXPECT_THAT(with("tokenizer.ggml.model", std::uint32_t{1}), HasSubstr("tokenizer.ggml.model"));
+  EXPECT_THAT(with("tokenizer.ggml.pre", "unheard-of"), HasSubstr("unheard-of"));
+  EXPECT_THAT(with("tokenizer.ggml.tokens", Ints{1, 2, 3}), HasSubstr("tokenizer.ggml.tokens"));
+  EXPECT_THAT(error_of(small_bpe({})), HasSubstr("tokenizer.ggml.merges"));
+  EXPECT_THAT(error_of(small_bpe({"a c"})), HasSubstr("tokenizer.ggml.merges[0]"));
+  EXPECT_THAT(with("tokenizer.ggml.token_type", Ints{1, 1, 7}), HasSubstr("tokenizer.ggml.token_type[2]"));
+  EXPECT_THAT(with("tokenizer.ggml.token_type", Ints{1, 1}), HasSubstr("tokenizer.ggml.token_type"));
+  EXPECT_THAT(with("tokenizer.ggml.token_type", Strings{"1", "1", "1"}),
+              HasSubstr("tokenizer.ggml.token_type"));
+  EXPECT_THAT(with("tokenizer.ggml.scores", Ints{1, 1}), HasSubstr("tokenizer.ggml.scores"));
+  EXPECT_THAT(with("tokenizer.ggml.bos_token_id", std::uint32_t{3}),
+              HasSubstr("tokenizer.ggml.bos_token_id"));
+  EXPECT_THAT(with("tokenizer.ggml.eos_token_id", 0xFFFF'FFFFu), HasSubstr("tokenizer.ggml.eos_token_id"));
+  EXPECT_THAT(with("tokenizer.ggml.add_bos_token", std::uint32_t{1}),
+              HasSubstr("tokenizer.ggml.add_bos_token"));
+  EXPECT_THAT(with("tokenizer.ggml.add_bos_token", true), HasSubstr("tokenizer.ggml.bos_token_id"));
+}
+
+}  // namespace
+}  // namespace weft
