@@ -60,6 +60,8 @@ void measure(const Kernels& kernels, const Shape& shape, DType type) {
   std::vector<float> out(q.size());
   std::vector<std::int32_t> positions(static_cast<std::size_t>(shape.n_rows));
   std::iota(positions.begin(), positions.end(), shape.n_positions - shape.n_rows);
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(shape.n_rows));
+  std::iota(rows.begin(), rows.end(), 0);
   std::vector<Extent> extents;
   for (int p = 0; p < n_pages * shape.n_sequences; ++p)
     extents.push_back({.mask = ~std::uint64_t{0}, .page = p, .base = p % n_pages * kPageCells});
@@ -75,7 +77,8 @@ void measure(const Kernels& kernels, const Shape& shape, DType type) {
   for (int repeat = 0; repeat < 7; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     for (int sequence = 0; sequence < shape.n_sequences; ++sequence) {
-      const AttentionTile tile{0, shape.n_rows, extents.data() + sequence * n_pages, n_pages};
+      const AttentionSegment segment{0, shape.n_rows, extents.data() + sequence * n_pages, n_pages};
+      const AttentionTile tile{rows.data(), shape.n_rows, &segment, 1, 0};
       for (int head = 0; head < shape.n_kv_heads; ++head) kernels.attention(args, tile, head, scratch.data());
     }
     best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

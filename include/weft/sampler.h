@@ -18,13 +18,15 @@ enum class SamplerStep : std::uint8_t {
   kPenalties, kDry, kTopNSigma, kTopK, kTypical, kTopP, kMinP, kXtc, kTemperature,
 };
 std::string_view name(SamplerStep step);
-/// "top_k;top_p;temperature" to steps (separators ; , or space). Throws Error kInvalidArgument and lists the names.
+/// "top_k;top_p;temperature" to steps (separators ; , or space), with llama.cpp's names: penalties, dry, top_n_sigma,
+/// top_k, typ_p, top_p, min_p, xtc, temperature. Throws Error kInvalidArgument and lists the names.
 std::vector<SamplerStep> parse_sampler_steps(std::string_view text);
 
 /// Defaults are those that users of llama.cpp know. A step at its neutral value does nothing.
 struct SamplerParams {
   std::uint64_t seed = kRandomSeed;
-  float temperature = 0.8f;        ///< <= 0: greedy.
+  /// <= 0: greedy: bias, penalties and DRY count, the steps that cut do not.
+  float temperature = 0.8f;
   float dynamic_temperature_range = 0.0f;
   float dynamic_temperature_exponent = 1.0f;
   int top_k = 40;                  ///< <= 0: all.
@@ -34,7 +36,8 @@ struct SamplerParams {
   float top_n_sigma = -1.0f;       ///< <= 0: off.
   float xtc_probability = 0.0f;    ///< 0: off.
   float xtc_threshold = 0.1f;
-  int mirostat = 0;                ///< 0 off, 1 or 2: replaces all truncating steps.
+  /// 0 off, 1 or 2: replaces all steps that cut. Learns from a token drawn when that token is accepted.
+  int mirostat = 0;
   float mirostat_tau = 5.0f;
   float mirostat_eta = 0.1f;
   int penalty_last_n = 64;         ///< 0: off, -1: the whole text.

@@ -70,7 +70,6 @@ class Detokenizer {
  private:
   const Tokenizer* tokenizer_;
   bool special_;
-  bool first_ = true;
   std::string pending_;
 };
 

@@ -83,6 +83,7 @@ struct Context::Impl {
                   {values<Extent>(graph.extents), values<std::int32_t>(graph.extent_counts), n_extents()}),
         plan(device, graph.graph, bindings,
              {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads}),
+        filled_by(static_cast<std::size_t>(n_pages) * kPageCells),
         last_pos(static_cast<std::size_t>(params.n_sequences), -1) {
     max_pos = hparams().learned_positions ? model->info().n_ctx_train : kMaxPosition;
   }
@@ -180,23 +181,36 @@ struct Context::Impl {
   // --- Place ---------------------------------------------------------------------------------------------------
 
   /// Takes the batch's cells. False where the cache is full; it is as before then.
+  ///
+  /// Taking a cell may owe moves (a shared page gets a copy, sparse ones are packed). Moves come before the tokens of
+  /// their step are stored; where one starts from a cell that the batch itself is yet to fill, the step must end.
   bool place(const Batch& batch) {
+    ++batch_number;
     cells.resize(places.size());
-    if (!sequences.take(places, cells)) return false;
+    moves_owed.resize(places.size());
+    step_ends.assign(places.size(), false);
     for (int i = 0; i < batch.size(); ++i) {
-      const kv::Place& own = places[static_cast<std::size_t>(i)];
-      for (const SeqId other : batch.shared_with(i)) {
-        if (sequences.copy(own.seq, other, own.pos, own.pos + 1)) continue;
-        roll_back(batch);
+      const auto item = static_cast<std::size_t>(i);
+      const kv::Place& own = places[item];
+      const std::size_t n_moves = sequences.moves().size();
+      bool placed = sequences.take({&own, 1}, {&cells[item], 1});
+      if (placed)
+        for (const SeqId other : batch.shared_with(i)) placed = placed && sequences.copy(own.seq, other, own.pos, own.pos + 1);
+      if (!placed) {
+        roll_back(batch, i + 1);
         return false;
       }
+      for (const kv::CellMove& move : sequences.moves().subspan(n_moves))
+        if (filled_by[static_cast<std::size_t>(move.from)] == batch_number) step_ends[item] = true;
+      filled_by[static_cast<std::size_t>(cells[item])] = batch_number;
+      moves_owed[item] = sequences.moves().size();
     }
     return true;
   }
 
-  /// Gives back the cells that the batch took.
-  void roll_back(const Batch& batch) {
-    for (int i = 0; i < batch.size(); ++i) {
+  /// Gives back the cells that the first n items of the batch took.
+  void roll_back(const Batch& batch, int n) {
+    for (int i = 0; i < n; ++i) {
       const kv::Place& own = places[static_cast<std::size_t>(i)];
       sequences.remove(own.seq, own.pos, own.pos + 1);
       for (const SeqId other : batch.shared_with(i)) sequences.remove(other, own.pos, own.pos + 1);
@@ -215,8 +229,8 @@ struct Context::Impl {
     n_outputs = 0;
     int i = begin;
     for (; i < batch.size() && i - begin < params.n_ubatch; ++i) {
-      if (batch[i].logits && n_outputs == params.n_outputs) break;
       const auto item = static_cast<std::size_t>(i);
+      if ((batch[i].logits && n_outputs == params.n_outputs) || (i > begin && step_ends[item])) break;
       const auto row = static_cast<std::size_t>(i - begin);
       tokens[row] = batch[i].token;
       positions[row] = places[item].pos;
@@ -227,9 +241,9 @@ struct Context::Impl {
     return i;
   }
 
-  /// Writes the next moves that the caches still owe; returns their number.
-  int bind_moves() {
-    const std::span<const kv::CellMove> moves = sequences.moves().subspan(n_moves_done);
+  /// Writes the next of the first `n_owed` moves; returns their number.
+  int bind_moves(std::size_t n_owed) {
+    const std::span<const kv::CellMove> moves = sequences.moves().first(n_owed).subspan(n_moves_done);
     const auto from = values<std::int32_t>(graph.move_from);
     const auto to = values<std::int32_t>(graph.move_to);
     const auto deltas = values<std::int32_t>(graph.move_deltas);
@@ -244,11 +258,11 @@ struct Context::Impl {
 
   // --- Run and read ----------------------------------------------------------------------------------------------
 
-  /// One step, with as many of the moves that are owed as fit; all others before it, in steps of their own.
-  void run_step(std::int64_t n_tokens, std::int64_t n_outputs) {
-    for (;;) {
-      const int n_moves = bind_moves();
-      const bool all = n_moves_done + static_cast<std::size_t>(n_moves) == sequences.moves().size();
+  /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their own.
+  void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::size_t n_owed) {
+    for (bool all = false; !all;) {
+      const int n_moves = bind_moves(n_owed);
+      all = n_moves_done + static_cast<std::size_t>(n_moves) == n_owed;
       const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n_moves};
       exec::Step step;
       step.symbols = symbols;
@@ -256,10 +270,11 @@ struct Context::Impl {
       plan.run(step);
       std::copy(std::begin(symbols), std::end(symbols), last_symbols);
       n_moves_done += static_cast<std::size_t>(n_moves);
-      if (all) break;
     }
-    sequences.clear_moves();
-    n_moves_done = 0;
+    if (n_moves_done == sequences.moves().size()) {
+      sequences.clear_moves();
+      n_moves_done = 0;
+    }
   }
 
   /// Notes where the logits of items [begin, end) are. All but the last step's are moved out of the plan's way.
@@ -288,7 +303,8 @@ struct Context::Impl {
 
     logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
     n_kept = 0;
-    if (batch.size() > params.n_ubatch || batch.size() > params.n_outputs) {
+    if (batch.size() > params.n_ubatch || batch.size() > params.n_outputs ||
+        std::find(step_ends.begin(), step_ends.end(), true) != step_ends.end()) {
       std::size_t n = 0;
       for (int i = 0; i < batch.size(); ++i) n += batch[i].logits ? 1u : 0u;
       kept_logits.resize(n * static_cast<std::size_t>(model->info().n_vocab));
@@ -297,9 +313,9 @@ struct Context::Impl {
       for (int begin = 0; begin < batch.size();) {
         int n_outputs = 0;
         const int end = bind_step(batch, begin, n_outputs);
-        run_step(end - begin, n_outputs);
+        run_step(end - begin, n_outputs, moves_owed[static_cast<std::size_t>(end - 1)]);
         if (cancelled.load(std::memory_order_relaxed)) {
-          roll_back(batch);
+          roll_back(batch, batch.size());
           logits_of.clear();
           return DecodeStatus::kCancelled;
         }
@@ -307,7 +323,7 @@ struct Context::Impl {
         begin = end;
       }
     } catch (...) {
-      roll_back(batch);
+      roll_back(batch, batch.size());
       logits_of.clear();
       throw;
     }
@@ -328,6 +344,10 @@ struct Context::Impl {
 
   std::vector<kv::Place> places;         // Of the batch's items ...
   std::vector<std::int32_t> cells;       // ... and their cells.
+  std::vector<std::size_t> moves_owed;   // By item: moves before its step, of sequences.moves().
+  std::vector<bool> step_ends;           // By item: its step cannot be that of the items before.
+  std::vector<std::uint32_t> filled_by;  // By cell: the last batch that took it.
+  std::uint32_t batch_number = 0;
   std::size_t n_moves_done = 0;          // Of sequences.moves().
   std::vector<Pos> last_pos;             // By sequence: the last position in the batch so far.
   std::vector<const float*> logits_of;   // By item of the last batch.

@@ -1,11 +1,14 @@
 #include "weft/sampler.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <random>
 
+#include "engine/sampler_candidates.h"
 #include "engine/sampler_history.h"
+#include "engine/sampler_mirostat.h"
 #include "engine/sampler_random.h"
 #include "engine/sampler_steps.h"
 #include "weft/error.h"
@@ -15,7 +18,8 @@ namespace {
 
 using engine::Candidates;
 
-constexpr std::array<std::pair<SamplerStep, std::string_view>, 9> kStepNames = {{
+// As llama.cpp's --samplers names them.
+constexpr std::array<std::pair<SamplerStep, std::string_view>, 9> kSteps = {{
     {SamplerStep::kPenalties, "penalties"},
     {SamplerStep::kDry, "dry"},
     {SamplerStep::kTopNSigma, "top_n_sigma"},
@@ -27,290 +31,241 @@ constexpr std::array<std::pair<SamplerStep, std::string_view>, 9> kStepNames = {
     {SamplerStep::kTemperature, "temperature"},
 }};
 
-[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
-
-void require(float value, float min, float max, const char* what) {
-  if (!(value >= min && value <= max))
-    refuse(std::string(what) + " is " + std::to_string(value) + ", expected " + std::to_string(min) + " to " +
-           std::to_string(max));
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, "sampler: " + what);
 }
 
-void check(const SamplerParams& p, int n_vocab) {
-  if (n_vocab < 1) refuse("a sampler needs a vocabulary");
-  require(p.temperature, -1e6f, 1e6f, "temperature");
-  require(p.dynamic_temperature_range, 0.0f, 1e6f, "the range of the dynamic temperature");
-  require(p.dynamic_temperature_exponent, 0.0f, 1e3f, "the exponent of the dynamic temperature");
-  require(p.top_p, 0.0f, 1.0f, "top_p");
-  require(p.min_p, 0.0f, 1.0f, "min_p");
-  require(p.typical_p, 0.0f, 1.0f, "typical_p");
-  require(p.top_n_sigma, -1e6f, 1e6f, "top_n_sigma");
-  require(p.xtc_probability, 0.0f, 1.0f, "xtc_probability");
-  require(p.xtc_threshold, 0.0f, 1.0f, "xtc_threshold");
-  if (p.mirostat < 0 || p.mirostat > 2) refuse("mirostat is 0, 1 or 2");
-  require(p.mirostat_tau, 0.0f, 1e6f, "mirostat_tau");
-  require(p.mirostat_eta, 0.0f, 1e6f, "mirostat_eta");
-  require(p.repetition_penalty, 1e-3f, 1e6f, "the repetition penalty");
-  require(p.frequency_penalty, -1e6f, 1e6f, "the frequency penalty");
-  require(p.presence_penalty, -1e6f, 1e6f, "the presence penalty");
-  require(p.dry_multiplier, 0.0f, 1e6f, "dry_multiplier");
-  require(p.dry_base, 0.0f, 1e6f, "dry_base");
-  if (p.dry_allowed_length < 1) refuse("dry_allowed_length must be at least 1");
-  for (const auto& [id, bias] : p.logit_bias) {
-    if (id < 0 || id >= n_vocab) refuse("logit bias for token " + std::to_string(id) + ", which is not in the vocabulary");
-    if (std::isnan(bias)) refuse("logit bias for token " + std::to_string(id) + " is not a number");
+void check_range(const char* name, float value, float least, float most) {
+  if (value >= least && value <= most) return;  // Not so for NaN.
+  refuse(std::string(name) + " is " + std::to_string(value) + ", it must be from " + std::to_string(least) +
+         " to " + std::to_string(most));
+}
+
+void check_least(const char* name, int value, int least) {
+  if (value < least) {
+    refuse(std::string(name) + " is " + std::to_string(value) + ", it must be at least " +
+           std::to_string(least));
   }
 }
 
-std::uint64_t seed_of(const SamplerParams& params) {
-  if (params.seed != SamplerParams::kRandomSeed) return params.seed;
+void check(const SamplerParams& params, int n_vocab) {
+  constexpr float kLarge = 1e9f;
+  if (n_vocab < 1) refuse("the vocabulary is empty");
+  check_range("temperature", params.temperature, -kLarge, kLarge);
+  check_range("dynamic_temperature_range", params.dynamic_temperature_range, 0.0f, kLarge);
+  check_range("dynamic_temperature_exponent", params.dynamic_temperature_exponent, 0.0f, kLarge);
+  check_range("top_p", params.top_p, 0.0f, 1.0f);
+  check_range("min_p", params.min_p, 0.0f, 1.0f);
+  check_range("typical_p", params.typical_p, 0.0f, 1.0f);
+  check_range("top_n_sigma", params.top_n_sigma, -kLarge, kLarge);
+  check_range("xtc_probability", params.xtc_probability, 0.0f, 1.0f);
+  check_range("xtc_threshold", params.xtc_threshold, 0.0f, 1.0f);
+  if (params.mirostat < 0 || params.mirostat > 2) refuse("mirostat must be 0, 1 or 2");
+  check_range("mirostat_tau", params.mirostat_tau, 0.0f, kLarge);
+  check_range("mirostat_eta", params.mirostat_eta, 0.0f, kLarge);
+  check_least("penalty_last_n", params.penalty_last_n, -1);
+  check_range("repetition_penalty", params.repetition_penalty, 1e-6f, kLarge);
+  check_range("frequency_penalty", params.frequency_penalty, -kLarge, kLarge);
+  check_range("presence_penalty", params.presence_penalty, -kLarge, kLarge);
+  check_range("dry_multiplier", params.dry_multiplier, 0.0f, kLarge);
+  check_range("dry_base", params.dry_base, 0.0f, kLarge);
+  check_least("dry_allowed_length", params.dry_allowed_length, 0);
+  check_least("dry_penalty_last_n", params.dry_penalty_last_n, -1);
+  const auto check_id = [&](const char* name, Token id) {
+    if (id >= 0 && id < n_vocab) return;
+    refuse(std::string(name) + " names token " + std::to_string(id) + ", the vocabulary has " +
+           std::to_string(n_vocab));
+  };
+  for (const auto& breaker : params.dry_breakers) {
+    if (breaker.empty()) refuse("a DRY breaker is empty");
+    for (Token id : breaker) check_id("a DRY breaker", id);
+  }
+  for (const auto& [id, bias] : params.logit_bias) {
+    check_id("logit_bias", id);
+    if (!(bias < std::numeric_limits<float>::infinity()))
+      refuse("a logit bias must be a number or minus infinity");
+  }
+}
+
+std::uint64_t random_seed() {
   std::random_device device;
-  const std::uint64_t high = device();
-  return (high << 32 | device()) & ~(std::uint64_t{1} << 63);
+  std::uint64_t seed = SamplerParams::kRandomSeed;
+  while (seed == SamplerParams::kRandomSeed) {
+    const std::uint64_t high = device();
+    seed = high << 32 | device();
+  }
+  return seed;
 }
 
 }  // namespace
 
 std::string_view name(SamplerStep step) {
-  for (const auto& [s, text] : kStepNames)
-    if (s == step) return text;
-  return "";
+  for (const auto& [known, text] : kSteps) {
+    if (known == step) return text;
+  }
+  return "unknown";
 }
 
 std::vector<SamplerStep> parse_sampler_steps(std::string_view text) {
+  constexpr std::string_view kSeparators = ";, ";
   std::vector<SamplerStep> steps;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find_first_of(";, "), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (word.empty()) continue;
-    const auto* row = std::find_if(kStepNames.begin(), kStepNames.end(), [&](const auto& r) {
-      return r.second == word || (word == "typical" && r.first == SamplerStep::kTypical) ||
-             (word == "temp" && r.first == SamplerStep::kTemperature);
-    });
-    if (row == kStepNames.end()) {
-      std::string known;
-      for (const auto& r : kStepNames) known += (known.empty() ? "" : ", ") + std::string(r.second);
-      refuse("no sampler step is called \"" + std::string(word) + "\"; there are " + known);
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(kSeparators);
+    if (begin == std::string_view::npos) return steps;
+    text.remove_prefix(begin);
+    std::string_view word = text.substr(0, text.find_first_of(kSeparators));
+    text.remove_prefix(word.size());
+    if (word == "typical" || word == "typical_p") word = "typ_p";
+    if (word == "temp") word = "temperature";
+    std::string names;
+    const std::size_t n_before = steps.size();
+    for (const auto& [step, known] : kSteps) {
+      if (word == known) steps.push_back(step);
+      names += names.empty() ? " " : ", ";
+      names += known;
     }
-    steps.push_back(row->first);
+    if (steps.size() == n_before)
+      refuse("there is no step \"" + std::string(word) + "\"; the steps are" + names);
   }
-  return steps;
 }
 
 struct Sampler::Impl {
-  Impl(const SamplerParams& p, int n)
-      : params((check(p, n), p)),
-        n_vocab(static_cast<std::size_t>(n)),
-        seed(seed_of(p)),
+  Impl(const SamplerParams& given, int size)
+      : params(given),
+        n_vocab(static_cast<std::size_t>(size)),
+        seed(given.seed == SamplerParams::kRandomSeed ? random_seed() : given.seed),
         random(seed),
-        history(p, n),
-        mu(2.0f * p.mirostat_tau) {}
-
-  bool has(SamplerStep step) const {
-    return std::find(params.steps.begin(), params.steps.end(), step) != params.steps.end();
+        candidates(n_vocab),
+        history(params, n_vocab) {
+    if (params.mirostat != 0)
+      mirostat.emplace(params.mirostat, params.mirostat_tau, params.mirostat_eta, n_vocab);
   }
+  Impl(const Impl&) = delete;  // `history` refers to `params`.
+  Impl& operator=(const Impl&) = delete;
 
-  /// Whether the most probable token is the answer, without a look at the text.
-  bool is_plain_greedy() const {
-    const bool penalties = params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
-                           params.presence_penalty != 0.0f;
-    return params.temperature <= 0.0f && params.dynamic_temperature_range == 0.0f && params.logit_bias.empty() &&
-           !(penalties && has(SamplerStep::kPenalties)) && !(params.dry_multiplier != 0.0f && has(SamplerStep::kDry)) &&
-           params.xtc_probability == 0.0f;
-  }
-
-  Token greedy(std::span<const float> source) {
-    std::size_t best = 0;
-    float largest = -INFINITY;
-    for (std::size_t i = 0; i < n_vocab; ++i) {
-      if (source[i] > largest) {
-        largest = source[i];
-        best = i;
-      }
-    }
-    candidates.list.assign(1, {static_cast<Token>(best), largest, 1.0f});
-    candidates.sorted = true;
-    return static_cast<Token>(best);
-  }
-
-  /// The k largest logits in one pass: a heap with the least of them on top.
-  void select(int k) {
-    auto& heap = candidates.list;
-    const auto before = [](const Candidate& a, const Candidate& b) {
-      return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-    };
-    heap.clear();
-    const auto size = static_cast<std::size_t>(k);
-    for (std::size_t i = 0; i < n_vocab; ++i) {
-      if (heap.size() == size && !(logits[i] > heap.front().logit)) continue;
-      const Candidate candidate{static_cast<Token>(i), logits[i], 0.0f};
-      if (heap.size() == size) {
-        std::pop_heap(heap.begin(), heap.end(), before);
-        heap.back() = candidate;
-      } else {
-        heap.push_back(candidate);
-      }
-      std::push_heap(heap.begin(), heap.end(), before);
-    }
-    candidates.sorted = false;
-    candidates.sort();
-  }
-
-  void take_all() {
-    candidates.list.resize(n_vocab);
-    for (std::size_t i = 0; i < n_vocab; ++i) candidates.list[i] = {static_cast<Token>(i), logits[i], 0.0f};
-    candidates.sorted = false;
-  }
-
-  /// The chain up to the draw. Steps that look at the text change single logits; the first one that narrows down
-  /// decides whether all tokens need to become candidates.
-  void narrow(std::span<const float> source) {
-    logits.resize(n_vocab);
-    for (std::size_t i = 0; i < n_vocab; ++i) logits[i] = std::isnan(source[i]) ? -INFINITY : source[i];
-    for (const auto& [id, bias] : params.logit_bias) logits[static_cast<std::size_t>(id)] += bias;
-    // A bias of minus infinity on an infinite logit.
-    for (const auto& [id, bias] : params.logit_bias)
-      if (std::isnan(logits[static_cast<std::size_t>(id)])) logits[static_cast<std::size_t>(id)] = -INFINITY;
-
-    candidates.list.clear();
-    for (const SamplerStep step : params.steps) {
-      const bool made = !candidates.list.empty();
-      if (step == SamplerStep::kPenalties || step == SamplerStep::kDry) {
-        if (made) write_back();
-        if (step == SamplerStep::kPenalties) history.penalise(params, logits);
-        else history.dry(params, logits);
-        if (made) read_again();
-        continue;
-      }
-      if (params.mirostat != 0 && step != SamplerStep::kTemperature) continue;
-      if (step == SamplerStep::kTopK) {
-        if (params.top_k <= 0 || static_cast<std::size_t>(params.top_k) >= n_vocab) continue;
-        if (!made) select(params.top_k);
-        else engine::top_k(candidates, params.top_k);
-        continue;
-      }
-      if (!made) {
-        if (is_neutral(step)) continue;
-        take_all();
-      }
-      apply(step);
-    }
-    if (candidates.list.empty()) take_all();
-  }
-
-  bool is_neutral(SamplerStep step) const {
-    switch (step) {
-      case SamplerStep::kTopNSigma: return params.top_n_sigma <= 0.0f;
-      case SamplerStep::kTypical: return params.typical_p >= 1.0f;
-      case SamplerStep::kTopP: return params.top_p >= 1.0f;
-      case SamplerStep::kMinP: return params.min_p <= 0.0f;
-      case SamplerStep::kXtc: return params.xtc_probability <= 0.0f;
-      default: return false;
-    }
-  }
-
-  void apply(SamplerStep step) {
-    switch (step) {
-      case SamplerStep::kTopNSigma: engine::top_n_sigma(candidates, params.top_n_sigma); break;
-      case SamplerStep::kTypical: engine::typical(candidates, params.typical_p); break;
-      case SamplerStep::kTopP: engine::top_p(candidates, params.top_p); break;
-      case SamplerStep::kMinP: engine::min_p(candidates, params.min_p); break;
-      case SamplerStep::kXtc:
-        if (!is_neutral(step)) engine::xtc(candidates, params.xtc_probability, params.xtc_threshold, random.uniform());
-        break;
-      case SamplerStep::kTemperature:
-        engine::dynamic_temperature(candidates, params.temperature, params.dynamic_temperature_range,
-                                    params.dynamic_temperature_exponent);
-        break;
-      default: break;
-    }
-  }
-
-  // A step on the text that comes after others: the candidates' logits go through the table of all.
-  void write_back() {
-    for (const Candidate& c : candidates.list) logits[static_cast<std::size_t>(c.id)] = c.logit;
-  }
-  void read_again() {
-    for (Candidate& c : candidates.list) c.logit = logits[static_cast<std::size_t>(c.id)];
-    candidates.sorted = false;
-  }
-
-  const Candidate& draw() {
-    candidates.softmax();
-    const double u = random.uniform();
-    double sum = 0.0;
-    for (const Candidate& c : candidates.list) {
-      sum += c.probability;
-      if (u < sum) return c;
-    }
-    return candidates.list.front();  // Rounding left a gap at the end.
-  }
-
-  /// Mirostat (arXiv 2007.14966): version 1 fits Zipf's exponent to the top and cuts by the k that gives the target
-  /// surprise, version 2 cuts by the surprise itself; both steer mu by what the drawn token's surprise was.
-  const Candidate& mirostat() {
-    candidates.softmax();
-    auto& list = candidates.list;
-    if (params.mirostat == 1) {
-      constexpr std::size_t kFitted = 100;
-      double sum_tb = 0.0, sum_tt = 0.0;
-      for (std::size_t i = 0; i + 1 < std::min(kFitted, list.size()); ++i) {
-        if (list[i + 1].probability <= 0.0f) break;
-        const double t = std::log(static_cast<double>(i + 2) / static_cast<double>(i + 1));
-        const double b = std::log(static_cast<double>(list[i].probability) / list[i + 1].probability);
-        sum_tb += t * b;
-        sum_tt += t * t;
-      }
-      const double s = sum_tt > 0.0 ? sum_tb / sum_tt : 1.0;
-      const double epsilon = s - 1.0;
-      const double k = std::pow(epsilon * std::pow(2.0, mu) / (1.0 - std::pow(static_cast<double>(n_vocab), -epsilon)), 1.0 / s);
-      candidates.keep_first(std::isfinite(k) ? static_cast<std::size_t>(std::clamp(k, 1.0, 1e9)) : list.size());
-    } else {
-      std::size_t n = 0;
-      while (n < list.size() && -std::log2(list[n].probability) <= mu) ++n;
-      candidates.keep_first(n);
-    }
-    const Candidate& drawn = draw();
-    const float surprise = -std::log2(std::max(drawn.probability, 1e-30f));
-    mu -= params.mirostat_eta * (surprise - params.mirostat_tau);
-    return drawn;
-  }
+  bool greedy() const { return params.temperature <= 0.0f; }
+  void run(SamplerStep step);
+  void apply_bias();
+  Token pick_best();
 
   const SamplerParams params;
   const std::size_t n_vocab;
   const std::uint64_t seed;
   engine::Random random;
-  engine::History history;
-  float mu;  // Mirostat's state.
-  std::vector<float> logits;
   Candidates candidates;
+  engine::History history;
+  std::optional<engine::Mirostat> mirostat;
+  Token drawn = kNoToken;  // Not accepted yet.
 };
 
-Sampler::Sampler(const SamplerParams& params, int n_vocab) : impl_(std::make_unique<Impl>(params, n_vocab)) {}
+void Sampler::Impl::apply_bias() {
+  if (params.logit_bias.empty()) return;
+  const auto logits = candidates.editable_logits();
+  for (const auto& [id, bias] : params.logit_bias) logits[static_cast<std::size_t>(id)] += bias;
+}
+
+// A step at its neutral value does nothing. Greedy picks and mirostat have
+// their own way to cut.
+void Sampler::Impl::run(SamplerStep step) {
+  const SamplerParams& p = params;
+  const bool cuts = !greedy() && !mirostat;
+  switch (step) {
+    case SamplerStep::kPenalties:
+      return history.apply_penalties(candidates);
+    case SamplerStep::kDry:
+      return history.apply_dry(candidates);
+    case SamplerStep::kTopNSigma:
+      if (cuts && p.top_n_sigma > 0.0f) engine::cut_top_n_sigma(candidates, p.top_n_sigma);
+      return;
+    case SamplerStep::kTopK:
+      if (cuts && p.top_k > 0) candidates.keep_top(static_cast<std::size_t>(p.top_k));
+      return;
+    case SamplerStep::kTypical:
+      if (cuts && p.typical_p < 1.0f) engine::cut_typical(candidates, p.typical_p);
+      return;
+    case SamplerStep::kTopP:
+      if (cuts && p.top_p < 1.0f) engine::cut_top_p(candidates, p.top_p);
+      return;
+    case SamplerStep::kMinP:
+      if (cuts && p.min_p > 0.0f) engine::cut_min_p(candidates, p.min_p);
+      return;
+    case SamplerStep::kXtc:
+      // Above one half there is at most one top choice.
+      if (cuts && p.xtc_probability > 0.0f && p.xtc_threshold <= 0.5f) {
+        engine::cut_xtc(candidates, p.xtc_probability, p.xtc_threshold, random);
+      }
+      return;
+    case SamplerStep::kTemperature:
+      if (greedy()) return;
+      if (p.dynamic_temperature_range > 0.0f) {
+        engine::apply_dynamic_temperature(candidates, p.temperature, p.dynamic_temperature_range,
+                                          p.dynamic_temperature_exponent);
+      } else if (p.temperature != 1.0f) {
+        engine::apply_temperature(candidates, p.temperature);
+      }
+      return;
+  }
+}
+
+// Nothing has made a list, so none is made.
+Token Sampler::Impl::pick_best() {
+  const std::size_t best = engine::argmax(candidates.logits());
+  const Token id = static_cast<Token>(best);
+  candidates.set_only({id, engine::clean_logit(candidates.logits()[best]), 1.0f});
+  return id;
+}
+
+Sampler::Sampler(const SamplerParams& params, int n_vocab) {
+  check(params, n_vocab);
+  impl_ = std::make_unique<Impl>(params, n_vocab);
+}
 Sampler::~Sampler() = default;
 Sampler::Sampler(Sampler&&) noexcept = default;
 Sampler& Sampler::operator=(Sampler&&) noexcept = default;
 
 Token Sampler::sample(std::span<const float> logits) {
-  if (logits.size() != impl_->n_vocab)
-    refuse("the sampler was made for " + std::to_string(impl_->n_vocab) + " logits, got " + std::to_string(logits.size()));
-  if (impl_->is_plain_greedy()) return impl_->greedy(logits);
-  impl_->narrow(logits);
-  return impl_->params.mirostat != 0 && impl_->params.temperature > 0.0f ? impl_->mirostat().id : impl_->draw().id;
+  Impl& it = *impl_;
+  if (logits.size() != it.n_vocab) {
+    refuse("got " + std::to_string(logits.size()) + " logits for a vocabulary of " +
+           std::to_string(it.n_vocab));
+  }
+  it.candidates.start(logits);
+  it.apply_bias();
+  for (SamplerStep step : it.params.steps) it.run(step);
+  if (it.greedy()) {
+    it.drawn = it.pick_best();
+  } else {
+    const std::size_t place =
+        it.mirostat ? it.mirostat->draw(it.candidates, it.random) : engine::draw(it.candidates, it.random);
+    it.drawn = it.candidates.list()[place].id;
+  }
+  return it.drawn;
 }
 
 void Sampler::accept(Token id) {
-  if (id < 0 || static_cast<std::size_t>(id) >= impl_->n_vocab) refuse("token " + std::to_string(id) + " is not in the vocabulary");
-  impl_->history.accept(id);
+  Impl& it = *impl_;
+  if (id < 0 || static_cast<std::size_t>(id) >= it.n_vocab) {
+    refuse("token " + std::to_string(id) + " is not in the vocabulary of " + std::to_string(it.n_vocab));
+  }
+  if (it.mirostat && id == it.drawn && !it.greedy()) it.mirostat->accept();
+  it.drawn = kNoToken;
+  it.history.accept(id);
 }
 
 void Sampler::reset() {
-  impl_->random = engine::Random(impl_->seed);
-  impl_->history.clear();
-  impl_->mu = 2.0f * impl_->params.mirostat_tau;
+  Impl& it = *impl_;
+  it.random = engine::Random(it.seed);
+  it.history.clear();
+  if (it.mirostat) it.mirostat->reset();
+  it.drawn = kNoToken;
 }
 
 std::uint64_t Sampler::seed() const { return impl_->seed; }
-std::span<const Candidate> Sampler::candidates() const { return impl_->candidates.list; }
+
+std::span<const Candidate> Sampler::candidates() const {
+  if (!impl_->candidates.is_list()) return {};
+  impl_->candidates.sort_first(impl_->n_vocab);
+  return impl_->candidates.list();
+}
 
 }  // namespace weft

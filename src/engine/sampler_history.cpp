@@ -2,97 +2,141 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace weft::engine {
-namespace {
 
-constexpr std::size_t kWholeText = SIZE_MAX;
+History::History(const SamplerParams& params, std::size_t n_vocab) : params_(params) {
+  const bool neutral = params.repetition_penalty == 1.0f && params.frequency_penalty == 0.0f &&
+                       params.presence_penalty == 0.0f;
+  penalises_ = params.penalty_last_n != 0 && !neutral;
+  has_dry_ = params.dry_multiplier > 0.0f && params.dry_base > 0.0f && params.dry_penalty_last_n != 0;
+  if (penalises_) {
+    counts_.resize(n_vocab);
+    place_.resize(n_vocab);
+  }
+  if (has_dry_) longest_.resize(n_vocab);
+}
 
-std::size_t kept(int n) { return n < 0 ? kWholeText : static_cast<std::size_t>(n); }
-
-}  // namespace
-
-History::History(const SamplerParams& params, int n_vocab)
-    : max_kept_(std::max(kept(params.penalty_last_n), params.dry_multiplier != 0.0f ? kept(params.dry_penalty_last_n) : 0)),
-      count_(static_cast<std::size_t>(n_vocab)) {
-  if (max_kept_ != kWholeText) text_.reserve(2 * max_kept_ + 1);
+std::size_t History::window(int n) const {
+  return n < 0 ? text_.size() : std::min(text_.size(), static_cast<std::size_t>(n));
 }
 
 void History::accept(Token id) {
-  if (max_kept_ == 0) return;
-  // Room for twice what is looked at: the older half goes at once, not a token at a time.
-  if (max_kept_ != kWholeText && text_.size() >= 2 * max_kept_)
-    text_.erase(text_.begin(), text_.end() - static_cast<std::ptrdiff_t>(max_kept_));
+  if (!penalises_ && !has_dry_) return;
   text_.push_back(id);
-}
-
-void History::clear() { text_.clear(); }
-
-std::span<const Token> History::last(int n) const {
-  return std::span(text_).last(std::min(kept(n), text_.size()));
-}
-
-void History::penalise(const SamplerParams& p, std::span<float> logits) {
-  if (p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f && p.presence_penalty == 0.0f) return;
-  const std::span<const Token> text = last(p.penalty_last_n);
-  for (const Token id : text) ++count_[static_cast<std::size_t>(id)];
-  for (const Token id : text) {
-    std::int32_t& count = count_[static_cast<std::size_t>(id)];
-    if (count == 0) continue;
-    float& logit = logits[static_cast<std::size_t>(id)];
-    // As in arXiv 1909.05858, with the sign looked at so that the penalty always lowers.
-    logit = logit > 0.0f ? logit / p.repetition_penalty : logit * p.repetition_penalty;
-    logit -= static_cast<float>(count) * p.frequency_penalty + p.presence_penalty;
-    count = 0;
+  if (has_dry_) {  // All that apply_dry() will need.
+    matches_.resize(text_.size());
+    if (prolonging_.capacity() < text_.size()) prolonging_.reserve(2 * text_.size());
   }
+  if (!penalises_) return;
+  const auto index = [](Token token) { return static_cast<std::size_t>(token); };
+  if (counts_[index(id)]++ == 0) {
+    place_[index(id)] = present_.size();
+    present_.push_back(id);
+  }
+  const auto n = static_cast<std::size_t>(params_.penalty_last_n);
+  if (params_.penalty_last_n < 0 || text_.size() <= n) return;
+  const Token left = from_end(n);
+  if (--counts_[index(left)] > 0) return;
+  present_[place_[index(left)]] = present_.back();
+  place_[index(present_.back())] = place_[index(left)];
+  present_.pop_back();
 }
 
-int History::length_since_breaker(std::span<const Token> text, const SamplerParams& params) const {
-  for (std::size_t n = 0; n < text.size(); ++n) {
-    const std::span<const Token> before = text.first(text.size() - n);
-    for (const std::vector<Token>& breaker : params.dry_breakers) {
-      if (breaker.empty() || breaker.size() > before.size()) continue;
-      if (std::equal(breaker.begin(), breaker.end(), before.end() - static_cast<std::ptrdiff_t>(breaker.size())))
-        return static_cast<int>(n);
+void History::clear() {
+  text_.clear();
+  for (Token id : present_) counts_[static_cast<std::size_t>(id)] = 0;
+  present_.clear();
+}
+
+// Replaces the logit of each of `ids` (which are distinct) by change(id,
+// logit).
+template <class Change>
+void History::change(Candidates& candidates, const std::vector<Token>& ids, Change change) const {
+  if (ids.empty()) return;
+  if (!candidates.is_list()) {
+    const auto logits = candidates.editable_logits();
+    for (Token id : ids) {
+      float& logit = logits[static_cast<std::size_t>(id)];
+      logit = change(id, clean_logit(logit));
+    }
+    return;
+  }
+  // A list may be much shorter than the text.
+  for (Candidate& candidate : candidates.list()) candidate.logit = change(candidate.id, candidate.logit);
+  candidates.order_changed();
+}
+
+void History::apply_penalties(Candidates& candidates) const {
+  if (!penalises_) return;
+  change(candidates, present_, [this](Token id, float logit) {
+    const auto count = static_cast<float>(counts_[static_cast<std::size_t>(id)]);
+    if (count == 0.0f) return logit;
+    logit = logit <= 0.0f ? logit * params_.repetition_penalty : logit / params_.repetition_penalty;
+    return clean_logit(logit - count * params_.frequency_penalty - params_.presence_penalty);
+  });
+}
+
+// How many of the last n tokens come behind the last breaker.
+std::size_t History::since_breaker(std::size_t n) const {
+  const auto ends_here = [&](std::size_t i, const std::vector<Token>& breaker) {
+    if (breaker.size() > n - i) return false;
+    for (std::size_t j = 0; j < breaker.size(); ++j) {
+      if (from_end(i + j) != breaker[breaker.size() - 1 - j]) return false;
+    }
+    return true;
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    for (const auto& breaker : params_.dry_breakers) {
+      if (ends_here(i, breaker)) return i;
     }
   }
-  return static_cast<int>(text.size());
+  return n;
 }
 
-void History::dry(const SamplerParams& p, std::span<float> logits) {
-  if (p.dry_multiplier == 0.0f || p.dry_base < 1.0f) return;
-  const std::span<const Token> text = last(p.dry_penalty_last_n);
-  const int n = static_cast<int>(text.size());
-  const int limit = length_since_breaker(text, p);
-  if (n <= p.dry_allowed_length || limit < p.dry_allowed_length) return;
+// With the text read backwards, matches_[i] is how many tokens from i on equal
+// those from 0 on: the length of the copy of the text's end that ends i tokens
+// earlier. The Z algorithm (Gusfield 1997): linear time.
+void History::measure_repetitions(std::size_t n, std::size_t limit) {
+  matches_[0] = n;
+  std::size_t begin = 0,
+              end = 0;  // The stretch found so far that reaches furthest.
+  for (std::size_t i = 1; i < n; ++i) {
+    std::size_t length = i < end ? std::min(end - i, matches_[i - begin]) : 0;
+    while (i + length < n && from_end(length) == from_end(i + length)) ++length;
+    matches_[i] = length;
+    if (i + length > end) {
+      begin = i;
+      end = i + length;
+    }
+  }
+  for (std::size_t i = 1; i < n; ++i) {
+    const auto length = static_cast<std::int32_t>(std::min(matches_[i], limit));
+    if (length == 0 || length < params_.dry_allowed_length) continue;
+    std::int32_t& longest = longest_[static_cast<std::size_t>(from_end(i - 1))];
+    if (longest == 0) prolonging_.push_back(from_end(i - 1));
+    longest = std::max(longest, length);
+  }
+}
 
-  // matches_[i]: how long the text's end and the text's part that ends i tokens earlier are alike (the Z function of
-  // the reversed text, linear in its length).
-  const auto reversed = [&](int i) { return text[static_cast<std::size_t>(n - 1 - i)]; };
-  matches_.assign(static_cast<std::size_t>(n), 0);
-  for (int i = 1, left = 0, right = 0; i < n; ++i) {
-    std::int32_t& z = matches_[static_cast<std::size_t>(i)];
-    if (i < right) z = std::min(right - i, matches_[static_cast<std::size_t>(i - left)]);
-    while (i + z < n && reversed(z) == reversed(i + z)) ++z;
-    if (i + z > right) {
-      left = i;
-      right = i + z;
-    }
-  }
-  // The token after each such part would lengthen the repetition; the longest one counts.
-  for (int i = 1; i < n; ++i) {
-    std::int32_t& longest = count_[static_cast<std::size_t>(reversed(i - 1))];
-    longest = std::max(longest, std::min(matches_[static_cast<std::size_t>(i)], limit));
-  }
-  const float max_exponent = std::log(3.0e38f) / std::max(std::log(p.dry_base), 1e-6f);
-  for (const Token id : text) {
-    std::int32_t& longest = count_[static_cast<std::size_t>(id)];
-    if (longest >= p.dry_allowed_length) {
-      const float exponent = std::min(static_cast<float>(longest - p.dry_allowed_length), max_exponent);
-      logits[static_cast<std::size_t>(id)] -= p.dry_multiplier * std::pow(p.dry_base, exponent);
-    }
-    longest = 0;
-  }
+void History::apply_dry(Candidates& candidates) {
+  if (!has_dry_) return;
+  const std::size_t n = window(params_.dry_penalty_last_n);
+  const std::size_t limit = n > 1 ? since_breaker(n) : 0;
+  if (limit == 0) return;
+  prolonging_.clear();
+  measure_repetitions(n, limit);
+  change(candidates, prolonging_, [this](Token id, float logit) {
+    const std::int32_t length = longest_[static_cast<std::size_t>(id)];
+    if (length == 0) return logit;
+    const auto exponent = static_cast<double>(length - params_.dry_allowed_length);
+    const double penalty = static_cast<double>(params_.dry_multiplier) *
+                           std::pow(static_cast<double>(params_.dry_base), exponent);
+    constexpr auto kLimit = static_cast<double>(std::numeric_limits<float>::max());
+    return clean_logit(logit - static_cast<float>(std::min(penalty, kLimit)));
+  });
+  for (Token id : prolonging_) longest_[static_cast<std::size_t>(id)] = 0;
 }
 
 }  // namespace weft::engine

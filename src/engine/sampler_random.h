@@ -1,34 +1,40 @@
 #pragma once
-// Random numbers for sampling: the same on every machine for the same seed. PCG32 (O'Neill 2014, XSH-RR).
+// Random numbers that are the same on every platform: xoshiro256** (Blackman
+// and Vigna 2018), seeded by splitmix64.
+#include <array>
+#include <bit>
 #include <cstdint>
 
 namespace weft::engine {
 
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(0) {
-    next();
-    state_ += seed;
-    next();
+  explicit Random(std::uint64_t seed) {
+    for (std::uint64_t& word : state_) {
+      seed += 0x9E3779B97F4A7C15u;
+      std::uint64_t z = seed;
+      z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+      z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+      word = z ^ z >> 31;
+    }
   }
 
-  /// In [0, 1), with 53 random bits.
-  double uniform() {
-    const std::uint64_t high = next();
-    const std::uint64_t low = next();
-    return static_cast<double>((high << 32 | low) >> 11) * 0x1p-53;
+  std::uint64_t next() {
+    const std::uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
+    const std::uint64_t shifted = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= shifted;
+    state_[3] = std::rotl(state_[3], 45);
+    return result;
   }
+  /// In [0, 1): 53 bits.
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
  private:
-  std::uint32_t next() {
-    const std::uint64_t old = state_;
-    state_ = old * 6364136223846793005ULL + 1442695040888963407ULL;
-    const auto mixed = static_cast<std::uint32_t>(((old >> 18) ^ old) >> 27);
-    const auto turn = static_cast<std::uint32_t>(old >> 59);
-    return mixed >> turn | mixed << ((32 - turn) & 31);
-  }
-
-  std::uint64_t state_;
+  std::array<std::uint64_t, 4> state_;
 };
 
 }  // namespace weft::engine

@@ -1,135 +1,140 @@
 #include "engine/sampler_steps.h"
 
-#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace weft::engine {
 namespace {
 
-bool before(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+double entropy(std::span<const Candidate> list) {
+  double sum = 0.0;
+  for (const Candidate& candidate : list) {
+    const auto p = static_cast<double>(candidate.probability);
+    if (p > 0.0) sum -= p * std::log(p);
+  }
+  return sum;
+}
 
 }  // namespace
 
-void Candidates::sort() {
-  if (sorted) return;
-  std::sort(list.begin(), list.end(), before);
-  sorted = true;
-}
-
-void Candidates::softmax() {
-  sort();
-  const float largest = list.front().logit;
-  if (std::isinf(largest)) {
-    // All are impossible, or some are certain: equal shares for the equally large.
-    std::size_t n = 0;
-    while (n < list.size() && list[n].logit == largest) ++n;
-    for (std::size_t i = 0; i < list.size(); ++i) list[i].probability = i < n ? 1.0f / static_cast<float>(n) : 0.0f;
-    return;
-  }
+void cut_top_p(Candidates& candidates, float p) {
+  candidates.normalise();
   double sum = 0.0;
-  for (Candidate& c : list) {
-    c.probability = std::exp(c.logit - largest);
-    sum += c.probability;
-  }
-  for (Candidate& c : list) c.probability = static_cast<float>(c.probability / sum);
-}
-
-void Candidates::keep_first(std::size_t n) { list.resize(std::clamp<std::size_t>(n, 1, list.size())); }
-
-double Candidates::entropy() const {
-  double h = 0.0;
-  for (const Candidate& c : list)
-    if (c.probability > 0.0f) h -= c.probability * std::log(static_cast<double>(c.probability));
-  return h;
-}
-
-void top_k(Candidates& c, int k) {
-  if (k <= 0 || static_cast<std::size_t>(k) >= c.list.size()) return;
-  if (!c.sorted) {
-    std::nth_element(c.list.begin(), c.list.begin() + k, c.list.end(), before);
-    c.keep_first(static_cast<std::size_t>(k));
-  }
-  c.sort();
-  c.keep_first(static_cast<std::size_t>(k));
-}
-
-void top_p(Candidates& c, float p) {
-  if (p >= 1.0f) return;
-  c.softmax();
-  double sum = 0.0;
-  for (std::size_t i = 0; i < c.list.size(); ++i) {
-    sum += c.list[i].probability;
-    if (sum >= p) return c.keep_first(i + 1);
+  // Sorted in growing portions: most distributions reach p within the first
+  // few.
+  for (std::size_t portion = 64, i = 0; i < candidates.size(); portion *= 4) {
+    candidates.sort_first(portion);
+    const std::size_t end = std::min(portion, candidates.size());
+    for (; i < end; ++i) {
+      sum += static_cast<double>(candidates.list()[i].probability);
+      if (sum >= static_cast<double>(p)) return candidates.truncate(i + 1);
+    }
   }
 }
 
-void min_p(Candidates& c, float p) {
-  if (p <= 0.0f) return;
-  float largest = c.list.front().logit;
-  for (const Candidate& x : c.list) largest = std::max(largest, x.logit);
-  if (std::isinf(largest)) return;
-  const float lowest = largest + std::log(p);
-  std::erase_if(c.list, [&](const Candidate& x) { return x.logit < lowest; });
+void cut_min_p(Candidates& candidates, float p) {
+  const float least = candidates.max_logit() + std::log(p);
+  candidates.keep_if([&](const Candidate& candidate) { return candidate.logit >= least; });
 }
 
-void typical(Candidates& c, float p) {
-  if (p >= 1.0f) return;
-  c.softmax();
-  const double entropy = c.entropy();
-  const auto distance = [&](const Candidate& x) {
-    return std::abs(-std::log(std::max(static_cast<double>(x.probability), 1e-300)) - entropy);
+void cut_typical(Candidates& candidates, float mass) {
+  candidates.normalise();
+  const auto list = candidates.list();
+  const double expected = entropy(list);
+  const auto oddity = [&](const Candidate& candidate) {
+    if (candidate.probability <= 0.0f) return std::numeric_limits<double>::infinity();
+    return std::fabs(-std::log(static_cast<double>(candidate.probability)) - expected);
   };
-  std::sort(c.list.begin(), c.list.end(), [&](const Candidate& a, const Candidate& b) {
-    const double da = distance(a), db = distance(b);
-    return da != db ? da < db : before(a, b);
-  });
-  c.sorted = false;
+  const auto more_typical = [&](const Candidate& a, const Candidate& b) {
+    const double x = oddity(a), y = oddity(b);
+    return x < y || (x == y && a.id < b.id);
+  };
   double sum = 0.0;
-  for (std::size_t i = 0; i < c.list.size(); ++i) {
-    sum += c.list[i].probability;
-    if (sum >= p) return c.keep_first(i + 1);
+  std::size_t n_kept = list.size();
+  for (std::size_t begin = 0, portion = 64; begin < list.size() && n_kept == list.size(); portion *= 4) {
+    const std::size_t end = std::min(begin + portion, list.size());
+    const auto at = [&](std::size_t i) { return list.begin() + static_cast<std::ptrdiff_t>(i); };
+    if (end < list.size()) std::nth_element(at(begin), at(end), list.end(), more_typical);
+    std::sort(at(begin), at(end), more_typical);
+    for (; begin < end && n_kept == list.size(); ++begin) {
+      sum += static_cast<double>(list[begin].probability);
+      if (sum > static_cast<double>(mass)) n_kept = begin + 1;
+    }
   }
+  candidates.order_changed();
+  candidates.truncate(n_kept);
+  candidates.sort_first(n_kept);
 }
 
-void top_n_sigma(Candidates& c, float n) {
-  if (n <= 0.0f) return;
-  double sum = 0.0, largest = -HUGE_VAL;
-  std::size_t count = 0;
-  for (const Candidate& x : c.list) {
-    if (!std::isfinite(x.logit)) continue;
-    sum += x.logit;
-    largest = std::max<double>(largest, x.logit);
-    ++count;
+void cut_top_n_sigma(Candidates& candidates, float n) {
+  double sum = 0.0, sum_of_squares = 0.0, count = 0.0;
+  for (const Candidate& candidate : candidates.list()) {
+    if (!std::isfinite(candidate.logit)) continue;
+    const auto logit = static_cast<double>(candidate.logit);
+    sum += logit;
+    sum_of_squares += logit * logit;
+    count += 1.0;
   }
-  if (count == 0) return;
-  const double mean = sum / static_cast<double>(count);
-  double squares = 0.0;
-  for (const Candidate& x : c.list)
-    if (std::isfinite(x.logit)) squares += (x.logit - mean) * (x.logit - mean);
-  const double lowest = largest - n * std::sqrt(squares / static_cast<double>(count));
-  std::erase_if(c.list, [&](const Candidate& x) { return x.logit < lowest; });
+  if (count == 0.0) return;
+  const double mean = sum / count;
+  const double deviation = std::sqrt(std::max(0.0, sum_of_squares / count - mean * mean));
+  const double least = static_cast<double>(candidates.max_logit()) - static_cast<double>(n) * deviation;
+  candidates.keep_if(
+      [&](const Candidate& candidate) { return static_cast<double>(candidate.logit) >= least; });
 }
 
-void xtc(Candidates& c, float probability, float threshold, double draw) {
-  if (probability <= 0.0f || threshold > 0.5f || draw >= probability) return;
-  c.softmax();
-  std::size_t n = 0;
-  while (n < c.list.size() && c.list[n].probability >= threshold) ++n;
-  if (n >= 2) c.list.erase(c.list.begin(), c.list.begin() + static_cast<std::ptrdiff_t>(n) - 1);
+void cut_xtc(Candidates& candidates, float probability, float threshold, Random& random) {
+  if (random.uniform() >= static_cast<double>(probability)) return;
+  candidates.normalise();
+  const Candidate* least = nullptr;  // Of the top choices.
+  std::size_t n_top = 0;
+  for (const Candidate& candidate : candidates.list()) {
+    if (candidate.probability < threshold) continue;
+    ++n_top;
+    if (!least || goes_before(*least, candidate)) least = &candidate;
+  }
+  if (n_top < 2) return;
+  const Token kept = least->id;
+  candidates.keep_if(
+      [&](const Candidate& candidate) { return candidate.probability < threshold || candidate.id == kept; });
 }
 
-void temperature(Candidates& c, float t) {
-  if (t <= 0.0f) return top_k(c, 1);
-  for (Candidate& x : c.list) x.logit /= t;
+void apply_temperature(Candidates& candidates, float temperature) {
+  constexpr float kLimit = std::numeric_limits<float>::max();
+  const float max = candidates.max_logit();
+  // Where the division overflows, the best stays at 0: only differences count.
+  const float shift = std::fabs(max) / temperature < kLimit ? 0.0f : max;
+  if (!std::isfinite(shift)) return;
+  for (Candidate& candidate : candidates.list()) candidate.logit = (candidate.logit - shift) / temperature;
 }
 
-void dynamic_temperature(Candidates& c, float t, float range, float exponent) {
-  if (range <= 0.0f) return temperature(c, t);
-  if (c.list.size() <= 1) return;
-  c.softmax();
-  const double share = c.entropy() / std::log(static_cast<double>(c.list.size()));
-  const float low = std::max(0.0f, t - range), high = t + range;
-  temperature(c, low + (high - low) * static_cast<float>(std::pow(share, exponent)));
+void apply_dynamic_temperature(Candidates& candidates, float temperature, float range, float exponent) {
+  const float lowest = std::max(0.0f, temperature - range), highest = temperature + range;
+  if (candidates.size() < 2) return;
+  candidates.normalise();
+  const double most = std::log(static_cast<double>(candidates.size()));
+  const double part = std::pow(entropy(candidates.list()) / most, static_cast<double>(exponent));
+  const auto chosen =
+      static_cast<float>(static_cast<double>(lowest) + static_cast<double>(highest - lowest) * part);
+  if (chosen > 0.0f) return apply_temperature(candidates, chosen);
+  candidates.keep_top(1);
+}
+
+std::size_t draw(Candidates& candidates, Random& random) {
+  candidates.normalise();
+  const auto list = candidates.list();
+  double sum = 0.0;
+  for (const Candidate& candidate : list) sum += static_cast<double>(candidate.probability);
+  const double target = random.uniform() * sum;
+  double passed = 0.0;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].probability <= 0.0f) continue;
+    last = i;
+    passed += static_cast<double>(list[i].probability);
+    if (passed > target) return i;
+  }
+  return last;
 }
 
 }  // namespace weft::engine

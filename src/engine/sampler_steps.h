@@ -1,39 +1,36 @@
 #pragma once
-// The steps that narrow down candidates: pure functions on a list, each with the definition that users know it by.
-// `Candidates` keeps the list sorted by falling logit (lower id first among equals) once a step has needed that.
-#include <vector>
-
-#include "weft/sampler.h"
+// The steps that reshape or cut a distribution. Each keeps at least one
+// candidate. Values are checked by the caller.
+#include "engine/sampler_candidates.h"
+#include "engine/sampler_random.h"
 
 namespace weft::engine {
 
-struct Candidates {
-  std::vector<Candidate> list;
-  bool sorted = false;
+/// Keeps the most probable whose probabilities sum to p (Holtzman et al. 2019,
+/// nucleus sampling), the one that reaches p included.
+void cut_top_p(Candidates& candidates, float p);
+/// Keeps what has at least p times the probability of the best (Nguyen et al.
+/// 2024, min-p).
+void cut_min_p(Candidates& candidates, float p);
+/// Keeps those whose surprise -ln p is nearest to the entropy, until their sum
+/// exceeds `mass` (Meister et al. 2022, locally typical sampling).
+void cut_typical(Candidates& candidates, float mass);
+/// Keeps logits within n standard deviations of the largest (Tang et al. 2024,
+/// top-n-sigma).
+void cut_top_n_sigma(Candidates& candidates, float n);
+/// Exclude top choices: with the given probability, drops all but the least
+/// probable of those that have at least `threshold` (p-e-w,
+/// text-generation-webui 2024).
+void cut_xtc(Candidates& candidates, float probability, float threshold, Random& random);
 
-  void sort();
-  /// Probabilities from the logits. Sorts.
-  void softmax();
-  void keep_first(std::size_t n);  ///< At least one is kept.
-  /// Shannon entropy of the probabilities, in nats.
-  double entropy() const;
-};
+/// Logits over `temperature` (> 0).
+void apply_temperature(Candidates& candidates, float temperature);
+/// A temperature between t - range and t + range (at least 0), from the entropy
+/// H of the distribution: min + (max - min) (H / ln n)^exponent (as in
+/// llama.cpp's temp_ext).
+void apply_dynamic_temperature(Candidates& candidates, float temperature, float range, float exponent);
 
-/// The k most probable.
-void top_k(Candidates& c, int k);
-/// The smallest set of the most probable whose probabilities sum to p or more (arXiv 1904.09751).
-void top_p(Candidates& c, float p);
-/// Those with at least p times the probability of the most probable (arXiv 2407.01082).
-void min_p(Candidates& c, float p);
-/// The smallest set of those whose surprise is nearest to the entropy, with probability p or more (arXiv 2202.00666).
-void typical(Candidates& c, float p);
-/// Those within n standard deviations of the largest logit (arXiv 2411.07641).
-void top_n_sigma(Candidates& c, float n);
-/// With probability `probability`, all that reach the threshold but the least probable of them go. `draw` in [0, 1).
-void xtc(Candidates& c, float probability, float threshold, double draw);
-/// Logits divided by the temperature; the most probable alone for 0 or less.
-void temperature(Candidates& c, float t);
-/// A temperature between t - range and t + range, by the entropy's share of its maximum to the power of `exponent`.
-void dynamic_temperature(Candidates& c, float t, float range, float exponent);
+/// Normalises and draws: returns the place in the list.
+std::size_t draw(Candidates& candidates, Random& random);
 
 }  // namespace weft::engine

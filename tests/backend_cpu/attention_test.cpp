@@ -117,16 +117,17 @@ class World {
     args.out = out.data();
     std::size_t i = 0;
     for (int row = 0; row < s.n_rows;) {
-      AttentionTile tile;
-      tile.row_begin = row;
-      tile.n_rows = std::min(tile_rows[std::min(i++, tile_rows.size() - 1)], s.n_rows - row);
-      tile.extents = extents.data();
-      tile.n_extents = static_cast<int>(extents.size());
+      std::vector<std::int32_t> rows(static_cast<std::size_t>(
+          std::min(tile_rows[std::min(i++, tile_rows.size() - 1)], s.n_rows - row)));
+      std::iota(rows.begin(), rows.end(), row);
+      const int n_rows = static_cast<int>(rows.size());
+      const AttentionSegment segment{0, n_rows, extents.data(), static_cast<int>(extents.size())};
+      const AttentionTile tile{rows.data(), n_rows, &segment, 1, 0};
       for (int head = 0; head < s.n_kv_heads; ++head) {
         std::memset(scratch.get(), 0xff, scratch_bytes);  // Nothing may be taken over from the call before.
         k_.attention(args, tile, head, scratch.get());
       }
-      row += tile.n_rows;
+      row += n_rows;
     }
     for (int row = 0; row < s.n_rows; ++row) {
       for (std::int64_t j = s.n_heads * s.v_dim; j < args.out_stride; ++j) {
@@ -196,6 +197,8 @@ class World {
   Shape s;
   AttentionArgs args;
   int n_pages = 0;
+  std::size_t scratch_bytes = 0;
+  std::unique_ptr<std::byte[], AlignedFree> scratch;
   std::vector<std::byte> k_cache;
   std::vector<std::byte> v_cache;
   std::vector<std::int32_t> pages;
@@ -205,8 +208,6 @@ class World {
 
  private:
   const Kernels& k_;
-  std::size_t scratch_bytes = 0;
-  std::unique_ptr<std::byte[], AlignedFree> scratch;
 };
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -357,6 +358,44 @@ TEST_P(Attention, PagesThatARowDoesNotSeeLeaveItsBits) {
   world.pages.push_back(world.pages[0]);
   world.masks.push_back(~std::uint64_t{0});
   EXPECT_TRUE(same_bits(world.run({1}), want));
+}
+
+TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
+  // Four sequences of one text that part at different places, each row in its own tile and all in one.
+  Shape s;
+  s.n_positions = 300;
+  s.first_position = 250;
+  s.n_rows = 12;
+  World world(s, k_);
+  std::vector<std::vector<Extent>> texts(4);
+  for (int t = 0; t < 4; ++t) {
+    for (int p = 0; p <= 4; ++p) {
+      // The last page is another one for each; the one before it is shared with another mask.
+      texts[static_cast<std::size_t>(t)].push_back({.mask = ~std::uint64_t{0},
+                                                    .page = world.pages[static_cast<std::size_t>(p < 4 ? p : t)],
+                                                    .base = p * kPageCells});
+    }
+    texts[static_cast<std::size_t>(t)][3].mask >>= 7 * t;
+  }
+  const auto compute = [&](int first_text, int end_text, int n_shared, std::vector<float>& out) {
+    std::vector<std::int32_t> rows;
+    std::vector<AttentionSegment> segments;
+    for (int t = first_text; t < end_text; ++t) {
+      const auto& text = texts[static_cast<std::size_t>(t)];
+      segments.push_back({static_cast<int>(rows.size()), 3, text.data(), static_cast<int>(text.size())});
+      for (int r = 0; r < 3; ++r) rows.push_back(t + 4 * r);
+    }
+    world.args.out = out.data();
+    const AttentionTile tile{rows.data(), static_cast<int>(rows.size()), segments.data(),
+                             static_cast<int>(segments.size()), n_shared};
+    for (int head = 0; head < s.n_kv_heads; ++head) k_.attention(world.args, tile, head, world.scratch.get());
+  };
+  std::vector<float> apart(static_cast<std::size_t>(s.n_rows * world.args.out_stride), 777.0f), together = apart;
+  for (int t = 0; t < 4; ++t) compute(t, t + 1, 0, apart);
+  for (const int n_shared : {4, 2, 0}) {
+    compute(0, 4, n_shared, together);
+    EXPECT_TRUE(same_bits(together, apart)) << n_shared;
+  }
 }
 
 TEST_P(Attention, DividedPositionsAreSeenUpToTheirOwn) {

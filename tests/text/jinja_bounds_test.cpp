@@ -89,8 +89,9 @@ TEST(JinjaBounds, RecursionIsLimited) {
   on_small_stack([] {
     EXPECT_THAT(outcome("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("deeper"));
     EXPECT_THAT(outcome("{% macro f(x=f()) %}{% endmacro %}{{ f() }}"), HasSubstr("deeper"));
-    EXPECT_THAT(outcome("{% macro f() %}{% call f() %}{{ caller }}{% endcall %}{{ caller }}{% endmacro %}{{ f() }}"),
-                HasSubstr("deeper"));
+    EXPECT_THAT(
+        outcome("{% macro f() %}{% call f() %}{{ caller }}{% endcall %}{{ caller }}{% endmacro %}{{ f() }}"),
+        HasSubstr("deeper"));
     EXPECT_THAT(
         outcome("{% macro f() %}{% for x in [1] %}{% if 1 %}{% filter upper %}{{ [[[(f() ~ 1)]]]|map('upper')"
                 "|list }}{% endfilter %}{% endif %}{% endfor %}{% endmacro %}{{ f() }}"),

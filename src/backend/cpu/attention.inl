@@ -262,25 +262,35 @@ class Tile {
 
   void run() {
     begin();
-    for (int i = 0; i < tile_.n_extents; ++i) {
-      const Extent& extent = tile_.extents[i];
-      // Rows that see nothing at either end of the tile (causality, windows) take no part.
-      int first = tile_.n_rows;
-      int last = -1;
-      for (int r = 0; r < tile_.n_rows; ++r) {
-        visible_[r] = visible_cells(args_, args_.positions[tile_.row_begin + r], extent);
-        if (visible_[r] == 0) continue;
-        if (last < 0) first = r;
-        last = r;
-      }
-      if (last < 0) continue;
-      pages_ahead_ = i + 1 < tile_.n_extents ? tile_.extents[i + 1].page - extent.page : 0;
-      add_page(extent.page, first, last + 1);
+    // What all sequences share is read once for all rows, the rest sequence by sequence. To a row it is the same.
+    for (int i = 0; i < tile_.n_shared; ++i) add_extent(i, 0, tile_.n_segments);
+    for (int segment = 0; segment < tile_.n_segments; ++segment) {
+      for (int i = tile_.n_shared; i < tile_.segments[segment].n_extents; ++i) add_extent(i, segment, segment + 1);
     }
     finish();
   }
 
  private:
+  /// Adds extent i of segments [begin, end), which lies in the same page for all of them.
+  void add_extent(int i, int begin, int end) {
+    // Rows that see nothing at either end (causality, windows) take no part.
+    int first = -1;
+    int last = -1;
+    for (int s = begin; s < end; ++s) {
+      const AttentionSegment& segment = tile_.segments[s];
+      for (int r = segment.row_begin; r < segment.row_begin + segment.n_rows; ++r) {
+        visible_[r] = visible_cells(args_, args_.positions[tile_.rows[r]], segment.extents[i]);
+        if (visible_[r] == 0) continue;
+        if (first < 0) first = r;
+        last = r;
+      }
+    }
+    if (first < 0) return;
+    const AttentionSegment& segment = tile_.segments[begin];
+    pages_ahead_ = i + 1 < segment.n_extents ? segment.extents[i + 1].page - segment.extents[i].page : 0;
+    add_page(segment.extents[i].page, first, last + 1);
+  }
+
   float* part(std::size_t offset) const { return scratch_ + offset; }
 
   /// Query row i is batch row i / group, head i % group of the group.
@@ -288,7 +298,7 @@ class Tile {
     const F32 scale = broadcast(args_.scale);
     float* q = part(at_.queries);
     for (int r = 0; r < tile_.n_rows; ++r) {
-      const float* from = args_.q + (tile_.row_begin + r) * args_.q_stride +
+      const float* from = args_.q + static_cast<std::ptrdiff_t>(tile_.rows[r]) * args_.q_stride +
                           static_cast<std::ptrdiff_t>(kv_head_) * group_ * k_dim_;
       for_each_vector(static_cast<std::int64_t>(group_) * k_dim_,
                       [&](std::int64_t i, auto at) { store(q + i, load(from + i, at) * scale, at); });
@@ -306,7 +316,7 @@ class Tile {
         const float total = part(at_.total)[i];
         const F32 inverse = broadcast(total == 0.0f ? 0.0f : 1.0f / total);
         const float* sums = part(at_.sums) + i * padded_v_dim_;
-        float* out = args_.out + (tile_.row_begin + r) * args_.out_stride +
+        float* out = args_.out + static_cast<std::ptrdiff_t>(tile_.rows[r]) * args_.out_stride +
                      (static_cast<std::ptrdiff_t>(kv_head_) * group_ + g) * v_dim_;
         for_each_vector(v_dim_,
                         [&](std::int64_t d, auto at) { store(out + d, load(sums + d, at) * inverse, at); });

@@ -3,13 +3,41 @@
 #include <algorithm>
 
 namespace weft::cpu {
+namespace {
 
-AttentionTiles::AttentionTiles(const Graph& graph, std::span<const ValueId> values)
+// A thread should find this many tasks, so that no core waits long for another's last one.
+constexpr std::int64_t kTasksPerThread = 4;
+
+/// How many extents at the beginning of both lie in the same pages at the same positions.
+int n_common(const AttentionSegment& a, const AttentionSegment& b, int max) {
+  int n = 0;
+  max = std::min({max, a.n_extents, b.n_extents});
+  while (n < max && a.extents[n].page == b.extents[n].page && a.extents[n].base == b.extents[n].base &&
+         a.extents[n].divisor == b.extents[n].divisor && a.extents[n].offset == b.extents[n].offset)
+    ++n;
+  return n;
+}
+
+/// Texts that begin in the same page come together, in the order of the batch.
+bool comes_before(const AttentionSegment& a, const AttentionSegment& b) {
+  const std::int32_t page_a = a.n_extents > 0 ? a.extents[0].page : -1;
+  const std::int32_t page_b = b.n_extents > 0 ? b.extents[0].page : -1;
+  return page_a != page_b ? page_a < page_b : a.row_begin < b.row_begin;
+}
+
+}  // namespace
+
+AttentionTiles::AttentionTiles(const Graph& graph, std::span<const ValueId> values, int n_kv_heads)
     : values_(values.begin(), values.end()),
       rows_(graph.value(values[0]).shape[0]),
       table_width_(graph.value(values[2]).shape[1].factor),
-      // The worst case: every row of another sequence than the row before.
-      tiles_(static_cast<std::size_t>(rows_.value(graph.bounds()))) {}
+      n_kv_heads_(n_kv_heads) {
+  // The worst case: every row of another sequence than the row before.
+  const auto max_rows = static_cast<std::size_t>(rows_.value(graph.bounds()));
+  row_order_.resize(max_rows);
+  segments_.resize(max_rows);
+  tiles_.resize(max_rows);
+}
 
 bool AttentionTiles::serves(std::span<const ValueId> values) const {
   return std::equal(values.begin(), values.end(), values_.begin(), values_.end());
@@ -21,17 +49,53 @@ void AttentionTiles::bind(const Addresses& addresses) {
   counts_ = addresses.plain<const std::int32_t>(values_[3]);
 }
 
-void AttentionTiles::prepare(const StepInfo& step) {
-  if (step_ == step.number) return;
-  step_ = step.number;
-  n_tiles_ = 0;
-  const std::int64_t n_rows = rows_.value(step.symbols);
+void AttentionTiles::cut_into_segments(std::int64_t n_rows) {
+  n_segments_ = 0;
   for (std::int64_t row = 0; row < n_rows;) {
     const std::int32_t sequence = sequences_[row];
     std::int64_t end = row;
     while (end < n_rows && end - row < kAttentionRows && sequences_[end] == sequence) ++end;
-    tiles_[n_tiles_++] = {row, static_cast<int>(end - row), extents_ + sequence * table_width_, counts_[sequence]};
+    segments_[n_segments_++] = {static_cast<int>(row), static_cast<int>(end - row), extents_ + sequence * table_width_,
+                                counts_[sequence]};
     row = end;
+  }
+}
+
+void AttentionTiles::add_tile(std::size_t begin, std::size_t end, int n_shared) {
+  AttentionTile& tile = tiles_[n_tiles_++];
+  tile = {row_order_.data() + n_ordered_, 0, segments_.data() + begin, static_cast<int>(end - begin), n_shared};
+  for (std::size_t s = begin; s < end; ++s) {
+    AttentionSegment& segment = segments_[s];
+    for (int r = 0; r < segment.n_rows; ++r) row_order_[n_ordered_++] = segment.row_begin + r;
+    segment.row_begin = tile.n_rows;
+    tile.n_rows += segment.n_rows;
+  }
+}
+
+void AttentionTiles::prepare(const StepInfo& step) {
+  if (step_ == step.number) return;
+  step_ = step.number;
+  n_tiles_ = n_ordered_ = 0;
+  const std::int64_t n_rows = rows_.value(step.symbols);
+  cut_into_segments(n_rows);
+  const auto segments = segments_.begin();
+  std::sort(segments, segments + static_cast<std::ptrdiff_t>(n_segments_), comes_before);
+
+  const std::int64_t rows_for_all = n_rows * n_kv_heads_ / (kTasksPerThread * step.n_threads);
+  const std::int64_t max_rows = std::clamp<std::int64_t>(rows_for_all, 4, kAttentionRows);
+  for (std::size_t begin = 0; begin < n_segments_;) {
+    std::int64_t n_tile_rows = segments_[begin].n_rows;
+    int n_shared = segments_[begin].n_extents;
+    std::size_t end = begin + 1;
+    for (; end < n_segments_ && n_tile_rows + segments_[end].n_rows <= max_rows; ++end) {
+      // The last extents differ in any case: each sequence goes on by itself.
+      const int common = n_common(segments_[begin], segments_[end], n_shared);
+      if (common == 0) break;
+      n_shared = common;
+      n_tile_rows += segments_[end].n_rows;
+    }
+    add_tile(begin, end, end - begin > 1 ? n_shared : 0);
+    begin = end;
   }
 }
 

@@ -7,11 +7,12 @@
 
 namespace weft::cpu {
 
-/// The tiles of a step, shared by all layers that read the same table.
+/// The tiles of a step, shared by all layers that read the same table: rows of a sequence that follow each other are a
+/// segment, and segments of sequences that share text are put together.
 class AttentionTiles {
  public:
   /// Values: positions, sequences, extents and their counts, as in ops::Attention.
-  AttentionTiles(const Graph& graph, std::span<const ValueId> values);
+  AttentionTiles(const Graph& graph, std::span<const ValueId> values, int n_kv_heads);
   bool serves(std::span<const ValueId> values) const;
 
   void bind(const Addresses& addresses);
@@ -19,11 +20,19 @@ class AttentionTiles {
   std::span<const AttentionTile> tiles() const { return {tiles_.data(), n_tiles_}; }
 
  private:
+  void cut_into_segments(std::int64_t n_rows);
+  void add_tile(std::size_t begin, std::size_t end, int n_shared);
+
   std::vector<ValueId> values_;
   Dim rows_;
   std::int64_t table_width_;
+  int n_kv_heads_;  // How many tasks a tile makes.
+  std::vector<std::int32_t> row_order_;     // Rows of the batch, tile after tile.
+  std::vector<AttentionSegment> segments_;  // In that order; row_begin is the first of the batch until it has a tile.
   std::vector<AttentionTile> tiles_;
+  std::size_t n_segments_ = 0;
   std::size_t n_tiles_ = 0;
+  std::size_t n_ordered_ = 0;  // Of row_order_.
   std::uint64_t step_ = 0;
   const std::int32_t* sequences_ = nullptr;
   const Extent* extents_ = nullptr;

@@ -292,7 +292,8 @@ class Fuser {
     std::shared_ptr<AttentionTiles> tiles;
     for (const auto& candidate : tiles_)
       if (candidate->serves(where)) tiles = candidate;
-    if (tiles == nullptr) tiles_.push_back(tiles = std::make_shared<AttentionTiles>(graph_, where));
+    if (tiles == nullptr) tiles_.push_back(tiles = std::make_shared<AttentionTiles>(
+                                       graph_, where, static_cast<int>(graph_.value(node.inputs[1]).shape[1].factor)));
     add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, tiles));
   }
 

@@ -58,14 +58,14 @@ struct CacheLayout {
   int v_head_dim = 0;
 };
 
-/// Attention of consecutive batch rows of one sequence over that sequence's extents, in order. Row r attends to the
-/// cell of position p when its bit is set in the extent's mask, and (causal) p <= position[r] and (window > 0)
-/// p > position[r] - window. Each extent's partial softmax (max, sum, weighted V) is computed from nothing and merged
-/// in order, so results do not depend on how rows are grouped.
+/// Attention of some rows of a batch over their sequences' extents, in order. A row attends to the cell of position p
+/// when its bit is set in the extent's mask, and (causal) p <= the row's position and (window > 0) p > the row's
+/// position - window. Each extent's partial softmax (max, sum, weighted V) is computed from nothing and merged in
+/// order, so results do not depend on how rows are grouped.
 struct AttentionArgs {
-  const float* q = nullptr;             ///< [row][n_heads][k_head_dim], stride q_stride floats
+  const float* q = nullptr;             ///< [row of the batch][n_heads][k_head_dim], stride q_stride floats
   std::int64_t q_stride = 0;
-  float* out = nullptr;                 ///< [row][n_heads][v_head_dim], stride out_stride floats
+  float* out = nullptr;                 ///< [row of the batch][n_heads][v_head_dim], stride out_stride floats
   std::int64_t out_stride = 0;
   const std::byte* k_cache = nullptr;   ///< Pages of k_page_bytes(layout)
   const std::byte* v_cache = nullptr;
@@ -75,13 +75,23 @@ struct AttentionArgs {
   float softcap = 0.0f;                 ///< 0: off; otherwise s = softcap * tanh(s / softcap)
   int window = 0;                       ///< 0: all
   bool causal = true;
-  const std::int32_t* positions = nullptr;  ///< [row]
+  const std::int32_t* positions = nullptr;  ///< [row of the batch]
 };
-struct AttentionTile {
-  std::int64_t row_begin = 0;               ///< Rows of one sequence
-  int n_rows = 0;                           ///< 1 to kAttentionRows
+/// Rows of one sequence.
+struct AttentionSegment {
+  int row_begin = 0;                ///< Of the tile's rows
+  int n_rows = 0;
   const Extent* extents = nullptr;
   int n_extents = 0;
+};
+/// What one call computes. Sequences that share text share a tile: their first n_shared extents are of the same pages
+/// at the same positions (masks may differ), and K and V there are read once for all of them.
+struct AttentionTile {
+  const std::int32_t* rows = nullptr;  ///< Rows of the batch, segment after segment
+  int n_rows = 0;                      ///< 1 to kAttentionRows
+  const AttentionSegment* segments = nullptr;
+  int n_segments = 0;
+  int n_shared = 0;
 };
 inline constexpr int kAttentionRows = 32;
 

@@ -1,0 +1,807 @@
+// Each step against its definition: distributions worked out by hand, or by a slow and simple reference that
+// sorts everything and works in double; frequencies of draws by chi-square with fixed seeds.
+#include "weft/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "engine/allocation_counter.h"
+#include "engine/sampler_random.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+const float kNan = std::nanf("");
+
+// No step does anything, temperature 1: the plain distribution.
+SamplerParams neutral() {
+  SamplerParams params;
+  params.seed = 1;
+  params.temperature = 1.0f;
+  params.top_k = 0;
+  params.top_p = 1.0f;
+  params.min_p = 0.0f;
+  return params;
+}
+
+std::vector<float> logits_of(const std::vector<double>& probabilities) {
+  std::vector<float> logits;
+  for (double p : probabilities) logits.push_back(static_cast<float>(std::log(p)));
+  return logits;
+}
+
+std::vector<Token> ids_left(const SamplerParams& params, const std::vector<float>& logits,
+                            const std::vector<Token>& text = {}) {
+  Sampler sampler(params, static_cast<int>(logits.size()));
+  for (Token id : text) sampler.accept(id);
+  sampler.sample(logits);
+  std::vector<Token> ids;
+  for (const Candidate& candidate : sampler.candidates()) ids.push_back(candidate.id);
+  return ids;
+}
+
+// Probability by id after the whole chain; 0 for what was cut.
+std::vector<double> distribution(const SamplerParams& params, const std::vector<float>& logits,
+                                 const std::vector<Token>& text = {}) {
+  Sampler sampler(params, static_cast<int>(logits.size()));
+  for (Token id : text) sampler.accept(id);
+  sampler.sample(logits);
+  std::vector<double> probabilities(logits.size(), 0.0);
+  for (const Candidate& candidate : sampler.candidates()) {
+    probabilities[static_cast<std::size_t>(candidate.id)] = static_cast<double>(candidate.probability);
+  }
+  return probabilities;
+}
+
+// The logit by id, of what is left; `shift` is added so that differences compare.
+std::vector<double> logits_left(const SamplerParams& params, const std::vector<float>& logits,
+                                const std::vector<Token>& text) {
+  Sampler sampler(params, static_cast<int>(logits.size()));
+  for (Token id : text) sampler.accept(id);
+  sampler.sample(logits);
+  std::vector<double> result(logits.size(), -1e30);
+  for (const Candidate& candidate : sampler.candidates()) {
+    result[static_cast<std::size_t>(candidate.id)] = static_cast<double>(candidate.logit);
+  }
+  return result;
+}
+
+std::vector<double> softmax(const std::vector<double>& logits) {
+  const double max = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> p;
+  for (double logit : logits) p.push_back(std::exp(logit - max));
+  const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& value : p) value /= sum;
+  return p;
+}
+
+// Keeps `kept` of a distribution and scales it to 1.
+std::vector<double> restricted(const std::vector<double>& p, const std::set<std::size_t>& kept) {
+  std::vector<double> result(p.size(), 0.0);
+  double sum = 0.0;
+  for (std::size_t i : kept) sum += p[i];
+  for (std::size_t i : kept) result[i] = p[i] / sum;
+  return result;
+}
+
+void expect_near(const std::vector<double>& actual, const std::vector<double>& expected,
+                 double tolerance = 1e-6) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], tolerance) << "id " << i;
+}
+
+std::vector<float> random_logits(std::size_t n, unsigned seed, float scale = 3.0f) {
+  std::mt19937 random(seed);
+  std::vector<float> logits(n);
+  // Multiples of 1/16, so that there are ties.
+  for (float& logit : logits)
+    logit = std::floor(static_cast<float>(random() % 1000) / 1000.0f * scale * 16.0f) / 16.0f;
+  return logits;
+}
+
+std::vector<double> plain(const std::vector<float>& logits) {
+  return softmax(std::vector<double>(logits.begin(), logits.end()));
+}
+
+// Ids by falling probability, the lower id first among equals.
+std::vector<std::size_t> ranking(const std::vector<double>& p) {
+  std::vector<std::size_t> ids(p.size());
+  std::iota(ids.begin(), ids.end(), 0u);
+  std::stable_sort(ids.begin(), ids.end(), [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+  return ids;
+}
+
+TEST(Sampler, NeutralValuesDoNothing) {
+  const auto logits = random_logits(300, 1);
+  expect_near(distribution(neutral(), logits), plain(logits));
+  // With text behind it, too.
+  SamplerParams params = neutral();
+  params.dry_breakers = {{1}};
+  params.penalty_last_n = -1;
+  expect_near(distribution(params, logits, {5, 6, 5, 6, 5}), plain(logits));
+  params.repetition_penalty = 2.0f;
+  params.penalty_last_n = 0;
+  params.dry_multiplier = 1.0f;
+  params.dry_penalty_last_n = 0;
+  expect_near(distribution(params, logits, {5, 6, 5, 6, 5}), plain(logits));
+}
+
+TEST(Sampler, GreedyTakesTheLargestAndTheLowestIdAmongEquals) {
+  SamplerParams params;
+  params.temperature = 0.0f;
+  for (std::size_t n : {1u, 2u, 5u, 127u, 128u, 129u, 256u, 1000u, 4099u}) {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      auto logits = random_logits(n, seed, 20.0f);
+      if (seed % 3 == 0) logits[seed % n] = kNan;
+      if (seed % 5 == 0) logits[(seed * 7) % n] = kInf;
+      std::size_t best = 0;
+      const auto value = [&](std::size_t i) { return std::isnan(logits[i]) ? -kInf : logits[i]; };
+      for (std::size_t i = 1; i < n; ++i) best = value(i) > value(best) ? i : best;
+      Sampler sampler(params, static_cast<int>(n));
+      EXPECT_EQ(sampler.sample(logits), static_cast<Token>(best)) << n << " " << seed;
+      ASSERT_EQ(sampler.candidates().size(), 1u);
+      EXPECT_EQ(sampler.candidates()[0].id, static_cast<Token>(best));
+      EXPECT_EQ(sampler.candidates()[0].probability, 1.0f);
+    }
+  }
+}
+
+TEST(Sampler, GreedyStillPenalises) {
+  SamplerParams params;
+  params.temperature = -1.0f;
+  params.repetition_penalty = 2.0f;
+  Sampler sampler(params, 3);
+  const std::vector<float> logits = {4.0f, 3.0f, -1.0f};
+  EXPECT_EQ(sampler.sample(logits), 0);
+  sampler.accept(0);
+  EXPECT_EQ(sampler.sample(logits), 1);  // 4 / 2 < 3
+  params.repetition_penalty = 1.0f;
+  params.logit_bias = {{2, 100.0f}};
+  EXPECT_EQ(Sampler(params, 3).sample(logits), 2);
+}
+
+TEST(Sampler, TopKIsTheHeadOfTheSortedList) {
+  for (std::size_t n : {1u, 10u, 200u, 5000u}) {
+    const auto logits = random_logits(n, static_cast<unsigned>(n), 2.0f);
+    const auto p = plain(logits);
+    const auto order = ranking(p);
+    for (std::size_t k : {1u, 2u, 40u, 199u, 1500u, 4999u, 9999u}) {
+      SamplerParams params = neutral();
+      params.top_k = static_cast<int>(k);
+      const std::vector<std::size_t> expected(order.begin(),
+                                              order.begin() + static_cast<std::ptrdiff_t>(std::min(k, n)));
+      EXPECT_EQ(ids_left(params, logits), std::vector<Token>(expected.begin(), expected.end()))
+          << n << " " << k;
+      expect_near(distribution(params, logits), restricted(p, {expected.begin(), expected.end()}));
+    }
+  }
+}
+
+TEST(Sampler, TopPKeepsTheOneThatReachesIt) {
+  const auto logits = logits_of({0.1, 0.4, 0.05, 0.25, 0.2});
+  SamplerParams params = neutral();
+  params.top_p = 0.6f;
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(1, 3));
+  params.top_p = 0.66f;
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(1, 3, 4));
+  params.top_p = 0.0f;
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(1));
+  expect_near(distribution(params, logits), {0, 1, 0, 0, 0});
+}
+
+TEST(Sampler, TopPOfManyIsTheShortestHead) {
+  for (float top_p : {0.1f, 0.5f, 0.9f, 0.999f}) {
+    const auto logits = random_logits(3000, 7);
+    const auto p = plain(logits);
+    std::set<std::size_t> kept;
+    double sum = 0.0;
+    for (std::size_t id : ranking(p)) {
+      if (sum >= static_cast<double>(top_p)) break;
+      kept.insert(id);
+      sum += p[id];
+    }
+    SamplerParams params = neutral();
+    params.top_p = top_p;
+    const auto ids = ids_left(params, logits);
+    // The sums differ in their last digits, so the end may be off by one.
+    EXPECT_NEAR(static_cast<double>(ids.size()), static_cast<double>(kept.size()), 1.0);
+    EXPECT_GT(ids.size(), 64u);
+    for (std::size_t i = 0; i + 1 < ids.size(); ++i)
+      EXPECT_TRUE(kept.contains(static_cast<std::size_t>(ids[i])));
+  }
+}
+
+TEST(Sampler, MinPIsRelativeToTheBest) {
+  const auto logits = logits_of({0.1, 0.4, 0.05, 0.25, 0.2});
+  SamplerParams params = neutral();
+  params.min_p = 0.3f;  // At least 0.12.
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(1, 3, 4));
+  expect_near(distribution(params, logits), restricted({0.1, 0.4, 0.05, 0.25, 0.2}, {1, 3, 4}));
+  params.min_p = 1.0f;
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(1));
+}
+
+TEST(Sampler, TypicalKeepsWhatIsNearTheEntropy) {
+  const std::vector<double> p = {0.5, 0.2, 0.15, 0.1, 0.05};
+  // H = 1.3333 nats; |-ln p - H| = 0.640, 0.276, 0.564, 0.969, 1.662
+  SamplerParams params = neutral();
+  params.typical_p = 0.1f;
+  EXPECT_THAT(ids_left(params, logits_of(p)), ElementsAre(1));
+  params.typical_p = 0.3f;
+  EXPECT_THAT(ids_left(params, logits_of(p)), ElementsAre(1, 2));
+  params.typical_p = 0.5f;
+  EXPECT_THAT(ids_left(params, logits_of(p)), ElementsAre(0, 1, 2));
+  expect_near(distribution(params, logits_of(p)), restricted(p, {0, 1, 2}));
+}
+
+TEST(Sampler, TypicalOfMany) {
+  const auto logits = random_logits(2000, 3, 12.0f);
+  const auto p = plain(logits);
+  double entropy = 0.0;
+  for (double value : p) entropy -= value * std::log(value);
+  std::vector<std::size_t> order(p.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::fabs(-std::log(p[a]) - entropy) < std::fabs(-std::log(p[b]) - entropy);
+  });
+  SamplerParams params = neutral();
+  params.typical_p = 0.7f;
+  const auto ids = ids_left(params, logits);
+  double sum = 0.0;
+  std::size_t n_expected = 0;
+  while (sum <= 0.7) sum += p[order[n_expected++]];
+  EXPECT_NEAR(static_cast<double>(ids.size()), static_cast<double>(n_expected), 2.0);
+  EXPECT_GT(ids.size(), 64u);
+  double mass = 0.0;
+  for (Token id : ids) mass += p[static_cast<std::size_t>(id)];
+  EXPECT_NEAR(mass, sum, 0.01);
+  EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end(), [&](Token a, Token b) {
+    const auto x = static_cast<std::size_t>(a), y = static_cast<std::size_t>(b);
+    return logits[x] > logits[y] || (logits[x] == logits[y] && a < b);
+  }));
+}
+
+TEST(Sampler, TopNSigmaCountsDeviationsFromTheBest) {
+  // Mean 2, standard deviation sqrt(50 / 5) = 3.162.
+  const std::vector<float> logits = {8.0f, 1.0f, 2.0f, 0.0f, -1.0f};
+  SamplerParams params = neutral();
+  params.top_n_sigma = 1.8f;  // From 8 - 5.69 = 2.31.
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0));
+  params.top_n_sigma = 2.0f;  // From 1.68.
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0, 2));
+  params.top_n_sigma = 2.6f;  // From -0.22.
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0, 2, 1, 3));
+  // What cannot be drawn does not count.
+  EXPECT_THAT(ids_left(params, {8.0f, -kInf, 1.0f, 2.0f, kNan, 0.0f, -1.0f}), ElementsAre(0, 3, 2, 5));
+}
+
+TEST(Sampler, XtcDropsAllButTheLeastOfTheTopChoices) {
+  const std::vector<double> p = {0.3, 0.1, 0.25, 0.05, 0.2, 0.1};
+  SamplerParams params = neutral();
+  params.xtc_probability = 1.0f;
+  params.xtc_threshold = 0.15f;
+  EXPECT_THAT(ids_left(params, logits_of(p)), ElementsAre(4, 1, 5, 3));
+  params.xtc_threshold = 0.28f;  // One top choice stays.
+  EXPECT_THAT(ids_left(params, logits_of(p)), ElementsAre(0, 2, 4, 1, 5, 3));
+  params.xtc_threshold = 0.6f;
+  EXPECT_EQ(ids_left(params, logits_of(p)).size(), 6u);
+}
+
+TEST(Sampler, XtcHappensAsOftenAsItShould) {
+  SamplerParams params = neutral();
+  params.xtc_probability = 0.3f;
+  params.xtc_threshold = 0.15f;
+  const auto logits = logits_of({0.4, 0.3, 0.3});
+  Sampler sampler(params, 3);
+  int n_cut = 0;
+  const int n = 20'000;
+  for (int i = 0; i < n; ++i) {
+    sampler.sample(logits);
+    n_cut += sampler.candidates().size() == 1 ? 1 : 0;
+  }
+  EXPECT_NEAR(n_cut, 0.3 * n, 4.0 * std::sqrt(n * 0.3 * 0.7));
+}
+
+TEST(Sampler, TemperatureDividesLogits) {
+  const std::vector<float> logits = {1.0f, 2.0f, 4.0f};
+  SamplerParams params = neutral();
+  params.temperature = 0.5f;
+  expect_near(distribution(params, logits), softmax({2.0, 4.0, 8.0}));
+  params.temperature = 4.0f;
+  expect_near(distribution(params, logits), softmax({0.25, 0.5, 1.0}));
+  params.temperature = 1e-40f;  // Divisions overflow.
+  expect_near(distribution(params, {100.0f, 100.5f, -50.0f}), {0.0, 1.0, 0.0});
+  params.temperature = 1e9f;
+  expect_near(distribution(params, logits), {1.0 / 3, 1.0 / 3, 1.0 / 3}, 1e-6);
+}
+
+TEST(Sampler, DynamicTemperatureFollowsTheEntropy) {
+  const std::vector<float> logits = {1.0f, 2.0f, 4.0f, 0.0f};
+  SamplerParams params = neutral();
+  params.temperature = 1.0f;
+  params.dynamic_temperature_range = 0.6f;
+  params.dynamic_temperature_exponent = 2.0f;
+  const auto p = plain(logits);
+  double entropy = 0.0;
+  for (double value : p) entropy -= value * std::log(value);
+  const double temperature = 0.4 + 1.2 * std::pow(entropy / std::log(4.0), 2.0);
+  expect_near(distribution(params, logits),
+              softmax({1 / temperature, 2 / temperature, 4 / temperature, 0.0}));
+  // A flat distribution gets the highest, a sharp one the lowest temperature.
+  params.dynamic_temperature_range = 2.0f;
+  expect_near(distribution(params, {0.0f, -1000.0f}), {1.0, 0.0});
+}
+
+TEST(Sampler, PenaltiesByHand) {
+  SamplerParams params = neutral();
+  params.repetition_penalty = 2.0f;
+  params.frequency_penalty = 0.25f;
+  params.presence_penalty = 0.5f;
+  const std::vector<float> logits = {4.0f, -1.0f, 0.0f, 3.0f};
+  // Token 0 three times, token 1 once, token 2 twice.
+  const std::vector<Token> text = {0, 0, 1, 2, 0, 2};
+  expect_near(logits_left(params, logits, text), {2.0 - 0.75 - 0.5, -2.0 - 0.25 - 0.5, 0.0 - 0.5 - 0.5, 3.0});
+  params.penalty_last_n = 3;  // 2 0 2
+  expect_near(logits_left(params, logits, text), {2.0 - 0.25 - 0.5, -1.0, -1.0, 3.0});
+  params.penalty_last_n = -1;
+  expect_near(logits_left(params, logits, text), {0.75, -2.75, -1.0, 3.0});
+}
+
+TEST(Sampler, PenaltyWindowSlides) {
+  std::mt19937 random(5);
+  const std::size_t n_vocab = 12;
+  for (int last_n : {1, 2, 7, 64, -1}) {
+    SamplerParams params = neutral();
+    params.penalty_last_n = last_n;
+    params.frequency_penalty = 1.0f;
+    Sampler sampler(params, static_cast<int>(n_vocab));
+    const std::vector<float> logits(n_vocab, 0.0f);
+    std::vector<Token> text;
+    for (int i = 0; i < 150; ++i) {
+      text.push_back(static_cast<Token>(random() % n_vocab));
+      sampler.accept(text.back());
+      if (i == 70) {
+        sampler.reset();
+        text.clear();
+      }
+      sampler.sample(logits);
+      std::vector<double> expected(n_vocab, 0.0), actual(n_vocab, 0.0);
+      const std::size_t n =
+          last_n < 0 ? text.size() : std::min(text.size(), static_cast<std::size_t>(last_n));
+      for (std::size_t j = text.size() - n; j < text.size(); ++j)
+        expected[static_cast<std::size_t>(text[j])] -= 1.0;
+      for (const Candidate& candidate : sampler.candidates()) {
+        actual[static_cast<std::size_t>(candidate.id)] = static_cast<double>(candidate.logit);
+      }
+      expect_near(actual, expected);
+    }
+  }
+}
+
+// The definition, word by word: for each earlier place, how long a copy of the text's end ends there.
+std::vector<double> dry_by_definition(const SamplerParams& params, std::size_t n_vocab,
+                                      std::vector<Token> text) {
+  if (params.dry_penalty_last_n >= 0 && text.size() > static_cast<std::size_t>(params.dry_penalty_last_n)) {
+    text.erase(text.begin(), text.end() - params.dry_penalty_last_n);
+  }
+  std::size_t limit = text.size();  // Tokens behind the last breaker.
+  for (const auto& breaker : params.dry_breakers) {
+    for (std::size_t end = breaker.size(); end <= text.size(); ++end) {
+      if (std::equal(breaker.begin(), breaker.end(),
+                     text.begin() + static_cast<std::ptrdiff_t>(end - breaker.size()))) {
+        limit = std::min(limit, text.size() - end);
+      }
+    }
+  }
+  std::vector<double> penalty(n_vocab, 0.0);
+  for (std::size_t next = 1; next < text.size(); ++next) {
+    std::size_t length = 0;  // Of text[.. next) and text[.. size) in common.
+    while (length < next && text[next - 1 - length] == text[text.size() - 1 - length]) ++length;
+    length = std::min(length, limit);
+    if (length == 0 || static_cast<int>(length) < params.dry_allowed_length) continue;
+    double& worst = penalty[static_cast<std::size_t>(text[next])];
+    worst = std::max(worst, static_cast<double>(params.dry_multiplier) *
+                                std::pow(static_cast<double>(params.dry_base),
+                                         static_cast<double>(length) - params.dry_allowed_length));
+  }
+  for (double& value : penalty) value = -value;
+  return penalty;
+}
+
+TEST(Sampler, DryByHand) {
+  SamplerParams params = neutral();
+  params.dry_multiplier = 0.5f;
+  params.dry_base = 2.0f;
+  const std::vector<float> logits(6, 0.0f);
+  // "1 2 3 4 ... 1 2 3": 4 would prolong a repetition of three, by 0.5 * 2^(3 - 2).
+  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, -1.0, 0});
+  // The longest counts: 5 behind "2 3", 4 behind "1 2 3".
+  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 2, 3, 5, 1, 2, 3}), {0, 0, 0, 0, -1.0, -0.5});
+  params.dry_allowed_length = 4;
+  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, 0, 0});
+  params.dry_allowed_length = 1;
+  params.dry_breakers = {{2}};  // Only "3" is behind the breaker.
+  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, -0.5, 0});
+  params.dry_breakers = {{2, 3}};
+  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, 0, 0});
+  params.dry_breakers = {{3, 2}};
+  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, -2.0, 0});
+  params.dry_penalty_last_n = 4;  // 0 1 2 3: nothing repeats.
+  expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, 0, 0});
+}
+
+TEST(Sampler, DryOfRandomTexts) {
+  std::mt19937 random(11);
+  const std::size_t n_vocab = 4;
+  for (int round = 0; round < 300; ++round) {
+    SamplerParams params = neutral();
+    params.dry_multiplier = 0.25f;
+    params.dry_base = 1.25f;
+    params.dry_allowed_length = static_cast<int>(random() % 4);
+    params.dry_penalty_last_n = round % 3 == 0 ? -1 : static_cast<int>(1 + random() % 40);
+    if (round % 2 == 0) params.dry_breakers = {{0, 1, 1}, {3, 3}};
+    std::vector<Token> text(random() % 60);
+    for (Token& id : text) id = static_cast<Token>(random() % n_vocab);
+    const std::vector<float> logits(n_vocab, 0.0f);
+    expect_near(logits_left(params, logits, text), dry_by_definition(params, n_vocab, text), 1e-3);
+  }
+}
+
+TEST(Sampler, DryOfALongRepetitionStaysFinite) {
+  SamplerParams params = neutral();
+  params.dry_multiplier = 1.0f;
+  params.dry_base = 4.0f;
+  Sampler sampler(params, 2);
+  for (int i = 0; i < 20'000; ++i) sampler.accept(0);
+  EXPECT_EQ(sampler.sample(std::vector<float>{50.0f, 0.0f}), 1);
+}
+
+TEST(Sampler, LogitBiasAddsAndBans) {
+  SamplerParams params = neutral();
+  params.logit_bias = {{0, 1.5f}, {0, 0.5f}, {2, -kInf}};
+  expect_near(distribution(params, {1.0f, 2.0f, 90.0f}), restricted(softmax({3.0, 2.0, 0.0}), {0, 1}));
+}
+
+TEST(Sampler, OrderOfStepsMatters) {
+  const auto logits = logits_of({0.5, 0.3, 0.15, 0.05});
+  SamplerParams params = neutral();
+  params.top_k = 2;
+  params.top_p = 0.6f;
+  // Two are left, 0.625 and 0.375: the first reaches 0.6.
+  params.steps = {SamplerStep::kTopK, SamplerStep::kTopP};
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0));
+  params.steps = {SamplerStep::kTopP, SamplerStep::kTopK};
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0, 1));
+
+  params.temperature = 3.0f;
+  params.top_k = 0;
+  params.steps = {SamplerStep::kTemperature, SamplerStep::kTopP};
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0, 1));
+  params.steps = {SamplerStep::kTopP, SamplerStep::kTemperature};
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0, 1));
+  params.top_p = 0.45f;
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0));
+  params.steps = {SamplerStep::kTemperature, SamplerStep::kTopP};
+  EXPECT_THAT(ids_left(params, logits), ElementsAre(0, 1));
+
+  // Penalties behind a cut change what is left only.
+  params = neutral();
+  params.top_k = 2;
+  params.presence_penalty = 10.0f;
+  params.steps = {SamplerStep::kTopK, SamplerStep::kPenalties};
+  EXPECT_THAT(ids_left(params, logits, {0}), ElementsAre(1, 0));
+  params.steps = {SamplerStep::kPenalties, SamplerStep::kTopK};
+  EXPECT_THAT(ids_left(params, logits, {0}), ElementsAre(1, 2));
+  params.steps = {};
+  expect_near(distribution(params, logits, {0}), {0.5, 0.3, 0.15, 0.05});
+}
+
+TEST(Sampler, PenaltiesBehindACutEqualThoseBefore) {
+  const auto logits = random_logits(50, 9);
+  SamplerParams params = neutral();
+  params.repetition_penalty = 1.7f;
+  params.dry_multiplier = 0.5f;
+  params.top_n_sigma = 1e6f;  // Cuts nothing but makes the list.
+  const std::vector<Token> text = {1, 2, 3, 9, 1, 2, 3, 9, 1, 2};
+  params.steps = {SamplerStep::kPenalties, SamplerStep::kDry, SamplerStep::kTopNSigma};
+  const auto before = distribution(params, logits, text);
+  params.steps = {SamplerStep::kTopNSigma, SamplerStep::kPenalties, SamplerStep::kDry};
+  EXPECT_EQ(distribution(params, logits, text), before);
+}
+
+// Chi-square of counts against probabilities; the bound is the 99.99 % point for the degrees of freedom.
+void expect_frequencies(const std::map<Token, int>& counts, const std::vector<double>& p, int n) {
+  double chi_square = 0.0;
+  int n_possible = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const auto found = counts.find(static_cast<Token>(i));
+    const int count = found == counts.end() ? 0 : found->second;
+    if (p[i] <= 0.0) {
+      EXPECT_EQ(count, 0) << "id " << i;
+      continue;
+    }
+    ++n_possible;
+    chi_square += (count - n * p[i]) * (count - n * p[i]) / (n * p[i]);
+  }
+  const double freedom = n_possible - 1;
+  // Wilson and Hilferty's approximation, 3.72 standard deviations.
+  const double bound =
+      freedom * std::pow(1.0 - 2.0 / (9.0 * freedom) + 3.72 * std::sqrt(2.0 / (9.0 * freedom)), 3.0);
+  EXPECT_LT(chi_square, bound) << "with " << freedom << " degrees of freedom";
+}
+
+TEST(Sampler, DrawsAsOftenAsTheProbabilitiesSay) {
+  const std::vector<double> p = {0.02, 0.3, 0.08, 0.0, 0.25, 0.35};
+  auto logits = logits_of(p);
+  for (int top_k : {0, 6, 3}) {
+    SamplerParams params = neutral();
+    params.seed = 42;
+    params.top_k = top_k;
+    Sampler sampler(params, 6);
+    std::map<Token, int> counts;
+    const int n = 50'000;
+    for (int i = 0; i < n; ++i) ++counts[sampler.sample(logits)];
+    expect_frequencies(counts, top_k == 3 ? restricted(p, {1, 4, 5}) : p, n);
+  }
+}
+
+TEST(Sampler, DrawsFromALongTail) {
+  const auto logits = random_logits(400, 21, 2.0f);
+  SamplerParams params = neutral();
+  params.seed = 7;
+  Sampler sampler(params, 400);
+  std::map<Token, int> counts;
+  for (int i = 0; i < 60'000; ++i) ++counts[sampler.sample(logits)];
+  expect_frequencies(counts, plain(logits), 60'000);
+}
+
+TEST(Sampler, TheSeedDecides) {
+  const auto logits = random_logits(100, 2);
+  const auto draws = [&](Sampler& sampler) {
+    std::vector<Token> ids;
+    for (int i = 0; i < 50; ++i) ids.push_back(sampler.sample(logits));
+    return ids;
+  };
+  SamplerParams params = neutral();
+  params.seed = 5;
+  Sampler a(params, 100), b(params, 100);
+  const auto first = draws(a);
+  EXPECT_EQ(draws(b), first);
+  EXPECT_NE(draws(a), first);
+  a.reset();
+  EXPECT_EQ(draws(a), first);
+  params.seed = 6;
+  Sampler c(params, 100);
+  EXPECT_NE(draws(c), first);
+  params.seed = SamplerParams::kRandomSeed;
+  Sampler d(params, 100), e(params, 100);
+  EXPECT_NE(d.seed(), e.seed());
+  EXPECT_NE(d.seed(), SamplerParams::kRandomSeed);
+  const auto random_draws = draws(d);
+  d.reset();
+  EXPECT_EQ(draws(d), random_draws);
+  d.reset();
+  Sampler moved = std::move(d);
+  EXPECT_EQ(draws(moved), random_draws);
+}
+
+// The generator written out once more, from the published first outputs of splitmix64 for the seed 0.
+TEST(Random, IsXoshiroSeededBySplitmix) {
+  std::uint64_t s[4] = {0xe220a8397b1dcdafu, 0x6e789e6aa1b965f4u, 0x06c45d188009454fu, 0xf88bb8a8724c81ecu};
+  const auto rotated = [](std::uint64_t x, int k) { return x << k | x >> (64 - k); };
+  engine::Random random(0);
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t expected = rotated(s[1] * 5, 7) * 9, t = s[1] << 17;
+    s[2] ^= s[0], s[3] ^= s[1], s[1] ^= s[2], s[0] ^= s[3], s[2] ^= t, s[3] = rotated(s[3], 45);
+    EXPECT_EQ(random.next(), expected);
+  }
+  engine::Random uniform(3);
+  double sum = 0.0;
+  for (int i = 0; i < 10'000; ++i) {
+    const double value = uniform.uniform();
+    ASSERT_GE(value, 0.0);
+    ASSERT_LT(value, 1.0);
+    sum += value;
+  }
+  EXPECT_NEAR(sum / 10'000, 0.5, 0.015);
+}
+
+TEST(Sampler, BadLogitsGiveAValidToken) {
+  std::vector<SamplerParams> all(8, neutral());
+  all[1].top_k = 2;
+  all[2] = {};
+  all[2].seed = 3;
+  all[3].temperature = 0.0f;
+  all[4].typical_p = 0.5f;
+  all[4].top_p = 0.5f;
+  all[5].top_n_sigma = 1.0f;
+  all[5].xtc_probability = 1.0f;
+  all[5].dynamic_temperature_range = 1.0f;
+  all[6].mirostat = 1;
+  all[7].mirostat = 2;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(i);
+    Sampler sampler(all[i], 5);
+    for (int round = 0; round < 20; ++round) {
+      for (const std::vector<float>& logits :
+           {std::vector<float>(5, -kInf), std::vector<float>(5, kNan), std::vector<float>(5, kInf),
+            std::vector<float>(5, 3e38f), std::vector<float>(5, -3e38f)}) {
+        const Token id = sampler.sample(logits);
+        EXPECT_GE(id, 0);
+        EXPECT_LT(id, 5);
+        sampler.accept(id);
+      }
+      EXPECT_EQ(sampler.sample(std::vector<float>{kNan, -kInf, 1.0f, kNan, -kInf}), 2);
+      EXPECT_EQ(sampler.sample(std::vector<float>{kNan, 5.0f, 1.0f, kInf, -kInf}), 3);
+    }
+  }
+}
+
+TEST(Sampler, RefusesWhatMakesNoSense) {
+  const auto refused = [](const std::function<void(SamplerParams&)>& change) -> std::string {
+    SamplerParams params;
+    change(params);
+    try {
+      Sampler(params, 10);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "accepted";
+  };
+  using P = SamplerParams;
+  EXPECT_EQ(refused([](P&) {}), "accepted");
+  EXPECT_THAT(refused([](P& p) { p.temperature = kNan; }), HasSubstr("temperature"));
+  EXPECT_THAT(refused([](P& p) { p.temperature = kInf; }), HasSubstr("temperature"));
+  EXPECT_THAT(refused([](P& p) { p.top_p = 1.5f; }), HasSubstr("top_p"));
+  EXPECT_THAT(refused([](P& p) { p.top_p = -0.1f; }), HasSubstr("top_p"));
+  EXPECT_THAT(refused([](P& p) { p.min_p = kNan; }), HasSubstr("min_p"));
+  EXPECT_THAT(refused([](P& p) { p.typical_p = 2.0f; }), HasSubstr("typical_p"));
+  EXPECT_THAT(refused([](P& p) { p.top_n_sigma = kNan; }), HasSubstr("top_n_sigma"));
+  EXPECT_THAT(refused([](P& p) { p.xtc_probability = 1.1f; }), HasSubstr("xtc_probability"));
+  EXPECT_THAT(refused([](P& p) { p.xtc_threshold = -1.0f; }), HasSubstr("xtc_threshold"));
+  EXPECT_THAT(refused([](P& p) { p.mirostat = 3; }), HasSubstr("mirostat"));
+  EXPECT_THAT(refused([](P& p) { p.mirostat_eta = kInf; }), HasSubstr("mirostat_eta"));
+  EXPECT_THAT(refused([](P& p) { p.penalty_last_n = -2; }), HasSubstr("penalty_last_n"));
+  EXPECT_THAT(refused([](P& p) { p.repetition_penalty = 0.0f; }), HasSubstr("repetition_penalty"));
+  EXPECT_THAT(refused([](P& p) { p.frequency_penalty = kNan; }), HasSubstr("frequency_penalty"));
+  EXPECT_THAT(refused([](P& p) { p.dry_multiplier = -1.0f; }), HasSubstr("dry_multiplier"));
+  EXPECT_THAT(refused([](P& p) { p.dry_allowed_length = -1; }), HasSubstr("dry_allowed_length"));
+  EXPECT_THAT(refused([](P& p) { p.dry_breakers = {{3}, {}}; }), HasSubstr("breaker"));
+  EXPECT_THAT(refused([](P& p) { p.dry_breakers = {{10}}; }), HasSubstr("token 10"));
+  EXPECT_THAT(refused([](P& p) { p.logit_bias = {{-1, 0.0f}}; }), HasSubstr("token -1"));
+  EXPECT_THAT(refused([](P& p) { p.logit_bias = {{1, kNan}}; }), HasSubstr("logit bias"));
+  EXPECT_THAT(refused([](P& p) { p.logit_bias = {{1, kInf}}; }), HasSubstr("logit bias"));
+  EXPECT_THROW(Sampler(SamplerParams(), 0), Error);
+  Sampler sampler(SamplerParams(), 10);
+  EXPECT_THROW(sampler.sample(std::vector<float>(9)), Error);
+  EXPECT_THROW(sampler.accept(10), Error);
+  EXPECT_THROW(sampler.accept(-1), Error);
+}
+
+TEST(Sampler, StepsHaveNames) {
+  const std::vector<SamplerStep> all = SamplerParams().steps;
+  std::string text;
+  for (SamplerStep step : all) text += std::string(name(step)) + (text.size() % 2 == 0 ? ";" : ", ");
+  EXPECT_EQ(parse_sampler_steps(text), all);
+  EXPECT_EQ(parse_sampler_steps("top_k temperature"),
+            (std::vector<SamplerStep>{SamplerStep::kTopK, SamplerStep::kTemperature}));
+  EXPECT_EQ(
+      parse_sampler_steps("typical;temp;typical_p"),
+      (std::vector<SamplerStep>{SamplerStep::kTypical, SamplerStep::kTemperature, SamplerStep::kTypical}));
+  EXPECT_TRUE(parse_sampler_steps(" ;, ").empty());
+  try {
+    parse_sampler_steps("top_k;topp");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\"topp\""));
+    EXPECT_THAT(error.what(), HasSubstr("typ_p"));
+  }
+}
+
+// Mirostat 2 with the paper's algorithm written out over a sorted list.
+TEST(Sampler, MirostatTwoFollowsTheSurprise) {
+  const auto logits = random_logits(200, 4, 6.0f);
+  SamplerParams params = neutral();
+  params.mirostat = 2;
+  params.mirostat_tau = 3.0f;
+  params.mirostat_eta = 0.2f;
+  params.top_k = 1;  // Replaced by mirostat.
+  Sampler sampler(params, 200);
+  const auto p = plain(logits);
+  double mu = 6.0;
+  for (int i = 0; i < 200; ++i) {
+    std::set<std::size_t> kept;
+    for (std::size_t id = 0; id < p.size(); ++id) {
+      if (-std::log2(p[id]) <= mu) kept.insert(id);
+    }
+    if (kept.empty()) kept.insert(ranking(p).front());
+    const auto expected = restricted(p, kept);
+    const Token id = sampler.sample(logits);
+    ASSERT_EQ(sampler.candidates().size(), kept.size()) << i;
+    ASSERT_TRUE(kept.contains(static_cast<std::size_t>(id)));
+    if (i % 3 == 2) continue;  // What is not accepted has no effect.
+    sampler.accept(id);
+    mu -= 0.2 * (-std::log2(expected[static_cast<std::size_t>(id)]) - 3.0);
+  }
+}
+
+TEST(Sampler, MirostatHoldsTheSurpriseNearItsTarget) {
+  for (int version : {1, 2}) {
+    // Zipf's law, as the first version takes for granted.
+    std::vector<float> logits(5000);
+    for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = -1.1f * std::log(static_cast<float>(i + 1));
+    const auto p = plain(logits);
+    SamplerParams params = neutral();
+    params.mirostat = version;
+    params.mirostat_tau = 4.0f;
+    Sampler sampler(params, 5000);
+    double surprise = 0.0;
+    const int n = 2000;
+    for (int i = 0; i < n; ++i) {
+      const Token id = sampler.sample(logits);
+      for (const Candidate& candidate : sampler.candidates()) {
+        if (candidate.id == id) surprise -= std::log2(static_cast<double>(candidate.probability));
+      }
+      sampler.accept(id);
+    }
+    EXPECT_NEAR(surprise / n, 4.0, 0.1) << "version " << version;
+  }
+}
+
+TEST(Sampler, PromptTokensDoNotMoveMirostat) {
+  SamplerParams params = neutral();
+  params.mirostat = 2;
+  const auto logits = random_logits(100, 8);
+  Sampler a(params, 100), b(params, 100);
+  for (Token id = 0; id < 50; ++id) b.accept(id);
+  for (int i = 0; i < 20; ++i) {
+    const Token id = a.sample(logits);
+    EXPECT_EQ(b.sample(logits), id);
+    a.accept(id), b.accept(id);
+  }
+}
+
+TEST(Sampler, DoesNotAllocateAfterTheFirstCall) {
+  const auto logits = random_logits(3000, 6);
+  std::vector<SamplerParams> all(5);
+  all[1] = neutral();
+  all[1].typical_p = 0.9f;
+  all[1].top_p = 0.9f;
+  all[1].xtc_probability = 0.5f;
+  all[2].mirostat = 1;
+  all[3].temperature = 0.0f;
+  all[4].top_k = 2000;
+  for (SamplerParams& params : all) {
+    params.seed = 1;
+    params.repetition_penalty = 1.1f;
+    params.dry_multiplier = 0.5f;
+    params.logit_bias = {{1, 1.0f}};
+    Sampler sampler(params, 3000);
+    sampler.sample(logits);
+    for (int i = 0; i < 100; ++i) {
+      const long before = test::n_allocations();
+      const Token id = sampler.sample(logits);
+      EXPECT_EQ(test::n_allocations() - before, 0);
+      sampler.accept(id);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,175 @@
+// Operations on sequences with a real model behind them: sharing, shifting, gaps and packing, in numbers.
+#include <cmath>
+#include <random>
+
+#include "engine/test_support.h"
+
+namespace weft {
+namespace {
+
+using test::all_logits;
+
+class SequenceOperations : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const auto dir = test::golden_dir() / GetParam();
+    model = Model::load(dir / "model.gguf");
+    tokens = test::read_tokens(dir / "tokens.json");
+  }
+  std::vector<float> alone(std::span<const Token> text) const {
+    Context context(model, {.n_ctx = 256});
+    return all_logits(context, text, 16);
+  }
+  std::span<const Token> text(std::size_t begin, std::size_t n) const { return std::span(tokens).subspan(begin, n); }
+
+  std::shared_ptr<const Model> model;
+  std::vector<Token> tokens;
+};
+
+TEST_P(SequenceOperations, ACopyGoesOnAsIfItHadBeenComputed) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 3});
+  const std::vector<float> expected = alone(tokens);
+  const std::vector<float> head = all_logits(context, text(0, 30), 30);
+  ASSERT_TRUE(context.copy(0, 1));
+  ASSERT_TRUE(context.copy(0, 2, 0, 20));
+  EXPECT_EQ(context.cells_used(), 30);
+  // The three go on in turns, writing into what was one page.
+  std::vector<float> rest[3] = {head, head, {head.begin(), head.begin() + static_cast<std::ptrdiff_t>(head.size() / 30 * 20)}};
+  for (std::size_t step = 0; step < 18; ++step) {
+    Batch batch;
+    for (SeqId seq = 0; seq < 3; ++seq) batch.add(tokens[(seq == 2 ? 20 : 30) + step], seq, true);
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    for (int i = 0; i < 3; ++i) {
+      const auto row = context.logits(i);
+      rest[i].insert(rest[i].end(), row.begin(), row.end());
+    }
+  }
+  EXPECT_TRUE(rest[0] == expected);
+  EXPECT_TRUE(rest[1] == expected);
+  EXPECT_TRUE(std::equal(rest[2].begin(), rest[2].end(), expected.begin()));
+  EXPECT_TRUE(context.consistent());
+  EXPECT_EQ(context.plan_stats().compiled, 1);
+}
+
+TEST_P(SequenceOperations, ATokenOfSeveralSequencesIsComputedOnce) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 3});
+  const std::vector<float> expected = alone(tokens);
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  Batch batch;
+  const SeqId both[] = {1, 2};
+  for (std::size_t i = 0; i < 40; ++i) batch.add(tokens[i], both);
+  batch.add(tokens[40], 1, true);
+  batch.add(tokens[40], 2, true);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  // Their pages part where the texts do: 40 shared cells, copied for the second to go on, and one token each.
+  EXPECT_EQ(context.cells_used(), 40 + 40 + 2);
+  for (const int i : {40, 41})
+    EXPECT_TRUE(std::equal(context.logits(i).begin(), context.logits(i).end(), expected.begin() + 40 * static_cast<std::ptrdiff_t>(n_vocab)));
+  context.remove(1);
+  EXPECT_EQ(context.cells_used(), 41);
+}
+
+TEST_P(SequenceOperations, PackingPagesChangesNoBit) {
+  const std::vector<float> expected = alone(tokens);
+  Context context(model, {.n_ctx = 512, .n_sequences = 6});
+  std::vector<std::vector<float>> heads;
+  for (SeqId seq = 0; seq < 6; ++seq) all_logits(context, text(0, 20), 20, seq);
+  // Holes at other lanes in each, so that pages can be packed.
+  for (SeqId seq = 0; seq < 6; ++seq) context.remove(seq, 3 + seq, 20);
+  context.defragment();
+  for (SeqId seq = 0; seq < 6; ++seq) {
+    const auto begin = static_cast<std::size_t>(3 + seq);
+    const std::vector<float> rest = all_logits(context, text(begin, 48 - begin), 7, seq);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(),
+                           expected.begin() + static_cast<std::ptrdiff_t>(begin) * model->info().n_vocab));
+  }
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST_P(SequenceOperations, OperationsOnOneSequenceNeverChangeAnother) {
+  const std::vector<float> expected = alone(tokens);
+  Context context(model, {.n_ctx = 400, .n_sequences = 4});
+  std::mt19937 random(5);
+  std::vector<float> logits;
+  const bool can_shift = std::string(GetParam()) != "gpt2";
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    Batch batch;
+    batch.add(tokens[t], 0, true);
+    const auto other = static_cast<SeqId>(1 + random() % 3);
+    if (context.cells_used() < 300) batch.add(tokens[random() % tokens.size()], other, true);
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    logits.insert(logits.end(), context.logits(0).begin(), context.logits(0).end());
+    const auto begin = static_cast<Pos>(random() % 20);
+    switch (random() % 5) {
+      case 0: context.copy(0, other); break;
+      case 1: context.remove(other, begin, begin + 5); break;
+      case 2:
+        context.remove(other, begin, begin + 7);
+        if (can_shift && context.next_pos(other) > begin + 7) context.shift(other, begin + 7, -1, -7);
+        break;
+      case 3: context.defragment(64); break;
+      default: break;
+    }
+    ASSERT_TRUE(context.consistent());
+  }
+  EXPECT_TRUE(logits == expected);
+}
+
+// A shifted text gives what the text computed at the new positions gives, but for the rounding of turned keys. Rope
+// depends on differences of positions alone, so a text shifted as a whole must go on as before.
+TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
+  if (std::string(GetParam()) == "gpt2") {
+    Context context(model, {.n_ctx = 256});
+    all_logits(context, text(0, 10), 10);
+    EXPECT_THROW(context.shift(0, 0, -1, 5), Error);
+    return;
+  }
+  const std::vector<float> expected = alone(tokens);
+  const std::size_t n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  for (const Pos delta : {1, 37, 64, 128}) {
+    Context context(model, {.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32});
+    all_logits(context, text(0, 40), 40);
+    ASSERT_TRUE(context.shift(0, 0, -1, delta));
+    EXPECT_EQ(context.min_pos(0), delta);
+    const std::vector<float> rest = all_logits(context, text(40, 8), 3);
+    EXPECT_EQ(context.next_pos(0), 48 + delta);
+    const double difference = test::nmse(rest, std::span(expected).subspan(40 * n_vocab));
+    EXPECT_LT(difference, 1e-5) << "shifted by " << delta;
+    // And back again: turning is additive.
+    ASSERT_TRUE(context.shift(0, 0, -1, -delta));
+    context.remove(0, 40);
+    EXPECT_LT(test::nmse(all_logits(context, text(40, 8), 8), std::span(expected).subspan(40 * n_vocab)), 1e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, SequenceOperations,
+                         testing::Values("llama", "llama-rope3", "qwen2", "gemma3", "phi3", "gpt2"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(EndlessText, GoesOnInASmallCache) {
+  const auto model = Model::load(test::golden_dir() / "llama" / "model.gguf");
+  Context context(model, {.n_ctx = 64});
+  Batch batch;
+  Token token = 5;
+  for (int i = 0; i < 1000; ++i) {
+    if (context.cells_used() == 64) {
+      context.remove(0, 4, 4 + 21);
+      ASSERT_TRUE(context.shift(0, 4 + 21, -1, -21));
+    }
+    batch.clear();
+    batch.add(token, 0, true);
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    const auto logits = context.logits(0);
+    token = static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    ASSERT_TRUE(std::isfinite(logits[0]));
+  }
+  EXPECT_EQ(context.plan_stats().compiled, 1);
+  EXPECT_TRUE(context.consistent());
+}
+
+}  // namespace
+}  // namespace weft
