@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "weft/error.h"
@@ -13,79 +12,11 @@ namespace {
 
 constexpr SeqId kSequence = 0;
 
-// Finds control tokens in a text.
-class ControlTokens {
- public:
-  explicit ControlTokens(const Tokenizer& tokenizer) {
-    for (Token id = 0; id < tokenizer.n_vocab(); ++id) {
-      const TokenKind kind = tokenizer.kind(id);
-      const std::string_view text = tokenizer.text(id);
-      if ((kind == TokenKind::kControl || kind == TokenKind::kUnknown) && !text.empty()) {
-        by_first_[static_cast<unsigned char>(text.front())].push_back({text, id});
-      }
-    }
-    for (auto& entries : by_first_) {
-      std::sort(entries.begin(), entries.end(),
-                [](const auto& a, const auto& b) { return a.text.size() > b.text.size(); });
-    }
-  }
-
-  struct Entry {
-    std::string_view text;
-    Token id;
-  };
-  /// The longest one that `text` starts with, or null.
-  const Entry* match(std::string_view text) const {
-    for (const Entry& entry : by_first_[static_cast<unsigned char>(text.front())]) {
-      if (text.starts_with(entry.text)) return &entry;
-    }
-    return nullptr;
-  }
-
- private:
-  std::array<std::vector<Entry>, 256> by_first_;
-};
-
 std::size_t common_prefix(const std::vector<Token>& a, const std::vector<Token>& b) {
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
 }  // namespace
-
-std::vector<Token> encode_prompt(const Tokenizer& tokenizer, const std::vector<PromptPiece>& pieces) {
-  const ControlTokens control(tokenizer);
-  std::vector<Token> tokens;
-  std::string plain;
-  const auto flush = [&] {
-    if (plain.empty()) return;
-    const std::vector<Token> ids = tokenizer.encode(plain, {.add_special = false, .parse_special = false});
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    plain.clear();
-  };
-  for (const PromptPiece& piece : pieces) {
-    if (!piece.from_template) {
-      plain += piece.text;
-      continue;
-    }
-    std::string_view text = piece.text;
-    while (!text.empty()) {
-      if (const ControlTokens::Entry* entry = control.match(text)) {
-        flush();
-        tokens.push_back(entry->id);
-        text.remove_prefix(entry->text.size());
-      } else {
-        plain += text.front();
-        text.remove_prefix(1);
-      }
-    }
-  }
-  flush();
-  // Most templates write the BOS token themselves.
-  if (tokenizer.adds_bos() && (tokens.empty() || tokens.front() != tokenizer.bos())) {
-    tokens.insert(tokens.begin(), tokenizer.bos());
-  }
-  return tokens;
-}
 
 Conversation::Conversation(Context& context, const ChatTemplate& chat_template, const SamplerParams& sampling,
                            std::string system)
@@ -163,7 +94,7 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
 }
 
 std::vector<Token> Conversation::render() const {
-  std::vector<Token> tokens = encode_prompt(context_->model().tokenizer(), template_->render(messages_, {}));
+  std::vector<Token> tokens = context_->model().tokenizer().encode(template_->render(messages_, {}));
   if (tokens.empty()) throw Error(ErrorCode::kInvalidArgument, "the chat template renders to nothing");
   return tokens;
 }

@@ -14,11 +14,6 @@
 
 namespace weft::cli {
 
-/// A rendered prompt as tokens. Control tokens are recognised where they stand in the template, never in what
-/// users wrote; between them, text of both kinds is encoded as one piece, so that the ids are those of the
-/// whole text.
-std::vector<Token> encode_prompt(const Tokenizer& tokenizer, const std::vector<PromptPiece>& pieces);
-
 class Conversation {
  public:
   /// `chat_template` must outlive the conversation. An empty `system` means none.

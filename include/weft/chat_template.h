@@ -1,25 +1,19 @@
 #pragma once
-// A model's chat template: conversations to prompts. Templates are written in Jinja and come from untrusted model
-// files: rendering is bounded in steps, depth and output and reaches nothing outside its arguments.
+// A model's chat template: conversations to prompts. Templates are written in Jinja and come from untrusted
+// model files: rendering is bounded in steps, depth and output and reaches nothing outside its arguments.
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "weft/tokenizer.h"
+
 #pragma GCC visibility push(default)
 
 namespace weft {
 
-/// A piece of a rendered prompt. Only text that stands in the template itself (and bos_token and eos_token, which
-/// come with it) may be parsed for special tokens; what came from messages, tools or variables never is. Pieces are
-/// the longest runs of one origin; ordinary text still has to be tokenized across their borders.
-struct PromptPiece {
-  std::string text;
-  bool from_template = false;
-};
-
 struct ChatMessage {
-  std::string role;     ///< "system", "user", "assistant", "tool"
+  std::string role;  ///< "system", "user", "assistant", "tool"
   std::string content;
 };
 
@@ -34,10 +28,11 @@ class ChatTemplate {
 
   struct Options {
     bool add_generation_prompt = true;
-    std::string tools_json;      ///< Empty, or a JSON array of tools as OpenAI's API has them.
-    /// Empty, or a JSON object of further variables (not messages, tools or add_generation_prompt). The variable
-    /// `now` ("2025-01-31", "2025-01-31T12:00:00" or seconds since 1970) is the time of strftime_now(), which does
-    /// not exist without it: weft reads no clock, so that the same conversation gives the same prompt.
+    std::string tools_json;  ///< Empty, or a JSON array of tools as OpenAI's API has them.
+    /// Empty, or a JSON object of further variables (not messages, tools or add_generation_prompt). The
+    /// variable `now` ("2025-01-31", "2025-01-31T12:00:00" or seconds since 1970) is the time of
+    /// strftime_now(), which does not exist without it: weft reads no clock, so that the same conversation
+    /// gives the same prompt.
     std::string variables_json;
   };
   /// Throws Error kInvalidArgument where the template raises an error or exceeds a bound.

@@ -16,17 +16,18 @@ namespace weft {
 enum class CacheType : std::uint8_t { kF32, kF16 };
 
 struct ContextParams {
-  int n_ctx = 0;          ///< Cells of the cache, shared by all sequences. 0: the model's training length, at most 8192.
-  int n_sequences = 1;    ///< Sequences that may exist at the same time.
-  int n_ubatch = 512;     ///< Tokens that one step computes at most; batches of any size are cut into these.
-  int n_outputs = 0;      ///< Rows of logits that one step computes at most. 0: max(64, n_sequences).
-  int n_threads = 0;      ///< 0: as many as there are cores.
+  int n_ctx =
+      0;  ///< Cells of the cache, shared by all sequences. 0: the model's training length, at most 8192.
+  int n_sequences = 1;  ///< Sequences that may exist at the same time.
+  int n_ubatch = 512;   ///< Tokens that one step computes at most; batches of any size are cut into these.
+  int n_outputs = 0;    ///< Rows of logits that one step computes at most. 0: max(64, n_sequences).
+  int n_threads = 0;    ///< 0: as many as there are cores.
   CacheType k_type = CacheType::kF16;
   CacheType v_type = CacheType::kF16;
 };
 
-/// A batch under construction: tokens in any order and of any mix of sequences. Reusable after clear(). Positions of a
-/// sequence must ascend within a batch.
+/// A batch under construction: tokens in any order and of any mix of sequences. Reusable after clear().
+/// Positions of a sequence must ascend within a batch.
 class Batch {
  public:
   static constexpr Pos kNextPos = -1;  ///< The position after the sequence's last one.
@@ -68,10 +69,10 @@ enum class DecodeStatus : std::uint8_t {
 struct PlanStats {
   std::int64_t compiled = 0;
   std::int64_t steps = 0;
-  std::int64_t steps_unchanged = 0;      ///< No declared change: only the inputs' values differ.
-  std::int64_t steps_shapes = 0;         ///< The values of symbols differ (tokens, outputs).
-  std::int64_t steps_tensors = 0;        ///< External tensors were bound anew.
-  double host_us_per_step = 0.0;         ///< Outside kernels: admission, inputs, update.
+  std::int64_t steps_unchanged = 0;  ///< No declared change: only the inputs' values differ.
+  std::int64_t steps_shapes = 0;     ///< The values of symbols differ (tokens, outputs).
+  std::int64_t steps_tensors = 0;    ///< External tensors were bound anew.
+  double host_us_per_step = 0.0;     ///< Outside kernels: admission, inputs, update.
 };
 
 /// Used by one thread at a time. Holds the model alive.
@@ -90,18 +91,21 @@ class Context {
   /// Makes a running decode() return soon. From any thread or signal handler.
   void cancel() noexcept;
 
-  /// Logits of item i of the last batch, which must have asked for them; n_vocab floats, valid until the next decode.
+  /// Logits of item i of the last batch, which must have asked for them; n_vocab floats, valid until the next
+  /// decode.
   std::span<const float> logits(int i) const;
 
-  // Operations on sequences. Positions are half-open ranges [begin, end); end < 0 means to the end. An operation on one
-  // sequence never changes what another computes. Wrong arguments throw Error kInvalidArgument and change nothing.
-  // Those that return bool may need room for copies of shared cells: false where the cache has none, unchanged then.
+  // Operations on sequences. Positions are half-open ranges [begin, end); end < 0 means to the end. An
+  // operation on one sequence never changes what another computes. Wrong arguments throw Error
+  // kInvalidArgument and change nothing. Those that return bool may need room for copies of shared cells:
+  // false where the cache has none, unchanged then.
   void remove(SeqId seq, Pos begin = 0, Pos end = -1);
-  /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes move.
+  /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes
+  /// move.
   bool copy(SeqId from, SeqId to, Pos begin = 0, Pos end = -1);
   void keep(SeqId seq);  ///< Removes all others.
-  /// Adds delta to positions, which must neither meet nor pass those outside the range. Keys are turned with the next
-  /// decode. Error kUnsupported for models with learned positions.
+  /// Adds delta to positions, which must neither meet nor pass those outside the range. Keys are turned with
+  /// the next decode. Error kUnsupported for models with learned positions.
   bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
   /// Divides positions, rounding down.
   bool divide(SeqId seq, Pos begin, Pos end, int divisor);

@@ -1,5 +1,6 @@
 #pragma once
-// Generation of one text: prompt in, tokens out. The loop that `weft run`, `weft chat` and small programs share.
+// Generation of one text: prompt in, tokens out. The loop that `weft run`, `weft chat` and small programs
+// share.
 #include <functional>
 #include <span>
 #include <string>
@@ -13,14 +14,20 @@
 
 namespace weft {
 
-enum class StopReason : std::uint8_t { kEnd /* an end token */, kLength, kContextFull, kStopString, kCancelled };
+enum class StopReason : std::uint8_t {
+  kEnd /* an end token */,
+  kLength,
+  kContextFull,
+  kStopString,
+  kCancelled
+};
 std::string_view name(StopReason reason);  ///< "end", "length", "context", "stop", "cancelled"
 
 struct GenerateParams {
-  int n_predict = -1;       ///< < 0: until an end token or the context is full.
-  bool ignore_end = false;  ///< Go on past end tokens.
+  int n_predict = -1;             ///< < 0: until an end token or the context is full.
+  bool ignore_end = false;        ///< Go on past end tokens.
   std::vector<std::string> stop;  ///< Text that ends the generation and is not part of it.
-  int n_chunk = 0;          ///< Cut the prompt into pieces of this many tokens. 0: as the context likes.
+  int n_chunk = 0;  ///< Cut the prompt into pieces of this many tokens. 0: as the context likes.
   /// Called with valid UTF-8 as it is complete; returning false stops (kCancelled).
   std::function<bool(std::string_view)> on_text;
   /// Called while the prompt is computed, with the tokens done so far; returning false stops.
@@ -33,15 +40,15 @@ struct Generation {
   int n_prompt = 0;
   StopReason stop = StopReason::kEnd;
   double prefill_ms = 0.0;
-  double decode_ms = 0.0;     ///< Of n_decoded tokens.
-  int n_decoded = 0;          ///< Steps after the prompt.
+  double decode_ms = 0.0;  ///< Of n_decoded tokens.
+  int n_decoded = 0;       ///< Steps after the prompt.
 };
 
-/// Appends `prompt` to sequence `seq` and generates. The sequence keeps the prompt and what was generated, except a
-/// last token that was not computed. Throws Error kInvalidArgument where the prompt does not fit the context, with
-/// both numbers.
-Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt, const GenerateParams& params,
-                    SeqId seq = 0);
+/// Appends `prompt` to sequence `seq` and generates. The sequence keeps the prompt and what was generated,
+/// except a last token that was not computed. Throws Error kInvalidArgument where the prompt does not fit the
+/// context, with both numbers.
+Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
+                    const GenerateParams& params, SeqId seq = 0);
 
 }  // namespace weft
 

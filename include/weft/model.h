@@ -1,6 +1,6 @@
 #pragma once
-// A model: weights on a device, its vocabulary and its chat template. Immutable after loading, shared by contexts
-// and threads.
+// A model: weights on a device, its vocabulary and its chat template. Immutable after loading, shared by
+// contexts and threads.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -28,14 +28,15 @@ enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512 };
 struct ModelParams {
   int n_threads = 0;  ///< For loading; 0: as many as there are cores.
   CpuIsa isa = CpuIsa::kBest;
-  /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error kCancelled).
+  /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error
+  /// kCancelled).
   std::function<bool(float)> progress;
 };
 
 struct ModelInfo {
   std::string name;
   std::string architecture;
-  std::string quantisation;       ///< The type most weights have, "q4_K" ...
+  std::string quantisation;  ///< The type most weights have, "q4_K" ...
   std::int64_t n_parameters = 0;
   std::int64_t file_bytes = 0;
   std::int64_t weight_bytes = 0;  ///< In memory, as the device holds them.
@@ -49,8 +50,8 @@ struct ModelInfo {
 
 class Model {
  public:
-  /// Reads a GGUF file (or a split set by one of its parts). Everything is checked before memory is allocated.
-  /// Throws Error; the message names the key or tensor and what was expected.
+  /// Reads a GGUF file (or a split set by one of its parts). Everything is checked before memory is
+  /// allocated. Throws Error; the message names the key or tensor and what was expected.
   static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelParams& params = {});
   ~Model();
 
@@ -74,7 +75,7 @@ struct FileInfo {
   struct Entry {
     std::string key;
     std::string type;
-    std::string value;      ///< For people; long arrays and strings are cut.
+    std::string value;  ///< For people; long arrays and strings are cut.
   };
   struct Tensor {
     std::string name;

@@ -1,5 +1,6 @@
 #pragma once
-// Choosing the next token from logits. A Sampler is a chain of steps whose order can be set; the last one draws.
+// Choosing the next token from logits. A Sampler is a chain of steps whose order can be set; the last one
+// draws.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -15,11 +16,20 @@
 namespace weft {
 
 enum class SamplerStep : std::uint8_t {
-  kPenalties, kDry, kTopNSigma, kTopK, kTypical, kTopP, kMinP, kXtc, kTemperature,
+  kPenalties,
+  kDry,
+  kTopNSigma,
+  kTopK,
+  kTypical,
+  kTopP,
+  kMinP,
+  kXtc,
+  kTemperature,
 };
 std::string_view name(SamplerStep step);
-/// "top_k;top_p;temperature" to steps (separators ; , or space), with llama.cpp's names: penalties, dry, top_n_sigma,
-/// top_k, typ_p, top_p, min_p, xtc, temperature. Throws Error kInvalidArgument and lists the names.
+/// "top_k;top_p;temperature" to steps (separators ; , or space), with llama.cpp's names: penalties, dry,
+/// top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature. Throws Error kInvalidArgument and lists the
+/// names.
 std::vector<SamplerStep> parse_sampler_steps(std::string_view text);
 
 /// Defaults are those that users of llama.cpp know. A step at its neutral value does nothing.
@@ -29,30 +39,31 @@ struct SamplerParams {
   float temperature = 0.8f;
   float dynamic_temperature_range = 0.0f;
   float dynamic_temperature_exponent = 1.0f;
-  int top_k = 40;                  ///< <= 0: all.
-  float top_p = 0.95f;             ///< 1: off.
-  float min_p = 0.05f;             ///< 0: off.
-  float typical_p = 1.0f;          ///< 1: off.
-  float top_n_sigma = -1.0f;       ///< <= 0: off.
-  float xtc_probability = 0.0f;    ///< 0: off.
+  int top_k = 40;                ///< <= 0: all.
+  float top_p = 0.95f;           ///< 1: off.
+  float min_p = 0.05f;           ///< 0: off.
+  float typical_p = 1.0f;        ///< 1: off.
+  float top_n_sigma = -1.0f;     ///< <= 0: off.
+  float xtc_probability = 0.0f;  ///< 0: off.
   float xtc_threshold = 0.1f;
   /// 0 off, 1 or 2: replaces all steps that cut. Learns from a token drawn when that token is accepted.
   int mirostat = 0;
   float mirostat_tau = 5.0f;
   float mirostat_eta = 0.1f;
-  int penalty_last_n = 64;         ///< 0: off, -1: the whole text.
+  int penalty_last_n = 64;  ///< 0: off, -1: the whole text.
   float repetition_penalty = 1.0f;
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
-  float dry_multiplier = 0.0f;     ///< 0: off.
+  float dry_multiplier = 0.0f;  ///< 0: off.
   float dry_base = 1.75f;
   int dry_allowed_length = 2;
   int dry_penalty_last_n = -1;
   std::vector<std::vector<Token>> dry_breakers;  ///< Token sequences that end a repetition.
   std::vector<std::pair<Token, float>> logit_bias;
-  std::vector<SamplerStep> steps = {SamplerStep::kPenalties, SamplerStep::kDry,  SamplerStep::kTopNSigma,
-                                    SamplerStep::kTopK,      SamplerStep::kTypical, SamplerStep::kTopP,
-                                    SamplerStep::kMinP,      SamplerStep::kXtc,  SamplerStep::kTemperature};
+  std::vector<SamplerStep> steps = {
+      SamplerStep::kPenalties, SamplerStep::kDry,     SamplerStep::kTopNSigma,
+      SamplerStep::kTopK,      SamplerStep::kTypical, SamplerStep::kTopP,
+      SamplerStep::kMinP,      SamplerStep::kXtc,     SamplerStep::kTemperature};
 
   static constexpr std::uint64_t kRandomSeed = ~std::uint64_t{0};
 };
@@ -66,7 +77,8 @@ struct Candidate {
 /// One per stream of text, used by one thread at a time. After the first call sample() allocates nothing.
 class Sampler {
  public:
-  /// Throws Error kInvalidArgument for values that make no sense (NaN, top_p > 1, ids outside the vocabulary).
+  /// Throws Error kInvalidArgument for values that make no sense (NaN, top_p > 1, ids outside the
+  /// vocabulary).
   Sampler(const SamplerParams& params, int n_vocab);
   ~Sampler();
   Sampler(Sampler&&) noexcept;

@@ -19,11 +19,20 @@ namespace weft {
 
 enum class TokenKind : std::uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
+/// A piece of a rendered prompt. Only text that stands in the template itself (and bos_token and eos_token,
+/// which come with it) may be parsed for special tokens; what came from messages, tools or variables never
+/// is. Pieces are the longest runs of one origin; ordinary text still has to be tokenized across their
+/// borders.
+struct PromptPiece {
+  std::string text;
+  bool from_template = false;
+};
+
 /// Immutable after creation: any number of threads may use it.
 class Tokenizer {
  public:
-  /// Takes a checked description of the vocabulary (src/text/vocabulary.h). Throws Error kInvalidFile where it
-  /// contradicts itself, kUnsupported for a kind of tokenizer that weft does not know.
+  /// Takes a checked description of the vocabulary (src/text/vocabulary.h). Throws Error kInvalidFile where
+  /// it contradicts itself, kUnsupported for a kind of tokenizer that weft does not know.
   explicit Tokenizer(text::Vocabulary vocabulary);
   ~Tokenizer();
 
@@ -34,6 +43,10 @@ class Tokenizer {
   /// Time is linear in the text's length. Invalid UTF-8 is accepted: its bytes become byte tokens or U+FFFD.
   std::vector<Token> encode(std::string_view text, EncodeOptions options) const;
   std::vector<Token> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
+  /// A rendered prompt: special tokens are recognised where they lie within the template's own text, ordinary
+  /// text is encoded across the borders of pieces. What the model wants in front is added where the prompt
+  /// lacks it.
+  std::vector<Token> encode(std::span<const PromptPiece> pieces) const;
 
   /// The bytes of a text. Control tokens are left out unless `special`.
   std::string decode(std::span<const Token> tokens, bool special = false) const;
@@ -56,13 +69,13 @@ class Tokenizer {
   std::unique_ptr<const Impl> impl_;
 };
 
-/// Turns a stream of tokens into a stream of text: bytes are held back until they make whole UTF-8 characters.
-/// One per stream; the tokenizer must outlive it.
+/// Turns a stream of tokens into a stream of text: bytes are held back until they make whole UTF-8
+/// characters. One per stream; the tokenizer must outlive it.
 class Detokenizer {
  public:
   explicit Detokenizer(const Tokenizer& tokenizer, bool special = false);
-  /// The text that is complete after this token; may be empty. Bytes that can never become valid UTF-8 come out
-  /// as U+FFFD, so what is returned is always valid.
+  /// The text that is complete after this token; may be empty. Bytes that can never become valid UTF-8 come
+  /// out as U+FFFD, so what is returned is always valid.
   std::string push(Token id);
   /// What is held back at the end, as U+FFFD.
   std::string finish();

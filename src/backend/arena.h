@@ -18,8 +18,8 @@ struct ArenaLayout {
   std::size_t bytes = 0;
 };
 
-/// Places temporaries so that two that are alive in the same phase never overlap. Large ones first, each at the
-/// lowest offset that is free over its whole life.
+/// Places temporaries so that two that are alive in the same phase never overlap. Large ones first, each at
+/// the lowest offset that is free over its whole life.
 ArenaLayout lay_out(std::span<const Lifetime> lifetimes, std::size_t alignment = 64);
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 #pragma once
-// The contract between weft and a backend: what a device is, how tensors live on it, and how a graph becomes a plan
-// that it runs. A backend is one folder that implements Device; nothing above it knows which.
+// The contract between weft and a backend: what a device is, how tensors live on it, and how a graph becomes
+// a plan that it runs. A backend is one folder that implements Device; nothing above it knows which.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace weft {
 
-/// A tensor in a device's memory and in the layout that the device likes best (packed weights, blocked caches).
-/// What crosses this interface is always canonical: rows as GGUF stores them, caches as plain rows.
+/// A tensor in a device's memory and in the layout that the device likes best (packed weights, blocked
+/// caches). What crosses this interface is always canonical: rows as GGUF stores them, caches as plain rows.
 class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
@@ -40,19 +40,21 @@ struct CompileOptions {
   int n_threads = 0;  ///< Host threads that the plan may use. 0: as many as there are cores.
 };
 
-/// A graph compiled for one device: memory laid out for the upper bounds of its symbols, kernels and fusions chosen,
-/// only what is really run kept, in order. Used by one thread at a time.
+/// A graph compiled for one device: memory laid out for the upper bounds of its symbols, kernels and fusions
+/// chosen, only what is really run kept, in order. Used by one thread at a time.
 class DevicePlan {
  public:
   virtual ~DevicePlan() = default;
-  /// Computes one step. `symbols` are within their bounds and `actual` within what was allowed (the caller checked);
-  /// what did not change is not looked at again. Blocks until the outputs can be read.
-  virtual void run(std::span<const std::int64_t> symbols, const Bindings& bindings, const Changes& actual) = 0;
-  /// Makes a running step return early; its outputs and what it stored are then undefined, but moves of cells are done.
-  /// From any thread.
+  /// Computes one step. `symbols` are within their bounds and `actual` within what was allowed (the caller
+  /// checked); what did not change is not looked at again. Blocks until the outputs can be read.
+  virtual void run(std::span<const std::int64_t> symbols, const Bindings& bindings,
+                   const Changes& actual) = 0;
+  /// Makes a running step return early; its outputs and what it stored are then undefined, but moves of cells
+  /// are done. From any thread.
   virtual void cancel() noexcept = 0;
   virtual std::size_t workspace_bytes() const = 0;
-  virtual double kernel_seconds() const = 0;  ///< Time of all steps so far that went into kernels, not the host's work.
+  virtual double kernel_seconds()
+      const = 0;  ///< Time of all steps so far that went into kernels, not the host's work.
   virtual int n_launches() const = 0;  ///< Kernels of a step, after fusion.
   virtual int n_phases() const = 0;    ///< Barriers of a step.
   /// One line per launch, for people.
@@ -80,7 +82,8 @@ class Device {
   /// Zeroed lazily: memory is taken as it is touched.
   virtual std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) = 0;
   /// Inputs and outputs of steps.
-  virtual std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype, std::span<const std::int64_t> shape) = 0;
+  virtual std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
+                                                           std::span<const std::int64_t> shape) = 0;
 
   virtual std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                               const CompileOptions& options) = 0;

@@ -6,7 +6,8 @@
 namespace weft::base {
 
 void check_failed(const char* file, int line, const char* condition) {
-  std::fprintf(stderr, "weft: internal error at %s:%d: %s is false; please report this\n", file, line, condition);
+  std::fprintf(stderr, "weft: internal error at %s:%d: %s is false; please report this\n", file, line,
+               condition);
   std::abort();
 }
 

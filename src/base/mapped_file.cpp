@@ -32,7 +32,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail(path, "open");
   const Descriptor descriptor{fd};
-  struct stat status {};
+  struct stat status{};
   if (::fstat(fd, &status) != 0) fail(path, "read");
   if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kIo, path.string() + " is not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);

@@ -1,5 +1,6 @@
 #pragma once
-// A whole file mapped read-only. The bytes stay valid as long as the object lives; moving keeps them in place.
+// A whole file mapped read-only. The bytes stay valid as long as the object lives; moving keeps them in
+// place.
 #include <cstddef>
 #include <filesystem>
 #include <span>

@@ -13,7 +13,8 @@ namespace weft::base {
 
 Memory::Memory(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
     throw Error(ErrorCode::kOutOfMemory, "the system has no " + std::to_string(bytes) +
                                              " bytes of memory; use a smaller model, context or cache type");
@@ -27,7 +28,8 @@ Memory::~Memory() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
 
-Memory::Memory(Memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(data_, other.data_);

@@ -1,5 +1,6 @@
 #pragma once
-// Large blocks of memory from the system: zeroed, page aligned, taken from the machine only as they are touched.
+// Large blocks of memory from the system: zeroed, page aligned, taken from the machine only as they are
+// touched.
 #include <cstddef>
 #include <span>
 

@@ -95,7 +95,8 @@ bool Pool::run_share(std::uint32_t epoch, int phase, int owner, int thread) {
   for (;;) {
     if (epoch_of(word) != epoch) return false;
     if (value_of(word) >= end) return true;
-    if (!next.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (!next.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      continue;
     task_(context_, phase, static_cast<std::int32_t>(value_of(word)), thread);
     phases_[phase].left.value.fetch_sub(1, std::memory_order_acq_rel);
     word = next.load(std::memory_order_acquire);

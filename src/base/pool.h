@@ -1,11 +1,11 @@
 #pragma once
-// A pool of threads that runs a program of phases. A phase is a number of independent tasks; a phase starts when
-// all tasks of the one before are done.
+// A pool of threads that runs a program of phases. A phase is a number of independent tasks; a phase starts
+// when all tasks of the one before are done.
 //
-// Each thread owns a contiguous share of a phase's tasks (so that it streams through neighbouring memory) and, when
-// it is done, takes over what is left of the others' shares. Nothing waits for a thread, only for tasks that have
-// been started: a thread that the system has put aside, or that wakes late, costs the work it would have done and
-// no more. Which thread runs a task must therefore never matter to a result.
+// Each thread owns a contiguous share of a phase's tasks (so that it streams through neighbouring memory)
+// and, when it is done, takes over what is left of the others' shares. Nothing waits for a thread, only for
+// tasks that have been started: a thread that the system has put aside, or that wakes late, costs the work it
+// would have done and no more. Which thread runs a task must therefore never matter to a result.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -25,8 +25,9 @@ class Pool {
 
   int n_threads() const { return n_threads_; }
 
-  /// Runs task t of phase p as `task(context, p, t, thread)` for all t < n_tasks[p], phase after phase; the caller
-  /// works too. Returns when all is done. One caller at a time; tasks must not throw. Allocates nothing.
+  /// Runs task t of phase p as `task(context, p, t, thread)` for all t < n_tasks[p], phase after phase; the
+  /// caller works too. Returns when all is done. One caller at a time; tasks must not throw. Allocates
+  /// nothing.
   using Task = void (*)(void* context, int phase, std::int32_t task, int thread);
   void run(std::span<const std::int32_t> n_tasks, Task task, void* context);
 
@@ -34,30 +35,36 @@ class Pool {
   template <typename F>
   void parallel_for(std::int32_t n_tasks, F&& f) {
     const std::int32_t counts[] = {n_tasks};
-    run(counts, [](void* c, int, std::int32_t t, int thread) { (*static_cast<std::remove_reference_t<F>*>(c))(t, thread); },
+    run(
+        counts,
+        [](void* c, int, std::int32_t t, int thread) {
+          (*static_cast<std::remove_reference_t<F>*>(c))(t, thread);
+        },
         const_cast<void*>(static_cast<const void*>(&f)));
   }
 
  private:
-  // Words that hold (epoch << 32 | value), so that a thread which is late by a whole run can neither claim a task
-  // nor believe a phase of another run.
+  // Words that hold (epoch << 32 | value), so that a thread which is late by a whole run can neither claim a
+  // task nor believe a phase of another run.
   struct alignas(64) Word {
     std::atomic<std::uint64_t> value{0};
   };
   struct Phase {
-    Word left;                          // Tasks that are not done yet.
+    Word left;  // Tasks that are not done yet.
     std::atomic<std::int32_t> n_tasks{0};
   };
 
   void work(std::uint32_t epoch, int thread);
   void worker(int thread);
   bool run_share(std::uint32_t epoch, int phase, int owner, int thread);
-  Word& share(int phase, int thread) { return shares_[static_cast<std::size_t>(phase * n_threads_ + thread)]; }
+  Word& share(int phase, int thread) {
+    return shares_[static_cast<std::size_t>(phase * n_threads_ + thread)];
+  }
 
   const int n_threads_;
   const int max_phases_;
   std::unique_ptr<Phase[]> phases_;
-  std::unique_ptr<Word[]> shares_;      // Next task of each thread's share, [phase][thread].
+  std::unique_ptr<Word[]> shares_;  // Next task of each thread's share, [phase][thread].
   std::atomic<int> n_phases_{0};
   Task task_ = nullptr;
   void* context_ = nullptr;

@@ -10,14 +10,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 /// Lets text through as soon as no stop string can begin in it any more.
 class StopFilter {
  public:
   explicit StopFilter(const std::vector<std::string>& stops) : stops_(stops) {}
 
-  /// Adds text; `out` gets what is free to go. True when a stop string was found: what precedes it is in `out`.
+  /// Adds text; `out` gets what is free to go. True when a stop string was found: what precedes it is in
+  /// `out`.
   bool push(std::string_view text, std::string& out) {
     held_ += text;
     std::size_t found = std::string::npos;
@@ -78,7 +81,8 @@ class Generator {
     const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
     if (prompt.size() > room)
       throw Error(ErrorCode::kInvalidArgument, "the prompt has " + std::to_string(prompt.size()) +
-                                                   " tokens and the context has room for " + std::to_string(room) +
+                                                   " tokens and the context has room for " +
+                                                   std::to_string(room) +
                                                    "; use a larger context (-c) or a shorter prompt");
   }
 
@@ -89,7 +93,8 @@ class Generator {
 
   /// The prompt in pieces; logits at its end only.
   bool prefill(std::span<const Token> prompt) {
-    const auto chunk = static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.params().n_ubatch);
+    const auto chunk =
+        static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.params().n_ubatch);
     for (std::size_t done = 0; done < prompt.size();) {
       const std::size_t n = std::min(chunk, prompt.size() - done);
       batch_.clear();
@@ -98,7 +103,8 @@ class Generator {
       if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
       if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
       done += n;
-      if (params_.on_prefill && !params_.on_prefill(static_cast<int>(done))) return stopped(StopReason::kCancelled);
+      if (params_.on_prefill && !params_.on_prefill(static_cast<int>(done)))
+        return stopped(StopReason::kCancelled);
     }
     for (const Token token : prompt) sampler_.accept(token);
     return true;
@@ -152,17 +158,22 @@ class Generator {
 
 std::string_view name(StopReason reason) {
   switch (reason) {
-    case StopReason::kEnd: return "end";
-    case StopReason::kLength: return "length";
-    case StopReason::kContextFull: return "context";
-    case StopReason::kStopString: return "stop";
-    case StopReason::kCancelled: return "cancelled";
+    case StopReason::kEnd:
+      return "end";
+    case StopReason::kLength:
+      return "length";
+    case StopReason::kContextFull:
+      return "context";
+    case StopReason::kStopString:
+      return "stop";
+    case StopReason::kCancelled:
+      return "cancelled";
   }
   return "";
 }
 
-Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt, const GenerateParams& params,
-                    SeqId seq) {
+Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
+                    const GenerateParams& params, SeqId seq) {
   return Generator(context, sampler, params, seq).run(prompt);
 }
 

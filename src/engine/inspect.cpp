@@ -42,7 +42,8 @@ struct ElementText {
 };
 
 std::string text_of(const gguf::Value& value) {
-  if (value.type == gguf::ValueType::kBool) return std::get<std::uint64_t>(value.data) != 0 ? "true" : "false";
+  if (value.type == gguf::ValueType::kBool)
+    return std::get<std::uint64_t>(value.data) != 0 ? "true" : "false";
   return std::visit(ElementText{}, value.data);
 }
 
@@ -72,8 +73,8 @@ FileInfo inspect(const std::filesystem::path& path) {
     model::build_graph(file, description, {});
     result.model = engine::model_info(file, description);
     const model::HParams& h = description.hparams;
-    result.cache_bytes_per_token =
-        2 * static_cast<std::uint64_t>(h.n_layers) * static_cast<std::uint64_t>(h.n_kv_heads * (h.k_head_dim + h.v_head_dim));
+    result.cache_bytes_per_token = 2 * static_cast<std::uint64_t>(h.n_layers) *
+                                   static_cast<std::uint64_t>(h.n_kv_heads * (h.k_head_dim + h.v_head_dim));
   } catch (const Error& error) {
     result.problem = error.what();
   }

@@ -13,10 +13,14 @@ namespace {
 
 cpu::Isa isa_of(CpuIsa isa) {
   switch (isa) {
-    case CpuIsa::kGeneric: return cpu::Isa::kGeneric;
-    case CpuIsa::kAvx2: return cpu::Isa::kAvx2;
-    case CpuIsa::kAvx512: return cpu::Isa::kAvx512;
-    case CpuIsa::kBest: break;
+    case CpuIsa::kGeneric:
+      return cpu::Isa::kGeneric;
+    case CpuIsa::kAvx2:
+      return cpu::Isa::kAvx2;
+    case CpuIsa::kAvx512:
+      return cpu::Isa::kAvx512;
+    case CpuIsa::kBest:
+      break;
   }
   return cpu::best_isa();
 }
@@ -26,7 +30,8 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector
   const gguf::TensorInfo& tensor = *use.tensor;
   if (tensor.shape.size() == 3) return tensor.data;
   const std::size_t row = vector ? row_bytes(tensor.dtype, 1) : row_bytes(tensor.dtype, tensor.shape.back());
-  return tensor.data.subspan(static_cast<std::size_t>(use.row_begin) * row, static_cast<std::size_t>(use.n_rows) * row);
+  return tensor.data.subspan(static_cast<std::size_t>(use.row_begin) * row,
+                             static_cast<std::size_t>(use.n_rows) * row);
 }
 
 std::vector<std::int64_t> constant_dims(const Shape& shape) {
@@ -43,7 +48,8 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
     in_memory += impl.device->bytes_of(ValueKind::kWeight, value.dtype, constant_dims(value.shape));
   }
   if (in_memory > impl.device->info().memory_total) {
-    throw Error(ErrorCode::kOutOfMemory, "the model needs " + std::to_string(in_memory >> 20) + " MiB and this machine has " +
+    throw Error(ErrorCode::kOutOfMemory, "the model needs " + std::to_string(in_memory >> 20) +
+                                             " MiB and this machine has " +
                                              std::to_string(impl.device->info().memory_total >> 20) +
                                              " MiB; use a smaller or more strongly quantised model");
   }
@@ -101,12 +107,12 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   auto tokenizer = std::make_unique<Tokenizer>(engine::vocabulary_from_gguf(file));
   if (tokenizer->n_vocab() != info.n_vocab) {
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight has " + std::to_string(info.n_vocab) +
-                                             " rows, the vocabulary has " + std::to_string(tokenizer->n_vocab()) +
-                                             " tokens");
+                                             " rows, the vocabulary has " +
+                                             std::to_string(tokenizer->n_vocab()) + " tokens");
   }
 
-  auto impl = std::unique_ptr<engine::ModelImpl>(
-      new engine::ModelImpl{std::move(file), description, std::move(info), nullptr, {}, std::move(tokenizer), nullptr});
+  auto impl = std::unique_ptr<engine::ModelImpl>(new engine::ModelImpl{
+      std::move(file), description, std::move(info), nullptr, {}, std::move(tokenizer), nullptr});
   if (const auto source = impl->file.get_string("tokenizer.chat_template")) {
     const Tokenizer& t = *impl->tokenizer;
     const auto text_of = [&](Token id) { return id == kNoToken ? std::string() : std::string(t.text(id)); };

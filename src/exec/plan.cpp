@@ -8,7 +8,9 @@
 namespace weft::exec {
 namespace {
 
-[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, "step refused: " + reason); }
+[[noreturn]] void refuse(const std::string& reason) {
+  throw Error(ErrorCode::kInvalidArgument, "step refused: " + reason);
+}
 
 /// The first tensor whose shape has the symbol, to name it in errors.
 std::string tensor_with(const Graph& graph, std::size_t symbol) {
@@ -36,14 +38,16 @@ Plan::Plan(Device& device, Graph graph, Bindings bindings, const CompileOptions&
 void Plan::compile() {
   for (const Node& node : graph_.nodes())
     if (!device_.supports(graph_, node))
-      throw Error(ErrorCode::kUnsupported, device_.info().name + " cannot compute " + std::string(name(node.op)) +
-                                               " (" + graph_.value(node.output).name + ")");
+      throw Error(ErrorCode::kUnsupported, device_.info().name + " cannot compute " +
+                                               std::string(name(node.op)) + " (" +
+                                               graph_.value(node.output).name + ")");
   compiled_ = device_.compile(graph_, bindings_, options_);
   ++counters_.compiled;
 }
 
 void Plan::check_bindings(const Graph& graph, const Bindings& bindings) const {
-  if (bindings.size() != graph.values().size()) refuse("it binds another number of tensors than the graph has");
+  if (bindings.size() != graph.values().size())
+    refuse("it binds another number of tensors than the graph has");
   for (std::size_t v = 0; v < bindings.size(); ++v)
     if (bindings[v] == nullptr && needs_binding(graph, static_cast<ValueId>(v)))
       refuse("tensor " + graph.values()[v].name + " is not bound");
@@ -52,7 +56,8 @@ void Plan::check_bindings(const Graph& graph, const Bindings& bindings) const {
 void Plan::check(const Step& step) const {
   const Graph& graph = step.actual.topology && step.graph != nullptr ? *step.graph : graph_;
   if (step.actual.topology && !options_.allowed.topology) refuse("the plan does not allow another graph");
-  if (step.actual.topology != (step.graph != nullptr)) refuse("another graph and its declaration go together");
+  if (step.actual.topology != (step.graph != nullptr))
+    refuse("another graph and its declaration go together");
   if (step.actual.topology) {
     if (step.bindings == nullptr) refuse("another graph needs bindings");
     check_bindings(graph, *step.bindings);
@@ -64,8 +69,9 @@ void Plan::check(const Step& step) const {
   for (std::size_t i = 0; i < symbols.size(); ++i) {
     const std::int64_t value = step.symbols[i];
     if (value < symbols[i].min || value > symbols[i].max)
-      refuse(symbols[i].name + " = " + std::to_string(value) + " is outside [" + std::to_string(symbols[i].min) + ", " +
-             std::to_string(symbols[i].max) + "], the bounds of " + tensor_with(graph, i));
+      refuse(symbols[i].name + " = " + std::to_string(value) + " is outside [" +
+             std::to_string(symbols[i].min) + ", " + std::to_string(symbols[i].max) + "], the bounds of " +
+             tensor_with(graph, i));
     if (first || value == symbols_[i]) continue;
     const std::string change = symbols[i].name + " went from " + std::to_string(symbols_[i]) + " to " +
                                std::to_string(value) + " in " + tensor_with(graph, i);

@@ -1,6 +1,6 @@
 #pragma once
-// A plan: a graph compiled once for its device, with the changes that later steps may bring. A step says what did
-// change; what did not is not looked at again.
+// A plan: a graph compiled once for its device, with the changes that later steps may bring. A step says what
+// did change; what did not is not looked at again.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,10 +20,10 @@ struct Rebinding {
 
 /// What a step is. Inputs were written to their tensors before.
 struct Step {
-  std::span<const std::int64_t> symbols;    ///< The value of each symbol of the graph.
-  Changes actual;                           ///< What differs from the step before. A first step declares nothing.
-  std::span<const Rebinding> rebindings;    ///< With actual.tensors.
-  const Graph* graph = nullptr;             ///< With actual.topology: the new graph, with `bindings` for all its values.
+  std::span<const std::int64_t> symbols;  ///< The value of each symbol of the graph.
+  Changes actual;  ///< What differs from the step before. A first step declares nothing.
+  std::span<const Rebinding> rebindings;  ///< With actual.tensors.
+  const Graph* graph = nullptr;  ///< With actual.topology: the new graph, with `bindings` for all its values.
   const Bindings* bindings = nullptr;
 };
 
@@ -42,8 +42,9 @@ class Plan {
   /// Every input, weight, state and output of the graph must be bound. Throws Error.
   Plan(Device& device, Graph graph, Bindings bindings, const CompileOptions& options);
 
-  /// Runs a step. Throws Error kInvalidArgument that names the tensor where the step goes past a bound or changes
-  /// what it did not declare or what the plan does not allow; nothing was run then and the plan is as it was.
+  /// Runs a step. Throws Error kInvalidArgument that names the tensor where the step goes past a bound or
+  /// changes what it did not declare or what the plan does not allow; nothing was run then and the plan is as
+  /// it was.
   void run(const Step& step);
   void cancel() noexcept { compiled_->cancel(); }
 

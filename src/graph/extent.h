@@ -1,16 +1,17 @@
 #pragma once
 // Extents: how attention finds a sequence's cells.
 //
-// A cell holds one token's K and V; cells come in pages of 64. A sequence is a list of extents in the order of their
-// positions; an extent is what a sequence holds of one page: which of its cells, and at which positions they stand.
+// A cell holds one token's K and V; cells come in pages of 64. A sequence is a list of extents in the order
+// of their positions; an extent is what a sequence holds of one page: which of its cells, and at which
+// positions they stand.
 #include <cstdint>
 
 namespace weft {
 
 inline constexpr int kPageCells = 64;
 
-/// Cell j of the page stands at position (j + offset) / divisor + base, if its bit is set. In tensors: six 32-bit
-/// words.
+/// Cell j of the page stands at position (j + offset) / divisor + base, if its bit is set. In tensors: six
+/// 32-bit words.
 struct Extent {
   std::uint64_t mask = 0;
   std::int32_t page = -1;

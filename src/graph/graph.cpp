@@ -46,8 +46,8 @@ ValueId Graph::add(Op op, std::initializer_list<ValueId> inputs, std::string nam
       what += " " + value(input).name + " " + to_string(value(input).shape, symbols_);
     throw Error(error.code(), what + ")");
   }
-  node.output = add_value({std::move(name), ValueKind::kResult, type.dtype, type.shape,
-                           static_cast<NodeId>(nodes_.size())});
+  node.output = add_value(
+      {std::move(name), ValueKind::kResult, type.dtype, type.shape, static_cast<NodeId>(nodes_.size())});
   nodes_.push_back(std::move(node));
   return nodes_.back().output;
 }
@@ -79,7 +79,8 @@ std::string to_string(const Graph& graph) {
 }
 
 std::string to_dot(const Graph& graph) {
-  std::string text = "digraph weft {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n";
+  std::string text =
+      "digraph weft {\n  rankdir=TB; node [shape=box, fontname=\"sans-serif\", fontsize=10];\n";
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const ValueInfo& out = graph.value(node.output);

@@ -1,6 +1,6 @@
 #pragma once
-// A graph: values and the nodes that make them, in the order in which they were added (which is an order in which
-// they can run). Built once per model; a graph is a plain value, so a copy is a deep copy.
+// A graph: values and the nodes that make them, in the order in which they were added (which is an order in
+// which they can run). Built once per model; a graph is a plain value, so a copy is a deep copy.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -45,8 +45,8 @@ class Graph {
   ValueId add_input(std::string name, DType dtype, Shape shape);
   ValueId add_weight(std::string name, DType dtype, Shape shape);
   ValueId add_state(std::string name, DType dtype, Shape shape);
-  /// Adds a node and returns its result. Inputs that are kNoValue are left out (they must be optional and last).
-  /// Throws Error kInvalidArgument that names the result where the shape rule refuses.
+  /// Adds a node and returns its result. Inputs that are kNoValue are left out (they must be optional and
+  /// last). Throws Error kInvalidArgument that names the result where the shape rule refuses.
   ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name);
   /// Marks a value that the host reads after a step.
   void add_output(ValueId value);

@@ -105,7 +105,8 @@ ValueType rule(const ops::Matmul&, const Inputs& in) {
 ValueType rule(const ops::Rope& op, const Inputs& in) {
   in.f32(0);
   in.require(op.head_dim > 0 && in.shape(0).columns() % op.head_dim == 0, 0, "must consist of whole heads");
-  in.require(op.n_rot > 0 && op.n_rot % 2 == 0 && op.n_rot <= op.head_dim, 0, "must have n_rot even and within a head");
+  in.require(op.n_rot > 0 && op.n_rot % 2 == 0 && op.n_rot <= op.head_dim, 0,
+             "must have n_rot even and within a head");
   in.index_per_row(1, 0);
   if (in.size() == 3) in.vector(2, op.n_rot / 2);
   return f32(in.shape(0));
@@ -117,7 +118,8 @@ ValueType rule(const ops::MoveCells& op, const Inputs& in) {
     in.integer(i, DType::kI32, 1);
     in.require(in.shape(i)[0] == in.shape(1)[0], i, "must have one entry per cell");
   }
-  in.require(op.rope.n_rot % 2 == 0 && op.rope.n_rot <= in.shape(0)[2].factor, 0, "must have n_rot even and within a head");
+  in.require(op.rope.n_rot % 2 == 0 && op.rope.n_rot <= in.shape(0)[2].factor, 0,
+             "must have n_rot even and within a head");
   if (in.size() == 5) in.vector(4, op.rope.n_rot / 2);
   return {in.dtype(0), in.shape(0)};
 }
@@ -125,7 +127,8 @@ ValueType rule(const ops::MoveCells& op, const Inputs& in) {
 ValueType rule(const ops::StoreCache&, const Inputs& in) {
   in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
   in.f32(1);
-  in.require(in.shape(1).columns() == in.shape(0)[1].factor * in.shape(0)[2].factor, 1, "must fit the cache's heads");
+  in.require(in.shape(1).columns() == in.shape(0)[1].factor * in.shape(0)[2].factor, 1,
+             "must fit the cache's heads");
   in.index_per_row(2, 1);
   return {in.dtype(0), in.shape(0)};
 }
@@ -134,9 +137,11 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
   in.f32(0);
   in.require(in.shape(1).rank() == 3 && in.shape(2).rank() == 3, 1, "must be {cells, heads, head_dim}");
   const std::int64_t kv_heads = in.shape(1)[1].factor;
-  in.require(in.shape(2)[1].factor == kv_heads && in.shape(2)[0] == in.shape(1)[0], 2, "must match the K cache");
+  in.require(in.shape(2)[1].factor == kv_heads && in.shape(2)[0] == in.shape(1)[0], 2,
+             "must match the K cache");
   in.require(op.n_heads > 0 && op.n_heads % kv_heads == 0, 0, "must have a multiple of the cache's heads");
-  in.require(in.shape(0).columns() == op.n_heads * in.shape(1)[2].factor, 0, "must have the cache's head size");
+  in.require(in.shape(0).columns() == op.n_heads * in.shape(1)[2].factor, 0,
+             "must have the cache's head size");
   in.index_per_row(3, 0);
   in.index_per_row(4, 0);
   in.integer(5, DType::kI32, 3);
@@ -173,7 +178,8 @@ ValueType rule(const ops::MatmulExperts&, const Inputs& in) {
 ValueType rule(const ops::SumExperts&, const Inputs& in) {
   in.f32(0, 3);
   in.f32(1);
-  in.require(in.shape(1)[0] == in.shape(0)[0] && in.shape(1)[1] == in.shape(0)[1], 1, "must have one weight per expert");
+  in.require(in.shape(1)[0] == in.shape(0)[0] && in.shape(1)[1] == in.shape(0)[1], 1,
+             "must have one weight per expert");
   return f32({in.shape(0)[0], in.shape(0)[2]});
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// THE op table. An op is its parameter struct: its name, its arity and its shape rule stand with the parameters,
-// and `Op` is the closed list of them. To add an op, add a struct and name it in Op.
+// THE op table. An op is its parameter struct: its name, its arity and its shape rule stand with the
+// parameters, and `Op` is the closed list of them. To add an op, add a struct and name it in Op.
 //
 // Shapes: m is the number of rows of a step (usually n_tokens), matrices are {rows, columns}; weights are
 // {outputs, inputs}. "x" and the results are F32 unless said otherwise.
@@ -23,14 +23,15 @@ struct ValueType {
 
 namespace ops {
 
-/// table {n, d}, ids {m} I32 -> {m, d}: rows of a weight (embeddings) or of x (the rows whose logits are wanted).
+/// table {n, d}, ids {m} I32 -> {m, d}: rows of a weight (embeddings) or of x (the rows whose logits are
+/// wanted).
 struct GetRows {
   static constexpr std::string_view kName = "get_rows";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
 };
 
-/// x {m, g*d}, weight {d}?, bias {d}? -> {m, g*d}: each group of `group` columns (0: the whole row) is normed on its
-/// own and multiplied with the weight.
+/// x {m, g*d}, weight {d}?, bias {d}? -> {m, g*d}: each group of `group` columns (0: the whole row) is normed
+/// on its own and multiplied with the weight.
 struct Norm {
   static constexpr std::string_view kName = "norm";
   static constexpr int kMinInputs = 1, kMaxInputs = 3;
@@ -90,20 +91,21 @@ struct Rope {
   static constexpr std::string_view kName = "rope";
   static constexpr int kMinInputs = 2, kMaxInputs = 3;
   int head_dim = 0;
-  int n_rot = 0;          ///< Elements of a head that turn.
-  bool neox = false;      ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
+  int n_rot = 0;      ///< Elements of a head that turn.
+  bool neox = false;  ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
   float freq_base = 10000.0f;
-  float freq_scale = 1.0f;  ///< 1 / factor of linear or YaRN scaling.
-  float ext_factor = 0.0f;  ///< YaRN's mix of interpolation and extrapolation, 0: off.
-  float attn_factor = 1.0f; ///< Multiplies the rotated values.
+  float freq_scale = 1.0f;   ///< 1 / factor of linear or YaRN scaling.
+  float ext_factor = 0.0f;   ///< YaRN's mix of interpolation and extrapolation, 0: off.
+  float attn_factor = 1.0f;  ///< Multiplies the rotated values.
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
-  int n_ctx_orig = 0;     ///< Context length before scaling.
+  int n_ctx_orig = 0;  ///< Context length before scaling.
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
-/// cache state, from {c} I32, to {c} I32, deltas {c} I32, factors {n_rot/2}? -> the cache after its cells were copied,
-/// one after another; keys are turned by `deltas` positions on the way (rope; n_rot 0: they are not).
+/// cache state, from {c} I32, to {c} I32, deltas {c} I32, factors {n_rot/2}? -> the cache after its cells
+/// were copied, one after another; keys are turned by `deltas` positions on the way (rope; n_rot 0: they are
+/// not).
 struct MoveCells {
   static constexpr std::string_view kName = "move_cells";
   static constexpr int kMinInputs = 4, kMaxInputs = 5;
@@ -118,9 +120,9 @@ struct StoreCache {
   CacheRole role = CacheRole::kKeys;
 };
 
-/// Attention over extents (extent.h). q {m, n_heads*k_head_dim}, K cache, V cache, positions {m} I32, sequences {m}
-/// I32 (rows of the table), extents {s, p, 6} I32, counts {s} I32 (extents in use) -> {m, n_heads*v_head_dim}.
-/// Row r attends to the cells of its sequence that causality and window allow.
+/// Attention over extents (extent.h). q {m, n_heads*k_head_dim}, K cache, V cache, positions {m} I32,
+/// sequences {m} I32 (rows of the table), extents {s, p, 6} I32, counts {s} I32 (extents in use) -> {m,
+/// n_heads*v_head_dim}. Row r attends to the cells of its sequence that causality and window allow.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   static constexpr int kMinInputs = 7, kMaxInputs = 7;
@@ -160,9 +162,9 @@ struct SumExperts {
 
 }  // namespace ops
 
-using Op = std::variant<ops::GetRows, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap, ops::Activate, ops::Glu,
-                        ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache, ops::Attention, ops::TopK, ops::ExpertWeights,
-                        ops::MatmulExperts, ops::SumExperts>;
+using Op = std::variant<ops::GetRows, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap, ops::Activate,
+                        ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache, ops::Attention,
+                        ops::TopK, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
 
 std::string_view name(const Op& op);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Shapes whose dimensions may be symbols. A graph is built once with symbols ("n_tokens" in [1, 512]); each step
-// gives them values, and memory is laid out for their upper bounds.
+// Shapes whose dimensions may be symbols. A graph is built once with symbols ("n_tokens" in [1, 512]); each
+// step gives them values, and memory is laid out for their upper bounds.
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -37,7 +37,8 @@ struct Dim {
   friend bool operator==(const Dim&, const Dim&) = default;
 };
 
-/// 0 to 4 dimensions, outermost first: a matrix is {rows, columns}, and columns lie next to each other in memory.
+/// 0 to 4 dimensions, outermost first: a matrix is {rows, columns}, and columns lie next to each other in
+/// memory.
 class Shape {
  public:
   static constexpr int kMaxRank = 4;

@@ -34,7 +34,9 @@ int Sequences::n_pages_for(int n_cells, int n_sequences) {
 }
 
 Sequences::Sequences(int n_cells, int n_sequences, Tables tables)
-    : n_cells_(n_cells), tables_(tables), pages_(static_cast<std::size_t>(n_pages_for(n_cells, n_sequences))) {
+    : n_cells_(n_cells),
+      tables_(tables),
+      pages_(static_cast<std::size_t>(n_pages_for(n_cells, n_sequences))) {
   WEFT_CHECK(tables.counts.size() == static_cast<std::size_t>(n_sequences));
   WEFT_CHECK(tables.extents.size() == tables.counts.size() * static_cast<std::size_t>(tables.width));
   std::fill(tables.counts.begin(), tables.counts.end(), 0);
@@ -46,7 +48,8 @@ std::span<const Extent> Sequences::extents(SeqId seq) const {
   return {row(seq), static_cast<std::size_t>(count(seq))};
 }
 
-// --- Looking ------------------------------------------------------------------------------------------------------
+// --- Looking
+// ------------------------------------------------------------------------------------------------------
 
 Pos Sequences::next_pos(SeqId seq) const { return count(seq) == 0 ? 0 : row(seq)[count(seq) - 1].last() + 1; }
 Pos Sequences::min_pos(SeqId seq) const { return count(seq) == 0 ? -1 : row(seq)[0].first(); }
@@ -54,7 +57,8 @@ Pos Sequences::min_pos(SeqId seq) const { return count(seq) == 0 ? -1 : row(seq)
 int Sequences::upper_bound(SeqId seq, Pos pos) const {
   const Extent* begin = row(seq);
   return static_cast<int>(
-      std::upper_bound(begin, begin + count(seq), pos, [](Pos p, const Extent& e) { return p < e.first(); }) - begin);
+      std::upper_bound(begin, begin + count(seq), pos, [](Pos p, const Extent& e) { return p < e.first(); }) -
+      begin);
 }
 
 bool Sequences::holds(SeqId seq, Pos pos) const {
@@ -65,7 +69,8 @@ bool Sequences::holds(SeqId seq, Pos pos) const {
   return (e.mask & lanes(e.lane_of(pos), e.lane_of(pos + 1))) != 0;
 }
 
-// --- The table ----------------------------------------------------------------------------------------------------
+// --- The table
+// ----------------------------------------------------------------------------------------------------
 
 void Sequences::insert(SeqId seq, int index, const Extent& extent) {
   WEFT_CHECK(count(seq) < tables_.width);
@@ -100,7 +105,8 @@ std::pair<int, int> Sequences::isolate(SeqId seq, Pos begin, Pos end) {
   return {upper_bound(seq, begin - 1), upper_bound(seq, end - 1)};
 }
 
-// --- Pages --------------------------------------------------------------------------------------------------------
+// --- Pages
+// --------------------------------------------------------------------------------------------------------
 
 void Sequences::hold(std::int32_t p, std::uint64_t mask) {
   Page& held = page(p);
@@ -140,7 +146,8 @@ bool Sequences::make_own(Extent& extent) {
   return true;
 }
 
-// --- Taking cells -------------------------------------------------------------------------------------------------
+// --- Taking cells
+// -------------------------------------------------------------------------------------------------
 
 std::int32_t Sequences::take_one(SeqId seq, Pos pos) {
   if (cells_used_ >= n_cells_) return -1;
@@ -187,7 +194,8 @@ bool Sequences::take(std::span<const Place> places, std::span<std::int32_t> cell
   return true;
 }
 
-// --- Operations on ranges -------------------------------------------------------------------------------------------
+// --- Operations on ranges
+// -------------------------------------------------------------------------------------------
 
 void Sequences::remove(SeqId seq, Pos begin, Pos end) {
   if (begin >= end) return;
@@ -252,16 +260,21 @@ bool Sequences::can_add(SeqId seq, Pos begin, Pos end, Pos delta) const {
     const Extent& e = row(seq)[i];
     for_each_lane(e.mask, [&](int lane) {
       const Pos pos = e.position(lane);
-      if (pos < begin) before = std::max(before, pos);
-      else if (pos >= end) after = after < 0 ? pos : after;
-      else if (low < 0) low = high = pos;
-      else high = pos;
+      if (pos < begin)
+        before = std::max(before, pos);
+      else if (pos >= end)
+        after = after < 0 ? pos : after;
+      else if (low < 0)
+        low = high = pos;
+      else
+        high = pos;
     });
     if (after >= 0) break;
   }
   if (low < 0) return true;
   const std::int64_t new_low = std::int64_t{low} + delta, new_high = std::int64_t{high} + delta;
-  return new_low > before && new_low >= 0 && new_high < (std::int64_t{1} << 30) && (after < 0 || new_high < after);
+  return new_low > before && new_low >= 0 && new_high < (std::int64_t{1} << 30) &&
+         (after < 0 || new_high < after);
 }
 
 bool Sequences::room_for_copies(SeqId seq, int begin, int end) const {
@@ -282,8 +295,8 @@ bool Sequences::add(SeqId seq, Pos begin, Pos end, Pos delta) {
   const Extent* const r = row(seq);
   const bool divided = std::any_of(r + first, r + last, [](const Extent& e) { return e.divisor != 1; });
   if (divided || delta % kPageCells == 0) return shift_in_place(seq, first, last, delta);
-  // Either there is room for the worst case (all copied, and the extents around the range made their own), or there
-  // must be a way back.
+  // Either there is room for the worst case (all copied, and the extents around the range made their own), or
+  // there must be a way back.
   int n_cells = 2 * kPageCells;
   for (int i = first; i < last; ++i) n_cells += n_shared(r[i]);
   if (pages_free() >= last - first + 3 && cells_used_ + n_cells <= n_cells_)
@@ -425,7 +438,9 @@ bool Sequences::consistent() const {
   for (SeqId seq = 0; seq < n_sequences(); ++seq) {
     Pos before = -1;
     for (const Extent& e : extents(seq)) {
-      if (e.mask == 0 || e.page < 0 || e.page >= static_cast<std::int32_t>(pages_.size()) || e.first() < before) return false;
+      if (e.mask == 0 || e.page < 0 || e.page >= static_cast<std::int32_t>(pages_.size()) ||
+          e.first() < before)
+        return false;
       before = e.last();
       Page& p = expected[static_cast<std::size_t>(e.page)];
       for_each_lane(e.mask, [&](int lane) {
@@ -436,7 +451,8 @@ bool Sequences::consistent() const {
   }
   int used = 0, free = 0;
   for (std::size_t p = 0; p < pages_.size(); ++p) {
-    if (!std::equal(std::begin(pages_[p].holders), std::end(pages_[p].holders), std::begin(expected[p].holders)) ||
+    if (!std::equal(std::begin(pages_[p].holders), std::end(pages_[p].holders),
+                    std::begin(expected[p].holders)) ||
         pages_[p].n_held != expected[p].n_held)
       return false;
     free += expected[p].n_held == 0 ? 1 : 0;

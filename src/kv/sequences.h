@@ -1,17 +1,17 @@
 #pragma once
 // Cells, pages and sequences of a cache: bookkeeping only, no tensors.
 //
-// A cell holds one token's K and V. Cells come in pages of 64. A sequence is a list of extents in the order of their
-// positions; an extent is what a sequence holds of one page: which of its cells, and at which positions they stand.
-// Sequences that share text share cells; a page goes back when nobody holds a cell of it. The extents of a sequence
-// lie in a table that attention reads as it is, so idle sequences cost nothing.
+// A cell holds one token's K and V. Cells come in pages of 64. A sequence is a list of extents in the order
+// of their positions; an extent is what a sequence holds of one page: which of its cells, and at which
+// positions they stand. Sequences that share text share cells; a page goes back when nobody holds a cell of
+// it. The extents of a sequence lie in a table that attention reads as it is, so idle sequences cost nothing.
 //
-// How text is cut into extents depends on the operations on its own sequence alone, and a token keeps its place in
-// its page (its lane) wherever the page lies. Attention sums lane by lane, extent by extent: so its numbers do not
-// depend on who else is in the cache, on sharing, or on where cells were moved.
+// How text is cut into extents depends on the operations on its own sequence alone, and a token keeps its
+// place in its page (its lane) wherever the page lies. Attention sums lane by lane, extent by extent: so its
+// numbers do not depend on who else is in the cache, on sharing, or on where cells were moved.
 //
-// Operations cost what they change. Those that need the device to move or turn K and V leave moves behind, which
-// must be carried out in order before the next tokens are stored.
+// Operations cost what they change. Those that need the device to move or turn K and V leave moves behind,
+// which must be carried out in order before the next tokens are stored.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -43,7 +43,8 @@ struct Place {
 
 class Sequences {
  public:
-  /// `n_cells` is the user's limit on cells in use; there are pages for them plus one partly filled page a sequence.
+  /// `n_cells` is the user's limit on cells in use; there are pages for them plus one partly filled page a
+  /// sequence.
   Sequences(int n_cells, int n_sequences, Tables tables);
   static int n_pages_for(int n_cells, int n_sequences);
 
@@ -57,12 +58,13 @@ class Sequences {
   Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.
   bool holds(SeqId seq, Pos pos) const;
 
-  /// Takes a cell for each place and writes its number; positions must be free and ascend within a sequence. Shared
-  /// pages are copied first where that is needed. False where the cache is full: nothing is taken then.
+  /// Takes a cell for each place and writes its number; positions must be free and ascend within a sequence.
+  /// Shared pages are copied first where that is needed. False where the cache is full: nothing is taken
+  /// then.
   bool take(std::span<const Place> places, std::span<std::int32_t> cells);
 
-  // On positions [begin, end) of a sequence. Those that can fail return false where the cache has no room for the
-  // copies of shared cells, and have changed nothing then.
+  // On positions [begin, end) of a sequence. Those that can fail return false where the cache has no room for
+  // the copies of shared cells, and have changed nothing then.
   void remove(SeqId seq, Pos begin, Pos end);
   /// `to` gets what `from` holds there, in place of what it held there itself. No bytes move.
   bool copy(SeqId from, SeqId to, Pos begin, Pos end);
@@ -71,8 +73,8 @@ class Sequences {
   /// Adds delta to positions. They must neither meet nor pass what is outside, nor go below 0 (can_add).
   bool add(SeqId seq, Pos begin, Pos end, Pos delta);
   bool can_add(SeqId seq, Pos begin, Pos end, Pos delta) const;
-  /// Divides positions by `divisor` (> 0), rounding down; several tokens may come to stand at one position. They must
-  /// not pass what is before the range (can_divide).
+  /// Divides positions by `divisor` (> 0), rounding down; several tokens may come to stand at one position.
+  /// They must not pass what is before the range (can_divide).
   bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   bool can_divide(SeqId seq, Pos begin, Pos end, int divisor) const;
 
@@ -115,11 +117,12 @@ class Sequences {
   bool make_own(Extent& extent);
   bool room_for_copies(SeqId seq, int begin, int end) const;
   std::int32_t take_one(SeqId seq, Pos pos);
-  // Extents [first, last) of a sequence: by whole pages' lengths cells stay where they are; by others each token goes
-  // to the lane of its new position.
+  // Extents [first, last) of a sequence: by whole pages' lengths cells stay where they are; by others each
+  // token goes to the lane of its new position.
   bool shift_in_place(SeqId seq, int first, int last, Pos delta);
   bool shift_to_other_lanes(SeqId seq, int first, int last, Pos delta);
-  /// Extents [begin, end) with positions in the range, after cuts at its ends; {-1, -1} where the table is full.
+  /// Extents [begin, end) with positions in the range, after cuts at its ends; {-1, -1} where the table is
+  /// full.
   std::pair<int, int> isolate(SeqId seq, Pos begin, Pos end);
 
   int n_cells_;

@@ -8,7 +8,8 @@ std::string layer_name(int layer, const char* name) { return "blk." + std::to_st
 
 ValueId embed_tokens(Builder& b) {
   const HParams& h = b.hparams();
-  return b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens}, "embeddings");
+  return b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens},
+               "embeddings");
 }
 
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name) {
@@ -28,7 +29,8 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
                     std::int64_t n_out) {
   const std::int64_t n_in = b.model().graph.value(x).shape.columns();
   const ValueId weight = b.weight_rows(name + ".weight", {n_all, n_in}, begin, n_out);
-  const ValueId bias = b.has(name + ".bias") ? b.weight_rows(name + ".bias", {n_all}, begin, n_out) : kNoValue;
+  const ValueId bias =
+      b.has(name + ".bias") ? b.weight_rows(name + ".bias", {n_all}, begin, n_out) : kNoValue;
   return b.add(ops::Matmul{}, {weight, x, bias}, name + "@" + std::to_string(begin));
 }
 
@@ -65,10 +67,10 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
       ops::StoreCache{CacheRole::kKeys},
       {b.cache(CacheRole::kKeys, layer, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k, m.cells},
       layer_name(layer, "k_stored"));
-  const ValueId v_cache =
-      b.add(ops::StoreCache{CacheRole::kValues},
-            {b.cache(CacheRole::kValues, layer, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v, m.cells},
-            layer_name(layer, "v_stored"));
+  const ValueId v_cache = b.add(
+      ops::StoreCache{CacheRole::kValues},
+      {b.cache(CacheRole::kValues, layer, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v, m.cells},
+      layer_name(layer, "v_stored"));
   ops::Attention op;
   op.n_heads = h.n_heads;
   op.scale = block.scale != 0.0f ? block.scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
@@ -111,11 +113,12 @@ ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool
   const HParams& h = b.hparams();
   const ValueId router = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.n_experts);
   const ValueId ids = b.add(ops::TopK{h.n_experts_used}, {router}, layer_name(layer, "experts"));
-  const ValueId weights = b.add(ops::ExpertWeights{.normalise = normalise}, {router, ids},
-                                layer_name(layer, "expert_weights"));
+  const ValueId weights =
+      b.add(ops::ExpertWeights{.normalise = normalise}, {router, ids}, layer_name(layer, "expert_weights"));
   const auto experts = [&](ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
     const std::string full = layer_name(layer, name);
-    return b.add(ops::MatmulExperts{}, {b.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, ids}, full);
+    return b.add(ops::MatmulExperts{}, {b.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, ids},
+                 full);
   };
   const ValueId gate = experts(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
   const ValueId up = experts(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
@@ -124,7 +127,9 @@ ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool
   return b.add(ops::SumExperts{}, {down, weights}, layer_name(layer, "ffn_out"));
 }
 
-ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) { return b.add(ops::Add{}, {x, y}, name); }
+ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
+  return b.add(ops::Add{}, {x, y}, name);
+}
 
 ValueId output_logits(Builder& b, ValueId x) {
   const HParams& h = b.hparams();

@@ -23,16 +23,16 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
                     std::int64_t n_out);
 
 struct AttentionBlock {
-  bool fused_qkv = false;             ///< attn_qkv instead of attn_q, attn_k and attn_v.
-  bool head_norms = false;            ///< RMS norm of each head of Q and K (attn_q_norm, attn_k_norm).
+  bool fused_qkv = false;   ///< attn_qkv instead of attn_q, attn_k and attn_v.
+  bool head_norms = false;  ///< RMS norm of each head of Q and K (attn_q_norm, attn_k_norm).
   bool rope = true;
   ops::Rope rope_params;
   ValueId rope_factors = kNoValue;
-  float scale = 0.0f;                 ///< 0: 1 / sqrt(head_dim)
-  int window = 0;                     ///< 0: all positions
+  float scale = 0.0f;  ///< 0: 1 / sqrt(head_dim)
+  int window = 0;      ///< 0: all positions
 };
-/// Projections, rope, cache write, attention and the output projection. In the last layer only rows whose logits
-/// are wanted come out, and `residual` is reduced to them too.
+/// Projections, rope, cache write, attention and the output projection. In the last layer only rows whose
+/// logits are wanted come out, and `residual` is reduced to them too.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
 
 /// ffn_down(activation(ffn_gate x) * ffn_up x)

@@ -31,11 +31,13 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   model_.move_from = graph.add_input("move_from", DType::kI32, per_move);
   model_.move_to = graph.add_input("move_to", DType::kI32, per_move);
   model_.move_deltas = graph.add_input("move_deltas", DType::kI32, per_move);
-  model_.extents = graph.add_input("extents", DType::kI32, {sizes.n_sequences, sizes.n_extents, kExtentWords});
+  model_.extents =
+      graph.add_input("extents", DType::kI32, {sizes.n_sequences, sizes.n_extents, kExtentWords});
   model_.extent_counts = graph.add_input("extent_counts", DType::kI32, {sizes.n_sequences});
 }
 
-ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n, bool optional) {
+ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n,
+                     bool optional) {
   const gguf::TensorInfo* tensor = file_.find_tensor(name);
   if (tensor == nullptr && optional) return kNoValue;
   const bool whole = shape.rank() == 3 || (begin == 0 && n == shape[0].factor);
@@ -54,8 +56,9 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
     const DTypeInfo& type = info(dtype);
     if (type.kind == DTypeKind::kInteger || dtype == DType::kF64 ||
         (shape.rank() == 1 && type.kind != DTypeKind::kFloat))
-      throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the type " + std::string(type.name) + ", expected " +
-                                               (shape.rank() == 1 ? "f32, f16 or bf16" : "a float or quantised type"));
+      throw Error(ErrorCode::kInvalidFile,
+                  "tensor " + name + " has the type " + std::string(type.name) + ", expected " +
+                      (shape.rank() == 1 ? "f32, f16 or bf16" : "a float or quantised type"));
     // Vectors are unpacked when they are loaded.
     if (shape.rank() == 1) dtype = DType::kF32;
   }
@@ -71,25 +74,28 @@ ValueId Builder::weight(const std::string& name, const Shape& shape) {
 ValueId Builder::optional_weight(const std::string& name, const Shape& shape) {
   return use(name, shape, 0, shape[0].factor, true);
 }
-ValueId Builder::weight_rows(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n) {
+ValueId Builder::weight_rows(const std::string& name, const Shape& shape, std::int64_t begin,
+                             std::int64_t n) {
   return use(name, shape, begin, n, false);
 }
 
-ValueId Builder::cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim, const ops::Rope& rope,
-                       ValueId rope_factors) {
+ValueId Builder::cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim,
+                       const ops::Rope& rope, ValueId rope_factors) {
   const bool keys = role == CacheRole::kKeys;
   const std::string name = std::string("cache.") + (keys ? "k." : "v.") + std::to_string(layer);
   const ValueId state =
       model_.graph.add_state(name, keys ? sizes_.k_type : sizes_.v_type, {sizes_.n_cells, n_heads, head_dim});
   model_.states.push_back(state);
-  return add(ops::MoveCells{role, rope},
-             {state, model_.move_from, model_.move_to, model_.move_deltas, rope.n_rot > 0 ? rope_factors : kNoValue},
-             name + ".moved");
+  return add(
+      ops::MoveCells{role, rope},
+      {state, model_.move_from, model_.move_to, model_.move_deltas, rope.n_rot > 0 ? rope_factors : kNoValue},
+      name + ".moved");
 }
 
 ModelGraph Builder::finish(ValueId logits) {
   if (n_missing_ > 0) {
-    throw Error(ErrorCode::kInvalidFile, std::to_string(n_missing_) + " of " + std::to_string(model_.weights.size()) +
+    throw Error(ErrorCode::kInvalidFile, std::to_string(n_missing_) + " of " +
+                                             std::to_string(model_.weights.size()) +
                                              " tensors are missing, first " + first_missing_);
   }
   model_.logits = logits;

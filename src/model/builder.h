@@ -1,7 +1,7 @@
 #pragma once
-// Building a model's graph from its file. Building is the check: each weight that the graph asks for must be in the
-// file with the shape and a type that fit, so a graph that was built is a model that can be loaded. Nothing is
-// allocated for tensors here.
+// Building a model's graph from its file. Building is the check: each weight that the graph asks for must be
+// in the file with the shape and a type that fit, so a graph that was built is a model that can be loaded.
+// Nothing is allocated for tensors here.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,19 +14,19 @@ namespace weft::model {
 
 /// The bounds that a context gives the graph.
 struct GraphSizes {
-  std::int64_t n_ubatch = 1;     ///< Tokens of a step, at most.
-  std::int64_t n_outputs = 1;    ///< Rows of logits of a step, at most.
-  std::int64_t n_cells = 64;     ///< Of the cache.
+  std::int64_t n_ubatch = 1;   ///< Tokens of a step, at most.
+  std::int64_t n_outputs = 1;  ///< Rows of logits of a step, at most.
+  std::int64_t n_cells = 64;   ///< Of the cache.
   std::int64_t n_sequences = 1;
-  std::int64_t n_moves = 1;      ///< Cells that one step moves, at most.
-  std::int64_t n_extents = 1;    ///< Of a sequence, at most.
+  std::int64_t n_moves = 1;         ///< Cells that one step moves, at most.
+  std::int64_t n_extents = 1;       ///< Of a sequence, at most.
   std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
 };
 
-/// A weight of the graph: rows [row_begin, row_begin + n_rows) of a tensor of the file (all rows of vectors and of
-/// tensors of experts).
+/// A weight of the graph: rows [row_begin, row_begin + n_rows) of a tensor of the file (all rows of vectors
+/// and of tensors of experts).
 struct WeightUse {
   ValueId value = kNoValue;
   const gguf::TensorInfo* tensor = nullptr;
@@ -45,14 +45,14 @@ struct ModelGraph {
   ValueId sequences = kNoValue;    ///< {n_tokens} I32
   ValueId cells = kNoValue;        ///< {n_tokens} I32: where the tokens' K and V go.
   ValueId output_rows = kNoValue;  ///< {n_outputs} I32: the tokens whose logits are wanted.
-  ValueId extents = kNoValue;        ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
+  ValueId extents = kNoValue;      ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
   ValueId extent_counts = kNoValue;  ///< {n_sequences} I32
-  ValueId move_from = kNoValue;      ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
-  ValueId move_to = kNoValue;        ///< ... where to ...
-  ValueId move_deltas = kNoValue;    ///< ... and by how many positions to turn their keys.
+  ValueId move_from = kNoValue;  ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
+  ValueId move_to = kNoValue;    ///< ... where to ...
+  ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
   ValueId logits = kNoValue;       ///< {n_outputs, n_vocab}
   std::vector<WeightUse> weights;
-  std::vector<ValueId> states;     ///< Caches.
+  std::vector<ValueId> states;  ///< Caches.
 };
 
 class Builder {
@@ -66,7 +66,8 @@ class Builder {
 
   // Weights. A missing one is noted and reported by finish(); a wrong shape or type throws at once.
   ValueId weight(const std::string& name, const Shape& shape);
-  ValueId optional_weight(const std::string& name, const Shape& shape);  ///< kNoValue where the file has none.
+  ValueId optional_weight(const std::string& name,
+                          const Shape& shape);  ///< kNoValue where the file has none.
   /// Rows of a matrix, or elements of a vector, of which `shape` is the whole.
   ValueId weight_rows(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
@@ -74,7 +75,8 @@ class Builder {
   ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name) {
     return model_.graph.add(std::move(op), inputs, std::move(name));
   }
-  /// The cache of a layer, {cells, heads, head_dim}, after the step's moves. `rope` turns keys (n_rot 0: none does).
+  /// The cache of a layer, {cells, heads, head_dim}, after the step's moves. `rope` turns keys (n_rot 0: none
+  /// does).
   ValueId cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim, const ops::Rope& rope,
                 ValueId rope_factors);
 

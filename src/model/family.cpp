@@ -22,9 +22,10 @@ ModelDescription describe(const gguf::File& file) {
     return description;
   }
   std::string known;
-  for (const Family& family : families()) known += (known.empty() ? "" : ", ") + std::string(family.architecture);
-  throw Error(ErrorCode::kUnsupported,
-              "the architecture \"" + std::string(architecture->substr(0, 64)) + "\" is not supported; known are " + known);
+  for (const Family& family : families())
+    known += (known.empty() ? "" : ", ") + std::string(family.architecture);
+  throw Error(ErrorCode::kUnsupported, "the architecture \"" + std::string(architecture->substr(0, 64)) +
+                                           "\" is not supported; known are " + known);
 }
 
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes) {

@@ -1,5 +1,6 @@
 #pragma once
-// The families of models that weft runs: one row each, from the name in the file to its hyper-parameters and graph.
+// The families of models that weft runs: one row each, from the name in the file to its hyper-parameters and
+// graph.
 #include <span>
 #include <string_view>
 
@@ -23,8 +24,8 @@ struct ModelDescription {
   const Family* family = nullptr;
 };
 
-/// Throws Error: kInvalidFile with the key or tensor and what was expected, kUnsupported (with the names of known
-/// families) for an unknown architecture.
+/// Throws Error: kInvalidFile with the key or tensor and what was expected, kUnsupported (with the names of
+/// known families) for an unknown architecture.
 ModelDescription describe(const gguf::File& file);
 
 /// The graph at a context's sizes. Throws Error kInvalidFile where tensors do not fit the description.

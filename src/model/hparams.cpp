@@ -18,7 +18,8 @@ constexpr std::int64_t kMaxContext = 1 << 28;
 
 std::string range(double min, double max) {
   const auto text = [](double v) {
-    return v == std::floor(v) && std::abs(v) < 1e15 ? std::to_string(static_cast<std::int64_t>(v)) : std::to_string(v);
+    return v == std::floor(v) && std::abs(v) < 1e15 ? std::to_string(static_cast<std::int64_t>(v))
+                                                    : std::to_string(v);
   };
   return "expected " + text(min) + " to " + text(max);
 }
@@ -39,7 +40,8 @@ int Metadata::get_int(std::string_view key, std::int64_t min, std::int64_t max, 
   const std::optional<std::int64_t> value = file_.get_int(full(key));
   if (!value) return otherwise;
   if (*value < min || *value > max)
-    refuse(key, "found " + std::to_string(*value) + ", " + range(static_cast<double>(min), static_cast<double>(max)));
+    refuse(key, "found " + std::to_string(*value) + ", " +
+                    range(static_cast<double>(min), static_cast<double>(max)));
   return static_cast<int>(*value);
 }
 
@@ -49,7 +51,8 @@ int Metadata::get_uniform(std::string_view key, std::int64_t min, std::int64_t m
   const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
   if (!values || values->empty()) refuse(key, "an array without values");
   if (std::any_of(values->begin(), values->end(), [&](std::int64_t v) { return v != values->front(); }))
-    throw Error(ErrorCode::kUnsupported, "metadata key " + full(key) + ": layers of different sizes are not supported");
+    throw Error(ErrorCode::kUnsupported,
+                "metadata key " + full(key) + ": layers of different sizes are not supported");
   if (values->front() < min || values->front() > max)
     refuse(key, "found " + std::to_string(values->front()) + ", " +
                     range(static_cast<double>(min), static_cast<double>(max)));
@@ -64,7 +67,8 @@ float Metadata::require_float(std::string_view key, double min, double max) cons
 float Metadata::get_float(std::string_view key, double min, double max, float otherwise) const {
   const std::optional<double> value = file_.get_float(full(key));
   if (!value) return otherwise;
-  if (!(*value >= min && *value <= max)) refuse(key, "found " + std::to_string(*value) + ", " + range(min, max));
+  if (!(*value >= min && *value <= max))
+    refuse(key, "found " + std::to_string(*value) + ", " + range(min, max));
   return static_cast<float>(*value);
 }
 
@@ -80,7 +84,8 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   ops::Rope rope;
   rope.head_dim = head_dim;
   rope.n_rot = metadata.get_int("rope.dimension_count", 2, head_dim, head_dim);
-  if (rope.n_rot % 2 != 0) metadata.refuse("rope.dimension_count", "found an odd number, expected an even one");
+  if (rope.n_rot % 2 != 0)
+    metadata.refuse("rope.dimension_count", "found an odd number, expected an even one");
   rope.freq_base = metadata.get_float("rope.freq_base", 1.001, 1e12, 10000.0f);
   rope.n_ctx_orig = metadata.get_int("rope.scaling.original_context_length", 1, kMaxContext, n_ctx_train);
 
@@ -93,7 +98,8 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
     rope.freq_scale = 1.0f / factor;
   } else if (scaling != "none" && scaling != "longrope" && scaling != "su" && scaling != "llama3" &&
              scaling != "dynamic") {
-    metadata.refuse("rope.scaling.type", "found \"" + scaling + "\", expected none, linear, yarn or longrope");
+    metadata.refuse("rope.scaling.type",
+                    "found \"" + scaling + "\", expected none, linear, yarn or longrope");
   } else if (scaling == "none" && factor != 1.0f) {
     rope.freq_scale = 1.0f / factor;
   }
@@ -118,7 +124,8 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata) {
   h.n_kv_heads = metadata.get_uniform("attention.head_count_kv", 1, kMaxHeads, h.n_heads);
   if (h.n_heads % h.n_kv_heads != 0)
     metadata.refuse("attention.head_count_kv", "found " + std::to_string(h.n_kv_heads) +
-                                                   ", expected a divisor of the head count " + std::to_string(h.n_heads));
+                                                   ", expected a divisor of the head count " +
+                                                   std::to_string(h.n_heads));
   h.k_head_dim = metadata.get_int("attention.key_length", 1, kMaxHeadDim, 0);
   if (h.k_head_dim == 0) {
     if (h.n_embd % h.n_heads != 0 || h.n_embd / h.n_heads > kMaxHeadDim)

@@ -1,6 +1,6 @@
 #pragma once
-// What a model's metadata says of its shape, checked: every count is within what weft can hold, and what must divide
-// does. Tensors are checked against it when the graph is built (builder.h).
+// What a model's metadata says of its shape, checked: every count is within what weft can hold, and what must
+// divide does. Tensors are checked against it when the graph is built (builder.h).
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace weft::model {
 
-/// Reads an architecture's keys ("llama.block_count") with bounds. Errors name the key, what was found and what was
-/// expected.
+/// Reads an architecture's keys ("llama.block_count") with bounds. Errors name the key, what was found and
+/// what was expected.
 class Metadata {
  public:
   Metadata(const gguf::File& file, std::string architecture)
@@ -54,7 +54,7 @@ struct HParams {
   int n_experts_used = 0;
   int n_ff_expert = 0;
 
-  int window = 0;  ///< Of sliding layers, 0: none
+  int window = 0;                  ///< Of sliding layers, 0: none
   float rope_base_window = 0.0f;   ///< Rope's base in sliding layers.
   bool learned_positions = false;  ///< Positions are rows of a table of n_ctx_train: none can be beyond it.
   float attention_softcap = 0.0f;

@@ -180,12 +180,13 @@ struct Tokenizer::Impl {
     return !with_special && is_special(kinds[position(id)]) ? std::string_view() : pieces[id];
   }
 
-  /// `text` is valid UTF-8.
-  void encode(std::string_view text, const text::SpecialMatcher& matcher, std::vector<Token>& out) const {
+  /// `text` is valid UTF-8; `find(done)` gives the next token that is written out in it.
+  template <typename Find>
+  void encode(std::string_view text, Find&& find, std::vector<Token>& out) const {
     const std::unique_ptr<text::Encoder::Session> session = encoder->session();
     bool first = true;
     for (std::size_t done = 0; done < text.size();) {
-      const text::SpecialMatcher::Match match = matcher.find(text, done);
+      const text::SpecialMatcher::Match match = find(done);
       const Strip beside = match.id == kNoToken ? Strip{} : strip[static_cast<std::size_t>(match.id)];
       std::size_t end = match.begin;
       while (beside.left && end > done && is_space(text[end - 1])) --end;
@@ -233,8 +234,50 @@ std::vector<Token> Tokenizer::encode(std::string_view text, EncodeOptions option
   }
   std::vector<Token> tokens;
   if (options.add_special && impl_->front != kNoToken) tokens.push_back(impl_->front);
-  impl_->encode(text, options.parse_special ? *impl_->special : *impl_->user_defined, tokens);
+  const text::SpecialMatcher& matcher = options.parse_special ? *impl_->special : *impl_->user_defined;
+  impl_->encode(text, [&](std::size_t done) { return matcher.find(text, done); }, tokens);
   if (options.add_special && impl_->back != kNoToken) tokens.push_back(impl_->back);
+  return tokens;
+}
+
+std::vector<Token> Tokenizer::encode(std::span<const PromptPiece> pieces) const {
+  std::string text;
+  std::vector<std::pair<std::size_t, std::size_t>> trusted;  // What comes from the template, in order.
+  for (const PromptPiece& piece : pieces) {
+    if (piece.text.size() > kMaxTextBytes - std::min(text.size(), kMaxTextBytes))
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the prompt has more than " + std::to_string(kMaxTextBytes) + " bytes");
+    const std::size_t begin = text.size();
+    text += text::valid_prefix(piece.text) == piece.text.size() ? piece.text : text::repaired(piece.text);
+    if (!piece.from_template) continue;
+    if (!trusted.empty() && trusted.back().second == begin) {
+      trusted.back().second = text.size();
+    } else {
+      trusted.emplace_back(begin, text.size());
+    }
+  }
+  const auto lies_in_template = [&](const text::SpecialMatcher::Match& match) {
+    const auto after = std::upper_bound(trusted.begin(), trusted.end(), match.begin,
+                                        [](std::size_t at, const auto& range) { return at < range.first; });
+    return after != trusted.begin() && match.begin + match.size <= std::prev(after)->second;
+  };
+  // The next token that users may write, found once, and the next of all that lies in the template.
+  text::SpecialMatcher::Match user = impl_->user_defined->find(text, 0);
+  const auto find = [&](std::size_t done) {
+    if (user.begin < done) user = impl_->user_defined->find(text, done);
+    for (std::size_t at = done;;) {
+      const text::SpecialMatcher::Match match = impl_->special->find(text, at);
+      if (match.id == kNoToken || match.begin > user.begin) return user;
+      if (lies_in_template(match)) return match;
+      if (match.begin == user.begin) return user;
+      at = match.begin + 1;
+    }
+  };
+  std::vector<Token> tokens;
+  impl_->encode(text, find, tokens);
+  // Most templates write the first token themselves.
+  if (impl_->front != kNoToken && (tokens.empty() || tokens.front() != impl_->front))
+    tokens.insert(tokens.begin(), impl_->front);
   return tokens;
 }
 

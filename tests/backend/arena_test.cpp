@@ -33,7 +33,8 @@ TEST(Arena, NeverOverlapsWhatIsAliveTogether) {
       for (std::size_t j = 0; j < i; ++j) {
         const Lifetime& b = lifetimes[j];
         if (a.last < b.first || b.last < a.first) continue;
-        EXPECT_TRUE(layout.offsets[i] + a.bytes <= layout.offsets[j] || layout.offsets[j] + b.bytes <= layout.offsets[i]);
+        EXPECT_TRUE(layout.offsets[i] + a.bytes <= layout.offsets[j] ||
+                    layout.offsets[j] + b.bytes <= layout.offsets[i]);
       }
     }
     EXPECT_LE(layout.bytes, sum);

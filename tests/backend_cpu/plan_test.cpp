@@ -1,5 +1,5 @@
-// The CPU's plan: fused and unfused plans of one graph give the same bits, with any number of threads, in any cut of
-// the rows; and what should be fused is.
+// The CPU's plan: fused and unfused plans of one graph give the same bits, with any number of threads, in any
+// cut of the rows; and what should be fused is.
 #include "backend/cpu/plan.h"
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ class Rig {
   }
 
   /// Compiles the graph with these outputs and runs rows [0, rows) in pieces. Returns each output's rows.
-  std::map<ValueId, std::vector<float>> run(const std::vector<ValueId>& outputs, int n_threads, std::int64_t rows,
-                                            std::int64_t piece) {
+  std::map<ValueId, std::vector<float>> run(const std::vector<ValueId>& outputs, int n_threads,
+                                            std::int64_t rows, std::int64_t piece) {
     Graph g = graph;
     for (const ValueId output : outputs) g.add_output(output);
     Bindings bindings(g.values().size(), nullptr);
@@ -41,7 +41,8 @@ class Rig {
       const ValueInfo& value = g.values()[v];
       std::vector<std::int64_t> shape;
       for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(g.bounds()));
-      const bool is_output = std::find(outputs.begin(), outputs.end(), static_cast<ValueId>(v)) != outputs.end();
+      const bool is_output =
+          std::find(outputs.begin(), outputs.end(), static_cast<ValueId>(v)) != outputs.end();
       if (value.kind == ValueKind::kWeight) {
         const std::vector<std::byte> bytes = random_weight(value.dtype, shape, static_cast<unsigned>(v));
         own.push_back(device->create_weight(value.dtype, shape, {bytes, {}}));
@@ -66,7 +67,8 @@ class Rig {
       const std::int64_t symbols[] = {count};
       plan->run(symbols, bindings, {});
       for (const ValueId output : outputs) {
-        const auto* data = reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(output)]->host().data());
+        const auto* data =
+            reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(output)]->host().data());
         const std::int64_t elements = g.value(output).shape.elements(symbols);
         results[output].insert(results[output].end(), data, data + elements);
       }
@@ -79,7 +81,8 @@ class Rig {
   int n_phases = 0;
 
  private:
-  static std::vector<std::byte> random_weight(DType dtype, const std::vector<std::int64_t>& shape, unsigned seed) {
+  static std::vector<std::byte> random_weight(DType dtype, const std::vector<std::int64_t>& shape,
+                                              unsigned seed) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal(0.0f, 0.3f);
     std::size_t elements = 1;
@@ -92,19 +95,25 @@ class Rig {
   }
 
   /// Row r of an input is the same whatever piece it comes in.
-  static void fill_input(const ValueInfo& value, DeviceTensor& tensor, std::int64_t begin, std::int64_t count) {
+  static void fill_input(const ValueInfo& value, DeviceTensor& tensor, std::int64_t begin,
+                         std::int64_t count) {
     auto* ints = reinterpret_cast<std::int32_t*>(tensor.host().data());
     auto* floats = reinterpret_cast<float*>(tensor.host().data());
     const std::int64_t columns = value.shape.rank() < 2 ? 1 : value.shape.columns();
     for (std::int64_t r = 0; r < count; ++r) {
-      std::mt19937 random(static_cast<unsigned>(begin + r) * 7919u + static_cast<unsigned>(value.name.size()));
+      std::mt19937 random(static_cast<unsigned>(begin + r) * 7919u +
+                          static_cast<unsigned>(value.name.size()));
       std::normal_distribution<float> normal;
       const auto row = static_cast<std::int32_t>(begin + r);
       for (std::int64_t c = 0; c < columns; ++c) {
-        if (value.name == "ids") ints[r] = (row * 5 + 1) % 11;
-        else if (value.name == "positions" || value.name == "cells") ints[r] = row;
-        else if (value.name == "sequences") ints[r] = 0;
-        else if (value.dtype == DType::kF32) floats[r * columns + c] = normal(random);
+        if (value.name == "ids")
+          ints[r] = (row * 5 + 1) % 11;
+        else if (value.name == "positions" || value.name == "cells")
+          ints[r] = row;
+        else if (value.name == "sequences")
+          ints[r] = 0;
+        else if (value.dtype == DType::kF32)
+          floats[r * columns + c] = normal(random);
       }
     }
     if (value.name == "extents")
@@ -114,7 +123,8 @@ class Rig {
   }
 };
 
-/// A layer with everything in it: norms, head norms, rope, caches, attention, experts, gated and plain products.
+/// A layer with everything in it: norms, head norms, rope, caches, attention, experts, gated and plain
+/// products.
 std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
   Graph& g = rig.graph;
   const Dim n(1, rig.n);
@@ -137,7 +147,9 @@ std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
   ValueId x = add(ops::GetRows{}, {rig.weight("embedding", {11, d}, dtype), ids}, "embedded");
   x = add(ops::Scale{1.5f}, {x}, "scaled");
   ValueId h = add(ops::Norm{}, {x, rig.weight("norm1", {d})}, "normed1");
-  ValueId q = add(ops::Matmul{}, {rig.weight("wq", {heads * head_dim, d}, dtype), h, rig.weight("bq", {heads * head_dim})}, "q");
+  ValueId q =
+      add(ops::Matmul{},
+          {rig.weight("wq", {heads * head_dim, d}, dtype), h, rig.weight("bq", {heads * head_dim})}, "q");
   ValueId k = add(ops::Matmul{}, {rig.weight("wk", {kv_heads * head_dim, d}, dtype), h}, "k_raw");
   ValueId v = add(ops::Matmul{}, {rig.weight("wv", {kv_heads * head_dim, d}, dtype), h}, "v_raw");
   q = add(ops::Norm{.group = head_dim}, {q, rig.weight("qn", {head_dim})}, "q_normed");
@@ -145,7 +157,8 @@ std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
   k = add(rope, {k, positions}, "k_rope");
   const ValueId ks = g.add(ops::StoreCache{CacheRole::kKeys}, {k_cache, k, cells}, "k_stored");
   const ValueId vs = g.add(ops::StoreCache{CacheRole::kValues}, {v_cache, v, cells}, "v_stored");
-  ValueId a = add(ops::Attention{.n_heads = heads, .scale = 0.25f}, {q, ks, vs, positions, sequences, table, counts}, "attended");
+  ValueId a = add(ops::Attention{.n_heads = heads, .scale = 0.25f},
+                  {q, ks, vs, positions, sequences, table, counts}, "attended");
   a = add(ops::Matmul{}, {rig.weight("wo", {d, heads * head_dim}, dtype), a}, "projected");
   x = add(ops::Add{}, {x, a}, "residual1");
   h = add(ops::Norm{}, {x, rig.weight("norm2", {d})}, "normed2");
@@ -153,7 +166,8 @@ std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
   const ValueId up = add(ops::Matmul{}, {rig.weight("wu", {ff, d}, dtype), h}, "up");
   ValueId f = add(ops::Glu{}, {gate, up}, "glu");
   f = add(ops::Matmul{}, {rig.weight("wd", {d, ff}, dtype), f}, "down");
-  f = add(ops::Norm{.kind = NormKind::kLayer}, {f, rig.weight("pn", {d}), rig.weight("pb", {d})}, "post_normed");
+  f = add(ops::Norm{.kind = NormKind::kLayer}, {f, rig.weight("pn", {d}), rig.weight("pb", {d})},
+          "post_normed");
   x = add(ops::Add{}, {f, x}, "residual2");
   const ValueId logits = add(ops::Matmul{}, {rig.weight("wr", {6, d}), x}, "router");
   const ValueId experts = g.add(ops::TopK{2}, {logits}, "experts");
@@ -192,7 +206,8 @@ TEST_P(CpuPlan, FusionThreadsAndPiecesChangeNoBit) {
             std::count(plain.begin(), plain.end(), '\n'));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CpuPlan, testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_1),
+INSTANTIATE_TEST_SUITE_P(Types, CpuPlan,
+                         testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_1),
                          [](const auto& test) { return std::string(weft::info(test.param).name); });
 
 TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
@@ -201,7 +216,8 @@ TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
   rig.run({all.back()}, 1, 4, 4);
   const std::string& d = rig.description;
   // Scale and norm with the embedding, quantised in the same pass.
-  EXPECT_NE(d.find("rows get_rows:embedded* scale:scaled norm:normed1* quantise:normed1"), std::string::npos) << d;
+  EXPECT_NE(d.find("rows get_rows:embedded* scale:scaled norm:normed1* quantise:normed1"), std::string::npos)
+      << d;
   // Rope with the cache write, the raw product never stored elsewhere.
   EXPECT_NE(d.find("rope:k_rope* store_cache:k_stored"), std::string::npos) << d;
   // Gate and up with their activation; residual in the product.
@@ -213,7 +229,8 @@ TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
     const std::size_t at = d.find(launch);
     EXPECT_NE(at, std::string::npos) << launch;
     const std::size_t line = d.rfind('\n', at);
-    return d.substr(line == std::string::npos ? 0 : line + 1, at - (line == std::string::npos ? 0 : line + 1));
+    return d.substr(line == std::string::npos ? 0 : line + 1,
+                    at - (line == std::string::npos ? 0 : line + 1));
   };
   EXPECT_EQ(phase_of("matmul wq"), phase_of("matmul wk"));
   EXPECT_EQ(phase_of("matmul wq"), phase_of("matmul wv"));

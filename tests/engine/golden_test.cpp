@@ -75,7 +75,8 @@ TEST_P(Golden, OtherSequencesChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
-                         testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3", "phi3", "gpt2"),
+                         testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3",
+                                         "phi3", "gpt2"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -1,5 +1,5 @@
-// The two real models against PyTorch with their weights dequantised: how far the logits are, and that greedy ids
-// agree wherever the reference is sure. Skipped where the models are not in the cache (make models).
+// The two real models against PyTorch with their weights dequantised: how far the logits are, and that greedy
+// ids agree wherever the reference is sure. Skipped where the models are not in the cache (make models).
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -43,8 +43,8 @@ TEST_P(Real, LogitsAreAsNearToPyTorchAsLlamaCppsOrNearer) {
     const auto expected = test::read_floats(dir / (prompt["name"].get<std::string>() + ".logits.f32"));
     ours.push_back(test::nmse(prefill(context, ids), expected));
     theirs.push_back(prompt["llama_cpp"]["default"]["nmse_last_prompt_position"].get<double>());
-    std::printf("%s %s: NMSE %.3g (llama.cpp %.3g)\n", GetParam().folder, prompt["name"].get<std::string>().c_str(),
-                ours.back(), theirs.back());
+    std::printf("%s %s: NMSE %.3g (llama.cpp %.3g)\n", GetParam().folder,
+                prompt["name"].get<std::string>().c_str(), ours.back(), theirs.back());
     EXPECT_LE(ours.back(), 1e-2);
   }
   std::sort(ours.begin(), ours.end());
@@ -75,7 +75,8 @@ TEST_P(Real, GreedyIdsAgreeWhereTheReferenceIsSure) {
 
 TEST_P(Real, ThePromptsTokenizeAsTheReferenceDoes) {
   for (const auto& prompt : reference["prompts"])
-    EXPECT_EQ(model->tokenizer().encode(prompt["text"].get<std::string>()), prompt["ids"].get<std::vector<Token>>());
+    EXPECT_EQ(model->tokenizer().encode(prompt["text"].get<std::string>()),
+              prompt["ids"].get<std::vector<Token>>());
 }
 
 TEST_P(Real, PiecesAndThreadsChangeNoBit) {
@@ -92,7 +93,8 @@ TEST_P(Real, PiecesAndThreadsChangeNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Real,
-                         testing::Values(RealModel{test::kSmolLm2, "real-smollm2"}, RealModel{test::kGemma3, "real-gemma3"}),
+                         testing::Values(RealModel{test::kSmolLm2, "real-smollm2"},
+                                         RealModel{test::kGemma3, "real-gemma3"}),
                          [](const auto& test) { return std::string(test.param.folder).substr(5); });
 
 }  // namespace

@@ -20,7 +20,9 @@ class SequenceOperations : public testing::TestWithParam<const char*> {
     Context context(model, {.n_ctx = 256});
     return all_logits(context, text, 16);
   }
-  std::span<const Token> text(std::size_t begin, std::size_t n) const { return std::span(tokens).subspan(begin, n); }
+  std::span<const Token> text(std::size_t begin, std::size_t n) const {
+    return std::span(tokens).subspan(begin, n);
+  }
 
   std::shared_ptr<const Model> model;
   std::vector<Token> tokens;
@@ -34,7 +36,8 @@ TEST_P(SequenceOperations, ACopyGoesOnAsIfItHadBeenComputed) {
   ASSERT_TRUE(context.copy(0, 2, 0, 20));
   EXPECT_EQ(context.cells_used(), 30);
   // The three go on in turns, writing into what was one page.
-  std::vector<float> rest[3] = {head, head, {head.begin(), head.begin() + static_cast<std::ptrdiff_t>(head.size() / 30 * 20)}};
+  std::vector<float> rest[3] = {
+      head, head, {head.begin(), head.begin() + static_cast<std::ptrdiff_t>(head.size() / 30 * 20)}};
   for (std::size_t step = 0; step < 18; ++step) {
     Batch batch;
     for (SeqId seq = 0; seq < 3; ++seq) batch.add(tokens[(seq == 2 ? 20 : 30) + step], seq, true);
@@ -64,7 +67,8 @@ TEST_P(SequenceOperations, ATokenOfSeveralSequencesIsComputedOnce) {
   // Their pages part where the texts do: 40 shared cells, copied for the second to go on, and one token each.
   EXPECT_EQ(context.cells_used(), 40 + 40 + 2);
   for (const int i : {40, 41})
-    EXPECT_TRUE(std::equal(context.logits(i).begin(), context.logits(i).end(), expected.begin() + 40 * static_cast<std::ptrdiff_t>(n_vocab)));
+    EXPECT_TRUE(std::equal(context.logits(i).begin(), context.logits(i).end(),
+                           expected.begin() + 40 * static_cast<std::ptrdiff_t>(n_vocab)));
   context.remove(1);
   EXPECT_EQ(context.cells_used(), 41);
 }
@@ -101,22 +105,29 @@ TEST_P(SequenceOperations, OperationsOnOneSequenceNeverChangeAnother) {
     logits.insert(logits.end(), context.logits(0).begin(), context.logits(0).end());
     const auto begin = static_cast<Pos>(random() % 20);
     switch (random() % 5) {
-      case 0: context.copy(0, other); break;
-      case 1: context.remove(other, begin, begin + 5); break;
+      case 0:
+        context.copy(0, other);
+        break;
+      case 1:
+        context.remove(other, begin, begin + 5);
+        break;
       case 2:
         context.remove(other, begin, begin + 7);
         if (can_shift && context.next_pos(other) > begin + 7) context.shift(other, begin + 7, -1, -7);
         break;
-      case 3: context.defragment(64); break;
-      default: break;
+      case 3:
+        context.defragment(64);
+        break;
+      default:
+        break;
     }
     ASSERT_TRUE(context.consistent());
   }
   EXPECT_TRUE(logits == expected);
 }
 
-// A shifted text gives what the text computed at the new positions gives, but for the rounding of turned keys. Rope
-// depends on differences of positions alone, so a text shifted as a whole must go on as before.
+// A shifted text gives what the text computed at the new positions gives, but for the rounding of turned
+// keys. Rope depends on differences of positions alone, so a text shifted as a whole must go on as before.
 TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
   if (std::string(GetParam()) == "gpt2") {
     Context context(model, {.n_ctx = 256});
@@ -138,7 +149,8 @@ TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
     // And back again: turning is additive.
     ASSERT_TRUE(context.shift(0, 0, -1, -delta));
     context.remove(0, 40);
-    EXPECT_LT(test::nmse(all_logits(context, text(40, 8), 8), std::span(expected).subspan(40 * n_vocab)), 1e-5);
+    EXPECT_LT(test::nmse(all_logits(context, text(40, 8), 8), std::span(expected).subspan(40 * n_vocab)),
+              1e-5);
   }
 }
 

@@ -48,13 +48,20 @@ class FakePlan final : public DevicePlan {
 class FakeDevice final : public Device {
  public:
   const DeviceInfo& info() const override { return info_; }
-  bool supports(const Graph&, const Node& node) const override { return get_op<ops::Softcap>(node) == nullptr; }
+  bool supports(const Graph&, const Node& node) const override {
+    return get_op<ops::Softcap>(node) == nullptr;
+  }
   std::size_t bytes_of(ValueKind, DType, std::span<const std::int64_t>) const override { return 0; }
-  std::unique_ptr<DeviceTensor> create_weight(DType, std::span<const std::int64_t>, const WeightSource&) override {
+  std::unique_ptr<DeviceTensor> create_weight(DType, std::span<const std::int64_t>,
+                                              const WeightSource&) override {
     return nullptr;
   }
-  std::unique_ptr<DeviceTensor> create_state(DType, std::span<const std::int64_t>) override { return nullptr; }
-  std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t>) override { return nullptr; }
+  std::unique_ptr<DeviceTensor> create_state(DType, std::span<const std::int64_t>) override {
+    return nullptr;
+  }
+  std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t>) override {
+    return nullptr;
+  }
   std::unique_ptr<DevicePlan> compile(const Graph&, const Bindings&, const CompileOptions&) override {
     ++log.compiled;
     return std::make_unique<FakePlan>(log);
@@ -87,7 +94,9 @@ class PlanTest : public testing::Test {
     return "";
   }
 
-  static Step step(std::span<const std::int64_t> symbols, Changes actual = {}) { return {symbols, actual, {}, nullptr, nullptr}; }
+  static Step step(std::span<const std::int64_t> symbols, Changes actual = {}) {
+    return {symbols, actual, {}, nullptr, nullptr};
+  }
 
   FakeDevice device;
   FakeTensor tensor_x{512}, tensor_y{512}, tensor_z{512}, tensor_small{8};

@@ -22,7 +22,8 @@ TEST(Shape, SymbolsAndConstantsMultiply) {
 
 class GraphTest : public testing::Test {
  protected:
-  GraphTest() : n(graph.add_symbol("n_tokens", 1, 16)), x(graph.add_input("x", DType::kF32, {Dim(1, n), 8})) {}
+  GraphTest()
+      : n(graph.add_symbol("n_tokens", 1, 16)), x(graph.add_input("x", DType::kF32, {Dim(1, n), 8})) {}
 
   /// The error of an op on these inputs, or "".
   std::string refusal(Op op, std::initializer_list<ValueId> inputs) {

@@ -149,7 +149,8 @@ TEST(Sequences, ShiftingTurnsOnlyWhatMoves) {
   f.carry_out_moves();
   const auto contents = f.contents(0);
   ASSERT_EQ(contents.size(), 150u);
-  for (int i = 0; i < 150; ++i) EXPECT_EQ(contents[static_cast<std::size_t>(i)], std::make_pair(i, i < 10 ? i : i + 50));
+  for (int i = 0; i < 150; ++i)
+    EXPECT_EQ(contents[static_cast<std::size_t>(i)], std::make_pair(i, i < 10 ? i : i + 50));
   EXPECT_EQ(f.sequences.next_pos(0), 150);
   EXPECT_TRUE(f.take_all(0, 20));
   EXPECT_FALSE(f.sequences.can_add(0, 20, 30, 3));
@@ -165,8 +166,9 @@ TEST(Sequences, AGapOpensInTheMiddleAndIsFilled) {
   const auto contents = f.contents(0);
   ASSERT_EQ(contents.size(), 107u);
   for (int i = 0; i < 107; ++i) {
-    EXPECT_EQ(contents[static_cast<std::size_t>(i)],
-              std::make_pair(i, i < 50 ? i : i < 57 ? 1000 + i - 50 : i - 7));
+    EXPECT_EQ(contents[static_cast<std::size_t>(i)], std::make_pair(i, i < 50   ? i
+                                                                       : i < 57 ? 1000 + i - 50
+                                                                                : i - 7));
   }
 }
 
@@ -211,7 +213,9 @@ TEST(Sequences, RandomOperationsAgreeWithAPlainModel) {
   Fixture f(n_cells, n_sequences, 40);
   std::vector<Text> plain(n_sequences);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  const auto in = [](const std::pair<Pos, int>& t, Pos begin, Pos end) { return t.first >= begin && t.first < end; };
+  const auto in = [](const std::pair<Pos, int>& t, Pos begin, Pos end) {
+    return t.first >= begin && t.first < end;
+  };
   long n_done[8] = {};
   int token = 0;
   for (int step = 0; step < 100000; ++step) {
@@ -251,7 +255,8 @@ TEST(Sequences, RandomOperationsAgreeWithAPlainModel) {
       ++n_done[3];
     } else if (what < 97) {
       const int divisor = 1 + pick(3);
-      if (!f.sequences.can_divide(seq, begin, end, divisor) || !f.sequences.divide(seq, begin, end, divisor)) continue;
+      if (!f.sequences.can_divide(seq, begin, end, divisor) || !f.sequences.divide(seq, begin, end, divisor))
+        continue;
       for (auto& t : text)
         if (in(t, begin, end)) t.first /= divisor;
       ++n_done[4];

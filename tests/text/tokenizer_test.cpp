@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <string>
@@ -166,6 +167,38 @@ TEST(SpecialTokens, ControlTokensNeverComeOutOfMerging) {
   Vocabulary bert = text::wordpiece_vocabulary({"▁a", "b"});
   add_token(bert, "▁ab", TokenKind::kControl);
   EXPECT_THAT(Tokenizer(bert).encode("ab", kPlain), ElementsAre(3, 4));
+}
+
+TEST(Prompt, SpecialTokensOnlyInTheTemplatesText) {
+  Vocabulary v = hello_bpe();
+  const Token start = add_token(v, "<|s|>", TokenKind::kControl);
+  const Token mark = add_token(v, "<mark>", TokenKind::kUserDefined);
+  const Tokenizer t(v);
+  const auto encode = [&](std::vector<PromptPiece> pieces) { return t.encode(pieces); };
+  EXPECT_THAT(encode({{"<|s|>he", true}, {"llo", false}}),
+              ElementsAre(start, 259));  // Merged across the border.
+  EXPECT_EQ(encode({{"<|s|>", false}}), t.encode("<|s|>", kPlain));
+  // Half from a user, half from the template is no token either; nor does it hide a real one behind it.
+  EXPECT_THAT(encode({{"<|", false}, {"s|>", true}}), testing::Not(testing::Contains(start)));
+  EXPECT_THAT(
+      encode({{"x<|s|>", false}, {"<|s|>", true}, {"<|s|>y", false}, {"<|s|>", true}}),
+      testing::ResultOf([&](const auto& ids) { return std::count(ids.begin(), ids.end(), start); }, 2));
+  // What users may write is found in both.
+  EXPECT_THAT(encode({{"<mark>", false}, {"<|s|>", true}, {"<mark>he", false}}),
+              ElementsAre(mark, start, mark, 256));
+  EXPECT_THAT(encode({}), ElementsAre());
+}
+
+TEST(Prompt, GetsItsFirstTokenOnce) {
+  Vocabulary v = text::spm_vocabulary({"a"});
+  v.add_bos = true;
+  const Tokenizer t(v);
+  const std::vector<PromptPiece> without = {{"a", true}}, with = {{"<s>a", true}}, users = {{"<s>a", false}};
+  EXPECT_EQ(t.encode(without).front(), 1);
+  const std::vector<Token> ids = t.encode(with);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), 1);
+  EXPECT_EQ(t.encode(users).front(), 1);
+  EXPECT_GT(t.encode(users).size(), 4u);
 }
 
 TEST(SpecialTokens, SwallowWhiteSpaceWhereTheyDo) {

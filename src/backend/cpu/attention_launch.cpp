@@ -55,15 +55,16 @@ void AttentionTiles::cut_into_segments(std::int64_t n_rows) {
     const std::int32_t sequence = sequences_[row];
     std::int64_t end = row;
     while (end < n_rows && end - row < kAttentionRows && sequences_[end] == sequence) ++end;
-    segments_[n_segments_++] = {static_cast<int>(row), static_cast<int>(end - row), extents_ + sequence * table_width_,
-                                counts_[sequence]};
+    segments_[n_segments_++] = {static_cast<int>(row), static_cast<int>(end - row),
+                                extents_ + sequence * table_width_, counts_[sequence]};
     row = end;
   }
 }
 
 void AttentionTiles::add_tile(std::size_t begin, std::size_t end, int n_shared) {
   AttentionTile& tile = tiles_[n_tiles_++];
-  tile = {row_order_.data() + n_ordered_, 0, segments_.data() + begin, static_cast<int>(end - begin), n_shared};
+  tile = {row_order_.data() + n_ordered_, 0, segments_.data() + begin, static_cast<int>(end - begin),
+          n_shared};
   for (std::size_t s = begin; s < end; ++s) {
     AttentionSegment& segment = segments_[s];
     for (int r = 0; r < segment.n_rows; ++r) row_order_[n_ordered_++] = segment.row_begin + r;
@@ -131,10 +132,12 @@ std::int32_t AttentionLaunch::prepare(const StepInfo& step) {
 
 void AttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int32_t n_kv_heads = args_.layout.n_kv_heads;
-  context.kernels.attention(args_, tiles_->tiles()[static_cast<std::size_t>(task / n_kv_heads)], task % n_kv_heads,
-                            context.scratch);
+  context.kernels.attention(args_, tiles_->tiles()[static_cast<std::size_t>(task / n_kv_heads)],
+                            task % n_kv_heads, context.scratch);
 }
 
-std::string AttentionLaunch::describe(const Graph& graph) const { return "attention " + graph.value(output_).name; }
+std::string AttentionLaunch::describe(const Graph& graph) const {
+  return "attention " + graph.value(output_).name;
+}
 
 }  // namespace weft::cpu

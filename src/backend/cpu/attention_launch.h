@@ -7,8 +7,8 @@
 
 namespace weft::cpu {
 
-/// The tiles of a step, shared by all layers that read the same table: rows of a sequence that follow each other are a
-/// segment, and segments of sequences that share text are put together.
+/// The tiles of a step, shared by all layers that read the same table: rows of a sequence that follow each
+/// other are a segment, and segments of sequences that share text are put together.
 class AttentionTiles {
  public:
   /// Values: positions, sequences, extents and their counts, as in ops::Attention.
@@ -26,9 +26,10 @@ class AttentionTiles {
   std::vector<ValueId> values_;
   Dim rows_;
   std::int64_t table_width_;
-  int n_kv_heads_;  // How many tasks a tile makes.
-  std::vector<std::int32_t> row_order_;     // Rows of the batch, tile after tile.
-  std::vector<AttentionSegment> segments_;  // In that order; row_begin is the first of the batch until it has a tile.
+  int n_kv_heads_;                       // How many tasks a tile makes.
+  std::vector<std::int32_t> row_order_;  // Rows of the batch, tile after tile.
+  std::vector<AttentionSegment>
+      segments_;  // In that order; row_begin is the first of the batch until it has a tile.
   std::vector<AttentionTile> tiles_;
   std::size_t n_segments_ = 0;
   std::size_t n_tiles_ = 0;

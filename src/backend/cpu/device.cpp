@@ -48,7 +48,8 @@ class CpuDevice final : public Device {
       : isa_(options.isa),
         n_threads_(options.n_threads > 0 ? options.n_threads : base::default_threads()),
         loader_(n_threads_, 1) {
-    if (!supported(isa_)) throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
+    if (!supported(isa_))
+      throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
     const base::MachineMemory memory = base::machine_memory();
     info_.name = "cpu";
     info_.backend = "cpu";
@@ -66,7 +67,8 @@ class CpuDevice final : public Device {
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     if (kind == ValueKind::kWeight && shape.size() >= 2) {
       const std::size_t n = shape.size();
-      return packed_bytes(dtype, shape[n - 2], shape[n - 1]) * static_cast<std::size_t>(product(shape.first(n - 2)));
+      return packed_bytes(dtype, shape[n - 2], shape[n - 1]) *
+             static_cast<std::size_t>(product(shape.first(n - 2)));
     }
     return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));
   }
@@ -75,11 +77,13 @@ class CpuDevice final : public Device {
                                               const WeightSource& source) override {
     WEFT_CHECK(!shape.empty());
     const std::int64_t columns = shape.back();
-    WEFT_CHECK(source.bytes.size() == row_bytes(dtype, columns) * static_cast<std::size_t>(product(shape) / columns));
+    WEFT_CHECK(source.bytes.size() ==
+               row_bytes(dtype, columns) * static_cast<std::size_t>(product(shape) / columns));
     const std::lock_guard lock(loader_mutex_);
     std::unique_ptr<DeviceTensor> result;
     if (shape.size() == 1) {
-      auto vector = std::make_unique<PlainTensor>(DType::kF32, static_cast<std::size_t>(columns) * sizeof(float), false);
+      auto vector = std::make_unique<PlainTensor>(DType::kF32,
+                                                  static_cast<std::size_t>(columns) * sizeof(float), false);
       unpack_row(dtype, source.bytes.data(),
                  {reinterpret_cast<float*>(vector->data()), static_cast<std::size_t>(columns)});
       result = std::move(vector);
@@ -94,13 +98,15 @@ class CpuDevice final : public Device {
     return std::make_unique<PlainTensor>(dtype, bytes_of(ValueKind::kState, dtype, shape), false);
   }
 
-  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype, std::span<const std::int64_t> shape) override {
+  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
+                                                   std::span<const std::int64_t> shape) override {
     return std::make_unique<PlainTensor>(dtype, row_bytes(dtype, product(shape)), true);
   }
 
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
-    return compile_plan(graph, bindings, kernels(isa_), options.n_threads > 0 ? options.n_threads : n_threads_);
+    return compile_plan(graph, bindings, kernels(isa_),
+                        options.n_threads > 0 ? options.n_threads : n_threads_);
   }
 
  private:
@@ -116,7 +122,8 @@ class CpuDevice final : public Device {
     loader_.parallel_for(static_cast<std::int32_t>(n_matrices * per_matrix), [&](std::int32_t task, int) {
       const std::int64_t matrix = task / per_matrix;
       const std::int64_t begin = task % per_matrix * kPanelsPerTask;
-      pack_panels(dtype, rows, columns, source.bytes.data() + static_cast<std::size_t>(matrix) * canonical_bytes, begin,
+      pack_panels(dtype, rows, columns,
+                  source.bytes.data() + static_cast<std::size_t>(matrix) * canonical_bytes, begin,
                   std::min(begin + kPanelsPerTask, n_panels), tensor->data(matrix));
     });
     return tensor;
@@ -131,6 +138,8 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::shared_ptr<Device> make_device(const CpuOptions& options) { return std::make_shared<CpuDevice>(options); }
+std::shared_ptr<Device> make_device(const CpuOptions& options) {
+  return std::make_shared<CpuDevice>(options);
+}
 
 }  // namespace weft::cpu

@@ -23,7 +23,8 @@ class Fuser {
         quantiser_(graph.values().size(), kNoLaunch),
         read_outside_(graph.values().size()) {
     for (std::size_t i = 0; i < graph.nodes().size(); ++i)
-      for (const ValueId input : graph.nodes()[i].inputs) users_[index(input)].push_back(static_cast<NodeId>(i));
+      for (const ValueId input : graph.nodes()[i].inputs)
+        users_[index(input)].push_back(static_cast<NodeId>(i));
     program_.plain.resize(graph.values().size());
     program_.quantised.resize(graph.values().size());
   }
@@ -51,7 +52,8 @@ class Fuser {
   void add_node(NodeId id) {
     const Node& node = graph_.node(id);
     if (const auto row_op = as_row_op(node.op)) return add_row_op(id, *row_op);
-    if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr) return add_product(id);
+    if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
+      return add_product(id);
     if (get_op<ops::MoveCells>(node) != nullptr) {
       add_simple(node, std::make_unique<MoveLaunch>(graph_, node));
     } else {
@@ -61,7 +63,8 @@ class Fuser {
     done_[index(id)] = true;
   }
 
-  // --- Phases -------------------------------------------------------------------------------------------------
+  // --- Phases
+  // -------------------------------------------------------------------------------------------------
 
   /// The first phase in which a value can be read in this form.
   int ready(ValueId value, Form form = Form::kPlain) const {
@@ -85,7 +88,8 @@ class Fuser {
     }
   }
 
-  // --- Row-wise nodes -----------------------------------------------------------------------------------------
+  // --- Row-wise nodes
+  // -----------------------------------------------------------------------------------------
 
   void add_row_op(NodeId id, const RowOp& op) {
     const Node& node = graph_.node(id);
@@ -145,7 +149,8 @@ class Fuser {
     return rope_tables_.back();
   }
 
-  // --- Products -----------------------------------------------------------------------------------------------
+  // --- Products
+  // -----------------------------------------------------------------------------------------------
 
   /// The only user of a value, if it is of type T and the value is not read by the host.
   template <typename T>
@@ -167,8 +172,8 @@ class Fuser {
   bool pair_up(const Node& a, const Node& b) const {
     const ValueInfo& wa = graph_.value(weight_of(a));
     const ValueInfo& wb = graph_.value(weight_of(b));
-    return a.op.index() == b.op.index() && x_of(a) == x_of(b) && wa.dtype == wb.dtype && wa.shape == wb.shape &&
-           (get_op<ops::MatmulExperts>(a) == nullptr || a.inputs[2] == b.inputs[2]);
+    return a.op.index() == b.op.index() && x_of(a) == x_of(b) && wa.dtype == wb.dtype &&
+           wa.shape == wb.shape && (get_op<ops::MatmulExperts>(a) == nullptr || a.inputs[2] == b.inputs[2]);
   }
 
   void add_product(NodeId id) {
@@ -233,7 +238,8 @@ class Fuser {
     done_[index(add)] = true;
   }
 
-  /// Sees to it that x stands in the form that the weight's kernels read. Returns the first phase where it does.
+  /// Sees to it that x stands in the form that the weight's kernels read. Returns the first phase where it
+  /// does.
   int require_form(ValueId x, Form form) {
     if (form == Form::kPlain) return ready(x);
     if (quantiser_[index(x)] == kNoLaunch) {
@@ -248,7 +254,8 @@ class Fuser {
   }
 
   Form form_for(ValueId weight) const {
-    return activation_form(graph_.value(weight).dtype) == ActivationForm::kQ8 ? Form::kQuantised : Form::kPlain;
+    return activation_form(graph_.value(weight).dtype) == ActivationForm::kQ8 ? Form::kQuantised
+                                                                              : Form::kPlain;
   }
 
   void finish_product(int launch, const MatmulValues& values) {
@@ -285,15 +292,17 @@ class Fuser {
     finish_product(add_launch(std::make_unique<MatmulExpertsLaunch>(graph_, values, groups), phase), values);
   }
 
-  // --- Attention ----------------------------------------------------------------------------------------------
+  // --- Attention
+  // ----------------------------------------------------------------------------------------------
 
   void add_attention(const Node& node) {
     const std::span<const ValueId> where = std::span(node.inputs).subspan(3, 4);
     std::shared_ptr<AttentionTiles> tiles;
     for (const auto& candidate : tiles_)
       if (candidate->serves(where)) tiles = candidate;
-    if (tiles == nullptr) tiles_.push_back(tiles = std::make_shared<AttentionTiles>(
-                                       graph_, where, static_cast<int>(graph_.value(node.inputs[1]).shape[1].factor)));
+    if (tiles == nullptr)
+      tiles_.push_back(tiles = std::make_shared<AttentionTiles>(
+                           graph_, where, static_cast<int>(graph_.value(node.inputs[1]).shape[1].factor)));
     add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, tiles));
   }
 
@@ -306,7 +315,8 @@ class Fuser {
     maker_[index(node.output)] = launch;
   }
 
-  // --- The whole ----------------------------------------------------------------------------------------------
+  // --- The whole
+  // ----------------------------------------------------------------------------------------------
 
   void finish() {
     for (std::size_t v = 0; v < maker_.size(); ++v) {

@@ -1,12 +1,15 @@
 #pragma once
 // The CPU's kernels: what each instruction set provides. Bodies are written once over a small vector contract
-// (vec_*.h) in *.inl files and compiled once per instruction set (kernels_*.cpp); a plan calls through the table.
+// (vec_*.h) in *.inl files and compiled once per instruction set (kernels_*.cpp); a plan calls through the
+// table.
 //
 // Rules for every kernel:
-//  * A row's result is a function of that row's inputs alone: the order of its sums depends neither on how many
+//  * A row's result is a function of that row's inputs alone: the order of its sums depends neither on how
+//  many
 //    rows, columns of a tile, tasks or threads there are, nor on where the row lies (bit-equal, always).
 //  * No allocation, no exceptions, no global state. Pointers may be unaligned unless said otherwise.
-//  * These translation units must not emit shared inline functions (a COMDAT compiled for AVX-512 would be linked
+//  * These translation units must not emit shared inline functions (a COMDAT compiled for AVX-512 would be
+//  linked
 //    into the generic path): no std templates, everything static or in the namespace of the instruction set.
 #include <cstddef>
 #include <cstdint>
@@ -27,29 +30,29 @@ struct Range {
 ///   without gate: y = activation(y);  then y += residual[c].
 struct MatmulArgs {
   const PackedMatrix* weight = nullptr;
-  const float* bias = nullptr;           ///< [rows] or null
-  const PackedMatrix* gate = nullptr;    ///< Same shape and type as weight, or null.
+  const float* bias = nullptr;         ///< [rows] or null
+  const PackedMatrix* gate = nullptr;  ///< Same shape and type as weight, or null.
   const float* gate_bias = nullptr;
   Activation activation = Activation::kNone;
-  const std::byte* x = nullptr;          ///< Rows in activation_form(weight->dtype).
+  const std::byte* x = nullptr;  ///< Rows in activation_form(weight->dtype).
   std::size_t x_row_bytes = 0;
   const std::int32_t* x_rows = nullptr;  ///< Column c reads row x_rows[c]; null: row c.
-  float* out = nullptr;                  ///< Column c writes row out_rows[c] (null: row c) of out_stride floats.
+  float* out = nullptr;  ///< Column c writes row out_rows[c] (null: row c) of out_stride floats.
   std::int64_t out_stride = 0;
   const std::int32_t* out_rows = nullptr;
-  const float* residual = nullptr;       ///< Same rows and stride as out; may be out itself. Or null.
+  const float* residual = nullptr;  ///< Same rows and stride as out; may be out itself. Or null.
 };
 
 /// How positions turn pairs of a head's elements (RoPE; arXiv 2104.09864).
 struct RopeTable {
   const float* cos = nullptr;  ///< [n_rot / 2] of one position
   const float* sin = nullptr;
-  int n_rot = 0;               ///< Elements of a head that turn; the rest is copied.
-  bool neox = false;           ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
+  int n_rot = 0;      ///< Elements of a head that turn; the rest is copied.
+  bool neox = false;  ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
 };
 
-/// One layer's K and V: pages of 64 cells; in a page the heads lie one after another. K is blocked by 16 keys for
-/// the vector unit: [head][4 groups][head_dim][16 keys]; V is [head][64 keys][head_dim].
+/// One layer's K and V: pages of 64 cells; in a page the heads lie one after another. K is blocked by 16 keys
+/// for the vector unit: [head][4 groups][head_dim][16 keys]; V is [head][64 keys][head_dim].
 struct CacheLayout {
   DType k_type = DType::kF16;  ///< kF32 or kF16
   DType v_type = DType::kF16;
@@ -58,34 +61,34 @@ struct CacheLayout {
   int v_head_dim = 0;
 };
 
-/// Attention of some rows of a batch over their sequences' extents, in order. A row attends to the cell of position p
-/// when its bit is set in the extent's mask, and (causal) p <= the row's position and (window > 0) p > the row's
-/// position - window. Each extent's partial softmax (max, sum, weighted V) is computed from nothing and merged in
-/// order, so results do not depend on how rows are grouped.
+/// Attention of some rows of a batch over their sequences' extents, in order. A row attends to the cell of
+/// position p when its bit is set in the extent's mask, and (causal) p <= the row's position and (window > 0)
+/// p > the row's position - window. Each extent's partial softmax (max, sum, weighted V) is computed from
+/// nothing and merged in order, so results do not depend on how rows are grouped.
 struct AttentionArgs {
-  const float* q = nullptr;             ///< [row of the batch][n_heads][k_head_dim], stride q_stride floats
+  const float* q = nullptr;  ///< [row of the batch][n_heads][k_head_dim], stride q_stride floats
   std::int64_t q_stride = 0;
-  float* out = nullptr;                 ///< [row of the batch][n_heads][v_head_dim], stride out_stride floats
+  float* out = nullptr;  ///< [row of the batch][n_heads][v_head_dim], stride out_stride floats
   std::int64_t out_stride = 0;
-  const std::byte* k_cache = nullptr;   ///< Pages of k_page_bytes(layout)
+  const std::byte* k_cache = nullptr;  ///< Pages of k_page_bytes(layout)
   const std::byte* v_cache = nullptr;
   CacheLayout layout;
-  int n_heads = 0;                      ///< A multiple of n_kv_heads: heads g*h .. g*h+g-1 read KV head h.
+  int n_heads = 0;  ///< A multiple of n_kv_heads: heads g*h .. g*h+g-1 read KV head h.
   float scale = 1.0f;
-  float softcap = 0.0f;                 ///< 0: off; otherwise s = softcap * tanh(s / softcap)
-  int window = 0;                       ///< 0: all
+  float softcap = 0.0f;  ///< 0: off; otherwise s = softcap * tanh(s / softcap)
+  int window = 0;        ///< 0: all
   bool causal = true;
   const std::int32_t* positions = nullptr;  ///< [row of the batch]
 };
 /// Rows of one sequence.
 struct AttentionSegment {
-  int row_begin = 0;                ///< Of the tile's rows
+  int row_begin = 0;  ///< Of the tile's rows
   int n_rows = 0;
   const Extent* extents = nullptr;
   int n_extents = 0;
 };
-/// What one call computes. Sequences that share text share a tile: their first n_shared extents are of the same pages
-/// at the same positions (masks may differ), and K and V there are read once for all of them.
+/// What one call computes. Sequences that share text share a tile: their first n_shared extents are of the
+/// same pages at the same positions (masks may differ), and K and V there are read once for all of them.
 struct AttentionTile {
   const std::int32_t* rows = nullptr;  ///< Rows of the batch, segment after segment
   int n_rows = 0;                      ///< 1 to kAttentionRows
@@ -103,8 +106,8 @@ struct Kernels {
   void (*quantise_row)(const float* x, std::int64_t n, std::byte* out);
 
   /// out = norm(x) * weight + bias; weight and bias may be null; out may be x.
-  void (*norm_row)(NormKind kind, const float* x, std::int64_t n, float eps, const float* weight, const float* bias,
-                   float* out);
+  void (*norm_row)(NormKind kind, const float* x, std::int64_t n, float eps, const float* weight,
+                   const float* bias, float* out);
   void (*add_row)(const float* a, const float* b, std::int64_t n, float* out);
   void (*mul_row)(const float* a, const float* b, std::int64_t n, float* out);
   void (*scale_row)(const float* a, float factor, std::int64_t n, float* out);
@@ -134,8 +137,8 @@ std::size_t v_page_bytes(const CacheLayout& layout);
 std::size_t attention_scratch_bytes(const AttentionArgs& args);
 
 enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512 };
-bool supported(Isa isa);            ///< By this program and this machine.
+bool supported(Isa isa);  ///< By this program and this machine.
 Isa best_isa();
-const Kernels& kernels(Isa isa);    ///< `isa` must be supported.
+const Kernels& kernels(Isa isa);  ///< `isa` must be supported.
 
 }  // namespace weft::cpu

@@ -33,7 +33,9 @@ class Addresses {
   void set(ValueId value, Form form, std::byte* address) {
     (form == Form::kPlain ? plain_ : quantised_)[static_cast<std::size_t>(value)] = address;
   }
-  void set_matrix(ValueId value, const MatrixTensor* matrix) { matrices_[static_cast<std::size_t>(value)] = matrix; }
+  void set_matrix(ValueId value, const MatrixTensor* matrix) {
+    matrices_[static_cast<std::size_t>(value)] = matrix;
+  }
 
  private:
   std::vector<std::byte*> plain_;
@@ -62,7 +64,8 @@ class Launch {
   virtual std::int32_t prepare(const StepInfo& step) = 0;
   virtual void run(std::int32_t task, const TaskContext& context) = 0;
   virtual std::size_t scratch_bytes() const { return 0; }
-  /// Whether it changes what outlives the step in a way that cannot be left half done: then it runs in a cancelled step.
+  /// Whether it changes what outlives the step in a way that cannot be left half done: then it runs in a
+  /// cancelled step.
   virtual bool must_run() const { return false; }
   virtual std::string describe(const Graph& graph) const = 0;
 };

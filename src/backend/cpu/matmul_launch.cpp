@@ -24,7 +24,8 @@ std::string describe_product(const Graph& graph, const MatmulValues& values, con
 }
 
 /// Binds all but what depends on the expert. `x_columns` is the length of a row of x.
-void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& addresses, std::int64_t x_columns) {
+void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& addresses,
+               std::int64_t x_columns) {
   const PackedMatrix& weight = addresses.matrix(values.weight)->matrices()[0];
   const bool quantised = activation_form(weight.dtype) == ActivationForm::kQ8;
   args.activation = values.activation;
@@ -67,7 +68,9 @@ void MatmulLaunch::run(std::int32_t task, const TaskContext& context) {
                          {column, std::min(column + columns_per_task_, n_columns_)});
 }
 
-std::string MatmulLaunch::describe(const Graph& graph) const { return describe_product(graph, values_, "matmul"); }
+std::string MatmulLaunch::describe(const Graph& graph) const {
+  return describe_product(graph, values_, "matmul");
+}
 
 ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts)
     : ids_id_(ids),
@@ -79,7 +82,9 @@ ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int
   slot_rows_.resize(slots);
 }
 
-void ExpertGroupsLaunch::bind(const Addresses& addresses) { ids_ = addresses.plain<const std::int32_t>(ids_id_); }
+void ExpertGroupsLaunch::bind(const Addresses& addresses) {
+  ids_ = addresses.plain<const std::int32_t>(ids_id_);
+}
 
 std::int32_t ExpertGroupsLaunch::prepare(const StepInfo& step) {
   n_rows_ = rows_.value(step.symbols);

@@ -21,7 +21,8 @@ void MoveLaunch::bind(const Addresses& addresses) {
   from_ = addresses.plain<const std::int32_t>(inputs_[1]);
   to_ = addresses.plain<const std::int32_t>(inputs_[2]);
   deltas_ = addresses.plain<const std::int32_t>(inputs_[3]);
-  frequencies_ = rope_frequencies(op_.rope, inputs_.size() > 4 ? addresses.plain<const float>(inputs_[4]) : nullptr);
+  frequencies_ =
+      rope_frequencies(op_.rope, inputs_.size() > 4 ? addresses.plain<const float>(inputs_[4]) : nullptr);
 }
 
 /// One task: moves may build on each other, so they run in order. Layers share the threads.
@@ -60,11 +61,14 @@ void MoveLaunch::run(std::int32_t, const TaskContext& context) {
       }
     }
     kernels.load_k(layout_, cache_, from_[i], row);
-    for (int h = 0; h < n_row; h += layout_.k_head_dim) kernels.rope_head(table, row + h, layout_.k_head_dim, row + h);
+    for (int h = 0; h < n_row; h += layout_.k_head_dim)
+      kernels.rope_head(table, row + h, layout_.k_head_dim, row + h);
     kernels.store_k(layout_, row, to_[i], cache_);
   }
 }
 
-std::string MoveLaunch::describe(const Graph& graph) const { return "move_cells " + graph.value(output_).name; }
+std::string MoveLaunch::describe(const Graph& graph) const {
+  return "move_cells " + graph.value(output_).name;
+}
 
 }  // namespace weft::cpu

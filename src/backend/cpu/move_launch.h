@@ -1,6 +1,6 @@
 #pragma once
-// Cells of a cache copied from place to place, keys turned on the way: what sharing, shifting and defragmenting leave
-// to the device.
+// Cells of a cache copied from place to place, keys turned on the way: what sharing, shifting and
+// defragmenting leave to the device.
 #include <vector>
 
 #include "backend/cpu/launch.h"

@@ -1,10 +1,11 @@
 #pragma once
 // Weights as the CPU's matrix kernels read them, and activations as they multiply them.
 //
-// A packed matrix is a run of panels of 16 output rows (vector lane = row); in a panel the columns are walked in
-// blocks of 32, and each block is one contiguous record [code planes][scales], so that a matrix-vector product is
-// one linear stream and a matrix-matrix product reads the same bytes. Rows past the last one are zero. The layout of
-// a type (which planes, which scales) is chosen in packed.cpp from the table of types and is nobody else's business.
+// A packed matrix is a run of panels of 16 output rows (vector lane = row); in a panel the columns are walked
+// in blocks of 32, and each block is one contiguous record [code planes][scales], so that a matrix-vector
+// product is one linear stream and a matrix-matrix product reads the same bytes. Rows past the last one are
+// zero. The layout of a type (which planes, which scales) is chosen in packed.cpp from the table of types and
+// is nobody else's business.
 //
 // Activations of quantised weights are rows of int8 in groups of 32 with a float scale and a sum per group
 // (kQ8); of F32, F16 and BF16 weights they are plain float rows (kF32).
@@ -19,9 +20,9 @@ inline constexpr int kPanelRows = 16;
 inline constexpr int kBlockColumns = 32;
 
 struct PackedMatrix {
-  DType dtype = DType::kF32;   ///< Of the canonical weight.
-  std::int64_t rows = 0;       ///< Outputs.
-  std::int64_t columns = 0;    ///< Inputs.
+  DType dtype = DType::kF32;        ///< Of the canonical weight.
+  std::int64_t rows = 0;            ///< Outputs.
+  std::int64_t columns = 0;         ///< Inputs.
   const std::byte* data = nullptr;  ///< 64-byte aligned.
   std::size_t panel_bytes = 0;
 
@@ -31,8 +32,8 @@ struct PackedMatrix {
 std::size_t packed_panel_bytes(DType dtype, std::int64_t columns);
 std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns);
 
-/// Packs panels [begin, end) of a matrix from its canonical (GGUF) rows. `out` is the start of the whole packed
-/// matrix. Panels are independent, so threads may share the work.
+/// Packs panels [begin, end) of a matrix from its canonical (GGUF) rows. `out` is the start of the whole
+/// packed matrix. Panels are independent, so threads may share the work.
 void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std::byte* canonical,
                  std::int64_t begin, std::int64_t end, std::byte* out);
 

@@ -44,9 +44,12 @@ class CpuPlan final : public DevicePlan {
       n_tasks_[phase] = total;
     }
     const auto start = std::chrono::steady_clock::now();
-    pool_.run(n_tasks_, [](void* plan, int phase, std::int32_t task, int thread) {
-      static_cast<CpuPlan*>(plan)->run_task(static_cast<std::size_t>(phase), task, thread);
-    }, this);
+    pool_.run(
+        n_tasks_,
+        [](void* plan, int phase, std::int32_t task, int thread) {
+          static_cast<CpuPlan*>(plan)->run_task(static_cast<std::size_t>(phase), task, thread);
+        },
+        this);
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
@@ -70,14 +73,14 @@ class CpuPlan final : public DevicePlan {
     for (; task >= launch_tasks_[i]; ++i) task -= launch_tasks_[i];
     Launch& launch = *program_.launches[i].launch;
     if (cancelled_.load(std::memory_order_relaxed) && !launch.must_run()) return;
-    launch.run(
-        task, {kernels_, scratch_.data() + static_cast<std::size_t>(thread) * scratch_per_thread_});
+    launch.run(task, {kernels_, scratch_.data() + static_cast<std::size_t>(thread) * scratch_per_thread_});
   }
 
   /// Whether a result lies in memory that is bound from outside: a cache that was stored to, or an output.
   bool is_external(ValueId value) const {
     const auto outputs = graph_.outputs();
-    return stored_state(value) != kNoValue || std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+    return stored_state(value) != kNoValue ||
+           std::find(outputs.begin(), outputs.end(), value) != outputs.end();
   }
 
   /// The state that a cache after moves and stores stands for.
@@ -85,7 +88,8 @@ class CpuPlan final : public DevicePlan {
     ValueId state = kNoValue;
     while (graph_.value(value).producer != kNoNode) {
       const Node& node = graph_.node(graph_.value(value).producer);
-      if (get_op<ops::StoreCache>(node) == nullptr && get_op<ops::MoveCells>(node) == nullptr) return kNoValue;
+      if (get_op<ops::StoreCache>(node) == nullptr && get_op<ops::MoveCells>(node) == nullptr)
+        return kNoValue;
       value = state = node.inputs[0];
     }
     return state;
@@ -105,7 +109,8 @@ class CpuPlan final : public DevicePlan {
       const auto value = static_cast<ValueId>(v);
       const auto rows = static_cast<std::size_t>(info.shape.rows(bounds));
       if (info.producer != kNoNode && !is_external(value))
-        add(value, Form::kPlain, program_.plain[v], rows * static_cast<std::size_t>(info.shape.columns()) * sizeof(float));
+        add(value, Form::kPlain, program_.plain[v],
+            rows * static_cast<std::size_t>(info.shape.columns()) * sizeof(float));
       add(value, Form::kQuantised, program_.quantised[v],
           rows * activation_row_bytes(ActivationForm::kQ8, info.shape.columns()));
     }
@@ -148,9 +153,9 @@ class CpuPlan final : public DevicePlan {
   base::Memory arena_;
   base::Memory scratch_;
   std::size_t scratch_per_thread_ = 0;
-  std::vector<std::size_t> first_launch_;  // By phase.
-  std::vector<std::int32_t> n_tasks_;      // By phase, of this step.
-  std::vector<std::int32_t> launch_tasks_; // By launch, of this step.
+  std::vector<std::size_t> first_launch_;   // By phase.
+  std::vector<std::int32_t> n_tasks_;       // By phase, of this step.
+  std::vector<std::int32_t> launch_tasks_;  // By launch, of this step.
   std::uint64_t step_number_ = 0;
   double kernel_seconds_ = 0.0;
   std::atomic<bool> cancelled_{false};

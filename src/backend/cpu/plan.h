@@ -1,5 +1,6 @@
 #pragma once
-// A graph compiled for the CPU: a program of phases, each a set of launches that do not depend on one another.
+// A graph compiled for the CPU: a program of phases, each a set of launches that do not depend on one
+// another.
 #include <memory>
 
 #include "backend/cpu/kernels.h"

@@ -6,10 +6,12 @@
 
 namespace weft::cpu {
 
-// YaRN (arXiv 2309.00071): pairs that turn fast keep their frequency, slow ones are interpolated, a ramp lies between.
+// YaRN (arXiv 2309.00071): pairs that turn fast keep their frequency, slow ones are interpolated, a ramp lies
+// between.
 std::vector<double> rope_frequencies(const ops::Rope& op, const float* factors) {
   const auto pair_of_turns = [&](double turns) {
-    return op.n_rot * std::log(op.n_ctx_orig / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(op.freq_base));
+    return op.n_rot * std::log(op.n_ctx_orig / (turns * 2.0 * std::numbers::pi)) /
+           (2.0 * std::log(op.freq_base));
   };
   double low = 0.0, high = 0.0;
   if (op.ext_factor != 0.0f) {

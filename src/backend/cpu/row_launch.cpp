@@ -38,7 +38,8 @@ RopeTable RopeTableLaunch::row(std::int64_t r) const {
 
 void RopeTableLaunch::bind(const Addresses& addresses) {
   positions_ = addresses.plain<const std::int32_t>(positions_id_);
-  frequencies_ = rope_frequencies(op_, factors_id_ == kNoValue ? nullptr : addresses.plain<const float>(factors_id_));
+  frequencies_ =
+      rope_frequencies(op_, factors_id_ == kNoValue ? nullptr : addresses.plain<const float>(factors_id_));
   magnitude_ = rope_magnitude(op_);
 }
 
@@ -91,9 +92,11 @@ void RowLaunch::add(RowOp op, std::vector<ValueId> inputs, ValueId output, const
   instruction.rope = rope;
   const bool by_output = std::holds_alternative<ops::GetRows>(instruction.op) ||
                          std::holds_alternative<ops::SumExperts>(instruction.op);
-  const ValueId measured = by_output ? output : inputs[std::holds_alternative<ops::StoreCache>(instruction.op) ? 1 : 0];
+  const ValueId measured =
+      by_output ? output : inputs[std::holds_alternative<ops::StoreCache>(instruction.op) ? 1 : 0];
   instruction.columns = graph_.value(measured).shape.columns();
-  if (std::holds_alternative<ops::ExpertWeights>(instruction.op) || std::holds_alternative<ops::SumExperts>(instruction.op))
+  if (std::holds_alternative<ops::ExpertWeights>(instruction.op) ||
+      std::holds_alternative<ops::SumExperts>(instruction.op))
     instruction.n_experts_used = static_cast<int>(graph_.value(inputs[1]).shape.columns());
   if (std::holds_alternative<ops::StoreCache>(instruction.op)) {
     const ValueInfo& cache = graph_.value(inputs[0]);
@@ -233,7 +236,8 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
           [&](const ops::Rope& op) {
             RopeTable table = instruction.rope->row(row);
             table.neox = op.neox;
-            for (std::int64_t i = 0; i < n; i += op.head_dim) kernels.rope_head(table, in(0) + i, op.head_dim, out + i);
+            for (std::int64_t i = 0; i < n; i += op.head_dim)
+              kernels.rope_head(table, in(0) + i, op.head_dim, out + i);
           },
           [&](const ops::StoreCache& op) {
             const auto store = op.role == CacheRole::kKeys ? kernels.store_k : kernels.store_v;
@@ -255,7 +259,8 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
           },
           [&](const ops::SumExperts&) {
             kernels.scale_row(in(0), in(1)[0], n, out);
-            for (int j = 1; j < instruction.n_experts_used; ++j) kernels.axpy_row(in(0) + j * n, in(1)[j], n, out);
+            for (int j = 1; j < instruction.n_experts_used; ++j)
+              kernels.axpy_row(in(0) + j * n, in(1)[j], n, out);
           },
           [&](const Quantise&) { kernels.quantise_row(in(0), n, reinterpret_cast<std::byte*>(out)); },
       },

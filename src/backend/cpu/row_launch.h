@@ -1,6 +1,6 @@
 #pragma once
-// Row-wise nodes fused into chains: norm, scale, add, rope, cache write, quantise ... of one row after another, with
-// what is only needed inside the chain held in a thread's scratch memory.
+// Row-wise nodes fused into chains: norm, scale, add, rope, cache write, quantise ... of one row after
+// another, with what is only needed inside the chain held in a thread's scratch memory.
 #include <memory>
 #include <variant>
 #include <vector>
@@ -40,8 +40,9 @@ struct Quantise {
   static constexpr std::string_view kName = "quantise";
 };
 
-using RowOp = std::variant<ops::GetRows, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap, ops::Activate,
-                           ops::Glu, ops::Rope, ops::StoreCache, ops::TopK, ops::ExpertWeights, ops::SumExperts, Quantise>;
+using RowOp = std::variant<ops::GetRows, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap,
+                           ops::Activate, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK, ops::ExpertWeights,
+                           ops::SumExperts, Quantise>;
 
 class RowLaunch final : public Launch {
  public:
@@ -50,7 +51,8 @@ class RowLaunch final : public Launch {
   const Dim& rows() const { return rows_; }
   /// Appends a node. `rope` serves it if it is a rope node.
   void add(RowOp op, std::vector<ValueId> inputs, ValueId output, const RopeTableLaunch* rope = nullptr);
-  /// Values that the chain makes and that nobody outside reads go to scratch; call once, when the chain is complete.
+  /// Values that the chain makes and that nobody outside reads go to scratch; call once, when the chain is
+  /// complete.
   void settle(const std::vector<bool>& needed_outside);
 
   void bind(const Addresses& addresses) override;

@@ -17,7 +17,9 @@ class MatrixTensor final : public DeviceTensor {
   DType dtype() const override { return dtype_; }
   std::size_t bytes() const override { return memory_.size(); }
   std::span<const PackedMatrix> matrices() const { return matrices_; }
-  std::byte* data(std::int64_t matrix) { return memory_.data() + static_cast<std::size_t>(matrix) * matrix_bytes_; }
+  std::byte* data(std::int64_t matrix) {
+    return memory_.data() + static_cast<std::size_t>(matrix) * matrix_bytes_;
+  }
 
  private:
   DType dtype_;

@@ -1,5 +1,5 @@
-// Gemma 3 (arXiv 2503.19786): norms before and after each block, five sliding layers to each full one, which have
-// their own rope; embeddings scaled by sqrt(n_embd). Files store norm weights with their 1 added.
+// Gemma 3 (arXiv 2503.19786): norms before and after each block, five sliding layers to each full one, which
+// have their own rope; embeddings scaled by sqrt(n_embd). Files store norm weights with their 1 added.
 #include <cmath>
 
 #include "model/blocks.h"
@@ -24,13 +24,15 @@ ValueId build(Builder& b) {
   full.rope_params = h.rope;
   // The largest model scales by the width of a head as if there were no separate head size.
   constexpr int kLayersOf27B = 62;
-  if (h.n_layers == kLayersOf27B) full.scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));
+  if (h.n_layers == kLayersOf27B)
+    full.scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));
   AttentionBlock sliding = full;
   sliding.window = h.window;
   sliding.rope_params.freq_base = h.rope_base_window;
   sliding.rope_params.freq_scale = 1.0f;  // Linear scaling is for full layers only.
 
-  ValueId x = b.add(ops::Scale{std::sqrt(static_cast<float>(h.n_embd))}, {embed_tokens(b)}, "embeddings_scaled");
+  ValueId x =
+      b.add(ops::Scale{std::sqrt(static_cast<float>(h.n_embd))}, {embed_tokens(b)}, "embeddings_scaled");
   for (int layer = 0; layer < h.n_layers; ++layer) {
     const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
     const ValueId attended = attention(b, layer, normed, is_sliding(layer) ? sliding : full, x);
@@ -38,7 +40,8 @@ ValueId build(Builder& b) {
     x = add(b, x, post, layer_name(layer, "after_attention"));
     const ValueId ffn_in = norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm"));
     const ValueId ffn = gated_ffn(b, layer, ffn_in, Activation::kGelu);
-    x = add(b, x, norm(b, NormKind::kRms, ffn, layer_name(layer, "post_ffw_norm")), layer_name(layer, "after_ffn"));
+    x = add(b, x, norm(b, NormKind::kRms, ffn, layer_name(layer, "post_ffw_norm")),
+            layer_name(layer, "after_ffn"));
   }
   return output_logits(b, norm(b, NormKind::kRms, x, "output_norm"));
 }

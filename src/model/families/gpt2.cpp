@@ -14,7 +14,8 @@ ValueId build(Builder& b) {
   block.rope = false;
 
   const ValueId positions = b.add(
-      ops::GetRows{}, {b.weight("position_embd.weight", {h.n_ctx_train, h.n_embd}), b.model().positions}, "position_rows");
+      ops::GetRows{}, {b.weight("position_embd.weight", {h.n_ctx_train, h.n_embd}), b.model().positions},
+      "position_rows");
   ValueId x = add(b, embed_tokens(b), positions, "embeddings_at_positions");
   for (int layer = 0; layer < h.n_layers; ++layer) {
     const ValueId normed = norm(b, NormKind::kLayer, x, layer_name(layer, "attn_norm"));

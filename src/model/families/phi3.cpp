@@ -1,4 +1,5 @@
-// Phi-3 (arXiv 2404.14219): Q, K and V in one matrix, gate and up in another; LongRope factors for long contexts.
+// Phi-3 (arXiv 2404.14219): Q, K and V in one matrix, gate and up in another; LongRope factors for long
+// contexts.
 #include <cmath>
 
 #include "model/blocks.h"
@@ -17,8 +18,8 @@ ValueId build(Builder& b) {
   block.window = h.window;
   // LongRope has one set of factors for contexts that fit the original length and one for longer ones.
   const bool is_long = b.max_positions() > h.rope.n_ctx_orig;
-  block.rope_factors =
-      b.optional_weight(is_long ? "rope_factors_long.weight" : "rope_factors_short.weight", {h.rope.n_rot / 2});
+  block.rope_factors = b.optional_weight(is_long ? "rope_factors_long.weight" : "rope_factors_short.weight",
+                                         {h.rope.n_rot / 2});
 
   ValueId x = embed_tokens(b);
   for (int layer = 0; layer < h.n_layers; ++layer) {
