@@ -33,6 +33,8 @@ struct RunOptions {
   int n_predict = -1;
   int n_chunk = 0;
   bool ignore_eos = false;
+  bool context_shift = false;
+  int n_keep = 4;
   bool parse_special = false;
   bool json = false;
 };
@@ -196,6 +198,8 @@ int run(const RunOptions& options) {
   GenerateParams params;
   params.n_predict = options.n_predict;
   params.ignore_end = options.ignore_eos;
+  params.context_shift = options.context_shift;
+  params.n_keep = options.n_keep;
   params.stop = options.stop;
   params.n_chunk = options.n_chunk;
   params.on_prefill = [&](int done) {
@@ -244,6 +248,10 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   add_switch(app, "--ignore-eos", options->ignore_eos, "go on where the model would end the text")
       ->group(group);
+  add_switch(app, "--context-shift", options->context_shift,
+             "when the context is full, forget the older half of the text and go on")
+      ->group(group);
+  add_size(app, "--keep", options->n_keep, "tokens at the beginning that --context-shift keeps")->group(group);
   app.add_option("--stop,-r,--reverse-prompt", options->stop, "end before this text; may be given again")
       ->type_name("TEXT")
       ->expected(1, CLI::detail::expected_max_vector_size)

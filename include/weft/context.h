@@ -114,6 +114,7 @@ class Context {
   Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.
   /// Packs half-empty pages together, moving at most `max_cells`. Happens by itself when pages run out.
   void defragment(int max_cells = 4096);
+  Pos max_positions() const;      ///< Positions are below this: models with learned positions have a table of them.
   int cells_used() const;
   int cells_total() const;
   /// Whether all counts agree: for tests and audits. Costs the size of the cache.

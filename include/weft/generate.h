@@ -27,6 +27,9 @@ struct GenerateParams {
   int n_predict = -1;             ///< < 0: until an end token or the context is full.
   bool ignore_end = false;        ///< Go on past end tokens.
   std::vector<std::string> stop;  ///< Text that ends the generation and is not part of it.
+  /// When the context is full, forget the older half of the text but its first n_keep tokens, and go on.
+  bool context_shift = false;
+  int n_keep = 4;
   int n_chunk = 0;  ///< Cut the prompt into pieces of this many tokens. 0: as the context likes.
   /// Called with valid UTF-8 as it is complete; returning false stops (kCancelled).
   std::function<bool(std::string_view)> on_text;

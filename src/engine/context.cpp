@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/pool.h"
 #include "engine/model_impl.h"
 #include "exec/plan.h"
 #include "kv/sequences.h"
@@ -40,6 +41,7 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info) {
   if (p.n_outputs == 0) p.n_outputs = std::max(kDefaultOutputs, p.n_sequences);
   p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
   if (p.n_threads < 0 || p.n_threads > 4096) refuse("the number of threads must be 0 to 4096");
+  if (p.n_threads == 0) p.n_threads = base::default_threads();
   return p;
 }
 
@@ -438,6 +440,7 @@ Pos Context::min_pos(SeqId seq) const {
 
 void Context::defragment(int max_cells) { impl_->sequences.defragment(max_cells); }
 bool Context::consistent() const { return impl_->sequences.consistent(); }
+Pos Context::max_positions() const { return impl_->max_pos; }
 int Context::cells_used() const { return impl_->sequences.cells_used(); }
 int Context::cells_total() const { return impl_->sequences.cells_total(); }
 

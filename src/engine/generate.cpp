@@ -14,6 +14,8 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
+constexpr Pos kPage = 64;  // Shifts by whole pages leave cells in place.
+
 /// Lets text through as soon as no stop string can begin in it any more.
 class StopFilter {
  public:
@@ -121,14 +123,26 @@ class Generator {
     if (!emit(detokenizer_.push(token))) return false;
     if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
       return stopped(StopReason::kLength);
-    if (context_.next_pos(seq_) >= context_.cells_total()) return stopped(StopReason::kContextFull);
+    if (context_.next_pos(seq_) >= context_.max_positions()) return stopped(StopReason::kContextFull);
     batch_.clear();
     batch_.add(token, seq_, true);
-    const DecodeStatus status = context_.decode(batch_);
+    DecodeStatus status = context_.decode(batch_);
+    if (status == DecodeStatus::kCacheFull && params_.context_shift && make_room()) status = context_.decode(batch_);
     if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
     if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
     ++result_.n_decoded;
     return true;
+  }
+
+  /// Forgets the older half of the text behind what is kept, in whole pages where it is long enough for that.
+  bool make_room() {
+    const Pos end = context_.next_pos(seq_);
+    const Pos keep = std::clamp(params_.n_keep, 0, end);
+    Pos discard = (end - keep) / 2;
+    if (discard >= kPage) discard = discard / kPage * kPage;
+    if (discard == 0) return false;
+    context_.remove(seq_, keep, keep + discard);
+    return context_.shift(seq_, keep + discard, -1, -discard);
   }
 
   bool emit(std::string_view text) {

@@ -1,0 +1,110 @@
+// Generation: how it ends, what it passes on, and text that goes on beyond the context.
+#include "weft/generate.h"
+
+#include "engine/test_support.h"
+
+namespace weft {
+namespace {
+
+std::shared_ptr<const Model> tiny(const char* family = "llama") {
+  return Model::load(test::golden_dir() / family / "model.gguf");
+}
+
+SamplerParams greedy() { return {.seed = 1, .temperature = 0.0f}; }
+
+Generation run(Context& context, const GenerateParams& params) {
+  Sampler sampler(greedy(), context.model().info().n_vocab);
+  const Token prompt[] = {1, 30, 31, 32};
+  return generate(context, sampler, prompt, params);
+}
+
+TEST(Generate, StopsAtTheLengthAndStreamsTheSameText) {
+  Context context(tiny(), {.n_ctx = 128});
+  std::string streamed;
+  GenerateParams params{.n_predict = 20, .ignore_end = true};
+  params.on_text = [&](std::string_view text) {
+    streamed += text;
+    return true;
+  };
+  const Generation g = run(context, params);
+  EXPECT_EQ(g.stop, StopReason::kLength);
+  EXPECT_EQ(g.tokens.size(), 20u);
+  EXPECT_EQ(g.n_prompt, 4);
+  EXPECT_EQ(streamed, g.text);
+  // The last token was not computed: nobody asked what comes after it.
+  EXPECT_EQ(context.next_pos(0), 4 + 19);
+}
+
+TEST(Generate, StopStringsEndTheTextBeforeThem) {
+  Context context(tiny(), {.n_ctx = 128});
+  const std::string whole = run(context, {.n_predict = 30, .ignore_end = true}).text;
+  ASSERT_GT(whole.size(), 12u);
+  const std::string stop = whole.substr(5, 4);
+  context.clear();
+  const Generation g = run(context, {.n_predict = 30, .ignore_end = true, .stop = {"not in there", stop}});
+  EXPECT_EQ(g.stop, StopReason::kStopString);
+  EXPECT_EQ(g.text, whole.substr(0, whole.find(stop)));
+}
+
+TEST(Generate, ChunksChangeNothing) {
+  Context a(tiny(), {.n_ctx = 128}), b(tiny(), {.n_ctx = 128});
+  EXPECT_EQ(run(a, {.n_predict = 10, .ignore_end = true}).tokens,
+            run(b, {.n_predict = 10, .ignore_end = true, .n_chunk = 1}).tokens);
+}
+
+TEST(Generate, AFullContextEndsTheText) {
+  Context context(tiny(), {.n_ctx = 64});
+  const Generation g = run(context, {.ignore_end = true});
+  EXPECT_EQ(g.stop, StopReason::kContextFull);
+  EXPECT_EQ(context.cells_used(), 64);
+}
+
+TEST(Generate, ContextShiftGoesOnWithoutEnd) {
+  for (const int n_ctx : {64, 200}) {
+    Context context(tiny(), {.n_ctx = n_ctx});
+    const Generation g = run(context, {.n_predict = 1000, .ignore_end = true, .context_shift = true});
+    EXPECT_EQ(g.stop, StopReason::kLength);
+    EXPECT_EQ(g.tokens.size(), 1000u);
+    EXPECT_EQ(context.plan_stats().compiled, 1);
+    EXPECT_TRUE(context.consistent());
+  }
+}
+
+TEST(Generate, LearnedPositionsEndWhereTheirTableEnds) {
+  Context context(tiny("gpt2"), {.n_ctx = 512});
+  EXPECT_EQ(context.max_positions(), 128);
+  const Generation g = run(context, {.ignore_end = true});
+  EXPECT_EQ(g.stop, StopReason::kContextFull);
+  EXPECT_EQ(context.next_pos(0), 128);
+}
+
+TEST(Generate, CallbacksCancel) {
+  Context context(tiny(), {.n_ctx = 128});
+  GenerateParams params{.n_predict = 50, .ignore_end = true, .n_chunk = 1};
+  params.on_prefill = [](int done) { return done < 2; };
+  EXPECT_EQ(run(context, params).stop, StopReason::kCancelled);
+  context.clear();
+  params.on_prefill = nullptr;
+  int n = 0;
+  params.on_text = [&](std::string_view) { return ++n < 3; };
+  const Generation g = run(context, params);
+  EXPECT_EQ(g.stop, StopReason::kCancelled);
+  EXPECT_LT(g.tokens.size(), 50u);
+}
+
+TEST(Generate, APromptThatDoesNotFitSaysBothNumbers) {
+  Context context(tiny(), {.n_ctx = 8});
+  Sampler sampler(greedy(), 512);
+  const std::vector<Token> prompt(9, 5);
+  try {
+    generate(context, sampler, prompt, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("9 tokens"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("room for 8"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(generate(context, sampler, {}, {}), Error);
+}
+
+}  // namespace
+}  // namespace weft
