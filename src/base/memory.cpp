@@ -11,7 +11,7 @@
 
 namespace weft::base {
 
-Memory::Memory(std::size_t bytes) : size_(bytes) {
+Memory::Memory(std::size_t bytes, bool large_pages) : size_(bytes) {
   if (bytes == 0) return;
   void* mapped =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -20,7 +20,7 @@ Memory::Memory(std::size_t bytes) : size_(bytes) {
                                              " bytes of memory; use a smaller model, context or cache type");
   }
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  if (bytes >= kHugePage) ::madvise(mapped, bytes, MADV_HUGEPAGE);
+  if (large_pages && bytes >= kHugePage) ::madvise(mapped, bytes, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(mapped);
 }
 

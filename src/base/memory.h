@@ -10,7 +10,8 @@ class Memory {
  public:
   Memory() = default;
   /// Throws Error kOutOfMemory, with the number of bytes. 0 bytes gives an empty block.
-  explicit Memory(std::size_t bytes);
+  /// Large pages make streams through memory faster and the first touch of each place dearer: zeroing 2 MiB.
+  explicit Memory(std::size_t bytes, bool large_pages = true);
   ~Memory();
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&& other) noexcept;

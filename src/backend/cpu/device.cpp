@@ -27,6 +27,9 @@ namespace {
 /// Panels that one loading task packs: enough to be worth a claim, few enough to share a small matrix.
 constexpr std::int64_t kPanelsPerTask = 8;
 
+/// From this size on a cache is worth large pages.
+constexpr std::size_t kLargeStateBytes = std::size_t{64} << 20;
+
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -95,7 +98,9 @@ class CpuDevice final : public Device {
   }
 
   std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
-    return std::make_unique<PlainTensor>(dtype, bytes_of(ValueKind::kState, dtype, shape), false);
+    // A cache fills from the front, a little in each layer: with large pages a first token would zero two MiB a layer.
+    const std::size_t bytes = bytes_of(ValueKind::kState, dtype, shape);
+    return std::make_unique<PlainTensor>(dtype, bytes, false, bytes >= kLargeStateBytes);
   }
 
   std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,

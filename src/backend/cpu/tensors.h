@@ -31,8 +31,8 @@ class MatrixTensor final : public DeviceTensor {
 /// Plain memory: vectors of weights (as floats), inputs, outputs and caches.
 class PlainTensor final : public DeviceTensor {
  public:
-  PlainTensor(DType dtype, std::size_t bytes, bool host_visible)
-      : dtype_(dtype), host_visible_(host_visible), memory_(bytes) {}
+  PlainTensor(DType dtype, std::size_t bytes, bool host_visible, bool large_pages = true)
+      : dtype_(dtype), host_visible_(host_visible), memory_(bytes, large_pages) {}
   DType dtype() const override { return dtype_; }
   std::size_t bytes() const override { return memory_.size(); }
   std::span<std::byte> host() override { return host_visible_ ? memory_.bytes() : std::span<std::byte>{}; }
