@@ -1,0 +1,61 @@
+// A gap opened in the middle of a text and filled: what stands behind the gap keeps its place in the cache and is only
+// told its new position. Then a question is put behind it all, and the model answers with the new part in view.
+//
+//   insert -m MODEL
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "weft/context.h"
+#include "weft/error.h"
+
+int main(int argc, char** argv) try {
+  if (argc != 3 || std::strcmp(argv[1], "-m") != 0) {
+    std::fprintf(stderr, "usage: insert -m MODEL\n");
+    return 2;
+  }
+  constexpr weft::SeqId kText = 0;
+  const auto model = weft::Model::load(argv[2]);
+  const weft::Tokenizer& tokenizer = model->tokenizer();
+  weft::Context context(model, {.n_ctx = 512});
+  weft::Batch batch;
+
+  const auto before = tokenizer.encode("Anna has a dog. ");
+  const auto after = tokenizer.encode("They live in a small house by the sea.", {.add_special = false});
+  batch.add(before, kText);
+  batch.add(after, kText);
+  context.decode(batch);
+  const auto gap = static_cast<weft::Pos>(before.size());
+  std::printf("%d tokens in the cache\n", context.next_pos(kText));
+
+  // Room for the new sentence: everything behind the gap moves to later positions.
+  const auto inserted = tokenizer.encode("The dog is called Bruno. ", {.add_special = false});
+  context.shift(kText, gap, -1, static_cast<weft::Pos>(inserted.size()));
+  batch.clear();
+  for (std::size_t i = 0; i < inserted.size(); ++i)
+    batch.add(inserted[i], kText, /*logits=*/false, gap + static_cast<weft::Pos>(i));
+  context.decode(batch);
+  std::printf("%d after %d were inserted at position %d; only those were computed\n", context.next_pos(kText),
+              static_cast<int>(inserted.size()), gap);
+
+  std::string_view question = " The dog's name is";
+  std::printf("...%.*s", static_cast<int>(question.size()), question.data());
+  batch.clear();
+  batch.add(tokenizer.encode(question, {.add_special = false}), kText);
+  context.decode(batch);
+  weft::Detokenizer text(tokenizer);
+  for (int i = 0; i < 8; ++i) {
+    const auto logits = context.logits(batch.size() - 1);
+    const auto best = static_cast<weft::Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    std::fputs(text.push(best).c_str(), stdout);
+    batch.clear();
+    batch.add(best, kText, /*logits=*/true);
+    context.decode(batch);
+  }
+  std::printf("\n");
+  return 0;
+} catch (const weft::Error& error) {
+  std::fprintf(stderr, "insert: %s\n", error.what());
+  return 1;
+}
