@@ -154,6 +154,32 @@ TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
   }
 }
 
+// A text that moves up for a gap is the text that was put at the later positions from the start. (Before it there must
+// be nothing: what it saw there it saw at the old distance.)
+TEST_P(SequenceOperations, AFilledGapIsAsIfTheRestHadBeenBehindItAllAlong) {
+  if (std::string(GetParam()) == "gpt2") GTEST_SKIP() << "learned positions cannot be shifted";
+  const ContextParams params{.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
+  constexpr int kInserted = 7, kBehind = 20;
+  const auto put = [&](Context& context, std::size_t begin, int n, Pos pos, bool logits) {
+    Batch batch;
+    for (int i = 0; i < n; ++i) batch.add(tokens[begin + static_cast<std::size_t>(i)], 0, logits && i + 1 == n, pos + i);
+    EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+    if (!logits) return std::vector<float>();
+    return std::vector<float>(context.logits(n - 1).begin(), context.logits(n - 1).end());
+  };
+  Context moved(model, params), placed(model, params);
+  put(moved, 20, kBehind, 0, false);
+  ASSERT_TRUE(moved.shift(0, 0, -1, kInserted));
+  put(moved, 10, kInserted, 0, false);
+
+  put(placed, 20, kBehind, kInserted, false);
+  put(placed, 10, kInserted, 0, false);
+
+  const Pos end = kInserted + kBehind;
+  EXPECT_EQ(moved.next_pos(0), end);
+  EXPECT_LT(test::nmse(put(moved, 40, 5, end, true), put(placed, 40, 5, end, true)), 1e-6);
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, SequenceOperations,
                          testing::Values("llama", "llama-rope3", "qwen2", "gemma3", "phi3", "gpt2"),
                          [](const auto& test) {
