@@ -210,6 +210,17 @@ INSTANTIATE_TEST_SUITE_P(Types, CpuPlan,
                          testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_1),
                          [](const auto& test) { return std::string(weft::info(test.param).name); });
 
+TEST(CpuPlanFusion, RunsOnlyWhatIsWanted) {
+  Rig rig;
+  const std::vector<ValueId> all = build_layer(rig, DType::kF32);
+  const ValueId embedded = all.front();
+  rig.run({embedded}, 1, 4, 4);
+  // Caches keep what is stored, so all that leads there stays; what comes after attention does not.
+  EXPECT_NE(rig.description.find("store_cache:k_stored"), std::string::npos) << rig.description;
+  for (const char* dead : {"attention", "matmul wo", "matmul wu", "expert", "plain"})
+    EXPECT_EQ(rig.description.find(dead), std::string::npos) << rig.description;
+}
+
 TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
   Rig rig;
   const std::vector<ValueId> all = build_layer(rig, DType::kQ8_0);

@@ -22,9 +22,11 @@ class Fuser {
         maker_(graph.values().size(), kNoLaunch),
         quantiser_(graph.values().size(), kNoLaunch),
         read_outside_(graph.values().size()) {
-    for (std::size_t i = 0; i < graph.nodes().size(); ++i)
-      for (const ValueId input : graph.nodes()[i].inputs)
-        users_[index(input)].push_back(static_cast<NodeId>(i));
+    drop_dead_nodes();
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+      if (done_[i]) continue;
+      for (const ValueId input : graph.nodes()[i].inputs) users_[index(input)].push_back(static_cast<NodeId>(i));
+    }
     program_.plain.resize(graph.values().size());
     program_.quantised.resize(graph.values().size());
   }
@@ -48,6 +50,19 @@ class Fuser {
     int phase = 0;
     std::vector<ValueId> reads, reads_quantised;
   };
+
+  /// What neither the host reads nor a state keeps is not run.
+  void drop_dead_nodes() {
+    std::vector<bool> wanted(graph_.values().size());
+    for (const ValueId output : graph_.outputs()) wanted[index(output)] = true;
+    for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
+      const Node& node = graph_.nodes()[i];
+      const bool keeps_state = get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr;
+      done_[i] = !keeps_state && !wanted[index(node.output)];
+      if (done_[i]) continue;
+      for (const ValueId input : node.inputs) wanted[index(input)] = true;
+    }
+  }
 
   void add_node(NodeId id) {
     const Node& node = graph_.node(id);
