@@ -1,5 +1,7 @@
 #include "model/builder.h"
 
+#include <charconv>
+
 #include "graph/extent.h"
 #include "tensor/dtype.h"
 #include "weft/error.h"
@@ -92,12 +94,27 @@ ValueId Builder::cache(CacheRole role, int layer, std::int64_t n_heads, std::int
       name + ".moved");
 }
 
+void Builder::check_layers() const {
+  for (const gguf::TensorInfo& tensor : file_.tensors()) {
+    constexpr std::string_view kPrefix = "blk.";
+    if (!tensor.name.starts_with(kPrefix)) continue;
+    int layer = -1;
+    const char* const end = tensor.name.data() + tensor.name.size();
+    const auto [rest, error] = std::from_chars(tensor.name.data() + kPrefix.size(), end, layer);
+    if (error != std::errc() || rest == end || *rest != '.' || layer < 0 || layer >= hparams_.n_layers)
+      throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is of no layer: metadata key " +
+                                               hparams_.architecture + ".block_count is " +
+                                               std::to_string(hparams_.n_layers));
+  }
+}
+
 ModelGraph Builder::finish(ValueId logits) {
   if (n_missing_ > 0) {
     throw Error(ErrorCode::kInvalidFile, std::to_string(n_missing_) + " of " +
                                              std::to_string(model_.weights.size()) +
                                              " tensors are missing, first " + first_missing_);
   }
+  check_layers();
   model_.logits = logits;
   model_.graph.add_output(logits);
   return std::move(model_);

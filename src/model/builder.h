@@ -84,6 +84,8 @@ class Builder {
   ModelGraph finish(ValueId logits);
 
  private:
+  /// Throws where the file has tensors of layers that the metadata does not know.
+  void check_layers() const;
   ValueId use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n, bool optional);
 
   const gguf::File& file_;

@@ -15,6 +15,7 @@ constexpr std::int64_t kMaxHeads = 1 << 14;
 constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::int64_t kMaxExperts = 4096;
 constexpr std::int64_t kMaxContext = 1 << 28;
+constexpr std::int64_t kMaxVocabulary = 1 << 24;
 
 std::string range(double min, double max) {
   const auto text = [](double v) {
@@ -152,9 +153,12 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata) {
 
   const gguf::TensorInfo* embedding = file.find_tensor("token_embd.weight");
   if (embedding == nullptr) throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight is missing");
-  if (embedding->shape.size() != 2 || embedding->shape[0] > (std::int64_t{1} << 24))
+  if (embedding->shape.size() != 2 || embedding->shape[0] > kMaxVocabulary)
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight must be a matrix of at most 2^24 rows");
   h.n_vocab = static_cast<int>(embedding->shape[0]);
+  if (const int stated = metadata.get_int("vocab_size", 1, kMaxVocabulary, h.n_vocab); stated != h.n_vocab)
+    metadata.refuse("vocab_size", "found " + std::to_string(stated) + ", tensor token_embd.weight has " +
+                                      std::to_string(h.n_vocab) + " rows");
   return h;
 }
 
