@@ -1,0 +1,259 @@
+// Model files that are sound as files and wrong as models: one thing at a time is changed in a good one. Each
+// is refused with an error that names the key or tensor, or it loads and then computes; nothing crashes,
+// hangs or grows without bound.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "engine/test_support.h"
+#include "gguf/gguf.h"
+#include "gguf/writer.h"
+#include "weft/error.h"
+#include "weft/sampler.h"
+
+namespace weft {
+namespace {
+
+using gguf::File;
+using gguf::TensorInfo;
+using gguf::Writer;
+
+/// A file in memory before it is written: what the cases below change.
+struct Draft {
+  struct Tensor {
+    std::string name;
+    DType dtype;
+    std::vector<std::int64_t> shape;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<File::Entry> metadata;
+  std::vector<Tensor> tensors;
+
+  explicit Draft(const File& file) {
+    metadata.assign(file.metadata().begin(), file.metadata().end());
+    for (const TensorInfo& t : file.tensors())
+      tensors.push_back({t.name, t.dtype, t.shape, {t.data.begin(), t.data.end()}});
+  }
+  void drop(std::string_view key) {
+    std::erase_if(metadata, [&](const auto& entry) { return entry.key == key; });
+  }
+  Tensor& tensor(std::string_view name) {
+    return *std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == name; });
+  }
+};
+
+/// What comes of a draft: the error's text, or "" where it loads and computes.
+class Hostile : public testing::TestWithParam<const char*> {
+ protected:
+  Hostile() : file(File::open(test::golden_dir() / GetParam() / "model.gguf")) {}
+
+  std::string load(const Draft& draft, const std::function<void(Writer&)>& change = {}) const {
+    Writer writer;
+    for (const auto& entry : draft.metadata) writer.set(entry.key, entry.value);
+    for (const Draft::Tensor& t : draft.tensors)
+      writer.add_tensor(t.name, t.dtype, t.shape, std::span(t.bytes));
+    const auto path = std::filesystem::path(testing::TempDir()) /
+                      (std::string("hostile-") + GetParam() + "-" + std::to_string(::getpid()) + ".gguf");
+    try {
+      if (change) change(writer);
+      writer.write_file(path);
+    } catch (const Error& error) {
+      return std::string("not written: ") + error.what();
+    }
+    std::string result;
+    try {
+      const auto model = Model::load(path, {.n_threads = 1});
+      Context context(model, {.n_ctx = 32, .n_threads = 1});
+      Batch batch;
+      for (const Token token : {1, 2, 3}) batch.add(token, 0, true);
+      EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+      Sampler sampler({.seed = 1}, model->info().n_vocab);
+      const Token token = sampler.sample(context.logits(2));
+      EXPECT_TRUE(token >= 0 && token < model->info().n_vocab);
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == ErrorCode::kInvalidFile || error.code() == ErrorCode::kUnsupported ||
+                  error.code() == ErrorCode::kInvalidArgument)
+          << error.what();
+      result = error.what();
+    }
+    std::filesystem::remove(path);
+    return result;
+  }
+
+  static void expect_names(const std::string& error, std::string_view name, const std::string& what) {
+    EXPECT_NE(error.find(name), std::string::npos)
+        << what << ": " << (error.empty() ? "was accepted" : error);
+  }
+
+  std::string key(const char* name) const {
+    return std::string(*file.get_string("general.architecture")) + "." + name;
+  }
+
+  File file;
+};
+
+TEST_P(Hostile, TheGoodOneLoads) { EXPECT_EQ(load(Draft(file)), ""); }
+
+TEST_P(Hostile, ImpossibleCountsAreNamed) {
+  const Draft draft(file);
+  for (const char* name : {"block_count", "embedding_length", "attention.head_count",
+                           "attention.head_count_kv", "feed_forward_length", "attention.key_length",
+                           "attention.value_length", "rope.dimension_count", "context_length"}) {
+    const std::string full = key(name);
+    if (file.find(full) == nullptr) continue;
+    const bool unused =
+        std::string_view(name) == "feed_forward_length" && file.find(key("expert_count")) != nullptr;
+    const auto check = [&](auto value) {
+      const std::string error = load(draft, [&](Writer& w) { w.set(full, value); });
+      EXPECT_TRUE(unused || !error.empty()) << full;
+    };
+    check(std::uint32_t{0x7fffffff});
+    check(std::uint32_t{0xffffffff});
+    check(~std::uint64_t{0});
+    check(std::int64_t{-1});
+    check(std::numeric_limits<std::int64_t>::min());
+    check(1.5f);
+    check("text");
+    check(true);
+    // 0 is a way of saying "not given" for some; none may crash.
+    load(draft, [&](Writer& w) { w.set(full, std::uint32_t{0}); });
+    load(draft, [&](Writer& w) { w.set_array(full, std::vector<std::uint32_t>{1, 2}); });
+    load(draft, [&](Writer& w) { w.set_array(full, std::vector<std::uint32_t>{}); });
+  }
+  for (const char* name : {"block_count", "embedding_length", "context_length", "attention.head_count"}) {
+    Draft without = draft;
+    without.drop(key(name));
+    expect_names(load(without), key(name), "missing");
+    expect_names(load(draft, [&](Writer& w) { w.set(key(name), std::uint32_t{0}); }), key(name), "zero");
+  }
+}
+
+TEST_P(Hostile, ContradictionsAreRefused) {
+  const Draft draft(file);
+  const auto refused = [&](const char* name, std::uint32_t value) {
+    EXPECT_NE(load(draft, [&](Writer& w) { w.set(key(name), value); }), "") << name << " " << value;
+  };
+  const auto n_layers = static_cast<std::uint32_t>(*file.get_int(key("block_count")));
+  refused("block_count", n_layers - 1);
+  refused("block_count", n_layers + 1);
+  refused("attention.head_count", 3);
+  refused("vocab_size", 511);
+  if (file.find(key("expert_count")) != nullptr) {
+    const auto n = static_cast<std::uint32_t>(*file.get_int(key("expert_count")));
+    refused("expert_count", n - 1);
+    refused("expert_used_count", 0);
+    refused("expert_used_count", n + 1);
+    refused("expert_feed_forward_length", 1);
+  }
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const char* name :
+       {"rope.freq_base", "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"}) {
+    if (file.find(key(name)) == nullptr) continue;
+    for (const float value : {nan, -1.0f, std::numeric_limits<float>::infinity()})
+      expect_names(load(draft, [&](Writer& w) { w.set(key(name), value); }), key(name),
+                   std::to_string(value));
+  }
+  expect_names(load(draft, [&](Writer& w) { w.set(key("rope.scaling.type"), "bogus"); }),
+               key("rope.scaling.type"), "");
+  expect_names(load(draft, [&](Writer& w) { w.set("general.architecture", "unheard"); }), "unheard", "");
+}
+
+TEST_P(Hostile, TensorsThatDoNotFitAreNamed) {
+  const Draft draft(file);
+  std::size_t n = 0;
+  for (const Draft::Tensor& t : draft.tensors) {
+    if (t.name.starts_with("blk.") && !t.name.starts_with("blk.1.")) continue;
+    const bool optional =
+        t.name == "output.weight" || t.name == "rope_freqs.weight" || t.name.ends_with(".bias");
+    const auto changed = [&](const std::function<void(Draft::Tensor&)>& change) {
+      Draft copy = draft;
+      change(copy.tensor(t.name));
+      return load(copy);
+    };
+    Draft without = draft;
+    std::erase_if(without.tensors, [&](const Draft::Tensor& other) { return other.name == t.name; });
+    if (optional)
+      load(without);
+    else
+      expect_names(load(without), t.name, "missing");
+
+    const std::int64_t rows = t.shape[0];
+    expect_names(changed([&](Draft::Tensor& x) {
+                   x.shape[0] = rows - 1;
+                   x.bytes.resize(x.bytes.size() / static_cast<std::size_t>(rows) *
+                                  static_cast<std::size_t>(rows - 1));
+                 }),
+                 t.name == "token_embd.weight" ? "weight" : t.name, "a row less");
+    expect_names(changed([&](Draft::Tensor& x) { x.shape.insert(x.shape.begin(), 1); }),
+                 t.name == "token_embd.weight" ? "token_embd" : t.name, "another rank");
+    expect_names(changed([&](Draft::Tensor& x) {
+                   x.dtype = DType::kI8;
+                   x.bytes.resize(x.bytes.size() / static_cast<std::size_t>(info(t.dtype).block_bytes));
+                 }),
+                 t.name, "integers");
+    // NaN everywhere is no reason to refuse a model, nor to crash.
+    changed([](Draft::Tensor& x) { std::fill(x.bytes.begin(), x.bytes.end(), std::byte{0xff}); });
+    n += 5;
+  }
+  EXPECT_GT(n, 40u);
+}
+
+TEST_P(Hostile, VocabulariesThatContradictThemselvesAreRefused) {
+  const Draft draft(file);
+  const std::vector<std::string>& tokens = *file.get_strings("tokenizer.ggml.tokens");
+  const auto refused = [&](const char* name, auto value) {
+    const std::string error = load(draft, [&](Writer& w) { w.set_array(name, std::move(value)); });
+    EXPECT_NE(error, "") << name;
+  };
+  refused("tokenizer.ggml.tokens", std::vector<std::string>(tokens.begin(), tokens.end() - 1));
+  refused("tokenizer.ggml.tokens", std::vector<std::string>{});
+  refused("tokenizer.ggml.tokens", std::vector<std::string>(tokens.size(), "same"));
+  refused("tokenizer.ggml.tokens", std::vector<std::uint32_t>(tokens.size()));
+  refused("tokenizer.ggml.token_type", std::vector<std::int32_t>(tokens.size(), 99));
+  refused("tokenizer.ggml.token_type", std::vector<std::int32_t>{1});
+  for (const auto id : {static_cast<std::uint32_t>(tokens.size()), std::uint32_t{0x7fffffff}})
+    expect_names(load(draft, [&](Writer& w) { w.set("tokenizer.ggml.bos_token_id", id); }), "bos_token_id",
+                 "");
+  EXPECT_NE(load(draft, [](Writer& w) { w.set("tokenizer.ggml.model", "unheard"); }), "");
+  std::vector<std::string> huge = tokens;
+  huge[300] = std::string(1 << 20, 'x');
+  refused("tokenizer.ggml.tokens", huge);
+  if (*file.get_string("tokenizer.ggml.model") == "gpt2") {
+    refused("tokenizer.ggml.merges", std::vector<std::string>{"abc"});
+    refused("tokenizer.ggml.merges", std::vector<std::string>{"no such"});
+    EXPECT_NE(load(draft, [](Writer& w) { w.set("tokenizer.ggml.pre", "unheard"); }), "");
+  } else {
+    refused("tokenizer.ggml.scores", std::vector<float>{0.0f});
+    refused("tokenizer.ggml.scores",
+            std::vector<float>(tokens.size(), std::numeric_limits<float>::quiet_NaN()));
+    std::vector<std::string> bytes = tokens;
+    const auto byte = std::find(bytes.begin(), bytes.end(), "<0x41>");
+    if (byte != bytes.end()) {
+      for (const char* text : {"<0x-1>", "<0xZZ>", "<0x100>"}) {
+        *byte = text;
+        refused("tokenizer.ggml.tokens", bytes);
+      }
+    }
+  }
+}
+
+TEST_P(Hostile, ABrokenTemplateLeavesTheModelUsable) {
+  EXPECT_EQ(load(Draft(file), [](Writer& w) { w.set("tokenizer.chat_template", "{% for x in %}{{"); }), "");
+  EXPECT_EQ(load(Draft(file), [](Writer& w) { w.set("tokenizer.chat_template", std::string(100000, '(')); }),
+            "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Hostile,
+                         testing::Values("llama", "llama-rope3", "qwen2", "qwen3moe", "gemma3", "phi3",
+                                         "gpt2"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weft
