@@ -131,6 +131,17 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
   return b.add(ops::Add{}, {x, y}, name);
 }
 
+ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
+                         const std::function<ValueId(int, ValueId)>& ffn) {
+  for (int layer = 0; layer < b.hparams().n_layers; ++layer) {
+    const ValueId attended = attention(b, layer, norm(b, kind, x, layer_name(layer, "attn_norm")), block, x);
+    x = add(b, x, attended, layer_name(layer, "after_attention"));
+    const ValueId ffn_out = ffn(layer, norm(b, kind, x, layer_name(layer, "ffn_norm")));
+    x = add(b, x, ffn_out, layer_name(layer, "after_ffn"));
+  }
+  return output_logits(b, norm(b, kind, x, "output_norm"));
+}
+
 ValueId output_logits(Builder& b, ValueId x) {
   const HParams& h = b.hparams();
   ValueId weight = b.optional_weight("output.weight", {h.n_vocab, h.n_embd});

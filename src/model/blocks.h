@@ -1,6 +1,7 @@
 #pragma once
 // The blocks that families are made of. A block reads its weights by the names that GGUF files give them
 // ("blk.3.attn_q.weight") and adds its nodes to the graph.
+#include <functional>
 #include <string>
 
 #include "model/builder.h"
@@ -45,6 +46,11 @@ ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation);
 ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool normalise);
 
 ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
+
+/// The layers that most decoders have, x + attention(norm(x)) and x + ffn(norm(x)), and behind them the
+/// output norm and the logits. `ffn` gets the layer and its normed input.
+ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
+                         const std::function<ValueId(int, ValueId)>& ffn);
 
 /// The product with output.weight, or with the embedding where the file has none.
 ValueId output_logits(Builder& b, ValueId x);

@@ -12,15 +12,8 @@ ValueId build(Builder& b) {
   AttentionBlock block;
   block.rope_params = h.rope;
 
-  ValueId x = embed_tokens(b);
-  for (int layer = 0; layer < h.n_layers; ++layer) {
-    const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
-    const ValueId attended = attention(b, layer, normed, block, x);
-    x = add(b, x, attended, layer_name(layer, "after_attention"));
-    const ValueId ffn_in = norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm"));
-    x = add(b, x, gated_ffn(b, layer, ffn_in, Activation::kSilu), layer_name(layer, "after_ffn"));
-  }
-  return output_logits(b, norm(b, NormKind::kRms, x, "output_norm"));
+  return pre_norm_decoder(b, NormKind::kRms, embed_tokens(b), block,
+                          [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); });
 }
 
 }  // namespace
