@@ -12,6 +12,7 @@ namespace weft::test {
 long n_allocations() { return g_allocations.load(); }
 }  // namespace weft::test
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // GCC sees through one of the pair only.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t size) {
@@ -21,3 +22,4 @@ void* operator new(std::size_t size) {
 }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#endif
