@@ -68,11 +68,12 @@ void Batch::add(Token token, std::span<const SeqId> seqs, bool logits, Pos pos) 
 }
 
 void Batch::add(std::span<const Token> tokens, SeqId seq, bool logits_at_end) {
-  for (std::size_t i = 0; i < tokens.size(); ++i) add(tokens[i], seq, logits_at_end && i + 1 == tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    add(tokens[i], seq, logits_at_end && i + 1 == tokens.size());
 }
 
-/// The walk of a batch: admit (check it, resolve positions), place (take cells), bind (write the inputs), run the
-/// plan, read (find the logits).
+/// The walk of a batch: admit (check it, resolve positions), place (take cells), bind (write the inputs), run
+/// the plan, read (find the logits).
 struct Context::Impl {
   Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in)
       : model(std::move(model_in)),
@@ -120,9 +121,15 @@ struct Context::Impl {
       for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(bounds));
       const bool is_logits = static_cast<ValueId>(v) == graph.logits;
       switch (value.kind) {
-        case ValueKind::kWeight: result[v] = model->impl().weights.at(value.name).get(); break;
-        case ValueKind::kState: result[v] = own(device.create_state(value.dtype, shape)); break;
-        case ValueKind::kInput: result[v] = own(device.create_host_tensor(value.dtype, shape)); break;
+        case ValueKind::kWeight:
+          result[v] = model->impl().weights.at(value.name).get();
+          break;
+        case ValueKind::kState:
+          result[v] = own(device.create_state(value.dtype, shape));
+          break;
+        case ValueKind::kInput:
+          result[v] = own(device.create_host_tensor(value.dtype, shape));
+          break;
         case ValueKind::kResult:
           if (is_logits) result[v] = own(device.create_host_tensor(value.dtype, shape));
           break;
@@ -139,10 +146,12 @@ struct Context::Impl {
 
   void check_sequence(SeqId seq) const {
     if (seq < 0 || seq >= params.n_sequences)
-      refuse("sequence " + std::to_string(seq) + " is outside 0 to " + std::to_string(params.n_sequences - 1));
+      refuse("sequence " + std::to_string(seq) + " is outside 0 to " +
+             std::to_string(params.n_sequences - 1));
   }
 
-  // --- Admit ---------------------------------------------------------------------------------------------------
+  // --- Admit
+  // ---------------------------------------------------------------------------------------------------
 
   /// Checks the batch and resolves its positions into `places`.
   void admit(const Batch& batch) {
@@ -164,14 +173,19 @@ struct Context::Impl {
         refuse("token " + std::to_string(item.token) + " is outside the vocabulary of " +
                std::to_string(model->info().n_vocab) + where());
       const Pos last = last_of(item.seq);
-      const Pos pos = item.pos != Batch::kNextPos ? item.pos : std::max(last + 1, last < 0 ? sequences.next_pos(item.seq) : 0);
+      const Pos pos = item.pos != Batch::kNextPos
+                          ? item.pos
+                          : std::max(last + 1, last < 0 ? sequences.next_pos(item.seq) : 0);
       if (pos < 0 || pos >= max_pos)
-        refuse("position " + std::to_string(pos) + " is outside 0 to " + std::to_string(max_pos - 1) + where());
+        refuse("position " + std::to_string(pos) + " is outside 0 to " + std::to_string(max_pos - 1) +
+               where());
       const auto claim = [&](SeqId seq) {
         if (pos <= last_of(seq))
-          refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " + std::to_string(seq) + where());
+          refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " +
+                 std::to_string(seq) + where());
         if (sequences.holds(seq, pos))
-          refuse("position " + std::to_string(pos) + " of sequence " + std::to_string(seq) + " is taken" + where());
+          refuse("position " + std::to_string(pos) + " of sequence " + std::to_string(seq) + " is taken" +
+                 where());
         last_of(seq) = pos;
       };
       claim(item.seq);
@@ -180,12 +194,14 @@ struct Context::Impl {
     }
   }
 
-  // --- Place ---------------------------------------------------------------------------------------------------
+  // --- Place
+  // ---------------------------------------------------------------------------------------------------
 
   /// Takes the batch's cells. False where the cache is full; it is as before then.
   ///
-  /// Taking a cell may owe moves (a shared page gets a copy, sparse ones are packed). Moves come before the tokens of
-  /// their step are stored; where one starts from a cell that the batch itself is yet to fill, the step must end.
+  /// Taking a cell may owe moves (a shared page gets a copy, sparse ones are packed). Moves come before the
+  /// tokens of their step are stored; where one starts from a cell that the batch itself is yet to fill, the
+  /// step must end.
   bool place(const Batch& batch) {
     ++batch_number;
     cells.resize(places.size());
@@ -197,7 +213,8 @@ struct Context::Impl {
       const std::size_t n_moves = sequences.moves().size();
       bool placed = sequences.take({&own, 1}, {&cells[item], 1});
       if (placed)
-        for (const SeqId other : batch.shared_with(i)) placed = placed && sequences.copy(own.seq, other, own.pos, own.pos + 1);
+        for (const SeqId other : batch.shared_with(i))
+          placed = placed && sequences.copy(own.seq, other, own.pos, own.pos + 1);
       if (!placed) {
         roll_back(batch, i + 1);
         return false;
@@ -219,7 +236,8 @@ struct Context::Impl {
     }
   }
 
-  // --- Bind ----------------------------------------------------------------------------------------------------
+  // --- Bind
+  // ----------------------------------------------------------------------------------------------------
 
   /// Writes the inputs of items [begin, end), at most a step's worth; returns end.
   int bind_step(const Batch& batch, int begin, int& n_outputs) {
@@ -238,7 +256,8 @@ struct Context::Impl {
       positions[row] = places[item].pos;
       sequence_of[row] = places[item].seq;
       cell_of[row] = cells[item];
-      if (batch[i].logits) output_rows[static_cast<std::size_t>(n_outputs++)] = static_cast<std::int32_t>(row);
+      if (batch[i].logits)
+        output_rows[static_cast<std::size_t>(n_outputs++)] = static_cast<std::int32_t>(row);
     }
     return i;
   }
@@ -258,9 +277,11 @@ struct Context::Impl {
     return static_cast<int>(n);
   }
 
-  // --- Run and read ----------------------------------------------------------------------------------------------
+  // --- Run and read
+  // ----------------------------------------------------------------------------------------------
 
-  /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their own.
+  /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
+  /// own.
   void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::size_t n_owed) {
     for (bool all = false; !all;) {
       const int n_moves = bind_moves(n_owed);
@@ -279,7 +300,8 @@ struct Context::Impl {
     }
   }
 
-  /// Notes where the logits of items [begin, end) are. All but the last step's are moved out of the plan's way.
+  /// Notes where the logits of items [begin, end) are. All but the last step's are moved out of the plan's
+  /// way.
   void read_step(const Batch& batch, int begin, int end, int n_outputs) {
     const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
     const float* source = values<float>(graph.logits).data();
@@ -350,9 +372,9 @@ struct Context::Impl {
   std::vector<bool> step_ends;           // By item: its step cannot be that of the items before.
   std::vector<std::uint32_t> filled_by;  // By cell: the last batch that took it.
   std::uint32_t batch_number = 0;
-  std::size_t n_moves_done = 0;          // Of sequences.moves().
-  std::vector<Pos> last_pos;             // By sequence: the last position in the batch so far.
-  std::vector<const float*> logits_of;   // By item of the last batch.
+  std::size_t n_moves_done = 0;         // Of sequences.moves().
+  std::vector<Pos> last_pos;            // By sequence: the last position in the batch so far.
+  std::vector<const float*> logits_of;  // By item of the last batch.
   std::vector<float> kept_logits;
   std::size_t n_kept = 0;
   std::int64_t last_symbols[3] = {-1, -1, -1};
@@ -376,9 +398,11 @@ void Context::cancel() noexcept {
 }
 
 std::span<const float> Context::logits(int i) const {
-  if (i < 0 || i >= static_cast<int>(impl_->logits_of.size()) || impl_->logits_of[static_cast<std::size_t>(i)] == nullptr)
+  if (i < 0 || i >= static_cast<int>(impl_->logits_of.size()) ||
+      impl_->logits_of[static_cast<std::size_t>(i)] == nullptr)
     refuse("item " + std::to_string(i) + " of the last batch has no logits; ask for them when adding it");
-  return {impl_->logits_of[static_cast<std::size_t>(i)], static_cast<std::size_t>(impl_->model->info().n_vocab)};
+  return {impl_->logits_of[static_cast<std::size_t>(i)],
+          static_cast<std::size_t>(impl_->model->info().n_vocab)};
 }
 
 namespace {
@@ -409,8 +433,9 @@ bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   if (impl_->hparams().learned_positions)
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: its text cannot be shifted");
   if (!impl_->sequences.can_add(seq, std::max(begin, 0), end_of(end), delta))
-    refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " + std::to_string(seq) +
-           " shifted by " + std::to_string(delta) + " would meet others or leave the range of positions");
+    refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
+           std::to_string(seq) + " shifted by " + std::to_string(delta) +
+           " would meet others or leave the range of positions");
   return impl_->sequences.add(seq, std::max(begin, 0), end_of(end), delta);
 }
 
@@ -419,8 +444,9 @@ bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   if (impl_->hparams().learned_positions)
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
   if (divisor < 1 || !impl_->sequences.can_divide(seq, std::max(begin, 0), end_of(end), divisor))
-    refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " + std::to_string(seq) +
-           " cannot be divided by " + std::to_string(divisor) + ": they would pass those before them");
+    refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
+           std::to_string(seq) + " cannot be divided by " + std::to_string(divisor) +
+           ": they would pass those before them");
   return impl_->sequences.divide(seq, std::max(begin, 0), end_of(end), divisor);
 }
 
@@ -452,7 +478,8 @@ PlanStats Context::plan_stats() const {
   stats.steps_unchanged = counters.unchanged;
   stats.steps_shapes = counters.shapes;
   stats.steps_tensors = counters.tensors;
-  if (counters.steps > 0) stats.host_us_per_step = impl_->host_seconds * 1e6 / static_cast<double>(counters.steps);
+  if (counters.steps > 0)
+    stats.host_us_per_step = impl_->host_seconds * 1e6 / static_cast<double>(counters.steps);
   return stats;
 }
 

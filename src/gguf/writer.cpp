@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gguf/atomic_file.h"
+#include "base/atomic_file.h"
 #include "gguf/limits.h"
 #include "gguf/reader.h"
 #include "weft/error.h"
@@ -315,7 +315,7 @@ std::vector<std::byte> Writer::to_bytes() const {
 }
 
 void Writer::write_file(const std::filesystem::path& path) const {
-  AtomicFile file(path);
+  base::AtomicFile file(path);
   write([&](std::span<const std::byte> part) { file.write(part); });
   file.commit();
 }

@@ -1,11 +1,15 @@
 // What a context promises beyond numbers: errors that change nothing, a full cache, one plan, no allocation.
 #include "weft/context.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
 #include "engine/allocation_counter.h"
 #include "engine/test_support.h"
+#include "gguf/gguf.h"
+#include "gguf/writer.h"
 #include "weft/error.h"
 #include "weft/sampler.h"
 
@@ -135,6 +139,29 @@ TEST(Context, ADecodeStepAllocatesNothing) {
     ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   }
   EXPECT_EQ(test::n_allocations() - before, 0);
+}
+
+TEST(Context, LongRopeFactorsFollowTheContextsLength) {
+  const gguf::File file = gguf::File::open(test::golden_dir() / "phi3" / "model.gguf");
+  gguf::Writer writer;
+  for (const auto& entry : file.metadata()) writer.set(entry.key, entry.value);
+  writer.set("phi3.rope.scaling.original_context_length", std::uint32_t{64});
+  for (const auto& t : file.tensors()) writer.add_tensor(t.name, t.dtype, t.shape, t.data);
+  const std::vector<float> ones(16, 1.0f), twos(16, 2.0f);
+  writer.add_tensor("rope_factors_short.weight", DType::kF32, {16}, std::as_bytes(std::span(ones)));
+  writer.add_tensor("rope_factors_long.weight", DType::kF32, {16}, std::as_bytes(std::span(twos)));
+  const auto path = std::filesystem::path(testing::TempDir()) / ("longrope-" + std::to_string(::getpid()) + ".gguf");
+  writer.write_file(path);
+  const auto model = Model::load(path);
+  std::filesystem::remove(path);
+  const auto plain = Model::load(test::golden_dir() / "phi3" / "model.gguf");
+  const std::vector<Token> tokens = test::read_tokens(test::golden_dir() / "phi3" / "tokens.json");
+  const auto logits = [&](const auto& of, int n_ctx) {
+    Context context(of, {.n_ctx = n_ctx});
+    return test::all_logits(context, tokens, 48);
+  };
+  EXPECT_TRUE(logits(model, 64) == logits(plain, 64));  // Factors of one change nothing.
+  EXPECT_GT(test::nmse(logits(model, 128), logits(plain, 128)), 1e-4);
 }
 
 TEST(Context, CancellingLeavesTheCacheAsItWas) {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <span>
 
-namespace weft::gguf {
+namespace weft::base {
 
 class AtomicFile {
  public:
@@ -27,4 +27,4 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-}  // namespace weft::gguf
+}  // namespace weft::base

@@ -1,4 +1,4 @@
-#include "gguf/atomic_file.h"
+#include "base/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "weft/error.h"
 
-namespace weft::gguf {
+namespace weft::base {
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   // A name of a writer that was killed may be taken: the next number is free.
@@ -55,4 +55,4 @@ void AtomicFile::fail(const char* action) const {
               "cannot " + std::string(action) + " " + path_.string() + ": " + std::strerror(error));
 }
 
-}  // namespace weft::gguf
+}  // namespace weft::base
