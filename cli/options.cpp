@@ -141,7 +141,11 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
 }
 
 void add_context_options(CLI::App& app, ContextOptions& options) {
-  const std::map<std::string, CacheType> types = {{"f32", CacheType::kF32}, {"f16", CacheType::kF16}};
+  const std::map<std::string, CacheType> types = {{"f32", CacheType::kF32},
+                                                  {"f16", CacheType::kF16},
+                                                  {"bf16", CacheType::kBF16},
+                                                  {"q8_0", CacheType::kQ8_0},
+                                                  {"q4_0", CacheType::kQ4_0}};
   const std::string group = "Context";
   add_size(app, "-c,--ctx-size", options.n_ctx, "tokens that fit (default: the model's length, at most 8k)")
       ->group(group);

@@ -1,6 +1,8 @@
 #pragma once
 // A context: many sequences over one cache, and one plan that computes batches of any mix of them.
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -13,7 +15,8 @@
 
 namespace weft {
 
-enum class CacheType : std::uint8_t { kF32, kF16 };
+/// kQ8_0 and kQ4_0 hold a scale for each 32 elements: heads must be multiples of 32.
+enum class CacheType : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
 struct ContextParams {
   int n_ctx =
@@ -119,6 +122,23 @@ class Context {
   int cells_total() const;
   /// Whether all counts agree: for tests and audits. Costs the size of the cache.
   bool consistent() const;
+
+  // States: what one sequence holds, or all of a context, for any context of the same model with the same types
+  // of cache. A restored sequence goes on with the same logits, bit by bit, wherever its cells lie now. Bytes
+  // and files are checked in full before anything is touched; those that are damaged, of another model or too
+  // large for this context throw Error and change nothing.
+  std::vector<std::byte> save(SeqId seq) const;
+  std::vector<std::byte> save() const;
+  /// The state of one sequence becomes `seq`, in place of what that held. False where the cache has no room:
+  /// nothing has changed then.
+  bool restore(std::span<const std::byte> state, SeqId seq);
+  /// The state of a context takes the place of all sequences, under the ids that they had.
+  bool restore(std::span<const std::byte> state);
+  /// The file appears whole or stays as it was, whatever happens in between. Throws Error kIo.
+  void save_file(const std::filesystem::path& path, SeqId seq) const;
+  void save_file(const std::filesystem::path& path) const;
+  bool restore_file(const std::filesystem::path& path, SeqId seq);
+  bool restore_file(const std::filesystem::path& path);
 
   PlanStats plan_stats() const;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/kinds.h"
 #include "weft/device.h"
 
 namespace weft {
@@ -81,6 +82,13 @@ class Device {
                                                       const WeightSource& source) = 0;
   /// Zeroed lazily: memory is taken as it is touched.
   virtual std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) = 0;
+  /// The cells of a cache, {cells, heads, head_dim}, as canonical rows: for each of `cells`, in their order,
+  /// [heads][head_dim] elements of its type as GGUF stores them. `role` is what the graph uses the cache for.
+  /// No plan may be running that is bound to it; steps that ran are seen, steps to come see what was written.
+  virtual void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                          std::span<std::byte> rows) = 0;
+  virtual void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                           std::span<const std::byte> rows) = 0;
   /// Inputs and outputs of steps.
   virtual std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
                                                            std::span<const std::int64_t> shape) = 0;

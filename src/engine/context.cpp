@@ -4,10 +4,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/pool.h"
+#include "base/read_file.h"
 #include "engine/model_impl.h"
+#include "engine/states.h"
 #include "exec/plan.h"
 #include "kv/sequences.h"
 #include "weft/error.h"
@@ -45,7 +49,30 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info) {
   return p;
 }
 
-DType dtype_of(CacheType type) { return type == CacheType::kF32 ? DType::kF32 : DType::kF16; }
+DType dtype_of(CacheType type) {
+  switch (type) {
+    case CacheType::kF32:
+      return DType::kF32;
+    case CacheType::kF16:
+      return DType::kF16;
+    case CacheType::kBF16:
+      return DType::kBF16;
+    case CacheType::kQ8_0:
+      return DType::kQ8_0;
+    case CacheType::kQ4_0:
+      return DType::kQ4_0;
+  }
+  refuse("there is no cache type " + std::to_string(static_cast<int>(type)));
+}
+
+/// The type of a cache whose heads have `head_dim` elements.
+DType cache_dtype(const char* what, CacheType type, int head_dim) {
+  const DTypeInfo& dtype = info(dtype_of(type));
+  if (head_dim % dtype.block_elements != 0)
+    refuse("heads of " + std::to_string(head_dim) + " elements cannot be kept as " + std::string(dtype.name) + " in the " +
+           what + " cache, which takes multiples of " + std::to_string(dtype.block_elements) + "; use f16");
+  return dtype.type;
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -84,6 +111,7 @@ struct Context::Impl {
         bindings(bind_all()),
         sequences(params.n_ctx, params.n_sequences,
                   {values<Extent>(graph.extents), values<std::int32_t>(graph.extent_counts), n_extents()}),
+        states(*model, graph, bindings, sequences),
         plan(device, graph.graph, bindings,
              {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads}),
         filled_by(static_cast<std::size_t>(n_pages) * kPageCells),
@@ -104,8 +132,8 @@ struct Context::Impl {
             .n_moves = kMovesPerStep,
             .n_extents = n_extents(),
             .max_positions = params.n_ctx,
-            .k_type = dtype_of(params.k_type),
-            .v_type = dtype_of(params.v_type)};
+            .k_type = cache_dtype("K", params.k_type, hparams().k_head_dim),
+            .v_type = cache_dtype("V", params.v_type, hparams().v_head_dim)};
   }
 
   Bindings bind_all() {
@@ -300,6 +328,11 @@ struct Context::Impl {
     }
   }
 
+  /// For those who look at cells outside of steps.
+  void carry_out_moves() {
+    if (!sequences.moves().empty()) run_step(0, 0, sequences.moves().size());
+  }
+
   /// Notes where the logits of items [begin, end) are. All but the last step's are moved out of the plan's
   /// way.
   void read_step(const Batch& batch, int begin, int end, int n_outputs) {
@@ -355,6 +388,10 @@ struct Context::Impl {
     return DecodeStatus::kOk;
   }
 
+  std::vector<std::byte> save(std::optional<SeqId> seq);
+  void save_file(const std::filesystem::path& path, std::optional<SeqId> seq);
+  bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq);
+
   const std::shared_ptr<const Model> model;
   const ContextParams params;
   Device& device;
@@ -363,6 +400,7 @@ struct Context::Impl {
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
   const Bindings bindings;
   kv::Sequences sequences;
+  engine::States states;
   exec::Plan plan;
   Pos max_pos = 0;
 
@@ -469,6 +507,42 @@ bool Context::consistent() const { return impl_->sequences.consistent(); }
 Pos Context::max_positions() const { return impl_->max_pos; }
 int Context::cells_used() const { return impl_->sequences.cells_used(); }
 int Context::cells_total() const { return impl_->sequences.cells_total(); }
+
+// --- States ---------------------------------------------------------------------------------------------------
+
+std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
+  if (seq) check_sequence(*seq);
+  carry_out_moves();
+  std::vector<std::byte> bytes;
+  states.save(seq, [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
+  return bytes;
+}
+
+void Context::Impl::save_file(const std::filesystem::path& path, std::optional<SeqId> seq) {
+  if (seq) check_sequence(*seq);
+  carry_out_moves();
+  base::AtomicFile file(path);
+  states.save(seq, [&](std::span<const std::byte> part) { file.write(part); });
+  file.commit();
+}
+
+bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq) {
+  if (seq) check_sequence(*seq);
+  return states.restore(bytes, seq, [&] { carry_out_moves(); });
+}
+
+std::vector<std::byte> Context::save(SeqId seq) const { return impl_->save(seq); }
+std::vector<std::byte> Context::save() const { return impl_->save({}); }
+void Context::save_file(const std::filesystem::path& path, SeqId seq) const { impl_->save_file(path, seq); }
+void Context::save_file(const std::filesystem::path& path) const { impl_->save_file(path, {}); }
+bool Context::restore(std::span<const std::byte> state, SeqId seq) { return impl_->restore(state, seq); }
+bool Context::restore(std::span<const std::byte> state) { return impl_->restore(state, {}); }
+bool Context::restore_file(const std::filesystem::path& path, SeqId seq) {
+  return impl_->restore(base::read_file(path, impl_->states.max_bytes()), seq);
+}
+bool Context::restore_file(const std::filesystem::path& path) {
+  return impl_->restore(base::read_file(path, impl_->states.max_bytes()), {});
+}
 
 PlanStats Context::plan_stats() const {
   const exec::PlanCounters& counters = impl_->plan.counters();

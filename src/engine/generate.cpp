@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/stop_filter.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -15,38 +16,6 @@ double ms_since(Clock::time_point start) {
 }
 
 constexpr Pos kPage = 64;  // Shifts by whole pages leave cells in place.
-
-/// Lets text through as soon as no stop string can begin in it any more.
-class StopFilter {
- public:
-  explicit StopFilter(const std::vector<std::string>& stops) : stops_(stops) {}
-
-  /// Adds text; `out` gets what is free to go. True when a stop string was found: what precedes it is in
-  /// `out`.
-  bool push(std::string_view text, std::string& out) {
-    held_ += text;
-    std::size_t found = std::string::npos;
-    for (const std::string& stop : stops_)
-      if (!stop.empty()) found = std::min(found, held_.find(stop));
-    if (found != std::string::npos) {
-      out = held_.substr(0, found);
-      held_.clear();
-      return true;
-    }
-    std::size_t keep = 0;
-    for (const std::string& stop : stops_)
-      for (std::size_t n = std::min(stop.size(), held_.size()); n > keep; --n)
-        if (std::string_view(held_).ends_with(std::string_view(stop).substr(0, n))) keep = n;
-    out = held_.substr(0, held_.size() - keep);
-    held_.erase(0, held_.size() - keep);
-    return false;
-  }
-  std::string rest() { return std::move(held_); }
-
- private:
-  const std::vector<std::string>& stops_;
-  std::string held_;
-};
 
 class Generator {
  public:
@@ -163,7 +132,7 @@ class Generator {
   const GenerateParams& params_;
   const SeqId seq_;
   Detokenizer detokenizer_;
-  StopFilter filter_;
+  engine::StopFilter filter_;
   Batch batch_;
   Generation result_;
 };

@@ -122,6 +122,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
       // A model with a template that weft cannot read is still a model; chat asks for another template.
     }
   }
+  impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
   impl->device = cpu::make_device({.isa = isa_of(params.isa), .n_threads = params.n_threads});
   load_weights(*impl, graph, params);
   return std::shared_ptr<const Model>(new Model(std::move(impl)));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/device.h"
+#include "base/hash.h"
 #include "gguf/gguf.h"
 #include "model/family.h"
 #include "weft/model.h"
@@ -19,9 +20,14 @@ struct ModelImpl {
   std::map<std::string, std::unique_ptr<DeviceTensor>> weights;  // By the name of the graph's value.
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;
+  base::Hash128 fingerprint = {};  // See model_fingerprint.
 };
 
 /// What the file and its description say of a model; weight_bytes is the device's to add.
 ModelInfo model_info(const gguf::File& file, const model::ModelDescription& description);
+
+/// Tells models apart whose K and V do not mean the same: sizes, all tensors' names, types and shapes, and
+/// samples of their bytes.
+base::Hash128 model_fingerprint(const gguf::File& file, const model::ModelDescription& description);
 
 }  // namespace weft::engine

@@ -6,28 +6,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kv/lanes.h"
 
 namespace weft::kv {
-namespace {
-
-constexpr std::int64_t kMaxDivisor = 1 << 20;
-constexpr int kMovesToMakeRoom = 16 * kPageCells;
-
-std::uint64_t bit(int lane) { return std::uint64_t{1} << lane; }
-
-/// Lanes [begin, end), both within 0 to 64.
-std::uint64_t lanes(int begin, int end) {
-  if (begin >= end) return 0;
-  const std::uint64_t low = end - begin == kPageCells ? ~std::uint64_t{0} : bit(end - begin) - 1;
-  return low << begin;
-}
-
-template <typename F>
-void for_each_lane(std::uint64_t mask, F f) {
-  for (; mask != 0; mask &= mask - 1) f(std::countr_zero(mask));
-}
-
-}  // namespace
 
 int Sequences::n_pages_for(int n_cells, int n_sequences) {
   return (n_cells + kPageCells - 1) / kPageCells + n_sequences;
@@ -156,6 +137,8 @@ std::int32_t Sequences::take_one(SeqId seq, Pos pos) {
   // The extent before the position, or the one after it, may have a lane for it.
   for (const int i : {next - 1, next}) {
     if (i < 0 || i >= count(seq) || r[i].divisor != 1) continue;
+    // A divided extent that reaches around the position stands between it and the next one.
+    if (i == next && next > 0 && r[next - 1].last() > pos) continue;
     Extent& e = r[i];
     const std::int64_t lane = std::int64_t{pos} - e.base;
     if (lane < 0 || lane >= kPageCells) continue;
@@ -273,8 +256,7 @@ bool Sequences::can_add(SeqId seq, Pos begin, Pos end, Pos delta) const {
   }
   if (low < 0) return true;
   const std::int64_t new_low = std::int64_t{low} + delta, new_high = std::int64_t{high} + delta;
-  return new_low > before && new_low >= 0 && new_high < (std::int64_t{1} << 30) &&
-         (after < 0 || new_high < after);
+  return new_low > before && new_low >= 0 && new_high < kEndOfPositions && (after < 0 || new_high < after);
 }
 
 bool Sequences::room_for_copies(SeqId seq, int begin, int end) const {
@@ -336,10 +318,12 @@ bool Sequences::shift_to_other_lanes(SeqId seq, int first, int last, Pos delta) 
   // In the order in which a token's new place is free before it is taken.
   const auto move_one = [&](const Extent& e, int lane) {
     const Pos pos = e.position(lane) + delta;
+    const auto before_copies = static_cast<std::ptrdiff_t>(moves_.size());
     release(e.page, bit(lane));
     const std::int32_t to = take_one(seq, pos);
     if (to < 0) return false;
-    moves_.push_back({e.page * kPageCells + lane, to, delta});
+    // Taking may copy a shared page into the one that was just given back: the token must leave first.
+    moves_.insert(moves_.begin() + before_copies, {e.page * kPageCells + lane, to, delta});
     return true;
   };
   if (delta < 0) {

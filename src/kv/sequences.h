@@ -41,6 +41,29 @@ struct Place {
   Pos pos = 0;
 };
 
+/// Positions that operations may lead to lie below, and divisors (the product of all that were asked for).
+inline constexpr Pos kEndOfPositions = 1 << 30;
+inline constexpr std::int64_t kMaxDivisor = 1 << 20;
+
+/// What sequences hold, wherever their pages lie: taken from one cache, put into another (or back).
+struct Snapshot {
+  struct Text {
+    SeqId seq = 0;
+    std::vector<Extent> extents;  ///< `page` is an index of `pages`.
+  };
+  std::vector<Text> texts;
+  /// The cells in use of each page. Cells are listed page by page, lane by lane.
+  std::vector<std::uint64_t> pages;
+
+  std::int64_t n_cells() const;
+  /// Whether it could have been taken from a cache: for snapshots from outside, which must pass before they
+  /// are put into one.
+  bool well_formed() const;
+};
+
+/// Defragmentation that happens by itself, in pieces of this many cells.
+inline constexpr int kMovesToMakeRoom = 16 * kPageCells;
+
 class Sequences {
  public:
   /// `n_cells` is the user's limit on cells in use; there are pages for them plus one partly filled page a
@@ -82,6 +105,15 @@ class Sequences {
   /// `max_moves` cells. Returns the number of pages freed.
   int defragment(int max_moves);
 
+  /// What these sequences hold; `cells` gets where each of its cells lies. Cells that several of them share
+  /// are in it once.
+  Snapshot snapshot(std::span<const SeqId> seqs, std::vector<std::int32_t>& cells) const;
+  /// Each text takes the place of what its sequence held; `cells` gets where each cell of the snapshot is now
+  /// (its K and V are the caller's to write, after the moves). Tokens keep their lanes, texts that shared
+  /// cells share them. The texts' ids differ, and the snapshot is well formed. False where there is no room:
+  /// no sequence has changed then.
+  bool restore(const Snapshot& snapshot, std::vector<std::int32_t>& cells);
+
   /// What the device must do before the next tokens are stored, in order.
   std::span<const CellMove> moves() const { return moves_; }
   void clear_moves() { moves_.clear(); }
@@ -117,6 +149,10 @@ class Sequences {
   bool make_own(Extent& extent);
   bool room_for_copies(SeqId seq, int begin, int end) const;
   std::int32_t take_one(SeqId seq, Pos pos);
+  /// A page for these lanes, held once already; -1 where there is none.
+  std::int32_t place(std::uint64_t mask);
+  enum class Room { kEnough, kNoCells, kNoPages };
+  Room restore_if_room(const Snapshot& snapshot, std::vector<std::int32_t>& cells);
   // Extents [first, last) of a sequence: by whole pages' lengths cells stay where they are; by others each
   // token goes to the lane of its new position.
   bool shift_in_place(SeqId seq, int first, int last, Pos delta);

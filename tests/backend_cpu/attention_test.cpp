@@ -30,6 +30,8 @@ struct Shape {
   std::uint64_t seed = 1;
 };
 
+constexpr DType kCacheTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0};
+
 std::string text(const Shape& s) {
   return "heads " + std::to_string(s.n_heads) + "/" + std::to_string(s.n_kv_heads) + " dims " +
          std::to_string(s.k_dim) + "/" + std::to_string(s.v_dim) + " types " +
@@ -44,7 +46,8 @@ struct AlignedFree {
   void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{64}); }
 };
 
-/// A sequence in a cache whose every other byte is 0xff (NaN in both types), and queries.
+/// A sequence in a cache whose every other byte is 0xff (NaN in all types of floats and of scales), and
+/// queries.
 class World {
  public:
   World(const Shape& shape, const Kernels& kernels) : s(shape), k_(kernels) {
@@ -68,8 +71,8 @@ class World {
 
     k = random_floats(static_cast<std::size_t>(s.n_positions * s.n_kv_heads * s.k_dim), s.seed + 1);
     v = random_floats(static_cast<std::size_t>(s.n_positions * s.n_kv_heads * s.v_dim), s.seed + 2);
-    if (s.k_type == DType::kF16) round_to_f16(k);
-    if (s.v_type == DType::kF16) round_to_f16(v);
+    round_to(s.k_type, k);
+    round_to(s.v_type, v);
     std::bernoulli_distribution gap(s.gaps);
     for (int p = 0; p < s.n_positions; ++p) {
       if (gap(random)) continue;
@@ -93,8 +96,12 @@ class World {
     scratch.reset(static_cast<std::byte*>(::operator new(scratch_bytes, std::align_val_t{64})));
   }
 
-  static void round_to_f16(std::vector<float>& values) {
-    for (float& x : values) x = f16_to_f32(f32_to_f16(x));
+  /// What remains of values in a cache of that type.
+  static void round_to(DType type, std::vector<float>& values) {
+    if (type == DType::kF32) return;
+    std::vector<std::byte> packed(row_bytes(type, static_cast<std::int64_t>(values.size())));
+    pack_row(type, values, packed.data());
+    unpack_row(type, packed.data(), values);
   }
 
   void write(int position) {
@@ -109,7 +116,8 @@ class World {
   std::vector<float> run(std::vector<int> tile_rows) {
     std::vector<Extent> extents;
     for (std::size_t p = 0; p < pages.size(); ++p)
-      extents.push_back({.mask = masks[p], .page = pages[p], .base = static_cast<std::int32_t>(p) * kPageCells});
+      extents.push_back(
+          {.mask = masks[p], .page = pages[p], .base = static_cast<std::int32_t>(p) * kPageCells});
     return run_extents(extents, std::move(tile_rows));
   }
   std::vector<float> run_extents(const std::vector<Extent>& extents, std::vector<int> tile_rows = {1}) {
@@ -117,8 +125,8 @@ class World {
     args.out = out.data();
     std::size_t i = 0;
     for (int row = 0; row < s.n_rows;) {
-      std::vector<std::int32_t> rows(static_cast<std::size_t>(
-          std::min(tile_rows[std::min(i++, tile_rows.size() - 1)], s.n_rows - row)));
+      std::vector<std::int32_t> rows(
+          static_cast<std::size_t>(std::min(tile_rows[std::min(i++, tile_rows.size() - 1)], s.n_rows - row)));
       std::iota(rows.begin(), rows.end(), row);
       const int n_rows = static_cast<int>(rows.size());
       const AttentionSegment segment{0, n_rows, extents.data(), static_cast<int>(extents.size())};
@@ -236,8 +244,10 @@ Shape random_shape(std::mt19937_64& random) {
   s.n_heads = s.n_kv_heads * one_of({1, 2, 3, 4, 5, 7, 8, 13});
   s.k_dim = one_of({16, 20, 32, 40, 64, 80, 96, 100});
   s.v_dim = random() % 3 == 0 ? one_of({16, 24, 33, 64, 80}) : s.k_dim;
-  s.k_type = random() % 2 == 0 ? DType::kF32 : DType::kF16;
-  s.v_type = random() % 4 == 0 ? (s.k_type == DType::kF32 ? DType::kF16 : DType::kF32) : s.k_type;
+  // Quantised types, the last two, take whole blocks.
+  const auto type_for = [&](int dim) { return kCacheTypes[random() % (dim % 32 == 0 ? 5 : 3)]; };
+  s.k_type = type_for(s.k_dim);
+  s.v_type = type_for(s.v_dim);
   s.softcap = random() % 3 == 0 ? 5.0f : 0.0f;
   s.n_positions = 1 + static_cast<int>(random() % 400);
   s.n_rows = std::min(s.n_positions, static_cast<int>(1 + random() % 40));
@@ -253,11 +263,11 @@ Shape random_shape(std::mt19937_64& random) {
 
 TEST_P(Attention, RandomShapes) {
   std::mt19937_64 random(20);
-  for (int i = 0; i < 80; ++i) check(random_shape(random));
+  for (int i = 0; i < 120; ++i) check(random_shape(random));
 }
 
 TEST_P(Attention, UsualShapes) {
-  for (const DType type : {DType::kF32, DType::kF16}) {
+  for (const DType type : kCacheTypes) {
     for (const int first : {0, 40, 100, 256}) {
       for (const int rows : {1, 4, 32}) {
         Shape s;  // SmolLM2
@@ -371,9 +381,10 @@ TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
   for (int t = 0; t < 4; ++t) {
     for (int p = 0; p <= 4; ++p) {
       // The last page is another one for each; the one before it is shared with another mask.
-      texts[static_cast<std::size_t>(t)].push_back({.mask = ~std::uint64_t{0},
-                                                    .page = world.pages[static_cast<std::size_t>(p < 4 ? p : t)],
-                                                    .base = p * kPageCells});
+      texts[static_cast<std::size_t>(t)].push_back(
+          {.mask = ~std::uint64_t{0},
+           .page = world.pages[static_cast<std::size_t>(p < 4 ? p : t)],
+           .base = p * kPageCells});
     }
     texts[static_cast<std::size_t>(t)][3].mask >>= 7 * t;
   }
@@ -390,7 +401,8 @@ TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
                              static_cast<int>(segments.size()), n_shared};
     for (int head = 0; head < s.n_kv_heads; ++head) k_.attention(world.args, tile, head, world.scratch.get());
   };
-  std::vector<float> apart(static_cast<std::size_t>(s.n_rows * world.args.out_stride), 777.0f), together = apart;
+  std::vector<float> apart(static_cast<std::size_t>(s.n_rows * world.args.out_stride), 777.0f),
+      together = apart;
   for (int t = 0; t < 4; ++t) compute(t, t + 1, 0, apart);
   for (const int n_shared : {4, 2, 0}) {
     compute(0, 4, n_shared, together);
@@ -405,7 +417,8 @@ TEST_P(Attention, DividedPositionsAreSeenUpToTheirOwn) {
   s.n_positions = 64;
   s.first_position = 9;
   World world(s, k_);
-  const Extent divided{.mask = ~std::uint64_t{0}, .page = world.pages[0], .base = 5, .divisor = 4, .offset = 2};
+  const Extent divided{
+      .mask = ~std::uint64_t{0}, .page = world.pages[0], .base = 5, .divisor = 4, .offset = 2};
   const Extent plain{.mask = (std::uint64_t{1} << (4 * (9 - 5 + 1) - 2)) - 1, .page = world.pages[0]};
   world.positions[0] = 63;
   const std::vector<float> want = world.run_extents({plain});

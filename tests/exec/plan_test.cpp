@@ -59,6 +59,10 @@ class FakeDevice final : public Device {
   std::unique_ptr<DeviceTensor> create_state(DType, std::span<const std::int64_t>) override {
     return nullptr;
   }
+  void read_cells(const DeviceTensor&, CacheRole, std::span<const std::int32_t>,
+                  std::span<std::byte>) override {}
+  void write_cells(DeviceTensor&, CacheRole, std::span<const std::int32_t>,
+                   std::span<const std::byte>) override {}
   std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t>) override {
     return nullptr;
   }

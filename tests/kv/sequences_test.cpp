@@ -45,6 +45,35 @@ struct Fixture {
     return true;
   }
 
+  struct Saved {
+    Snapshot snapshot;
+    std::vector<Cell> cells;
+  };
+  Saved save(std::span<const SeqId> seqs) const {
+    Saved saved;
+    std::vector<std::int32_t> places;
+    saved.snapshot = sequences.snapshot(seqs, places);
+    EXPECT_EQ(static_cast<std::int64_t>(places.size()), saved.snapshot.n_cells());
+    EXPECT_TRUE(saved.snapshot.well_formed());
+    for (const std::int32_t place : places) saved.cells.push_back(cells[static_cast<std::size_t>(place)]);
+    return saved;
+  }
+  bool restore(const Saved& saved) {
+    std::vector<std::int32_t> places;
+    const bool restored = sequences.restore(saved.snapshot, places);
+    carry_out_moves();
+    if (!restored) return false;
+    EXPECT_EQ(places.size(), saved.cells.size());
+    for (std::size_t i = 0; i < places.size(); ++i)
+      cells[static_cast<std::size_t>(places[i])] = saved.cells[i];
+    return true;
+  }
+  /// The saved text for another sequence.
+  static Saved as(Saved saved, SeqId seq) {
+    saved.snapshot.texts.at(0).seq = seq;
+    return saved;
+  }
+
   /// (position, token) of a sequence, as the device would see it.
   std::vector<std::pair<Pos, int>> contents(SeqId seq) const {
     std::vector<std::pair<Pos, int>> result;
@@ -205,10 +234,138 @@ TEST(Sequences, DefragmentationFreesPagesAndKeepsLanes) {
   EXPECT_TRUE(f.sequences.consistent());
 }
 
+std::vector<Extent> without_pages(std::span<const Extent> extents) {
+  std::vector<Extent> result(extents.begin(), extents.end());
+  for (Extent& e : result) e.page = 0;
+  return result;
+}
+bool same(const std::vector<Extent>& a, const std::vector<Extent>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Extent& x, const Extent& y) {
+    return x.mask == y.mask && x.page == y.page && x.base == y.base && x.divisor == y.divisor &&
+           x.offset == y.offset;
+  });
+}
+
+TEST(Sequences, ARestoredTextIsCutAsItWas) {
+  Fixture f(1000, 2, 16);
+  ASSERT_TRUE(f.take_all(0, 200));
+  f.sequences.remove(0, 10, 60);
+  ASSERT_TRUE(f.sequences.add(0, 60, 200, -50));
+  f.carry_out_moves();
+  ASSERT_TRUE(f.sequences.divide(0, 0, 150, 3));
+  f.carry_out_moves();
+  ASSERT_TRUE(f.take_all(0, 5));
+  const SeqId zero[] = {0};
+  const Fixture::Saved saved = f.save(zero);
+  Fixture other(300, 3, 16);
+  ASSERT_TRUE(other.take_all(1, 40));
+  ASSERT_TRUE(other.take_all(2, 33));
+  ASSERT_TRUE(other.restore(Fixture::as(saved, 2)));
+  EXPECT_EQ(other.contents(2), f.contents(0));
+  EXPECT_TRUE(same(without_pages(other.sequences.extents(2)), without_pages(f.sequences.extents(0))));
+  EXPECT_EQ(other.sequences.cells_used(), 40 + static_cast<int>(saved.cells.size()));
+  EXPECT_TRUE(other.sequences.consistent());
+}
+
+TEST(Sequences, ARestoreThatFindsNoRoomChangesNothing) {
+  Fixture f(200, 2, 16);
+  ASSERT_TRUE(f.take_all(0, 150));
+  const SeqId zero[] = {0};
+  const Fixture::Saved saved = f.save(zero);
+  f.sequences.remove(0, 0, 90);
+  ASSERT_TRUE(f.take_all(1, 130));
+  const auto before = f.contents(0), other = f.contents(1);
+  EXPECT_FALSE(f.restore(Fixture::as(saved, 0)));
+  EXPECT_FALSE(f.restore(Fixture::as(saved, 1)));
+  EXPECT_EQ(f.contents(0), before);
+  EXPECT_EQ(f.contents(1), other);
+  EXPECT_TRUE(f.sequences.consistent());
+  f.sequences.remove(0, 90, 100);
+  // What the text itself takes the place of counts as free.
+  EXPECT_FALSE(f.restore(Fixture::as(saved, 0)));
+  EXPECT_TRUE(f.restore(Fixture::as(saved, 1)));
+  EXPECT_EQ(f.sequences.cells_used(), 200);
+  EXPECT_EQ(f.contents(1).size(), 150u);
+  const auto kept = f.contents(0), restored = f.contents(1);
+  EXPECT_TRUE(std::equal(kept.begin(), kept.end(), restored.begin() + 100, restored.end()));
+  EXPECT_TRUE(f.sequences.consistent());
+}
+
+TEST(Sequences, ARestoreFindsRoomBetweenOthersLanes) {
+  Fixture f(64 * 8, 8, 8);
+  const SeqId zero[] = {0};
+  ASSERT_TRUE(f.take_all(0, 64));
+  f.sequences.remove(0, 8, 64);
+  const Fixture::Saved saved = f.save(zero);
+  // No page is free, and the saved lanes are free in some.
+  f.sequences.remove(0, 0, 64);
+  for (SeqId s = 0; s < 8; ++s) {
+    for (Pos p : {0, 64})
+      for (Pos i = 30; i < 40; ++i) ASSERT_TRUE(f.take(s, p + i, i));
+  }
+  ASSERT_EQ(f.sequences.pages_free(), 0);
+  f.sequences.remove(7, 0, 64);
+  ASSERT_TRUE(f.take(6, 200, 1));
+  ASSERT_EQ(f.sequences.pages_free(), 0);
+  const auto before = f.contents(1);
+  ASSERT_TRUE(f.restore(Fixture::as(saved, 7)));
+  EXPECT_EQ(f.contents(7).size(), 8u);
+  EXPECT_EQ(f.contents(1), before);
+  EXPECT_TRUE(f.sequences.consistent());
+}
+
+TEST(Sequences, SharedCellsAreSavedOnceAndSharedAgain) {
+  Fixture f(1000, 3, 16);
+  ASSERT_TRUE(f.take_all(0, 100));
+  ASSERT_TRUE(f.sequences.copy(0, 1, 0, 100));
+  ASSERT_TRUE(f.sequences.copy(0, 2, 0, 70));
+  ASSERT_TRUE(f.take_all(2, 10));
+  const SeqId all[] = {0, 1, 2};
+  const Fixture::Saved saved = f.save(all);
+  const int used = f.sequences.cells_used();
+  Fixture other(300, 4, 16);
+  ASSERT_TRUE(other.restore(saved));
+  EXPECT_EQ(other.sequences.cells_used(), used);
+  for (SeqId s = 0; s < 3; ++s) EXPECT_EQ(other.contents(s), f.contents(s));
+  EXPECT_TRUE(other.sequences.consistent());
+}
+
+TEST(Sequences, SnapshotsThatNoCacheCouldGiveAreNotWellFormed) {
+  Fixture f(1000, 1, 16);
+  ASSERT_TRUE(f.take_all(0, 100));
+  const SeqId zero[] = {0};
+  const Snapshot good = f.save(zero).snapshot;
+  const auto refused = [&](auto change) {
+    Snapshot bad = good;
+    change(bad, bad.texts[0].extents);
+    return !bad.well_formed();
+  };
+  using Extents = std::vector<Extent>;
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].mask = 0; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].mask >>= 1; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].page = 2; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].page = -1; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[1].page = 0; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].divisor = 0; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].divisor = 1 << 21; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].offset = 1; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].offset = -1; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[0].base = -1; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[1].base = kEndOfPositions - 1; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e[1].base = 0x7fffffff; }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { std::swap(e[0], e[1]); }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e.push_back(e[1]); }));
+  EXPECT_TRUE(refused([](Snapshot&, Extents& e) { e.pop_back(); }));
+  EXPECT_TRUE(refused([](Snapshot& s, Extents&) { s.pages.push_back(0); }));
+  EXPECT_TRUE(refused([](Snapshot& s, Extents&) { s.pages[0] &= s.pages[0] - 1; }));
+}
+
 // Against a plain model of the cache: for each sequence the list of (position, token).
-TEST(Sequences, RandomOperationsAgreeWithAPlainModel) {
+class RandomSequences : public testing::TestWithParam<unsigned> {};
+
+TEST_P(RandomSequences, AgreeWithAPlainModel) {
   using Text = std::vector<std::pair<Pos, int>>;
-  std::mt19937 random(11);
+  std::mt19937 random(GetParam());
   const int n_sequences = 6, n_cells = 700;
   Fixture f(n_cells, n_sequences, 40);
   std::vector<Text> plain(n_sequences);
@@ -216,7 +373,11 @@ TEST(Sequences, RandomOperationsAgreeWithAPlainModel) {
   const auto in = [](const std::pair<Pos, int>& t, Pos begin, Pos end) {
     return t.first >= begin && t.first < end;
   };
-  long n_done[8] = {};
+  long n_done[10] = {};
+  const SeqId all[] = {0, 1, 2, 3, 4, 5};
+  Fixture::Saved saved_one, saved_all;
+  Text text_of_one;
+  std::vector<Text> texts_of_all;
   int token = 0;
   for (int step = 0; step < 100000; ++step) {
     const SeqId seq = pick(n_sequences);
@@ -268,6 +429,24 @@ TEST(Sequences, RandomOperationsAgreeWithAPlainModel) {
       for (SeqId s = 0; s < n_sequences; ++s)
         if (s != seq) plain[static_cast<std::size_t>(s)].clear();
       ++n_done[6];
+    } else if (pick(2) == 0) {
+      // What was saved long ago comes back, as another sequence.
+      if (!saved_one.snapshot.texts.empty() && f.restore(Fixture::as(saved_one, seq))) {
+        text = text_of_one;
+        ++n_done[7];
+      }
+      f.carry_out_moves();
+      const SeqId one = pick(n_sequences);
+      saved_one = f.save({&one, 1});
+      text_of_one = plain[static_cast<std::size_t>(one)];
+    } else if (pick(10) == 0) {
+      if (!saved_all.snapshot.texts.empty()) {
+        ASSERT_TRUE(f.restore(saved_all));
+        plain = texts_of_all;
+        ++n_done[8];
+      }
+      saved_all = f.save(all);
+      texts_of_all = plain;
     }
     f.carry_out_moves();
     if (step % 50 == 0) {
@@ -280,8 +459,9 @@ TEST(Sequences, RandomOperationsAgreeWithAPlainModel) {
       }
     }
   }
-  for (int i = 0; i < 7; ++i) EXPECT_GT(n_done[i], 20) << i;
+  for (int i = 0; i < 9; ++i) EXPECT_GT(n_done[i], 20) << i;
 }
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomSequences, testing::Range(1u, 31u));
 
 }  // namespace
 }  // namespace weft::kv

@@ -347,11 +347,10 @@ class Tile {
     const bool one_block = (last - first) * group_ <= kBlockRows;
     const std::ptrdiff_t k_ahead = pages_ahead_ * static_cast<std::ptrdiff_t>(k_page_bytes_);
     const std::ptrdiff_t v_ahead = pages_ahead_ * static_cast<std::ptrdiff_t>(v_page_bytes_);
-    const bool copy_v = !same || (layout.v_type != DType::kF32 && !one_block);
+    const bool copy_v =
+        !same || is_quantised_cache(layout.v_type) || (layout.v_type != DType::kF32 && !one_block);
     if (copy_v) {
-      bool finite = true;
-      with_cells(layout.v_type,
-                 [&](auto cells) { finite = copy_values<decltype(cells)>(v, v_ahead, any, all); });
+      const bool finite = copy_values(v, v_ahead, any, all);
       if (!finite && last - first > 1) {
         for (int r = first; r < last; ++r) {
           if (visible_[r] != 0) add_page(page, r, r + 1);
@@ -359,9 +358,9 @@ class Tile {
         return;
       }
     }
-    const bool copy_k = layout.k_type != DType::kF32 && !one_block;
+    const bool copy_k = is_quantised_cache(layout.k_type) || (layout.k_type != DType::kF32 && !one_block);
     if (copy_k) {
-      with_cells(layout.k_type, [&](auto cells) { copy_keys<decltype(cells)>(k, k_ahead); });
+      copy_keys(k, k_ahead);
       score<F32Cells>(reinterpret_cast<const std::byte*>(part(at_.k_page)), 0, first, last);
     } else {
       with_cells(layout.k_type, [&](auto cells) { score<decltype(cells)>(k, k_ahead, first, last); });
@@ -376,16 +375,24 @@ class Tile {
     }
   }
 
-  template <class Cells>
   void copy_keys(const std::byte* k, std::ptrdiff_t ahead) {
-    cells_to_floats<Cells>(reinterpret_cast<const typename Cells::Element*>(k), ahead, kPageCells * k_dim_,
-                           part(at_.k_page));
+    float* const to = part(at_.k_page);
+    const DType type = args_.layout.k_type;
+    if (is_quantised_cache(type)) {
+      prefetch_head(k, cache_page_bytes(type, 1, k_dim_), ahead);
+      with_units(type, [&](auto units) { quantised_keys_to_floats<decltype(units)>(k, k_dim_, to); });
+      return;
+    }
+    with_cells(type, [&](auto cells) {
+      using Cells = decltype(cells);
+      cells_to_floats<Cells>(reinterpret_cast<const typename Cells::Element*>(k), ahead, kPageCells * k_dim_, to);
+    });
   }
 
   /// Copies the cells of `any`, zeroes the others; false if a cell that not all see is no finite number.
-  template <class Cells>
   bool copy_values(const std::byte* v, std::ptrdiff_t ahead, std::uint64_t any, std::uint64_t all) {
-    const auto* from = reinterpret_cast<const typename Cells::Element*>(v);
+    const DType type = args_.layout.v_type;
+    if (is_quantised_cache(type)) prefetch_head(v, cache_page_bytes(type, 1, v_dim_), ahead);
     F32 traces = zero();  // 0 * x is 0, or NaN where x is not finite.
     for (int cell = 0; cell < kPageCells; ++cell) {
       float* const to = part(at_.v_page) + static_cast<std::ptrdiff_t>(cell) * padded_v_dim_;
@@ -394,11 +401,23 @@ class Tile {
         store(to + d, zero());
       }
       if ((any & bit) == 0) continue;
-      cells_to_floats<Cells>(from + static_cast<std::ptrdiff_t>(cell) * v_dim_, ahead, v_dim_, to);
+      copy_value(type, v, ahead, cell, to);
       if ((all & bit) != 0) continue;
       for (int d = 0; d < padded_v_dim_; d += kLanes) traces += load(to + d) * zero();
     }
     return reduce_add(traces) == 0.0f;
+  }
+
+  void copy_value(DType type, const std::byte* v, std::ptrdiff_t ahead, int cell, float* to) const {
+    if (is_quantised_cache(type)) {
+      with_units(type, [&](auto units) { quantised_value_to_floats<decltype(units)>(v, cell, v_dim_, to); });
+      return;
+    }
+    with_cells(type, [&](auto cells) {
+      using Cells = decltype(cells);
+      const auto* const from = reinterpret_cast<const typename Cells::Element*>(v);
+      cells_to_floats<Cells>(from + static_cast<std::ptrdiff_t>(cell) * v_dim_, ahead, v_dim_, to);
+    });
   }
 
   /// Calls f(begin, n) for blocks of about equal size that cover the query rows of batch rows [first, last).

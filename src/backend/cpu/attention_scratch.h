@@ -1,19 +1,11 @@
 #pragma once
-// Sizes that attention's kernels and attention.cpp share: cache pages, and how the scratch of one call is
-// divided. Static constexpr arithmetic, so that no shared inline function comes of it.
+// How the scratch of one call of attention is divided, for its kernels and attention.cpp. Static constexpr arithmetic, so that no shared inline function comes of it.
 #include <cstddef>
 
+#include "backend/cpu/cache_layout.h"
 #include "backend/cpu/kernels.h"
 
 namespace weft::cpu {
-
-/// Of an element of K or V; the place that a new cache type starts from, with attention.inl's cells.
-static constexpr std::size_t cache_element_bytes(DType type) { return type == DType::kF16 ? 2 : 4; }
-
-static constexpr std::size_t cache_page_bytes(DType type, int n_kv_heads, int head_dim) {
-  return cache_element_bytes(type) * kPageCells * static_cast<std::size_t>(n_kv_heads) *
-         static_cast<std::size_t>(head_dim);
-}
 
 /// V's dims and the states of query rows are padded to whole vectors of every instruction set.
 inline constexpr int kAttentionPad = 16;

@@ -1,15 +1,17 @@
 #pragma once
 // The cells of the K and V cache: how elements of a cache type load and store (a new type starts here), and
-// the writing of a token's row into its cell. Needs vec_<isa>.h and WEFT_CPU_ISA.
+// the writing of a token's row into its cell. Quantised cells are written by cache_rows.cpp, and read a page
+// at a time, as floats. Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
 #include "backend/cpu/attention_scratch.h"
+#include "backend/cpu/cache_rows.h"
 #include "backend/cpu/kernels.h"
 
 namespace weft::cpu::WEFT_CPU_ISA::attend {
 
-inline constexpr int kKeys = 16;  ///< Of a group in the K layout.
+inline constexpr int kKeys = kCacheKeys;
 static_assert(kKeys % kLanes == 0);
 
 struct F16Cells {
@@ -23,10 +25,32 @@ struct F32Cells {
   static void store(Element* p, F32 a) { WEFT_CPU_ISA::store(p, a); }
 };
 
-/// Calls f with the cells of a type.
+struct BF16Cells {
+  using Element = std::uint16_t;
+  static F32 load(const Element* p) {
+    std::uint32_t bits[kLanes];
+    for (int i = 0; i < kLanes; ++i) bits[i] = std::uint32_t{p[i]} << 16;
+    F32 a;
+    __builtin_memcpy(&a, bits, sizeof(a));
+    return a;
+  }
+  /// To the nearest, ties to even; NaN stays NaN.
+  static void store(Element* p, F32 a) {
+    std::uint32_t bits[kLanes];
+    __builtin_memcpy(bits, &a, sizeof(a));
+    for (int i = 0; i < kLanes; ++i) {
+      const bool is_nan = (bits[i] & 0x7fffffffu) > 0x7f800000u;
+      const std::uint32_t rounded = bits[i] + 0x7fffu + ((bits[i] >> 16) & 1u);
+      p[i] = static_cast<std::uint16_t>(is_nan ? (bits[i] >> 16) | 0x40u : rounded >> 16);
+    }
+  }
+};
+
+/// Calls f with the cells of a type of floats.
 template <class F>
 static inline void with_cells(DType type, F f) {
   if (type == DType::kF16) return f(F16Cells{});
+  if (type == DType::kBF16) return f(BF16Cells{});
   f(F32Cells{});
 }
 
@@ -38,6 +62,11 @@ static inline void prefetch(const void* p, std::ptrdiff_t ahead) {
   __builtin_prefetch(
       reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) + static_cast<std::uintptr_t>(ahead)),
       0, 2);
+}
+
+/// The same for all of a head's part of a page.
+static inline void prefetch_head(const std::byte* head, std::size_t bytes, std::ptrdiff_t ahead) {
+  for (std::size_t i = 0; i < bytes; i += 64) prefetch(head + i, ahead);
 }
 
 /// Converts n elements; the last vector, if it is not whole, through a copy.
@@ -52,6 +81,78 @@ static void cells_to_floats(const typename Cells::Element* from, std::ptrdiff_t 
     typename Cells::Element rest[kLanes] = {};
     for (int j = 0; j < n - i; ++j) rest[j] = from[i + j];
     store_partial(to + i, Cells::load(rest), n - i);
+  }
+}
+
+// ---- Quantised cells as floats: unit * scale, as the scalar codec has it. ----
+
+template <DType kType>
+struct QuantisedUnits {
+  /// Elements per unit, and where in its block the second one of a unit is.
+  static constexpr int kPerUnit = kType == DType::kQ4_0 ? 2 : 1;
+  static constexpr int kUnits = kCacheBlock / kPerUnit;
+
+  /// kLanes units' elements number `part`, as floats.
+  static F32 load(const std::uint8_t* units, int part) {
+    float values[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      if constexpr (kType == DType::kQ8_0) {
+        values[i] = static_cast<float>(static_cast<std::int8_t>(units[i]));
+      } else {
+        values[i] = static_cast<float>(static_cast<int>(units[i] >> (4 * part) & 15) - 8);
+      }
+    }
+    return WEFT_CPU_ISA::load(values);
+  }
+};
+
+template <class F>
+static inline void with_units(DType type, F f) {
+  if (type == DType::kQ8_0) return f(QuantisedUnits<DType::kQ8_0>{});
+  f(QuantisedUnits<DType::kQ4_0>{});
+}
+
+/// The scales of one head's part of a page, behind its units.
+template <class Units>
+static inline const std::uint16_t* scales_of(const std::byte* head, int dim) {
+  return reinterpret_cast<const std::uint16_t*>(head + static_cast<std::ptrdiff_t>(kPageCells) * dim /
+                                                           Units::kPerUnit);
+}
+
+/// K of one head of a page, as F32Cells would hold it: [4 groups][dim][16 keys].
+template <class Units>
+static void quantised_keys_to_floats(const std::byte* head, int dim, float* to) {
+  const auto* units = reinterpret_cast<const std::uint8_t*>(head);
+  const std::uint16_t* scales = scales_of<Units>(head, dim);
+  for (int group = 0; group < kPageCells / kKeys; ++group) {
+    for (int block = 0; block < dim / kCacheBlock; ++block, scales += kKeys) {
+      for (int u = 0; u < Units::kUnits; ++u, units += kKeys) {
+        for (int part = 0; part < Units::kPerUnit; ++part) {
+          float* const out = to + (u + part * Units::kUnits) * kKeys;
+          for (int key = 0; key < kKeys; key += kLanes)
+            store(out + key, Units::load(units + key, part) * load_f16(scales + key));
+        }
+      }
+      to += kCacheBlock * kKeys;
+    }
+  }
+}
+
+/// V of one cell of a head: dim floats.
+template <class Units>
+static void quantised_value_to_floats(const std::byte* head, int cell, int dim, float* to) {
+  const auto* units =
+      reinterpret_cast<const std::uint8_t*>(head) + static_cast<std::ptrdiff_t>(cell) * dim / Units::kPerUnit;
+  const std::uint16_t* scales =
+      scales_of<Units>(head, dim) + static_cast<std::ptrdiff_t>(cell) * dim / kCacheBlock;
+  for (int block = 0; block < dim / kCacheBlock; ++block, units += Units::kUnits, to += kCacheBlock) {
+    std::uint16_t same[kLanes];
+    for (std::uint16_t& scale : same) scale = scales[block];
+    const F32 scale = load_f16(same);
+    for (int part = 0; part < Units::kPerUnit; ++part) {
+      for (int u = 0; u < Units::kUnits; u += kLanes)
+        store(to + part * Units::kUnits + u, Units::load(units + u, part) * scale);
+    }
   }
 }
 
@@ -87,28 +188,11 @@ static inline void gather(const std::byte* page, int n_heads, int dim, float* ro
   }
 }
 
-/// Where a cell's elements lie in its page's part of one head: first + d * step.
-struct Places {
-  std::ptrdiff_t first;
-  std::ptrdiff_t step;
-};
 static inline Places k_places(std::int64_t cell, int dim) {
-  const std::ptrdiff_t offset = cell % kPageCells;
-  return {offset / kKeys * dim * kKeys + offset % kKeys, kKeys};
+  return cache_places(CacheRole::kKeys, cell, dim);
 }
-static inline Places v_places(std::int64_t cell, int dim) { return {cell % kPageCells * dim, 1}; }
-
-/// Copies a cell's elements as they are.
-static inline void copy_cell(DType type, int n_heads, int dim, const std::byte* from_page, Places from,
-                             std::byte* to_page, Places to) {
-  with_cells(type, [&](auto cells) {
-    using Element = typename decltype(cells)::Element;
-    for (std::ptrdiff_t head = 0; head < n_heads; ++head) {
-      const auto* const f = reinterpret_cast<const Element*>(from_page) + head * kPageCells * dim + from.first;
-      auto* const t = reinterpret_cast<Element*>(to_page) + head * kPageCells * dim + to.first;
-      for (std::ptrdiff_t d = 0; d < dim; ++d) t[d * to.step] = f[d * from.step];
-    }
-  });
+static inline Places v_places(std::int64_t cell, int dim) {
+  return cache_places(CacheRole::kValues, cell, dim);
 }
 
 /// The page that a cell lies in.
@@ -121,28 +205,43 @@ static inline Byte* page_of(DType type, int n_heads, int dim, std::int64_t cell,
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
+static inline CacheShape k_shape(const CacheLayout& layout) {
+  return {layout.k_type, layout.n_kv_heads, layout.k_head_dim};
+}
+static inline CacheShape v_shape(const CacheLayout& layout) {
+  return {layout.v_type, layout.n_kv_heads, layout.v_head_dim};
+}
+
 static void store_k(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* k_cache) {
   using namespace attend;
+  if (is_quantised_cache(layout.k_type))
+    return quantise_cell(k_shape(layout), CacheRole::kKeys, row, cell, k_cache);
   const int dim = layout.k_head_dim;
   const Places places = k_places(cell, dim);
   std::byte* const page = page_of(layout.k_type, layout.n_kv_heads, dim, cell, k_cache);
   with_cells(layout.k_type, [&](auto cells) {
-    scatter<decltype(cells)>(row, layout.n_kv_heads, dim, page, [&](int d) { return places.first + d * kKeys; });
+    scatter<decltype(cells)>(row, layout.n_kv_heads, dim, page,
+                             [&](int d) { return places.first + d * kKeys; });
   });
 }
 
 static void load_k(const CacheLayout& layout, const std::byte* k_cache, std::int64_t cell, float* row) {
   using namespace attend;
+  if (is_quantised_cache(layout.k_type))
+    return unpack_cell(k_shape(layout), CacheRole::kKeys, k_cache, cell, row);
   const int dim = layout.k_head_dim;
   const Places places = k_places(cell, dim);
   const std::byte* const page = page_of(layout.k_type, layout.n_kv_heads, dim, cell, k_cache);
   with_cells(layout.k_type, [&](auto cells) {
-    gather<decltype(cells)>(page, layout.n_kv_heads, dim, row, [&](int d) { return places.first + d * kKeys; });
+    gather<decltype(cells)>(page, layout.n_kv_heads, dim, row,
+                            [&](int d) { return places.first + d * kKeys; });
   });
 }
 
 static void store_v(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* v_cache) {
   using namespace attend;
+  if (is_quantised_cache(layout.v_type))
+    return quantise_cell(v_shape(layout), CacheRole::kValues, row, cell, v_cache);
   const int dim = layout.v_head_dim;
   const Places places = v_places(cell, dim);
   std::byte* const page = page_of(layout.v_type, layout.n_kv_heads, dim, cell, v_cache);
@@ -152,17 +251,11 @@ static void store_v(const CacheLayout& layout, const float* row, std::int64_t ce
 }
 
 static void copy_k(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* k_cache) {
-  using namespace attend;
-  const int dim = layout.k_head_dim;
-  copy_cell(layout.k_type, layout.n_kv_heads, dim, page_of(layout.k_type, layout.n_kv_heads, dim, from, k_cache),
-            k_places(from, dim), page_of(layout.k_type, layout.n_kv_heads, dim, to, k_cache), k_places(to, dim));
+  copy_cell(k_shape(layout), CacheRole::kKeys, from, to, k_cache);
 }
 
 static void copy_v(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* v_cache) {
-  using namespace attend;
-  const int dim = layout.v_head_dim;
-  copy_cell(layout.v_type, layout.n_kv_heads, dim, page_of(layout.v_type, layout.n_kv_heads, dim, from, v_cache),
-            v_places(from, dim), page_of(layout.v_type, layout.n_kv_heads, dim, to, v_cache), v_places(to, dim));
+  copy_cell(v_shape(layout), CacheRole::kValues, from, to, v_cache);
 }
 
 }  // namespace weft::cpu::WEFT_CPU_ISA

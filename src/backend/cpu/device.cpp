@@ -100,7 +100,21 @@ class CpuDevice final : public Device {
   std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
     // A cache fills from the front, a little in each layer: with large pages a first token would zero two MiB a layer.
     const std::size_t bytes = bytes_of(ValueKind::kState, dtype, shape);
-    return std::make_unique<PlainTensor>(dtype, bytes, false, bytes >= kLargeStateBytes);
+    WEFT_CHECK(shape.size() == 3);
+    const CacheShape cache = {dtype, static_cast<int>(shape[1]), static_cast<int>(shape[2])};
+    return std::make_unique<StateTensor>(cache, bytes, bytes >= kLargeStateBytes);
+  }
+
+  void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                  std::span<std::byte> rows) override {
+    const StateTensor& tensor = state_of(state, cells.size(), rows.size());
+    cpu::read_cells(tensor.shape(), role, tensor.data(), cells, rows.data());
+  }
+
+  void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                   std::span<const std::byte> rows) override {
+    const StateTensor& tensor = state_of(state, cells.size(), rows.size());
+    cpu::write_cells(tensor.shape(), role, cells, rows.data(), tensor.data());
   }
 
   std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
@@ -115,6 +129,15 @@ class CpuDevice final : public Device {
   }
 
  private:
+  /// The device's own tensor, with rows for that many cells.
+  static const StateTensor& state_of(const DeviceTensor& state, std::size_t n_cells, std::size_t n_bytes) {
+    const auto* const tensor = dynamic_cast<const StateTensor*>(&state);
+    WEFT_CHECK(tensor != nullptr);
+    const CacheShape& shape = tensor->shape();
+    WEFT_CHECK(n_bytes == n_cells * row_bytes(shape.dtype, std::int64_t{shape.n_heads} * shape.head_dim));
+    return *tensor;
+  }
+
   std::unique_ptr<DeviceTensor> pack_matrices(DType dtype, std::span<const std::int64_t> shape,
                                               const WeightSource& source) {
     const std::int64_t columns = shape.back();

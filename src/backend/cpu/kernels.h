@@ -51,10 +51,9 @@ struct RopeTable {
   bool neox = false;  ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
 };
 
-/// One layer's K and V: pages of 64 cells; in a page the heads lie one after another. K is blocked by 16 keys
-/// for the vector unit: [head][4 groups][head_dim][16 keys]; V is [head][64 keys][head_dim].
+/// One layer's K and V: pages of 64 cells, laid out as cache_layout.h says.
 struct CacheLayout {
-  DType k_type = DType::kF16;  ///< kF32 or kF16
+  DType k_type = DType::kF16;  ///< kF32, kF16, kBF16; kQ8_0 or kQ4_0, whose heads are multiples of 32
   DType v_type = DType::kF16;
   int n_kv_heads = 0;
   int k_head_dim = 0;

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cpu/cache_rows.h"
 #include "backend/cpu/kernels.h"
 #include "backend/device.h"
 #include "base/memory.h"
@@ -29,7 +30,7 @@ class MatrixTensor final : public DeviceTensor {
 };
 
 /// Plain memory: vectors of weights (as floats), inputs, outputs and caches.
-class PlainTensor final : public DeviceTensor {
+class PlainTensor : public DeviceTensor {
  public:
   PlainTensor(DType dtype, std::size_t bytes, bool host_visible, bool large_pages = true)
       : dtype_(dtype), host_visible_(host_visible), memory_(bytes, large_pages) {}
@@ -42,6 +43,17 @@ class PlainTensor final : public DeviceTensor {
   DType dtype_;
   bool host_visible_;
   base::Memory memory_;
+};
+
+/// A cache. Its layout is the kernels' (cache_layout.h).
+class StateTensor final : public PlainTensor {
+ public:
+  StateTensor(const CacheShape& shape, std::size_t bytes, bool large_pages)
+      : PlainTensor(shape.dtype, bytes, false, large_pages), shape_(shape) {}
+  const CacheShape& shape() const { return shape_; }
+
+ private:
+  CacheShape shape_;
 };
 
 }  // namespace weft::cpu

@@ -1,0 +1,53 @@
+#pragma once
+// Where a cache's bytes lie. Pages of 64 cells; in a page the heads lie one after another; in a head's part
+// first the units of all cells, then the scales of all cells where the type has any. A unit is what one cell
+// has of one dim (of two dims in Q4_0, as in a block of GGUF), a scale belongs to a block of 32 dims.
+//
+// K is blocked by 16 keys for the vector unit: [4 groups][n][16 keys]; V is [64 keys][n], for units and for
+// scales alike. Static constexpr arithmetic, so that no shared inline function comes of it.
+#include <cstddef>
+#include <cstdint>
+
+#include "graph/extent.h"
+#include "graph/kinds.h"
+#include "tensor/dtype.h"
+
+namespace weft::cpu {
+
+inline constexpr int kCacheKeys = 16;  ///< Of a group in the K layout.
+
+/// Dims of a block of the quantised types.
+inline constexpr int kCacheBlock = 32;
+static constexpr bool is_quantised_cache(DType type) { return type == DType::kQ8_0 || type == DType::kQ4_0; }
+
+/// Bytes of a unit; the place that a new cache type starts from, with cache_cells.inl.
+static constexpr std::size_t cache_unit_bytes(DType type) {
+  return type == DType::kF32 ? 4 : is_quantised_cache(type) ? 1 : 2;
+}
+/// What a cell has of units and of scales in one head. Quantised types need whole blocks.
+static constexpr std::size_t cache_units(DType type, int head_dim) {
+  return static_cast<std::size_t>(type == DType::kQ4_0 ? head_dim / 2 : head_dim);
+}
+static constexpr std::size_t cache_scales(DType type, int head_dim) {
+  return static_cast<std::size_t>(is_quantised_cache(type) ? head_dim / kCacheBlock : 0);
+}
+static constexpr std::size_t kCacheScaleBytes = 2;  ///< F16
+
+static constexpr std::size_t cache_page_bytes(DType type, int n_kv_heads, int head_dim) {
+  return static_cast<std::size_t>(n_kv_heads) * kPageCells *
+         (cache_units(type, head_dim) * cache_unit_bytes(type) +
+          cache_scales(type, head_dim) * kCacheScaleBytes);
+}
+
+/// A cell's part of n units (or scales) of one head: number i is at first + i * step.
+struct Places {
+  std::ptrdiff_t first;
+  std::ptrdiff_t step;
+};
+static constexpr Places cache_places(CacheRole role, std::int64_t cell, std::ptrdiff_t n) {
+  const std::ptrdiff_t lane = cell % kPageCells;
+  if (role == CacheRole::kValues) return {lane * n, 1};
+  return {lane / kCacheKeys * n * kCacheKeys + lane % kCacheKeys, kCacheKeys};
+}
+
+}  // namespace weft::cpu

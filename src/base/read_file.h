@@ -1,0 +1,13 @@
+#pragma once
+// A small file as bytes of our own: what others may change while it is read cannot change what was checked.
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace weft::base {
+
+/// Throws Error kNotFound or kIo, and kInvalidFile where the file has more than `max_bytes`.
+std::vector<std::byte> read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+}  // namespace weft::base

@@ -1,0 +1,65 @@
+#pragma once
+// A saved state as bytes: what sequences held, for any context of the same model. Written to be read back
+// from strangers: everything is checked before anything is used.
+//
+//   head     Header, then n_caches CacheRecord, n_pages masks (u64), n_texts TextRecord and n_extents Extent
+//            (text after text), then the XXH3-64 of all that
+//   caches   for each cache the rows of all cells, page by page and lane by lane, then their XXH3-64 with the
+//            cache's number as seed
+//   end      the XXH3-128 of all before
+//
+// Numbers are little-endian. Checksums find damage; who forges them gets past them, and no further: a forged
+// state can hold wrong numbers for its own sequences, and nothing else.
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "graph/kinds.h"
+#include "kv/sequences.h"
+#include "tensor/dtype.h"
+
+namespace weft::engine {
+
+/// What must agree between the context that wrote a state and the one that takes it up.
+struct StateOwner {
+  struct Cache {
+    std::string name;
+    DType dtype = DType::kF32;
+    CacheRole role = CacheRole::kKeys;
+    std::int32_t n_heads = 0;
+    std::int32_t head_dim = 0;
+    std::uint64_t turning = 0;  ///< A hash of how its keys are turned.
+    std::size_t row_bytes() const { return weft::row_bytes(dtype, std::int64_t{n_heads} * head_dim); }
+  };
+  base::Hash128 model;
+  std::int32_t n_layers = 0;
+  std::int32_t n_embd = 0;
+  std::int32_t n_vocab = 0;
+  std::vector<Cache> caches;
+};
+
+struct State {
+  bool whole = false;  ///< All sequences of a context, rather than one.
+  kv::Snapshot snapshot;
+  std::vector<std::span<const std::byte>> rows;  ///< Of each cache; into the bytes that were read.
+};
+
+/// Bytes of a state of so many cells (in any number of pages), texts and extents, at most.
+std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
+                              std::uint64_t n_extents);
+
+/// Passes a state to `sink` piece by piece. `rows_of(i)` gives the rows of cache i, valid until the next
+/// call.
+void write_state(const StateOwner& owner, bool whole, const kv::Snapshot& snapshot,
+                 const std::function<std::span<const std::byte>(std::size_t)>& rows_of,
+                 const std::function<void(std::span<const std::byte>)>& sink);
+
+/// Throws Error: kInvalidFile for what is damaged or no state, kUnsupported for another version, and
+/// kInvalidArgument for a state of another model or of other caches. What it returns is whole: its snapshot
+/// is well formed and its rows fit it.
+State read_state(const StateOwner& owner, std::span<const std::byte> bytes);
+
+}  // namespace weft::engine

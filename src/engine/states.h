@@ -1,0 +1,44 @@
+#pragma once
+// Saving what a context's sequences hold, and taking it up again (state_format.h).
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/device.h"
+#include "engine/state_format.h"
+#include "kv/sequences.h"
+#include "model/builder.h"
+#include "weft/model.h"
+
+namespace weft::engine {
+
+/// Between a context's bookkeeping and its caches. All that it is given must outlive it.
+class States {
+ public:
+  States(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
+         kv::Sequences& sequences);
+
+  /// One sequence, or all that hold anything. The cells' moves must be carried out.
+  void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
+
+  /// Takes a state up: as that sequence, or all sequences of a context in place of what is there. Throws
+  /// Error (see read_state) and changes nothing then; false where the cache has no room, nothing has changed
+  /// either. `carry_out_moves` is called between the bookkeeping and the writing of cells.
+  bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
+               const std::function<void()>& carry_out_moves);
+
+  /// No state that this context could take up is larger.
+  std::uint64_t max_bytes() const;
+
+ private:
+  State read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const;
+
+  Device& device_;
+  StateOwner owner_;
+  std::vector<DeviceTensor*> caches_;  // Those of owner_.caches
+  kv::Sequences& sequences_;
+  Pos end_of_positions_;
+};
+
+}  // namespace weft::engine

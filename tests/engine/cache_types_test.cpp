@@ -1,0 +1,76 @@
+// The types that K and V can be kept in: how near they come to F32, and that nothing else changes with them.
+#include "engine/test_support.h"
+
+namespace weft {
+namespace {
+
+using test::all_logits;
+
+std::string name_of(CacheType type) {
+  constexpr const char* kNames[] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+  return kNames[static_cast<int>(type)];
+}
+
+class CacheTypes : public testing::TestWithParam<std::pair<CacheType, double>> {
+ protected:
+  void SetUp() override {
+    const auto dir = test::golden_dir() / "gemma3";
+    model = Model::load(dir / "model.gguf");
+    tokens = test::read_tokens(dir / "tokens.json");
+    params.k_type = params.v_type = GetParam().first;
+  }
+  std::span<const Token> text(std::size_t begin, std::size_t n) const {
+    return std::span(tokens).subspan(begin, n);
+  }
+
+  std::shared_ptr<const Model> model;
+  std::vector<Token> tokens;
+  ContextParams params = {.n_ctx = 256, .n_sequences = 3};
+};
+
+TEST_P(CacheTypes, ComeNearToF32) {
+  ContextParams exact = params;
+  exact.k_type = exact.v_type = CacheType::kF32;
+  Context reference(model, exact), context(model, params);
+  const std::vector<float> expected = all_logits(reference, tokens, 16);
+  EXPECT_LE(test::nmse(all_logits(context, tokens, 16), expected), GetParam().second);
+}
+
+TEST_P(CacheTypes, AnyPieceGivesTheSameBits) {
+  Context context(model, params);
+  const std::vector<float> expected = all_logits(context, tokens, tokens.size());
+  EXPECT_TRUE(all_logits(context, tokens, 1, 1) == expected);
+  EXPECT_TRUE(all_logits(context, tokens, 7, 2) == expected);
+}
+
+TEST_P(CacheTypes, CopiesPartAndGoOn) {
+  Context context(model, params);
+  const std::vector<float> expected = all_logits(context, tokens, 16);
+  context.remove(0, 30);
+  ASSERT_TRUE(context.copy(0, 1));
+  const std::vector<float> rest = all_logits(context, text(30, 10), 3, 1);
+  EXPECT_TRUE(
+      std::equal(rest.begin(), rest.end(), expected.begin() + std::ptrdiff_t{30} * model->info().n_vocab));
+  EXPECT_TRUE(all_logits(context, text(30, 10), 4, 0) == rest);
+}
+
+TEST_P(CacheTypes, AShiftThereAndBackStaysNear) {
+  Context context(model, params);
+  const std::vector<float> expected = all_logits(context, tokens, 16);
+  context.remove(0, 40);
+  ASSERT_TRUE(context.shift(0, 0, -1, 37));
+  ASSERT_TRUE(context.shift(0, 0, -1, -37));
+  const std::vector<float> rest = all_logits(context, std::span(tokens).subspan(40), 3);
+  const std::size_t at = 40 * static_cast<std::size_t>(model->info().n_vocab);
+  // Keys are stored twice more.
+  EXPECT_LE(test::nmse(rest, std::span(expected).subspan(at)), 4 * GetParam().second + 1e-9);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CacheTypes,
+                         testing::Values(std::pair{CacheType::kF32, 0.0}, std::pair{CacheType::kF16, 1e-6},
+                                         std::pair{CacheType::kBF16, 1e-4}, std::pair{CacheType::kQ8_0, 4e-4},
+                                         std::pair{CacheType::kQ4_0, 1e-1}),
+                         [](const auto& tested) { return name_of(tested.param.first); });
+
+}  // namespace
+}  // namespace weft
