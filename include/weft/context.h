@@ -110,6 +110,7 @@ class Context {
   /// Adds delta to positions, which must neither meet nor pass those outside the range. Keys are turned with
   /// the next decode. Error kUnsupported for models with learned positions.
   bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
+  bool can_shift() const;  ///< Whether the model's positions can be shifted and divided.
   /// Divides positions, rounding down.
   bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   void clear();

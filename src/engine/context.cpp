@@ -468,7 +468,7 @@ void Context::keep(SeqId seq) {
 
 bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   impl_->check_sequence(seq);
-  if (impl_->hparams().learned_positions)
+  if (!can_shift())
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: its text cannot be shifted");
   if (!impl_->sequences.can_add(seq, std::max(begin, 0), end_of(end), delta))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
@@ -479,7 +479,7 @@ bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
 
 bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   impl_->check_sequence(seq);
-  if (impl_->hparams().learned_positions)
+  if (!can_shift())
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
   if (divisor < 1 || !impl_->sequences.can_divide(seq, std::max(begin, 0), end_of(end), divisor))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
@@ -504,6 +504,7 @@ Pos Context::min_pos(SeqId seq) const {
 
 void Context::defragment(int max_cells) { impl_->sequences.defragment(max_cells); }
 bool Context::consistent() const { return impl_->sequences.consistent(); }
+bool Context::can_shift() const { return !impl_->hparams().learned_positions; }
 Pos Context::max_positions() const { return impl_->max_pos; }
 int Context::cells_used() const { return impl_->sequences.cells_used(); }
 int Context::cells_total() const { return impl_->sequences.cells_total(); }

@@ -1,0 +1,56 @@
+#pragma once
+// Which sequences begin like a given text: a radix tree over token ids. Tokens themselves are compared, never
+// hashes.
+//
+// A holder is a sequence whose first tokens are in the cache. A node is a run of tokens that all holders
+// below it share; a holder ends at the end of a node. Nodes without a holder go, and a node with one child
+// and no end of its own becomes one with that child: so the tree has at most two nodes a holder.
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "weft/types.h"
+
+namespace weft::engine {
+
+class PrefixIndex {
+ public:
+  explicit PrefixIndex(int n_holders);
+  ~PrefixIndex();
+  PrefixIndex(const PrefixIndex&) = delete;
+  PrefixIndex& operator=(const PrefixIndex&) = delete;
+
+  /// The holder's text goes on. Costs the tokens added.
+  void append(SeqId holder, std::span<const Token> tokens);
+  /// Forgets the holder's text; nothing where it has none.
+  void remove(SeqId holder);
+
+  struct Match {
+    SeqId holder = -1;  ///< -1: no holder begins with the text's first token.
+    int n = 0;          ///< Tokens in common.
+  };
+  /// A holder that has the most tokens in common with the text. Costs these.
+  Match find(std::span<const Token> text) const;
+
+  int size(SeqId holder) const { return sizes_[static_cast<std::size_t>(holder)]; }
+  /// Whether another holder has all of this one's text.
+  bool covered(SeqId holder) const;
+  int n_nodes() const { return n_nodes_; }
+
+ private:
+  struct Node;
+
+  /// Cuts the node's run after n tokens; what follows becomes its only child.
+  void split(Node& node, std::size_t n);
+  /// Makes one node of this one and its only child where no holder ends between them.
+  void join(Node& node);
+  Node* end_of(SeqId holder) const { return ends_[static_cast<std::size_t>(holder)]; }
+
+  std::unique_ptr<Node> root_;
+  std::vector<Node*> ends_;  // By holder: where its text ends; the root for those without.
+  std::vector<int> sizes_;
+  int n_nodes_ = 0;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,155 @@
+#include "engine/speculation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+
+#include "weft/error.h"
+
+namespace weft::engine {
+namespace {
+
+constexpr double kDecay = 0.97;
+
+class NgramDrafter final : public Drafter {
+ public:
+  void draft(std::span<const DraftJob> jobs) override {
+    for (const DraftJob& job : jobs) {
+      for (int n = kLongest; n >= kShortest && job.draft->empty(); --n)
+        look_up(job, static_cast<std::size_t>(n));
+    }
+  }
+
+ private:
+  static constexpr int kLongest = 4;
+  static constexpr int kShortest = 2;
+
+  static void look_up(const DraftJob& job, std::size_t n) {
+    if (job.text.size() <= n) return;
+    const auto last = job.text.end() - static_cast<std::ptrdiff_t>(n);
+    // The last time but this one; looked for from the end.
+    for (auto at = last; at-- != job.text.begin();) {
+      if (!std::equal(last, job.text.end(), at)) continue;
+      const auto begin = at + static_cast<std::ptrdiff_t>(n);
+      const auto end = begin + std::min<std::ptrdiff_t>(job.n_max, job.text.end() - begin);
+      job.draft->assign(begin, end);
+      return;
+    }
+  }
+};
+
+class ModelDrafter final : public Drafter {
+ public:
+  explicit ModelDrafter(Context& context) : context_(context) { context_.clear(); }
+
+  void draft(std::span<const DraftJob> jobs) override {
+    const auto start = std::chrono::steady_clock::now();
+    std::int64_t n_drafted = 0;
+    for (int round = 0;; ++round) {
+      batch_.clear();
+      at_.clear();
+      for (const DraftJob& job : jobs) {
+        const auto wanted = static_cast<int>(job.draft->size());
+        if (wanted < round || wanted >= job.n_max) continue;
+        if (round == 0) {
+          // The last token is always computed here, for its logits; so is all that the model wrote itself.
+          context_.remove(job.seq, static_cast<Pos>(job.text.size()) - 1);
+          batch_.add(job.text.subspan(static_cast<std::size_t>(context_.next_pos(job.seq))), job.seq);
+        } else {
+          batch_.add(job.draft->back(), job.seq, true);
+        }
+        at_.push_back({&job, batch_.size() - 1});
+      }
+      if (at_.empty()) break;
+      if (context_.decode(batch_) != DecodeStatus::kOk) {
+        // No room for everybody's drafts: the next step begins anew.
+        context_.clear();
+        for (const DraftJob& job : jobs) job.draft->clear();
+        break;
+      }
+      for (const auto& [job, item] : at_) {
+        const std::span<const float> logits = context_.logits(item);
+        job->draft->push_back(
+            static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+        ++n_drafted;
+      }
+    }
+    if (n_drafted == 0) return;
+    const double ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() /
+        static_cast<double>(n_drafted);
+    ms_per_token_ = ms_per_token_ == 0.0 ? ms : 0.9 * ms_per_token_ + 0.1 * ms;
+  }
+
+  void cut(SeqId seq, int n) override { context_.remove(seq, n); }
+  void copy(SeqId from, SeqId to, int n) override { context_.copy(from, to, 0, n); }
+  double ms_per_token() const override { return ms_per_token_; }
+
+ private:
+  struct At {
+    const DraftJob* job;
+    int item;
+  };
+  Context& context_;
+  Batch batch_;
+  std::vector<At> at_;
+  double ms_per_token_ = 0.0;
+};
+
+}  // namespace
+
+void StepCost::add(double rows, double ms, double tokens) {
+  for (double* sum : {&weight_, &rows_, &ms_, &tokens_, &rows_squared_, &rows_ms_}) *sum *= kDecay;
+  weight_ += 1.0;
+  rows_ += rows;
+  ms_ += ms;
+  tokens_ += tokens;
+  rows_squared_ += rows * rows;
+  rows_ms_ += rows * ms;
+}
+
+double StepCost::ms_per_row() const {
+  if (!known()) return 0.0;
+  const double mean_rows = rows_ / weight_, mean_ms = ms_ / weight_;
+  const double variance = rows_squared_ / weight_ - mean_rows * mean_rows;
+  // Steps that were all alike say nothing of a row: a guess, until drafts of several lengths were seen.
+  constexpr double kGuess = 0.15;
+  if (variance < 0.05) return kGuess * mean_ms / std::max(mean_rows, 1.0);
+  const double slope = (rows_ms_ / weight_ - mean_rows * mean_ms) / variance;
+  return std::clamp(slope, 0.01 * mean_ms / mean_rows, mean_ms / mean_rows);
+}
+
+double StepCost::ms_per_step() const {
+  return known() ? std::max(0.0, (ms_ - ms_per_row() * rows_) / weight_) : 0.0;
+}
+
+int draft_depth(const StepCost& cost, double acceptance, double draft_ms_per_token, int max) {
+  // Worth it while acceptance^j / cost of a token > tokens per ms now.
+  const double least = cost.tokens_per_ms() * (cost.ms_per_row() + draft_ms_per_token);
+  if (least <= 0.0 || acceptance >= 1.0) return max;
+  if (least >= 1.0 || acceptance <= 0.0) return 0;
+  return static_cast<int>(std::min<double>(max, std::log(least) / std::log(acceptance)));
+}
+
+std::unique_ptr<Drafter> make_ngram_drafter() { return std::make_unique<NgramDrafter>(); }
+
+std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, int n_sequences) {
+  const auto refuse = [](const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); };
+  if (draft.params().n_sequences < n_sequences)
+    refuse("the draft model's context has " + std::to_string(draft.params().n_sequences) +
+           " sequences, the model's " + std::to_string(n_sequences) + "; make it with as many");
+  const Tokenizer& own = draft.model().tokenizer();
+  const Tokenizer& theirs = model.tokenizer();
+  if (own.n_vocab() != theirs.n_vocab())
+    refuse("the draft model's vocabulary has " + std::to_string(own.n_vocab()) + " tokens, the model's " +
+           std::to_string(theirs.n_vocab()) + "; use a draft model of the same family");
+  for (Token id = 0; id < own.n_vocab(); ++id)
+    if (own.text(id) != theirs.text(id))
+      refuse("token " + std::to_string(id) +
+             " is another one in the draft model's vocabulary; use a draft "
+             "model of the same family");
+  return std::make_unique<ModelDrafter>(draft);
+}
+
+}  // namespace weft::engine

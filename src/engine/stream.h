@@ -1,0 +1,79 @@
+#pragma once
+// A stream: one completion of one request, from its prompt to its last token.
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/stop_filter.h"
+#include "weft/batcher.h"
+#include "weft/tokenizer.h"
+
+namespace weft::engine {
+
+using Clock = std::chrono::steady_clock;
+
+struct Request {
+  RequestId id = 0;
+  RequestParams params;
+  int n_prompt = 0;
+  Clock::time_point submitted;
+};
+
+class Stream {
+ public:
+  /// `rank` and `order` say who goes first: the lower one.
+  Stream(std::shared_ptr<const Request> request, int completion, std::span<const Token> prompt,
+         const Model& model, std::int64_t rank, std::int64_t order);
+
+  const Request& request() const { return *request_; }
+  const RequestParams& params() const { return request_->params; }
+  bool goes_before(const Stream& other) const {
+    return rank_ != other.rank_ ? rank_ < other.rank_ : order_ < other.order_;
+  }
+  std::pair<std::int64_t, std::int64_t> key() const { return {rank_, order_}; }
+
+  int n_pending() const { return static_cast<int>(text.size()) - n_computed; }
+  std::span<const Token> pending() const {
+    return std::span(text).subspan(static_cast<std::size_t>(n_computed));
+  }
+
+  /// Draws a token from logits and adds it to the text. True where the stream goes on.
+  bool draw(std::span<const float> logits);
+  /// Ends the stream and lets go of what was held back.
+  void finish(StopReason reason);
+  bool done() const { return done_; }
+  /// Whether there is anything to tell.
+  bool has_output() const { return done_ || !new_text_.empty() || !new_tokens_.empty(); }
+  /// Tells it. False where the receiver wants no more.
+  bool deliver();
+
+  std::vector<Token> text;       ///< The prompt and what was drawn, less what was forgotten.
+  int n_computed = 0;            ///< Of text: in the cache.
+  SeqId seq = -1;                ///< While it runs.
+  bool shifted = false;          ///< Something was forgotten: the cache cannot be computed again from text.
+  std::vector<std::byte> saved;  ///< The cache of a shifted stream that was set aside.
+  std::vector<Token> draft;      ///< Of this step.
+  double acceptance = 0.6;       ///< How often a drafted token is right, lately.
+  int n_until_probe = 0;         ///< Steps without a draft, before one is tried again.
+  CompletionStats stats;
+
+ private:
+  bool emit(std::string_view more);
+
+  std::shared_ptr<const Request> request_;
+  int completion_;
+  const Tokenizer& tokenizer_;
+  std::int64_t rank_;
+  std::int64_t order_;
+  Sampler sampler_;
+  Detokenizer detokenizer_;
+  StopFilter filter_;
+  std::string new_text_;
+  std::vector<OutputToken> new_tokens_;
+  bool done_ = false;
+  StopReason stop_ = StopReason::kEnd;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,483 @@
+// The batcher: whatever it does with requests, each gets the text that it would have got alone.
+#include "weft/batcher.h"
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "engine/test_support.h"
+#include "weft/generate.h"
+
+namespace weft {
+namespace {
+
+/// What a request gets.
+struct Result {
+  std::string text;
+  std::vector<Token> tokens;
+  bool done = false;
+  StopReason stop = StopReason::kEnd;
+  CompletionStats stats;
+  friend bool operator==(const Result& a, const Result& b) {
+    return a.text == b.text && a.tokens == b.tokens && a.done == b.done && a.stop == b.stop;
+  }
+};
+
+/// A request as the tests make them: any prompt, any sampler.
+struct Ask {
+  std::vector<Token> prompt;
+  RequestParams params;
+};
+
+/// Submits and collects; the result lives as long as the map.
+class Collector {
+ public:
+  RequestId submit(Batcher& batcher, const Ask& ask) {
+    RequestParams params = ask.params;
+    params.on_output = [this](const Output& output) {
+      Result& result = results[{output.request, output.completion}];
+      EXPECT_FALSE(result.done) << "told after its end";
+      result.text += output.text;
+      for (const OutputToken& token : output.tokens) result.tokens.push_back(token.id);
+      result.done = output.done;
+      result.stop = output.stop;
+      result.stats = output.stats;
+      return true;
+    };
+    return batcher.submit(ask.prompt, std::move(params));
+  }
+  const Result& operator()(RequestId request, int completion = 0) { return results[{request, completion}]; }
+
+  std::map<std::pair<RequestId, int>, Result> results;
+};
+
+std::shared_ptr<const Model> golden(const std::string& name) {
+  static std::map<std::string, std::shared_ptr<const Model>> models;
+  auto& model = models[name];
+  if (!model) model = Model::load(test::golden_dir() / name / "model.gguf");
+  return model;
+}
+
+Ask random_ask(const Model& model, std::mt19937_64& random, std::size_t max_prompt = 60,
+               int max_tokens = 24) {
+  Ask ask;
+  const auto n_vocab = static_cast<std::uint64_t>(model.info().n_vocab);
+  // Prompts have a few beginnings, so that some share text.
+  std::mt19937_64 beginning(random() % 3);
+  for (std::size_t n = random() % (max_prompt / 2); n > 0; --n)
+    ask.prompt.push_back(static_cast<Token>(beginning() % n_vocab));
+  for (std::size_t n = 1 + random() % (max_prompt / 2); n > 0; --n)
+    ask.prompt.push_back(static_cast<Token>(random() % n_vocab));
+  ask.params.sampler.temperature = random() % 2 == 0 ? 0.0f : 0.9f;
+  ask.params.sampler.seed = random() % 1000;
+  ask.params.n_predict = 1 + static_cast<int>(random() % static_cast<unsigned>(max_tokens));
+  ask.params.priority = static_cast<int>(random() % 3);
+  ask.params.ignore_end = random() % 2 == 0;
+  return ask;
+}
+
+/// The text of a request that is the only one.
+Result alone(const std::shared_ptr<const Model>& model, const Ask& ask) {
+  Context context(model, {.n_ctx = 256, .n_threads = 1});
+  Sampler sampler(ask.params.sampler, model->info().n_vocab);
+  GenerateParams params;
+  params.n_predict = ask.params.n_predict;
+  params.ignore_end = ask.params.ignore_end;
+  params.stop = ask.params.stop;
+  const Generation g = generate(context, sampler, ask.prompt, params);
+  Result result{g.text, g.tokens, true, g.stop, {}};
+  return result;
+}
+
+/// generate() leaves the end token out.
+void expect_same(const Result& result, const Result& reference, const std::string& what) {
+  EXPECT_TRUE(result.done) << what;
+  EXPECT_EQ(result.stop, reference.stop) << what;
+  EXPECT_EQ(result.text, reference.text) << what;
+  std::vector<Token> tokens = result.tokens;
+  if (result.stop == StopReason::kEnd && !tokens.empty()) tokens.pop_back();
+  EXPECT_TRUE(tokens == reference.tokens) << what;
+}
+
+struct Setting {
+  const char* name;
+  ContextParams context;
+  BatcherParams batcher;
+};
+
+const Setting kSettings[] = {
+    {"plenty", {.n_ctx = 2048, .n_sequences = 8}, {}},
+    {"one thread", {.n_ctx = 2048, .n_sequences = 8, .n_threads = 1}, {}},
+    {"small steps", {.n_ctx = 2048, .n_sequences = 8, .n_ubatch = 9}, {}},
+    {"a tiny cache", {.n_ctx = 128, .n_sequences = 8}, {}},
+    {"a tiny cache, nothing reused", {.n_ctx = 128, .n_sequences = 8}, {.reuse_prefixes = false}},
+    {"more sequences than run", {.n_ctx = 512, .n_sequences = 12}, {.n_running = 3, .n_step_tokens = 20}},
+    {"drafts from the text", {.n_ctx = 2048, .n_sequences = 8}, {.speculation = Speculation::kNgram}},
+    {"drafts in a tiny cache", {.n_ctx = 128, .n_sequences = 8}, {.speculation = Speculation::kNgram}},
+};
+
+class BatcherEquality : public testing::TestWithParam<const char*> {};
+
+TEST_P(BatcherEquality, EveryTextIsAsIfItWereAlone) {
+  const auto model = golden(GetParam());
+  std::mt19937_64 random(7);
+  std::vector<Ask> asks;
+  std::vector<Result> references;
+  for (int i = 0; i < 40; ++i) {
+    asks.push_back(random_ask(*model, random));
+    references.push_back(alone(model, asks.back()));
+  }
+  for (const Setting& setting : kSettings) {
+    Context context(model, setting.context);
+    Batcher batcher(context, setting.batcher);
+    Collector collector;
+    std::vector<RequestId> ids;
+    // They come in bursts, and some that nobody waits for any more leave.
+    while (ids.size() < asks.size()) {
+      for (std::uint64_t n = random() % 6; n > 0 && ids.size() < asks.size(); --n) {
+        ids.push_back(collector.submit(batcher, asks[ids.size()]));
+        if (random() % 3 == 0) {
+          const RequestId gone = collector.submit(batcher, random_ask(*model, random));
+          for (std::uint64_t steps = random() % 4; steps > 0; --steps) batcher.step();
+          batcher.cancel(gone);
+        }
+      }
+      batcher.step();
+      ASSERT_TRUE(batcher.consistent()) << setting.name;
+    }
+    batcher.run();
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      expect_same(collector(ids[i]), references[i],
+                  std::string(setting.name) + ", request " + std::to_string(i));
+    EXPECT_TRUE(batcher.consistent()) << setting.name;
+    EXPECT_EQ(context.plan_stats().compiled, 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, BatcherEquality, testing::Values("llama", "gemma3", "qwen3moe", "gpt2"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+TEST(Batcher, ADraftModelChangesNothing) {
+  const auto model = golden("llama");
+  std::mt19937_64 random(3);
+  Context context(model, {.n_ctx = 2048, .n_sequences = 4}), draft(model, {.n_ctx = 2048, .n_sequences = 4});
+  Batcher batcher(context, {.speculation = Speculation::kModel, .n_draft = 4, .draft = &draft});
+  Collector collector;
+  std::vector<Ask> asks;
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 20; ++i) {
+    asks.push_back(random_ask(*model, random));
+    ids.push_back(collector.submit(batcher, asks.back()));
+  }
+  batcher.run();
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    expect_same(collector(ids[i]), alone(model, asks[i]), "request " + std::to_string(i));
+  const BatcherStats stats = batcher.stats();
+  EXPECT_GT(stats.n_drafted_tokens, 0);
+  EXPECT_GT(stats.n_accepted_tokens, 0);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    // The model agrees with itself, where it does not draw.
+    const CompletionStats& own = collector(ids[i]).stats;
+    if (asks[i].params.sampler.temperature == 0.0f && collector(ids[i]).stop == StopReason::kLength) {
+      EXPECT_EQ(own.n_accepted, own.n_drafted);
+    }
+  }
+}
+
+TEST(Batcher, DraftModelsMustFit) {
+  const auto model = golden("llama"), other = golden("gemma3");
+  Context context(model, {.n_ctx = 128, .n_sequences = 4});
+  Context few(model, {.n_ctx = 128, .n_sequences = 2}), foreign(other, {.n_ctx = 128, .n_sequences = 4});
+  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel}), Error);
+  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = &few}), Error);
+  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = &foreign}), Error);
+}
+
+TEST(Batcher, ASharedBeginningIsComputedOnce) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 2048, .n_sequences = 16});
+  Batcher batcher(context);
+  Collector collector;
+  Ask ask;
+  for (Token token = 10; token < 110; ++token) ask.prompt.push_back(token);
+  ask.prompt.resize(104);
+  ask.params.n_predict = 4;
+  ask.params.sampler.temperature = 0.0f;
+  for (Token i = 0; i < 20; ++i) {  // More than run at a time: the last ones find what the first ones left.
+    ask.prompt.back() = 200 + i;
+    collector.submit(batcher, ask);
+  }
+  batcher.run();
+  EXPECT_EQ(batcher.stats().n_prompt_tokens, 104 + 19);
+  EXPECT_EQ(batcher.stats().n_cached_tokens, 103 * 19);
+}
+
+TEST(Batcher, CompletionsOfOnePromptShareIt) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 1024, .n_sequences = 8});
+  Batcher batcher(context);
+  Collector collector;
+  std::mt19937_64 random(5);
+  Ask ask = random_ask(*model, random);
+  for (Token token = 0; token < 50; ++token) ask.prompt.push_back(token + 30);
+  ask.params.sampler.temperature = 1.2f;
+  ask.params.sampler.seed = 42;
+  ask.params.n = 5;
+  ask.params.n_predict = 12;
+  const RequestId id = collector.submit(batcher, ask);
+  batcher.run();
+  EXPECT_EQ(batcher.stats().n_prompt_tokens, static_cast<std::int64_t>(ask.prompt.size()) + 4);
+  for (int i = 0; i < 5; ++i) {
+    Ask single = ask;
+    single.params.sampler.seed = 42u + static_cast<unsigned>(i);
+    expect_same(collector(id, i), alone(model, single), "completion " + std::to_string(i));
+  }
+}
+
+TEST(Batcher, ARequestThatFitsAloneIsServedInAFullCache) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 128, .n_sequences = 6});
+  Batcher batcher(context);
+  Collector collector;
+  std::vector<RequestId> ids;
+  std::vector<Ask> asks;
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 6; ++i) {  // Each needs nearly all of the cache in the end.
+    Ask ask = random_ask(*model, random, 40);
+    ask.params.n_predict = 128 - static_cast<int>(ask.prompt.size());
+    ask.params.ignore_end = true;
+    asks.push_back(ask);
+    ids.push_back(collector.submit(batcher, ask));
+  }
+  batcher.run();
+  int n_set_aside = 0;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    expect_same(collector(ids[i]), alone(model, asks[i]), "request " + std::to_string(i));
+    EXPECT_EQ(collector(ids[i]).stop, StopReason::kLength);
+    n_set_aside += collector(ids[i]).stats.n_set_aside;
+  }
+  EXPECT_GT(n_set_aside, 0);
+}
+
+TEST(Batcher, WhatCanNeverFitIsRefused) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 128, .n_sequences = 2});
+  Batcher batcher(context);
+  std::vector<Token> prompt(129, 5);
+  try {
+    batcher.submit(prompt, {});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("129"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("128"), std::string::npos);
+  }
+  prompt.pop_back();
+  Collector collector;
+  const RequestId full = collector.submit(batcher, {prompt, {.n_predict = 5, .ignore_end = true}});
+  batcher.run();
+  EXPECT_EQ(collector(full).stop, StopReason::kContextFull);
+  EXPECT_EQ(collector(full).tokens.size(), 1u);
+  EXPECT_THROW(batcher.submit({}, {}), Error);
+  const std::vector<Token> wrong = {1, model->info().n_vocab};
+  EXPECT_THROW(batcher.submit(wrong, {}), Error);
+  EXPECT_THROW(batcher.submit(std::span(prompt).first(3), {.n = 0}), Error);
+  RequestParams strange;
+  strange.sampler.top_p = 7.0f;
+  EXPECT_THROW(batcher.submit(std::span(prompt).first(3), strange), Error);
+  EXPECT_FALSE(batcher.step());
+}
+
+TEST(Batcher, EndlessTextsGoOnWhereverTheyAreSetAside) {
+  const auto model = golden("llama");
+  std::mt19937_64 random(2);
+  std::vector<Ask> asks;
+  for (int i = 0; i < 5; ++i) {
+    Ask ask = random_ask(*model, random, 30);
+    ask.params.n_predict = 150;
+    ask.params.ignore_end = ask.params.context_shift = true;
+    ask.params.n_ctx = 90;
+    asks.push_back(ask);
+  }
+  std::vector<Result> references;
+  for (const Ask& ask : asks) {
+    Context context(model, {.n_ctx = 128, .n_sequences = 1});
+    Batcher batcher(context);
+    Collector collector;
+    const RequestId id = collector.submit(batcher, ask);
+    batcher.run();
+    EXPECT_EQ(collector(id).tokens.size(), 150u);
+    references.push_back(collector(id));
+  }
+  Context context(model, {.n_ctx = 200, .n_sequences = 5});
+  Batcher batcher(context);
+  Collector collector;
+  std::vector<RequestId> ids;
+  for (const Ask& ask : asks) ids.push_back(collector.submit(batcher, ask));
+  while (batcher.step()) ASSERT_TRUE(batcher.consistent());
+  for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_TRUE(collector(ids[i]) == references[i]) << i;
+  EXPECT_GT(batcher.stats().n_set_aside, 0);
+}
+
+TEST(Batcher, CancellingFreesEverythingAtOnce) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 4});
+  Batcher batcher(context);
+  Collector collector;
+  std::mt19937_64 random(4);
+  Ask ask = random_ask(*model, random);
+  ask.params.n_predict = -1;
+  ask.params.ignore_end = true;
+  ask.params.n = 2;
+  const RequestId first = collector.submit(batcher, ask), second = collector.submit(batcher, ask);
+  for (int i = 0; i < 5; ++i) batcher.step();
+  EXPECT_GT(context.cells_used(), 0);
+  batcher.cancel(first);
+  batcher.cancel(second);
+  batcher.cancel(12345);
+  EXPECT_EQ(context.cells_used(), 0);
+  EXPECT_TRUE(batcher.consistent());
+  batcher.run();
+  for (const RequestId id : {first, second})
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(collector(id, i).stop, StopReason::kCancelled);
+
+  // From within, by the receiver itself and by another.
+  int n_calls = 0;
+  RequestId other = 0;
+  ask.params.n = 1;
+  ask.params.on_output = [&](const Output& output) {
+    if (!output.done) ++n_calls;
+    if (n_calls == 3) batcher.cancel(other);
+    return n_calls < 3;
+  };
+  batcher.submit(ask.prompt, ask.params);
+  ask.params.on_output = nullptr;
+  other = batcher.submit(ask.prompt, ask.params);
+  batcher.run();
+  EXPECT_EQ(n_calls, 3);
+  EXPECT_EQ(context.cells_used(), 0);
+}
+
+TEST(Batcher, StopStringsAndLogprobs) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 2});
+  Batcher batcher(context);
+  Collector collector;
+  std::mt19937_64 random(9);
+  Ask ask = random_ask(*model, random);
+  ask.params.sampler.temperature = 0.0f;
+  ask.params.n_predict = 20;
+  ask.params.ignore_end = true;
+  const Result whole = alone(model, ask);
+  ASSERT_GE(whole.text.size(), 6u);
+  ask.params.stop = {whole.text.substr(whole.text.size() / 2, 3)};
+  const RequestId id = collector.submit(batcher, ask);
+  std::vector<OutputToken> tokens;
+  Ask with = ask;
+  with.params.stop.clear();
+  with.params.n_logprobs = 5;
+  with.params.on_output = [&](const Output& output) {
+    tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
+    return true;
+  };
+  batcher.submit(with.prompt, with.params);
+  batcher.run();
+  expect_same(collector(id), alone(model, ask), "with a stop string");
+  EXPECT_EQ(collector(id).stop, StopReason::kStopString);
+  ASSERT_EQ(tokens.size(), 20u);
+  for (const OutputToken& token : tokens) {
+    ASSERT_EQ(token.top.size(), 5u);
+    EXPECT_EQ(token.top[0].id, token.id);  // Greedy.
+    EXPECT_EQ(token.top[0].logprob, token.logprob);
+    double sum = 0.0;
+    for (std::size_t i = 0; i < 5; ++i) {
+      sum += std::exp(token.top[i].logprob);
+      EXPECT_LE(token.top[i].logprob, token.top[i > 0 ? i - 1 : 0].logprob);
+    }
+    EXPECT_LE(sum, 1.0 + 1e-5);
+  }
+}
+
+TEST(Batcher, ALongPromptIsCutWhileOthersDecode) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 2048, .n_sequences = 2, .n_ubatch = 64});
+  Batcher batcher(context);
+  Collector collector;
+  std::mt19937_64 random(1);
+  Ask talker = random_ask(*model, random);
+  talker.params.n_predict = 60;
+  talker.params.ignore_end = true;
+  const RequestId id = collector.submit(batcher, talker);
+  for (int i = 0; i < 3; ++i) batcher.step();
+  Ask reader;
+  reader.prompt.assign(1000, 17);
+  reader.params.n_predict = 1;
+  const RequestId other = collector.submit(batcher, reader);
+  while (!collector(other).done) {
+    const std::size_t n = collector(id).tokens.size();
+    batcher.step();
+    EXPECT_GT(collector(id).tokens.size(), n - (collector(id).done ? 1 : 0));
+  }
+  EXPECT_GE(collector(id).tokens.size(), 15u);
+}
+
+/// A day at a server whose cache is far too small: nobody is lost, nobody starves, nobody gets another's
+/// text.
+TEST(Batcher, TenThousandRequestsInATinyCache) {
+  const auto model = golden("llama");
+  std::mt19937_64 random(99);
+  std::vector<Ask> asks;
+  std::vector<Result> references;
+  for (int i = 0; i < 60; ++i) {
+    asks.push_back(random_ask(*model, random, 40, 10));
+    references.push_back(alone(model, asks.back()));
+  }
+  Context context(model, {.n_ctx = 160, .n_sequences = 8, .n_threads = 1});
+  Batcher batcher(context, {.speculation = Speculation::kNgram, .n_draft = 3});
+  constexpr int kRequests = 10000;
+  std::map<RequestId, std::pair<std::size_t, Result>> open;
+  int n_submitted = 0, n_cancelled = 0, n_finished = 0;
+  while (n_submitted < kRequests || !open.empty()) {
+    if (n_submitted < kRequests && open.size() < 40 && random() % 2 == 0) {
+      for (std::uint64_t n = random() % 8; n > 0 && n_submitted < kRequests; --n, ++n_submitted) {
+        const std::size_t which = random() % asks.size();
+        RequestParams params = asks[which].params;
+        params.on_output = [&, which](const Output& output) {
+          Result& result = open[output.request].second;
+          result.text += output.text;
+          for (const OutputToken& token : output.tokens) result.tokens.push_back(token.id);
+          if (!output.done) return true;
+          result.done = true;
+          result.stop = output.stop;
+          if (output.stop == StopReason::kCancelled) {
+            ++n_cancelled;
+          } else {
+            ++n_finished;
+            expect_same(result, references[which], "request " + std::to_string(output.request));
+          }
+          open.erase(output.request);
+          return true;
+        };
+        const RequestId id = batcher.submit(asks[which].prompt, std::move(params));
+        open[id].first = which;
+      }
+    }
+    if (!open.empty() && random() % 3 == 0) {
+      auto victim = open.begin();
+      std::advance(victim, static_cast<std::ptrdiff_t>(random() % open.size()));
+      if (random() % 2 == 0) batcher.cancel(victim->first);
+    }
+    batcher.step();
+    ASSERT_TRUE(batcher.stats().n_steps % 64 != 0 || batcher.consistent());
+    ASSERT_FALSE(testing::Test::HasFailure());
+  }
+  EXPECT_EQ(n_cancelled + n_finished, kRequests);
+  EXPECT_GT(n_cancelled, kRequests / 10);
+  EXPECT_GT(batcher.stats().n_set_aside, 100);
+  EXPECT_EQ(batcher.n_running() + batcher.n_waiting(), 0);
+  EXPECT_TRUE(batcher.consistent());
+  EXPECT_EQ(context.plan_stats().compiled, 1);
+}
+
+}  // namespace
+}  // namespace weft

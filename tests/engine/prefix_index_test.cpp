@@ -1,0 +1,68 @@
+// The prefix index against a plain list of texts.
+#include "engine/prefix_index.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace weft::engine {
+namespace {
+
+int common(std::span<const Token> a, std::span<const Token> b) {
+  int n = 0;
+  while (n < static_cast<int>(std::min(a.size(), b.size())) &&
+         a[static_cast<std::size_t>(n)] == b[static_cast<std::size_t>(n)])
+    ++n;
+  return n;
+}
+
+TEST(PrefixIndex, FindsWhatAPlainSearchFinds) {
+  constexpr int kHolders = 12;
+  std::mt19937_64 random(1);
+  PrefixIndex index(kHolders);
+  std::vector<std::vector<Token>> texts(kHolders);
+  std::size_t longest = 0;
+  for (int step = 0; step < 50000; ++step) {
+    const auto holder = static_cast<SeqId>(random() % kHolders);
+    auto& text = texts[static_cast<std::size_t>(holder)];
+    if (random() % 8 == 0) {
+      index.remove(holder);
+      text.clear();
+    } else {
+      // Few tokens, so that texts meet and part all the time.
+      std::vector<Token> more(random() % 5);
+      for (Token& token : more) token = static_cast<Token>(random() % 3);
+      index.append(holder, more);
+      text.insert(text.end(), more.begin(), more.end());
+      longest = std::max(longest, text.size());
+    }
+    std::vector<Token> wanted(random() % 12);
+    for (Token& token : wanted) token = static_cast<Token>(random() % 3);
+    if (random() % 2 == 0) {  // The beginning of a text that is there, and on.
+      const auto& like = texts[random() % kHolders];
+      std::vector<Token> head(like.begin(), like.begin() + static_cast<std::ptrdiff_t>(
+                                                               like.empty() ? 0 : random() % like.size()));
+      wanted.insert(wanted.begin(), head.begin(), head.end());
+    }
+    int best = 0;
+    for (const auto& other : texts) best = std::max(best, common(other, wanted));
+    const PrefixIndex::Match match = index.find(wanted);
+    ASSERT_EQ(match.n, best);
+    ASSERT_EQ(match.holder < 0, best == 0);
+    if (best > 0) {
+      ASSERT_EQ(common(texts[static_cast<std::size_t>(match.holder)], wanted), best);
+    }
+    ASSERT_EQ(index.size(holder), static_cast<int>(text.size()));
+    ASSERT_LE(index.n_nodes(), 2 * kHolders);
+    bool covered = false;
+    for (SeqId other = 0; other < kHolders; ++other)
+      covered |= other != holder && !text.empty() &&
+                 common(texts[static_cast<std::size_t>(other)], text) == static_cast<int>(text.size());
+    ASSERT_EQ(index.covered(holder), covered);
+  }
+  EXPECT_GT(longest, 30u);
+}
+
+}  // namespace
+}  // namespace weft::engine
