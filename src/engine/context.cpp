@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/check.h"
 #include "base/pool.h"
 #include "base/read_file.h"
 #include "engine/model_impl.h"
@@ -69,8 +70,9 @@ DType dtype_of(CacheType type) {
 DType cache_dtype(const char* what, CacheType type, int head_dim) {
   const DTypeInfo& dtype = info(dtype_of(type));
   if (head_dim % dtype.block_elements != 0)
-    refuse("heads of " + std::to_string(head_dim) + " elements cannot be kept as " + std::string(dtype.name) + " in the " +
-           what + " cache, which takes multiples of " + std::to_string(dtype.block_elements) + "; use f16");
+    refuse("heads of " + std::to_string(head_dim) + " elements cannot be kept as " + std::string(dtype.name) +
+           " in the " + what + " cache, which takes multiples of " + std::to_string(dtype.block_elements) +
+           "; use f16");
   return dtype.type;
 }
 
@@ -225,20 +227,28 @@ struct Context::Impl {
   // --- Place
   // ---------------------------------------------------------------------------------------------------
 
-  /// Takes the batch's cells. False where the cache is full; it is as before then.
+  /// A part of the batch that is one run of the plan.
+  struct StepRange {
+    int begin = 0, end = 0;  // Items
+    int n_outputs = 0;
+    int n_forks = 0;
+    std::size_t n_owed = 0;  // Moves to be done with this step, of sequences.moves().
+  };
+
+  /// Takes the batch's cells and cuts it into steps. False where the cache is full; it is as before then.
   ///
-  /// Taking a cell may owe moves (a shared page gets a copy, sparse ones are packed). Moves come before the
-  /// tokens of their step are stored; where one starts from a cell that the batch itself is yet to fill, the
-  /// step must end.
+  /// Taking a cell may owe moves (a shared page gets a copy, sparse ones are packed). They come before the
+  /// tokens of their step are stored, except for those that start from a cell which the step itself fills:
+  /// such forks come behind. A cell that would be filled twice in a step ends it.
   bool place(const Batch& batch) {
-    ++batch_number;
     cells.resize(places.size());
-    moves_owed.resize(places.size());
-    step_ends.assign(places.size(), false);
+    steps.clear();
+    forks.clear();
+    begin_step(0);
     for (int i = 0; i < batch.size(); ++i) {
       const auto item = static_cast<std::size_t>(i);
       const kv::Place& own = places[item];
-      const std::size_t n_moves = sequences.moves().size();
+      const std::size_t n_before = sequences.moves().size();
       bool placed = sequences.take({&own, 1}, {&cells[item], 1});
       if (placed)
         for (const SeqId other : batch.shared_with(i))
@@ -247,16 +257,50 @@ struct Context::Impl {
         roll_back(batch, i + 1);
         return false;
       }
-      for (const kv::CellMove& move : sequences.moves().subspan(n_moves))
-        if (filled_by[static_cast<std::size_t>(move.from)] == batch_number) step_ends[item] = true;
-      filled_by[static_cast<std::size_t>(cells[item])] = batch_number;
-      moves_owed[item] = sequences.moves().size();
+      const StepRange& step = steps.back();
+      const bool full =
+          i - step.begin == params.n_ubatch || (batch[i].logits && step.n_outputs == params.n_outputs);
+      if (full || !joins_step(n_before, cells[item])) {
+        begin_step(i);
+        WEFT_CHECK(joins_step(n_before, cells[item]));
+      }
+      steps.back().end = i + 1;
+      steps.back().n_outputs += batch[i].logits ? 1 : 0;
+      steps.back().n_owed = sequences.moves().size();
     }
+    return true;
+  }
+
+  void begin_step(int item) {
+    steps.push_back({.begin = item, .end = item});
+    ++step_number;
+  }
+
+  /// Whether an item that takes this cell, and owes the moves from `first_move` on, can be part of the last
+  /// step; notes which of the moves are forks.
+  bool joins_step(std::size_t first_move, std::int32_t cell) {
+    const auto filled = [&](std::int32_t c) -> std::uint64_t& {
+      return filled_by[static_cast<std::size_t>(c)];
+    };
+    const auto moves = sequences.moves();
+    forks.resize(moves.size(), false);
+    int n_forks = 0;
+    for (std::size_t m = first_move; m < moves.size(); ++m) {
+      forks[m] = filled(moves[m].from) == step_number;
+      n_forks += forks[m] ? 1 : 0;
+      if (filled(moves[m].to) == step_number) return false;
+      if (forks[m]) filled(moves[m].to) = step_number;
+    }
+    if (filled(cell) == step_number || steps.back().n_forks + n_forks > kMovesPerStep) return false;
+    filled(cell) = step_number;
+    steps.back().n_forks += n_forks;
     return true;
   }
 
   /// Gives back the cells that the first n items of the batch took.
   void roll_back(const Batch& batch, int n) {
+    forks.clear();  // What is still owed comes before all tokens to come.
+    waiting_forks = false;
     for (int i = 0; i < n; ++i) {
       const kv::Place& own = places[static_cast<std::size_t>(i)];
       sequences.remove(own.seq, own.pos, own.pos + 1);
@@ -267,42 +311,63 @@ struct Context::Impl {
   // --- Bind
   // ----------------------------------------------------------------------------------------------------
 
-  /// Writes the inputs of items [begin, end), at most a step's worth; returns end.
-  int bind_step(const Batch& batch, int begin, int& n_outputs) {
+  /// Writes the inputs of a step's items.
+  void bind_step(const Batch& batch, const StepRange& step) {
     const auto tokens = values<std::int32_t>(graph.tokens);
     const auto positions = values<std::int32_t>(graph.positions);
     const auto sequence_of = values<std::int32_t>(graph.sequences);
     const auto cell_of = values<std::int32_t>(graph.cells);
     const auto output_rows = values<std::int32_t>(graph.output_rows);
-    n_outputs = 0;
-    int i = begin;
-    for (; i < batch.size() && i - begin < params.n_ubatch; ++i) {
+    std::size_t n_outputs = 0;
+    for (int i = step.begin; i < step.end; ++i) {
       const auto item = static_cast<std::size_t>(i);
-      if ((batch[i].logits && n_outputs == params.n_outputs) || (i > begin && step_ends[item])) break;
-      const auto row = static_cast<std::size_t>(i - begin);
+      const auto row = static_cast<std::size_t>(i - step.begin);
       tokens[row] = batch[i].token;
       positions[row] = places[item].pos;
       sequence_of[row] = places[item].seq;
       cell_of[row] = cells[item];
-      if (batch[i].logits)
-        output_rows[static_cast<std::size_t>(n_outputs++)] = static_cast<std::int32_t>(row);
+      if (batch[i].logits) output_rows[n_outputs++] = static_cast<std::int32_t>(row);
     }
-    return i;
   }
 
-  /// Writes the next of the first `n_owed` moves; returns their number.
-  int bind_moves(std::size_t n_owed) {
-    const std::span<const kv::CellMove> moves = sequences.moves().first(n_owed).subspan(n_moves_done);
+  /// Writes the next of the first `n_owed` moves, and counts those that are done with them.
+  struct BoundMoves {
+    std::int64_t n_moves = 0, n_forks = 0;
+  };
+  BoundMoves bind_moves(std::size_t n_owed) {
     const auto from = values<std::int32_t>(graph.move_from);
     const auto to = values<std::int32_t>(graph.move_to);
     const auto deltas = values<std::int32_t>(graph.move_deltas);
-    const std::size_t n = std::min<std::size_t>(moves.size(), kMovesPerStep);
-    for (std::size_t i = 0; i < n; ++i) {
-      from[i] = moves[i].from;
-      to[i] = moves[i].to;
-      deltas[i] = moves[i].delta;
+    const auto fork_from = values<std::int32_t>(graph.fork_from);
+    const auto fork_to = values<std::int32_t>(graph.fork_to);
+    const std::span<const kv::CellMove> moves = sequences.moves();
+    // Moves that do not fit go in a step of their own. Then the forks among them wait: they are behind all
+    // moves.
+    std::size_t end = n_moves_done;
+    BoundMoves n;
+    for (; end < n_owed; ++end) {
+      const bool is_fork = end < forks.size() && forks[end];
+      if (is_fork) continue;
+      if (n.n_moves == kMovesPerStep) break;
+      const auto at = static_cast<std::size_t>(n.n_moves++);
+      from[at] = moves[end].from;
+      to[at] = moves[end].to;
+      deltas[at] = moves[end].delta;
     }
-    return static_cast<int>(n);
+    if (end < n_owed) {
+      waiting_forks = true;
+    } else {
+      for (std::size_t m = waiting_forks ? 0 : n_moves_done; m < n_owed && m < forks.size(); ++m) {
+        if (!forks[m]) continue;
+        const auto at = static_cast<std::size_t>(n.n_forks++);
+        fork_from[at] = moves[m].from;
+        fork_to[at] = moves[m].to;
+        forks[m] = false;
+      }
+      waiting_forks = false;
+    }
+    n_moves_done = end;
+    return n;
   }
 
   // --- Run and read
@@ -312,18 +377,18 @@ struct Context::Impl {
   /// own.
   void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::size_t n_owed) {
     for (bool all = false; !all;) {
-      const int n_moves = bind_moves(n_owed);
-      all = n_moves_done + static_cast<std::size_t>(n_moves) == n_owed;
-      const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n_moves};
+      const BoundMoves n = bind_moves(n_owed);
+      all = n_moves_done == n_owed;
+      const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n.n_moves, n.n_forks};
       exec::Step step;
       step.symbols = symbols;
       step.actual.shapes = !std::equal(std::begin(symbols), std::end(symbols), last_symbols);
       plan.run(step);
       std::copy(std::begin(symbols), std::end(symbols), last_symbols);
-      n_moves_done += static_cast<std::size_t>(n_moves);
     }
     if (n_moves_done == sequences.moves().size()) {
       sequences.clear_moves();
+      forks.clear();
       n_moves_done = 0;
     }
   }
@@ -333,18 +398,19 @@ struct Context::Impl {
     if (!sequences.moves().empty()) run_step(0, 0, sequences.moves().size());
   }
 
-  /// Notes where the logits of items [begin, end) are. All but the last step's are moved out of the plan's
+  /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's
   /// way.
-  void read_step(const Batch& batch, int begin, int end, int n_outputs) {
+  void read_step(const Batch& batch, const StepRange& step) {
     const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
     const float* source = values<float>(graph.logits).data();
-    if (end < batch.size()) {
+    const auto n_outputs = static_cast<std::size_t>(step.n_outputs);
+    if (step.end < batch.size()) {
       float* kept = kept_logits.data() + n_kept * n_vocab;
-      std::memcpy(kept, source, static_cast<std::size_t>(n_outputs) * n_vocab * sizeof(float));
+      std::memcpy(kept, source, n_outputs * n_vocab * sizeof(float));
       source = kept;
-      n_kept += static_cast<std::size_t>(n_outputs);
+      n_kept += n_outputs;
     }
-    for (int i = begin; i < end; ++i) {
+    for (int i = step.begin; i < step.end; ++i) {
       if (!batch[i].logits) continue;
       logits_of[static_cast<std::size_t>(i)] = source;
       source += n_vocab;
@@ -360,24 +426,21 @@ struct Context::Impl {
 
     logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
     n_kept = 0;
-    if (batch.size() > params.n_ubatch || batch.size() > params.n_outputs ||
-        std::find(step_ends.begin(), step_ends.end(), true) != step_ends.end()) {
+    if (steps.size() > 1) {
       std::size_t n = 0;
-      for (int i = 0; i < batch.size(); ++i) n += batch[i].logits ? 1u : 0u;
+      for (const StepRange& step : steps) n += static_cast<std::size_t>(step.n_outputs);
       kept_logits.resize(n * static_cast<std::size_t>(model->info().n_vocab));
     }
     try {
-      for (int begin = 0; begin < batch.size();) {
-        int n_outputs = 0;
-        const int end = bind_step(batch, begin, n_outputs);
-        run_step(end - begin, n_outputs, moves_owed[static_cast<std::size_t>(end - 1)]);
+      for (const StepRange& step : steps) {
+        bind_step(batch, step);
+        run_step(step.end - step.begin, step.n_outputs, step.n_owed);
         if (cancelled.load(std::memory_order_relaxed)) {
           roll_back(batch, batch.size());
           logits_of.clear();
           return DecodeStatus::kCancelled;
         }
-        read_step(batch, begin, end, n_outputs);
-        begin = end;
+        read_step(batch, step);
       }
     } catch (...) {
       roll_back(batch, batch.size());
@@ -406,16 +469,17 @@ struct Context::Impl {
 
   std::vector<kv::Place> places;         // Of the batch's items ...
   std::vector<std::int32_t> cells;       // ... and their cells.
-  std::vector<std::size_t> moves_owed;   // By item: moves before its step, of sequences.moves().
-  std::vector<bool> step_ends;           // By item: its step cannot be that of the items before.
-  std::vector<std::uint32_t> filled_by;  // By cell: the last batch that took it.
-  std::uint32_t batch_number = 0;
+  std::vector<StepRange> steps;          // Of the batch.
+  std::vector<bool> forks;               // By move of sequences.moves(): comes behind the tokens of its step.
+  std::vector<std::uint64_t> filled_by;  // By cell: the last step that filled it.
+  std::uint64_t step_number = 0;
   std::size_t n_moves_done = 0;         // Of sequences.moves().
+  bool waiting_forks = false;           // Some before n_moves_done are not done yet.
   std::vector<Pos> last_pos;            // By sequence: the last position in the batch so far.
   std::vector<const float*> logits_of;  // By item of the last batch.
   std::vector<float> kept_logits;
   std::size_t n_kept = 0;
-  std::int64_t last_symbols[3] = {-1, -1, -1};
+  std::int64_t last_symbols[4] = {-1, -1, -1, -1};
   std::atomic<bool> cancelled{false};
   double host_seconds = 0.0;
 };
@@ -509,13 +573,15 @@ Pos Context::max_positions() const { return impl_->max_pos; }
 int Context::cells_used() const { return impl_->sequences.cells_used(); }
 int Context::cells_total() const { return impl_->sequences.cells_total(); }
 
-// --- States ---------------------------------------------------------------------------------------------------
+// --- States
+// ---------------------------------------------------------------------------------------------------
 
 std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
   if (seq) check_sequence(*seq);
   carry_out_moves();
   std::vector<std::byte> bytes;
-  states.save(seq, [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
+  states.save(seq,
+              [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
   return bytes;
 }
 

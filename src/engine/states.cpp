@@ -38,9 +38,9 @@ States::States(const Model& model, const model::ModelGraph& graph, const Binding
   owner_.n_vocab = h.n_vocab;
   for (const Node& node : graph.graph.nodes()) {
     const auto* const moves = get_op<ops::MoveCells>(node);
-    if (moves == nullptr) continue;
     const ValueId cache = node.inputs[0];
     const ValueInfo& value = graph.graph.value(cache);
+    if (moves == nullptr || value.kind != ValueKind::kState) continue;
     owner_.caches.push_back({.name = value.name,
                              .dtype = value.dtype,
                              .role = moves->role,

@@ -114,7 +114,8 @@ ValueType rule(const ops::Rope& op, const Inputs& in) {
 
 ValueType rule(const ops::MoveCells& op, const Inputs& in) {
   in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
-  for (const int i : {1, 2, 3}) {
+  in.require(in.size() > 3 || op.rope.n_rot == 0, 0, "needs deltas where keys are turned");
+  for (int i = 1; i < std::min(in.size(), 4); ++i) {
     in.integer(i, DType::kI32, 1);
     in.require(in.shape(i)[0] == in.shape(1)[0], i, "must have one entry per cell");
   }

@@ -105,10 +105,10 @@ struct Rope {
 
 /// cache state, from {c} I32, to {c} I32, deltas {c} I32, factors {n_rot/2}? -> the cache after its cells
 /// were copied, one after another; keys are turned by `deltas` positions on the way (rope; n_rot 0: they are
-/// not).
+/// not, and deltas may be left out).
 struct MoveCells {
   static constexpr std::string_view kName = "move_cells";
-  static constexpr int kMinInputs = 4, kMaxInputs = 5;
+  static constexpr int kMinInputs = 3, kMaxInputs = 5;
   CacheRole role = CacheRole::kKeys;
   Rope rope = {};
 };

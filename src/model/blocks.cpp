@@ -4,8 +4,6 @@
 
 namespace weft::model {
 
-std::string layer_name(int layer, const char* name) { return "blk." + std::to_string(layer) + "." + name; }
-
 ValueId embed_tokens(Builder& b) {
   const HParams& h = b.hparams();
   return b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens},
@@ -63,14 +61,12 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
     k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
   }
   const ops::Rope turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0};
-  const ValueId k_cache = b.add(
-      ops::StoreCache{CacheRole::kKeys},
-      {b.cache(CacheRole::kKeys, layer, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k, m.cells},
-      layer_name(layer, "k_stored"));
-  const ValueId v_cache = b.add(
-      ops::StoreCache{CacheRole::kValues},
-      {b.cache(CacheRole::kValues, layer, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v, m.cells},
-      layer_name(layer, "v_stored"));
+  const ValueId k_cache = b.store(
+      CacheRole::kKeys, layer,
+      b.cache(CacheRole::kKeys, layer, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k);
+  const ValueId v_cache = b.store(
+      CacheRole::kValues, layer,
+      b.cache(CacheRole::kValues, layer, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v);
   ops::Attention op;
   op.n_heads = h.n_heads;
   op.scale = block.scale != 0.0f ? block.scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));

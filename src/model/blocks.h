@@ -8,9 +8,6 @@
 
 namespace weft::model {
 
-/// "blk.3.attn_q.weight"
-std::string layer_name(int layer, const char* name);
-
 /// The rows of the embedding for the step's tokens. {n_tokens, n_embd}
 ValueId embed_tokens(Builder& b);
 

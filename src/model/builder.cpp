@@ -17,6 +17,8 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
+std::string layer_name(int layer, const char* name) { return "blk." + std::to_string(layer) + "." + name; }
+
 Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSizes& sizes)
     : file_(file), hparams_(hparams), sizes_(sizes) {
   Graph& graph = model_.graph;
@@ -33,6 +35,10 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   model_.move_from = graph.add_input("move_from", DType::kI32, per_move);
   model_.move_to = graph.add_input("move_to", DType::kI32, per_move);
   model_.move_deltas = graph.add_input("move_deltas", DType::kI32, per_move);
+  model_.n_forks = graph.add_symbol("n_forks", 0, sizes.n_moves);
+  const Shape per_fork = {Dim(1, model_.n_forks)};
+  model_.fork_from = graph.add_input("fork_from", DType::kI32, per_fork);
+  model_.fork_to = graph.add_input("fork_to", DType::kI32, per_fork);
   model_.extents =
       graph.add_input("extents", DType::kI32, {sizes.n_sequences, sizes.n_extents, kExtentWords});
   model_.extent_counts = graph.add_input("extent_counts", DType::kI32, {sizes.n_sequences});
@@ -92,6 +98,13 @@ ValueId Builder::cache(CacheRole role, int layer, std::int64_t n_heads, std::int
       ops::MoveCells{role, rope},
       {state, model_.move_from, model_.move_to, model_.move_deltas, rope.n_rot > 0 ? rope_factors : kNoValue},
       name + ".moved");
+}
+
+ValueId Builder::store(CacheRole role, int layer, ValueId cache, ValueId rows) {
+  const std::string name = layer_name(layer, role == CacheRole::kKeys ? "k" : "v");
+  const ValueId stored = add(ops::StoreCache{role}, {cache, rows, model_.cells}, name + "_stored");
+  return add(ops::MoveCells{role, {.n_rot = 0}}, {stored, model_.fork_from, model_.fork_to},
+             name + "_forked");
 }
 
 void Builder::check_layers() const {

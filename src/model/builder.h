@@ -39,6 +39,7 @@ struct ModelGraph {
   SymbolId n_tokens = kNoSymbol;
   SymbolId n_outputs = kNoSymbol;
   SymbolId n_moves = kNoSymbol;
+  SymbolId n_forks = kNoSymbol;
   // Inputs; kNoValue where the model has no use for them.
   ValueId tokens = kNoValue;       ///< {n_tokens} I32
   ValueId positions = kNoValue;    ///< {n_tokens} I32
@@ -50,10 +51,15 @@ struct ModelGraph {
   ValueId move_from = kNoValue;  ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
   ValueId move_to = kNoValue;    ///< ... where to ...
   ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
+  ValueId fork_from = kNoValue;    ///< {n_forks} I32: cells to copy once the step's tokens are stored: where
+  ValueId fork_to = kNoValue;      ///< sequences part within a step, each gets what they share in its own page.
   ValueId logits = kNoValue;       ///< {n_outputs, n_vocab}
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;  ///< Caches.
 };
+
+/// "blk.3.attn_q.weight"
+std::string layer_name(int layer, const char* name);
 
 class Builder {
  public:
@@ -79,6 +85,9 @@ class Builder {
   /// does).
   ValueId cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim, const ops::Rope& rope,
                 ValueId rope_factors);
+
+  /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
+  ValueId store(CacheRole role, int layer, ValueId cache, ValueId rows);
 
   /// Names the logits and returns the graph. Throws Error kInvalidFile where weights are missing.
   ModelGraph finish(ValueId logits);

@@ -73,6 +73,59 @@ TEST_P(SequenceOperations, ATokenOfSeveralSequencesIsComputedOnce) {
   EXPECT_EQ(context.cells_used(), 41);
 }
 
+TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  // Paths of the tree: what each of four sequences reads behind the common text.
+  const std::vector<std::vector<Token>> paths = {{3, 5, 7, 9}, {3, 5, 8, 1}, {3, 6, 7, 9}, {4, 5, 7, 9}};
+  for (const std::size_t n : {5u, 30u, 62u, 64u}) {
+    std::vector<Token> head(tokens.begin(),
+                            tokens.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(n, 48)));
+    head.resize(n, 11);
+    Context context(model, {.n_ctx = 512, .n_sequences = 5});
+    all_logits(context, head, 17);
+    for (SeqId seq = 1; seq < 4; ++seq) ASSERT_TRUE(context.copy(0, seq));
+    // A node for each beginning of a path, for all sequences that begin so.
+    Batch batch;
+    std::vector<std::vector<int>> items(4);
+    for (std::size_t depth = 0; depth < 4; ++depth) {
+      for (std::size_t first = 0; first < 4; ++first) {
+        std::vector<SeqId> seqs;
+        for (std::size_t seq = 0; seq < 4; ++seq)
+          if (std::equal(paths[seq].begin(), paths[seq].begin() + static_cast<std::ptrdiff_t>(depth) + 1,
+                         paths[first].begin()))
+            seqs.push_back(static_cast<SeqId>(seq));
+        if (seqs.front() != static_cast<SeqId>(first)) continue;
+        batch.add(paths[first][depth], seqs, true);
+        for (const SeqId seq : seqs) items[static_cast<std::size_t>(seq)].push_back(batch.size() - 1);
+      }
+    }
+    const auto steps = context.plan_stats().steps;
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    EXPECT_EQ(context.plan_stats().steps, steps + 1);
+    for (std::size_t seq = 0; seq < 4; ++seq) {
+      std::vector<Token> text = head;
+      text.insert(text.end(), paths[seq].begin(), paths[seq].end());
+      const std::vector<float> expected = alone(text);
+      for (std::size_t depth = 0; depth < 4; ++depth) {
+        const auto row = context.logits(items[seq][depth]);
+        EXPECT_TRUE(std::equal(row.begin(), row.end(),
+                               expected.begin() + static_cast<std::ptrdiff_t>((n + depth) * n_vocab)))
+            << "text of " << n << ", path " << seq << ", depth " << depth;
+      }
+    }
+    // The branches go on after the step, and one is accepted.
+    ASSERT_TRUE(context.copy(2, 4));
+    context.keep(4);
+    std::vector<Token> text = head;
+    text.insert(text.end(), paths[2].begin(), paths[2].end());
+    text.push_back(12);
+    const std::vector<float> expected = alone(text);
+    const std::vector<float> next = all_logits(context, std::span(text).last(1), 1, 4);
+    EXPECT_TRUE(std::equal(next.begin(), next.end(), expected.end() - static_cast<std::ptrdiff_t>(n_vocab)));
+    EXPECT_TRUE(context.consistent());
+  }
+}
+
 TEST_P(SequenceOperations, PackingPagesChangesNoBit) {
   const std::vector<float> expected = alone(tokens);
   Context context(model, {.n_ctx = 512, .n_sequences = 6});
@@ -154,15 +207,16 @@ TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
   }
 }
 
-// A text that moves up for a gap is the text that was put at the later positions from the start. (Before it there must
-// be nothing: what it saw there it saw at the old distance.)
+// A text that moves up for a gap is the text that was put at the later positions from the start. (Before it
+// there must be nothing: what it saw there it saw at the old distance.)
 TEST_P(SequenceOperations, AFilledGapIsAsIfTheRestHadBeenBehindItAllAlong) {
   if (std::string(GetParam()) == "gpt2") GTEST_SKIP() << "learned positions cannot be shifted";
   const ContextParams params{.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
   constexpr int kInserted = 7, kBehind = 20;
   const auto put = [&](Context& context, std::size_t begin, int n, Pos pos, bool logits) {
     Batch batch;
-    for (int i = 0; i < n; ++i) batch.add(tokens[begin + static_cast<std::size_t>(i)], 0, logits && i + 1 == n, pos + i);
+    for (int i = 0; i < n; ++i)
+      batch.add(tokens[begin + static_cast<std::size_t>(i)], 0, logits && i + 1 == n, pos + i);
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     if (!logits) return std::vector<float>();
     return std::vector<float>(context.logits(n - 1).begin(), context.logits(n - 1).end());

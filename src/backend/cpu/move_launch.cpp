@@ -20,7 +20,7 @@ void MoveLaunch::bind(const Addresses& addresses) {
   cache_ = addresses.plain<std::byte>(inputs_[0]);
   from_ = addresses.plain<const std::int32_t>(inputs_[1]);
   to_ = addresses.plain<const std::int32_t>(inputs_[2]);
-  deltas_ = addresses.plain<const std::int32_t>(inputs_[3]);
+  deltas_ = inputs_.size() > 3 ? addresses.plain<const std::int32_t>(inputs_[3]) : nullptr;
   frequencies_ =
       rope_frequencies(op_.rope, inputs_.size() > 4 ? addresses.plain<const float>(inputs_[4]) : nullptr);
 }
@@ -49,7 +49,7 @@ void MoveLaunch::run(std::int32_t, const TaskContext& context) {
       if (from_[i] != to_[i]) kernels.copy_v(layout_, from_[i], to_[i], cache_);
       continue;
     }
-    if (deltas_[i] == 0 || op_.rope.n_rot == 0) {
+    if (op_.rope.n_rot == 0 || deltas_[i] == 0) {
       if (from_[i] != to_[i]) kernels.copy_k(layout_, from_[i], to_[i], cache_);
       continue;
     }
