@@ -71,6 +71,11 @@ void measure(const Kernels& kernels, const Shape& shape, DType type) {
   args.k_cache = k.data();
   args.v_cache = v.data();
   args.positions = positions.data();
+  std::vector<std::int32_t> ends = positions;
+  for (std::int32_t& end : ends) ++end;
+  const std::vector<std::int32_t> hidden_first(positions.size(), -1);
+  args.ends = ends.data();
+  args.hidden_first = hidden_first.data();
   const base::Memory scratch(attention_scratch_bytes(args));
 
   double best = 1e9;

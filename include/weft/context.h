@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/model.h"
@@ -42,14 +43,27 @@ class Batch {
   /// Several tokens that follow one another; logits are asked for at the last one only.
   void add(std::span<const Token> tokens, SeqId seq, bool logits_at_end = true);
 
+  /// An embedding in a token's place: n_embd floats, as the first layer reads them.
+  void add(std::span<const float> embedding, SeqId seq, bool logits = false, Pos pos = kNextPos);
+
+  // What items see. Without these an item sees its sequence up to its own position.
+  /// The item sees its sequence up to before `end`, beyond its own position: a prefix that is read both ways,
+  /// or a text read as a whole. What it sees of this batch must fit into one step with it (n_ubatch).
+  void see_to(int item, Pos end);
+  /// The item does not see `other`, another item of the batch with a sequence in common.
+  void hide(int item, int other);
+
   int size() const { return static_cast<int>(items_.size()); }
   struct Item {
-    Token token;
+    Token token;  ///< -1: an embedding.
     Pos pos;
     SeqId seq;
     bool logits;
     std::int32_t n_shared = 0;  ///< Further sequences that get the token: shared_with(i).
     std::int32_t first_shared = 0;
+    std::int32_t embedding = -1;   ///< Where its floats begin ...
+    std::int32_t n_embedding = 0;  ///< ... and how many they are.
+    Pos sees_to = -1;              ///< -1: its own position.
   };
   const Item& operator[](int i) const { return items_[static_cast<std::size_t>(i)]; }
   std::span<const SeqId> shared_with(int i) const {
@@ -57,9 +71,18 @@ class Batch {
                                       static_cast<std::size_t>((*this)[i].n_shared));
   }
 
+  std::span<const float> embedding(int i) const {
+    return std::span(embeddings_)
+        .subspan(static_cast<std::size_t>((*this)[i].embedding),
+                 static_cast<std::size_t>((*this)[i].n_embedding));
+  }
+  std::span<const std::pair<int, int>> hidden() const { return hidden_; }  ///< {item, other}
+
  private:
   std::vector<Item> items_;
   std::vector<SeqId> shared_;
+  std::vector<float> embeddings_;
+  std::vector<std::pair<int, int>> hidden_;
 };
 
 enum class DecodeStatus : std::uint8_t {
@@ -118,16 +141,17 @@ class Context {
   Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.
   /// Packs half-empty pages together, moving at most `max_cells`. Happens by itself when pages run out.
   void defragment(int max_cells = 4096);
-  Pos max_positions() const;      ///< Positions are below this: models with learned positions have a table of them.
+  Pos max_positions()
+      const;  ///< Positions are below this: models with learned positions have a table of them.
   int cells_used() const;
   int cells_total() const;
   /// Whether all counts agree: for tests and audits. Costs the size of the cache.
   bool consistent() const;
 
-  // States: what one sequence holds, or all of a context, for any context of the same model with the same types
-  // of cache. A restored sequence goes on with the same logits, bit by bit, wherever its cells lie now. Bytes
-  // and files are checked in full before anything is touched; those that are damaged, of another model or too
-  // large for this context throw Error and change nothing.
+  // States: what one sequence holds, or all of a context, for any context of the same model with the same
+  // types of cache. A restored sequence goes on with the same logits, bit by bit, wherever its cells lie now.
+  // Bytes and files are checked in full before anything is touched; those that are damaged, of another model
+  // or too large for this context throw Error and change nothing.
   std::vector<std::byte> save(SeqId seq) const;
   std::vector<std::byte> save() const;
   /// The state of one sequence becomes `seq`, in place of what that held. False where the cache has no room:

@@ -25,6 +25,7 @@ constexpr int kMaxContext = 1 << 26;
 constexpr int kMaxSequences = 1 << 12;
 constexpr Pos kMaxPosition = 1 << 29;
 constexpr int kMovesPerStep = 4096;
+constexpr int kMaxHidden = 1 << 14;
 constexpr int kMaxBatchStep = 1 << 16;
 constexpr int kDefaultOutputs = 64;
 
@@ -85,14 +86,44 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 void Batch::clear() {
   items_.clear();
   shared_.clear();
+  embeddings_.clear();
+  hidden_.clear();
 }
 
-void Batch::add(Token token, SeqId seq, bool logits, Pos pos) { items_.push_back({token, pos, seq, logits}); }
+void Batch::add(std::span<const float> embedding, SeqId seq, bool logits, Pos pos) {
+  items_.push_back({.token = -1,
+                    .pos = pos,
+                    .seq = seq,
+                    .logits = logits,
+                    .embedding = static_cast<std::int32_t>(embeddings_.size()),
+                    .n_embedding = static_cast<std::int32_t>(embedding.size())});
+  embeddings_.insert(embeddings_.end(), embedding.begin(), embedding.end());
+}
+
+void Batch::see_to(int item, Pos end) {
+  if (item < 0 || item >= size()) refuse("the batch has no item " + std::to_string(item));
+  items_[static_cast<std::size_t>(item)].sees_to = end;
+}
+
+void Batch::hide(int item, int other) {
+  if (item < 0 || item >= size() || other < 0 || other >= size() || item == other)
+    refuse("items " + std::to_string(item) + " and " + std::to_string(other) +
+           " are not two items of the batch");
+  hidden_.emplace_back(item, other);
+}
+
+void Batch::add(Token token, SeqId seq, bool logits, Pos pos) {
+  items_.push_back({.token = token, .pos = pos, .seq = seq, .logits = logits});
+}
 
 void Batch::add(Token token, std::span<const SeqId> seqs, bool logits, Pos pos) {
   if (seqs.empty()) refuse("a token needs at least one sequence");
-  items_.push_back({token, pos, seqs[0], logits, static_cast<std::int32_t>(seqs.size()) - 1,
-                    static_cast<std::int32_t>(shared_.size())});
+  items_.push_back({.token = token,
+                    .pos = pos,
+                    .seq = seqs[0],
+                    .logits = logits,
+                    .n_shared = static_cast<std::int32_t>(seqs.size()) - 1,
+                    .first_shared = static_cast<std::int32_t>(shared_.size())});
   shared_.insert(shared_.end(), seqs.begin() + 1, seqs.end());
 }
 
@@ -133,6 +164,7 @@ struct Context::Impl {
             .n_sequences = params.n_sequences,
             .n_moves = kMovesPerStep,
             .n_extents = n_extents(),
+            .n_hidden = kMaxHidden + 1,
             .max_positions = params.n_ctx,
             .k_type = cache_dtype("K", params.k_type, hparams().k_head_dim),
             .v_type = cache_dtype("V", params.v_type, hparams().v_head_dim)};
@@ -199,9 +231,14 @@ struct Context::Impl {
     for (int i = 0; i < batch.size(); ++i) {
       const Batch::Item& item = batch[i];
       const auto where = [&] { return " (item " + std::to_string(i) + " of the batch)"; };
-      if (item.token < 0 || item.token >= model->info().n_vocab)
+      if (item.embedding >= 0) {
+        if (item.n_embedding != model->info().n_embd)
+          refuse("the embedding has " + std::to_string(item.n_embedding) +
+                 " numbers, those of this model have " + std::to_string(model->info().n_embd) + where());
+      } else if (item.token < 0 || item.token >= model->info().n_vocab) {
         refuse("token " + std::to_string(item.token) + " is outside the vocabulary of " +
                std::to_string(model->info().n_vocab) + where());
+      }
       const Pos last = last_of(item.seq);
       const Pos pos = item.pos != Batch::kNextPos
                           ? item.pos
@@ -220,8 +257,20 @@ struct Context::Impl {
       };
       claim(item.seq);
       for (const SeqId other : batch.shared_with(i)) claim(other);
+      if (item.sees_to > max_pos)
+        refuse("position " + std::to_string(item.sees_to) + " is beyond " + std::to_string(max_pos) +
+               where());
       places.push_back({item.seq, pos});
     }
+    hidden_pairs.assign(batch.hidden().begin(), batch.hidden().end());
+    if (hidden_pairs.size() > kMaxHidden)
+      refuse("at most " + std::to_string(kMaxHidden) + " pairs of items can be hidden, the batch has " +
+             std::to_string(hidden_pairs.size()));
+    for (const auto& [item, other] : hidden_pairs)
+      if (!shares_sequence(batch, item, other))
+        refuse("items " + std::to_string(item) + " and " + std::to_string(other) +
+               " of the batch have no sequence in common: they do not see each other anyway");
+    std::sort(hidden_pairs.begin(), hidden_pairs.end());
   }
 
   // --- Place
@@ -308,12 +357,43 @@ struct Context::Impl {
     }
   }
 
+  /// Items that look ahead must find what they see stored by their step.
+  void check_what_is_seen(const Batch& batch) {
+    for (const StepRange& step : steps) {
+      for (int i = step.begin; i < step.end; ++i) {
+        const auto item = static_cast<std::size_t>(i);
+        if (batch[i].sees_to <= places[item].pos + 1) continue;
+        for (int later = step.end; later < batch.size(); ++later) {
+          if (places[static_cast<std::size_t>(later)].pos >= batch[i].sees_to ||
+              !sequences.holds(places[item].seq, places[static_cast<std::size_t>(later)].pos) ||
+              !shares_sequence(batch, i, later))
+            continue;
+          roll_back(batch, batch.size());
+          refuse("item " + std::to_string(i) + " of the batch sees item " + std::to_string(later) +
+                 ", which is of a later step; use a larger ubatch (" + std::to_string(params.n_ubatch) +
+                 " tokens now)");
+        }
+      }
+    }
+  }
+
+  /// Whether item i's own sequence holds item j.
+  bool shares_sequence(const Batch& batch, int i, int j) const {
+    const auto others = batch.shared_with(j);
+    return batch[j].seq == places[static_cast<std::size_t>(i)].seq ||
+           std::find(others.begin(), others.end(), places[static_cast<std::size_t>(i)].seq) != others.end();
+  }
+
   // --- Bind
   // ----------------------------------------------------------------------------------------------------
 
   /// Writes the inputs of a step's items.
   void bind_step(const Batch& batch, const StepRange& step) {
     const auto tokens = values<std::int32_t>(graph.tokens);
+    const auto use_embeddings = values<std::int32_t>(graph.use_embeddings);
+    const auto embeddings = values<float>(graph.embeddings);
+    const auto ends = values<std::int32_t>(graph.ends);
+    const auto hidden_first = values<std::int32_t>(graph.hidden_first);
     const auto positions = values<std::int32_t>(graph.positions);
     const auto sequence_of = values<std::int32_t>(graph.sequences);
     const auto cell_of = values<std::int32_t>(graph.cells);
@@ -322,12 +402,33 @@ struct Context::Impl {
     for (int i = step.begin; i < step.end; ++i) {
       const auto item = static_cast<std::size_t>(i);
       const auto row = static_cast<std::size_t>(i - step.begin);
-      tokens[row] = batch[i].token;
+      tokens[row] = std::max(batch[i].token, 0);
+      use_embeddings[row] = batch[i].embedding >= 0 ? 1 : 0;
+      if (batch[i].embedding >= 0) {
+        const auto embedding = batch.embedding(i);
+        std::copy(embedding.begin(), embedding.end(),
+                  embeddings.begin() + static_cast<std::ptrdiff_t>(row * embedding.size()));
+      }
+      ends[row] = std::max(batch[i].sees_to, places[item].pos + 1);
+      hidden_first[row] = -1;
       positions[row] = places[item].pos;
       sequence_of[row] = places[item].seq;
       cell_of[row] = cells[item];
       if (batch[i].logits) output_rows[n_outputs++] = static_cast<std::int32_t>(row);
     }
+    // The pairs stand in the order of their items.
+    const auto hidden = values<HiddenCells>(graph.hidden);
+    std::size_t n_hidden = 0;
+    for (const auto& [item, other] : hidden_pairs) {
+      if (item < step.begin || item >= step.end) continue;
+      const auto row = item - step.begin;
+      const auto& seen_from = places[static_cast<std::size_t>(item)];
+      const std::int32_t cell = sequences.cell_of(seen_from.seq, places[static_cast<std::size_t>(other)].pos);
+      auto& first = hidden_first[static_cast<std::size_t>(row)];
+      if (first < 0) first = static_cast<std::int32_t>(n_hidden);
+      hidden[n_hidden++] = {row, cell / kPageCells, std::uint64_t{1} << cell % kPageCells};
+    }
+    hidden[n_hidden] = {};
   }
 
   /// Writes the next of the first `n_owed` moves, and counts those that are done with them.
@@ -423,6 +524,7 @@ struct Context::Impl {
     cancelled.store(false, std::memory_order_relaxed);
     admit(batch);
     if (!place(batch)) return DecodeStatus::kCacheFull;
+    check_what_is_seen(batch);
 
     logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
     n_kept = 0;
@@ -467,9 +569,10 @@ struct Context::Impl {
   exec::Plan plan;
   Pos max_pos = 0;
 
-  std::vector<kv::Place> places;         // Of the batch's items ...
-  std::vector<std::int32_t> cells;       // ... and their cells.
-  std::vector<StepRange> steps;          // Of the batch.
+  std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
+  std::vector<kv::Place> places;                  // Of the batch's items ...
+  std::vector<std::int32_t> cells;                // ... and their cells.
+  std::vector<StepRange> steps;                   // Of the batch.
   std::vector<bool> forks;               // By move of sequences.moves(): comes behind the tokens of its step.
   std::vector<std::uint64_t> filled_by;  // By cell: the last step that filled it.
   std::uint64_t step_number = 0;

@@ -28,6 +28,17 @@ struct Extent {
   std::int32_t first() const { return position(__builtin_ctzll(mask)); }
   std::int32_t last() const { return position(kPageCells - 1 - __builtin_clzll(mask)); }
 };
+
+/// Cells of one page that a row of a step does not see, besides what order and windows hide. Entries of a row
+/// stand together; those of all rows end with one of no row (-1). In tensors: four 32-bit words.
+struct HiddenCells {
+  std::int32_t row = -1;
+  std::int32_t page = -1;
+  std::uint64_t mask = 0;
+};
+inline constexpr int kHiddenWords = 4;
+static_assert(sizeof(HiddenCells) == kHiddenWords * sizeof(std::int32_t));
+
 inline constexpr int kExtentWords = 6;
 static_assert(sizeof(Extent) == kExtentWords * sizeof(std::int32_t));
 

@@ -93,6 +93,14 @@ ValueType rule(const ops::Glu&, const Inputs& in) {
   return f32(in.shape(0));
 }
 
+ValueType rule(const ops::Override&, const Inputs& in) {
+  in.f32(0);
+  in.f32(1);
+  in.require(in.shape(1) == in.shape(0), 1, "must have the shape of input 0");
+  in.index_per_row(2, 0);
+  return f32(in.shape(0));
+}
+
 ValueType rule(const ops::Matmul&, const Inputs& in) {
   in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
   in.f32(1);
@@ -149,6 +157,10 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
   in.require(in.shape(5)[2] == Dim(kExtentWords), 5, "must be {sequences, extents, 6}");
   in.integer(6, DType::kI32, 1);
   in.require(in.shape(6)[0] == in.shape(5)[0], 6, "must have one count per sequence");
+  in.index_per_row(7, 0);
+  in.index_per_row(8, 0);
+  in.integer(9, DType::kI32, 2);
+  in.require(in.shape(9)[1] == Dim(kHiddenWords), 9, "must be {hidden, 4}");
   return f32({in.shape(0)[0], op.n_heads * in.shape(2)[2].factor});
 }
 

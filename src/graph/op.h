@@ -30,6 +30,12 @@ struct GetRows {
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
 };
 
+/// x {m, d}, rows {m, d}, use {m} I32 -> {m, d}: row r of `rows` where use[r] is not 0, of x elsewhere.
+struct Override {
+  static constexpr std::string_view kName = "override";
+  static constexpr int kMinInputs = 3, kMaxInputs = 3;
+};
+
 /// x {m, g*d}, weight {d}?, bias {d}? -> {m, g*d}: each group of `group` columns (0: the whole row) is normed
 /// on its own and multiplied with the weight.
 struct Norm {
@@ -121,16 +127,18 @@ struct StoreCache {
 };
 
 /// Attention over extents (extent.h). q {m, n_heads*k_head_dim}, K cache, V cache, positions {m} I32,
-/// sequences {m} I32 (rows of the table), extents {s, p, 6} I32, counts {s} I32 (extents in use) -> {m,
-/// n_heads*v_head_dim}. Row r attends to the cells of its sequence that causality and window allow.
+/// sequences {m} I32 (rows of the table), extents {s, p, 6} I32, counts {s} I32 (extents in use), ends {m}
+/// I32, hidden_first {m} I32, hidden {h, 4} I32 -> {m, n_heads*v_head_dim}. Row r attends to the cells of its
+/// sequence at positions below ends[r] (its own and those before, where text is read in order), within the
+/// window, less those that are hidden from it: hidden[hidden_first[r]] and following (HiddenCells); none
+/// where that is -1.
 struct Attention {
   static constexpr std::string_view kName = "attention";
-  static constexpr int kMinInputs = 7, kMaxInputs = 7;
+  static constexpr int kMinInputs = 10, kMaxInputs = 10;
   int n_heads = 0;
   float scale = 1.0f;
   float softcap = 0.0f;  ///< 0: off
-  int window = 0;        ///< 0: all; otherwise the last `window` positions, the row's own included.
-  bool causal = true;
+  int window = 0;  ///< 0: all; otherwise none before the last `window` positions, the row's own included.
 };
 
 /// x {m, e} -> {m, k} I32: the indices of the k largest, largest first, lower index first among equals.
@@ -162,9 +170,9 @@ struct SumExperts {
 
 }  // namespace ops
 
-using Op = std::variant<ops::GetRows, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap, ops::Activate,
-                        ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache, ops::Attention,
-                        ops::TopK, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
+using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap,
+                        ops::Activate, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache,
+                        ops::Attention, ops::TopK, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
 
 std::string_view name(const Op& op);
 

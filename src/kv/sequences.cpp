@@ -42,12 +42,13 @@ int Sequences::upper_bound(SeqId seq, Pos pos) const {
       begin);
 }
 
-bool Sequences::holds(SeqId seq, Pos pos) const {
+std::int32_t Sequences::cell_of(SeqId seq, Pos pos) const {
   // Divided positions may stand in several extents; any one will do.
   const int i = upper_bound(seq, pos) - 1;
-  if (i < 0) return false;
+  if (i < 0) return -1;
   const Extent& e = row(seq)[i];
-  return (e.mask & lanes(e.lane_of(pos), e.lane_of(pos + 1))) != 0;
+  const std::uint64_t here = e.mask & lanes(e.lane_of(pos), e.lane_of(pos + 1));
+  return here == 0 ? -1 : e.page * kPageCells + std::countr_zero(here);
 }
 
 // --- The table

@@ -79,7 +79,8 @@ class Sequences {
 
   Pos next_pos(SeqId seq) const;  ///< One past the last position, 0 for an empty sequence.
   Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.
-  bool holds(SeqId seq, Pos pos) const;
+  bool holds(SeqId seq, Pos pos) const { return cell_of(seq, pos) >= 0; }
+  std::int32_t cell_of(SeqId seq, Pos pos) const;  ///< -1 where the sequence does not hold the position.
 
   /// Takes a cell for each place and writes its number; positions must be free and ascend within a sequence.
   /// Shared pages are copied first where that is needed. False where the cache is full: nothing is taken

@@ -4,10 +4,12 @@
 
 namespace weft::model {
 
-ValueId embed_tokens(Builder& b) {
+ValueId embed_tokens(Builder& b, float scale) {
   const HParams& h = b.hparams();
-  return b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens},
-               "embeddings");
+  ValueId x = b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens},
+                    "token_embeddings");
+  if (scale != 1.0f) x = b.add(ops::Scale{scale}, {x}, "token_embeddings_scaled");
+  return b.add(ops::Override{}, {x, b.model().embeddings, b.model().use_embeddings}, "embedded");
 }
 
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name) {
@@ -61,18 +63,20 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
     k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
   }
   const ops::Rope turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0};
-  const ValueId k_cache = b.store(
-      CacheRole::kKeys, layer,
-      b.cache(CacheRole::kKeys, layer, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k);
-  const ValueId v_cache = b.store(
-      CacheRole::kValues, layer,
-      b.cache(CacheRole::kValues, layer, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v);
+  const ValueId k_cache =
+      b.store(CacheRole::kKeys, layer,
+              b.cache(CacheRole::kKeys, layer, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k);
+  const ValueId v_cache =
+      b.store(CacheRole::kValues, layer,
+              b.cache(CacheRole::kValues, layer, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v);
   ops::Attention op;
   op.n_heads = h.n_heads;
   op.scale = block.scale != 0.0f ? block.scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
   op.softcap = h.attention_softcap;
   op.window = block.window;
-  ValueId out = b.add(op, {q, k_cache, v_cache, m.positions, m.sequences, m.extents, m.extent_counts},
+  ValueId out = b.add(op,
+                      {q, k_cache, v_cache, m.positions, m.sequences, m.extents, m.extent_counts, m.ends,
+                       m.hidden_first, m.hidden},
                       layer_name(layer, "attention"));
   if (layer == h.n_layers - 1) {
     out = b.add(ops::GetRows{}, {out, m.output_rows}, "attention_outputs");

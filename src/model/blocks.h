@@ -8,8 +8,9 @@
 
 namespace weft::model {
 
-/// The rows of the embedding for the step's tokens. {n_tokens, n_embd}
-ValueId embed_tokens(Builder& b);
+/// The rows of the embedding for the step's tokens, scaled, and what the host gives in place of some.
+/// {n_tokens, n_embd}
+ValueId embed_tokens(Builder& b, float scale = 1.0f);
 
 /// RMS norm with a weight, or layer norm with weight and bias: tensors `name`.weight and `name`.bias.
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name);

@@ -27,9 +27,14 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   model_.n_moves = graph.add_symbol("n_moves", 0, sizes.n_moves);
   const Shape per_token = {Dim(1, model_.n_tokens)};
   model_.tokens = graph.add_input("tokens", DType::kI32, per_token);
+  model_.embeddings = graph.add_input("embeddings", DType::kF32, {Dim(1, model_.n_tokens), hparams.n_embd});
+  model_.use_embeddings = graph.add_input("use_embeddings", DType::kI32, per_token);
   model_.positions = graph.add_input("positions", DType::kI32, per_token);
   model_.sequences = graph.add_input("sequences", DType::kI32, per_token);
   model_.cells = graph.add_input("cells", DType::kI32, per_token);
+  model_.ends = graph.add_input("ends", DType::kI32, per_token);
+  model_.hidden_first = graph.add_input("hidden_first", DType::kI32, per_token);
+  model_.hidden = graph.add_input("hidden", DType::kI32, {sizes.n_hidden, kHiddenWords});
   model_.output_rows = graph.add_input("output_rows", DType::kI32, {Dim(1, model_.n_outputs)});
   const Shape per_move = {Dim(1, model_.n_moves)};
   model_.move_from = graph.add_input("move_from", DType::kI32, per_move);

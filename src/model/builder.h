@@ -20,6 +20,7 @@ struct GraphSizes {
   std::int64_t n_sequences = 1;
   std::int64_t n_moves = 1;         ///< Cells that one step moves, at most.
   std::int64_t n_extents = 1;       ///< Of a sequence, at most.
+  std::int64_t n_hidden = 1;        ///< Entries of HiddenCells of a step, with the one that ends them.
   std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
@@ -41,19 +42,24 @@ struct ModelGraph {
   SymbolId n_moves = kNoSymbol;
   SymbolId n_forks = kNoSymbol;
   // Inputs; kNoValue where the model has no use for them.
-  ValueId tokens = kNoValue;       ///< {n_tokens} I32
-  ValueId positions = kNoValue;    ///< {n_tokens} I32
-  ValueId sequences = kNoValue;    ///< {n_tokens} I32
-  ValueId cells = kNoValue;        ///< {n_tokens} I32: where the tokens' K and V go.
-  ValueId output_rows = kNoValue;  ///< {n_outputs} I32: the tokens whose logits are wanted.
-  ValueId extents = kNoValue;      ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
+  ValueId tokens = kNoValue;          ///< {n_tokens} I32
+  ValueId embeddings = kNoValue;      ///< {n_tokens, n_embd} F32: what stands in place of tokens' own, ...
+  ValueId use_embeddings = kNoValue;  ///< {n_tokens} I32 ... where this is not 0.
+  ValueId positions = kNoValue;       ///< {n_tokens} I32
+  ValueId sequences = kNoValue;       ///< {n_tokens} I32
+  ValueId ends = kNoValue;  ///< {n_tokens} I32: the position before which each token sees its sequence.
+  ValueId hidden_first = kNoValue;  ///< {n_tokens} I32: the token's first entry in ...
+  ValueId hidden = kNoValue;        ///< ... {max_hidden, 4} I32: what tokens do not see (HiddenCells).
+  ValueId cells = kNoValue;         ///< {n_tokens} I32: where the tokens' K and V go.
+  ValueId output_rows = kNoValue;   ///< {n_outputs} I32: the tokens whose logits are wanted.
+  ValueId extents = kNoValue;       ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
   ValueId extent_counts = kNoValue;  ///< {n_sequences} I32
   ValueId move_from = kNoValue;  ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
   ValueId move_to = kNoValue;    ///< ... where to ...
   ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
   ValueId fork_from = kNoValue;    ///< {n_forks} I32: cells to copy once the step's tokens are stored: where
-  ValueId fork_to = kNoValue;      ///< sequences part within a step, each gets what they share in its own page.
-  ValueId logits = kNoValue;       ///< {n_outputs, n_vocab}
+  ValueId fork_to = kNoValue;  ///< sequences part within a step, each gets what they share in its own page.
+  ValueId logits = kNoValue;   ///< {n_outputs, n_vocab}
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;  ///< Caches.
 };

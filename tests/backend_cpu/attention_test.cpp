@@ -23,6 +23,7 @@ struct Shape {
   float softcap = 0.0f;
   int window = 0;
   bool causal = true;
+  double hidden = 0.0;     ///< Share of the cells that a row does not see, in two rows of three
   int first_position = 0;  ///< Of row 0; rows have consecutive positions.
   int n_rows = 1;
   int n_positions = 64;  ///< Cells that exist: positions 0 .. n_positions - 1
@@ -39,7 +40,7 @@ std::string text(const Shape& s) {
          " cap " + std::to_string(s.softcap) + " window " + std::to_string(s.window) + " causal " +
          std::to_string(s.causal) + " rows " + std::to_string(s.n_rows) + " from " +
          std::to_string(s.first_position) + " of " + std::to_string(s.n_positions) + " gaps " +
-         std::to_string(s.gaps) + " seed " + std::to_string(s.seed);
+         std::to_string(s.gaps) + " hidden " + std::to_string(s.hidden) + " seed " + std::to_string(s.seed);
 }
 
 struct AlignedFree {
@@ -57,7 +58,6 @@ class World {
     args.scale = 1.0f / std::sqrt(static_cast<float>(s.k_dim));
     args.softcap = s.softcap;
     args.window = s.window;
-    args.causal = s.causal;
 
     n_pages = (s.n_positions + kPageCells - 1) / kPageCells;
     const int pool = n_pages + 2;
@@ -92,6 +92,25 @@ class World {
     positions.resize(static_cast<std::size_t>(s.n_rows));
     std::iota(positions.begin(), positions.end(), s.first_position);
     args.positions = positions.data();
+    // Some rows do not see some cells; the others' lists are empty.
+    std::bernoulli_distribution is_hidden(s.hidden);
+    hidden_first.assign(positions.size(), -1);
+    for (int row = 0; row < s.n_rows; ++row) {
+      ends.push_back(s.causal ? s.first_position + row + 1 : s.n_positions);
+      for (std::size_t p = 0; p < pages.size() && s.hidden > 0.0; ++p) {
+        HiddenCells entry{row, pages[p], 0};
+        for (int lane = 0; lane < kPageCells; ++lane)
+          if (is_hidden(random)) entry.mask |= std::uint64_t{1} << lane;
+        if (entry.page < 0 || entry.mask == 0 || row % 3 == 1) continue;
+        if (hidden_first[static_cast<std::size_t>(row)] < 0)
+          hidden_first[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(hidden.size());
+        hidden.push_back(entry);
+      }
+    }
+    hidden.emplace_back();
+    args.ends = ends.data();
+    args.hidden_first = hidden_first.data();
+    args.hidden = hidden.data();
     scratch_bytes = attention_scratch_bytes(args);
     scratch.reset(static_cast<std::byte*>(::operator new(scratch_bytes, std::align_val_t{64})));
   }
@@ -149,6 +168,10 @@ class World {
     const int position = positions[static_cast<std::size_t>(row)];
     if (((masks[static_cast<std::size_t>(p / kPageCells)] >> (p % kPageCells)) & 1) == 0) return false;
     if (s.causal && p > position) return false;
+    for (const HiddenCells& entry : hidden)
+      if (entry.row == row && entry.page == pages[static_cast<std::size_t>(p / kPageCells)] &&
+          ((entry.mask >> (p % kPageCells)) & 1) != 0)
+        return false;
     return s.window == 0 || p > position - s.window;
   }
 
@@ -211,7 +234,8 @@ class World {
   std::vector<std::byte> v_cache;
   std::vector<std::int32_t> pages;
   std::vector<std::uint64_t> masks;
-  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> positions, ends, hidden_first;
+  std::vector<HiddenCells> hidden;
   std::vector<float> q, k, v;
 
  private:
@@ -257,6 +281,7 @@ Shape random_shape(std::mt19937_64& random) {
   s.window = random() % 3 == 0 ? one_of({1, 5, 64, 100}) : 0;
   s.causal = random() % 4 != 0;
   s.gaps = random() % 2 == 0 ? 0.0 : one_of({10, 50, 97}) / 100.0;
+  s.hidden = random() % 3 == 0 ? one_of({3, 50}) / 100.0 : 0.0;
   s.seed = random();
   return s;
 }
@@ -420,9 +445,9 @@ TEST_P(Attention, DividedPositionsAreSeenUpToTheirOwn) {
   const Extent divided{
       .mask = ~std::uint64_t{0}, .page = world.pages[0], .base = 5, .divisor = 4, .offset = 2};
   const Extent plain{.mask = (std::uint64_t{1} << (4 * (9 - 5 + 1) - 2)) - 1, .page = world.pages[0]};
-  world.positions[0] = 63;
+  world.ends[0] = 64;
   const std::vector<float> want = world.run_extents({plain});
-  world.positions[0] = 9;
+  world.ends[0] = 10;
   EXPECT_TRUE(same_bits(world.run_extents({divided}), want));
 }
 

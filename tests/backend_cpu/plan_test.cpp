@@ -110,8 +110,12 @@ class Rig {
           ints[r] = (row * 5 + 1) % 11;
         else if (value.name == "positions" || value.name == "cells")
           ints[r] = row;
-        else if (value.name == "sequences")
+        else if (value.name == "sequences" || value.name == "use")
           ints[r] = 0;
+        else if (value.name == "ends")
+          ints[r] = row + 1;
+        else if (value.name == "hidden_first")
+          ints[r] = -1;
         else if (value.dtype == DType::kF32)
           floats[r * columns + c] = normal(random);
       }
@@ -135,6 +139,11 @@ std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
   const ValueId cells = g.add_input("cells", DType::kI32, {n});
   const ValueId table = g.add_input("extents", DType::kI32, {1, kPages, kExtentWords});
   const ValueId counts = g.add_input("counts", DType::kI32, {1});
+  const ValueId ends = g.add_input("ends", DType::kI32, {n});
+  const ValueId hidden_first = g.add_input("hidden_first", DType::kI32, {n});
+  const ValueId hidden = g.add_input("hidden", DType::kI32, {1, kHiddenWords});
+  const ValueId given = g.add_input("given", DType::kF32, {n, d});
+  const ValueId use = g.add_input("use", DType::kI32, {n});
   const ValueId k_cache = g.add_state("k", DType::kF16, {kPages * 64, kv_heads, head_dim});
   const ValueId v_cache = g.add_state("v", DType::kF16, {kPages * 64, kv_heads, head_dim});
   const ops::Rope rope{.head_dim = head_dim, .n_rot = head_dim, .neox = true};
@@ -146,6 +155,7 @@ std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
   };
   ValueId x = add(ops::GetRows{}, {rig.weight("embedding", {11, d}, dtype), ids}, "embedded");
   x = add(ops::Scale{1.5f}, {x}, "scaled");
+  x = add(ops::Override{}, {x, given, use}, "overridden");
   ValueId h = add(ops::Norm{}, {x, rig.weight("norm1", {d})}, "normed1");
   ValueId q =
       add(ops::Matmul{},
@@ -158,7 +168,7 @@ std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
   const ValueId ks = g.add(ops::StoreCache{CacheRole::kKeys}, {k_cache, k, cells}, "k_stored");
   const ValueId vs = g.add(ops::StoreCache{CacheRole::kValues}, {v_cache, v, cells}, "v_stored");
   ValueId a = add(ops::Attention{.n_heads = heads, .scale = 0.25f},
-                  {q, ks, vs, positions, sequences, table, counts}, "attended");
+                  {q, ks, vs, positions, sequences, table, counts, ends, hidden_first, hidden}, "attended");
   a = add(ops::Matmul{}, {rig.weight("wo", {d, heads * head_dim}, dtype), a}, "projected");
   x = add(ops::Add{}, {x, a}, "residual1");
   h = add(ops::Norm{}, {x, rig.weight("norm2", {d})}, "normed2");
@@ -227,13 +237,13 @@ TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
   rig.run({all.back()}, 1, 4, 4);
   const std::string& d = rig.description;
   // Scale and norm with the embedding, quantised in the same pass.
-  EXPECT_NE(d.find("rows get_rows:embedded* scale:scaled norm:normed1* quantise:normed1"), std::string::npos)
+  EXPECT_NE(d.find("rows get_rows:embedded* scale:scaled* override:overridden norm:normed1* quantise:normed1"), std::string::npos)
       << d;
   // Rope with the cache write, the raw product never stored elsewhere.
   EXPECT_NE(d.find("rope:k_rope* store_cache:k_stored"), std::string::npos) << d;
   // Gate and up with their activation; residual in the product.
   EXPECT_NE(d.find("matmul wu gated by wg + activation -> glu"), std::string::npos) << d;
-  EXPECT_NE(d.find("matmul wo + scaled -> residual1"), std::string::npos) << d;
+  EXPECT_NE(d.find("matmul wo + overridden -> residual1"), std::string::npos) << d;
   EXPECT_NE(d.find("matmul_experts eu gated by eg + activation -> e_glu"), std::string::npos) << d;
   // Q, K and V share a phase.
   const auto phase_of = [&](const std::string& launch) {

@@ -36,10 +36,13 @@ static inline std::int64_t lane_of(const Extent& extent, std::int64_t position) 
   return (position - extent.base) * extent.divisor - extent.offset;
 }
 
-static inline std::uint64_t visible_cells(const AttentionArgs& args, std::int64_t position, const Extent& extent) {
-  std::uint64_t bits = extent.mask;
-  if (args.causal) bits &= ~bits_from(lane_of(extent, position + 1));
-  if (args.window > 0) bits &= bits_from(lane_of(extent, position - args.window + 1));
+static inline std::uint64_t visible_cells(const AttentionArgs& args, std::int32_t row, const Extent& extent) {
+  std::uint64_t bits = extent.mask & ~bits_from(lane_of(extent, args.ends[row]));
+  if (args.window > 0) bits &= bits_from(lane_of(extent, std::int64_t{args.positions[row]} - args.window + 1));
+  if (args.hidden_first[row] >= 0) {
+    for (const HiddenCells* hidden = args.hidden + args.hidden_first[row]; hidden->row == row; ++hidden)
+      if (hidden->page == extent.page) bits &= ~hidden->mask;
+  }
   return bits;
 }
 
@@ -279,7 +282,7 @@ class Tile {
     for (int s = begin; s < end; ++s) {
       const AttentionSegment& segment = tile_.segments[s];
       for (int r = segment.row_begin; r < segment.row_begin + segment.n_rows; ++r) {
-        visible_[r] = visible_cells(args_, args_.positions[tile_.rows[r]], segment.extents[i]);
+        visible_[r] = visible_cells(args_, tile_.rows[r], segment.extents[i]);
         if (visible_[r] == 0) continue;
         if (first < 0) first = r;
         last = r;

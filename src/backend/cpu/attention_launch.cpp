@@ -113,7 +113,6 @@ AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shar
   args_.scale = op.scale;
   args_.softcap = op.softcap;
   args_.window = op.window;
-  args_.causal = op.causal;
 }
 
 void AttentionLaunch::bind(const Addresses& addresses) {
@@ -122,6 +121,9 @@ void AttentionLaunch::bind(const Addresses& addresses) {
   args_.k_cache = addresses.plain<const std::byte>(inputs_[1]);
   args_.v_cache = addresses.plain<const std::byte>(inputs_[2]);
   args_.positions = addresses.plain<const std::int32_t>(inputs_[3]);
+  args_.ends = addresses.plain<const std::int32_t>(inputs_[7]);
+  args_.hidden_first = addresses.plain<const std::int32_t>(inputs_[8]);
+  args_.hidden = addresses.plain<const HiddenCells>(inputs_[9]);
   args_.out = addresses.plain<float>(output_);
 }
 

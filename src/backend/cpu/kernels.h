@@ -61,8 +61,8 @@ struct CacheLayout {
 };
 
 /// Attention of some rows of a batch over their sequences' extents, in order. A row attends to the cell of
-/// position p when its bit is set in the extent's mask, and (causal) p <= the row's position and (window > 0)
-/// p > the row's position - window. Each extent's partial softmax (max, sum, weighted V) is computed from
+/// position p when its bit is set in the extent's mask, p is below the row's end, (window > 0) p > the row's
+/// position - window, and no entry of the row hides it. Each extent's partial softmax (max, sum, weighted V) is computed from
 /// nothing and merged in order, so results do not depend on how rows are grouped.
 struct AttentionArgs {
   const float* q = nullptr;  ///< [row of the batch][n_heads][k_head_dim], stride q_stride floats
@@ -76,8 +76,10 @@ struct AttentionArgs {
   float scale = 1.0f;
   float softcap = 0.0f;  ///< 0: off; otherwise s = softcap * tanh(s / softcap)
   int window = 0;        ///< 0: all
-  bool causal = true;
-  const std::int32_t* positions = nullptr;  ///< [row of the batch]
+  const std::int32_t* positions = nullptr;     ///< [row of the batch]
+  const std::int32_t* ends = nullptr;          ///< [row of the batch]
+  const std::int32_t* hidden_first = nullptr;  ///< [row of the batch]: its first entry, or -1
+  const HiddenCells* hidden = nullptr;
 };
 /// Rows of one sequence.
 struct AttentionSegment {

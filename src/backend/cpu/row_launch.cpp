@@ -220,6 +220,9 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
               std::memcpy(out, table + id * n, static_cast<std::size_t>(n) * sizeof(float));
             }
           },
+          [&](const ops::Override&) {
+            std::memcpy(out, index(2) != 0 ? in(1) : in(0), static_cast<std::size_t>(n) * sizeof(float));
+          },
           [&](const ops::Norm& op) {
             const std::int64_t group = op.group == 0 ? n : op.group;
             const float* weight = instruction.in.size() > 1 ? in(1) : nullptr;

@@ -40,7 +40,7 @@ struct Quantise {
   static constexpr std::string_view kName = "quantise";
 };
 
-using RowOp = std::variant<ops::GetRows, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap,
+using RowOp = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap,
                            ops::Activate, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK, ops::ExpertWeights,
                            ops::SumExperts, Quantise>;
 

@@ -31,8 +31,7 @@ ValueId build(Builder& b) {
   sliding.rope_params.freq_base = h.rope_base_window;
   sliding.rope_params.freq_scale = 1.0f;  // Linear scaling is for full layers only.
 
-  ValueId x =
-      b.add(ops::Scale{std::sqrt(static_cast<float>(h.n_embd))}, {embed_tokens(b)}, "embeddings_scaled");
+  ValueId x = embed_tokens(b, std::sqrt(static_cast<float>(h.n_embd)));
   for (int layer = 0; layer < h.n_layers; ++layer) {
     const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
     const ValueId attended = attention(b, layer, normed, is_sliding(layer) ? sliding : full, x);
