@@ -1,9 +1,11 @@
-"""Many streams on llama.cpp, as its own parallel example serves them; `versus.py parallel` runs this in the peer's Python.
+"""Many streams on llama.cpp, as its own parallel example serves them. `versus.py parallel` runs this in the peer's
+Python.
 
 One unified cache. A system prompt is computed once, as sequence 0, and shared with each client (a copy that moves no
-bytes). All that the clients want next goes into one batch: one token of each client that generates, and the whole prompt
-of each that begins (continuous batching). Greedy. A line on standard input asks for a round, whose times come back as a
-line of JSON; what Python does between two calls of llama_decode is measured apart, so that it can be left out.
+bytes). All that the clients want next goes into one batch: one token of each client that generates, and the whole
+prompt of each that begins (continuous batching). Greedy. A line on standard input asks for a round, whose times come
+back as a line of JSON; what Python does between two calls of llama_decode is measured apart, so that it can be left
+out.
 """
 import ctypes
 import json
@@ -141,4 +143,5 @@ def main() -> None:
         print(json.dumps(server.round()), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

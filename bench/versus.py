@@ -6,6 +6,8 @@ of threads and the same cache type; llama.cpp runs with flash attention on, thro
 tokens but the call itself). They take turns, a round each, so that a machine that slows down slows both; the best of
 all rounds counts. weft's figure is `weft bench`, llama.cpp's is a worker process that keeps its model loaded.
 
+`versus.py parallel` compares servers instead: many streams that share a system prompt, served together.
+
 llama.cpp is the llama-cpp-python package, built once from its source package for this machine's processor into
 build/peer (about ten minutes on two cores); --peer-python names a Python that has it already.
 """
@@ -104,13 +106,11 @@ def find_model(name: str) -> Path:
 
 
 class Peer:
-    def __init__(self, python: Path, model: Path, args: argparse.Namespace):
-        self.process = subprocess.Popen(
-            [str(python), "-c", WORKER, str(model), str(args.threads), str(args.prompt), str(args.generate)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    """A worker process in the peer's Python: a line in asks for a round, a line of JSON out is its result."""
+
+    def __init__(self, python: Path, arguments: list):
+        command = [str(python), *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.read()
 
     def read(self) -> str:
@@ -136,29 +136,53 @@ def weft_round(model: Path, args: argparse.Namespace) -> dict[str, float]:
     return {"prefill": results[0]["min_ms"], "decode": results[1]["min_ms"]}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=MODELS, help="names in the model cache, or files")
+def parse(words: list[str], add_options, rounds: int) -> tuple[argparse.Namespace, Path]:
+    """The options of a command, those that all have included, and the peer's Python."""
+    parser = argparse.ArgumentParser(
+        prog="versus.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="commands: single (default), parallel; each has its --help",
+    )
     parser.add_argument("--weft", type=Path, default=ROOT / "build" / "release" / "weft")
     parser.add_argument("--peer-python", type=Path, help="a Python that has llama-cpp-python already")
-    parser.add_argument("-p", "--prompt", type=int, default=512)
-    parser.add_argument("-n", "--generate", type=int, default=64)
     parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("-r", "--rounds", type=int, default=5)
+    parser.add_argument("-r", "--rounds", type=int, default=rounds)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured there")
     parser.add_argument("--limit", type=float, help="exit with 1 where a ratio is above this")
-    args = parser.parse_args()
+    add_options(parser)
+    args = parser.parse_args(words)
     if not args.weft.exists():
         sys.exit(f"versus: {args.weft} is not built; 'make build' does it")
-    python = args.peer_python or build_peer()
+    return args, args.peer_python or build_peer()
 
+
+def finish(report: list[dict], args: argparse.Namespace) -> int:
+    if args.json:
+        everything = {"peer": f"llama-cpp-python {PEER_VERSION}", "results": report}
+        args.json.write_text(json.dumps(everything, indent=2) + "\n")
+    if args.limit and any(r["ratio"] > args.limit for r in report):
+        print(f"\na ratio is above {args.limit}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def single(words: list[str]) -> int:
+    """One text: a prompt, and tokens one by one."""
+
+    def options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("models", nargs="*", default=MODELS, help="names in the model cache, or files")
+        parser.add_argument("-p", "--prompt", type=int, default=512)
+        parser.add_argument("-n", "--generate", type=int, default=64)
+
+    args, python = parse(words, options, rounds=5)
     report = []
     print(f"{args.threads} threads, best of {args.rounds}; ratio: time of weft / time of llama.cpp\n")
     print(f"| {'model':<28} | {'work':<11} | {'weft':>12} | {'llama.cpp':>12} | {'ratio':>6} |")
     print(f"| {':':-<28} | {':':-<11} | {':':->12} | {':':->12} | {':':->6} |")
     for name in args.models:
         model = find_model(name)
-        peer = Peer(python, model, args)
+        peer = Peer(python, ["-c", WORKER, model, args.threads, args.prompt, args.generate])
         rounds = {"weft": [], "llama.cpp": []}
         for _ in range(args.rounds):
             rounds["weft"].append(weft_round(model, args))
@@ -178,12 +202,82 @@ def main() -> int:
                 {"model": model.name, "work": work, "tokens": n, "threads": args.threads, "best_ms": ms, "ratio": ratio}
                 | {"rounds_ms": {who: [r[work] for r in rounds[who]] for who in rounds}}
             )
-    if args.json:
-        args.json.write_text(json.dumps({"peer": f"llama-cpp-python {PEER_VERSION}", "results": report}, indent=2) + "\n")
-    if args.limit and any(r["ratio"] > args.limit for r in report):
-        print(f"\na ratio is above {args.limit}", file=sys.stderr)
-        return 1
-    return 0
+    return finish(report, args)
+
+
+def parallel_round(model: Path, args: argparse.Namespace, streams: int, sequences: int) -> dict[str, float]:
+    command = [str(args.weft.parent / "examples" / "parallel"), "-m", str(model), "-np", str(streams)]
+    command += ["-ns", str(sequences), "-n", str(args.tokens), "-c", str(cells(args)), "-t", str(args.threads)]
+    command += ["--system-tokens", str(args.system), "--prompt-tokens", str(args.prompt), "--ignore-end", "--json"]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def cells(args: argparse.Namespace) -> int:
+    """What all streams need at the same time, for both the same. weft shares whole pages of 64 cells: the page in which
+    the shared prompt ends is each stream's own."""
+    need = args.system + args.streams * (args.prompt + args.tokens + 64)
+    return (need + 255) // 256 * 256
+
+
+def parallel(words: list[str]) -> int:
+    """Many streams at a time, with a system prompt that they share."""
+
+    def options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--model", default=MODELS[0], help="a name in the model cache, or a file")
+        parser.add_argument("--streams", type=int, default=32, help="served at the same time")
+        parser.add_argument("--sequences", type=int, default=128, help="in all")
+        parser.add_argument("--system", type=int, default=300, help="tokens of the prompt that all share")
+        parser.add_argument("--prompt", type=int, default=20, help="tokens of each sequence's own prompt")
+        parser.add_argument("--tokens", type=int, default=128, help="generated by each sequence")
+
+    args, python = parse(words, options, rounds=2)
+    if (load := os.getloadavg()[0]) > 0.5:
+        note = f"this machine has other work (load {load:.1f}), from which llama.cpp's spinning threads suffer most"
+        print(f"versus: {note}", file=sys.stderr)
+    model = find_model(args.model)
+    # One at a time is so much slower that a part of the sequences has to do.
+    n_alone = max(1, args.sequences // 16)
+    settings = {name: getattr(args, name) for name in ("streams", "sequences", "system", "prompt", "tokens", "threads")}
+    settings |= {"model": str(model), "cells": cells(args)}
+    peer = Peer(python, [Path(__file__).parent / "peer_parallel.py", json.dumps(settings)])
+    rounds = {"weft": [], "llama.cpp": [], "weft, one stream": []}
+    for _ in range(args.rounds):
+        rounds["weft"].append(parallel_round(model, args, args.streams, args.sequences))
+        rounds["llama.cpp"].append(peer.round())
+        rounds["weft, one stream"].append(parallel_round(model, args, 1, n_alone))
+    peer.close()
+
+    best = {who: min(results, key=lambda r: r["seconds"]) for who, results in rounds.items()}
+    for who, r in best.items():
+        wanted = (n_alone if who == "weft, one stream" else args.sequences) * args.tokens
+        if r["generated_tokens"] != wanted:
+            sys.exit(f"versus: {who} generated {r['generated_tokens']} tokens, not {wanted}")
+    print(f"{model.stem}: {args.sequences} sequences, {args.streams} at a time: {args.system} tokens shared,")
+    print(f"{args.prompt} own, {args.tokens} generated; {cells(args)} cells, {args.threads} threads, best of {args.rounds}\n")
+    print(f"| {'':<16} | {'seconds':>8} | {'in decode':>9} | {'steps':>6} | {'tokens/s':>8} |")
+    print(f"| {':':-<16} | {':':->8} | {':':->9} | {':':->6} | {':':->8} |")
+    speed = {who: r["generated_tokens"] / r["seconds"] for who, r in best.items()}
+    for who, r in best.items():
+        times = f"{r['seconds']:>8.2f} | {r['decode_seconds']:>9.2f} | {r['steps']:>6}"
+        print(f"| {who:<16} | {times} | {speed[who]:>8.0f} |")
+    # All of weft's time against llama_decode alone: the peer is not charged with Python.
+    ours, theirs = best["weft"], best["llama.cpp"]
+    ratio = ours["seconds"] / min(r["decode_seconds"] for r in rounds["llama.cpp"])
+    ratio_total = ours["seconds"] / theirs["seconds"]
+    gain = speed["weft"] / speed["weft, one stream"]
+    print(f"\nratio {ratio:.2f}: all of weft's time / time in llama_decode alone; with Python's share {ratio_total:.2f}")
+    print(f"gain over one stream at a time: {gain:.1f}; misses: {ours['misses']}")
+    print(f"prompt tokens computed: weft {ours['prompt_tokens']}, llama.cpp {theirs['prompt_tokens']}")
+    row = {"work": "parallel", "ratio": ratio, "ratio_total": ratio_total, "gain": gain, "n_alone": n_alone}
+    return finish([row | settings | {"model": model.name, "best": best, "rounds": rounds}], args)
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    commands = {"single": single, "parallel": parallel}
+    if words and words[0] in commands:
+        return commands[words[0]](words[1:])
+    return single(words)
 
 
 if __name__ == "__main__":

@@ -294,8 +294,10 @@ int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
   const auto model = weft::Model::load(options.model, {.n_threads = options.n_threads});
   const Prompts prompts(options, model->tokenizer());
-  const int n_needed =
-      static_cast<int>(prompts.system.size()) + options.n_clients * (prompts.n_longest() + options.n_tokens);
+  // Whole pages are shared: the one in which the system prompt ends is each client's own.
+  constexpr int kPage = 64;
+  const int n_own = prompts.n_longest() + options.n_tokens + kPage;
+  const int n_needed = static_cast<int>(prompts.system.size()) + options.n_clients * n_own;
   weft::Context context(model, {.n_ctx = options.n_cells > 0 ? options.n_cells : n_needed,
                                 .n_sequences = options.n_clients,
                                 .n_threads = options.n_threads});

@@ -1,0 +1,134 @@
+// Speculation: the same prompts without it, with what the text itself suggests, and, with -md, with a small
+// model that writes ahead. The texts are the same, token by token; only the time differs.
+//
+//   speculative -m MODEL [-md DRAFT] [-n TOKENS] [-np AT_A_TIME] [-t THREADS] [PROMPT...]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/batcher.h"
+#include "weft/error.h"
+
+namespace {
+
+constexpr const char* kUsage =
+    "usage: speculative -m MODEL [-md DRAFT] [-n TOKENS] [-np AT_A_TIME] [-t THREADS] [PROMPT...]\n";
+
+using Texts = std::vector<std::vector<weft::Token>>;
+
+struct Result {
+  Texts texts;
+  double seconds = 0.0;
+  weft::BatcherStats stats;
+};
+
+/// All prompts through one batcher. Greedy: what is most probable is most often guessed.
+Result serve(weft::Context& context, const weft::BatcherParams& params, const Texts& prompts, int n_tokens) {
+  Result result;
+  result.texts.resize(prompts.size());
+  weft::Batcher batcher(context, params);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    weft::RequestParams request{.n_predict = n_tokens, .ignore_end = true};
+    request.sampler.temperature = 0.0f;
+    request.on_output = [&text = result.texts[i]](const weft::Output& output) {
+      for (const weft::OutputToken& token : output.tokens) text.push_back(token.id);
+      return true;
+    };
+    batcher.submit(prompts[i], std::move(request));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  batcher.run();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.stats = batcher.stats();
+  return result;
+}
+
+[[noreturn]] void fail_usage() {
+  std::fputs(kUsage, stderr);
+  std::exit(2);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::string model_path, draft_path;
+  std::vector<std::string> texts;
+  int n_tokens = 64;
+  int n_parallel = 1;
+  int n_threads = 0;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    const auto value = [&] { return i + 1 < argc ? argv[++i] : (fail_usage(), nullptr); };
+    if (option == "-m")
+      model_path = value();
+    else if (option == "-md")
+      draft_path = value();
+    else if (option == "-n")
+      n_tokens = std::max(1, std::atoi(value()));
+    else if (option == "-np")
+      n_parallel = std::max(1, std::atoi(value()));
+    else if (option == "-t")
+      n_threads = std::max(1, std::atoi(value()));
+    else if (option.starts_with('-'))
+      fail_usage();
+    else
+      texts.emplace_back(option);
+  }
+  if (model_path.empty()) fail_usage();
+  if (texts.empty()) {
+    texts = {"One two three four five six. One two three four five six. One two three",
+             "The capital of France is",
+             "for (int i = 0; i < 10; ++i) sum += a[i];\nfor (int i = 0; i < 10; ++i) sum += b[i];\nfor (int "
+             "i = 0;"};
+  }
+
+  const auto model = weft::Model::load(model_path, {.n_threads = n_threads});
+  Texts prompts;
+  std::size_t n_longest = 0;
+  for (const std::string& text : texts) {
+    prompts.push_back(model->tokenizer().encode(text));
+    n_longest = std::max(n_longest, prompts.back().size());
+  }
+  weft::ContextParams params{.n_ctx = n_parallel * (static_cast<int>(n_longest) + n_tokens + 64),
+                             .n_sequences = n_parallel,
+                             .n_threads = n_threads};
+  weft::Context context(model, params);
+  std::optional<weft::Context> draft;
+  if (!draft_path.empty()) draft.emplace(weft::Model::load(draft_path, {.n_threads = n_threads}), params);
+
+  struct Mode {
+    const char* name;
+    weft::Speculation speculation;
+  };
+  std::vector<Mode> modes = {{"none", weft::Speculation::kNone}, {"ngram", weft::Speculation::kNgram}};
+  if (draft) modes.push_back({"model", weft::Speculation::kModel});
+  // What is cached from one mode must not help the next: a batcher begins and ends with an empty context.
+  serve(context, {}, prompts, 1);  // Warms up.
+
+  std::printf("%-12s %8s %8s %8s %9s  %s\n", "speculation", "tokens/s", "steps", "drafted", "accepted",
+              "texts");
+  bool all_equal = true;
+  Texts expected;
+  for (const Mode& mode : modes) {
+    const Result r = serve(context, {.speculation = mode.speculation, .draft = draft ? &*draft : nullptr},
+                           prompts, n_tokens);
+    if (expected.empty()) expected = r.texts;
+    all_equal = all_equal && r.texts == expected;
+    std::printf("%-12s %8.1f %8lld %8lld %9lld  %s\n", mode.name,
+                static_cast<double>(r.stats.n_generated_tokens) / r.seconds,
+                static_cast<long long>(r.stats.n_steps), static_cast<long long>(r.stats.n_drafted_tokens),
+                static_cast<long long>(r.stats.n_accepted_tokens),
+                r.texts == expected ? "equal" : "DIFFERENT");
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    std::printf("\n%s|%s\n", texts[i].c_str(), model->tokenizer().decode(expected[i]).c_str());
+  return all_equal ? 0 : 1;
+} catch (const weft::Error& error) {
+  std::fprintf(stderr, "speculative: %s\n", error.what());
+  return 1;
+}
