@@ -14,13 +14,14 @@ namespace weft::cli {
 namespace {
 
 // Known to users of llama.cpp.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kShortOptions = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kShortOptions = {{
     {"-ub", "--ubatch-size"},
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
     {"-sys", "--system-prompt"},
     {"-st", "--single-turn"},
     {"-dev", "--device"},
+    {"-np", "--parallel"},
 }};
 
 std::string environment_name(const CLI::Option& option) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "bench_parallel.h"
 #include "command.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -26,10 +27,12 @@ struct BenchOptions {
   Talk talk;
   ModelOptions model;
   ContextOptions context;
-  std::string prompt_sizes = "512";
-  std::string generate_sizes = "128";
+  std::string prompt_sizes;    // Empty: 512, or 128 with --parallel.
+  std::string generate_sizes;  // Empty: 128, or 32.
   std::string threads;
   int repetitions = 5;
+  int n_parallel = 0;  // 0: one text at a time.
+  bool plans = false;
   std::string format = "md";
   bool json = false;
 };
@@ -150,7 +153,21 @@ std::string to_csv(const std::vector<Result>& results) {
   return out;
 }
 
-Json to_json(const std::vector<Result>& results, const LoadedModel& loaded, const PlanStats& plans) {
+Json to_json(const std::vector<Result>& results) {
+  Json json = Json::array();
+  for (const Result& r : results) {
+    json.push_back({{"test", r.test()},
+                    {"n_tokens", r.n_tokens},
+                    {"threads", r.n_threads},
+                    {"ms", r.ms},
+                    {"min_ms", r.min_ms()},
+                    {"tokens_per_second", r.mean()},
+                    {"deviation", r.deviation()}});
+  }
+  return json;
+}
+
+Json report(Json results, const LoadedModel& loaded, const PlanStats& plans) {
   const ModelInfo& info = loaded.model->info();
   Json json;
   json["model"] = {{"name", info.name},
@@ -159,51 +176,64 @@ Json to_json(const std::vector<Result>& results, const LoadedModel& loaded, cons
                    {"parameters", info.n_parameters},
                    {"file_bytes", info.file_bytes}};
   json["load_ms"] = loaded.load_ms;
-  json["results"] = Json::array();
-  for (const Result& r : results) {
-    json["results"].push_back({{"test", r.test()},
-                               {"n_tokens", r.n_tokens},
-                               {"threads", r.n_threads},
-                               {"ms", r.ms},
-                               {"min_ms", r.min_ms()},
-                               {"tokens_per_second", r.mean()},
-                               {"deviation", r.deviation()}});
-  }
-  json["plans"] = {
-      {"compiled", plans.compiled}, {"steps", plans.steps}, {"host_us_per_step", plans.host_us_per_step}};
+  json["results"] = std::move(results);
+  json["plans"] = {{"compiled", plans.compiled},
+                   {"steps", plans.steps},
+                   {"steps_unchanged", plans.steps_unchanged},
+                   {"steps_shapes", plans.steps_shapes},
+                   {"steps_tensors", plans.steps_tensors},
+                   {"host_us_per_step", plans.host_us_per_step}};
   return json;
 }
 
-int run(BenchOptions options) {
-  const std::vector<int> prompts = parse_list("--prompt-size", options.prompt_sizes);
-  const std::vector<int> generates = parse_list("--generate-size", options.generate_sizes);
-  std::vector<int> threads = options.threads.empty() ? std::vector<int>{options.model.n_threads}
-                                                     : parse_list("--threads", options.threads);
-  if (prompts.empty() && generates.empty()) throw UsageError("nothing to measure: give -p or -n a size");
-  if (threads.empty()) throw UsageError("--threads needs a count");
-  if (options.repetitions < 1) throw UsageError("--repetitions must be positive");
-  if (options.json) options.format = "json";
-  if (options.format != "md" && options.format != "json" && options.format != "csv") {
-    throw UsageError(fmt::format("--output: '{}' is none of md, json, csv", options.format));
-  }
+std::string plans_text(const PlanStats& plans) {
+  return fmt::format(
+      "\nplans compiled: {}; steps: {}, of which {} changed nothing, {} shapes, {} tensors; host: {:.1f} us "
+      "a step\n",
+      plans.compiled, plans.steps, plans.steps_unchanged, plans.steps_shapes, plans.steps_tensors,
+      plans.host_us_per_step);
+}
 
-  InterruptGuard interrupt;
-  options.model.n_threads = *std::max_element(threads.begin(), threads.end());
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt);
+/// What is to be measured, checked.
+struct Sizes {
+  std::vector<int> prompts;
+  std::vector<int> generates;
+  std::vector<int> threads;
+};
 
+Sizes parse_sizes(const BenchOptions& options) {
+  const bool parallel = options.n_parallel > 0;
+  const auto or_default = [](const std::string& text, const char* value) {
+    return text.empty() ? value : text;
+  };
+  Sizes sizes;
+  sizes.prompts = parse_list("--prompt-size", or_default(options.prompt_sizes, parallel ? "128" : "512"));
+  sizes.generates =
+      parse_list("--generate-size", or_default(options.generate_sizes, parallel ? "32" : "128"));
+  sizes.threads = options.threads.empty() ? std::vector<int>{options.model.n_threads}
+                                          : parse_list("--threads", options.threads);
+  if (sizes.prompts.empty() && sizes.generates.empty())
+    throw UsageError("nothing to measure: give -p or -n a size");
+  if (parallel && (sizes.prompts.empty() || sizes.generates.empty()))
+    throw UsageError("--parallel needs a prompt and tokens to generate: give -p and -n sizes above 0");
+  if (sizes.threads.empty()) throw UsageError("--threads needs a count");
+  return sizes;
+}
+
+/// One text at a time.
+std::vector<Result> measure_single(const BenchOptions& options, const Sizes& sizes, const LoadedModel& loaded,
+                                   InterruptGuard& interrupt, PlanStats& plans) {
   ContextParams params = context_params(options.context, options.model);
   if (params.n_ctx == 0) {
-    for (const int n : prompts) params.n_ctx = std::max(params.n_ctx, n);
-    for (const int n : generates) params.n_ctx = std::max(params.n_ctx, n);
+    for (const int n : sizes.prompts) params.n_ctx = std::max(params.n_ctx, n);
+    for (const int n : sizes.generates) params.n_ctx = std::max(params.n_ctx, n);
   }
-
   std::vector<Result> results;
-  PlanStats plans;
   Progress bar(options.talk, "measuring");
-  const double total =
-      static_cast<double>(threads.size() * (prompts.size() + generates.size())) * (options.repetitions + 1);
+  const std::size_t n_tests = sizes.threads.size() * (sizes.prompts.size() + sizes.generates.size());
+  const double total = static_cast<double>(n_tests) * (options.repetitions + 1);
   double done = 0.0;
-  for (const int n_threads : threads) {
+  for (const int n_threads : sizes.threads) {
     params.n_threads = n_threads;
     Context context(loaded.model, params);
     interrupt.watch(context);
@@ -218,34 +248,117 @@ int run(BenchOptions options) {
       }
       results.push_back(std::move(result));
     };
-    for (const int n : prompts) measure(true, n);
-    for (const int n : generates) measure(false, n);
+    for (const int n : sizes.prompts) measure(true, n);
+    for (const int n : sizes.generates) measure(false, n);
     plans = context.plan_stats();
     interrupt.unwatch();
   }
-  bar.done();
+  return results;
+}
 
-  if (options.format == "json") {
-    print(to_text(to_json(results, loaded, plans), 2));
+/// Many at a time.
+std::vector<ParallelResult> measure_parallel(const BenchOptions& options, const Sizes& sizes,
+                                             const LoadedModel& loaded, InterruptGuard& interrupt,
+                                             PlanStats& plans) {
+  std::vector<ParallelTest> tests;
+  for (const int n_prompt : sizes.prompts) {
+    for (const int n_generate : sizes.generates) {
+      const auto more = parallel_tests(options.n_parallel, n_prompt, n_generate);
+      tests.insert(tests.end(), more.begin(), more.end());
+    }
+  }
+  ContextParams params = context_params(options.context, options.model);
+  params.n_sequences = options.n_parallel;
+  if (params.n_ctx == 0)
+    for (const ParallelTest& test : tests) params.n_ctx = std::max(params.n_ctx, cells_needed(test));
+  std::vector<ParallelResult> results;
+  Progress bar(options.talk, "measuring");
+  double total = 0.0;
+  for (const ParallelTest& test : tests) total += test.n_streams;
+  total *= static_cast<double>(sizes.threads.size()) * options.repetitions;
+  double done = 0.0;
+  for (const int n_threads : sizes.threads) {
+    params.n_threads = n_threads;
+    Context context(loaded.model, params);
+    interrupt.watch(context);
+    run_parallel(context, tests.front(), 1, interrupt, [] {});  // Warms up.
+    for (const ParallelTest& test : tests) {
+      const auto on_repetition = [&] { bar.update((done += test.n_streams) / total); };
+      results.push_back(run_parallel(context, test, options.repetitions, interrupt, on_repetition));
+    }
+    plans = context.plan_stats();
+    interrupt.unwatch();
+  }
+  return results;
+}
+
+int run(BenchOptions options) {
+  const Sizes sizes = parse_sizes(options);
+  if (options.repetitions < 1) throw UsageError("--repetitions must be positive");
+  if (options.json) options.format = "json";
+  if (options.format != "md" && options.format != "json" && options.format != "csv") {
+    throw UsageError(fmt::format("--output: '{}' is none of md, json, csv", options.format));
+  }
+  if (options.plans && options.format == "csv") throw UsageError("--plans goes with md and json");
+
+  InterruptGuard interrupt;
+  options.model.n_threads = *std::max_element(sizes.threads.begin(), sizes.threads.end());
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt);
+
+  PlanStats plans;
+  std::string table;
+  Json json;
+  if (options.n_parallel > 0) {
+    const auto results = measure_parallel(options, sizes, loaded, interrupt, plans);
+    table = options.format == "csv" ? to_csv(results) : to_markdown(results, loaded.model->info());
+    json = to_json(results);
   } else {
-    print(options.format == "csv" ? to_csv(results) : to_markdown(results, loaded.model->info()));
+    const auto results = measure_single(options, sizes, loaded, interrupt, plans);
+    table = options.format == "csv" ? to_csv(results) : to_markdown(results, loaded.model->info());
+    json = to_json(results);
+  }
+  if (options.format == "json") {
+    print(to_text(report(std::move(json), loaded, plans), 2));
+  } else {
+    print(options.plans ? table + plans_text(plans) : table);
   }
   return kExitOk;
+}
+
+void set_parallel(int& n_parallel, const std::string& text) {
+  // Without a number CLI11 says "true" or nothing.
+  constexpr int kDefault = 32;
+  constexpr int kMax = 4096;
+  const bool bare = text.empty() || text == "true";
+  n_parallel = bare ? kDefault : static_cast<int>(parse_size(text));
+  if (n_parallel < 1 || n_parallel > kMax)
+    throw UsageError(fmt::format("--parallel: {} is not 1 to {}", text, kMax));
 }
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   const std::string group = "Measurement";
-  app.add_option("-p,--prompt-size,--n-prompt", options->prompt_sizes,
-                 "tokens of a prompt to read, or several: 128,512; 0: none (default 512)")
+  app.add_option(
+         "-p,--prompt-size,--n-prompt", options->prompt_sizes,
+         "tokens of a prompt to read, or several: 128,512; 0: none (default 512; 128 with --parallel)")
       ->type_name("N,...")
       ->group(group);
   app.add_option("-n,--generate-size,--n-gen", options->generate_sizes,
-                 "tokens to generate one by one, or several; 0: none (default 128)")
+                 "tokens to generate one by one, or several; 0: none (default 128; 32 with --parallel)")
       ->type_name("N,...")
       ->group(group);
   add_size(app, "-r,--repetitions", options->repetitions, "how often, after one round to warm up (default 5)")
       ->group(group);
+  app.add_option_function<std::string>(
+         "--parallel", [options](const std::string& text) { set_parallel(options->n_parallel, text); },
+         "serve 1, 2, 4, ... up to N texts at the same time (default 32), each with its own prompt and all "
+         "with one")
+      ->type_name("[N]")
+      ->expected(0, 1)
+      ->group(group);
+  add_switch(app, "--plans", options->plans,
+             "say how often plans were compiled and reused, and what steps cost")
+      ->group("Output");
   app.add_option("-o,--output", options->format, "md, json or csv (default md)")
       ->type_name("FORMAT")
       ->group("Output");
@@ -264,14 +377,21 @@ std::function<int()> prepare(CLI::App& app) {
 
 }  // namespace
 
-const Command kBenchCommand = {"bench", "[options]", "how fast this machine reads and writes",
-                               "pp512 is a prompt of 512 tokens, tg128 the generation of 128 tokens one "
-                               "after another, both from an empty\n"
-                               "context and with random tokens, as llama-bench has them.\n"
-                               "\n"
-                               "Examples:\n"
-                               "  weft bench\n"
-                               "  weft bench -m gemma -p 128,512 -n 64 -t 1,2 -r 5 --json\n",
-                               prepare};
+const Command kBenchCommand = {
+    "bench", "[options]", "how fast this machine reads and writes",
+    "pp512 is a prompt of 512 tokens, tg128 the generation of 128 tokens one "
+    "after another, both from an empty\n"
+    "context and with random tokens, as llama-bench has them.\n"
+    "\n"
+    "With --parallel the batcher serves many texts together. Prefill is what was computed of\n"
+    "prompts until all have their first token (of a shared prompt only once), decode what\n"
+    "is generated behind that, all texts taken together.\n"
+    "\n"
+    "Examples:\n"
+    "  weft bench\n"
+    "  weft bench -m gemma -p 128,512 -n 64 -t 1,2 -r 5 --json\n"
+    "  weft bench --parallel -p 256 -n 64 -r 2\n"
+    "  weft bench -np 8 --plans\n",
+    prepare};
 
 }  // namespace weft::cli
