@@ -1,0 +1,123 @@
+// A tree of continuations: from the prompt on, every text is followed by its two most probable tokens. All
+// texts of a depth are one step; they share the cache of what they have in common. Then the whole tree goes
+// through the model once more, in one step: each of its tokens is computed once, for all texts that have it,
+// as a draft of many branches is verified.
+//
+//   tree -m MODEL [PROMPT]
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "weft/context.h"
+#include "weft/error.h"
+
+namespace {
+
+constexpr int kDepth = 4;
+constexpr weft::SeqId kLeaves = 1 << kDepth;
+
+struct Node {
+  weft::Token token;
+  int parent;                          // -1: the prompt.
+  double logprob;                      // Of the text up to here.
+  weft::SeqId seq;                     // The sequence that reads it first.
+  std::vector<weft::SeqId> seqs = {};  // All that have it.
+};
+
+/// The two most probable tokens, with the logarithms of their probabilities.
+std::vector<std::pair<weft::Token, double>> best_two(std::span<const float> logits) {
+  double sum = 0.0;
+  const float top = *std::max_element(logits.begin(), logits.end());
+  for (const float x : logits) sum += std::exp(x - top);
+  std::vector<weft::Token> ids(logits.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<weft::Token>(i);
+  const auto at = [&](weft::Token id) { return logits[static_cast<std::size_t>(id)]; };
+  std::partial_sort(ids.begin(), ids.begin() + 2, ids.end(), [&](auto a, auto b) { return at(a) > at(b); });
+  return {{ids[0], at(ids[0]) - top - std::log(sum)}, {ids[1], at(ids[1]) - top - std::log(sum)}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc < 3 || std::strcmp(argv[1], "-m") != 0) {
+    std::fprintf(stderr, "usage: tree -m MODEL [PROMPT]\n");
+    return 2;
+  }
+  const auto model = weft::Model::load(argv[2]);
+  const auto prompt = model->tokenizer().encode(argc > 3 ? argv[3] : "The weather today is");
+  weft::Context context(model, {.n_ctx = 1024, .n_sequences = kLeaves});
+  weft::Batch batch;
+  batch.add(prompt, 0);
+  context.decode(batch);
+
+  // Depth by depth: the first child goes on in its parent's sequence, the second in a copy (no bytes move).
+  std::vector<Node> nodes;
+  std::vector<int> leaves = {-1};
+  std::vector<int> items = {batch.size() - 1};
+  weft::SeqId n_sequences = 1;
+  for (int depth = 0; depth < kDepth; ++depth) {
+    std::vector<int> children;
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const int parent = leaves[i];
+      const weft::SeqId own = parent < 0 ? 0 : nodes[static_cast<std::size_t>(parent)].seq;
+      const double logprob = parent < 0 ? 0.0 : nodes[static_cast<std::size_t>(parent)].logprob;
+      for (const auto& [token, extra] : best_two(context.logits(items[i]))) {
+        const weft::SeqId seq = children.size() % 2 == 0 ? own : n_sequences++;
+        if (seq != own) context.copy(own, seq);
+        children.push_back(static_cast<int>(nodes.size()));
+        nodes.push_back({token, parent, logprob + extra, seq});
+      }
+    }
+    batch.clear();
+    items.clear();
+    for (const int child : children) {
+      items.push_back(batch.size());
+      batch.add(nodes[static_cast<std::size_t>(child)].token, nodes[static_cast<std::size_t>(child)].seq,
+                true);
+    }
+    context.decode(batch);
+    leaves = children;
+  }
+  std::vector<std::vector<float>> grown;
+  for (const int item : items) grown.emplace_back(context.logits(item).begin(), context.logits(item).end());
+  const int cells = context.cells_used();
+
+  // The whole tree at once: a leaf is a sequence, and each token belongs to all leaves behind it.
+  for (const int leaf : leaves)
+    for (int n = leaf; n >= 0; n = nodes[static_cast<std::size_t>(n)].parent)
+      nodes[static_cast<std::size_t>(n)].seqs.push_back(nodes[static_cast<std::size_t>(leaf)].seq);
+  const auto end = static_cast<weft::Pos>(prompt.size());
+  for (weft::SeqId seq = 0; seq < n_sequences; ++seq) context.remove(seq, end);
+  const auto steps = context.plan_stats().steps;
+  batch.clear();
+  for (const Node& node : nodes) batch.add(node.token, node.seqs, true);
+  context.decode(batch);
+  bool same = true;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto row = context.logits(leaves[i]);
+    same = same && std::equal(row.begin(), row.end(), grown[i].begin());
+  }
+
+  std::sort(leaves.begin(), leaves.end(), [&](int a, int b) {
+    return nodes[static_cast<std::size_t>(a)].logprob > nodes[static_cast<std::size_t>(b)].logprob;
+  });
+  for (const int leaf : leaves) {
+    std::vector<weft::Token> text;
+    for (int n = leaf; n >= 0; n = nodes[static_cast<std::size_t>(n)].parent)
+      text.insert(text.begin(), nodes[static_cast<std::size_t>(n)].token);
+    std::printf("%5.1f %%  ...%s\n", 100.0 * std::exp(nodes[static_cast<std::size_t>(leaf)].logprob),
+                model->tokenizer().decode(text).c_str());
+  }
+  std::printf("\n%d texts of %d tokens, %d cells; all %d tokens of the tree in %d step%s: %s\n", n_sequences,
+              static_cast<int>(prompt.size()) + kDepth, cells, static_cast<int>(nodes.size()),
+              static_cast<int>(context.plan_stats().steps - steps),
+              context.plan_stats().steps - steps == 1 ? "" : "s",
+              same ? "the same numbers" : "OTHER NUMBERS");
+  return same ? 0 : 1;
+} catch (const weft::Error& error) {
+  std::fprintf(stderr, "tree: %s\n", error.what());
+  return 1;
+}
