@@ -236,7 +236,7 @@ def parallel(words: list[str]) -> int:
         print(f"versus: {note}", file=sys.stderr)
     model = find_model(args.model)
     # One at a time is so much slower that a part of the sequences has to do.
-    n_alone = max(1, args.sequences // 16)
+    n_alone = max(1, args.sequences // 8)
     settings = {name: getattr(args, name) for name in ("streams", "sequences", "system", "prompt", "tokens", "threads")}
     settings |= {"model": str(model), "cells": cells(args)}
     peer = Peer(python, [Path(__file__).parent / "peer_parallel.py", json.dumps(settings)])
