@@ -1,7 +1,7 @@
 #pragma once
-// A picture of the cache over time: who held how many cells at which moment, from below: the shared prompt,
-// the clients one upon another, each sequence in a colour of its own, and finished texts that were kept on
-// top.
+// A picture of the cache over time: who held how many cells at which moment. From below: the shared prompt,
+// the clients one upon another, each sequence in a colour of its own, and on top the rest: finished texts
+// that were kept, and the shared prompt's last page where clients have their copies of it.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -38,7 +38,7 @@ class CachePicture {
     const double seconds = moments_.empty() ? 0.0 : moments_.back().seconds;
     char legend[160];
     std::snprintf(legend, sizeof legend,
-                  " cells %*s%.1f s\n        = shared prompt, letters: clients, + kept, . free\n",
+                  " cells %*s%.1f s\n        = shared prompt, letters: clients, + kept or copied, . free\n",
                   std::max(n_columns - 8, 1), "", seconds);
     return out + legend;
   }
@@ -69,8 +69,8 @@ class CachePicture {
         "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d</text>\n<text x=\"%d\" y=\"%d\" "
         "text-anchor=\"end\">0 cells</text>\n",
         kLeft - 6, kTop + 10, n_cells_, kLeft - 6, kTop + kHeight);
-    out += text_of("<text x=\"%d\" y=\"%d\">%d cells shared (dark), finished texts kept (grey)</text>\n",
-                   kLeft, kTop + kHeight + 22, n_shared_);
+    out += text_of("<text x=\"%d\" y=\"%d\">%d cells shared (dark), kept or copied (grey)</text>\n", kLeft,
+                   kTop + kHeight + 22, n_shared_);
     out += text_of("<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.1f s</text>\n</svg>\n", kLeft + kWidth,
                    kTop + kHeight + 22, seconds);
     return out;
@@ -129,7 +129,7 @@ class CachePicture {
 
   static std::string title_of(const Layer& layer) {
     if (layer.client == kSharedPrompt) return "shared prompt";
-    if (layer.client == kKept) return "finished texts";
+    if (layer.client == kKept) return "kept or copied";
     return text_of("client %d, sequence %d", layer.client, layer.sequence);
   }
 
