@@ -36,7 +36,7 @@ class CachePicture {
       out += '\n';
     }
     const double seconds = moments_.empty() ? 0.0 : moments_.back().seconds;
-    char legend[160];
+    char legend[256];
     std::snprintf(legend, sizeof legend,
                   " cells %*s%.1f s\n        = shared prompt, letters: clients, + kept or copied, . free\n",
                   std::max(n_columns - 8, 1), "", seconds);
