@@ -2,7 +2,8 @@
 """Makes tests/data/golden from reference models: usage make_golden_data.py SOURCE_DIR NAME...
 
 Each SOURCE_DIR/NAME has model.gguf (F32), tokens.json and logits.f32 from PyTorch. Matrices are stored as F16 here,
-which must be exact (it is checked), to keep the repository small. Needs the packages gguf and numpy.
+which must be exact (it is checked), to keep the repository small; Mamba's ssm_a, an exponential, stays F32. Needs the
+packages gguf and numpy.
 """
 import shutil
 import struct
@@ -23,7 +24,7 @@ def write_f16(source: Path, target: Path) -> None:
     for tensor in reader.tensors:
         data = np.array(tensor.data)
         kind = tensor.tensor_type
-        if kind == GGMLQuantizationType.F32 and len(tensor.shape) >= 2:
+        if kind == GGMLQuantizationType.F32 and len(tensor.shape) >= 2 and not tensor.name.endswith(".ssm_a"):
             half = data.astype(np.float16)
             assert np.array_equal(half.astype(np.float32), data), f"{tensor.name} is not exact in F16"
             data, kind = half, GGMLQuantizationType.F16

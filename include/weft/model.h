@@ -44,8 +44,10 @@ struct ModelInfo {
   int n_ctx_train = 0;
   int n_embd = 0;
   int n_layers = 0;
-  int n_heads = 0;
+  int n_heads = 0;  ///< 0 in models without attention.
   int n_kv_heads = 0;
+  bool recurrent =
+      false;  ///< Some layers keep a running state: texts are removed and copied as a whole only.
 };
 
 class Model {

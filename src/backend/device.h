@@ -83,7 +83,8 @@ class Device {
   /// Zeroed lazily: memory is taken as it is touched.
   virtual std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) = 0;
   /// The cells of a cache, {cells, heads, head_dim}, as canonical rows: for each of `cells`, in their order,
-  /// [heads][head_dim] elements of its type as GGUF stores them. `role` is what the graph uses the cache for.
+  /// [heads][head_dim] elements of its type as GGUF stores them. `role` is what the graph uses the cache for;
+  /// of running states (kSlots) {slots, rows, columns}, slots take the place of cells.
   /// No plan may be running that is bound to it; steps that ran are seen, steps to come see what was written.
   virtual void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
                           std::span<std::byte> rows) = 0;

@@ -15,6 +15,7 @@
 #include "engine/states.h"
 #include "exec/plan.h"
 #include "kv/sequences.h"
+#include "kv/state_slots.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -144,7 +145,8 @@ struct Context::Impl {
         bindings(bind_all()),
         sequences(params.n_ctx, params.n_sequences,
                   {values<Extent>(graph.extents), values<std::int32_t>(graph.extent_counts), n_extents()}),
-        states(*model, graph, bindings, sequences),
+        slots(params.n_sequences),
+        states(*model, graph, bindings, sequences, slots),
         plan(device, graph.graph, bindings,
              {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads}),
         filled_by(static_cast<std::size_t>(n_pages) * kPageCells),
@@ -165,6 +167,7 @@ struct Context::Impl {
             .n_moves = kMovesPerStep,
             .n_extents = n_extents(),
             .n_hidden = kMaxHidden + 1,
+            .n_slots = kv::StateSlots::n_slots_for(params.n_sequences),
             .max_positions = params.n_ctx,
             .k_type = cache_dtype("K", params.k_type, hparams().k_head_dim),
             .v_type = cache_dtype("V", params.v_type, hparams().v_head_dim)};
@@ -202,6 +205,7 @@ struct Context::Impl {
 
   template <typename T>
   std::span<T> values(ValueId id) const {
+    if (id == kNoValue) return {};
     const std::span<std::byte> bytes = bindings[static_cast<std::size_t>(id)]->host();
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
@@ -250,6 +254,9 @@ struct Context::Impl {
         if (pos <= last_of(seq))
           refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " +
                  std::to_string(seq) + where());
+        if (recurrent && pos < sequences.next_pos(seq))
+          refuse("position " + std::to_string(pos) + " is before the end of sequence " + std::to_string(seq) +
+                 where() + "; this model has recurrent layers, which read text in order");
         if (sequences.holds(seq, pos))
           refuse("position " + std::to_string(pos) + " of sequence " + std::to_string(seq) + " is taken" +
                  where());
@@ -271,6 +278,25 @@ struct Context::Impl {
         refuse("items " + std::to_string(item) + " and " + std::to_string(other) +
                " of the batch have no sequence in common: they do not see each other anyway");
     std::sort(hidden_pairs.begin(), hidden_pairs.end());
+  }
+
+  /// Finds the running states' slots before and after each item. The slots' batch ends with commit or
+  /// abandon.
+  void step_states(const Batch& batch) {
+    slots.begin();
+    state_steps.clear();
+    for (int i = 0; i < batch.size(); ++i) {
+      for (const SeqId other : batch.shared_with(i)) {
+        if (slots.same_text(batch[i].seq, other)) continue;
+        slots.abandon();
+        throw Error(
+            ErrorCode::kUnsupported,
+            "item " + std::to_string(i) + " of the batch is shared by sequences " +
+                std::to_string(batch[i].seq) + " and " + std::to_string(other) +
+                " whose texts before it are not shared; this model has recurrent layers: add it to each");
+      }
+      state_steps.push_back(slots.step(batch[i].seq, batch.shared_with(i)));
+    }
   }
 
   // --- Place
@@ -346,8 +372,9 @@ struct Context::Impl {
     return true;
   }
 
-  /// Gives back the cells that the first n items of the batch took.
+  /// Gives back the cells that the first n items of the batch took, and the slots of its running states.
   void roll_back(const Batch& batch, int n) {
+    slots.abandon();
     forks.clear();  // What is still owed comes before all tokens to come.
     waiting_forks = false;
     for (int i = 0; i < n; ++i) {
@@ -398,6 +425,8 @@ struct Context::Impl {
     const auto sequence_of = values<std::int32_t>(graph.sequences);
     const auto cell_of = values<std::int32_t>(graph.cells);
     const auto output_rows = values<std::int32_t>(graph.output_rows);
+    const auto state_from = values<std::int32_t>(graph.state_from);
+    const auto state_to = values<std::int32_t>(graph.state_to);
     std::size_t n_outputs = 0;
     for (int i = step.begin; i < step.end; ++i) {
       const auto item = static_cast<std::size_t>(i);
@@ -414,6 +443,10 @@ struct Context::Impl {
       positions[row] = places[item].pos;
       sequence_of[row] = places[item].seq;
       cell_of[row] = cells[item];
+      if (recurrent) {
+        state_from[row] = state_steps[item].from;
+        state_to[row] = state_steps[item].to;
+      }
       if (batch[i].logits) output_rows[n_outputs++] = static_cast<std::int32_t>(row);
     }
     // The pairs stand in the order of their items.
@@ -523,6 +556,7 @@ struct Context::Impl {
     const double kernels_before = plan.compiled().kernel_seconds();
     cancelled.store(false, std::memory_order_relaxed);
     admit(batch);
+    if (recurrent) step_states(batch);
     if (!place(batch)) return DecodeStatus::kCacheFull;
     check_what_is_seen(batch);
 
@@ -549,8 +583,15 @@ struct Context::Impl {
       logits_of.clear();
       throw;
     }
+    slots.commit();
     host_seconds += seconds_since(start) - (plan.compiled().kernel_seconds() - kernels_before);
     return DecodeStatus::kOk;
+  }
+
+  bool consistent() const {
+    for (SeqId seq = 0; seq < params.n_sequences && recurrent; ++seq)
+      if ((slots.slot(seq) == kv::StateSlots::kNone) != (sequences.next_pos(seq) == 0)) return false;
+    return sequences.consistent() && slots.consistent();
   }
 
   std::vector<std::byte> save(std::optional<SeqId> seq);
@@ -564,7 +605,9 @@ struct Context::Impl {
   const model::ModelGraph graph;
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
   const Bindings bindings;
+  const bool recurrent = model->impl().description.hparams.recurrent();
   kv::Sequences sequences;
+  kv::StateSlots slots;
   engine::States states;
   exec::Plan plan;
   Pos max_pos = 0;
@@ -572,6 +615,7 @@ struct Context::Impl {
   std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
   std::vector<kv::Place> places;                  // Of the batch's items ...
   std::vector<std::int32_t> cells;                // ... and their cells.
+  std::vector<kv::StateSlots::Step> state_steps;  // By item, in recurrent models.
   std::vector<StepRange> steps;                   // Of the batch.
   std::vector<bool> forks;               // By move of sequences.moves(): comes behind the tokens of its step.
   std::vector<std::uint64_t> filled_by;  // By cell: the last step that filled it.
@@ -615,26 +659,60 @@ namespace {
 /// The end of a range that may be given as "to the end".
 Pos end_of(Pos end) { return end < 0 ? kMaxPosition : end; }
 
+enum class Covered : std::uint8_t { kNothing, kPart, kAll };
+
+/// How much of a sequence lies in a range; nothing of an empty one.
+Covered covered(const kv::Sequences& sequences, SeqId seq, Pos begin, Pos end) {
+  const Pos first = sequences.min_pos(seq), next = sequences.next_pos(seq);
+  if (next == 0 || end <= first || begin >= next || begin >= end) return Covered::kNothing;
+  return begin <= first && end >= next ? Covered::kAll : Covered::kPart;
+}
+
+[[noreturn]] void refuse_part(const char* what) {
+  throw Error(ErrorCode::kUnsupported,
+              std::string("this model has recurrent layers, whose state stands for the whole text: ") + what);
+}
+
 }  // namespace
 
 void Context::remove(SeqId seq, Pos begin, Pos end) {
   impl_->check_sequence(seq);
+  if (impl_->recurrent) {
+    const Covered part = covered(impl_->sequences, seq, begin, end_of(end));
+    if (part == Covered::kPart)
+      refuse_part("a part of it cannot be removed; remove all of it, or go back to a copy made before");
+    if (part == Covered::kAll) impl_->slots.remove(seq);
+  }
   impl_->sequences.remove(seq, std::max(begin, 0), end_of(end));
 }
 
 bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   impl_->check_sequence(from);
   impl_->check_sequence(to);
+  if (impl_->recurrent) {
+    const Covered of_from = covered(impl_->sequences, from, begin, end_of(end));
+    const Covered of_to = covered(impl_->sequences, to, begin, end_of(end));
+    const auto is_empty = [&](SeqId seq) { return impl_->sequences.next_pos(seq) == 0; };
+    if (of_from == Covered::kNothing && of_to == Covered::kNothing) return true;
+    if ((of_from != Covered::kAll && !is_empty(from)) || (of_to != Covered::kAll && !is_empty(to)))
+      refuse_part("a part of it can neither be copied nor replaced; copy all of it");
+    if (!impl_->sequences.copy(from, to, std::max(begin, 0), end_of(end))) return false;
+    impl_->slots.copy(from, to);
+    return true;
+  }
   return impl_->sequences.copy(from, to, std::max(begin, 0), end_of(end));
 }
 
 void Context::keep(SeqId seq) {
   impl_->check_sequence(seq);
   impl_->sequences.keep(seq);
+  for (SeqId other = 0; other < impl_->params.n_sequences; ++other)
+    if (other != seq) impl_->slots.remove(other);
 }
 
 bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   impl_->check_sequence(seq);
+  if (impl_->recurrent) refuse_part("it cannot be shifted; remove it and decode it at its new positions");
   if (!can_shift())
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: its text cannot be shifted");
   if (!impl_->sequences.can_add(seq, std::max(begin, 0), end_of(end), delta))
@@ -646,6 +724,7 @@ bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
 
 bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   impl_->check_sequence(seq);
+  if (impl_->recurrent) refuse_part("its positions cannot be divided");
   if (!can_shift())
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
   if (divisor < 1 || !impl_->sequences.can_divide(seq, std::max(begin, 0), end_of(end), divisor))
@@ -670,8 +749,8 @@ Pos Context::min_pos(SeqId seq) const {
 }
 
 void Context::defragment(int max_cells) { impl_->sequences.defragment(max_cells); }
-bool Context::consistent() const { return impl_->sequences.consistent(); }
-bool Context::can_shift() const { return !impl_->hparams().learned_positions; }
+bool Context::consistent() const { return impl_->consistent(); }
+bool Context::can_shift() const { return !impl_->hparams().learned_positions && !impl_->recurrent; }
 Pos Context::max_positions() const { return impl_->max_pos; }
 int Context::cells_used() const { return impl_->sequences.cells_used(); }
 int Context::cells_total() const { return impl_->sequences.cells_total(); }

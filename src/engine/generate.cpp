@@ -105,6 +105,7 @@ class Generator {
 
   /// Forgets the older half of the text behind what is kept, in whole pages where it is long enough for that.
   bool make_room() {
+    if (context_.model().info().recurrent) return false;  // Its state cannot forget a part.
     const Pos end = context_.next_pos(seq_);
     const Pos keep = std::clamp(params_.n_keep, 0, end);
     Pos discard = (end - keep) / 2;

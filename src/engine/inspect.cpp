@@ -73,7 +73,8 @@ FileInfo inspect(const std::filesystem::path& path) {
     model::build_graph(file, description, {});
     result.model = engine::model_info(file, description);
     const model::HParams& h = description.hparams;
-    result.cache_bytes_per_token = 2 * static_cast<std::uint64_t>(h.n_layers) *
+    result.cache_bytes_per_token = 2 *
+                                   static_cast<std::uint64_t>(h.n_layers_of(model::LayerKind::kAttention)) *
                                    static_cast<std::uint64_t>(h.n_kv_heads * (h.k_head_dim + h.v_head_dim));
   } catch (const Error& error) {
     result.problem = error.what();

@@ -56,10 +56,24 @@ std::uint64_t head_bytes(std::uint64_t n_caches, std::uint64_t n_pages, std::uin
          n_texts * sizeof(TextRecord) + n_extents * sizeof(Extent);
 }
 
+/// The rows that a state has of a cache.
+struct RowCounts {
+  std::uint64_t n_cells = 0;
+  std::uint64_t n_texts = 0;  // That are not empty.
+
+  RowCounts(std::uint64_t cells, std::uint64_t texts) : n_cells(cells), n_texts(texts) {}
+  explicit RowCounts(const kv::Snapshot& snapshot) : n_cells(static_cast<std::uint64_t>(snapshot.n_cells())) {
+    for (const kv::Snapshot::Text& text : snapshot.texts) n_texts += text.extents.empty() ? 0u : 1u;
+  }
+  std::uint64_t bytes(const StateOwner::Cache& cache) const {
+    return (cache.role == CacheRole::kSlots ? n_texts : n_cells) * cache.row_bytes();
+  }
+};
+
 /// All of a state but its head, that one's checksum included.
-std::uint64_t tail_bytes(const StateOwner& owner, std::uint64_t n_cells) {
+std::uint64_t tail_bytes(const StateOwner& owner, const RowCounts& counts) {
   std::uint64_t n = kChecksumBytes + sizeof(base::Hash128);
-  for (const StateOwner::Cache& cache : owner.caches) n += n_cells * cache.row_bytes() + kChecksumBytes;
+  for (const StateOwner::Cache& cache : owner.caches) n += counts.bytes(cache) + kChecksumBytes;
   return n;
 }
 
@@ -148,7 +162,7 @@ kv::Snapshot read_snapshot(const Header& header, Reader& reader) {
 
 std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
                               std::uint64_t n_extents) {
-  return head_bytes(owner.caches.size(), n_cells, n_texts, n_extents) + tail_bytes(owner, n_cells);
+  return head_bytes(owner.caches.size(), n_cells, n_texts, n_extents) + tail_bytes(owner, {n_cells, n_texts});
 }
 
 void write_state(const StateOwner& owner, bool whole, const kv::Snapshot& snapshot,
@@ -169,7 +183,7 @@ void write_state(const StateOwner& owner, bool whole, const kv::Snapshot& snapsh
       .version = kVersion,
       .whole = whole ? 1u : 0u,
       .head_bytes = n_head,
-      .total_bytes = n_head + tail_bytes(owner, static_cast<std::uint64_t>(snapshot.n_cells())),
+      .total_bytes = n_head + tail_bytes(owner, RowCounts(snapshot)),
       .model = owner.model,
       .n_layers = owner.n_layers,
       .n_embd = owner.n_embd,
@@ -229,11 +243,11 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   State state;
   state.whole = header.whole != 0;
   state.snapshot = read_snapshot(header, tables);
-  const auto n_cells = static_cast<std::uint64_t>(state.snapshot.n_cells());
-  if (bytes.size() != header.head_bytes + tail_bytes(owner, n_cells))
+  const RowCounts counts(state.snapshot);
+  if (bytes.size() != header.head_bytes + tail_bytes(owner, counts))
     damaged("its cells do not agree with its size");
   for (std::size_t i = 0; i < owner.caches.size(); ++i) {
-    state.rows.push_back(reader.take_bytes(n_cells * owner.caches[i].row_bytes()));
+    state.rows.push_back(reader.take_bytes(counts.bytes(owner.caches[i])));
     if (reader.take<std::uint64_t>() != base::hash64(state.rows.back(), i))
       damaged("the checksum of " + owner.caches[i].name + " is wrong");
   }

@@ -4,8 +4,8 @@
 //
 //   head     Header, then n_caches CacheRecord, n_pages masks (u64), n_texts TextRecord and n_extents Extent
 //            (text after text), then the XXH3-64 of all that
-//   caches   for each cache the rows of all cells, page by page and lane by lane, then their XXH3-64 with the
-//            cache's number as seed
+//   caches   for each cache the rows of all cells, page by page and lane by lane, or (kSlots) the running
+//            states of all texts that are not empty; then their XXH3-64 with the cache's number as seed
 //   end      the XXH3-128 of all before
 //
 // Numbers are little-endian. Checksums find damage; who forges them gets past them, and no further: a forged
@@ -32,6 +32,7 @@ struct StateOwner {
     std::int32_t n_heads = 0;
     std::int32_t head_dim = 0;
     std::uint64_t turning = 0;  ///< A hash of how its keys are turned.
+    /// Of a cell, or (kSlots) of a running state.
     std::size_t row_bytes() const { return weft::row_bytes(dtype, std::int64_t{n_heads} * head_dim); }
   };
   base::Hash128 model;

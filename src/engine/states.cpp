@@ -1,5 +1,6 @@
 #include "engine/states.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -28,8 +29,8 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
 }  // namespace
 
 States::States(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
-               kv::Sequences& sequences)
-    : device_(*model.impl().device), sequences_(sequences) {
+               kv::Sequences& sequences, kv::StateSlots& slots)
+    : device_(*model.impl().device), sequences_(sequences), slots_(slots) {
   const model::HParams& h = model.impl().description.hparams;
   end_of_positions_ = h.learned_positions ? h.n_ctx_train : kv::kEndOfPositions;
   owner_.model = model.impl().fingerprint;
@@ -48,6 +49,15 @@ States::States(const Model& model, const model::ModelGraph& graph, const Binding
                              .head_dim = static_cast<std::int32_t>(value.shape[2].factor),
                              .turning = hash_of_turning(graph.graph, node)});
     caches_.push_back(bindings[static_cast<std::size_t>(cache)]);
+  }
+  for (const ValueId state : graph.running_states) {
+    const ValueInfo& value = graph.graph.value(state);
+    owner_.caches.push_back({.name = value.name,
+                             .dtype = value.dtype,
+                             .role = CacheRole::kSlots,
+                             .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
+                             .head_dim = static_cast<std::int32_t>(value.shape[2].factor)});
+    caches_.push_back(bindings[static_cast<std::size_t>(state)]);
   }
 }
 
@@ -69,10 +79,15 @@ void States::save(std::optional<SeqId> seq,
   }
   std::vector<std::int32_t> cells;
   const kv::Snapshot snapshot = sequences_.snapshot(seqs, cells);
+  std::vector<std::int32_t> slots;
+  for (const kv::Snapshot::Text& text : snapshot.texts)
+    if (!text.extents.empty()) slots.push_back(slots_.slot(text.seq));
   std::vector<std::byte> rows;
   const auto rows_of = [&](std::size_t i) {
-    rows.resize(cells.size() * owner_.caches[i].row_bytes());
-    device_.read_cells(*caches_[i], owner_.caches[i].role, cells, rows);
+    const StateOwner::Cache& cache = owner_.caches[i];
+    const std::span<const std::int32_t> places = cache.role == CacheRole::kSlots ? slots : cells;
+    rows.resize(places.size() * cache.row_bytes());
+    device_.read_cells(*caches_[i], cache.role, places, rows);
     return std::span<const std::byte>(rows);
   };
   write_state(owner_, !seq, snapshot, rows_of, sink);
@@ -115,8 +130,19 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
   std::vector<std::int32_t> cells;
   if (!sequences_.restore(state.snapshot, cells)) return false;
   carry_out_moves();
-  for (std::size_t i = 0; i < caches_.size(); ++i)
-    device_.write_cells(*caches_[i], owner_.caches[i].role, cells, state.rows[i]);
+  std::vector<std::int32_t> slots;
+  const bool recurrent =
+      std::any_of(owner_.caches.begin(), owner_.caches.end(),
+                  [](const StateOwner::Cache& cache) { return cache.role == CacheRole::kSlots; });
+  for (std::size_t t = 0; recurrent && t < state.snapshot.texts.size(); ++t) {
+    const kv::Snapshot::Text& text = state.snapshot.texts[t];
+    slots_.remove(text.seq);
+    if (!text.extents.empty()) slots.push_back(slots_.renew(text.seq));
+  }
+  for (std::size_t i = 0; i < caches_.size(); ++i) {
+    const CacheRole role = owner_.caches[i].role;
+    device_.write_cells(*caches_[i], role, role == CacheRole::kSlots ? slots : cells, state.rows[i]);
+  }
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include "backend/device.h"
 #include "engine/state_format.h"
 #include "kv/sequences.h"
+#include "kv/state_slots.h"
 #include "model/builder.h"
 #include "weft/model.h"
 
@@ -17,7 +18,7 @@ namespace weft::engine {
 class States {
  public:
   States(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
-         kv::Sequences& sequences);
+         kv::Sequences& sequences, kv::StateSlots& slots);
 
   /// One sequence, or all that hold anything. The cells' moves must be carried out.
   void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
@@ -38,6 +39,7 @@ class States {
   StateOwner owner_;
   std::vector<DeviceTensor*> caches_;  // Those of owner_.caches
   kv::Sequences& sequences_;
+  kv::StateSlots& slots_;
   Pos end_of_positions_;
 };
 

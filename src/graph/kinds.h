@@ -4,13 +4,24 @@
 
 namespace weft {
 
-/// Formulas: kGelu is the tanh form, kGeluErf the exact one, kGeluQuick x * sigmoid(1.702 x).
-enum class Activation : std::uint8_t { kNone, kSilu, kGelu, kGeluErf, kGeluQuick, kRelu, kReluSquared };
+/// Formulas: kGelu is the tanh form, kGeluErf the exact one, kGeluQuick x * sigmoid(1.702 x),
+/// kSoftplus log(1 + e^x).
+enum class Activation : std::uint8_t {
+  kNone,
+  kSilu,
+  kGelu,
+  kGeluErf,
+  kGeluQuick,
+  kRelu,
+  kReluSquared,
+  kSoftplus,
+};
 
 /// kRms: x / sqrt(mean(x^2) + eps); kLayer: (x - mean) / sqrt(var + eps).
 enum class NormKind : std::uint8_t { kRms, kLayer };
 
-/// What a cache holds: devices lay keys and values out differently.
-enum class CacheRole : std::uint8_t { kKeys, kValues };
+/// What a state holds: devices lay keys and values out differently. kSlots: the running states of a recurrent
+/// layer, one after another, each as its shape says.
+enum class CacheRole : std::uint8_t { kKeys, kValues, kSlots };
 
 }  // namespace weft

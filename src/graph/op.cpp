@@ -164,6 +164,45 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
   return f32({in.shape(0)[0], op.n_heads * in.shape(2)[2].factor});
 }
 
+/// The slots of a recurrent op: input `state` {s, rows, columns}, with inputs from and from + 1 for the rows.
+void slots(const Inputs& in, int state, std::int64_t columns, int from) {
+  in.require(in.dtype(state) == DType::kF32, state, "must be f32");
+  in.require(in.shape(state).rank() == 3 && in.shape(state)[2] == Dim(columns), state,
+             "must be {slots, rows, columns of x}");
+  in.index_per_row(from, 1);
+  in.index_per_row(from + 1, 1);
+}
+
+ValueType rule(const ops::ShortConv&, const Inputs& in) {
+  in.f32(1);
+  const std::int64_t columns = in.shape(1).columns();
+  slots(in, 0, columns, 3);
+  in.require(in.shape(1).rank() == 2, 1, "must be a matrix");
+  const std::int64_t taps = in.shape(0)[1].factor + 1;
+  in.require(in.shape(2) == Shape{columns, taps}, 2,
+             "must have a row for each column and one tap more than the state");
+  if (in.size() == 6) in.vector(5, columns);
+  return f32(in.shape(1));
+}
+
+ValueType rule(const ops::SelectiveScan&, const Inputs& in) {
+  in.f32(1);
+  in.require(in.shape(1).rank() == 2, 1, "must be a matrix");
+  const std::int64_t columns = in.shape(1).columns();
+  slots(in, 0, columns, 7);
+  const std::int64_t n_state = in.shape(0)[1].factor;
+  in.f32(2);
+  in.require(in.shape(2) == in.shape(1), 2, "must have the shape of x");
+  for (const int i : {3, 4}) {
+    in.f32(i);
+    in.require(in.shape(i) == Shape{in.shape(1)[0], n_state}, i,
+               "must have a column for each row of the state");
+  }
+  in.require(in.shape(5) == Shape{columns, n_state}, 5, "must have a row for each column of x");
+  in.vector(6, columns);
+  return f32(in.shape(1));
+}
+
 ValueType rule(const ops::TopK& op, const Inputs& in) {
   in.f32(0);
   in.require(op.k > 0 && op.k <= in.shape(0).columns(), 0, "must have at least k columns");

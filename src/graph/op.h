@@ -141,6 +141,29 @@ struct Attention {
   int window = 0;  ///< 0: all; otherwise none before the last `window` positions, the row's own included.
 };
 
+// Recurrent layers. Row r goes on from the running state in slot from[r] (negative: from a state of zeros)
+// and leaves the state after it in slot to[r]. Rows are taken in order, so a later row of the step may go on
+// from what an earlier one left. A slot that no row of the step leaves a state in stays as it is. Each state
+// is of one node, and changes as a side effect of it.
+
+/// Causal convolution of each column on its own, over a row's k - 1 predecessors and itself.
+/// state {s, k-1, d} (the predecessors, oldest first), x {m, d}, weight {d, k} (oldest first), from {m} I32,
+/// to {m} I32, bias {d}? -> {m, d}
+struct ShortConv {
+  static constexpr std::string_view kName = "short_conv";
+  static constexpr int kMinInputs = 5, kMaxInputs = 6;
+};
+
+/// The scan of Mamba (arXiv 2312.00752): for each column j and state h[i, j]
+///   h[i, j] = exp(dt[j] * a[j, i]) * h[i, j] + dt[j] * b[i] * x[j];  y[j] = sum_i c[i] * h[i, j] + skip[j] *
+///   x[j]
+/// state {s, n, d}, x {m, d}, dt {m, d}, b {m, n}, c {m, n}, a {d, n}, skip {d}, from {m} I32, to {m} I32
+/// -> {m, d}
+struct SelectiveScan {
+  static constexpr std::string_view kName = "selective_scan";
+  static constexpr int kMinInputs = 9, kMaxInputs = 9;
+};
+
 /// x {m, e} -> {m, k} I32: the indices of the k largest, largest first, lower index first among equals.
 struct TopK {
   static constexpr std::string_view kName = "top_k";
@@ -172,7 +195,8 @@ struct SumExperts {
 
 using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap,
                         ops::Activate, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache,
-                        ops::Attention, ops::TopK, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
+                        ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK, ops::ExpertWeights,
+                        ops::MatmulExperts, ops::SumExperts>;
 
 std::string_view name(const Op& op);
 

@@ -74,15 +74,29 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
   op.scale = block.scale != 0.0f ? block.scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
   op.softcap = h.attention_softcap;
   op.window = block.window;
-  ValueId out = b.add(op,
-                      {q, k_cache, v_cache, m.positions, m.sequences, m.extents, m.extent_counts, m.ends,
-                       m.hidden_first, m.hidden},
-                      layer_name(layer, "attention"));
-  if (layer == h.n_layers - 1) {
-    out = b.add(ops::GetRows{}, {out, m.output_rows}, "attention_outputs");
-    residual = b.add(ops::GetRows{}, {residual, m.output_rows}, "residual_outputs");
-  }
-  return linear(b, out, layer_name(layer, "attn_output"), h.n_embd);
+  const ValueId out = b.add(op,
+                            {q, k_cache, v_cache, m.positions, m.sequences, m.extents, m.extent_counts, m.ends,
+                             m.hidden_first, m.hidden},
+                            layer_name(layer, "attention"));
+  return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
+}
+
+ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual) {
+  if (layer != b.hparams().n_layers - 1) return x;
+  const ValueId rows = b.model().output_rows;
+  residual = b.add(ops::GetRows{}, {residual, rows}, "residual_outputs");
+  return b.add(ops::GetRows{}, {x, rows}, "last_layer_outputs");
+}
+
+ValueId short_conv(Builder& b, int layer, ValueId x, const std::string& name) {
+  const std::int64_t columns = b.model().graph.value(x).shape.columns();
+  const std::int64_t taps = b.hparams().conv_taps;
+  const ValueId state = b.running_state("conv", layer, taps - 1, columns);
+  const ValueId weight = b.weight(name + ".weight", {columns, taps});
+  return b.add(ops::ShortConv{},
+               {state, x, weight, b.model().state_from, b.model().state_to,
+                b.optional_weight(name + ".bias", {columns})},
+               name);
 }
 
 ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation) {

@@ -34,6 +34,13 @@ struct AttentionBlock {
 /// logits are wanted come out, and `residual` is reduced to them too.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
 
+/// In the last layer, from here on only the rows whose logits are wanted are computed; of `residual`, too.
+ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual);
+
+/// A causal convolution of x's columns with `name`.weight {columns, conv_taps} and, where the file has it,
+/// `name`.bias.
+ValueId short_conv(Builder& b, int layer, ValueId x, const std::string& name);
+
 /// ffn_down(activation(ffn_gate x) * ffn_up x)
 ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// The same where ffn_up holds gate and up in one matrix, the gate first.

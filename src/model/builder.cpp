@@ -112,6 +112,18 @@ ValueId Builder::store(CacheRole role, int layer, ValueId cache, ValueId rows) {
              name + "_forked");
 }
 
+ValueId Builder::running_state(const char* name, int layer, std::int64_t rows, std::int64_t columns) {
+  if (model_.state_from == kNoValue) {
+    const Shape per_token = {Dim(1, model_.n_tokens)};
+    model_.state_from = model_.graph.add_input("state_from", DType::kI32, per_token);
+    model_.state_to = model_.graph.add_input("state_to", DType::kI32, per_token);
+  }
+  const ValueId state = model_.graph.add_state(std::string("state.") + name + "." + std::to_string(layer),
+                                               DType::kF32, {sizes_.n_slots, rows, columns});
+  model_.running_states.push_back(state);
+  return state;
+}
+
 void Builder::check_layers() const {
   for (const gguf::TensorInfo& tensor : file_.tensors()) {
     constexpr std::string_view kPrefix = "blk.";

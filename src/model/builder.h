@@ -21,6 +21,7 @@ struct GraphSizes {
   std::int64_t n_moves = 1;         ///< Cells that one step moves, at most.
   std::int64_t n_extents = 1;       ///< Of a sequence, at most.
   std::int64_t n_hidden = 1;        ///< Entries of HiddenCells of a step, with the one that ends them.
+  std::int64_t n_slots = 2;         ///< For running states.
   std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
@@ -59,9 +60,12 @@ struct ModelGraph {
   ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
   ValueId fork_from = kNoValue;    ///< {n_forks} I32: cells to copy once the step's tokens are stored: where
   ValueId fork_to = kNoValue;  ///< sequences part within a step, each gets what they share in its own page.
+  ValueId state_from = kNoValue;   ///< {n_tokens} I32: slots of running states before each token ...
+  ValueId state_to = kNoValue;     ///< ... and after it; both only in models with recurrent layers.
   ValueId logits = kNoValue;   ///< {n_outputs, n_vocab}
   std::vector<WeightUse> weights;
-  std::vector<ValueId> states;  ///< Caches.
+  std::vector<ValueId> states;          ///< Caches.
+  std::vector<ValueId> running_states;  ///< {n_slots, rows, columns} F32
 };
 
 /// "blk.3.attn_q.weight"
@@ -91,6 +95,8 @@ class Builder {
   /// does).
   ValueId cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim, const ops::Rope& rope,
                 ValueId rope_factors);
+  /// The running states of a recurrent layer, {n_slots, rows, columns}; `name` tells those of a layer apart.
+  ValueId running_state(const char* name, int layer, std::int64_t rows, std::int64_t columns);
 
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
   ValueId store(CacheRole role, int layer, ValueId cache, ValueId rows);

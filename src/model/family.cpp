@@ -7,7 +7,8 @@
 namespace weft::model {
 
 std::span<const Family> families() {
-  static const std::array kFamilies = {kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3, kPhi3, kGpt2};
+  static const std::array kFamilies = {kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3,
+                                       kPhi3,  kGpt2,  kMamba, kLfm2};
   return kFamilies;
 }
 
@@ -17,7 +18,7 @@ ModelDescription describe(const gguf::File& file) {
   for (const Family& family : families()) {
     if (family.architecture != *architecture) continue;
     const Metadata metadata(file, std::string(*architecture));
-    ModelDescription description{read_hparams(file, metadata), &family};
+    ModelDescription description{read_hparams(file, metadata, family.layers), &family};
     family.read(metadata, description.hparams);
     return description;
   }

@@ -14,6 +14,7 @@ struct Family {
   void (*read)(const Metadata& metadata, HParams& hparams);
   /// The graph; returns the logits.
   ValueId (*build)(Builder& b);
+  LayerMix layers = LayerMix::kAttention;
 };
 
 std::span<const Family> families();
@@ -32,6 +33,6 @@ ModelDescription describe(const gguf::File& file);
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes);
 
 // One row each (families/*.cpp).
-extern const Family kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3, kPhi3, kGpt2;
+extern const Family kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3, kPhi3, kGpt2, kMamba, kLfm2;
 
 }  // namespace weft::model

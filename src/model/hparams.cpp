@@ -16,6 +16,8 @@ constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::int64_t kMaxExperts = 4096;
 constexpr std::int64_t kMaxContext = 1 << 28;
 constexpr std::int64_t kMaxVocabulary = 1 << 24;
+constexpr std::int64_t kMaxConvTaps = 64;
+constexpr std::int64_t kMaxSsmState = 4096;
 
 std::string range(double min, double max) {
   const auto text = [](double v) {
@@ -44,6 +46,26 @@ int Metadata::get_int(std::string_view key, std::int64_t min, std::int64_t max, 
     refuse(key, "found " + std::to_string(*value) + ", " +
                     range(static_cast<double>(min), static_cast<double>(max)));
   return static_cast<int>(*value);
+}
+
+std::vector<int> Metadata::get_per_layer(std::string_view key, int n_layers, std::int64_t min,
+                                         std::int64_t max, int otherwise) const {
+  const auto n = static_cast<std::size_t>(n_layers);
+  const gguf::Value* value = file_.find(full(key));
+  if (value == nullptr || value->type != gguf::ValueType::kArray)
+    return std::vector<int>(n, get_int(key, min, max, otherwise));
+  const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
+  if (!values || values->size() != n)
+    refuse(key, "an array of " + std::to_string(values ? values->size() : 0) +
+                    " integers, expected one for each of " + std::to_string(n_layers) + " layers");
+  std::vector<int> result;
+  for (const std::int64_t v : *values) {
+    if (v < min || v > max)
+      refuse(key,
+             "found " + std::to_string(v) + ", " + range(static_cast<double>(min), static_cast<double>(max)));
+    result.push_back(static_cast<int>(v));
+  }
+  return result;
 }
 
 int Metadata::get_uniform(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const {
@@ -113,20 +135,42 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   return rope;
 }
 
-HParams read_hparams(const gguf::File& file, const Metadata& metadata) {
-  HParams h;
-  h.architecture = metadata.architecture();
-  h.n_layers = metadata.require_int("block_count", 1, kMaxLayers);
-  h.n_embd = metadata.require_int("embedding_length", 1, kMaxWidth);
-  h.n_ctx_train = metadata.require_int("context_length", 1, kMaxContext);
-  h.n_ff = metadata.get_uniform("feed_forward_length", 0, 16 * kMaxWidth, 0);
+int HParams::n_layers_of(LayerKind kind) const {
+  return static_cast<int>(std::count(layers.begin(), layers.end(), kind));
+}
+
+int read_conv_taps(const Metadata& metadata, std::string_view key) {
+  return metadata.require_int(key, 2, kMaxConvTaps);
+}
+
+void read_ssm(const Metadata& metadata, HParams& h) {
+  h.conv_taps = read_conv_taps(metadata, "ssm.conv_kernel");
+  h.n_ssm_inner = metadata.require_int("ssm.inner_size", 1, kMaxWidth);
+  h.n_ssm_state = metadata.require_int("ssm.state_size", 1, kMaxSsmState);
+  h.n_ssm_dt_rank = metadata.require_int("ssm.time_step_rank", 1, kMaxWidth);
+}
+
+namespace {
+
+/// The keys "attention.*" and "rope.*", and which layers have attention.
+void read_attention(const Metadata& metadata, LayerMix mix, HParams& h) {
   h.n_heads = metadata.get_uniform("attention.head_count", 1, kMaxHeads, 0);
   if (h.n_heads == 0) metadata.refuse("attention.head_count", "missing, expected at least 1");
-  h.n_kv_heads = metadata.get_uniform("attention.head_count_kv", 1, kMaxHeads, h.n_heads);
+  const std::string_view kv_key = "attention.head_count_kv";
+  for (const int n :
+       metadata.get_per_layer(kv_key, h.n_layers, mix == LayerMix::kMixed ? 0 : 1, kMaxHeads, h.n_heads)) {
+    h.layers.push_back(n == 0 ? LayerKind::kRecurrent : LayerKind::kAttention);
+    if (n == 0) continue;
+    if (h.n_kv_heads != 0 && h.n_kv_heads != n)
+      throw Error(ErrorCode::kUnsupported, "metadata key " + metadata.architecture() + "." +
+                                               std::string(kv_key) +
+                                               ": layers of different sizes are not supported");
+    h.n_kv_heads = n;
+  }
+  if (h.n_kv_heads == 0) metadata.refuse(kv_key, "found no layer with attention, expected one at least");
   if (h.n_heads % h.n_kv_heads != 0)
-    metadata.refuse("attention.head_count_kv", "found " + std::to_string(h.n_kv_heads) +
-                                                   ", expected a divisor of the head count " +
-                                                   std::to_string(h.n_heads));
+    metadata.refuse(kv_key, "found " + std::to_string(h.n_kv_heads) +
+                                ", expected a divisor of the head count " + std::to_string(h.n_heads));
   h.k_head_dim = metadata.get_int("attention.key_length", 1, kMaxHeadDim, 0);
   if (h.k_head_dim == 0) {
     if (h.n_embd % h.n_heads != 0 || h.n_embd / h.n_heads > kMaxHeadDim)
@@ -136,19 +180,35 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata) {
     h.k_head_dim = h.n_embd / h.n_heads;
   }
   h.v_head_dim = metadata.get_int("attention.value_length", 1, kMaxHeadDim, h.k_head_dim);
+  h.rope = read_rope(metadata, h.k_head_dim, h.n_ctx_train);
+  h.window = metadata.get_int("attention.sliding_window", 0, kMaxContext, 0);
+  h.rope_base_window = metadata.get_float("rope.freq_base_swa", 1.001, 1e12, 10000.0f);
+  h.attention_softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 0.0f);
+}
+
+}  // namespace
+
+HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix mix) {
+  HParams h;
+  h.architecture = metadata.architecture();
+  h.n_layers = metadata.require_int("block_count", 1, kMaxLayers);
+  h.n_embd = metadata.require_int("embedding_length", 1, kMaxWidth);
+  h.n_ctx_train = metadata.require_int("context_length", 1, kMaxContext);
+  h.n_ff = metadata.get_uniform("feed_forward_length", 0, 16 * kMaxWidth, 0);
+  if (mix == LayerMix::kRecurrent) {
+    h.layers.assign(static_cast<std::size_t>(h.n_layers), LayerKind::kRecurrent);
+  } else {
+    read_attention(metadata, mix, h);
+  }
   h.norm_eps = metadata.get_float("attention.layer_norm_rms_epsilon", 0.0, 1.0,
                                   metadata.get_float("attention.layer_norm_epsilon", 0.0, 1.0, -1.0f));
   if (h.norm_eps < 0.0f) metadata.refuse("attention.layer_norm_rms_epsilon", "missing, expected 0 to 1");
-  h.rope = read_rope(metadata, h.k_head_dim, h.n_ctx_train);
 
   h.n_experts = metadata.get_int("expert_count", 0, kMaxExperts, 0);
   if (h.n_experts > 0) {
     h.n_experts_used = metadata.require_int("expert_used_count", 1, h.n_experts);
     h.n_ff_expert = metadata.get_int("expert_feed_forward_length", 1, 16 * kMaxWidth, h.n_ff);
   }
-  h.window = metadata.get_int("attention.sliding_window", 0, kMaxContext, 0);
-  h.rope_base_window = metadata.get_float("rope.freq_base_swa", 1.001, 1e12, 10000.0f);
-  h.attention_softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 0.0f);
   h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 0.0f);
 
   const gguf::TensorInfo* embedding = file.find_tensor("token_embd.weight");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gguf/gguf.h"
 #include "graph/op.h"
@@ -20,6 +21,9 @@ class Metadata {
   const std::string& architecture() const { return architecture_; }
   int require_int(std::string_view key, std::int64_t min, std::int64_t max) const;
   int get_int(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const;
+  /// A count for each of n layers, given once for all or as an array.
+  std::vector<int> get_per_layer(std::string_view key, int n_layers, std::int64_t min, std::int64_t max,
+                                 int otherwise) const;
   /// A count, or an array of equal counts, one a layer.
   int get_uniform(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const;
   float require_float(std::string_view key, double min, double max) const;
@@ -36,6 +40,15 @@ class Metadata {
   std::string architecture_;
 };
 
+/// What mixes a layer's tokens.
+enum class LayerKind : std::uint8_t {
+  kAttention,
+  kRecurrent,  ///< A running state, of a fixed size whatever the length of the text.
+};
+
+/// Which kinds a family's layers may have. In kMixed those whose head_count_kv is 0 are recurrent.
+enum class LayerMix : std::uint8_t { kAttention, kRecurrent, kMixed };
+
 struct HParams {
   std::string architecture;
   int n_layers = 0;
@@ -43,6 +56,8 @@ struct HParams {
   int n_vocab = 0;
   int n_ctx_train = 0;
   int n_ff = 0;
+  std::vector<LayerKind> layers;
+  // Of attention layers; 0 where a model has none.
   int n_heads = 0;
   int n_kv_heads = 0;
   int k_head_dim = 0;
@@ -59,10 +74,24 @@ struct HParams {
   bool learned_positions = false;  ///< Positions are rows of a table of n_ctx_train: none can be beyond it.
   float attention_softcap = 0.0f;
   float logit_softcap = 0.0f;
+
+  // Of recurrent layers, 0 where a family has no use for them.
+  int conv_taps = 0;    ///< Tokens that a short convolution sees: the last ones and the row's own.
+  int n_ssm_inner = 0;  ///< Columns of a selective scan ...
+  int n_ssm_state = 0;  ///< ... and the numbers of its state for each of them.
+  int n_ssm_dt_rank = 0;
+
+  int n_layers_of(LayerKind kind) const;
+  bool recurrent() const { return n_layers_of(LayerKind::kRecurrent) > 0; }
 };
 
 /// Reads what all families share; a family adds its own. n_vocab comes from the embedding.
-HParams read_hparams(const gguf::File& file, const Metadata& metadata);
+HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix mix);
+
+/// conv_taps, from this key.
+int read_conv_taps(const Metadata& metadata, std::string_view key);
+/// The keys "ssm.*".
+void read_ssm(const Metadata& metadata, HParams& hparams);
 
 /// The keys "rope.*" of linear and YaRN scaling (dimension count, base, factor, ...) into a rope op.
 ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train);

@@ -244,6 +244,8 @@ double activate(Activation kind, double x) {
       return std::max(x, 0.0);
     case Activation::kReluSquared:
       return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kSoftplus:
+      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
   }
   return x;
 }

@@ -148,13 +148,15 @@ double activation_reference(Activation kind, double x) {
       return std::max(x, 0.0);
     case Activation::kReluSquared:
       return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kSoftplus:
+      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
   }
   return 0.0;
 }
 
-constexpr Activation kActivations[] = {Activation::kNone,       Activation::kSilu,      Activation::kGelu,
-                                       Activation::kGeluErf,    Activation::kGeluQuick, Activation::kRelu,
-                                       Activation::kReluSquared};
+constexpr Activation kActivations[] = {Activation::kNone,        Activation::kSilu,      Activation::kGelu,
+                                       Activation::kGeluErf,     Activation::kGeluQuick, Activation::kRelu,
+                                       Activation::kReluSquared, Activation::kSoftplus};
 
 TEST_P(Rows, Activations) {
   const std::vector<float> x = random_floats(5000, 4, 3.0f);
@@ -203,7 +205,8 @@ TEST_P(Rows, ActivationsOfExtremes) {
     EXPECT_EQ(out[0], infinity);
     EXPECT_EQ(out[1], squared ? infinity : 1e30f);
     EXPECT_EQ(out[2], squared ? 1e6f : 1000.0f);
-    for (int i = 3; i < 7; ++i) EXPECT_EQ(out[i], 0.0f) << i;
+    const float at_zero = kind == Activation::kSoftplus ? std::numbers::ln2_v<float> : 0.0f;
+    for (int i = 3; i < 7; ++i) EXPECT_FLOAT_EQ(out[i], i < 5 ? 0.0f : at_zero) << i;
     EXPECT_TRUE(std::isnan(out[7]));
   }
 }

@@ -76,7 +76,7 @@ TEST_P(Golden, OtherSequencesChangeNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3",
-                                         "phi3", "gpt2"),
+                                         "phi3", "gpt2", "mamba", "lfm2"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

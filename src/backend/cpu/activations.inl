@@ -1,6 +1,6 @@
 #pragma once
-// The activation functions, over the vector contract. Each is x times something in [0, 1] (or max), so the
-// relative error stays small where the result does. NaN stays NaN.
+// The activation functions, over the vector contract. Each is x times something in [0, 1] (or max, or
+// softplus), so the relative error stays small where the result does. NaN stays NaN.
 #include "backend/cpu/kernels.h"
 
 namespace weft::cpu::WEFT_CPU_ISA {
@@ -25,6 +25,8 @@ static inline F32 activate(F32 x) {
   } else if constexpr (kind == Activation::kReluSquared) {
     const F32 positive = max(zero(), x);
     return positive * positive;
+  } else if constexpr (kind == Activation::kSoftplus) {
+    return softplus(x);
   } else {
     static_assert(kind == Activation::kNone);
     return x;
@@ -47,6 +49,8 @@ static inline F32 activate(Activation kind, F32 x) {
       return activate<Activation::kRelu>(x);
     case Activation::kReluSquared:
       return activate<Activation::kReluSquared>(x);
+    case Activation::kSoftplus:
+      return activate<Activation::kSoftplus>(x);
   }
   return x;
 }

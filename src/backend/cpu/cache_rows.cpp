@@ -70,8 +70,23 @@ constexpr std::size_t kMaxBlockBytes = 34;  // Q8_0
 
 }  // namespace
 
+namespace {
+
+/// Slots lie one after another, as they cross the device's contract.
+std::size_t slot_bytes(const CacheShape& shape) {
+  return row_bytes(shape.dtype, std::int64_t{shape.n_heads} * shape.head_dim);
+}
+
+}  // namespace
+
 void read_cells(const CacheShape& shape, CacheRole role, const std::byte* cache,
                 std::span<const std::int32_t> cells, std::byte* rows) {
+  if (role == CacheRole::kSlots) {
+    const std::size_t n = slot_bytes(shape);
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      std::memcpy(rows + i * n, cache + static_cast<std::size_t>(cells[i]) * n, n);
+    return;
+  }
   for (const std::int32_t cell : cells) {
     const CellPieces pieces(shape, role, cell);
     for_each_block(shape, pieces, [&](int head, std::size_t block) {
@@ -85,6 +100,12 @@ void read_cells(const CacheShape& shape, CacheRole role, const std::byte* cache,
 
 void write_cells(const CacheShape& shape, CacheRole role, std::span<const std::int32_t> cells,
                  const std::byte* rows, std::byte* cache) {
+  if (role == CacheRole::kSlots) {
+    const std::size_t n = slot_bytes(shape);
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      std::memcpy(cache + static_cast<std::size_t>(cells[i]) * n, rows + i * n, n);
+    return;
+  }
   for (const std::int32_t cell : cells) {
     const CellPieces pieces(shape, role, cell);
     for_each_block(shape, pieces, [&](int head, std::size_t block) {

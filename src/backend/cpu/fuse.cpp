@@ -5,6 +5,7 @@
 #include "backend/cpu/attention_launch.h"
 #include "backend/cpu/matmul_launch.h"
 #include "backend/cpu/move_launch.h"
+#include "backend/cpu/recurrent_launch.h"
 #include "backend/cpu/row_launch.h"
 #include "base/check.h"
 
@@ -57,7 +58,9 @@ class Fuser {
     for (const ValueId output : graph_.outputs()) wanted[index(output)] = true;
     for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
       const Node& node = graph_.nodes()[i];
-      const bool keeps_state = get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr;
+      const bool keeps_state =
+          get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
+          get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr;
       done_[i] = !keeps_state && !wanted[index(node.output)];
       if (done_[i]) continue;
       for (const ValueId input : node.inputs) wanted[index(input)] = true;
@@ -71,6 +74,10 @@ class Fuser {
       return add_product(id);
     if (get_op<ops::MoveCells>(node) != nullptr) {
       add_simple(node, std::make_unique<MoveLaunch>(graph_, node));
+    } else if (get_op<ops::ShortConv>(node) != nullptr) {
+      add_simple(node, std::make_unique<ConvLaunch>(graph_, node));
+    } else if (get_op<ops::SelectiveScan>(node) != nullptr) {
+      add_simple(node, std::make_unique<ScanLaunch>(graph_, node));
     } else {
       WEFT_CHECK(get_op<ops::Attention>(node) != nullptr);
       add_attention(node);

@@ -99,6 +99,32 @@ struct AttentionTile {
 };
 inline constexpr int kAttentionRows = 32;
 
+/// One row of a recurrent layer, columns [0, n) of it. Its rows of the state lie `stride` floats apart;
+/// `from` is null for zeros, and may be `to`.
+struct RecurrentRow {
+  const float* x = nullptr;
+  const float* from = nullptr;
+  float* to = nullptr;
+  float* out = nullptr;
+  std::int64_t n = 0;
+  std::int64_t stride = 0;
+};
+/// out = bias + sum_k weight[k] * (row k of the state; behind the last x). The state then moves on by a row.
+struct ConvRow : RecurrentRow {
+  const float* weight = nullptr;  ///< [n_taps], `stride` apart
+  const float* bias = nullptr;    ///< Or null
+  int n_taps = 0;                 ///< One more than the rows of the state.
+};
+/// ops::SelectiveScan
+struct ScanRow : RecurrentRow {
+  const float* dt = nullptr;
+  const float* a = nullptr;  ///< [n_state], `stride` apart
+  const float* b = nullptr;  ///< [n_state]
+  const float* c = nullptr;
+  const float* skip = nullptr;
+  int n_state = 0;
+};
+
 struct Kernels {
   const char* name;
 
@@ -130,6 +156,9 @@ struct Kernels {
   void (*copy_k)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* k_cache);
   void (*copy_v)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* v_cache);
   void (*attention)(const AttentionArgs&, const AttentionTile&, int kv_head, std::byte* scratch);
+
+  void (*conv_row)(const ConvRow&);
+  void (*scan_row)(const ScanRow&);
 };
 
 std::size_t k_page_bytes(const CacheLayout& layout);

@@ -9,6 +9,7 @@
 #include "backend/cpu/quantise.inl"
 #include "backend/cpu/matmul.inl"
 #include "backend/cpu/attention.inl"
+#include "backend/cpu/recurrent.inl"
 // clang-format on
 #include "backend/cpu/kernels_table.inl"
 #endif

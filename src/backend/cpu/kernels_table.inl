@@ -25,6 +25,8 @@ const Kernels kTable = {
     .copy_k = copy_k,
     .copy_v = copy_v,
     .attention = attention,
+    .conv_row = conv_row,
+    .scan_row = scan_row,
 };
 
 #undef WEFT_STRING

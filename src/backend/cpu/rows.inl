@@ -136,6 +136,8 @@ static void activation_row(Activation kind, const float* a, std::int64_t n, floa
       return activation_row_of<Activation::kRelu>(a, n, out);
     case Activation::kReluSquared:
       return activation_row_of<Activation::kReluSquared>(a, n, out);
+    case Activation::kSoftplus:
+      return activation_row_of<Activation::kSoftplus>(a, n, out);
   }
 }
 
@@ -162,6 +164,8 @@ static void glu_row(Activation kind, const float* gate, const float* up, std::in
       return glu_row_of<Activation::kRelu>(gate, up, n, out);
     case Activation::kReluSquared:
       return glu_row_of<Activation::kReluSquared>(gate, up, n, out);
+    case Activation::kSoftplus:
+      return glu_row_of<Activation::kSoftplus>(gate, up, n, out);
   }
 }
 

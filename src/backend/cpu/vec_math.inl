@@ -42,6 +42,17 @@ static inline F32 tanh(F32 x) {
   return select_less(square, broadcast(0.4f), near, select_less(x, zero(), -far, far));
 }
 
+/// log(1 + e^x) within about 2 ulp; NaN stays NaN.
+static inline F32 softplus(F32 x) {
+  // max(x, 0) + log(1 + t) with t = e^-|x|; log(1 + t) = 2 artanh(s), s = t / (2 + t) in [0, 1/3], by its series.
+  const F32 t = exp(min(x, -x));
+  const F32 s = t / (broadcast(2.0f) + t);
+  const F32 square = s * s;
+  F32 q = broadcast(2.0f / 15.0f);
+  for (int odd = 13; odd > 0; odd -= 2) q = fma(q, square, broadcast(2.0f / static_cast<float>(odd)));
+  return fma(s, q, max(zero(), x));
+}
+
 /// The normal distribution's share below x, erfc(-x / sqrt 2) / 2, within about 1.5e-7.
 static inline F32 normal_cdf(F32 x) {
   // With z = |x| / sqrt 2: erfc(z) = e^(-z^2) q(t), where t = (1 - 0.6 z) / (1 + 0.4 z) maps z from 0 to 10

@@ -1,0 +1,51 @@
+// LFM2 (Liquid AI, 2025): most layers mix their tokens by a gated short convolution, some by attention; all
+// have a gated feed-forward part.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.conv_taps = read_conv_taps(metadata, "shortconv.l_cache");
+}
+
+/// out_proj(c * conv(b * x)) with b, c and x from one projection.
+ValueId gated_conv(Builder& b, int layer, ValueId x, ValueId& residual) {
+  const std::int64_t n = b.hparams().n_embd;
+  const std::string in = layer_name(layer, "shortconv.in_proj");
+  const ValueId before = linear_rows(b, x, in, 3 * n, 0, n);
+  const ValueId after = linear_rows(b, x, in, 3 * n, n, n);
+  const ValueId value = linear_rows(b, x, in, 3 * n, 2 * n, n);
+  const ValueId gated = b.add(ops::Mul{}, {before, value}, layer_name(layer, "conv_in"));
+  const ValueId mixed = short_conv(b, layer, gated, layer_name(layer, "shortconv.conv"));
+  const ValueId out = b.add(ops::Mul{}, {after, mixed}, layer_name(layer, "conv_out"));
+  return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "shortconv.out_proj"), n);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  AttentionBlock block;
+  block.head_norms = true;
+  block.rope_params = h.rope;
+
+  ValueId x = embed_tokens(b);
+  for (int layer = 0; layer < h.n_layers; ++layer) {
+    const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
+    const bool attends = h.layers[static_cast<std::size_t>(layer)] == LayerKind::kAttention;
+    const ValueId mixed = attends ? attention(b, layer, normed, block, x) : gated_conv(b, layer, normed, x);
+    x = add(b, x, mixed, layer_name(layer, "after_mixing"));
+    const ValueId ffn =
+        gated_ffn(b, layer, norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm")), Activation::kSilu);
+    x = add(b, x, ffn, layer_name(layer, "after_ffn"));
+  }
+  // Files call the output norm as the model's authors do.
+  return output_logits(b, norm(b, NormKind::kRms, x, "token_embd_norm"));
+}
+
+}  // namespace
+
+const Family kLfm2 = {"lfm2", read, build, LayerMix::kMixed};
+
+}  // namespace weft::model

@@ -1,0 +1,60 @@
+// Mamba (arXiv 2312.00752): each layer widens its input, lets a short convolution and a selective scan run
+// over it, gates the result and narrows it again. There is no attention, and no feed-forward part.
+#include "model/blocks.h"
+#include "model/family.h"
+#include "weft/error.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  read_ssm(metadata, h);
+  if (metadata.get_bool("ssm.dt_b_c_rms", false))
+    throw Error(ErrorCode::kUnsupported,
+                "metadata key mamba.ssm.dt_b_c_rms: models that norm dt, B and C "
+                "(Falcon-Mamba) are not supported");
+}
+
+/// The scan of x, with the step sizes and the projections of the state that x itself chooses.
+ValueId scan(Builder& b, int layer, ValueId x) {
+  const HParams& h = b.hparams();
+  const std::int64_t rank = h.n_ssm_dt_rank, n = h.n_ssm_state;
+  const std::string choice = layer_name(layer, "ssm_x");
+  const ValueId steps = linear_rows(b, x, choice, rank + 2 * n, 0, rank);
+  const ValueId into = linear_rows(b, x, choice, rank + 2 * n, rank, n);
+  const ValueId out_of = linear_rows(b, x, choice, rank + 2 * n, rank + n, n);
+  const ValueId dt =
+      b.add(ops::Activate{Activation::kSoftplus},
+            {linear(b, steps, layer_name(layer, "ssm_dt"), h.n_ssm_inner)}, layer_name(layer, "dt"));
+  const ValueId state = b.running_state("scan", layer, n, h.n_ssm_inner);
+  const ValueId a = b.weight(layer_name(layer, "ssm_a"), {h.n_ssm_inner, n});
+  const ValueId skip = b.weight(layer_name(layer, "ssm_d"), {h.n_ssm_inner});
+  return b.add(ops::SelectiveScan{},
+               {state, x, dt, into, out_of, a, skip, b.model().state_from, b.model().state_to},
+               layer_name(layer, "scan"));
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  ValueId x = embed_tokens(b);
+  for (int layer = 0; layer < h.n_layers; ++layer) {
+    const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
+    const std::string in = layer_name(layer, "ssm_in");
+    const ValueId wide = linear_rows(b, normed, in, 2 * h.n_ssm_inner, 0, h.n_ssm_inner);
+    const ValueId gate = linear_rows(b, normed, in, 2 * h.n_ssm_inner, h.n_ssm_inner, h.n_ssm_inner);
+    const ValueId mixed =
+        b.add(ops::Activate{Activation::kSilu}, {short_conv(b, layer, wide, layer_name(layer, "ssm_conv1d"))},
+              layer_name(layer, "conv_active"));
+    const ValueId gated =
+        b.add(ops::Glu{Activation::kSilu}, {gate, scan(b, layer, mixed)}, layer_name(layer, "gated"));
+    const ValueId out = linear(b, wanted_rows(b, layer, gated, x), layer_name(layer, "ssm_out"), h.n_embd);
+    x = add(b, x, out, layer_name(layer, "after_scan"));
+  }
+  return output_logits(b, norm(b, NormKind::kRms, x, "output_norm"));
+}
+
+}  // namespace
+
+const Family kMamba = {"mamba", read, build, LayerMix::kRecurrent};
+
+}  // namespace weft::model
