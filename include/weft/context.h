@@ -38,7 +38,8 @@ class Batch {
 
   void clear();
   void add(Token token, SeqId seq, bool logits = false, Pos pos = kNextPos);
-  /// A token of several sequences: computed once, as one of the first, and shared with the others.
+  /// A token of several sequences: computed once, as one of the first, and shared with the others. In models
+  /// with recurrent layers their texts must be copies of each other so far (Error kUnsupported).
   void add(Token token, std::span<const SeqId> seqs, bool logits = false, Pos pos = kNextPos);
   /// Several tokens that follow one another; logits are asked for at the last one only.
   void add(std::span<const Token> tokens, SeqId seq, bool logits_at_end = true);
@@ -88,7 +89,7 @@ class Batch {
 enum class DecodeStatus : std::uint8_t {
   kOk,
   kCacheFull,  ///< Nothing was computed and nothing changed: remove or shorten sequences, then try again.
-  kCancelled,  ///< cancel() was called: the cache is as it was before the batch.
+  kCancelled,  ///< cancel() was called: all sequences are as they were before the batch.
 };
 
 /// How often plans were compiled and reused, and what that cost the host.
@@ -125,6 +126,10 @@ class Context {
   // operation on one sequence never changes what another computes. Wrong arguments throw Error
   // kInvalidArgument and change nothing. Those that return bool may need room for copies of shared cells:
   // false where the cache has none, unchanged then.
+  //
+  // Models with recurrent layers (ModelInfo::recurrent) keep one state for all of a sequence's text. There text
+  // is read in order, and removed and copied as a whole only: parts, shift() and divide() throw Error
+  // kUnsupported. To be able to go back, copy the sequence before: that shares its state and costs no bytes.
   void remove(SeqId seq, Pos begin = 0, Pos end = -1);
   /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes
   /// move.

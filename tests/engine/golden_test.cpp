@@ -37,7 +37,7 @@ TEST_P(Golden, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
         if (first.empty()) {
           first = logits;
           const double difference = test::nmse(logits, reference);
-          RecordProperty("nmse_isa" + std::to_string(static_cast<int>(isa)), std::to_string(difference));
+          RecordProperty("nmse_isa" + std::to_string(static_cast<int>(isa)), testing::PrintToString(difference));
           EXPECT_LE(difference, 1e-6) << "instruction set " << static_cast<int>(isa);
         }
         EXPECT_TRUE(logits == first) << "pieces of " << piece << ", " << n_threads << " threads";

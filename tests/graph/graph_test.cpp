@@ -86,6 +86,46 @@ TEST_F(GraphTest, EveryRuleRefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal(ops::Rope{.head_dim = 4, .n_rot = 4}, {x, ids}), "");
 }
 
+TEST_F(GraphTest, RecurrentOpsRefuseWhatDoesNotFit) {
+  const ValueId from = graph.add_input("from", DType::kI32, {Dim(1, n)});
+  const ValueId to = graph.add_input("to", DType::kI32, {Dim(1, n)});
+  const ValueId few = graph.add_input("few", DType::kI32, {3});
+  const ValueId wide = graph.add_input("wide", DType::kF32, {Dim(1, n), 9});
+  const ValueId state = graph.add_state("state", DType::kF32, {4, 3, 8});
+  const ValueId half_state = graph.add_state("half_state", DType::kF16, {4, 3, 8});
+  const ValueId narrow_state = graph.add_state("narrow_state", DType::kF32, {4, 3, 7});
+  const ValueId vector = graph.add_weight("vector", DType::kF32, {8});
+  const ValueId short_vector = graph.add_weight("short_vector", DType::kF32, {7});
+  const ValueId by3 = graph.add_weight("by3", DType::kF32, {8, 3});
+  const ValueId by4 = graph.add_weight("by4", DType::kF16, {8, 4});
+
+  const auto conv = [&](std::initializer_list<ValueId> inputs) { return refusal(ops::ShortConv{}, inputs); };
+  EXPECT_NE(conv({half_state, x, by4, from, to}), "");
+  EXPECT_NE(conv({narrow_state, x, by4, from, to}), "");
+  EXPECT_NE(conv({state, wide, by4, from, to}), "");
+  EXPECT_NE(conv({state, x, by3, from, to}), "");
+  EXPECT_NE(conv({state, x, by4, few, to}), "");
+  EXPECT_NE(conv({state, x, by4, from, few}), "");
+  EXPECT_NE(conv({state, x, by4, from, to, short_vector}), "");
+  EXPECT_NE(conv({state, x, by4, from}), "");
+
+  const ValueId b = graph.add_input("b", DType::kF32, {Dim(1, n), 3});
+  const auto scan = [&](std::initializer_list<ValueId> inputs) {
+    return refusal(ops::SelectiveScan{}, inputs);
+  };
+  EXPECT_NE(scan({half_state, x, x, b, b, by3, vector, from, to}), "");
+  EXPECT_NE(scan({state, x, wide, b, b, by3, vector, from, to}), "");
+  EXPECT_NE(scan({state, x, x, x, b, by3, vector, from, to}), "");
+  EXPECT_NE(scan({state, x, x, b, x, by3, vector, from, to}), "");
+  EXPECT_NE(scan({state, x, x, b, b, by4, vector, from, to}), "");
+  EXPECT_NE(scan({state, x, x, b, b, by3, short_vector, from, to}), "");
+  EXPECT_NE(scan({state, x, x, b, b, by3, vector, from, few}), "");
+  // ... and accept what does, with rows as x has them.
+  for (const ValueId y : {graph.add(ops::ShortConv{}, {state, x, by4, from, to, vector}, "conv"),
+                          graph.add(ops::SelectiveScan{}, {state, x, x, b, b, by3, vector, from, to}, "scan")})
+    EXPECT_EQ(graph.value(y).shape, graph.value(x).shape);
+}
+
 TEST_F(GraphTest, AStoredCacheKeepsItsType) {
   const ValueId ids = graph.add_input("ids", DType::kI32, {Dim(1, n)});
   const ValueId cache = graph.add_state("cache", DType::kF16, {128, 2, 4});

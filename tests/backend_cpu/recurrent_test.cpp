@@ -1,0 +1,230 @@
+// Short convolutions and selective scans: every instruction set against the formulas in double, and the same
+// bits however rows of several sequences are mixed, cut into steps and shared by threads.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "backend/cpu/device.h"
+#include "backend_cpu/float_testing.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr std::int64_t kMaxRows = 40;
+constexpr int kSlots = 6;
+constexpr int kTaps = 4, kStates = 5;
+
+/// One row of a step: its sequence's slots, and which row of the random data it computes.
+struct Row {
+  std::int32_t from = -1;
+  std::int32_t to = 0;
+  std::int64_t data = 0;
+};
+
+/// A graph with both ops on one x of `columns` columns, on the device.
+class Rig {
+ public:
+  Rig(Isa isa, std::int64_t columns, int n_threads)
+      : columns_(columns), device_(make_device({.isa = isa, .n_threads = n_threads})) {
+    const Dim rows(1, graph_.add_symbol("n", 0, kMaxRows));
+    const auto input = [&](const char* name, std::int64_t n) {
+      return inputs_[name] = graph_.add_input(name, DType::kF32, {rows, n});
+    };
+    const ValueId x = input("x", columns), dt = input("dt", columns), b = input("b", kStates),
+                  c = input("c", kStates);
+    const ValueId from = inputs_["from"] = graph_.add_input("from", DType::kI32, {rows});
+    const ValueId to = inputs_["to"] = graph_.add_input("to", DType::kI32, {rows});
+    const ValueId weight = graph_.add_weight("weight", DType::kF32, {columns, kTaps});
+    const ValueId bias = graph_.add_weight("bias", DType::kF32, {columns});
+    const ValueId a = graph_.add_weight("a", DType::kF32, {columns, kStates});
+    const ValueId skip = graph_.add_weight("skip", DType::kF32, {columns});
+    const ValueId conv_state = graph_.add_state("conv_state", DType::kF32, {kSlots, kTaps - 1, columns});
+    const ValueId scan_state = graph_.add_state("scan_state", DType::kF32, {kSlots, kStates, columns});
+    conv = graph_.add(ops::ShortConv{}, {conv_state, x, weight, from, to, bias}, "conv");
+    scan = graph_.add(ops::SelectiveScan{}, {scan_state, x, dt, b, c, a, skip, from, to}, "scan");
+    graph_.add_output(conv);
+    graph_.add_output(scan);
+
+    bindings_.resize(graph_.values().size(), nullptr);
+    for (std::size_t v = 0; v < bindings_.size(); ++v) {
+      const ValueInfo& value = graph_.values()[v];
+      std::vector<std::int64_t> shape;
+      for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(graph_.bounds()));
+      if (value.kind == ValueKind::kWeight) {
+        own_.push_back(
+            device_->create_weight(value.dtype, shape, {std::as_bytes(std::span(data(value.name))), {}}));
+      } else if (value.kind == ValueKind::kState) {
+        own_.push_back(device_->create_state(value.dtype, shape));
+      } else {
+        own_.push_back(device_->create_host_tensor(value.dtype, shape));
+      }
+      bindings_[v] = own_.back().get();
+    }
+    plan_ = device_->compile(graph_, bindings_, {.allowed = {.shapes = true}, .n_threads = n_threads});
+  }
+
+  /// Random numbers of a weight, or of all rows of an input. Fixed, whatever rig asks.
+  const std::vector<float>& data(const std::string& name) {
+    std::vector<float>& values = data_[name];
+    if (!values.empty()) return values;
+    const auto n = static_cast<std::size_t>(columns_);
+    if (name == "weight") return values = random_floats(n * kTaps, 1);
+    if (name == "bias") return values = random_floats(n, 2);
+    if (name == "skip") return values = random_floats(n, 3);
+    if (name == "x") return values = random_floats(n * kMaxRows, 4);
+    if (name == "b") return values = random_floats(kStates * kMaxRows, 5);
+    if (name == "c") return values = random_floats(kStates * kMaxRows, 6);
+    values = random_floats(name == "a" ? n * kStates : n * kMaxRows, name == "a" ? 7 : 8);
+    for (float& v : values) v = name == "a" ? -std::abs(v) : std::abs(v);  // Decays, and steps of time.
+    return values;
+  }
+
+  void run(const std::vector<Row>& rows) {
+    const std::int64_t symbols[] = {static_cast<std::int64_t>(rows.size())};
+    for (const char* name : {"x", "dt", "b", "c"}) {
+      const std::vector<float>& values = data(name);
+      const std::size_t n = values.size() / kMaxRows;
+      for (std::size_t r = 0; r < rows.size(); ++r)
+        std::memcpy(host<float>(inputs_[name]) + r * n,
+                    values.data() + static_cast<std::size_t>(rows[r].data) * n, n * sizeof(float));
+    }
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      host<std::int32_t>(inputs_["from"])[r] = rows[r].from;
+      host<std::int32_t>(inputs_["to"])[r] = rows[r].to;
+    }
+    plan_->run(symbols, bindings_, {.shapes = true});
+  }
+
+  std::vector<float> output(ValueId value, std::size_t row) {
+    const float* begin = host<float>(value) + static_cast<std::int64_t>(row) * columns_;
+    return {begin, begin + columns_};
+  }
+
+  std::vector<float> state_of(const char* name, std::int32_t slot, int rows) {
+    std::vector<float> values(static_cast<std::size_t>(rows * columns_));
+    device_->read_cells(*bindings_[static_cast<std::size_t>(graph_.find(name))], CacheRole::kSlots,
+                        {&slot, 1}, std::as_writable_bytes(std::span(values)));
+    return values;
+  }
+
+  ValueId conv = kNoValue, scan = kNoValue;
+
+ private:
+  template <typename T>
+  T* host(ValueId value) {
+    return reinterpret_cast<T*>(bindings_[static_cast<std::size_t>(value)]->host().data());
+  }
+
+  std::int64_t columns_;
+  std::shared_ptr<Device> device_;
+  Graph graph_;
+  std::map<std::string, ValueId> inputs_;
+  std::map<std::string, std::vector<float>> data_;
+  std::vector<std::unique_ptr<DeviceTensor>> own_;
+  Bindings bindings_;
+  std::unique_ptr<DevicePlan> plan_;
+};
+
+class Recurrent : public testing::TestWithParam<Isa> {};
+
+TEST_P(Recurrent, OpsFollowTheirFormulas) {
+  for (const std::int64_t columns : {1, 3, 8, 17, 64, 65, 130}) {
+    Rig rig(GetParam(), columns, 1);
+    const auto n = static_cast<std::size_t>(columns);
+    constexpr std::size_t kRows = 20;
+    std::vector<Row> rows;
+    for (std::size_t r = 0; r < kRows; ++r)
+      rows.push_back({.from = r == 0 ? -1 : 2, .to = 2, .data = static_cast<std::int64_t>(r)});
+    rig.run(rows);
+    const auto &x = rig.data("x"), &dt = rig.data("dt"), &b = rig.data("b"), &c = rig.data("c");
+    std::vector<double> h(n * kStates, 0.0), all_conv, all_scan;
+    std::vector<float> got_conv, got_scan;
+    const auto append = [](auto& all, const auto& row) { all.insert(all.end(), row.begin(), row.end()); };
+    for (std::size_t r = 0; r < kRows; ++r) {
+      std::vector<double> conv(n), scan(n);
+      for (std::size_t j = 0; j < n; ++j) {
+        conv[j] = rig.data("bias")[j];
+        for (std::size_t k = 0; k < kTaps; ++k)
+          if (r + k + 1 >= kTaps)
+            conv[j] += double{rig.data("weight")[j * kTaps + k]} * double{x[(r + k + 1 - kTaps) * n + j]};
+        const double step = dt[r * n + j], in = x[r * n + j];
+        scan[j] = double{rig.data("skip")[j]} * in;
+        for (std::size_t i = 0; i < kStates; ++i) {
+          double& state = h[j * kStates + i];
+          state = std::exp(step * double{rig.data("a")[j * kStates + i]}) * state +
+                  step * double{b[r * kStates + i]} * in;
+          scan[j] += double{c[r * kStates + i]} * state;
+        }
+      }
+      append(all_conv, conv);
+      append(all_scan, scan);
+      append(got_conv, rig.output(rig.conv, r));
+      append(got_scan, rig.output(rig.scan, r));
+    }
+    EXPECT_LE(nmse(got_conv, all_conv), 1e-13) << columns << " columns";
+    EXPECT_LE(nmse(got_scan, all_scan), 1e-13) << columns << " columns";
+  }
+}
+
+/// Three texts, each alone and in one go, and then mixed, cut and shared by threads. The first ends in a slot
+/// of its own, from which a fourth goes on while the first does, too.
+TEST_P(Recurrent, MixturesPiecesAndThreadsChangeNoBit) {
+  constexpr std::int64_t kColumns = 150;
+  std::map<std::int64_t, std::vector<float>> conv, scan;  // By row of the data.
+  std::vector<float> last_conv, last_scan;
+  const auto run = [&](Rig& rig, const std::vector<Row>& rows, bool first) {
+    rig.run(rows);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      if (first) {
+        conv[rows[r].data] = rig.output(rig.conv, r);
+        scan[rows[r].data] = rig.output(rig.scan, r);
+      } else {
+        EXPECT_TRUE(conv[rows[r].data] == rig.output(rig.conv, r)) << rows[r].data;
+        EXPECT_TRUE(scan[rows[r].data] == rig.output(rig.scan, r)) << rows[r].data;
+      }
+    }
+  };
+  {
+    Rig rig(GetParam(), kColumns, 1);
+    for (std::int64_t text = 0; text < 3; ++text) {
+      std::vector<Row> rows;
+      for (std::int64_t t = 0; t < 12; ++t)
+        rows.push_back({.from = t == 0 ? -1 : static_cast<std::int32_t>(text),
+                        .to = static_cast<std::int32_t>(text),
+                        .data = text * 12 + t});
+      run(rig, rows, true);
+    }
+    last_conv = rig.state_of("conv_state", 0, kTaps - 1);
+    last_scan = rig.state_of("scan_state", 0, kStates);
+  }
+  for (const int n_threads : {1, 2, 3}) {
+    for (const std::size_t piece : {36, 7, 1}) {
+      Rig rig(GetParam(), kColumns, n_threads);
+      std::vector<Row> rows;
+      for (std::int64_t t = 0; t < 12; ++t)
+        for (std::int32_t text = 0; text < 3; ++text) {
+          // The first text changes its slot half-way and leaves the old one to stay as it is.
+          const auto slot = [&](std::int64_t at) { return text > 0 ? text : at < 6 ? 4 : 0; };
+          rows.push_back({.from = t == 0 ? -1 : slot(t - 1), .to = slot(t), .data = text * 12 + t});
+        }
+      for (std::size_t begin = 0; begin < rows.size(); begin += piece)
+        run(rig,
+            {rows.begin() + static_cast<std::ptrdiff_t>(begin),
+             rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + piece, rows.size()))},
+            false);
+      EXPECT_TRUE(rig.state_of("conv_state", 0, kTaps - 1) == last_conv);
+      EXPECT_TRUE(rig.state_of("scan_state", 0, kStates) == last_scan);
+      // From the slot that was left half-way the second half comes out the same once more.
+      rows.clear();
+      for (std::int64_t t = 6; t < 12; ++t) rows.push_back({.from = t == 6 ? 4 : 5, .to = 5, .data = t});
+      run(rig, rows, false);
+      EXPECT_TRUE(rig.state_of("scan_state", 5, kStates) == last_scan);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Recurrent, testing::ValuesIn(supported_isas()), isa_name);
+
+}  // namespace
+}  // namespace weft::cpu

@@ -1,0 +1,209 @@
+// Models with recurrent layers: what sequences can do with a state that stands for all of their text, and
+// that what they cannot do is refused and changes nothing.
+#include <atomic>
+#include <thread>
+
+#include "engine/test_support.h"
+
+namespace weft {
+namespace {
+
+using test::all_logits;
+
+class RecurrentModels : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const auto dir = test::golden_dir() / GetParam();
+    model = Model::load(dir / "model.gguf");
+    tokens = test::read_tokens(dir / "tokens.json");
+    n_vocab = model->info().n_vocab;
+    Context context(model, {.n_ctx = 128});
+    expected = all_logits(context, tokens, 16);
+  }
+  std::span<const Token> text(std::size_t begin, std::size_t n) const {
+    return std::span(tokens).subspan(begin, n);
+  }
+  /// Whether these are the logits of the text's tokens from `begin` on.
+  bool as_expected(std::span<const float> logits, std::size_t begin) const {
+    return std::equal(logits.begin(), logits.end(),
+                      expected.begin() + static_cast<std::ptrdiff_t>(begin) * n_vocab);
+  }
+  template <typename F>
+  std::string unsupported(F operation) {
+    try {
+      operation();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+      return error.what();
+    }
+    return "";
+  }
+
+  std::shared_ptr<const Model> model;
+  std::vector<Token> tokens;
+  std::vector<float> expected;
+  int n_vocab = 0;
+};
+
+TEST_P(RecurrentModels, SayThatTheyAre) {
+  EXPECT_TRUE(model->info().recurrent);
+  EXPECT_FALSE(Model::load(test::golden_dir() / "llama" / "model.gguf")->info().recurrent);
+}
+
+TEST_P(RecurrentModels, ACopyIsAPointToComeBackTo) {
+  Context context(model, {.n_ctx = 512, .n_sequences = 3});
+  all_logits(context, text(0, 20), 20);
+  ASSERT_TRUE(context.copy(0, 1));
+  ASSERT_TRUE(context.copy(0, 2));
+  // The first goes astray; the second goes on as if it had been alone, and the first comes back.
+  all_logits(context, text(3, 9), 4);
+  EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 5, 1), 20));
+  ASSERT_TRUE(context.copy(2, 0));
+  EXPECT_EQ(context.next_pos(0), 20);
+  EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 1, 0), 20));
+  EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 28, 2), 20));
+  EXPECT_TRUE(context.consistent());
+  EXPECT_EQ(context.plan_stats().compiled, 1);
+}
+
+TEST_P(RecurrentModels, ARemovedTextLeavesNoTrace) {
+  Context context(model, {.n_ctx = 128, .n_sequences = 2});
+  all_logits(context, text(7, 20), 20);
+  all_logits(context, text(9, 20), 20, 1);
+  context.remove(0);
+  EXPECT_TRUE(as_expected(all_logits(context, tokens, 11), 0));
+  context.keep(1);
+  EXPECT_TRUE(as_expected(all_logits(context, text(0, 30), 11), 0));
+  context.clear();
+  EXPECT_TRUE(as_expected(all_logits(context, tokens, 3, 1), 0));
+  context.remove(1, 0, 48);  // All of it, named by its positions.
+  EXPECT_EQ(context.next_pos(1), 0);
+  EXPECT_TRUE(as_expected(all_logits(context, text(0, 10), 3, 1), 0));
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST_P(RecurrentModels, OperationsOnPartsAreRefusedAndChangeNothing) {
+  Context context(model, {.n_ctx = 128, .n_sequences = 3});
+  all_logits(context, text(0, 20), 20);
+  all_logits(context, text(0, 5), 5, 1);
+  EXPECT_NE(unsupported([&] { context.remove(0, 10); }), "");
+  EXPECT_NE(unsupported([&] { context.remove(0, 0, 10); }), "");
+  EXPECT_NE(unsupported([&] { context.remove(0, 19); }).find("copy"), std::string::npos);
+  EXPECT_NE(unsupported([&] { context.copy(0, 1, 0, 10); }), "");
+  EXPECT_NE(unsupported([&] { context.copy(0, 2, 5); }), "");
+  EXPECT_NE(unsupported([&] { context.copy(2, 0, 5); }), "");
+  EXPECT_NE(unsupported([&] { context.shift(0, 0, -1, 5); }), "");
+  EXPECT_NE(unsupported([&] { context.divide(0, 0, -1, 2); }), "");
+  // Ranges without text are no parts.
+  context.remove(0, 20);
+  context.remove(2, 3, 7);
+  ASSERT_TRUE(context.copy(0, 2, 30));
+  EXPECT_EQ(context.next_pos(2), 0);
+  EXPECT_EQ(context.next_pos(0), 20);
+  EXPECT_EQ(context.next_pos(1), 5);
+  EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 6), 20));
+  EXPECT_TRUE(as_expected(all_logits(context, text(5, 8), 8, 1), 5));
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST_P(RecurrentModels, TextIsReadInOrder) {
+  Context context(model, {.n_ctx = 128});
+  Batch batch;
+  batch.add(tokens[0], 0, false, 5);
+  batch.add(tokens[1], 0, false, 9);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  batch.clear();
+  batch.add(tokens[2], 0, true, 7);  // Into the gap.
+  EXPECT_THROW(context.decode(batch), Error);
+  EXPECT_EQ(context.next_pos(0), 10);
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST_P(RecurrentModels, ATokenIsSharedBySequencesOfTheSameText) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 3});
+  const SeqId both[] = {1, 2};
+  Batch batch;
+  for (std::size_t i = 0; i < 30; ++i) batch.add(tokens[i], both);
+  batch.add(tokens[30], 1, true);
+  batch.add(tokens[30], 2, true);
+  batch.add(tokens[0], 0, true);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  EXPECT_TRUE(as_expected(context.logits(30), 30));
+  EXPECT_TRUE(as_expected(context.logits(31), 30));
+  EXPECT_TRUE(as_expected(context.logits(32), 0));
+  // They have parted.
+  batch.clear();
+  batch.add(tokens[1], 0, true);
+  batch.add(tokens[31], both);
+  EXPECT_NE(unsupported([&] { context.decode(batch); }), "");
+  EXPECT_EQ(context.next_pos(0), 1);
+  EXPECT_EQ(context.next_pos(1), 31);
+  EXPECT_TRUE(as_expected(all_logits(context, text(31, 17), 17, 2), 31));
+  EXPECT_TRUE(as_expected(all_logits(context, text(31, 17), 2, 1), 31));
+  EXPECT_TRUE(as_expected(all_logits(context, text(1, 20), 7, 0), 1));
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST_P(RecurrentModels, ABatchForWhichThereIsNoRoomChangesNothing) {
+  Context context(model, {.n_ctx = 64, .n_sequences = 2});
+  all_logits(context, text(0, 30), 30);
+  Batch batch;
+  for (int i = 0; i < 35; ++i) batch.add(tokens[7], 0);
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kCacheFull);
+  EXPECT_EQ(context.next_pos(0), 30);
+  EXPECT_TRUE(as_expected(all_logits(context, text(30, 18), 3), 30));
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST_P(RecurrentModels, ACancelledBatchChangesNothing) {
+  Context context(model, {.n_ctx = 4096, .n_ubatch = 4});
+  all_logits(context, text(0, 30), 30);
+  Batch batch;  // Of very many steps.
+  for (int i = 0; i < 4000; ++i) batch.add(tokens[static_cast<std::size_t>(i) % tokens.size()], 0);
+  std::atomic<bool> done{false};
+  std::thread canceller([&] {
+    while (!done.load()) {
+      context.cancel();
+      std::this_thread::yield();
+    }
+  });
+  const DecodeStatus status = context.decode(batch);
+  done.store(true);
+  canceller.join();
+  ASSERT_EQ(status, DecodeStatus::kCancelled);
+  EXPECT_EQ(context.next_pos(0), 30);
+  EXPECT_TRUE(as_expected(all_logits(context, text(30, 18), 3), 30));
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST_P(RecurrentModels, StatesCarryTheRunningStates) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 4});
+  all_logits(context, text(0, 20), 20, 1);
+  ASSERT_TRUE(context.copy(1, 3));
+  all_logits(context, text(20, 5), 5, 3);
+  const std::vector<std::byte> one = context.save(3), all = context.save();
+
+  Context other(model, {.n_ctx = 256, .n_sequences = 5});
+  all_logits(other, text(2, 9), 9, 0);
+  all_logits(other, text(6, 9), 9, 4);
+  ASSERT_TRUE(other.restore(one, 0));
+  EXPECT_TRUE(as_expected(all_logits(other, text(25, 23), 4, 0), 25));
+  ASSERT_TRUE(other.restore(all));
+  EXPECT_EQ(other.next_pos(0), 0);
+  EXPECT_EQ(other.next_pos(4), 0);
+  EXPECT_TRUE(as_expected(all_logits(other, text(20, 28), 4, 1), 20));
+  EXPECT_TRUE(as_expected(all_logits(other, text(25, 23), 4, 3), 25));
+  EXPECT_TRUE(as_expected(all_logits(other, text(0, 9), 4, 4), 0));
+  EXPECT_TRUE(other.consistent());
+
+  std::vector<std::byte> damaged = one;
+  damaged[damaged.size() - 100] ^= std::byte{1};
+  EXPECT_THROW(other.restore(damaged, 0), Error);
+  EXPECT_TRUE(other.consistent());
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RecurrentModels, testing::Values("mamba", "lfm2"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace weft
