@@ -27,10 +27,16 @@ base::Hash128 model_fingerprint(const gguf::File& file, const model::ModelDescri
   const model::HParams& h = description.hparams;
   base::Hasher hash;
   add_text(hash, h.architecture);
-  for (const int value :
-       {h.n_layers, h.n_embd, h.n_vocab, h.n_ctx_train, h.n_ff, h.n_heads, h.n_kv_heads, h.k_head_dim,
-        h.v_head_dim, h.n_experts, h.n_experts_used, h.n_ff_expert, h.window, h.learned_positions ? 1 : 0,
-        h.conv_taps, h.n_ssm_inner, h.n_ssm_state, h.n_ssm_dt_rank})
+  for (const int value : {h.n_layers,       h.n_embd,
+                          h.n_vocab,        h.n_ctx_train,
+                          h.n_ff,           h.n_heads,
+                          h.n_kv_heads,     h.k_head_dim,
+                          h.v_head_dim,     h.n_experts,
+                          h.n_experts_used, h.n_ff_expert,
+                          h.window,         h.learned_positions ? 1 : 0,
+                          h.conv_taps,      h.n_ssm_inner,
+                          h.n_ssm_state,    h.n_ssm_dt_rank,
+                          h.n_ssm_heads,    h.n_ssm_groups})
     hash.add_value(value);
   for (const float value : {h.norm_eps, h.rope_base_window, h.attention_softcap, h.logit_softcap})
     hash.add_value(value);

@@ -1,5 +1,6 @@
 #include "graph/op.h"
 
+#include <algorithm>
 #include <string>
 
 #include "graph/extent.h"
@@ -191,15 +192,26 @@ ValueType rule(const ops::SelectiveScan&, const Inputs& in) {
   const std::int64_t columns = in.shape(1).columns();
   slots(in, 0, columns, 7);
   const std::int64_t n_state = in.shape(0)[1].factor;
+  in.require(n_state > 0, 0, "must have rows");
+  const bool heads = in.shape(5).rank() == 1;
+  const std::int64_t n_heads = heads ? in.shape(5)[0].factor : columns;
+  in.require(n_heads > 0 && columns % n_heads == 0, 5, "must have one entry for each head of x");
+  const Dim rows = in.shape(1)[0];
   in.f32(2);
-  in.require(in.shape(2) == in.shape(1), 2, "must have the shape of x");
+  in.require(in.shape(2) == Shape{rows, n_heads}, 2, "must have a column for each row of a");
+  const std::int64_t n_groups = std::max<std::int64_t>(in.shape(3).columns() / n_state, 1);
+  in.require(n_groups == 1 || (heads && n_heads % n_groups == 0), 3, "must have groups of whole heads");
   for (const int i : {3, 4}) {
     in.f32(i);
-    in.require(in.shape(i) == Shape{in.shape(1)[0], n_state}, i,
-               "must have a column for each row of the state");
+    in.require(in.shape(i) == Shape{rows, n_groups * n_state}, i,
+               "must have a column for each row of the state, for each group");
   }
-  in.require(in.shape(5) == Shape{columns, n_state}, 5, "must have a row for each column of x");
-  in.vector(6, columns);
+  if (heads) {
+    in.vector(5, n_heads);
+  } else {
+    in.require(in.shape(5) == Shape{columns, n_state}, 5, "must have a row for each column of x");
+  }
+  in.vector(6, n_heads);
   return f32(in.shape(1));
 }
 

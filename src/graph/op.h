@@ -155,10 +155,12 @@ struct ShortConv {
 };
 
 /// The scan of Mamba (arXiv 2312.00752): for each column j and state h[i, j]
-///   h[i, j] = exp(dt[j] * a[j, i]) * h[i, j] + dt[j] * b[i] * x[j];  y[j] = sum_i c[i] * h[i, j] + skip[j] *
-///   x[j]
+///   h[i, j] = exp(dt[j] * a[j, i]) * h[i, j] + dt[j] * b[i] * x[j]
+///   y[j] = sum_i c[i] * h[i, j] + skip[j] * x[j]
 /// state {s, n, d}, x {m, d}, dt {m, d}, b {m, n}, c {m, n}, a {d, n}, skip {d}, from {m} I32, to {m} I32
 /// -> {m, d}
+/// Mamba-2 (arXiv 2405.21060) has one dt, a and skip for each of e heads of d/e columns, and one b and c for
+/// each of g groups of e/g heads: dt {m, e}, b {m, g*n}, c {m, g*n}, a {e}, skip {e}; the rest is the same.
 struct SelectiveScan {
   static constexpr std::string_view kName = "selective_scan";
   static constexpr int kMinInputs = 9, kMaxInputs = 9;

@@ -89,14 +89,19 @@ ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual) {
 }
 
 ValueId short_conv(Builder& b, int layer, ValueId x, const std::string& name) {
-  const std::int64_t columns = b.model().graph.value(x).shape.columns();
+  return short_conv_columns(b, layer, x, name, b.model().graph.value(x).shape.columns(), 0);
+}
+
+ValueId short_conv_columns(Builder& b, int layer, ValueId x, const std::string& name, std::int64_t n_all,
+                           std::int64_t begin) {
+  const std::int64_t n = b.model().graph.value(x).shape.columns();
   const std::int64_t taps = b.hparams().conv_taps;
-  const ValueId state = b.running_state("conv", layer, taps - 1, columns);
-  const ValueId weight = b.weight(name + ".weight", {columns, taps});
-  return b.add(ops::ShortConv{},
-               {state, x, weight, b.model().state_from, b.model().state_to,
-                b.optional_weight(name + ".bias", {columns})},
-               name);
+  const std::string part = n == n_all ? "" : "@" + std::to_string(begin);
+  const ValueId state = b.running_state("conv" + part, layer, taps - 1, n);
+  const ValueId weight = b.weight_rows(name + ".weight", {n_all, taps}, begin, n);
+  const ValueId bias = b.has(name + ".bias") ? b.weight_rows(name + ".bias", {n_all}, begin, n) : kNoValue;
+  return b.add(ops::ShortConv{}, {state, x, weight, b.model().state_from, b.model().state_to, bias},
+               name + part);
 }
 
 ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation) {

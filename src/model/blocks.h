@@ -40,6 +40,9 @@ ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual);
 /// A causal convolution of x's columns with `name`.weight {columns, conv_taps} and, where the file has it,
 /// `name`.bias.
 ValueId short_conv(Builder& b, int layer, ValueId x, const std::string& name);
+/// The same with columns [begin, begin + columns of x) of a weight of n_all.
+ValueId short_conv_columns(Builder& b, int layer, ValueId x, const std::string& name, std::int64_t n_all,
+                           std::int64_t begin);
 
 /// ffn_down(activation(ffn_gate x) * ffn_up x)
 ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation);

@@ -50,10 +50,11 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
 }
 
 ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n,
-                     bool optional) {
+                     bool optional, Form form) {
   const gguf::TensorInfo* tensor = file_.find_tensor(name);
   if (tensor == nullptr && optional) return kNoValue;
-  const bool whole = shape.rank() == 3 || (begin == 0 && n == shape[0].factor);
+  const bool flat = form == Form::kFlat || shape.rank() == 1;
+  const bool whole = form == Form::kFlat || shape.rank() == 3 || (begin == 0 && n == shape[0].factor);
   const std::string value_name =
       whole ? name : name + "[" + std::to_string(begin) + ":" + std::to_string(begin + n) + "]";
   if (const ValueId known = model_.graph.find(value_name); known != kNoValue) return known;
@@ -67,15 +68,16 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
                                                ", the model's metadata says " + to_string(shape, {}));
     dtype = tensor->dtype;
     const DTypeInfo& type = info(dtype);
-    if (type.kind == DTypeKind::kInteger || dtype == DType::kF64 ||
-        (shape.rank() == 1 && type.kind != DTypeKind::kFloat))
-      throw Error(ErrorCode::kInvalidFile,
-                  "tensor " + name + " has the type " + std::string(type.name) + ", expected " +
-                      (shape.rank() == 1 ? "f32, f16 or bf16" : "a float or quantised type"));
+    if (type.kind == DTypeKind::kInteger || dtype == DType::kF64 || (flat && type.kind != DTypeKind::kFloat))
+      throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the type " + std::string(type.name) +
+                                               ", expected " +
+                                               (flat ? "f32, f16 or bf16" : "a float or quantised type"));
     // Vectors are unpacked when they are loaded.
-    if (shape.rank() == 1) dtype = DType::kF32;
+    if (flat) dtype = DType::kF32;
   }
-  const Shape part = whole ? shape : shape.rank() == 2 ? Shape{n, shape[1]} : Shape{n};
+  Shape part = shape;
+  if (form == Form::kFlat) part = {shape.elements({})};
+  if (!whole) part = shape.rank() == 2 ? Shape{n, shape[1]} : Shape{n};
   const ValueId value = model_.graph.add_weight(value_name, dtype, part);
   model_.weights.push_back({value, tensor, whole ? 0 : begin, part[0].factor});
   return value;
@@ -86,6 +88,9 @@ ValueId Builder::weight(const std::string& name, const Shape& shape) {
 }
 ValueId Builder::optional_weight(const std::string& name, const Shape& shape) {
   return use(name, shape, 0, shape[0].factor, true);
+}
+ValueId Builder::flat_weight(const std::string& name, const Shape& shape) {
+  return use(name, shape, 0, shape[0].factor, false, Form::kFlat);
 }
 ValueId Builder::weight_rows(const std::string& name, const Shape& shape, std::int64_t begin,
                              std::int64_t n) {
@@ -112,14 +117,14 @@ ValueId Builder::store(CacheRole role, int layer, ValueId cache, ValueId rows) {
              name + "_forked");
 }
 
-ValueId Builder::running_state(const char* name, int layer, std::int64_t rows, std::int64_t columns) {
+ValueId Builder::running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns) {
   if (model_.state_from == kNoValue) {
     const Shape per_token = {Dim(1, model_.n_tokens)};
     model_.state_from = model_.graph.add_input("state_from", DType::kI32, per_token);
     model_.state_to = model_.graph.add_input("state_to", DType::kI32, per_token);
   }
-  const ValueId state = model_.graph.add_state(std::string("state.") + name + "." + std::to_string(layer),
-                                               DType::kF32, {sizes_.n_slots, rows, columns});
+  const ValueId state = model_.graph.add_state("state." + name + "." + std::to_string(layer), DType::kF32,
+                                               {sizes_.n_slots, rows, columns});
   model_.running_states.push_back(state);
   return state;
 }

@@ -86,6 +86,8 @@ class Builder {
                           const Shape& shape);  ///< kNoValue where the file has none.
   /// Rows of a matrix, or elements of a vector, of which `shape` is the whole.
   ValueId weight_rows(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n);
+  /// A small tensor of any rank as one vector of all its elements.
+  ValueId flat_weight(const std::string& name, const Shape& shape);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
   ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name) {
@@ -96,7 +98,7 @@ class Builder {
   ValueId cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim, const ops::Rope& rope,
                 ValueId rope_factors);
   /// The running states of a recurrent layer, {n_slots, rows, columns}; `name` tells those of a layer apart.
-  ValueId running_state(const char* name, int layer, std::int64_t rows, std::int64_t columns);
+  ValueId running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns);
 
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
   ValueId store(CacheRole role, int layer, ValueId cache, ValueId rows);
@@ -107,7 +109,9 @@ class Builder {
  private:
   /// Throws where the file has tensors of layers that the metadata does not know.
   void check_layers() const;
-  ValueId use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n, bool optional);
+  enum class Form : std::uint8_t { kAsItIs, kFlat };
+  ValueId use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n, bool optional,
+              Form form = Form::kAsItIs);
 
   const gguf::File& file_;
   const HParams& hparams_;

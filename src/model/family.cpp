@@ -8,7 +8,7 @@ namespace weft::model {
 
 std::span<const Family> families() {
   static const std::array kFamilies = {kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3,
-                                       kPhi3,  kGpt2,  kMamba, kLfm2};
+                                       kPhi3,  kGpt2,  kMamba, kMamba2,   kLfm2};
   return kFamilies;
 }
 

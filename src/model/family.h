@@ -33,6 +33,6 @@ ModelDescription describe(const gguf::File& file);
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes);
 
 // One row each (families/*.cpp).
-extern const Family kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3, kPhi3, kGpt2, kMamba, kLfm2;
+extern const Family kLlama, kQwen2, kQwen3, kQwen3Moe, kGemma3, kPhi3, kGpt2, kMamba, kMamba2, kLfm2;
 
 }  // namespace weft::model

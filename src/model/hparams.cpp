@@ -147,7 +147,6 @@ void read_ssm(const Metadata& metadata, HParams& h) {
   h.conv_taps = read_conv_taps(metadata, "ssm.conv_kernel");
   h.n_ssm_inner = metadata.require_int("ssm.inner_size", 1, kMaxWidth);
   h.n_ssm_state = metadata.require_int("ssm.state_size", 1, kMaxSsmState);
-  h.n_ssm_dt_rank = metadata.require_int("ssm.time_step_rank", 1, kMaxWidth);
 }
 
 namespace {

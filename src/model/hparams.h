@@ -79,7 +79,9 @@ struct HParams {
   int conv_taps = 0;    ///< Tokens that a short convolution sees: the last ones and the row's own.
   int n_ssm_inner = 0;  ///< Columns of a selective scan ...
   int n_ssm_state = 0;  ///< ... and the numbers of its state for each of them.
-  int n_ssm_dt_rank = 0;
+  int n_ssm_dt_rank = 0;  ///< Mamba
+  int n_ssm_heads = 0;    ///< Mamba-2 ...
+  int n_ssm_groups = 0;   ///< ... and the groups of heads that share the projections of the state.
 
   int n_layers_of(LayerKind kind) const;
   bool recurrent() const { return n_layers_of(LayerKind::kRecurrent) > 0; }
@@ -90,7 +92,7 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
 
 /// conv_taps, from this key.
 int read_conv_taps(const Metadata& metadata, std::string_view key);
-/// The keys "ssm.*".
+/// The keys "ssm.*" that Mamba and Mamba-2 share.
 void read_ssm(const Metadata& metadata, HParams& hparams);
 
 /// The keys "rope.*" of linear and YaRN scaling (dimension count, base, factor, ...) into a rope op.

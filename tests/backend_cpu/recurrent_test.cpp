@@ -22,7 +22,10 @@ struct Row {
   std::int64_t data = 0;
 };
 
-/// A graph with both ops on one x of `columns` columns, on the device.
+/// Heads of an odd width where they can be, each with projections of its own.
+std::int64_t heads_of(std::int64_t columns) { return columns % 2 == 0 ? 2 : 1; }
+
+/// A graph with a convolution and both kinds of scan on one x of `columns` columns, on the device.
 class Rig {
  public:
   Rig(Isa isa, std::int64_t columns, int n_threads)
@@ -43,6 +46,15 @@ class Rig {
     const ValueId scan_state = graph_.add_state("scan_state", DType::kF32, {kSlots, kStates, columns});
     conv = graph_.add(ops::ShortConv{}, {conv_state, x, weight, from, to, bias}, "conv");
     scan = graph_.add(ops::SelectiveScan{}, {scan_state, x, dt, b, c, a, skip, from, to}, "scan");
+    const std::int64_t n_heads = heads_of(columns);
+    const ValueId head_dt = input("head_dt", n_heads), head_b = input("head_b", n_heads * kStates),
+                  head_c = input("head_c", n_heads * kStates);
+    const ValueId head_a = graph_.add_weight("head_a", DType::kF32, {n_heads});
+    const ValueId head_skip = graph_.add_weight("head_skip", DType::kF32, {n_heads});
+    const ValueId head_state = graph_.add_state("head_state", DType::kF32, {kSlots, kStates, columns});
+    heads = graph_.add(ops::SelectiveScan{},
+                       {head_state, x, head_dt, head_b, head_c, head_a, head_skip, from, to}, "heads");
+    graph_.add_output(heads);
     graph_.add_output(conv);
     graph_.add_output(scan);
 
@@ -75,6 +87,20 @@ class Rig {
     if (name == "x") return values = random_floats(n * kMaxRows, 4);
     if (name == "b") return values = random_floats(kStates * kMaxRows, 5);
     if (name == "c") return values = random_floats(kStates * kMaxRows, 6);
+    const auto n_heads = static_cast<std::size_t>(heads_of(columns_));
+    if (name == "head_b") return values = random_floats(n_heads * kStates * kMaxRows, 9);
+    if (name == "head_c") return values = random_floats(n_heads * kStates * kMaxRows, 10);
+    if (name == "head_skip") return values = random_floats(n_heads, 11);
+    if (name == "head_a") {
+      values = random_floats(n_heads, 12);
+      for (float& v : values) v = -std::abs(v);
+      return values;
+    }
+    if (name == "head_dt") {
+      values = random_floats(n_heads * kMaxRows, 13);
+      for (float& v : values) v = std::abs(v);
+      return values;
+    }
     values = random_floats(name == "a" ? n * kStates : n * kMaxRows, name == "a" ? 7 : 8);
     for (float& v : values) v = name == "a" ? -std::abs(v) : std::abs(v);  // Decays, and steps of time.
     return values;
@@ -82,7 +108,7 @@ class Rig {
 
   void run(const std::vector<Row>& rows) {
     const std::int64_t symbols[] = {static_cast<std::int64_t>(rows.size())};
-    for (const char* name : {"x", "dt", "b", "c"}) {
+    for (const char* name : {"x", "dt", "b", "c", "head_dt", "head_b", "head_c"}) {
       const std::vector<float>& values = data(name);
       const std::size_t n = values.size() / kMaxRows;
       for (std::size_t r = 0; r < rows.size(); ++r)
@@ -108,7 +134,7 @@ class Rig {
     return values;
   }
 
-  ValueId conv = kNoValue, scan = kNoValue;
+  ValueId conv = kNoValue, scan = kNoValue, heads = kNoValue;
 
  private:
   template <typename T>
@@ -138,11 +164,12 @@ TEST_P(Recurrent, OpsFollowTheirFormulas) {
       rows.push_back({.from = r == 0 ? -1 : 2, .to = 2, .data = static_cast<std::int64_t>(r)});
     rig.run(rows);
     const auto &x = rig.data("x"), &dt = rig.data("dt"), &b = rig.data("b"), &c = rig.data("c");
-    std::vector<double> h(n * kStates, 0.0), all_conv, all_scan;
-    std::vector<float> got_conv, got_scan;
+    const auto n_heads = static_cast<std::size_t>(heads_of(columns));
+    std::vector<double> h(n * kStates, 0.0), head_h(n * kStates, 0.0), all_conv, all_scan, all_heads;
+    std::vector<float> got_conv, got_scan, got_heads;
     const auto append = [](auto& all, const auto& row) { all.insert(all.end(), row.begin(), row.end()); };
     for (std::size_t r = 0; r < kRows; ++r) {
-      std::vector<double> conv(n), scan(n);
+      std::vector<double> conv(n), scan(n), heads(n);
       for (std::size_t j = 0; j < n; ++j) {
         conv[j] = rig.data("bias")[j];
         for (std::size_t k = 0; k < kTaps; ++k)
@@ -156,14 +183,27 @@ TEST_P(Recurrent, OpsFollowTheirFormulas) {
                   step * double{b[r * kStates + i]} * in;
           scan[j] += double{c[r * kStates + i]} * state;
         }
+        const std::size_t head = j / (n / n_heads);
+        const double head_step = rig.data("head_dt")[r * n_heads + head];
+        heads[j] = double{rig.data("head_skip")[head]} * in;
+        for (std::size_t i = 0; i < kStates; ++i) {
+          const std::size_t at = (r * n_heads + head) * kStates + i;
+          double& state = head_h[j * kStates + i];
+          state = std::exp(head_step * double{rig.data("head_a")[head]}) * state +
+                  head_step * double{rig.data("head_b")[at]} * in;
+          heads[j] += double{rig.data("head_c")[at]} * state;
+        }
       }
       append(all_conv, conv);
       append(all_scan, scan);
+      append(all_heads, heads);
       append(got_conv, rig.output(rig.conv, r));
       append(got_scan, rig.output(rig.scan, r));
+      append(got_heads, rig.output(rig.heads, r));
     }
     EXPECT_LE(nmse(got_conv, all_conv), 1e-13) << columns << " columns";
     EXPECT_LE(nmse(got_scan, all_scan), 1e-13) << columns << " columns";
+    EXPECT_LE(nmse(got_heads, all_heads), 1e-13) << columns << " columns";
   }
 }
 
@@ -171,7 +211,7 @@ TEST_P(Recurrent, OpsFollowTheirFormulas) {
 /// of its own, from which a fourth goes on while the first does, too.
 TEST_P(Recurrent, MixturesPiecesAndThreadsChangeNoBit) {
   constexpr std::int64_t kColumns = 150;
-  std::map<std::int64_t, std::vector<float>> conv, scan;  // By row of the data.
+  std::map<std::int64_t, std::vector<float>> conv, scan, heads;  // By row of the data.
   std::vector<float> last_conv, last_scan;
   const auto run = [&](Rig& rig, const std::vector<Row>& rows, bool first) {
     rig.run(rows);
@@ -179,9 +219,11 @@ TEST_P(Recurrent, MixturesPiecesAndThreadsChangeNoBit) {
       if (first) {
         conv[rows[r].data] = rig.output(rig.conv, r);
         scan[rows[r].data] = rig.output(rig.scan, r);
+        heads[rows[r].data] = rig.output(rig.heads, r);
       } else {
         EXPECT_TRUE(conv[rows[r].data] == rig.output(rig.conv, r)) << rows[r].data;
         EXPECT_TRUE(scan[rows[r].data] == rig.output(rig.scan, r)) << rows[r].data;
+        EXPECT_TRUE(heads[rows[r].data] == rig.output(rig.heads, r)) << rows[r].data;
       }
     }
   };

@@ -37,7 +37,8 @@ TEST_P(Golden, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
         if (first.empty()) {
           first = logits;
           const double difference = test::nmse(logits, reference);
-          RecordProperty("nmse_isa" + std::to_string(static_cast<int>(isa)), testing::PrintToString(difference));
+          RecordProperty("nmse_isa" + std::to_string(static_cast<int>(isa)),
+                         testing::PrintToString(difference));
           EXPECT_LE(difference, 1e-6) << "instruction set " << static_cast<int>(isa);
         }
         EXPECT_TRUE(logits == first) << "pieces of " << piece << ", " << n_threads << " threads";
@@ -76,7 +77,7 @@ TEST_P(Golden, OtherSequencesChangeNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3",
-                                         "phi3", "gpt2", "mamba", "lfm2"),
+                                         "phi3", "gpt2", "mamba", "mamba2", "lfm2"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');

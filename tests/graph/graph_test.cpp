@@ -120,6 +120,16 @@ TEST_F(GraphTest, RecurrentOpsRefuseWhatDoesNotFit) {
   EXPECT_NE(scan({state, x, x, b, b, by4, vector, from, to}), "");
   EXPECT_NE(scan({state, x, x, b, b, by3, short_vector, from, to}), "");
   EXPECT_NE(scan({state, x, x, b, b, by3, vector, from, few}), "");
+  // Heads: two of four columns, in one group or two.
+  const ValueId head_dt = graph.add_input("head_dt", DType::kF32, {Dim(1, n), 2});
+  const ValueId two_b = graph.add_input("two_b", DType::kF32, {Dim(1, n), 6});
+  const ValueId heads = graph.add_weight("heads", DType::kF32, {2});
+  const ValueId three = graph.add_weight("three", DType::kF32, {3});
+  EXPECT_EQ(scan({state, x, head_dt, b, b, heads, heads, from, to}), "");
+  EXPECT_NE(scan({state, x, head_dt, two_b, b, heads, heads, from, to}), "");
+  EXPECT_NE(scan({state, x, head_dt, b, b, three, three, from, to}), "");
+  EXPECT_NE(scan({state, x, head_dt, b, b, heads, vector, from, to}), "");
+  EXPECT_NE(scan({state, x, x, two_b, two_b, by3, vector, from, to}), "");
   // ... and accept what does, with rows as x has them.
   for (const ValueId y : {graph.add(ops::ShortConv{}, {state, x, by4, from, to, vector}, "conv"),
                           graph.add(ops::SelectiveScan{}, {state, x, x, b, b, by3, vector, from, to}, "scan")})

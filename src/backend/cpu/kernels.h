@@ -115,8 +115,9 @@ struct ConvRow : RecurrentRow {
   const float* bias = nullptr;    ///< Or null
   int n_taps = 0;                 ///< One more than the rows of the state.
 };
-/// ops::SelectiveScan
+/// ops::SelectiveScan; of one head where that has heads.
 struct ScanRow : RecurrentRow {
+  bool head = false;  ///< dt, a and skip are one number each for all columns and states.
   const float* dt = nullptr;
   const float* a = nullptr;  ///< [n_state], `stride` apart
   const float* b = nullptr;  ///< [n_state]

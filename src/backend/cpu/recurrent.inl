@@ -23,16 +23,20 @@ static void conv_row(const ConvRow& row) {
   });
 }
 
-static void scan_row(const ScanRow& row) {
+template <bool head>
+static void scan_row_of(const ScanRow& row) {
+  const F32 head_dt = head ? broadcast(row.dt[0]) : zero();
+  const F32 head_skip = head ? broadcast(row.skip[0]) : zero();
+  const F32 head_decay = head ? exp(head_dt * broadcast(row.a[0])) : zero();
   for_each_vector(row.n, [&](std::int64_t i, auto at) {
     const F32 x = load(row.x + i, at);
-    const F32 dt = load(row.dt + i, at);
+    const F32 dt = head ? head_dt : load(row.dt + i, at);
     const F32 dt_x = dt * x;
-    F32 sum = load(row.skip + i, at) * x;
+    F32 sum = (head ? head_skip : load(row.skip + i, at)) * x;
     for (int s = 0; s < row.n_state; ++s) {
       F32 state = broadcast(row.b[s]) * dt_x;
       if (row.from != nullptr) {
-        const F32 decay = exp(dt * load(row.a + s * row.stride + i, at));
+        const F32 decay = head ? head_decay : exp(dt * load(row.a + s * row.stride + i, at));
         state = fma(decay, load(row.from + s * row.stride + i, at), state);
       }
       store(row.to + s * row.stride + i, state, at);
@@ -40,6 +44,11 @@ static void scan_row(const ScanRow& row) {
     }
     store(row.out + i, sum, at);
   });
+}
+
+static void scan_row(const ScanRow& row) {
+  if (row.head) return scan_row_of<true>(row);
+  scan_row_of<false>(row);
 }
 
 }  // namespace weft::cpu::WEFT_CPU_ISA

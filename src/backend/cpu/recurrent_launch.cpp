@@ -83,12 +83,23 @@ void ConvLaunch::run_row(std::int64_t, const RecurrentRow& common, std::int64_t 
   kernels.conv_row(row);
 }
 
+ScanLaunch::ScanLaunch(const Graph& graph, const Node& node) : RecurrentLaunch(graph, node, 7) {
+  const Shape& a = graph.value(input(5)).shape;
+  if (a.rank() == 1) n_heads_ = a[0].factor;
+  n_groups_ = graph.value(input(3)).shape.columns() / n_state_rows_;
+}
+
 void ScanLaunch::bind(const Addresses& addresses) {
   RecurrentLaunch::bind(addresses);
   dt_ = addresses.plain<const float>(input(2));
   b_ = addresses.plain<const float>(input(3));
   c_ = addresses.plain<const float>(input(4));
-  transpose(*addresses.matrix(input(5)), a_);
+  if (n_heads_ > 0) {
+    const auto* a = addresses.plain<const float>(input(5));
+    a_.assign(a, a + n_heads_);
+  } else {
+    transpose(*addresses.matrix(input(5)), a_);
+  }
   skip_ = addresses.plain<const float>(input(6));
 }
 
@@ -96,13 +107,33 @@ void ScanLaunch::run_row(std::int64_t row_index, const RecurrentRow& common, std
                          const Kernels& kernels) {
   ScanRow row;
   static_cast<RecurrentRow&>(row) = common;
-  row.dt = dt_ + row_index * n_columns_ + column;
-  row.a = a_.data() + column;
-  row.b = b_ + row_index * n_state_rows_;
-  row.c = c_ + row_index * n_state_rows_;
-  row.skip = skip_ + column;
   row.n_state = static_cast<int>(n_state_rows_);
-  kernels.scan_row(row);
+  row.b = b_ + row_index * n_groups_ * n_state_rows_;
+  row.c = c_ + row_index * n_groups_ * n_state_rows_;
+  if (n_heads_ == 0) {
+    row.dt = dt_ + row_index * n_columns_ + column;
+    row.a = a_.data() + column;
+    row.skip = skip_ + column;
+    return kernels.scan_row(row);
+  }
+  // The parts of heads that lie in these columns.
+  row.head = true;
+  const std::int64_t head_columns = n_columns_ / n_heads_;
+  for (std::int64_t done = 0; done < common.n; done += row.n) {
+    const std::int64_t head = (column + done) / head_columns;
+    const std::int64_t group = head / (n_heads_ / n_groups_);
+    row.n = std::min((head + 1) * head_columns - (column + done), common.n - done);
+    row.x = common.x + done;
+    row.from = common.from != nullptr ? common.from + done : nullptr;
+    row.to = common.to + done;
+    row.out = common.out + done;
+    row.dt = dt_ + row_index * n_heads_ + head;
+    row.a = a_.data() + head;
+    row.skip = skip_ + head;
+    row.b = b_ + (row_index * n_groups_ + group) * n_state_rows_;
+    row.c = c_ + (row_index * n_groups_ + group) * n_state_rows_;
+    kernels.scan_row(row);
+  }
 }
 
 }  // namespace weft::cpu

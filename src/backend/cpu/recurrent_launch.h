@@ -57,13 +57,15 @@ class ConvLaunch final : public RecurrentLaunch {
 
 class ScanLaunch final : public RecurrentLaunch {
  public:
-  ScanLaunch(const Graph& graph, const Node& node) : RecurrentLaunch(graph, node, 7) {}
+  ScanLaunch(const Graph& graph, const Node& node);
   void bind(const Addresses& addresses) override;
 
  private:
   void run_row(std::int64_t row, const RecurrentRow& common, std::int64_t column,
                const Kernels& kernels) override;
 
+  std::int64_t n_heads_ = 0;  // 0: each column has its own dt, a and skip.
+  std::int64_t n_groups_ = 1;
   std::vector<float> a_;
   const float* dt_ = nullptr;
   const float* b_ = nullptr;

@@ -9,6 +9,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   read_ssm(metadata, h);
+  h.n_ssm_dt_rank = metadata.require_int("ssm.time_step_rank", 1, h.n_ssm_inner);
   if (metadata.get_bool("ssm.dt_b_c_rms", false))
     throw Error(ErrorCode::kUnsupported,
                 "metadata key mamba.ssm.dt_b_c_rms: models that norm dt, B and C "
