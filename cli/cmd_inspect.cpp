@@ -102,8 +102,9 @@ std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>
          {"  architecture", m.architecture},
          {"  parameters", count_text(m.n_parameters)},
          {"  weights", m.quantisation},
-         {"  layers", fmt::format("{} of width {}, {} heads, {} for keys and values", m.n_layers, m.n_embd,
-                                  m.n_heads, m.n_kv_heads)},
+         {"  layers", fmt::format("{} of width {}, ", m.n_layers, m.n_embd) +
+                          (m.n_heads > 0 ? fmt::format("{} heads, {} for keys and values", m.n_heads, m.n_kv_heads)
+                                         : "no attention")},
          {"  vocabulary", fmt::format("{} tokens", m.n_vocab)},
          {"  context", fmt::format("{} tokens", m.n_ctx_train)},
          {"  file", fmt::format("{}, GGUF version {}, {} {}", bytes_text(file.file_bytes), file.version,

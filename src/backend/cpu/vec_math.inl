@@ -44,7 +44,8 @@ static inline F32 tanh(F32 x) {
 
 /// log(1 + e^x) within about 2 ulp; NaN stays NaN.
 static inline F32 softplus(F32 x) {
-  // max(x, 0) + log(1 + t) with t = e^-|x|; log(1 + t) = 2 artanh(s), s = t / (2 + t) in [0, 1/3], by its series.
+  // max(x, 0) + log(1 + t) with t = e^-|x|; log(1 + t) = 2 artanh(s) with s = t / (2 + t) in [0, 1/3], by its
+  // series.
   const F32 t = exp(min(x, -x));
   const F32 s = t / (broadcast(2.0f) + t);
   const F32 square = s * s;
