@@ -76,6 +76,7 @@ struct RequestParams {
   std::function<bool(const Output&)> on_output;
 };
 
+/// Models with recurrent layers cannot go back behind a wrong draft: they write without one.
 enum class Speculation : std::uint8_t {
   kNone,
   kNgram,  ///< What followed the last tokens when they stood in the text before.

@@ -67,8 +67,9 @@ struct Batcher::Impl {
       : context(context_in),
         params(fill_in(params_in, context.params())),
         index(context.params().n_sequences) {
-    if (params.speculation == Speculation::kNgram) drafter = engine::make_ngram_drafter();
-    if (params.speculation == Speculation::kModel)
+    // Recurrent layers cannot go back behind a draft that was wrong.
+    if (params.speculation == Speculation::kNgram && !recurrent) drafter = engine::make_ngram_drafter();
+    if (params.speculation == Speculation::kModel && !recurrent)
       drafter = engine::make_model_drafter(*params.draft, context.model(), context.params().n_sequences);
     context.clear();
     for (SeqId seq = context.params().n_sequences; seq-- > 0;) free_seqs.push_back(seq);
@@ -88,7 +89,7 @@ struct Batcher::Impl {
     if (p.n_logprobs > kMaxLogprobs) refuse("at most " + std::to_string(kMaxLogprobs) + " log-probabilities");
     if (p.n_ctx < 0 || p.n_keep < 0) refuse("n_ctx and n_keep must not be negative");
     if (p.context_shift && !context.can_shift())
-      throw Error(ErrorCode::kUnsupported, "this model has learned positions: its text cannot be shifted");
+      throw Error(ErrorCode::kUnsupported, "the text of this model cannot be shifted: it has learned positions or recurrent layers");
     const auto limit = static_cast<std::size_t>(std::min<Pos>(limit_of(p), context.max_positions()));
     if (prompt.size() > limit)
       refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
@@ -206,12 +207,15 @@ struct Batcher::Impl {
   /// What the cache has of a stream's text. The last token is computed in any case, for its logits.
   engine::PrefixIndex::Match look_up(const Stream& stream) const {
     if (!params.reuse_prefixes || stream.shifted) return {};
-    return index.find(std::span(stream.text).first(stream.text.size() - 1));
+    const engine::PrefixIndex::Match match = index.find(std::span(stream.text).first(stream.text.size() - 1));
+    // Recurrent layers know a text as a whole or not at all.
+    if (recurrent && match.holder >= 0 && match.n < index.size(match.holder)) return {};
+    return match;
   }
 
   /// Whether somebody is about to compute more of the stream's text than the cache has: worth waiting for.
   bool should_wait(const Stream& stream, int n_cached) const {
-    if (!params.reuse_prefixes || stream.shifted) return false;
+    if (!params.reuse_prefixes || stream.shifted || recurrent) return false;
     return std::any_of(running.begin(), running.end(), [&](const StreamPtr& other) {
       if (other->n_pending() <= 1 || other->shifted) return false;
       const int n = std::min(n_common(other->text, stream.text), static_cast<int>(stream.text.size()) - 1);
@@ -526,6 +530,7 @@ struct Batcher::Impl {
 
   Context& context;
   const BatcherParams params;
+  const bool recurrent = context.model().info().recurrent;
   engine::PrefixIndex index;
   std::unique_ptr<engine::Drafter> drafter;
 

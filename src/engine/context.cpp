@@ -307,48 +307,45 @@ struct Context::Impl {
     int begin = 0, end = 0;  // Items
     int n_outputs = 0;
     int n_forks = 0;
-    std::size_t n_owed = 0;  // Moves to be done with this step, of sequences.moves().
   };
 
-  /// Takes the batch's cells and cuts it into steps. False where the cache is full; it is as before then.
+  /// Takes the cells of the batch's next step. Step by step, because what attention reads is how sequences
+  /// stand when the step runs. False where the cache is full: then the step has taken nothing.
   ///
   /// Taking a cell may owe moves (a shared page gets a copy, sparse ones are packed). They come before the
-  /// tokens of their step are stored, except for those that start from a cell which the step itself fills:
-  /// such forks come behind. A cell that would be filled twice in a step ends it.
-  bool place(const Batch& batch) {
-    cells.resize(places.size());
-    steps.clear();
-    forks.clear();
-    begin_step(0);
-    for (int i = 0; i < batch.size(); ++i) {
-      const auto item = static_cast<std::size_t>(i);
-      const kv::Place& own = places[item];
-      const std::size_t n_before = sequences.moves().size();
-      bool placed = sequences.take({&own, 1}, {&cells[item], 1});
-      if (placed)
-        for (const SeqId other : batch.shared_with(i))
-          placed = placed && sequences.copy(own.seq, other, own.pos, own.pos + 1);
-      if (!placed) {
-        roll_back(batch, i + 1);
-        return false;
+  /// tokens of their step are stored, except for those that have to do with a cell which the step itself
+  /// fills: such forks come behind. An item whose cell the step has filled already cannot be part of it.
+  bool place_step(const Batch& batch, int begin) {
+    for (int limit = batch.size();;) {
+      ++step_number;
+      step = {.begin = begin, .end = begin};
+      forks.assign(sequences.moves().size(), false);
+      bool conflict = false;
+      for (int i = begin; i < limit && i - begin < params.n_ubatch && !conflict; ++i) {
+        if (batch[i].logits && step.n_outputs == params.n_outputs) break;
+        const std::size_t n_before = sequences.moves().size();
+        if (!take(batch, i)) {
+          give_back(batch, begin, i + 1);
+          return false;
+        }
+        conflict = !joins_step(n_before, cells[static_cast<std::size_t>(i)]);
+        step.end = i + 1;
+        step.n_outputs += batch[i].logits ? 1 : 0;
       }
-      const StepRange& step = steps.back();
-      const bool full =
-          i - step.begin == params.n_ubatch || (batch[i].logits && step.n_outputs == params.n_outputs);
-      if (full || !joins_step(n_before, cells[item])) {
-        begin_step(i);
-        WEFT_CHECK(joins_step(n_before, cells[item]));
-      }
-      steps.back().end = i + 1;
-      steps.back().n_outputs += batch[i].logits ? 1 : 0;
-      steps.back().n_owed = sequences.moves().size();
+      if (!conflict) return true;
+      limit = step.end - 1;
+      give_back(batch, begin, step.end);
     }
-    return true;
   }
 
-  void begin_step(int item) {
-    steps.push_back({.begin = item, .end = item});
-    ++step_number;
+  /// A cell for an item, shared with all its sequences.
+  bool take(const Batch& batch, int i) {
+    const auto item = static_cast<std::size_t>(i);
+    const kv::Place& own = places[item];
+    bool taken = sequences.take({&own, 1}, {&cells[item], 1});
+    first_follow = sequences.moves().size();
+    for (const SeqId other : batch.shared_with(i)) taken = taken && sequences.follow(own.seq, other, own.pos);
+    return taken;
   }
 
   /// Whether an item that takes this cell, and owes the moves from `first_move` on, can be part of the last
@@ -361,23 +358,22 @@ struct Context::Impl {
     forks.resize(moves.size(), false);
     int n_forks = 0;
     for (std::size_t m = first_move; m < moves.size(); ++m) {
-      forks[m] = filled(moves[m].from) == step_number;
+      forks[m] = filled(moves[m].from) == step_number || filled(moves[m].to) == step_number ||
+                 (m >= first_follow && moves[m].from == cell);
       n_forks += forks[m] ? 1 : 0;
-      if (filled(moves[m].to) == step_number) return false;
       if (forks[m]) filled(moves[m].to) = step_number;
     }
-    if (filled(cell) == step_number || steps.back().n_forks + n_forks > kMovesPerStep) return false;
+    if (filled(cell) == step_number || step.n_forks + n_forks > kMovesPerStep) return false;
     filled(cell) = step_number;
-    steps.back().n_forks += n_forks;
+    step.n_forks += n_forks;
     return true;
   }
 
-  /// Gives back the cells that the first n items of the batch took, and the slots of its running states.
-  void roll_back(const Batch& batch, int n) {
-    slots.abandon();
+  /// Gives back the cells that items [begin, end) took.
+  void give_back(const Batch& batch, int begin, int end) {
     forks.clear();  // What is still owed comes before all tokens to come.
     waiting_forks = false;
-    for (int i = 0; i < n; ++i) {
+    for (int i = begin; i < end; ++i) {
       const kv::Place& own = places[static_cast<std::size_t>(i)];
       sequences.remove(own.seq, own.pos, own.pos + 1);
       for (const SeqId other : batch.shared_with(i)) sequences.remove(other, own.pos, own.pos + 1);
@@ -385,22 +381,15 @@ struct Context::Impl {
   }
 
   /// Items that look ahead must find what they see stored by their step.
-  void check_what_is_seen(const Batch& batch) {
-    for (const StepRange& step : steps) {
-      for (int i = step.begin; i < step.end; ++i) {
-        const auto item = static_cast<std::size_t>(i);
-        if (batch[i].sees_to <= places[item].pos + 1) continue;
-        for (int later = step.end; later < batch.size(); ++later) {
-          if (places[static_cast<std::size_t>(later)].pos >= batch[i].sees_to ||
-              !sequences.holds(places[item].seq, places[static_cast<std::size_t>(later)].pos) ||
-              !shares_sequence(batch, i, later))
-            continue;
-          roll_back(batch, batch.size());
+  void check_what_is_seen(const Batch& batch) const {
+    for (int i = step.begin; i < step.end; ++i) {
+      if (batch[i].sees_to <= places[static_cast<std::size_t>(i)].pos + 1) continue;
+      for (int later = step.end; later < batch.size(); ++later)
+        if (places[static_cast<std::size_t>(later)].pos < batch[i].sees_to &&
+            shares_sequence(batch, i, later))
           refuse("item " + std::to_string(i) + " of the batch sees item " + std::to_string(later) +
                  ", which is of a later step; use a larger ubatch (" + std::to_string(params.n_ubatch) +
                  " tokens now)");
-        }
-      }
     }
   }
 
@@ -415,7 +404,7 @@ struct Context::Impl {
   // ----------------------------------------------------------------------------------------------------
 
   /// Writes the inputs of a step's items.
-  void bind_step(const Batch& batch, const StepRange& step) {
+  void bind_step(const Batch& batch) {
     const auto tokens = values<std::int32_t>(graph.tokens);
     const auto use_embeddings = values<std::int32_t>(graph.use_embeddings);
     const auto embeddings = values<float>(graph.embeddings);
@@ -457,6 +446,7 @@ struct Context::Impl {
       const auto row = item - step.begin;
       const auto& seen_from = places[static_cast<std::size_t>(item)];
       const std::int32_t cell = sequences.cell_of(seen_from.seq, places[static_cast<std::size_t>(other)].pos);
+      if (cell < 0) continue;  // Of a later step: not there to be seen.
       auto& first = hidden_first[static_cast<std::size_t>(row)];
       if (first < 0) first = static_cast<std::int32_t>(n_hidden);
       hidden[n_hidden++] = {row, cell / kPageCells, std::uint64_t{1} << cell % kPageCells};
@@ -514,10 +504,10 @@ struct Context::Impl {
       const BoundMoves n = bind_moves(n_owed);
       all = n_moves_done == n_owed;
       const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n.n_moves, n.n_forks};
-      exec::Step step;
-      step.symbols = symbols;
-      step.actual.shapes = !std::equal(std::begin(symbols), std::end(symbols), last_symbols);
-      plan.run(step);
+      exec::Step run;
+      run.symbols = symbols;
+      run.actual.shapes = !std::equal(std::begin(symbols), std::end(symbols), last_symbols);
+      plan.run(run);
       std::copy(std::begin(symbols), std::end(symbols), last_symbols);
     }
     if (n_moves_done == sequences.moves().size()) {
@@ -532,13 +522,20 @@ struct Context::Impl {
     if (!sequences.moves().empty()) run_step(0, 0, sequences.moves().size());
   }
 
+  static std::size_t count_logits(const Batch& batch) {
+    std::size_t n = 0;
+    for (int i = 0; i < batch.size(); ++i) n += batch[i].logits ? 1u : 0u;
+    return n;
+  }
+
   /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's
   /// way.
-  void read_step(const Batch& batch, const StepRange& step) {
+  void read_step(const Batch& batch) {
     const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
     const float* source = values<float>(graph.logits).data();
     const auto n_outputs = static_cast<std::size_t>(step.n_outputs);
     if (step.end < batch.size()) {
+      if (step.begin == 0) kept_logits.resize(count_logits(batch) * n_vocab);
       float* kept = kept_logits.data() + n_kept * n_vocab;
       std::memcpy(kept, source, n_outputs * n_vocab * sizeof(float));
       source = kept;
@@ -556,32 +553,38 @@ struct Context::Impl {
     const double kernels_before = plan.compiled().kernel_seconds();
     cancelled.store(false, std::memory_order_relaxed);
     admit(batch);
+    if (sequences.cells_used() + batch.size() > sequences.cells_total()) return DecodeStatus::kCacheFull;
     if (recurrent) step_states(batch);
-    if (!place(batch)) return DecodeStatus::kCacheFull;
-    check_what_is_seen(batch);
-
+    cells.resize(places.size());
     logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
     n_kept = 0;
-    if (steps.size() > 1) {
-      std::size_t n = 0;
-      for (const StepRange& step : steps) n += static_cast<std::size_t>(step.n_outputs);
-      kept_logits.resize(n * static_cast<std::size_t>(model->info().n_vocab));
-    }
+    DecodeStatus status = DecodeStatus::kOk;
+    const auto undo = [&](int n) {
+      slots.abandon();
+      give_back(batch, 0, n);
+      logits_of.clear();
+    };
+    int end = 0;
     try {
-      for (const StepRange& step : steps) {
-        bind_step(batch, step);
-        run_step(step.end - step.begin, step.n_outputs, step.n_owed);
-        if (cancelled.load(std::memory_order_relaxed)) {
-          roll_back(batch, batch.size());
-          logits_of.clear();
-          return DecodeStatus::kCancelled;
+      while (end < batch.size() && status == DecodeStatus::kOk) {
+        if (!place_step(batch, end)) {
+          status = DecodeStatus::kCacheFull;
+          break;
         }
-        read_step(batch, step);
+        end = step.end;
+        check_what_is_seen(batch);
+        bind_step(batch);
+        run_step(step.end - step.begin, step.n_outputs, sequences.moves().size());
+        if (cancelled.load(std::memory_order_relaxed)) status = DecodeStatus::kCancelled;
+        if (status == DecodeStatus::kOk) read_step(batch);
       }
     } catch (...) {
-      roll_back(batch, batch.size());
-      logits_of.clear();
+      undo(end);
       throw;
+    }
+    if (status != DecodeStatus::kOk) {
+      undo(end);
+      return status;
     }
     slots.commit();
     host_seconds += seconds_since(start) - (plan.compiled().kernel_seconds() - kernels_before);
@@ -616,13 +619,14 @@ struct Context::Impl {
   std::vector<kv::Place> places;                  // Of the batch's items ...
   std::vector<std::int32_t> cells;                // ... and their cells.
   std::vector<kv::StateSlots::Step> state_steps;  // By item, in recurrent models.
-  std::vector<StepRange> steps;                   // Of the batch.
+  StepRange step;                                 // The last one.
   std::vector<bool> forks;               // By move of sequences.moves(): comes behind the tokens of its step.
   std::vector<std::uint64_t> filled_by;  // By cell: the last step that filled it.
   std::uint64_t step_number = 0;
-  std::size_t n_moves_done = 0;         // Of sequences.moves().
-  bool waiting_forks = false;           // Some before n_moves_done are not done yet.
-  std::vector<Pos> last_pos;            // By sequence: the last position in the batch so far.
+  std::size_t first_follow = 0;  // Of the moves that the last item owes, those to the others that have it.
+  std::size_t n_moves_done = 0;  // Of sequences.moves().
+  bool waiting_forks = false;    // Some before n_moves_done are not done yet.
+  std::vector<Pos> last_pos;     // By sequence: the last position in the batch so far.
   std::vector<const float*> logits_of;  // By item of the last batch.
   std::vector<float> kept_logits;
   std::size_t n_kept = 0;

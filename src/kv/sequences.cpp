@@ -231,6 +231,23 @@ bool Sequences::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   return true;
 }
 
+bool Sequences::follow(SeqId from, SeqId to, Pos pos) {
+  const Extent e = row(from)[upper_bound(from, pos) - 1];
+  if (e.divisor != 1) return copy(from, to, pos, pos + 1);
+  const int next = upper_bound(to, pos);
+  const Extent* const before = next > 0 && row(to)[next - 1].divisor == 1 ? row(to) + next - 1 : nullptr;
+  const bool has_lane = before != nullptr && pos - before->base < kPageCells;
+  const bool goes_on = before != nullptr && pos == before->base + kPageCells;
+  const bool same_place = has_lane ? before->page == e.page && before->base == e.base
+                                   : e.base == (goes_on ? pos : pos / kPageCells * kPageCells);
+  if (same_place) return copy(from, to, pos, pos + 1);
+  const std::int32_t source = cell_of(from, pos);
+  const std::int32_t cell = take_one(to, pos);
+  if (cell < 0) return false;
+  moves_.push_back({source, cell, 0});
+  return true;
+}
+
 void Sequences::keep(SeqId seq) {
   for (SeqId other = 0; other < n_sequences(); ++other)
     if (other != seq && count(other) > 0) remove(other, 0, next_pos(other));

@@ -92,6 +92,9 @@ class Sequences {
   void remove(SeqId seq, Pos begin, Pos end);
   /// `to` gets what `from` holds there, in place of what it held there itself. No bytes move.
   bool copy(SeqId from, SeqId to, Pos begin, Pos end);
+  /// `to` gets the token that `from` holds at `pos`, in the place that it would have taken for itself: shared
+  /// where that is the same page, else by a move to a cell of its own. False where there is no room.
+  bool follow(SeqId from, SeqId to, Pos pos);
   /// Removes all sequences but one.
   void keep(SeqId seq);
   /// Adds delta to positions. They must neither meet nor pass what is outside, nor go below 0 (can_add).

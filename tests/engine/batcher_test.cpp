@@ -154,7 +154,7 @@ TEST_P(BatcherEquality, EveryTextIsAsIfItWereAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, BatcherEquality, testing::Values("llama", "gemma3", "qwen3moe", "gpt2"),
+INSTANTIATE_TEST_SUITE_P(Models, BatcherEquality, testing::Values("llama", "gemma3", "qwen3moe", "gpt2", "mamba", "lfm2"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 TEST(Batcher, ADraftModelChangesNothing) {

@@ -126,6 +126,68 @@ TEST_P(SequenceOperations, ATreeIsOneStepAndEachBranchAsIfAlone) {
   }
 }
 
+TEST_P(SequenceOperations, SequencesThatPartInABatchAreEachAsIfAlone) {
+  // Whoever of them goes on first, and wherever the batch is cut into steps.
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  const std::vector<SeqId> all = {0, 1, 2};
+  for (const std::vector<SeqId>& order :
+       {std::vector<SeqId>{1, 0, 2}, {0, 1, 2}, {2, 1, 0, 0, 1, 2}, {1, 1, 1, 0, 2}}) {
+    for (const int n_ubatch : {512, 13, 12, 11, 5, 1}) {
+      Context context(model, {.n_ctx = 256, .n_sequences = 3, .n_ubatch = n_ubatch});
+      Batch batch;
+      std::vector<std::vector<Token>> texts(3);
+      std::vector<std::vector<int>> items(3);
+      const auto add = [&](Token token, std::span<const SeqId> seqs) {
+        batch.add(token, seqs, true);
+        for (const SeqId seq : seqs) {
+          texts[static_cast<std::size_t>(seq)].push_back(token);
+          items[static_cast<std::size_t>(seq)].push_back(batch.size() - 1);
+        }
+      };
+      for (std::size_t i = 0; i < 12; ++i) add(tokens[i], all);
+      for (std::size_t i = 0; i < order.size(); ++i) add(tokens[12 + i], {&order[i], 1});
+      ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+      for (std::size_t seq = 0; seq < 3; ++seq) {
+        const std::vector<float> expected = alone(texts[seq]);
+        for (std::size_t i = 0; i < texts[seq].size(); ++i) {
+          const auto row = context.logits(items[seq][i]);
+          ASSERT_TRUE(
+              std::equal(row.begin(), row.end(), expected.begin() + static_cast<std::ptrdiff_t>(i * n_vocab)))
+              << "sequence " << seq << ", token " << i << ", steps of " << n_ubatch;
+        }
+      }
+      EXPECT_TRUE(context.consistent());
+    }
+  }
+}
+
+TEST_P(SequenceOperations, ATokenIsSharedByTextsThatLieApart) {
+  // The same text three times, computed apart: what they share from there on lies in each one's own pages.
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  const std::vector<float> expected = alone(tokens);
+  for (const std::size_t n_head : {20u, 0u}) {
+    Context context(model, {.n_ctx = 256, .n_sequences = 3});
+    const std::vector<SeqId> all = {0, 1, 2};
+    if (n_head > 0)
+      for (const SeqId seq : all) all_logits(context, text(0, n_head), 8, seq);
+    Batch batch;
+    for (std::size_t i = n_head; i < 40; ++i) batch.add(tokens[i], all, true);
+    const auto steps = context.plan_stats().steps;
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    EXPECT_EQ(context.plan_stats().steps, steps + 1);
+    EXPECT_EQ(context.cells_used(), n_head > 0 ? 120 : 40);
+    const auto row = context.logits(batch.size() - 1);
+    EXPECT_TRUE(
+        std::equal(row.begin(), row.end(), expected.begin() + static_cast<std::ptrdiff_t>(39 * n_vocab)));
+    for (const SeqId seq : all) {
+      const std::vector<float> rest = all_logits(context, text(40, 5), 2, seq);
+      EXPECT_TRUE(
+          std::equal(rest.begin(), rest.end(), expected.begin() + static_cast<std::ptrdiff_t>(40 * n_vocab)));
+    }
+    EXPECT_TRUE(context.consistent());
+  }
+}
+
 TEST_P(SequenceOperations, PackingPagesChangesNoBit) {
   const std::vector<float> expected = alone(tokens);
   Context context(model, {.n_ctx = 512, .n_sequences = 6});
