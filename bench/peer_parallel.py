@@ -76,11 +76,12 @@ class Server:
         self.prompts = [[ids.randrange(self.n_vocab) for _ in range(o["prompt"])] for _ in range(self.n_sequences)]
 
     def decode(self) -> None:
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         self.batch.c.n_tokens = self.batch.n
         status = L.llama_decode(self.context, self.batch.c)
         L.llama_synchronize(self.context)
         self.decode_seconds += time.perf_counter() - start
+        self.cpu_seconds += time.process_time() - cpu_start
         self.steps += 1
         assert status == 0, f"llama_decode: {status}"
 
@@ -96,7 +97,7 @@ class Server:
     def round(self) -> dict:
         batch = self.batch
         L.llama_memory_clear(self.memory, True)
-        self.decode_seconds, self.steps = 0.0, 0
+        self.decode_seconds, self.cpu_seconds, self.steps = 0.0, 0.0, 0
         n_generated = n_begun = 0
         # By client; `left` is 0 where the client is free.
         token, pos, left = (np.zeros(self.streams, dtype=np.int32) for _ in range(3))
@@ -130,6 +131,7 @@ class Server:
         return {
             "seconds": seconds,
             "decode_seconds": self.decode_seconds,
+            "cpu_seconds": self.cpu_seconds,  # Of all threads, in llama_decode.
             "steps": self.steps,
             "prompt_tokens": len(self.system) + sum(map(len, self.prompts)),
             "generated_tokens": n_generated,

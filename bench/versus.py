@@ -233,7 +233,7 @@ def parallel(words: list[str]) -> int:
     args, python = parse(words, options, rounds=2)
     if (load := os.getloadavg()[0]) > 0.5:
         note = f"this machine has other work (load {load:.1f}), from which llama.cpp's spinning threads suffer most"
-        print(f"versus: {note}", file=sys.stderr)
+        print(f"versus: {note}; the processor's time with -t 1 still tells", file=sys.stderr)
     model = find_model(args.model)
     # One at a time is so much slower that a part of the sequences has to do.
     n_alone = max(1, args.sequences // 8)
@@ -253,22 +253,25 @@ def parallel(words: list[str]) -> int:
         if r["generated_tokens"] != wanted:
             sys.exit(f"versus: {who} generated {r['generated_tokens']} tokens, not {wanted}")
     print(f"{model.stem}: {args.sequences} sequences, {args.streams} at a time: {args.system} tokens shared,")
-    print(f"{args.prompt} own, {args.tokens} generated; {cells(args)} cells, {args.threads} threads, best of {args.rounds}\n")
-    print(f"| {'':<16} | {'seconds':>8} | {'in decode':>9} | {'steps':>6} | {'tokens/s':>8} |")
-    print(f"| {':':-<16} | {':':->8} | {':':->9} | {':':->6} | {':':->8} |")
+    print(f"{args.prompt} own, {args.tokens} generated; {cells(args)} cells, {args.threads} threads,", end=" ")
+    print(f"best of {args.rounds}\n")
+    print(f"| {'':<16} | {'seconds':>8} | {'in decode':>9} | {'of CPU':>8} | {'steps':>6} | {'tokens/s':>8} |")
+    print(f"| {':':-<16} | {':':->8} | {':':->9} | {':':->8} | {':':->6} | {':':->8} |")
     speed = {who: r["generated_tokens"] / r["seconds"] for who, r in best.items()}
     for who, r in best.items():
-        times = f"{r['seconds']:>8.2f} | {r['decode_seconds']:>9.2f} | {r['steps']:>6}"
+        times = f"{r['seconds']:>8.2f} | {r['decode_seconds']:>9.2f} | {r['cpu_seconds']:>8.2f} | {r['steps']:>6}"
         print(f"| {who:<16} | {times} | {speed[who]:>8.0f} |")
     # All of weft's time against llama_decode alone: the peer is not charged with Python.
     ours, theirs = best["weft"], best["llama.cpp"]
     ratio = ours["seconds"] / min(r["decode_seconds"] for r in rounds["llama.cpp"])
     ratio_total = ours["seconds"] / theirs["seconds"]
     gain = speed["weft"] / speed["weft, one stream"]
-    print(f"\nratio {ratio:.2f}: all of weft's time / time in llama_decode alone; with Python's share {ratio_total:.2f}")
+    ratio_cpu = min(r["cpu_seconds"] for r in rounds["weft"]) / min(r["cpu_seconds"] for r in rounds["llama.cpp"])
+    print(f"\nratio {ratio:.2f}: all of weft's time / time in llama_decode alone")
+    print(f"ratio with Python's share {ratio_total:.2f}, of the processor's time {ratio_cpu:.2f}")
     print(f"gain over one stream at a time: {gain:.1f}; misses: {ours['misses']}")
     print(f"prompt tokens computed: weft {ours['prompt_tokens']}, llama.cpp {theirs['prompt_tokens']}")
-    row = {"work": "parallel", "ratio": ratio, "ratio_total": ratio_total, "gain": gain, "n_alone": n_alone}
+    row = {"work": "parallel", "ratio": ratio, "ratio_total": ratio_total, "ratio_cpu": ratio_cpu, "gain": gain, "n_alone": n_alone}
     return finish([row | settings | {"model": model.name, "best": best, "rounds": rounds}], args)
 
 

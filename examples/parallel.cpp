@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -177,6 +178,7 @@ class Day {
 
   void run() {
     const auto start = std::chrono::steady_clock::now();
+    const std::clock_t cpu_start = std::clock();
     const auto seconds = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     };
@@ -186,12 +188,14 @@ class Day {
         if (picture_) picture_->add({seconds(), context_.cells_used(), held_});
     }
     seconds_ = seconds();
+    cpu_seconds_ = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   }
 
   const std::vector<Answer>& answers() const { return answers_; }
   weft::BatcherStats stats() const { return batcher_.stats(); }
   const CachePicture* picture() const { return picture_ ? &*picture_ : nullptr; }
   double seconds() const { return seconds_; }
+  double cpu_seconds() const { return cpu_seconds_; }  // Of all threads.
 
  private:
   /// The client submits the next question, if there is one.
@@ -231,6 +235,7 @@ class Day {
   std::optional<CachePicture> picture_;
   int n_begun_ = 0;
   double seconds_ = 0.0;
+  double cpu_seconds_ = 0.0;
 };
 
 /// The beginning of a text, in one line.
@@ -244,8 +249,9 @@ std::string in_a_line(std::string_view text) {
 
 void print_json(const Day& day, const weft::Context& context) {
   const weft::BatcherStats s = day.stats();
-  std::printf("{\"seconds\": %.6f, \"decode_seconds\": %.6f, \"host_seconds\": %.6f, \"steps\": %lld, ",
-              day.seconds(), s.decode_seconds, s.host_seconds, static_cast<long long>(s.n_steps));
+  std::printf("{\"seconds\": %.6f, \"cpu_seconds\": %.6f, \"decode_seconds\": %.6f, ", day.seconds(),
+              day.cpu_seconds(), s.decode_seconds);
+  std::printf("\"host_seconds\": %.6f, \"steps\": %lld, ", s.host_seconds, static_cast<long long>(s.n_steps));
   std::printf(
       "\"prompt_tokens\": %lld, \"cached_tokens\": %lld, \"generated_tokens\": %lld, \"misses\": %lld, ",
       static_cast<long long>(s.n_prompt_tokens), static_cast<long long>(s.n_cached_tokens),
