@@ -271,7 +271,8 @@ def parallel(words: list[str]) -> int:
     print(f"ratio with Python's share {ratio_total:.2f}, of the processor's time {ratio_cpu:.2f}")
     print(f"gain over one stream at a time: {gain:.1f}; misses: {ours['misses']}")
     print(f"prompt tokens computed: weft {ours['prompt_tokens']}, llama.cpp {theirs['prompt_tokens']}")
-    row = {"work": "parallel", "ratio": ratio, "ratio_total": ratio_total, "ratio_cpu": ratio_cpu, "gain": gain, "n_alone": n_alone}
+    row = {"work": "parallel", "ratio": ratio, "ratio_total": ratio_total, "ratio_cpu": ratio_cpu}
+    row |= {"gain": gain, "n_alone": n_alone}
     return finish([row | settings | {"model": model.name, "best": best, "rounds": rounds}], args)
 
 
