@@ -226,10 +226,22 @@ struct Batcher::Impl {
   /// Whether the cache can take the stream besides what the running ones are about to write. Idle texts make
   /// room.
   bool make_room_for(const Stream& stream, const engine::PrefixIndex::Match& match) {
-    std::int64_t need = static_cast<std::int64_t>(stream.text.size()) - match.n;
+    // Of the last page that is shared the stream gets a copy of its own, once it writes there.
+    std::int64_t need = static_cast<std::int64_t>(stream.text.size()) - match.n + match.n % kPage;
     for (const StreamPtr& other : running) need += std::max(other->n_pending(), kHeadroom);
     while (context.cells_used() + need > context.cells_total())
-      if (!evict(match.holder)) return running.empty();
+      if (!evict(match.holder) && !shorten(match)) return running.empty();
+    return true;
+  }
+
+  /// Gives up what an idle text has beyond a match. False where there is nothing to be had.
+  bool shorten(const engine::PrefixIndex::Match& match) {
+    if (match.holder < 0 || match.n == index.size(match.holder) || !is_idle(match.holder)) return false;
+    const std::vector<Token> kept = index.text(match.holder, match.n);
+    index.remove(match.holder);
+    context.remove(match.holder, match.n);
+    if (drafter) drafter->cut(match.holder, match.n);
+    index.append(match.holder, kept);
     return true;
   }
 

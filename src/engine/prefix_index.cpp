@@ -138,6 +138,16 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text) const {
   return match;
 }
 
+std::vector<Token> PrefixIndex::text(SeqId holder, int n) const {
+  std::vector<const Node*> path;
+  for (const Node* node = end_of(holder); node != nullptr; node = node->parent) path.push_back(node);
+  std::vector<Token> tokens;
+  for (auto node = path.rbegin(); node != path.rend(); ++node)
+    tokens.insert(tokens.end(), (*node)->run.begin(), (*node)->run.end());
+  tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(n)));
+  return tokens;
+}
+
 bool PrefixIndex::covered(SeqId holder) const {
   const Node* const end = end_of(holder);
   return end != root_.get() && end->n_holders > 1;

@@ -33,6 +33,8 @@ class PrefixIndex {
   /// A holder that has the most tokens in common with the text. Costs these.
   Match find(std::span<const Token> text) const;
 
+  /// The first n tokens of the holder's text.
+  std::vector<Token> text(SeqId holder, int n) const;
   int size(SeqId holder) const { return sizes_[static_cast<std::size_t>(holder)]; }
   /// Whether another holder has all of this one's text.
   bool covered(SeqId holder) const;

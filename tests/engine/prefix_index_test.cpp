@@ -54,6 +54,7 @@ TEST(PrefixIndex, FindsWhatAPlainSearchFinds) {
       ASSERT_EQ(common(texts[static_cast<std::size_t>(match.holder)], wanted), best);
     }
     ASSERT_EQ(index.size(holder), static_cast<int>(text.size()));
+    ASSERT_TRUE(index.text(holder, index.size(holder)) == text);
     ASSERT_LE(index.n_nodes(), 2 * kHolders);
     bool covered = false;
     for (SeqId other = 0; other < kHolders; ++other)
