@@ -46,10 +46,14 @@ struct CompileOptions {
 class DevicePlan {
  public:
   virtual ~DevicePlan() = default;
-  /// Computes one step. `symbols` are within their bounds and `actual` within what was allowed (the caller
-  /// checked); what did not change is not looked at again. Blocks until the outputs can be read.
-  virtual void run(std::span<const std::int64_t> symbols, const Bindings& bindings,
-                   const Changes& actual) = 0;
+  /// Starts one step. `symbols` are within their bounds and `actual` within what was allowed (the caller
+  /// checked); what did not change is not looked at again. Where the device works beside the host this returns
+  /// as soon as the work is on its way, and the inputs' memory may not be written before `wait`. A device that
+  /// fails throws Error kDevice from either call; the plan and what it is bound to are then useless.
+  virtual void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+                      const Changes& actual) = 0;
+  /// Blocks until the outputs of the last submitted step can be read.
+  virtual void wait() = 0;
   /// Makes a running step return early; its outputs and what it stored are then undefined, but moves of cells
   /// are done. From any thread.
   virtual void cancel() noexcept = 0;

@@ -118,7 +118,8 @@ void Plan::run(const Step& step) {
   } else {
     ++counters_.unchanged;
   }
-  compiled_->run(symbols_, bindings_, step.actual);
+  compiled_->submit(symbols_, bindings_, step.actual);
+  compiled_->wait();
 }
 
 }  // namespace weft::exec

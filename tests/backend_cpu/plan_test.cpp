@@ -65,7 +65,7 @@ class Rig {
       for (std::size_t v = 0; v < g.values().size(); ++v)
         if (g.values()[v].kind == ValueKind::kInput) fill_input(g.values()[v], *bindings[v], begin, count);
       const std::int64_t symbols[] = {count};
-      plan->run(symbols, bindings, {});
+      plan->submit(symbols, bindings, {});
       for (const ValueId output : outputs) {
         const auto* data =
             reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(output)]->host().data());

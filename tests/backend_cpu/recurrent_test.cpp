@@ -119,7 +119,7 @@ class Rig {
       host<std::int32_t>(inputs_["from"])[r] = rows[r].from;
       host<std::int32_t>(inputs_["to"])[r] = rows[r].to;
     }
-    plan_->run(symbols, bindings_, {.shapes = true});
+    plan_->submit(symbols, bindings_, {.shapes = true});
   }
 
   std::vector<float> output(ValueId value, std::size_t row) {

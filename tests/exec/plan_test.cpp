@@ -29,11 +29,13 @@ struct Log {
 class FakePlan final : public DevicePlan {
  public:
   explicit FakePlan(Log& log) : log_(log) {}
-  void run(std::span<const std::int64_t> symbols, const Bindings& bindings, const Changes& actual) override {
+  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+              const Changes& actual) override {
     log_.runs.emplace_back(symbols.begin(), symbols.end());
     log_.changes.push_back(actual);
     log_.last_bindings = bindings;
   }
+  void wait() override {}
   void cancel() noexcept override {}
   std::size_t workspace_bytes() const override { return 0; }
   double kernel_seconds() const override { return 0; }

@@ -33,7 +33,9 @@ class CpuPlan final : public DevicePlan {
     }
   }
 
-  void run(std::span<const std::int64_t> symbols, const Bindings& bindings, const Changes& actual) override {
+  /// The host is the device: the step is done when this returns.
+  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+              const Changes& actual) override {
     if (actual.tensors) bind(bindings);
     cancelled_.store(false, std::memory_order_relaxed);
     const StepInfo step{symbols, ++step_number_, pool_.n_threads()};
@@ -53,6 +55,7 @@ class CpuPlan final : public DevicePlan {
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
+  void wait() override {}
   void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
 
   std::size_t workspace_bytes() const override { return arena_.size() + scratch_.size(); }
