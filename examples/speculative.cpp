@@ -1,5 +1,6 @@
 // Speculation: the same prompts without it, with what the text itself suggests, and, with -md, with a small
-// model that writes ahead. The texts are the same, token by token; only the time differs.
+// model that writes ahead; as one chain of tokens, or as a tree of the likely ways to go on. The texts are
+// the same, token by token; only the time differs.
 //
 //   speculative -m MODEL [-md DRAFT] [-n TOKENS] [-np AT_A_TIME] [-t THREADS] [PROMPT...]
 #include <algorithm>
@@ -18,6 +19,8 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: speculative -m MODEL [-md DRAFT] [-n TOKENS] [-np AT_A_TIME] [-t THREADS] [PROMPT...]\n";
+
+constexpr int kBranches = 4;
 
 using Texts = std::vector<std::vector<weft::Token>>;
 
@@ -94,8 +97,9 @@ int main(int argc, char** argv) try {
     prompts.push_back(model->tokenizer().encode(text));
     n_longest = std::max(n_longest, prompts.back().size());
   }
-  weft::ContextParams params{.n_ctx = n_parallel * (static_cast<int>(n_longest) + n_tokens + 64),
-                             .n_sequences = n_parallel,
+  // A branch of a tree takes a sequence, and a page of its own.
+  weft::ContextParams params{.n_ctx = n_parallel * (static_cast<int>(n_longest) + n_tokens + 64 * kBranches),
+                             .n_sequences = n_parallel * kBranches,
                              .n_threads = n_threads};
   weft::Context context(model, params);
   std::optional<weft::Context> draft;
@@ -104,25 +108,34 @@ int main(int argc, char** argv) try {
   struct Mode {
     const char* name;
     weft::Speculation speculation;
+    int n_branches;
   };
-  std::vector<Mode> modes = {{"none", weft::Speculation::kNone}, {"ngram", weft::Speculation::kNgram}};
-  if (draft) modes.push_back({"model", weft::Speculation::kModel});
-  // What is cached from one mode must not help the next: a batcher begins and ends with an empty context.
+  std::vector<Mode> modes = {{"none", weft::Speculation::kNone, 1},
+                             {"ngram", weft::Speculation::kNgram, 1},
+                             {"ngram trees", weft::Speculation::kNgram, kBranches}};
+  if (draft) {
+    modes.push_back({"model", weft::Speculation::kModel, 1});
+    modes.push_back({"model trees", weft::Speculation::kModel, kBranches});
+  }
   serve(context, {}, prompts, 1);  // Warms up.
 
-  std::printf("%-12s %8s %8s %8s %9s  %s\n", "speculation", "tokens/s", "steps", "drafted", "accepted",
-              "texts");
+  std::printf("%-12s %8s %8s %8s %9s %8s  %s\n", "speculation", "tokens/s", "steps", "drafted", "accepted",
+              "branches", "texts");
   bool all_equal = true;
   Texts expected;
   for (const Mode& mode : modes) {
-    const Result r = serve(context, {.speculation = mode.speculation, .draft = draft ? &*draft : nullptr},
-                           prompts, n_tokens);
+    const weft::BatcherParams batcher{.n_running = n_parallel,
+                                      .reuse_prefixes = false,
+                                      .speculation = mode.speculation,
+                                      .n_draft_branches = mode.n_branches,
+                                      .draft = draft ? &*draft : nullptr};
+    const Result r = serve(context, batcher, prompts, n_tokens);
     if (expected.empty()) expected = r.texts;
     all_equal = all_equal && r.texts == expected;
-    std::printf("%-12s %8.1f %8lld %8lld %9lld  %s\n", mode.name,
+    std::printf("%-12s %8.1f %8lld %8lld %9lld %8lld  %s\n", mode.name,
                 static_cast<double>(r.stats.n_generated_tokens) / r.seconds,
                 static_cast<long long>(r.stats.n_steps), static_cast<long long>(r.stats.n_drafted_tokens),
-                static_cast<long long>(r.stats.n_accepted_tokens),
+                static_cast<long long>(r.stats.n_accepted_tokens), static_cast<long long>(r.stats.n_branches),
                 r.texts == expected ? "equal" : "DIFFERENT");
   }
   for (std::size_t i = 0; i < texts.size(); ++i)

@@ -90,7 +90,9 @@ struct BatcherParams {
   double max_step_ms = 150.0;
   bool reuse_prefixes = true;  ///< Finished texts stay in the cache until their room is needed.
   Speculation speculation = Speculation::kNone;
-  int n_draft = 8;  ///< Tokens drafted ahead for a completion, at most; how many pays is measured.
+  int n_draft = 8;           ///< Tokens drafted ahead for a completion, at most.
+  int n_draft_branches = 4;  ///< Ways to go on that a draft may hold, where sequences are free for them.
+  bool adapt_drafts = true;  ///< Draft as much as pays, which is measured; otherwise always as much as allowed.
   /// With kModel: a context of the draft model with at least as many sequences. Must outlive the batcher.
   Context* draft = nullptr;
 };
@@ -102,6 +104,7 @@ struct BatcherStats {
   std::int64_t n_generated_tokens = 0;
   std::int64_t n_drafted_tokens = 0;
   std::int64_t n_accepted_tokens = 0;
+  std::int64_t n_branches = 0;  ///< Of drafts: ways to go on besides the first.
   std::int64_t n_evicted = 0;    ///< Finished texts that had to leave the cache.
   std::int64_t n_set_aside = 0;  ///< Running completions that had to.
   int cells_peak = 0;            ///< Cells in use, finished texts included.

@@ -1,7 +1,6 @@
 #include "weft/batcher.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <limits>
 #include <map>
@@ -16,6 +15,8 @@ namespace weft {
 namespace {
 
 using engine::Clock;
+using engine::DraftOdds;
+using engine::DraftTree;
 using engine::Stream;
 using StreamPtr = std::shared_ptr<Stream>;
 
@@ -30,6 +31,7 @@ constexpr int kMaxLookAhead = 64;
 constexpr int kHeadroom = 8;
 constexpr int kMinChunk = 16;
 constexpr int kMaxDraft = 64;
+constexpr int kMaxBranches = 64;
 constexpr Pos kPage = 64;  // Shifts by whole pages leave cells in place.
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
@@ -53,6 +55,8 @@ BatcherParams fill_in(BatcherParams p, const ContextParams& context) {
   if (!(p.max_step_ms > 0.0)) refuse("the time of a step must be more than 0 ms");
   if (p.n_draft < 0 || p.n_draft > kMaxDraft)
     refuse("the depth of drafts must be 0 to " + std::to_string(kMaxDraft));
+  if (p.n_draft_branches < 1 || p.n_draft_branches > kMaxBranches)
+    refuse("the branches of drafts must be 1 to " + std::to_string(kMaxBranches));
   if (p.speculation == Speculation::kModel && p.draft == nullptr)
     refuse("speculation with a model needs the context of a draft model");
   return p;
@@ -89,7 +93,8 @@ struct Batcher::Impl {
     if (p.n_logprobs > kMaxLogprobs) refuse("at most " + std::to_string(kMaxLogprobs) + " log-probabilities");
     if (p.n_ctx < 0 || p.n_keep < 0) refuse("n_ctx and n_keep must not be negative");
     if (p.context_shift && !context.can_shift())
-      throw Error(ErrorCode::kUnsupported, "the text of this model cannot be shifted: it has learned positions or recurrent layers");
+      throw Error(ErrorCode::kUnsupported,
+                  "the text of this model cannot be shifted: it has learned positions or recurrent layers");
     const auto limit = static_cast<std::size_t>(std::min<Pos>(limit_of(p), context.max_positions()));
     if (prompt.size() > limit)
       refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
@@ -149,6 +154,7 @@ struct Batcher::Impl {
   }
 
   void release(Stream& stream) {
+    drop_branches(stream);
     if (stream.seq >= 0) empty(std::exchange(stream.seq, -1));
   }
 
@@ -299,7 +305,6 @@ struct Batcher::Impl {
     if (stream->shifted) stream->saved = context.save(stream->seq);
     release(*stream);
     stream->n_computed = 0;
-    stream->draft.clear();
     ++stream->stats.n_set_aside;
     ++counters.n_set_aside;
     waiting.emplace(stream->key(), stream);
@@ -345,17 +350,26 @@ struct Batcher::Impl {
   void write_drafts() {
     if (!drafter) return;
     jobs.clear();
+    // Branches are sequences: the free ones are shared out evenly.
+    const int n_spare = running.empty() ? 0 : static_cast<int>(free_seqs.size() / running.size());
     for (const StreamPtr& stream : running) {
       stream->draft.clear();
       if (!drafts_allowed || !stream->params().speculate || stream->n_pending() != 1) continue;
-      int depth = draft_depth(cost, stream->acceptance, drafter->ms_per_token(), params.n_draft);
-      if (depth == 0 && stream->n_until_probe-- <= 0) depth = 1;
+      DraftOdds& odds = stream->odds;
+      odds.n_leaves = std::min(1 + n_spare, params.n_draft_branches);
+      odds.least = params.adapt_drafts ? least_chance(cost, drafter->ms_per_token()) : 0.0;
       // Not past the end of what the stream may write.
+      const auto n_text = static_cast<int>(stream->text.size());
+      odds.n_max =
+          std::min({params.n_draft, limit_of(stream->params()) - n_text, context.max_positions() - n_text});
       if (stream->params().n_predict >= 0)
-        depth = std::min(depth, stream->params().n_predict - stream->stats.n_generated - 1);
-      depth = std::min({depth, limit_of(stream->params()) - static_cast<int>(stream->text.size()),
-                        context.max_positions() - static_cast<int>(stream->text.size())});
-      if (depth > 0) jobs.push_back({stream->seq, stream->text, depth, &stream->draft});
+        odds.n_max = std::min(odds.n_max, stream->params().n_predict - stream->stats.n_generated - 1);
+      if (odds.right < odds.least && stream->n_until_probe-- <= 0) {
+        odds.n_max = std::min(odds.n_max, 1);
+        odds.least = 0.0;
+      }
+      stream->draft.begin(odds);
+      if (odds.n_max > 0) jobs.push_back({stream->seq, stream->text, &stream->draft});
     }
     if (!jobs.empty()) drafter->draft(jobs);
   }
@@ -372,6 +386,49 @@ struct Batcher::Impl {
   }
   double prompt_ms_per_row() const { return prompt_ms > 0.0 ? prompt_ms : 0.1; }
 
+  /// A stream's last token with the tree that stands behind it: a branch is a sequence, which shares the
+  /// text, and each token belongs to all branches that go through it.
+  void add_with_draft(Stream& stream) {
+    const std::vector<int> leaves = stream.draft.leaves();
+    stream.branches.assign(1, stream.seq);
+    while (stream.branches.size() < leaves.size()) {
+      stream.branches.push_back(free_seqs.back());
+      free_seqs.pop_back();
+      context.copy(stream.seq, stream.branches.back());
+    }
+    batch.add(stream.text.back(), stream.branches, true);
+    std::vector<SeqId> seqs;
+    for (int node = 0; node < stream.draft.size(); ++node) {
+      seqs.clear();
+      for (std::size_t i = 0; i < leaves.size(); ++i)
+        if (stream.draft.leads_to(node, leaves[i])) seqs.push_back(stream.branches[i]);
+      batch.add(stream.draft.nodes()[static_cast<std::size_t>(node)].token, seqs, true);
+    }
+  }
+
+  /// The stream goes on with the branch that `node` is on; the others are given up, and what stands behind
+  /// it.
+  void fold_branches(Stream& stream, int node) {
+    const std::vector<int> leaves = stream.draft.leaves();
+    std::size_t right = 0;
+    while (right < leaves.size() && !stream.draft.leads_to(node, leaves[right])) ++right;
+    if (right > 0 && right < leaves.size()) {
+      context.remove(stream.seq);
+      context.copy(stream.branches[right], stream.seq);
+    }
+    context.remove(stream.seq, stream.n_computed);
+    drop_branches(stream);
+  }
+
+  void drop_branches(Stream& stream) {
+    for (std::size_t i = 1; i < stream.branches.size(); ++i) {
+      context.remove(stream.branches[i]);
+      free_seqs.push_back(stream.branches[i]);
+    }
+    stream.branches.clear();
+    stream.draft.clear();
+  }
+
   void build() {
     batch.clear();
     shares.clear();
@@ -385,16 +442,15 @@ struct Batcher::Impl {
     // Drafts only as far as the step's rows of logits go.
     const int max_logits = context.params().n_outputs;
     for (Share& share : shares) {
-      auto& draft = share.stream->draft;
-      draft.resize(std::min(draft.size(), static_cast<std::size_t>(std::max(0, max_logits - n_logits))));
-      n_logits += static_cast<int>(draft.size());
+      DraftTree& draft = share.stream->draft;
+      draft.cut(max_logits - n_logits);
+      n_logits += draft.size();
     }
-    if (n_logits > batch.size()) {  // The drafts stand behind their token.
+    if (n_logits > batch.size()) {
       batch.clear();
       for (Share& share : shares) {
         share.first = batch.size();
-        batch.add(share.stream->text.back(), share.stream->seq, true);
-        for (const Token token : share.stream->draft) batch.add(token, share.stream->seq, true);
+        add_with_draft(*share.stream);
       }
     }
     n_decoding = batch.size();
@@ -420,35 +476,44 @@ struct Batcher::Impl {
     if (stream.stats.n_generated == 0) counters.n_prompt_tokens += n_prompt;
     computed(stream, share.n);
     if (stream.n_pending() > 0) return;  // A piece of a prompt.
-    const std::vector<Token> draft = std::exchange(stream.draft, {});
-    std::size_t n_right = 0;
+    int node = DraftTree::kRoot;
     bool goes_on = true;
-    for (std::size_t i = 0;; ++i) {
-      goes_on = stream.draw(context.logits(share.first + share.n - 1 + static_cast<int>(i)));
+    while (true) {
+      // The root's logits are those of the last token, a node's stand behind them in the nodes' order.
+      goes_on = stream.draw(context.logits(share.first + share.n + node));
       ++counters.n_generated_tokens;
-      if (!goes_on || i == draft.size() || draft[i] != stream.text.back()) break;
+      const int next = stream.draft.child(node, stream.text.back());
+      if (goes_on) learn(stream, node, next);
+      if (!goes_on || next == DraftTree::kNone) break;
       computed(stream, 1);
-      ++n_right;
+      node = next;
     }
-    if (!draft.empty()) {
-      context.remove(stream.seq, stream.n_computed);
-      learn(stream, static_cast<int>(draft.size()), static_cast<int>(n_right), goes_on);
+    if (!stream.draft.empty()) {
+      stream.stats.n_drafted += stream.draft.size();
+      counters.n_drafted_tokens += stream.draft.size();
+      counters.n_branches += static_cast<std::int64_t>(stream.branches.size()) - 1;
+      fold_branches(stream, node);
     }
     if (drafter) drafter->cut(stream.seq, stream.n_computed);
     if (!goes_on) retire(stream);
   }
 
-  void learn(Stream& stream, int n_drafted, int n_right, bool goes_on) {
-    stream.stats.n_drafted += n_drafted;
-    stream.stats.n_accepted += n_right;
-    counters.n_drafted_tokens += n_drafted;
-    counters.n_accepted_tokens += n_right;
-    // Each right one, and the first wrong one, is a trial; what stands behind that was not tried.
+  /// Each guess at how the text goes on behind `node` was a trial, up to the one that was right (if any).
+  void learn(Stream& stream, int node, int right) {
+    const DraftTree& draft = stream.draft;
+    const int n_guesses = draft.n_children(node);
+    if (n_guesses == 0) return;
     constexpr double kRate = 0.12;
-    for (int i = 0; i < n_right; ++i) stream.acceptance += kRate * (1.0 - stream.acceptance);
-    if (n_right < n_drafted && goes_on) stream.acceptance -= kRate * stream.acceptance;
     constexpr int kProbeEvery = 24;
+    const int rank =
+        right == DraftTree::kNone ? n_guesses : draft.nodes()[static_cast<std::size_t>(right)].rank;
+    stream.odds.right += kRate * ((rank == 0 ? 1.0 : 0.0) - stream.odds.right);
+    for (int i = 1; i <= std::min(rank, n_guesses - 1); ++i)
+      stream.odds.other += kRate * ((i == rank ? 1.0 : 0.0) - stream.odds.other);
     stream.n_until_probe = kProbeEvery;
+    if (right == DraftTree::kNone) return;
+    ++stream.stats.n_accepted;
+    ++counters.n_accepted_tokens;
   }
 
   void end(Stream& stream, StopReason reason) {
@@ -479,6 +544,7 @@ struct Batcher::Impl {
   bool step() {
     const auto start = Clock::now();
     double in_decode = 0.0;
+    for (const StreamPtr& stream : running) drop_branches(*stream);  // Of a step that failed.
     admit();
     check_limits();
     drafts_allowed = true;
@@ -490,7 +556,10 @@ struct Batcher::Impl {
       status = context.decode(batch);
       in_decode = seconds_between(before, Clock::now());
       counters.decode_seconds += in_decode;
-      if (status == DecodeStatus::kCacheFull) make_room();
+      if (status == DecodeStatus::kCacheFull) {
+        for (const StreamPtr& stream : running) drop_branches(*stream);
+        make_room();
+      }
     }
     if (status == DecodeStatus::kOk && !running.empty()) {
       const std::int64_t n_before = counters.n_generated_tokens;

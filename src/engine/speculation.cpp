@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <string>
+#include <utility>
 
 #include "weft/error.h"
 
@@ -24,17 +24,20 @@ class NgramDrafter final : public Drafter {
  private:
   static constexpr int kLongest = 4;
   static constexpr int kShortest = 2;
+  static constexpr int kMostPlaces = 8;
 
   static void look_up(const DraftJob& job, std::size_t n) {
     if (job.text.size() <= n) return;
     const auto last = job.text.end() - static_cast<std::ptrdiff_t>(n);
-    // The last time but this one; looked for from the end.
+    // The last time but this one first, then the times before.
+    int n_places = 0;
     for (auto at = last; at-- != job.text.begin();) {
       if (!std::equal(last, job.text.end(), at)) continue;
-      const auto begin = at + static_cast<std::ptrdiff_t>(n);
-      const auto end = begin + std::min<std::ptrdiff_t>(job.n_max, job.text.end() - begin);
-      job.draft->assign(begin, end);
-      return;
+      int node = DraftTree::kRoot;
+      for (auto next = at + static_cast<std::ptrdiff_t>(n);
+           next != job.text.end() && node != DraftTree::kNone; ++next)
+        node = job.draft->grow(node, *next);
+      if (++n_places == kMostPlaces || !job.draft->grows(DraftTree::kRoot)) return;
     }
   }
 };
@@ -45,40 +48,41 @@ class ModelDrafter final : public Drafter {
 
   void draft(std::span<const DraftJob> jobs) override {
     const auto start = std::chrono::steady_clock::now();
-    std::int64_t n_drafted = 0;
-    for (int round = 0;; ++round) {
+    std::int64_t n_rounds_of_jobs = 0;
+    tips_.clear();
+    for (const DraftJob& job : jobs) tips_.push_back({&job, DraftTree::kRoot, -1});
+    while (true) {
       batch_.clear();
-      at_.clear();
-      for (const DraftJob& job : jobs) {
-        const auto wanted = static_cast<int>(job.draft->size());
-        if (wanted < round || wanted >= job.n_max) continue;
-        if (round == 0) {
+      std::erase_if(tips_, [](const Tip& tip) { return !tip.job->draft->grows(tip.node); });
+      if (tips_.empty()) break;
+      for (Tip& tip : tips_) {
+        const DraftJob& job = *tip.job;
+        if (tip.node == DraftTree::kRoot) {
           // The last token is always computed here, for its logits; so is all that the model wrote itself.
           context_.remove(job.seq, static_cast<Pos>(job.text.size()) - 1);
           batch_.add(job.text.subspan(static_cast<std::size_t>(context_.next_pos(job.seq))), job.seq);
         } else {
-          batch_.add(job.draft->back(), job.seq, true);
+          batch_.add(job.draft->nodes()[static_cast<std::size_t>(tip.node)].token, job.seq, true);
         }
-        at_.push_back({&job, batch_.size() - 1});
+        tip.item = batch_.size() - 1;
       }
-      if (at_.empty()) break;
       if (context_.decode(batch_) != DecodeStatus::kOk) {
         // No room for everybody's drafts: the next step begins anew.
         context_.clear();
         for (const DraftJob& job : jobs) job.draft->clear();
         break;
       }
-      for (const auto& [job, item] : at_) {
-        const std::span<const float> logits = context_.logits(item);
-        job->draft->push_back(
-            static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
-        ++n_drafted;
+      for (Tip& tip : tips_) {
+        const auto [best, second] = best_two(context_.logits(tip.item));
+        const int parent = std::exchange(tip.node, tip.job->draft->grow(tip.node, best));
+        if (second >= 0) tip.job->draft->grow(parent, second);
+        ++n_rounds_of_jobs;
       }
     }
-    if (n_drafted == 0) return;
+    if (n_rounds_of_jobs == 0) return;
     const double ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() /
-        static_cast<double>(n_drafted);
+        static_cast<double>(n_rounds_of_jobs);
     ms_per_token_ = ms_per_token_ == 0.0 ? ms : 0.9 * ms_per_token_ + 0.1 * ms;
   }
 
@@ -87,13 +91,29 @@ class ModelDrafter final : public Drafter {
   double ms_per_token() const override { return ms_per_token_; }
 
  private:
-  struct At {
+  /// Where a draft goes on.
+  struct Tip {
     const DraftJob* job;
-    int item;
+    int node;
+    int item;  // Of the batch.
   };
+
+  static std::pair<Token, Token> best_two(std::span<const float> logits) {
+    Token best = 0, second = -1;
+    for (std::size_t i = 1; i < logits.size(); ++i) {
+      const auto token = static_cast<Token>(i);
+      if (logits[i] > logits[static_cast<std::size_t>(best)]) {
+        second = std::exchange(best, token);
+      } else if (second < 0 || logits[i] > logits[static_cast<std::size_t>(second)]) {
+        second = token;
+      }
+    }
+    return {best, second};
+  }
+
   Context& context_;
   Batch batch_;
-  std::vector<At> at_;
+  std::vector<Tip> tips_;
   double ms_per_token_ = 0.0;
 };
 
@@ -124,12 +144,8 @@ double StepCost::ms_per_step() const {
   return known() ? std::max(0.0, (ms_ - ms_per_row() * rows_) / weight_) : 0.0;
 }
 
-int draft_depth(const StepCost& cost, double acceptance, double draft_ms_per_token, int max) {
-  // Worth it while acceptance^j / cost of a token > tokens per ms now.
-  const double least = cost.tokens_per_ms() * (cost.ms_per_row() + draft_ms_per_token);
-  if (least <= 0.0 || acceptance >= 1.0) return max;
-  if (least >= 1.0 || acceptance <= 0.0) return 0;
-  return static_cast<int>(std::min<double>(max, std::log(least) / std::log(acceptance)));
+double least_chance(const StepCost& cost, double draft_ms_per_token) {
+  return cost.tokens_per_ms() * (cost.ms_per_row() + draft_ms_per_token);
 }
 
 std::unique_ptr<Drafter> make_ngram_drafter() { return std::make_unique<NgramDrafter>(); }
@@ -140,7 +156,8 @@ std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, 
     refuse("the draft model's context has " + std::to_string(draft.params().n_sequences) +
            " sequences, the model's " + std::to_string(n_sequences) + "; make it with as many");
   if (draft.model().info().recurrent)
-    refuse("a draft model with recurrent layers cannot go back behind a draft that was wrong; use another one");
+    refuse(
+        "a draft model with recurrent layers cannot go back behind a draft that was wrong; use another one");
   const Tokenizer& own = draft.model().tokenizer();
   const Tokenizer& theirs = model.tokenizer();
   if (own.n_vocab() != theirs.n_vocab())

@@ -2,13 +2,14 @@
 // Speculation: tokens written ahead by something cheaper than the model, so that one step can check several.
 // What the model would not have written is thrown away; what remains is what it would have written alone.
 //
-// How far ahead pays is measured: a further drafted token is worth its row of a step as long as the chance
-// that it is right, per millisecond that it costs, beats what steps bring at present.
+// How much pays is measured: a further drafted token is worth its row of a step as long as the chance that it
+// is right, per millisecond that it costs, beats what steps bring at present.
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "engine/draft_tree.h"
 #include "weft/context.h"
 
 namespace weft::engine {
@@ -27,15 +28,14 @@ class StepCost {
   double rows_squared_ = 0.0, rows_ms_ = 0.0;
 };
 
-/// Tokens to draft where each is right with this chance, at most `max`.
-int draft_depth(const StepCost& cost, double acceptance, double draft_ms_per_token, int max);
+/// The chance of being right that makes a drafted token worth its row.
+double least_chance(const StepCost& cost, double draft_ms_per_token);
 
 /// A text that wants a draft.
 struct DraftJob {
   SeqId seq = -1;  ///< The text's sequence; a drafter may keep something under it.
   std::span<const Token> text;
-  int n_max = 0;
-  std::vector<Token>* draft = nullptr;  ///< Gets up to n_max tokens.
+  DraftTree* draft = nullptr;  ///< Begun; grows as far as it is worth it.
 };
 
 class Drafter {
@@ -49,10 +49,10 @@ class Drafter {
   virtual double ms_per_token() const { return 0.0; }
 };
 
-/// What followed the last few tokens the last time that they stood in the text.
+/// What followed the last few tokens the last times that they stood in the text.
 std::unique_ptr<Drafter> make_ngram_drafter();
-/// A smaller model, greedy, all texts in one batch. Throws Error kInvalidArgument where its vocabulary is
-/// another one than the model's, or it has too few sequences.
+/// A smaller model, all texts in one batch: its best token, and the next best beside it. Throws Error
+/// kInvalidArgument where its vocabulary is another one than the model's, or it has too few sequences.
 std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, int n_sequences);
 
 }  // namespace weft::engine

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/draft_tree.h"
 #include "engine/stop_filter.h"
 #include "weft/batcher.h"
 #include "weft/tokenizer.h"
@@ -54,8 +55,9 @@ class Stream {
   SeqId seq = -1;                ///< While it runs.
   bool shifted = false;          ///< Something was forgotten: the cache cannot be computed again from text.
   std::vector<std::byte> saved;  ///< The cache of a shifted stream that was set aside.
-  std::vector<Token> draft;      ///< Of this step.
-  double acceptance = 0.6;       ///< How often a drafted token is right, lately.
+  DraftTree draft;               ///< Of this step ...
+  std::vector<SeqId> branches;   ///< ... a sequence for each of its leaves, the stream's own first.
+  DraftOdds odds;                ///< What drafts were worth lately.
   int n_until_probe = 0;         ///< Steps without a draft, before one is tried again.
   CompletionStats stats;
 

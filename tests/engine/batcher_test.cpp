@@ -113,6 +113,12 @@ const Setting kSettings[] = {
     {"a tiny cache, nothing reused", {.n_ctx = 128, .n_sequences = 8}, {.reuse_prefixes = false}},
     {"more sequences than run", {.n_ctx = 512, .n_sequences = 12}, {.n_running = 3, .n_step_tokens = 20}},
     {"drafts from the text", {.n_ctx = 2048, .n_sequences = 8}, {.speculation = Speculation::kNgram}},
+    {"trees from the text",
+     {.n_ctx = 2048, .n_sequences = 24},
+     {.n_running = 6, .speculation = Speculation::kNgram, .n_draft = 12, .adapt_drafts = false}},
+    {"trees in a tiny cache",
+     {.n_ctx = 192, .n_sequences = 12},
+     {.n_running = 5, .speculation = Speculation::kNgram, .n_draft = 5, .adapt_drafts = false}},
     {"drafts in a tiny cache", {.n_ctx = 128, .n_sequences = 8}, {.speculation = Speculation::kNgram}},
 };
 
@@ -161,7 +167,7 @@ TEST(Batcher, ADraftModelChangesNothing) {
   const auto model = golden("llama");
   std::mt19937_64 random(3);
   Context context(model, {.n_ctx = 2048, .n_sequences = 4}), draft(model, {.n_ctx = 2048, .n_sequences = 4});
-  Batcher batcher(context, {.speculation = Speculation::kModel, .n_draft = 4, .draft = &draft});
+  Batcher batcher(context, {.speculation = Speculation::kModel, .n_draft = 4, .n_draft_branches = 1, .draft = &draft});
   Collector collector;
   std::vector<Ask> asks;
   std::vector<RequestId> ids;
@@ -182,6 +188,31 @@ TEST(Batcher, ADraftModelChangesNothing) {
       EXPECT_EQ(own.n_accepted, own.n_drafted);
     }
   }
+}
+
+/// A text that is drawn takes the second best way now and then, so trees of the best two guess more of it.
+TEST(Batcher, ATreeOfDraftsGuessesMoreThanAChain) {
+  const auto model = golden("llama");
+  Ask ask{.prompt = {5, 17, 3, 9}, .params = {.n_predict = 120, .ignore_end = true}};
+  ask.params.sampler = {.seed = 11, .temperature = 0.7f};
+  const Result reference = alone(model, ask);
+  std::int64_t steps[2] = {};
+  for (const int n_branches : {1, 3}) {
+    Context context(model, {.n_ctx = 512, .n_sequences = 3}), draft(model, {.n_ctx = 512, .n_sequences = 3});
+    Batcher batcher(context, {.speculation = Speculation::kModel,
+                              .n_draft = n_branches == 1 ? 2 : 4,  // Two deep.
+                              .n_draft_branches = n_branches,
+                              .adapt_drafts = false,
+                              .draft = &draft});
+    Collector collector;
+    const RequestId id = collector.submit(batcher, ask);
+    while (batcher.step()) ASSERT_TRUE(batcher.consistent());
+    expect_same(collector(id), reference, std::to_string(n_branches) + " branches");
+    steps[n_branches > 1] = batcher.stats().n_steps;
+    EXPECT_EQ(batcher.stats().n_branches > 0, n_branches > 1);
+    EXPECT_EQ(context.plan_stats().compiled, 1);
+  }
+  EXPECT_LT(steps[1], steps[0]);
 }
 
 TEST(Batcher, DraftModelsMustFit) {
@@ -432,8 +463,9 @@ TEST(Batcher, TenThousandRequestsInATinyCache) {
     asks.push_back(random_ask(*model, random, 40, 10));
     references.push_back(alone(model, asks.back()));
   }
-  Context context(model, {.n_ctx = 160, .n_sequences = 8, .n_threads = 1});
-  Batcher batcher(context, {.speculation = Speculation::kNgram, .n_draft = 3});
+  Context context(model, {.n_ctx = 160, .n_sequences = 12, .n_threads = 1});
+  Batcher batcher(context,
+                  {.n_running = 8, .speculation = Speculation::kNgram, .n_draft = 4, .adapt_drafts = false});
   constexpr int kRequests = 10000;
   std::map<RequestId, std::pair<std::size_t, Result>> open;
   int n_submitted = 0, n_cancelled = 0, n_finished = 0;
