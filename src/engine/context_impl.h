@@ -1,0 +1,92 @@
+#pragma once
+// What a context is made of: bookkeeping, caches, one plan. The API on it is in context.cpp, the walk of a
+// batch in decode.cpp.
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "engine/model_impl.h"
+#include "engine/placing.h"
+#include "engine/states.h"
+#include "exec/plan.h"
+#include "kv/sequences.h"
+#include "kv/state_slots.h"
+#include "weft/context.h"
+
+namespace weft {
+
+namespace engine {
+inline constexpr Pos kMaxPosition = 1 << 29;
+inline constexpr int kMaxHidden = 1 << 14;
+}  // namespace engine
+
+struct Context::Impl {
+  Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in);
+
+  const model::HParams& hparams() const { return model->impl().description.hparams; }
+  /// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
+  int n_extents() const { return n_pages + 2; }
+  model::GraphSizes sizes() const;
+  Bindings bind_all();
+
+  /// The host's memory of an input or output.
+  template <typename T>
+  std::span<T> values(ValueId id) const {
+    if (id == kNoValue) return {};
+    const std::span<std::byte> bytes = bindings[static_cast<std::size_t>(id)]->host();
+    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+
+  void check_sequence(SeqId seq) const;
+
+  // The walk of a batch.
+  DecodeStatus decode(const Batch& batch);
+  /// Checks the batch, resolves its positions and passes them to `placing`.
+  void admit(const Batch& batch);
+  /// Finds the running states' slots before and after each item. The slots' batch ends with commit or
+  /// abandon.
+  void step_states(const Batch& batch);
+  /// Writes the inputs of a step's items.
+  void bind_step(const Batch& batch);
+  /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
+  /// own.
+  void run_step(std::int64_t n_tokens, std::int64_t n_outputs);
+  /// For those who look at cells outside of steps.
+  void carry_out_moves();
+  /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's way.
+  void read_step(const Batch& batch);
+
+  bool consistent() const;
+
+  std::vector<std::byte> save(std::optional<SeqId> seq);
+  void save_file(const std::filesystem::path& path, std::optional<SeqId> seq);
+  bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq);
+
+  const std::shared_ptr<const Model> model;
+  const ContextParams params;
+  Device& device;
+  const int n_pages;
+  const model::ModelGraph graph;
+  std::vector<std::unique_ptr<DeviceTensor>> tensors;
+  const Bindings bindings;
+  const bool recurrent = model->impl().description.hparams.recurrent();
+  kv::Sequences sequences;
+  kv::StateSlots slots;
+  engine::Placing placing;
+  engine::States states;
+  exec::Plan plan;
+  Pos max_pos = 0;
+
+  std::vector<kv::Place> places;                  // Of the batch being admitted.
+  std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
+  std::vector<kv::StateSlots::Step> state_steps;  // By item, in recurrent models.
+  std::vector<Pos> last_pos;                      // By sequence: the last position in the batch so far.
+  std::vector<const float*> logits_of;            // By item of the last batch.
+  std::vector<float> kept_logits;
+  std::size_t n_kept = 0;
+  std::int64_t last_symbols[4] = {-1, -1, -1, -1};
+  std::atomic<bool> cancelled{false};
+  double host_seconds = 0.0;
+};
+
+}  // namespace weft

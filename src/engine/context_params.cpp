@@ -1,0 +1,65 @@
+#include "engine/context_params.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/pool.h"
+#include "engine/refuse.h"
+
+namespace weft::engine {
+namespace {
+
+constexpr int kDefaultContext = 8192;
+constexpr int kMaxContext = 1 << 26;
+constexpr int kMaxSequences = 1 << 12;
+constexpr int kMaxBatchStep = 1 << 16;
+constexpr int kDefaultOutputs = 64;
+
+int checked(const char* what, int value, int max) {
+  if (value < 1 || value > max)
+    refuse(std::string(what) + " is " + std::to_string(value) + ", expected 1 to " + std::to_string(max));
+  return value;
+}
+
+DType dtype_of(CacheType type) {
+  switch (type) {
+    case CacheType::kF32:
+      return DType::kF32;
+    case CacheType::kF16:
+      return DType::kF16;
+    case CacheType::kBF16:
+      return DType::kBF16;
+    case CacheType::kQ8_0:
+      return DType::kQ8_0;
+    case CacheType::kQ4_0:
+      return DType::kQ4_0;
+  }
+  refuse("there is no cache type " + std::to_string(static_cast<int>(type)));
+}
+
+}  // namespace
+
+ContextParams fill_in(ContextParams p, const ModelInfo& info) {
+  if (p.n_ctx == 0) p.n_ctx = std::min(info.n_ctx_train, kDefaultContext);
+  checked("the context length", p.n_ctx, kMaxContext);
+  checked("the number of sequences", p.n_sequences, kMaxSequences);
+  checked("the ubatch size", p.n_ubatch, kMaxBatchStep);
+  // No step can compute more tokens than there are cells.
+  p.n_ubatch = std::min(p.n_ubatch, p.n_ctx);
+  if (p.n_outputs == 0) p.n_outputs = std::max(kDefaultOutputs, p.n_sequences);
+  p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
+  if (p.n_threads < 0 || p.n_threads > 4096) refuse("the number of threads must be 0 to 4096");
+  if (p.n_threads == 0) p.n_threads = base::default_threads();
+  return p;
+}
+
+DType cache_dtype(const char* what, CacheType type, int head_dim) {
+  const DTypeInfo& dtype = info(dtype_of(type));
+  if (head_dim % dtype.block_elements != 0)
+    refuse("heads of " + std::to_string(head_dim) + " elements cannot be kept as " + std::string(dtype.name) +
+           " in the " + what + " cache, which takes multiples of " + std::to_string(dtype.block_elements) +
+           "; use f16");
+  return dtype.type;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,14 @@
+#pragma once
+// What a context is asked for, checked and filled in.
+#include "tensor/dtype.h"
+#include "weft/context.h"
+
+namespace weft::engine {
+
+/// With the defaults filled in. Throws Error kInvalidArgument.
+ContextParams fill_in(ContextParams params, const ModelInfo& info);
+
+/// The type of a cache whose heads have `head_dim` elements. Throws Error kInvalidArgument.
+DType cache_dtype(const char* what, CacheType type, int head_dim);
+
+}  // namespace weft::engine

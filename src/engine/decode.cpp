@@ -1,0 +1,244 @@
+// The walk of a batch: admit (check it, resolve positions), place (take cells), bind (write the inputs), run
+// the plan, read (find the logits).
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#include "engine/context_impl.h"
+#include "engine/refuse.h"
+
+namespace weft {
+namespace {
+
+using engine::refuse;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::size_t count_logits(const Batch& batch) {
+  std::size_t n = 0;
+  for (int i = 0; i < batch.size(); ++i) n += batch[i].logits ? 1u : 0u;
+  return n;
+}
+
+}  // namespace
+
+void Context::Impl::check_sequence(SeqId seq) const {
+  if (seq < 0 || seq >= params.n_sequences)
+    refuse("sequence " + std::to_string(seq) + " is outside 0 to " + std::to_string(params.n_sequences - 1));
+}
+
+void Context::Impl::admit(const Batch& batch) {
+  if (batch.size() == 0) refuse("the batch is empty");
+  places.clear();
+  for (int i = 0; i < batch.size(); ++i) {
+    check_sequence(batch[i].seq);
+    for (const SeqId other : batch.shared_with(i)) check_sequence(other);
+  }
+  const auto last_of = [&](SeqId seq) -> Pos& { return last_pos[static_cast<std::size_t>(seq)]; };
+  for (int i = 0; i < batch.size(); ++i) {
+    last_of(batch[i].seq) = -1;
+    for (const SeqId other : batch.shared_with(i)) last_of(other) = -1;
+  }
+  for (int i = 0; i < batch.size(); ++i) {
+    const Batch::Item& item = batch[i];
+    const auto where = [&] { return " (item " + std::to_string(i) + " of the batch)"; };
+    if (item.embedding >= 0) {
+      if (item.n_embedding != model->info().n_embd)
+        refuse("the embedding has " + std::to_string(item.n_embedding) +
+               " numbers, those of this model have " + std::to_string(model->info().n_embd) + where());
+    } else if (item.token < 0 || item.token >= model->info().n_vocab) {
+      refuse("token " + std::to_string(item.token) + " is outside the vocabulary of " +
+             std::to_string(model->info().n_vocab) + where());
+    }
+    const Pos last = last_of(item.seq);
+    const Pos pos = item.pos != Batch::kNextPos
+                        ? item.pos
+                        : std::max(last + 1, last < 0 ? sequences.next_pos(item.seq) : 0);
+    if (pos < 0 || pos >= max_pos)
+      refuse("position " + std::to_string(pos) + " is outside 0 to " + std::to_string(max_pos - 1) + where());
+    const auto claim = [&](SeqId seq) {
+      if (pos <= last_of(seq))
+        refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " +
+               std::to_string(seq) + where());
+      if (recurrent && pos < sequences.next_pos(seq))
+        refuse("position " + std::to_string(pos) + " is before the end of sequence " + std::to_string(seq) +
+               where() + "; this model has recurrent layers, which read text in order");
+      if (sequences.holds(seq, pos))
+        refuse("position " + std::to_string(pos) + " of sequence " + std::to_string(seq) + " is taken" +
+               where());
+      last_of(seq) = pos;
+    };
+    claim(item.seq);
+    for (const SeqId other : batch.shared_with(i)) claim(other);
+    if (item.sees_to > max_pos)
+      refuse("position " + std::to_string(item.sees_to) + " is beyond " + std::to_string(max_pos) + where());
+    places.push_back({item.seq, pos});
+  }
+  placing.begin(places);
+  hidden_pairs.assign(batch.hidden().begin(), batch.hidden().end());
+  if (hidden_pairs.size() > engine::kMaxHidden)
+    refuse("at most " + std::to_string(engine::kMaxHidden) + " pairs of items can be hidden, the batch has " +
+           std::to_string(hidden_pairs.size()));
+  for (const auto& [item, other] : hidden_pairs)
+    if (!placing.shares_sequence(batch, item, other))
+      refuse("items " + std::to_string(item) + " and " + std::to_string(other) +
+             " of the batch have no sequence in common: they do not see each other anyway");
+  std::sort(hidden_pairs.begin(), hidden_pairs.end());
+}
+
+void Context::Impl::step_states(const Batch& batch) {
+  slots.begin();
+  state_steps.clear();
+  for (int i = 0; i < batch.size(); ++i) {
+    for (const SeqId other : batch.shared_with(i)) {
+      if (slots.same_text(batch[i].seq, other)) continue;
+      slots.abandon();
+      throw Error(
+          ErrorCode::kUnsupported,
+          "item " + std::to_string(i) + " of the batch is shared by sequences " +
+              std::to_string(batch[i].seq) + " and " + std::to_string(other) +
+              " whose texts before it are not shared; this model has recurrent layers: add it to each");
+    }
+    state_steps.push_back(slots.step(batch[i].seq, batch.shared_with(i)));
+  }
+}
+
+void Context::Impl::bind_step(const Batch& batch) {
+  const engine::Placing::Step& step = placing.step();
+  const auto tokens = values<std::int32_t>(graph.tokens);
+  const auto use_embeddings = values<std::int32_t>(graph.use_embeddings);
+  const auto embeddings = values<float>(graph.embeddings);
+  const auto ends = values<std::int32_t>(graph.ends);
+  const auto hidden_first = values<std::int32_t>(graph.hidden_first);
+  const auto positions = values<std::int32_t>(graph.positions);
+  const auto sequence_of = values<std::int32_t>(graph.sequences);
+  const auto cell_of = values<std::int32_t>(graph.cells);
+  const auto output_rows = values<std::int32_t>(graph.output_rows);
+  const auto state_from = values<std::int32_t>(graph.state_from);
+  const auto state_to = values<std::int32_t>(graph.state_to);
+  std::size_t n_outputs = 0;
+  for (int i = step.begin; i < step.end; ++i) {
+    const auto item = static_cast<std::size_t>(i);
+    const auto row = static_cast<std::size_t>(i - step.begin);
+    tokens[row] = std::max(batch[i].token, 0);
+    use_embeddings[row] = batch[i].embedding >= 0 ? 1 : 0;
+    if (batch[i].embedding >= 0) {
+      const auto embedding = batch.embedding(i);
+      std::copy(embedding.begin(), embedding.end(),
+                embeddings.begin() + static_cast<std::ptrdiff_t>(row * embedding.size()));
+    }
+    ends[row] = std::max(batch[i].sees_to, placing.place(i).pos + 1);
+    hidden_first[row] = -1;
+    positions[row] = placing.place(i).pos;
+    sequence_of[row] = placing.place(i).seq;
+    cell_of[row] = placing.cell(i);
+    if (recurrent) {
+      state_from[row] = state_steps[item].from;
+      state_to[row] = state_steps[item].to;
+    }
+    if (batch[i].logits) output_rows[n_outputs++] = static_cast<std::int32_t>(row);
+  }
+  // The pairs stand in the order of their items.
+  const auto hidden = values<HiddenCells>(graph.hidden);
+  std::size_t n_hidden = 0;
+  for (const auto& [item, other] : hidden_pairs) {
+    if (item < step.begin || item >= step.end) continue;
+    const auto row = item - step.begin;
+    const auto& seen_from = placing.place(item);
+    const std::int32_t cell = sequences.cell_of(seen_from.seq, placing.place(other).pos);
+    if (cell < 0) continue;  // Of a later step: not there to be seen.
+    auto& first = hidden_first[static_cast<std::size_t>(row)];
+    if (first < 0) first = static_cast<std::int32_t>(n_hidden);
+    hidden[n_hidden++] = {row, cell / kPageCells, std::uint64_t{1} << cell % kPageCells};
+  }
+  hidden[n_hidden] = {};
+}
+
+void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs) {
+  const engine::MoveInputs inputs = {
+      values<std::int32_t>(graph.move_from), values<std::int32_t>(graph.move_to),
+      values<std::int32_t>(graph.move_deltas), values<std::int32_t>(graph.fork_from),
+      values<std::int32_t>(graph.fork_to)};
+  for (bool all = false; !all;) {
+    const engine::Placing::BoundMoves n = placing.bind_moves(inputs);
+    all = placing.all_moves_bound();
+    const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n.n_moves, n.n_forks};
+    exec::Step run;
+    run.symbols = symbols;
+    run.actual.shapes = !std::equal(std::begin(symbols), std::end(symbols), last_symbols);
+    plan.run(run);
+    std::copy(std::begin(symbols), std::end(symbols), last_symbols);
+  }
+  placing.clear_moves();
+}
+
+void Context::Impl::carry_out_moves() {
+  if (!sequences.moves().empty()) run_step(0, 0);
+}
+
+void Context::Impl::read_step(const Batch& batch) {
+  const engine::Placing::Step& step = placing.step();
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  const float* source = values<float>(graph.logits).data();
+  const auto n_outputs = static_cast<std::size_t>(step.n_outputs);
+  if (step.end < batch.size()) {
+    if (step.begin == 0) kept_logits.resize(count_logits(batch) * n_vocab);
+    float* kept = kept_logits.data() + n_kept * n_vocab;
+    std::memcpy(kept, source, n_outputs * n_vocab * sizeof(float));
+    source = kept;
+    n_kept += n_outputs;
+  }
+  for (int i = step.begin; i < step.end; ++i) {
+    if (!batch[i].logits) continue;
+    logits_of[static_cast<std::size_t>(i)] = source;
+    source += n_vocab;
+  }
+}
+
+DecodeStatus Context::Impl::decode(const Batch& batch) {
+  const auto start = std::chrono::steady_clock::now();
+  const double kernels_before = plan.compiled().kernel_seconds();
+  cancelled.store(false, std::memory_order_relaxed);
+  admit(batch);
+  if (sequences.cells_used() + batch.size() > sequences.cells_total()) return DecodeStatus::kCacheFull;
+  if (recurrent) step_states(batch);
+  logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
+  n_kept = 0;
+  DecodeStatus status = DecodeStatus::kOk;
+  const auto undo = [&](int n) {
+    slots.abandon();
+    placing.give_back(batch, 0, n);
+    logits_of.clear();
+  };
+  int end = 0;
+  try {
+    while (end < batch.size() && status == DecodeStatus::kOk) {
+      if (!placing.place_step(batch, end)) {
+        status = DecodeStatus::kCacheFull;
+        break;
+      }
+      const engine::Placing::Step& step = placing.step();
+      end = step.end;
+      placing.check_what_is_seen(batch);
+      bind_step(batch);
+      run_step(step.end - step.begin, step.n_outputs);
+      if (cancelled.load(std::memory_order_relaxed)) status = DecodeStatus::kCancelled;
+      if (status == DecodeStatus::kOk) read_step(batch);
+    }
+  } catch (...) {
+    undo(end);
+    throw;
+  }
+  if (status != DecodeStatus::kOk) {
+    undo(end);
+    return status;
+  }
+  slots.commit();
+  host_seconds += seconds_since(start) - (plan.compiled().kernel_seconds() - kernels_before);
+  return DecodeStatus::kOk;
+}
+
+}  // namespace weft
