@@ -14,7 +14,7 @@ namespace weft::cli {
 namespace {
 
 // Known to users of llama.cpp.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kShortOptions = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kShortOptions = {{
     {"-ub", "--ubatch-size"},
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
@@ -22,6 +22,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kShortOpt
     {"-st", "--single-turn"},
     {"-dev", "--device"},
     {"-np", "--parallel"},
+    {"-npl", "--streams"},
+    {"-pps", "--shared-prompt"},
+    {"-pg", "--prompt-generate"},
 }};
 
 std::string environment_name(const CLI::Option& option) {

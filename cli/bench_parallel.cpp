@@ -6,6 +6,8 @@
 #include <chrono>
 #include <random>
 
+#include "bench_roofline.h"
+#include "bench_single.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -34,20 +36,29 @@ std::vector<std::vector<Token>> random_prompts(const ParallelTest& test, int n_v
   return prompts;
 }
 
+/// A round, cut where the last stream has its first token. What was found in the cache is no speed.
 struct Round {
-  double seconds = 0.0;
-  ParallelResult figures;
+  double seconds = 0.0, cpu_ms = 0.0;
+  double prefill_seconds = 0.0, prefill_cpu_ms = 0.0;
+  int n_prefill = 0, n_decode = 0;  // Prompt tokens computed, and tokens generated behind that.
+  double first_token_ms = 0.0;
+  int cells_peak = 0;
+  double host_us_per_step = 0.0;
+
+  double decode_seconds() const { return seconds - prefill_seconds; }
 };
 
+/// `on_step` is told after each step whether it was one of those that begin streams.
 Round run_round(Context& context, const ParallelTest& test, const std::vector<std::vector<Token>>& prompts,
-                const InterruptGuard& interrupt) {
+                const InterruptGuard& interrupt, const std::function<void(bool prefill)>& on_step) {
   // Prompts before answers, so that the two speeds can be told apart.
   constexpr double kNoLimit = 1e9;
   Batcher batcher(context, {.n_running = test.n_streams, .max_step_ms = kNoLimit});
   const auto start = Clock::now();
+  const double cpu_start = cpu_milliseconds();
+  Round round;
   int n_begun = 0;
   int n_generated = 0;
-  double first_token_ms = 0.0;
   for (const std::vector<Token>& prompt : prompts) {
     RequestParams params{.n_predict = test.n_generate, .ignore_end = true};
     params.sampler.temperature = 0.0f;
@@ -56,47 +67,42 @@ Round run_round(Context& context, const ParallelTest& test, const std::vector<st
       if (!begun && !output.tokens.empty()) {
         begun = true;
         ++n_begun;
-        first_token_ms += 1e3 * seconds_since(start);
+        round.first_token_ms += 1e3 * seconds_since(start) / test.n_streams;
       }
       return true;
     };
     batcher.submit(prompt, std::move(params));
   }
 
-  double prefill_seconds = 0.0;
   int n_generated_before = 0;
+  const auto all_begun = [&] {
+    round.prefill_seconds = seconds_since(start);
+    round.prefill_cpu_ms = cpu_milliseconds() - cpu_start;
+    n_generated_before = n_generated;
+  };
   while (batcher.step()) {
     if (interrupt.requested()) throw Error(ErrorCode::kCancelled, "interrupted");
-    if (prefill_seconds == 0.0 && n_begun == test.n_streams) {
-      prefill_seconds = seconds_since(start);
-      n_generated_before = n_generated;
-    }
+    on_step(round.prefill_seconds == 0.0);
+    if (round.prefill_seconds == 0.0 && n_begun == test.n_streams) all_begun();
   }
-  Round round;
+  if (round.prefill_seconds == 0.0) all_begun();  // One token each: the last step was the prompts'.
   round.seconds = seconds_since(start);
-  if (prefill_seconds == 0.0) {  // One token each: the last step was the prompts'.
-    prefill_seconds = round.seconds;
-    n_generated_before = n_generated;
-  }
+  round.cpu_ms = cpu_milliseconds() - cpu_start;
   const BatcherStats stats = batcher.stats();
-  ParallelResult& r = round.figures;
-  r.prefill_per_second = per_second(static_cast<double>(stats.n_prompt_tokens), prefill_seconds);
-  r.decode_per_second = per_second(n_generated - n_generated_before, round.seconds - prefill_seconds);
-  r.first_token_ms = first_token_ms / test.n_streams;
-  r.cells_peak = stats.cells_peak;
-  r.host_us_per_step = 1e6 * per_second(stats.host_seconds, static_cast<double>(stats.n_steps));
+  round.n_prefill = static_cast<int>(stats.n_prompt_tokens);
+  round.n_decode = n_generated - n_generated_before;
+  round.cells_peak = stats.cells_peak;
+  round.host_us_per_step = 1e6 * per_second(stats.host_seconds, static_cast<double>(stats.n_steps));
   return round;
 }
 
 }  // namespace
 
-std::vector<ParallelTest> parallel_tests(int n_streams, int n_prompt, int n_generate) {
-  std::vector<ParallelTest> tests;
-  for (int n = 1;; n = std::min(2 * n, n_streams)) {
-    tests.push_back({n, false, n_prompt, n_generate});
-    if (n > 1) tests.push_back({n, true, n_prompt, n_generate});
-    if (n == n_streams) return tests;
-  }
+std::vector<int> doubling(int n_streams) {
+  std::vector<int> counts;
+  for (int n = 1; n < n_streams; n *= 2) counts.push_back(n);
+  counts.push_back(n_streams);
+  return counts;
 }
 
 int cells_needed(const ParallelTest& test) {
@@ -105,71 +111,71 @@ int cells_needed(const ParallelTest& test) {
 }
 
 ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_repetitions,
-                            const InterruptGuard& interrupt, const std::function<void()>& on_repetition) {
+                            const MachineLimits& limits, const InterruptGuard& interrupt,
+                            const std::function<void()>& on_round) {
   const auto prompts = random_prompts(test, context.model().info().n_vocab);
-  ParallelResult result;
-  std::vector<double> seconds;
-  for (int i = 0; i < n_repetitions; ++i) {
-    const Round round = run_round(context, test, prompts, interrupt);
-    if (seconds.empty() || round.seconds < *std::min_element(seconds.begin(), seconds.end()))
-      result = round.figures;
-    seconds.push_back(round.seconds);
-    on_repetition();
+  ParallelResult result{.test = test};
+  {
+    Roofline roofline(context, limits);
+    run_round(context, test, prompts, interrupt, [&](bool prefill) {
+      roofline.count();
+      (prefill ? result.prefill_roofline_seconds : result.decode_roofline_seconds) += roofline.seconds();
+      roofline.clear();
+    });
   }
-  result.test = test;
-  result.n_threads = context.params().n_threads;
-  result.seconds = std::move(seconds);
+  on_round();
+  for (int i = 0; i < n_repetitions; ++i) {
+    const Round round = run_round(context, test, prompts, interrupt, [](bool) {});
+    if (result.seconds.values.empty() || round.seconds < result.seconds.min()) {
+      result.first_token_ms = round.first_token_ms;
+      result.cells_peak = round.cells_peak;
+      result.host_us_per_step = round.host_us_per_step;
+    }
+    result.n_prefill_tokens = round.n_prefill;
+    result.n_decode_tokens = round.n_decode;
+    result.seconds.values.push_back(round.seconds);
+    result.prefill.values.push_back(per_second(round.n_prefill, round.prefill_seconds));
+    result.decode.values.push_back(per_second(round.n_decode, round.decode_seconds()));
+    result.decode_per_cpu.values.push_back(
+        per_second(round.n_decode, 1e-3 * (round.cpu_ms - round.prefill_cpu_ms)));
+    on_round();
+  }
   return result;
 }
 
-std::string to_markdown(const std::vector<ParallelResult>& results, const ModelInfo& info) {
-  std::string out = fmt::format(
-      "| {:<20} | {:>7} | {:>7} | {:<11} | {:>8} | {:>11} | {:>10} | {:>14} | {:>7} |\n", "model", "threads",
-      "streams", "prompts", "generate", "prefill t/s", "decode t/s", "first token ms", "cells");
-  out +=
-      "| :------------------- | ------: | ------: | :---------- | -------: | ----------: | ---------: | "
-      "-------------: | ------: |\n";
-  for (const ParallelResult& r : results) {
-    out += fmt::format(
-        "| {:<20} | {:>7} | {:>7} | {:<11} | {:>8} | {:>11.1f} | {:>10.1f} | {:>14.1f} | {:>7} |\n",
-        fmt::format("{} {}", info.architecture, info.quantisation), r.n_threads, r.test.n_streams,
-        fmt::format("{} {}", r.test.n_prompt, r.test.shared ? "shared" : "own"), r.test.n_generate,
-        r.prefill_per_second, r.decode_per_second, r.first_token_ms, r.cells_peak);
-  }
-  return out;
+Json to_json(const ParallelResult& r) {
+  const auto fraction = [](const Samples& speed, double seconds, double n) -> Json {
+    return seconds > 0.0 && n > 0.0 ? Json(speed.mean() * seconds / n) : Json(nullptr);
+  };
+  return {{"test", fmt::format("np{}-{}", r.test.n_streams, r.test.shared ? "shared" : "own")},
+          {"streams", r.test.n_streams},
+          {"shared", r.test.shared},
+          {"prompts", fmt::format("{} {}", r.test.n_prompt, r.test.shared ? "shared" : "own")},
+          {"n_prompt", r.test.n_prompt},
+          {"n_generate", r.test.n_generate},
+          {"prefill_tokens_per_second", r.prefill.mean()},
+          {"prefill_deviation", r.prefill.deviation()},
+          {"prefill_roofline_fraction", fraction(r.prefill, r.prefill_roofline_seconds, r.n_prefill_tokens)},
+          {"decode_tokens_per_second", r.decode.mean()},
+          {"decode_deviation", r.decode.deviation()},
+          {"decode_roofline_fraction", fraction(r.decode, r.decode_roofline_seconds, r.n_decode_tokens)},
+          {"decode_tokens_per_cpu_second", r.decode_per_cpu.mean()},
+          {"first_token_ms", r.first_token_ms},
+          {"cells_peak", r.cells_peak},
+          {"batcher_us_per_step", r.host_us_per_step},
+          {"seconds", r.seconds.values}};
 }
 
-std::string to_csv(const std::vector<ParallelResult>& results) {
-  std::string out =
-      "threads,streams,shared,n_prompt,n_generate,repetitions,min_seconds,prefill_per_second,decode_per_"
-      "second,"
-      "first_token_ms,cells_peak\n";
-  for (const ParallelResult& r : results) {
-    out += fmt::format("{},{},{},{},{},{},{:.4f},{:.3f},{:.3f},{:.3f},{}\n", r.n_threads, r.test.n_streams,
-                       r.test.shared ? 1 : 0, r.test.n_prompt, r.test.n_generate, r.seconds.size(),
-                       *std::min_element(r.seconds.begin(), r.seconds.end()), r.prefill_per_second,
-                       r.decode_per_second, r.first_token_ms, r.cells_peak);
-  }
-  return out;
-}
-
-Json to_json(const std::vector<ParallelResult>& results) {
-  Json json = Json::array();
-  for (const ParallelResult& r : results) {
-    json.push_back({{"test", fmt::format("np{}-{}", r.test.n_streams, r.test.shared ? "shared" : "own")},
-                    {"streams", r.test.n_streams},
-                    {"shared", r.test.shared},
-                    {"n_prompt", r.test.n_prompt},
-                    {"n_generate", r.test.n_generate},
-                    {"threads", r.n_threads},
-                    {"seconds", r.seconds},
-                    {"prefill_tokens_per_second", r.prefill_per_second},
-                    {"decode_tokens_per_second", r.decode_per_second},
-                    {"first_token_ms", r.first_token_ms},
-                    {"cells_peak", r.cells_peak},
-                    {"batcher_us_per_step", r.host_us_per_step}});
-  }
-  return json;
+std::vector<Column> parallel_columns() {
+  return {text_column("streams", "streams"),
+          text_column("prompts", "prompts", false),
+          text_column("generate", "n_generate"),
+          spread_column("prefill t/s", "prefill_tokens_per_second", "prefill_deviation"),
+          percent_column("of roofline", "prefill_roofline_fraction"),
+          spread_column("decode t/s", "decode_tokens_per_second", "decode_deviation"),
+          percent_column("of roofline", "decode_roofline_fraction"),
+          number_column("first token ms", "first_token_ms", 1),
+          text_column("cells", "cells_peak")};
 }
 
 }  // namespace weft::cli

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_report.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "weft/batcher.h"
@@ -19,28 +20,31 @@ struct ParallelTest {
 
 struct ParallelResult {
   ParallelTest test;
-  int n_threads = 0;
-  std::vector<double> seconds;  ///< One a repetition; what follows is of the fastest.
-  /// Prompt tokens computed until the last stream has its first token, and tokens generated behind that. What
-  /// was found in the cache is no speed.
-  double prefill_per_second = 0.0;
-  double decode_per_second = 0.0;
+  Samples seconds;  ///< One a repetition.
+  /// Tokens a second: of prompts until the last stream has its first token, and generated behind that.
+  Samples prefill, decode;
+  Samples decode_per_cpu;  ///< Generated tokens a second of the processor's time.
+  int n_prefill_tokens = 0, n_decode_tokens = 0;
+  double prefill_roofline_seconds = 0.0, decode_roofline_seconds = 0.0;
+  // Of the fastest repetition.
   double first_token_ms = 0.0;  ///< Mean over the streams, since all were submitted.
   int cells_peak = 0;
   double host_us_per_step = 0.0;  ///< The batcher's own work: choosing, sampling, telling.
 };
 
-/// 1, 2, 4, ... streams up to `n_streams` and that itself, without and (from 2) with a shared prompt.
-std::vector<ParallelTest> parallel_tests(int n_streams, int n_prompt, int n_generate);
+/// 1, 2, 4, ... up to `n_streams` and that itself.
+std::vector<int> doubling(int n_streams);
 /// Cells that a test may need.
 int cells_needed(const ParallelTest& test);
 
-/// The context has as many sequences and cells as the test needs. Throws Error kCancelled after Ctrl-C.
+/// The context has as many sequences and cells as the test needs. A first round warms up and is counted for
+/// the roofline. Throws Error kCancelled after Ctrl-C.
 ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_repetitions,
-                            const InterruptGuard& interrupt, const std::function<void()>& on_repetition);
+                            const MachineLimits& limits, const InterruptGuard& interrupt,
+                            const std::function<void()>& on_round);
 
-std::string to_markdown(const std::vector<ParallelResult>& results, const ModelInfo& info);
-std::string to_csv(const std::vector<ParallelResult>& results);
-Json to_json(const std::vector<ParallelResult>& results);
+/// The test's fields of a report's row.
+Json to_json(const ParallelResult& result);
+std::vector<Column> parallel_columns();
 
 }  // namespace weft::cli

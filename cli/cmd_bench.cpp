@@ -1,352 +1,389 @@
-// weft bench: how fast prompts are read and tokens are generated.
+// weft bench: how fast prompts are read and tokens are generated, beside what the machine could do.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "arguments.h"
 #include "bench_parallel.h"
+#include "bench_profile.h"
+#include "bench_report.h"
+#include "bench_roofline.h"
+#include "bench_single.h"
 #include "command.h"
 #include "interrupt.h"
-#include "json_output.h"
 #include "options.h"
 #include "text_format.h"
-#include "weft/context.h"
 #include "weft/error.h"
 
 namespace weft::cli {
 namespace {
 
+constexpr int kMaxStreams = 4096;
+/// A trace of more than this is more than its viewers take.
+constexpr std::size_t kMaxSpans = 1'000'000;
+
 struct BenchOptions {
   Talk talk;
   ModelOptions model;
+  std::vector<std::string> models;
   ContextOptions context;
-  std::string prompt_sizes;    // Empty: 512, or 128 with --parallel.
+  std::string prompt_sizes;    // Empty: 512, or 128 with streams.
   std::string generate_sizes;  // Empty: 128, or 32.
-  std::string threads;
+  std::vector<std::string> mixed;
+  std::string depths = "0";
+  std::string threads, batch_sizes, ubatch_sizes, k_types, v_types;
   int repetitions = 5;
-  int n_parallel = 0;  // 0: one text at a time.
+  int n_parallel = 0;  // 0: one text at a time, or `streams`.
+  std::string streams;
+  bool shared_prompt = false;
   bool plans = false;
+  bool profile = false;
+  std::string trace;
   std::string format = "md";
   bool json = false;
 };
 
-struct Result {
-  bool prefill = false;
-  int n_tokens = 0;
-  int n_threads = 0;
-  std::vector<double> ms;  // one a repetition
-
-  std::string test() const { return fmt::format("{}{}", prefill ? "pp" : "tg", n_tokens); }
-  double min_ms() const { return *std::min_element(ms.begin(), ms.end()); }
-  double per_second(double milliseconds) const { return 1000.0 * n_tokens / milliseconds; }
-  double mean() const {
-    double sum = 0.0;
-    for (const double t : ms) sum += per_second(t);
-    return sum / static_cast<double>(ms.size());
-  }
-  double deviation() const {
-    if (ms.size() < 2) return 0.0;
-    double sum = 0.0;
-    for (const double t : ms) sum += (per_second(t) - mean()) * (per_second(t) - mean());
-    return std::sqrt(sum / static_cast<double>(ms.size() - 1));
-  }
-};
-
-std::vector<int> parse_list(const std::string& name, const std::string& text) {
-  std::vector<int> values;
+/// The comma-separated parts of an option's value.
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
   std::size_t begin = 0;
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::vector<int> parse_list(const std::string& name, const std::string& text) {
+  std::vector<int> values;
+  for (const std::string& part : split(text)) {
     try {
-      const std::int64_t value = parse_size(std::string_view(text).substr(begin, end - begin));
+      const std::int64_t value = parse_size(part);
       if (value < 0) throw UsageError(fmt::format("{} is negative", value));
-      if (value > 0) values.push_back(static_cast<int>(value));
+      values.push_back(static_cast<int>(value));
     } catch (const UsageError& error) {
       throw UsageError(fmt::format("{}: {}", name, error.what()));
     }
-    begin = end + 1;
   }
   return values;
 }
 
-class Bench {
- public:
-  Bench(Context& context, const InterruptGuard& interrupt) : context_(context), interrupt_(interrupt) {
-    // Ids from 0 to n_vocab - 1; which ones does not matter to the speed, but the same ones each time.
-    std::mt19937 random(1);
-    const int n_vocab = context.model().info().n_vocab;
-    tokens_.resize(4096);
-    for (Token& token : tokens_) token = static_cast<Token>(random() % static_cast<unsigned>(n_vocab));
-  }
+/// The same where 0 means none.
+std::vector<int> parse_sizes(const std::string& name, const std::string& text) {
+  std::vector<int> values = parse_list(name, text);
+  std::erase(values, 0);
+  return values;
+}
 
-  double prefill_ms(int n_tokens) {
-    context_.clear();
-    batch_.clear();
-    for (int i = 0; i < n_tokens; ++i) batch_.add(token(i), 0, i + 1 == n_tokens);
-    return timed([&] { decode(); });
-  }
+/// What is to be measured, checked: tests, and the settings that each is run with.
+struct Matrix {
+  std::vector<SingleTest> single;
+  std::vector<ParallelTest> parallel;
 
-  double generate_ms(int n_tokens) {
-    context_.clear();
-    return timed([&] {
-      for (int i = 0; i < n_tokens; ++i) {
-        batch_.clear();
-        batch_.add(token(i), 0, true);
-        decode();
+  struct Setting {
+    int n_threads = 0;
+    ContextOptions context;
+  };
+  std::vector<Setting> settings;
+  bool several_ubatches = false;
+};
+
+std::vector<ParallelTest> parallel_tests(const BenchOptions& options, const std::vector<int>& prompts,
+                                         const std::vector<int>& generates) {
+  if (prompts.empty() || generates.empty())
+    throw UsageError("streams need a prompt and tokens to generate: give -p and -n sizes above 0");
+  std::vector<int> counts =
+      options.streams.empty() ? doubling(options.n_parallel) : parse_sizes("--streams", options.streams);
+  for (const int n : counts)
+    if (n > kMaxStreams) throw UsageError(fmt::format("--streams: {} is above {}", n, kMaxStreams));
+  // A table up to N compares both kinds of prompts; where counts are given, so is the kind.
+  const bool both = options.streams.empty() && !options.shared_prompt;
+  std::vector<ParallelTest> tests;
+  for (const int n_prompt : prompts) {
+    for (const int n_generate : generates) {
+      for (const int n : counts) {
+        const bool can_share = n > 1;
+        if (both || !options.shared_prompt || !can_share) tests.push_back({n, false, n_prompt, n_generate});
+        if (can_share && (both || options.shared_prompt)) tests.push_back({n, true, n_prompt, n_generate});
       }
-    });
+    }
   }
-
- private:
-  Token token(int i) const { return tokens_[static_cast<std::size_t>(i) % tokens_.size()]; }
-
-  template <typename Work>
-  static double timed(const Work& work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-    return elapsed.count();
-  }
-
-  void decode() {
-    const DecodeStatus status = context_.decode(batch_);
-    if (status == DecodeStatus::kCancelled || interrupt_.requested())
-      throw Error(ErrorCode::kCancelled, "interrupted");
-    if (status != DecodeStatus::kOk)
-      throw Error(ErrorCode::kOutOfMemory, "the cache is full; raise --ctx-size");
-  }
-
-  Context& context_;
-  const InterruptGuard& interrupt_;
-  std::vector<Token> tokens_;
-  Batch batch_;
-};
-
-std::string to_markdown(const std::vector<Result>& results, const ModelInfo& info) {
-  std::string out = fmt::format("| {:<30} | {:>10} | {:>8} | {:<7} | {:>7} | {:>8} | {:>18} |\n", "model",
-                                "size", "params", "backend", "threads", "test", "tokens/s");
-  out +=
-      "| :----------------------------- | ---------: | -------: | :------ | ------: | -------: | "
-      "-----------------: |\n";
-  for (const Result& r : results) {
-    out += fmt::format("| {:<30} | {:>10} | {:>8} | {:<7} | {:>7} | {:>8} | {:>18} |\n",
-                       fmt::format("{} {}", info.architecture, info.quantisation),
-                       bytes_text(static_cast<std::uint64_t>(info.file_bytes)), count_text(info.n_parameters),
-                       "cpu", r.n_threads, r.test(), fmt::format("{:.2f} ± {:.2f}", r.mean(), r.deviation()));
-  }
-  return out;
+  return tests;
 }
 
-std::string to_csv(const std::vector<Result>& results) {
-  std::string out = "test,n_tokens,threads,repetitions,tokens_per_second,deviation,min_ms\n";
-  for (const Result& r : results) {
-    out += fmt::format("{},{},{},{},{:.3f},{:.3f},{:.4f}\n", r.test(), r.n_tokens, r.n_threads, r.ms.size(),
-                       r.mean(), r.deviation(), r.min_ms());
+std::vector<SingleTest> single_tests(const BenchOptions& options, const std::vector<int>& prompts,
+                                     const std::vector<int>& generates) {
+  std::vector<SingleTest> tests;
+  for (const int depth : parse_list("--depth", options.depths)) {
+    for (const int n : prompts) tests.push_back({n, 0, depth});
+    for (const int n : generates) tests.push_back({0, n, depth});
+    for (const std::string& text : options.mixed) {
+      const std::vector<int> pair = parse_list("--prompt-generate", text);
+      if (pair.size() != 2 || pair[0] + pair[1] == 0)
+        throw UsageError(fmt::format("--prompt-generate: '{}' is not PP,TG, e.g. 512,128", text));
+      tests.push_back({pair[0], pair[1], depth});
+    }
   }
-  return out;
+  if (tests.empty()) throw UsageError("nothing to measure: give -p, -n or -pg a size");
+  return tests;
 }
 
-Json to_json(const std::vector<Result>& results) {
-  Json json = Json::array();
-  for (const Result& r : results) {
-    json.push_back({{"test", r.test()},
-                    {"n_tokens", r.n_tokens},
-                    {"threads", r.n_threads},
-                    {"ms", r.ms},
-                    {"min_ms", r.min_ms()},
-                    {"tokens_per_second", r.mean()},
-                    {"deviation", r.deviation()}});
-  }
-  return json;
-}
-
-Json report(Json results, const LoadedModel& loaded, const PlanStats& plans) {
-  const ModelInfo& info = loaded.model->info();
-  Json json;
-  json["model"] = {{"name", info.name},
-                   {"architecture", info.architecture},
-                   {"quantisation", info.quantisation},
-                   {"parameters", info.n_parameters},
-                   {"file_bytes", info.file_bytes}};
-  json["load_ms"] = loaded.load_ms;
-  json["results"] = std::move(results);
-  json["plans"] = {{"compiled", plans.compiled},
-                   {"steps", plans.steps},
-                   {"steps_unchanged", plans.steps_unchanged},
-                   {"steps_shapes", plans.steps_shapes},
-                   {"steps_tensors", plans.steps_tensors},
-                   {"host_us_per_step", plans.host_us_per_step}};
-  return json;
-}
-
-std::string plans_text(const PlanStats& plans) {
-  return fmt::format(
-      "\nplans compiled: {}; steps: {}, of which {} changed nothing, {} shapes, {} tensors; host: {:.1f} us "
-      "a step\n",
-      plans.compiled, plans.steps, plans.steps_unchanged, plans.steps_shapes, plans.steps_tensors,
-      plans.host_us_per_step);
-}
-
-/// What is to be measured, checked.
-struct Sizes {
-  std::vector<int> prompts;
-  std::vector<int> generates;
-  std::vector<int> threads;
-};
-
-Sizes parse_sizes(const BenchOptions& options) {
-  const bool parallel = options.n_parallel > 0;
+Matrix parse_matrix(const BenchOptions& options) {
+  Matrix matrix;
+  const bool parallel = options.n_parallel > 0 || !options.streams.empty();
   const auto or_default = [](const std::string& text, const char* value) {
     return text.empty() ? value : text;
   };
-  Sizes sizes;
-  sizes.prompts = parse_list("--prompt-size", or_default(options.prompt_sizes, parallel ? "128" : "512"));
-  sizes.generates =
-      parse_list("--generate-size", or_default(options.generate_sizes, parallel ? "32" : "128"));
-  sizes.threads = options.threads.empty() ? std::vector<int>{options.model.n_threads}
-                                          : parse_list("--threads", options.threads);
-  if (sizes.prompts.empty() && sizes.generates.empty())
-    throw UsageError("nothing to measure: give -p or -n a size");
-  if (parallel && (sizes.prompts.empty() || sizes.generates.empty()))
-    throw UsageError("--parallel needs a prompt and tokens to generate: give -p and -n sizes above 0");
-  if (sizes.threads.empty()) throw UsageError("--threads needs a count");
-  return sizes;
-}
-
-/// One text at a time.
-std::vector<Result> measure_single(const BenchOptions& options, const Sizes& sizes, const LoadedModel& loaded,
-                                   InterruptGuard& interrupt, PlanStats& plans) {
-  ContextParams params = context_params(options.context, options.model);
-  if (params.n_ctx == 0) {
-    for (const int n : sizes.prompts) params.n_ctx = std::max(params.n_ctx, n);
-    for (const int n : sizes.generates) params.n_ctx = std::max(params.n_ctx, n);
+  const auto prompts =
+      parse_sizes("--prompt-size", or_default(options.prompt_sizes, parallel ? "128" : "512"));
+  const auto generates =
+      parse_sizes("--generate-size", or_default(options.generate_sizes, parallel ? "32" : "128"));
+  if (parallel) {
+    if (options.profile || !options.trace.empty())
+      throw UsageError("--profile and --trace go with one text at a time");
+    if (!options.mixed.empty() || options.depths != "0")
+      throw UsageError("--prompt-generate and --depth go with one text at a time");
+    matrix.parallel = parallel_tests(options, prompts, generates);
+  } else {
+    if (options.shared_prompt) throw UsageError("--shared-prompt needs --streams or --parallel");
+    matrix.single = single_tests(options, prompts, generates);
   }
-  std::vector<Result> results;
-  Progress bar(options.talk, "measuring");
-  const std::size_t n_tests = sizes.threads.size() * (sizes.prompts.size() + sizes.generates.size());
-  const double total = static_cast<double>(n_tests) * (options.repetitions + 1);
-  double done = 0.0;
-  for (const int n_threads : sizes.threads) {
-    params.n_threads = n_threads;
-    Context context(loaded.model, params);
-    interrupt.watch(context);
-    Bench bench(context, interrupt);
-    const auto measure = [&](bool prefill, int n) {
-      Result result{prefill, n, context.params().n_threads, {}};
-      // The first round warms up.
-      for (int i = -1; i < options.repetitions; ++i) {
-        const double ms = prefill ? bench.prefill_ms(n) : bench.generate_ms(n);
-        if (i >= 0) result.ms.push_back(ms);
-        bar.update((done += 1.0) / total);
+
+  const auto sizes_or = [](const std::string& name, const std::string& text, int value) {
+    return text.empty() ? std::vector<int>{value} : parse_list(name, text);
+  };
+  const auto types_or = [](const std::string& name, const std::string& text) {
+    std::vector<CacheType> types;
+    for (const std::string& part : split(text.empty() ? "f16" : text))
+      types.push_back(parse_cache_type(name, part));
+    return types;
+  };
+  for (const int n_threads : sizes_or("--threads", options.threads, options.model.n_threads)) {
+    for (const int n_batch : sizes_or("--batch-size", options.batch_sizes, 0)) {
+      for (const int n_ubatch : sizes_or("--ubatch-size", options.ubatch_sizes, 0)) {
+        for (const CacheType k_type : types_or("--cache-type-k", options.k_types)) {
+          for (const CacheType v_type : types_or("--cache-type-v", options.v_types)) {
+            Matrix::Setting setting{n_threads, options.context};
+            setting.context.n_batch = n_batch;
+            setting.context.n_ubatch = n_ubatch;
+            setting.context.k_type = k_type;
+            setting.context.v_type = v_type;
+            matrix.settings.push_back(setting);
+          }
+        }
       }
-      results.push_back(std::move(result));
-    };
-    for (const int n : sizes.prompts) measure(true, n);
-    for (const int n : sizes.generates) measure(false, n);
-    plans = context.plan_stats();
-    interrupt.unwatch();
+    }
   }
-  return results;
+  return matrix;
 }
 
-/// Many at a time.
-std::vector<ParallelResult> measure_parallel(const BenchOptions& options, const Sizes& sizes,
-                                             const LoadedModel& loaded, InterruptGuard& interrupt,
-                                             PlanStats& plans) {
-  std::vector<ParallelTest> tests;
-  for (const int n_prompt : sizes.prompts) {
-    for (const int n_generate : sizes.generates) {
-      const auto more = parallel_tests(options.n_parallel, n_prompt, n_generate);
-      tests.insert(tests.end(), more.begin(), more.end());
-    }
+void add(PlanStats& sum, const PlanStats& stats) {
+  const auto steps = static_cast<double>(sum.steps + stats.steps);
+  if (steps > 0.0) {
+    sum.host_us_per_step = (sum.host_us_per_step * static_cast<double>(sum.steps) +
+                            stats.host_us_per_step * static_cast<double>(stats.steps)) /
+                           steps;
   }
-  ContextParams params = context_params(options.context, options.model);
-  params.n_sequences = options.n_parallel;
-  if (params.n_ctx == 0)
-    for (const ParallelTest& test : tests) params.n_ctx = std::max(params.n_ctx, cells_needed(test));
-  std::vector<ParallelResult> results;
-  Progress bar(options.talk, "measuring");
-  double total = 0.0;
-  for (const ParallelTest& test : tests) total += test.n_streams;
-  total *= static_cast<double>(sizes.threads.size()) * options.repetitions;
-  double done = 0.0;
-  for (const int n_threads : sizes.threads) {
-    params.n_threads = n_threads;
-    Context context(loaded.model, params);
-    interrupt.watch(context);
-    run_parallel(context, tests.front(), 1, interrupt, [] {});  // Warms up.
-    for (const ParallelTest& test : tests) {
-      const auto on_repetition = [&] { bar.update((done += test.n_streams) / total); };
-      results.push_back(run_parallel(context, test, options.repetitions, interrupt, on_repetition));
-    }
-    plans = context.plan_stats();
-    interrupt.unwatch();
-  }
-  return results;
+  sum.compiled += stats.compiled;
+  sum.steps += stats.steps;
+  sum.steps_unchanged += stats.steps_unchanged;
+  sum.steps_shapes += stats.steps_shapes;
+  sum.steps_tensors += stats.steps_tensors;
 }
+
+/// Everything measured so far.
+struct Findings {
+  Json models = Json::array();
+  Json rows = Json::array();
+  std::vector<ProfiledTest> profiles;
+  PlanStats plans;
+};
+
+/// The fields that all rows have: what was run, and with which settings.
+Json row_of(const ModelInfo& info, const ContextParams& params) {
+  return {{"model", fmt::format("{} {}", info.architecture, info.quantisation)},
+          {"name", info.name},
+          {"size", info.file_bytes},
+          {"parameters", info.n_parameters},
+          {"threads", params.n_threads},
+          {"n_ubatch", params.n_ubatch},
+          {"type_k", to_string(params.k_type)},
+          {"type_v", to_string(params.v_type)}};
+}
+
+class BenchRun {
+ public:
+  explicit BenchRun(const BenchOptions& options)
+      : options_(options), matrix_(parse_matrix(options)), limits_(options.model.isa) {}
+
+  int run() {
+    std::vector<std::string> models = options_.models;
+    if (models.empty()) models.emplace_back();
+    if (options_.profile && options_.format == "csv")
+      throw UsageError("--profile goes with md, json and jsonl");
+    Progress bar(options_.talk, "measuring");
+    const std::size_t n_tests = matrix_.single.size() + matrix_.parallel.size();
+    n_rounds_ =
+        static_cast<double>(models.size() * matrix_.settings.size() * n_tests) * (options_.repetitions + 1);
+    for (const std::string& name : models) measure(name, bar);
+    bar.done();
+    if (!options_.trace.empty()) write_trace(options_.trace, findings_.profiles);
+    print(report());
+    return kExitOk;
+  }
+
+ private:
+  void measure(const std::string& name, Progress& bar) {
+    ModelOptions model = options_.model;
+    model.model = name;
+    // Before the model takes memory, and threads of contexts their time.
+    for (const Matrix::Setting& setting : matrix_.settings) {
+      model.n_threads = std::max(model.n_threads, setting.n_threads);
+      limits_.of(setting.n_threads);
+    }
+    const LoadedModel loaded = load_model(model, options_.talk, interrupt_);
+    const ModelInfo& info = loaded.model->info();
+    findings_.models.push_back({{"name", info.name},
+                                {"architecture", info.architecture},
+                                {"quantisation", info.quantisation},
+                                {"parameters", info.n_parameters},
+                                {"file_bytes", info.file_bytes},
+                                {"load_ms", loaded.load_ms}});
+    const auto on_round = [&] { bar.update((n_done_ += 1.0) / n_rounds_); };
+    for (const Matrix::Setting& setting : matrix_.settings) {
+      model.n_threads = setting.n_threads;
+      ContextParams params = context_params(setting.context, model);
+      params.n_sequences = 2;
+      int n_cells = 0;
+      for (const SingleTest& test : matrix_.single) n_cells = std::max(n_cells, test.n_cells());
+      for (const ParallelTest& test : matrix_.parallel) {
+        n_cells = std::max(n_cells, cells_needed(test));
+        params.n_sequences = std::max(params.n_sequences, test.n_streams);
+      }
+      if (params.n_ctx == 0) params.n_ctx = n_cells;
+      Context context(loaded.model, params);
+      interrupt_.watch(context);
+      measure(context, limits_.of(setting.n_threads), on_round);
+      add(findings_.plans, context.plan_stats());
+      interrupt_.unwatch();
+    }
+  }
+
+  void measure(Context& context, const MachineLimits& limits, const std::function<void()>& on_round) {
+    const auto add_row = [&](const Json& fields) {
+      findings_.rows.push_back(row_of(context.model().info(), context.params()));
+      findings_.rows.back().update(fields);
+    };
+    SingleBench bench(context, interrupt_);
+    for (const SingleTest& test : matrix_.single) {
+      add_row(to_json(bench.measure(test, options_.repetitions, limits, on_round)));
+      if (!options_.profile && options_.trace.empty()) continue;
+      const std::size_t max_spans = options_.trace.empty() ? 0 : kMaxSpans;
+      findings_.profiles.push_back({test.name(), limits, bench.profile(test, max_spans)});
+      if (options_.profile) findings_.rows.back()["profile"] = profile_json(findings_.profiles.back());
+    }
+    for (const ParallelTest& test : matrix_.parallel)
+      add_row(to_json(run_parallel(context, test, options_.repetitions, limits, interrupt_, on_round)));
+  }
+
+  std::string report() const {
+    if (options_.format == "csv") return to_csv(findings_.rows);
+    if (options_.format == "jsonl") return to_jsonl(findings_.rows);
+    const PlanStats& plans = findings_.plans;
+    if (options_.format == "json") {
+      Json json;
+      json["models"] = findings_.models;
+      json["limits"] = limits_.to_json();
+      json["results"] = findings_.rows;
+      json["plans"] = {{"compiled", plans.compiled},
+                       {"steps", plans.steps},
+                       {"steps_unchanged", plans.steps_unchanged},
+                       {"steps_shapes", plans.steps_shapes},
+                       {"steps_tensors", plans.steps_tensors},
+                       {"host_us_per_step", plans.host_us_per_step}};
+      return to_text(json, 2);
+    }
+    std::string text = to_markdown(findings_.rows, columns()) + "\n" + limits_.text();
+    if (options_.profile)
+      for (const ProfiledTest& test : findings_.profiles) text += profile_text(test);
+    if (options_.plans) {
+      text += fmt::format(
+          "\nplans compiled: {}; steps: {}, of which {} changed nothing, {} shapes, {} tensors; host: {:.1f} "
+          "us "
+          "a step\n",
+          plans.compiled, plans.steps, plans.steps_unchanged, plans.steps_shapes, plans.steps_tensors,
+          plans.host_us_per_step);
+    }
+    return text;
+  }
+
+  /// Settings that are all the default have no column.
+  std::vector<Column> columns() const {
+    std::vector<Column> columns = {
+        text_column("model", "model", false),
+        {"size", true, [](const Json& row) { return bytes_text(row.at("size").get<std::uint64_t>()); }},
+        {"params", true,
+         [](const Json& row) { return count_text(row.at("parameters").get<std::int64_t>()); }},
+        text_column("threads", "threads")};
+    if (!options_.batch_sizes.empty() || !options_.ubatch_sizes.empty())
+      columns.push_back(text_column("ubatch", "n_ubatch"));
+    if (!options_.k_types.empty()) columns.push_back(text_column("type_k", "type_k"));
+    if (!options_.v_types.empty()) columns.push_back(text_column("type_v", "type_v"));
+    const auto more = matrix_.parallel.empty() ? single_columns() : parallel_columns();
+    columns.insert(columns.end(), more.begin(), more.end());
+    return columns;
+  }
+
+  const BenchOptions& options_;
+  const Matrix matrix_;
+  InterruptGuard interrupt_;
+  LimitsCache limits_;
+  Findings findings_;
+  double n_done_ = 0.0, n_rounds_ = 1.0;
+};
 
 int run(BenchOptions options) {
-  const Sizes sizes = parse_sizes(options);
   if (options.repetitions < 1) throw UsageError("--repetitions must be positive");
   if (options.json) options.format = "json";
-  if (options.format != "md" && options.format != "json" && options.format != "csv") {
-    throw UsageError(fmt::format("--output: '{}' is none of md, json, csv", options.format));
-  }
-  if (options.plans && options.format == "csv") throw UsageError("--plans goes with md and json");
-
-  InterruptGuard interrupt;
-  options.model.n_threads = *std::max_element(sizes.threads.begin(), sizes.threads.end());
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt);
-
-  PlanStats plans;
-  std::string table;
-  Json json;
-  if (options.n_parallel > 0) {
-    const auto results = measure_parallel(options, sizes, loaded, interrupt, plans);
-    table = options.format == "csv" ? to_csv(results) : to_markdown(results, loaded.model->info());
-    json = to_json(results);
-  } else {
-    const auto results = measure_single(options, sizes, loaded, interrupt, plans);
-    table = options.format == "csv" ? to_csv(results) : to_markdown(results, loaded.model->info());
-    json = to_json(results);
-  }
-  if (options.format == "json") {
-    print(to_text(report(std::move(json), loaded, plans), 2));
-  } else {
-    print(options.plans ? table + plans_text(plans) : table);
-  }
-  return kExitOk;
+  const std::vector<std::string> formats = {"md", "json", "jsonl", "csv"};
+  if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
+    throw UsageError(fmt::format("--output: '{}' is none of {}", options.format, fmt::join(formats, ", ")));
+  if (options.plans && options.format != "md" && options.format != "json")
+    throw UsageError("--plans goes with md and json");
+  return BenchRun(options).run();
 }
 
 void set_parallel(int& n_parallel, const std::string& text) {
   // Without a number CLI11 says "true" or nothing.
   constexpr int kDefault = 32;
-  constexpr int kMax = 4096;
   const bool bare = text.empty() || text == "true";
   n_parallel = bare ? kDefault : static_cast<int>(parse_size(text));
-  if (n_parallel < 1 || n_parallel > kMax)
-    throw UsageError(fmt::format("--parallel: {} is not 1 to {}", text, kMax));
+  if (n_parallel < 1 || n_parallel > kMaxStreams)
+    throw UsageError(fmt::format("--parallel: {} is not 1 to {}", text, kMaxStreams));
 }
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   const std::string group = "Measurement";
-  app.add_option(
-         "-p,--prompt-size,--n-prompt", options->prompt_sizes,
-         "tokens of a prompt to read, or several: 128,512; 0: none (default 512; 128 with --parallel)")
-      ->type_name("N,...")
+  const auto add_list = [&](const std::string& names, std::string& value, const std::string& help) {
+    return app.add_option(names, value, help)->type_name("N,...")->group(group);
+  };
+  add_list("-p,--prompt-size,--n-prompt", options->prompt_sizes,
+           "tokens of a prompt to read, or several: 128,512; 0: none (default 512; 128 with streams)");
+  add_list("-n,--generate-size,--n-gen", options->generate_sizes,
+           "tokens to generate one by one, or several; 0: none (default 128; 32 with streams)");
+  app.add_option("--prompt-generate", options->mixed,
+                 "read PP tokens and generate TG behind them, as one test; may be given again")
+      ->type_name("PP,TG")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
       ->group(group);
-  app.add_option("-n,--generate-size,--n-gen", options->generate_sizes,
-                 "tokens to generate one by one, or several; 0: none (default 128; 32 with --parallel)")
-      ->type_name("N,...")
-      ->group(group);
+  add_list("-d,--depth,--n-depth", options->depths,
+           "tokens that are in the cache before a test begins, or several (default 0)");
   add_size(app, "-r,--repetitions", options->repetitions, "how often, after one round to warm up (default 5)")
       ->group(group);
   app.add_option_function<std::string>(
@@ -356,21 +393,48 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("[N]")
       ->expected(0, 1)
       ->group(group);
+  add_list("--streams", options->streams, "serve exactly so many texts at the same time, or several: 8,32");
+  add_switch(app, "--shared-prompt", options->shared_prompt, "all streams have the same prompt")
+      ->group(group);
+
   add_switch(app, "--plans", options->plans,
              "say how often plans were compiled and reused, and what steps cost")
       ->group("Output");
-  app.add_option("-o,--output", options->format, "md, json or csv (default md)")
+  add_switch(app, "--profile", options->profile, "one more round of each test, and where its time went")
+      ->group("Output");
+  app.add_option("--trace", options->trace,
+                 "write what each thread did in that round, for chrome://tracing or ui.perfetto.dev")
+      ->type_name("FILE")
+      ->group("Output");
+  app.add_option("-o,--output", options->format, "md, json, jsonl or csv (default md)")
       ->type_name("FORMAT")
       ->group("Output");
   add_switch(app, "--json", options->json, "the same as -o json")->group("Output");
+
   add_model_options(app, options->model);
-  // Several thread counts here; the shared option takes one.
-  app.remove_option(app.get_option("--threads"));
-  app.add_option("-t,--threads", options->threads,
-                 "threads to compute with, or several: 1,2 (default: all cores)")
-      ->type_name("N,...")
-      ->group(group);
   add_context_options(app, options->context);
+  // Here these take several values.
+  for (const char* name :
+       {"--model", "--threads", "--batch-size", "--ubatch-size", "--cache-type-k", "--cache-type-v"})
+    app.remove_option(app.get_option(name));
+  app.add_option("-m,--model", options->models,
+                 "a GGUF file, or a name in the model cache or a part of it; may be given again")
+      ->type_name("FILE")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group("Model");
+  add_list("-t,--threads", options->threads, "threads to compute with, or several: 1,2 (default: all cores)");
+  add_list("-b,--batch-size", options->batch_sizes,
+           "tokens of the prompt that are computed together, or several (default 512)");
+  add_list("--ubatch-size", options->ubatch_sizes, "the same; the smaller of the two holds");
+  for (const auto& [name, value] :
+       {std::pair{"--cache-type-k", &options->k_types}, std::pair{"--cache-type-v", &options->v_types}}) {
+    app.add_option(name, *value,
+                   fmt::format("how {} are kept, or several (default f16)",
+                               value == &options->k_types ? "keys" : "values"))
+        ->type_name("TYPE,...")
+        ->group(group);
+  }
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
 }
@@ -379,18 +443,39 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kBenchCommand = {
     "bench", "[options]", "how fast this machine reads and writes",
-    "pp512 is a prompt of 512 tokens, tg128 the generation of 128 tokens one "
-    "after another, both from an empty\n"
-    "context and with random tokens, as llama-bench has them.\n"
+    "pp512 is a prompt of 512 tokens, tg128 the generation of 128 tokens one after another, pp512+tg128 one "
+    "behind\n"
+    "the other, '@ d4096' any of them behind 4,096 tokens that are in the cache already; with random tokens, "
+    "as\n"
+    "llama-bench has them. Options that take several values are tried in all combinations. Speeds are means "
+    "±\n"
+    "standard deviations over the repetitions.\n"
     "\n"
-    "With --parallel the batcher serves many texts together. Prefill is what was computed of\n"
+    "'of roofline' is the part of the speed that this machine could reach at best. For each step it is the "
+    "larger\n"
+    "of two times: what must be read (the packed weights once, and those cells of the cache that the step "
+    "sees) at\n"
+    "the bandwidth of memory, and the multiplications of products and attention at the peak of the 8-bit "
+    "dot\n"
+    "product. Both limits are measured at the start, with the same threads. A model that fits into the "
+    "processor's\n"
+    "caches may exceed the bandwidth of memory.\n"
+    "\n"
+    "With --parallel or --streams the batcher serves many texts together. Prefill is what was computed of\n"
     "prompts until all have their first token (of a shared prompt only once), decode what\n"
     "is generated behind that, all texts taken together.\n"
     "\n"
+    "In a profile, 'waiting' is the part of the time in which threads were idle behind that work: claiming "
+    "tasks\n"
+    "and waiting for others.\n"
+    "\n"
     "Examples:\n"
     "  weft bench\n"
-    "  weft bench -m gemma -p 128,512 -n 64 -t 1,2 -r 5 --json\n"
+    "  weft bench -m gemma -m smollm -p 128,512 -n 64 -t 1,2 -r 5 --json\n"
+    "  weft bench -p 0 -n 64 -d 0,4096 -ctk f16,q8_0\n"
+    "  weft bench -p 512 -n 32 --profile --trace trace.json\n"
     "  weft bench --parallel -p 256 -n 64 -r 2\n"
+    "  weft bench -npl 8,32 -p 1024 -n 32 -pps\n"
     "  weft bench -np 8 --plans\n",
     prepare};
 

@@ -16,19 +16,38 @@
 namespace weft::cli {
 namespace {
 
-// As an option's type is shown: {a,b,c}
+// As an option's type is shown: a|b|c
+template <typename T>
+std::string words_of(const std::map<std::string, T>& choices) {
+  std::vector<std::string> words;
+  for (const auto& [word, ignored] : choices) words.push_back(word);
+  return fmt::format("{}", fmt::join(words, "|"));
+}
+
+template <typename T>
+T parse_choice(const std::string& option, const std::string& text, const std::map<std::string, T>& choices) {
+  const auto found = choices.find(text);
+  if (found == choices.end())
+    throw UsageError(fmt::format("{}: '{}' is none of {}", option, text, words_of(choices)));
+  return found->second;
+}
+
 template <typename T>
 CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
                         const std::map<std::string, T>& choices, const std::string& help) {
-  std::vector<std::string> words;
-  for (const auto& [word, ignored] : choices) words.push_back(word);
-  const std::string type = fmt::format("{}", fmt::join(words, "|"));
-  const auto set = [&value, choices, type, option = long_name(names)](const std::string& text) {
-    const auto found = choices.find(text);
-    if (found == choices.end()) throw UsageError(fmt::format("{}: '{}' is none of {}", option, text, type));
-    value = found->second;
+  const auto set = [&value, choices, option = long_name(names)](const std::string& text) {
+    value = parse_choice(option, text, choices);
   };
-  return app.add_option_function<std::string>(names, set, help)->type_name(type);
+  return app.add_option_function<std::string>(names, set, help)->type_name(words_of(choices));
+}
+
+const std::map<std::string, CacheType>& cache_types() {
+  static const std::map<std::string, CacheType> types = {{"f32", CacheType::kF32},
+                                                         {"f16", CacheType::kF16},
+                                                         {"bf16", CacheType::kBF16},
+                                                         {"q8_0", CacheType::kQ8_0},
+                                                         {"q4_0", CacheType::kQ4_0}};
+  return types;
 }
 
 CLI::Option* add_float(CLI::App& app, const std::string& names, float& value, const std::string& help) {
@@ -141,11 +160,6 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
 }
 
 void add_context_options(CLI::App& app, ContextOptions& options) {
-  const std::map<std::string, CacheType> types = {{"f32", CacheType::kF32},
-                                                  {"f16", CacheType::kF16},
-                                                  {"bf16", CacheType::kBF16},
-                                                  {"q8_0", CacheType::kQ8_0},
-                                                  {"q4_0", CacheType::kQ4_0}};
   const std::string group = "Context";
   add_size(app, "-c,--ctx-size", options.n_ctx, "tokens that fit (default: the model's length, at most 8k)")
       ->group(group);
@@ -153,8 +167,20 @@ void add_context_options(CLI::App& app, ContextOptions& options) {
            "tokens of the prompt that are computed together (default 512)")
       ->group(group);
   add_size(app, "--ubatch-size", options.n_ubatch, "the same; the smaller of the two holds")->group(group);
-  add_choice(app, "--cache-type-k", options.k_type, types, "how keys are kept (default f16)")->group(group);
-  add_choice(app, "--cache-type-v", options.v_type, types, "how values are kept (default f16)")->group(group);
+  add_choice(app, "--cache-type-k", options.k_type, cache_types(), "how keys are kept (default f16)")
+      ->group(group);
+  add_choice(app, "--cache-type-v", options.v_type, cache_types(), "how values are kept (default f16)")
+      ->group(group);
+}
+
+CacheType parse_cache_type(const std::string& option, const std::string& text) {
+  return parse_choice(option, text, cache_types());
+}
+
+std::string to_string(CacheType type) {
+  for (const auto& [word, value] : cache_types())
+    if (value == type) return word;
+  return "";
 }
 
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model) {

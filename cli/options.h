@@ -39,6 +39,9 @@ struct ContextOptions {
   CacheType v_type = CacheType::kF16;
 };
 void add_context_options(CLI::App& app, ContextOptions& options);
+/// "f16", ... Throws UsageError that names the option.
+CacheType parse_cache_type(const std::string& option, const std::string& text);
+std::string to_string(CacheType type);
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model);
 
 struct SamplingOptions {

@@ -5,15 +5,10 @@
 #include <algorithm>
 
 namespace weft::cli {
-namespace {
-
-// Characters, not bytes; wide ones count once, which is close enough for a table.
-std::size_t width(std::string_view text) {
+std::size_t text_width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
-
-}  // namespace
 
 std::string bytes_text(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
@@ -47,13 +42,13 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], text_width(row[i]));
   }
   std::string out;
   for (const auto& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       out += printable(row[i]);
-      if (i + 1 < row.size()) out.append(widths[i] - width(row[i]) + 2, ' ');
+      if (i + 1 < row.size()) out.append(widths[i] - text_width(row[i]) + 2, ' ');
     }
     out += '\n';
   }

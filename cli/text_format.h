@@ -7,6 +7,8 @@
 
 namespace weft::cli {
 
+/// Characters, not bytes; wide ones count once, which is close enough for a table.
+std::size_t text_width(std::string_view text);
 /// "93.8 MiB"
 std::string bytes_text(std::uint64_t bytes);
 /// "134.5M" parameters

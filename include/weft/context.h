@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weft/model.h"
+#include "weft/profile.h"
 #include "weft/types.h"
 
 #pragma GCC visibility push(default)
@@ -127,8 +128,8 @@ class Context {
   // kInvalidArgument and change nothing. Those that return bool may need room for copies of shared cells:
   // false where the cache has none, unchanged then.
   //
-  // Models with recurrent layers (ModelInfo::recurrent) keep one state for all of a sequence's text. There text
-  // is read in order, and removed and copied as a whole only: parts, shift() and divide() throw Error
+  // Models with recurrent layers (ModelInfo::recurrent) keep one state for all of a sequence's text. There
+  // text is read in order, and removed and copied as a whole only: parts, shift() and divide() throw Error
   // kUnsupported. To be able to go back, copy the sequence before: that shares its state and costs no bytes.
   void remove(SeqId seq, Pos begin = 0, Pos end = -1);
   /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes
@@ -171,6 +172,9 @@ class Context {
   bool restore_file(const std::filesystem::path& path);
 
   PlanStats plan_stats() const;
+  /// Times and counts of the steps from now on are added to `profile`, which the caller owns, until this is
+  /// called with null. Costs nothing while it is off, and a few percent while it is on.
+  void set_profile(Profile* profile);
 
  private:
   struct Impl;

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "graph/kinds.h"
 #include "weft/device.h"
+#include "weft/profile.h"
 
 namespace weft {
 
@@ -47,9 +48,10 @@ class DevicePlan {
  public:
   virtual ~DevicePlan() = default;
   /// Starts one step. `symbols` are within their bounds and `actual` within what was allowed (the caller
-  /// checked); what did not change is not looked at again. Where the device works beside the host this returns
-  /// as soon as the work is on its way, and the inputs' memory may not be written before `wait`. A device that
-  /// fails throws Error kDevice from either call; the plan and what it is bound to are then useless.
+  /// checked); what did not change is not looked at again. Where the device works beside the host this
+  /// returns as soon as the work is on its way, and the inputs' memory may not be written before `wait`. A
+  /// device that fails throws Error kDevice from either call; the plan and what it is bound to are then
+  /// useless.
   virtual void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
                       const Changes& actual) = 0;
   /// Blocks until the outputs of the last submitted step can be read.
@@ -57,6 +59,9 @@ class DevicePlan {
   /// Makes a running step return early; its outputs and what it stored are then undefined, but moves of cells
   /// are done. From any thread.
   virtual void cancel() noexcept = 0;
+  /// Steps from now on are taken down in `profile`, until it is null. A device that cannot tell leaves it as
+  /// it is.
+  virtual void set_profile(Profile* /*profile*/) {}
   virtual std::size_t workspace_bytes() const = 0;
   virtual double kernel_seconds()
       const = 0;  ///< Time of all steps so far that went into kernels, not the host's work.

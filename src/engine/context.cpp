@@ -245,6 +245,8 @@ bool Context::restore_file(const std::filesystem::path& path) {
   return impl_->restore(base::read_file(path, impl_->states.max_bytes()), {});
 }
 
+void Context::set_profile(Profile* profile) { impl_->plan.set_profile(profile); }
+
 PlanStats Context::plan_stats() const {
   const exec::PlanCounters& counters = impl_->plan.counters();
   PlanStats stats;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cpu/device.h"
+#include "backend/cpu/limits.h"
 #include "engine/model_impl.h"
 #include "engine/vocabulary_from_gguf.h"
 #include "weft/error.h"
@@ -138,5 +139,9 @@ Tokenizer load_tokenizer(const std::filesystem::path& path) {
 }
 
 std::vector<DeviceInfo> devices() { return {cpu::make_device()->info()}; }
+
+MachineLimits measure_limits(int n_threads, CpuIsa isa) {
+  return cpu::measure_limits(isa_of(isa), n_threads);
+}
 
 }  // namespace weft

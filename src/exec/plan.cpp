@@ -100,6 +100,7 @@ void Plan::run(const Step& step) {
     // Compile first: if that fails, the plan still stands for the old graph.
     auto compiled = device_.compile(*step.graph, *step.bindings, options_);
     compiled_ = std::move(compiled);
+    compiled_->set_profile(profile_);
     graph_ = *step.graph;
     bindings_ = *step.bindings;
     ++counters_.compiled;
@@ -120,6 +121,11 @@ void Plan::run(const Step& step) {
   }
   compiled_->submit(symbols_, bindings_, step.actual);
   compiled_->wait();
+}
+
+void Plan::set_profile(Profile* profile) {
+  profile_ = profile;
+  compiled_->set_profile(profile);
 }
 
 }  // namespace weft::exec

@@ -47,6 +47,8 @@ class Plan {
   /// it was.
   void run(const Step& step);
   void cancel() noexcept { compiled_->cancel(); }
+  /// See DevicePlan::set_profile.
+  void set_profile(Profile* profile);
 
   const Graph& graph() const { return graph_; }
   const PlanCounters& counters() const { return counters_; }
@@ -64,6 +66,7 @@ class Plan {
   std::unique_ptr<DevicePlan> compiled_;
   std::vector<std::int64_t> symbols_;  // Of the last step; empty before the first.
   PlanCounters counters_;
+  Profile* profile_ = nullptr;
 };
 
 }  // namespace weft::exec

@@ -4,6 +4,8 @@
 Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment.
 """
 import array
+import csv
+import itertools
 import json
 import os
 import pty
@@ -396,18 +398,117 @@ class Chat(Case):
 
 
 class Bench(Case):
+    BASE = ["bench", "-m", LLAMA, "-r", "2", "-t", "1"]
+
+    def results(self, *words) -> list[dict]:
+        report = json.loads(self.succeed(*self.BASE, *words, "--json"))
+        for limits in report["limits"]:
+            self.assertGreater(limits["read_bytes_per_second"], 0)
+            self.assertGreater(limits["int8_multiply_adds_per_second"], 0)
+        return report["results"]
+
     def test_formats(self):
         base = ["bench", "-m", LLAMA, "-p", "32,8", "-n", "4", "-r", "2", "-t", "1,2"]
-        results = json.loads(self.succeed(*base, "--json"))["results"]
+        report = json.loads(self.succeed(*base, "--json"))
+        self.assertEqual([m["architecture"] for m in report["models"]], ["llama"])
+        self.assertEqual([limits["threads"] for limits in report["limits"]], [1, 2])
+        results = report["results"]
         self.assertEqual([(r["test"], r["threads"]) for r in results],
                          [(test, t) for t in (1, 2) for test in ("pp32", "pp8", "tg4")])  # fmt: skip
         for result in results:
             self.assertEqual(len(result["ms"]), 2)
             self.assertGreater(result["tokens_per_second"], 0)
-        self.assertEqual(len(self.succeed(*base).splitlines()), 2 + 6)
-        self.assertEqual(len(self.succeed(*base, "-o", "csv").splitlines()), 1 + 6)
+        table = self.succeed(*base).splitlines()
+        self.assertEqual(len([row for row in table if row.startswith("| llama")]), 6)
+        self.assertIn("of roofline", table[0])
+        rows = list(csv.DictReader(self.succeed(*base, "-o", "csv").splitlines()))
+        self.assertEqual([r["test"] for r in rows], [r["test"] for r in results])
+        lines = self.succeed(*base, "-o", "jsonl").splitlines()
+        self.assertEqual([json.loads(row)["test"] for row in lines], [r["test"] for r in results])
         self.fail_with(2, "bench", "-m", LLAMA, "-p", "0", "-n", "0")
         self.fail_with(2, "bench", "-m", LLAMA, "-o", "xml")
+        self.fail_with(2, "bench", "-m", LLAMA, "-pg", "5")
+        self.fail_with(2, "bench", "-m", LLAMA, "-ctk", "f16,q9")
+
+    def test_combinations(self):
+        rows = self.results("-p", "16", "-n", "2", "-pg", "8,3", "-pg", "4,1", "-d", "0,70")
+        tests = ["pp16", "tg2", "pp8+tg3", "pp4+tg1"]
+        self.assertEqual([r["test"] for r in rows], tests + [f"{t} @ d70" for t in tests])
+        rows = self.results("-p", "16", "-n", "0", "-b", "8,16", "-ub", "4,64", "-ctk", "f16,f32", "-ctv", "bf16")
+        self.assertEqual([(r["n_ubatch"], r["type_k"]) for r in rows],
+                         [(n, k) for n in (4, 8, 4, 16) for k in ("f16", "f32")])  # fmt: skip
+        self.assertEqual({r["type_v"] for r in rows}, {"bf16"})
+        other = GOLDEN / "gpt2" / "model.gguf"
+        two = json.loads(self.succeed("bench", "-m", LLAMA, "-m", other, "-p", "4", "-n", "0", "-r", "1", "--json"))
+        self.assertEqual([m["architecture"] for m in two["models"]], ["llama", "gpt2"])
+        self.assertEqual(len(two["results"]), 2)
+
+    def test_depth_of_recurrent_models(self):
+        rows = json.loads(self.succeed("bench", "-m", GOLDEN / "lfm2" / "model.gguf", "-p", "4", "-n", "2", "-d", "9",
+                                       "-r", "2", "-t", "1", "--json"))["results"]  # fmt: skip
+        self.assertEqual([r["test"] for r in rows], ["pp4 @ d9", "tg2 @ d9"])
+
+    def test_roofline_counts_the_work(self):
+        """What is read and multiplied, from the roofline and the limits it was computed with."""
+        with_limits = json.loads(self.succeed(*self.BASE, "-p", "64", "-n", "1", "-d", "0,640", "--json"))
+        limits = with_limits["limits"][0]
+        prefill, decode, deep_prefill, deep_decode = with_limits["results"]
+        for row in with_limits["results"]:
+            share = row["tokens_per_second"] / row["roofline_tokens_per_second"]
+            self.assertAlmostEqual(row["roofline_fraction"], share, places=6)
+        # One token reads each weight at most once; 64 tokens multiply each weight at least once a token.
+        n = with_limits["models"][0]["parameters"]
+        seconds = 1 / decode["roofline_tokens_per_second"]
+        self.assertEqual(decode["bound"], "memory")
+        self.assertLess(seconds * limits["read_bytes_per_second"], 1.3 * 2 * n)
+        self.assertGreater(seconds * limits["read_bytes_per_second"], 0.3 * 2 * n)
+        if prefill["bound"] == "compute":
+            products = 64 / prefill["roofline_tokens_per_second"] * limits["int8_multiply_adds_per_second"]
+            self.assertGreater(products, 0.3 * 64 * n)
+            self.assertLess(products, 1.5 * 64 * n)
+        # Text that is in the cache is work.
+        for deep, plain in ((deep_prefill, prefill), (deep_decode, decode)):
+            self.assertLess(deep["roofline_tokens_per_second"], plain["roofline_tokens_per_second"])
+
+    def test_profile_and_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.json"
+            rows = self.results("-t", "2", "-p", "16", "-n", "3", "--profile", "--trace", trace)
+            events = json.loads(trace.read_text())["traceEvents"]
+            text = self.succeed(*self.BASE, "-p", "16", "-n", "0", "--profile")
+        for row in rows:
+            profile = {entry["work"]: entry for entry in row["profile"]}
+            self.assertAlmostEqual(sum(entry["share"] for entry in profile.values()), 1.0, places=2)
+            steps = row["n_prompt"] // 16 + row["n_generate"]
+            layers = profile["attention"]["calls"] // steps
+            self.assertGreater(layers, 0)
+            self.assertEqual(profile["matmul attn_q"]["calls"], layers * steps)
+            self.assertGreater(profile["matmul attn_q"]["gop_per_second"], 0)
+            self.assertIn("matmul attn_q", text)
+        spans = [e for e in events if e["ph"] == "X"]
+        self.assertEqual({e["pid"] for e in spans}, {0, 1})
+        self.assertEqual({e["args"]["step"] for e in spans if e["pid"] == 1}, {0, 1, 2})
+        self.assertLessEqual({e["tid"] for e in spans}, {0, 1})
+        for pid in (0, 1):
+            for tid in (0, 1):  # A thread does one thing at a time.
+                lane = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if (e["pid"], e["tid"]) == (pid, tid))
+                for (_, end), (begin, _) in itertools.pairwise(lane):
+                    self.assertLessEqual(end, begin + 1e-3)
+        self.fail_with(1, *self.BASE, "-p", "4", "-n", "0", "--trace", "/nonexistent/trace.json")
+        self.fail_with(2, *self.BASE, "--profile", "-o", "csv")
+
+    def test_streams(self):
+        rows = self.results("--parallel", "3", "-p", "20", "-n", "4")
+        self.assertEqual([(r["streams"], r["shared"]) for r in rows],
+                         [(1, False), (2, False), (2, True), (3, False), (3, True)])  # fmt: skip
+        rows = self.results("--streams", "2,3", "-p", "20", "-n", "4")
+        self.assertEqual([(r["streams"], r["shared"]) for r in rows], [(2, False), (3, False)])
+        rows = self.results("-npl", "3", "-pps", "-p", "70", "-n", "4")
+        self.assertEqual([(r["streams"], r["shared"]) for r in rows], [(3, True)])
+        self.assertLess(rows[0]["cells_peak"], 3 * 70)
+        self.assertGreater(rows[0]["decode_roofline_fraction"], 0)
+        self.fail_with(2, *self.BASE, "--streams", "2", "-d", "64")
+        self.fail_with(2, *self.BASE, "--shared-prompt")
 
 
 if __name__ == "__main__":

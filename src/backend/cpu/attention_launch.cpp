@@ -1,6 +1,8 @@
 #include "backend/cpu/attention_launch.h"
 
 #include <algorithm>
+#include <bit>
+#include <map>
 
 namespace weft::cpu {
 namespace {
@@ -136,6 +138,37 @@ void AttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int32_t n_kv_heads = args_.layout.n_kv_heads;
   context.kernels.attention(args_, tiles_->tiles()[static_cast<std::size_t>(task / n_kv_heads)],
                             task % n_kv_heads, context.scratch);
+}
+
+Work AttentionLaunch::work() const {
+  const auto lanes_before = [](int lane) {
+    return lane >= kPageCells ? ~std::uint64_t{0} : (std::uint64_t{1} << lane) - 1;
+  };
+  std::map<std::int32_t, std::uint64_t> seen;  // By page: its cells that some row sees.
+  std::int64_t n_products = 0;
+  for (const AttentionTile& tile : tiles_->tiles()) {
+    for (int s = 0; s < tile.n_segments; ++s) {
+      const AttentionSegment& segment = tile.segments[s];
+      for (int r = segment.row_begin; r < segment.row_begin + segment.n_rows; ++r) {
+        const std::int32_t row = tile.rows[r];
+        const std::int64_t begin = args_.window > 0 ? args_.positions[row] - args_.window + 1 : 0;
+        for (int e = 0; e < segment.n_extents; ++e) {
+          const Extent& extent = segment.extents[e];
+          const std::uint64_t cells = extent.mask & lanes_before(extent.lane_of(args_.ends[row])) &
+                                      ~lanes_before(extent.lane_of(begin));
+          if (cells == 0) continue;
+          seen[extent.page] |= cells;
+          n_products += std::popcount(cells);
+        }
+      }
+    }
+  }
+  std::int64_t n_cells = 0;
+  for (const auto& [page, cells] : seen) n_cells += std::popcount(cells);
+  const std::size_t page_bytes = k_page_bytes(args_.layout) + v_page_bytes(args_.layout);
+  const int head_dims = args_.layout.k_head_dim + args_.layout.v_head_dim;
+  return {static_cast<double>(n_cells) * static_cast<double>(page_bytes) / kPageCells,
+          static_cast<double>(n_products) * args_.n_heads * head_dims};
 }
 
 std::string AttentionLaunch::describe(const Graph& graph) const {

@@ -62,8 +62,8 @@ struct CacheLayout {
 
 /// Attention of some rows of a batch over their sequences' extents, in order. A row attends to the cell of
 /// position p when its bit is set in the extent's mask, p is below the row's end, (window > 0) p > the row's
-/// position - window, and no entry of the row hides it. Each extent's partial softmax (max, sum, weighted V) is computed from
-/// nothing and merged in order, so results do not depend on how rows are grouped.
+/// position - window, and no entry of the row hides it. Each extent's partial softmax (max, sum, weighted V)
+/// is computed from nothing and merged in order, so results do not depend on how rows are grouped.
 struct AttentionArgs {
   const float* q = nullptr;  ///< [row of the batch][n_heads][k_head_dim], stride q_stride floats
   std::int64_t q_stride = 0;
@@ -74,8 +74,8 @@ struct AttentionArgs {
   CacheLayout layout;
   int n_heads = 0;  ///< A multiple of n_kv_heads: heads g*h .. g*h+g-1 read KV head h.
   float scale = 1.0f;
-  float softcap = 0.0f;  ///< 0: off; otherwise s = softcap * tanh(s / softcap)
-  int window = 0;        ///< 0: all
+  float softcap = 0.0f;                        ///< 0: off; otherwise s = softcap * tanh(s / softcap)
+  int window = 0;                              ///< 0: all
   const std::int32_t* positions = nullptr;     ///< [row of the batch]
   const std::int32_t* ends = nullptr;          ///< [row of the batch]
   const std::int32_t* hidden_first = nullptr;  ///< [row of the batch]: its first entry, or -1
@@ -126,6 +126,9 @@ struct ScanRow : RecurrentRow {
   int n_state = 0;
 };
 
+/// Bytes that read_memory takes at a time.
+inline constexpr int kReadUnit = 256;
+
 struct Kernels {
   const char* name;
 
@@ -160,6 +163,13 @@ struct Kernels {
 
   void (*conv_row)(const ConvRow&);
   void (*scan_row)(const ScanRow&);
+
+  // For measuring what is possible; results are of no use but keep the work from being left out.
+  /// Dot products of 8-bit integers as `matmul` makes them, as many as registers take, n_rounds times.
+  std::uint64_t (*dot_peak)(std::int64_t n_rounds);
+  int dot_peak_multiply_adds;  ///< Of one round.
+  /// Reads a multiple of kReadUnit bytes, one after another.
+  std::uint64_t (*read_memory)(const std::byte* data, std::int64_t n_bytes);
 };
 
 std::size_t k_page_bytes(const CacheLayout& layout);

@@ -27,6 +27,9 @@ const Kernels kTable = {
     .attention = attention,
     .conv_row = conv_row,
     .scan_row = scan_row,
+    .dot_peak = dot_peak,
+    .dot_peak_multiply_adds = kDotPeakMultiplyAdds,
+    .read_memory = read_memory,
 };
 
 #undef WEFT_STRING

@@ -56,6 +56,12 @@ struct TaskContext {
   std::byte* scratch;  ///< Of this thread, as large as the largest scratch_bytes() of the plan.
 };
 
+/// What has to be read of weights and caches, and multiplied, at least; see Profile::Work.
+struct Work {
+  double bytes = 0.0;
+  double multiply_adds = 0.0;
+};
+
 class Launch {
  public:
   virtual ~Launch() = default;
@@ -67,6 +73,8 @@ class Launch {
   /// Whether it changes what outlives the step in a way that cannot be left half done: then it runs in a
   /// cancelled step.
   virtual bool must_run() const { return false; }
+  /// Of the last step, when its tasks are done. Only profiles ask, so it may take its time.
+  virtual Work work() const { return {}; }
   virtual std::string describe(const Graph& graph) const = 0;
 };
 

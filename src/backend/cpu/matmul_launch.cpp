@@ -23,6 +23,14 @@ std::string describe_product(const Graph& graph, const MatmulValues& values, con
   return text + " -> " + graph.value(values.out).name;
 }
 
+/// Of a product with n columns.
+Work work_of(const PackedMatrix& weight, bool gated, std::int64_t n) {
+  const double factor = gated ? 2.0 : 1.0;
+  const auto size = static_cast<double>(weight.rows) * static_cast<double>(weight.columns);
+  return {factor * static_cast<double>(weight.panel_bytes) * static_cast<double>(weight.n_panels()),
+          factor * size * static_cast<double>(n)};
+}
+
 /// Binds all but what depends on the expert. `x_columns` is the length of a row of x.
 void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& addresses,
                std::int64_t x_columns) {
@@ -67,6 +75,8 @@ void MatmulLaunch::run(std::int32_t task, const TaskContext& context) {
   context.kernels.matmul(args_, {panel, std::min(panel + panels_per_task_, args_.weight->n_panels())},
                          {column, std::min(column + columns_per_task_, n_columns_)});
 }
+
+Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }
 
 std::string MatmulLaunch::describe(const Graph& graph) const {
   return describe_product(graph, values_, "matmul");
@@ -144,6 +154,17 @@ void MatmulExpertsLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
   context.kernels.matmul(args, {panel, std::min(panel + panels_per_task_, args.weight->n_panels())},
                          {0, static_cast<std::int64_t>(slots.size())});
+}
+
+Work MatmulExpertsLaunch::work() const {
+  Work sum;
+  for (std::size_t e = 0; e < weights_.size(); ++e) {
+    const auto n = static_cast<std::int64_t>(groups_->slots(static_cast<std::int64_t>(e)).size());
+    if (n == 0) continue;
+    const Work one = work_of(weights_[e], !gates_.empty(), n);
+    sum = {sum.bytes + one.bytes, sum.multiply_adds + one.multiply_adds};
+  }
+  return sum;
 }
 
 std::string MatmulExpertsLaunch::describe(const Graph& graph) const {

@@ -26,6 +26,7 @@ class MatmulLaunch final : public Launch {
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
+  Work work() const override;
   std::string describe(const Graph& graph) const override;
 
  private:
@@ -74,6 +75,7 @@ class MatmulExpertsLaunch final : public Launch {
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
+  Work work() const override;
   std::string describe(const Graph& graph) const override;
 
  private:

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 
 #include "backend/arena.h"
 #include "backend/cpu/fuse.h"
+#include "backend/cpu/recorder.h"
 #include "base/check.h"
 #include "base/pool.h"
 
@@ -45,14 +47,21 @@ class CpuPlan final : public DevicePlan {
         total += launch_tasks_[i] = program_.launches[i].launch->prepare(step);
       n_tasks_[phase] = total;
     }
+    if (recorder_) recorder_->begin_step();
     const auto start = std::chrono::steady_clock::now();
-    pool_.run(
-        n_tasks_,
-        [](void* plan, int phase, std::int32_t task, int thread) {
-          static_cast<CpuPlan*>(plan)->run_task(static_cast<std::size_t>(phase), task, thread);
-        },
-        this);
+    pool_.run(n_tasks_, recorder_ ? run_task<true> : run_task<false>, this);
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (recorder_)
+      recorder_->end_step(launch_tasks_, [&](std::size_t i) { return program_.launches[i].launch->work(); });
+  }
+
+  void set_profile(Profile* profile) override {
+    recorder_.reset();
+    if (profile == nullptr) return;
+    std::vector<std::string> names;
+    for (const Program::Entry& entry : program_.launches)
+      names.push_back(kind_of(entry.launch->describe(graph_)));
+    recorder_.emplace(*profile, names, pool_.n_threads());
   }
 
   void wait() override {}
@@ -71,12 +80,18 @@ class CpuPlan final : public DevicePlan {
   }
 
  private:
-  void run_task(std::size_t phase, std::int32_t task, int thread) {
-    std::size_t i = first_launch_[phase];
-    for (; task >= launch_tasks_[i]; ++i) task -= launch_tasks_[i];
-    Launch& launch = *program_.launches[i].launch;
-    if (cancelled_.load(std::memory_order_relaxed) && !launch.must_run()) return;
-    launch.run(task, {kernels_, scratch_.data() + static_cast<std::size_t>(thread) * scratch_per_thread_});
+  template <bool kRecorded>
+  static void run_task(void* plan, int phase, std::int32_t task, int thread) {
+    CpuPlan& self = *static_cast<CpuPlan*>(plan);
+    std::size_t i = self.first_launch_[static_cast<std::size_t>(phase)];
+    for (; task >= self.launch_tasks_[i]; ++i) task -= self.launch_tasks_[i];
+    Launch& launch = *self.program_.launches[i].launch;
+    if (self.cancelled_.load(std::memory_order_relaxed) && !launch.must_run()) return;
+    if constexpr (kRecorded) self.recorder_->task_begins(thread);
+    std::byte* const scratch =
+        self.scratch_.data() + static_cast<std::size_t>(thread) * self.scratch_per_thread_;
+    launch.run(task, {self.kernels_, scratch});
+    if constexpr (kRecorded) self.recorder_->task_ends(thread, i);
   }
 
   /// Whether a result lies in memory that is bound from outside: a cache that was stored to, or an output.
@@ -159,6 +174,7 @@ class CpuPlan final : public DevicePlan {
   std::vector<std::size_t> first_launch_;   // By phase.
   std::vector<std::int32_t> n_tasks_;       // By phase, of this step.
   std::vector<std::int32_t> launch_tasks_;  // By launch, of this step.
+  std::optional<Recorder> recorder_;        // While steps are profiled.
   std::uint64_t step_number_ = 0;
   double kernel_seconds_ = 0.0;
   std::atomic<bool> cancelled_{false};

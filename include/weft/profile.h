@@ -1,0 +1,66 @@
+#pragma once
+// Where the time of steps goes, and what the machine could do at best: the two halves of "how good is it".
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "weft/model.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// Filled by each step of the context that it is given to (Context::set_profile). Figures add up until they
+/// are cleared. Not to be touched while a step runs.
+struct Profile {
+  /// One kind of work: the same kernel with the same operands, the layers taken together.
+  struct Work {
+    std::string name;        ///< "matmul attn_q.weight"
+    std::int64_t calls = 0;  ///< Times that it was in a step with something to do.
+    /// Of all threads together: at work on it, and idle behind it (claiming tasks, waiting for others).
+    double busy_seconds = 0.0;
+    double wait_seconds = 0.0;
+    /// What has to be read and multiplied at least: weights once a step, of caches the cells that rows see
+    /// once a step. Products and attention only, 0 elsewhere; activations do not count.
+    double bytes = 0.0;
+    double multiply_adds = 0.0;
+  };
+  /// A stretch of time in which a thread did nothing but one launch.
+  struct Span {
+    std::int32_t work = 0;  ///< Index into `work`.
+    std::int32_t thread = 0;
+    std::int64_t step = 0;
+    double begin = 0.0, end = 0.0;  ///< Seconds since the first step's begin.
+  };
+
+  std::vector<Work> work;     ///< In the order in which a step comes to them.
+  std::vector<Span> spans;    ///< Of the first steps, as many as max_spans allows.
+  std::size_t max_spans = 0;  ///< 0: no spans.
+  std::int64_t n_steps = 0;
+  int n_threads = 0;
+  double seconds = 0.0;  ///< Of all steps: from the first task's start to the last one's end.
+
+  double bytes() const;
+  double multiply_adds() const;
+};
+
+/// What this machine does at best, measured in about half a second.
+struct MachineLimits {
+  int n_threads = 0;
+  std::string kernels;  ///< The instruction set whose dot product was measured.
+  /// Reading memory one after another, each thread its own part of 256 MiB: the fastest of several passes.
+  double read_bytes_per_second = 0.0;
+  /// 8-bit integer products, added up in registers by the dot product that the kernels use.
+  double multiply_adds_per_second = 0.0;
+
+  /// The time below which work cannot be done: the larger of its bytes and its products at these speeds.
+  double least_seconds(double bytes, double multiply_adds) const;
+};
+/// n_threads 0: as many as there are cores. Throws Error kUnsupported for an instruction set that is not
+/// there, kOutOfMemory.
+MachineLimits measure_limits(int n_threads = 0, CpuIsa isa = CpuIsa::kBest);
+
+}  // namespace weft
+
+#pragma GCC visibility pop

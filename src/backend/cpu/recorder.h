@@ -1,0 +1,61 @@
+#pragma once
+// Takes the times of a plan's launches while steps run, for a Profile. The plan asks for it only while it has
+// one.
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/launch.h"
+#include "weft/profile.h"
+
+namespace weft::cpu {
+
+class Recorder {
+ public:
+  /// `names` are the launches' kinds (kind_of), in their order; launches of the same kind are one in the
+  /// profile, which must outlive the recorder.
+  Recorder(Profile& profile, std::span<const std::string> names, int n_threads);
+
+  void begin_step();
+  /// Of any thread, for each task of the step.
+  void task_begins(int thread) { threads_[static_cast<std::size_t>(thread)].task_begin = now(); }
+  void task_ends(int thread, std::size_t launch);
+  /// When all tasks are done. `work_of(i)` is asked of the launches that had something to do.
+  template <typename WorkOf>
+  void end_step(std::span<const std::int32_t> launch_tasks, const WorkOf& work_of) {
+    settle();
+    for (std::size_t i = 0; i < launch_tasks.size(); ++i)
+      if (launch_tasks[i] > 0) count(i, work_of(i));
+  }
+
+ private:
+  struct Times {
+    double busy = 0.0, wait = 0.0;
+  };
+  struct alignas(64) Thread {
+    double task_begin = 0.0;
+    double last_end = 0.0;             // Of its last task; of the step's begin before the first.
+    std::size_t last_launch = 0;       // What it did last, and is waiting behind.
+    std::vector<Times> times;          // By launch.
+    std::vector<Profile::Span> spans;  // Of this step.
+  };
+
+  double now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  void settle();
+  void count(std::size_t launch, const Work& work);
+
+  Profile& profile_;
+  std::vector<std::size_t> work_of_;  // By launch: its place in the profile.
+  std::vector<Thread> threads_;
+  std::chrono::steady_clock::time_point start_;
+  double step_begin_ = 0.0;
+};
+
+/// A launch's description without what differs from layer to layer.
+std::string kind_of(const std::string& description);
+
+}  // namespace weft::cpu
