@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""versus.py: weft beside llama.cpp on this machine, as ratios of times.
+"""versus.py: weft beside llama.cpp on this machine, as ratios of speeds.
 
-Both read a prompt of 512 random tokens and generate 64 tokens one by one, with the same model file, the same number
-of threads and the same cache type; llama.cpp runs with flash attention on, through its C API (no Python between two
-tokens but the call itself). They take turns, a round each, so that a machine that slows down slows both; the best of
-all rounds counts. weft's figure is `weft bench`, llama.cpp's is a worker process that keeps its model loaded.
+Both do the same works with the same model file, the same number of threads and the same cache type, in turns, a round
+each, so that a machine that slows down slows both. A work's figure is the best of all rounds; its ratio is weft's
+speed divided by llama.cpp's, with the lowest and highest ratio of a round behind it, and beside it the ratio of tokens
+per second of the processor's time, which still tells something where other processes run. 'of roofline' is the part of
+the machine's own limit that weft reaches (weft bench --help says how it is computed).
+
+llama.cpp runs through its C API with flash attention on; where another of its options may serve a work better, all are
+tried and the best one counts. Only llama_decode is timed, of weft all of `weft bench` with its batcher and sampler.
 
 `versus.py parallel` compares servers instead: many streams that share a system prompt, served together.
 
@@ -17,271 +21,196 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PEER_VERSION = "0.3.36"
-MODELS = ["SmolLM2-135M-Instruct.Q4_1", "gemma-3-270m-q4_k_m"]
+import versus_parallel
+from peer import MODELS, Peer, add_common_options, check_common_options, find_model, write_report
 
-# Runs in the peer's Python: loads the model, then one measurement a line of standard input.
-WORKER = r"""
-import ctypes, json, os, random, sys, time
-import llama_cpp as L
-
-path, threads, n_prompt, n_gen = sys.argv[1], *map(int, sys.argv[2:5])
-L.llama_backend_init()
-silent = L.llama_log_callback(lambda level, text, data: None)
-L.llama_log_set(silent, ctypes.c_void_p(0))
-model = L.llama_model_load_from_file(path.encode(), L.llama_model_default_params())
-p = L.llama_context_default_params()
-p.n_ctx = max(n_prompt, n_gen)
-p.n_batch = p.n_ubatch = 512
-p.n_threads = p.n_threads_batch = threads
-p.flash_attn_type = 1  # LLAMA_FLASH_ATTN_TYPE_ENABLED
-context = L.llama_init_from_model(model, p)
-n_vocab = L.llama_vocab_n_tokens(L.llama_model_get_vocab(model))
-random.seed(1)
-ids = [random.randrange(n_vocab) for _ in range(max(n_prompt, n_gen))]
-
-def clear():
-    L.llama_memory_clear(L.llama_get_memory(context), True)
-
-def prefill():
-    clear()
-    tokens = (L.llama_token * n_prompt)(*ids[:n_prompt])
-    start = time.perf_counter()
-    for at in range(0, n_prompt, 512):
-        n = min(512, n_prompt - at)
-        part = ctypes.cast(ctypes.byref(tokens, at * 4), ctypes.POINTER(L.llama_token))
-        assert L.llama_decode(context, L.llama_batch_get_one(part, n)) == 0
-    L.llama_synchronize(context)
-    return (time.perf_counter() - start) * 1e3
-
-def generate():
-    clear()
-    tokens = [(L.llama_token * 1)(i) for i in ids[:n_gen]]
-    batches = [L.llama_batch_get_one(t, 1) for t in tokens]
-    start = time.perf_counter()
-    for batch in batches:
-        assert L.llama_decode(context, batch) == 0
-        L.llama_synchronize(context)
-    return (time.perf_counter() - start) * 1e3
-
-prefill(); generate()
-print("ready", flush=True)
-for line in sys.stdin:
-    print(json.dumps({"prefill": prefill(), "decode": generate()}), flush=True)
-"""
+BOTH_CACHES = [{"unified": True}, {"unified": False}]
 
 
-def build_peer() -> Path:
-    """A Python with llama-cpp-python, built from source for this processor."""
-    folder = ROOT / "build" / "peer"
-    python = folder / "bin" / "python"
-    check = [str(python), "-c", "import llama_cpp; print(llama_cpp.__version__)"]
-    if python.exists():
-        result = subprocess.run(check, capture_output=True, text=True)
-        if result.returncode == 0 and result.stdout.strip() == PEER_VERSION:
-            return python
-    print(f"building llama-cpp-python {PEER_VERSION} into {folder} (once)", file=sys.stderr)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-    environment = os.environ | {"CMAKE_ARGS": "-DGGML_NATIVE=ON", "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())}
-    subprocess.run(
-        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        + ["--no-binary", "llama-cpp-python", f"llama-cpp-python=={PEER_VERSION}"],
-        env=environment,
-        check=True,
-    )
-    return python
+@dataclass
+class Work:
+    weft: list[str]  # Words for `weft bench`.
+    peer: dict  # The request to peer_works.py ...
+    peer_options: list[dict] = field(default_factory=lambda: [{}])  # ... each tried with these.
+    streams: bool = False
+    disturbed: bool = False  # Measured as a share of the undisturbed speed.
 
 
-def find_model(name: str) -> Path:
-    path = Path(name)
-    if path.exists():
-        return path
-    cache = Path(os.environ.get("WEFT_CACHE") or Path.home() / ".cache" / "weft") / "models"
-    if (path := cache / f"{name}.gguf").exists():
-        return path
-    sys.exit(f"versus: no model {name} in {cache}; 'make models' fetches it")
+def streams(n: int, prompt: int, shared: bool) -> Work:
+    weft = ["--streams", str(n), "-p", str(prompt), "-n", "32"] + (["--shared-prompt"] if shared else [])
+    peer = {"work": "streams", "streams": n, "prompt": prompt, "shared": shared, "tokens": 32}
+    return Work(weft, peer, BOTH_CACHES, streams=True)
 
 
-class Peer:
-    """A worker process in the peer's Python: a line in asks for a round, a line of JSON out is its result."""
-
-    def __init__(self, python: Path, arguments: list):
-        command = [str(python), *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.read()
-
-    def read(self) -> str:
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"versus: llama.cpp's worker ended with {self.process.wait()}")
-        return line
-
-    def round(self) -> dict[str, float]:
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return json.loads(self.read())
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
+def decode(n: int, depth: int = 0, **more) -> Work:
+    return Work(["-p", "0", "-n", str(n), "-d", str(depth)], {"work": "decode", "tokens": n, "depth": depth}, **more)
 
 
-def weft_round(model: Path, args: argparse.Namespace) -> dict[str, float]:
-    command = [str(args.weft), "bench", "-m", str(model), "-p", str(args.prompt), "-n", str(args.generate)]
-    command += ["-t", str(args.threads), "-r", "1", "--json"]
-    results = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)["results"]
-    return {"prefill": results[0]["min_ms"], "decode": results[1]["min_ms"]}
+WORKS = {
+    "prefill512": Work(["-p", "512", "-n", "0"], {"work": "prefill", "tokens": 512}),
+    "decode": decode(64),
+    "streams8": streams(8, 128, shared=False),
+    "streams32": streams(32, 128, shared=False),
+    "shared1024x32": streams(32, 1024, shared=True),
+    "decode@4096": decode(32, 4096, peer_options=[{"flash": True}, {"flash": False}]),
+    "decode-busy": decode(64, disturbed=True),
+}
+QUICK = ["prefill512", "decode", "streams8"]
 
 
-def parse(words: list[str], add_options, rounds: int) -> tuple[argparse.Namespace, Path]:
-    """The options of a command, those that all have included, and the peer's Python."""
+@dataclass
+class Speed:
+    """Tokens a second, of the clock and of the processor's time."""
+
+    wall: float
+    cpu: float
+    roofline: float = 0.0
+
+    def relative_to(self, other: "Speed") -> "Speed":
+        return Speed(self.wall / other.wall, self.cpu / other.cpu)
+
+
+def weft_speed(work: Work, model: Path, args: argparse.Namespace) -> Speed:
+    command = [str(args.weft), "bench", "-m", str(model), "-t", str(args.threads), "-r", "1", "--json", "-q"]
+    result = subprocess.run([*command, *work.weft], check=True, stdout=subprocess.PIPE)
+    row = json.loads(result.stdout)["results"][0]
+    if work.streams:
+        cpu = row["decode_tokens_per_cpu_second"]
+        return Speed(row["decode_tokens_per_second"], cpu, row["decode_roofline_fraction"])
+    n = row["n_prompt"] + row["n_generate"]
+    return Speed(row["tokens_per_second"], 1e3 * n / row["min_cpu_ms"], row["roofline_fraction"])
+
+
+def peer_speed(work: Work, peer: Peer, quick: bool) -> Speed:
+    best = None
+    for options in work.peer_options[: 1 if quick else None]:
+        r = peer.round(work.peer | options)
+        speed = Speed(r["tokens"] / r["seconds"], r["tokens"] / r["cpu_seconds"])
+        best = speed if best is None or speed.wall > best.wall else best
+    return best
+
+
+@contextmanager
+def busy_core():
+    """A foreign process that would like to have one core."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.2)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def round_of(work: Work, measure) -> Speed:
+    if not work.disturbed:
+        return measure()
+    undisturbed = measure()
+    with busy_core():
+        return measure().relative_to(undisturbed)
+
+
+def measure_work(name: str, model: Path, peer: Peer, args: argparse.Namespace) -> dict:
+    work = WORKS[name]
+    rounds = {"weft": [], "llama_cpp": []}
+    # llama.cpp's first round warms up; weft bench does that by itself.
+    peer_speed(work, peer, args.quick)
+    for _ in range(args.rounds):
+        rounds["weft"].append(round_of(work, lambda: weft_speed(work, model, args)))
+        rounds["llama_cpp"].append(round_of(work, lambda: peer_speed(work, peer, args.quick)))
+        time.sleep(0.1)
+    best = {who: max(speeds, key=lambda s: s.wall) for who, speeds in rounds.items()}
+    ratios = [w.wall / p.wall for w, p in zip(rounds["weft"], rounds["llama_cpp"])]
+    cpu = {who: max(s.cpu for s in speeds) for who, speeds in rounds.items()}
+    return {
+        "model": model.stem,
+        "work": name,
+        "weft": best["weft"].wall,
+        "llama_cpp": best["llama_cpp"].wall,
+        "ratio": best["weft"].wall / best["llama_cpp"].wall,
+        "ratio_lowest": min(ratios),
+        "ratio_highest": max(ratios),
+        "ratio_cpu": cpu["weft"] / cpu["llama_cpp"],
+        "roofline": best["weft"].roofline,
+        "unit": "of undisturbed" if work.disturbed else "tokens/s",
+        "threads": args.threads,
+        "rounds": {who: [vars(s) for s in speeds] for who, speeds in rounds.items()},
+    }
+
+
+def line(cells: list[str]) -> str:
+    widths = [20, 13, 9, 9, 20, 9, 11]
+    return "| " + " | ".join(f"{c:<{w}}" if i < 2 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, widths))) + " |"
+
+
+def row_text(r: dict) -> str:
+    digits = 2 if r["unit"] != "tokens/s" else 0 if r["llama_cpp"] >= 100 else 1
+    return line([
+        r["model"][:20],
+        r["work"],
+        f"{r['weft']:.{digits}f}",
+        f"{r['llama_cpp']:.{digits}f}",
+        f"{r['ratio']:.2f}x ({r['ratio_lowest']:.2f}-{r['ratio_highest']:.2f})",
+        f"{r['ratio_cpu']:.2f}x",
+        f"{100 * r['roofline']:.0f} %" if r["roofline"] else "",
+    ])  # fmt: skip
+
+
+def chosen(text: str | None, known: dict, default: list[str], what: str, *, others: bool = False) -> list[str]:
+    names = text.split(",") if text else default
+    for name in names:
+        if name not in known and not others:
+            sys.exit(f"versus: no {what} '{name}'; there are {', '.join(known)}")
+    return names
+
+
+def works(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="versus.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="commands: single (default), parallel; each has its --help",
-    )
-    parser.add_argument("--weft", type=Path, default=ROOT / "build" / "release" / "weft")
-    parser.add_argument("--peer-python", type=Path, help="a Python that has llama-cpp-python already")
-    parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("-r", "--rounds", type=int, default=rounds)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured there")
-    parser.add_argument("--limit", type=float, help="exit with 1 where a ratio is above this")
-    add_options(parser)
+        prog="versus.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="'versus.py parallel' has its own --help",
+    )  # fmt: skip
+    add_common_options(parser, rounds=5)
+    parser.add_argument("--models", help=f"of {', '.join(MODELS)}, names in the model cache, files (default: all)")
+    parser.add_argument("--works", help=f"of {', '.join(WORKS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help=f"the real models, {', '.join(QUICK)}, two rounds")
+    parser.add_argument("--at-least", type=float, metavar="X", help="exit with 1 where a ratio is below this")
     args = parser.parse_args(words)
-    if not args.weft.exists():
-        sys.exit(f"versus: {args.weft} is not built; 'make build' does it")
-    return args, args.peer_python or build_peer()
+    if args.quick:
+        args.rounds = min(args.rounds, 2)
+    models = chosen(args.models, MODELS, ["smollm2", "gemma3"] if args.quick else list(MODELS), "model", others=True)
+    names = chosen(args.works, WORKS, QUICK if args.quick else list(WORKS), "work")
+    python = check_common_options(args)
+    if (load := os.getloadavg()[0]) > 0.5:
+        note = f"this machine has other work (load {load:.1f}), from which llama.cpp's spinning threads suffer most"
+        print(f"versus: {note}; ratios of the processor's time with -t 1 still tell", file=sys.stderr)
 
-
-def finish(report: list[dict], args: argparse.Namespace) -> int:
-    if args.json:
-        everything = {"peer": f"llama-cpp-python {PEER_VERSION}", "results": report}
-        args.json.write_text(json.dumps(everything, indent=2) + "\n")
-    if args.limit and any(r["ratio"] > args.limit for r in report):
-        print(f"\na ratio is above {args.limit}", file=sys.stderr)
+    report = []
+    print(f"{args.threads} threads, best of {args.rounds} rounds; ratio: speed of weft / speed of llama.cpp\n")
+    print(line(["model", "work", "weft", "llama.cpp", "ratio (rounds)", "of CPU", "of roofline"]))
+    print(line([":" + "-" * 19, ":" + "-" * 12, *("-" * (w - 1) + ":" for w in (9, 9, 20, 9, 11))]))
+    for name in models:
+        model = find_model(name, python)
+        peer = Peer(python, [Path(__file__).parent / "peer_works.py", model, args.threads])
+        for work in names:
+            report.append(measure_work(work, model, peer, args))
+            print(row_text(report[-1]), flush=True)
+            write_report(report, args)
+        peer.close()
+    if args.at_least and any(r["ratio"] < args.at_least for r in report):
+        print(f"\na ratio is below {args.at_least}", file=sys.stderr)
         return 1
     return 0
 
 
-def single(words: list[str]) -> int:
-    """One text: a prompt, and tokens one by one."""
-
-    def options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("models", nargs="*", default=MODELS, help="names in the model cache, or files")
-        parser.add_argument("-p", "--prompt", type=int, default=512)
-        parser.add_argument("-n", "--generate", type=int, default=64)
-
-    args, python = parse(words, options, rounds=5)
-    report = []
-    print(f"{args.threads} threads, best of {args.rounds}; ratio: time of weft / time of llama.cpp\n")
-    print(f"| {'model':<28} | {'work':<11} | {'weft':>12} | {'llama.cpp':>12} | {'ratio':>6} |")
-    print(f"| {':':-<28} | {':':-<11} | {':':->12} | {':':->12} | {':':->6} |")
-    for name in args.models:
-        model = find_model(name)
-        peer = Peer(python, ["-c", WORKER, model, args.threads, args.prompt, args.generate])
-        rounds = {"weft": [], "llama.cpp": []}
-        for _ in range(args.rounds):
-            rounds["weft"].append(weft_round(model, args))
-            rounds["llama.cpp"].append(peer.round())
-            time.sleep(0.1)
-        peer.close()
-        for work, n in (("prefill", args.prompt), ("decode", args.generate)):
-            ms = {who: min(r[work] for r in rounds[who]) for who in rounds}
-            ratio = ms["weft"] / ms["llama.cpp"]
-            speed = {who: f"{1e3 * n / ms[who]:.0f} tok/s" for who in ms}
-            print(
-                f"| {model.stem:<28} | {f'{work} {n}':<11} | {speed['weft']:>12} | {speed['llama.cpp']:>12} "
-                f"| {ratio:>6.2f} |",
-                flush=True,
-            )
-            report.append(
-                {"model": model.name, "work": work, "tokens": n, "threads": args.threads, "best_ms": ms, "ratio": ratio}
-                | {"rounds_ms": {who: [r[work] for r in rounds[who]] for who in rounds}}
-            )
-    return finish(report, args)
-
-
-def parallel_round(model: Path, args: argparse.Namespace, streams: int, sequences: int) -> dict[str, float]:
-    command = [str(args.weft.parent / "examples" / "parallel"), "-m", str(model), "-np", str(streams)]
-    command += ["-ns", str(sequences), "-n", str(args.tokens), "-c", str(cells(args)), "-t", str(args.threads)]
-    command += ["--system-tokens", str(args.system), "--prompt-tokens", str(args.prompt), "--ignore-end", "--json"]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-
-
-def cells(args: argparse.Namespace) -> int:
-    """What all streams need at the same time, for both the same. weft shares whole pages of 64 cells: the page in which
-    the shared prompt ends is each stream's own."""
-    need = args.system + args.streams * (args.prompt + args.tokens + 64)
-    return (need + 255) // 256 * 256
-
-
-def parallel(words: list[str]) -> int:
-    """Many streams at a time, with a system prompt that they share."""
-
-    def options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--model", default=MODELS[0], help="a name in the model cache, or a file")
-        parser.add_argument("--streams", type=int, default=32, help="served at the same time")
-        parser.add_argument("--sequences", type=int, default=128, help="in all")
-        parser.add_argument("--system", type=int, default=300, help="tokens of the prompt that all share")
-        parser.add_argument("--prompt", type=int, default=20, help="tokens of each sequence's own prompt")
-        parser.add_argument("--tokens", type=int, default=128, help="generated by each sequence")
-
-    args, python = parse(words, options, rounds=2)
-    if (load := os.getloadavg()[0]) > 0.5:
-        note = f"this machine has other work (load {load:.1f}), from which llama.cpp's spinning threads suffer most"
-        print(f"versus: {note}; the processor's time with -t 1 still tells", file=sys.stderr)
-    model = find_model(args.model)
-    # One at a time is so much slower that a part of the sequences has to do.
-    n_alone = max(1, args.sequences // 8)
-    settings = {name: getattr(args, name) for name in ("streams", "sequences", "system", "prompt", "tokens", "threads")}
-    settings |= {"model": str(model), "cells": cells(args)}
-    peer = Peer(python, [Path(__file__).parent / "peer_parallel.py", json.dumps(settings)])
-    rounds = {"weft": [], "llama.cpp": [], "weft, one stream": []}
-    for _ in range(args.rounds):
-        rounds["weft"].append(parallel_round(model, args, args.streams, args.sequences))
-        rounds["llama.cpp"].append(peer.round())
-        rounds["weft, one stream"].append(parallel_round(model, args, 1, n_alone))
-    peer.close()
-
-    best = {who: min(results, key=lambda r: r["seconds"]) for who, results in rounds.items()}
-    for who, r in best.items():
-        wanted = (n_alone if who == "weft, one stream" else args.sequences) * args.tokens
-        if r["generated_tokens"] != wanted:
-            sys.exit(f"versus: {who} generated {r['generated_tokens']} tokens, not {wanted}")
-    print(f"{model.stem}: {args.sequences} sequences, {args.streams} at a time: {args.system} tokens shared,")
-    print(f"{args.prompt} own, {args.tokens} generated; {cells(args)} cells, {args.threads} threads,", end=" ")
-    print(f"best of {args.rounds}\n")
-    print(f"| {'':<16} | {'seconds':>8} | {'in decode':>9} | {'of CPU':>8} | {'steps':>6} | {'tokens/s':>8} |")
-    print(f"| {':':-<16} | {':':->8} | {':':->9} | {':':->8} | {':':->6} | {':':->8} |")
-    speed = {who: r["generated_tokens"] / r["seconds"] for who, r in best.items()}
-    for who, r in best.items():
-        times = f"{r['seconds']:>8.2f} | {r['decode_seconds']:>9.2f} | {r['cpu_seconds']:>8.2f} | {r['steps']:>6}"
-        print(f"| {who:<16} | {times} | {speed[who]:>8.0f} |")
-    # All of weft's time against llama_decode alone: the peer is not charged with Python.
-    ours, theirs = best["weft"], best["llama.cpp"]
-    ratio = ours["seconds"] / min(r["decode_seconds"] for r in rounds["llama.cpp"])
-    ratio_total = ours["seconds"] / theirs["seconds"]
-    gain = speed["weft"] / speed["weft, one stream"]
-    ratio_cpu = min(r["cpu_seconds"] for r in rounds["weft"]) / min(r["cpu_seconds"] for r in rounds["llama.cpp"])
-    print(f"\nratio {ratio:.2f}: all of weft's time / time in llama_decode alone")
-    print(f"ratio with Python's share {ratio_total:.2f}, of the processor's time {ratio_cpu:.2f}")
-    print(f"gain over one stream at a time: {gain:.1f}; misses: {ours['misses']}")
-    print(f"prompt tokens computed: weft {ours['prompt_tokens']}, llama.cpp {theirs['prompt_tokens']}")
-    row = {"work": "parallel", "ratio": ratio, "ratio_total": ratio_total, "ratio_cpu": ratio_cpu}
-    row |= {"gain": gain, "n_alone": n_alone}
-    return finish([row | settings | {"model": model.name, "best": best, "rounds": rounds}], args)
-
-
 def main() -> int:
     words = sys.argv[1:]
-    commands = {"single": single, "parallel": parallel}
-    if words and words[0] in commands:
-        return commands[words[0]](words[1:])
-    return single(words)
+    if words and words[0] == "parallel":
+        return versus_parallel.parallel(words[1:])
+    return works(words)
 
 
 if __name__ == "__main__":

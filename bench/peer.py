@@ -1,0 +1,110 @@
+"""What the comparisons share: the peer's Python, models by name, workers."""
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PEER_VERSION = "0.3.36"
+GGUF_VERSION = "0.19.0"
+
+MODELS = {
+    "smollm2": "SmolLM2-135M-Instruct.Q4_1",
+    "gemma3": "gemma-3-270m-q4_k_m",
+    # Of random weights, written when they are first asked for.
+    "1b-q4_k_m": "random-1b-q4_k_m",
+    "1b-q4_0": "random-1b-q4_0",
+    "1b-q8_0": "random-1b-q8_0",
+}
+
+
+def build_peer() -> Path:
+    """A Python with llama-cpp-python, built from source for this processor, and gguf."""
+    folder = ROOT / "build" / "peer"
+    python = folder / "bin" / "python"
+
+    def has(package: str, version: str) -> bool:
+        check = f"import importlib.metadata as m; print(m.version('{package}'))"
+        result = subprocess.run([str(python), "-c", check], capture_output=True, text=True, check=False)
+        return result.returncode == 0 and result.stdout.strip() == version
+
+    def install(*words: str, **environment: str) -> None:
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, *words], env=os.environ | environment, check=True)
+
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    if not has("llama-cpp-python", PEER_VERSION):
+        print(f"building llama-cpp-python {PEER_VERSION} into {folder} (once)", file=sys.stderr)
+        jobs = str(os.cpu_count())
+        install("--no-binary", "llama-cpp-python", f"llama-cpp-python=={PEER_VERSION}",
+                CMAKE_ARGS="-DGGML_NATIVE=ON", CMAKE_BUILD_PARALLEL_LEVEL=jobs)  # fmt: skip
+    if not has("gguf", GGUF_VERSION):
+        install(f"gguf=={GGUF_VERSION}")
+    return python
+
+
+def model_cache() -> Path:
+    return Path(os.environ.get("WEFT_CACHE") or Path.home() / ".cache" / "weft") / "models"
+
+
+def find_model(name: str, python: Path) -> Path:
+    """A name of MODELS or of the model cache, or a file."""
+    if Path(name).exists():
+        return Path(name)
+    path = model_cache() / f"{MODELS.get(name, name)}.gguf"
+    if not path.exists() and path.stem.startswith("random-1b-"):
+        print(f"writing {path} (once)", file=sys.stderr)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = path.stem.removeprefix("random-1b-")
+        subprocess.run([str(python), str(ROOT / "bench" / "random_model.py"), kind, str(path)], check=True)
+    if not path.exists():
+        sys.exit(f"no model {name} in {path.parent}; 'make models' fetches it")
+    return path
+
+
+class Peer:
+    """A worker process in the peer's Python: a line in asks for a round, a line of JSON out is its result."""
+
+    def __init__(self, python: Path, arguments: list):
+        command = [str(python), *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.read()
+
+    def read(self) -> str:
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"llama.cpp's worker ended with {self.process.wait()}")
+        return line
+
+    def round(self, request: dict | None = None) -> dict:
+        self.process.stdin.write(json.dumps(request or {}) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.read())
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def add_common_options(parser: argparse.ArgumentParser, rounds: int) -> None:
+    parser.add_argument("--weft", type=Path, default=ROOT / "build" / "release" / "weft")
+    parser.add_argument("--peer-python", type=Path, help="a Python that has llama-cpp-python and gguf already")
+    parser.add_argument("-t", "--threads", type=int, default=2)
+    parser.add_argument("-r", "--rounds", type=int, default=rounds)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured there")
+
+
+def check_common_options(args: argparse.Namespace) -> Path:
+    """The peer's Python."""
+    if not args.weft.exists():
+        sys.exit(f"{args.weft} is not built; 'make build' does it")
+    return args.peer_python or build_peer()
+
+
+def write_report(report: list[dict], args: argparse.Namespace) -> None:
+    if args.json:
+        everything = {"peer": f"llama-cpp-python {PEER_VERSION}", "results": report}
+        args.json.write_text(json.dumps(everything, indent=2) + "\n")
