@@ -2,13 +2,10 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <fstream>
-#include <string>
 
 #include "base/check.h"
+#include "base/cores.h"
 
 namespace weft::base {
 namespace {
@@ -136,20 +133,6 @@ void Pool::worker(int thread) {
   }
 }
 
-int default_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int n = static_cast<int>(std::thread::hardware_concurrency());
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) n = CPU_COUNT(&set);
-  // cgroup v2: "quota period" or "max period".
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0.0;
-  if (file >> quota >> period && quota != "max" && period > 0.0) {
-    const double cores = std::atof(quota.c_str()) / period;
-    if (cores > 0.0) n = std::min(n, static_cast<int>(std::ceil(cores)));
-  }
-  return std::max(n, 1);
-}
+int default_threads() { return read_cores().default_threads(); }
 
 }  // namespace weft::base

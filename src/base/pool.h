@@ -75,7 +75,7 @@ class Pool {
   std::vector<std::thread> threads_;
 };
 
-/// Threads that this process should use: its cores, within its affinity and its control group's quota.
+/// Threads that this process should use: one a fast core that it may use, within its quota (cores.h).
 int default_threads();
 
 }  // namespace weft::base

@@ -1,0 +1,208 @@
+#include "base/cores.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace weft::base {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A core with less than this part of the fastest one's capacity is a slow one. Cores of one kind differ by
+/// up to a tenth in their highest clock; of two kinds, by a third and more.
+constexpr double kFastShare = 0.8;
+constexpr int kMostCpus = 8192;
+
+std::string first_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::optional<int> number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end == text.data()) return std::nullopt;
+  return value;
+}
+
+/// "0-3,8,10-11" to numbers; what is malformed is left out.
+std::vector<int> parse_list(std::string_view text) {
+  std::vector<int> cpus;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    const std::optional<int> first = number(part);
+    const std::size_t dash = part.find('-');
+    const std::optional<int> last = dash == std::string_view::npos ? first : number(part.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last >= kMostCpus) continue;
+    for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+std::vector<int> affinity_of_process() {
+  std::vector<int> cpus;
+#if defined(__linux__)
+  // A machine may have more CPUs than cpu_set_t holds: then the call wants a larger set.
+  for (int size = CPU_SETSIZE; size <= kMostCpus; size *= 2) {
+    cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(size));
+    if (set == nullptr) break;
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
+    const bool known = sched_getaffinity(0, bytes, set) == 0;
+    for (int cpu = 0; known && cpu < size; ++cpu)
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set)) cpus.push_back(cpu);
+    CPU_FREE(set);
+    if (known) break;
+  }
+#endif
+  const int n = static_cast<int>(std::thread::hardware_concurrency());
+  for (int cpu = 0; cpus.empty() && cpu < std::max(n, 1); ++cpu) cpus.push_back(cpu);
+  return cpus;
+}
+
+/// The folders of the process's control group and of those above it, the process's own first. In a container
+/// the group may be given by a path of the host's that is not there; then the root is all there is to see.
+std::vector<fs::path> control_groups(const fs::path& root, std::string_view controller) {
+  const fs::path mount = root / "sys/fs/cgroup";
+  std::string path;
+  bool unified = true;
+  std::ifstream file(root / "proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    // "0::/path" of version 2, "4:cpu,cpuacct:/path" of version 1.
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool has = names.find("," + std::string(controller) + ",") != std::string::npos;
+    if (!has && !(names == ",," && path.empty())) continue;
+    path = line.substr(second + 1);
+    unified = !has;
+    if (has) break;
+  }
+  const fs::path top = unified ? mount : mount / controller;
+  std::vector<fs::path> folders;
+  for (fs::path relative = fs::path(path).relative_path(); !relative.empty();
+       relative = relative.parent_path())
+    folders.push_back(top / relative);
+  folders.push_back(top);
+  return folders;
+}
+
+/// The least of the quotas from the process's group up.
+double read_quota(const fs::path& root) {
+  double least = 0.0;
+  const auto consider = [&](double quota, double period) {
+    if (quota > 0.0 && period > 0.0 && (least == 0.0 || quota / period < least)) least = quota / period;
+  };
+  for (const fs::path& folder : control_groups(root, "cpu")) {
+    // Version 2: "quota period" or "max period". Version 1: two files, -1 for no limit.
+    const std::string line = first_line(folder / "cpu.max");
+    const std::size_t space = line.find(' ');
+    if (space != std::string::npos)
+      consider(number(line).value_or(0), number(std::string_view(line).substr(space + 1)).value_or(0));
+    consider(number(first_line(folder / "cpu.cfs_quota_us")).value_or(0),
+             number(first_line(folder / "cpu.cfs_period_us")).value_or(0));
+  }
+  return least;
+}
+
+/// Keeps those that are in the list too, if the list says anything.
+void intersect(std::vector<int>& cpus, const std::string& list) {
+  const std::vector<int> allowed = parse_list(list);
+  if (allowed.empty()) return;
+  std::vector<int> both;
+  for (const int cpu : cpus)
+    if (std::find(allowed.begin(), allowed.end(), cpu) != allowed.end()) both.push_back(cpu);
+  if (!both.empty()) cpus = both;
+}
+
+/// Of memory, by CPU.
+std::map<int, int> read_nodes(const fs::path& root) {
+  std::map<int, int> node_of;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root / "sys/devices/system/node", error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("node")) continue;
+    const std::optional<int> node = number(std::string_view(name).substr(4));
+    if (!node) continue;
+    for (const int cpu : parse_list(first_line(entry.path() / "cpulist"))) node_of[cpu] = *node;
+  }
+  return node_of;
+}
+
+}  // namespace
+
+std::vector<Core> Cores::fast() const {
+  int most = 0;
+  for (const Core& core : all) most = std::max(most, core.capacity);
+  std::vector<Core> fast;
+  for (const Core& core : all)
+    if (core.capacity == 0 || core.capacity >= kFastShare * most) fast.push_back(core);
+  return fast;
+}
+
+int Cores::default_threads() const {
+  const int n = static_cast<int>(fast().size());
+  return quota > 0.0 ? std::clamp(static_cast<int>(std::ceil(quota)), 1, n) : n;
+}
+
+int Cores::n_nodes() const {
+  std::set<int> nodes;
+  for (const Core& core : all) nodes.insert(core.node);
+  return static_cast<int>(nodes.size());
+}
+
+Cores read_cores(const CoresSource& source) {
+  const fs::path system = source.root / "sys/devices/system/cpu";
+  std::vector<int> cpus = source.affinity ? *source.affinity : affinity_of_process();
+  intersect(cpus, first_line(system / "online"));
+  for (const fs::path& folder : control_groups(source.root, "cpuset")) {
+    intersect(cpus, first_line(folder / "cpuset.cpus.effective"));
+    intersect(cpus, first_line(folder / "cpuset.cpus"));
+  }
+  if (cpus.empty()) cpus = {0};
+  std::sort(cpus.begin(), cpus.end());
+
+  // Intel's hybrid processors list their kinds; the slow one's cores clock high but do half the work at it.
+  const std::vector<int> slow_kind = parse_list(first_line(source.root / "sys/devices/cpu_atom/cpus"));
+  const std::map<int, int> node_of = read_nodes(source.root);
+
+  Cores cores;
+  cores.quota = read_quota(source.root);
+  std::map<std::vector<int>, std::size_t>
+      core_of;  // By its hardware threads, also those that may not be used.
+  for (const int cpu : cpus) {
+    const fs::path folder = system / ("cpu" + std::to_string(cpu));
+    std::vector<int> siblings = parse_list(first_line(folder / "topology/thread_siblings_list"));
+    if (siblings.empty()) siblings = {cpu};
+    const auto [found, is_new] = core_of.try_emplace(siblings, cores.all.size());
+    if (!is_new) {
+      cores.all[found->second].cpus.push_back(cpu);
+      continue;
+    }
+    Core core{.cpus = {cpu}};
+    // Arm's systems give a core's capacity, others its highest clock.
+    core.capacity = number(first_line(folder / "cpu_capacity")).value_or(0);
+    if (core.capacity == 0)
+      core.capacity = number(first_line(folder / "cpufreq/cpuinfo_max_freq")).value_or(0);
+    if (std::find(slow_kind.begin(), slow_kind.end(), cpu) != slow_kind.end()) core.capacity /= 2;
+    const auto node = node_of.find(cpu);
+    if (node != node_of.end()) core.node = node->second;
+    cores.all.push_back(std::move(core));
+  }
+  return cores;
+}
+
+}  // namespace weft::base

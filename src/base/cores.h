@@ -1,0 +1,38 @@
+#pragma once
+// The cores that this process may compute on, and how many threads that is worth: read from /proc and /sys,
+// whose place is a parameter so that tests can show another machine.
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace weft::base {
+
+struct Core {
+  std::vector<int> cpus;  ///< Hardware threads that may be used; never empty, ascending.
+  int capacity =
+      0;         ///< Relative speed (a core type's, or its highest clock); 0 where the system says nothing.
+  int node = 0;  ///< Of memory (NUMA).
+};
+
+struct Cores {
+  std::vector<Core> all;  ///< Those that the process may use, by their first CPU. At least one.
+  double quota = 0.0;     ///< Cores' worth of time that the control group grants; 0: no limit.
+
+  /// Cores that are fast enough to work in step with the fastest: threads share work evenly, so that a slow
+  /// one would hold up the others.
+  std::vector<Core> fast() const;
+  /// One thread a fast core, within the quota.
+  int default_threads() const;
+  int n_nodes() const;
+};
+
+struct CoresSource {
+  std::filesystem::path root = "/";
+  /// CPUs that the scheduler allows; none: what it says of this process.
+  std::optional<std::vector<int>> affinity = std::nullopt;
+};
+
+/// Never throws for what the system does not tell: then each CPU is a core of its own.
+Cores read_cores(const CoresSource& source = {});
+
+}  // namespace weft::base
