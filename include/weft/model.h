@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "weft/chat_template.h"
+#include "weft/device.h"
 #include "weft/tokenizer.h"
 
 #pragma GCC visibility push(default)
@@ -28,6 +29,8 @@ enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512 };
 struct ModelParams {
   int n_threads = 0;  ///< For loading; 0: as many as there are cores.
   CpuIsa isa = CpuIsa::kBest;
+  PlacementParams placement;
+  std::shared_ptr<const Registry> registry;  ///< Null: find_backends().
   /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error
   /// kCancelled).
   std::function<bool(float)> progress;

@@ -18,17 +18,17 @@ using engine::refuse;
 Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in)
     : model(std::move(model_in)),
       params(engine::fill_in(params_in, model->info())),
-      device(*model->impl().device),
       n_pages(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences)),
       graph(model::build_graph(model->impl().file, model->impl().description, sizes())),
-      bindings(bind_all()),
+      bound(model->impl(), graph.graph),
+      bindings(bound.home()),
       sequences(params.n_ctx, params.n_sequences,
                 {values<Extent>(graph.extents), values<std::int32_t>(graph.extent_counts), n_extents()}),
       slots(params.n_sequences),
       placing(sequences, n_pages * kPageCells, params.n_ubatch, params.n_outputs),
-      states(*model, graph, bindings, sequences, slots),
-      plan(device, graph.graph, bindings,
-           {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads}),
+      states(*model, graph, bound, sequences, slots),
+      plan(bound.compile(graph.graph,
+                         {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads})),
       last_pos(static_cast<std::size_t>(params.n_sequences), -1) {
   max_pos = hparams().learned_positions ? model->info().n_ctx_train : engine::kMaxPosition;
 }
@@ -45,36 +45,6 @@ model::GraphSizes Context::Impl::sizes() const {
           .max_positions = params.n_ctx,
           .k_type = engine::cache_dtype("K", params.k_type, hparams().k_head_dim),
           .v_type = engine::cache_dtype("V", params.v_type, hparams().v_head_dim)};
-}
-
-Bindings Context::Impl::bind_all() {
-  const std::vector<std::int64_t> bounds = graph.graph.bounds();
-  Bindings result(graph.graph.values().size(), nullptr);
-  const auto own = [&](std::unique_ptr<DeviceTensor> tensor) {
-    tensors.push_back(std::move(tensor));
-    return tensors.back().get();
-  };
-  for (std::size_t v = 0; v < result.size(); ++v) {
-    const ValueInfo& value = graph.graph.values()[v];
-    std::vector<std::int64_t> shape;
-    for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(bounds));
-    const bool is_logits = static_cast<ValueId>(v) == graph.logits;
-    switch (value.kind) {
-      case ValueKind::kWeight:
-        result[v] = model->impl().weights.at(value.name).get();
-        break;
-      case ValueKind::kState:
-        result[v] = own(device.create_state(value.dtype, shape));
-        break;
-      case ValueKind::kInput:
-        result[v] = own(device.create_host_tensor(value.dtype, shape));
-        break;
-      case ValueKind::kResult:
-        if (is_logits) result[v] = own(device.create_host_tensor(value.dtype, shape));
-        break;
-    }
-  }
-  return result;
 }
 
 bool Context::Impl::consistent() const {

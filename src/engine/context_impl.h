@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/devices.h"
 #include "engine/model_impl.h"
 #include "engine/placing.h"
 #include "engine/states.h"
@@ -27,7 +28,6 @@ struct Context::Impl {
   /// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
   int n_extents() const { return n_pages + 2; }
   model::GraphSizes sizes() const;
-  Bindings bind_all();
 
   /// The host's memory of an input or output.
   template <typename T>
@@ -64,11 +64,10 @@ struct Context::Impl {
 
   const std::shared_ptr<const Model> model;
   const ContextParams params;
-  Device& device;
   const int n_pages;
   const model::ModelGraph graph;
-  std::vector<std::unique_ptr<DeviceTensor>> tensors;
-  const Bindings bindings;
+  const engine::BoundGraph bound;
+  const Bindings& bindings;
   const bool recurrent = model->impl().description.hparams.recurrent();
   kv::Sequences sequences;
   kv::StateSlots slots;

@@ -187,7 +187,7 @@ void Context::Impl::read_step(const Batch& batch) {
   if (step.end < batch.size()) {
     if (step.begin == 0) kept_logits.resize(count_logits(batch) * n_vocab);
     float* kept = kept_logits.data() + n_kept * n_vocab;
-    std::memcpy(kept, source, n_outputs * n_vocab * sizeof(float));
+    std::copy_n(source, n_outputs * n_vocab, kept);
     source = kept;
     n_kept += n_outputs;
   }
@@ -200,7 +200,7 @@ void Context::Impl::read_step(const Batch& batch) {
 
 DecodeStatus Context::Impl::decode(const Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
-  const double kernels_before = plan.compiled().kernel_seconds();
+  const double kernels_before = plan.kernel_seconds();
   cancelled.store(false, std::memory_order_relaxed);
   admit(batch);
   if (sequences.cells_used() + batch.size() > sequences.cells_total()) return DecodeStatus::kCacheFull;
@@ -237,7 +237,7 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
     return status;
   }
   slots.commit();
-  host_seconds += seconds_since(start) - (plan.compiled().kernel_seconds() - kernels_before);
+  host_seconds += seconds_since(start) - (plan.kernel_seconds() - kernels_before);
   return DecodeStatus::kOk;
 }
 

@@ -3,27 +3,30 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu/device.h"
 #include "backend/cpu/limits.h"
+#include "engine/devices.h"
 #include "engine/model_impl.h"
 #include "engine/vocabulary_from_gguf.h"
+#include "graph/extent.h"
+#include "kv/sequences.h"
+#include "kv/state_slots.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
 
-cpu::Isa isa_of(CpuIsa isa) {
+const char* feature_of(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kGeneric:
-      return cpu::Isa::kGeneric;
+      return "generic";
     case CpuIsa::kAvx2:
-      return cpu::Isa::kAvx2;
+      return "avx2";
     case CpuIsa::kAvx512:
-      return cpu::Isa::kAvx512;
+      return "avx512";
     case CpuIsa::kBest:
       break;
   }
-  return cpu::best_isa();
+  return "";
 }
 
 /// The canonical bytes of a weight's part of its tensor.
@@ -41,27 +44,41 @@ std::vector<std::int64_t> constant_dims(const Shape& shape) {
   return dims;
 }
 
+/// The graph at the bounds that contexts are expected to have: what memory is fitted to.
+model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info) {
+  const std::int64_t n_ctx = params.n_ctx > 0 ? params.n_ctx : std::min(info.n_ctx_train, 8192);
+  const std::int64_t n_pages = kv::Sequences::n_pages_for(static_cast<int>(n_ctx), params.n_sequences);
+  const std::int64_t n_ubatch = std::min<std::int64_t>(params.n_ubatch, n_ctx);
+  return {.n_ubatch = n_ubatch,
+          .n_outputs = std::min<std::int64_t>(std::max(64, params.n_sequences), n_ubatch),
+          .n_cells = n_pages * kPageCells,
+          .n_sequences = params.n_sequences,
+          .n_slots = kv::StateSlots::n_slots_for(params.n_sequences),
+          .max_positions = n_ctx,
+          .k_type = DType::kF16,
+          .v_type = DType::kF16};
+}
+
 void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const ModelParams& params) {
-  std::size_t total = 0, in_memory = 0;
-  for (const model::WeightUse& use : graph.weights) {
-    const ValueInfo& value = graph.graph.value(use.value);
-    total += source_bytes(use, value.shape.rank() == 1).size();
-    in_memory += impl.device->bytes_of(ValueKind::kWeight, value.dtype, constant_dims(value.shape));
-  }
-  if (in_memory > impl.device->info().memory_total) {
-    throw Error(ErrorCode::kOutOfMemory, "the model needs " + std::to_string(in_memory >> 20) +
-                                             " MiB and this machine has " +
-                                             std::to_string(impl.device->info().memory_total >> 20) +
-                                             " MiB; use a smaller or more strongly quantised model");
-  }
+  std::size_t total = 0;
+  for (const model::WeightUse& use : graph.weights)
+    total += source_bytes(use, graph.graph.value(use.value).shape.rank() == 1).size();
+  impl.weights.resize(impl.devices.devices.size());
   std::size_t done = 0;
   for (const model::WeightUse& use : graph.weights) {
     const ValueInfo& value = graph.graph.value(use.value);
     const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
     const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;
-    impl.weights[value.name] = impl.device->create_weight(dtype, constant_dims(value.shape),
-                                                          {bytes, [&] { impl.file.release(*use.tensor); }});
-    impl.info.weight_bytes += static_cast<std::int64_t>(impl.weights[value.name]->bytes());
+    const std::vector<int> places =
+        engine::devices_of_weight(graph.graph, impl.device_of, use.value, impl.devices.size());
+    for (const int place : places) {
+      const auto device = static_cast<std::size_t>(place);
+      const std::function<void()> release = [&] { impl.file.release(*use.tensor); };
+      auto& weight = impl.weights[device][value.name];
+      weight =
+          impl.devices.devices[device]->create_weight(dtype, constant_dims(value.shape), {bytes, release});
+      impl.info.weight_bytes += static_cast<std::int64_t>(weight->bytes());
+    }
     done += bytes.size();
     if (params.progress && !params.progress(static_cast<float>(done) / static_cast<float>(total)))
       throw Error(ErrorCode::kCancelled, "loading was cancelled");
@@ -104,8 +121,9 @@ Model::~Model() = default;
 std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const ModelParams& params) {
   gguf::File file = gguf::File::open(path);
   const model::ModelDescription description = model::describe(file);
-  const model::ModelGraph graph = model::build_graph(file, description, {});
   ModelInfo info = engine::model_info(file, description);
+  const model::ModelGraph graph =
+      model::build_graph(file, description, expected_sizes(params.placement, info));
   auto tokenizer = std::make_unique<Tokenizer>(engine::vocabulary_from_gguf(file));
   if (tokenizer->n_vocab() != info.n_vocab) {
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight has " + std::to_string(info.n_vocab) +
@@ -114,7 +132,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   }
 
   auto impl = std::unique_ptr<engine::ModelImpl>(new engine::ModelImpl{
-      std::move(file), description, std::move(info), nullptr, {}, std::move(tokenizer), nullptr});
+      std::move(file), description, std::move(info), {}, {}, {}, std::move(tokenizer), nullptr});
   if (const auto source = impl->file.get_string("tokenizer.chat_template")) {
     const Tokenizer& t = *impl->tokenizer;
     const auto text_of = [&](Token id) { return id == kNoToken ? std::string() : std::string(t.text(id)); };
@@ -125,7 +143,10 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
     }
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
-  impl->device = cpu::make_device({.isa = isa_of(params.isa), .n_threads = params.n_threads});
+  const auto registry = params.registry != nullptr ? params.registry : find_backends();
+  impl->devices = engine::open_devices(*registry, params.placement,
+                                       {.n_threads = params.n_threads, .feature = feature_of(params.isa)});
+  impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, params.placement);
   load_weights(*impl, graph, params);
   return std::shared_ptr<const Model>(new Model(std::move(impl)));
 }
@@ -138,10 +159,8 @@ Tokenizer load_tokenizer(const std::filesystem::path& path) {
   return Tokenizer(engine::vocabulary_from_gguf(gguf::File::open(path)));
 }
 
-std::vector<DeviceInfo> devices() { return {cpu::make_device()->info()}; }
-
 MachineLimits measure_limits(int n_threads, CpuIsa isa) {
-  return cpu::measure_limits(isa_of(isa), n_threads);
+  return cpu::measure_limits(cpu::isa_named(feature_of(isa)), n_threads);
 }
 
 }  // namespace weft

@@ -3,9 +3,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/device.h"
 #include "base/hash.h"
+#include "engine/devices.h"
 #include "gguf/gguf.h"
 #include "model/family.h"
 #include "weft/model.h"
@@ -16,8 +18,10 @@ struct ModelImpl {
   gguf::File file;
   model::ModelDescription description;
   ModelInfo info;
-  std::shared_ptr<Device> device;
-  std::map<std::string, std::unique_ptr<DeviceTensor>> weights;  // By the name of the graph's value.
+  DeviceSet devices;
+  std::vector<int> device_of;  // By node of the graph, which has the same nodes whatever its bounds.
+  // By device, and by the name of the graph's value.
+  std::vector<std::map<std::string, std::unique_ptr<DeviceTensor>>> weights;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;
   base::Hash128 fingerprint = {};  // See model_fingerprint.

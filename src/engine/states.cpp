@@ -28,9 +28,12 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
 
 }  // namespace
 
-States::States(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
+States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
                kv::Sequences& sequences, kv::StateSlots& slots)
-    : device_(*model.impl().device), sequences_(sequences), slots_(slots) {
+    : sequences_(sequences), slots_(slots) {
+  const auto cache_of = [&](ValueId state) {
+    return Cache{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state)};
+  };
   const model::HParams& h = model.impl().description.hparams;
   end_of_positions_ = h.learned_positions ? h.n_ctx_train : kv::kEndOfPositions;
   owner_.model = model.impl().fingerprint;
@@ -48,7 +51,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const Binding
                              .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
                              .head_dim = static_cast<std::int32_t>(value.shape[2].factor),
                              .turning = hash_of_turning(graph.graph, node)});
-    caches_.push_back(bindings[static_cast<std::size_t>(cache)]);
+    caches_.push_back(cache_of(cache));
   }
   for (const ValueId state : graph.running_states) {
     const ValueInfo& value = graph.graph.value(state);
@@ -57,7 +60,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const Binding
                              .role = CacheRole::kSlots,
                              .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
                              .head_dim = static_cast<std::int32_t>(value.shape[2].factor)});
-    caches_.push_back(bindings[static_cast<std::size_t>(state)]);
+    caches_.push_back(cache_of(state));
   }
 }
 
@@ -87,7 +90,7 @@ void States::save(std::optional<SeqId> seq,
     const StateOwner::Cache& cache = owner_.caches[i];
     const std::span<const std::int32_t> places = cache.role == CacheRole::kSlots ? slots : cells;
     rows.resize(places.size() * cache.row_bytes());
-    device_.read_cells(*caches_[i], cache.role, places, rows);
+    caches_[i].device->read_cells(*caches_[i].tensor, cache.role, places, rows);
     return std::span<const std::byte>(rows);
   };
   write_state(owner_, !seq, snapshot, rows_of, sink);
@@ -141,7 +144,8 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
   }
   for (std::size_t i = 0; i < caches_.size(); ++i) {
     const CacheRole role = owner_.caches[i].role;
-    device_.write_cells(*caches_[i], role, role == CacheRole::kSlots ? slots : cells, state.rows[i]);
+    caches_[i].device->write_cells(*caches_[i].tensor, role, role == CacheRole::kSlots ? slots : cells,
+                                   state.rows[i]);
   }
   return true;
 }

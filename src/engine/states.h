@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "engine/devices.h"
 #include "engine/state_format.h"
 #include "kv/sequences.h"
 #include "kv/state_slots.h"
@@ -17,7 +18,7 @@ namespace weft::engine {
 /// Between a context's bookkeeping and its caches. All that it is given must outlive it.
 class States {
  public:
-  States(const Model& model, const model::ModelGraph& graph, const Bindings& bindings,
+  States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
          kv::Sequences& sequences, kv::StateSlots& slots);
 
   /// One sequence, or all that hold anything. The cells' moves must be carried out.
@@ -35,9 +36,12 @@ class States {
  private:
   State read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const;
 
-  Device& device_;
   StateOwner owner_;
-  std::vector<DeviceTensor*> caches_;  // Those of owner_.caches
+  struct Cache {
+    DeviceTensor* tensor;
+    Device* device;
+  };
+  std::vector<Cache> caches_;  // Those of owner_.caches
   kv::Sequences& sequences_;
   kv::StateSlots& slots_;
   Pos end_of_positions_;

@@ -1,6 +1,7 @@
 #include "exec/plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "weft/error.h"
@@ -27,41 +28,120 @@ bool needs_binding(const Graph& graph, ValueId value) {
          std::find(outputs.begin(), outputs.end(), value) != outputs.end();
 }
 
-}  // namespace
-
-Plan::Plan(Device& device, Graph graph, Bindings bindings, const CompileOptions& options)
-    : device_(device), graph_(std::move(graph)), bindings_(std::move(bindings)), options_(options) {
-  check_bindings(graph_, bindings_);
-  compile();
+/// By symbol: whether it says how many cells are moved. Those who cancel a step rely on the moves.
+std::vector<bool> symbols_of_moves(const Graph& graph) {
+  std::vector<bool> of_moves(graph.symbols().size());
+  for (const Node& node : graph.nodes()) {
+    if (get_op<ops::MoveCells>(node) == nullptr) continue;
+    const Dim& n = graph.value(node.inputs[1]).shape[0];
+    if (!n.is_constant()) of_moves[static_cast<std::size_t>(n.symbol)] = true;
+  }
+  return of_moves;
 }
 
-void Plan::compile() {
-  for (const Node& node : graph_.nodes())
-    if (!device_.supports(graph_, node))
-      throw Error(ErrorCode::kUnsupported, device_.info().name + " cannot compute " +
-                                               std::string(name(node.op)) + " (" +
-                                               graph_.value(node.output).name + ")");
-  compiled_ = device_.compile(graph_, bindings_, options_);
+std::vector<std::int64_t> shape_at_bounds(const Graph& graph, const ValueInfo& value) {
+  std::vector<std::int64_t> shape;
+  for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(graph.bounds()));
+  return shape;
+}
+
+}  // namespace
+
+Plan::Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions& options)
+    : devices_(std::move(devices)), options_(options), now_(compile(std::move(graph))) {
   ++counters_.compiled;
 }
 
-void Plan::check_bindings(const Graph& graph, const Bindings& bindings) const {
-  if (bindings.size() != graph.values().size())
-    refuse("it binds another number of tensors than the graph has");
-  for (std::size_t v = 0; v < bindings.size(); ++v)
-    if (bindings[v] == nullptr && needs_binding(graph, static_cast<ValueId>(v)))
+std::unique_ptr<DevicePlan> Plan::compile_on(int device, const Graph& graph, const Bindings& bindings) const {
+  Device& on = *devices_[static_cast<std::size_t>(device)];
+  for (const Node& node : graph.nodes())
+    if (!on.supports(graph, node))
+      throw Error(ErrorCode::kUnsupported, on.info().name + " cannot compute " + std::string(name(node.op)) +
+                                               " (" + graph.value(node.output).name + ")");
+  return on.compile(graph, bindings, options_);
+}
+
+Plan::Compiled Plan::compile(PlacedGraph placed) const {
+  Compiled result;
+  result.placed = std::move(placed);
+  const Graph& graph = result.placed.graph;
+  std::vector<int>& device_of = result.placed.device_of;
+  if (result.placed.bindings.size() != devices_.size())
+    refuse("it binds tensors for another number of devices");
+  for (const Bindings& bindings : result.placed.bindings)
+    if (bindings.size() != graph.values().size())
+      refuse("it binds another number of tensors than the graph has");
+  device_of.resize(graph.nodes().size(), 0);
+  for (const int device : device_of)
+    if (device < 0 || device >= static_cast<int>(devices_.size()))
+      refuse("a node is placed on a device that is not there");
+  result.carrier_bytes.resize(devices_.size());
+  result.of_moves = symbols_of_moves(graph);
+  result.cut_symbols.resize(graph.symbols().size());
+
+  const int first = device_of.empty() ? 0 : device_of.front();
+  if (std::all_of(device_of.begin(), device_of.end(), [&](int device) { return device == first; })) {
+    compile_whole(result, first);
+  } else {
+    std::vector<bool> beside_host;
+    for (const Device* device : devices_) beside_host.push_back(device->info().beside_host);
+    compile_splits(result, split(graph, device_of, beside_host));
+  }
+  return result;
+}
+
+void Plan::compile_whole(Compiled& result, int device) const {
+  const Graph& graph = result.placed.graph;
+  Part part;
+  part.device = device;
+  part.bindings = result.placed.bindings[static_cast<std::size_t>(device)];
+  for (std::size_t v = 0; v < part.bindings.size(); ++v) {
+    if (part.bindings[v] == nullptr && needs_binding(graph, static_cast<ValueId>(v)))
       refuse("tensor " + graph.values()[v].name + " is not bound");
+    part.whole_value.push_back(static_cast<ValueId>(v));
+  }
+  part.plan = compile_on(device, graph, part.bindings);
+  result.parts.push_back(std::move(part));
+}
+
+void Plan::compile_splits(Compiled& result, Splits splits) const {
+  const Graph& graph = result.placed.graph;
+  // A value has one tensor on each device that makes or reads it; what the caller does not bind is made here.
+  const auto tensor_on = [&](int device, ValueId whole) {
+    DeviceTensor*& tensor =
+        result.placed.bindings[static_cast<std::size_t>(device)][static_cast<std::size_t>(whole)];
+    if (tensor != nullptr) return tensor;
+    const ValueInfo& value = graph.value(whole);
+    if (needs_binding(graph, whole) && (value.kind == ValueKind::kWeight || value.kind == ValueKind::kState ||
+                                        splits.home[static_cast<std::size_t>(whole)] == device))
+      refuse("tensor " + value.name + " is not bound on " +
+             devices_[static_cast<std::size_t>(device)]->info().name);
+    result.carriers.push_back(devices_[static_cast<std::size_t>(device)]->create_host_tensor(
+        value.dtype, shape_at_bounds(graph, value)));
+    result.carrier_bytes[static_cast<std::size_t>(device)] += result.carriers.back()->bytes();
+    return tensor = result.carriers.back().get();
+  };
+  for (Split& split : splits.splits) {
+    Part part;
+    part.device = split.device;
+    part.after = std::move(split.after);
+    part.whole_value = std::move(split.whole_value);
+    part.bindings.resize(part.whole_value.size(), nullptr);
+    for (std::size_t v = 0; v < part.bindings.size(); ++v)
+      if (needs_binding(split.graph, static_cast<ValueId>(v)))
+        part.bindings[v] = tensor_on(split.device, part.whole_value[v]);
+    for (const Copy& copy : splits.copies)
+      if (copy.before == static_cast<int>(result.parts.size())) part.copies.push_back(copy);
+    part.plan = compile_on(split.device, split.graph, part.bindings);
+    result.parts.push_back(std::move(part));
+  }
 }
 
 void Plan::check(const Step& step) const {
-  const Graph& graph = step.actual.topology && step.graph != nullptr ? *step.graph : graph_;
+  const Graph& graph = step.actual.topology && step.graph != nullptr ? step.graph->graph : now_.placed.graph;
   if (step.actual.topology && !options_.allowed.topology) refuse("the plan does not allow another graph");
   if (step.actual.topology != (step.graph != nullptr))
     refuse("another graph and its declaration go together");
-  if (step.actual.topology) {
-    if (step.bindings == nullptr) refuse("another graph needs bindings");
-    check_bindings(graph, *step.bindings);
-  }
 
   const auto symbols = graph.symbols();
   if (step.symbols.size() != symbols.size()) refuse("it gives another number of symbols than the graph has");
@@ -84,29 +164,44 @@ void Plan::check(const Step& step) const {
            " is bound anew, and the step does not declare changed tensors");
   for (const Rebinding& rebinding : step.rebindings) {
     const ValueInfo& value = graph.value(rebinding.value);
-    const DeviceTensor* old = bindings_[static_cast<std::size_t>(rebinding.value)];
+    if (rebinding.device < 0 || rebinding.device >= static_cast<int>(devices_.size()))
+      refuse("tensor " + value.name + " is bound anew on a device that is not there");
+    const DeviceTensor* old =
+        now_.placed
+            .bindings[static_cast<std::size_t>(rebinding.device)][static_cast<std::size_t>(rebinding.value)];
     if (!options_.allowed.tensors)
       refuse("tensor " + value.name + " is bound anew, and the plan does not allow changed tensors");
-    if (!needs_binding(graph, rebinding.value) || rebinding.tensor == nullptr)
+    if (!needs_binding(graph, rebinding.value) || rebinding.tensor == nullptr || old == nullptr)
       refuse("tensor " + value.name + " cannot be bound");
     if (rebinding.tensor->dtype() != old->dtype() || rebinding.tensor->bytes() != old->bytes())
       refuse("tensor " + value.name + " is bound to one of another type or size");
   }
 }
 
+void Plan::rebind(const Rebinding& rebinding) {
+  now_.placed
+      .bindings[static_cast<std::size_t>(rebinding.device)][static_cast<std::size_t>(rebinding.value)] =
+      rebinding.tensor;
+  for (Part& part : now_.parts) {
+    if (part.device != rebinding.device) continue;
+    for (std::size_t v = 0; v < part.whole_value.size(); ++v) {
+      if (part.whole_value[v] != rebinding.value || part.bindings[v] == nullptr) continue;
+      part.bindings[v] = rebinding.tensor;
+      part.rebound = true;
+    }
+  }
+}
+
 void Plan::run(const Step& step) {
   check(step);
+  cancelled_.store(false, std::memory_order_relaxed);
   if (step.actual.topology) {
     // Compile first: if that fails, the plan still stands for the old graph.
-    auto compiled = device_.compile(*step.graph, *step.bindings, options_);
-    compiled_ = std::move(compiled);
-    compiled_->set_profile(profile_);
-    graph_ = *step.graph;
-    bindings_ = *step.bindings;
+    now_ = compile(*step.graph);
+    set_profile(profile_);
     ++counters_.compiled;
   }
-  for (const Rebinding& rebinding : step.rebindings)
-    bindings_[static_cast<std::size_t>(rebinding.value)] = rebinding.tensor;
+  for (const Rebinding& rebinding : step.rebindings) rebind(rebinding);
   symbols_.assign(step.symbols.begin(), step.symbols.end());
 
   ++counters_.steps;
@@ -119,13 +214,75 @@ void Plan::run(const Step& step) {
   } else {
     ++counters_.unchanged;
   }
-  compiled_->submit(symbols_, bindings_, step.actual);
-  compiled_->wait();
+  run_parts(step.actual);
+}
+
+void Plan::run_parts(const Changes& actual) {
+  const bool catch_up = std::exchange(cut_short_, false);
+  std::span<const std::int64_t> symbols = symbols_;
+  try {
+    for (Part& part : now_.parts) {
+      for (const int before : part.after) finish(now_.parts[static_cast<std::size_t>(before)]);
+      // A device that was not at it yet when the step was cancelled moves cells and does no more.
+      if (now_.parts.size() > 1 && options_.allowed.shapes && cancelled_.load(std::memory_order_relaxed)) {
+        for (std::size_t i = 0; i < symbols_.size(); ++i)
+          now_.cut_symbols[i] = now_.of_moves[i] ? symbols_[i] : now_.placed.graph.symbols()[i].min;
+        symbols = now_.cut_symbols;
+        cut_short_ = true;
+      }
+      for (const Copy& copy : part.copies) {
+        const auto value = static_cast<std::size_t>(copy.value);
+        const std::size_t n = value_bytes(now_.placed.graph.value(copy.value), symbols);
+        const auto from = now_.placed.bindings[static_cast<std::size_t>(copy.from)][value]->host();
+        const auto to = now_.placed.bindings[static_cast<std::size_t>(copy.to)][value]->host();
+        if (n > 0) std::memcpy(to.data(), from.data(), n);
+        ++counters_.copies;
+        counters_.copied_bytes += static_cast<std::int64_t>(n);
+      }
+      Changes changes = actual;
+      changes.shapes = actual.shapes || catch_up || cut_short_;
+      changes.tensors = std::exchange(part.rebound, false);
+      part.running = true;
+      part.plan->submit(symbols, part.bindings, changes);
+    }
+    for (Part& part : now_.parts) finish(part);
+  } catch (...) {
+    // Devices beside the host must not write to this step's values any more once the caller goes on.
+    for (Part& part : now_.parts) {
+      try {
+        finish(part);
+      } catch (...) {  // The first error is the one to tell.
+      }
+    }
+    throw;
+  }
+}
+
+void Plan::finish(Part& part) {
+  if (std::exchange(part.running, false)) part.plan->wait();
+}
+
+void Plan::cancel() noexcept {
+  cancelled_.store(true, std::memory_order_relaxed);
+  for (Part& part : now_.parts) part.plan->cancel();
+}
+
+double Plan::kernel_seconds() const {
+  double sum = 0.0;
+  for (const Part& part : now_.parts) sum += part.plan->kernel_seconds();
+  return sum;
+}
+
+std::size_t Plan::workspace_bytes(int device) const {
+  std::size_t sum = now_.carrier_bytes[static_cast<std::size_t>(device)];
+  for (const Part& part : now_.parts)
+    if (part.device == device) sum += part.plan->workspace_bytes();
+  return sum;
 }
 
 void Plan::set_profile(Profile* profile) {
   profile_ = profile;
-  compiled_->set_profile(profile);
+  for (Part& part : now_.parts) part.plan->set_profile(profile);
 }
 
 }  // namespace weft::exec

@@ -28,7 +28,7 @@ ValueId Graph::add_state(std::string name, DType dtype, Shape shape) {
   return add_value({std::move(name), ValueKind::kState, dtype, shape, kNoNode});
 }
 
-ValueId Graph::add(Op op, std::initializer_list<ValueId> inputs, std::string name) {
+ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name) {
   Node node{std::move(op), {}, kNoValue};
   std::vector<ValueType> types;
   for (const ValueId input : inputs) {
@@ -64,6 +64,38 @@ std::vector<std::int64_t> Graph::bounds() const {
   std::vector<std::int64_t> result;
   for (const Symbol& symbol : symbols_) result.push_back(symbol.max);
   return result;
+}
+
+bool changes_state(const Node& node) {
+  return get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
+         get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr;
+}
+
+ValueId state_behind(const Graph& graph, ValueId value) {
+  while (graph.value(value).producer != kNoNode) {
+    const Node& node = graph.node(graph.value(value).producer);
+    if (get_op<ops::StoreCache>(node) == nullptr && get_op<ops::MoveCells>(node) == nullptr) return kNoValue;
+    value = node.inputs[0];
+  }
+  return graph.value(value).kind == ValueKind::kState ? value : kNoValue;
+}
+
+std::vector<bool> live_nodes(const Graph& graph) {
+  std::vector<bool> wanted(graph.values().size()), live(graph.nodes().size());
+  for (const ValueId output : graph.outputs()) wanted[static_cast<std::size_t>(output)] = true;
+  for (std::size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    live[i] = changes_state(node) || wanted[static_cast<std::size_t>(node.output)];
+    if (!live[i]) continue;
+    for (const ValueId input : node.inputs) wanted[static_cast<std::size_t>(input)] = true;
+  }
+  return live;
+}
+
+std::int64_t elements(const ValueInfo& value, std::span<const std::int64_t> symbols) {
+  std::int64_t n = 1;
+  for (int i = 0; i < value.shape.rank(); ++i) n *= value.shape[i].value(symbols);
+  return n;
 }
 
 std::string to_string(const Graph& graph) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/op.h"
@@ -47,7 +48,10 @@ class Graph {
   ValueId add_state(std::string name, DType dtype, Shape shape);
   /// Adds a node and returns its result. Inputs that are kNoValue are left out (they must be optional and
   /// last). Throws Error kInvalidArgument that names the result where the shape rule refuses.
-  ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name);
+  ValueId add(Op op, std::span<const ValueId> inputs, std::string name);
+  ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name) {
+    return add(std::move(op), std::span(inputs.begin(), inputs.size()), std::move(name));
+  }
   /// Marks a value that the host reads after a step.
   void add_output(ValueId value);
 
@@ -76,6 +80,15 @@ template <typename T>
 const T* get_op(const Node& node) {
   return std::get_if<T>(&node.op);
 }
+
+/// Whether a node changes a state: then it runs even if nobody reads its result.
+bool changes_state(const Node& node);
+/// The state that a value stands for: a state itself, or a cache after moves and stores. kNoValue for others.
+ValueId state_behind(const Graph& graph, ValueId value);
+/// By node: whether the host or a state gets anything of it.
+std::vector<bool> live_nodes(const Graph& graph);
+/// The elements of a value, with the values of all symbols.
+std::int64_t elements(const ValueInfo& value, std::span<const std::int64_t> symbols);
 
 /// One line per node, for people.
 std::string to_string(const Graph& graph);

@@ -101,7 +101,7 @@ class PlanTest : public testing::Test {
   }
 
   static Step step(std::span<const std::int64_t> symbols, Changes actual = {}) {
-    return {symbols, actual, {}, nullptr, nullptr};
+    return {symbols, actual, {}, nullptr};
   }
 
   FakeDevice device;
@@ -174,12 +174,11 @@ TEST_F(PlanTest, RebindingNeedsDeclarationPermissionAndTheSameSize) {
 }
 
 TEST_F(PlanTest, AnotherGraphIsCompiledWhereAllowed) {
-  Graph other = graph;
+  const PlacedGraph other = {graph, {}, {bindings}};
   Plan strict = make({.shapes = true});
   Plan plan = make({.topology = true});
   Step s = step(four, {.topology = true});
   s.graph = &other;
-  s.bindings = &bindings;
   EXPECT_NE(refusal(strict, s), "");
   plan.run(s);
   EXPECT_EQ(device.log.compiled, 3);

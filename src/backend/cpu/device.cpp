@@ -54,13 +54,13 @@ class CpuDevice final : public Device {
     if (!supported(isa_))
       throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
     const base::MachineMemory memory = base::machine_memory();
-    info_.name = "cpu";
+    info_.name = options.name;
     info_.backend = "cpu";
     info_.description = processor_name();
     info_.memory_total = memory.total;
     info_.memory_free = memory.available;
     info_.n_threads = n_threads_;
-    for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512})
+    for (const Isa isa : kIsas)
       if (supported(isa)) info_.features.emplace_back(kernels(isa).name);
   }
 
@@ -98,7 +98,8 @@ class CpuDevice final : public Device {
   }
 
   std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
-    // A cache fills from the front, a little in each layer: with large pages a first token would zero two MiB a layer.
+    // A cache fills from the front, a little in each layer: with large pages a first token would zero two MiB
+    // a layer.
     const std::size_t bytes = bytes_of(ValueKind::kState, dtype, shape);
     WEFT_CHECK(shape.size() == 3);
     const CacheShape cache = {dtype, static_cast<int>(shape[1]), static_cast<int>(shape[2])};
@@ -168,6 +169,19 @@ class CpuDevice final : public Device {
 
 std::shared_ptr<Device> make_device(const CpuOptions& options) {
   return std::make_shared<CpuDevice>(options);
+}
+
+Backend backend() {
+  return {.name = "cpu",
+          .list = [] { return std::vector{make_device({.n_threads = 1})->info()}; },
+          .open =
+              [](std::string_view device, const OpenOptions& options) {
+                CpuOptions cpu;
+                cpu.name = options.name.empty() ? std::string(device) : options.name;
+                cpu.n_threads = options.n_threads;
+                cpu.isa = isa_named(options.feature);
+                return make_device(cpu);
+              }};
 }
 
 }  // namespace weft::cpu

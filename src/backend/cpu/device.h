@@ -1,18 +1,23 @@
 #pragma once
 // The CPU as a device.
 #include <memory>
+#include <string>
 
 #include "backend/cpu/kernels.h"
-#include "backend/device.h"
+#include "backend/registry.h"
 
 namespace weft::cpu {
 
 struct CpuOptions {
   Isa isa = best_isa();
+  std::string name = "cpu";
   int n_threads = 0;  ///< For loading, and for plans that don't say. 0: base::default_threads().
 };
 
 /// Throws Error kUnsupported for an instruction set that this machine lacks.
 std::shared_ptr<Device> make_device(const CpuOptions& options = {});
+
+/// The CPU for a registry; features are the names of instruction sets.
+Backend backend();
 
 }  // namespace weft::cpu

@@ -19,11 +19,11 @@ class Fuser {
   explicit Fuser(const Graph& graph)
       : graph_(graph),
         users_(graph.values().size()),
-        done_(graph.nodes().size()),
+        done_(live_nodes(graph)),
         maker_(graph.values().size(), kNoLaunch),
         quantiser_(graph.values().size(), kNoLaunch),
         read_outside_(graph.values().size()) {
-    drop_dead_nodes();
+    done_.flip();  // What neither the host reads nor a state keeps is not run.
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
       if (done_[i]) continue;
       for (const ValueId input : graph.nodes()[i].inputs) users_[index(input)].push_back(static_cast<NodeId>(i));
@@ -51,21 +51,6 @@ class Fuser {
     int phase = 0;
     std::vector<ValueId> reads, reads_quantised;
   };
-
-  /// What neither the host reads nor a state keeps is not run.
-  void drop_dead_nodes() {
-    std::vector<bool> wanted(graph_.values().size());
-    for (const ValueId output : graph_.outputs()) wanted[index(output)] = true;
-    for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
-      const Node& node = graph_.nodes()[i];
-      const bool keeps_state =
-          get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
-          get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr;
-      done_[i] = !keeps_state && !wanted[index(node.output)];
-      if (done_[i]) continue;
-      for (const ValueId input : node.inputs) wanted[index(input)] = true;
-    }
-  }
 
   void add_node(NodeId id) {
     const Node& node = graph_.node(id);

@@ -1,6 +1,9 @@
 // Which instruction sets this machine has, and the kernels of each.
+#include <string>
+
 #include "backend/cpu/kernels.h"
 #include "base/check.h"
+#include "weft/error.h"
 
 namespace weft::cpu {
 
@@ -42,6 +45,13 @@ bool supported(Isa isa) {
 Isa best_isa() {
   if (supported(Isa::kAvx512)) return Isa::kAvx512;
   return supported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kGeneric;
+}
+
+Isa isa_named(std::string_view name) {
+  if (name.empty()) return best_isa();
+  for (const Isa isa : kIsas)
+    if (supported(isa) && kernels(isa).name == name) return isa;
+  throw Error(ErrorCode::kUnsupported, "this machine has no instruction set \"" + std::string(name) + "\"");
 }
 
 const Kernels& kernels(Isa isa) {

@@ -13,6 +13,7 @@
 //    into the generic path): no std templates, everything static or in the namespace of the instruction set.
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "backend/cpu/packed.h"
 #include "graph/extent.h"
@@ -178,8 +179,11 @@ std::size_t v_page_bytes(const CacheLayout& layout);
 std::size_t attention_scratch_bytes(const AttentionArgs& args);
 
 enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512 };
+inline constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512};  ///< The best one last.
 bool supported(Isa isa);  ///< By this program and this machine.
 Isa best_isa();
+/// The one that a feature names, the best one where it names none. Throws Error kUnsupported.
+Isa isa_named(std::string_view name);
 const Kernels& kernels(Isa isa);  ///< `isa` must be supported.
 
 }  // namespace weft::cpu

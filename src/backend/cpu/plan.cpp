@@ -97,20 +97,8 @@ class CpuPlan final : public DevicePlan {
   /// Whether a result lies in memory that is bound from outside: a cache that was stored to, or an output.
   bool is_external(ValueId value) const {
     const auto outputs = graph_.outputs();
-    return stored_state(value) != kNoValue ||
+    return state_behind(graph_, value) != kNoValue ||
            std::find(outputs.begin(), outputs.end(), value) != outputs.end();
-  }
-
-  /// The state that a cache after moves and stores stands for.
-  ValueId stored_state(ValueId value) const {
-    ValueId state = kNoValue;
-    while (graph_.value(value).producer != kNoNode) {
-      const Node& node = graph_.node(graph_.value(value).producer);
-      if (get_op<ops::StoreCache>(node) == nullptr && get_op<ops::MoveCells>(node) == nullptr)
-        return kNoValue;
-      value = state = node.inputs[0];
-    }
-    return state;
   }
 
   void lay_out_values() {
@@ -157,7 +145,7 @@ class CpuPlan final : public DevicePlan {
       }
     }
     for (const Node& node : graph_.nodes()) {
-      const ValueId state = stored_state(node.output);
+      const ValueId state = state_behind(graph_, node.output);
       if (state != kNoValue) addresses_.set(node.output, Form::kPlain, addresses_.plain<std::byte>(state));
     }
     for (Program::Entry& entry : program_.launches) entry.launch->bind(addresses_);

@@ -1,0 +1,26 @@
+#pragma once
+// What a backend module exports, and how a program sees that both were built from the same contract.
+#include <cstdint>
+
+#include "backend/registry.h"
+
+namespace weft {
+
+/// Counts the changes of device.h, graph.h and op.h that modules cannot live with.
+inline constexpr std::uint32_t kModuleVersion = 1;
+
+struct ModuleInfo {
+  std::uint32_t version = kModuleVersion;
+  /// Sizes of what crosses the boundary: another compiler or other headers have others.
+  std::uint32_t bytes_of_graph = sizeof(Graph);
+  std::uint32_t bytes_of_node = sizeof(Node);
+  std::uint32_t bytes_of_device_info = sizeof(DeviceInfo);
+  /// Adds the module's backend. May throw Error where the machine lacks what it needs.
+  void (*add)(Registry& registry) = nullptr;
+};
+
+/// The name and type of the one function that a module exports, extern "C".
+inline constexpr const char* kModuleEntry = "weft_backend_module";
+using ModuleEntry = const ModuleInfo* (*)();
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+#include "backend/registry.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "backend/module.h"
+#include "weft/error.h"
+
+namespace weft {
+
+void Registry::add(Backend backend) {
+  const auto same = std::find_if(backends_.begin(), backends_.end(),
+                                 [&](const Backend& other) { return other.name == backend.name; });
+  if (same != backends_.end()) {
+    *same = std::move(backend);
+  } else {
+    backends_.push_back(std::move(backend));
+  }
+}
+
+void Registry::load_module(const std::filesystem::path& path) {
+  const auto problem = [&](const std::string& what) { problems_.push_back(path.string() + ": " + what); };
+  // Modules stay loaded: their devices may outlive every registry.
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return problem(dlerror());
+  const auto entry = reinterpret_cast<ModuleEntry>(dlsym(handle, kModuleEntry));
+  const ModuleInfo* const module = entry != nullptr ? entry() : nullptr;
+  if (module == nullptr)
+    return problem("is no backend of weft: it does not export " + std::string(kModuleEntry));
+  const ModuleInfo own;
+  if (module->version != own.version || module->bytes_of_graph != own.bytes_of_graph ||
+      module->bytes_of_node != own.bytes_of_node || module->bytes_of_device_info != own.bytes_of_device_info)
+    return problem("was built for another version of weft; install the one that came with this program");
+  try {
+    module->add(*this);
+  } catch (const std::exception& error) {
+    problem(error.what());
+  }
+}
+
+void Registry::load_modules(std::span<const std::filesystem::path> folders) {
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code none;
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+      const std::string file = entry.path().filename().string();
+      if (file.starts_with("weft_backend_") && entry.path().extension() == ".so")
+        found.push_back(entry.path());
+    }
+    std::sort(found.begin(), found.end());
+    for (const auto& path : found) load_module(path);
+  }
+}
+
+std::vector<DeviceInfo> Registry::devices() const {
+  std::vector<DeviceInfo> result;
+  for (const Backend& backend : backends_)
+    for (DeviceInfo& info : backend.list()) result.push_back(std::move(info));
+  return result;
+}
+
+std::shared_ptr<Device> Registry::open(std::string_view device, const OpenOptions& options) const {
+  std::string known;
+  for (const Backend& backend : backends_)
+    for (const DeviceInfo& info : backend.list()) {
+      if (info.name == device) return backend.open(device, options);
+      known += (known.empty() ? "" : ", ") + info.name;
+    }
+  throw Error(ErrorCode::kNotFound, "there is no device \"" + std::string(device) + "\"; known are " + known);
+}
+
+}  // namespace weft

@@ -1,0 +1,55 @@
+#pragma once
+// The registry: which backends there are and which devices they offer. A registry is a value that belongs to
+// whom it serves; a program that brings a backend of its own adds it to one and loads models with that.
+//
+// Backends may also come as modules, shared libraries named weft_backend_NAME.so that export
+// `weft_backend_module` (module.h). One that cannot be loaded, because a driver is missing, is a problem to
+// report and nothing more.
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/device.h"
+
+namespace weft {
+
+struct OpenOptions {
+  std::string name;  ///< Of the device once it is open. Empty: the name that it is listed with.
+  int n_threads =
+      0;  ///< Host threads for loading, and for plans that don't say. 0: as many as there are cores.
+  std::string feature;  ///< The best of the device's features to use, for tests. Empty: the best there is.
+};
+
+struct Backend {
+  std::string name;
+  std::function<std::vector<DeviceInfo>()> list;
+  /// Opens a device by its listed name; each call opens it anew. Throws Error.
+  std::function<std::shared_ptr<Device>(std::string_view device, const OpenOptions& options)> open;
+};
+
+class Registry {
+ public:
+  /// A backend of a name that is there takes its place.
+  void add(Backend backend);
+  /// Adds the backend of a module. What is wrong with it is noted in problems().
+  void load_module(const std::filesystem::path& path);
+  /// All modules of the folders that exist, in the order of their names.
+  void load_modules(std::span<const std::filesystem::path> folders);
+
+  std::span<const Backend> backends() const { return backends_; }
+  std::span<const std::string> problems() const { return problems_; }
+  /// Devices of all backends, in the order in which those were added.
+  std::vector<DeviceInfo> devices() const;
+  /// Throws Error kNotFound that names the devices there are.
+  std::shared_ptr<Device> open(std::string_view device, const OpenOptions& options = {}) const;
+
+ private:
+  std::vector<Backend> backends_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+#pragma once
+// Placement: which device computes each node. Pins and support say where a node can be; among what is left
+// the assignment of least cost is taken, where the cost of a step is what devices need for their nodes and
+// links for what crosses.
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "backend/device.h"
+#include "graph/graph.h"
+
+namespace weft::exec {
+
+inline constexpr double kImpossible = std::numeric_limits<double>::infinity();
+
+/// How fast a device is, in a step's terms.
+struct DeviceSpeed {
+  double bytes_per_second = 0.0;  ///< Of weights streamed through.
+  double flops = 0.0;             ///< Multiplications and additions of products, per second.
+  double node_seconds = 0.0;      ///< Fixed, for each node.
+};
+
+/// A way from one device to another.
+struct Link {
+  double seconds = 0.0;  ///< Fixed, for each value.
+  double bytes_per_second = 1.0;
+};
+
+/// The cost of each choice in one kind of step.
+struct Costs {
+  int n_devices = 0;
+  int host = 0;              ///< The device on whose side inputs are written and outputs read.
+  std::vector<double> node;  ///< [node][device] seconds; kImpossible: it cannot be there.
+  std::vector<double> copy;  ///< [value][from][to] seconds.
+  double node_at(std::size_t n, int device) const {
+    return node[n * static_cast<std::size_t>(n_devices) + static_cast<std::size_t>(device)];
+  }
+  double copy_of(ValueId value, int from, int to) const {
+    const auto n = static_cast<std::size_t>(n_devices);
+    return copy[(static_cast<std::size_t>(value) * n + static_cast<std::size_t>(from)) * n +
+                static_cast<std::size_t>(to)];
+  }
+};
+
+/// The costs of a step with these symbols. `links` is [from][to]. A node that a device does not support is
+/// impossible there; states cannot be copied.
+Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<const DeviceSpeed> speeds,
+               std::span<const Link> links, int host, std::span<const std::int64_t> symbols);
+
+/// What an assignment costs: its nodes, one copy of each value to each other device that reads it (of inputs
+/// from the host, of outputs to the host). kImpossible where it breaks a rule.
+double cost_of(const Graph& graph, const Costs& costs, std::span<const int> device_of);
+
+struct Placement {
+  std::vector<int> device_of;  ///< By node; of nodes that nobody needs any that is possible.
+  double seconds = kImpossible;
+  bool exact = true;  ///< No assignment is cheaper.
+};
+
+/// The assignment of least cost, by dynamic programming over the order of the nodes: what is to come depends
+/// only on where the values lie that are still to be read, so of all assignments of the nodes so far that
+/// agree on those, the cheapest is kept. Work is nodes x states x devices, the states being at most (devices
+/// * 2^(devices-1)) ^ (values alive at a time); what costs more than the greedy rule is dropped on the way.
+/// Beyond `max_states` the cheapest go on and the result may not be exact. Throws Error kUnsupported that
+/// names a node with no place.
+Placement place(const Graph& graph, const Costs& costs, std::size_t max_states = 20000);
+
+/// The rule of thumb that others use, to compare with: nodes that can be in one place only are there, each
+/// other one is where most of its inputs are.
+Placement place_greedily(const Graph& graph, const Costs& costs);
+
+/// What a placement takes of a device's memory: weights and states of its nodes, and at the bounds of all
+/// symbols its temporaries, estimated without fusion.
+struct MemoryNeed {
+  std::size_t weights = 0, states = 0, workspace = 0;
+  std::size_t total() const { return weights + states + workspace; }
+};
+std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
+                                     std::span<const int> device_of);
+
+}  // namespace weft::exec

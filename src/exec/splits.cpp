@@ -1,0 +1,261 @@
+#include "exec/splits.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "tensor/dtype.h"
+#include "weft/error.h"
+
+namespace weft::exec {
+namespace {
+
+std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+/// Assigns nodes to splits. A node joins the last split of its device unless another device reads from that
+/// already: then it would keep the other waiting for more than it needs.
+class Splitter {
+ public:
+  Splitter(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host)
+      : graph_(graph),
+        device_of_(device_of),
+        beside_host_(beside_host),
+        live_(live_nodes(graph)),
+        split_of_(graph.nodes().size(), -1),
+        last_of_(beside_host.size(), -1) {
+    WEFT_CHECK(device_of.size() == graph.nodes().size());
+  }
+
+  Splits run() {
+    check_states();
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+      if (live_[i]) add(i);
+    sort();
+    find_homes();
+    for (const std::size_t run : order_) make_split(run);
+    for (std::size_t s = 0; s < result_.splits.size(); ++s) note_copies(static_cast<int>(s));
+    return std::move(result_);
+  }
+
+ private:
+  struct Run {
+    int device = 0;
+    bool closed = false;
+    std::vector<std::size_t> nodes;
+    std::vector<int> after;  // Runs; sorted once they are known.
+  };
+
+  void check_states() const {
+    std::vector<int> device_of_state(graph_.values().size(), -1);
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      if (!live_[i]) continue;
+      for (const ValueId input : graph_.nodes()[i].inputs) {
+        const ValueId state = state_behind(graph_, input);
+        if (state == kNoValue) continue;
+        int& device = device_of_state[index(state)];
+        if (device >= 0 && device != device_of_[i])
+          throw Error(ErrorCode::kInvalidArgument,
+                      "the nodes of state " + graph_.value(state).name + " are placed on two devices, " +
+                          graph_.value(graph_.nodes()[i].output).name + " on another than those before it");
+        device = device_of_[i];
+      }
+    }
+  }
+
+  void add(std::size_t node) {
+    const int device = device_of_[node];
+    int& last = last_of_[static_cast<std::size_t>(device)];
+    if (last < 0 || runs_[static_cast<std::size_t>(last)].closed) {
+      last = static_cast<int>(runs_.size());
+      runs_.push_back({.device = device, .closed = false, .nodes = {}, .after = {}});
+    }
+    split_of_[node] = last;
+    Run& run = runs_[static_cast<std::size_t>(last)];
+    run.nodes.push_back(node);
+    for (const ValueId input : graph_.nodes()[node].inputs) {
+      const NodeId producer = graph_.value(input).producer;
+      if (producer == kNoNode) continue;
+      const int other = split_of_[index(producer)];
+      if (other == last) continue;
+      // The last open run of a device has no readers elsewhere, so this cannot make a circle.
+      runs_[static_cast<std::size_t>(other)].closed = true;
+      if (std::find(run.after.begin(), run.after.end(), other) == run.after.end()) run.after.push_back(other);
+    }
+  }
+
+  /// Of the runs that can come next those of devices beside the host first, then the earlier one.
+  void sort() {
+    std::vector<bool> done(runs_.size());
+    while (order_.size() < runs_.size()) {
+      std::size_t best = runs_.size();
+      for (std::size_t r = 0; r < runs_.size(); ++r) {
+        const auto& after = runs_[r].after;
+        if (done[r] || !std::all_of(after.begin(), after.end(),
+                                    [&](int a) { return done[static_cast<std::size_t>(a)]; }))
+          continue;
+        const auto beside = [&](std::size_t run) {
+          return beside_host_[static_cast<std::size_t>(runs_[run].device)];
+        };
+        if (best == runs_.size() || (beside(r) && !beside(best))) best = r;
+      }
+      WEFT_CHECK(best < runs_.size());
+      done[best] = true;
+      order_.push_back(best);
+    }
+    place_of_.resize(runs_.size());
+    for (std::size_t i = 0; i < order_.size(); ++i) place_of_[order_[i]] = static_cast<int>(i);
+  }
+
+  void find_homes() {
+    result_.home.assign(graph_.values().size(), -1);
+    for (const std::size_t run : order_)
+      for (const std::size_t i : runs_[run].nodes) {
+        const Node& node = graph_.nodes()[i];
+        result_.home[index(node.output)] = runs_[run].device;
+        for (const ValueId input : node.inputs)
+          if (graph_.value(input).kind == ValueKind::kInput && result_.home[index(input)] < 0)
+            result_.home[index(input)] = runs_[run].device;
+      }
+  }
+
+  void make_split(std::size_t run_index) {
+    const Run& run = runs_[run_index];
+    Split split;
+    split.device = run.device;
+    for (const int before : run.after) split.after.push_back(place_of_[static_cast<std::size_t>(before)]);
+    std::sort(split.after.begin(), split.after.end());
+    for (const Symbol& symbol : graph_.symbols()) split.graph.add_symbol(symbol.name, symbol.min, symbol.max);
+    std::vector<ValueId> here(graph_.values().size(), kNoValue);
+    const auto note = [&](ValueId whole, ValueId own) {
+      here[index(whole)] = own;
+      split.whole_value.push_back(whole);
+      WEFT_CHECK(index(own) + 1 == split.whole_value.size());
+      return own;
+    };
+    const auto import = [&](ValueId whole) {
+      if (here[index(whole)] != kNoValue) return here[index(whole)];
+      const ValueInfo& value = graph_.value(whole);
+      if (value.kind == ValueKind::kWeight)
+        return note(whole, split.graph.add_weight(value.name, value.dtype, value.shape));
+      // A cache that an earlier split has changed is the cache.
+      if (const ValueId state = state_behind(graph_, whole); state != kNoValue) {
+        const ValueInfo& info = graph_.value(state);
+        if (here[index(state)] == kNoValue)
+          note(state, split.graph.add_state(info.name, info.dtype, info.shape));
+        return here[index(whole)] = here[index(state)];
+      }
+      return note(whole, split.graph.add_input(value.name, value.dtype, value.shape));
+    };
+    for (const std::size_t i : run.nodes) {
+      const Node& node = graph_.nodes()[i];
+      std::vector<ValueId> inputs;
+      for (const ValueId input : node.inputs) inputs.push_back(import(input));
+      note(node.output, split.graph.add(node.op, inputs, graph_.value(node.output).name));
+    }
+    for (const std::size_t i : run.nodes) {
+      const ValueId output = graph_.nodes()[i].output;
+      const bool is_output =
+          std::find(graph_.outputs().begin(), graph_.outputs().end(), output) != graph_.outputs().end();
+      if (is_output || (state_behind(graph_, output) == kNoValue && read_elsewhere(output, run_index)))
+        split.graph.add_output(here[index(output)]);
+    }
+    result_.splits.push_back(std::move(split));
+  }
+
+  bool read_elsewhere(ValueId value, std::size_t run) const {
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      if (!live_[i] || split_of_[i] == static_cast<int>(run)) continue;
+      const auto& inputs = graph_.nodes()[i].inputs;
+      if (std::find(inputs.begin(), inputs.end(), value) != inputs.end()) return true;
+    }
+    return false;
+  }
+
+  void note_copies(int s) {
+    const Split& split = result_.splits[static_cast<std::size_t>(s)];
+    for (std::size_t v = 0; v < split.whole_value.size(); ++v) {
+      const ValueId whole = split.whole_value[v];
+      const int from = result_.home[index(whole)];
+      if (split.graph.values()[v].kind != ValueKind::kInput || from == split.device) continue;
+      const bool known = std::any_of(result_.copies.begin(), result_.copies.end(), [&](const Copy& copy) {
+        return copy.value == whole && copy.to == split.device;
+      });
+      if (!known) result_.copies.push_back({whole, from, split.device, s});
+    }
+  }
+
+  const Graph& graph_;
+  std::span<const int> device_of_;
+  const std::vector<bool>& beside_host_;
+  const std::vector<bool> live_;
+  std::vector<Run> runs_;
+  std::vector<int> split_of_;       // By node: its run.
+  std::vector<int> last_of_;        // By device: its last run.
+  std::vector<std::size_t> order_;  // Of the runs.
+  std::vector<int> place_of_;       // By run: its place in the order.
+  Splits result_;
+};
+
+}  // namespace
+
+Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host) {
+  return Splitter(graph, device_of, beside_host).run();
+}
+
+std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols) {
+  return row_bytes(value.dtype, elements(value, symbols));
+}
+
+std::string describe(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
+                     std::span<const std::int64_t> symbols) {
+  const auto name_of = [&](int device) { return device_names[static_cast<std::size_t>(device)]; };
+  std::string text;
+  std::size_t copy = 0;
+  for (std::size_t s = 0; s < splits.splits.size(); ++s) {
+    const Split& split = splits.splits[s];
+    for (; copy < splits.copies.size() && splits.copies[copy].before == static_cast<int>(s); ++copy) {
+      const Copy& c = splits.copies[copy];
+      text += "  copy " + graph.value(c.value).name + " " +
+              to_string(graph.value(c.value).shape, graph.symbols()) + " from " + name_of(c.from) + " to " +
+              name_of(c.to) + ": " + std::to_string(value_bytes(graph.value(c.value), symbols)) + " bytes\n";
+    }
+    const auto nodes = split.graph.nodes();
+    text += "split " + std::to_string(s) + " on " + name_of(split.device) + ": " +
+            std::to_string(nodes.size()) + " nodes, " + split.graph.value(nodes.front().output).name +
+            " to " + split.graph.value(nodes.back().output).name + "\n";
+  }
+  return text;
+}
+
+std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
+                   std::span<const std::int64_t> symbols) {
+  static constexpr const char* kColours[] = {"#dbe9f6", "#fde0c5", "#d9f0d3",
+                                             "#e7d4e8", "#fff2b3", "#f4cccc"};
+  std::string text =
+      "digraph weft {\n  rankdir=TB; node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n"
+      "  edge [fontname=\"sans-serif\", fontsize=9];\n";
+  std::vector<int> made_by(graph.values().size(), -1);
+  for (std::size_t s = 0; s < splits.splits.size(); ++s) {
+    const Split& split = splits.splits[s];
+    const auto nodes = split.graph.nodes();
+    for (const Node& node : nodes)
+      made_by[index(split.whole_value[index(node.output)])] = static_cast<int>(s);
+    text += "  s" + std::to_string(s) + " [fillcolor=\"" +
+            kColours[static_cast<std::size_t>(split.device) % std::size(kColours)] + "\", label=\"split " +
+            std::to_string(s) + " on " + device_names[static_cast<std::size_t>(split.device)] + "\\n" +
+            std::to_string(nodes.size()) + " nodes\\n" + split.graph.value(nodes.front().output).name +
+            "\\nto " + split.graph.value(nodes.back().output).name + "\"];\n";
+    for (const int before : split.after)
+      text += "  s" + std::to_string(before) + " -> s" + std::to_string(s) + " [style=dotted];\n";
+  }
+  for (const Copy& copy : splits.copies) {
+    const int from = made_by[index(copy.value)];
+    const std::string source = from >= 0 ? "s" + std::to_string(from) : "host";
+    if (from < 0) text += "  host [label=\"inputs\", fillcolor=\"#ffffff\"];\n";
+    text += "  " + source + " -> s" + std::to_string(copy.before) + " [label=\"" +
+            graph.value(copy.value).name + " " +
+            std::to_string(value_bytes(graph.value(copy.value), symbols)) + " B\"];\n";
+  }
+  return text + "}\n";
+}
+
+}  // namespace weft::exec

@@ -1,0 +1,51 @@
+#pragma once
+// Splits: a graph whose nodes are placed on several devices, cut into runs of nodes of one device. Each is a
+// graph of its own; what crosses from one to another is an output there and an input here.
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace weft::exec {
+
+struct Split {
+  int device = 0;
+  Graph graph;                       ///< With all symbols of the whole graph, under the same ids.
+  std::vector<ValueId> whole_value;  ///< By the split's value: the value of the whole graph that it is.
+  std::vector<int> after;            ///< The splits whose results or states it uses; all stand before it.
+};
+
+/// A value that a device reads and another has: the host's inputs lie on `from`, too.
+struct Copy {
+  ValueId value = kNoValue;
+  int from = 0, to = 0;  ///< Devices.
+  int before = 0;        ///< The first split that reads it.
+};
+
+struct Splits {
+  std::vector<Split> splits;  ///< In an order in which they can run.
+  std::vector<Copy> copies;   ///< Once for each value and device, in the order of the splits that read them.
+  std::vector<int> home;      ///< By value: the device that makes it or, of inputs, that the host writes to;
+                              ///< -1 where nothing reads it, and for weights and states.
+};
+
+/// `device_of` has the device of each node, in [0, n_devices). The nodes of a state must be on one device
+/// (Error kInvalidArgument names it otherwise). Nodes that nobody needs are left out. `beside_host` tells by
+/// device whether it works beside the host: its splits come before others that could run as early, so that
+/// the host's own work overlaps with theirs.
+Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host);
+
+/// Bytes of a value in a step with these symbols.
+std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols);
+
+/// Splits, their nodes and what is copied between them with the bytes of a step with these symbols; for
+/// people.
+std::string describe(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
+                     std::span<const std::int64_t> symbols);
+/// The same as a drawing for Graphviz.
+std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
+                   std::span<const std::int64_t> symbols);
+
+}  // namespace weft::exec
