@@ -11,6 +11,8 @@ JOBS ?= $(shell nproc)
 TESTS ?=
 PROMPT ?= The history of bread begins
 FUZZ_SECONDS ?= 60
+# Words for versus.py, e.g. make bench BENCH=--quick
+BENCH ?=
 WEFT := build/release/weft
 
 .PHONY: help
@@ -57,8 +59,12 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS, from its committed seeds
 	@./scripts/fuzz.sh $(FUZZ_SECONDS)
 
 .PHONY: bench
-bench: build models ## weft beside llama.cpp (built once from its source package), as ratios
-	@python3 bench/versus.py
+bench: build models ## weft beside llama.cpp (built once from its source), as ratios (BENCH=--quick)
+	@python3 bench/versus.py $(BENCH)
+
+.PHONY: accuracy
+accuracy: build models ## how far weft's and llama.cpp's logits are from those of the same model in F32
+	@python3 bench/accuracy.py
 
 .PHONY: format
 format: ## lay out all C++ files as .clang-format says

@@ -89,11 +89,10 @@ class Peer:
         self.process.wait()
 
 
-def add_common_options(parser: argparse.ArgumentParser, rounds: int) -> None:
+def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weft", type=Path, default=ROOT / "build" / "release" / "weft")
     parser.add_argument("--peer-python", type=Path, help="a Python that has llama-cpp-python and gguf already")
     parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("-r", "--rounds", type=int, default=rounds)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured there")
 
 

@@ -13,6 +13,10 @@ from peer_llama import Batch, Clock, load, n_vocab, open_context
 CHUNK = 512
 
 
+def round_up(cells: int) -> int:
+    return (cells + 255) // 256 * 256
+
+
 class Works:
     def __init__(self, path: str, threads: int):
         self.threads = threads
@@ -22,12 +26,13 @@ class Works:
         self.batch = Batch(CHUNK)
         self.contexts = {}
 
-    def context(self, cells: int, **options):
-        """One for each shape; what it holds at the beginning of a round is the work's affair."""
-        key = (cells, *sorted(options.items()))
-        if key not in self.contexts:
-            self.contexts[key] = [open_context(self.model, self.threads, cells, **options), 0]
-        return self.contexts[key]
+    def context(self, cells: int, *, what="", **options):
+        """One for each shape and content, and whether it is new: what rounds begin with is computed once and stays in it."""
+        key = (cells, what, *sorted(options.items()))
+        new = key not in self.contexts
+        if new:
+            self.contexts[key] = open_context(self.model, self.threads, cells, **options)
+        return self.contexts[key], new
 
     def read(self, clock: Clock, context, n: int, seq: int, at: int = 0) -> None:
         for begin in range(0, n, CHUNK):
@@ -44,13 +49,10 @@ class Works:
         return clock
 
     def decode(self, tokens: int, depth: int, **options) -> Clock:
-        held = self.context(depth + tokens, **options)
-        context, n_held = held
-        memory = L.llama_get_memory(context)
-        if n_held == 0:
+        context, new = self.context(depth + tokens, **options)
+        if new:
             self.read(Clock(), context, depth, 0)
-            held[1] = depth
-        L.llama_memory_seq_rm(memory, 0, depth, -1)
+        L.llama_memory_seq_rm(L.llama_get_memory(context), 0, depth, -1)
         clock = Clock()
         for i in range(tokens):
             self.batch.n = 0
@@ -59,17 +61,17 @@ class Works:
         return clock
 
     def streams(self, streams: int, prompt: int, shared: bool, tokens: int, unified: bool, **options) -> Clock:
-        cells = prompt + streams * tokens if shared and unified else streams * (prompt + tokens)
-        # Caches that are not unified are cut into equal ones.
-        cells = (cells + 255) // 256 * 256 if unified else streams * ((prompt + tokens + 255) // 256 * 256)
-        context, _ = self.context(cells, sequences=streams, unified=unified, **options)
+        cells = streams * round_up(prompt + tokens)
+        if unified and shared:
+            cells = round_up(prompt + streams * tokens)
+        context, new = self.context(cells, what=(prompt, shared), sequences=streams, unified=unified, **options)
         memory = L.llama_get_memory(context)
-        L.llama_memory_clear(memory, True)
-        for seq in range(streams):
+        for seq in range(streams if new else 0):
             if shared and seq > 0:
                 L.llama_memory_seq_cp(memory, 0, seq, -1, -1)
             else:
                 self.read(Clock(), context, prompt, seq)
+        L.llama_memory_seq_rm(memory, -1, prompt, -1)
         clock = Clock()
         # The first token is drawn from the prompt's logits.
         for i in range(tokens - 1):

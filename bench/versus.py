@@ -173,7 +173,8 @@ def works(words: list[str]) -> int:
         prog="versus.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="'versus.py parallel' has its own --help",
     )  # fmt: skip
-    add_common_options(parser, rounds=5)
+    add_common_options(parser)
+    parser.add_argument("-r", "--rounds", type=int, default=5)
     parser.add_argument("--models", help=f"of {', '.join(MODELS)}, names in the model cache, files (default: all)")
     parser.add_argument("--works", help=f"of {', '.join(WORKS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help=f"the real models, {', '.join(QUICK)}, two rounds")

@@ -28,7 +28,8 @@ def parallel(words: list[str]) -> int:
     """Many streams at a time, with a system prompt that they share."""
 
     parser = argparse.ArgumentParser(prog="versus.py parallel", description=__doc__)
-    add_common_options(parser, rounds=2)
+    add_common_options(parser)
+    parser.add_argument("-r", "--rounds", type=int, default=2)
     parser.add_argument("--limit", type=float, help="exit with 1 where the ratio of times is above this")
     parser.add_argument("--model", default="smollm2", help="a name in the model cache, or a file")
     parser.add_argument("--streams", type=int, default=32, help="served at the same time")

@@ -1,0 +1,82 @@
+// The measuring kernels do all of the work that they are timed for, and a profile's kinds stand for all
+// layers.
+#include "backend/cpu/limits.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "backend/cpu/recorder.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512};
+
+/// What peak.inl computes, with columns of activations as many as a tile has.
+std::uint64_t expected_dot_peak(std::int64_t n_rounds, int n_columns) {
+  std::vector<std::int8_t> q(static_cast<std::size_t>(8 * 16 * n_columns));
+  for (std::size_t i = 0; i < q.size(); ++i) q[i] = static_cast<std::int8_t>(static_cast<int>(i % 255) - 127);
+  std::uint64_t sum = 0;
+  for (int row = 0; row < 16; ++row) {
+    for (int c = 0; c < n_columns; ++c) {
+      std::uint32_t lane = 0;
+      for (std::int64_t round = 0; round < n_rounds; ++round) {
+        for (int k = 0; k < 16; ++k) {
+          const int code = (k / 4 * 64 + row * 4 + k % 4) & 15;
+          const auto at = static_cast<std::size_t>(((round & 7) * n_columns + c) * 16 + k);
+          lane += static_cast<std::uint32_t>(code * q[at]);
+        }
+      }
+      sum += lane;
+    }
+  }
+  return sum;
+}
+
+TEST(Limits, AllProductsAreMade) {
+  for (const Isa isa : kIsas) {
+    if (!supported(isa)) continue;
+    const Kernels& k = kernels(isa);
+    ASSERT_EQ(k.dot_peak_multiply_adds % 256, 0);
+    for (const std::int64_t n_rounds : {1, 2, 9, 1000})
+      EXPECT_EQ(k.dot_peak(n_rounds), expected_dot_peak(n_rounds, k.dot_peak_multiply_adds / 256)) << k.name;
+  }
+}
+
+TEST(Limits, AllBytesAreRead) {
+  // Prefetches go ahead of what is read, also beyond the end.
+  std::vector<std::uint64_t> words(kReadUnit * 5 / sizeof(std::uint64_t));
+  std::uint64_t expected = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = (i + 1) * 0x9e3779b97f4a7c15u;
+    expected ^= words[i];
+  }
+  for (const Isa isa : kIsas) {
+    if (!supported(isa)) continue;
+    const auto* bytes = reinterpret_cast<const std::byte*>(words.data());
+    EXPECT_EQ(kernels(isa).read_memory(bytes, std::int64_t{kReadUnit} * 5), expected) << kernels(isa).name;
+  }
+}
+
+TEST(Limits, AreMeasured) {
+  const MachineLimits limits = measure_limits(Isa::kGeneric, 1);
+  EXPECT_EQ(limits.n_threads, 1);
+  EXPECT_EQ(limits.kernels, "generic");
+  EXPECT_GT(limits.read_bytes_per_second, 0.0);
+  EXPECT_GT(limits.multiply_adds_per_second, 0.0);
+}
+
+TEST(Recorder, KindsStandForAllLayers) {
+  EXPECT_EQ(kind_of("matmul blk.12.ffn_down.weight + blk.12.after_attention -> blk.12.after_ffn"),
+            "matmul ffn_down + residual");
+  EXPECT_EQ(kind_of("matmul blk.0.ffn_up.weight gated by blk.0.ffn_gate.weight + activation -> x"),
+            "matmul ffn_up gated by ffn_gate + activation");
+  EXPECT_EQ(kind_of("matmul output.weight + bias -> logits"), "matmul output + bias");
+  EXPECT_EQ(kind_of("rows norm:blk.3.a* quantise:blk.3.a"), "rows norm quantise");
+}
+
+}  // namespace
+}  // namespace weft::cpu
