@@ -27,7 +27,7 @@ class Works:
         self.contexts = {}
 
     def context(self, cells: int, *, what="", **options):
-        """One for each shape and content, and whether it is new: what rounds begin with is computed once and stays in it."""
+        """One for each shape and content, and whether it is new: what rounds begin with is computed once."""
         key = (cells, what, *sorted(options.items()))
         new = key not in self.contexts
         if new:

@@ -144,7 +144,8 @@ def measure_work(name: str, model: Path, peer: Peer, args: argparse.Namespace) -
 
 def line(cells: list[str]) -> str:
     widths = [20, 13, 9, 9, 20, 9, 11]
-    return "| " + " | ".join(f"{c:<{w}}" if i < 2 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, widths))) + " |"
+    padded = [f"{c:<{w}}" if i < 2 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, widths))]
+    return "| " + " | ".join(padded) + " |"
 
 
 def row_text(r: dict) -> str:

@@ -1,5 +1,5 @@
-"""versus.py parallel: servers. Many streams that share a system prompt, served together by weft's example `parallel` and
-by llama.cpp as its own parallel example does it (peer_parallel.py)."""
+"""versus.py parallel: servers. Many streams that share a system prompt, served together by weft's example `parallel`
+and by llama.cpp as its own parallel example does it (peer_parallel.py)."""
 import argparse
 import json
 import os

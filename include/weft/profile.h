@@ -31,7 +31,7 @@ struct Profile {
     std::int32_t work = 0;  ///< Index into `work`.
     std::int32_t thread = 0;
     std::int64_t step = 0;
-    double begin = 0.0, end = 0.0;  ///< Seconds since the first step's begin.
+    double begin = 0.0, end = 0.0;  ///< Seconds since the context was given the profile.
   };
 
   std::vector<Work> work;     ///< In the order in which a step comes to them.

@@ -1,0 +1,92 @@
+"""The scripts of bench/, as far as they go without llama.cpp: their options, their judgement, their tables."""
+import argparse
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
+sys.path.insert(0, str(BENCH))
+sys.dont_write_bytecode = True
+
+import accuracy
+import versus
+
+
+def script(*words) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-B", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+class Options(unittest.TestCase):
+    def test_help(self):
+        for words in (["versus.py"], ["versus.py", "parallel"], ["accuracy.py"]):
+            result = script(BENCH / words[0], *words[1:], "--help")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("--peer-python", result.stdout)
+
+    def test_unknown_works_and_missing_programs(self):
+        result = script(BENCH / "versus.py", "--works", "decode,prefil")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("'prefil'", result.stderr)
+        result = script(BENCH / "versus.py", "--weft", "/nonexistent/weft")
+        self.assertIn("/nonexistent/weft is not built", result.stderr)
+
+
+class Judgement(unittest.TestCase):
+    def test_worse_is_beyond_noise(self):
+        noise = random.Random(1)
+        base = [noise.random() for _ in range(400)]
+        self.assertFalse(accuracy.worse(base, base))
+        shuffled = base[1:] + base[:1]
+        self.assertFalse(accuracy.worse(shuffled, base))
+        self.assertTrue(accuracy.worse([x + 0.01 * noise.random() for x in base], base))
+        self.assertFalse(accuracy.worse([x - 0.01 * noise.random() for x in base], base))
+
+
+class Figures(unittest.TestCase):
+    """Comparisons whose engines are lists of speeds."""
+
+    def measure(self, name: str, weft: list[float], peer: list[float]) -> dict:
+        def played_by(speeds: list[float]):
+            speeds = iter(speeds)
+            return lambda *_: versus.Speed(next(speeds), 1.0, 0.25)
+
+        n_rounds = len(weft) // (2 if versus.WORKS[name].disturbed else 1)
+        args = argparse.Namespace(rounds=n_rounds, quick=False, threads=2)
+        with (
+            mock.patch.object(versus, "weft_speed", played_by(weft)),
+            mock.patch.object(versus, "peer_speed", played_by([0.5, *peer])),  # Its first round warms up.
+            mock.patch.object(versus, "busy_core", contextlib.nullcontext),
+            mock.patch("time.sleep"),
+        ):
+            return versus.measure_work(name, Path("model.gguf"), None, args)
+
+    def test_best_and_spread(self):
+        row = self.measure("decode", weft=[10.0, 30.0], peer=[5.0, 10.0])
+        self.assertEqual((row["weft"], row["llama_cpp"], row["ratio"]), (30.0, 10.0, 3.0))
+        self.assertEqual((row["ratio_lowest"], row["ratio_highest"]), (2.0, 3.0))
+        self.assertEqual(row["roofline"], 0.25)
+        self.assertIn("3.00x (2.00-3.00)", versus.row_text(row))
+
+    def test_a_busy_core_is_a_share_of_the_undisturbed_speed(self):
+        row = self.measure("decode-busy", weft=[100.0, 60.0], peer=[50.0, 10.0])
+        self.assertAlmostEqual(row["weft"], 0.6)
+        self.assertAlmostEqual(row["llama_cpp"], 0.2)
+        self.assertAlmostEqual(row["ratio"], 3.0)
+
+    def test_report_is_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            args = argparse.Namespace(json=Path(folder) / "report.json")
+            versus.write_report([self.measure("decode", [2.0], [1.0])], args)
+            results = json.loads(args.json.read_text())["results"]
+        self.assertLessEqual({"model", "work", "weft", "llama_cpp", "ratio", "roofline"}, set(results[0]))
+
+
+if __name__ == "__main__":
+    unittest.main()
