@@ -34,8 +34,6 @@ double Samples::deviation() const {
 
 double Samples::min() const { return *std::min_element(values.begin(), values.end()); }
 
-std::string Samples::text() const { return fmt::format("{:.2f} ± {:.2f}", mean(), deviation()); }
-
 Column text_column(const std::string& title, const std::string& field, bool right) {
   return {title, right, [field](const Json& row) {
             const Json& value = row.at(field);

@@ -15,7 +15,6 @@ struct Samples {
   double mean() const;
   double deviation() const;  ///< Of a sample; 0 for a single value.
   double min() const;
-  std::string text() const;  ///< "12.34 ± 0.56"
 };
 
 /// A column of the table for people.
