@@ -258,8 +258,8 @@ std::function<int()> prepare(CLI::App& app) {
   add_model_options(app, options->model);
   add_context_options(app, options->context);
   // Here these take several values.
-  for (const char* name :
-       {"--model", "--threads", "--batch-size", "--ubatch-size", "--cache-type-k", "--cache-type-v"})
+  for (const char* name : {"--model", "--ctx-size", "--threads", "--batch-size", "--ubatch-size",
+                           "--cache-type-k", "--cache-type-v"})
     app.remove_option(app.get_option(name));
   app.add_option("-m,--model", options->models,
                  "a GGUF file, or a name in the model cache or a part of it; may be given again")
