@@ -29,6 +29,9 @@ struct ContextParams {
   int n_threads = 0;    ///< 0: as many as there are cores.
   CacheType k_type = CacheType::kF16;
   CacheType v_type = CacheType::kF16;
+  /// Layers with a sliding window keep only that, and what lets a text be cut back by so many tokens.
+  /// -1: they keep everything, and texts can be cut anywhere.
+  int window_rewind = 256;
 };
 
 /// A batch under construction: tokens in any order and of any mix of sequences. Reusable after clear().
@@ -131,6 +134,10 @@ class Context {
   // Models with recurrent layers (ModelInfo::recurrent) keep one state for all of a sequence's text. There
   // text is read in order, and removed and copied as a whole only: parts, shift() and divide() throw Error
   // kUnsupported. To be able to go back, copy the sequence before: that shares its state and costs no bytes.
+  //
+  // Where layers keep a sliding window only (ContextParams::window_rewind), a text goes on only as long as its
+  // window is there: operations that would end where it has been forgotten (tails cut off, beginnings copied,
+  // old text shifted into the window) throw Error kUnsupported and change nothing.
   void remove(SeqId seq, Pos begin = 0, Pos end = -1);
   /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes
   /// move.
@@ -139,6 +146,9 @@ class Context {
   /// Adds delta to positions, which must neither meet nor pass those outside the range. Keys are turned with
   /// the next decode. Error kUnsupported for models with learned positions.
   bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
+  /// Whether the text could be cut off before `pos`, or copied up to there, and go on.
+  bool can_cut(SeqId seq, Pos pos) const;
+  bool cuts_anywhere() const;  ///< Whether can_cut() is always true.
   bool can_shift() const;  ///< Whether the model's positions can be shifted and divided.
   /// Divides positions, rounding down.
   bool divide(SeqId seq, Pos begin, Pos end, int divisor);
@@ -151,6 +161,8 @@ class Context {
       const;  ///< Positions are below this: models with learned positions have a table of them.
   int cells_used() const;
   int cells_total() const;
+  /// Bytes of the caches that were ever in use: memory is taken as it is touched.
+  std::int64_t cache_bytes() const;
   /// Whether all counts agree: for tests and audits. Costs the size of the cache.
   bool consistent() const;
 

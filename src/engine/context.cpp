@@ -22,11 +22,14 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       graph(model::build_graph(model->impl().file, model->impl().description, sizes())),
       bound(model->impl(), graph.graph),
       bindings(bound.home()),
-      sequences(params.n_ctx, params.n_sequences,
-                {values<Extent>(graph.extents), values<std::int32_t>(graph.extent_counts), n_extents()}),
+      sequences(
+          params.n_ctx, params.n_sequences,
+          {values<Extent>(graph.full.extents), values<std::int32_t>(graph.full.extent_counts), n_extents()}),
+      windows(make_windows()),
       slots(params.n_sequences),
-      placing(sequences, n_pages * kPageCells, params.n_ubatch, params.n_outputs),
-      states(*model, graph, bound, sequences, slots),
+      placing(sequences, windows ? &*windows : nullptr, n_pages * kPageCells, params.n_ubatch,
+              params.n_outputs),
+      states(*model, graph, bound, sequences, windows ? &*windows : nullptr, slots),
       plan(bound.compile(graph.graph,
                          {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads})),
       last_pos(static_cast<std::size_t>(params.n_sequences), -1) {
@@ -42,15 +45,21 @@ model::GraphSizes Context::Impl::sizes() const {
           .n_extents = n_extents(),
           .n_hidden = engine::kMaxHidden + 1,
           .n_slots = kv::StateSlots::n_slots_for(params.n_sequences),
+          .window_rewind = params.window_rewind,
           .max_positions = params.n_ctx,
           .k_type = engine::cache_dtype("K", params.k_type, hparams().k_head_dim),
           .v_type = engine::cache_dtype("V", params.v_type, hparams().v_head_dim)};
 }
 
+std::optional<kv::WindowPages> Context::Impl::make_windows() const {
+  if (graph.window == 0) return std::nullopt;
+  return std::make_optional<kv::WindowPages>(sequences, graph.window, params.window_rewind);
+}
+
 bool Context::Impl::consistent() const {
   for (SeqId seq = 0; seq < params.n_sequences && recurrent; ++seq)
     if ((slots.slot(seq) == kv::StateSlots::kNone) != (sequences.next_pos(seq) == 0)) return false;
-  return sequences.consistent() && slots.consistent();
+  return sequences.consistent() && slots.consistent() && (!windows || windows->consistent());
 }
 
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params)
@@ -95,6 +104,12 @@ Covered covered(const kv::Sequences& sequences, SeqId seq, Pos begin, Pos end) {
               std::string("this model has recurrent layers, whose state stands for the whole text: ") + what);
 }
 
+[[noreturn]] void refuse_faded(SeqId seq, const char* what) {
+  throw Error(ErrorCode::kUnsupported, "sequence " + std::to_string(seq) + " cannot be " + what +
+                                           ": sliding-window layers have forgotten what it would see next" +
+                                           engine::kKeepWindows);
+}
+
 }  // namespace
 
 void Context::remove(SeqId seq, Pos begin, Pos end) {
@@ -105,6 +120,8 @@ void Context::remove(SeqId seq, Pos begin, Pos end) {
       refuse_part("a part of it cannot be removed; remove all of it, or go back to a copy made before");
     if (part == Covered::kAll) impl_->slots.remove(seq);
   }
+  if (impl_->windows && !impl_->windows->can_remove(seq, std::max(begin, 0), end_of(end)))
+    refuse_faded(seq, "cut off there");
   impl_->sequences.remove(seq, std::max(begin, 0), end_of(end));
 }
 
@@ -122,6 +139,8 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
     impl_->slots.copy(from, to);
     return true;
   }
+  if (impl_->windows && !impl_->windows->can_copy(from, to, std::max(begin, 0), end_of(end)))
+    refuse_faded(from, "copied like this");
   return impl_->sequences.copy(from, to, std::max(begin, 0), end_of(end));
 }
 
@@ -141,7 +160,11 @@ bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
            std::to_string(seq) + " shifted by " + std::to_string(delta) +
            " would meet others or leave the range of positions");
-  return impl_->sequences.add(seq, std::max(begin, 0), end_of(end), delta);
+  if (impl_->windows && !impl_->windows->can_add(seq, std::max(begin, 0), end_of(end), delta))
+    refuse_faded(seq, "shifted like this");
+  const bool shifted = impl_->sequences.add(seq, std::max(begin, 0), end_of(end), delta);
+  impl_->follow_moves();
+  return shifted;
 }
 
 bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
@@ -153,7 +176,11 @@ bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
            std::to_string(seq) + " cannot be divided by " + std::to_string(divisor) +
            ": they would pass those before them");
-  return impl_->sequences.divide(seq, std::max(begin, 0), end_of(end), divisor);
+  if (impl_->windows && !impl_->windows->can_divide(seq, std::max(begin, 0), end_of(end), divisor))
+    refuse_faded(seq, "divided like this");
+  const bool divided = impl_->sequences.divide(seq, std::max(begin, 0), end_of(end), divisor);
+  impl_->follow_moves();
+  return divided;
 }
 
 void Context::clear() {
@@ -170,12 +197,27 @@ Pos Context::min_pos(SeqId seq) const {
   return impl_->sequences.min_pos(seq);
 }
 
-void Context::defragment(int max_cells) { impl_->sequences.defragment(max_cells); }
+bool Context::can_cut(SeqId seq, Pos pos) const {
+  impl_->check_sequence(seq);
+  if (impl_->recurrent) return pos <= impl_->sequences.min_pos(seq) || pos >= impl_->sequences.next_pos(seq);
+  return !impl_->windows || impl_->windows->can_remove(seq, std::max(pos, 0), engine::kMaxPosition);
+}
+
+bool Context::cuts_anywhere() const { return !impl_->recurrent && !impl_->windows; }
+
+void Context::defragment(int max_cells) {
+  impl_->sequences.defragment(max_cells);
+  impl_->follow_moves();
+}
 bool Context::consistent() const { return impl_->consistent(); }
 bool Context::can_shift() const { return !impl_->hparams().learned_positions && !impl_->recurrent; }
 Pos Context::max_positions() const { return impl_->max_pos; }
 int Context::cells_used() const { return impl_->sequences.cells_used(); }
 int Context::cells_total() const { return impl_->sequences.cells_total(); }
+std::int64_t Context::cache_bytes() const {
+  return impl_->states.cache_bytes(impl_->sequences.pages_touched(),
+                                   impl_->windows ? impl_->windows->n_touched() : 0);
+}
 
 // --- States
 // ---------------------------------------------------------------------------------------------------
@@ -183,6 +225,7 @@ int Context::cells_total() const { return impl_->sequences.cells_total(); }
 std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
   if (seq) check_sequence(*seq);
   carry_out_moves();
+  if (windows) windows->fade();  // What nobody needs is not saved.
   std::vector<std::byte> bytes;
   states.save(seq,
               [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
@@ -192,6 +235,7 @@ std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
 void Context::Impl::save_file(const std::filesystem::path& path, std::optional<SeqId> seq) {
   if (seq) check_sequence(*seq);
   carry_out_moves();
+  if (windows) windows->fade();  // What nobody needs is not saved.
   base::AtomicFile file(path);
   states.save(seq, [&](std::span<const std::byte> part) { file.write(part); });
   file.commit();
@@ -199,7 +243,9 @@ void Context::Impl::save_file(const std::filesystem::path& path, std::optional<S
 
 bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq) {
   if (seq) check_sequence(*seq);
-  return states.restore(bytes, seq, [&] { carry_out_moves(); });
+  const bool restored = states.restore(bytes, seq, [&] { carry_out_moves(); });
+  follow_moves();  // Packing for a text that found no room all the same.
+  return restored;
 }
 
 std::vector<std::byte> Context::save(SeqId seq) const { return impl_->save(seq); }

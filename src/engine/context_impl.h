@@ -12,6 +12,7 @@
 #include "exec/plan.h"
 #include "kv/sequences.h"
 #include "kv/state_slots.h"
+#include "kv/window_pages.h"
 #include "weft/context.h"
 
 namespace weft {
@@ -19,6 +20,8 @@ namespace weft {
 namespace engine {
 inline constexpr Pos kMaxPosition = 1 << 29;
 inline constexpr int kMaxHidden = 1 << 14;
+inline constexpr const char* kKeepWindows =
+    "; make the context with a larger window_rewind (-1 keeps everything)";
 }  // namespace engine
 
 struct Context::Impl {
@@ -28,6 +31,7 @@ struct Context::Impl {
   /// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
   int n_extents() const { return n_pages + 2; }
   model::GraphSizes sizes() const;
+  std::optional<kv::WindowPages> make_windows() const;
 
   /// The host's memory of an input or output.
   template <typename T>
@@ -48,9 +52,16 @@ struct Context::Impl {
   void step_states(const Batch& batch);
   /// Writes the inputs of a step's items.
   void bind_step(const Batch& batch);
+  /// Those of layers that keep a window only.
+  void bind_windows(const Batch& batch);
+  engine::MoveInputs move_inputs(const model::CellInputs& inputs) const;
   /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
   /// own.
   void run_step(std::int64_t n_tokens, std::int64_t n_outputs);
+  /// What an operation on sequences has left to be moved is known to the windows too.
+  void follow_moves() {
+    if (windows) windows->follow_moves();
+  }
   /// For those who look at cells outside of steps.
   void carry_out_moves();
   /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's way.
@@ -70,6 +81,7 @@ struct Context::Impl {
   const Bindings& bindings;
   const bool recurrent = model->impl().description.hparams.recurrent();
   kv::Sequences sequences;
+  std::optional<kv::WindowPages> windows;  // Where layers keep a window only.
   kv::StateSlots slots;
   engine::Placing placing;
   engine::States states;

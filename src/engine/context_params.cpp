@@ -49,6 +49,7 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info) {
   if (p.n_outputs == 0) p.n_outputs = std::max(kDefaultOutputs, p.n_sequences);
   p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
   if (p.n_threads < 0 || p.n_threads > 4096) refuse("the number of threads must be 0 to 4096");
+  if (p.window_rewind < -1) refuse("the window's rewind must be -1 or more");
   if (p.n_threads == 0) p.n_threads = base::default_threads();
   return p;
 }

@@ -33,6 +33,7 @@ void Context::Impl::check_sequence(SeqId seq) const {
 void Context::Impl::admit(const Batch& batch) {
   if (batch.size() == 0) refuse("the batch is empty");
   places.clear();
+  if (windows) windows->end_batch();
   for (int i = 0; i < batch.size(); ++i) {
     check_sequence(batch[i].seq);
     for (const SeqId other : batch.shared_with(i)) check_sequence(other);
@@ -66,9 +67,15 @@ void Context::Impl::admit(const Batch& batch) {
       if (recurrent && pos < sequences.next_pos(seq))
         refuse("position " + std::to_string(pos) + " is before the end of sequence " + std::to_string(seq) +
                where() + "; this model has recurrent layers, which read text in order");
+      if (windows && !windows->can_take(seq, pos))
+        throw Error(ErrorCode::kUnsupported, "position " + std::to_string(pos) + " of sequence " +
+                                                 std::to_string(seq) +
+                                                 " sees text that sliding-window layers " + "have forgotten" +
+                                                 where() + engine::kKeepWindows);
       if (sequences.holds(seq, pos))
         refuse("position " + std::to_string(pos) + " of sequence " + std::to_string(seq) + " is taken" +
                where());
+      if (windows && last_of(seq) < 0) windows->begin_batch(seq, pos);
       last_of(seq) = pos;
     };
     claim(item.seq);
@@ -115,7 +122,7 @@ void Context::Impl::bind_step(const Batch& batch) {
   const auto hidden_first = values<std::int32_t>(graph.hidden_first);
   const auto positions = values<std::int32_t>(graph.positions);
   const auto sequence_of = values<std::int32_t>(graph.sequences);
-  const auto cell_of = values<std::int32_t>(graph.cells);
+  const auto cell_of = values<std::int32_t>(graph.full.cells);
   const auto output_rows = values<std::int32_t>(graph.output_rows);
   const auto state_from = values<std::int32_t>(graph.state_from);
   const auto state_to = values<std::int32_t>(graph.state_to);
@@ -142,7 +149,7 @@ void Context::Impl::bind_step(const Batch& batch) {
     if (batch[i].logits) output_rows[n_outputs++] = static_cast<std::int32_t>(row);
   }
   // The pairs stand in the order of their items.
-  const auto hidden = values<HiddenCells>(graph.hidden);
+  const auto hidden = values<HiddenCells>(graph.full.hidden);
   std::size_t n_hidden = 0;
   for (const auto& [item, other] : hidden_pairs) {
     if (item < step.begin || item >= step.end) continue;
@@ -157,13 +164,42 @@ void Context::Impl::bind_step(const Batch& batch) {
   hidden[n_hidden] = {};
 }
 
+void Context::Impl::bind_windows(const Batch& batch) {
+  const engine::Placing::Step& step = placing.step();
+  const auto cells = values<std::int32_t>(graph.windowed.cells);
+  const auto extents = values<Extent>(graph.windowed.extents);
+  const auto counts = values<std::int32_t>(graph.windowed.extent_counts);
+  const auto width = static_cast<std::size_t>(n_extents());
+  for (int i = step.begin; i < step.end; ++i) {
+    cells[static_cast<std::size_t>(i - step.begin)] = windows->cell(placing.cell(i));
+    counts[static_cast<std::size_t>(batch[i].seq)] = -1;
+  }
+  // A sequence's positions ascend: what its first item sees is all that the others see.
+  for (int i = step.begin; i < step.end; ++i) {
+    const auto seq = static_cast<std::size_t>(batch[i].seq);
+    if (counts[seq] >= 0) continue;
+    counts[seq] = windows->fill_row(batch[i].seq, placing.place(i).pos, extents.subspan(seq * width, width));
+  }
+  const auto hidden = values<HiddenCells>(graph.full.hidden);
+  const auto hidden_there = values<HiddenCells>(graph.windowed.hidden);
+  std::size_t n = 0;
+  for (; hidden[n].row >= 0; ++n) {
+    hidden_there[n] = hidden[n];
+    hidden_there[n].page = windows->page(hidden[n].page);
+  }
+  hidden_there[n] = {};
+}
+
+engine::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) const {
+  return {values<std::int32_t>(inputs.move_from), values<std::int32_t>(inputs.move_to),
+          values<std::int32_t>(inputs.move_deltas), values<std::int32_t>(inputs.fork_from),
+          values<std::int32_t>(inputs.fork_to)};
+}
+
 void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs) {
-  const engine::MoveInputs inputs = {
-      values<std::int32_t>(graph.move_from), values<std::int32_t>(graph.move_to),
-      values<std::int32_t>(graph.move_deltas), values<std::int32_t>(graph.fork_from),
-      values<std::int32_t>(graph.fork_to)};
+  const engine::MoveInputs full = move_inputs(graph.full), windowed = move_inputs(graph.windowed);
   for (bool all = false; !all;) {
-    const engine::Placing::BoundMoves n = placing.bind_moves(inputs);
+    const engine::Placing::BoundMoves n = placing.bind_moves(full, windowed);
     all = placing.all_moves_bound();
     const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n.n_moves, n.n_forks};
     exec::Step run;
@@ -224,6 +260,7 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
       end = step.end;
       placing.check_what_is_seen(batch);
       bind_step(batch);
+      if (windows) bind_windows(batch);
       run_step(step.end - step.begin, step.n_outputs);
       if (cancelled.load(std::memory_order_relaxed)) status = DecodeStatus::kCancelled;
       if (status == DecodeStatus::kOk) read_step(batch);
@@ -236,6 +273,7 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
     undo(end);
     return status;
   }
+  if (windows) windows->end_batch();
   slots.commit();
   host_seconds += seconds_since(start) - (plan.kernel_seconds() - kernels_before);
   return DecodeStatus::kOk;

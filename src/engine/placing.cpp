@@ -13,6 +13,7 @@ void Placing::begin(std::span<const kv::Place> places) {
 }
 
 bool Placing::place_step(const Batch& batch, int begin) {
+  if (windows_ != nullptr) windows_->fade_now_and_then();
   for (int limit = batch.size();;) {
     ++step_number_;
     step_ = {.begin = begin, .end = begin};
@@ -40,7 +41,12 @@ bool Placing::take(const Batch& batch, int i) {
   const kv::Place& own = place(i);
   bool taken = sequences_.take({&own, 1}, {&cells_[static_cast<std::size_t>(i)], 1});
   first_follow_ = sequences_.moves().size();
+  if (windows_ != nullptr && taken) {
+    windows_->follow_moves();
+    windows_->store(cell(i));
+  }
   for (const SeqId other : batch.shared_with(i)) taken = taken && sequences_.follow(own.seq, other, own.pos);
+  if (windows_ != nullptr) windows_->follow_moves();
   return taken;
 }
 
@@ -92,7 +98,22 @@ void Placing::check_what_is_seen(const Batch& batch) const {
   }
 }
 
-Placing::BoundMoves Placing::bind_moves(const MoveInputs& inputs) {
+namespace {
+
+void write_move(const MoveInputs& inputs, std::size_t at, const kv::CellMove& move) {
+  inputs.from[at] = move.from;
+  inputs.to[at] = move.to;
+  inputs.deltas[at] = move.delta;
+}
+
+void write_fork(const MoveInputs& inputs, std::size_t at, const kv::CellMove& move) {
+  inputs.fork_from[at] = move.from;
+  inputs.fork_to[at] = move.to;
+}
+
+}  // namespace
+
+Placing::BoundMoves Placing::bind_moves(const MoveInputs& full, const MoveInputs& windowed) {
   const std::span<const kv::CellMove> moves = sequences_.moves();
   const std::size_t n_owed = moves.size();
   // Moves that do not fit go in a step of their own. Then the forks among them wait: they are behind all
@@ -104,9 +125,8 @@ Placing::BoundMoves Placing::bind_moves(const MoveInputs& inputs) {
     if (is_fork) continue;
     if (n.n_moves == kMovesPerStep) break;
     const auto at = static_cast<std::size_t>(n.n_moves++);
-    inputs.from[at] = moves[end].from;
-    inputs.to[at] = moves[end].to;
-    inputs.deltas[at] = moves[end].delta;
+    write_move(full, at, moves[end]);
+    if (windows_ != nullptr) write_move(windowed, at, windows_->moves()[end]);
   }
   if (end < n_owed) {
     waiting_forks_ = true;
@@ -114,8 +134,8 @@ Placing::BoundMoves Placing::bind_moves(const MoveInputs& inputs) {
     for (std::size_t m = waiting_forks_ ? 0 : n_moves_bound_; m < n_owed && m < forks_.size(); ++m) {
       if (!forks_[m]) continue;
       const auto at = static_cast<std::size_t>(n.n_forks++);
-      inputs.fork_from[at] = moves[m].from;
-      inputs.fork_to[at] = moves[m].to;
+      write_fork(full, at, moves[m]);
+      if (windows_ != nullptr) write_fork(windowed, at, windows_->moves()[m]);
       forks_[m] = false;
     }
     waiting_forks_ = false;
@@ -126,6 +146,7 @@ Placing::BoundMoves Placing::bind_moves(const MoveInputs& inputs) {
 
 void Placing::clear_moves() {
   sequences_.clear_moves();
+  if (windows_ != nullptr) windows_->clear_moves();
   forks_.clear();
   n_moves_bound_ = 0;
 }

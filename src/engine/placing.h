@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kv/sequences.h"
+#include "kv/window_pages.h"
 #include "weft/context.h"
 
 namespace weft::engine {
@@ -12,16 +13,17 @@ namespace weft::engine {
 /// Moves and forks are carried out in pieces of this many cells.
 inline constexpr int kMovesPerStep = 4096;
 
-/// Where a step's moves and forks are written for the device.
+/// Where a step's moves and forks are written for the device. Empty: nowhere.
 struct MoveInputs {
   std::span<std::int32_t> from, to, deltas, fork_from, fork_to;
 };
 
-/// `sequences` must outlive it.
+/// What it is given must outlive it; `windows` is null where no layer keeps a window only.
 class Placing {
  public:
-  Placing(kv::Sequences& sequences, int n_cells, int n_ubatch, int n_outputs)
+  Placing(kv::Sequences& sequences, kv::WindowPages* windows, int n_cells, int n_ubatch, int n_outputs)
       : sequences_(sequences),
+        windows_(windows),
         n_ubatch_(n_ubatch),
         n_outputs_(n_outputs),
         filled_by_(static_cast<std::size_t>(n_cells)) {}
@@ -58,7 +60,7 @@ class Placing {
     std::int64_t n_moves = 0, n_forks = 0;
   };
   /// Writes the next of the moves that are owed; the forks come with the last of them.
-  BoundMoves bind_moves(const MoveInputs& inputs);
+  BoundMoves bind_moves(const MoveInputs& full, const MoveInputs& windowed);
   /// Whether all that is owed was bound.
   bool all_moves_bound() const { return n_moves_bound_ == sequences_.moves().size(); }
   /// All of it was carried out.
@@ -69,6 +71,7 @@ class Placing {
   bool joins_step(std::size_t first_move, std::int32_t cell);
 
   kv::Sequences& sequences_;
+  kv::WindowPages* const windows_;
   const int n_ubatch_;
   const int n_outputs_;
   std::vector<kv::Place> places_;    // Of the batch's items ...

@@ -12,7 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "states are written as they lie in memory");
 
 constexpr std::array<char, 8> kMagic = {'w', 'e', 'f', 't', 's', 't', 'a', 't'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 struct Header {
   std::array<char, 8> magic;
@@ -52,21 +52,26 @@ CacheRecord record_of(const StateOwner::Cache& cache) {
 
 std::uint64_t head_bytes(std::uint64_t n_caches, std::uint64_t n_pages, std::uint64_t n_texts,
                          std::uint64_t n_extents) {
-  return sizeof(Header) + n_caches * sizeof(CacheRecord) + n_pages * sizeof(std::uint64_t) +
+  return sizeof(Header) + n_caches * sizeof(CacheRecord) + n_pages * 2 * sizeof(std::uint64_t) +
          n_texts * sizeof(TextRecord) + n_extents * sizeof(Extent);
 }
 
 /// The rows that a state has of a cache.
 struct RowCounts {
   std::uint64_t n_cells = 0;
+  std::uint64_t n_kept = 0;   // Of them, in caches with a window.
   std::uint64_t n_texts = 0;  // That are not empty.
 
-  RowCounts(std::uint64_t cells, std::uint64_t texts) : n_cells(cells), n_texts(texts) {}
-  explicit RowCounts(const kv::Snapshot& snapshot) : n_cells(static_cast<std::uint64_t>(snapshot.n_cells())) {
-    for (const kv::Snapshot::Text& text : snapshot.texts) n_texts += text.extents.empty() ? 0u : 1u;
+  RowCounts(std::uint64_t cells, std::uint64_t texts) : n_cells(cells), n_kept(cells), n_texts(texts) {}
+  explicit RowCounts(const State& state) : n_cells(static_cast<std::uint64_t>(state.snapshot.n_cells())) {
+    for (const std::uint64_t mask : state.kept) n_kept += static_cast<std::uint64_t>(std::popcount(mask));
+    for (const kv::Snapshot::Text& text : state.snapshot.texts) n_texts += text.extents.empty() ? 0u : 1u;
   }
   std::uint64_t bytes(const StateOwner::Cache& cache) const {
-    return (cache.role == CacheRole::kSlots ? n_texts : n_cells) * cache.row_bytes();
+    return (cache.role == CacheRole::kSlots ? n_texts
+            : cache.windowed                ? n_kept
+                                            : n_cells) *
+           cache.row_bytes();
   }
 };
 
@@ -137,10 +142,15 @@ void check_cache(const StateOwner::Cache& cache, const CacheRecord& record) {
   damaged(cache.name + " has another shape than the model's");
 }
 
-kv::Snapshot read_snapshot(const Header& header, Reader& reader) {
-  kv::Snapshot snapshot;
+void read_snapshot(const Header& header, Reader& reader, State& state) {
+  kv::Snapshot& snapshot = state.snapshot;
   snapshot.pages.resize(header.n_pages);
-  for (std::uint64_t& mask : snapshot.pages) mask = reader.take<std::uint64_t>();
+  state.kept.resize(header.n_pages);
+  for (std::size_t p = 0; p < header.n_pages; ++p) {
+    snapshot.pages[p] = reader.take<std::uint64_t>();
+    state.kept[p] = reader.take<std::uint64_t>();
+    if ((state.kept[p] & ~snapshot.pages[p]) != 0) damaged("a window has cells that are not in use");
+  }
   std::uint64_t n_extents = 0;
   std::vector<std::uint32_t> counts;
   for (std::uint32_t i = 0; i < header.n_texts; ++i) {
@@ -155,7 +165,6 @@ kv::Snapshot read_snapshot(const Header& header, Reader& reader) {
   for (std::uint32_t i = 0; i < header.n_texts; ++i)
     for (std::uint32_t e = 0; e < counts[i]; ++e) snapshot.texts[i].extents.push_back(reader.take<Extent>());
   if (!snapshot.well_formed()) damaged("its extents contradict each other");
-  return snapshot;
 }
 
 }  // namespace
@@ -165,9 +174,10 @@ std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, st
   return head_bytes(owner.caches.size(), n_cells, n_texts, n_extents) + tail_bytes(owner, {n_cells, n_texts});
 }
 
-void write_state(const StateOwner& owner, bool whole, const kv::Snapshot& snapshot,
+void write_state(const StateOwner& owner, const State& state,
                  const std::function<std::span<const std::byte>(std::size_t)>& rows_of,
                  const std::function<void(std::span<const std::byte>)>& sink) {
+  const kv::Snapshot& snapshot = state.snapshot;
   base::Hasher hash;
   const auto write = [&](std::span<const std::byte> bytes) {
     hash.add(bytes);
@@ -181,9 +191,9 @@ void write_state(const StateOwner& owner, bool whole, const kv::Snapshot& snapsh
   const Header header = {
       .magic = kMagic,
       .version = kVersion,
-      .whole = whole ? 1u : 0u,
+      .whole = state.whole ? 1u : 0u,
       .head_bytes = n_head,
-      .total_bytes = n_head + tail_bytes(owner, RowCounts(snapshot)),
+      .total_bytes = n_head + tail_bytes(owner, RowCounts(state)),
       .model = owner.model,
       .n_layers = owner.n_layers,
       .n_embd = owner.n_embd,
@@ -200,7 +210,10 @@ void write_state(const StateOwner& owner, bool whole, const kv::Snapshot& snapsh
   };
   add(bytes_of(header));
   for (const StateOwner::Cache& cache : owner.caches) add(bytes_of(record_of(cache)));
-  add(std::as_bytes(std::span(snapshot.pages)));
+  for (std::size_t p = 0; p < snapshot.pages.size(); ++p) {
+    add(bytes_of(snapshot.pages[p]));
+    add(bytes_of(state.kept[p]));
+  }
   for (const auto& text : snapshot.texts)
     add(bytes_of(TextRecord{text.seq, static_cast<std::uint32_t>(text.extents.size())}));
   for (const auto& text : snapshot.texts) add(std::as_bytes(std::span(text.extents)));
@@ -242,8 +255,8 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   for (const StateOwner::Cache& cache : owner.caches) check_cache(cache, tables.take<CacheRecord>());
   State state;
   state.whole = header.whole != 0;
-  state.snapshot = read_snapshot(header, tables);
-  const RowCounts counts(state.snapshot);
+  read_snapshot(header, tables, state);
+  const RowCounts counts(state);
   if (bytes.size() != header.head_bytes + tail_bytes(owner, counts))
     damaged("its cells do not agree with its size");
   for (std::size_t i = 0; i < owner.caches.size(); ++i) {

@@ -2,8 +2,9 @@
 // A saved state as bytes: what sequences held, for any context of the same model. Written to be read back
 // from strangers: everything is checked before anything is used.
 //
-//   head     Header, then n_caches CacheRecord, n_pages masks (u64), n_texts TextRecord and n_extents Extent
-//            (text after text), then the XXH3-64 of all that
+//   head     Header, then n_caches CacheRecord, n_pages pairs of masks
+//            (u64: cells in use, and those that layers with a window keep), n_texts TextRecord and n_extents
+//            Extent (text after text), then the XXH3-64 of all that
 //   caches   for each cache the rows of all cells, page by page and lane by lane, or (kSlots) the running
 //            states of all texts that are not empty; then their XXH3-64 with the cache's number as seed
 //   end      the XXH3-128 of all before
@@ -29,6 +30,7 @@ struct StateOwner {
     std::string name;
     DType dtype = DType::kF32;
     CacheRole role = CacheRole::kKeys;
+    bool windowed = false;  ///< Has rows of State::kept only.
     std::int32_t n_heads = 0;
     std::int32_t head_dim = 0;
     std::uint64_t turning = 0;  ///< A hash of how its keys are turned.
@@ -45,16 +47,18 @@ struct StateOwner {
 struct State {
   bool whole = false;  ///< All sequences of a context, rather than one.
   kv::Snapshot snapshot;
-  std::vector<std::span<const std::byte>> rows;  ///< Of each cache; into the bytes that were read.
+  std::vector<std::uint64_t> kept =
+      {};  ///< By page: the cells that caches with a window have, of those in use.
+  std::vector<std::span<const std::byte>> rows = {};  ///< Of each cache; into the bytes that were read.
 };
 
 /// Bytes of a state of so many cells (in any number of pages), texts and extents, at most.
 std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
                               std::uint64_t n_extents);
 
-/// Passes a state to `sink` piece by piece. `rows_of(i)` gives the rows of cache i, valid until the next
-/// call.
-void write_state(const StateOwner& owner, bool whole, const kv::Snapshot& snapshot,
+/// Passes a state (but for its rows) to `sink` piece by piece. `rows_of(i)` gives the rows of cache i, valid
+/// until the next call.
+void write_state(const StateOwner& owner, const State& state,
                  const std::function<std::span<const std::byte>(std::size_t)>& rows_of,
                  const std::function<void(std::span<const std::byte>)>& sink);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/model_impl.h"
+#include "kv/lanes.h"
 #include "weft/error.h"
 
 namespace weft::engine {
@@ -29,8 +30,8 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
 }  // namespace
 
 States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-               kv::Sequences& sequences, kv::StateSlots& slots)
-    : sequences_(sequences), slots_(slots) {
+               kv::Sequences& sequences, kv::WindowPages* windows, kv::StateSlots& slots)
+    : sequences_(sequences), windows_(windows), slots_(slots) {
   const auto cache_of = [&](ValueId state) {
     return Cache{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state)};
   };
@@ -48,6 +49,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
     owner_.caches.push_back({.name = value.name,
                              .dtype = value.dtype,
                              .role = moves->role,
+                             .windowed = windows_ != nullptr && node.inputs[1] == graph.windowed.move_from,
                              .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
                              .head_dim = static_cast<std::int32_t>(value.shape[2].factor),
                              .turning = hash_of_turning(graph.graph, node)});
@@ -81,19 +83,50 @@ void States::save(std::optional<SeqId> seq,
       if (!sequences_.extents(s).empty()) seqs.push_back(s);
   }
   std::vector<std::int32_t> cells;
-  const kv::Snapshot snapshot = sequences_.snapshot(seqs, cells);
+  kv::Snapshot snapshot = sequences_.snapshot(seqs, cells);
   std::vector<std::int32_t> slots;
   for (const kv::Snapshot::Text& text : snapshot.texts)
     if (!text.extents.empty()) slots.push_back(slots_.slot(text.seq));
+  State state{.whole = !seq, .snapshot = std::move(snapshot)};
+  const std::vector<std::int32_t> window_cells = keep_windows(state, cells);
   std::vector<std::byte> rows;
   const auto rows_of = [&](std::size_t i) {
     const StateOwner::Cache& cache = owner_.caches[i];
-    const std::span<const std::int32_t> places = cache.role == CacheRole::kSlots ? slots : cells;
+    const std::span<const std::int32_t> places = cache.role == CacheRole::kSlots ? slots
+                                                 : cache.windowed                ? window_cells
+                                                                                 : cells;
     rows.resize(places.size() * cache.row_bytes());
     caches_[i].device->read_cells(*caches_[i].tensor, cache.role, places, rows);
     return std::span<const std::byte>(rows);
   };
-  write_state(owner_, !seq, snapshot, rows_of, sink);
+  write_state(owner_, state, rows_of, sink);
+}
+
+/// Notes which of the snapshot's cells, that lie in `cells`, windowed caches keep. Returns where they do.
+std::vector<std::int32_t> States::keep_windows(State& state, std::span<const std::int32_t> cells) const {
+  state.kept = state.snapshot.pages;
+  std::vector<std::int32_t> window_cells;
+  auto cell = cells.begin();
+  for (std::size_t p = 0; windows_ != nullptr && p < state.kept.size(); ++p) {
+    kv::for_each_lane(state.snapshot.pages[p], [&](int lane) {
+      const std::int32_t at = windows_->cell(*cell++);
+      if (at < 0)
+        state.kept[p] &= ~kv::bit(lane);
+      else
+        window_cells.push_back(at);
+    });
+  }
+  return window_cells;
+}
+
+std::int64_t States::cache_bytes(int n_pages, int n_window_pages) const {
+  std::int64_t n = 0;
+  for (const StateOwner::Cache& cache : owner_.caches) {
+    if (cache.role == CacheRole::kSlots) continue;
+    n += static_cast<std::int64_t>(cache.row_bytes()) * kPageCells *
+         (cache.windowed ? n_window_pages : n_pages);
+  }
+  return n;
 }
 
 /// Reads a state and lays out which sequences it gets.
@@ -104,6 +137,14 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
     if (!text.extents.empty() && text.extents.back().last() >= end_of_positions_)
       throw Error(ErrorCode::kInvalidFile, "the state is damaged: a position is beyond the model's " +
                                                std::to_string(end_of_positions_) + "; nothing was restored");
+  for (const kv::Snapshot::Text& text : texts)
+    if (windows_ != nullptr && !windows_->is_whole(text.extents, state.kept))
+      throw Error(ErrorCode::kInvalidFile,
+                  "the state is damaged: a text's window is not there; nothing was restored");
+  if (windows_ == nullptr && state.kept != state.snapshot.pages)
+    refuse(
+        "the state holds only the window of sliding-window layers, and this context keeps all their text; "
+        "restore it into one that does not");
   if (state.snapshot.n_cells() > sequences_.cells_total())
     refuse("the state holds " + std::to_string(state.snapshot.n_cells()) + " cells, this context has " +
            std::to_string(sequences_.cells_total()) + "; make it longer");
@@ -127,11 +168,28 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
   return state;
 }
 
+/// Windows learn which of the state's cells, that lie in `cells` now, are there. Returns where their rows go.
+std::vector<std::int32_t> States::restore_windows(const State& state, std::span<const std::int32_t> cells) {
+  windows_->follow_moves();
+  std::vector<std::int32_t> window_cells;
+  auto cell = cells.begin();
+  for (std::size_t p = 0; p < state.kept.size(); ++p) {
+    kv::for_each_lane(state.snapshot.pages[p], [&](int lane) {
+      if ((state.kept[p] & kv::bit(lane)) == 0) return windows_->leave_out(*cell++);
+      windows_->store(*cell);
+      window_cells.push_back(windows_->cell(*cell++));
+    });
+  }
+  return window_cells;
+}
+
 bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                      const std::function<void()>& carry_out_moves) {
   const State state = read(bytes, seq);
   std::vector<std::int32_t> cells;
   if (!sequences_.restore(state.snapshot, cells)) return false;
+  std::vector<std::int32_t> window_cells;
+  if (windows_ != nullptr) window_cells = restore_windows(state, cells);
   carry_out_moves();
   std::vector<std::int32_t> slots;
   const bool recurrent =
@@ -144,7 +202,10 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
   }
   for (std::size_t i = 0; i < caches_.size(); ++i) {
     const CacheRole role = owner_.caches[i].role;
-    caches_[i].device->write_cells(*caches_[i].tensor, role, role == CacheRole::kSlots ? slots : cells,
+    caches_[i].device->write_cells(*caches_[i].tensor, role,
+                                   role == CacheRole::kSlots   ? slots
+                                   : owner_.caches[i].windowed ? window_cells
+                                                               : cells,
                                    state.rows[i]);
   }
   return true;

@@ -92,6 +92,7 @@ std::pair<int, int> Sequences::isolate(SeqId seq, Pos begin, Pos end) {
 
 void Sequences::hold(std::int32_t p, std::uint64_t mask) {
   Page& held = page(p);
+  pages_touched_ = std::max(pages_touched_, p + 1);
   for_each_lane(mask, [&](int lane) {
     if (held.holders[lane]++ == 0) ++cells_used_;
     ++held.n_held;

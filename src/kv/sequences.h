@@ -74,6 +74,8 @@ class Sequences {
   int n_sequences() const { return static_cast<int>(tables_.counts.size()); }
   int cells_total() const { return n_cells_; }
   int cells_used() const { return cells_used_; }
+  int n_pages() const { return static_cast<int>(pages_.size()); }
+  int pages_touched() const { return pages_touched_; }  ///< That were ever in use: the first ones.
   int pages_free() const { return static_cast<int>(free_pages_.size()); }
   std::span<const Extent> extents(SeqId seq) const;
 
@@ -167,6 +169,7 @@ class Sequences {
 
   int n_cells_;
   int cells_used_ = 0;
+  int pages_touched_ = 0;
   Tables tables_;
   std::vector<Page> pages_;
   std::vector<std::int32_t> free_pages_;

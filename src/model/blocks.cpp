@@ -36,6 +36,7 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
 
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {
   const HParams& h = b.hparams();
+  const CellInputs& at = b.cells(block.window);
   const ModelGraph& m = b.model();
   const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim;
   const std::int64_t n_k = std::int64_t{h.n_kv_heads} * h.k_head_dim;
@@ -64,19 +65,19 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
   }
   const ops::Rope turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0};
   const ValueId k_cache =
-      b.store(CacheRole::kKeys, layer,
-              b.cache(CacheRole::kKeys, layer, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k);
+      b.store(CacheRole::kKeys, layer, at,
+              b.cache(CacheRole::kKeys, layer, at, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k);
   const ValueId v_cache =
-      b.store(CacheRole::kValues, layer,
-              b.cache(CacheRole::kValues, layer, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v);
+      b.store(CacheRole::kValues, layer, at,
+              b.cache(CacheRole::kValues, layer, at, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v);
   ops::Attention op;
   op.n_heads = h.n_heads;
   op.scale = block.scale != 0.0f ? block.scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
   op.softcap = h.attention_softcap;
   op.window = block.window;
   const ValueId out = b.add(op,
-                            {q, k_cache, v_cache, m.positions, m.sequences, m.extents, m.extent_counts, m.ends,
-                             m.hidden_first, m.hidden},
+                            {q, k_cache, v_cache, m.positions, m.sequences, at.extents, at.extent_counts, m.ends,
+                             m.hidden_first, at.hidden},
                             layer_name(layer, "attention"));
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
 }

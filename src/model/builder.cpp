@@ -1,5 +1,6 @@
 #include "model/builder.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "graph/extent.h"
@@ -31,22 +32,36 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   model_.use_embeddings = graph.add_input("use_embeddings", DType::kI32, per_token);
   model_.positions = graph.add_input("positions", DType::kI32, per_token);
   model_.sequences = graph.add_input("sequences", DType::kI32, per_token);
-  model_.cells = graph.add_input("cells", DType::kI32, per_token);
   model_.ends = graph.add_input("ends", DType::kI32, per_token);
   model_.hidden_first = graph.add_input("hidden_first", DType::kI32, per_token);
-  model_.hidden = graph.add_input("hidden", DType::kI32, {sizes.n_hidden, kHiddenWords});
   model_.output_rows = graph.add_input("output_rows", DType::kI32, {Dim(1, model_.n_outputs)});
-  const Shape per_move = {Dim(1, model_.n_moves)};
-  model_.move_from = graph.add_input("move_from", DType::kI32, per_move);
-  model_.move_to = graph.add_input("move_to", DType::kI32, per_move);
-  model_.move_deltas = graph.add_input("move_deltas", DType::kI32, per_move);
   model_.n_forks = graph.add_symbol("n_forks", 0, sizes.n_moves);
-  const Shape per_fork = {Dim(1, model_.n_forks)};
-  model_.fork_from = graph.add_input("fork_from", DType::kI32, per_fork);
-  model_.fork_to = graph.add_input("fork_to", DType::kI32, per_fork);
-  model_.extents =
-      graph.add_input("extents", DType::kI32, {sizes.n_sequences, sizes.n_extents, kExtentWords});
-  model_.extent_counts = graph.add_input("extent_counts", DType::kI32, {sizes.n_sequences});
+  model_.full = add_cells("");
+}
+
+CellInputs Builder::add_cells(const std::string& prefix) {
+  Graph& graph = model_.graph;
+  const auto input = [&](const char* name, const Shape& shape) {
+    return graph.add_input(prefix + name, DType::kI32, shape);
+  };
+  const Shape per_move = {Dim(1, model_.n_moves)}, per_fork = {Dim(1, model_.n_forks)};
+  return {.cells = input("cells", {Dim(1, model_.n_tokens)}),
+          .extents = input("extents", {sizes_.n_sequences, sizes_.n_extents, kExtentWords}),
+          .extent_counts = input("extent_counts", {sizes_.n_sequences}),
+          .hidden = input("hidden", {sizes_.n_hidden, kHiddenWords}),
+          .move_from = input("move_from", per_move),
+          .move_to = input("move_to", per_move),
+          .move_deltas = input("move_deltas", per_move),
+          .fork_from = input("fork_from", per_fork),
+          .fork_to = input("fork_to", per_fork)};
+}
+
+const CellInputs& Builder::cells(int window) {
+  if (window == 0 || sizes_.window_rewind < 0 || window + sizes_.window_rewind >= sizes_.max_positions)
+    return model_.full;
+  if (model_.window == 0) model_.windowed = add_cells("window_");
+  model_.window = std::max(model_.window, window);
+  return model_.windowed;
 }
 
 ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n,
@@ -97,24 +112,22 @@ ValueId Builder::weight_rows(const std::string& name, const Shape& shape, std::i
   return use(name, shape, begin, n, false);
 }
 
-ValueId Builder::cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim,
-                       const ops::Rope& rope, ValueId rope_factors) {
+ValueId Builder::cache(CacheRole role, int layer, const CellInputs& at, std::int64_t n_heads,
+                       std::int64_t head_dim, const ops::Rope& rope, ValueId rope_factors) {
   const bool keys = role == CacheRole::kKeys;
   const std::string name = std::string("cache.") + (keys ? "k." : "v.") + std::to_string(layer);
   const ValueId state =
       model_.graph.add_state(name, keys ? sizes_.k_type : sizes_.v_type, {sizes_.n_cells, n_heads, head_dim});
   model_.states.push_back(state);
-  return add(
-      ops::MoveCells{role, rope},
-      {state, model_.move_from, model_.move_to, model_.move_deltas, rope.n_rot > 0 ? rope_factors : kNoValue},
-      name + ".moved");
+  return add(ops::MoveCells{role, rope},
+             {state, at.move_from, at.move_to, at.move_deltas, rope.n_rot > 0 ? rope_factors : kNoValue},
+             name + ".moved");
 }
 
-ValueId Builder::store(CacheRole role, int layer, ValueId cache, ValueId rows) {
+ValueId Builder::store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows) {
   const std::string name = layer_name(layer, role == CacheRole::kKeys ? "k" : "v");
-  const ValueId stored = add(ops::StoreCache{role}, {cache, rows, model_.cells}, name + "_stored");
-  return add(ops::MoveCells{role, {.n_rot = 0}}, {stored, model_.fork_from, model_.fork_to},
-             name + "_forked");
+  const ValueId stored = add(ops::StoreCache{role}, {cache, rows, at.cells}, name + "_stored");
+  return add(ops::MoveCells{role, {.n_rot = 0}}, {stored, at.fork_from, at.fork_to}, name + "_forked");
 }
 
 ValueId Builder::running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns) {

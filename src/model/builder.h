@@ -18,10 +18,13 @@ struct GraphSizes {
   std::int64_t n_outputs = 1;  ///< Rows of logits of a step, at most.
   std::int64_t n_cells = 64;   ///< Of the cache.
   std::int64_t n_sequences = 1;
-  std::int64_t n_moves = 1;         ///< Cells that one step moves, at most.
-  std::int64_t n_extents = 1;       ///< Of a sequence, at most.
-  std::int64_t n_hidden = 1;        ///< Entries of HiddenCells of a step, with the one that ends them.
-  std::int64_t n_slots = 2;         ///< For running states.
+  std::int64_t n_moves = 1;    ///< Cells that one step moves, at most.
+  std::int64_t n_extents = 1;  ///< Of a sequence, at most.
+  std::int64_t n_hidden = 1;   ///< Entries of HiddenCells of a step, with the one that ends them.
+  std::int64_t n_slots = 2;    ///< For running states.
+  /// Layers with a window have caches of their own cells (ModelGraph::windowed), as long as the window and
+  /// this many tokens are less than the positions that are expected. -1: all share cells.
+  std::int64_t window_rewind = -1;
   std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
@@ -34,6 +37,20 @@ struct WeightUse {
   const gguf::TensorInfo* tensor = nullptr;
   std::int64_t row_begin = 0;
   std::int64_t n_rows = 0;
+};
+
+/// The inputs by which layers find cells; what is written to a cache, and where. Rows are those of all
+/// caches.
+struct CellInputs {
+  ValueId cells = kNoValue;    ///< {n_tokens} I32: where the tokens' K and V go.
+  ValueId extents = kNoValue;  ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
+  ValueId extent_counts = kNoValue;  ///< {n_sequences} I32
+  ValueId hidden = kNoValue;         ///< {max_hidden, 4} I32: what tokens do not see (HiddenCells).
+  ValueId move_from = kNoValue;  ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
+  ValueId move_to = kNoValue;    ///< ... where to ...
+  ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
+  ValueId fork_from = kNoValue;    ///< {n_forks} I32: cells to copy once the step's tokens are stored: where
+  ValueId fork_to = kNoValue;  ///< sequences part within a step, each gets what they share in its own page.
 };
 
 struct ModelGraph {
@@ -49,20 +66,14 @@ struct ModelGraph {
   ValueId positions = kNoValue;       ///< {n_tokens} I32
   ValueId sequences = kNoValue;       ///< {n_tokens} I32
   ValueId ends = kNoValue;  ///< {n_tokens} I32: the position before which each token sees its sequence.
-  ValueId hidden_first = kNoValue;  ///< {n_tokens} I32: the token's first entry in ...
-  ValueId hidden = kNoValue;        ///< ... {max_hidden, 4} I32: what tokens do not see (HiddenCells).
-  ValueId cells = kNoValue;         ///< {n_tokens} I32: where the tokens' K and V go.
+  ValueId hidden_first = kNoValue;  ///< {n_tokens} I32: the token's first entry in CellInputs::hidden.
   ValueId output_rows = kNoValue;   ///< {n_outputs} I32: the tokens whose logits are wanted.
-  ValueId extents = kNoValue;       ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
-  ValueId extent_counts = kNoValue;  ///< {n_sequences} I32
-  ValueId move_from = kNoValue;  ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
-  ValueId move_to = kNoValue;    ///< ... where to ...
-  ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
-  ValueId fork_from = kNoValue;    ///< {n_forks} I32: cells to copy once the step's tokens are stored: where
-  ValueId fork_to = kNoValue;  ///< sequences part within a step, each gets what they share in its own page.
-  ValueId state_from = kNoValue;   ///< {n_tokens} I32: slots of running states before each token ...
-  ValueId state_to = kNoValue;     ///< ... and after it; both only in models with recurrent layers.
-  ValueId logits = kNoValue;   ///< {n_outputs, n_vocab}
+  CellInputs full;                  ///< Of layers that keep all cells ...
+  CellInputs windowed;              ///< ... and of those that keep a window; kNoValue where there are none.
+  int window = 0;                   ///< The largest of the latter.
+  ValueId state_from = kNoValue;    ///< {n_tokens} I32: slots of running states before each token ...
+  ValueId state_to = kNoValue;      ///< ... and after it; both only in models with recurrent layers.
+  ValueId logits = kNoValue;        ///< {n_outputs, n_vocab}
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;          ///< Caches.
   std::vector<ValueId> running_states;  ///< {n_slots, rows, columns} F32
@@ -95,18 +106,21 @@ class Builder {
   }
   /// The cache of a layer, {cells, heads, head_dim}, after the step's moves. `rope` turns keys (n_rot 0: none
   /// does).
-  ValueId cache(CacheRole role, int layer, std::int64_t n_heads, std::int64_t head_dim, const ops::Rope& rope,
-                ValueId rope_factors);
+  ValueId cache(CacheRole role, int layer, const CellInputs& at, std::int64_t n_heads, std::int64_t head_dim,
+                const ops::Rope& rope, ValueId rope_factors);
+  /// Where a layer with this window (0: none) finds its cells.
+  const CellInputs& cells(int window);
   /// The running states of a recurrent layer, {n_slots, rows, columns}; `name` tells those of a layer apart.
   ValueId running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns);
 
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
-  ValueId store(CacheRole role, int layer, ValueId cache, ValueId rows);
+  ValueId store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows);
 
   /// Names the logits and returns the graph. Throws Error kInvalidFile where weights are missing.
   ModelGraph finish(ValueId logits);
 
  private:
+  CellInputs add_cells(const std::string& prefix);
   /// Throws where the file has tensors of layers that the metadata does not know.
   void check_layers() const;
   enum class Form : std::uint8_t { kAsItIs, kFlat };
