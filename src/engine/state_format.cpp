@@ -1,5 +1,6 @@
 #include "engine/state_format.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -256,6 +257,12 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   State state;
   state.whole = header.whole != 0;
   read_snapshot(header, tables, state);
+  const bool has_windows = std::any_of(owner.caches.begin(), owner.caches.end(),
+                                       [](const StateOwner::Cache& cache) { return cache.windowed; });
+  if (!has_windows && state.kept != state.snapshot.pages)
+    throw Error(ErrorCode::kInvalidArgument,
+                "the state has only the window of sliding-window layers, and this context keeps all their "
+                "text; restore it into one that does not");
   const RowCounts counts(state);
   if (bytes.size() != header.head_bytes + tail_bytes(owner, counts))
     damaged("its cells do not agree with its size");

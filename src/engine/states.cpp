@@ -141,10 +141,6 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
     if (windows_ != nullptr && !windows_->is_whole(text.extents, state.kept))
       throw Error(ErrorCode::kInvalidFile,
                   "the state is damaged: a text's window is not there; nothing was restored");
-  if (windows_ == nullptr && state.kept != state.snapshot.pages)
-    refuse(
-        "the state holds only the window of sliding-window layers, and this context keeps all their text; "
-        "restore it into one that does not");
   if (state.snapshot.n_cells() > sequences_.cells_total())
     refuse("the state holds " + std::to_string(state.snapshot.n_cells()) + " cells, this context has " +
            std::to_string(sequences_.cells_total()) + "; make it longer");
