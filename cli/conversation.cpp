@@ -68,8 +68,8 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
 
   // The last token is always computed: its logits are wanted.
   std::size_t reused = std::min(common_prefix(cached_, prompt), prompt.size() - 1);
-  // A running state cannot go back a few tokens.
-  if (context_->model().info().recurrent && reused < cached_.size()) reused = 0;
+  // A running state cannot go back a few tokens, nor a window beyond what is kept of it.
+  if (!context_->can_cut(kSequence, static_cast<Pos>(reused))) reused = 0;
   context_->remove(kSequence, static_cast<Pos>(reused));
   cached_.resize(reused);
   turn.n_reused = static_cast<int>(reused);

@@ -88,7 +88,9 @@ struct BatcherParams {
   int n_step_tokens = 0;  ///< Tokens of a step, at most. 0: the context's n_ubatch.
   /// While others decode, prompts are cut so that a step takes about this long.
   double max_step_ms = 150.0;
-  bool reuse_prefixes = true;  ///< Finished texts stay in the cache until their room is needed.
+  /// Finished texts stay in the cache until their room is needed. Where texts cannot be cut anywhere
+  /// (Context::cuts_anywhere), beginnings that come again are kept too, once they were seen twice.
+  bool reuse_prefixes = true;
   Speculation speculation = Speculation::kNone;
   int n_draft = 8;           ///< Tokens drafted ahead for a completion, at most.
   int n_draft_branches = 4;  ///< Ways to go on that a draft may hold, where sequences are free for them.
@@ -107,6 +109,7 @@ struct BatcherStats {
   std::int64_t n_branches = 0;  ///< Of drafts: ways to go on besides the first.
   std::int64_t n_evicted = 0;    ///< Finished texts that had to leave the cache.
   std::int64_t n_set_aside = 0;  ///< Running completions that had to.
+  std::int64_t n_snapshots = 0;  ///< Beginnings kept for others, where texts cannot be cut (Context::can_cut).
   int cells_peak = 0;            ///< Cells in use, finished texts included.
   double host_seconds = 0.0;     ///< Of all steps, outside Context::decode.
   double decode_seconds = 0.0;

@@ -49,6 +49,7 @@ struct ModelInfo {
   int n_layers = 0;
   int n_heads = 0;  ///< 0 in models without attention.
   int n_kv_heads = 0;
+  int window = 0;       ///< Positions that layers with a sliding window see; 0: there are none.
   bool recurrent =
       false;  ///< Some layers keep a running state: texts are removed and copied as a whole only.
 };

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "engine/forget.h"
 #include "engine/prefix_index.h"
 #include "engine/speculation.h"
 #include "engine/stream.h"
@@ -32,6 +33,8 @@ constexpr int kHeadroom = 8;
 constexpr int kMinChunk = 16;
 constexpr int kMaxDraft = 64;
 constexpr int kMaxBranches = 64;
+/// A beginning that was seen twice is kept for others if it is at least as long.
+constexpr int kMinSnapshot = 64;
 constexpr Pos kPage = 64;  // Shifts by whole pages leave cells in place.
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
@@ -70,7 +73,8 @@ struct Batcher::Impl {
   Impl(Context& context_in, const BatcherParams& params_in)
       : context(context_in),
         params(fill_in(params_in, context.params())),
-        index(context.params().n_sequences) {
+        index(context.params().n_sequences),
+        is_snapshot(static_cast<std::size_t>(context.params().n_sequences), false) {
     // Recurrent layers cannot go back behind a draft that was wrong.
     if (params.speculation == Speculation::kNgram && !recurrent) drafter = engine::make_ngram_drafter();
     if (params.speculation == Speculation::kModel && !recurrent)
@@ -150,6 +154,7 @@ struct Batcher::Impl {
     index.remove(seq);
     context.remove(seq);
     if (drafter) drafter->cut(seq, 0);
+    is_snapshot[seq_index(seq)] = false;
     free_seqs.push_back(seq);
   }
 
@@ -161,7 +166,8 @@ struct Batcher::Impl {
   /// The stream is over: what it leaves may serve others.
   void retire(Stream& stream) {
     const SeqId seq = stream.seq;
-    if (!params.reuse_prefixes || stream.shifted || index.covered(seq)) return release(stream);
+    const bool needless = cuts_anywhere ? index.covered(seq) : index.doubled(seq);
+    if (!params.reuse_prefixes || stream.shifted || needless) return release(stream);
     idle.push_back(seq);
     stream.seq = -1;
   }
@@ -176,16 +182,20 @@ struct Batcher::Impl {
     return true;
   }
 
+  static std::size_t seq_index(SeqId seq) { return static_cast<std::size_t>(seq); }
   bool is_idle(SeqId seq) const { return std::find(idle.begin(), idle.end(), seq) != idle.end(); }
 
   /// A sequence for a stream, beginning with what the cache has of its text.
   void settle(Stream& stream, engine::PrefixIndex::Match match) {
+    stream.snapshot_at = beginning_to_keep(stream, match);
     // All of an idle text, or the only one to be had: the stream goes on where it lies.
     const bool take_over = match.holder >= 0 && is_idle(match.holder) &&
-                           (match.n == index.size(match.holder) || (free_seqs.empty() && idle.size() == 1));
+                           ((match.n == index.size(match.holder) && !is_snapshot[seq_index(match.holder)]) ||
+                            (free_seqs.empty() && idle.size() == 1));
     if (take_over) {
       std::erase(idle, match.holder);
       stream.seq = match.holder;
+      is_snapshot[seq_index(match.holder)] = false;
       index.remove(match.holder);
       context.remove(match.holder, match.n);
       if (drafter) drafter->cut(match.holder, match.n);
@@ -213,20 +223,52 @@ struct Batcher::Impl {
   /// What the cache has of a stream's text. The last token is computed in any case, for its logits.
   engine::PrefixIndex::Match look_up(const Stream& stream) const {
     if (!params.reuse_prefixes || stream.shifted) return {};
-    const engine::PrefixIndex::Match match = index.find(std::span(stream.text).first(stream.text.size() - 1));
-    // Recurrent layers know a text as a whole or not at all.
-    if (recurrent && match.holder >= 0 && match.n < index.size(match.holder)) return {};
-    return match;
+    const std::span<const Token> text = std::span(stream.text).first(stream.text.size() - 1);
+    if (cuts_anywhere) return index.find(text);
+    return index.find(text, [&](SeqId holder, int n) { return context.can_cut(holder, n); });
+  }
+
+  /// How long a beginning of the stream's text is worth keeping, because somebody else has it and cannot be
+  /// cut there: 0 for none.
+  int beginning_to_keep(const Stream& stream, const engine::PrefixIndex::Match& match) const {
+    if (cuts_anywhere || !params.reuse_prefixes || stream.shifted) return 0;
+    const int n = index.find(std::span(stream.text).first(stream.text.size() - 1)).n;
+    return n >= kMinSnapshot && n > match.n + kMinChunk ? n : 0;
+  }
+
+  /// A stream that has just computed a beginning that others want leaves a copy of it.
+  void leave_snapshot(const Stream& stream) {
+    if (stream.pause_at == 0 || stream.n_computed != stream.pause_at) return;
+    if (index.doubled(stream.seq) || (free_seqs.empty() && !evict())) return;
+    const SeqId seq = free_seqs.back();
+    if (!context.copy(stream.seq, seq)) return;
+    free_seqs.pop_back();
+    if (drafter) drafter->copy(stream.seq, seq, stream.n_computed);
+    index.append(seq, std::span(stream.text).first(static_cast<std::size_t>(stream.n_computed)));
+    is_snapshot[seq_index(seq)] = true;
+    idle.push_back(seq);
+    ++counters.n_snapshots;
   }
 
   /// Whether somebody is about to compute more of the stream's text than the cache has: worth waiting for.
+  /// Where texts cannot be cut, the other one is to pause there.
   bool should_wait(const Stream& stream, int n_cached) const {
-    if (!params.reuse_prefixes || stream.shifted || recurrent) return false;
-    return std::any_of(running.begin(), running.end(), [&](const StreamPtr& other) {
+    if (!params.reuse_prefixes || stream.shifted) return false;
+    const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
       if (other->n_pending() <= 1 || other->shifted) return false;
-      const int n = std::min(n_common(other->text, stream.text), static_cast<int>(stream.text.size()) - 1);
+      const int n = n_in_common(*other, stream);
       return n > other->n_computed && n > n_cached + kMinChunk;
     });
+    if (found == running.end()) return false;
+    if (!cuts_anywhere) pause(**found, n_in_common(**found, stream));
+    return true;
+  }
+  static int n_in_common(const Stream& other, const Stream& stream) {
+    return std::min(n_common(other.text, stream.text), static_cast<int>(stream.text.size()) - 1);
+  }
+  static void pause(Stream& stream, int n) {
+    if (n > stream.n_computed && n < static_cast<int>(stream.text.size()))
+      stream.pause_at = stream.pause_at == 0 ? n : std::min(stream.pause_at, n);
   }
 
   /// Whether the cache can take the stream besides what the running ones are about to write. Idle texts make
@@ -252,6 +294,10 @@ struct Batcher::Impl {
   }
 
   void admit() {
+    for (const StreamPtr& stream : running) {
+      stream->pause_at = 0;
+      pause(*stream, stream->snapshot_at);
+    }
     int n_seen = 0;
     for (auto entry = waiting.begin(); entry != waiting.end() && n_seen < kMaxLookAhead; ++n_seen) {
       if (static_cast<int>(running.size()) >= params.n_running) return;
@@ -269,6 +315,8 @@ struct Batcher::Impl {
       }
       entry = waiting.erase(entry);
       running.push_back(stream);
+      stream->pause_at = 0;
+      pause(*stream, stream->snapshot_at);
     }
   }
 
@@ -313,17 +361,14 @@ struct Batcher::Impl {
   /// Forgets the older half of the text behind what is kept, in whole pages where it is long enough for that.
   bool forget(Stream& stream) {
     if (!stream.params().context_shift || stream.n_pending() != 1) return false;
-    const int keep = std::clamp(stream.params().n_keep, 0, stream.n_computed);
-    int discard = (stream.n_computed - keep) / 2;
-    if (discard >= kPage) discard = discard / kPage * kPage;
-    if (discard == 0) return false;
+    const auto [keep, n] = engine::middle_of(context, stream.seq, stream.params().n_keep);
+    if (n == 0) return false;
     index.remove(stream.seq);
     if (drafter) drafter->cut(stream.seq, 0);
-    context.remove(stream.seq, keep, keep + discard);
-    if (!context.shift(stream.seq, keep + discard, -1, -discard)) return false;
-    stream.text.erase(stream.text.begin() + keep, stream.text.begin() + keep + discard);
-    stream.n_computed -= discard;
     stream.shifted = true;
+    if (!engine::forget(context, stream.seq, keep, n)) return false;
+    stream.text.erase(stream.text.begin() + keep, stream.text.begin() + keep + n);
+    stream.n_computed -= n;
     return true;
   }
 
@@ -457,7 +502,8 @@ struct Batcher::Impl {
     int budget = prompt_budget();
     for (const StreamPtr& stream : running) {
       if (stream->n_pending() == 1 || budget == 0) continue;
-      const int n = std::min(stream->n_pending(), budget);
+      int n = std::min(stream->n_pending(), budget);
+      if (stream->pause_at > stream->n_computed) n = std::min(n, stream->pause_at - stream->n_computed);
       shares.push_back({stream.get(), batch.size(), n});
       batch.add(stream->pending().first(static_cast<std::size_t>(n)), stream->seq, n == stream->n_pending());
       budget -= n;
@@ -475,6 +521,7 @@ struct Batcher::Impl {
     const int n_prompt = std::max(0, std::min(share.n, stream.stats.n_prompt - stream.n_computed));
     if (stream.stats.n_generated == 0) counters.n_prompt_tokens += n_prompt;
     computed(stream, share.n);
+    leave_snapshot(stream);
     if (stream.n_pending() > 0) return;  // A piece of a prompt.
     int node = DraftTree::kRoot;
     bool goes_on = true;
@@ -612,6 +659,7 @@ struct Batcher::Impl {
   Context& context;
   const BatcherParams params;
   const bool recurrent = context.model().info().recurrent;
+  const bool cuts_anywhere = context.cuts_anywhere();
   engine::PrefixIndex index;
   std::unique_ptr<engine::Drafter> drafter;
 
@@ -619,7 +667,8 @@ struct Batcher::Impl {
   std::vector<StreamPtr> running;                                      // In the order of their admission.
   std::deque<StreamPtr> outbox;                                        // With something to tell.
   std::vector<SeqId> free_seqs;
-  std::vector<SeqId> idle;  // Least recently used first.
+  std::vector<SeqId> idle;        // Least recently used first.
+  std::vector<bool> is_snapshot;  // By sequence: an idle one that stays for others when one goes on from it.
 
   Batch batch;
   std::vector<Share> shares;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/forget.h"
 #include "engine/stop_filter.h"
 #include "weft/error.h"
 
@@ -14,8 +15,6 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
-
-constexpr Pos kPage = 64;  // Shifts by whole pages leave cells in place.
 
 class Generator {
  public:
@@ -96,23 +95,18 @@ class Generator {
     batch_.clear();
     batch_.add(token, seq_, true);
     DecodeStatus status = context_.decode(batch_);
-    if (status == DecodeStatus::kCacheFull && params_.context_shift && make_room()) status = context_.decode(batch_);
+    if (status == DecodeStatus::kCacheFull && params_.context_shift && make_room())
+      status = context_.decode(batch_);
     if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
     if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
     ++result_.n_decoded;
     return true;
   }
 
-  /// Forgets the older half of the text behind what is kept, in whole pages where it is long enough for that.
   bool make_room() {
     if (context_.model().info().recurrent) return false;  // Its state cannot forget a part.
-    const Pos end = context_.next_pos(seq_);
-    const Pos keep = std::clamp(params_.n_keep, 0, end);
-    Pos discard = (end - keep) / 2;
-    if (discard >= kPage) discard = discard / kPage * kPage;
-    if (discard == 0) return false;
-    context_.remove(seq_, keep, keep + discard);
-    return context_.shift(seq_, keep + discard, -1, -discard);
+    const engine::Middle middle = engine::middle_of(context_, seq_, params_.n_keep);
+    return middle.n > 0 && engine::forget(context_, seq_, middle.begin, middle.n);
   }
 
   bool emit(std::string_view text) {

@@ -101,6 +101,7 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
   info.n_layers = h.n_layers;
   info.n_heads = h.n_heads;
   info.n_kv_heads = h.n_kv_heads;
+  info.window = h.window;
   info.recurrent = h.recurrent();
   std::map<DType, std::int64_t> matrices_of;
   for (const gguf::TensorInfo& tensor : file.tensors()) {

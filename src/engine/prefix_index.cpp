@@ -138,6 +138,40 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text) const {
   return match;
 }
 
+PrefixIndex::Match PrefixIndex::find(std::span<const Token> text,
+                                     const std::function<bool(SeqId, int)>& usable) const {
+  // The way down, and how much of the text each node has with what is above it.
+  std::vector<std::pair<const Node*, int>> path;
+  int n = 0;
+  for (const Node* at = root_.get(); n < static_cast<int>(text.size());) {
+    const std::span<const Token> rest = text.subspan(static_cast<std::size_t>(n));
+    const auto found = at->children.find(rest.front());
+    if (found == at->children.end()) break;
+    at = found->second.get();
+    const std::size_t n_here = common_length(at->run, rest);
+    n += static_cast<int>(n_here);
+    path.emplace_back(at, n);
+    if (n_here < at->run.size()) break;
+  }
+  // The way up: whoever parts here, and was not asked below.
+  const Node* asked = nullptr;
+  for (auto step = path.rbegin(); step != path.rend(); ++step) {
+    const auto [node, n_common] = *step;
+    const std::function<SeqId(const Node&)> ask = [&, n_here = n_common](const Node& below) -> SeqId {
+      for (const SeqId holder : below.ends)
+        if (usable(holder, n_here)) return holder;
+      for (const auto& [token, child] : below.children) {
+        if (child.get() == asked) continue;
+        if (const SeqId holder = ask(*child); holder >= 0) return holder;
+      }
+      return -1;
+    };
+    if (const SeqId holder = ask(*node); holder >= 0) return {holder, n_common};
+    asked = node;
+  }
+  return {};
+}
+
 std::vector<Token> PrefixIndex::text(SeqId holder, int n) const {
   std::vector<const Node*> path;
   for (const Node* node = end_of(holder); node != nullptr; node = node->parent) path.push_back(node);
@@ -151,6 +185,11 @@ std::vector<Token> PrefixIndex::text(SeqId holder, int n) const {
 bool PrefixIndex::covered(SeqId holder) const {
   const Node* const end = end_of(holder);
   return end != root_.get() && end->n_holders > 1;
+}
+
+bool PrefixIndex::doubled(SeqId holder) const {
+  const Node* const end = end_of(holder);
+  return end != root_.get() && end->ends.size() > 1;
 }
 
 }  // namespace weft::engine

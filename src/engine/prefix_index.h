@@ -5,6 +5,7 @@
 // A holder is a sequence whose first tokens are in the cache. A node is a run of tokens that all holders
 // below it share; a holder ends at the end of a node. Nodes without a holder go, and a node with one child
 // and no end of its own becomes one with that child: so the tree has at most two nodes a holder.
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -32,12 +33,17 @@ class PrefixIndex {
   };
   /// A holder that has the most tokens in common with the text. Costs these.
   Match find(std::span<const Token> text) const;
+  /// The same where not every holder can serve: one that has the most in common among those for which
+  /// `usable(holder, n)` is true of the n tokens that it has in common. Asks each holder once at most.
+  Match find(std::span<const Token> text, const std::function<bool(SeqId, int)>& usable) const;
 
   /// The first n tokens of the holder's text.
   std::vector<Token> text(SeqId holder, int n) const;
   int size(SeqId holder) const { return sizes_[static_cast<std::size_t>(holder)]; }
   /// Whether another holder has all of this one's text.
   bool covered(SeqId holder) const;
+  /// Whether another holder has just the same text.
+  bool doubled(SeqId holder) const;
   int n_nodes() const { return n_nodes_; }
 
  private:

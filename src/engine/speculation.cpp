@@ -59,7 +59,7 @@ class ModelDrafter final : public Drafter {
         const DraftJob& job = *tip.job;
         if (tip.node == DraftTree::kRoot) {
           // The last token is always computed here, for its logits; so is all that the model wrote itself.
-          context_.remove(job.seq, static_cast<Pos>(job.text.size()) - 1);
+          cut(job.seq, static_cast<int>(job.text.size()) - 1);
           batch_.add(job.text.subspan(static_cast<std::size_t>(context_.next_pos(job.seq))), job.seq);
         } else {
           batch_.add(job.draft->nodes()[static_cast<std::size_t>(tip.node)].token, job.seq, true);
@@ -86,8 +86,11 @@ class ModelDrafter final : public Drafter {
     ms_per_token_ = ms_per_token_ == 0.0 ? ms : 0.9 * ms_per_token_ + 0.1 * ms;
   }
 
-  void cut(SeqId seq, int n) override { context_.remove(seq, n); }
-  void copy(SeqId from, SeqId to, int n) override { context_.copy(from, to, 0, n); }
+  // What cannot be cut there is computed again from its beginning.
+  void cut(SeqId seq, int n) override { context_.remove(seq, context_.can_cut(seq, n) ? n : 0); }
+  void copy(SeqId from, SeqId to, int n) override {
+    if (context_.can_cut(from, n)) context_.copy(from, to, 0, n);
+  }
   double ms_per_token() const override { return ms_per_token_; }
 
  private:

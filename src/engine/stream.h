@@ -55,6 +55,8 @@ class Stream {
   SeqId seq = -1;                ///< While it runs.
   bool shifted = false;          ///< Something was forgotten: the cache cannot be computed again from text.
   std::vector<std::byte> saved;  ///< The cache of a shifted stream that was set aside.
+  int snapshot_at = 0;           ///< Tokens of the text that others may want to begin with; 0: none.
+  int pause_at = 0;              ///< The next step computes no token beyond these; 0: no matter.
   DraftTree draft;               ///< Of this step ...
   std::vector<SeqId> branches;   ///< ... a sequence for each of its leaves, the stream's own first.
   DraftOdds odds;                ///< What drafts were worth lately.

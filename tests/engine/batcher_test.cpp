@@ -119,6 +119,11 @@ const Setting kSettings[] = {
     {"trees in a tiny cache",
      {.n_ctx = 192, .n_sequences = 12},
      {.n_running = 5, .speculation = Speculation::kNgram, .n_draft = 5, .adapt_drafts = false}},
+    {"windows only", {.n_ctx = 2048, .n_sequences = 8, .window_rewind = 0}, {}},
+    {"windows only, small steps", {.n_ctx = 1024, .n_sequences = 12, .n_ubatch = 9, .window_rewind = 0}, {}},
+    {"windows only, drafts",
+     {.n_ctx = 300, .n_sequences = 8, .window_rewind = 0},
+     {.speculation = Speculation::kNgram}},
     {"drafts in a tiny cache", {.n_ctx = 128, .n_sequences = 8}, {.speculation = Speculation::kNgram}},
 };
 
@@ -160,7 +165,8 @@ TEST_P(BatcherEquality, EveryTextIsAsIfItWereAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, BatcherEquality, testing::Values("llama", "gemma3", "qwen3moe", "gpt2", "mamba", "lfm2"),
+INSTANTIATE_TEST_SUITE_P(Models, BatcherEquality,
+                         testing::Values("llama", "gemma3", "qwen3moe", "gpt2", "mamba", "lfm2"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 TEST(Batcher, ADraftModelChangesNothing) {
@@ -454,18 +460,25 @@ TEST(Batcher, ALongPromptIsCutWhileOthersDecode) {
 
 /// A day at a server whose cache is far too small: nobody is lost, nobody starves, nobody gets another's
 /// text.
-TEST(Batcher, TenThousandRequestsInATinyCache) {
-  const auto model = golden("llama");
+struct TinyCache {
+  const char* model;
+  ContextParams context;
+  std::size_t max_prompt;
+};
+
+class TinyCaches : public testing::TestWithParam<TinyCache> {};
+
+TEST_P(TinyCaches, TenThousandRequests) {
+  const auto model = golden(GetParam().model);
   std::mt19937_64 random(99);
   std::vector<Ask> asks;
   std::vector<Result> references;
   for (int i = 0; i < 60; ++i) {
-    asks.push_back(random_ask(*model, random, 40, 10));
+    asks.push_back(random_ask(*model, random, GetParam().max_prompt, 10));
     references.push_back(alone(model, asks.back()));
   }
-  Context context(model, {.n_ctx = 160, .n_sequences = 12, .n_threads = 1});
-  Batcher batcher(context,
-                  {.n_running = 8, .speculation = Speculation::kNgram, .n_draft = 4, .adapt_drafts = false});
+  Context context(model, GetParam().context);
+  Batcher batcher(context, {.speculation = Speculation::kNgram, .n_draft = 4, .adapt_drafts = false});
   constexpr int kRequests = 10000;
   std::map<RequestId, std::pair<std::size_t, Result>> open;
   int n_submitted = 0, n_cancelled = 0, n_finished = 0;
@@ -510,6 +523,99 @@ TEST(Batcher, TenThousandRequestsInATinyCache) {
   EXPECT_TRUE(batcher.consistent());
   EXPECT_EQ(context.plan_stats().compiled, 1);
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, TinyCaches,
+    testing::Values(TinyCache{"llama", {.n_ctx = 160, .n_sequences = 12, .n_threads = 1}, 40},
+                    TinyCache{
+                        "gemma3", {.n_ctx = 400, .n_sequences = 8, .n_threads = 1, .window_rewind = 0}, 160}),
+    [](const auto& tested) { return std::string(tested.param.model); });
+
+// --- Where texts cannot be cut
+// ------------------------------------------------------------------------------
+
+struct Uncuttable {
+  const char* model;
+  int window_rewind;
+};
+class Snapshots : public testing::TestWithParam<Uncuttable> {
+ protected:
+  /// A prompt that begins with `n` tokens that all have.
+  Ask ask(int n, int n_own, std::uint64_t seed) const {
+    Ask result;
+    std::mt19937_64 own(seed);
+    const auto n_vocab = static_cast<std::uint64_t>(model->info().n_vocab);
+    for (int i = 0; i < n; ++i) result.prompt.push_back(static_cast<Token>((10 + i * 7) % 200));
+    for (int i = 0; i < n_own; ++i) result.prompt.push_back(static_cast<Token>(own() % n_vocab));
+    result.params.n_predict = 6;
+    result.params.ignore_end = true;
+    result.params.sampler.temperature = 0.0f;
+    return result;
+  }
+  const std::shared_ptr<const Model> model = golden(GetParam().model);
+  const ContextParams params{.n_ctx = 4096, .n_sequences = 8, .window_rewind = GetParam().window_rewind};
+};
+
+TEST_P(Snapshots, ABeginningThatComesAgainIsKeptForAllToCome) {
+  Context context(model, params);
+  ASSERT_FALSE(context.cuts_anywhere());
+  Batcher batcher(context);
+  Collector collector;
+  constexpr int kCommon = 150, kOwn = 90;
+  std::int64_t computed = 0;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const Ask one = ask(kCommon, kOwn, i);
+    const RequestId id = collector.submit(batcher, one);
+    batcher.run();
+    ASSERT_TRUE(batcher.consistent());
+    Ask shorter = one;
+    expect_same(collector(id), alone(model, shorter), "request " + std::to_string(i));
+    const std::int64_t now = batcher.stats().n_prompt_tokens - computed;
+    computed += now;
+    // The first two compute all of it; the second one leaves what both have.
+    EXPECT_EQ(now, i < 2 ? kCommon + kOwn : kOwn) << i;
+  }
+  EXPECT_EQ(batcher.stats().n_snapshots, 1);
+}
+
+TEST_P(Snapshots, WhoComesTogetherComputesTheCommonBeginningOnce) {
+  Context context(model, params);
+  Batcher batcher(context);
+  Collector collector;
+  std::vector<Ask> asks;
+  std::vector<RequestId> ids;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    asks.push_back(ask(150, 40, i));
+    ids.push_back(collector.submit(batcher, asks.back()));
+  }
+  while (batcher.step()) ASSERT_TRUE(batcher.consistent());
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    expect_same(collector(ids[i]), alone(model, asks[i]), "together");
+  EXPECT_EQ(batcher.stats().n_prompt_tokens, 150 + 5 * 40);
+}
+
+TEST_P(Snapshots, CompletionsOfOnePromptShareIt) {
+  Context context(model, params);
+  Batcher batcher(context);
+  Collector collector;
+  Ask one = ask(100, 30, 1);
+  one.params.sampler.temperature = 1.0f;
+  one.params.sampler.seed = 7;
+  one.params.n = 6;
+  const RequestId id = collector.submit(batcher, one);
+  while (batcher.step()) ASSERT_TRUE(batcher.consistent());
+  EXPECT_EQ(batcher.stats().n_prompt_tokens, 130 + 5);
+  for (int i = 0; i < 6; ++i) {
+    Ask single = one;
+    single.params.sampler.seed = 7u + static_cast<unsigned>(i);
+    expect_same(collector(id, i), alone(model, single), "completion " + std::to_string(i));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Snapshots,
+                         testing::Values(Uncuttable{"mamba", 256}, Uncuttable{"lfm2", 256},
+                                         Uncuttable{"gemma3", 0}),
+                         [](const auto& tested) { return std::string(tested.param.model); });
 
 }  // namespace
 }  // namespace weft

@@ -3,13 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <vector>
+
+#include "kv/lanes.h"
+#include "kv/window_pages.h"
 
 namespace weft::kv {
 namespace {
 
-/// Sequences with their tables, and a device that knows what each cell holds.
+/// Sequences with their tables, and a device that knows what each cell holds; also of window caches, once
+/// `windows` is there.
 struct Fixture {
   Fixture(int n_cells, int n_sequences, int width)
       : extents(static_cast<std::size_t>(n_sequences * width)),
@@ -22,13 +27,32 @@ struct Fixture {
     Pos turned_to = 0;  // The position that K is rotated for.
   };
 
-  void carry_out_moves() {
-    for (const CellMove& move : sequences.moves()) {
-      Cell cell = cells[static_cast<std::size_t>(move.from)];
+  void keep_windows(int window, int rewind) {
+    windows.emplace(sequences, window, rewind);
+    window_cells.resize(cells.size());
+  }
+
+  static void carry_out(std::span<const CellMove> moves, std::vector<Cell>& caches) {
+    for (const CellMove& move : moves) {
+      Cell cell = caches[static_cast<std::size_t>(move.from)];
       cell.turned_to += move.delta;
-      cells[static_cast<std::size_t>(move.to)] = cell;
+      caches[static_cast<std::size_t>(move.to)] = cell;
+    }
+  }
+  void carry_out_moves() {
+    carry_out(sequences.moves(), cells);
+    if (windows) {
+      windows->follow_moves();
+      carry_out(windows->moves(), window_cells);
+      windows->clear_moves();
     }
     sequences.clear_moves();
+  }
+  void store(std::int32_t cell, const Cell& content) {
+    cells[static_cast<std::size_t>(cell)] = content;
+    if (!windows) return;
+    windows->store(cell);
+    window_cells[static_cast<std::size_t>(windows->cell(cell))] = content;
   }
 
   bool take(SeqId seq, Pos pos, int token) {
@@ -36,7 +60,7 @@ struct Fixture {
     std::int32_t cell = -1;
     const bool taken = sequences.take({&place, 1}, {&cell, 1});
     carry_out_moves();
-    if (taken) cells[static_cast<std::size_t>(cell)] = {token, pos};
+    if (taken) store(cell, {token, pos});
     return taken;
   }
   bool take_all(SeqId seq, int n) {
@@ -48,6 +72,7 @@ struct Fixture {
   struct Saved {
     Snapshot snapshot;
     std::vector<Cell> cells;
+    std::vector<bool> kept = {};  // By cell: its row in window caches.
   };
   Saved save(std::span<const SeqId> seqs) const {
     Saved saved;
@@ -55,7 +80,10 @@ struct Fixture {
     saved.snapshot = sequences.snapshot(seqs, places);
     EXPECT_EQ(static_cast<std::int64_t>(places.size()), saved.snapshot.n_cells());
     EXPECT_TRUE(saved.snapshot.well_formed());
-    for (const std::int32_t place : places) saved.cells.push_back(cells[static_cast<std::size_t>(place)]);
+    for (const std::int32_t place : places) {
+      saved.cells.push_back(cells[static_cast<std::size_t>(place)]);
+      saved.kept.push_back(windows && windows->cell(place) >= 0);
+    }
     return saved;
   }
   bool restore(const Saved& saved) {
@@ -64,8 +92,14 @@ struct Fixture {
     carry_out_moves();
     if (!restored) return false;
     EXPECT_EQ(places.size(), saved.cells.size());
-    for (std::size_t i = 0; i < places.size(); ++i)
-      cells[static_cast<std::size_t>(places[i])] = saved.cells[i];
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (!windows || saved.kept[i]) {
+        store(places[i], saved.cells[i]);
+      } else {
+        cells[static_cast<std::size_t>(places[i])] = saved.cells[i];
+        windows->leave_out(places[i]);
+      }
+    }
     return true;
   }
   /// The saved text for another sequence.
@@ -87,11 +121,85 @@ struct Fixture {
     return result;
   }
 
+  /// Every window and what a rewind may need of it is there, with the right rows, and nothing else is kept
+  /// once it had to fade.
+  void check_windows(int window) {
+    ASSERT_TRUE(windows->consistent());
+    std::vector<Extent> in_windows(static_cast<std::size_t>(sequences.n_pages()) + 2);
+    for (SeqId seq = 0; seq < sequences.n_sequences(); ++seq) {
+      const Pos next = sequences.next_pos(seq);
+      const int n = windows->fill_row(seq, next, in_windows);
+      const std::span<const Extent> all = sequences.extents(seq);
+      const std::size_t first = all.size() - static_cast<std::size_t>(n);
+      ASSERT_TRUE(first == 0 || all[first - 1].last() <= next - window);
+      for (std::size_t i = first; i < all.size(); ++i)
+        for_each_lane(all[i].mask, [&](int lane) {
+          if (all[i].position(lane) <= next - window) return;
+          const Cell& full = cells[static_cast<std::size_t>(all[i].page * kPageCells + lane)];
+          const Extent& e = in_windows[i - first];
+          const Cell& there = window_cells[static_cast<std::size_t>(e.page * kPageCells + lane)];
+          EXPECT_EQ(there.token, full.token);
+          EXPECT_EQ(there.turned_to, full.turned_to);
+        });
+    }
+  }
+  /// Pages that the window of a sequence, or a rewind of it, reaches: those that hold on to window pages.
+  int n_reached(int window, int rewind) const {
+    std::vector<bool> reached(static_cast<std::size_t>(sequences.n_pages()), false);
+    for (SeqId seq = 0; seq < sequences.n_sequences(); ++seq)
+      for (const Extent& e : sequences.extents(seq))
+        if (e.last() > sequences.next_pos(seq) - window - rewind && windows->page(e.page) >= 0)
+          reached[static_cast<std::size_t>(e.page)] = true;
+    return static_cast<int>(std::count(reached.begin(), reached.end(), true));
+  }
+
   std::vector<Extent> extents;
   std::vector<std::int32_t> counts;
   Sequences sequences;
   std::vector<Cell> cells;
+  std::optional<WindowPages> windows;
+  std::vector<Cell> window_cells;
 };
+
+TEST(WindowPages, TextThatMovesOnKeepsItsWindowOnly) {
+  Fixture f(10000, 2, 200);
+  f.keep_windows(100, 30);
+  for (int i = 0; i < 150; ++i) {
+    ASSERT_TRUE(f.take_all(0, 64));
+    f.windows->fade_now_and_then();
+    ASSERT_LE(f.windows->n_in_use(), 5);
+  }
+  EXPECT_LE(f.windows->n_touched(), 5);
+  const Pos next = f.sequences.next_pos(0);
+  for (Pos n = 0; n <= 30; ++n) EXPECT_TRUE(f.windows->can_remove(0, next - n, kEndOfPositions)) << n;
+  EXPECT_FALSE(f.windows->can_remove(0, next - 500, kEndOfPositions));
+  EXPECT_FALSE(f.windows->can_copy(0, 1, 0, next - 500));
+  EXPECT_TRUE(f.windows->can_copy(0, 1, 0, next));
+  EXPECT_TRUE(f.windows->can_remove(0, 0, kEndOfPositions));
+  // A copy that stays behind keeps the pages that its own window reaches.
+  ASSERT_TRUE(f.sequences.copy(0, 1, 0, next));
+  ASSERT_TRUE(f.take_all(0, 300));
+  f.windows->fade();
+  EXPECT_TRUE(f.windows->can_copy(0, 1, 0, next));
+  f.check_windows(100);
+  f.sequences.keep(0);
+  f.windows->fade();
+  EXPECT_FALSE(f.windows->can_copy(0, 1, 0, next));
+  // What fills a gap keeps what it sees until the batch is done.
+  f.sequences.remove(0, 0, kEndOfPositions);
+  f.windows->fade();
+  EXPECT_EQ(f.windows->n_in_use(), 0);
+  // A batch that is given up leaves the text as it was, however long it was.
+  ASSERT_TRUE(f.take_all(0, 500));
+  f.windows->begin_batch(0, 500);
+  ASSERT_TRUE(f.take_all(0, 1000));
+  f.windows->fade();
+  EXPECT_TRUE(f.windows->can_remove(0, 500, kEndOfPositions));
+  EXPECT_FALSE(f.windows->can_remove(0, 900, kEndOfPositions));
+  f.windows->end_batch();
+  f.windows->fade();
+  EXPECT_FALSE(f.windows->can_remove(0, 500, kEndOfPositions));
+}
 
 TEST(Sequences, CellsOfAPageLieTogether) {
   Fixture f(256, 2, 8);
@@ -368,6 +476,16 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
   std::mt19937 random(GetParam());
   const int n_sequences = 6, n_cells = 700;
   Fixture f(n_cells, n_sequences, 40);
+  // Some keep windows beside it all: what they cannot do is left out.
+  constexpr int kWindow = 40, kRewind = 15;
+  const bool windowed = GetParam() > 30;
+  if (windowed) f.keep_windows(kWindow, kRewind);
+  int n_refused = 0;
+  const auto refused = [&](auto can) {
+    if (!windowed || can(*f.windows)) return false;
+    ++n_refused;
+    return true;
+  };
   std::vector<Text> plain(n_sequences);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const auto in = [](const std::pair<Pos, int>& t, Pos begin, Pos end) {
@@ -388,17 +506,20 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
       // Mostly on at the end, sometimes anywhere.
       const Pos pos = pick(10) != 0 ? f.sequences.next_pos(seq) : pick(400);
       if (f.sequences.holds(seq, pos)) continue;
+      if (refused([&](const WindowPages& w) { return w.can_take(seq, pos); })) continue;
       if (!f.take(seq, pos, token)) continue;
       text.insert(std::upper_bound(text.begin(), text.end(), std::make_pair(pos, 0),
                                    [](const auto& a, const auto& b) { return a.first < b.first; }),
                   {pos, token++});
       ++n_done[0];
     } else if (what < 78) {
+      if (refused([&](const WindowPages& w) { return w.can_remove(seq, begin, end); })) continue;
       f.sequences.remove(seq, begin, end);
       std::erase_if(text, [&](const auto& t) { return in(t, begin, end); });
       ++n_done[1];
     } else if (what < 86) {
       const SeqId to = pick(n_sequences);
+      if (refused([&](const WindowPages& w) { return w.can_copy(seq, to, begin, end); })) continue;
       if (to == seq || !f.sequences.copy(seq, to, begin, end)) continue;
       Text& other = plain[static_cast<std::size_t>(to)];
       std::erase_if(other, [&](const auto& t) { return in(t, begin, end); });
@@ -410,12 +531,14 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
       ++n_done[2];
     } else if (what < 96) {
       const Pos delta = pick(3) == 0 ? 64 * (pick(5) - 2) : pick(120) - 60;
+      if (refused([&](const WindowPages& w) { return w.can_add(seq, begin, end, delta); })) continue;
       if (!f.sequences.can_add(seq, begin, end, delta) || !f.sequences.add(seq, begin, end, delta)) continue;
       for (auto& t : text)
         if (in(t, begin, end)) t.first += delta;
       ++n_done[3];
     } else if (what < 97) {
       const int divisor = 1 + pick(3);
+      if (refused([&](const WindowPages& w) { return w.can_divide(seq, begin, end, divisor); })) continue;
       if (!f.sequences.can_divide(seq, begin, end, divisor) || !f.sequences.divide(seq, begin, end, divisor))
         continue;
       for (auto& t : text)
@@ -449,6 +572,16 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
       texts_of_all = plain;
     }
     f.carry_out_moves();
+    if (windowed) {
+      f.check_windows(kWindow);
+      ASSERT_FALSE(HasFailure()) << step;
+      if (pick(4) == 0) f.windows->fade();
+      if (step % 50 == 0) {
+        f.windows->fade();
+        ASSERT_EQ(f.windows->n_in_use(), f.n_reached(kWindow, kRewind)) << "a window page was lost";
+        f.check_windows(kWindow);
+      }
+    }
     if (step % 50 == 0) {
       ASSERT_TRUE(f.sequences.consistent()) << step;
       for (SeqId s = 0; s < n_sequences; ++s) {
@@ -460,8 +593,9 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
     }
   }
   for (int i = 0; i < 9; ++i) EXPECT_GT(n_done[i], 20) << i;
+  EXPECT_EQ(n_refused > 100, windowed);
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomSequences, testing::Range(1u, 31u));
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomSequences, testing::Range(1u, 41u));
 
 }  // namespace
 }  // namespace weft::kv

@@ -1,0 +1,31 @@
+#include "engine/forget.h"
+
+#include <algorithm>
+
+#include "graph/extent.h"
+#include "weft/error.h"
+
+namespace weft::engine {
+
+Middle middle_of(const Context& context, SeqId seq, int n_keep) {
+  const Pos end = context.next_pos(seq);
+  const Pos keep = std::clamp(n_keep, 0, end);
+  Pos n = (end - keep) / 2;
+  // What is kept at the beginning may have left the window: it must not come into it again.
+  if (const Pos beyond = end - keep - context.model().info().window; beyond >= kPageCells)
+    n = std::min(n, beyond);
+  if (n >= kPageCells) n = n / kPageCells * kPageCells;
+  return {keep, n};
+}
+
+bool forget(Context& context, SeqId seq, Pos begin, Pos n) {
+  try {
+    context.remove(seq, begin, begin + n);
+    return context.shift(seq, begin + n, -1, -n);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    return false;  // Too much is kept: its windows are gone.
+  }
+}
+
+}  // namespace weft::engine
