@@ -13,6 +13,8 @@ endif()
 
 set(WEFT_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, address (with undefined) or thread")
 set(WEFT_FUZZ OFF CACHE BOOL "Build the fuzz targets (with clang)")
+set(WEFT_ONLY_KERNELS OFF CACHE BOOL "Only the layers up to the CPU's kernels, which need no other libraries")
+set(WEFT_GTEST_SOURCE "" CACHE PATH "GoogleTest's sources, where it is built with weft (for another processor)")
 set(WEFT_WERROR OFF CACHE BOOL "Treat warnings as errors")
 
 # One FMA must not become two roundings on one path and one on another: results are compared bit by bit.
@@ -32,7 +34,7 @@ elseif(WEFT_SANITIZE STREQUAL "thread")
 endif()
 
 find_program(WEFT_MOLD mold)
-if(WEFT_MOLD AND NOT WEFT_SANITIZE)
+if(WEFT_MOLD AND NOT WEFT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   add_link_options(-fuse-ld=mold)
 endif()
 find_program(WEFT_CCACHE ccache)

@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
       {"decode in cache, 9/3 x 64", 9, 3, 64, 1, 256, 1},
   };
   std::printf("memory, one thread in order: %.1f GB/s\n", read_speed());
-  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : kIsas) {
     if (!supported(isa) || (argc > 1 && std::string_view(argv[1]) != kernels(isa).name)) continue;
     for (const Shape& shape : shapes) {
       for (const DType type : {DType::kF32, DType::kF16}) measure(kernels(isa), shape, type);

@@ -1,7 +1,8 @@
 // The matrix kernels' laboratory: a reference (double precision, on the same quantised activations), the
 // kernels of every instruction set, and their speed.
 //
-//   matmul_lab [generic|avx2|avx512] [type] [columns] [shapes]     shapes: speed by the size of the tasks
+//   matmul_lab [generic|avx2|avx512|neon] [type] [columns] [shapes]     shapes: speed by the size of the
+//   tasks
 //
 // Few columns read a matrix that no cache holds, as decoding does: look at GB/s. Many columns use a matrix of
 // one layer, as prefill does: look at Gop/s (a multiply-add is two) and at the share of what a thread's int8
@@ -282,22 +283,21 @@ int main(int argc, char** argv) {
   std::int64_t columns = 2048;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "shapes") {
+    const auto named = std::ranges::find_if(weft::cpu::kIsas, [&](Isa known) {
+      return weft::cpu::supported(known) && weft::cpu::kernels(known).name == word;
+    });
+    if (named != std::end(weft::cpu::kIsas)) {
+      isa = *named;
+    } else if (word == "shapes") {
       shapes = true;
-    } else if (word == "generic" || word == "avx2" || word == "avx512") {
-      isa = word == "generic" ? Isa::kGeneric : word == "avx2" ? Isa::kAvx2 : Isa::kAvx512;
     } else if (const long number = std::strtol(word.c_str(), nullptr, 10); number > 0 && number % 32 == 0) {
       columns = number;
     } else if (const auto dtype = weft::dtype_from_name(word)) {
       types = {*dtype};
     } else {
-      std::fprintf(stderr, "usage: matmul_lab [generic|avx2|avx512] [type] [columns] [shapes]\n");
+      std::fprintf(stderr, "usage: matmul_lab [generic|avx2|avx512|neon] [type] [columns] [shapes]\n");
       return 2;
     }
-  }
-  if (!weft::cpu::supported(isa)) {
-    std::fprintf(stderr, "this machine does not have that instruction set\n");
-    return 1;
   }
   std::printf("kernels: %s\n", weft::cpu::kernels(isa).name);
   for (const DType dtype : types) {

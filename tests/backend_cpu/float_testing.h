@@ -15,7 +15,7 @@ namespace weft::cpu {
 
 inline std::vector<Isa> supported_isas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : kIsas) {
     if (supported(isa)) isas.push_back(isa);
   }
   return isas;

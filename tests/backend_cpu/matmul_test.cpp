@@ -19,7 +19,7 @@ namespace {
 
 std::vector<Isa> isas() {
   std::vector<Isa> found;
-  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : kIsas) {
     if (supported(isa)) found.push_back(isa);
   }
   return found;

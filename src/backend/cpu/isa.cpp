@@ -5,6 +5,11 @@
 #include "base/check.h"
 #include "weft/error.h"
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace weft::cpu {
 
 // Defined by kernels_table.inl, compiled once in each kernels_<isa>.cpp.
@@ -16,6 +21,10 @@ namespace avx2 {
 extern const Kernels kTable;
 }
 namespace avx512 {
+extern const Kernels kTable;
+}
+#elif defined(__aarch64__)
+namespace neon {
 extern const Kernels kTable;
 }
 #endif
@@ -33,18 +42,23 @@ bool supported(Isa isa) {
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
              __builtin_cpu_supports("avx512vnni");
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+#if defined(__linux__)
+      return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #else
-    case Isa::kAvx2:
-    case Isa::kAvx512:
-      return false;
+      return true;  // Of the systems without that call, those that weft knows have it on all their machines.
 #endif
+#endif
+    default:
+      return false;
   }
-  return false;
 }
 
 Isa best_isa() {
-  if (supported(Isa::kAvx512)) return Isa::kAvx512;
-  return supported(Isa::kAvx2) ? Isa::kAvx2 : Isa::kGeneric;
+  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kNeon})
+    if (supported(isa)) return isa;
+  return Isa::kGeneric;
 }
 
 Isa isa_named(std::string_view name) {
@@ -59,6 +73,8 @@ const Kernels& kernels(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return avx512::kTable;
   if (isa == Isa::kAvx2) return avx2::kTable;
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return neon::kTable;
 #endif
   return generic::kTable;
 }

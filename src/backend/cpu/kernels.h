@@ -178,8 +178,8 @@ std::size_t v_page_bytes(const CacheLayout& layout);
 /// Of one call of `attention`; 64-byte aligned.
 std::size_t attention_scratch_bytes(const AttentionArgs& args);
 
-enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512 };
-inline constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512};  ///< The best one last.
+enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512, kNeon };
+inline constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kNeon};
 bool supported(Isa isa);  ///< By this program and this machine.
 Isa best_isa();
 /// The one that a feature names, the best one where it names none. Throws Error kUnsupported.

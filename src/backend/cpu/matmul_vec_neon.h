@@ -1,0 +1,182 @@
+#pragma once
+// The matrix kernels' view of AArch64 with dot products (FEAT_DotProd); see matmul_vec_generic.h for the
+// contract. 16 rows are four registers, four rows each.
+#include <arm_neon.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::cpu::WEFT_CPU_ISA::panel {
+
+/// 16 integer sums and four codes at a time, with room for what they are made of.
+inline constexpr int kTileColumns = 4;
+
+struct Codes {
+  uint8x16_t v[4];
+};
+struct Ints {
+  int32x4_t v[4];
+};
+struct Floats {
+  float32x4_t v[4];
+};
+
+static inline const std::uint8_t* bytes_of(const void* p) { return static_cast<const std::uint8_t*>(p); }
+
+static inline Codes load_codes(const std::byte* p) {
+  return {{vld1q_u8(bytes_of(p)), vld1q_u8(bytes_of(p) + 16), vld1q_u8(bytes_of(p) + 32),
+           vld1q_u8(bytes_of(p) + 48)}};
+}
+
+template <int kShift>
+static inline uint8x16_t shifted(uint8x16_t v) {
+  if constexpr (kShift > 0) v = vshrq_n_u8(v, kShift);
+  if constexpr (kShift < 0) v = vshlq_n_u8(v, -kShift);
+  return v;
+}
+template <int kShift, int kMask>
+static inline Codes shifted_bits(const Codes& a) {
+  const uint8x16_t mask = vdupq_n_u8(kMask);
+  Codes r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vandq_u8(shifted<kShift>(a.v[i]), mask);
+  return r;
+}
+template <int kShift, int kMask>
+static inline Codes or_shifted_bits(const Codes& base, const Codes& plane) {
+  Codes r = shifted_bits<kShift, kMask>(plane);
+  for (int i = 0; i < 4; ++i) r.v[i] = vorrq_u8(base.v[i], r.v[i]);
+  return r;
+}
+static inline Codes load_table(const std::uint8_t* table) {
+  const uint8x16_t t = vld1q_u8(table);
+  return {{t, t, t, t}};
+}
+static inline Codes look_up(const Codes& table, const Codes& index) {
+  Codes r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vqtbl1q_u8(table.v[i], index.v[i]);
+  return r;
+}
+
+/// Codes that need eight bits are multiplied as signed numbers, code - 128, since the instruction is signed.
+template <int kMaxCode>
+inline constexpr bool kSignedCodes = kMaxCode > 127;
+
+static inline Ints splat_int(std::int32_t a) {
+  const int32x4_t v = vdupq_n_s32(a);
+  return {{v, v, v, v}};
+}
+static inline Ints zero_ints() { return splat_int(0); }
+template <int kShift, int kMaxCode>
+static inline Ints start(const std::int32_t* offset) {
+  return splat_int(kSignedCodes<kMaxCode> ? 0 : *offset >> kShift);
+}
+template <int kShift, int kMaxCode>
+static inline Ints start_rest(const std::int32_t* offset, const std::int32_t* offset_half) {
+  return splat_int(kSignedCodes<kMaxCode> ? 0 : (*offset - *offset_half) >> kShift);
+}
+
+template <int kMaxCode>
+static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {
+  const int8x16_t columns = vld1q_s8(q);
+  const uint8x16_t flip = vdupq_n_u8(kSignedCodes<kMaxCode> ? 0x80 : 0);
+  const auto code = [&](int j, int i) { return vreinterpretq_s8_u8(veorq_u8(codes[j].v[i], flip)); };
+  for (int i = 0; i < 4; ++i) {
+    sum.v[i] = vdotq_laneq_s32(sum.v[i], code(0, i), columns, 0);
+    sum.v[i] = vdotq_laneq_s32(sum.v[i], code(1, i), columns, 1);
+    sum.v[i] = vdotq_laneq_s32(sum.v[i], code(2, i), columns, 2);
+    sum.v[i] = vdotq_laneq_s32(sum.v[i], code(3, i), columns, 3);
+  }
+  return sum;
+}
+
+static inline Floats to_floats(const Ints& a) {
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vcvtq_f32_s32(a.v[i]);
+  return r;
+}
+static inline Floats splat(float a) {
+  const float32x4_t v = vdupq_n_f32(a);
+  return {{v, v, v, v}};
+}
+static inline Floats zero_floats() { return splat(0.0f); }
+static inline Floats splat(const float* p) { return splat(*p); }
+static inline Floats load_f32(const void* p) {
+  const auto* const f = static_cast<const float*>(p);
+  return {{vld1q_f32(f), vld1q_f32(f + 4), vld1q_f32(f + 8), vld1q_f32(f + 12)}};
+}
+static inline void store_f32(float* p, const Floats& a) {
+  for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, a.v[i]);
+}
+
+static inline uint16x4_t load_half(const void* p, int i) {
+  return vreinterpret_u16_u8(vld1_u8(bytes_of(p) + 8 * i));
+}
+static inline Floats load_f16(const void* p) {
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vcvt_f32_f16(vreinterpret_f16_u16(load_half(p, i)));
+  return r;
+}
+static inline Floats load_bf16(const void* p) {
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vreinterpretq_f32_u32(vshll_n_u16(load_half(p, i), 16));
+  return r;
+}
+
+struct Bytes16 {
+  uint32x4_t v[4];
+};
+static inline Bytes16 widen(uint8x16_t b) {
+  const uint16x8_t low = vmovl_u8(vget_low_u8(b)), high = vmovl_high_u8(b);
+  return {{vmovl_u16(vget_low_u16(low)), vmovl_high_u16(low), vmovl_u16(vget_low_u16(high)),
+           vmovl_high_u16(high)}};
+}
+static inline Floats floats_of(uint8x16_t b) {
+  const Bytes16 wide = widen(b);
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vcvtq_f32_u32(wide.v[i]);
+  return r;
+}
+static inline Floats load_i8(const std::byte* p) {
+  const int8x16_t b = vreinterpretq_s8_u8(vld1q_u8(bytes_of(p)));
+  const int16x8_t low = vmovl_s8(vget_low_s8(b)), high = vmovl_high_s8(b);
+  return to_floats({{vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low), vmovl_s16(vget_low_s16(high)),
+                     vmovl_high_s16(high)}});
+}
+static inline Floats load_u8(const std::byte* p) { return floats_of(vld1q_u8(bytes_of(p))); }
+static inline Floats load_low_nibbles(const std::byte* p) {
+  return floats_of(vandq_u8(vld1q_u8(bytes_of(p)), vdupq_n_u8(15)));
+}
+static inline Floats load_high_nibbles(const std::byte* p) {
+  return floats_of(vshrq_n_u8(vld1q_u8(bytes_of(p)), 4));
+}
+static inline Floats load_exponents(const std::byte* p) {
+  const Bytes16 e = widen(vld1q_u8(bytes_of(p)));
+  const uint32x4_t one = vdupq_n_u32(1);
+  Floats r;
+  for (int i = 0; i < 4; ++i) {
+    // Of e = 0 the first is negative, and of both the subnormal is what is larger.
+    const int32x4_t normal = vshlq_n_s32(vreinterpretq_s32_u32(vsubq_u32(e.v[i], one)), 23);
+    const uint32x4_t subnormal =
+        vshlq_u32(vdupq_n_u32(0x200000), vreinterpretq_s32_u32(vminq_u32(e.v[i], one)));
+    r.v[i] = vreinterpretq_f32_s32(vmaxq_s32(normal, vreinterpretq_s32_u32(subnormal)));
+  }
+  return r;
+}
+
+static inline Floats add(const Floats& a, const Floats& b) {
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vaddq_f32(a.v[i], b.v[i]);
+  return r;
+}
+static inline Floats mul(const Floats& a, const Floats& b) {
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vmulq_f32(a.v[i], b.v[i]);
+  return r;
+}
+static inline Floats multiply_add(const Floats& a, const Floats& b, const Floats& c) {
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vfmaq_f32(c.v[i], a.v[i], b.v[i]);
+  return r;
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::panel
