@@ -35,14 +35,17 @@ std::string names_of(const std::vector<CachedModel>& models) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::filesystem::path cache_dir() {
+  const char* cache = std::getenv("WEFT_CACHE");
+  if (cache != nullptr && *cache != '\0') return cache;
+  const char* home = std::getenv("HOME");
+  return std::filesystem::path(home != nullptr ? home : ".") / ".cache" / "weft";
+}
+
 }  // namespace
 
-std::filesystem::path model_cache_dir() {
-  const char* cache = std::getenv("WEFT_CACHE");
-  if (cache != nullptr && *cache != '\0') return std::filesystem::path(cache) / "models";
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : ".") / ".cache" / "weft" / "models";
-}
+std::filesystem::path model_cache_dir() { return cache_dir() / "models"; }
+std::filesystem::path packed_cache_dir() { return cache_dir() / "packed"; }
 
 std::vector<CachedModel> cached_models() {
   std::vector<CachedModel> models;

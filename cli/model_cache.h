@@ -9,6 +9,8 @@ namespace weft::cli {
 
 /// ${WEFT_CACHE:-$HOME/.cache/weft}/models
 std::filesystem::path model_cache_dir();
+/// ${WEFT_CACHE:-$HOME/.cache/weft}/packed: packed weights, which may be deleted at any time.
+std::filesystem::path packed_cache_dir();
 
 struct CachedModel {
   std::string name;  ///< The file's name without .gguf.

@@ -125,11 +125,24 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
   add_size(app, "-t,--threads", options.n_threads,
            "threads to compute with (default: OMP_NUM_THREADS or all cores)")
       ->group("Model");
+  add_switch(
+      app, "--repack", options.repack,
+      "pack weights for the CPU's kernels (default); --no-repack uses them as they lie in the file: the same "
+      "results, no second copy, much slower")
+      ->group("Model");
+  add_switch(app, "--pack-cache", options.pack_cache,
+             "keep packed weights beside the model cache, for a fast start the next time (default); "
+             "--no-pack-cache leaves the disk alone")
+      ->group("Model");
+  add_size(app, "--pack-cache-size", options.pack_cache_gib,
+           "GiB that packed weights may take; what was used least recently goes first (default 64)")
+      ->group("Model");
   add_choice<CpuIsa>(app, "--isa", options.isa,
                      {{"best", CpuIsa::kBest},
                       {"generic", CpuIsa::kGeneric},
                       {"avx2", CpuIsa::kAvx2},
-                      {"avx512", CpuIsa::kAvx512}},
+                      {"avx512", CpuIsa::kAvx512},
+                      {"neon", CpuIsa::kNeon}},
                      "kernels to use, for tests")
       ->group("");
 }
@@ -141,6 +154,9 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   ModelParams params;
   params.n_threads = options.n_threads;
   params.isa = options.isa;
+  params.repack = options.repack;
+  if (options.pack_cache) params.pack_cache = packed_cache_dir();
+  params.pack_cache_bytes = static_cast<std::uint64_t>(std::max(0, options.pack_cache_gib)) << 30;
   params.progress = [&](float fraction) {
     bar.update(fraction);
     return !interrupt.requested();
@@ -152,9 +168,9 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   loaded.load_ms = elapsed.count();
   if (talk.verbose) {
     const ModelInfo& info = loaded.model->info();
-    note(talk, fmt::format("model: {} ({}, {}, {:.1f}M parameters), loaded in {:.0f} ms", path.string(),
+    note(talk, fmt::format("model: {} ({}, {}, {:.1f}M parameters), {} in {:.0f} ms", path.string(),
                            info.architecture, info.quantisation, static_cast<double>(info.n_parameters) / 1e6,
-                           loaded.load_ms));
+                           info.weights_mapped ? "mapped" : "loaded", loaded.load_ms));
   }
   return loaded;
 }

@@ -21,6 +21,9 @@ struct ModelOptions {
   std::string model;
   CpuIsa isa = CpuIsa::kBest;
   int n_threads = 0;
+  bool repack = true;
+  bool pack_cache = true;
+  int pack_cache_gib = 64;
 };
 void add_model_options(CLI::App& app, ModelOptions& options);
 

@@ -24,13 +24,24 @@ struct ModelImpl;
 }
 
 /// Which kernels the CPU uses. kBest is what the machine can do; the others are for tests and comparison.
-enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512 };
+enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512, kNeon };
 
 struct ModelParams {
   int n_threads = 0;  ///< For loading; 0: as many as there are cores.
   CpuIsa isa = CpuIsa::kBest;
   PlacementParams placement;
   std::shared_ptr<const Registry> registry;  ///< Null: find_backends().
+  /// The CPU packs weights into the order in which its kernels read them. Without, they are used as they lie
+  /// in the mapped file: nothing to do at the start, no memory of one's own, the same results, and much
+  /// slower steps.
+  bool repack = true;
+  /// A folder where packed weights are kept, so that the next start of the same model maps them instead of
+  /// packing; made where it is missing. Empty: none. Trouble with it is never an error: the model loads
+  /// without.
+  std::filesystem::path pack_cache;
+  /// Of that folder: models that were loaded least recently go first. It never takes the last 5 % of a disk
+  /// either.
+  std::uint64_t pack_cache_bytes = std::uint64_t{64} << 30;
   /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error
   /// kCancelled).
   std::function<bool(float)> progress;
@@ -43,6 +54,8 @@ struct ModelInfo {
   std::int64_t n_parameters = 0;
   std::int64_t file_bytes = 0;
   std::int64_t weight_bytes = 0;  ///< In memory, as the device holds them.
+  bool weights_mapped =
+      false;  ///< They lie in a mapped file: the cache of packed weights, or the model's own.
   int n_vocab = 0;
   int n_ctx_train = 0;
   int n_embd = 0;

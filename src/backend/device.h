@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -71,10 +72,13 @@ class DevicePlan {
   virtual std::string describe() const = 0;
 };
 
-/// Canonical rows of a weight: where they lie, and a call when they have been read.
+/// Canonical rows of a weight.
 struct WeightSource {
-  std::span<const std::byte> bytes;
-  std::function<void()> done;
+  std::span<const std::byte> bytes;  ///< Valid until `done` was told of them all, or as long as the tensor.
+  /// Told of each part of the bytes when it was read for the last time; one call or several, from any thread.
+  std::function<void(std::span<const std::byte> part)> done;
+  /// Tells weights of a model apart, for devices that keep what they made of them. Empty: not to be kept.
+  std::string_view name = {};
 };
 
 /// Thread-safe, except where said otherwise. Throws Error kOutOfMemory and kDevice.
@@ -89,6 +93,9 @@ class Device {
 
   virtual std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
                                                       const WeightSource& source) = 0;
+  /// All weights of a model were created: what is kept of them for the next start is written now. Whether they
+  /// lie in a mapped file.
+  virtual bool weights_done() { return false; }
   /// Zeroed lazily: memory is taken as it is touched.
   virtual std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) = 0;
   /// The cells of a cache, {cells, heads, head_dim}, as canonical rows: for each of `cells`, in their order,

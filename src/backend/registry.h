@@ -14,14 +14,25 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "base/hash.h"
 
 namespace weft {
+
+/// Where a device may keep what it made of a model's weights, for the next start.
+struct KeptWeights {
+  std::filesystem::path folder;  ///< Empty: nothing is kept.
+  std::uint64_t max_bytes = 0;   ///< Of the folder.
+  base::Hash128 key;             ///< Tells models apart.
+  std::uint64_t n_bytes = 0;     ///< About what the weights take.
+};
 
 struct OpenOptions {
   std::string name;  ///< Of the device once it is open. Empty: the name that it is listed with.
   int n_threads =
       0;  ///< Host threads for loading, and for plans that don't say. 0: as many as there are cores.
   std::string feature;  ///< The best of the device's features to use, for tests. Empty: the best there is.
+  bool repack = true;   ///< Put weights into the order that kernels read; otherwise use them as they lie, slowly.
+  KeptWeights kept = {};
 };
 
 struct Backend {

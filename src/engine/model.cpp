@@ -23,6 +23,8 @@ const char* feature_of(CpuIsa isa) {
       return "avx2";
     case CpuIsa::kAvx512:
       return "avx512";
+    case CpuIsa::kNeon:
+      return "neon";
     case CpuIsa::kBest:
       break;
   }
@@ -59,24 +61,38 @@ model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo&
           .v_type = DType::kF16};
 }
 
+/// What the CPU may keep of its packed weights, where that is asked for. A fingerprint samples the file's
+/// bytes; its time tells apart what samples do not. With several devices each start may place other weights
+/// here.
+KeptWeights kept_weights(const engine::ModelImpl& impl, const std::filesystem::path& path,
+                         const ModelParams& params) {
+  if (params.pack_cache.empty() || !params.repack || !params.placement.devices.empty()) return {};
+  base::Hasher key;
+  key.add_value(impl.fingerprint.low);
+  key.add_value(impl.fingerprint.high);
+  key.add_value(impl.file.file_bytes());
+  std::error_code error;
+  key.add_value(std::filesystem::last_write_time(path, error).time_since_epoch().count());
+  return {params.pack_cache, params.pack_cache_bytes, key.result(), impl.file.file_bytes()};
+}
+
 void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const ModelParams& params) {
   std::size_t total = 0;
   for (const model::WeightUse& use : graph.weights)
     total += source_bytes(use, graph.graph.value(use.value).shape.rank() == 1).size();
   impl.weights.resize(impl.devices.devices.size());
   std::size_t done = 0;
+  const auto release = [&impl](std::span<const std::byte> part) { impl.file.release(part); };
   for (const model::WeightUse& use : graph.weights) {
     const ValueInfo& value = graph.graph.value(use.value);
     const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
     const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;
-    const std::vector<int> places =
-        engine::devices_of_weight(graph.graph, impl.device_of, use.value, impl.devices.size());
-    for (const int place : places) {
+    for (const int place :
+         engine::devices_of_weight(graph.graph, impl.device_of, use.value, impl.devices.size())) {
       const auto device = static_cast<std::size_t>(place);
-      const std::function<void()> release = [&] { impl.file.release(*use.tensor); };
       auto& weight = impl.weights[device][value.name];
-      weight =
-          impl.devices.devices[device]->create_weight(dtype, constant_dims(value.shape), {bytes, release});
+      weight = impl.devices.devices[device]->create_weight(dtype, constant_dims(value.shape),
+                                                           {bytes, release, value.name});
       impl.info.weight_bytes += static_cast<std::int64_t>(weight->bytes());
     }
     done += bytes.size();
@@ -146,9 +162,15 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
   const auto registry = params.registry != nullptr ? params.registry : find_backends();
   impl->devices = engine::open_devices(*registry, params.placement,
-                                       {.n_threads = params.n_threads, .feature = feature_of(params.isa)});
+                                       {.n_threads = params.n_threads,
+                                        .feature = feature_of(params.isa),
+                                        .repack = params.repack,
+                                        .kept = kept_weights(*impl, path, params)});
   impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, params.placement);
   load_weights(*impl, graph, params);
+  impl->info.weights_mapped = true;
+  for (const auto& device : impl->devices.devices)
+    impl->info.weights_mapped = device->weights_done() && impl->info.weights_mapped;
   return std::shared_ptr<const Model>(new Model(std::move(impl)));
 }
 

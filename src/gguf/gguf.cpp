@@ -292,13 +292,12 @@ std::uint32_t File::version() const { return impl_->version; }
 std::size_t File::file_bytes() const { return impl_->file_bytes; }
 int File::n_parts() const { return impl_->n_parts; }
 
-void File::release(const TensorInfo& tensor) const {
+void File::release(std::span<const std::byte> part) const {
   for (const base::MappedFile& file : impl_->files) {
     const std::less_equal<const std::byte*> before;
     const std::byte* begin = file.bytes().data();
-    if (before(begin, tensor.data.data()) && before(tensor.data.data(), begin + file.bytes().size()) &&
-        before(tensor.data.data() + tensor.data.size(), begin + file.bytes().size()))
-      return file.release(tensor.data);
+    if (before(begin, part.data()) && before(part.data() + part.size(), begin + file.bytes().size()))
+      return file.release(part);
   }
 }
 

@@ -108,8 +108,8 @@ class File {
   std::size_t file_bytes() const;  ///< Of all parts.
   int n_parts() const;
 
-  /// Tells the system that a tensor's bytes were read for the last time.
-  void release(const TensorInfo& tensor) const;
+  /// Tells the system that a part of a tensor's bytes was read for the last time.
+  void release(std::span<const std::byte> part) const;
 
  private:
   struct Impl;

@@ -44,8 +44,8 @@ class Rig {
       const bool is_output =
           std::find(outputs.begin(), outputs.end(), static_cast<ValueId>(v)) != outputs.end();
       if (value.kind == ValueKind::kWeight) {
-        const std::vector<std::byte> bytes = random_weight(value.dtype, shape, static_cast<unsigned>(v));
-        own.push_back(device->create_weight(value.dtype, shape, {bytes, {}}));
+        weights_.push_back(random_weight(value.dtype, shape, static_cast<unsigned>(v)));
+        own.push_back(device->create_weight(value.dtype, shape, {weights_.back(), {}}));
       } else if (value.kind == ValueKind::kState) {
         own.push_back(device->create_state(value.dtype, shape));
       } else if (value.kind == ValueKind::kInput || is_output) {
@@ -81,6 +81,8 @@ class Rig {
   int n_phases = 0;
 
  private:
+  std::vector<std::vector<std::byte>> weights_;  // Canonical; used as they lie where they are not packed.
+
   static std::vector<std::byte> random_weight(DType dtype, const std::vector<std::int64_t>& shape,
                                               unsigned seed) {
     std::mt19937 random(seed);
@@ -212,6 +214,10 @@ TEST_P(CpuPlan, FusionThreadsAndPiecesChangeNoBit) {
       EXPECT_TRUE(fused.at(last) == unfused.at(last)) << n_threads << " threads, pieces of " << piece;
     }
   }
+  rig.device = make_device({.n_threads = 2, .repack = false});
+  for (const std::int64_t piece : {20, 1})
+    EXPECT_TRUE(rig.run({last}, 2, 20, piece).at(last) == unfused.at(last))
+        << "not packed, pieces of " << piece;
   EXPECT_LT(std::count(rig.description.begin(), rig.description.end(), '\n'),
             std::count(plain.begin(), plain.end(), '\n'));
 }
@@ -237,7 +243,9 @@ TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
   rig.run({all.back()}, 1, 4, 4);
   const std::string& d = rig.description;
   // Scale and norm with the embedding, quantised in the same pass.
-  EXPECT_NE(d.find("rows get_rows:embedded* scale:scaled* override:overridden norm:normed1* quantise:normed1"), std::string::npos)
+  EXPECT_NE(
+      d.find("rows get_rows:embedded* scale:scaled* override:overridden norm:normed1* quantise:normed1"),
+      std::string::npos)
       << d;
   // Rope with the cache write, the raw product never stored elsewhere.
   EXPECT_NE(d.find("rope:k_rope* store_cache:k_stored"), std::string::npos) << d;

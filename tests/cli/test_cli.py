@@ -27,7 +27,7 @@ LINE_OF_ERROR = "weft: error: "
 def clean_environment(**extra: str) -> dict[str, str]:
     """Nothing that changes what the program does, and a model cache that is not there."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "XDG_", "OMP_"))}
-    return kept | {"WEFT_CACHE": "/nonexistent", "XDG_STATE_HOME": tempfile.gettempdir() + "/weft-test-state"} | extra
+    return kept | {"WEFT_CACHE": "/dev/null/none", "XDG_STATE_HOME": tempfile.gettempdir() + "/weft-test-state"} | extra
 
 
 def weft(*words, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess:

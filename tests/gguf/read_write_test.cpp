@@ -220,7 +220,7 @@ TEST(Gguf, ReadsTensors) {
   EXPECT_NEAR(values_of(quantised)[63], 63.0f, 0.1f);
   EXPECT_THAT(values_of(*file.find_tensor("byte")), ElementsAre(-7));
 
-  file.release(matrix);  // The bytes come again from the disk.
+  file.release(matrix.data);  // The bytes come again from the disk.
   EXPECT_THAT(values_of(matrix), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
@@ -244,7 +244,7 @@ TEST(Gguf, ParsesBytesAndMoves) {
   const File moved = std::move(file);
   EXPECT_EQ(moved.find_tensor("matrix"), matrix);
   EXPECT_THAT(values_of(*matrix), ElementsAre(0, 1, 2, 3, 4, 5));
-  moved.release(*matrix);  // Does nothing to bytes of others.
+  moved.release(matrix->data);  // Does nothing to bytes of others.
   EXPECT_THAT(values_of(*matrix), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
@@ -267,7 +267,7 @@ TEST(GgufSplit, AnyPartOpensTheSet) {
       const TensorInfo& tensor = *file.find_tensor("tensor." + std::to_string(i));
       EXPECT_EQ(&tensor, &file.tensors()[static_cast<std::size_t>(i)]);
       EXPECT_THAT(values_of(tensor), ElementsAre(i, i, i));
-      file.release(tensor);
+      file.release(tensor.data);
     }
     std::size_t bytes = 0;
     for (int i = 1; i <= 3; ++i)

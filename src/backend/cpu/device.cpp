@@ -14,12 +14,35 @@
 
 namespace weft::cpu {
 
-MatrixTensor::MatrixTensor(DType dtype, std::int64_t n_matrices, std::int64_t rows, std::int64_t columns)
-    : dtype_(dtype),
-      matrix_bytes_(packed_bytes(dtype, rows, columns)),
-      memory_(matrix_bytes_ * static_cast<std::size_t>(n_matrices)) {
-  for (std::int64_t i = 0; i < n_matrices; ++i)
-    matrices_.push_back({dtype, rows, columns, data(i), packed_panel_bytes(dtype, columns)});
+MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, bool packed)
+    : dtype_(shape.dtype), bytes_(bytes) {
+  const std::size_t each = packed ? shape.packed_matrix_bytes() : shape.canonical_matrix_bytes();
+  WEFT_CHECK(bytes.size() == each * static_cast<std::size_t>(shape.n_matrices));
+  for (std::int64_t i = 0; i < shape.n_matrices; ++i) {
+    const std::byte* const at = bytes.data() + static_cast<std::size_t>(i) * each;
+    matrices_.push_back({shape.dtype, shape.rows, shape.columns, packed ? at : nullptr,
+                         packed_panel_bytes(shape.dtype, shape.columns), packed ? nullptr : at});
+  }
+}
+
+MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> packed,
+                           std::shared_ptr<const base::MappedFile> file)
+    : MatrixTensor(shape, packed, true) {
+  file_ = std::move(file);
+}
+
+MatrixTensor::MatrixTensor(const MatrixShape& shape)
+    : MatrixTensor(shape,
+                   base::Memory(shape.packed_matrix_bytes() * static_cast<std::size_t>(shape.n_matrices))) {}
+
+MatrixTensor::MatrixTensor(const MatrixShape& shape, base::Memory memory)
+    : MatrixTensor(shape, std::span<const std::byte>(memory.bytes()), true) {
+  memory_ = std::move(memory);
+}
+
+std::unique_ptr<MatrixTensor> MatrixTensor::canonical(const MatrixShape& shape,
+                                                      std::span<const std::byte> rows) {
+  return std::unique_ptr<MatrixTensor>(new MatrixTensor(shape, rows, false));
 }
 
 namespace {
@@ -50,6 +73,8 @@ class CpuDevice final : public Device {
   explicit CpuDevice(const CpuOptions& options)
       : isa_(options.isa),
         n_threads_(options.n_threads > 0 ? options.n_threads : base::default_threads()),
+        repack_(options.repack),
+        packed_cache_(options.packed_cache),
         loader_(n_threads_, 1) {
     if (!supported(isa_))
       throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
@@ -69,9 +94,9 @@ class CpuDevice final : public Device {
 
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     if (kind == ValueKind::kWeight && shape.size() >= 2) {
-      const std::size_t n = shape.size();
-      return packed_bytes(dtype, shape[n - 2], shape[n - 1]) *
-             static_cast<std::size_t>(product(shape.first(n - 2)));
+      const MatrixShape m = matrix_shape(dtype, shape);
+      return (repack_ ? m.packed_matrix_bytes() : m.canonical_matrix_bytes()) *
+             static_cast<std::size_t>(m.n_matrices);
     }
     return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));
   }
@@ -82,19 +107,19 @@ class CpuDevice final : public Device {
     const std::int64_t columns = shape.back();
     WEFT_CHECK(source.bytes.size() ==
                row_bytes(dtype, columns) * static_cast<std::size_t>(product(shape) / columns));
-    const std::lock_guard lock(loader_mutex_);
-    std::unique_ptr<DeviceTensor> result;
-    if (shape.size() == 1) {
-      auto vector = std::make_unique<PlainTensor>(DType::kF32,
-                                                  static_cast<std::size_t>(columns) * sizeof(float), false);
-      unpack_row(dtype, source.bytes.data(),
-                 {reinterpret_cast<float*>(vector->data()), static_cast<std::size_t>(columns)});
-      result = std::move(vector);
-    } else {
-      result = pack_matrices(dtype, shape, source);
-    }
-    if (source.done) source.done();
-    return result;
+    if (shape.size() > 1) return create_matrices(matrix_shape(dtype, shape), shape, source);
+    auto vector =
+        std::make_unique<PlainTensor>(DType::kF32, static_cast<std::size_t>(columns) * sizeof(float), false);
+    unpack_row(dtype, source.bytes.data(),
+               {reinterpret_cast<float*>(vector->data()), static_cast<std::size_t>(columns)});
+    if (source.done) source.done(source.bytes);
+    return vector;
+  }
+
+  bool weights_done() override {
+    if (packed_cache_ == nullptr) return !repack_;
+    packed_cache_->commit();
+    return packed_cache_->found();
   }
 
   std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
@@ -139,27 +164,55 @@ class CpuDevice final : public Device {
     return *tensor;
   }
 
-  std::unique_ptr<DeviceTensor> pack_matrices(DType dtype, std::span<const std::int64_t> shape,
-                                              const WeightSource& source) {
-    const std::int64_t columns = shape.back();
-    const std::int64_t rows = shape[shape.size() - 2];
-    const std::int64_t n_matrices = product(shape.first(shape.size() - 2));
-    const std::size_t canonical_bytes = row_bytes(dtype, columns) * static_cast<std::size_t>(rows);
-    auto tensor = std::make_unique<MatrixTensor>(dtype, n_matrices, rows, columns);
-    const std::int64_t n_panels = (rows + kPanelRows - 1) / kPanelRows;
-    const std::int64_t per_matrix = (n_panels + kPanelsPerTask - 1) / kPanelsPerTask;
-    loader_.parallel_for(static_cast<std::int32_t>(n_matrices * per_matrix), [&](std::int32_t task, int) {
-      const std::int64_t matrix = task / per_matrix;
-      const std::int64_t begin = task % per_matrix * kPanelsPerTask;
-      pack_panels(dtype, rows, columns,
-                  source.bytes.data() + static_cast<std::size_t>(matrix) * canonical_bytes, begin,
-                  std::min(begin + kPanelsPerTask, n_panels), tensor->data(matrix));
-    });
+  static MatrixShape matrix_shape(DType dtype, std::span<const std::int64_t> shape) {
+    const std::size_t n = shape.size();
+    return {dtype, product(shape.first(n - 2)), shape[n - 2], shape[n - 1]};
+  }
+
+  std::unique_ptr<DeviceTensor> create_matrices(const MatrixShape& m, std::span<const std::int64_t> shape,
+                                                const WeightSource& source) {
+    if (!repack_) return MatrixTensor::canonical(m, source.bytes);
+    const std::lock_guard lock(loader_mutex_);
+    const bool keep = packed_cache_ != nullptr && !source.name.empty();
+    if (keep) {
+      const std::size_t bytes = m.packed_matrix_bytes() * static_cast<std::size_t>(m.n_matrices);
+      const std::span<const std::byte> packed = packed_cache_->find(source.name, m.dtype, shape, bytes);
+      if (!packed.empty()) {
+        if (source.done) source.done(source.bytes);
+        return std::make_unique<MatrixTensor>(m, packed, packed_cache_->file());
+      }
+    }
+    auto tensor = std::make_unique<MatrixTensor>(m);
+    pack_matrices(m, source, *tensor);
+    if (keep) packed_cache_->add(source.name, m.dtype, shape, tensor->contents());
     return tensor;
+  }
+
+  void pack_matrices(const MatrixShape& m, const WeightSource& source, MatrixTensor& tensor) {
+    const std::size_t stride = row_bytes(m.dtype, m.columns);
+    const std::int64_t n_panels = (m.rows + kPanelRows - 1) / kPanelRows;
+    const std::int64_t per_matrix = (n_panels + kPanelsPerTask - 1) / kPanelsPerTask;
+    loader_.parallel_for(static_cast<std::int32_t>(m.n_matrices * per_matrix), [&](std::int32_t task, int) {
+      const auto matrix = static_cast<std::size_t>(task / per_matrix);
+      const std::int64_t begin = task % per_matrix * kPanelsPerTask;
+      const std::int64_t end = std::min(begin + kPanelsPerTask, n_panels);
+      const std::span<const std::byte> rows =
+          source.bytes.subspan(matrix * m.canonical_matrix_bytes(), m.canonical_matrix_bytes());
+      pack_panels(m.dtype, m.rows, m.columns, rows.data(), begin, end,
+                  tensor.memory().data() + matrix * m.packed_matrix_bytes());
+      // Part by part: the file's pages and the packed ones never stand in memory both.
+      const auto first = static_cast<std::size_t>(begin * kPanelRows) * stride;
+      const auto last = static_cast<std::size_t>(std::min(end * kPanelRows, m.rows)) * stride;
+      if (source.done) source.done(rows.subspan(first, last - first));
+    });
+    // Pages that two parts share.
+    if (source.done) source.done(source.bytes);
   }
 
   Isa isa_;
   int n_threads_;
+  bool repack_;
+  std::shared_ptr<PackedCache> packed_cache_;
   DeviceInfo info_;
   std::mutex loader_mutex_;
   base::Pool loader_;
@@ -180,6 +233,12 @@ Backend backend() {
                 cpu.name = options.name.empty() ? std::string(device) : options.name;
                 cpu.n_threads = options.n_threads;
                 cpu.isa = isa_named(options.feature);
+                cpu.repack = options.repack;
+                if (options.repack && !options.kept.folder.empty()) {
+                  cpu.packed_cache = std::make_shared<PackedCache>(
+                      PackedCacheOptions{.folder = options.kept.folder, .max_bytes = options.kept.max_bytes},
+                      options.kept.key, options.kept.n_bytes);
+                }
                 return make_device(cpu);
               }};
 }

@@ -47,10 +47,51 @@ void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& ad
   args.out_stride = weight.rows;
 }
 
+/// A panel of a weight and one of its gate, packed: what multiply needs of weights that are not.
+std::size_t scratch_for(const Graph& graph, ValueId weight) {
+  const ValueInfo& info = graph.value(weight);
+  return 2 * packed_panel_bytes(info.dtype, info.shape.columns());
+}
+
+/// One panel of a canonical matrix, packed into `to`, as a matrix of its own.
+PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte* to) {
+  const std::int64_t row = panel * kPanelRows;
+  const std::size_t stride = row_bytes(matrix.dtype, matrix.columns);
+  const PackedMatrix one = {matrix.dtype, std::min<std::int64_t>(kPanelRows, matrix.rows - row),
+                            matrix.columns, to, matrix.panel_bytes};
+  pack_panels(one.dtype, one.rows, one.columns, matrix.canonical + static_cast<std::size_t>(row) * stride, 0,
+              1, to);
+  return one;
+}
+
+/// The kernel, for weights that are not packed too: a panel at a time is packed for all columns of the task.
+/// The kernel sees the same bytes as it would in a packed matrix, so the results are the same.
+void multiply(const TaskContext& context, const MatmulArgs& args, Range panels, Range columns) {
+  if (args.weight->canonical == nullptr) return context.kernels.matmul(args, panels, columns);
+  for (std::int64_t p = panels.begin; p < panels.end; ++p) {
+    const PackedMatrix weight = pack_one(*args.weight, p, context.scratch);
+    PackedMatrix gate;
+    MatmulArgs one = args;
+    one.weight = &weight;
+    if (args.gate != nullptr) {
+      gate = pack_one(*args.gate, p, context.scratch + weight.panel_bytes);
+      one.gate = &gate;
+    }
+    const std::int64_t row = p * kPanelRows;
+    if (one.bias != nullptr) one.bias += row;
+    if (one.gate_bias != nullptr) one.gate_bias += row;
+    if (one.residual != nullptr) one.residual += row;
+    one.out += row;
+    context.kernels.matmul(one, {0, 1}, columns);
+  }
+}
+
 }  // namespace
 
 MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values)
-    : values_(values), rows_(graph.value(values.x).shape.row_dim()) {}
+    : values_(values),
+      rows_(graph.value(values.x).shape.row_dim()),
+      scratch_bytes_(scratch_for(graph, values.weight)) {}
 
 void MatmulLaunch::bind(const Addresses& addresses) {
   args_ = {};
@@ -72,8 +113,8 @@ std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
 void MatmulLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
   const std::int64_t column = task / panel_tasks_ * columns_per_task_;
-  context.kernels.matmul(args_, {panel, std::min(panel + panels_per_task_, args_.weight->n_panels())},
-                         {column, std::min(column + columns_per_task_, n_columns_)});
+  multiply(context, args_, {panel, std::min(panel + panels_per_task_, args_.weight->n_panels())},
+           {column, std::min(column + columns_per_task_, n_columns_)});
 }
 
 Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }
@@ -126,7 +167,8 @@ MatmulExpertsLaunch::MatmulExpertsLaunch(const Graph& graph, const MatmulValues&
     : values_(values),
       groups_(groups),
       x_per_slot_(graph.value(values.x).shape.rank() == 3),
-      rows_(graph.value(values.x).shape[0]) {}
+      rows_(graph.value(values.x).shape[0]),
+      scratch_bytes_(scratch_for(graph, values.weight)) {}
 
 void MatmulExpertsLaunch::bind(const Addresses& addresses) {
   args_ = {};
@@ -152,8 +194,8 @@ void MatmulExpertsLaunch::run(std::int32_t task, const TaskContext& context) {
   args.x_rows = x_per_slot_ ? slots.data() : groups_->rows(static_cast<std::int64_t>(expert)).data();
   args.out_rows = slots.data();
   const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
-  context.kernels.matmul(args, {panel, std::min(panel + panels_per_task_, args.weight->n_panels())},
-                         {0, static_cast<std::int64_t>(slots.size())});
+  multiply(context, args, {panel, std::min(panel + panels_per_task_, args.weight->n_panels())},
+           {0, static_cast<std::int64_t>(slots.size())});
 }
 
 Work MatmulExpertsLaunch::work() const {

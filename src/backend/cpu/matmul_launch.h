@@ -27,11 +27,13 @@ class MatmulLaunch final : public Launch {
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   Work work() const override;
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
   std::string describe(const Graph& graph) const override;
 
  private:
   MatmulValues values_;
   Dim rows_;
+  std::size_t scratch_bytes_;
   MatmulArgs args_;
   std::int64_t n_columns_ = 0;  // Of this step.
   std::int64_t panels_per_task_ = 1;
@@ -76,6 +78,7 @@ class MatmulExpertsLaunch final : public Launch {
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   Work work() const override;
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
   std::string describe(const Graph& graph) const override;
 
  private:
@@ -83,6 +86,7 @@ class MatmulExpertsLaunch final : public Launch {
   const ExpertGroupsLaunch* groups_;
   bool x_per_slot_;  // x has a row for each choice, not one for each row.
   Dim rows_;
+  std::size_t scratch_bytes_;
   MatmulArgs args_;
   std::span<const PackedMatrix> weights_, gates_;
   std::int64_t panels_per_task_ = 1;

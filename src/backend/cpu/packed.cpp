@@ -258,6 +258,12 @@ void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std
 }
 
 void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out) {
+  if (matrix.canonical != nullptr) {
+    const std::size_t stride = row_bytes(matrix.dtype, matrix.columns);
+    unpack_row(matrix.dtype, matrix.canonical + static_cast<std::size_t>(row) * stride,
+               {out, static_cast<std::size_t>(matrix.columns)});
+    return;
+  }
   const PanelLayout& layout = layout_of(matrix.dtype);
   const int lane = static_cast<int>(row % kPanelRows);
   const std::byte* const panel =

@@ -23,8 +23,11 @@ struct PackedMatrix {
   DType dtype = DType::kF32;        ///< Of the canonical weight.
   std::int64_t rows = 0;            ///< Outputs.
   std::int64_t columns = 0;         ///< Inputs.
-  const std::byte* data = nullptr;  ///< 64-byte aligned.
+  const std::byte* data = nullptr;  ///< 64-byte aligned; null where the matrix is not packed.
   std::size_t panel_bytes = 0;
+  /// Canonical rows, instead of data: a matrix that is used as it lies in the file. Kernels want it packed,
+  /// panel by panel (pack_panels); rows may be unpacked.
+  const std::byte* canonical = nullptr;
 
   std::int64_t n_panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
@@ -37,7 +40,7 @@ std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns);
 void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std::byte* canonical,
                  std::int64_t begin, std::int64_t end, std::byte* out);
 
-/// One row of a packed matrix as floats: the values that the matrix kernels use, equal to the canonical ones.
+/// One row of a matrix as floats: the values that the matrix kernels use, equal to the canonical ones.
 void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out);
 
 enum class ActivationForm : std::uint8_t { kF32, kQ8 };

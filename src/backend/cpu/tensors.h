@@ -1,31 +1,57 @@
 #pragma once
 // How tensors live on the CPU.
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "backend/cpu/cache_rows.h"
 #include "backend/cpu/kernels.h"
 #include "backend/device.h"
+#include "base/mapped_file.h"
 #include "base/memory.h"
 
 namespace weft::cpu {
 
-/// Packed matrices: one, or one per expert.
+/// The type and shape of a weight's matrices: one, or one per expert.
+struct MatrixShape {
+  DType dtype = DType::kF32;
+  std::int64_t n_matrices = 1;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+
+  std::size_t packed_matrix_bytes() const { return packed_bytes(dtype, rows, columns); }
+  std::size_t canonical_matrix_bytes() const {
+    return row_bytes(dtype, columns) * static_cast<std::size_t>(rows);
+  }
+};
+
+/// The matrices of a weight: packed, in memory of the tensor's own or in a file that is mapped, or canonical.
 class MatrixTensor final : public DeviceTensor {
  public:
-  MatrixTensor(DType dtype, std::int64_t n_matrices, std::int64_t rows, std::int64_t columns);
+  /// Zeroed memory of its own, to be packed into.
+  explicit MatrixTensor(const MatrixShape& shape);
+  /// Packed matrices that lie in the file.
+  MatrixTensor(const MatrixShape& shape, std::span<const std::byte> packed,
+               std::shared_ptr<const base::MappedFile> file);
+  /// Canonical rows, which are the caller's.
+  static std::unique_ptr<MatrixTensor> canonical(const MatrixShape& shape, std::span<const std::byte> rows);
+
   DType dtype() const override { return dtype_; }
-  std::size_t bytes() const override { return memory_.size(); }
+  std::size_t bytes() const override { return bytes_.size(); }
   std::span<const PackedMatrix> matrices() const { return matrices_; }
-  std::byte* data(std::int64_t matrix) {
-    return memory_.data() + static_cast<std::size_t>(matrix) * matrix_bytes_;
-  }
+  /// All matrices, one after another, and the memory of its own.
+  std::span<const std::byte> contents() const { return bytes_; }
+  std::span<std::byte> memory() { return memory_.bytes(); }
 
  private:
+  MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, bool packed);
+  MatrixTensor(const MatrixShape& shape, base::Memory memory);
+
   DType dtype_;
-  std::size_t matrix_bytes_;
   base::Memory memory_;
+  std::shared_ptr<const base::MappedFile> file_;
+  std::span<const std::byte> bytes_;
   std::vector<PackedMatrix> matrices_;
 };
 
