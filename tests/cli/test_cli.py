@@ -397,6 +397,30 @@ class Chat(Case):
         self.assertIn("Hello", history.read_text())
 
 
+class Weights(Case):
+    def test_are_packed_once_and_mapped_afterwards(self):
+        with tempfile.TemporaryDirectory() as cache:
+            def how(*words) -> str:
+                result = weft("run", "-m", LLAMA, "-p", "x", "-n", "2", "-s", "1", "-v", *words, env={"WEFT_CACHE": cache})
+                self.assertEqual(result.returncode, 0, result.stderr.decode())
+                text = result.stderr.decode()
+                return "mapped" if " mapped in " in text else "loaded" if " loaded in " in text else text
+
+            packed = Path(cache) / "packed"
+            self.assertEqual(how("--no-pack-cache"), "loaded")
+            self.assertFalse(packed.exists())
+            self.assertEqual(how("--no-repack"), "mapped")
+            self.assertFalse(packed.exists())
+            self.assertEqual(how("--pack-cache-size", "0"), "loaded")
+            self.assertFalse(packed.exists())
+            self.assertEqual(how(), "loaded")
+            (file,) = packed.iterdir()
+            self.assertEqual(how(), "mapped")
+            file.write_bytes(file.read_bytes()[:-1])
+            self.assertEqual(how(), "loaded")
+            self.assertEqual(how(), "mapped")
+
+
 class Bench(Case):
     BASE = ["bench", "-m", LLAMA, "-r", "2", "-t", "1"]
 
