@@ -151,8 +151,7 @@ class World {
       const AttentionSegment segment{0, n_rows, extents.data(), static_cast<int>(extents.size())};
       const AttentionTile tile{rows.data(), n_rows, &segment, 1, 0};
       for (int head = 0; head < s.n_kv_heads; ++head) {
-        std::memset(scratch.get(), 0xff, scratch_bytes);  // Nothing may be taken over from the call before.
-        k_.attention(args, tile, head, scratch.get());
+        attend(tile, head);
       }
       row += n_rows;
     }
@@ -162,6 +161,28 @@ class World {
       }
     }
     return out;
+  }
+
+  /// One call, and the same by parts of the pages, last part first, which must give the same bits.
+  void attend(const AttentionTile& tile, int head) {
+    std::memset(scratch.get(), 0xff, scratch_bytes);  // Nothing may be taken over from the call before.
+    k_.attention(args, tile, head, scratch.get());
+
+    const std::vector<float> whole(args.out, args.out + s.n_rows * args.out_stride);
+    const std::int64_t n = attention_pages(tile);
+    const std::size_t floats = attention_partial_floats(args, tile.n_rows) * static_cast<std::size_t>(n);
+    const std::unique_ptr<std::byte[], AlignedFree> partials(
+        static_cast<std::byte*>(::operator new(floats * sizeof(float) + 64, std::align_val_t{64})));
+    auto* const p = reinterpret_cast<float*>(partials.get());
+    std::memset(partials.get(), 0xff, floats * sizeof(float));
+    for (int part = 2; part >= 0; --part) {
+      std::memset(scratch.get(), 0xff, scratch_bytes);
+      k_.attention_partials(args, tile, head, {n * part / 3, n * (part + 1) / 3}, p, scratch.get());
+    }
+    std::memset(scratch.get(), 0xff, scratch_bytes);
+    k_.attention_merge(args, tile, head, p, scratch.get());
+    EXPECT_EQ(std::memcmp(whole.data(), args.out, whole.size() * sizeof(float)), 0)
+        << "by parts, " << text(s);
   }
 
   bool sees(int row, int p) const {
@@ -424,7 +445,7 @@ TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
     world.args.out = out.data();
     const AttentionTile tile{rows.data(), static_cast<int>(rows.size()), segments.data(),
                              static_cast<int>(segments.size()), n_shared};
-    for (int head = 0; head < s.n_kv_heads; ++head) k_.attention(world.args, tile, head, world.scratch.get());
+    for (int head = 0; head < s.n_kv_heads; ++head) world.attend(tile, head);
   };
   std::vector<float> apart(static_cast<std::size_t>(s.n_rows * world.args.out_stride), 777.0f),
       together = apart;

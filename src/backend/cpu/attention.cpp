@@ -21,4 +21,15 @@ std::size_t attention_scratch_bytes(const AttentionArgs& args) {
                              .size;
 }
 
+std::int64_t attention_pages(const AttentionTile& tile) {
+  std::int64_t n = tile.n_shared;
+  for (int s = 0; s < tile.n_segments; ++s) n += tile.segments[s].n_extents - tile.n_shared;
+  return n;
+}
+
+std::size_t attention_partial_floats(const AttentionArgs& args, int n_rows) {
+  const auto m = static_cast<std::size_t>(n_rows * (args.n_heads / args.layout.n_kv_heads));
+  return attention_partial(m, static_cast<std::size_t>(args.layout.v_head_dim)).size;
+}
+
 }  // namespace weft::cpu

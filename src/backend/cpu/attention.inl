@@ -188,7 +188,7 @@ struct Merge {
   const float* take;
 };
 
-/// kVectors vectors of dims of kRows query rows.
+/// kVectors vectors of dims of kRows query rows. Without factors a page's values are left unmerged.
 template <int kRows, int kVectors, class Cells>
 static inline void weigh_values(const float* weights, const typename Cells::Element* v, std::ptrdiff_t ahead,
                                 std::ptrdiff_t v_stride, Run run, const Merge& merge, std::ptrdiff_t stride,
@@ -216,6 +216,11 @@ static inline void weigh_values(const float* weights, const typename Cells::Elem
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
     if (merge.page_top[r] == -kInfinity) continue;
+    if (merge.keep == nullptr) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) WEFT_CPU_ISA::store(sums + r * stride + j * kLanes, page[r][j]);
+      continue;
+    }
     const F32 keep = broadcast(merge.keep[r]);
     const F32 take = broadcast(merge.take[r]);
 #pragma GCC unroll 4
@@ -264,16 +269,65 @@ class Tile {
         scratch_(reinterpret_cast<float*>(scratch)) {}
 
   void run() {
+    scale_queries();
     begin();
-    // What all sequences share is read once for all rows, the rest sequence by sequence. To a row it is the same.
-    for (int i = 0; i < tile_.n_shared; ++i) add_extent(i, 0, tile_.n_segments);
-    for (int segment = 0; segment < tile_.n_segments; ++segment) {
-      for (int i = tile_.n_shared; i < tile_.segments[segment].n_extents; ++i) add_extent(i, segment, segment + 1);
-    }
+    for_each_page([&](std::int64_t, int i, int first, int last) { add_extent(i, first, last); });
+    finish();
+  }
+
+  void run_partials(Range pages, float* partials) {
+    scale_queries();
+    const AttentionPartial layout = partial_layout();
+    for_each_page([&](std::int64_t n, int i, int first, int last) {
+      if (n < pages.begin || n >= pages.end) return;
+      partial_ = partials + n * static_cast<std::ptrdiff_t>(layout.size);
+      for (std::size_t r = layout.top; r < layout.total; r += kLanes) store(partial_ + r, broadcast(-kInfinity));
+      for (std::size_t r = layout.total; r < layout.values; r += kLanes) store(partial_ + r, zero());
+      add_extent(i, first, last);
+    });
+  }
+
+  void run_merge(const float* partials) {
+    begin();
+    const AttentionPartial layout = partial_layout();
+    const int m = tile_.n_rows * group_;
+    for_each_page([&](std::int64_t n, int, int, int) {
+      const float* const page = partials + n * static_cast<std::ptrdiff_t>(layout.size);
+      bool seen = false;
+      for (int r = 0; r < m; ++r) seen |= page[layout.top + static_cast<std::size_t>(r)] != -kInfinity;
+      if (!seen) return;
+      merge_totals(m, page + layout.top, page + layout.total, part(at_.top), part(at_.total), part(at_.keep),
+                   part(at_.take));
+      for (int r = 0; r < m; ++r) {
+        if (page[layout.top + static_cast<std::size_t>(r)] == -kInfinity) continue;
+        const F32 keep = broadcast(part(at_.keep)[r]);
+        const F32 take = broadcast(part(at_.take)[r]);
+        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(r) * padded_v_dim_;
+        float* const sums = part(at_.sums) + at;
+        const float* const values = page + layout.values + at;
+        for (int d = 0; d < padded_v_dim_; d += kLanes)
+          store(sums + d, WEFT_CPU_ISA::fma(load(values + d), take, load(sums + d) * keep));
+      }
+    });
     finish();
   }
 
  private:
+  /// Calls f(page, extent, segments [first, last)) in order. What all sequences share is read once for all rows, the
+  /// rest sequence by sequence. To a row it is the same.
+  template <class F>
+  void for_each_page(F f) {
+    std::int64_t n = 0;
+    for (int i = 0; i < tile_.n_shared; ++i) f(n++, i, 0, tile_.n_segments);
+    for (int segment = 0; segment < tile_.n_segments; ++segment) {
+      for (int i = tile_.n_shared; i < tile_.segments[segment].n_extents; ++i) f(n++, i, segment, segment + 1);
+    }
+  }
+
+  AttentionPartial partial_layout() const {
+    return attention_partial(static_cast<std::size_t>(tile_.n_rows * group_), static_cast<std::size_t>(v_dim_));
+  }
+
   /// Adds extent i of segments [begin, end), which lies in the same page for all of them.
   void add_extent(int i, int begin, int end) {
     // Rows that see nothing at either end (causality, windows) take no part.
@@ -297,7 +351,7 @@ class Tile {
   float* part(std::size_t offset) const { return scratch_ + offset; }
 
   /// Query row i is batch row i / group, head i % group of the group.
-  void begin() {
+  void scale_queries() {
     const F32 scale = broadcast(args_.scale);
     float* q = part(at_.queries);
     for (int r = 0; r < tile_.n_rows; ++r) {
@@ -307,6 +361,10 @@ class Tile {
                       [&](std::int64_t i, auto at) { store(q + i, load(from + i, at) * scale, at); });
       q += static_cast<std::ptrdiff_t>(group_) * k_dim_;
     }
+  }
+
+  /// Nothing seen so far.
+  void begin() {
     for (std::size_t i = at_.sums; i < at_.top; i += kLanes) store(part(i), zero());
     for (std::size_t i = at_.top; i < at_.total; i += kLanes) store(part(i), broadcast(-kInfinity));
     for (std::size_t i = at_.total; i < at_.k_page; i += kLanes) store(part(i), zero());
@@ -468,6 +526,14 @@ class Tile {
               part(at_.page_top)[i], part(at_.page_total)[i]);
       }
     }
+    if (partial_ != nullptr) {
+      const AttentionPartial layout = partial_layout();
+      for (int i = first * group_; i < last * group_; ++i) {
+        partial_[layout.top + static_cast<std::size_t>(i)] = part(at_.page_top)[i];
+        partial_[layout.total + static_cast<std::size_t>(i)] = part(at_.page_total)[i];
+      }
+      return;
+    }
     merge_totals(end - begin, part(at_.page_top) + begin, part(at_.page_total) + begin, part(at_.top) + begin,
                  part(at_.total) + begin, part(at_.keep) + begin, part(at_.take) + begin);
   }
@@ -475,11 +541,14 @@ class Tile {
   template <class Cells>
   void add_values(const std::byte* v, std::ptrdiff_t ahead, int v_stride, int first, int last) {
     for_each_block(first, last, [&](int begin, int n) {
-      const Merge merge{part(at_.page_top) + begin, part(at_.keep) + begin, part(at_.take) + begin};
+      const bool merged = partial_ == nullptr;
+      const Merge merge{part(at_.page_top) + begin, merged ? part(at_.keep) + begin : nullptr,
+                        part(at_.take) + begin};
+      float* const sums = merged ? part(at_.sums) : partial_ + partial_layout().values;
       weigh_values_block<Cells>(n, part(at_.scores) + static_cast<std::ptrdiff_t>(begin) * kPageCells,
                                 reinterpret_cast<const typename Cells::Element*>(v), ahead, v_stride,
                                 seen_by(begin, n), merge, padded_v_dim_,
-                                part(at_.sums) + static_cast<std::ptrdiff_t>(begin) * padded_v_dim_);
+                                sums + static_cast<std::ptrdiff_t>(begin) * padded_v_dim_);
       ahead = 0;
     });
   }
@@ -495,6 +564,7 @@ class Tile {
   std::size_t v_page_bytes_;
   AttentionScratch at_;
   float* scratch_;
+  float* partial_ = nullptr;       ///< Where the page at hand stays by itself; null: it is merged at once
   std::int32_t pages_ahead_ = 0;  ///< From the page at hand to the next one
   std::uint64_t visible_[kAttentionRows];
 };
@@ -505,6 +575,14 @@ namespace weft::cpu::WEFT_CPU_ISA {
 
 static void attention(const AttentionArgs& args, const AttentionTile& tile, int kv_head, std::byte* scratch) {
   attend::Tile(args, tile, kv_head, scratch).run();
+}
+static void attention_partials(const AttentionArgs& args, const AttentionTile& tile, int kv_head, Range pages,
+                               float* partials, std::byte* scratch) {
+  attend::Tile(args, tile, kv_head, scratch).run_partials(pages, partials);
+}
+static void attention_merge(const AttentionArgs& args, const AttentionTile& tile, int kv_head,
+                            const float* partials, std::byte* scratch) {
+  attend::Tile(args, tile, kv_head, scratch).run_merge(partials);
 }
 
 }  // namespace weft::cpu::WEFT_CPU_ISA

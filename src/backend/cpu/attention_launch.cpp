@@ -9,6 +9,10 @@ namespace {
 
 // A thread should find this many tasks, so that no core waits long for another's last one.
 constexpr std::int64_t kTasksPerThread = 4;
+// A task of shared pages reads this many at least: a page's partial costs about a twentieth of reading it.
+constexpr std::int64_t kPagesPerPart = 4;
+// Tiles with more rows have enough to do, and their partials would be large.
+constexpr int kMaxSharedRows = 4;
 
 /// How many extents at the beginning of both lie in the same pages at the same positions.
 int n_common(const AttentionSegment& a, const AttentionSegment& b, int max) {
@@ -100,6 +104,33 @@ void AttentionTiles::prepare(const StepInfo& step) {
     add_tile(begin, end, end - begin > 1 ? n_shared : 0);
     begin = end;
   }
+  cut_into_parts(step.n_threads);
+}
+
+void AttentionTiles::cut_into_parts(int n_threads) {
+  n_parts_ = 1;
+  const std::int64_t n_pairs = static_cast<std::int64_t>(n_tiles_) * n_kv_heads_;
+  const std::int64_t n_wanted = kTasksPerThread * n_threads;
+  if (n_threads == 1 || n_pairs == 0 || n_pairs >= n_wanted || n_pairs > kMaxSharedPairs) return;
+  max_pages_ = 0;
+  for (const AttentionTile& tile : tiles()) {
+    if (tile.n_rows > kMaxSharedRows) return;
+    max_pages_ = std::max(max_pages_, attention_pages(tile));
+  }
+  std::int64_t parts = (n_wanted + n_pairs - 1) / n_pairs;
+  while (n_pairs * parts % n_threads != 0) ++parts;  // As many for each thread.
+  parts = std::min(parts, max_pages_ / kPagesPerPart);
+  if (parts < 2) return;
+  n_parts_ = static_cast<int>(parts);
+  for (std::int64_t pair = 0; pair < n_pairs; ++pair) parts_left(pair) = n_parts_;
+}
+
+void AttentionTiles::reserve_partials(std::size_t floats_per_page) {
+  floats_per_pair_ = std::max(floats_per_pair_, floats_per_page * static_cast<std::size_t>(max_pages_));
+  const std::size_t bytes =
+      n_tiles_ * static_cast<std::size_t>(n_kv_heads_) * floats_per_pair_ * sizeof(float);
+  // Room to grow: a text gets a page more again and again.
+  if (bytes > memory_.size()) memory_ = base::Memory(2 * bytes, false);
 }
 
 AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shared_ptr<AttentionTiles> tiles)
@@ -131,13 +162,34 @@ void AttentionLaunch::bind(const Addresses& addresses) {
 
 std::int32_t AttentionLaunch::prepare(const StepInfo& step) {
   tiles_->prepare(step);
-  return static_cast<std::int32_t>(tiles_->tiles().size()) * args_.layout.n_kv_heads;
+  if (tiles_->n_parts() > 1) tiles_->reserve_partials(attention_partial_floats(args_, kMaxSharedRows));
+  return static_cast<std::int32_t>(tiles_->tiles().size()) * args_.layout.n_kv_heads * tiles_->n_parts();
 }
 
 void AttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int32_t n_kv_heads = args_.layout.n_kv_heads;
-  context.kernels.attention(args_, tiles_->tiles()[static_cast<std::size_t>(task / n_kv_heads)],
-                            task % n_kv_heads, context.scratch);
+  const int n_parts = tiles_->n_parts();
+  const std::int32_t pair = task / n_parts;
+  const AttentionTile& tile = tiles_->tiles()[static_cast<std::size_t>(pair / n_kv_heads)];
+  const int kv_head = pair % n_kv_heads;
+  if (n_parts == 1) return context.kernels.attention(args_, tile, kv_head, context.scratch);
+  // A window sees the last pages only: those are divided, and the first part passes by the others.
+  const std::int64_t n_pages = attention_pages(tile);
+  const bool windowed = args_.window > 0 && tile.n_segments == 1;
+  const std::int64_t n_live =
+      windowed ? std::min<std::int64_t>(n_pages, args_.window / kPageCells + 2) : n_pages;
+  const auto first_page = [&](std::int64_t part) {
+    return part == 0 ? 0 : n_pages - n_live + n_live * part / n_parts;
+  };
+  const std::int64_t part = task % n_parts;
+  float* const partials = tiles_->partials(pair);
+  context.kernels.attention_partials(args_, tile, kv_head, {first_page(part), first_page(part + 1)}, partials,
+                                     context.scratch);
+  // Whoever is last merges, so that nobody waits; and leaves the count as the next launch wants it.
+  std::atomic<int>& left = tiles_->parts_left(pair);
+  if (left.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  context.kernels.attention_merge(args_, tile, kv_head, partials, context.scratch);
+  left.store(n_parts, std::memory_order_relaxed);
 }
 
 Work AttentionLaunch::work() const {

@@ -1,5 +1,7 @@
 #pragma once
 // Attention of a step: the batch's rows cut into tiles of one sequence each, times the KV heads.
+#include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -19,9 +21,23 @@ class AttentionTiles {
   void prepare(const StepInfo& step);
   std::span<const AttentionTile> tiles() const { return {tiles_.data(), n_tiles_}; }
 
+  /// How many tasks share the pages of each tile and head: more than one where tiles are few and texts long,
+  /// as in the decoding of one sequence.
+  int n_parts() const { return n_parts_; }
+  static constexpr std::int64_t kMaxSharedPairs =
+      64;  ///< Of tiles and heads, when there is more than one part.
+  /// Room for the partials of all pages of pair (tile, head), and how many of its parts are not done.
+  /// Launches that share these tiles use both in turn.
+  void reserve_partials(std::size_t floats_per_page);
+  float* partials(std::int64_t pair) const {
+    return reinterpret_cast<float*>(memory_.data()) + static_cast<std::size_t>(pair) * floats_per_pair_;
+  }
+  std::atomic<int>& parts_left(std::int64_t pair) { return parts_left_[static_cast<std::size_t>(pair)]; }
+
  private:
   void cut_into_segments(std::int64_t n_rows);
   void add_tile(std::size_t begin, std::size_t end, int n_shared);
+  void cut_into_parts(int n_threads);
 
   std::vector<ValueId> values_;
   Dim rows_;
@@ -34,6 +50,11 @@ class AttentionTiles {
   std::size_t n_segments_ = 0;
   std::size_t n_tiles_ = 0;
   std::size_t n_ordered_ = 0;  // Of row_order_.
+  int n_parts_ = 1;
+  std::int64_t max_pages_ = 0;  // Of a tile.
+  std::size_t floats_per_pair_ = 0;
+  base::Memory memory_;
+  std::array<std::atomic<int>, kMaxSharedPairs> parts_left_{};
   std::uint64_t step_ = 0;
   const std::int32_t* sequences_ = nullptr;
   const Extent* extents_ = nullptr;

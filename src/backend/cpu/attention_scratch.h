@@ -1,5 +1,6 @@
 #pragma once
-// How the scratch of one call of attention is divided, for its kernels and attention.cpp. Static constexpr arithmetic, so that no shared inline function comes of it.
+// How the scratch of one call of attention is divided, for its kernels and attention.cpp. Static constexpr
+// arithmetic, so that no shared inline function comes of it.
 #include <cstddef>
 
 #include "backend/cpu/cache_layout.h"
@@ -49,6 +50,19 @@ static constexpr AttentionScratch attention_scratch(std::size_t m, std::size_t k
   s.v_page = s.k_page + kPageCells * k_head_dim;
   s.size = s.v_page + kPageCells * v_dim;
   return s;
+}
+
+/// What one page adds up to, before it is merged: for each of m query rows.
+struct AttentionPartial {
+  // In floats from the start, each a multiple of 16.
+  std::size_t top;     ///< [m]: largest score, -infinity where the row sees nothing
+  std::size_t total;   ///< [m]: sum of e^(score - top)
+  std::size_t values;  ///< [m][padded v_head_dim]: V weighted; undefined where the row sees nothing
+  std::size_t size;
+};
+static constexpr AttentionPartial attention_partial(std::size_t m, std::size_t v_head_dim) {
+  const std::size_t rows = attention_padded(m);
+  return {0, rows, 2 * rows, 2 * rows + m * attention_padded(v_head_dim)};
 }
 
 }  // namespace weft::cpu

@@ -26,7 +26,8 @@ class Fuser {
     done_.flip();  // What neither the host reads nor a state keeps is not run.
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
       if (done_[i]) continue;
-      for (const ValueId input : graph.nodes()[i].inputs) users_[index(input)].push_back(static_cast<NodeId>(i));
+      for (const ValueId input : graph.nodes()[i].inputs)
+        users_[index(input)].push_back(static_cast<NodeId>(i));
     }
     program_.plain.resize(graph.values().size());
     program_.quantised.resize(graph.values().size());
@@ -304,13 +305,16 @@ class Fuser {
 
   void add_attention(const Node& node) {
     const std::span<const ValueId> where = std::span(node.inputs).subspan(3, 4);
-    std::shared_ptr<AttentionTiles> tiles;
-    for (const auto& candidate : tiles_)
-      if (candidate->serves(where)) tiles = candidate;
-    if (tiles == nullptr)
-      tiles_.push_back(tiles = std::make_shared<AttentionTiles>(
-                           graph_, where, static_cast<int>(graph_.value(node.inputs[1]).shape[1].factor)));
-    add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, tiles));
+    int phase = 0;
+    for (const ValueId input : node.inputs) phase = std::max(phase, ready(input));
+    SharedTiles* shared = nullptr;
+    for (SharedTiles& candidate : tiles_)
+      if (candidate.tiles->serves(where) && candidate.last_phase < phase) shared = &candidate;
+    if (shared == nullptr)
+      shared = &tiles_.emplace_back(SharedTiles{std::make_shared<AttentionTiles>(
+          graph_, where, static_cast<int>(graph_.value(node.inputs[1]).shape[1].factor))});
+    shared->last_phase = phase;
+    add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, shared->tiles));
   }
 
   /// A launch that reads all inputs of its node and makes its output.
@@ -352,7 +356,12 @@ class Fuser {
   std::vector<bool> read_outside_;          // By value: by another launch than its maker, or by the host.
   std::vector<Entry> entries_;
   std::vector<RopeTableLaunch*> rope_tables_;
-  std::vector<std::shared_ptr<AttentionTiles>> tiles_;
+  /// Launches that share tiles use them in turn, in different phases.
+  struct SharedTiles {
+    std::shared_ptr<AttentionTiles> tiles;
+    int last_phase = -1;
+  };
+  std::vector<SharedTiles> tiles_;
   Program program_;
 };
 

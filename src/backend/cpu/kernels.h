@@ -161,6 +161,13 @@ struct Kernels {
   void (*copy_k)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* k_cache);
   void (*copy_v)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* v_cache);
   void (*attention)(const AttentionArgs&, const AttentionTile&, int kv_head, std::byte* scratch);
+  /// The same in two steps, for several tasks to share a tile's pages: what pages [begin, end) of its walk
+  /// (attention_pages) add up to, each by itself, and the merge of them all in order, with the same bits. A
+  /// page has attention_partial_floats in `partials`, which begin with those of page 0.
+  void (*attention_partials)(const AttentionArgs&, const AttentionTile&, int kv_head, Range pages,
+                             float* partials, std::byte* scratch);
+  void (*attention_merge)(const AttentionArgs&, const AttentionTile&, int kv_head, const float* partials,
+                          std::byte* scratch);
 
   void (*conv_row)(const ConvRow&);
   void (*scan_row)(const ScanRow&);
@@ -177,6 +184,10 @@ std::size_t k_page_bytes(const CacheLayout& layout);
 std::size_t v_page_bytes(const CacheLayout& layout);
 /// Of one call of `attention`; 64-byte aligned.
 std::size_t attention_scratch_bytes(const AttentionArgs& args);
+/// How many pages a tile's walk reads: those that all its segments share, then each segment's own.
+std::int64_t attention_pages(const AttentionTile& tile);
+/// Of one page, for a tile of n_rows rows; a multiple of 16.
+std::size_t attention_partial_floats(const AttentionArgs& args, int n_rows);
 
 enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512, kNeon };
 inline constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kNeon};
