@@ -17,7 +17,7 @@ WEFT := build/release/weft
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
 	  while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
@@ -52,6 +52,11 @@ test-asan: setup model ## the tests under the address and undefined-behaviour sa
 .PHONY: test-tsan
 test-tsan: setup model ## the tests under the thread sanitizer
 	@$(call run_tests,tsan)
+
+.PHONY: test-aarch64
+test-aarch64: ## the kernels' tests for AArch64, cross-compiled and under qemu
+	@./scripts/setup.sh build aarch64
+	@$(call run_tests,aarch64)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZ_SECONDS, from its committed seeds
