@@ -275,10 +275,13 @@ Placement place_greedily(const Graph& graph, const Costs& costs) {
         of_state = device_of_state[index(state)];
     }
     int best = -1;
-    for (int device = 0; device < costs.n_devices; ++device)
-      if (can(device) &&
-          (best < 0 || n_inputs[static_cast<std::size_t>(device)] > n_inputs[static_cast<std::size_t>(best)]))
+    for (int device = 0; device < costs.n_devices; ++device) {
+      if (!can(device)) continue;
+      const auto more = [&](int d) { return n_inputs[static_cast<std::size_t>(d)]; };
+      if (best < 0 || more(device) > more(best) ||
+          (more(device) == more(best) && costs.node_at(n, device) < costs.node_at(n, best)))
         best = device;
+    }
     if (of_state >= 0 && can(of_state)) best = of_state;
     best = std::max(best, 0);
     for (const ValueId input : node.inputs)

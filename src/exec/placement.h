@@ -67,7 +67,7 @@ struct Placement {
 Placement place(const Graph& graph, const Costs& costs, std::size_t max_states = 20000);
 
 /// The rule of thumb that others use, to compare with: nodes that can be in one place only are there, each
-/// other one is where most of its inputs are.
+/// other one is where most of its inputs are made, on the faster device among equals.
 Placement place_greedily(const Graph& graph, const Costs& costs);
 
 /// What a placement takes of a device's memory: weights and states of its nodes, and at the bounds of all

@@ -79,9 +79,8 @@ Plan::Compiled Plan::compile(PlacedGraph placed) const {
   result.of_moves = symbols_of_moves(graph);
   result.cut_symbols.resize(graph.symbols().size());
 
-  const int first = device_of.empty() ? 0 : device_of.front();
-  if (std::all_of(device_of.begin(), device_of.end(), [&](int device) { return device == first; })) {
-    compile_whole(result, first);
+  if (devices_.size() == 1) {
+    compile_whole(result);
   } else {
     std::vector<bool> beside_host;
     for (const Device* device : devices_) beside_host.push_back(device->info().beside_host);
@@ -90,17 +89,16 @@ Plan::Compiled Plan::compile(PlacedGraph placed) const {
   return result;
 }
 
-void Plan::compile_whole(Compiled& result, int device) const {
+void Plan::compile_whole(Compiled& result) const {
   const Graph& graph = result.placed.graph;
   Part part;
-  part.device = device;
-  part.bindings = result.placed.bindings[static_cast<std::size_t>(device)];
+  part.bindings = result.placed.bindings.front();
   for (std::size_t v = 0; v < part.bindings.size(); ++v) {
     if (part.bindings[v] == nullptr && needs_binding(graph, static_cast<ValueId>(v)))
       refuse("tensor " + graph.values()[v].name + " is not bound");
     part.whole_value.push_back(static_cast<ValueId>(v));
   }
-  part.plan = compile_on(device, graph, part.bindings);
+  part.plan = compile_on(part.device, graph, part.bindings);
   result.parts.push_back(std::move(part));
 }
 

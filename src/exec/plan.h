@@ -99,7 +99,7 @@ class Plan {
   };
 
   Compiled compile(PlacedGraph placed) const;
-  void compile_whole(Compiled& result, int device) const;
+  void compile_whole(Compiled& result) const;
   void compile_splits(Compiled& result, Splits splits) const;
   std::unique_ptr<DevicePlan> compile_on(int device, const Graph& graph, const Bindings& bindings) const;
   void check(const Step& step) const;

@@ -11,8 +11,9 @@ namespace {
 
 std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
-/// Assigns nodes to splits. A node joins the last split of its device unless another device reads from that
-/// already: then it would keep the other waiting for more than it needs.
+/// Assigns nodes to splits. A node joins the last split of its device, unless that would keep somebody
+/// waiting: another device that reads from the split already, or the split itself, for what the node needs
+/// from a device that works at the same time.
 class Splitter {
  public:
   Splitter(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host)
@@ -41,7 +42,8 @@ class Splitter {
     int device = 0;
     bool closed = false;
     std::vector<std::size_t> nodes;
-    std::vector<int> after;  // Runs; sorted once they are known.
+    std::vector<int> after;         // Runs that it reads from ...
+    std::vector<bool> known_after;  // ... and, by run, those that must be done before it through others, too.
   };
 
   void check_states() const {
@@ -64,22 +66,45 @@ class Splitter {
   void add(std::size_t node) {
     const int device = device_of_[node];
     int& last = last_of_[static_cast<std::size_t>(device)];
-    if (last < 0 || runs_[static_cast<std::size_t>(last)].closed) {
-      last = static_cast<int>(runs_.size());
-      runs_.push_back({.device = device, .closed = false, .nodes = {}, .after = {}});
-    }
-    split_of_[node] = last;
-    Run& run = runs_[static_cast<std::size_t>(last)];
-    run.nodes.push_back(node);
+    std::vector<int> sources;
     for (const ValueId input : graph_.nodes()[node].inputs) {
       const NodeId producer = graph_.value(input).producer;
-      if (producer == kNoNode) continue;
-      const int other = split_of_[index(producer)];
-      if (other == last) continue;
-      // The last open run of a device has no readers elsewhere, so this cannot make a circle.
-      runs_[static_cast<std::size_t>(other)].closed = true;
-      if (std::find(run.after.begin(), run.after.end(), other) == run.after.end()) run.after.push_back(other);
+      if (producer != kNoNode) sources.push_back(split_of_[index(producer)]);
     }
+    if (last < 0 || run(last).closed || waits_anew(last, sources)) {
+      last = static_cast<int>(runs_.size());
+      runs_.push_back({.device = device, .closed = false, .nodes = {}, .after = {}, .known_after = {}});
+    }
+    split_of_[node] = last;
+    run(last).nodes.push_back(node);
+    for (const int source : sources) {
+      // The last open run of a device has no readers elsewhere, so this cannot make a circle.
+      if (source == last || comes_after(last, source)) continue;
+      run(last).after.push_back(source);
+      std::vector<bool>& known = run(last).known_after;
+      known.resize(runs_.size());
+      known[static_cast<std::size_t>(source)] = true;
+      for (std::size_t r = 0; r < run(source).known_after.size(); ++r)
+        if (run(source).known_after[r]) known[r] = true;
+    }
+    for (const int source : sources)
+      if (source != last) run(source).closed = true;
+  }
+
+  Run& run(int r) { return runs_[static_cast<std::size_t>(r)]; }
+  const Run& run(int r) const { return runs_[static_cast<std::size_t>(r)]; }
+
+  bool comes_after(int later, int earlier) const {
+    const auto& known = run(later).known_after;
+    return static_cast<std::size_t>(earlier) < known.size() && known[static_cast<std::size_t>(earlier)];
+  }
+
+  /// Whether a run that so far could go beside one of the sources would have to wait for it.
+  bool waits_anew(int r, std::span<const int> sources) const {
+    return std::any_of(sources.begin(), sources.end(), [&](int source) {
+      const auto beside = [&](int of) { return beside_host_[static_cast<std::size_t>(run(of).device)]; };
+      return source != r && !comes_after(r, source) && (beside(r) || beside(source));
+    });
   }
 
   /// Of the runs that can come next those of devices beside the host first, then the earlier one.

@@ -1,0 +1,337 @@
+// Plans over several devices: numbers, copies, waiting, failing. The devices are toys that compute sums on
+// the host, one beside it on a thread of its own where a test says so.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <future>
+#include <mutex>
+#include <random>
+#include <set>
+
+#include "exec/plan.h"
+#include "weft/error.h"
+
+namespace weft::exec {
+namespace {
+
+class ToyTensor final : public DeviceTensor {
+ public:
+  explicit ToyTensor(std::size_t n) : values(n) {}
+  DType dtype() const override { return DType::kF32; }
+  std::size_t bytes() const override { return values.size() * sizeof(float); }
+  std::span<std::byte> host() override { return std::as_writable_bytes(std::span(values)); }
+  std::vector<float> values;
+};
+
+/// What a device was asked to do, and what it does on the way.
+struct Toy {
+  std::vector<std::vector<std::int64_t>> steps;
+  std::vector<Changes> changes;
+  std::function<void()> during = [] {};  // In the middle of each step, on the device's thread.
+};
+
+class ToyPlan final : public DevicePlan {
+ public:
+  ToyPlan(const Graph& graph, Toy& toy, bool beside_host)
+      : graph_(graph), toy_(toy), beside_host_(beside_host) {}
+  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+              const Changes& actual) override {
+    toy_.steps.emplace_back(symbols.begin(), symbols.end());
+    toy_.changes.push_back(actual);
+    if (beside_host_) {
+      work_ = std::async(std::launch::async, [this, symbols, &bindings] { compute(symbols, bindings); });
+    } else {
+      compute(symbols, bindings);
+    }
+  }
+  void wait() override {
+    if (work_.valid()) work_.get();
+  }
+  void cancel() noexcept override {}
+  std::size_t workspace_bytes() const override { return 0; }
+  double kernel_seconds() const override { return 0; }
+  int n_launches() const override { return 0; }
+  int n_phases() const override { return 0; }
+  std::string describe() const override { return ""; }
+
+ private:
+  void compute(std::span<const std::int64_t> symbols, const Bindings& bindings) {
+    toy_.during();
+    std::vector<std::vector<float>> values(graph_.values().size());
+    for (std::size_t v = 0; v < values.size(); ++v)
+      if (graph_.values()[v].kind == ValueKind::kInput)
+        values[v] = static_cast<ToyTensor*>(bindings[v])->values;
+    for (const Node& node : graph_.nodes()) {
+      const auto n = static_cast<std::size_t>(elements(graph_.value(node.output), symbols));
+      auto& out = values[static_cast<std::size_t>(node.output)];
+      out.resize(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto in = [&](std::size_t k) { return values[static_cast<std::size_t>(node.inputs[k])][i]; };
+        out[i] = get_op<ops::Add>(node) != nullptr ? in(0) + in(1) : in(0) * get_op<ops::Scale>(node)->factor;
+      }
+    }
+    for (const ValueId output : graph_.outputs()) {
+      const auto& made = values[static_cast<std::size_t>(output)];
+      std::copy(made.begin(), made.end(),
+                static_cast<ToyTensor*>(bindings[static_cast<std::size_t>(output)])->values.begin());
+    }
+  }
+  const Graph graph_;
+  Toy& toy_;
+  const bool beside_host_;
+  std::future<void> work_;
+};
+
+class ToyDevice final : public Device {
+ public:
+  explicit ToyDevice(std::string name, bool beside_host = false) {
+    info_.name = std::move(name);
+    info_.beside_host = beside_host;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  bool supports(const Graph&, const Node&) const override { return true; }
+  std::size_t bytes_of(ValueKind, DType, std::span<const std::int64_t>) const override { return 0; }
+  std::unique_ptr<DeviceTensor> create_weight(DType, std::span<const std::int64_t>,
+                                              const WeightSource&) override {
+    return nullptr;
+  }
+  std::unique_ptr<DeviceTensor> create_state(DType, std::span<const std::int64_t>) override {
+    return nullptr;
+  }
+  void read_cells(const DeviceTensor&, CacheRole, std::span<const std::int32_t>,
+                  std::span<std::byte>) override {}
+  void write_cells(DeviceTensor&, CacheRole, std::span<const std::int32_t>,
+                   std::span<const std::byte>) override {}
+  std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t> shape) override {
+    std::size_t n = 1;
+    for (const std::int64_t dim : shape) n *= static_cast<std::size_t>(dim);
+    return std::make_unique<ToyTensor>(n);
+  }
+  std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings&, const CompileOptions&) override {
+    ++n_compiled;
+    return std::make_unique<ToyPlan>(graph, toy, info_.beside_host);
+  }
+  Toy toy;
+  int n_compiled = 0;
+
+ private:
+  DeviceInfo info_;
+};
+
+/// A gate that one thread opens and another waits for, not for ever.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    condition_.notify_all();
+  }
+  bool wait() {
+    std::unique_lock lock(mutex_);
+    return condition_.wait_for(lock, std::chrono::seconds(10), [&] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  bool open_ = false;
+};
+
+constexpr Changes kAll = {.shapes = true, .tensors = true, .topology = true};
+constexpr int kColumns = 4, kMaxRows = 16;
+
+class SeveralDevices : public testing::Test {
+ protected:
+  SeveralDevices() {
+    n = graph.add_symbol("n", 0, kMaxRows);
+    x = graph.add_input("x", DType::kF32, {Dim(1, n), kColumns});
+  }
+  ValueId scaled(ValueId v, float factor) { return graph.add(ops::Scale{factor}, {v}, "scaled"); }
+
+  /// The graph placed, with inputs and outputs bound at home.
+  PlacedGraph placed(const std::vector<int>& device_of) {
+    PlacedGraph result{graph, device_of, std::vector<Bindings>(3, Bindings(graph.values().size(), nullptr))};
+    const Splits splits = split(graph, device_of, {false, true, false});
+    const auto bind = [&](ValueId value) {
+      tensors.push_back(std::make_unique<ToyTensor>(kColumns * kMaxRows));
+      for (std::size_t i = 0; i < tensors.back()->values.size(); ++i)
+        tensors.back()->values[i] = static_cast<float>(i % 7) + static_cast<float>(value);
+      const auto home = static_cast<std::size_t>(std::max(splits.home[static_cast<std::size_t>(value)], 0));
+      result.bindings[home][static_cast<std::size_t>(value)] = tensors.back().get();
+      bound[value] = tensors.back().get();
+    };
+    for (std::size_t v = 0; v < graph.values().size(); ++v)
+      if (graph.values()[v].kind == ValueKind::kInput) bind(static_cast<ValueId>(v));
+    for (const ValueId output : graph.outputs()) bind(output);
+    return result;
+  }
+  Plan make(const std::vector<int>& device_of) {
+    return Plan({&host, &beside, &other}, placed(device_of), {.allowed = kAll});
+  }
+  static Step step(std::span<const std::int64_t> symbols, Changes actual = {}) {
+    return {symbols, actual, {}, nullptr};
+  }
+
+  ToyDevice host{"host"}, beside{"beside", true}, other{"other"};
+  Graph graph;
+  SymbolId n;
+  ValueId x;
+  std::vector<std::unique_ptr<ToyTensor>> tensors;
+  std::map<ValueId, ToyTensor*> bound;
+  const std::int64_t five[1] = {5}, six[1] = {6};
+};
+
+TEST_F(SeveralDevices, AnyPlacementComputesTheSameAndCopiesEachValueOncePerDevice) {
+  std::mt19937 random(3);
+  const auto below = [&](std::size_t k) { return static_cast<std::size_t>(random() % k); };
+  for (int round = 0; round < 300; ++round) {
+    graph = Graph();
+    n = graph.add_symbol("n", 0, kMaxRows);
+    std::vector<ValueId> values;
+    for (int i = 0; i < 2; ++i) values.push_back(graph.add_input("x", DType::kF32, {Dim(1, n), kColumns}));
+    const std::size_t n_nodes = 2 + below(14);
+    for (std::size_t i = 0; i < n_nodes; ++i) {
+      const ValueId a = values[values.size() - 1 - below(std::min<std::size_t>(values.size(), 4))];
+      const ValueId b = values[below(values.size())];
+      values.push_back(below(2) == 0 ? scaled(a, 0.5f) : graph.add(ops::Add{}, {a, b}, "sum"));
+    }
+    for (std::size_t v = 2; v < values.size(); ++v)
+      if (below(3) == 0 || v + 1 == values.size()) graph.add_output(values[v]);
+
+    std::vector<int> device_of(n_nodes);
+    Plan alone = make(device_of);
+    alone.run(step(five));
+    std::vector<std::vector<float>> expected;
+    for (const ValueId output : graph.outputs()) expected.push_back(bound[output]->values);
+    EXPECT_EQ(alone.n_splits(), 1);
+    EXPECT_EQ(alone.counters().copies, 0);
+
+    for (int& device : device_of) device = static_cast<int>(below(3));
+    Plan plan = make(device_of);
+    plan.run(step(five));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const auto& got = bound[graph.outputs()[i]]->values;
+      EXPECT_TRUE(std::equal(got.begin(), got.begin() + 5 * kColumns, expected[i].begin()))
+          << "round " << round;
+    }
+    // What must cross, said anew: a value for each device that reads it and is not its home.
+    const std::vector<bool> live = live_nodes(graph);
+    std::set<std::pair<ValueId, int>> readers;
+    std::map<ValueId, std::set<int>> inputs;
+    for (std::size_t i = 0; i < n_nodes; ++i) {
+      if (!live[i]) continue;
+      for (const ValueId input : graph.nodes()[i].inputs) {
+        const NodeId producer = graph.value(input).producer;
+        if (producer == kNoNode)
+          inputs[input].insert(device_of[i]);
+        else if (device_of[static_cast<std::size_t>(producer)] != device_of[i])
+          readers.insert({input, device_of[i]});
+      }
+    }
+    std::size_t n_copies = readers.size();
+    for (const auto& [input, devices] : inputs) n_copies += devices.size() - 1;
+    EXPECT_EQ(plan.counters().copies, static_cast<std::int64_t>(n_copies));
+    EXPECT_EQ(plan.counters().copied_bytes,
+              static_cast<std::int64_t>(n_copies * 5 * kColumns * sizeof(float)));
+  }
+}
+
+TEST_F(SeveralDevices, IndependentPartsOverlap) {
+  const ValueId a = scaled(x, 2.0f), b = scaled(x, 3.0f);
+  graph.add_output(graph.add(ops::Add{}, {a, b}, "sum"));
+  // b is placed beside the host; its step ends only once the host is at a's.
+  Gate host_is_at_work;
+  bool in_time = false;
+  bool first = true;
+  host.toy.during = [&] {
+    if (std::exchange(first, false)) host_is_at_work.open();
+  };
+  beside.toy.during = [&] { in_time = host_is_at_work.wait(); };
+  Plan plan = make({0, 1, 0});
+  plan.run(step(five));
+  EXPECT_TRUE(in_time);
+  EXPECT_EQ(bound[graph.outputs()[0]]->values[1], 5.0f * bound[x]->values[1]);
+}
+
+TEST_F(SeveralDevices, ADeviceThatFailsGivesAnErrorWhenNobodyWorksOnTheStepAnyMore) {
+  const ValueId a = scaled(x, 2.0f), b = scaled(x, 3.0f);
+  graph.add_output(graph.add(ops::Add{}, {a, b}, "sum"));
+  bool done = false;
+  beside.toy.during = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    done = true;
+  };
+  other.toy.during = [] { throw Error(ErrorCode::kDevice, "lost"); };
+  Plan plan = make({1, 2, 0});
+  try {
+    plan.run(step(five));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
+  }
+  EXPECT_TRUE(done);
+  // The process goes on: another plan without the device.
+  Plan without = make({1, 0, 0});
+  without.run(step(five));
+  EXPECT_EQ(bound[graph.outputs()[0]]->values[1], 5.0f * bound[x]->values[1]);
+}
+
+TEST_F(SeveralDevices, ChangesReachEveryDevicesPlan) {
+  graph.add_output(scaled(scaled(x, 2.0f), 3.0f));
+  Plan plan = make({0, 2});
+  plan.run(step(five));
+  plan.run(step(six, {.shapes = true}));
+  for (const ToyDevice* device : {&host, &other}) {
+    EXPECT_EQ(device->toy.steps, (std::vector<std::vector<std::int64_t>>{{5}, {6}}));
+    EXPECT_FALSE(device->toy.changes[0].shapes);
+    EXPECT_TRUE(device->toy.changes[1].shapes);
+  }
+  // A tensor bound anew concerns its device alone.
+  ToyTensor y(kColumns * kMaxRows);
+  y.values.assign(y.values.size(), 7.0f);
+  const Rebinding rebinding[] = {{x, &y, 0}};
+  Step rebound = step(six, {.tensors = true});
+  rebound.rebindings = rebinding;
+  plan.run(rebound);
+  EXPECT_TRUE(host.toy.changes[2].tensors);
+  EXPECT_FALSE(other.toy.changes[2].tensors);
+  EXPECT_EQ(bound[graph.outputs()[0]]->values[0], 42.0f);
+  // Another placement is another graph.
+  const PlacedGraph all_on_one = placed({0, 0});
+  Step topology = step(six, {.topology = true});
+  topology.graph = &all_on_one;
+  plan.run(topology);
+  EXPECT_EQ(plan.n_splits(), 1);
+  EXPECT_EQ(plan.counters().compiled, 2);
+}
+
+TEST_F(SeveralDevices, ACancelledStepEndsWithTheDeviceThatIsAtIt) {
+  graph.add_output(scaled(scaled(x, 2.0f), 3.0f));
+  Plan plan = make({0, 2});
+  host.toy.during = [&] { plan.cancel(); };
+  plan.run(step(five));
+  EXPECT_EQ(other.toy.steps.back(), std::vector<std::int64_t>{0});
+  host.toy.during = [] {};
+  plan.run(step(five));
+  EXPECT_EQ(other.toy.steps.back(), std::vector<std::int64_t>{5});
+  EXPECT_TRUE(other.toy.changes.back().shapes);
+  EXPECT_EQ(bound[graph.outputs()[0]]->values[1], 6.0f * bound[x]->values[1]);
+}
+
+TEST_F(SeveralDevices, AStateOnTwoDevicesIsRefusedByName) {
+  const ValueId cells = graph.add_input("cells", DType::kI32, {Dim(1, n)});
+  const ValueId cache = graph.add_state("cache.k.0", DType::kF32, {64, 1, kColumns});
+  const ValueId stored = graph.add(ops::StoreCache{}, {cache, x, cells}, "stored");
+  graph.add(ops::StoreCache{}, {stored, x, cells}, "again");
+  try {
+    split(graph, std::vector<int>{0, 1}, {false, false});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("cache.k.0"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace weft::exec
