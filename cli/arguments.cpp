@@ -14,12 +14,17 @@ namespace weft::cli {
 namespace {
 
 // Known to users of llama.cpp.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kShortOptions = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kShortOptions = {{
     {"-ub", "--ubatch-size"},
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
     {"-sys", "--system-prompt"},
     {"-st", "--single-turn"},
+    {"-ngl", "--gpu-layers"},
+    {"-ts", "--tensor-split"},
+    {"-sm", "--split-mode"},
+    {"-cmoe", "--cpu-moe"},
+    {"-ot", "--pin"},
     {"-dev", "--device"},
     {"-np", "--parallel"},
     {"-npl", "--streams"},

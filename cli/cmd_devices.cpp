@@ -7,6 +7,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "json_output.h"
+#include "options.h"
 #include "terminal.h"
 #include "text_format.h"
 #include "weft/device.h"
@@ -17,7 +18,8 @@ namespace {
 int run(bool json) {
   Json array = Json::array();
   std::string text;
-  for (const DeviceInfo& device : devices()) {
+  const std::shared_ptr<Registry> registry = find_all_backends();
+  for (const DeviceInfo& device : devices(*registry)) {
     array.push_back({{"name", device.name},
                      {"backend", device.backend},
                      {"description", device.description},
@@ -31,6 +33,7 @@ int run(bool json) {
     if (device.n_threads > 0) text += fmt::format("    threads   {}\n", device.n_threads);
     if (!device.features.empty()) text += fmt::format("    features  {}\n", fmt::join(device.features, " "));
   }
+  for (const std::string& problem : problems(*registry)) note({}, problem);
   print(json ? to_text(array, 2) : text);
   return kExitOk;
 }

@@ -1,7 +1,12 @@
 // weft inspect: what a GGUF file holds.
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +18,7 @@
 #include "model_cache.h"
 #include "options.h"
 #include "text_format.h"
+#include "weft/error.h"
 #include "weft/model.h"
 
 namespace weft::cli {
@@ -25,6 +31,9 @@ struct InspectOptions {
   int n_ctx = 0;
   bool json = false;
   bool tensors = false;
+  bool plan = false;
+  std::string drawing;
+  ModelOptions devices;
 };
 
 struct TypeSum {
@@ -102,9 +111,10 @@ std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>
          {"  architecture", m.architecture},
          {"  parameters", count_text(m.n_parameters)},
          {"  weights", m.quantisation},
-         {"  layers", fmt::format("{} of width {}, ", m.n_layers, m.n_embd) +
-                          (m.n_heads > 0 ? fmt::format("{} heads, {} for keys and values", m.n_heads, m.n_kv_heads)
-                                         : "no attention")},
+         {"  layers",
+          fmt::format("{} of width {}, ", m.n_layers, m.n_embd) +
+              (m.n_heads > 0 ? fmt::format("{} heads, {} for keys and values", m.n_heads, m.n_kv_heads)
+                             : "no attention")},
          {"  vocabulary", fmt::format("{} tokens", m.n_vocab)},
          {"  context", fmt::format("{} tokens", m.n_ctx_train)},
          {"  file", fmt::format("{}, GGUF version {}, {} {}", bytes_text(file.file_bytes), file.version,
@@ -142,9 +152,90 @@ std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>
   return out + table_text(rows);
 }
 
+Json to_json(const PlanReport& plan) {
+  Json json;
+  json["devices"] = Json::array();
+  for (const PlanReport::Device& device : plan.devices)
+    json["devices"].push_back({{"name", device.name},
+                               {"weights", device.weights},
+                               {"cache", device.cache},
+                               {"workspace", device.workspace},
+                               {"free", device.free}});
+  json["splits"] = Json::array();
+  for (const PlanReport::Split& split : plan.splits)
+    json["splits"].push_back(
+        {{"device", split.device}, {"nodes", split.n_nodes}, {"first", split.first}, {"last", split.last}});
+  json["copies"] = Json::array();
+  for (const PlanReport::Copy& copy : plan.copies)
+    json["copies"].push_back({{"value", copy.value},
+                              {"from", copy.from},
+                              {"to", copy.to},
+                              {"bytes", copy.bytes},
+                              {"before", copy.before}});
+  return json;
+}
+
+std::string to_report(const PlanReport& plan, const Talk& talk) {
+  const bool color = use_color(talk.color, 1);
+  const auto heading = [color](std::string_view text) { return styled(text, kBold, color) + "\n"; };
+  std::string out = heading("Memory");
+  std::vector<std::vector<std::string>> rows = {{"  device", "weights", "cache", "workspace", "free"}};
+  for (const PlanReport::Device& device : plan.devices)
+    rows.push_back({"  " + device.name, bytes_text(device.weights), bytes_text(device.cache),
+                    bytes_text(device.workspace), bytes_text(device.free)});
+  out += table_text(rows);
+  std::uint64_t bytes = 0;
+  for (const PlanReport::Copy& copy : plan.copies) bytes += copy.bytes;
+  out += "\n" + heading(fmt::format("Splits: {}, with {} copies ({}) in a step of one token",
+                                    plan.splits.size(), plan.copies.size(), bytes_text(bytes)));
+  for (std::size_t s = 0; s < plan.splits.size(); ++s) {
+    for (const PlanReport::Copy& copy : plan.copies)
+      if (copy.before == static_cast<int>(s))
+        out += fmt::format("     {} {} -> {}, {}\n", copy.value, copy.from, copy.to, bytes_text(copy.bytes));
+    const PlanReport::Split& split = plan.splits[s];
+    out += fmt::format("{:3}  {}: {} nodes, {} to {}\n", s, split.device, split.n_nodes, split.first,
+                       split.last);
+  }
+  return out;
+}
+
+/// Through Graphviz where it is there; otherwise its input is left beside the place.
+void draw(const PlanReport& plan, const std::string& path, const Talk& talk) {
+  const std::string source = path + ".dot";
+  {
+    std::ofstream file(source);
+    file << plan.drawing;
+    if (!file.flush()) throw Error(ErrorCode::kIo, fmt::format("cannot write '{}'", source));
+  }
+  std::string words[] = {"dot", "-Tsvg", "-o", path, source};
+  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(),
+                       words[3].data(), words[4].data(), nullptr};
+  pid_t child = 0;
+  int status = 1;
+  if (posix_spawnp(&child, "dot", nullptr, nullptr, arguments, environ) == 0 &&
+      waitpid(child, &status, 0) == child && status == 0) {
+    std::filesystem::remove(source);
+  } else {
+    note(talk, fmt::format("Graphviz's dot could not draw; its input is in {}", source));
+  }
+}
+
+int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
+  ModelParams params;
+  params.placement = placement_params(options.devices);
+  params.placement.n_ctx = options.n_ctx;
+  params.registry = find_all_backends();
+  const PlanReport plan = inspect_plan(path, params);
+  if (!options.drawing.empty()) draw(plan, options.drawing, options.talk);
+  print(options.json ? to_text(to_json(plan), 2) : to_report(plan, options.talk));
+  return kExitOk;
+}
+
 int run(const InspectOptions& options) {
   if (!options.file.empty() && !options.model.empty()) throw UsageError("name the file once");
-  const FileInfo file = inspect(find_model(options.file.empty() ? options.model : options.file));
+  const std::filesystem::path path = find_model(options.file.empty() ? options.model : options.file);
+  if (options.plan || !options.drawing.empty()) return run_plan(options, path);
+  const FileInfo file = inspect(path);
   std::map<std::string, TypeSum> types;
   for (const FileInfo::Tensor& tensor : file.tensors) {
     TypeSum& sum = types[tensor.type];
@@ -165,6 +256,10 @@ std::function<int()> prepare(CLI::App& app) {
       ->group("Options");
   add_switch(app, "--tensors", options->tensors, "list every tensor, shapes outermost first")
       ->group("Output");
+  add_switch(app, "--plan", options->plan, "tell how it is spread over devices: memory, splits, copies")
+      ->group("Output");
+  app.add_option("--svg", options->drawing, "draw that with Graphviz")->type_name("FILE")->group("Output");
+  add_device_options(app, options->devices);
   add_switch(app, "--json", options->json, "print one JSON object with everything")->group("Output");
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -179,7 +274,8 @@ const Command kInspectCommand = {"inspect", "[options] FILE",
                                  "Examples:\n"
                                  "  weft inspect model.gguf\n"
                                  "  weft inspect model.gguf -c 32k --tensors\n"
-                                 "  weft inspect gemma --json\n",
+                                 "  weft inspect gemma --json\n"
+                                 "  weft inspect gemma --plan --device vulkan0 -ngl 10 --svg plan.svg\n",
                                  prepare};
 
 }  // namespace weft::cli

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 
 #include "arguments.h"
@@ -145,6 +146,88 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                       {"neon", CpuIsa::kNeon}},
                      "kernels to use, for tests")
       ->group("");
+  add_device_options(app, options);
+}
+
+void add_device_options(CLI::App& app, ModelOptions& options) {
+  const std::string group = "Devices";
+  app.add_option(
+         "--device", options.devices,
+         "devices to use beside the CPU, as 'weft devices' names them; NAME=DEVICE opens one once more")
+      ->type_name("A,B,...")
+      ->group(group);
+  app.add_option("--gpu-layers,--n-gpu-layers", options.n_layers,
+                 "layers, from the last, that go to those devices (default: as many as fit)")
+      ->type_name("N")
+      ->group(group);
+  app.add_option("--tensor-split", options.shares, "the devices' parts of them (default: as their memory)")
+      ->type_name("A,B,...")
+      ->group(group);
+  add_choice<bool>(app, "--split,--split-mode", options.placement.split_rows,
+                   {{"layer", false}, {"row", true}}, "spread whole layers, or the rows of each matrix")
+      ->group(group);
+  app.add_option(
+         "--pin", options.pins,
+         "place tensors whose name the pattern is found in, e.g. 'ffn_up=cpu'; may be given again, the last "
+         "that fits holds")
+      ->type_name("REGEX=DEVICE")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+  add_switch(app, "--cpu-moe", options.placement.experts_on_cpu, "leave the experts' weights to the CPU")
+      ->group(group);
+  add_switch(app, "--fit", options.placement.fit, "refuse what does not fit into a device's memory (default)")
+      ->group(group);
+}
+
+PlacementParams placement_params(const ModelOptions& options) {
+  const auto words = [](const std::string& list) {
+    std::vector<std::string> result;
+    for (std::size_t begin = 0; begin < list.size();) {
+      const std::size_t comma = std::min(list.find(',', begin), list.size());
+      result.push_back(list.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+    return result;
+  };
+  PlacementParams params = options.placement;
+  params.devices = words(options.devices);
+  for (const std::string& word : words(options.shares)) {
+    float share = 0.0f;
+    const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), share);
+    if (error != std::errc{} || rest != word.data() + word.size() || !(share >= 0.0f))
+      throw UsageError(fmt::format("--tensor-split: '{}' is no part; expected numbers as in 3,1", word));
+    params.shares.push_back(share);
+  }
+  if (!options.n_layers.empty() && options.n_layers != "auto" && options.n_layers != "-1") {
+    const std::string& text = options.n_layers;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), params.n_layers);
+    if (text == "all") {
+      params.n_layers = std::numeric_limits<int>::max();
+    } else if (error != std::errc{} || rest != text.data() + text.size() || params.n_layers < 0) {
+      throw UsageError(fmt::format("--gpu-layers: '{}' is no number of layers, nor all or auto", text));
+    }
+  }
+  for (const std::string& text : options.pins) {
+    const std::size_t equals = text.rfind('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+      throw UsageError(fmt::format("--pin '{}': expected REGEX=DEVICE, e.g. ffn_up=cpu", text));
+    params.pins.push_back({text.substr(0, equals), text.substr(equals + 1)});
+  }
+  return params;
+}
+
+std::shared_ptr<Registry> find_all_backends() {
+  std::vector<std::filesystem::path> folders;
+  if (const char* list = std::getenv("WEFT_BACKENDS"); list != nullptr) {
+    const std::string_view text = list;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t colon = std::min(text.find(':', begin), text.size());
+      if (colon > begin) folders.emplace_back(text.substr(begin, colon - begin));
+      begin = colon + 1;
+    }
+  }
+  return find_backends(folders);
 }
 
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt) {
@@ -157,6 +240,8 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   params.repack = options.repack;
   if (options.pack_cache) params.pack_cache = packed_cache_dir();
   params.pack_cache_bytes = static_cast<std::uint64_t>(std::max(0, options.pack_cache_gib)) << 30;
+  params.placement = placement_params(options);
+  params.registry = find_all_backends();
   params.progress = [&](float fraction) {
     bar.update(fraction);
     return !interrupt.requested();

@@ -24,7 +24,16 @@ struct ModelOptions {
   bool repack = true;
   bool pack_cache = true;
   int pack_cache_gib = 64;
+  PlacementParams placement;
+  std::string devices, shares, n_layers;
+  std::vector<std::string> pins;
 };
+/// What the options say of devices. Throws UsageError.
+PlacementParams placement_params(const ModelOptions& options);
+/// The CPU and the backends found beside the program and in the folders of WEFT_BACKENDS.
+std::shared_ptr<Registry> find_all_backends();
+void add_device_options(CLI::App& app, ModelOptions& options);
+/// Those, and the model's own.
 void add_model_options(CLI::App& app, ModelOptions& options);
 
 struct LoadedModel {

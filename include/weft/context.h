@@ -103,6 +103,8 @@ struct PlanStats {
   std::int64_t steps_unchanged = 0;  ///< No declared change: only the inputs' values differ.
   std::int64_t steps_shapes = 0;     ///< The values of symbols differ (tokens, outputs).
   std::int64_t steps_tensors = 0;    ///< External tensors were bound anew.
+  std::int64_t copies = 0;           ///< Values copied from device to device ...
+  std::int64_t copied_bytes = 0;     ///< ... and their bytes.
   double host_us_per_step = 0.0;     ///< Outside kernels: admission, inputs, update.
 };
 

@@ -114,6 +114,34 @@ struct FileInfo {
 };
 FileInfo inspect(const std::filesystem::path& path);
 
+/// How a model is spread over devices: what a context of the expected sizes will run in each step.
+struct PlanReport {
+  struct Device {
+    std::string name;
+    std::uint64_t weights = 0, cache = 0;
+    std::uint64_t workspace = 0;  ///< Temporaries, estimated.
+    std::uint64_t free = 0;
+  };
+  /// A run of nodes on one device.
+  struct Split {
+    std::string device;
+    int n_nodes = 0;
+    std::string first, last;  ///< Of the values that it makes.
+  };
+  struct Copy {
+    std::string value;
+    std::string from, to;
+    std::uint64_t bytes = 0;  ///< In a step of one token.
+    int before = 0;           ///< The split that reads it first.
+  };
+  std::vector<Device> devices;
+  std::vector<Split> splits;
+  std::vector<Copy> copies;
+  std::string drawing;  ///< For Graphviz.
+};
+/// Reads the file's description only. Opens the devices.
+PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& params);
+
 }  // namespace weft
 
 #pragma GCC visibility pop

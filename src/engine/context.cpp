@@ -37,18 +37,9 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
 }
 
 model::GraphSizes Context::Impl::sizes() const {
-  return {.n_ubatch = params.n_ubatch,
-          .n_outputs = params.n_outputs,
-          .n_cells = std::int64_t{n_pages} * kPageCells,
-          .n_sequences = params.n_sequences,
-          .n_moves = engine::kMovesPerStep,
-          .n_extents = n_extents(),
-          .n_hidden = engine::kMaxHidden + 1,
-          .n_slots = kv::StateSlots::n_slots_for(params.n_sequences),
-          .window_rewind = params.window_rewind,
-          .max_positions = params.n_ctx,
-          .k_type = engine::cache_dtype("K", params.k_type, hparams().k_head_dim),
-          .v_type = engine::cache_dtype("V", params.v_type, hparams().v_head_dim)};
+  return engine::graph_sizes(params, engine::cache_dtype("K", params.k_type, hparams().k_head_dim),
+                             engine::cache_dtype("V", params.v_type, hparams().v_head_dim),
+                             model->impl().row_shares);
 }
 
 std::optional<kv::WindowPages> Context::Impl::make_windows() const {
@@ -271,6 +262,8 @@ PlanStats Context::plan_stats() const {
   stats.steps_unchanged = counters.unchanged;
   stats.steps_shapes = counters.shapes;
   stats.steps_tensors = counters.tensors;
+  stats.copies = counters.copies;
+  stats.copied_bytes = counters.copied_bytes;
   if (counters.steps > 0)
     stats.host_us_per_step = impl_->host_seconds * 1e6 / static_cast<double>(counters.steps);
   return stats;

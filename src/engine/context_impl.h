@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/devices.h"
+#include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 #include "engine/placing.h"
 #include "engine/states.h"
@@ -19,7 +20,6 @@ namespace weft {
 
 namespace engine {
 inline constexpr Pos kMaxPosition = 1 << 29;
-inline constexpr int kMaxHidden = 1 << 14;
 inline constexpr const char* kKeepWindows =
     "; make the context with a larger window_rewind (-1 keeps everything)";
 }  // namespace engine
@@ -28,8 +28,7 @@ struct Context::Impl {
   Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in);
 
   const model::HParams& hparams() const { return model->impl().description.hparams; }
-  /// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
-  int n_extents() const { return n_pages + 2; }
+  int n_extents() const { return engine::extents_of(n_pages); }
   model::GraphSizes sizes() const;
   std::optional<kv::WindowPages> make_windows() const;
 

@@ -6,6 +6,8 @@
 #include <regex>
 
 #include "base/check.h"
+#include "engine/context_params.h"
+#include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 #include "weft/error.h"
 
@@ -13,6 +15,7 @@ namespace weft::engine {
 namespace {
 
 constexpr int kNoLayer = -1;
+constexpr int kNoPart = -1;
 
 std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
@@ -31,6 +34,12 @@ int layer_of(std::string_view name) {
     if (dot != std::string_view::npos) return leading_number(name.substr(dot + 1));
   }
   return kNoLayer;
+}
+
+/// Which part of a matrix that is cut by rows a node computes (GraphSizes::row_shares).
+int part_of(std::string_view name) {
+  const std::size_t mark = name.rfind('#');
+  return mark == std::string_view::npos ? kNoPart : leading_number(name.substr(mark + 1));
 }
 
 int layer_of(const Graph& graph, const Node& node) {
@@ -71,19 +80,41 @@ class Rules {
         continue;
       }
       int device = set_.host;
-      if (layer >= first && layer < end) {
+      const int part = part_of(graph_.value(graph_.nodes()[n].output).name);
+      if (layer >= first && layer < end && params_.split_rows) {
+        device = part != kNoPart ? part : set_.named.front();
+      } else if (layer >= first && layer < end) {
         const auto share = std::upper_bound(ends.begin(), ends.end(), layer - first) - ends.begin();
         device = set_.named[static_cast<std::size_t>(share)];
       }
       if (set_.devices[static_cast<std::size_t>(device)]->supports(graph_, graph_.nodes()[n]))
         result[n] = device;
     }
+    open_states(result);
     return result;
   }
 
-  bool is_pinned(std::size_t node) const { return pinned_[node] >= 0; }
-
  private:
+  /// Where a device can do something with a state, but not all that the graph asks for, all of it is open.
+  void open_states(std::vector<int>& device_of) const {
+    std::vector<bool> open(graph_.values().size());
+    for (bool again = true; again;) {
+      again = false;
+      for (std::size_t n = 0; n < device_of.size(); ++n) {
+        std::vector<ValueId> states;
+        for (const ValueId input : graph_.nodes()[n].inputs)
+          if (const ValueId state = state_behind(graph_, input); state != kNoValue) states.push_back(state);
+        if (std::any_of(states.begin(), states.end(), [&](ValueId state) { return open[index(state)]; }) &&
+            pinned_[n] < 0)
+          device_of[n] = -1;
+        for (const ValueId state : states) {
+          again = again || (device_of[n] < 0 && !open[index(state)]);
+          if (device_of[n] < 0) open[index(state)] = true;
+        }
+      }
+    }
+  }
+
   bool is_table(std::size_t n) const {
     const Node& node = graph_.nodes()[n];
     if (get_op<ops::GetRows>(node) == nullptr || graph_.value(node.inputs[0]).kind != ValueKind::kWeight)
@@ -222,6 +253,12 @@ std::vector<Device*> DeviceSet::pointers() const {
   return result;
 }
 
+std::vector<bool> DeviceSet::beside_host() const {
+  std::vector<bool> result;
+  for (const auto& device : devices) result.push_back(device->info().beside_host);
+  return result;
+}
+
 int DeviceSet::find(const std::string& name) const {
   std::string known;
   for (int d = 0; d < size(); ++d) {
@@ -258,6 +295,20 @@ DeviceSet open_devices(const Registry& registry, const PlacementParams& params, 
     set.host = set.size() - 1;
   }
   return set;
+}
+
+std::vector<double> row_shares(const PlacementParams& params) {
+  if (!params.split_rows || params.devices.size() < 2) return {};
+  std::vector<double> shares(params.devices.size(), params.shares.empty() ? 1.0 : 0.0);
+  for (std::size_t i = 0; i < std::min(shares.size(), params.shares.size()); ++i)
+    shares[i] = std::max(static_cast<double>(params.shares[i]), 0.0);
+  return shares;
+}
+
+model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info) {
+  const ContextParams context =
+      fill_in({.n_ctx = params.n_ctx, .n_sequences = params.n_sequences, .n_ubatch = params.n_ubatch}, info);
+  return graph_sizes(context, DType::kF16, DType::kF16, row_shares(params));
 }
 
 std::vector<int> place_model(const Graph& graph, int n_layers, const DeviceSet& set,
@@ -316,12 +367,7 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
         device_of_[index(input)] = device_of_node_[n];
     device_of_[index(node.output)] = device_of_node_[n];
   }
-  const auto beside_host = [&] {
-    std::vector<bool> result;
-    for (const auto& device : model.devices.devices) result.push_back(device->info().beside_host);
-    return result;
-  }();
-  const exec::Splits splits = exec::split(graph, device_of_node_, beside_host);
+  const exec::Splits splits = exec::split(graph, device_of_node_, model.devices.beside_host());
   const std::vector<std::int64_t> bounds = graph.bounds();
   for (std::size_t v = 0; v < graph.values().size(); ++v) {
     const ValueInfo& value = graph.values()[v];

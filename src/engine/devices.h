@@ -9,7 +9,7 @@
 #include "exec/placement.h"
 #include "exec/plan.h"
 #include "model/builder.h"
-#include "weft/device.h"
+#include "weft/model.h"
 
 namespace weft::engine {
 
@@ -23,12 +23,19 @@ struct DeviceSet {
 
   int size() const { return static_cast<int>(devices.size()); }
   std::vector<Device*> pointers() const;
+  std::vector<bool> beside_host() const;  ///< By device.
   /// The device with that name. Throws Error kNotFound.
   int find(const std::string& name) const;
 };
 
 /// Opens what `params` names. Throws Error.
 DeviceSet open_devices(const Registry& registry, const PlacementParams& params, const OpenOptions& options);
+
+/// The shares of the devices in matrices that are cut by rows; empty where they are not.
+std::vector<double> row_shares(const PlacementParams& params);
+
+/// The bounds that contexts are expected to give the graph: what memory is fitted to.
+model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info);
 
 /// The device of each node of the graph. Throws Error where pins cannot be kept or memory is too small.
 std::vector<int> place_model(const Graph& graph, int n_layers, const DeviceSet& set,

@@ -7,9 +7,6 @@
 #include "engine/devices.h"
 #include "engine/model_impl.h"
 #include "engine/vocabulary_from_gguf.h"
-#include "graph/extent.h"
-#include "kv/sequences.h"
-#include "kv/state_slots.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -44,21 +41,6 @@ std::vector<std::int64_t> constant_dims(const Shape& shape) {
   std::vector<std::int64_t> dims;
   for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i].factor);
   return dims;
-}
-
-/// The graph at the bounds that contexts are expected to have: what memory is fitted to.
-model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info) {
-  const std::int64_t n_ctx = params.n_ctx > 0 ? params.n_ctx : std::min(info.n_ctx_train, 8192);
-  const std::int64_t n_pages = kv::Sequences::n_pages_for(static_cast<int>(n_ctx), params.n_sequences);
-  const std::int64_t n_ubatch = std::min<std::int64_t>(params.n_ubatch, n_ctx);
-  return {.n_ubatch = n_ubatch,
-          .n_outputs = std::min<std::int64_t>(std::max(64, params.n_sequences), n_ubatch),
-          .n_cells = n_pages * kPageCells,
-          .n_sequences = params.n_sequences,
-          .n_slots = kv::StateSlots::n_slots_for(params.n_sequences),
-          .max_positions = n_ctx,
-          .k_type = DType::kF16,
-          .v_type = DType::kF16};
 }
 
 /// What the CPU may keep of its packed weights, where that is asked for. A fingerprint samples the file's
@@ -140,7 +122,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   const model::ModelDescription description = model::describe(file);
   ModelInfo info = engine::model_info(file, description);
   const model::ModelGraph graph =
-      model::build_graph(file, description, expected_sizes(params.placement, info));
+      model::build_graph(file, description, engine::expected_sizes(params.placement, info));
   auto tokenizer = std::make_unique<Tokenizer>(engine::vocabulary_from_gguf(file));
   if (tokenizer->n_vocab() != info.n_vocab) {
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight has " + std::to_string(info.n_vocab) +
@@ -149,7 +131,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   }
 
   auto impl = std::unique_ptr<engine::ModelImpl>(new engine::ModelImpl{
-      std::move(file), description, std::move(info), {}, {}, {}, std::move(tokenizer), nullptr});
+      std::move(file), description, std::move(info), {}, {}, {}, {}, std::move(tokenizer), nullptr});
   if (const auto source = impl->file.get_string("tokenizer.chat_template")) {
     const Tokenizer& t = *impl->tokenizer;
     const auto text_of = [&](Token id) { return id == kNoToken ? std::string() : std::string(t.text(id)); };
@@ -166,6 +148,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
                                         .feature = feature_of(params.isa),
                                         .repack = params.repack,
                                         .kept = kept_weights(*impl, path, params)});
+  impl->row_shares = engine::row_shares(params.placement);
   impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, params.placement);
   load_weights(*impl, graph, params);
   impl->info.weights_mapped = true;

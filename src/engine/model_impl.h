@@ -19,7 +19,8 @@ struct ModelImpl {
   model::ModelDescription description;
   ModelInfo info;
   DeviceSet devices;
-  std::vector<int> device_of;  // By node of the graph, which has the same nodes whatever its bounds.
+  std::vector<double> row_shares;  // Of the devices, in matrices that are cut by rows.
+  std::vector<int> device_of;      // By node of the graph, which has the same nodes whatever its bounds.
   // By device, and by the name of the graph's value.
   std::vector<std::map<std::string, std::unique_ptr<DeviceTensor>>> weights;
   std::unique_ptr<Tokenizer> tokenizer;

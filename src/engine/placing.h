@@ -4,14 +4,12 @@
 #include <span>
 #include <vector>
 
+#include "engine/graph_sizes.h"
 #include "kv/sequences.h"
 #include "kv/window_pages.h"
 #include "weft/context.h"
 
 namespace weft::engine {
-
-/// Moves and forks are carried out in pieces of this many cells.
-inline constexpr int kMovesPerStep = 4096;
 
 /// Where a step's moves and forks are written for the device. Empty: nowhere.
 struct MoveInputs {

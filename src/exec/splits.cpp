@@ -230,27 +230,6 @@ std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> sy
   return row_bytes(value.dtype, elements(value, symbols));
 }
 
-std::string describe(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
-                     std::span<const std::int64_t> symbols) {
-  const auto name_of = [&](int device) { return device_names[static_cast<std::size_t>(device)]; };
-  std::string text;
-  std::size_t copy = 0;
-  for (std::size_t s = 0; s < splits.splits.size(); ++s) {
-    const Split& split = splits.splits[s];
-    for (; copy < splits.copies.size() && splits.copies[copy].before == static_cast<int>(s); ++copy) {
-      const Copy& c = splits.copies[copy];
-      text += "  copy " + graph.value(c.value).name + " " +
-              to_string(graph.value(c.value).shape, graph.symbols()) + " from " + name_of(c.from) + " to " +
-              name_of(c.to) + ": " + std::to_string(value_bytes(graph.value(c.value), symbols)) + " bytes\n";
-    }
-    const auto nodes = split.graph.nodes();
-    text += "split " + std::to_string(s) + " on " + name_of(split.device) + ": " +
-            std::to_string(nodes.size()) + " nodes, " + split.graph.value(nodes.front().output).name +
-            " to " + split.graph.value(nodes.back().output).name + "\n";
-  }
-  return text;
-}
-
 std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
                    std::span<const std::int64_t> symbols) {
   static constexpr const char* kColours[] = {"#dbe9f6", "#fde0c5", "#d9f0d3",

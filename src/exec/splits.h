@@ -40,11 +40,8 @@ Splits split(const Graph& graph, std::span<const int> device_of, const std::vect
 /// Bytes of a value in a step with these symbols.
 std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols);
 
-/// Splits, their nodes and what is copied between them with the bytes of a step with these symbols; for
-/// people.
-std::string describe(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
-                     std::span<const std::int64_t> symbols);
-/// The same as a drawing for Graphviz.
+/// Splits and what is copied between them, with the bytes of a step with these symbols: a drawing for
+/// Graphviz.
 std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,
                    std::span<const std::int64_t> symbols);
 

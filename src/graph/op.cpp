@@ -87,6 +87,17 @@ ValueType rule(const ops::Scale&, const Inputs& in) { return unary(in); }
 ValueType rule(const ops::Softcap&, const Inputs& in) { return unary(in); }
 ValueType rule(const ops::Activate&, const Inputs& in) { return unary(in); }
 
+ValueType rule(const ops::Concat&, const Inputs& in) {
+  std::int64_t columns = 0;
+  for (int i = 0; i < in.size(); ++i) {
+    in.f32(i);
+    in.require(in.shape(i).rank() == 2 && in.shape(i)[0] == in.shape(0)[0], i,
+               "must have the rows of input 0");
+    columns += in.shape(i).columns();
+  }
+  return f32({in.shape(0)[0], columns});
+}
+
 ValueType rule(const ops::Glu&, const Inputs& in) {
   in.f32(0);
   in.f32(1);

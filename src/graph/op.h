@@ -65,6 +65,12 @@ struct Scale {
   float factor = 1.0f;
 };
 
+/// x {m, d1}, y {m, d2}, ... -> {m, d1 + d2 + ...}: columns side by side.
+struct Concat {
+  static constexpr std::string_view kName = "concat";
+  static constexpr int kMinInputs = 1, kMaxInputs = 16;
+};
+
 /// cap * tanh(x / cap)
 struct Softcap {
   static constexpr std::string_view kName = "softcap";
@@ -195,10 +201,10 @@ struct SumExperts {
 
 }  // namespace ops
 
-using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap,
-                        ops::Activate, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache,
-                        ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK, ops::ExpertWeights,
-                        ops::MatmulExperts, ops::SumExperts>;
+using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
+                        ops::Softcap, ops::Activate, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells,
+                        ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK,
+                        ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
 
 std::string_view name(const Op& op);
 

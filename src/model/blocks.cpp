@@ -20,18 +20,13 @@ ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name) {
 }
 
 ValueId linear(Builder& b, ValueId x, const std::string& name, std::int64_t n_out) {
-  const std::int64_t n_in = b.model().graph.value(x).shape.columns();
-  const ValueId weight = b.weight(name + ".weight", {n_out, n_in});
-  return b.add(ops::Matmul{}, {weight, x, b.optional_weight(name + ".bias", {n_out})}, name);
+  return b.product(x, name + ".weight", name + ".bias", n_out, 0, n_out, name);
 }
 
 ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t n_all, std::int64_t begin,
                     std::int64_t n_out) {
-  const std::int64_t n_in = b.model().graph.value(x).shape.columns();
-  const ValueId weight = b.weight_rows(name + ".weight", {n_all, n_in}, begin, n_out);
-  const ValueId bias =
-      b.has(name + ".bias") ? b.weight_rows(name + ".bias", {n_all}, begin, n_out) : kNoValue;
-  return b.add(ops::Matmul{}, {weight, x, bias}, name + "@" + std::to_string(begin));
+  return b.product(x, name + ".weight", name + ".bias", n_all, begin, n_out,
+                   name + "@" + std::to_string(begin));
 }
 
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {
@@ -164,9 +159,8 @@ ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBl
 
 ValueId output_logits(Builder& b, ValueId x) {
   const HParams& h = b.hparams();
-  ValueId weight = b.optional_weight("output.weight", {h.n_vocab, h.n_embd});
-  if (weight == kNoValue) weight = b.weight("token_embd.weight", {h.n_vocab, h.n_embd});
-  ValueId logits = b.add(ops::Matmul{}, {weight, x, b.optional_weight("output.bias", {h.n_vocab})}, "logits");
+  const char* const weight = b.has("output.weight") ? "output.weight" : "token_embd.weight";
+  ValueId logits = b.product(x, weight, "output.bias", h.n_vocab, 0, h.n_vocab, "logits");
   if (h.logit_softcap > 0.0f) logits = b.add(ops::Softcap{h.logit_softcap}, {logits}, "logits_capped");
   return logits;
 }

@@ -26,6 +26,9 @@ struct GraphSizes {
   /// this many tokens are less than the positions that are expected. -1: all share cells.
   std::int64_t window_rewind = -1;
   std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
+  /// Where this has several entries, matrices are cut by their rows into parts of these shares; those that
+  /// are not are small. Part i's node ends in "#i".
+  std::vector<double> row_shares;
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
 };
@@ -99,6 +102,10 @@ class Builder {
   ValueId weight_rows(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n);
   /// A small tensor of any rank as one vector of all its elements.
   ValueId flat_weight(const std::string& name, const Shape& shape);
+  /// x times rows [begin, begin + n_out) of `weight` {n_all, columns of x}, with that part of `bias` where
+  /// the file has it. Cut by GraphSizes::row_shares.
+  ValueId product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
+                  std::int64_t begin, std::int64_t n_out, const std::string& name);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
   ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name) {

@@ -1,7 +1,8 @@
-// A model over several devices has the bits that it has on one: layers, single tensors, rows. The second device is
-// the CPU once more, under another name and with tensors of its own.
+// A model over several devices has the bits that it has on one: layers, single tensors, rows. The second
+// device is the CPU once more, under another name and with tensors of its own.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "engine/allocation_counter.h"
@@ -31,7 +32,9 @@ PlacementParams layers_on_second(int n) {
 class Spread : public testing::TestWithParam<const char*> {
  protected:
   std::filesystem::path path() const { return test::golden_dir() / GetParam() / "model.gguf"; }
-  std::vector<Token> tokens() const { return test::read_tokens(test::golden_dir() / GetParam() / "tokens.json"); }
+  std::vector<Token> tokens() const {
+    return test::read_tokens(test::golden_dir() / GetParam() / "tokens.json");
+  }
 
   /// Prompt in pieces, then token by token; a copy, a shift where the model can, and on.
   std::vector<float> logits(const std::shared_ptr<const Model>& model) const {
@@ -72,6 +75,194 @@ TEST_P(Spread, PinsOfManyTensorsGiveTheSameBits) {
     }
     EXPECT_TRUE(logits(load(path(), placement)) == expected) << "round " << round;
   }
+}
+
+TEST_P(Spread, RowsOfMatricesOnTwoDevicesGiveTheSameBits) {
+  const std::vector<float> expected = logits(load(path(), {}));
+  for (const std::vector<float>& shares : {std::vector<float>{}, {3.0f, 1.0f}, {0.0f, 1.0f}}) {
+    PlacementParams placement = layers_on_second(-1);
+    placement.split_rows = true;
+    placement.shares = shares;
+    const auto model = load(path(), placement);
+    // Parts of matrices lie on both.
+    const auto n_parts = [&](std::size_t device) {
+      const auto& weights = model->impl().weights[device];
+      return std::count_if(weights.begin(), weights.end(),
+                           [](const auto& weight) { return weight.first.find('[') != std::string::npos; });
+    };
+    if (shares.empty()) {
+      EXPECT_GT(n_parts(0), 0);
+      EXPECT_GT(n_parts(1), 0);
+    }
+    EXPECT_TRUE(logits(model) == expected);
+  }
+}
+
+TEST_P(Spread, AStateGoesFromOnePlacementToAnother) {
+  const auto alone = load(path(), {}), spread = load(path(), layers_on_second(1));
+  Context from(spread, {.n_ctx = 256, .n_threads = 1}), to(alone, {.n_ctx = 256, .n_threads = 1});
+  all_logits(from, tokens(), 16);
+  ASSERT_TRUE(to.restore(from.save(0), 0));
+  const std::vector<Token> more = {9, 4, 7};
+  EXPECT_TRUE(all_logits(from, more, 1) == all_logits(to, more, 1));
+}
+
+TEST_P(Spread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
+  for (const bool split_rows : {false, true}) {
+    ModelParams params;
+    params.placement = layers_on_second(1);
+    params.placement.split_rows = split_rows;
+    params.placement.n_ctx = 256;
+    const PlanReport plan = inspect_plan(path(), params);
+    std::uint64_t bytes = 0;
+    for (const PlanReport::Copy& copy : plan.copies) bytes += copy.bytes;
+    EXPECT_GT(plan.splits.size(), 1u);
+    EXPECT_GT(plan.devices[1].weights, 0u);
+
+    Context context(load(path(), params.placement), {.n_ctx = 256, .n_threads = 1});
+    Batch batch;
+    PlanStats before;
+    long allocations = 0;
+    for (int i = 0; i < 12; ++i) {
+      if (i == 2) {
+        before = context.plan_stats();
+        allocations = test::n_allocations();
+      }
+      batch.clear();
+      batch.add(i, 0, true);
+      ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    }
+    if (test::kCountsAllocations) {
+      EXPECT_EQ(test::n_allocations() - allocations, 0);
+    }
+    const PlanStats after = context.plan_stats();
+    EXPECT_EQ(after.copies - before.copies, 10 * static_cast<std::int64_t>(plan.copies.size()));
+    EXPECT_EQ(after.copied_bytes - before.copied_bytes, static_cast<std::int64_t>(10 * bytes));
+    EXPECT_EQ(after.compiled, 1);
+  }
+}
+
+TEST_P(Spread, ExpertsStayWithTheCpu) {
+  PlacementParams placement = layers_on_second(1000);
+  placement.experts_on_cpu = true;
+  const auto model = load(path(), placement);
+  for (const auto& [name, weight] : model->impl().weights[1])
+    EXPECT_EQ(name.find("_exps"), std::string::npos) << name;
+  EXPECT_FALSE(model->impl().weights[1].empty());
+}
+
+/// A device like the CPU with little memory and without some ops, of a backend that the test brings.
+class SmallDevice final : public Device {
+ public:
+  SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool attends)
+      : inner_(std::move(inner)), info_(inner_->info()), attends_(attends) {
+    info_.name = std::move(name);
+    info_.backend = "small";
+    info_.memory_total = info_.memory_free = memory;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  bool supports(const Graph& graph, const Node& node) const override {
+    return (attends_ || get_op<ops::Attention>(node) == nullptr) && inner_->supports(graph, node);
+  }
+  std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
+    return inner_->bytes_of(kind, dtype, shape);
+  }
+  std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
+                                              const WeightSource& source) override {
+    return inner_->create_weight(dtype, shape, source);
+  }
+  std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
+    return inner_->create_state(dtype, shape);
+  }
+  void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                  std::span<std::byte> rows) override {
+    inner_->read_cells(state, role, cells, rows);
+  }
+  void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                   std::span<const std::byte> rows) override {
+    inner_->write_cells(state, role, cells, rows);
+  }
+  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
+                                                   std::span<const std::int64_t> shape) override {
+    return inner_->create_host_tensor(dtype, shape);
+  }
+  std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
+                                      const CompileOptions& options) override {
+    return inner_->compile(graph, bindings, options);
+  }
+
+ private:
+  std::shared_ptr<Device> inner_;
+  DeviceInfo info_;
+  bool attends_;
+};
+
+std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
+                                             bool attends, PlacementParams placement = {}) {
+  const auto registry = find_backends();
+  const auto open = [=, inner = std::weak_ptr(registry)](std::string_view name, const OpenOptions& options) {
+    return std::make_shared<SmallDevice>(inner.lock()->open("cpu", {.n_threads = options.n_threads}),
+                                         std::string(name), memory, attends);
+  };
+  registry->add(
+      {"small", [] { return std::vector{DeviceInfo{.name = "small0", .backend = "small"}}; }, open});
+  ModelParams params;
+  params.n_threads = 1;
+  params.placement = std::move(placement);
+  params.placement.devices = {"small0"};
+  params.placement.n_ctx = 256;
+  params.placement.n_ubatch = 16;
+  params.registry = registry;
+  return Model::load(path, params);
+}
+
+TEST_P(Spread, ABackendOfTheProgramsOwnTakesWhatItCanAndWhatFits) {
+  const std::vector<float> expected = logits(load(path(), {}));
+  const auto all = load_with_small(path(), std::uint64_t{1} << 32, true);
+  const auto bytes_on = [](const Model& model, std::size_t device) {
+    std::size_t sum = 0;
+    for (const auto& [name, weight] : model.impl().weights[device]) sum += weight->bytes();
+    return sum;
+  };
+  const std::size_t whole = bytes_on(*all, 0);
+  ASSERT_GT(whole, 0u);
+  EXPECT_TRUE(logits(all) == expected);
+  // What it cannot compute is left to the CPU, and the rest stays.
+  const auto partly = load_with_small(path(), std::uint64_t{1} << 32, false);
+  EXPECT_GT(bytes_on(*partly, 0), 0u);
+  EXPECT_TRUE(logits(partly) == expected);
+  // Less and less memory takes fewer and fewer layers.
+  std::size_t last = whole;
+  for (const double part : {1.1, 0.6, 0.0}) {
+    const auto model =
+        load_with_small(path(), static_cast<std::uint64_t>(part * static_cast<double>(whole)), true);
+    EXPECT_LE(bytes_on(*model, 0), last);
+    last = bytes_on(*model, 0);
+    EXPECT_LE(static_cast<double>(last), part * static_cast<double>(whole));
+    EXPECT_TRUE(logits(model) == expected);
+  }
+  EXPECT_EQ(last, 0u);
+  EXPECT_THROW(load_with_small(path(), 1000, true, {.n_layers = 1}), Error);
+}
+
+TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
+  const auto path = test::golden_dir() / "llama" / "model.gguf";
+  const auto refusal = [&](const PlacementParams& placement) {
+    try {
+      load(path, placement);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal({.devices = {"gpu7"}}).find("there is no device \"gpu7\"; known are cpu"),
+            std::string::npos);
+  EXPECT_NE(refusal({.devices = {"a=cpu", "a=cpu"}}).find("NAME=DEVICE"), std::string::npos);
+  EXPECT_NE(refusal({.devices = {"a=cpu"}, .pins = {{"attn_q", "b"}}}).find("\"b\""), std::string::npos);
+  EXPECT_NE(refusal({.devices = {"a=cpu"}, .pins = {{"(", "a"}}}).find("no regular expression"),
+            std::string::npos);
+  EXPECT_NE(refusal({.devices = {"a=cpu"}, .pins = {{"nothing", "a"}}}).find("fits no tensor"),
+            std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Spread, testing::Values("llama", "gemma3", "qwen3moe", "mamba", "lfm2"));

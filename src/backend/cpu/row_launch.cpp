@@ -233,6 +233,13 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
           [&](const ops::Add&) { kernels.add_row(in(0), in(1), n, out); },
           [&](const ops::Mul&) { kernels.mul_row(in(0), in(1), n, out); },
           [&](const ops::Scale& op) { kernels.scale_row(in(0), op.factor, n, out); },
+          [&](const ops::Concat&) {
+            std::byte* to = reinterpret_cast<std::byte*>(out);
+            for (const Operand& part : instruction.in) {
+              std::memcpy(to, at(part), part.stride);
+              to += part.stride;
+            }
+          },
           [&](const ops::Softcap& op) { kernels.softcap_row(in(0), op.cap, n, out); },
           [&](const ops::Activate& op) { kernels.activation_row(op.kind, in(0), n, out); },
           [&](const ops::Glu& op) { kernels.glu_row(op.kind, in(0), in(1), n, out); },

@@ -40,9 +40,9 @@ struct Quantise {
   static constexpr std::string_view kName = "quantise";
 };
 
-using RowOp = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Softcap,
-                           ops::Activate, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK, ops::ExpertWeights,
-                           ops::SumExperts, Quantise>;
+using RowOp = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale,
+                           ops::Concat, ops::Softcap, ops::Activate, ops::Glu, ops::Rope, ops::StoreCache,
+                           ops::TopK, ops::ExpertWeights, ops::SumExperts, Quantise>;
 
 class RowLaunch final : public Launch {
  public:

@@ -1,0 +1,20 @@
+#pragma once
+// The bounds that a context gives its graph.
+#include <vector>
+
+#include "model/builder.h"
+#include "weft/context.h"
+
+namespace weft::engine {
+
+inline constexpr int kMovesPerStep = 4096;
+inline constexpr int kMaxHidden = 1 << 14;
+
+/// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
+inline int extents_of(int n_pages) { return n_pages + 2; }
+
+/// `params` with the defaults filled in.
+model::GraphSizes graph_sizes(const ContextParams& params, DType k_type, DType v_type,
+                              const std::vector<double>& row_shares);
+
+}  // namespace weft::engine
