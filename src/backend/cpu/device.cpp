@@ -68,6 +68,20 @@ std::int64_t product(std::span<const std::int64_t> dims) {
   return n;
 }
 
+DeviceInfo info_of(std::string_view name, int n_threads) {
+  const base::MachineMemory memory = base::machine_memory();
+  DeviceInfo info;
+  info.name = name;
+  info.backend = "cpu";
+  info.description = processor_name();
+  info.memory_total = memory.total;
+  info.memory_free = memory.available;
+  info.n_threads = n_threads;
+  for (const Isa isa : kIsas)
+    if (supported(isa)) info.features.emplace_back(kernels(isa).name);
+  return info;
+}
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const CpuOptions& options)
@@ -78,15 +92,7 @@ class CpuDevice final : public Device {
         loader_(n_threads_, 1) {
     if (!supported(isa_))
       throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
-    const base::MachineMemory memory = base::machine_memory();
-    info_.name = options.name;
-    info_.backend = "cpu";
-    info_.description = processor_name();
-    info_.memory_total = memory.total;
-    info_.memory_free = memory.available;
-    info_.n_threads = n_threads_;
-    for (const Isa isa : kIsas)
-      if (supported(isa)) info_.features.emplace_back(kernels(isa).name);
+    info_ = info_of(options.name, n_threads_);
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -226,7 +232,7 @@ std::shared_ptr<Device> make_device(const CpuOptions& options) {
 
 Backend backend() {
   return {.name = "cpu",
-          .list = [] { return std::vector{make_device({.n_threads = 1})->info()}; },
+          .list = [] { return std::vector{info_of("cpu", base::default_threads())}; },
           .open =
               [](std::string_view device, const OpenOptions& options) {
                 CpuOptions cpu;

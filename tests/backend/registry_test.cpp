@@ -1,0 +1,60 @@
+// Backends by hand and from modules; what is wrong with a module is told and harms nobody.
+#include "backend/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+Backend named(const std::string& backend, const std::string& device) {
+  return {backend, [=] { return std::vector{DeviceInfo{.name = device, .backend = backend}}; },
+          [](std::string_view, const OpenOptions&) { return std::shared_ptr<Device>(); }};
+}
+
+TEST(Registry, ListsDevicesInTheOrderOfTheirBackendsAndNamesThemWhereOneIsMissing) {
+  Registry registry;
+  registry.add(named("a", "a0"));
+  registry.add(named("b", "b0"));
+  registry.add(named("a", "a1"));  // In place of the first.
+  const auto devices = registry.devices();
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[0].name, "a1");
+  EXPECT_EQ(devices[1].name, "b0");
+  try {
+    registry.open("c0");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+    EXPECT_STREQ(error.what(), "there is no device \"c0\"; known are a1, b0");
+  }
+}
+
+TEST(Registry, LoadsModulesAndTellsWhatIsWrongWithOthers) {
+  std::ofstream(std::string(WEFT_TEST_MODULES) + "/weft_backend_broken.so") << "no library";
+  const std::filesystem::path folders[] = {"/there/is/no/such/folder", WEFT_TEST_MODULES};
+  Registry registry;
+  registry.load_modules(folders);
+  ASSERT_EQ(registry.backends().size(), 1u);
+  // Opened twice under two names; an error of the module is one here.
+  const auto one = registry.open("idle0"), other = registry.open("idle0", {.name = "second"});
+  EXPECT_EQ(one->info().name, "idle0");
+  EXPECT_EQ(other->info().name, "second");
+  try {
+    one->create_state(DType::kF32, std::vector<std::int64_t>{1, 1, 1});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  }
+  ASSERT_EQ(registry.problems().size(), 3u);
+  EXPECT_NE(registry.problems()[0].find("weft_backend_broken.so"), std::string::npos)
+      << registry.problems()[0];
+  EXPECT_NE(registry.problems()[1].find("no driver here"), std::string::npos) << registry.problems()[1];
+  EXPECT_NE(registry.problems()[2].find("another version"), std::string::npos) << registry.problems()[2];
+}
+
+}  // namespace
+}  // namespace weft
