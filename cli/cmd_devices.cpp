@@ -11,11 +11,12 @@
 #include "terminal.h"
 #include "text_format.h"
 #include "weft/device.h"
+#include "weft/measure.h"
 
 namespace weft::cli {
 namespace {
 
-int run(bool json) {
+int run(bool json, bool measured) {
   Json array = Json::array();
   std::string text;
   const std::shared_ptr<Registry> registry = find_all_backends();
@@ -27,11 +28,24 @@ int run(bool json) {
                      {"memory_free", device.memory_free},
                      {"threads", device.n_threads},
                      {"features", device.features}});
+    std::string speed_text;
+    if (measured) {
+      const DeviceSpeed speed = measure(*registry, device.name);
+      array.back()["measured"] = {{"bytes_per_second", speed.bytes_per_second},
+                                  {"flops", speed.flops},
+                                  {"step_seconds", speed.step_seconds},
+                                  {"copy_bytes_per_second", speed.copy_bytes_per_second}};
+      speed_text = fmt::format(
+          "    measured  {:.1f} GB/s of weights, {:.0f} GFLOPS, {:.0f} us a step, copies {:.1f} GB/s\n",
+          speed.bytes_per_second / 1e9, speed.flops / 1e9, speed.step_seconds * 1e6,
+          speed.copy_bytes_per_second / 1e9);
+    }
     text += fmt::format("{}  {}\n", device.name, device.description);
     text += fmt::format("    memory    {} ({} free)\n", bytes_text(device.memory_total),
                         bytes_text(device.memory_free));
     if (device.n_threads > 0) text += fmt::format("    threads   {}\n", device.n_threads);
     if (!device.features.empty()) text += fmt::format("    features  {}\n", fmt::join(device.features, " "));
+    text += speed_text;
   }
   for (const std::string& problem : problems(*registry)) note({}, problem);
   print(json ? to_text(array, 2) : text);
@@ -39,14 +53,19 @@ int run(bool json) {
 }
 
 std::function<int()> prepare(CLI::App& app) {
-  auto json = std::make_shared<bool>(false);
-  add_switch(app, "--json", *json, "print one JSON array")->group("Output");
-  return [json] { return run(*json); };
+  struct Options {
+    bool json = false, measured = false;
+  };
+  auto options = std::make_shared<Options>();
+  add_switch(app, "--json", options->json, "print one JSON array")->group("Output");
+  add_switch(app, "--measure", options->measured, "measure how fast they are, which takes a moment")
+      ->group("Output");
+  return [options] { return run(options->json, options->measured); };
 }
 
 }  // namespace
 
-const Command kDevicesCommand = {"devices", "[--json]", "what weft can compute on here, fastest first",
+const Command kDevicesCommand = {"devices", "[--json] [--measure]", "what weft can compute on here",
                                  "Example:\n  weft devices\n", prepare};
 
 }  // namespace weft::cli

@@ -212,12 +212,12 @@ class Rules {
 };
 
 // What placement assumes of devices as long as nobody has measured them. Only their ratios matter.
-constexpr exec::DeviceSpeed kAssumedSpeed = {.bytes_per_second = 2e10, .flops = 5e11, .node_seconds = 2e-6};
+constexpr exec::NodeSpeed kAssumedSpeed = {.bytes_per_second = 2e10, .flops = 5e11, .node_seconds = 2e-6};
 constexpr exec::Link kAssumedLink = {.seconds = 2e-5, .bytes_per_second = 5e9};
 
 std::vector<int> place_rest(const Graph& graph, const DeviceSet& set, std::span<const int> fixed) {
   const auto n = static_cast<std::size_t>(set.size());
-  const std::vector<exec::DeviceSpeed> speeds(n, kAssumedSpeed);
+  const std::vector<exec::NodeSpeed> speeds(n, kAssumedSpeed);
   const std::vector<exec::Link> links(n * n, kAssumedLink);
   // A step of one token is the one that is run most.
   std::vector<std::int64_t> symbols;

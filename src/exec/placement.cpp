@@ -200,7 +200,7 @@ class Placer {
 
 }  // namespace
 
-Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<const DeviceSpeed> speeds,
+Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<const NodeSpeed> speeds,
                std::span<const Link> links, int host, std::span<const std::int64_t> symbols) {
   const std::size_t n = devices.size();
   WEFT_CHECK(speeds.size() == n && links.size() == n * n);

@@ -15,7 +15,7 @@ namespace weft::exec {
 inline constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 /// How fast a device is, in a step's terms.
-struct DeviceSpeed {
+struct NodeSpeed {
   double bytes_per_second = 0.0;  ///< Of weights streamed through.
   double flops = 0.0;             ///< Multiplications and additions of products, per second.
   double node_seconds = 0.0;      ///< Fixed, for each node.
@@ -45,7 +45,7 @@ struct Costs {
 
 /// The costs of a step with these symbols. `links` is [from][to]. A node that a device does not support is
 /// impossible there; states cannot be copied.
-Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<const DeviceSpeed> speeds,
+Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<const NodeSpeed> speeds,
                std::span<const Link> links, int host, std::span<const std::int64_t> symbols);
 
 /// What an assignment costs: its nodes, one copy of each value to each other device that reads it (of inputs

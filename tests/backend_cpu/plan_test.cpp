@@ -194,7 +194,25 @@ std::vector<ValueId> build_layer(Rig& rig, DType dtype) {
   p = add(ops::Activate{Activation::kGelu}, {p}, "plain_active");
   p = add(ops::Softcap{2.0f}, {p}, "capped");
   p = add(ops::Mul{}, {p, rig.weight("m", {ff})}, "scaled_by_vector");
+  p = add(ops::Concat{}, {p, x, sum}, "side_by_side");
   return all;
+}
+
+TEST(CpuConcat, PutsColumnsSideBySide) {
+  Rig rig;
+  const ValueId a = rig.graph.add_input("a", DType::kF32, {Dim(1, rig.n), 3});
+  const ValueId b = rig.graph.add_input("b", DType::kF32, {Dim(1, rig.n), 5});
+  const ValueId doubled = rig.graph.add(ops::Scale{2.0f}, {b}, "doubled");  // Of the same chain.
+  const ValueId c = rig.graph.add(ops::Concat{}, {a, doubled, a}, "c");
+  auto out = rig.run({a, b, c}, 1, 4, 4);
+  ASSERT_EQ(out[c].size(), 4u * 11);
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t i = 0; i < 11; ++i) {
+      const float expected = i < 3   ? out[a][r * 3 + i]
+                             : i < 8 ? 2.0f * out[b][r * 5 + i - 3]
+                                     : out[a][r * 3 + i - 8];
+      EXPECT_EQ(out[c][r * 11 + i], expected);
+    }
 }
 
 class CpuPlan : public testing::TestWithParam<DType> {};

@@ -86,6 +86,33 @@ TEST_F(GraphTest, EveryRuleRefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal(ops::Rope{.head_dim = 4, .n_rot = 4}, {x, ids}), "");
 }
 
+TEST_F(GraphTest, ConcatAddsColumnsAndRefusesOtherRows) {
+  const ValueId a = graph.add_input("a", DType::kF32, {Dim(1, n), 3}),
+                b = graph.add_input("b", DType::kF32, {Dim(1, n), 5});
+  const ValueId other = graph.add_input("other", DType::kF32, {4, 5});
+  const ValueId ints = graph.add_input("ints", DType::kI32, {Dim(1, n), 5});
+  EXPECT_EQ(graph.value(graph.add(ops::Concat{}, {a, b, a}, "c")).shape, (Shape{Dim(1, n), 11}));
+  EXPECT_NE(refusal(ops::Concat{}, {a, other}), "");
+  EXPECT_NE(refusal(ops::Concat{}, {a, ints}), "");
+}
+
+TEST_F(GraphTest, OnlyWhatSomebodyNeedsIsAlive) {
+  const ValueId a = graph.add_input("a", DType::kF32, {Dim(1, n), 8}),
+                cells = graph.add_input("cells", DType::kI32, {Dim(1, n)});
+  const ValueId cache = graph.add_state("cache", DType::kF32, {64, 1, 8});
+  const ValueId used = graph.add(ops::Scale{}, {a}, "used");
+  const ValueId unused = graph.add(ops::Scale{}, {a}, "unused");
+  const ValueId stored = graph.add(ops::StoreCache{}, {cache, used, cells}, "stored");
+  const std::vector<bool> live = live_nodes(graph);
+  const auto alive = [&](ValueId v) { return live[static_cast<std::size_t>(graph.value(v).producer)]; };
+  EXPECT_TRUE(alive(used));
+  EXPECT_TRUE(alive(stored));
+  EXPECT_FALSE(alive(unused));
+  EXPECT_EQ(state_behind(graph, stored), cache);
+  EXPECT_EQ(state_behind(graph, cache), cache);
+  EXPECT_EQ(state_behind(graph, used), kNoValue);
+}
+
 TEST_F(GraphTest, RecurrentOpsRefuseWhatDoesNotFit) {
   const ValueId from = graph.add_input("from", DType::kI32, {Dim(1, n)});
   const ValueId to = graph.add_input("to", DType::kI32, {Dim(1, n)});
@@ -131,8 +158,9 @@ TEST_F(GraphTest, RecurrentOpsRefuseWhatDoesNotFit) {
   EXPECT_NE(scan({state, x, head_dt, b, b, heads, vector, from, to}), "");
   EXPECT_NE(scan({state, x, x, two_b, two_b, by3, vector, from, to}), "");
   // ... and accept what does, with rows as x has them.
-  for (const ValueId y : {graph.add(ops::ShortConv{}, {state, x, by4, from, to, vector}, "conv"),
-                          graph.add(ops::SelectiveScan{}, {state, x, x, b, b, by3, vector, from, to}, "scan")})
+  for (const ValueId y :
+       {graph.add(ops::ShortConv{}, {state, x, by4, from, to, vector}, "conv"),
+        graph.add(ops::SelectiveScan{}, {state, x, x, b, b, by3, vector, from, to}, "scan")})
     EXPECT_EQ(graph.value(y).shape, graph.value(x).shape);
 }
 
