@@ -272,6 +272,10 @@ void add_context_options(CLI::App& app, ContextOptions& options) {
       ->group(group);
   add_choice(app, "--cache-type-v", options.v_type, cache_types(), "how values are kept (default f16)")
       ->group(group);
+  add_size(app, "--window-rewind", options.window_rewind,
+           "tokens by which texts can be cut back where layers keep a sliding window only (default 256)")
+      ->group(group);
+  app.add_flag("--swa-full", options.full_windows, "sliding-window layers keep all text")->group(group);
 }
 
 CacheType parse_cache_type(const std::string& option, const std::string& text) {
@@ -291,6 +295,9 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
   params.n_threads = model.n_threads;
   params.k_type = options.k_type;
   params.v_type = options.v_type;
+  if (options.window_rewind < 0)
+    throw UsageError("--window-rewind must not be negative; --swa-full keeps everything");
+  params.window_rewind = options.full_windows ? -1 : options.window_rewind;
   if (options.n_batch > 0 && options.n_ubatch == 0) {
     // llama.cpp's two sizes, of which people copy the first one with its default of 2048: it bounds, no more.
     params.n_ubatch = std::min(options.n_batch, params.n_ubatch);

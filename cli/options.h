@@ -49,6 +49,8 @@ struct ContextOptions {
   int n_ubatch = 0;
   CacheType k_type = CacheType::kF16;
   CacheType v_type = CacheType::kF16;
+  int window_rewind = ContextParams{}.window_rewind;
+  bool full_windows = false;
 };
 void add_context_options(CLI::App& app, ContextOptions& options);
 /// "f16", ... Throws UsageError that names the option.
