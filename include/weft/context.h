@@ -187,7 +187,7 @@ class Context {
 
   PlanStats plan_stats() const;
   /// Times and counts of the steps from now on are added to `profile`, which the caller owns, until this is
-  /// called with null. Costs nothing while it is off, and a few percent while it is on.
+  /// called with null. Costs nothing while it is off, and some percent while it is on.
   void set_profile(Profile* profile);
 
  private:
