@@ -115,6 +115,7 @@ Json to_json(const SingleResult& r) {
   const auto per_second = [&](double ms) { return 1e3 * r.test.n_tokens() / ms; };
   Samples speed;
   for (const double ms : r.ms.values) speed.values.push_back(per_second(ms));
+  const bool counted = r.roofline_ms > 0.0;  // Not every device can tell.
   return {{"test", r.test.name()},
           {"n_prompt", r.test.n_prompt},
           {"n_generate", r.test.n_generate},
@@ -123,8 +124,8 @@ Json to_json(const SingleResult& r) {
           {"deviation", speed.deviation()},
           {"min_ms", r.ms.min()},
           {"min_cpu_ms", r.cpu_ms.min()},
-          {"roofline_tokens_per_second", per_second(r.roofline_ms)},
-          {"roofline_fraction", speed.mean() / per_second(r.roofline_ms)},
+          {"roofline_tokens_per_second", counted ? Json(per_second(r.roofline_ms)) : Json(nullptr)},
+          {"roofline_fraction", counted ? Json(speed.mean() / per_second(r.roofline_ms)) : Json(nullptr)},
           {"bound", r.bound},
           {"ms", r.ms.values},
           {"cpu_ms", r.cpu_ms.values}};
