@@ -1,5 +1,6 @@
 // How fast the attention kernels are on one thread: prefill tiles in GFLOP/s (2 for each multiply-add of Q
-// K^T and P V, softmax for free), decode rows in GB/s of K and V read from memory.
+// K^T and P V, softmax for free), decode rows in GB/s of K and V read from memory, and what it costs to
+// read their pages in parts, which several threads may share.
 //
 //   attention_lab [isa]
 #include <algorithm>
@@ -78,23 +79,43 @@ void measure(const Kernels& kernels, const Shape& shape, DType type) {
   args.hidden_first = hidden_first.data();
   const base::Memory scratch(attention_scratch_bytes(args));
 
-  double best = 1e9;
-  for (int repeat = 0; repeat < 7; ++repeat) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int sequence = 0; sequence < shape.n_sequences; ++sequence) {
-      const AttentionSegment segment{0, shape.n_rows, extents.data() + sequence * n_pages, n_pages};
-      const AttentionTile tile{rows.data(), shape.n_rows, &segment, 1, 0};
-      for (int head = 0; head < shape.n_kv_heads; ++head) kernels.attention(args, tile, head, scratch.data());
+  const base::Memory partials(attention_partial_floats(args, shape.n_rows) *
+                              static_cast<std::size_t>(n_pages) * sizeof(float));
+  auto* const partial = reinterpret_cast<float*>(partials.data());
+  const auto least_seconds = [&](bool by_parts) {
+    double best = 1e9;
+    for (int repeat = 0; repeat < 7; ++repeat) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int sequence = 0; sequence < shape.n_sequences; ++sequence) {
+        const AttentionSegment segment{0, shape.n_rows, extents.data() + sequence * n_pages, n_pages};
+        const AttentionTile tile{rows.data(), shape.n_rows, &segment, 1, 0};
+        for (int head = 0; head < shape.n_kv_heads; ++head) {
+          if (!by_parts) {
+            kernels.attention(args, tile, head, scratch.data());
+            continue;
+          }
+          constexpr int kParts = 4;
+          for (int part = 0; part < kParts; ++part)
+            kernels.attention_partials(args, tile, head,
+                                       {n_pages * part / kParts, n_pages * (part + 1) / kParts}, partial,
+                                       scratch.data());
+          kernels.attention_merge(args, tile, head, partial, scratch.data());
+        }
+      }
+      best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
+    return best;
+  };
+  const double best = least_seconds(false);
   // Row r of the last rows sees n_positions - n_rows + r + 1 cells.
   const double seen = shape.n_rows * (shape.n_positions - 0.5 * (shape.n_rows - 1));
   const double flops = 4.0 * seen * shape.n_heads * shape.head_dim * shape.n_sequences;
   const double read = 2.0 * static_cast<double>(bytes) * shape.n_positions / (n_pages * kPageCells);
   std::printf("%-8s %-30s %-4s %8.3f ms  %6.1f GFLOP/s", kernels.name, shape.name,
               type == DType::kF16 ? "f16" : "f32", best * 1e3, flops / best * 1e-9);
-  if (shape.n_rows == 1) std::printf("  %5.1f GB/s", read / best * 1e-9);
+  if (shape.n_rows == 1)
+    std::printf("  %5.1f GB/s, in four parts %.2f times as long", read / best * 1e-9,
+                least_seconds(true) / best);
   std::printf("\n");
 }
 
