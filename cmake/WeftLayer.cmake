@@ -2,15 +2,19 @@
 #
 # A layer is the static library weft_NAME of all sources of the current folder. DEPS are the layers that it may
 # use, LIBS what it links from outside. Tests of a layer lie in tests/NAME (weft_layer_tests).
-# tests/layers checks that no #include goes against DEPS.
+# tests/layers checks that no #include goes against DEPS. A SEPARATE layer is no part of libweft.
 function(weft_layer NAME)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "DEPS;LIBS;SOURCES" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   add_library(weft_${NAME} STATIC ${sources} ${ARG_SOURCES})
   target_include_directories(weft_${NAME} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   list(TRANSFORM ARG_DEPS PREPEND "weft_")
   target_link_libraries(weft_${NAME} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_LIBS})
-  set_property(GLOBAL APPEND PROPERTY WEFT_LAYERS ${NAME})
+  if(ARG_SEPARATE)
+    set_property(GLOBAL APPEND PROPERTY WEFT_SEPARATE_LAYERS ${NAME})
+  else()
+    set_property(GLOBAL APPEND PROPERTY WEFT_LAYERS ${NAME})
+  endif()
 endfunction()
 
 # weft_layer_tests(NAME [LIBS target...]): test_NAME from the sources of the current folder, linked with that

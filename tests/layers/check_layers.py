@@ -23,6 +23,7 @@ DESIGN = {
     "graph": {"tensor"},
     "backend": {"graph"},
     "backend_cpu": {"backend"},
+    "backend_vulkan": {"backend"},
     "exec": {"backend"},
     "kv": {"backend"},
     "model": {"kv", "gguf", "graph"},

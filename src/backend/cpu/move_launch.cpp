@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "backend/cpu/rope.h"
+#include "backend/rope.h"
 
 namespace weft::cpu {
 

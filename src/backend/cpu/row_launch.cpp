@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cpu/rope.h"
+#include "backend/rope.h"
 #include "base/check.h"
 
 namespace weft::cpu {

@@ -1,10 +1,10 @@
-#include "backend/cpu/rope.h"
+#include "backend/rope.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-namespace weft::cpu {
+namespace weft {
 
 // YaRN (arXiv 2309.00071): pairs that turn fast keep their frequency, slow ones are interpolated, a ramp lies
 // between.
@@ -38,4 +38,4 @@ double rope_magnitude(const ops::Rope& op) {
   return magnitude;
 }
 
-}  // namespace weft::cpu
+}  // namespace weft

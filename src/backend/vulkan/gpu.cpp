@@ -1,0 +1,307 @@
+#include "backend/vulkan/gpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "weft/error.h"
+
+namespace weft::vulkan {
+namespace {
+
+constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+constexpr VkMemoryPropertyFlags kMapped =
+    VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+
+std::string code_name(VkResult result) {
+  switch (result) {
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+      return "the host is out of memory";
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+      return "the device is out of memory; offload fewer layers or use a shorter context";
+    case VK_ERROR_DEVICE_LOST:
+      return "the device was lost";
+    case VK_ERROR_TOO_MANY_OBJECTS:
+      return "the driver takes no more allocations";
+    default:
+      return "Vulkan error " + std::to_string(result);
+  }
+}
+
+int compute_queue_family(VkPhysicalDevice physical) {
+  std::uint32_t n = 0;
+  vkGetPhysicalDeviceQueueFamilyProperties(physical, &n, nullptr);
+  std::vector<VkQueueFamilyProperties> families(n);
+  vkGetPhysicalDeviceQueueFamilyProperties(physical, &n, families.data());
+  for (std::uint32_t i = 0; i < n; ++i)
+    if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0) return static_cast<int>(i);
+  return -1;
+}
+
+bool has_extension(VkPhysicalDevice physical, const char* name) {
+  std::uint32_t n = 0;
+  vkEnumerateDeviceExtensionProperties(physical, nullptr, &n, nullptr);
+  std::vector<VkExtensionProperties> extensions(n);
+  vkEnumerateDeviceExtensionProperties(physical, nullptr, &n, extensions.data());
+  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& extension) {
+    return std::strcmp(extension.extensionName, name) == 0;
+  });
+}
+
+}  // namespace
+
+void check(VkResult result, const char* what) {
+  if (result == VK_SUCCESS) return;
+  const bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY ||
+                      result == VK_ERROR_TOO_MANY_OBJECTS;
+  throw Error(memory ? ErrorCode::kOutOfMemory : ErrorCode::kDevice,
+              std::string(what) + " failed: " + code_name(result));
+}
+
+std::shared_ptr<Instance> Instance::make() {
+  VkApplicationInfo app = {VK_STRUCTURE_TYPE_APPLICATION_INFO};
+  app.pApplicationName = "weft";
+  app.apiVersion = VK_API_VERSION_1_2;
+  VkInstanceCreateInfo create = {VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
+  create.pApplicationInfo = &app;
+  VkInstance handle = VK_NULL_HANDLE;
+  if (vkCreateInstance(&create, nullptr, &handle) != VK_SUCCESS) return nullptr;
+  return std::shared_ptr<Instance>(new Instance(handle));
+}
+
+Instance::~Instance() { vkDestroyInstance(handle_, nullptr); }
+
+std::vector<VkPhysicalDevice> Instance::physical_devices() const {
+  std::uint32_t n = 0;
+  if (vkEnumeratePhysicalDevices(handle_, &n, nullptr) != VK_SUCCESS) return {};
+  std::vector<VkPhysicalDevice> devices(n);
+  if (vkEnumeratePhysicalDevices(handle_, &n, devices.data()) < VK_SUCCESS) return {};
+  devices.resize(n);
+  return devices;
+}
+
+bool Gpu::usable(VkPhysicalDevice physical) {
+  VkPhysicalDeviceProperties properties = {};
+  vkGetPhysicalDeviceProperties(physical, &properties);
+  if (properties.apiVersion < VK_API_VERSION_1_2 || compute_queue_family(physical) < 0) return false;
+  VkPhysicalDeviceVulkan12Features features12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  VkPhysicalDeviceFeatures2 features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features12};
+  vkGetPhysicalDeviceFeatures2(physical, &features);
+  return features.features.shaderInt64 == VK_TRUE && features12.bufferDeviceAddress == VK_TRUE;
+}
+
+Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging)
+    : instance_(std::move(instance)), physical_(physical), staging_(staging) {
+  VkPhysicalDeviceSubgroupProperties subgroups = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
+  VkPhysicalDeviceMaintenance3Properties limits = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
+                                                   &subgroups};
+  VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &limits};
+  vkGetPhysicalDeviceProperties2(physical, &properties);
+  properties_ = properties.properties;
+  max_allocation_ = limits.maxMemoryAllocationSize;
+  subgroup_size_ = subgroups.subgroupSize;
+  vkGetPhysicalDeviceMemoryProperties(physical, &memory_);
+  for (std::uint32_t i = 0; i < memory_.memoryHeapCount; ++i)
+    if ((memory_.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
+      memory_total_ = std::max(memory_total_, memory_.memoryHeaps[i].size);
+
+  queue_family_ = static_cast<std::uint32_t>(compute_queue_family(physical));
+  const float priority = 1.0f;
+  VkDeviceQueueCreateInfo queue = {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+  queue.queueFamilyIndex = queue_family_;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  VkPhysicalDeviceVulkan12Features features12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  features12.bufferDeviceAddress = VK_TRUE;
+  VkPhysicalDeviceFeatures2 features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features12};
+  features.features.shaderInt64 = VK_TRUE;
+  std::vector<const char*> extensions;
+  memory_budget_ = has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (memory_budget_) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  VkDeviceCreateInfo create = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
+  create.queueCreateInfoCount = 1;
+  create.pQueueCreateInfos = &queue;
+  create.enabledExtensionCount = static_cast<std::uint32_t>(extensions.size());
+  create.ppEnabledExtensionNames = extensions.data();
+  check(vkCreateDevice(physical, &create, nullptr, &handle_), "opening the Vulkan device");
+  vkGetDeviceQueue(handle_, queue_family_, 0, &queue_);
+
+  VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  pool.queueFamilyIndex = queue_family_;
+  check(vkCreateCommandPool(handle_, &pool, nullptr, &pool_), "making a command pool");
+  VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+  allocate.commandPool = pool_;
+  allocate.commandBufferCount = 1;
+  check(vkAllocateCommandBuffers(handle_, &allocate, &once_), "making a command buffer");
+  VkFenceCreateInfo fence = {VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+  check(vkCreateFence(handle_, &fence, nullptr, &once_done_), "making a fence");
+}
+
+Gpu::~Gpu() {
+  vkDeviceWaitIdle(handle_);
+  vkDestroyFence(handle_, once_done_, nullptr);
+  vkDestroyCommandPool(handle_, pool_, nullptr);
+  vkDestroyDevice(handle_, nullptr);
+}
+
+std::uint64_t Gpu::memory_free() const {
+  if (memory_budget_) {
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, &budget};
+    vkGetPhysicalDeviceMemoryProperties2(physical_, &memory);
+    std::uint64_t most = 0;
+    for (std::uint32_t i = 0; i < memory_.memoryHeapCount; ++i)
+      if ((memory_.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0 &&
+          budget.heapBudget[i] > budget.heapUsage[i])
+        most = std::max(most, budget.heapBudget[i] - budget.heapUsage[i]);
+    return most;
+  }
+  return memory_total_ - std::min(memory_total_, allocated_.load());
+}
+
+std::uint32_t Gpu::memory_type(Place place, std::uint32_t allowed) const {
+  const auto heap_size = [&](std::uint32_t i) {
+    return memory_.memoryHeaps[memory_.memoryTypes[i].heapIndex].size;
+  };
+  // The best type by points; a small window of mapped device memory is left to those who need it.
+  int best = -1, best_points = -1;
+  for (std::uint32_t i = 0; i < memory_.memoryTypeCount; ++i) {
+    if ((allowed >> i & 1u) == 0) continue;
+    const VkMemoryPropertyFlags flags = memory_.memoryTypes[i].propertyFlags;
+    const bool mapped = (flags & kMapped) == kMapped;
+    const bool local = (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
+    int points = 0;
+    if (place == Place::kHost) {
+      if (!mapped) continue;
+      points = ((flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0 ? 2 : 0) + (local ? 0 : 1);
+    } else {
+      if (local && heap_size(i) >= memory_total_) points = mapped ? 3 : 2;
+    }
+    if (points > best_points) {
+      best = static_cast<int>(i);
+      best_points = points;
+    }
+  }
+  if (best < 0) throw Error(ErrorCode::kDevice, "the device has no memory of the kind that weft needs");
+  return static_cast<std::uint32_t>(best);
+}
+
+void Gpu::submit(std::span<const VkCommandBuffer> commands, VkFence fence) {
+  VkSubmitInfo info = {VK_STRUCTURE_TYPE_SUBMIT_INFO};
+  info.commandBufferCount = static_cast<std::uint32_t>(commands.size());
+  info.pCommandBuffers = commands.data();
+  const std::lock_guard lock(queue_mutex_);
+  check(vkQueueSubmit(queue_, 1, &info, fence), "submitting work");
+}
+
+void Gpu::begin_once() {
+  VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  check(vkBeginCommandBuffer(once_, &begin), "recording a copy");
+}
+
+void Gpu::end_once() {
+  VkMemoryBarrier barrier = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
+  barrier.srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT;
+  barrier.dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
+  vkCmdPipelineBarrier(once_, VK_PIPELINE_STAGE_TRANSFER_BIT,
+                       VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0,
+                       nullptr, 0, nullptr);
+  check(vkEndCommandBuffer(once_), "recording a copy");
+  submit({&once_, 1}, once_done_);
+  check(vkWaitForFences(handle_, 1, &once_done_, VK_TRUE, UINT64_MAX), "waiting for a copy");
+  check(vkResetFences(handle_, 1, &once_done_), "waiting for a copy");
+}
+
+Buffer::Buffer(Gpu& gpu, Place place, std::size_t bytes) : gpu_(gpu) {
+  // Whole words: shaders read nothing smaller. At least one, since nothing has no address.
+  size_ = std::max<std::size_t>((bytes + 15) / 16 * 16, 16);
+  if (size_ > gpu.max_allocation_)
+    throw Error(ErrorCode::kOutOfMemory, "a tensor of " + std::to_string(size_ >> 20) + " MiB is more than " +
+                                             gpu.properties_.deviceName + " takes in one piece (" +
+                                             std::to_string(gpu.max_allocation_ >> 20) + " MiB)");
+  VkBufferCreateInfo create = {VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
+  create.size = size_;
+  create.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+                 VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  check(vkCreateBuffer(gpu.handle_, &create, nullptr, &handle_), "making a buffer");
+  try {
+    VkMemoryRequirements needs = {};
+    vkGetBufferMemoryRequirements(gpu.handle_, handle_, &needs);
+    VkMemoryAllocateFlagsInfo flags = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
+    flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+    VkMemoryAllocateInfo allocate = {VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags};
+    allocate.allocationSize = needs.size;
+    allocate.memoryTypeIndex = gpu.memory_type(place, needs.memoryTypeBits);
+    check(vkAllocateMemory(gpu.handle_, &allocate, nullptr, &memory_), "allocating device memory");
+    check(vkBindBufferMemory(gpu.handle_, handle_, memory_, 0), "binding device memory");
+    const bool can_map =
+        (gpu.memory_.memoryTypes[allocate.memoryTypeIndex].propertyFlags & kMapped) == kMapped;
+    if (can_map && (place == Place::kHost || !gpu.staging_)) {
+      void* data = nullptr;
+      check(vkMapMemory(gpu.handle_, memory_, 0, VK_WHOLE_SIZE, 0, &data), "mapping device memory");
+      mapped_ = static_cast<std::byte*>(data);
+    }
+  } catch (...) {
+    vkDestroyBuffer(gpu.handle_, handle_, nullptr);
+    vkFreeMemory(gpu.handle_, memory_, nullptr);
+    throw;
+  }
+  VkBufferDeviceAddressInfo info = {VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO};
+  info.buffer = handle_;
+  address_ = vkGetBufferDeviceAddress(gpu.handle_, &info);
+  gpu_.allocated_ += size_;
+}
+
+Buffer::~Buffer() {
+  vkDestroyBuffer(gpu_.handle_, handle_, nullptr);
+  vkFreeMemory(gpu_.handle_, memory_, nullptr);
+  gpu_.allocated_ -= size_;
+}
+
+void Buffer::write(std::size_t offset, std::span<const std::byte> bytes) {
+  WEFT_CHECK(offset + bytes.size() <= size_);
+  if (bytes.empty()) return;
+  if (mapped_ != nullptr) {
+    std::memcpy(mapped_ + offset, bytes.data(), bytes.size());
+    return;
+  }
+  Buffer staging(gpu_, Place::kHost, std::min(bytes.size(), kStagingBytes));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::size_t n = std::min(bytes.size() - done, kStagingBytes);
+    std::memcpy(staging.mapped_, bytes.data() + done, n);
+    const VkBufferCopy copy = {0, offset + done, n};
+    gpu_.run_now([&](VkCommandBuffer commands) {
+      vkCmdCopyBuffer(commands, staging.handle_, handle_, 1, &copy);
+    });
+    done += n;
+  }
+}
+
+void Buffer::read(std::size_t offset, std::span<std::byte> bytes) const {
+  WEFT_CHECK(offset + bytes.size() <= size_);
+  if (bytes.empty()) return;
+  if (mapped_ != nullptr) {
+    std::memcpy(bytes.data(), mapped_ + offset, bytes.size());
+    return;
+  }
+  Buffer staging(gpu_, Place::kHost, std::min(bytes.size(), kStagingBytes));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::size_t n = std::min(bytes.size() - done, kStagingBytes);
+    const VkBufferCopy copy = {offset + done, 0, n};
+    gpu_.run_now([&](VkCommandBuffer commands) {
+      vkCmdCopyBuffer(commands, handle_, staging.handle_, 1, &copy);
+    });
+    std::memcpy(bytes.data() + done, staging.mapped_, n);
+    done += n;
+  }
+}
+
+void Buffer::clear() {
+  gpu_.run_now([&](VkCommandBuffer commands) { vkCmdFillBuffer(commands, handle_, 0, VK_WHOLE_SIZE, 0); });
+}
+
+}  // namespace weft::vulkan

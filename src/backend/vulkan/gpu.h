@@ -1,0 +1,125 @@
+#pragma once
+// A Vulkan device, opened: its queue, its memory and its limits. Nothing here knows tensors or graphs.
+#include <vulkan/vulkan.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace weft::vulkan {
+
+/// Throws Error kOutOfMemory or kDevice that says what failed.
+void check(VkResult result, const char* what);
+
+/// Shared by the devices that it lists; null where there is no Vulkan at all.
+class Instance {
+ public:
+  static std::shared_ptr<Instance> make();
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+  std::vector<VkPhysicalDevice> physical_devices() const;
+
+ private:
+  explicit Instance(VkInstance handle) : handle_(handle) {}
+  VkInstance handle_;
+};
+
+/// Where a buffer's memory is best.
+enum class Place : std::uint8_t {
+  kDevice,  ///< Weights, caches, temporaries. Mapped as well where all of the device's memory can be.
+  kHost,    ///< What the host writes or reads each step; always mapped.
+};
+
+class Gpu;
+
+/// A buffer with memory and an address of its own. All offsets and sizes in bytes.
+class Buffer {
+ public:
+  Buffer(Gpu& gpu, Place place, std::size_t bytes);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  VkBuffer handle() const { return handle_; }
+  VkDeviceAddress address() const { return address_; }
+  std::size_t size() const { return size_; }
+  std::byte* mapped() const { return mapped_; }  ///< Null where the host cannot reach it.
+
+  /// Copies through mapped memory or a staging buffer; done when they return.
+  void write(std::size_t offset, std::span<const std::byte> bytes);
+  void read(std::size_t offset, std::span<std::byte> bytes) const;
+  void clear();
+
+ private:
+  Gpu& gpu_;
+  std::size_t size_;
+  VkBuffer handle_ = VK_NULL_HANDLE;
+  VkDeviceMemory memory_ = VK_NULL_HANDLE;
+  VkDeviceAddress address_ = 0;
+  std::byte* mapped_ = nullptr;
+};
+
+/// Thread-safe.
+class Gpu {
+ public:
+  /// `staging`: behaves as if the host could not map the device's memory.
+  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  /// Whether weft can use it: Vulkan 1.2 with buffer addresses and 64-bit integers, and a compute queue.
+  static bool usable(VkPhysicalDevice physical);
+
+  VkDevice handle() const { return handle_; }
+  std::uint32_t queue_family() const { return queue_family_; }
+  const VkPhysicalDeviceProperties& properties() const { return properties_; }
+  std::uint64_t memory_total() const { return memory_total_; }
+  std::uint64_t memory_free() const;  ///< By the driver's word where it gives one, else by ours.
+  std::size_t max_allocation() const { return max_allocation_; }
+  std::uint32_t subgroup_size() const { return subgroup_size_; }
+
+  /// To the one queue. `fence` may be null.
+  void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
+  /// Records, runs and waits.
+  template <typename Record>
+  void run_now(Record record) {
+    const std::lock_guard lock(once_mutex_);
+    begin_once();
+    record(once_);
+    end_once();
+  }
+
+ private:
+  friend class Buffer;
+  void begin_once();
+  void end_once();
+  std::uint32_t memory_type(Place place, std::uint32_t allowed) const;
+
+  std::shared_ptr<Instance> instance_;
+  VkPhysicalDevice physical_;
+  bool staging_;
+  bool memory_budget_ = false;
+  VkPhysicalDeviceProperties properties_ = {};
+  VkPhysicalDeviceMemoryProperties memory_ = {};
+  std::uint64_t memory_total_ = 0;
+  std::size_t max_allocation_ = 0;
+  std::uint32_t subgroup_size_ = 0;
+  std::uint32_t queue_family_ = 0;
+  VkDevice handle_ = VK_NULL_HANDLE;
+  VkQueue queue_ = VK_NULL_HANDLE;
+  std::mutex queue_mutex_;
+  std::mutex once_mutex_;
+  VkCommandPool pool_ = VK_NULL_HANDLE;
+  VkCommandBuffer once_ = VK_NULL_HANDLE;
+  VkFence once_done_ = VK_NULL_HANDLE;
+  std::atomic<std::uint64_t> allocated_{0};
+};
+
+}  // namespace weft::vulkan

@@ -1,0 +1,123 @@
+#include "backend/vulkan/pipelines.h"
+
+#include <fstream>
+#include <iterator>
+#include <span>
+
+// Made from shaders/*.comp at build time.
+#include <attention.spv.h>
+#include <elementwise.spv.h>
+#include <experts.spv.h>
+#include <get_rows.spv.h>
+#include <matmul.spv.h>
+#include <move_cells.spv.h>
+#include <norm.spv.h>
+#include <rope.spv.h>
+#include <selective_scan.spv.h>
+#include <short_conv.spv.h>
+#include <store_cache.spv.h>
+
+namespace weft::vulkan {
+namespace {
+
+struct ShaderCode {
+  const char* name;
+  std::span<const std::uint32_t> words;
+};
+
+// In the order of Shader.
+const ShaderCode kShaders[kNumShaders] = {
+    {"attention", kSpirv_attention},           {"elementwise", kSpirv_elementwise},
+    {"experts", kSpirv_experts},               {"get_rows", kSpirv_get_rows},
+    {"matmul", kSpirv_matmul},                 {"move_cells", kSpirv_move_cells},
+    {"norm", kSpirv_norm},                     {"rope", kSpirv_rope},
+    {"selective_scan", kSpirv_selective_scan}, {"short_conv", kSpirv_short_conv},
+    {"store_cache", kSpirv_store_cache},
+};
+
+std::vector<char> read_all(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+const char* name(Shader shader) { return kShaders[static_cast<std::size_t>(shader)].name; }
+
+Pipelines::Pipelines(Gpu& gpu, std::filesystem::path cache_file)
+    : gpu_(gpu), cache_file_(std::move(cache_file)) {
+  const VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(Push)};
+  VkPipelineLayoutCreateInfo layout = {VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+  layout.pushConstantRangeCount = 1;
+  layout.pPushConstantRanges = &range;
+  check(vkCreatePipelineLayout(gpu.handle(), &layout, nullptr, &layout_), "making a pipeline layout");
+  // The driver checks whether the data is its own.
+  std::vector<char> data;
+  if (!cache_file_.empty()) data = read_all(cache_file_);
+  VkPipelineCacheCreateInfo cache = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  cache.initialDataSize = data.size();
+  cache.pInitialData = data.data();
+  check(vkCreatePipelineCache(gpu.handle(), &cache, nullptr, &cache_), "making a pipeline cache");
+}
+
+Pipelines::~Pipelines() {
+  save();
+  for (const auto& [key, pipeline] : pipelines_) vkDestroyPipeline(gpu_.handle(), pipeline, nullptr);
+  for (VkShaderModule shader : modules_) vkDestroyShaderModule(gpu_.handle(), shader, nullptr);
+  vkDestroyPipelineCache(gpu_.handle(), cache_, nullptr);
+  vkDestroyPipelineLayout(gpu_.handle(), layout_, nullptr);
+}
+
+VkShaderModule Pipelines::module(Shader shader) {
+  VkShaderModule& result = modules_[static_cast<std::size_t>(shader)];
+  if (result != VK_NULL_HANDLE) return result;
+  const ShaderCode& code = kShaders[static_cast<std::size_t>(shader)];
+  VkShaderModuleCreateInfo create = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+  create.codeSize = code.words.size_bytes();
+  create.pCode = code.words.data();
+  check(vkCreateShaderModule(gpu_.handle(), &create, nullptr, &result), code.name);
+  return result;
+}
+
+VkPipeline Pipelines::get(Shader shader, const std::vector<std::uint32_t>& constants) {
+  const std::lock_guard lock(mutex_);
+  VkPipeline& result = pipelines_[{shader, constants}];
+  if (result != VK_NULL_HANDLE) return result;
+  std::vector<VkSpecializationMapEntry> entries;
+  for (std::uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
+  const VkSpecializationInfo special = {static_cast<std::uint32_t>(entries.size()), entries.data(),
+                                        constants.size() * 4, constants.data()};
+  VkComputePipelineCreateInfo create = {VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  create.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO};
+  create.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  create.stage.module = module(shader);
+  create.stage.pName = "main";
+  create.stage.pSpecializationInfo = &special;
+  create.layout = layout_;
+  check(vkCreateComputePipelines(gpu_.handle(), cache_, 1, &create, nullptr, &result), name(shader));
+  changed_ = true;
+  return result;
+}
+
+void Pipelines::save() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (cache_file_.empty() || !changed_) return;
+  try {
+    std::size_t n = 0;
+    if (vkGetPipelineCacheData(gpu_.handle(), cache_, &n, nullptr) != VK_SUCCESS) return;
+    std::vector<char> data(n);
+    if (vkGetPipelineCacheData(gpu_.handle(), cache_, &n, data.data()) != VK_SUCCESS) return;
+    // Another process may read the file at any time: the old one or the new one.
+    const std::filesystem::path temporary = cache_file_.string() + ".new";
+    std::ofstream file(temporary, std::ios::binary);
+    file.write(data.data(), static_cast<std::streamsize>(n));
+    file.close();
+    std::error_code error;
+    if (file) std::filesystem::rename(temporary, cache_file_, error);
+    changed_ = false;
+  } catch (const std::exception&) {
+    // Without the file the next start takes longer, and nothing else.
+  }
+}
+
+}  // namespace weft::vulkan

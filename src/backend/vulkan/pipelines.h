@@ -1,0 +1,70 @@
+#pragma once
+// Shaders and the pipelines made of them: one per shader and its constants, made once, kept on disk between runs.
+#include <vulkan/vulkan.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "backend/vulkan/gpu.h"
+
+namespace weft::vulkan {
+
+enum class Shader : std::uint8_t {
+  kAttention,
+  kElementwise,
+  kExperts,
+  kGetRows,
+  kMatmul,
+  kMoveCells,
+  kNorm,
+  kRope,
+  kSelectiveScan,
+  kShortConv,
+  kStoreCache,
+};
+inline constexpr int kNumShaders = 11;
+const char* name(Shader shader);
+
+/// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that every
+/// driver takes.
+struct Push {
+  std::uint64_t addresses = 0;
+  std::uint64_t step = 0;
+  std::uint32_t tensors[12] = {};
+  std::uint32_t params[14] = {};
+};
+static_assert(sizeof(Push) == 120);
+
+/// Thread-safe.
+class Pipelines {
+ public:
+  /// `cache_file` may be empty. A file that is missing or of another driver is as good as none.
+  Pipelines(Gpu& gpu, std::filesystem::path cache_file);
+  ~Pipelines();
+  Pipelines(const Pipelines&) = delete;
+  Pipelines& operator=(const Pipelines&) = delete;
+
+  VkPipelineLayout layout() const { return layout_; }
+  /// With the values of the shader's constants 0, 1, ...
+  VkPipeline get(Shader shader, const std::vector<std::uint32_t>& constants);
+  /// Writes the cache file, if pipelines were made since. Failing to is no error.
+  void save() noexcept;
+
+ private:
+  VkShaderModule module(Shader shader);
+
+  Gpu& gpu_;
+  std::filesystem::path cache_file_;
+  std::mutex mutex_;
+  bool changed_ = false;
+  VkPipelineLayout layout_ = VK_NULL_HANDLE;
+  VkPipelineCache cache_ = VK_NULL_HANDLE;
+  VkShaderModule modules_[kNumShaders] = {};
+  std::map<std::pair<Shader, std::vector<std::uint32_t>>, VkPipeline> pipelines_;
+};
+
+}  // namespace weft::vulkan

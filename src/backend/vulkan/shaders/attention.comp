@@ -1,0 +1,97 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Attention of one head of one row over its sequence's extents (graph/extent.h). 64 threads: each scores one cell of a
+// page, then owns columns of V. A page's softmax starts from nothing and is merged in page order, so a row has the same
+// bits whatever else the step computes. Tensors: q, K, V, positions, sequences, extents, counts, ends, hidden_first,
+// hidden, out. Params: heads, K/V heads, k_dim, v_dim, scale, softcap, window, extents of a sequence, bytes of a K cell,
+// of a V cell.
+#include "common.glsl"
+#include "unpack.glsl"
+#include "activations.glsl"
+const uint kCells = 64;
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kKType = 0;
+layout(constant_id = 1) const uint kVType = 0;
+layout(constant_id = 2) const uint kColumns = 4;  // Of V, per thread.
+layout(constant_id = 3) const uint kKeyDim = 64;
+shared float query[kKeyDim];
+shared float scores[kCells];
+shared float tree[kCells];
+
+float reduce(float mine, bool largest) {
+  const uint t = gl_LocalInvocationID.x;
+  barrier();
+  tree[t] = mine;
+  for (uint half_n = kCells / 2; half_n > 0; half_n /= 2) {
+    barrier();
+    if (t < half_n) tree[t] = largest ? max(tree[t], tree[t + half_n]) : tree[t] + tree[t + half_n];
+  }
+  barrier();
+  return tree[0];
+}
+
+void attend(uint row, uint head) {
+  const uint t = gl_LocalInvocationID.x;
+  const uint n_heads = param(0), n_kv = param(1), k_dim = param(2), v_dim = param(3), kv_head = head / (n_heads / n_kv);
+  Floats q = Floats(address(0) + (uint64_t(row) * n_heads + head) * k_dim * 4u);
+  barrier();
+  for (uint i = t; i < k_dim; i += kCells) query[i] = q.f[i];
+  const int position = ints(3).i[row], sequence = ints(4).i[row], end = ints(7).i[row], hidden = ints(8).i[row];
+  const int first = param(6) > 0u ? position - int(param(6)) + 1 : -0x7fffffff;
+  const int n_extents = ints(6).i[sequence];
+  Ints extents = Ints(address(5) + uint64_t(sequence) * param(7) * 24u);
+  barrier();
+
+  float top = kLowest, sum = 0.0, acc[kColumns];
+  for (uint c = 0; c < kColumns; ++c) acc[c] = 0.0;
+  for (int e = 0; e < n_extents; ++e) {
+    const uint mask_low = uint(extents.i[e * 6]), mask_high = uint(extents.i[e * 6 + 1]);
+    const int page = extents.i[e * 6 + 2], base = extents.i[e * 6 + 3], divisor = extents.i[e * 6 + 4];
+    const int offset = extents.i[e * 6 + 5];
+    uint visible = (t < 32u ? mask_low >> t : mask_high >> (t - 32u)) & 1u;
+    const int cell_position = (int(t) + offset) / divisor + base;
+    if (cell_position >= end || cell_position < first) visible = 0u;
+    if (hidden >= 0) {
+      Ints list = ints(9);
+      for (int h = hidden; list.i[h * 4] == int(row); ++h)
+        if (list.i[h * 4 + 1] == page && (uint(list.i[h * 4 + 2 + int(t / 32u)]) >> (t % 32u) & 1u) != 0u) visible = 0u;
+    }
+    const uint64_t cell = uint64_t(page) * kCells + t;
+    float score = kLowest;
+    if (visible != 0u) {
+      const uint64_t k = address(1) + cell * param(8);
+      score = 0.0;
+      for (uint i = 0; i < k_dim; ++i) score = fma(query[i], float_at(kKType, k, kv_head * k_dim + i), score);
+      score *= param_float(4);
+      if (param_float(5) != 0.0) score = param_float(5) * tanh_of(score / param_float(5));
+    }
+    const float page_top = reduce(score, true);
+    if (page_top == kLowest) continue;  // No cell of this page is seen; the same for all threads.
+    const float weight = visible != 0u ? exp(score - page_top) : 0.0;
+    scores[t] = weight;
+    const float page_sum = reduce(weight, false);
+    const float new_top = max(top, page_top);
+    const float keep = exp(top - new_top), take = exp(page_top - new_top);
+    sum = sum * keep + page_sum * take;
+    for (uint c = 0; c < kColumns; ++c) {
+      const uint column = c * kCells + t;
+      float part = 0.0;
+      if (column < v_dim)
+        for (uint j = 0; j < kCells; ++j)
+          if (scores[j] != 0.0)
+            part = fma(scores[j], float_at(kVType, address(2) + (uint64_t(page) * kCells + j) * param(9), kv_head * v_dim + column), part);
+      acc[c] = acc[c] * keep + part * take;
+    }
+    top = new_top;
+    barrier();
+  }
+  Floats result = Floats(address(10) + (uint64_t(row) * n_heads + head) * v_dim * 4u);
+  for (uint c = 0; c < kColumns; ++c) {
+    const uint column = c * kCells + t;
+    if (column < v_dim) result.f[column] = sum > 0.0 ? acc[c] / sum : 0.0;
+  }
+}
+
+void main() {
+  for (uint row = gl_WorkGroupID.y; row < n_rows(); row += gl_NumWorkGroups.y) attend(row, gl_WorkGroupID.x);
+}

@@ -1,0 +1,52 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Cells to other cells, one after another: a thread owns four elements of all cells (two pairs that turn, or four that
+// do not) and makes all moves of them in order, so no thread waits for another. Tensors: cache, from, to, deltas,
+// frequencies. Params: head_dim, heads, bytes of a cell, n_rot (0: nothing turns), neox, words of a cell.
+#include "common.glsl"
+#include "unpack.glsl"
+#include "pack.glsl"
+#include "turns.glsl"
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const uint kTurns = 0;
+
+vec2 turned(vec2 x, vec2 turn) { return vec2(x.x * turn.x - x.y * turn.y, x.y * turn.x + x.x * turn.y); }
+vec2 load_two(uint64_t row, uint i) { return vec2(float_at(kType, row, i), float_at(kType, row, i + 1u)); }
+
+void main() {
+  const uint cell_bytes = param(2), unit = gl_GlobalInvocationID.x;
+  const uint64_t cache = address(0);
+  if (kTurns == 0u) {  // Plain words.
+    if (unit >= param(5)) return;
+    for (uint m = 0; m < n_rows(); ++m)
+      Words(cache + uint64_t(ints(2).i[m]) * cell_bytes).w[unit] = Words(cache + uint64_t(ints(1).i[m]) * cell_bytes).w[unit];
+    return;
+  }
+  const uint head_dim = param(0), n_rot = param(3), half_rot = n_rot / 2u;
+  const uint per_head = head_dim / 4u, head = unit / per_head, u = unit % per_head;
+  if (head >= param(1)) return;
+  const bool turns = u < n_rot / 4u, neox = param(4) != 0u;
+  const uint base = head * head_dim;
+  const uint first = base + (turns && neox ? 2u * u : 4u * u);
+  const uint second = turns && neox ? first + half_rot : first + 2u;
+  for (uint m = 0; m < n_rows(); ++m) {
+    const int from = ints(1).i[m], to = ints(2).i[m], delta = ints(3).i[m];
+    const uint64_t source = cache + uint64_t(from) * cell_bytes, target = cache + uint64_t(to) * cell_bytes;
+    vec2 a = load_two(source, first), b = load_two(source, second);
+    if (turns && delta != 0) {
+      Longs frequencies = Longs(address(4));
+      const vec2 t0 = cos_sin(frequencies.l[2u * u], delta), t1 = cos_sin(frequencies.l[2u * u + 1u], delta);
+      if (neox) {
+        const vec2 p = turned(vec2(a.x, b.x), t0), q = turned(vec2(a.y, b.y), t1);
+        a = vec2(p.x, q.x);
+        b = vec2(p.y, q.y);
+      } else {
+        a = turned(a, t0);
+        b = turned(b, t1);
+      }
+    }
+    store_two(kType, target, first, a);
+    store_two(kType, target, second, b);
+  }
+}
