@@ -149,7 +149,8 @@ std::uint64_t Gpu::memory_free() const {
   if (memory_budget_) {
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, &budget};
+    VkPhysicalDeviceMemoryProperties2 memory = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+                                                &budget};
     vkGetPhysicalDeviceMemoryProperties2(physical_, &memory);
     std::uint64_t most = 0;
     for (std::uint32_t i = 0; i < memory_.memoryHeapCount; ++i)
@@ -274,9 +275,8 @@ void Buffer::write(std::size_t offset, std::span<const std::byte> bytes) {
     const std::size_t n = std::min(bytes.size() - done, kStagingBytes);
     std::memcpy(staging.mapped_, bytes.data() + done, n);
     const VkBufferCopy copy = {0, offset + done, n};
-    gpu_.run_now([&](VkCommandBuffer commands) {
-      vkCmdCopyBuffer(commands, staging.handle_, handle_, 1, &copy);
-    });
+    gpu_.run_now(
+        [&](VkCommandBuffer commands) { vkCmdCopyBuffer(commands, staging.handle_, handle_, 1, &copy); });
     done += n;
   }
 }
@@ -292,9 +292,8 @@ void Buffer::read(std::size_t offset, std::span<std::byte> bytes) const {
   for (std::size_t done = 0; done < bytes.size();) {
     const std::size_t n = std::min(bytes.size() - done, kStagingBytes);
     const VkBufferCopy copy = {offset + done, 0, n};
-    gpu_.run_now([&](VkCommandBuffer commands) {
-      vkCmdCopyBuffer(commands, handle_, staging.handle_, 1, &copy);
-    });
+    gpu_.run_now(
+        [&](VkCommandBuffer commands) { vkCmdCopyBuffer(commands, handle_, staging.handle_, 1, &copy); });
     std::memcpy(bytes.data() + done, staging.mapped_, n);
     done += n;
   }

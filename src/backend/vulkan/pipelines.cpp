@@ -27,11 +27,16 @@ struct ShaderCode {
 
 // In the order of Shader.
 const ShaderCode kShaders[kNumShaders] = {
-    {"attention", kSpirv_attention},           {"elementwise", kSpirv_elementwise},
-    {"experts", kSpirv_experts},               {"get_rows", kSpirv_get_rows},
-    {"matmul", kSpirv_matmul},                 {"move_cells", kSpirv_move_cells},
-    {"norm", kSpirv_norm},                     {"rope", kSpirv_rope},
-    {"selective_scan", kSpirv_selective_scan}, {"short_conv", kSpirv_short_conv},
+    {"attention", kSpirv_attention},
+    {"elementwise", kSpirv_elementwise},
+    {"experts", kSpirv_experts},
+    {"get_rows", kSpirv_get_rows},
+    {"matmul", kSpirv_matmul},
+    {"move_cells", kSpirv_move_cells},
+    {"norm", kSpirv_norm},
+    {"rope", kSpirv_rope},
+    {"selective_scan", kSpirv_selective_scan},
+    {"short_conv", kSpirv_short_conv},
     {"store_cache", kSpirv_store_cache},
 };
 

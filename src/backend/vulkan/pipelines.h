@@ -1,5 +1,6 @@
 #pragma once
-// Shaders and the pipelines made of them: one per shader and its constants, made once, kept on disk between runs.
+// Shaders and the pipelines made of them: one per shader and its constants, made once, kept on disk between
+// runs.
 #include <vulkan/vulkan.h>
 
 #include <cstdint>
@@ -29,8 +30,8 @@ enum class Shader : std::uint8_t {
 inline constexpr int kNumShaders = 11;
 const char* name(Shader shader);
 
-/// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that every
-/// driver takes.
+/// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that
+/// every driver takes.
 struct Push {
   std::uint64_t addresses = 0;
   std::uint64_t step = 0;

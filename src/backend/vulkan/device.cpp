@@ -1,0 +1,175 @@
+#include "backend/vulkan/device.h"
+
+#include <algorithm>
+
+#include "backend/vulkan/launches.h"
+#include "backend/vulkan/plan.h"
+#include "backend/vulkan/tensors.h"
+#include "base/check.h"
+#include "tensor/codec.h"
+#include "weft/error.h"
+
+namespace weft::vulkan {
+
+// In the order of shaders/unpack.glsl.
+std::optional<std::uint32_t> stored_type(DType dtype) {
+  constexpr DType kTypes[] = {DType::kF32,    DType::kF16,   DType::kBF16, DType::kQ4_0,
+                              DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1, DType::kQ8_0,
+                              DType::kIQ4_NL, DType::kMXFP4, DType::kQ2_K, DType::kQ3_K,
+                              DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K, DType::kIQ4_XS};
+  const auto* const found = std::find(std::begin(kTypes), std::end(kTypes), dtype);
+  if (found == std::end(kTypes)) return std::nullopt;
+  return static_cast<std::uint32_t>(found - std::begin(kTypes));
+}
+
+bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
+
+namespace {
+
+std::int64_t product(std::span<const std::int64_t> dims) {
+  std::int64_t n = 1;
+  for (const std::int64_t dim : dims) n *= dim;
+  return n;
+}
+
+class VulkanDevice final : public Device {
+ public:
+  VulkanDevice(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, const VulkanOptions& options,
+               const std::string& device_name)
+      : options_(options),
+        gpu_(std::make_shared<Gpu>(std::move(instance), physical, options.staging)),
+        pipelines_(std::make_shared<Pipelines>(*gpu_, options.pipeline_cache)) {
+    info_.name = device_name;
+    info_.backend = "vulkan";
+    info_.description = gpu_->properties().deviceName;
+    info_.memory_total = gpu_->memory_total();
+    info_.memory_free = gpu_->memory_free();
+    const std::uint32_t version = gpu_->properties().apiVersion;
+    info_.features = {"vulkan" + std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
+                          std::to_string(VK_API_VERSION_MINOR(version)),
+                      "subgroups of " + std::to_string(gpu_->subgroup_size())};
+  }
+  const DeviceInfo& info() const override { return info_; }
+  bool supports(const Graph& graph, const Node& node) const override { return can_launch(graph, node); }
+
+  std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
+    if (shape.size() < 2) return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));
+    return row_bytes(dtype, shape.back()) * static_cast<std::size_t>(product(shape.first(shape.size() - 1)));
+  }
+
+  std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
+                                              const WeightSource& source) override {
+    WEFT_CHECK(!shape.empty());
+    const bool vector = shape.size() == 1;
+    auto tensor = std::make_unique<Tensor>(*gpu_, Place::kDevice, vector ? DType::kF32 : dtype,
+                                           bytes_of(ValueKind::kWeight, dtype, shape));
+    if (vector) {
+      std::vector<float> values(static_cast<std::size_t>(shape[0]));
+      unpack_row(dtype, source.bytes.data(), values);
+      tensor->buffer().write(0, std::as_bytes(std::span(values)));
+    } else {
+      WEFT_CHECK(source.bytes.size() == tensor->bytes());
+      tensor->buffer().write(0, source.bytes);
+    }
+    if (source.done) source.done();
+    return tensor;
+  }
+
+  std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
+    WEFT_CHECK(shape.size() == 3);
+    auto tensor =
+        std::make_unique<Tensor>(*gpu_, Place::kDevice, dtype, bytes_of(ValueKind::kState, dtype, shape),
+                                 row_bytes(dtype, shape[1] * shape[2]));
+    tensor->buffer().clear();
+    return tensor;
+  }
+
+  void read_cells(const DeviceTensor& state, CacheRole, std::span<const std::int32_t> cells,
+                  std::span<std::byte> rows) override {
+    const auto& tensor = dynamic_cast<const Tensor&>(state);
+    for_each_run(tensor, cells, rows.size(), [&](std::size_t offset, std::size_t at, std::size_t n) {
+      tensor.buffer().read(offset, rows.subspan(at, n));
+    });
+  }
+
+  void write_cells(DeviceTensor& state, CacheRole, std::span<const std::int32_t> cells,
+                   std::span<const std::byte> rows) override {
+    auto& tensor = dynamic_cast<Tensor&>(state);
+    for_each_run(tensor, cells, rows.size(), [&](std::size_t offset, std::size_t at, std::size_t n) {
+      tensor.buffer().write(offset, rows.subspan(at, n));
+    });
+  }
+
+  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
+                                                   std::span<const std::int64_t> shape) override {
+    auto tensor = std::make_unique<Tensor>(*gpu_, Place::kHost, dtype, row_bytes(dtype, product(shape)));
+    const auto bytes = tensor->host();
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    return tensor;
+  }
+
+  std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
+                                      const CompileOptions&) override {
+    return make_plan(
+        gpu_, pipelines_, graph, bindings,
+        {.launches_per_piece = options_.launches_per_piece, .record_each_step = options_.record_each_step});
+  }
+
+ private:
+  /// Calls copy(offset in the tensor, offset in the rows, bytes) for runs of consecutive cells.
+  template <typename Copy>
+  static void for_each_run(const Tensor& tensor, std::span<const std::int32_t> cells, std::size_t n_bytes,
+                           Copy copy) {
+    const std::size_t size = tensor.cell_bytes();
+    WEFT_CHECK(n_bytes == cells.size() * size);
+    for (std::size_t i = 0; i < cells.size();) {
+      std::size_t end = i + 1;
+      while (end < cells.size() && cells[end] == cells[end - 1] + 1) ++end;
+      copy(static_cast<std::size_t>(cells[i]) * size, i * size, (end - i) * size);
+      i = end;
+    }
+  }
+
+  VulkanOptions options_;
+  std::shared_ptr<Gpu> gpu_;
+  std::shared_ptr<Pipelines> pipelines_;
+  DeviceInfo info_;
+};
+
+/// Discrete GPUs first, drivers on the CPU last.
+int rank_of(VkPhysicalDevice physical) {
+  VkPhysicalDeviceProperties properties = {};
+  vkGetPhysicalDeviceProperties(physical, &properties);
+  switch (properties.deviceType) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return 0;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<Device>> make_devices(const VulkanOptions& options) {
+  const std::shared_ptr<Instance> instance = Instance::make();
+  if (instance == nullptr) return {};
+  std::vector<VkPhysicalDevice> found = instance->physical_devices();
+  std::stable_sort(found.begin(), found.end(),
+                   [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(a) < rank_of(b); });
+  std::vector<std::shared_ptr<Device>> result;
+  for (VkPhysicalDevice physical : found) {
+    if (!Gpu::usable(physical) || (rank_of(physical) == 2 && !options.cpu_drivers)) continue;
+    try {
+      for (int i = 0; i < options.times; ++i)
+        result.push_back(std::make_shared<VulkanDevice>(instance, physical, options,
+                                                        "vulkan" + std::to_string(result.size())));
+    } catch (const Error&) {
+      // Listed, but not to be had: as if it were not there.
+    }
+  }
+  return result;
+}
+
+}  // namespace weft::vulkan

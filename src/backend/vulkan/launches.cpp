@@ -1,0 +1,352 @@
+#include "backend/vulkan/launches.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "backend/rope.h"
+#include "backend/vulkan/tensors.h"
+#include "base/check.h"
+
+namespace weft::vulkan {
+namespace {
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+constexpr std::uint32_t kMaxGroups = 65535;     // That every driver takes, in each dimension.
+constexpr std::uint32_t kOutputsPerGroup = 16;  // As in matmul.comp.
+constexpr std::uint32_t kTileRows = 16;
+constexpr std::uint32_t kFewRows = 4;  // Up to here a row at a time is as good as a tile.
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxHeadDim = 1024;
+
+/// As in elementwise.comp.
+enum class Elementwise : std::uint32_t { kAdd, kMul, kScale, kSoftcap, kActivate, kGlu, kOverride };
+
+std::uint32_t word(std::int64_t n) { return static_cast<std::uint32_t>(n); }
+std::uint32_t word(float x) { return std::bit_cast<std::uint32_t>(x); }
+std::uint32_t word(Activation kind) { return static_cast<std::uint32_t>(kind); }
+
+std::uint32_t groups_of(std::uint64_t n, std::uint32_t per_group) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>((n + per_group - 1) / per_group, kMaxGroups));
+}
+
+bool is_recurrent(const Node& node) {
+  return get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr;
+}
+
+bool changes_cache(const Node& node) {
+  return get_op<ops::MoveCells>(node) != nullptr || get_op<ops::StoreCache>(node) != nullptr;
+}
+
+class Builder {
+ public:
+  explicit Builder(const Graph& graph) : graph_(graph), phases_(graph.values().size(), -1) {
+    for (std::size_t v = 0; v < graph.values().size(); ++v)
+      program_.storage.push_back(static_cast<ValueId>(v));
+    for (const Node& node : graph.nodes())
+      if (changes_cache(node)) program_.storage[index(node.output)] = program_.storage[index(node.inputs[0])];
+  }
+
+  Program build() {
+    const std::vector<bool> needed = needed_nodes();
+    for (std::size_t n = 0; n < needed.size(); ++n) {
+      if (!needed[n]) continue;
+      const Node& node = graph_.nodes()[n];
+      int phase = 0;
+      for (const ValueId input : node.inputs) phase = std::max(phase, phases_[index(input)] + 1);
+      phases_[index(node.output)] = phase;
+      program_.n_phases = std::max(program_.n_phases, phase + 1);
+      node_ = static_cast<NodeId>(n);
+      std::visit([&](const auto& op) { launch(op, node); }, node.op);
+    }
+    std::stable_sort(program_.launches.begin(), program_.launches.end(),
+                     [](const Launch& a, const Launch& b) { return a.phase < b.phase; });
+    return std::move(program_);
+  }
+
+ private:
+  static std::size_t index(ValueId value) { return static_cast<std::size_t>(value); }
+  const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
+  DType dtype(ValueId value) const { return graph_.value(value).dtype; }
+  std::uint32_t type(ValueId value) const { return stored_type(dtype(value)).value(); }
+  std::uint32_t columns(ValueId value) const { return word(shape(value).columns()); }
+
+  std::vector<bool> needed_nodes() const {
+    std::vector<bool> value_needed(graph_.values().size()), node_needed(graph_.nodes().size());
+    for (const ValueId output : graph_.outputs()) value_needed[index(output)] = true;
+    for (std::size_t n = graph_.nodes().size(); n-- > 0;) {
+      const Node& node = graph_.nodes()[n];
+      node_needed[n] = value_needed[index(node.output)] || changes_cache(node) || is_recurrent(node);
+      if (!node_needed[n]) continue;
+      for (const ValueId input : node.inputs) value_needed[index(input)] = true;
+    }
+    return node_needed;
+  }
+
+  Launch& add(Shader shader, std::vector<std::uint32_t> constants, Dim rows,
+              std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params) {
+    Launch& launch = program_.launches.emplace_back();
+    launch.shader = shader;
+    launch.constants = std::move(constants);
+    launch.rows = rows;
+    launch.node = node_;
+    launch.phase = phases_[index(graph_.node(node_).output)];
+    WEFT_CHECK(tensors.size() <= std::size(launch.push.tensors) &&
+               params.size() <= std::size(launch.push.params));
+    std::size_t i = 0;
+    // A tensor that is left out is never read; the table has a place 0.
+    for (const ValueId tensor : tensors)
+      launch.push.tensors[i++] = tensor == kNoValue ? 0 : word(std::int64_t{place(tensor)});
+    std::copy(params.begin(), params.end(), launch.push.params);
+    return launch;
+  }
+  /// Frequencies have places behind those of the values.
+  ValueId place(ValueId value) const {
+    return index(value) < program_.storage.size() ? program_.storage[index(value)] : value;
+  }
+  static ValueId optional(const Node& node, std::size_t i) {
+    return i < node.inputs.size() ? node.inputs[i] : kNoValue;
+  }
+
+  void elementwise(Elementwise op, Activation activation, const Node& node, ValueId b, ValueId use,
+                   float factor) {
+    const ValueId x = node.inputs[0];
+    const std::uint32_t n = columns(x);
+    const bool vector = b != kNoValue && shape(b).rank() == 1;
+    Launch& launch = add(Shader::kElementwise, {static_cast<std::uint32_t>(op), word(activation)},
+                         shape(x).row_dim(), {x, b, use, node.output}, {n, vector, word(factor)});
+    launch.groups = [n](std::uint32_t rows) -> Groups {
+      return {groups_of(std::uint64_t{rows} * n, 256), 1, 1};
+    };
+  }
+  void launch(const ops::Add&, const Node& node) {
+    elementwise(Elementwise::kAdd, Activation::kNone, node, node.inputs[1], kNoValue, 0.0f);
+  }
+  void launch(const ops::Mul&, const Node& node) {
+    elementwise(Elementwise::kMul, Activation::kNone, node, node.inputs[1], kNoValue, 0.0f);
+  }
+  void launch(const ops::Scale& op, const Node& node) {
+    elementwise(Elementwise::kScale, Activation::kNone, node, kNoValue, kNoValue, op.factor);
+  }
+  void launch(const ops::Softcap& op, const Node& node) {
+    elementwise(Elementwise::kSoftcap, Activation::kNone, node, kNoValue, kNoValue, op.cap);
+  }
+  void launch(const ops::Activate& op, const Node& node) {
+    elementwise(Elementwise::kActivate, op.kind, node, kNoValue, kNoValue, 0.0f);
+  }
+  void launch(const ops::Glu& op, const Node& node) {
+    elementwise(Elementwise::kGlu, op.kind, node, node.inputs[1], kNoValue, 0.0f);
+  }
+  void launch(const ops::Override&, const Node& node) {
+    elementwise(Elementwise::kOverride, Activation::kNone, node, node.inputs[1], node.inputs[2], 0.0f);
+  }
+
+  void launch(const ops::Norm& op, const Node& node) {
+    const ValueId x = node.inputs[0];
+    const std::int64_t group = op.group == 0 ? shape(x).columns() : op.group;
+    Dim groups = shape(x).row_dim();
+    groups.factor *= shape(x).columns() / group;
+    const ValueId weight = optional(node, 1), bias = optional(node, 2);
+    Launch& launch = add(Shader::kNorm, {op.kind == NormKind::kLayer}, groups, {x, weight, bias, node.output},
+                         {word(group), word(op.eps), weight != kNoValue, bias != kNoValue});
+    launch.groups = [](std::uint32_t rows) -> Groups { return {groups_of(rows, 1), 1, 1}; };
+  }
+
+  void launch(const ops::GetRows&, const Node& node) {
+    const std::uint32_t n = columns(node.output);
+    const std::size_t bytes = row_bytes(dtype(node.inputs[0]), n);
+    Launch& launch =
+        add(Shader::kGetRows, {type(node.inputs[0])}, shape(node.output)[0],
+            {node.inputs[0], node.inputs[1], node.output}, {n, word(static_cast<std::int64_t>(bytes))});
+    launch.groups = [n](std::uint32_t rows) -> Groups {
+      return {groups_of(std::uint64_t{rows} * ((n + 15) / 16), 64), 1, 1};
+    };
+  }
+
+  /// Few rows one by one, many in tiles: both are recorded, and a step gives groups to one of them.
+  void matmul(const Node& node, ValueId bias, ValueId ids, std::uint32_t n_ids, bool row_for_each, Dim rows) {
+    const ValueId weight = node.inputs[0];
+    const Shape& s = shape(weight);
+    const std::uint32_t inputs = word(s.columns()), outputs = word(s[s.rank() - 2].factor);
+    const auto bytes = word(static_cast<std::int64_t>(row_bytes(dtype(weight), s.columns())));
+    const std::uint32_t x_groups = (outputs + kOutputsPerGroup - 1) / kOutputsPerGroup;
+    const bool tiles = n_ids == 0 && rows.value(graph_.bounds()) > kFewRows;
+    for (const std::uint32_t tile : {std::uint32_t{1}, kTileRows}) {
+      if (tile > 1 && !tiles) continue;
+      Launch& launch =
+          add(Shader::kMatmul, {type(weight), tile}, rows, {weight, node.inputs[1], bias, ids, node.output},
+              {outputs, inputs, bytes, bias != kNoValue, n_ids, row_for_each});
+      launch.groups = [=](std::uint32_t n) -> Groups {
+        if (tiles && (n > kFewRows) != (tile > 1)) return {0, 0, 0};
+        return {x_groups, groups_of(n, tile), 1};
+      };
+    }
+  }
+  void launch(const ops::Matmul&, const Node& node) {
+    matmul(node, optional(node, 2), kNoValue, 0, false, shape(node.output)[0]);
+  }
+  void launch(const ops::MatmulExperts&, const Node& node) {
+    matmul(node, kNoValue, node.inputs[2], columns(node.inputs[2]), shape(node.inputs[1]).rank() == 3,
+           shape(node.inputs[2]).rank() == 2 ? shape(node.output).row_dim() : Dim(0));
+  }
+
+  ValueId frequencies(const ops::Rope& rope, ValueId factors) {
+    auto& known = program_.frequencies;
+    const auto found = std::find_if(known.begin(), known.end(), [&](const Frequencies& f) {
+      return f.rope == rope && f.factors == factors;
+    });
+    const auto at = found - known.begin();
+    if (found == known.end()) known.push_back({rope, factors});
+    return static_cast<ValueId>(program_.storage.size() + static_cast<std::size_t>(at));
+  }
+
+  void launch(const ops::Rope& op, const Node& node) {
+    const std::uint32_t n = columns(node.output);
+    const std::uint32_t per_row =
+        n / word(std::int64_t{op.head_dim}) * word(std::int64_t{op.head_dim - op.n_rot / 2});
+    const float magnitude = static_cast<float>(rope_magnitude(op));
+    Launch& launch =
+        add(Shader::kRope, {}, shape(node.output).row_dim(),
+            {node.inputs[0], node.inputs[1], frequencies(op, optional(node, 2)), node.output},
+            {n, word(std::int64_t{op.head_dim}), word(std::int64_t{op.n_rot}), op.neox, word(magnitude)});
+    launch.groups = [per_row](std::uint32_t rows) -> Groups {
+      return {groups_of(std::uint64_t{rows} * per_row, 128), 1, 1};
+    };
+  }
+
+  std::uint32_t cell_bytes(ValueId cache) const {
+    const Shape& s = shape(cache);
+    return word(static_cast<std::int64_t>(row_bytes(dtype(cache), s[1].factor * s[2].factor)));
+  }
+
+  void launch(const ops::MoveCells& op, const Node& node) {
+    const ValueId cache = node.inputs[0];
+    const Shape& s = shape(cache);
+    const bool turns = op.role == CacheRole::kKeys && op.rope.n_rot > 0;
+    const std::uint32_t heads = word(s[1].factor), head_dim = word(s[2].factor), bytes = cell_bytes(cache);
+    const std::uint32_t threads = turns ? heads * head_dim / 4 : bytes / 4;
+    const ValueId table = turns ? frequencies(op.rope, optional(node, 4)) : kNoValue;
+    Launch& launch = add(
+        Shader::kMoveCells, {type_or_words(cache), turns}, shape(node.inputs[1])[0],
+        {cache, node.inputs[1], node.inputs[2], optional(node, 3), table},
+        {head_dim, heads, bytes, turns ? word(std::int64_t{op.rope.n_rot}) : 0u, op.rope.neox, bytes / 4});
+    launch.must_run = true;
+    launch.groups = [threads](std::uint32_t) -> Groups { return {groups_of(threads, 64), 1, 1}; };
+  }
+  /// Words are moved as they are, whatever they mean.
+  std::uint32_t type_or_words(ValueId cache) const { return stored_type(dtype(cache)).value_or(0); }
+
+  void launch(const ops::StoreCache&, const Node& node) {
+    const std::uint32_t n = columns(node.inputs[1]);
+    Launch& launch = add(Shader::kStoreCache, {type(node.inputs[0])}, shape(node.inputs[1]).row_dim(),
+                         {node.inputs[0], node.inputs[1], node.inputs[2]}, {n, cell_bytes(node.inputs[0])});
+    launch.groups = [n](std::uint32_t rows) -> Groups {
+      return {groups_of(std::uint64_t{rows} * n / 2, 128), 1, 1};
+    };
+  }
+
+  void launch(const ops::Attention& op, const Node& node) {
+    const auto& in = node.inputs;
+    const std::uint32_t heads = word(std::int64_t{op.n_heads});
+    const std::uint32_t k_dim = word(shape(in[1])[2].factor), v_dim = word(shape(in[2])[2].factor);
+    Launch& launch = add(
+        Shader::kAttention, {type(in[1]), type(in[2]), (v_dim + 63) / 64, k_dim}, shape(node.output)[0],
+        {in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8], in[9], node.output},
+        {heads, word(shape(in[1])[1].factor), k_dim, v_dim, word(op.scale), word(op.softcap),
+         word(std::int64_t{op.window}), word(shape(in[5])[1].factor), cell_bytes(in[1]), cell_bytes(in[2])});
+    launch.groups = [heads](std::uint32_t rows) -> Groups { return {heads, groups_of(rows, 1), 1}; };
+  }
+
+  void launch(const ops::ShortConv&, const Node& node) {
+    const auto& in = node.inputs;
+    const std::uint32_t n = columns(node.output), taps = word(shape(in[2])[1].factor);
+    const ValueId bias = optional(node, 5);
+    Launch& launch =
+        add(Shader::kShortConv, {type(in[2])}, shape(node.output)[0],
+            {in[0], in[1], in[2], in[3], in[4], bias, node.output},
+            {n, taps, bias != kNoValue, word(static_cast<std::int64_t>(row_bytes(dtype(in[2]), taps)))});
+    launch.groups = [n](std::uint32_t) -> Groups { return {groups_of(n, 64), 1, 1}; };
+  }
+
+  void launch(const ops::SelectiveScan&, const Node& node) {
+    const auto& in = node.inputs;
+    const std::uint32_t n = columns(node.output), n_state = word(shape(in[0])[1].factor);
+    const bool heads = shape(in[5]).rank() == 1;
+    Launch& launch = add(Shader::kSelectiveScan, {type(in[5])}, shape(node.output)[0],
+                         {in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8], node.output},
+                         {n, n_state, heads ? columns(in[5]) : 0u, columns(in[3]) / n_state,
+                          word(static_cast<std::int64_t>(row_bytes(dtype(in[5]), columns(in[5]))))});
+    launch.groups = [n](std::uint32_t) -> Groups { return {groups_of(n, 64), 1, 1}; };
+  }
+
+  void experts(std::uint32_t op, const Node& node, ValueId b, std::int64_t k, bool normalise, float scale,
+               std::uint32_t per_row) {
+    Launch& launch = add(Shader::kExperts, {op}, shape(node.output)[0], {node.inputs[0], b, node.output},
+                         {columns(node.inputs[0]), word(k), normalise, word(scale)});
+    launch.groups = [per_row](std::uint32_t rows) -> Groups {
+      return {groups_of(std::uint64_t{rows} * per_row, 64), 1, 1};
+    };
+  }
+  void launch(const ops::TopK& op, const Node& node) { experts(0, node, kNoValue, op.k, false, 1.0f, 1); }
+  void launch(const ops::ExpertWeights& op, const Node& node) {
+    experts(1, node, node.inputs[1], shape(node.inputs[1]).columns(), op.normalise, op.scale, 1);
+  }
+  void launch(const ops::SumExperts&, const Node& node) {
+    experts(2, node, node.inputs[1], shape(node.inputs[1]).columns(), false, 1.0f, columns(node.inputs[0]));
+  }
+
+  const Graph& graph_;
+  Program program_;
+  std::vector<int> phases_;  // By value: the phase that makes it, -1 from outside.
+  NodeId node_ = kNoNode;
+};
+
+}  // namespace
+
+bool can_launch(const Graph& graph, const Node& node) {
+  const std::vector<std::int64_t> bounds = graph.bounds();
+  const auto value = [&](std::size_t i) -> const ValueInfo& { return graph.value(node.inputs[i]); };
+  // Indices within a step's activations are 32 bits.
+  for (const ValueId id : node.inputs)
+    if (graph.value(id).kind != ValueKind::kWeight && graph.value(id).kind != ValueKind::kState &&
+        graph.value(id).shape.elements(bounds) >= kMaxElements)
+      return false;
+  if (!changes_cache(node) && graph.value(node.output).shape.elements(bounds) >= kMaxElements) return false;
+  const auto words = [&](const ValueInfo& cache) {
+    return row_bytes(cache.dtype, cache.shape[1].factor * cache.shape[2].factor) % 4 == 0;
+  };
+  const auto weight = [&](const ValueInfo& w) {
+    const Shape& s = w.shape;
+    return stored_type(w.dtype).has_value() &&
+           s[s.rank() - 2].factor <= std::int64_t{kMaxGroups} * kOutputsPerGroup &&
+           row_bytes(w.dtype, s.columns()) < std::size_t{kMaxElements};
+  };
+  return std::visit(
+      Overloaded{
+          [&](const ops::GetRows&) { return stored_type(value(0).dtype).has_value(); },
+          [&](const ops::Matmul&) { return weight(value(0)); },
+          [&](const ops::MatmulExperts&) { return weight(value(0)); },
+          [&](const ops::StoreCache&) { return is_float(value(0).dtype) && words(value(0)); },
+          [&](const ops::MoveCells& op) {
+            if (op.role != CacheRole::kKeys || op.rope.n_rot == 0) return words(value(0));
+            return is_float(value(0).dtype) && op.rope.n_rot % 4 == 0 && value(0).shape[2].factor % 4 == 0;
+          },
+          [&](const ops::Attention&) {
+            return is_float(value(1).dtype) && is_float(value(2).dtype) &&
+                   value(1).shape[2].factor <= kMaxHeadDim && value(2).shape[2].factor <= kMaxHeadDim;
+          },
+          [&](const ops::ShortConv&) { return is_float(value(2).dtype); },
+          [&](const ops::SelectiveScan&) { return is_float(value(5).dtype); },
+          [](const auto&) { return true; },
+      },
+      node.op);
+}
+
+Program make_program(const Graph& graph) { return Builder(graph).build(); }
+
+}  // namespace weft::vulkan

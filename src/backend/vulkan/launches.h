@@ -1,0 +1,48 @@
+#pragma once
+// From nodes to launches: which shader, with which constants, on which tensors, in how many groups. All that
+// depends on the op stands here; the plan records and runs launches and knows no ops.
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/vulkan/pipelines.h"
+#include "graph/graph.h"
+
+namespace weft::vulkan {
+
+using Groups = std::array<std::uint32_t, 3>;
+
+struct Launch {
+  Shader shader = Shader::kElementwise;
+  std::vector<std::uint32_t> constants;
+  Push push;  ///< Addresses are the plan's to fill; tensors are places in the address table.
+  NodeId node = kNoNode;
+  int phase = 0;          ///< Launches of a phase do not depend on each other.
+  Dim rows;               ///< What the shader's n_rows() is in a step.
+  bool must_run = false;  ///< Even when the step is cancelled.
+  /// Workgroups for that many rows (at least 1); none: the launch sits this step out.
+  std::function<Groups(std::uint32_t)> groups;
+};
+
+/// The frequencies of a rope, which stand in the address table behind the values.
+struct Frequencies {
+  ops::Rope rope;
+  ValueId factors = kNoValue;
+};
+
+struct Program {
+  std::vector<Launch> launches;  ///< By phase.
+  std::vector<Frequencies> frequencies;
+  int n_phases = 0;
+  std::vector<ValueId>
+      storage;  ///< By value: the state that a cache after a store or move stands for, or itself.
+};
+
+/// Whether there is a launch for the node; what weft's graph rules allow and this does not is refused here.
+bool can_launch(const Graph& graph, const Node& node);
+
+/// Every node must be one that can be launched. Nodes that nobody needs are left out.
+Program make_program(const Graph& graph);
+
+}  // namespace weft::vulkan

@@ -1,0 +1,316 @@
+#include "backend/vulkan/plan.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <numbers>
+
+#include "backend/arena.h"
+#include "backend/rope.h"
+#include "backend/vulkan/launches.h"
+#include "backend/vulkan/tensors.h"
+#include "base/check.h"
+#include "weft/error.h"
+
+namespace weft::vulkan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What a dispatch reads: its groups, then the rows for the shader.
+struct StepEntry {
+  std::uint32_t groups[3];
+  std::uint32_t rows;
+};
+static_assert(sizeof(StepEntry) == 16);
+
+/// Turns per position as fractions of 2^64 (shaders/turns.glsl).
+std::vector<std::uint64_t> fixed_point(const std::vector<double>& radians) {
+  std::vector<std::uint64_t> result;
+  for (const double r : radians) {
+    const double turns = r / (2.0 * std::numbers::pi);
+    const double fraction = turns - std::floor(turns);
+    result.push_back(static_cast<std::uint64_t>(std::ldexp(fraction, 53)) << 11);
+  }
+  return result;
+}
+
+/// The commands read all that may differ from step to step from one mapped buffer: a table of addresses
+/// (bound tensors), then an entry per launch (sizes). So they are recorded once.
+class VulkanPlan final : public DevicePlan {
+ public:
+  VulkanPlan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines, const Graph& graph,
+             const Bindings& bindings, const PlanOptions& options)
+      : gpu_(std::move(gpu)),
+        pipelines_(std::move(pipelines)),
+        graph_(graph),
+        options_(options),
+        program_(make_program(graph_)),
+        n_addresses_(graph_.values().size() + program_.frequencies.size()),
+        step_(*gpu_, Place::kHost,
+              n_addresses_ * sizeof(std::uint64_t) + program_.launches.size() * sizeof(StepEntry)),
+        external_(external_values()),
+        arena_(*gpu_, Place::kDevice, lay_out_values()),
+        frequencies_(*gpu_, Place::kDevice, frequency_bytes()) {
+    for (Launch& launch : program_.launches)
+      pipeline_of_.push_back(pipelines_->get(launch.shader, launch.constants));
+    pipelines_->save();
+    for (std::size_t i = 0; i < program_.launches.size(); ++i) {
+      program_.launches[i].push.addresses = step_.address();
+      program_.launches[i].push.step = step_.address() + entries_offset() + i * sizeof(StepEntry);
+    }
+    bind(bindings);
+    VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
+    pool.queueFamilyIndex = gpu_->queue_family();
+    check(vkCreateCommandPool(gpu_->handle(), &pool, nullptr, &pool_), "making a command pool");
+    VkFenceCreateInfo fence = {VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+    const VkResult result = vkCreateFence(gpu_->handle(), &fence, nullptr, &done_);
+    if (result != VK_SUCCESS) vkDestroyCommandPool(gpu_->handle(), pool_, nullptr);
+    check(result, "making a fence");
+  }
+
+  ~VulkanPlan() override {
+    if (running_) vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE, UINT64_MAX);
+    vkDestroyFence(gpu_->handle(), done_, nullptr);
+    vkDestroyCommandPool(gpu_->handle(), pool_, nullptr);
+  }
+
+  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+              const Changes& actual) override {
+    WEFT_CHECK(!running_);
+    const auto start = Clock::now();
+    if (actual.tensors) bind(bindings);
+    {
+      const std::lock_guard lock(step_mutex_);
+      if (actual.shapes || actual.topology || stats_.steps == 0 || cancelled_) set_sizes(symbols);
+      cancelled_ = false;
+    }
+    submitted_ = start;
+    if (commands_.empty() || options_.record_each_step) {
+      record_and_submit(start);
+    } else {
+      gpu_->submit(commands_, done_);
+    }
+    running_ = true;
+    ++stats_.steps;
+    stats_.submit_seconds += seconds_since(start);
+  }
+
+  void wait() override {
+    if (!running_) return;
+    check(vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE, UINT64_MAX), "waiting for a step");
+    check(vkResetFences(gpu_->handle(), 1, &done_), "waiting for a step");
+    running_ = false;
+    kernel_seconds_ += seconds_since(submitted_);
+  }
+
+  /// Dispatches that have not begun find no groups.
+  void cancel() noexcept override {
+    const std::lock_guard lock(step_mutex_);
+    cancelled_ = true;
+    for (std::size_t i = 0; i < program_.launches.size(); ++i)
+      if (!program_.launches[i].must_run) entries()[i].groups[0] = 0;
+  }
+
+  std::size_t workspace_bytes() const override { return arena_.size() + step_.size() + frequencies_.size(); }
+  double kernel_seconds() const override { return kernel_seconds_; }
+  int n_launches() const override { return static_cast<int>(program_.launches.size()); }
+  int n_phases() const override { return program_.n_phases; }
+  const PlanStats& stats() const { return stats_; }
+
+  std::string describe() const override {
+    std::string text;
+    for (const Launch& launch : program_.launches) {
+      const Node& node = graph_.node(launch.node);
+      text += std::to_string(launch.phase) + " " + vulkan::name(launch.shader);
+      for (const std::uint32_t constant : launch.constants) text += " " + std::to_string(constant);
+      text += ": " + std::string(weft::name(node.op)) + " " + graph_.value(node.output).name + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::size_t entries_offset() const { return n_addresses_ * sizeof(std::uint64_t); }
+  std::uint64_t* addresses() const { return reinterpret_cast<std::uint64_t*>(step_.mapped()); }
+  volatile StepEntry* entries() const {
+    return reinterpret_cast<volatile StepEntry*>(step_.mapped() + entries_offset());
+  }
+
+  std::vector<bool> external_values() const {
+    std::vector<bool> result(graph_.values().size());
+    for (std::size_t v = 0; v < result.size(); ++v)
+      result[v] =
+          graph_.values()[v].kind != ValueKind::kResult || program_.storage[v] != static_cast<ValueId>(v);
+    for (const ValueId output : graph_.outputs()) result[static_cast<std::size_t>(output)] = true;
+    return result;
+  }
+
+  /// Sets the offsets of all temporaries; gives the size of their memory.
+  std::size_t lay_out_values() {
+    const std::vector<std::int64_t> bounds = graph_.bounds();
+    std::vector<int> first(graph_.values().size(), -1), last(graph_.values().size(), -1);
+    for (const Launch& launch : program_.launches) {
+      const Node& node = graph_.node(launch.node);
+      first[static_cast<std::size_t>(node.output)] = launch.phase;
+      last[static_cast<std::size_t>(node.output)] =
+          std::max(last[static_cast<std::size_t>(node.output)], launch.phase);
+      for (const ValueId input : node.inputs)
+        last[static_cast<std::size_t>(input)] = std::max(last[static_cast<std::size_t>(input)], launch.phase);
+    }
+    std::vector<Lifetime> lifetimes;
+    for (std::size_t v = 0; v < external_.size(); ++v) {
+      if (external_[v] || first[v] < 0) continue;
+      temporaries_.push_back(v);
+      // Results are floats or 32-bit indices.
+      lifetimes.push_back(
+          {first[v], last[v], static_cast<std::size_t>(graph_.values()[v].shape.elements(bounds)) * 4});
+    }
+    ArenaLayout layout = lay_out(lifetimes);
+    offsets_ = std::move(layout.offsets);
+    return layout.bytes;
+  }
+
+  std::size_t frequency_bytes() const {
+    std::size_t n = 0;
+    for (const Frequencies& f : program_.frequencies) n += static_cast<std::size_t>(f.rope.n_rot / 2);
+    return n * sizeof(std::uint64_t);
+  }
+
+  static Tensor& tensor_of(DeviceTensor* bound) {
+    auto* const tensor = dynamic_cast<Tensor*>(bound);
+    WEFT_CHECK(tensor != nullptr);
+    return *tensor;
+  }
+
+  void bind(const Bindings& bindings) {
+    for (std::size_t v = 0; v < external_.size(); ++v) {
+      DeviceTensor* const bound = bindings[v];
+      if (external_[v] && bound != nullptr) addresses()[v] = tensor_of(bound).buffer().address();
+    }
+    for (std::size_t i = 0; i < temporaries_.size(); ++i)
+      addresses()[temporaries_[i]] = arena_.address() + offsets_[i];
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
+      const Frequencies& f = program_.frequencies[i];
+      std::vector<float> factors;
+      if (f.factors != kNoValue) {
+        factors.resize(static_cast<std::size_t>(f.rope.n_rot / 2));
+        tensor_of(bindings[static_cast<std::size_t>(f.factors)])
+            .buffer()
+            .read(0, std::as_writable_bytes(std::span(factors)));
+      }
+      const auto table = fixed_point(rope_frequencies(f.rope, factors.empty() ? nullptr : factors.data()));
+      frequencies_.write(at, std::as_bytes(std::span(table)));
+      addresses()[external_.size() + i] = frequencies_.address() + at;
+      at += table.size() * sizeof(std::uint64_t);
+    }
+  }
+
+  void set_sizes(std::span<const std::int64_t> symbols) {
+    for (std::size_t i = 0; i < program_.launches.size(); ++i) {
+      const Launch& launch = program_.launches[i];
+      const auto rows = static_cast<std::uint32_t>(launch.rows.value(symbols));
+      const Groups groups = rows > 0 ? launch.groups(rows) : Groups{0, 0, 0};
+      for (std::size_t d = 0; d < 3; ++d) entries()[i].groups[d] = groups[d];
+      entries()[i].rows = rows;
+    }
+  }
+
+  VkCommandBuffer begin_piece() {
+    VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
+    allocate.commandPool = pool_;
+    allocate.commandBufferCount = 1;
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    check(vkAllocateCommandBuffers(gpu_->handle(), &allocate, &commands), "making a command buffer");
+    commands_.push_back(commands);
+    VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    check(vkBeginCommandBuffer(commands, &begin), "recording a plan");
+    return commands;
+  }
+
+  static void barrier(VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
+    VkMemoryBarrier memory = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
+    memory.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT;
+    memory.dstAccessMask = access;
+    vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, to, 0, 1, &memory, 0, nullptr, 0,
+                         nullptr);
+  }
+
+  /// Each piece is on its way while the next is recorded.
+  void record_and_submit(Clock::time_point start) {
+    if (!commands_.empty()) {
+      vkFreeCommandBuffers(gpu_->handle(), pool_, static_cast<std::uint32_t>(commands_.size()),
+                           commands_.data());
+      commands_.clear();
+    }
+    const std::size_t n = program_.launches.size();
+    const std::size_t per_piece =
+        options_.launches_per_piece > 0 ? static_cast<std::size_t>(options_.launches_per_piece) : n;
+    std::size_t i = 0;
+    do {
+      const VkCommandBuffer commands = begin_piece();
+      VkPipeline current = VK_NULL_HANDLE;
+      for (const std::size_t end = std::min(n, i + per_piece); i < end; ++i) {
+        const Launch& launch = program_.launches[i];
+        // Also before the first: the step before may still be read or written.
+        if (i == 0 || launch.phase != program_.launches[i - 1].phase)
+          barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                  VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+        if (pipeline_of_[i] != current)
+          vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, current = pipeline_of_[i]);
+        vkCmdPushConstants(commands, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(Push),
+                           &launch.push);
+        vkCmdDispatchIndirect(commands, step_.handle(), entries_offset() + i * sizeof(StepEntry));
+      }
+      if (i == n) barrier(commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+      check(vkEndCommandBuffer(commands), "recording a plan");
+      gpu_->submit({&commands, 1}, i == n ? done_ : VK_NULL_HANDLE);
+      if (stats_.steps == 0 && commands_.size() == 1) stats_.first_work_seconds = seconds_since(start);
+    } while (i < n);
+    if (stats_.steps == 0) stats_.first_recording_seconds = seconds_since(start);
+    ++stats_.times_recorded;
+  }
+
+  std::shared_ptr<Gpu> gpu_;
+  std::shared_ptr<Pipelines> pipelines_;
+  const Graph graph_;  // Its own copy: the caller's may go.
+  PlanOptions options_;
+  Program program_;
+  std::size_t n_addresses_;
+  Buffer step_;
+  std::vector<bool> external_;            // By value: memory is bound from outside.
+  std::vector<std::size_t> temporaries_;  // Values that lie in the arena ...
+  std::vector<std::size_t> offsets_;      // ... and where.
+  Buffer arena_;
+  Buffer frequencies_;
+  std::vector<VkPipeline> pipeline_of_;  // By launch.
+  VkCommandPool pool_ = VK_NULL_HANDLE;
+  std::vector<VkCommandBuffer> commands_;
+  VkFence done_ = VK_NULL_HANDLE;
+  bool running_ = false;
+  std::mutex step_mutex_;
+  bool cancelled_ = false;
+  Clock::time_point submitted_;
+  double kernel_seconds_ = 0.0;
+  PlanStats stats_;
+};
+
+}  // namespace
+
+const PlanStats& stats(const DevicePlan& plan) {
+  const auto* const vulkan_plan = dynamic_cast<const VulkanPlan*>(&plan);
+  WEFT_CHECK(vulkan_plan != nullptr);
+  return vulkan_plan->stats();
+}
+
+std::unique_ptr<DevicePlan> make_plan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines,
+                                      const Graph& graph, const Bindings& bindings,
+                                      const PlanOptions& options) {
+  return std::make_unique<VulkanPlan>(std::move(gpu), std::move(pipelines), graph, bindings, options);
+}
+
+}  // namespace weft::vulkan

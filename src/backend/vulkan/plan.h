@@ -1,0 +1,31 @@
+#pragma once
+// A graph as recorded commands.
+#include <memory>
+
+#include "backend/device.h"
+#include "backend/vulkan/pipelines.h"
+
+namespace weft::vulkan {
+
+struct PlanOptions {
+  int launches_per_piece =
+      64;  ///< Recorded, then submitted while the next are recorded. 0: all in one piece.
+  bool record_each_step = false;  ///< As other engines do; to compare with.
+};
+
+/// What a plan did so far; times are of the calling thread.
+struct PlanStats {
+  int times_recorded = 0;
+  std::int64_t steps = 0;
+  double submit_seconds = 0.0;         ///< Of all steps: from the call to the work on its way.
+  double first_recording_seconds = 0;  ///< Of the first step's submit ...
+  double first_work_seconds = 0;       ///< ... of which until the device had something to do.
+};
+/// Of a plan that was compiled by a Vulkan device.
+const PlanStats& stats(const DevicePlan& plan);
+
+std::unique_ptr<DevicePlan> make_plan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines,
+                                      const Graph& graph, const Bindings& bindings,
+                                      const PlanOptions& options);
+
+}  // namespace weft::vulkan

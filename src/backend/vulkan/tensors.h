@@ -1,0 +1,37 @@
+#pragma once
+// How tensors live on a Vulkan device: as they cross the contract, byte by byte. Vectors of weights are
+// floats.
+#include <optional>
+
+#include "backend/device.h"
+#include "backend/vulkan/gpu.h"
+
+namespace weft::vulkan {
+
+class Tensor final : public DeviceTensor {
+ public:
+  Tensor(Gpu& gpu, Place place, DType dtype, std::size_t bytes, std::size_t cell_bytes = 0)
+      : dtype_(dtype), bytes_(bytes), cell_bytes_(cell_bytes), place_(place), buffer_(gpu, place, bytes) {}
+  DType dtype() const override { return dtype_; }
+  std::size_t bytes() const override { return bytes_; }
+  std::span<std::byte> host() override {
+    if (place_ != Place::kHost) return {};
+    return {buffer_.mapped(), bytes_};
+  }
+  std::size_t cell_bytes() const { return cell_bytes_; }  ///< Of states: of one cell or slot.
+  Buffer& buffer() { return buffer_; }
+  const Buffer& buffer() const { return buffer_; }
+
+ private:
+  DType dtype_;
+  std::size_t bytes_;
+  std::size_t cell_bytes_;
+  Place place_;
+  Buffer buffer_;
+};
+
+/// The shaders' name of a type that they can unpack (shaders/unpack.glsl), if there is one.
+std::optional<std::uint32_t> stored_type(DType dtype);
+bool is_float(DType dtype);  ///< F32, F16 or BF16: read element by element, and written.
+
+}  // namespace weft::vulkan
