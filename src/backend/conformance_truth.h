@@ -1,0 +1,72 @@
+#pragma once
+// What the ops are, in double and as plainly as they can be written. For conformance only: slow, and sharing
+// nothing with a backend. Rows lie one after another; shapes are those of the op table.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/extent.h"
+#include "graph/op.h"
+
+namespace weft::conformance {
+
+using Values = std::vector<double>;
+using Indices = std::vector<std::int32_t>;
+
+std::string parameter_text(const Op& op);  ///< " silu", " cap 30", ...
+/// Add and Mul; b is as long as a or repeats.
+Values binary(const Op& op, const Values& a, const Values& b);
+/// Scale, Softcap and Activate.
+Values unary(const Op& op, const Values& a);
+Values glu(const ops::Glu& op, const Values& gate, const Values& up);
+/// Vectors that are empty are left out.
+Values norm(const ops::Norm& op, const Values& x, std::size_t group, const Values& weight,
+            const Values& bias);
+Values matmul(const Values& weight, const Values& x, std::size_t columns, const Values& bias);
+
+struct ExpertShape {
+  std::int64_t experts, outputs, columns, k;
+  bool x_of_each;
+};
+Values matmul_experts(const Values& weight, const Values& x, const Indices& ids, const ExpertShape& shape);
+Indices top_k(const Values& x, std::size_t columns, std::size_t k);
+Values expert_weights(const ops::ExpertWeights& op, const Values& logits, std::size_t columns,
+                      const Indices& ids, std::size_t k);
+
+Values rope(const ops::Rope& op, const Values& x, std::size_t columns, const Indices& positions,
+            const Values& factors);
+/// Changes `cache`, whose cells have `width` elements.
+void move_cells(const ops::MoveCells& op, Values& cache, std::size_t width, const Indices& from,
+                const Indices& to, const Indices& deltas);
+
+struct AttentionCase {
+  ops::Attention op;
+  std::int64_t n_kv_heads = 0, k_dim = 0, v_dim = 0;
+  Values q, k, v;  ///< k and v: {cells, heads, dim}
+  Indices positions, sequences;
+  std::vector<Extent> extents;  ///< {sequences, width}
+  std::int64_t width = 0;
+  Indices counts, ends, hidden_first;
+  std::vector<HiddenCells> hidden;
+};
+Values attention(const AttentionCase& a);
+
+struct ConvCase {
+  std::size_t columns, taps;
+  Values state, x, weight, bias;
+  Indices from, to;
+};
+Values short_conv(ConvCase& a);  ///< Changes a.state.
+
+struct ScanCase {
+  std::size_t columns = 0, n_state = 0;
+  std::size_t heads = 0;  ///< 0: each column has its own dt and a.
+  std::size_t groups = 1;
+  Values state, x, dt, b, c, a, skip;
+  Indices from, to;
+};
+Values selective_scan(ScanCase& a);  ///< Changes a.state.
+
+}  // namespace weft::conformance
