@@ -401,7 +401,8 @@ class Weights(Case):
     def test_are_packed_once_and_mapped_afterwards(self):
         with tempfile.TemporaryDirectory() as cache:
             def how(*words) -> str:
-                result = weft("run", "-m", LLAMA, "-p", "x", "-n", "2", "-s", "1", "-v", *words, env={"WEFT_CACHE": cache})
+                words = ("run", "-m", LLAMA, "-p", "x", "-n", "2", "-s", "1", "-v", *words)
+                result = weft(*words, env={"WEFT_CACHE": cache})
                 self.assertEqual(result.returncode, 0, result.stderr.decode())
                 text = result.stderr.decode()
                 return "mapped" if " mapped in " in text else "loaded" if " loaded in " in text else text

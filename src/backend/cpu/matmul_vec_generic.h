@@ -5,9 +5,9 @@
 //   Codes   64 bytes, unsigned: 16 rows x 4 columns, the columns of a row side by side
 //   Ints    16 x int32, Floats 16 x float: one number for each row
 //
-// The matmul_vec_*.h of the other instruction sets give the same names. Integer results are exact, so that it does
-// not matter in which order a machine adds them; float operations are lane by lane. A multiply-add is one
-// rounding where the machine has it and two here.
+// The matmul_vec_*.h of the other instruction sets give the same names. Integer results are exact, so that it
+// does not matter in which order a machine adds them; float operations are lane by lane. A multiply-add is
+// one rounding where the machine has it and two here.
 #include <cstddef>
 #include <cstdint>
 #if defined(__SSE2__)

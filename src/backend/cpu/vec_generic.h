@@ -1,6 +1,7 @@
 #pragma once
-// The float kernels' view of a machine: a vector of kLanes floats. This file is also the contract; vec_avx2.h,
-// vec_avx512.h and vec_neon.h give the same names in their own namespaces. `+ - * /` and unary minus work lane by lane.
+// The float kernels' view of a machine: a vector of kLanes floats. This file is also the contract;
+// vec_avx2.h, vec_avx512.h and vec_neon.h give the same names in their own namespaces. `+ - * /` and unary
+// minus work lane by lane.
 //
 // Every function is static: a shared inline function compiled for one instruction set could be linked into
 // another's path. A lane's result depends on that lane's operands only; sums over lanes have a fixed order.
