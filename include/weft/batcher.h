@@ -109,9 +109,10 @@ struct BatcherStats {
   std::int64_t n_branches = 0;  ///< Of drafts: ways to go on besides the first.
   std::int64_t n_evicted = 0;    ///< Finished texts that had to leave the cache.
   std::int64_t n_set_aside = 0;  ///< Running completions that had to.
-  std::int64_t n_snapshots = 0;  ///< Beginnings kept for others, where texts cannot be cut (Context::can_cut).
-  int cells_peak = 0;            ///< Cells in use, finished texts included.
-  double host_seconds = 0.0;     ///< Of all steps, outside Context::decode.
+  std::int64_t n_snapshots =
+      0;                      ///< Beginnings kept for others, where texts cannot be cut (Context::can_cut).
+  int cells_peak = 0;         ///< Cells in use, finished texts included.
+  double host_seconds = 0.0;  ///< Of all steps, outside Context::decode.
   double decode_seconds = 0.0;
 };
 

@@ -137,9 +137,9 @@ class Context {
   // text is read in order, and removed and copied as a whole only: parts, shift() and divide() throw Error
   // kUnsupported. To be able to go back, copy the sequence before: that shares its state and costs no bytes.
   //
-  // Where layers keep a sliding window only (ContextParams::window_rewind), a text goes on only as long as its
-  // window is there: operations that would end where it has been forgotten (tails cut off, beginnings copied,
-  // old text shifted into the window) throw Error kUnsupported and change nothing.
+  // Where layers keep a sliding window only (ContextParams::window_rewind), a text goes on only as long as
+  // its window is there: operations that would end where it has been forgotten (tails cut off, beginnings
+  // copied, old text shifted into the window) throw Error kUnsupported and change nothing.
   void remove(SeqId seq, Pos begin = 0, Pos end = -1);
   /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes
   /// move.
@@ -151,7 +151,7 @@ class Context {
   /// Whether the text could be cut off before `pos`, or copied up to there, and go on.
   bool can_cut(SeqId seq, Pos pos) const;
   bool cuts_anywhere() const;  ///< Whether can_cut() is always true.
-  bool can_shift() const;  ///< Whether the model's positions can be shifted and divided.
+  bool can_shift() const;      ///< Whether the model's positions can be shifted and divided.
   /// Divides positions, rounding down.
   bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   void clear();
