@@ -204,7 +204,7 @@ class Chat {
 
 int run(const ChatOptions& options) {
   InterruptGuard interrupt;
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt);
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   const Tokenizer& tokenizer = loaded.model->tokenizer();
   const SamplerParams sampling = sampler_params(options.sampling, tokenizer);
 

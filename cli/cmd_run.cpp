@@ -186,7 +186,7 @@ Json to_json(const Generation& result, const LoadedModel& loaded, const PlanStat
 int run(const RunOptions& options) {
   check(options);
   InterruptGuard interrupt;
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt);
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   const std::vector<Token> prompt = prompt_tokens(options, loaded.model->tokenizer());
   if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
 

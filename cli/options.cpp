@@ -230,7 +230,8 @@ std::shared_ptr<Registry> find_all_backends() {
   return find_backends(folders);
 }
 
-LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt) {
+LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
+                       const ContextOptions& context) {
   const auto start = std::chrono::steady_clock::now();
   const std::filesystem::path path = find_model(options.model);
   Progress bar(talk, "loading " + path.filename().string());
@@ -241,6 +242,9 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   if (options.pack_cache) params.pack_cache = packed_cache_dir();
   params.pack_cache_bytes = static_cast<std::uint64_t>(std::max(0, options.pack_cache_gib)) << 30;
   params.placement = placement_params(options);
+  const ContextParams expected = context_params(context, options);
+  params.placement.n_ctx = expected.n_ctx;
+  params.placement.n_ubatch = expected.n_ubatch;
   params.registry = find_all_backends();
   params.progress = [&](float fraction) {
     bar.update(fraction);

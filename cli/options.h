@@ -40,9 +40,6 @@ struct LoadedModel {
   std::shared_ptr<const Model> model;
   double load_ms = 0.0;
 };
-/// Loads with a progress bar. Ctrl-C ends it with Error kCancelled.
-LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt);
-
 struct ContextOptions {
   int n_ctx = 0;
   int n_batch = 0;
@@ -57,6 +54,11 @@ void add_context_options(CLI::App& app, ContextOptions& options);
 CacheType parse_cache_type(const std::string& option, const std::string& text);
 std::string to_string(CacheType type);
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model);
+
+/// Loads with a progress bar. Ctrl-C ends it with Error kCancelled. The model is spread over devices so that
+/// such contexts fit.
+LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
+                       const ContextOptions& context = {});
 
 struct SamplingOptions {
   SamplerParams params;

@@ -153,6 +153,8 @@ class Placer {
       throw Error(ErrorCode::kUnsupported, "no device can compute " + std::string(name(node.op)) + " (" +
                                                graph_.value(node.output).name +
                                                ") where it has to be: check what is pinned");
+    // Of states before, only the way back is needed from here on.
+    for (std::size_t s = begin_; s < end; ++s) std::u16string().swap(states_[s].where);
     begin_ = end;
     prune();
     std::vector<ValueId> alive;

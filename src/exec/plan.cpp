@@ -238,13 +238,15 @@ void Plan::run_parts(const Changes& actual) {
         counters_.copied_bytes += static_cast<std::int64_t>(n);
       }
       Changes changes = actual;
-      changes.shapes = actual.shapes || catch_up || cut_short_;
+      changes.shapes = actual.shapes || (options_.allowed.shapes && (catch_up || cut_short_));
       changes.tensors = std::exchange(part.rebound, false);
       part.running = true;
       part.plan->submit(symbols, part.bindings, changes);
     }
     for (Part& part : now_.parts) finish(part);
   } catch (...) {
+    cut_short_ = true;
+    symbols_.clear();  // Whatever the next step's are, they are new to those that did not get so far.
     // Devices beside the host must not write to this step's values any more once the caller goes on.
     for (Part& part : now_.parts) {
       try {

@@ -111,7 +111,7 @@ class Plan {
   const CompileOptions options_;
   Compiled now_;
   std::vector<std::int64_t> symbols_;  // Of the last step; empty before the first.
-  bool cut_short_ = false;             // Some parts of the last step ran with other symbols.
+  bool cut_short_ = false;             // Some parts of the last step ran with other symbols, or not at all.
   std::atomic<bool> cancelled_{false};
   PlanCounters counters_;
   Profile* profile_ = nullptr;

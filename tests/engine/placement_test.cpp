@@ -151,6 +151,29 @@ TEST_P(Spread, ExpertsStayWithTheCpu) {
   EXPECT_FALSE(model->impl().weights[1].empty());
 }
 
+/// A plan that fails when it is told to.
+class FailingPlan final : public DevicePlan {
+ public:
+  FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<bool> fails)
+      : inner_(std::move(inner)), fails_(std::move(fails)) {}
+  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+              const Changes& actual) override {
+    if (*fails_) throw Error(ErrorCode::kDevice, "the device is lost");
+    inner_->submit(symbols, bindings, actual);
+  }
+  void wait() override { inner_->wait(); }
+  void cancel() noexcept override { inner_->cancel(); }
+  std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
+  double kernel_seconds() const override { return inner_->kernel_seconds(); }
+  int n_launches() const override { return inner_->n_launches(); }
+  int n_phases() const override { return inner_->n_phases(); }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  std::unique_ptr<DevicePlan> inner_;
+  std::shared_ptr<bool> fails_;
+};
+
 /// A device like the CPU with little memory and without some ops, of a backend that the test brings.
 class SmallDevice final : public Device {
  public:
@@ -188,8 +211,9 @@ class SmallDevice final : public Device {
   }
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
-    return inner_->compile(graph, bindings, options);
+    return std::make_unique<FailingPlan>(inner_->compile(graph, bindings, options), fails);
   }
+  std::shared_ptr<bool> fails = std::make_shared<bool>(false);
 
  private:
   std::shared_ptr<Device> inner_;
@@ -243,6 +267,29 @@ TEST_P(Spread, ABackendOfTheProgramsOwnTakesWhatItCanAndWhatFits) {
   }
   EXPECT_EQ(last, 0u);
   EXPECT_THROW(load_with_small(path(), 1000, true, {.n_layers = 1}), Error);
+}
+
+TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
+  const auto model = load_with_small(path(), std::uint64_t{1} << 32, true, {.n_layers = 1});
+  Context context(model, {.n_ctx = 256, .n_threads = 1}),
+      alone(load(path(), {}), {.n_ctx = 256, .n_threads = 1});
+  const std::vector<Token> few = {9, 4, 7}, more = {200, 1};
+  EXPECT_TRUE(all_logits(context, few, 3) == all_logits(alone, few, 3));
+  const auto fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).fails;
+  *fails = true;
+  Batch batch;
+  batch.add(5, 0, true);
+  try {
+    context.decode(batch);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
+  }
+  EXPECT_EQ(context.next_pos(0), 3);
+  EXPECT_TRUE(context.consistent());
+  // Had it only stumbled: the text goes on as if nothing had been.
+  *fails = false;
+  EXPECT_TRUE(all_logits(context, more, 2) == all_logits(alone, more, 2));
 }
 
 TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
