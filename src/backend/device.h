@@ -15,6 +15,10 @@
 #include "weft/device.h"
 #include "weft/profile.h"
 
+namespace weft::base {
+class Pool;
+}
+
 namespace weft {
 
 /// A tensor in a device's memory and in the layout that the device likes best (packed weights, blocked
@@ -41,6 +45,8 @@ using Bindings = std::vector<DeviceTensor*>;
 struct CompileOptions {
   Changes allowed;
   int n_threads = 0;  ///< Host threads that the plan may use. 0: as many as there are cores.
+  /// Threads that plans share which run by turns, instead of each having its own.
+  std::shared_ptr<base::Pool> pool = nullptr;
 };
 
 /// A graph compiled for one device: memory laid out for the upper bounds of its symbols, kernels and fusions

@@ -24,6 +24,7 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   int n_threads() const { return n_threads_; }
+  int max_phases() const { return max_phases_; }
 
   /// Runs task t of phase p as `task(context, p, t, thread)` for all t < n_tasks[p], phase after phase; the
   /// caller works too. Returns when all is done. One caller at a time; tasks must not throw. Allocates

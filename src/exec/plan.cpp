@@ -4,10 +4,14 @@
 #include <cstring>
 #include <utility>
 
+#include "base/pool.h"
 #include "weft/error.h"
 
 namespace weft::exec {
 namespace {
+
+/// More phases than a device makes of a node.
+constexpr int kPhasesOfNode = 2;
 
 [[noreturn]] void refuse(const std::string& reason) {
   throw Error(ErrorCode::kInvalidArgument, "step refused: " + reason);
@@ -52,13 +56,16 @@ Plan::Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions
   ++counters_.compiled;
 }
 
-std::unique_ptr<DevicePlan> Plan::compile_on(int device, const Graph& graph, const Bindings& bindings) const {
+std::unique_ptr<DevicePlan> Plan::compile_on(int device, const Graph& graph, const Bindings& bindings,
+                                             const CompileOptions& options) const {
   Device& on = *devices_[static_cast<std::size_t>(device)];
   for (const Node& node : graph.nodes())
     if (!on.supports(graph, node))
       throw Error(ErrorCode::kUnsupported, on.info().name + " cannot compute " + std::string(name(node.op)) +
                                                " (" + graph.value(node.output).name + ")");
-  return on.compile(graph, bindings, options_);
+  CompileOptions own = options;
+  if (on.info().beside_host) own.pool = nullptr;  // It takes no turns with the host.
+  return on.compile(graph, bindings, own);
 }
 
 Plan::Compiled Plan::compile(PlacedGraph placed) const {
@@ -98,7 +105,7 @@ void Plan::compile_whole(Compiled& result) const {
       refuse("tensor " + graph.values()[v].name + " is not bound");
     part.whole_value.push_back(static_cast<ValueId>(v));
   }
-  part.plan = compile_on(part.device, graph, part.bindings);
+  part.plan = compile_on(part.device, graph, part.bindings, options_);
   result.parts.push_back(std::move(part));
 }
 
@@ -119,6 +126,12 @@ void Plan::compile_splits(Compiled& result, Splits splits) const {
     result.carrier_bytes[static_cast<std::size_t>(device)] += result.carriers.back()->bytes();
     return tensor = result.carriers.back().get();
   };
+  // Splits of the host's devices run by turns.
+  CompileOptions options = options_;
+  if (options.pool == nullptr)
+    options.pool = std::make_shared<base::Pool>(
+        options.n_threads > 0 ? options.n_threads : base::default_threads(),
+        kPhasesOfNode * static_cast<int>(std::max<std::size_t>(graph.nodes().size(), 1)));
   for (Split& split : splits.splits) {
     Part part;
     part.device = split.device;
@@ -130,7 +143,7 @@ void Plan::compile_splits(Compiled& result, Splits splits) const {
         part.bindings[v] = tensor_on(split.device, part.whole_value[v]);
     for (const Copy& copy : splits.copies)
       if (copy.before == static_cast<int>(result.parts.size())) part.copies.push_back(copy);
-    part.plan = compile_on(split.device, split.graph, part.bindings);
+    part.plan = compile_on(split.device, split.graph, part.bindings, options);
     result.parts.push_back(std::move(part));
   }
 }

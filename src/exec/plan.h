@@ -101,7 +101,8 @@ class Plan {
   Compiled compile(PlacedGraph placed) const;
   void compile_whole(Compiled& result) const;
   void compile_splits(Compiled& result, Splits splits) const;
-  std::unique_ptr<DevicePlan> compile_on(int device, const Graph& graph, const Bindings& bindings) const;
+  std::unique_ptr<DevicePlan> compile_on(int device, const Graph& graph, const Bindings& bindings,
+                                         const CompileOptions& options) const;
   void check(const Step& step) const;
   void rebind(const Rebinding& rebinding);
   void run_parts(const Changes& actual);

@@ -196,11 +196,35 @@ class Inspect(Case):
             self.assertIn(part, text)
 
 
+    def test_plan(self):
+        devices = ["--device", "cpu1=cpu", "-ngl", "1", "-c", "256"]
+        with tempfile.TemporaryDirectory() as folder:
+            drawing = Path(folder) / "plan.svg"
+            text = self.succeed("inspect", LLAMA, "--plan", *devices, "--svg", drawing)
+            for part in ("Memory", "cpu1", "Splits"):
+                self.assertIn(part, text)
+            # Without Graphviz its input is left.
+            made = drawing if drawing.exists() else Path(str(drawing) + ".dot")
+            self.assertIn("split 0 on cpu", made.read_text())
+        plan = json.loads(self.succeed("inspect", LLAMA, "--plan", "--json", *devices))
+        self.assertEqual({split["device"] for split in plan["splits"]}, {"cpu", "cpu1"})
+        self.assertTrue(all(copy["from"] != copy["to"] for copy in plan["copies"]))
+        self.assertGreater(next(d for d in plan["devices"] if d["name"] == "cpu1")["weights"], 0)
+        self.fail_with(2, "inspect", LLAMA, "--plan", "--pin", "nothing")
+        self.assertIn("known are cpu", self.fail_with(1, "inspect", LLAMA, "--plan", "--device", "gpu9"))
+
+
 class Run(Case):
     BASE = ["run", "-m", LLAMA, "-t", "2", "-c", "256"]
 
     def generate(self, *words, **options) -> dict:
         return json.loads(self.succeed(*self.BASE, "-p", "Hello world", "--ignore-eos", "--json", *words, **options))
+
+    def test_devices(self):
+        alone = self.generate("-n", "12", "--temp", "0")
+        for words in (["-ngl", "1"], ["-ngl", "all"], ["--pin", "ffn=cpu1", "-ngl", "0"], ["--split", "row"]):
+            spread = self.generate("-n", "12", "--temp", "0", "--device", "cpu,cpu1=cpu", *words)
+            self.assertEqual(spread["tokens"], alone["tokens"], words)
 
     def test_json(self):
         result = self.generate("-n", "12", "--temp", "0")

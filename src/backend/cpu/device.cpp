@@ -157,7 +157,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
     return compile_plan(graph, bindings, kernels(isa_),
-                        options.n_threads > 0 ? options.n_threads : n_threads_);
+                        options.n_threads > 0 ? options.n_threads : n_threads_, options.pool);
   }
 
  private:

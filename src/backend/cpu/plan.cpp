@@ -16,12 +16,15 @@ namespace {
 
 class CpuPlan final : public DevicePlan {
  public:
-  CpuPlan(const Graph& graph, const Bindings& bindings, const Kernels& kernels, int n_threads)
+  CpuPlan(const Graph& graph, const Bindings& bindings, const Kernels& kernels, int n_threads,
+          const std::shared_ptr<base::Pool>& shared)
       : graph_(graph),
         kernels_(kernels),
         program_(fuse(graph_)),
         addresses_(graph_.values().size()),
-        pool_(n_threads, std::max(program_.n_phases, 1)),
+        pool_(shared != nullptr && shared->max_phases() >= program_.n_phases
+                  ? shared
+                  : std::make_shared<base::Pool>(n_threads, std::max(program_.n_phases, 1))),
         first_launch_(static_cast<std::size_t>(program_.n_phases) + 1),
         n_tasks_(static_cast<std::size_t>(program_.n_phases)),
         launch_tasks_(program_.launches.size()) {
@@ -40,7 +43,7 @@ class CpuPlan final : public DevicePlan {
               const Changes& actual) override {
     if (actual.tensors) bind(bindings);
     cancelled_.store(false, std::memory_order_relaxed);
-    const StepInfo step{symbols, ++step_number_, pool_.n_threads()};
+    const StepInfo step{symbols, ++step_number_, pool_->n_threads()};
     for (std::size_t phase = 0; phase < n_tasks_.size(); ++phase) {
       std::int32_t total = 0;
       for (std::size_t i = first_launch_[phase]; i < first_launch_[phase + 1]; ++i)
@@ -49,7 +52,7 @@ class CpuPlan final : public DevicePlan {
     }
     if (recorder_) recorder_->begin_step();
     const auto start = std::chrono::steady_clock::now();
-    pool_.run(n_tasks_, recorder_ ? run_task<true> : run_task<false>, this);
+    pool_->run(n_tasks_, recorder_ ? run_task<true> : run_task<false>, this);
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (recorder_)
       recorder_->end_step(launch_tasks_, [&](std::size_t i) { return program_.launches[i].launch->work(); });
@@ -61,7 +64,7 @@ class CpuPlan final : public DevicePlan {
     std::vector<std::string> names;
     for (const Program::Entry& entry : program_.launches)
       names.push_back(kind_of(entry.launch->describe(graph_)));
-    recorder_.emplace(*profile, names, pool_.n_threads());
+    recorder_.emplace(*profile, names, pool_->n_threads());
   }
 
   void wait() override {}
@@ -129,7 +132,7 @@ class CpuPlan final : public DevicePlan {
   void lay_out_scratch() {
     for (const Program::Entry& entry : program_.launches)
       scratch_per_thread_ = std::max(scratch_per_thread_, (entry.launch->scratch_bytes() + 63) / 64 * 64);
-    scratch_ = base::Memory(scratch_per_thread_ * static_cast<std::size_t>(pool_.n_threads()));
+    scratch_ = base::Memory(scratch_per_thread_ * static_cast<std::size_t>(pool_->n_threads()));
   }
 
   void bind(const Bindings& bindings) {
@@ -155,7 +158,7 @@ class CpuPlan final : public DevicePlan {
   const Kernels& kernels_;
   Program program_;
   Addresses addresses_;
-  base::Pool pool_;
+  const std::shared_ptr<base::Pool> pool_;
   base::Memory arena_;
   base::Memory scratch_;
   std::size_t scratch_per_thread_ = 0;
@@ -171,8 +174,8 @@ class CpuPlan final : public DevicePlan {
 }  // namespace
 
 std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,
-                                         int n_threads) {
-  return std::make_unique<CpuPlan>(graph, bindings, kernels, n_threads);
+                                         int n_threads, const std::shared_ptr<base::Pool>& shared) {
+  return std::make_unique<CpuPlan>(graph, bindings, kernels, n_threads, shared);
 }
 
 }  // namespace weft::cpu

@@ -8,7 +8,8 @@
 
 namespace weft::cpu {
 
+/// `shared` (may be null) has the threads instead, where it takes as many phases.
 std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,
-                                         int n_threads);
+                                         int n_threads, const std::shared_ptr<base::Pool>& shared = nullptr);
 
 }  // namespace weft::cpu
