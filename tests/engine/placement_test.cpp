@@ -312,7 +312,9 @@ TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
             std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Spread, testing::Values("llama", "gemma3", "qwen3moe", "mamba", "lfm2"));
+INSTANTIATE_TEST_SUITE_P(Families, Spread,
+                         testing::Values("llama", "llama-rope3", "qwen3", "qwen3moe", "gemma3", "phi3",
+                                         "gpt2", "mamba", "mamba2", "lfm2"));
 
 }  // namespace
 }  // namespace weft
