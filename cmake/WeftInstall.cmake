@@ -17,6 +17,9 @@ set_target_properties(weft_shared PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft V
   SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 
 install(TARGETS weft RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+if(TARGET weft_backend_vulkan_module)
+  install(TARGETS weft_backend_vulkan_module LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/weft")
+endif()
 install(TARGETS weft_shared EXPORT weftTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/weft" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h")

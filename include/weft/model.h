@@ -35,8 +35,8 @@ struct ModelParams {
   /// in the mapped file: nothing to do at the start, no memory of one's own, the same results, and much
   /// slower steps.
   bool repack = true;
-  /// A folder where packed weights are kept, so that the next start of the same model maps them instead of
-  /// packing; made where it is missing. Empty: none. Trouble with it is never an error: the model loads
+  /// A folder where packed weights and compiled kernels of GPUs are kept, so that the next start of the same
+  /// model maps them instead of packing; made where it is missing. Empty: none. Trouble with it is never an error: the model loads
   /// without.
   std::filesystem::path pack_cache;
   /// Of that folder: models that were loaded least recently go first. It never takes the last 5 % of a disk

@@ -33,6 +33,7 @@ struct OpenOptions {
   std::string feature;  ///< The best of the device's features to use, for tests. Empty: the best there is.
   bool repack = true;   ///< Put weights into the order that kernels read; otherwise use them as they lie, slowly.
   KeptWeights kept = {};
+  std::filesystem::path compiled = {};  ///< A folder where a device may keep compiled kernels. Empty: none.
 };
 
 struct Backend {

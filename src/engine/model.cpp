@@ -147,7 +147,8 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
                                        {.n_threads = params.n_threads,
                                         .feature = feature_of(params.isa),
                                         .repack = params.repack,
-                                        .kept = kept_weights(*impl, path, params)});
+                                        .kept = kept_weights(*impl, path, params),
+                                        .compiled = params.pack_cache});
   impl->row_shares = engine::row_shares(params.placement);
   impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, params.placement);
   load_weights(*impl, graph, params);

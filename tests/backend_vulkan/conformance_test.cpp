@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "backend/vulkan/device.h"
+#include "vulkan_test_support.h"
 
 namespace weft {
 namespace {
@@ -34,14 +34,14 @@ void expect_conformance(Device& device) {
 }
 
 TEST(Conformance, OfVulkan) {
-  const auto devices = vulkan::make_devices();
-  if (devices.empty()) GTEST_SKIP() << "no Vulkan device (Debian: mesa-vulkan-drivers brings one on the CPU)";
+  const auto devices = test::vulkan_devices();
+  if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
   for (const auto& device : devices) expect_conformance(*device);
 }
 
 TEST(Conformance, OfVulkanThroughStaging) {
-  const auto devices = vulkan::make_devices({.staging = true});
-  if (devices.empty()) GTEST_SKIP() << "no Vulkan device (Debian: mesa-vulkan-drivers brings one on the CPU)";
+  const auto devices = test::vulkan_devices({.staging = true});
+  if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
   expect_conformance(*devices.front());
 }
 

@@ -26,6 +26,8 @@ bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16
 
 namespace {
 
+constexpr const char* kBackendName = "vulkan";
+
 std::int64_t product(std::span<const std::int64_t> dims) {
   std::int64_t n = 1;
   for (const std::int64_t dim : dims) n *= dim;
@@ -35,12 +37,13 @@ std::int64_t product(std::span<const std::int64_t> dims) {
 class VulkanDevice final : public Device {
  public:
   VulkanDevice(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, const VulkanOptions& options,
-               const std::string& device_name)
+               const std::string& device_name, const std::filesystem::path& pipeline_cache)
       : options_(options),
         gpu_(std::make_shared<Gpu>(std::move(instance), physical, options.staging)),
-        pipelines_(std::make_shared<Pipelines>(*gpu_, options.pipeline_cache)) {
+        pipelines_(std::make_shared<Pipelines>(*gpu_, pipeline_cache)) {
     info_.name = device_name;
-    info_.backend = "vulkan";
+    info_.backend = kBackendName;
+    info_.beside_host = true;
     info_.description = gpu_->properties().deviceName;
     info_.memory_total = gpu_->memory_total();
     info_.memory_free = gpu_->memory_free();
@@ -71,7 +74,7 @@ class VulkanDevice final : public Device {
       WEFT_CHECK(source.bytes.size() == tensor->bytes());
       tensor->buffer().write(0, source.bytes);
     }
-    if (source.done) source.done();
+    if (source.done) source.done(source.bytes);
     return tensor;
   }
 
@@ -150,26 +153,65 @@ int rank_of(VkPhysicalDevice physical) {
   }
 }
 
+struct Listed {
+  std::shared_ptr<Instance> instance;
+  std::vector<VkPhysicalDevice> devices;
+  static std::string name(std::size_t i) { return kBackendName + std::to_string(i); }
+};
+
+Listed list_devices() {
+  Listed listed = {.instance = Instance::make()};
+  if (listed.instance == nullptr) return listed;
+  for (VkPhysicalDevice physical : listed.instance->physical_devices())
+    if (Gpu::usable(physical)) listed.devices.push_back(physical);
+  std::stable_sort(listed.devices.begin(), listed.devices.end(),
+                   [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(a) < rank_of(b); });
+  return listed;
+}
+
+/// Drivers tell their caches apart by a key in the file; a name for each keeps them from taking turns.
+std::filesystem::path pipeline_cache_file(VkPhysicalDevice physical, const std::filesystem::path& folder) {
+  if (folder.empty()) return {};
+  VkPhysicalDeviceProperties properties = {};
+  vkGetPhysicalDeviceProperties(physical, &properties);
+  std::string hex;
+  for (const std::uint8_t byte : properties.pipelineCacheUUID) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    hex += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  std::error_code none;
+  std::filesystem::create_directories(folder, none);
+  return folder / ("vulkan-" + hex + ".pipelines");
+}
+
 }  // namespace
 
-std::vector<std::shared_ptr<Device>> make_devices(const VulkanOptions& options) {
-  const std::shared_ptr<Instance> instance = Instance::make();
-  if (instance == nullptr) return {};
-  std::vector<VkPhysicalDevice> found = instance->physical_devices();
-  std::stable_sort(found.begin(), found.end(),
-                   [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(a) < rank_of(b); });
-  std::vector<std::shared_ptr<Device>> result;
-  for (VkPhysicalDevice physical : found) {
-    if (!Gpu::usable(physical) || (rank_of(physical) == 2 && !options.cpu_drivers)) continue;
-    try {
-      for (int i = 0; i < options.times; ++i)
-        result.push_back(std::make_shared<VulkanDevice>(instance, physical, options,
-                                                        "vulkan" + std::to_string(result.size())));
-    } catch (const Error&) {
-      // Listed, but not to be had: as if it were not there.
-    }
-  }
-  return result;
+Backend backend(const VulkanOptions& options) {
+  return {
+      .name = kBackendName,
+      .list =
+          [options] {
+            std::vector<DeviceInfo> infos;
+            const Listed listed = list_devices();
+            for (std::size_t i = 0; i < listed.devices.size(); ++i) {
+              try {
+                infos.push_back(
+                    VulkanDevice(listed.instance, listed.devices[i], options, Listed::name(i), {}).info());
+              } catch (const Error&) {
+                // Listed by its driver, but not to be had: as if it were not there.
+              }
+            }
+            return infos;
+          },
+      .open = [options](std::string_view device, const OpenOptions& open) -> std::shared_ptr<Device> {
+        const Listed listed = list_devices();
+        for (std::size_t i = 0; i < listed.devices.size(); ++i)
+          if (Listed::name(i) == device)
+            return std::make_shared<VulkanDevice>(listed.instance, listed.devices[i], options,
+                                                  open.name.empty() ? Listed::name(i) : open.name,
+                                                  pipeline_cache_file(listed.devices[i], open.compiled));
+        throw Error(ErrorCode::kNotFound, "there is no Vulkan device \"" + std::string(device) + '"');
+      }};
 }
 
 }  // namespace weft::vulkan

@@ -197,6 +197,11 @@ void Gpu::submit(std::span<const VkCommandBuffer> commands, VkFence fence) {
   check(vkQueueSubmit(queue_, 1, &info, fence), "submitting work");
 }
 
+void Gpu::wait_idle() {
+  const std::lock_guard lock(queue_mutex_);
+  vkQueueWaitIdle(queue_);
+}
+
 void Gpu::begin_once() {
   VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;

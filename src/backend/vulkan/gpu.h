@@ -87,6 +87,7 @@ class Gpu {
 
   /// To the one queue. `fence` may be null.
   void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
+  void wait_idle();
   /// Records, runs and waits.
   template <typename Record>
   void run_now(Record record) {

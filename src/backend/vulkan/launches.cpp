@@ -25,7 +25,7 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxHeadDim = 1024;
 
 /// As in elementwise.comp.
-enum class Elementwise : std::uint32_t { kAdd, kMul, kScale, kSoftcap, kActivate, kGlu, kOverride };
+enum class Elementwise : std::uint32_t { kAdd, kMul, kScale, kSoftcap, kActivate, kGlu, kOverride, kPlace };
 
 std::uint32_t word(std::int64_t n) { return static_cast<std::uint32_t>(n); }
 std::uint32_t word(float x) { return std::bit_cast<std::uint32_t>(x); }
@@ -144,6 +144,20 @@ class Builder {
   }
   void launch(const ops::Override&, const Node& node) {
     elementwise(Elementwise::kOverride, Activation::kNone, node, node.inputs[1], node.inputs[2], 0.0f);
+  }
+
+  void launch(const ops::Concat&, const Node& node) {
+    const std::uint32_t width = columns(node.output);
+    std::uint32_t first = 0;
+    for (const ValueId x : node.inputs) {
+      const std::uint32_t n = columns(x);
+      Launch& launch = add(Shader::kElementwise, {static_cast<std::uint32_t>(Elementwise::kPlace), 0},
+                           shape(x).row_dim(), {x, kNoValue, kNoValue, node.output}, {n, 0, 0, width, first});
+      launch.groups = [n](std::uint32_t rows) -> Groups {
+        return {groups_of(std::uint64_t{rows} * n, 256), 1, 1};
+      };
+      first += n;
+    }
   }
 
   void launch(const ops::Norm& op, const Node& node) {

@@ -74,7 +74,8 @@ class VulkanPlan final : public DevicePlan {
   }
 
   ~VulkanPlan() override {
-    if (running_) vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE, UINT64_MAX);
+    // Also when not running: a submit that failed may have left pieces on their way.
+    gpu_->wait_idle();
     vkDestroyFence(gpu_->handle(), done_, nullptr);
     vkDestroyCommandPool(gpu_->handle(), pool_, nullptr);
   }

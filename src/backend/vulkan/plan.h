@@ -3,9 +3,11 @@
 #include <memory>
 
 #include "backend/device.h"
-#include "backend/vulkan/pipelines.h"
 
 namespace weft::vulkan {
+
+class Gpu;
+class Pipelines;
 
 struct PlanOptions {
   int launches_per_piece =

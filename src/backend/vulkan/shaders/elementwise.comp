@@ -1,6 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// One element from one or two of the same place. Tensors: a, b, use, out. Params: columns, b is one vector, factor.
+// One element from one or two of the same place. Tensors: a, b, use, out. Params: columns, b is one vector, factor; of kPlace the columns of
+// out and the first that is written.
 #include "common.glsl"
 #include "activations.glsl"
 layout(local_size_x = 256) in;
@@ -22,6 +23,10 @@ void main() {
     if (kOp == 4u) y = activate(kActivation, x);
     if (kOp == 5u) y = activate(kActivation, x) * b.f[i];
     if (kOp == 6u && ints(2).i[i / columns] != 0) y = b.f[i];
-    result.f[i] = y;
+    if (kOp == 7u) {
+      result.f[i / columns * param(3) + param(4) + i % columns] = x;
+    } else {
+      result.f[i] = y;
+    }
   }
 }

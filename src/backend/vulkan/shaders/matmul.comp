@@ -14,6 +14,9 @@ const uint kLanes = 8, kOutputs = 16;
 shared vec4 tile[kTile * kLanes * 4];
 shared float parts[kLanes * kOutputs];
 
+// One order of additions, wherever it is used.
+float dot_on(vec4 w, vec4 x, float sum) { return fma(w.w, x.w, fma(w.z, x.z, fma(w.y, x.y, fma(w.x, x.x, sum)))); }
+
 void main() {
   const uint outputs = param(0), columns = param(1), n_ids = param(4);
   const uint lane = gl_LocalInvocationID.x % kLanes, slot = gl_LocalInvocationID.x / kLanes;
@@ -35,10 +38,9 @@ void main() {
       if (chunk < chunks) unpack16(kType, weight, chunk, columns, w);
       if (kTile == 1u) {
         if (chunk < chunks) {
-          Floats x = Floats(address(1) + (uint64_t(x_row) * columns + chunk * 16u) * 4u);
-          const uint valid = columns - chunk * 16u;
-          for (uint i = 0; i < 16u; ++i)
-            if (i < valid) sums[0] = fma(w[i / 4u][i % 4u], x.f[i], sums[0]);
+          vec4 xs[4];
+          unpack16(kF32, address(1) + uint64_t(x_row) * columns * 4u, chunk, columns, xs);
+          for (uint i = 0; i < 4u; ++i) sums[0] = dot_on(w[i], xs[i], sums[0]);
         }
         continue;
       }
@@ -54,10 +56,7 @@ void main() {
         float sum = sums[r];
         for (uint i = 0; i < 4u; ++i) {
           const vec4 x = tile[(r * kLanes + lane) * 4u + i];
-          sum = fma(w[i].x, x.x, sum);
-          sum = fma(w[i].y, x.y, sum);
-          sum = fma(w[i].z, x.z, sum);
-          sum = fma(w[i].w, x.w, sum);
+          sum = dot_on(w[i], x, sum);
         }
         sums[r] = sum;
       }

@@ -19,6 +19,8 @@ uint word_at(uint64_t at) {
   const uint shift = (uint(at) & 3u) * 8u;
   return shift == 0u ? words.w[0] : words.w[0] >> shift | words.w[1] << (32u - shift);
 }
+// `aligned`: of a type whose blocks are whole words.
+uint word_at(uint64_t at, bool aligned) { return aligned ? Words(at).w[0] : word_at(at); }
 float f16_at(uint64_t at) { return unpackHalf2x16(half_at(at)).x; }
 
 // One element of a row of floats.
@@ -58,7 +60,12 @@ float min6(uint64_t at, uint i) {
 
 // Elements [16 chunk, 16 chunk + 16) of a row of `columns`; zeros past its end.
 void unpack16(uint type, uint64_t row, uint chunk, uint columns, out vec4 v[4]) {
-  if (type <= kBF16) {
+  if (type == kF32 && chunk * 16u + 16u <= columns) {
+    for (uint i = 0; i < 4; ++i) {
+      Floats four = Floats(row + uint64_t(chunk * 16u + i * 4u) * 4u);
+      v[i] = vec4(four.f[0], four.f[1], four.f[2], four.f[3]);
+    }
+  } else if (type <= kBF16) {
     for (uint i = 0; i < 4; ++i)
       for (uint j = 0; j < 4; ++j) {
         const uint at = chunk * 16u + i * 4u + j;
@@ -68,6 +75,7 @@ void unpack16(uint type, uint64_t row, uint chunk, uint columns, out vec4 v[4]) 
     const uint upper = chunk & 1u;
     const uint block_bytes = type == kQ4_0 || type == kIQ4_NL ? 18u : type == kQ4_1 ? 20u : type == kQ5_0 ? 22u
                              : type == kQ5_1 ? 24u : type == kQ8_0 ? 34u : 17u;
+    const bool aligned = block_bytes % 4u == 0u;
     const uint64_t block = row + uint64_t(chunk >> 1) * block_bytes;
     float d = 0.0, m = 0.0;
     uint high = 0;
@@ -82,7 +90,7 @@ void unpack16(uint type, uint64_t row, uint chunk, uint columns, out vec4 v[4]) 
     if (type == kQ5_1) high = word_at(block + 4u) >> (16u * upper);
     const uint64_t data = block + (type == kQ8_0 ? 2u + 16u * upper : block_bytes - 16u);
     for (uint i = 0; i < 4; ++i) {
-      const uint word = word_at(data + i * 4u);
+      const uint word = word_at(data + i * 4u, aligned);
       if (type == kQ8_0) v[i] = d * signed_bytes(word);
       else if (type == kIQ4_NL) v[i] = d * iq4_values(word, upper * 4u);
       else if (type == kMXFP4) v[i] = d * mxfp4_values(word, upper * 4u);
@@ -98,6 +106,7 @@ void unpack16(uint type, uint64_t row, uint chunk, uint columns, out vec4 v[4]) 
     const uint s = chunk & 15u;
     const uint block_bytes = type == kQ2_K ? 84u : type == kQ3_K ? 110u : type == kQ4_K ? 144u : type == kQ5_K ? 176u
                              : type == kQ6_K ? 210u : 136u;
+    const bool aligned = block_bytes % 4u == 0u;
     const uint64_t block = row + uint64_t(chunk >> 4) * block_bytes;
     const uint odd = (s & 1u) * 16u;         // The second half of 32 bytes.
     const uint pair = s >> 1;                // Which 32 elements.
@@ -138,15 +147,15 @@ void unpack16(uint type, uint64_t row, uint chunk, uint columns, out vec4 v[4]) 
       low_shift = (s & 1u) * 4u;
     }
     for (uint i = 0; i < 4; ++i) {
-      const uint word = word_at(low + i * 4u);
+      const uint word = word_at(low + i * 4u, aligned);
       if (type == kIQ4_XS) {
         v[i] = scale * iq4_values(word, low_shift);
         continue;
       }
       vec4 q = codes(word, low_shift, type == kQ2_K || type == kQ3_K ? 3u : 15u);
-      if (type == kQ3_K) q += bits(word_at(high + i * 4u), high_shift, 4.0);
-      if (type == kQ5_K) q += bits(word_at(high + i * 4u), high_shift, 16.0);
-      if (type == kQ6_K) q += 16.0 * codes(word_at(high + i * 4u), high_shift, 3u);
+      if (type == kQ3_K) q += bits(word_at(high + i * 4u, aligned), high_shift, 4.0);
+      if (type == kQ5_K) q += bits(word_at(high + i * 4u, aligned), high_shift, 16.0);
+      if (type == kQ6_K) q += 16.0 * codes(word_at(high + i * 4u, aligned), high_shift, 3u);
       v[i] = scale * (q - offset) - m;
     }
   }

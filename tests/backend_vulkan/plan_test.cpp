@@ -1,0 +1,218 @@
+// What a Vulkan plan promises: recorded once whatever a step brings, steps that declare nothing see nothing
+// new, tensors bound anew, cancelled steps, errors.
+#include "backend/vulkan/plan.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "vulkan_test_support.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+class VulkanPlanTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    devices_ = test::vulkan_devices(options_);
+    if (devices_.empty()) GTEST_SKIP() << test::kNoVulkan;
+  }
+  Device& device() { return *devices_.front(); }
+  static std::span<float> floats(DeviceTensor& tensor) {
+    return {reinterpret_cast<float*>(tensor.host().data()), tensor.host().size() / sizeof(float)};
+  }
+  std::unique_ptr<DeviceTensor> host(std::vector<std::int64_t> shape) {
+    return device().create_host_tensor(DType::kF32, shape);
+  }
+  std::unique_ptr<DeviceTensor> weight(std::vector<std::int64_t> shape, const std::vector<float>& values) {
+    return device().create_weight(DType::kF32, shape, {std::as_bytes(std::span(values)), {}});
+  }
+
+  vulkan::VulkanOptions options_;
+  std::vector<std::shared_ptr<Device>> devices_;
+};
+
+/// y = (x + b) W, again and again: as many phases as wanted.
+struct Chain {
+  explicit Chain(int n_links) {
+    const SymbolId n = graph.add_symbol("n", 0, 20);
+    x = graph.add_input("x", DType::kF32, {Dim(1, n), 2});
+    b = graph.add_weight("b", DType::kF32, {2});
+    w = graph.add_weight("w", DType::kF32, {2, 2});
+    y = x;
+    for (int i = 0; i < n_links; ++i) {
+      y = graph.add(ops::Add{}, {y, b}, "sum" + std::to_string(i));
+      y = graph.add(ops::Matmul{}, {w, y}, "product" + std::to_string(i));
+    }
+    graph.add_output(y);
+  }
+  Graph graph;
+  ValueId x, b, w, y;
+};
+
+const std::vector<float> kSwap = {0, 1, 1, 0};
+
+TEST_F(VulkanPlanTest, IsRecordedOnceForStepsOfAnySizeAndForOtherTensors) {
+  const Chain chain(3);
+  const auto x = host({20, 2}), y = host({20, 2});
+  const auto b = weight({2}, {1, 10}), other = weight({2}, {0, 0}), w = weight({2, 2}, kSwap);
+  Bindings bindings(chain.graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(chain.x)] = x.get();
+  bindings[static_cast<std::size_t>(chain.y)] = y.get();
+  bindings[static_cast<std::size_t>(chain.b)] = b.get();
+  bindings[static_cast<std::size_t>(chain.w)] = w.get();
+  const auto plan = device().compile(chain.graph, bindings, {.allowed = {.shapes = true, .tensors = true}});
+  for (std::size_t i = 0; i < 40; ++i) floats(*x)[i] = static_cast<float>(i);
+  const auto expect_rows = [&](std::size_t n, float first, float second) {
+    for (std::size_t r = 0; r < 20; ++r) {
+      // Swapped three times; what the step does not have stays as it was.
+      const float expected0 = r < n ? static_cast<float>(2 * r + 1) + second : -1.0f;
+      const float expected1 = r < n ? static_cast<float>(2 * r) + first : -1.0f;
+      EXPECT_EQ(floats(*y)[2 * r], expected0) << r;
+      EXPECT_EQ(floats(*y)[2 * r + 1], expected1) << r;
+    }
+    std::fill(floats(*y).begin(), floats(*y).end(), -1.0f);
+  };
+  std::fill(floats(*y).begin(), floats(*y).end(), -1.0f);
+  std::int64_t n = 20;
+  const auto step = [&](const Changes& actual) {
+    plan->submit({&n, 1}, bindings, actual);
+    plan->wait();
+  };
+  step({});
+  expect_rows(20, 12.0f, 21.0f);
+  for (const std::int64_t size : {1, 7, 0, 4, 5, 20}) {
+    n = size;
+    step({.shapes = true});
+    expect_rows(static_cast<std::size_t>(n), 12.0f, 21.0f);
+  }
+  step({});
+  expect_rows(20, 12.0f, 21.0f);
+  bindings[static_cast<std::size_t>(chain.b)] = other.get();
+  step({.tensors = true});
+  expect_rows(20, 0.0f, 0.0f);
+  EXPECT_EQ(vulkan::stats(*plan).times_recorded, 1);
+  EXPECT_EQ(vulkan::stats(*plan).steps, 9);
+}
+
+TEST_F(VulkanPlanTest, PiecesComputeWhatTheWholeDoes) {
+  for (const int per_piece : {0, 1, 3}) {
+    const auto devices = test::vulkan_devices({.launches_per_piece = per_piece});
+    const Chain chain(8);
+    const auto x = devices[0]->create_host_tensor(DType::kF32, std::vector<std::int64_t>{20, 2});
+    const auto y = devices[0]->create_host_tensor(DType::kF32, std::vector<std::int64_t>{20, 2});
+    const std::vector<float> ones = {1, 1};
+    const auto b = devices[0]->create_weight(DType::kF32, std::vector<std::int64_t>{2},
+                                             {std::as_bytes(std::span(ones)), {}});
+    const auto w = devices[0]->create_weight(DType::kF32, std::vector<std::int64_t>{2, 2},
+                                             {std::as_bytes(std::span(kSwap)), {}});
+    Bindings bindings(chain.graph.values().size(), nullptr);
+    bindings[static_cast<std::size_t>(chain.x)] = x.get();
+    bindings[static_cast<std::size_t>(chain.y)] = y.get();
+    bindings[static_cast<std::size_t>(chain.b)] = b.get();
+    bindings[static_cast<std::size_t>(chain.w)] = w.get();
+    const auto plan = devices[0]->compile(chain.graph, bindings, {});
+    const std::int64_t n = 6;
+    for (int step = 0; step < 3; ++step) {
+      std::fill(floats(*y).begin(), floats(*y).end(), 0.0f);
+      plan->submit({&n, 1}, bindings, {});
+      plan->wait();
+      for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(floats(*y)[i], 8.0f) << per_piece;
+    }
+    EXPECT_EQ(vulkan::stats(*plan).times_recorded, 1);
+  }
+}
+
+TEST_F(VulkanPlanTest, CancelledStepsMoveCellsAndTheNextOnesCompute) {
+  Graph graph;
+  const ValueId cache = graph.add_state("cache", DType::kF32, {64, 1, 4});
+  const ValueId from = graph.add_input("from", DType::kI32, {1}),
+                to = graph.add_input("to", DType::kI32, {1});
+  graph.add(ops::MoveCells{CacheRole::kValues, {}}, {cache, from, to}, "moved");
+  // Long enough that a cancelled step has dispatches to skip.
+  const ValueId x = graph.add_input("x", DType::kF32, {512, 512});
+  ValueId y = x;
+  for (int i = 0; i < 400; ++i) y = graph.add(ops::Scale{2.0f}, {y}, "y" + std::to_string(i));
+  y = graph.add(ops::Scale{0.0f}, {y}, "z");
+  graph.add_output(y);
+  const auto xs = host({512, 512}), ys = host({512, 512});
+  const auto state = device().create_state(DType::kF32, std::vector<std::int64_t>{64, 1, 4});
+  const auto f = device().create_host_tensor(DType::kI32, std::vector<std::int64_t>{1});
+  const auto t = device().create_host_tensor(DType::kI32, std::vector<std::int64_t>{1});
+  reinterpret_cast<std::int32_t*>(f->host().data())[0] = 3;
+  reinterpret_cast<std::int32_t*>(t->host().data())[0] = 60;
+  const std::vector<float> row = {1, 2, 3, 4};
+  const std::vector<std::int32_t> three = {3}, sixty = {60};
+  device().write_cells(*state, CacheRole::kValues, three, std::as_bytes(std::span(row)));
+  Bindings bindings(graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(cache)] = state.get();
+  bindings[static_cast<std::size_t>(from)] = f.get();
+  bindings[static_cast<std::size_t>(to)] = t.get();
+  bindings[static_cast<std::size_t>(x)] = xs.get();
+  bindings[static_cast<std::size_t>(y)] = ys.get();
+  const auto plan = device().compile(graph, bindings, {});
+  plan->submit({}, bindings, {});
+  plan->wait();
+  EXPECT_EQ(floats(*ys)[5], 0.0f);
+  device().write_cells(*state, CacheRole::kValues, sixty, std::as_bytes(std::span(floats(*xs).first(4))));
+  floats(*ys)[5] = 7.0f;
+  plan->submit({}, bindings, {});
+  plan->cancel();
+  plan->wait();
+  EXPECT_EQ(floats(*ys)[5], 7.0f) << "the last dispatch ran";
+  std::vector<float> moved(4);
+  device().read_cells(*state, CacheRole::kValues, sixty, std::as_writable_bytes(std::span(moved)));
+  EXPECT_EQ(moved, row);
+  plan->submit({}, bindings, {});
+  plan->wait();
+  EXPECT_EQ(floats(*ys)[5], 0.0f);
+}
+
+TEST_F(VulkanPlanTest, TooLargeATensorIsAnErrorAndNothingElse) {
+  try {
+    device().create_state(DType::kF32, std::vector<std::int64_t>{std::int64_t{1} << 30, 64, 128});
+    FAIL() << "32 TiB were allocated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+  }
+  EXPECT_NE(device().create_state(DType::kF32, std::vector<std::int64_t>{64, 1, 4}), nullptr);
+}
+
+TEST_F(VulkanPlanTest, DevicesMayBeOpenedMoreThanOnce) {
+  const Backend backend = vulkan::backend();
+  const auto again = backend.open("vulkan0", {.name = "other"});
+  EXPECT_EQ(device().info().name, "vulkan0");
+  EXPECT_EQ(again->info().name, "other");
+  EXPECT_EQ(again->info().backend, "vulkan");
+  EXPECT_GT(again->info().memory_total, 0u);
+  EXPECT_THROW(backend.open("vulkan99", {}), Error);
+}
+
+TEST_F(VulkanPlanTest, PipelinesAreKeptOnDiskAndADamagedFileIsNoneAtAll) {
+  const auto folder = std::filesystem::temp_directory_path() / ("weft_pipelines_" + std::to_string(getpid()));
+  std::filesystem::path file;
+  for (const bool damaged : {false, true}) {
+    if (damaged) std::filesystem::resize_file(file, 20);
+    const auto devices = test::vulkan_devices({}, {.compiled = folder});
+    const Chain chain(1);
+    const std::vector<float> ones = {1, 1};
+    const auto x = devices[0]->create_host_tensor(DType::kF32, std::vector<std::int64_t>{20, 2});
+    const auto b = devices[0]->create_weight(DType::kF32, std::vector<std::int64_t>{2},
+                                             {std::as_bytes(std::span(ones)), {}});
+    const auto w = devices[0]->create_weight(DType::kF32, std::vector<std::int64_t>{2, 2},
+                                             {std::as_bytes(std::span(kSwap)), {}});
+    Bindings bindings(chain.graph.values().size(), nullptr);
+    bindings[static_cast<std::size_t>(chain.x)] = bindings[static_cast<std::size_t>(chain.y)] = x.get();
+    bindings[static_cast<std::size_t>(chain.b)] = b.get();
+    bindings[static_cast<std::size_t>(chain.w)] = w.get();
+    EXPECT_NE(devices[0]->compile(chain.graph, bindings, {}), nullptr);
+    file = *std::filesystem::directory_iterator(folder);
+    EXPECT_GT(std::filesystem::file_size(file), 20u);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace weft

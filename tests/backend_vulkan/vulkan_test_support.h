@@ -1,0 +1,39 @@
+#pragma once
+// The Vulkan devices of this machine, opened.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/device.h"
+#include "backend/vulkan/device.h"
+#include "weft/model.h"
+
+namespace weft::test {
+
+inline constexpr const char* kNoVulkan =
+    "no Vulkan device (Debian: mesa-vulkan-drivers brings one on the CPU)";
+
+inline std::vector<std::shared_ptr<Device>> vulkan_devices(const vulkan::VulkanOptions& options = {},
+                                                           const OpenOptions& open = {}) {
+  std::vector<std::shared_ptr<Device>> devices;
+  const Backend backend = vulkan::backend(options);
+  for (const DeviceInfo& info : backend.list()) devices.push_back(backend.open(info.name, open));
+  return devices;
+}
+
+/// A model with all its layers on a Vulkan device.
+inline std::shared_ptr<const Model> load_on_vulkan(const std::filesystem::path& path,
+                                                   const std::string& device = "vulkan0",
+                                                   const vulkan::VulkanOptions& options = {}) {
+  auto registry = std::make_shared<Registry>();
+  registry->add(cpu::backend());
+  registry->add(vulkan::backend(options));
+  ModelParams params;
+  params.placement.devices = {device};
+  params.registry = registry;
+  return Model::load(path, params);
+}
+
+}  // namespace weft::test
