@@ -41,7 +41,7 @@ static std::uint64_t read_memory(const std::byte* data, std::int64_t n_bytes) {
   for (std::int64_t at = 0; at < n_bytes; at += kReadUnit) {
 #pragma GCC unroll 4
     for (int i = 0; i < kLines; ++i) {
-      __builtin_prefetch(data + at + 64 * i + 4096, 0, 2);
+      __builtin_prefetch(data + at + 64 * i + 4096, 0, 3);
       Line line;
       __builtin_memcpy(&line, data + at + 64 * i, sizeof(line));
       sums[i] ^= line;
