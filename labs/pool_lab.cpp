@@ -38,7 +38,7 @@ double phase_ns(int n_threads) {
   double best = 1e9;
   for (int run = 0; run < 200; ++run) {
     const auto begin = Clock::now();
-    pool.run(tasks, [](void*, int, std::int32_t, int) {}, nullptr);
+    pool.run(tasks, [](void*, int, std::int32_t, std::int32_t, int) {}, nullptr);
     best = std::min(best, seconds_since(begin));
   }
   return best / kPhases * 1e9;
@@ -88,7 +88,12 @@ double shared_ms(int n_threads, int n_busy, bool take_over) {
   double best = 1e9;
   for (int run = 0; run < 5; ++run) {
     const auto begin = Clock::now();
-    pool.run(tasks, [](void* n, int, std::int32_t, int) { work(*static_cast<int*>(n)); }, &size);
+    pool.run(
+        tasks,
+        [](void* n, int, std::int32_t begin, std::int32_t end, int) {
+          for (std::int32_t task = begin; task < end; ++task) work(*static_cast<int*>(n));
+        },
+        &size);
     best = std::min(best, seconds_since(begin));
   }
   stop = true;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/memory.h"
 #include "weft/error.h"
 
 namespace weft::base {
@@ -37,7 +38,9 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kIo, path.string() + " is not a regular file");
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
-  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+  void* const place = reserve(size_, kLargePage);
+  void* const mapped =
+      ::mmap(place, size_, PROT_READ, MAP_PRIVATE | (place != nullptr ? MAP_FIXED : 0), fd, 0);
   if (mapped == MAP_FAILED) fail(path, "map");
   data_ = static_cast<const std::byte*>(mapped);
 }

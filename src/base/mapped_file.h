@@ -10,7 +10,8 @@ namespace weft::base {
 class MappedFile {
  public:
   MappedFile() = default;
-  /// Throws Error kNotFound or kIo. An empty file gives an empty span.
+  /// Throws Error kNotFound or kIo. An empty file gives an empty span; others begin at a multiple of 2 MiB,
+  /// so that large pages can take their place.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -11,17 +12,39 @@
 
 namespace weft::base {
 
+void* reserve(std::size_t bytes, std::size_t alignment) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  bytes = (bytes + page - 1) / page * page;
+  void* const mapped =
+      ::mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const std::size_t before = (alignment - reinterpret_cast<std::uintptr_t>(mapped) % alignment) % alignment;
+  if (before > 0) ::munmap(begin, before);
+  if (before < alignment) ::munmap(begin + before + bytes, alignment - before);
+  return begin + before;
+}
+
 Memory::Memory(std::size_t bytes, bool large_pages) : size_(bytes) {
   if (bytes == 0) return;
-  void* mapped =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const bool large = large_pages && bytes >= kLargePage;
+  void* const place = large ? reserve(bytes, kLargePage) : nullptr;
+  void* const mapped =
+      ::mmap(place, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (place != nullptr ? MAP_FIXED : 0), -1, 0);
   if (mapped == MAP_FAILED) {
     throw Error(ErrorCode::kOutOfMemory, "the system has no " + std::to_string(bytes) +
                                              " bytes of memory; use a smaller model, context or cache type");
   }
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  if (large_pages && bytes >= kHugePage) ::madvise(mapped, bytes, MADV_HUGEPAGE);
+  if (large) ::madvise(mapped, bytes, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(mapped);
+}
+
+bool Memory::move_to(std::byte* target) {
+  if (::mremap(data_, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, target) == MAP_FAILED) return false;
+  data_ = nullptr;
+  size_ = 0;
+  return true;
 }
 
 Memory::~Memory() {

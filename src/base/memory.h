@@ -6,15 +6,27 @@
 
 namespace weft::base {
 
+inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+/// Addresses for `bytes` bytes from a multiple of `alignment` on, to be mapped over; null where there are
+/// none.
+void* reserve(std::size_t bytes, std::size_t alignment);
+
 class Memory {
  public:
   Memory() = default;
   /// Throws Error kOutOfMemory, with the number of bytes. 0 bytes gives an empty block.
   /// Large pages make streams through memory faster and the first touch of each place dearer: zeroing 2 MiB.
+  /// A block that takes one of them or more begins at its boundary.
   explicit Memory(std::size_t bytes, bool large_pages = true);
   ~Memory();
   Memory(Memory&& other) noexcept;
   Memory& operator=(Memory&& other) noexcept;
+
+  /// Puts the block's pages in the place of what is mapped at `target`, a page boundary, at once for all who
+  /// read there; they stay there, and the block is empty. False, and nothing changed, where the system
+  /// cannot.
+  bool move_to(std::byte* target);
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }

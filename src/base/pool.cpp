@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/check.h"
@@ -13,6 +14,8 @@ namespace {
 // Long enough to bridge the gap between two tokens, short enough not to heat an idle machine.
 constexpr auto kSpinBeforeSleep = std::chrono::microseconds(200);
 constexpr int kPausesBeforeYield = 4000;
+// Tasks of a run: what others wait for, when a thread is put aside, must stay small.
+constexpr std::uint32_t kMostAtOnce = 16;
 
 void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -64,11 +67,11 @@ Pool::~Pool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Pool::run(std::span<const std::int32_t> n_tasks, Task task, void* context) {
+void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context) {
   const int n_phases = static_cast<int>(n_tasks.size());
   WEFT_CHECK(n_phases <= max_phases_);
   const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
-  task_ = task;
+  tasks_ = tasks;
   context_ = context;
   n_phases_.store(n_phases, std::memory_order_relaxed);
   for (int p = 0; p < n_phases; ++p) {
@@ -91,11 +94,13 @@ bool Pool::run_share(std::uint32_t epoch, int phase, int owner, int thread) {
   std::uint64_t word = next.load(std::memory_order_acquire);
   for (;;) {
     if (epoch_of(word) != epoch) return false;
-    if (value_of(word) >= end) return true;
-    if (!next.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+    const std::uint32_t first = value_of(word);
+    if (first >= end) return true;
+    const std::uint32_t n = std::clamp((end - first) / 2, 1u, kMostAtOnce);
+    if (!next.compare_exchange_weak(word, word + n, std::memory_order_acq_rel, std::memory_order_acquire))
       continue;
-    task_(context_, phase, static_cast<std::int32_t>(value_of(word)), thread);
-    phases_[phase].left.value.fetch_sub(1, std::memory_order_acq_rel);
+    tasks_(context_, phase, static_cast<std::int32_t>(first), static_cast<std::int32_t>(first + n), thread);
+    phases_[phase].left.value.fetch_sub(n, std::memory_order_acq_rel);
     word = next.load(std::memory_order_acquire);
   }
 }

@@ -3,9 +3,11 @@
 // when all tasks of the one before are done.
 //
 // Each thread owns a contiguous share of a phase's tasks (so that it streams through neighbouring memory)
-// and, when it is done, takes over what is left of the others' shares. Nothing waits for a thread, only for
-// tasks that have been started: a thread that the system has put aside, or that wakes late, costs the work it
-// would have done and no more. Which thread runs a task must therefore never matter to a result.
+// and, when it is done, takes over what is left of the others' shares. Tasks are claimed in runs, half of
+// what is left at once but not too many: a claim stops the flow of memory for as long as it takes. Nothing
+// waits for a thread, only for tasks that have been started: a thread that the system has put aside, or that
+// wakes late, costs the work it would have done and no more. Which thread runs a task must therefore never
+// matter to a result.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -26,11 +28,11 @@ class Pool {
   int n_threads() const { return n_threads_; }
   int max_phases() const { return max_phases_; }
 
-  /// Runs task t of phase p as `task(context, p, t, thread)` for all t < n_tasks[p], phase after phase; the
-  /// caller works too. Returns when all is done. One caller at a time; tasks must not throw. Allocates
-  /// nothing.
-  using Task = void (*)(void* context, int phase, std::int32_t task, int thread);
-  void run(std::span<const std::int32_t> n_tasks, Task task, void* context);
+  /// Runs all tasks t < n_tasks[p] of each phase p, phase after phase, as runs of neighbours: `tasks(context,
+  /// p, begin, end, thread)` does those from begin to end - 1. The caller works too. Returns when all is
+  /// done. One caller at a time; tasks must not throw. Allocates nothing.
+  using Tasks = void (*)(void* context, int phase, std::int32_t begin, std::int32_t end, int thread);
+  void run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context);
 
   /// For one phase and any callable f(task, thread).
   template <typename F>
@@ -38,8 +40,9 @@ class Pool {
     const std::int32_t counts[] = {n_tasks};
     run(
         counts,
-        [](void* c, int, std::int32_t t, int thread) {
-          (*static_cast<std::remove_reference_t<F>*>(c))(t, thread);
+        [](void* c, int, std::int32_t begin, std::int32_t end, int thread) {
+          for (std::int32_t t = begin; t < end; ++t)
+            (*static_cast<std::remove_reference_t<F>*>(c))(t, thread);
         },
         const_cast<void*>(static_cast<const void*>(&f)));
   }
@@ -67,7 +70,7 @@ class Pool {
   std::unique_ptr<Phase[]> phases_;
   std::unique_ptr<Word[]> shares_;  // Next task of each thread's share, [phase][thread].
   std::atomic<int> n_phases_{0};
-  Task task_ = nullptr;
+  Tasks tasks_ = nullptr;
   void* context_ = nullptr;
 
   alignas(64) std::atomic<std::uint32_t> epoch_{0};

@@ -14,8 +14,21 @@
 
 namespace weft::cpu {
 
-MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, bool packed)
-    : dtype_(shape.dtype), bytes_(bytes) {
+WeightMemory::Piece WeightMemory::take(std::size_t bytes) {
+  constexpr std::size_t kBlockBytes = std::size_t{64} << 20, kAlignment = 4096;
+  const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (block_ == nullptr || block_->size() - used_ < size) {
+    block_ = std::make_shared<base::Memory>(std::max(size, kBlockBytes));
+    used_ = 0;
+  }
+  const Piece piece = {block_->bytes().subspan(used_, bytes), block_};
+  used_ += size;
+  return piece;
+}
+
+MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, bool packed,
+                           std::shared_ptr<const void> owner)
+    : dtype_(shape.dtype), bytes_(bytes), owner_(std::move(owner)) {
   const std::size_t each = packed ? shape.packed_matrix_bytes() : shape.canonical_matrix_bytes();
   WEFT_CHECK(bytes.size() == each * static_cast<std::size_t>(shape.n_matrices));
   for (std::int64_t i = 0; i < shape.n_matrices; ++i) {
@@ -23,26 +36,6 @@ MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> 
     matrices_.push_back({shape.dtype, shape.rows, shape.columns, packed ? at : nullptr,
                          packed_panel_bytes(shape.dtype, shape.columns), packed ? nullptr : at});
   }
-}
-
-MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> packed,
-                           std::shared_ptr<const base::MappedFile> file)
-    : MatrixTensor(shape, packed, true) {
-  file_ = std::move(file);
-}
-
-MatrixTensor::MatrixTensor(const MatrixShape& shape)
-    : MatrixTensor(shape,
-                   base::Memory(shape.packed_matrix_bytes() * static_cast<std::size_t>(shape.n_matrices))) {}
-
-MatrixTensor::MatrixTensor(const MatrixShape& shape, base::Memory memory)
-    : MatrixTensor(shape, std::span<const std::byte>(memory.bytes()), true) {
-  memory_ = std::move(memory);
-}
-
-std::unique_ptr<MatrixTensor> MatrixTensor::canonical(const MatrixShape& shape,
-                                                      std::span<const std::byte> rows) {
-  return std::unique_ptr<MatrixTensor>(new MatrixTensor(shape, rows, false));
 }
 
 namespace {
@@ -177,24 +170,24 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<DeviceTensor> create_matrices(const MatrixShape& m, std::span<const std::int64_t> shape,
                                                 const WeightSource& source) {
-    if (!repack_) return MatrixTensor::canonical(m, source.bytes);
+    if (!repack_) return std::make_unique<MatrixTensor>(m, source.bytes, false, nullptr);
     const std::lock_guard lock(loader_mutex_);
     const bool keep = packed_cache_ != nullptr && !source.name.empty();
+    const std::size_t bytes = m.packed_matrix_bytes() * static_cast<std::size_t>(m.n_matrices);
     if (keep) {
-      const std::size_t bytes = m.packed_matrix_bytes() * static_cast<std::size_t>(m.n_matrices);
       const std::span<const std::byte> packed = packed_cache_->find(source.name, m.dtype, shape, bytes);
       if (!packed.empty()) {
         if (source.done) source.done(source.bytes);
-        return std::make_unique<MatrixTensor>(m, packed, packed_cache_->file());
+        return std::make_unique<MatrixTensor>(m, packed, true, packed_cache_->file());
       }
     }
-    auto tensor = std::make_unique<MatrixTensor>(m);
-    pack_matrices(m, source, *tensor);
-    if (keep) packed_cache_->add(source.name, m.dtype, shape, tensor->contents());
-    return tensor;
+    const WeightMemory::Piece piece = memory_.take(bytes);
+    pack_matrices(m, source, piece.bytes);
+    if (keep) packed_cache_->add(source.name, m.dtype, shape, piece.bytes);
+    return std::make_unique<MatrixTensor>(m, piece.bytes, true, piece.owner);
   }
 
-  void pack_matrices(const MatrixShape& m, const WeightSource& source, MatrixTensor& tensor) {
+  void pack_matrices(const MatrixShape& m, const WeightSource& source, std::span<std::byte> to) {
     const std::size_t stride = row_bytes(m.dtype, m.columns);
     const std::int64_t n_panels = (m.rows + kPanelRows - 1) / kPanelRows;
     const std::int64_t per_matrix = (n_panels + kPanelsPerTask - 1) / kPanelsPerTask;
@@ -205,7 +198,7 @@ class CpuDevice final : public Device {
       const std::span<const std::byte> rows =
           source.bytes.subspan(matrix * m.canonical_matrix_bytes(), m.canonical_matrix_bytes());
       pack_panels(m.dtype, m.rows, m.columns, rows.data(), begin, end,
-                  tensor.memory().data() + matrix * m.packed_matrix_bytes());
+                  to.data() + matrix * m.packed_matrix_bytes());
       // Part by part: the file's pages and the packed ones never stand in memory both.
       const auto first = static_cast<std::size_t>(begin * kPanelRows) * stride;
       const auto last = static_cast<std::size_t>(std::min(end * kPanelRows, m.rows)) * stride;
@@ -221,6 +214,7 @@ class CpuDevice final : public Device {
   std::shared_ptr<PackedCache> packed_cache_;
   DeviceInfo info_;
   std::mutex loader_mutex_;
+  WeightMemory memory_;
   base::Pool loader_;
 };
 

@@ -69,6 +69,10 @@ class Launch {
   /// The number of tasks of this step. Runs on the caller's thread, before any task of the step.
   virtual std::int32_t prepare(const StepInfo& step) = 0;
   virtual void run(std::int32_t task, const TaskContext& context) = 0;
+  /// Neighbouring tasks, for launches that do them better together.
+  virtual void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {
+    for (std::int32_t task = begin; task < end; ++task) run(task, context);
+  }
   virtual std::size_t scratch_bytes() const { return 0; }
   /// Whether it changes what outlives the step in a way that cannot be left half done: then it runs in a
   /// cancelled step.

@@ -11,15 +11,17 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-/// With one or a few columns memory is the limit, and the hardware's own prefetching stops at page ends:
-/// fetches a line some hundred nanoseconds before its use, into the first-level cache. (Into the second, Zen 4
-/// streams at half the speed: the lines' way up is then as slow as if nothing had been fetched.)
-template <int kBytesAhead>
-static inline __attribute__((always_inline)) void prefetch(const std::byte* panel) {
-  __builtin_prefetch(panel + kBytesAhead, 0, 3);
+/// With a few columns there is so much to do for each line of a panel that the processor does not see far
+/// enough ahead to keep memory busy: fetches what lies that far behind `p` into the second-level cache (into
+/// the first, its few misses in flight would be the limit). All lines, or those left out cost more than the
+/// others save. With one column the hardware's own prefetching is the best there is.
+template <int kAhead, int kBytes, int kColumns>
+static inline __attribute__((always_inline)) void prefetch(const std::byte* p) {
+  if constexpr (kColumns == 1) return;
+  for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(p + kAhead + line, 0, 2);
 }
 /// The best distances of those measured.
-inline constexpr int kQuantisedAhead = 3072;
+inline constexpr int kQuantisedAhead = 8192;
 inline constexpr int kFloatsAhead = 6144;
 
 constexpr int seven_minus_log2(int n) { return n <= 1 ? 7 : seven_minus_log2(n / 2) - 1; }
@@ -101,14 +103,15 @@ static void multiply_quantised(const std::byte* panel, std::int64_t n_records, c
   std::ptrdiff_t group = 0;
   for (std::int64_t left = n_records; left > 0; left -= T::kSuperRecords) {
     Floats d{}, d_min{};
+    // A record's lines may end before its last byte does; two of them hold any header.
+    prefetch<kQuantisedAhead, T::kHeaderBytes == 0 ? 0 : 128, kColumns>(panel);
     if constexpr (T::kHeaderBytes > 0) d = load_f16(panel);
     if constexpr (T::kHeaderBytes > 32) d_min = load_f16(panel + 32);
     panel += T::kHeaderBytes;
 
 #pragma GCC unroll 1
     for (int i = 0; i < T::kSuperRecords; ++i) {
-      for (int line = 0; line < T::kRecordBytes; line += 64)
-        prefetch<kQuantisedAhead>(panel + line);
+      prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
       const std::byte* const scales = panel + T::kCodeBytes;
       Ints sums[kColumns];
 
@@ -203,7 +206,7 @@ static void multiply_floats(const std::byte* panel, std::int64_t n_values, const
     for (int c = 0; c < kColumns; ++c) sums[c] = zero_floats();
 #pragma GCC unroll 4
     for (std::int64_t k = begin; k < end; ++k) {
-      if (k * kStep % 64 == 0) prefetch<kFloatsAhead>(panel);
+      if (k * kStep % 64 == 0) prefetch<kFloatsAhead, 64, kColumns>(panel);
       Floats w;
       if constexpr (T::kLayout.dtype == DType::kF32) w = load_f32(panel);
       if constexpr (T::kLayout.dtype == DType::kF16) w = load_f16(panel);
@@ -260,11 +263,13 @@ static const MultiplyTable* multiply_table(DType dtype) {
 
 /// 16 values of a vector of weights, zero past its end.
 static void copy_padded(const float* from, std::int64_t n, float (&to)[kPanelRows]) {
-  for (int i = 0; i < kPanelRows; ++i) to[i] = from != nullptr && i < n ? from[i] : 0.0f;
+  for (int i = 0; i < kPanelRows; ++i) to[i] = i < n ? from[i] : 0.0f;
 }
 
-static void add_to_columns(float* tile, int n_columns, const float (&bias)[kPanelRows]) {
-  const Floats b = load_f32(bias);
+static void add_to_columns(float* tile, int n_columns, const float* bias, std::int64_t n_rows) {
+  alignas(64) float padded[kPanelRows];
+  copy_padded(bias, n_rows, padded);
+  const Floats b = load_f32(padded);
   for (int c = 0; c < n_columns; ++c) store_f32(tile + 16 * c, add(load_f32(tile + 16 * c), b));
 }
 
@@ -277,6 +282,31 @@ static inline void write_rows(const float* tile, const float* residual, std::int
   }
   for (std::int64_t i = 0; i < n; ++i) out[i] = residual != nullptr ? tile[i] + residual[i] : tile[i];
 }
+
+/// The epilogue of a panel's tile: its sums, and those of the gate's panel, become rows of the output.
+static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t first_column, int n_columns,
+                        float* tile, float* gate_tile) {
+  const std::int64_t row = panel * kPanelRows;
+  const std::int64_t n_rows = args.weight->rows - row < kPanelRows ? args.weight->rows - row : kPanelRows;
+  if (args.bias != nullptr) add_to_columns(tile, n_columns, args.bias + row, n_rows);
+  if (args.gate != nullptr) {
+    if (args.gate_bias != nullptr) add_to_columns(gate_tile, n_columns, args.gate_bias + row, n_rows);
+    glu_row(args.activation, gate_tile, tile, kPanelRows * n_columns, tile);
+  } else if (args.activation != Activation::kNone) {
+    activation_row(args.activation, tile, kPanelRows * n_columns, tile);
+  }
+  for (int c = 0; c < n_columns; ++c) {
+    const std::int64_t out_row =
+        args.out_rows != nullptr ? args.out_rows[first_column + c] : first_column + c;
+    const std::int64_t at = out_row * args.out_stride + row;
+    write_rows(tile + kPanelRows * c, args.residual != nullptr ? args.residual + at : nullptr, n_rows,
+               args.out + at);
+  }
+}
+
+/// With few columns a matrix and its gate are two streams from memory, and each change from one to the other
+/// costs some of its accesses: so many panels of one go before those of the other.
+inline constexpr int kGatedPanels = 16;
 
 /// Activations that stay in the second-level cache while the panels pass by.
 inline constexpr std::int64_t kActivationBytes = 512 * 1024;
@@ -298,19 +328,15 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
       row_bytes > 0 ? kActivationBytes / row_bytes / kTileColumns * kTileColumns : kTileColumns;
   if (block < kTileColumns) block = kTileColumns;
 
-  alignas(64) float tile[kTileColumns * kPanelRows];
-  alignas(64) float gate_tile[kTileColumns * kPanelRows];
+  constexpr int kTile = kTileColumns * kPanelRows;
+  alignas(64) float tiles[kGatedPanels * kTile];
+  alignas(64) float gate_tiles[kGatedPanels * kTile];
+  const bool two_streams = args.gate != nullptr && columns.end - columns.begin <= kTileColumns;
+  const std::int64_t group = two_streams ? kGatedPanels : 1;
   for (std::int64_t block_begin = columns.begin; block_begin < columns.end; block_begin += block) {
     const std::int64_t block_end = block_begin + block < columns.end ? block_begin + block : columns.end;
-    for (std::int64_t p = panels.begin; p < panels.end; ++p) {
-      const std::int64_t row = p * kPanelRows;
-      const std::int64_t n_rows = weight.rows - row < kPanelRows ? weight.rows - row : kPanelRows;
-      const std::size_t offset = static_cast<std::size_t>(p) * weight.panel_bytes;
-      alignas(64) float bias[kPanelRows];
-      alignas(64) float gate_bias[kPanelRows];
-      copy_padded(args.bias != nullptr ? args.bias + row : nullptr, n_rows, bias);
-      copy_padded(args.gate_bias != nullptr ? args.gate_bias + row : nullptr, n_rows, gate_bias);
-
+    for (std::int64_t p = panels.begin; p < panels.end; p += group) {
+      const std::int64_t n_panels = panels.end - p < group ? panels.end - p : group;
       for (std::int64_t begin = block_begin; begin < block_end; begin += kTileColumns) {
         const int n_columns =
             static_cast<int>(block_end - begin < kTileColumns ? block_end - begin : kTileColumns);
@@ -320,21 +346,15 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
           x[c] = args.x + x_row * row_bytes;
         }
         const Multiply multiply = table->by_columns[n_columns - 1];
-        multiply(weight.data + offset, n, x, tile);
-        if (args.bias != nullptr) add_to_columns(tile, n_columns, bias);
-        if (args.gate != nullptr) {
-          multiply(args.gate->data + offset, n, x, gate_tile);
-          if (args.gate_bias != nullptr) add_to_columns(gate_tile, n_columns, gate_bias);
-          glu_row(args.activation, gate_tile, tile, kPanelRows * n_columns, tile);
-        } else if (args.activation != Activation::kNone) {
-          activation_row(args.activation, tile, kPanelRows * n_columns, tile);
-        }
-        for (int c = 0; c < n_columns; ++c) {
-          const std::int64_t out_row = args.out_rows != nullptr ? args.out_rows[begin + c] : begin + c;
-          const std::int64_t at = out_row * args.out_stride + row;
-          write_rows(tile + kPanelRows * c, args.residual != nullptr ? args.residual + at : nullptr, n_rows,
-                     args.out + at);
-        }
+        const auto multiply_all = [&](const PackedMatrix& matrix, float* to) {
+          const std::byte* panel = matrix.data + static_cast<std::size_t>(p) * matrix.panel_bytes;
+          for (std::int64_t i = 0; i < n_panels; ++i, panel += matrix.panel_bytes)
+            multiply(panel, n, x, to + i * kTile);
+        };
+        multiply_all(weight, tiles);
+        if (args.gate != nullptr) multiply_all(*args.gate, gate_tiles);
+        for (std::int64_t i = 0; i < n_panels; ++i)
+          finish_tile(args, p + i, begin, n_columns, tiles + i * kTile, gate_tiles + i * kTile);
       }
     }
   }

@@ -5,12 +5,20 @@
 namespace weft::cpu {
 namespace {
 
-// A task streams this much of a weight at least: less and claiming tasks shows, more and a late thread does.
-constexpr std::size_t kBytesPerTask = std::size_t{48} << 10;
+// A task streams this much of a weight at least: less, and the stream stops and starts too often. Beyond,
+// tasks grow with the weight as long as each thread has so many that none waits long for another, up to the
+// most.
+constexpr std::size_t kLeastBytesPerTask = std::size_t{48} << 10;
+constexpr std::size_t kMostBytesPerTask = std::size_t{256} << 10;
+constexpr std::size_t kTasksPerThread = 32;
 // Columns of one task: their activations stay in the second-level cache while panels pass by.
 constexpr std::int64_t kColumnsPerTask = 128;
 
-std::int64_t panels_for(std::size_t panel_bytes, std::size_t bytes) {
+/// `panel_bytes` are those of the gate's panel, too.
+std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int n_threads) {
+  const std::size_t share = panel_bytes * static_cast<std::size_t>(n_panels) /
+                            (static_cast<std::size_t>(n_threads) * kTasksPerThread);
+  const std::size_t bytes = std::clamp(share, kLeastBytesPerTask, kMostBytesPerTask);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(panel_bytes, 1)));
 }
 
@@ -105,16 +113,25 @@ std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
   if (n_columns_ == 0) return 0;
   const std::int64_t n_panels = args_.weight->n_panels();
   columns_per_task_ = std::min(n_columns_, kColumnsPerTask);
-  panels_per_task_ = panels_for(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), kBytesPerTask);
+  panels_per_task_ =
+      panels_per_task(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), n_panels, step.n_threads);
   panel_tasks_ = (n_panels + panels_per_task_ - 1) / panels_per_task_;
   return static_cast<std::int32_t>(panel_tasks_ * ((n_columns_ + columns_per_task_ - 1) / columns_per_task_));
 }
 
-void MatmulLaunch::run(std::int32_t task, const TaskContext& context) {
-  const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
-  const std::int64_t column = task / panel_tasks_ * columns_per_task_;
-  multiply(context, args_, {panel, std::min(panel + panels_per_task_, args_.weight->n_panels())},
-           {column, std::min(column + columns_per_task_, n_columns_)});
+void MatmulLaunch::run(std::int32_t task, const TaskContext& context) { run_all(task, task + 1, context); }
+
+void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {
+  while (begin < end) {
+    const std::int64_t block = begin / panel_tasks_;
+    const std::int64_t first = begin % panel_tasks_;
+    const std::int64_t n = std::min<std::int64_t>(end - begin, panel_tasks_ - first);
+    const std::int64_t column = block * columns_per_task_;
+    multiply(context, args_,
+             {first * panels_per_task_, std::min((first + n) * panels_per_task_, args_.weight->n_panels())},
+             {column, std::min(column + columns_per_task_, n_columns_)});
+    begin += static_cast<std::int32_t>(n);
+  }
 }
 
 Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }
@@ -179,7 +196,8 @@ void MatmulExpertsLaunch::bind(const Addresses& addresses) {
 
 std::int32_t MatmulExpertsLaunch::prepare(const StepInfo& step) {
   if (rows_.value(step.symbols) == 0) return 0;
-  panels_per_task_ = panels_for(weights_[0].panel_bytes * (gates_.empty() ? 1 : 2), kBytesPerTask);
+  panels_per_task_ = panels_per_task(weights_[0].panel_bytes * (gates_.empty() ? 1 : 2),
+                                     weights_[0].n_panels(), step.n_threads);
   panel_tasks_ = (weights_[0].n_panels() + panels_per_task_ - 1) / panels_per_task_;
   return static_cast<std::int32_t>(panel_tasks_ * static_cast<std::int64_t>(weights_.size()));
 }

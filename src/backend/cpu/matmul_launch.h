@@ -26,6 +26,7 @@ class MatmulLaunch final : public Launch {
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
+  void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) override;
   Work work() const override;
   std::size_t scratch_bytes() const override { return scratch_bytes_; }
   std::string describe(const Graph& graph) const override;

@@ -101,8 +101,8 @@ std::string hex(base::Hash128 hash) {
 PackedCache::PackedCache(const PackedCacheOptions& options, base::Hash128 key, std::uint64_t n_bytes)
     : options_(options), key_(key), path_(options.folder / (hex(key) + std::string(kExtension))) {
   try {
-    auto file = std::make_shared<base::MappedFile>(path_);
-    if (std::optional<std::vector<Entry>> entries = read_entries(file->bytes(), key)) {
+    auto file = std::make_shared<File>(base::MappedFile(path_), base::LargePages());
+    if (std::optional<std::vector<Entry>> entries = read_entries(file->mapped.bytes(), key)) {
       entries_ = std::move(*entries);
       file_ = std::move(file);
       std::error_code ignored;
@@ -169,7 +169,7 @@ std::span<const std::byte> PackedCache::find(std::string_view name, DType dtype,
   const base::Hash128 wanted = entry_name(name, dtype, shape);
   for (const Entry& entry : entries_) {
     if (entry.name == wanted && entry.bytes == n_bytes)
-      return file_->bytes().subspan(entry.offset, entry.bytes);
+      return file_->mapped.bytes().subspan(entry.offset, entry.bytes);
   }
   return {};
 }
@@ -194,6 +194,7 @@ void PackedCache::add(std::string_view name, DType dtype, std::span<const std::i
 }
 
 void PackedCache::commit() {
+  if (found()) file_->pages = base::LargePages(file_->mapped.bytes());
   if (writer_ == nullptr) return;
   Trailer trailer;
   trailer.n_entries = static_cast<std::uint32_t>(entries_.size());

@@ -23,6 +23,7 @@
 
 #include "base/atomic_file.h"
 #include "base/hash.h"
+#include "base/large_pages.h"
 #include "base/mapped_file.h"
 #include "tensor/dtype.h"
 
@@ -51,11 +52,11 @@ class PackedCache {
   std::span<const std::byte> find(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
                                   std::size_t n_bytes) const;
   /// Keeps what `find` gave alive.
-  std::shared_ptr<const base::MappedFile> file() const { return file_; }
+  std::shared_ptr<const void> file() const { return file_; }
 
   void add(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
            std::span<const std::byte> packed);
-  /// All matrices were added: the file appears.
+  /// All matrices were found or added: the file appears, or goes to large pages beside who uses it.
   void commit();
 
   struct Entry {
@@ -72,7 +73,11 @@ class PackedCache {
   PackedCacheOptions options_;
   base::Hash128 key_;
   std::filesystem::path path_;
-  std::shared_ptr<const base::MappedFile> file_;
+  struct File {
+    base::MappedFile mapped;
+    base::LargePages pages;
+  };
+  std::shared_ptr<File> file_;
   std::unique_ptr<base::AtomicFile> writer_;
   std::uint64_t written_ = 0;
   std::vector<Entry> entries_;

@@ -52,7 +52,7 @@ class CpuPlan final : public DevicePlan {
     }
     if (recorder_) recorder_->begin_step();
     const auto start = std::chrono::steady_clock::now();
-    pool_->run(n_tasks_, recorder_ ? run_task<true> : run_task<false>, this);
+    pool_->run(n_tasks_, recorder_ ? run_tasks<true> : run_tasks<false>, this);
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (recorder_)
       recorder_->end_step(launch_tasks_, [&](std::size_t i) { return program_.launches[i].launch->work(); });
@@ -84,17 +84,23 @@ class CpuPlan final : public DevicePlan {
 
  private:
   template <bool kRecorded>
-  static void run_task(void* plan, int phase, std::int32_t task, int thread) {
+  static void run_tasks(void* plan, int phase, std::int32_t begin, std::int32_t end, int thread) {
     CpuPlan& self = *static_cast<CpuPlan*>(plan);
-    std::size_t i = self.first_launch_[static_cast<std::size_t>(phase)];
-    for (; task >= self.launch_tasks_[i]; ++i) task -= self.launch_tasks_[i];
-    Launch& launch = *self.program_.launches[i].launch;
-    if (self.cancelled_.load(std::memory_order_relaxed) && !launch.must_run()) return;
-    if constexpr (kRecorded) self.recorder_->task_begins(thread);
-    std::byte* const scratch =
-        self.scratch_.data() + static_cast<std::size_t>(thread) * self.scratch_per_thread_;
-    launch.run(task, {self.kernels_, scratch});
-    if constexpr (kRecorded) self.recorder_->task_ends(thread, i);
+    const TaskContext context = {
+        self.kernels_, self.scratch_.data() + static_cast<std::size_t>(thread) * self.scratch_per_thread_};
+    // The phase's tasks are those of its launches, one launch after another.
+    std::int32_t first = 0;
+    for (std::size_t i = self.first_launch_[static_cast<std::size_t>(phase)]; first < end; ++i) {
+      const std::int32_t own_begin = std::max(begin, first) - first;
+      const std::int32_t own_end = std::min(end - first, self.launch_tasks_[i]);
+      first += self.launch_tasks_[i];
+      if (own_begin >= own_end) continue;
+      Launch& launch = *self.program_.launches[i].launch;
+      if (self.cancelled_.load(std::memory_order_relaxed) && !launch.must_run()) continue;
+      if constexpr (kRecorded) self.recorder_->tasks_begin(thread);
+      launch.run_all(own_begin, own_end, context);
+      if constexpr (kRecorded) self.recorder_->tasks_end(thread, i);
+    }
   }
 
   /// Whether a result lies in memory that is bound from outside: a cache that was stored to, or an output.

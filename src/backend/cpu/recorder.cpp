@@ -49,17 +49,17 @@ void Recorder::begin_step() {
   }
 }
 
-void Recorder::task_ends(int thread, std::size_t launch) {
+void Recorder::tasks_end(int thread, std::size_t launch) {
   Thread& t = threads_[static_cast<std::size_t>(thread)];
   const double end = now();
-  t.times[launch].busy += end - t.task_begin;
-  t.times[t.last_launch].wait += t.task_begin - t.last_end;
+  t.times[launch].busy += end - t.tasks_begin;
+  t.times[t.last_launch].wait += t.tasks_begin - t.last_end;
   const bool goes_on = !t.spans.empty() && t.last_launch == launch;
   if (goes_on) {
     t.spans.back().end = end;
   } else if (t.spans.size() < t.spans.capacity()) {
     t.spans.push_back(
-        {static_cast<std::int32_t>(work_of_[launch]), thread, profile_.n_steps, t.task_begin, end});
+        {static_cast<std::int32_t>(work_of_[launch]), thread, profile_.n_steps, t.tasks_begin, end});
   }
   t.last_end = end;
   t.last_launch = launch;

@@ -19,9 +19,9 @@ class Recorder {
   Recorder(Profile& profile, std::span<const std::string> names, int n_threads);
 
   void begin_step();
-  /// Of any thread, for each task of the step.
-  void task_begins(int thread) { threads_[static_cast<std::size_t>(thread)].task_begin = now(); }
-  void task_ends(int thread, std::size_t launch);
+  /// Of any thread, for each run of tasks of the step.
+  void tasks_begin(int thread) { threads_[static_cast<std::size_t>(thread)].tasks_begin = now(); }
+  void tasks_end(int thread, std::size_t launch);
   /// When all tasks are done. `work_of(i)` is asked of the launches that had something to do.
   template <typename WorkOf>
   void end_step(std::span<const std::int32_t> launch_tasks, const WorkOf& work_of) {
@@ -35,7 +35,7 @@ class Recorder {
     double busy = 0.0, wait = 0.0;
   };
   struct alignas(64) Thread {
-    double task_begin = 0.0;
+    double tasks_begin = 0.0;
     double last_end = 0.0;             // Of its last task; of the step's begin before the first.
     std::size_t last_launch = 0;       // What it did last, and is waiting behind.
     std::vector<Times> times;          // By launch.

@@ -8,7 +8,6 @@
 #include "backend/cpu/cache_rows.h"
 #include "backend/cpu/kernels.h"
 #include "backend/device.h"
-#include "base/mapped_file.h"
 #include "base/memory.h"
 
 namespace weft::cpu {
@@ -26,32 +25,36 @@ struct MatrixShape {
   }
 };
 
-/// The matrices of a weight: packed, in memory of the tensor's own or in a file that is mapped, or canonical.
+/// Memory for packed matrices, cut from blocks so large that small matrices lie on large pages too.
+class WeightMemory {
+ public:
+  struct Piece {
+    std::span<std::byte> bytes;                 ///< Zeroed, from a multiple of 4096 on.
+    std::shared_ptr<const base::Memory> owner;  ///< Keeps them.
+  };
+  /// Throws Error kOutOfMemory.
+  Piece take(std::size_t bytes);
+
+ private:
+  std::shared_ptr<const base::Memory> block_;
+  std::size_t used_ = 0;
+};
+
+/// The matrices of a weight, packed or canonical.
 class MatrixTensor final : public DeviceTensor {
  public:
-  /// Zeroed memory of its own, to be packed into.
-  explicit MatrixTensor(const MatrixShape& shape);
-  /// Packed matrices that lie in the file.
-  MatrixTensor(const MatrixShape& shape, std::span<const std::byte> packed,
-               std::shared_ptr<const base::MappedFile> file);
-  /// Canonical rows, which are the caller's.
-  static std::unique_ptr<MatrixTensor> canonical(const MatrixShape& shape, std::span<const std::byte> rows);
+  /// All matrices, one after another, in memory that `owner` keeps; null: which outlives the tensor.
+  MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, bool packed,
+               std::shared_ptr<const void> owner);
 
   DType dtype() const override { return dtype_; }
   std::size_t bytes() const override { return bytes_.size(); }
   std::span<const PackedMatrix> matrices() const { return matrices_; }
-  /// All matrices, one after another, and the memory of its own.
-  std::span<const std::byte> contents() const { return bytes_; }
-  std::span<std::byte> memory() { return memory_.bytes(); }
 
  private:
-  MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, bool packed);
-  MatrixTensor(const MatrixShape& shape, base::Memory memory);
-
   DType dtype_;
-  base::Memory memory_;
-  std::shared_ptr<const base::MappedFile> file_;
   std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
   std::vector<PackedMatrix> matrices_;
 };
 

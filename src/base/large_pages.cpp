@@ -1,0 +1,61 @@
+#include "base/large_pages.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "base/memory.h"
+
+namespace weft::base {
+namespace {
+
+// Large enough that the largest models stay far below the number of mappings that a process may have, small
+// enough that nobody waits long for an end.
+constexpr std::size_t kPart = std::size_t{8} << 20;
+constexpr int kLowestPriority = 19;
+
+bool system_has_large_pages() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string line;
+  return std::getline(file, line) && line.find("[never]") == std::string::npos;
+}
+
+/// False where memory is short; the part is then as it was.
+bool replace(std::byte* part, std::size_t bytes) {
+  // A large page can be moved as one only from a place that is aligned like its new one.
+  Memory copy(bytes);
+  std::memcpy(copy.data(), part, bytes);
+  return copy.move_to(part);
+}
+
+void replace_all(const std::stop_token& stop, std::span<std::byte> mapped) {
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority);
+  for (std::size_t at = 0; at < mapped.size() && !stop.stop_requested(); at += kPart) {
+    const std::size_t bytes = std::min(kPart, mapped.size() - at);
+    try {
+      if (machine_memory().available < 2 * kPart || !replace(mapped.data() + at, bytes)) return;
+    } catch (const std::exception&) {
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+LargePages::LargePages(std::span<const std::byte> mapped) {
+  const std::size_t bytes = mapped.size() / kLargePage * kLargePage;
+  if (bytes == 0 || machine_memory().available < 2 * bytes || !system_has_large_pages()) return;
+  // Nobody writes to the pages of the file: they get others in their place.
+  thread_ = std::jthread(replace_all, std::span(const_cast<std::byte*>(mapped.data()), bytes));
+}
+
+void LargePages::wait() {
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace weft::base

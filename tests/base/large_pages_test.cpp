@@ -1,0 +1,66 @@
+// A mapped file keeps its bytes and addresses while large pages take its place under those who read.
+#include "base/large_pages.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "base/memory.h"
+
+namespace weft::base {
+namespace {
+
+TEST(LargePages, TakeTheFilesPlaceUnderItsReaders) {
+  const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
+  // More than one part, and an end that fills no page.
+  std::vector<std::uint32_t> words((std::size_t{22} << 20) / 4 + 5);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761u);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(words.data()), static_cast<std::streamsize>(words.size() * 4));
+  const MappedFile file(path);
+  std::filesystem::remove(path);
+  ASSERT_EQ(file.bytes().size(), words.size() * 4);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(file.bytes().data()) % kLargePage, 0u);
+  const auto* const mapped = reinterpret_cast<const std::uint32_t*>(file.bytes().data());
+
+  std::atomic<bool> stop{false};
+  std::atomic<int> n_wrong{0};
+  std::thread reader([&] {
+    while (!stop.load())
+      for (std::size_t i = 0; i < words.size(); i += 997)
+        if (mapped[i] != words[i]) ++n_wrong;
+  });
+  LargePages pages(file.bytes());
+  pages.wait();
+  stop = true;
+  reader.join();
+  EXPECT_EQ(n_wrong.load(), 0);
+  EXPECT_TRUE(std::equal(words.begin(), words.end(), mapped));
+}
+
+TEST(LargePages, MayBeGivenUpInTheMiddle) {
+  const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
+  std::ofstream(path) << "x";
+  std::filesystem::resize_file(path, std::size_t{128} << 20);
+  const MappedFile file(path);
+  std::filesystem::remove(path);
+  { const LargePages pages(file.bytes()); }
+  EXPECT_EQ(static_cast<char>(file.bytes()[0]), 'x');
+  EXPECT_EQ(static_cast<char>(file.bytes().back()), '\0');
+}
+
+TEST(LargePages, OfNothingAreNothing) {
+  LargePages none, empty{std::span<const std::byte>()};
+  none.wait();
+  empty.wait();
+}
+
+}  // namespace
+}  // namespace weft::base
