@@ -1,5 +1,6 @@
 #pragma once
 // A stream: one completion of one request, from its prompt to its last token.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@ struct Request {
   RequestId id = 0;
   RequestParams params;
   int n_prompt = 0;
+  int max_text = 0;  ///< Tokens that each completion's text may have.
   Clock::time_point submitted;
 };
 
@@ -38,6 +40,12 @@ class Stream {
   int n_pending() const { return static_cast<int>(text.size()) - n_computed; }
   std::span<const Token> pending() const {
     return std::span(text).subspan(static_cast<std::size_t>(n_computed));
+  }
+
+  /// The steps to come compute no token beyond the first n, if there are more.
+  void pause(int n) {
+    if (n > n_computed && n < static_cast<int>(text.size()))
+      pause_at = pause_at == 0 ? n : std::min(pause_at, n);
   }
 
   /// Draws a token from logits and adds it to the text. True where the stream goes on.
