@@ -132,37 +132,43 @@ bool Sequences::make_own(Extent& extent) {
 // --- Taking cells
 // -------------------------------------------------------------------------------------------------
 
-std::int32_t Sequences::take_one(SeqId seq, Pos pos) {
-  if (cells_used_ >= n_cells_) return -1;
+Sequences::Spot Sequences::spot_for(SeqId seq, Pos pos) const {
   const int next = upper_bound(seq, pos);
-  Extent* const r = row(seq);
+  const Extent* const r = row(seq);
   // The extent before the position, or the one after it, may have a lane for it.
   for (const int i : {next - 1, next}) {
     if (i < 0 || i >= count(seq) || r[i].divisor != 1) continue;
     // A divided extent that reaches around the position stands between it and the next one.
     if (i == next && next > 0 && r[next - 1].last() > pos) continue;
-    Extent& e = r[i];
-    const std::int64_t lane = std::int64_t{pos} - e.base;
-    if (lane < 0 || lane >= kPageCells) continue;
+    if (pos >= r[i].base && pos - r[i].base < kPageCells) return {i, r[i].base};
+  }
+  // Text that goes on fills a page from its first cell; text elsewhere is aligned to its position.
+  const bool goes_on = next > 0 && r[next - 1].divisor == 1 && pos == r[next - 1].base + kPageCells;
+  return {-1, goes_on ? pos : pos / kPageCells * kPageCells};
+}
+
+std::int32_t Sequences::take_one(SeqId seq, Pos pos) {
+  if (cells_used_ >= n_cells_) return -1;
+  const Spot spot = spot_for(seq, pos);
+  const int lane = pos - spot.base;
+  if (spot.extent >= 0) {
+    Extent& e = row(seq)[spot.extent];
     // Another sequence went on in the page that both share.
     if (page(e.page).holders[lane] > 0 && !make_own(e)) return -1;
     if (cells_used_ >= n_cells_) return -1;
-    e.mask |= bit(static_cast<int>(lane));
-    hold(e.page, bit(static_cast<int>(lane)));
-    return e.page * kPageCells + static_cast<std::int32_t>(lane);
+    e.mask |= bit(lane);
+    hold(e.page, bit(lane));
+    return e.page * kPageCells + lane;
   }
   // A divided extent may reach around the position; with it the table takes two more.
   if (free_pages_.empty() || count(seq) + 2 > tables_.width || !split_at(seq, pos)) return -1;
   Extent fresh;
   fresh.page = free_pages_.back();
-  // Text that goes on fills a page from its first cell; text elsewhere is aligned to its position.
-  const bool goes_on = next > 0 && r[next - 1].divisor == 1 && pos == r[next - 1].base + kPageCells;
-  fresh.base = goes_on ? pos : pos / kPageCells * kPageCells;
-  const int lane = pos - fresh.base;
+  fresh.base = spot.base;
   fresh.mask = bit(lane);
   free_pages_.pop_back();
   hold(fresh.page, fresh.mask);
-  insert(seq, next, fresh);
+  insert(seq, upper_bound(seq, pos), fresh);
   return fresh.page * kPageCells + lane;
 }
 
@@ -234,14 +240,16 @@ bool Sequences::copy(SeqId from, SeqId to, Pos begin, Pos end) {
 
 bool Sequences::follow(SeqId from, SeqId to, Pos pos) {
   const Extent e = row(from)[upper_bound(from, pos) - 1];
-  if (e.divisor != 1) return copy(from, to, pos, pos + 1);
-  const int next = upper_bound(to, pos);
-  const Extent* const before = next > 0 && row(to)[next - 1].divisor == 1 ? row(to) + next - 1 : nullptr;
-  const bool has_lane = before != nullptr && pos - before->base < kPageCells;
-  const bool goes_on = before != nullptr && pos == before->base + kPageCells;
-  const bool same_place = has_lane ? before->page == e.page && before->base == e.base
-                                   : e.base == (goes_on ? pos : pos / kPageCells * kPageCells);
-  if (same_place) return copy(from, to, pos, pos + 1);
+  const Spot spot = spot_for(to, pos);
+  if (e.divisor == 1 && e.base == spot.base) {
+    if (spot.extent < 0) return copy(from, to, pos, pos + 1);
+    Extent& own = row(to)[spot.extent];
+    if (own.page == e.page) {
+      own.mask |= bit(pos - e.base);
+      hold(e.page, bit(pos - e.base));
+      return true;
+    }
+  }
   const std::int32_t source = cell_of(from, pos);
   const std::int32_t cell = take_one(to, pos);
   if (cell < 0) return false;

@@ -154,6 +154,13 @@ class Sequences {
   /// Gives an extent a page of its own, if there is a free one and cells are left.
   bool make_own(Extent& extent);
   bool room_for_copies(SeqId seq, int begin, int end) const;
+  /// Where a token at a free position comes to lie: in the extent of this index, or (-1) in a page of its
+  /// own, whose first cell stands at `base`.
+  struct Spot {
+    int extent;
+    Pos base;
+  };
+  Spot spot_for(SeqId seq, Pos pos) const;
   std::int32_t take_one(SeqId seq, Pos pos);
   /// A page for these lanes, held once already; -1 where there is none.
   std::int32_t place(std::uint64_t mask);

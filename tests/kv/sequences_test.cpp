@@ -491,6 +491,11 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
   const auto in = [](const std::pair<Pos, int>& t, Pos begin, Pos end) {
     return t.first >= begin && t.first < end;
   };
+  const auto add = [](Text& text, Pos pos, int token) {
+    text.insert(std::upper_bound(text.begin(), text.end(), std::make_pair(pos, 0),
+                                 [](const auto& a, const auto& b) { return a.first < b.first; }),
+                {pos, token});
+  };
   long n_done[10] = {};
   const SeqId all[] = {0, 1, 2, 3, 4, 5};
   Fixture::Saved saved_one, saved_all;
@@ -508,10 +513,27 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
       if (f.sequences.holds(seq, pos)) continue;
       if (refused([&](const WindowPages& w) { return w.can_take(seq, pos); })) continue;
       if (!f.take(seq, pos, token)) continue;
-      text.insert(std::upper_bound(text.begin(), text.end(), std::make_pair(pos, 0),
-                                   [](const auto& a, const auto& b) { return a.first < b.first; }),
-                  {pos, token++});
+      add(text, pos, token);
       ++n_done[0];
+      // A token of several texts: others that have no such position get it too.
+      for (SeqId to = 0; what < 20 && to < n_sequences; ++to) {
+        if (f.sequences.holds(to, pos) || pick(2) == 0) continue;
+        if (refused([&](const WindowPages& w) { return w.can_take(to, pos); })) continue;
+        if (!f.sequences.follow(seq, to, pos)) continue;
+        f.carry_out_moves();
+        add(plain[static_cast<std::size_t>(to)], pos, token);
+        ++n_done[9];
+        if (windowed || pick(4) != 0) continue;
+        // In the place that it would have taken for itself.
+        const std::vector<Extent> followed = without_pages(f.sequences.extents(to));
+        f.sequences.remove(to, pos, pos + 1);
+        if (!f.take(to, pos, token)) {  // Its own needs more room than a share.
+          std::erase_if(plain[static_cast<std::size_t>(to)], [&](const auto& t) { return t.first == pos; });
+          continue;
+        }
+        ASSERT_TRUE(same(followed, without_pages(f.sequences.extents(to)))) << step;
+      }
+      ++token;
     } else if (what < 78) {
       if (refused([&](const WindowPages& w) { return w.can_remove(seq, begin, end); })) continue;
       f.sequences.remove(seq, begin, end);
@@ -592,7 +614,7 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
       }
     }
   }
-  for (int i = 0; i < 9; ++i) EXPECT_GT(n_done[i], 20) << i;
+  for (int i = 0; i < 10; ++i) EXPECT_GT(n_done[i], 20) << i;
   EXPECT_EQ(n_refused > 100, windowed);
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomSequences, testing::Range(1u, 41u));
