@@ -44,9 +44,16 @@ struct Round {
   double first_token_ms = 0.0;
   int cells_peak = 0;
   double host_us_per_step = 0.0;
+  double decode_kernel_seconds = 0.0;  // Of decode_seconds().
 
   double decode_seconds() const { return seconds - prefill_seconds; }
 };
+
+/// What the steps so far spent in kernels.
+double kernel_seconds(const Context& context, const Batcher& batcher) {
+  const PlanStats plans = context.plan_stats();
+  return batcher.stats().decode_seconds - 1e-6 * plans.host_us_per_step * static_cast<double>(plans.steps);
+}
 
 /// `on_step` is told after each step whether it was one of those that begin streams.
 Round run_round(Context& context, const ParallelTest& test, const std::vector<std::vector<Token>>& prompts,
@@ -79,6 +86,7 @@ Round run_round(Context& context, const ParallelTest& test, const std::vector<st
     round.prefill_seconds = seconds_since(start);
     round.prefill_cpu_ms = cpu_milliseconds() - cpu_start;
     n_generated_before = n_generated;
+    round.decode_kernel_seconds = -kernel_seconds(context, batcher);
   };
   while (batcher.step()) {
     if (interrupt.requested()) throw Error(ErrorCode::kCancelled, "interrupted");
@@ -88,6 +96,7 @@ Round run_round(Context& context, const ParallelTest& test, const std::vector<st
   if (round.prefill_seconds == 0.0) all_begun();  // One token each: the last step was the prompts'.
   round.seconds = seconds_since(start);
   round.cpu_ms = cpu_milliseconds() - cpu_start;
+  round.decode_kernel_seconds += kernel_seconds(context, batcher);
   const BatcherStats stats = batcher.stats();
   round.n_prefill = static_cast<int>(stats.n_prompt_tokens);
   round.n_decode = n_generated - n_generated_before;
@@ -130,6 +139,8 @@ ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_re
       result.first_token_ms = round.first_token_ms;
       result.cells_peak = round.cells_peak;
       result.host_us_per_step = round.host_us_per_step;
+      if (round.n_decode > 0)
+        result.host_fraction = 1.0 - round.decode_kernel_seconds / round.decode_seconds();
     }
     result.n_prefill_tokens = round.n_prefill;
     result.n_decode_tokens = round.n_decode;
@@ -162,6 +173,7 @@ Json to_json(const ParallelResult& r) {
           {"decode_tokens_per_cpu_second", r.decode_per_cpu.mean()},
           {"first_token_ms", r.first_token_ms},
           {"cells_peak", r.cells_peak},
+          {"host_fraction", r.host_fraction > 0.0 ? Json(r.host_fraction) : Json(nullptr)},
           {"batcher_us_per_step", r.host_us_per_step},
           {"seconds", r.seconds.values}};
 }
@@ -175,6 +187,7 @@ std::vector<Column> parallel_columns() {
           spread_column("decode t/s", "decode_tokens_per_second", "decode_deviation"),
           percent_column("of roofline", "decode_roofline_fraction"),
           number_column("first token ms", "first_token_ms", 1),
+          percent_column("on the host", "host_fraction"),
           text_column("cells", "cells_peak")};
 }
 

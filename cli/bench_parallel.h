@@ -29,6 +29,8 @@ struct ParallelResult {
   // Of the fastest repetition.
   double first_token_ms = 0.0;  ///< Mean over the streams, since all were submitted.
   int cells_peak = 0;
+  /// Of the time behind the last first token: outside kernels (admission, cells, inputs, sampling, telling).
+  double host_fraction = 0.0;
   double host_us_per_step = 0.0;  ///< The batcher's own work: choosing, sampling, telling.
 };
 
