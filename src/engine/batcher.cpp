@@ -168,6 +168,7 @@ struct Batcher::Impl {
       counters.cells_peak = std::max(counters.cells_peak, context.cells_used());
       pace.add(batch.size(), n_decoding, in_decode * 1e3,
                static_cast<double>(counters.n_generated_tokens - n_before));
+      drafts.add_step(in_decode * 1e3);
       for (const StreamPtr& stream : running)
         if (!stream->done() && stream->has_output()) outbox.push_back(stream);
       drop_done();

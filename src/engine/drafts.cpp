@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace weft::engine {
+namespace {
+
+/// Of the time of steps that may go on drafts which are not expected to pay ...
+constexpr double kShareToTry = 0.01;
+/// ... and how much of it can be saved up, in steps.
+constexpr double kMostToTry = 4.0;
+/// Tokens of a draft while it is not known what steps cost: enough to learn what a drafter's own cost.
+constexpr int kOnFaith = 2;
+
+}  // namespace
 
 std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context& context) {
   if (context.model().info().recurrent) return nullptr;
@@ -12,30 +22,52 @@ std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context
   return nullptr;
 }
 
+void Drafts::add_step(double ms) { ms_to_try_ = std::min(ms_to_try_ + kShareToTry * ms, kMostToTry * ms); }
+
+/// Whether a draft that is not expected to pay is tried, for one token, to see whether it would by now.
+bool Drafts::tries(Stream& stream, const StepCost& cost) {
+  if (stream.n_until_probe-- > 0) return false;
+  const double ms = cost.ms_per_row() + drafter_->ms_to_begin(stream.seq, stream.text);
+  if (ms > ms_to_try_) return false;
+  ms_to_try_ -= ms;
+  trials_.push_back({&stream.draft, ms});
+  return true;
+}
+
 void Drafts::write(std::span<const std::shared_ptr<Stream>> streams, const StepCost& cost, bool allowed) {
   if (drafter_ == nullptr) return;
   jobs_.clear();
+  trials_.clear();
   // Branches are sequences: the free ones are shared out evenly.
   const int n_spare = texts_.n_spare(static_cast<int>(streams.size()));
+  const auto may_draft = [&](const auto& stream) {
+    return allowed && stream->params().speculate && stream->n_pending() == 1;
+  };
+  const auto n_jobs = static_cast<int>(std::count_if(streams.begin(), streams.end(), may_draft));
+  const double least = params_.adapt_drafts ? least_chance(cost, drafter_->ms_per_token(n_jobs)) : 0.0;
   for (const auto& stream : streams) {
     stream->draft.clear();
-    if (!allowed || !stream->params().speculate || stream->n_pending() != 1) continue;
+    if (!may_draft(stream)) continue;
     DraftOdds& odds = stream->odds;
     odds.n_leaves = std::min(1 + n_spare, params_.n_draft_branches);
-    odds.least = params_.adapt_drafts ? least_chance(cost, drafter_->ms_per_token()) : 0.0;
+    odds.least = least;
     // Not past the end of what the stream may write.
     odds.n_max =
         std::min(params_.n_draft, stream->request().max_text - static_cast<int>(stream->text.size()));
     if (stream->params().n_predict >= 0)
       odds.n_max = std::min(odds.n_max, stream->params().n_predict - stream->stats.n_generated - 1);
-    if (odds.right < odds.least && stream->n_until_probe-- <= 0) {
+    if (params_.adapt_drafts && !cost.known()) odds.n_max = std::min(odds.n_max, kOnFaith);
+    if (odds.right < odds.least && tries(*stream, cost)) {
       odds.n_max = std::min(odds.n_max, 1);
       odds.least = 0.0;
     }
     stream->draft.begin(odds);
-    if (odds.n_max > 0) jobs_.push_back({stream->seq, stream->text, &stream->draft});
+    if (odds.n_max > 0 && stream->draft.grows(DraftTree::kRoot))
+      jobs_.push_back({stream->seq, stream->text, &stream->draft});
   }
   if (!jobs_.empty()) drafter_->draft(jobs_);
+  for (const Trial& trial : trials_)
+    if (trial.draft->empty()) ms_to_try_ += trial.ms;  // There was nothing to try.
 }
 
 void Drafts::add(Batch& batch, Stream& stream) const {

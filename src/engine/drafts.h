@@ -21,6 +21,8 @@ class Drafts {
   Drafts(const BatcherParams& params, Drafter* drafter, Texts& texts)
       : params_(params), drafter_(drafter), texts_(texts) {}
 
+  /// Tells of a step's time: a share of it may go on trying whether drafts would pay where they did not.
+  void add_step(double ms);
   /// A draft (Stream::draft) for each stream that is about to write and for which it pays; none where they
   /// are not `allowed`.
   void write(std::span<const std::shared_ptr<Stream>> streams, const StepCost& cost, bool allowed);
@@ -37,10 +39,18 @@ class Drafts {
   }
 
  private:
+  bool tries(Stream& stream, const StepCost& cost);
+
   const BatcherParams& params_;
   Drafter* const drafter_;
   Texts& texts_;
   std::vector<DraftJob> jobs_;
+  struct Trial {
+    const DraftTree* draft;
+    double ms;
+  };
+  std::vector<Trial> trials_;  // Of this step.
+  double ms_to_try_ = 0.0;
 };
 
 }  // namespace weft::engine

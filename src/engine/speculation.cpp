@@ -47,8 +47,6 @@ class ModelDrafter final : public Drafter {
   explicit ModelDrafter(Context& context) : context_(context) { context_.clear(); }
 
   void draft(std::span<const DraftJob> jobs) override {
-    const auto start = std::chrono::steady_clock::now();
-    std::int64_t n_rounds_of_jobs = 0;
     tips_.clear();
     for (const DraftJob& job : jobs) tips_.push_back({&job, DraftTree::kRoot, -1});
     while (true) {
@@ -66,7 +64,10 @@ class ModelDrafter final : public Drafter {
         }
         tip.item = batch_.size() - 1;
       }
-      if (context_.decode(batch_) != DecodeStatus::kOk) {
+      const auto start = std::chrono::steady_clock::now();
+      const DecodeStatus status = context_.decode(batch_);
+      const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+      if (status != DecodeStatus::kOk) {
         // No room for everybody's drafts: the next step begins anew.
         context_.clear();
         for (const DraftJob& job : jobs) job.draft->clear();
@@ -76,14 +77,9 @@ class ModelDrafter final : public Drafter {
         const auto [best, second] = best_two(context_.logits(tip.item));
         const int parent = std::exchange(tip.node, tip.job->draft->grow(tip.node, best));
         if (second >= 0) tip.job->draft->grow(parent, second);
-        ++n_rounds_of_jobs;
       }
+      cost_.add(batch_.size(), ms.count(), static_cast<double>(tips_.size()));
     }
-    if (n_rounds_of_jobs == 0) return;
-    const double ms =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() /
-        static_cast<double>(n_rounds_of_jobs);
-    ms_per_token_ = ms_per_token_ == 0.0 ? ms : 0.9 * ms_per_token_ + 0.1 * ms;
   }
 
   // What cannot be cut there is computed again from its beginning.
@@ -91,7 +87,14 @@ class ModelDrafter final : public Drafter {
   void copy(SeqId from, SeqId to, int n) override {
     if (context_.can_cut(from, n)) context_.copy(from, to, 0, n);
   }
-  double ms_per_token() const override { return ms_per_token_; }
+  double ms_per_token(int n_jobs) const override {
+    return cost_.ms_per_row() + cost_.ms_per_step() / std::max(n_jobs, 1);
+  }
+  double ms_to_begin(SeqId seq, std::span<const Token> text) const override {
+    const auto n_missing = std::ssize(text) - context_.next_pos(seq);
+    return cost_.ms_per_step() +
+           cost_.ms_per_row() * static_cast<double>(std::max<std::ptrdiff_t>(n_missing, 1));
+  }
 
  private:
   /// Where a draft goes on.
@@ -117,7 +120,7 @@ class ModelDrafter final : public Drafter {
   Context& context_;
   Batch batch_;
   std::vector<Tip> tips_;
-  double ms_per_token_ = 0.0;
+  StepCost cost_;
 };
 
 }  // namespace

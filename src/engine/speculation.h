@@ -28,7 +28,7 @@ class StepCost {
   double rows_squared_ = 0.0, rows_ms_ = 0.0;
 };
 
-/// The chance of being right that makes a drafted token worth its row.
+/// The chance of being right that makes a drafted token worth its row. 1 and more: none is.
 double least_chance(const StepCost& cost, double draft_ms_per_token);
 
 /// A text that wants a draft.
@@ -46,7 +46,11 @@ class Drafter {
   virtual void cut(SeqId, int) {}
   /// `to` begins as `from` does, for n tokens.
   virtual void copy(SeqId, SeqId, int) {}
-  virtual double ms_per_token() const { return 0.0; }
+  // What it is expected to take; 0 where that is nothing to speak of, or not known yet.
+  /// Per token, where `n_jobs` texts that it has followed are drafted together.
+  virtual double ms_per_token(int /*n_jobs*/) const { return 0.0; }
+  /// To follow a text to its end, alone, and draft a token.
+  virtual double ms_to_begin(SeqId, std::span<const Token>) const { return 0.0; }
 };
 
 /// What followed the last few tokens the last times that they stood in the text.
