@@ -39,6 +39,7 @@ extern const Command kInspectCommand;
 extern const Command kBenchCommand;
 extern const Command kModelsCommand;
 extern const Command kDevicesCommand;
+extern const Command kTestBackendCommand;
 extern const Command kVersionCommand;
 
 }  // namespace weft::cli

@@ -18,8 +18,9 @@ namespace weft::cli {
 
 std::span<const Command> commands() {
   // Copies of function pointers and literals, all of them constant-initialised.
-  static const std::array kCommands = {kRunCommand,   kChatCommand,   kTokenizeCommand, kInspectCommand,
-                                       kBenchCommand, kModelsCommand, kDevicesCommand,  kVersionCommand};
+  static const std::array kCommands = {kRunCommand,     kChatCommand,        kTokenizeCommand,
+                                       kInspectCommand, kBenchCommand,       kModelsCommand,
+                                       kDevicesCommand, kTestBackendCommand, kVersionCommand};
   return kCommands;
 }
 
@@ -28,9 +29,9 @@ namespace {
 std::string overview() {
   std::string out =
       "weft runs language models from GGUF files.\n\nUsage: weft COMMAND [options]\n\nCommands:\n";
-  for (const Command& command : commands()) out += fmt::format("  {:<12}{}\n", command.name, command.summary);
+  for (const Command& command : commands()) out += fmt::format("  {:<14}{}\n", command.name, command.summary);
   out +=
-      "  help        explain a command: weft help run\n"
+      "  help          explain a command: weft help run\n"
       "\nExamples:\n"
       "  weft run -p \"Once upon a time\" -n 64     continue a text\n"
       "  weft chat -m gemma                       talk to a model of the cache\n"

@@ -19,6 +19,7 @@ struct DeviceInfo {
   std::uint64_t memory_free = 0;
   int n_threads = 0;                  ///< Of a CPU: how many it uses by default. 0 elsewhere.
   bool beside_host = false;           ///< Steps run beside the host, which goes on meanwhile.
+  bool on_host_cpu = false;           ///< It computes with the host's cores: the CPU, and drivers that do.
   std::vector<std::string> features;  ///< Instruction sets and abilities that weft uses here.
 };
 
@@ -39,17 +40,18 @@ std::vector<std::string> problems(const Registry& registry);
 /// Everything whose name the pattern is found in (a weight or state of the file or graph, or what a node
 /// makes) is placed on the device. Of several that fit the last one holds.
 struct Pin {
-  std::string pattern;  ///< A regular expression (ECMAScript).
+  std::string pattern;  ///< A regular expression (PCRE2).
   std::string device;
 };
 
 /// How a model is spread over devices. What is left open is placed where a step costs least.
 struct PlacementParams {
   /// Names of devices as `devices` lists them; NAME=DEVICE opens one (once more) under another name. The CPU
-  /// serves for the rest, named or not. Empty: the CPU alone.
+  /// serves for the rest, named or not. Empty: all GPUs, unless n_layers is 0; for want of one, and where
+  /// n_layers asks for layers, a driver that computes on the CPU; and what pins name.
   std::vector<std::string> devices;
-  /// Layers, from the last, that go to the named devices; one more than there are takes the output too. -1:
-  /// as many as fit.
+  /// Layers, from the last, that go to those devices; one more than there are takes the output too. -1: as
+  /// many as fit.
   int n_layers = -1;
   std::vector<float> shares;  ///< Of those layers, by named device. Empty: as their free memory.
   /// Matrices are cut by their rows, in these shares, instead of layers.

@@ -62,6 +62,16 @@ std::vector<DeviceInfo> Registry::devices() const {
   return result;
 }
 
+std::vector<DeviceInfo> Registry::gpus() const {
+  std::vector<DeviceInfo> result;
+  for (const Backend& backend : backends_) {
+    if (backend.may_find_gpus && !backend.may_find_gpus()) continue;
+    for (DeviceInfo& info : backend.list())
+      if (!info.on_host_cpu) result.push_back(std::move(info));
+  }
+  return result;
+}
+
 std::shared_ptr<Device> Registry::open(std::string_view device, const OpenOptions& options) const {
   std::string known;
   for (const Backend& backend : backends_)

@@ -41,6 +41,8 @@ struct Backend {
   std::function<std::vector<DeviceInfo>()> list;
   /// Opens a device by its listed name; each call opens it anew. Throws Error.
   std::function<std::shared_ptr<Device>(std::string_view device, const OpenOptions& options)> open;
+  /// Whether `list` could find a GPU, told at once: to list may mean to load drivers. Null: it could.
+  std::function<bool()> may_find_gpus = nullptr;
 };
 
 class Registry {
@@ -56,6 +58,8 @@ class Registry {
   std::span<const std::string> problems() const { return problems_; }
   /// Devices of all backends, in the order in which those were added.
   std::vector<DeviceInfo> devices() const;
+  /// Those of them that do not compute with the host's cores. At next to no cost where there can be none.
+  std::vector<DeviceInfo> gpus() const;
   /// Throws Error kNotFound that names the devices there are.
   std::shared_ptr<Device> open(std::string_view device, const OpenOptions& options = {}) const;
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
-#include <regex>
 
 #include "base/check.h"
 #include "engine/context_params.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
+#include "text/search_pattern.h"
 #include "weft/error.h"
 
 namespace weft::engine {
@@ -151,17 +151,11 @@ class Rules {
 
   void apply(const Pin& pin) {
     const int device = set_.find(pin.device);
-    std::regex pattern;
-    try {
-      pattern.assign(pin.pattern);
-    } catch (const std::regex_error& error) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "the pin '" + pin.pattern + "' is no regular expression: " + error.what());
-    }
+    const text::SearchPattern pattern(pin.pattern);
     bool found = false;
     for (std::size_t n = 0; n < pinned_.size(); ++n) {
       const Node& node = graph_.nodes()[n];
-      const auto fits = [&](ValueId value) { return std::regex_search(graph_.value(value).name, pattern); };
+      const auto fits = [&](ValueId value) { return pattern.found_in(graph_.value(value).name); };
       const bool of_input = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
         const ValueKind kind = graph_.value(input).kind;
         return (kind == ValueKind::kWeight || kind == ValueKind::kState) && fits(input);
@@ -284,14 +278,14 @@ DeviceSet open_devices(const Registry& registry, const PlacementParams& params, 
     OpenOptions own = options;
     own.name = name;
     set.devices.push_back(registry.open(listed, own));
-    if (name == "cpu") {
+    if (name == kHostDevice) {
       set.host = set.size() - 1;
     } else {
       set.named.push_back(set.size() - 1);
     }
   }
   if (set.host < 0) {
-    set.devices.push_back(registry.open("cpu", options));
+    set.devices.push_back(registry.open(kHostDevice, options));
     set.host = set.size() - 1;
   }
   return set;

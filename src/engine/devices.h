@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/registry.h"
@@ -27,6 +28,13 @@ struct DeviceSet {
   /// The device with that name. Throws Error kNotFound.
   int find(const std::string& name) const;
 };
+
+/// The CPU's name in every registry.
+inline constexpr std::string_view kHostDevice = "cpu";
+
+/// `params` with the devices that it leaves open, by the rules of PlacementParams (and layers and shares, so
+/// that they mean those devices); what names devices comes back as it is.
+PlacementParams choose_devices(const Registry& registry, PlacementParams params);
 
 /// Opens what `params` names. Throws Error.
 DeviceSet open_devices(const Registry& registry, const PlacementParams& params, const OpenOptions& options);

@@ -10,12 +10,13 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   const model::ModelDescription description = model::describe(file);
   const ModelInfo info = engine::model_info(file, description);
   const auto registry = params.registry != nullptr ? params.registry : find_backends();
+  const PlacementParams placement = engine::choose_devices(*registry, params.placement);
   const engine::DeviceSet set =
-      engine::open_devices(*registry, params.placement, {.n_threads = params.n_threads, .feature = {}});
+      engine::open_devices(*registry, placement, {.n_threads = params.n_threads, .feature = {}});
   const model::ModelGraph model =
-      model::build_graph(file, description, engine::expected_sizes(params.placement, info));
+      model::build_graph(file, description, engine::expected_sizes(placement, info));
   const Graph& graph = model.graph;
-  const std::vector<int> device_of = engine::place_model(graph, info.n_layers, set, params.placement);
+  const std::vector<int> device_of = engine::place_model(graph, info.n_layers, set, placement);
   const exec::Splits splits = exec::split(graph, device_of, set.beside_host());
 
   std::vector<std::int64_t> one_token;

@@ -47,8 +47,9 @@ std::vector<std::int64_t> constant_dims(const Shape& shape) {
 /// bytes; its time tells apart what samples do not. With several devices each start may place other weights
 /// here.
 KeptWeights kept_weights(const engine::ModelImpl& impl, const std::filesystem::path& path,
-                         const ModelParams& params) {
-  if (params.pack_cache.empty() || !params.repack || !params.placement.devices.empty()) return {};
+                         const ModelParams& params, std::span<const std::string> devices) {
+  const bool cpu_alone = devices.size() == 1 && devices[0] == engine::kHostDevice;
+  if (params.pack_cache.empty() || !params.repack || !cpu_alone) return {};
   base::Hasher key;
   key.add_value(impl.fingerprint.low);
   key.add_value(impl.fingerprint.high);
@@ -121,8 +122,10 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   gguf::File file = gguf::File::open(path);
   const model::ModelDescription description = model::describe(file);
   ModelInfo info = engine::model_info(file, description);
+  const auto registry = params.registry != nullptr ? params.registry : find_backends();
+  const PlacementParams placement = engine::choose_devices(*registry, params.placement);
   const model::ModelGraph graph =
-      model::build_graph(file, description, engine::expected_sizes(params.placement, info));
+      model::build_graph(file, description, engine::expected_sizes(placement, info));
   auto tokenizer = std::make_unique<Tokenizer>(engine::vocabulary_from_gguf(file));
   if (tokenizer->n_vocab() != info.n_vocab) {
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight has " + std::to_string(info.n_vocab) +
@@ -142,15 +145,14 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
     }
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
-  const auto registry = params.registry != nullptr ? params.registry : find_backends();
-  impl->devices = engine::open_devices(*registry, params.placement,
+  impl->devices = engine::open_devices(*registry, placement,
                                        {.n_threads = params.n_threads,
                                         .feature = feature_of(params.isa),
                                         .repack = params.repack,
-                                        .kept = kept_weights(*impl, path, params),
+                                        .kept = kept_weights(*impl, path, params, placement.devices),
                                         .compiled = params.pack_cache});
-  impl->row_shares = engine::row_shares(params.placement);
-  impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, params.placement);
+  impl->row_shares = engine::row_shares(placement);
+  impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, placement);
   load_weights(*impl, graph, params);
   impl->info.weights_mapped = true;
   for (const auto& device : impl->devices.devices)

@@ -1,28 +1,16 @@
 // The part of pre_tokenizer.h that knows PCRE2.
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <limits>
 #include <new>
 #include <string>
 
 #include "base/check.h"
+#include "text/pcre2_handles.h"
 #include "text/pre_tokenizer.h"
 #include "text/utf8.h"
 #include "weft/error.h"
 
 namespace weft::text {
 namespace {
-
-struct CodeDeleter {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-};
-struct MatchDeleter {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
-struct ContextDeleter {
-  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-};
 
 /// PCRE2's \s takes U+180E for white space, which Unicode and the models' tokenizers do not.
 std::string rewritten(std::string_view pattern) {
@@ -44,7 +32,7 @@ std::string rewritten(std::string_view pattern) {
 }
 
 struct Pattern {
-  std::unique_ptr<pcre2_code, CodeDeleter> code;
+  Pcre2Code code;
   bool jit = false;
 };
 
@@ -114,8 +102,8 @@ struct Splitter::Session::Impl {
   }
 
   const Splitter::Impl& splitter;
-  std::unique_ptr<pcre2_match_data, MatchDeleter> data;
-  std::unique_ptr<pcre2_match_context, ContextDeleter> context;
+  Pcre2MatchData data;
+  Pcre2MatchContext context;
   std::vector<std::uint32_t> ends, next;
 };
 

@@ -33,6 +33,24 @@ TEST(Registry, ListsDevicesInTheOrderOfTheirBackendsAndNamesThemWhereOneIsMissin
   }
 }
 
+TEST(Registry, LooksForGpusOnlyWhereThereMayBeSome) {
+  Registry registry;
+  int n_listed = 0;
+  bool may_find = false;
+  const auto list = [&] {
+    ++n_listed;
+    return std::vector{DeviceInfo{.name = "a0", .backend = "a"},
+                       DeviceInfo{.name = "a1", .backend = "a", .on_host_cpu = true}};
+  };
+  registry.add({"a", list, nullptr, [&] { return may_find; }});
+  EXPECT_TRUE(registry.gpus().empty());
+  EXPECT_EQ(n_listed, 0);
+  EXPECT_EQ(registry.devices().size(), 2u);
+  may_find = true;
+  ASSERT_EQ(registry.gpus().size(), 1u);
+  EXPECT_EQ(registry.gpus()[0].name, "a0");
+}
+
 TEST(Registry, LoadsModulesAndTellsWhatIsWrongWithOthers) {
   std::ofstream(std::string(WEFT_TEST_MODULES) + "/weft_backend_broken.so") << "no library";
   const std::filesystem::path folders[] = {"/there/is/no/such/folder", WEFT_TEST_MODULES};

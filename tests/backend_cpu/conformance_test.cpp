@@ -12,9 +12,10 @@ TEST(Conformance, OfEveryInstructionSet) {
   for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512}) {
     if (!cpu::supported(isa)) continue;
     const auto device = cpu::make_device({.isa = isa, .n_threads = 2});
-    for (const ConformanceCase& c : check_conformance(*device))
-      EXPECT_TRUE(c.supported && c.passed())
-          << c.op << " " << c.what << ": " << c.error << " > " << c.tolerance;
+    const std::vector<ConformanceCase> cases = check_conformance(*device);
+    for (const ConformanceRow& row : by_op(cases))
+      EXPECT_EQ(row.n_failed + row.n_unsupported, 0) << to_table(cases);
+    EXPECT_EQ(by_op(cases).size(), op_names().size()) << "an op is without cases";
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
+#include <cstdio>
 
 #include "vulkan_test_support.h"
 
@@ -11,26 +11,11 @@ namespace weft {
 namespace {
 
 void expect_conformance(Device& device) {
-  struct Worst {
-    double error = 0.0, tolerance = 0.0;
-    int cases = 0, unsupported = 0;
-  };
-  std::map<std::string, Worst> by_op;
-  for (const ConformanceCase& c : check_conformance(device)) {
-    Worst& worst = by_op[c.op];
-    ++worst.cases;
-    if (!c.supported) ++worst.unsupported;
-    worst.error = std::max(worst.error, c.error);
-    worst.tolerance = std::max(worst.tolerance, c.tolerance);
-    EXPECT_TRUE(c.passed()) << device.info().name << " " << c.op << " " << c.what << ": " << c.error << " > "
-                            << c.tolerance;
-  }
-  for (const auto& [op, worst] : by_op) {
-    testing::Test::RecordProperty(op, testing::PrintToString(worst.error));
-    printf("%-16s %4d cases, %3d not supported, error %.2e, tolerance up to %.0e\n", op.c_str(), worst.cases,
-           worst.unsupported, worst.error, worst.tolerance);
-  }
-  EXPECT_EQ(by_op.size(), std::variant_size_v<Op>) << "an op is without cases";
+  const std::vector<ConformanceCase> cases = check_conformance(device);
+  const std::string table = to_table(cases);
+  std::printf("%s: %s\n%s", device.info().name.c_str(), device.info().description.c_str(), table.c_str());
+  for (const ConformanceRow& row : by_op(cases)) EXPECT_EQ(row.n_failed, 0) << row.op;
+  EXPECT_EQ(by_op(cases).size(), op_names().size()) << "an op is without cases";
 }
 
 TEST(Conformance, OfVulkan) {

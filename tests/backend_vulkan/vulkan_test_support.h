@@ -23,16 +23,21 @@ inline std::vector<std::shared_ptr<Device>> vulkan_devices(const vulkan::VulkanO
   return devices;
 }
 
+/// The CPU and Vulkan, without looking for modules.
+inline std::shared_ptr<const Registry> registry_with_vulkan(const vulkan::VulkanOptions& options = {}) {
+  auto registry = std::make_shared<Registry>();
+  registry->add(cpu::backend());
+  registry->add(vulkan::backend(options));
+  return registry;
+}
+
 /// A model with all its layers on a Vulkan device.
 inline std::shared_ptr<const Model> load_on_vulkan(const std::filesystem::path& path,
                                                    const std::string& device = "vulkan0",
                                                    const vulkan::VulkanOptions& options = {}) {
-  auto registry = std::make_shared<Registry>();
-  registry->add(cpu::backend());
-  registry->add(vulkan::backend(options));
   ModelParams params;
   params.placement.devices = {device};
-  params.registry = registry;
+  params.registry = registry_with_vulkan(options);
   return Model::load(path, params);
 }
 

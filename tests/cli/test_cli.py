@@ -53,7 +53,7 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
-    COMMANDS = ["run", "chat", "tokenize", "inspect", "bench", "models", "devices", "version"]
+    COMMANDS = ["run", "chat", "tokenize", "inspect", "bench", "models", "devices", "test-backend", "version"]
 
     def test_help(self):
         overview = self.succeed("--help")
@@ -131,6 +131,17 @@ class Usage(Case):
         devices = json.loads(self.succeed("devices", "--json"))
         self.assertIn("cpu", [d["name"] for d in devices])
         self.assertGreater(next(d for d in devices if d["name"] == "cpu")["memory_total"], 0)
+
+    def test_test_backend(self):
+        table = self.succeed("test-backend", "--op", "norm")
+        self.assertRegex(table, r"\nnorm +\d+ +0 +0 ")
+        self.assertRegex(table, r"\ncpu: (\d+) of \1 cases passed\n$")
+        report = json.loads(self.succeed("test-backend", "cpu", "--op", "top_k", "--json"))
+        self.assertTrue(report["passed"])
+        self.assertEqual([row["op"] for row in report["ops"]], ["top_k"])
+        self.assertGreater(report["ops"][0]["cases"], 5)
+        self.assertIn("known are get_rows", self.fail_with(1, "test-backend", "--op", "nothing"))
+        self.assertIn("known are cpu", self.fail_with(1, "test-backend", "gpu9"))
 
     def test_models(self):
         self.assertEqual(json.loads(self.succeed("models", "--json")), [])

@@ -70,6 +70,7 @@ DeviceInfo info_of(std::string_view name, int n_threads) {
   info.memory_total = memory.total;
   info.memory_free = memory.available;
   info.n_threads = n_threads;
+  info.on_host_cpu = true;
   for (const Isa isa : kIsas)
     if (supported(isa)) info.features.emplace_back(kernels(isa).name);
   return info;

@@ -44,6 +44,7 @@ class VulkanDevice final : public Device {
     info_.name = device_name;
     info_.backend = kBackendName;
     info_.beside_host = true;
+    info_.on_host_cpu = gpu_->properties().deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     info_.description = gpu_->properties().deviceName;
     info_.memory_total = gpu_->memory_total();
     info_.memory_free = gpu_->memory_free();
@@ -184,6 +185,21 @@ std::filesystem::path pipeline_cache_file(VkPhysicalDevice physical, const std::
   return folder / ("vulkan-" + hex + ".pipelines");
 }
 
+/// Whether the system has a GPU of any kind, as its drivers show them. To ask Vulkan means to load all of its
+/// drivers, which takes longer than to load a small model.
+bool system_shows_gpu() {
+  constexpr std::string_view kNodes[] = {"dri",  "nvidia", "nvhost", "nvgpu", "nvmap",
+                                         "kgsl", "mali",   "pvr",    "dxg"};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+    const std::string name = entry.path().filename().string();
+    if (std::any_of(std::begin(kNodes), std::end(kNodes),
+                    [&](std::string_view node) { return name.starts_with(node); }))
+      return true;
+  }
+  return static_cast<bool>(error);
+}
+
 }  // namespace
 
 Backend backend(const VulkanOptions& options) {
@@ -211,7 +227,8 @@ Backend backend(const VulkanOptions& options) {
                                                   open.name.empty() ? Listed::name(i) : open.name,
                                                   pipeline_cache_file(listed.devices[i], open.compiled));
         throw Error(ErrorCode::kNotFound, "there is no Vulkan device \"" + std::string(device) + '"');
-      }};
+      },
+      .may_find_gpus = system_shows_gpu};
 }
 
 }  // namespace weft::vulkan

@@ -1,0 +1,53 @@
+#pragma once
+// Whether a device computes what weft's ops say: each op, with each type and with shapes that go wrong
+// easily, against plain sums in double. `weft test-backend` shows it; whoever writes a backend starts here.
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/device.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+struct ConformanceCase {
+  std::string op;    ///< As the op table names it.
+  std::string what;  ///< Types and shapes.
+  bool supported = true;
+  double error = 0.0;      ///< sqrt(sum (x - truth)^2 / sum truth^2), over all outputs; infinite for NaN.
+  double tolerance = 0.0;  ///< That of the op: room for other orders of summation and, where a type is
+                           ///< quantised, for activations of eight bits.
+  bool passed() const { return !supported || error <= tolerance; }
+};
+
+struct ConformanceOptions {
+  std::string only;  ///< Cases of this op; empty: of all.
+  std::uint64_t seed = 1;
+  std::function<void(const ConformanceCase&)> progress;  ///< After each case.
+};
+
+/// All ops there are.
+std::vector<std::string> op_names();
+
+/// Opens a device by its listed name and runs all cases, one after another. Throws Error kNotFound for a
+/// device or an op that there is not, and what the device throws.
+std::vector<ConformanceCase> check_conformance(const Registry& registry, const std::string& device,
+                                               const ConformanceOptions& options = {});
+
+/// The cases of one op.
+struct ConformanceRow {
+  std::string op;
+  int n_cases = 0, n_unsupported = 0, n_failed = 0;
+  ConformanceCase worst;  ///< Nearest to its tolerance, or farthest past it.
+};
+/// In the order in which the ops came.
+std::vector<ConformanceRow> by_op(std::span<const ConformanceCase> cases);
+/// A line a row and one of headings, and the cases that failed.
+std::string to_table(std::span<const ConformanceCase> cases);
+
+}  // namespace weft
+
+#pragma GCC visibility pop

@@ -1,0 +1,226 @@
+// Models over the CPU and Vulkan devices, in every way to spread them: logits near the CPU's own, and the same
+// text where the next token is clear. With --gtest_also_run_disabled_tests the real models go through every
+// number of layers and print a table.
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "engine/allocation_counter.h"
+#include "engine/model_impl.h"
+#include "engine/test_support.h"
+#include "vulkan_test_support.h"
+
+namespace weft {
+namespace {
+
+constexpr double kNear = 1e-3;  ///< NMSE.
+
+/// Kernels are compiled once for all tests, and kept.
+std::shared_ptr<const Model> load(const std::filesystem::path& path, const PlacementParams& placement) {
+  ModelParams params;
+  params.registry = test::registry_with_vulkan();
+  params.placement = placement;
+  params.pack_cache = std::filesystem::path(testing::TempDir()) / "weft_vulkan_kernels";
+  return Model::load(path, params);
+}
+
+PlacementParams on_cpu() { return {.devices = {"cpu"}}; }
+PlacementParams layers(int n) { return {.devices = {"vulkan0"}, .n_layers = n}; }
+PlacementParams rows() {
+  return {.devices = {"vulkan0", "second=vulkan0"}, .n_layers = 1 << 20, .split_rows = true};
+}
+PlacementParams random_pins(const std::filesystem::path& path, unsigned seed) {
+  std::mt19937 random(seed);
+  const FileInfo file = inspect(path);
+  PlacementParams placement = layers(static_cast<int>(random() % 8));
+  for (int i = 0; i < 200; ++i)
+    placement.pins.push_back({"^" + file.tensors[random() % file.tensors.size()].name,
+                              random() % 2 == 0 ? "cpu" : "vulkan0"});
+  return placement;
+}
+
+std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class VulkanSpread : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
+  }
+  std::filesystem::path path() const { return test::golden_dir() / GetParam() / "model.gguf"; }
+  std::vector<float> logits(const PlacementParams& placement) const {
+    Context context(load(path(), placement), {.n_ctx = 256});
+    const auto tokens = test::read_tokens(test::golden_dir() / GetParam() / "tokens.json");
+    return test::all_logits(context, tokens, 11);
+  }
+};
+
+TEST_P(VulkanSpread, AnyNumberOfLayersRowsAndPinsAreNearTheCpu) {
+  const std::vector<float> expected = logits(on_cpu());
+  const int n_layers = inspect(path()).model->n_layers;
+  for (int n = 0; n <= n_layers + 1; ++n)
+    EXPECT_LE(test::nmse(logits(layers(n)), expected), kNear) << n << " layers";
+  EXPECT_LE(test::nmse(logits(rows()), expected), kNear) << "rows";
+  for (const unsigned seed : {1u, 2u})
+    EXPECT_LE(test::nmse(logits(random_pins(path(), seed)), expected), kNear) << "pins " << seed;
+}
+
+TEST_P(VulkanSpread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
+  for (const bool split_rows : {false, true}) {
+    ModelParams params;
+    params.registry = test::registry_with_vulkan();
+    params.placement = split_rows ? rows() : layers(1);
+    params.placement.n_ctx = 256;
+    const PlanReport plan = inspect_plan(path(), params);
+    std::uint64_t bytes = 0;
+    for (const PlanReport::Copy& copy : plan.copies) bytes += copy.bytes;
+    EXPECT_GT(plan.splits.size(), 1u);
+
+    Context context(load(path(), params.placement), {.n_ctx = 256});
+    Batch batch;
+    PlanStats before;
+    long allocations = 0;
+    constexpr int kWarmUp = 4, kSteps = 10;
+    for (int i = 0; i < kWarmUp + kSteps; ++i) {
+      if (i == kWarmUp) {
+        before = context.plan_stats();
+        allocations = test::n_allocations();
+      }
+      batch.clear();
+      batch.add(i, 0, true);
+      ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    }
+    const PlanStats after = context.plan_stats();
+    EXPECT_EQ(after.copies - before.copies, kSteps * static_cast<std::int64_t>(plan.copies.size()));
+    EXPECT_EQ(after.copied_bytes - before.copied_bytes, static_cast<std::int64_t>(kSteps * bytes));
+    EXPECT_EQ(after.compiled, 1);
+    if (test::kCountsAllocations) {
+      EXPECT_EQ(test::n_allocations() - allocations, 0);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread,
+                         testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3",
+                                         "phi3", "gpt2", "mamba", "mamba2", "lfm2"),
+                         name_of_family);
+
+struct RealModel {
+  const char* file;
+  const char* folder;
+};
+
+/// A golden prompt and the beginning of its greedy continuation, computed in one piece: at each token the
+/// logits say what would come next.
+class VulkanSpreadReal : public testing::TestWithParam<RealModel> {
+ protected:
+  void SetUp() override {
+    if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
+    const auto found = test::cached_model(GetParam().file);
+    if (!found) GTEST_SKIP() << GetParam().file << " is not in the model cache (make models fetches it)";
+    path = *found;
+    n_layers = inspect(path).model->n_layers;
+  }
+
+  struct Text {
+    std::vector<Token> tokens, next;  // Of each token what comes next, where that is clear; else kNoToken.
+    std::vector<float> expected;
+  };
+  Text text(std::size_t prompt, std::size_t n_greedy) const {
+    const auto json = nlohmann::json::parse(
+        std::ifstream(test::golden_dir() / GetParam().folder / "reference.json"))["prompts"][prompt];
+    const auto greedy = json["greedy_ids"].get<std::vector<Token>>();
+    const auto margins = json["greedy_margins"].get<std::vector<double>>();
+    Text text;
+    text.tokens = json["ids"].get<std::vector<Token>>();
+    text.next.resize(text.tokens.size() - 1, kNoToken);
+    for (std::size_t i = 0; i < n_greedy; ++i) {
+      text.next.push_back(margins[i] > 1.0 ? greedy[i] : kNoToken);
+      text.tokens.push_back(greedy[i]);
+    }
+    text.tokens.pop_back();
+    Context context(load(path, on_cpu()), {.n_ctx = 256});
+    text.expected = test::all_logits(context, text.tokens, text.tokens.size());
+    return text;
+  }
+
+  struct Outcome {
+    double nmse = 0.0;
+    int n_clear = 0, n_same = 0;
+  };
+  Outcome outcome(const Text& text, Context& context) const {
+    const std::vector<float> logits = test::all_logits(context, text.tokens, text.tokens.size());
+    Outcome outcome = {.nmse = test::nmse(logits, text.expected)};
+    const std::size_t n_vocab = logits.size() / text.tokens.size();
+    for (std::size_t i = 0; i < text.tokens.size(); ++i) {
+      if (text.next[i] == kNoToken) continue;
+      const auto row = std::span(logits).subspan(i * n_vocab, n_vocab);
+      ++outcome.n_clear;
+      outcome.n_same += std::max_element(row.begin(), row.end()) - row.begin() == text.next[i] ? 1 : 0;
+    }
+    return outcome;
+  }
+  void expect_near(const Text& text, const PlacementParams& placement, const std::string& what) const {
+    Context context(load(path, placement), {.n_ctx = 256});
+    const Outcome found = outcome(text, context);
+    RecordProperty("nmse " + what, testing::PrintToString(found.nmse));
+    EXPECT_LE(found.nmse, kNear) << what;
+    EXPECT_GT(found.n_clear, 0);
+    EXPECT_EQ(found.n_same, found.n_clear) << what;
+  }
+
+  std::filesystem::path path;
+  int n_layers = 0;
+};
+
+TEST_P(VulkanSpreadReal, LayersRowsAndPinsAreNearTheCpu) {
+  const Text few = text(0, 8);
+  for (const int n : {0, 1, n_layers / 2, n_layers + 1})
+    expect_near(few, layers(n), std::to_string(n) + " layers");
+  expect_near(few, rows(), "rows");
+  expect_near(few, random_pins(path, 1), "pins");
+}
+
+TEST_P(VulkanSpreadReal, DISABLED_EveryNumberOfLayers) {
+  const std::vector<Text> texts = {text(0, 24), text(1, 24)};
+  std::printf("%-12s  %6s  %6s  %14s  %9s  %9s  %s\n", "placement", "splits", "copies", "bytes a token",
+              "NMSE", "", "clear tokens that are the same");
+  const auto print_row = [&](const std::string& what, PlacementParams placement) {
+    ModelParams params;
+    params.registry = test::registry_with_vulkan();
+    params.placement = placement;
+    params.placement.n_ctx = 256;
+    const PlanReport plan = inspect_plan(path, params);
+    std::uint64_t bytes = 0;
+    for (const PlanReport::Copy& copy : plan.copies) bytes += copy.bytes;
+    const auto model = load(path, placement);
+    std::vector<Outcome> found;
+    for (const Text& t : texts) {
+      Context context(model, {.n_ctx = 256});
+      found.push_back(outcome(t, context));
+      EXPECT_LE(found.back().nmse, kNear) << what;
+      EXPECT_EQ(found.back().n_same, found.back().n_clear) << what;
+    }
+    std::printf("%-12s  %6zu  %6zu  %14lu  %9.2e  %9.2e  %d of %d\n", what.c_str(), plan.splits.size(),
+                plan.copies.size(), static_cast<unsigned long>(bytes), found[0].nmse, found[1].nmse,
+                found[0].n_same + found[1].n_same, found[0].n_clear + found[1].n_clear);
+    std::fflush(stdout);
+  };
+  print_row("cpu", on_cpu());
+  for (int n = 0; n <= n_layers + 1; ++n) print_row("-ngl " + std::to_string(n), layers(n));
+  print_row("rows", rows());
+  for (const unsigned seed : {1u, 2u, 3u})
+    print_row("pins " + std::to_string(seed), random_pins(path, seed));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, VulkanSpreadReal,
+                         testing::Values(RealModel{test::kSmolLm2, "real-smollm2"},
+                                         RealModel{test::kGemma3, "real-gemma3"}),
+                         [](const auto& test) { return std::string(test.param.folder).substr(5); });
+
+}  // namespace
+}  // namespace weft

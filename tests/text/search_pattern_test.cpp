@@ -1,0 +1,46 @@
+// Patterns of users: what they find, what is wrong with them, and that none of them takes for ever.
+#include "text/search_pattern.h"
+
+#include <gtest/gtest.h>
+
+#include "weft/error.h"
+
+namespace weft::text {
+namespace {
+
+std::string refusal(const std::string& pattern, const std::string& text = "") {
+  try {
+    SearchPattern(pattern).found_in(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SearchPattern, FindsPartsOfNames) {
+  EXPECT_TRUE(SearchPattern("ffn_(up|down)").found_in("blk.3.ffn_down.weight"));
+  EXPECT_TRUE(SearchPattern("^blk\\.[0-4]\\.").found_in("blk.3.ffn_down.weight"));
+  EXPECT_FALSE(SearchPattern("^ffn").found_in("blk.3.ffn_down.weight"));
+  EXPECT_TRUE(SearchPattern("").found_in(""));
+  EXPECT_TRUE(SearchPattern("(b)(l)(k)").found_in("blk"));
+  EXPECT_TRUE(SearchPattern("\xff.").found_in("a\xff\xfe"));  // Names of files may be no text at all.
+}
+
+TEST(SearchPattern, SaysWhatIsWrongAndWhere) {
+  EXPECT_NE(refusal("a(b").find("'a(b' is no regular expression: missing"), std::string::npos)
+      << refusal("a(b");
+  EXPECT_NE(refusal("a(b").find("character 4"), std::string::npos) << refusal("a(b");
+  EXPECT_NE(refusal(std::string(100'000, '(')).find("no regular expression"), std::string::npos);
+}
+
+TEST(SearchPattern, EndsWhateverPatternAndTextAre) {
+  EXPECT_NE(refusal("(a+)+$", std::string(64, 'a') + "b").find("takes too long"), std::string::npos);
+  EXPECT_NE(refusal("(?R)?a", std::string(1'000'000, 'b') + "a").find("takes too long"), std::string::npos);
+  // Deep recursion of a naive matcher: an answer or a refusal, and no overflow of the stack.
+  const std::string answer = refusal("^(a|b)*c", std::string(5'000'000, 'a'));
+  EXPECT_TRUE(answer.empty() || answer.find("takes too long") != std::string::npos) << answer;
+}
+
+}  // namespace
+}  // namespace weft::text
