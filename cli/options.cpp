@@ -153,11 +153,12 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
   const std::string group = "Devices";
   app.add_option(
          "--device", options.devices,
-         "devices to use beside the CPU, as 'weft devices' names them; NAME=DEVICE opens one once more")
+         "devices to use beside the CPU, as 'weft devices' names them, cpu for none; NAME=DEVICE opens one once "
+         "more (default: all GPUs)")
       ->type_name("A,B,...")
       ->group(group);
   app.add_option("--gpu-layers,--n-gpu-layers", options.n_layers,
-                 "layers, from the last, that go to those devices (default: as many as fit)")
+                 "layers, from the last, that go to those devices; all, or 0 for none (default: as many as fit)")
       ->type_name("N")
       ->group(group);
   app.add_option("--tensor-split", options.shares, "the devices' parts of them (default: as their memory)")

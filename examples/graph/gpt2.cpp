@@ -137,7 +137,8 @@ int run(const char* path, std::string device_name, const char* prompt, int n_pre
   // Two devices of the registry; modules lie beside the program or one folder up.
   const std::filesystem::path folders[] = {folder / ".."};
   const auto registry = find_backends(folders);
-  if (device_name.empty()) device_name = registry->devices().back().name;
+  const std::vector<DeviceInfo> known = registry->devices();
+  if (device_name.empty()) device_name = known[known.size() > 1 ? 1 : 0].name;
   const std::shared_ptr<Device> opened[] = {registry->open("cpu"),
                                             registry->open(device_name, {.name = "second"})};
   const std::vector<Device*> devices = {opened[0].get(), opened[1].get()};

@@ -356,6 +356,12 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     if (!live[n]) continue;
     const Node& node = graph.nodes()[n];
+    // The model was placed with other sizes and types of caches.
+    if (Device& device = *model.devices.devices[index(device_of_node_[n])]; !device.supports(graph, node))
+      throw Error(ErrorCode::kUnsupported,
+                  device.info().name + " cannot compute " + std::string(name(node.op)) + " (" +
+                      graph.value(node.output).name +
+                      ") for this context; use f16 caches or smaller steps, or leave its layer to the CPU");
     for (const ValueId input : node.inputs)
       if (graph.value(input).kind != ValueKind::kResult && device_of_[index(input)] < 0)
         device_of_[index(input)] = device_of_node_[n];

@@ -177,15 +177,15 @@ class FailingPlan final : public DevicePlan {
 /// A device like the CPU with little memory and without some ops, of a backend that the test brings.
 class SmallDevice final : public Device {
  public:
-  SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool attends)
-      : inner_(std::move(inner)), info_(inner_->info()), attends_(attends) {
+  SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool can_attend)
+      : attends(can_attend), inner_(std::move(inner)), info_(inner_->info()) {
     info_.name = std::move(name);
     info_.backend = "small";
     info_.memory_total = info_.memory_free = memory;
   }
   const DeviceInfo& info() const override { return info_; }
   bool supports(const Graph& graph, const Node& node) const override {
-    return (attends_ || get_op<ops::Attention>(node) == nullptr) && inner_->supports(graph, node);
+    return (attends || get_op<ops::Attention>(node) == nullptr) && inner_->supports(graph, node);
   }
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     return inner_->bytes_of(kind, dtype, shape);
@@ -214,11 +214,11 @@ class SmallDevice final : public Device {
     return std::make_unique<FailingPlan>(inner_->compile(graph, bindings, options), fails);
   }
   std::shared_ptr<bool> fails = std::make_shared<bool>(false);
+  bool attends;
 
  private:
   std::shared_ptr<Device> inner_;
   DeviceInfo info_;
-  bool attends_;
 };
 
 std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
@@ -290,6 +290,20 @@ TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
   // Had it only stumbled: the text goes on as if nothing had been.
   *fails = false;
   EXPECT_TRUE(all_logits(context, more, 2) == all_logits(alone, more, 2));
+}
+
+TEST(Placing, AContextThatItsDeviceCannotComputeIsRefused) {
+  const auto model =
+      load_with_small(test::golden_dir() / "llama" / "model.gguf", std::uint64_t{1} << 32, true);
+  // As with a type of cache that the device lacks.
+  dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).attends = false;
+  try {
+    Context context(model, {.n_ctx = 256});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("small0 cannot compute attention"), std::string::npos);
+  }
 }
 
 TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {

@@ -241,7 +241,8 @@ Backend backend() {
                       options.kept.key, options.kept.n_bytes);
                 }
                 return make_device(cpu);
-              }};
+              },
+          .may_find_gpus = [] { return false; }};
 }
 
 }  // namespace weft::cpu

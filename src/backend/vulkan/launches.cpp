@@ -23,6 +23,8 @@ constexpr std::uint32_t kTileRows = 16;
 constexpr std::uint32_t kFewRows = 4;  // Up to here a row at a time is as good as a tile.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxHeadDim = 1024;
+constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
+constexpr std::uint32_t kMaxTurnedUnit = 512;
 
 /// As in elementwise.comp.
 enum class Elementwise : std::uint32_t { kAdd, kMul, kScale, kSoftcap, kActivate, kGlu, kOverride, kPlace };
@@ -41,6 +43,19 @@ bool is_recurrent(const Node& node) {
 
 bool changes_cache(const Node& node) {
   return get_op<ops::MoveCells>(node) != nullptr || get_op<ops::StoreCache>(node) != nullptr;
+}
+
+/// Elements of a cell that one thread turns: two pairs, or heads that make whole pairs of blocks.
+std::uint32_t turned_unit(DType dtype, std::uint32_t head_dim) {
+  return is_float(dtype) ? 4 : head_dim % kPair == 0 ? head_dim : 2 * head_dim;
+}
+
+/// Whether cells of a cache are whole words and, of a quantised one, pairs of blocks that end with heads.
+bool can_cache(const ValueInfo& cache) {
+  const Shape& s = cache.shape;
+  const std::int64_t head_dim = s[2].factor, n = s[1].factor * head_dim;
+  if (is_float(cache.dtype)) return row_bytes(cache.dtype, n) % 4 == 0;
+  return (cache.dtype == DType::kQ8_0 || cache.dtype == DType::kQ4_0) && head_dim % 32 == 0 && n % kPair == 0;
 }
 
 class Builder {
@@ -243,24 +258,23 @@ class Builder {
     const Shape& s = shape(cache);
     const bool turns = op.role == CacheRole::kKeys && op.rope.n_rot > 0;
     const std::uint32_t heads = word(s[1].factor), head_dim = word(s[2].factor), bytes = cell_bytes(cache);
-    const std::uint32_t threads = turns ? heads * head_dim / 4 : bytes / 4;
+    const std::uint32_t unit = turned_unit(dtype(cache), head_dim);
+    const std::uint32_t threads = turns ? heads * head_dim / unit : bytes / 4;
     const ValueId table = turns ? frequencies(op.rope, optional(node, 4)) : kNoValue;
     Launch& launch = add(
-        Shader::kMoveCells, {type_or_words(cache), turns}, shape(node.inputs[1])[0],
+        Shader::kMoveCells, {type(cache), turns, unit}, shape(node.inputs[1])[0],
         {cache, node.inputs[1], node.inputs[2], optional(node, 3), table},
         {head_dim, heads, bytes, turns ? word(std::int64_t{op.rope.n_rot}) : 0u, op.rope.neox, bytes / 4});
     launch.must_run = true;
     launch.groups = [threads](std::uint32_t) -> Groups { return {groups_of(threads, 64), 1, 1}; };
   }
-  /// Words are moved as they are, whatever they mean.
-  std::uint32_t type_or_words(ValueId cache) const { return stored_type(dtype(cache)).value_or(0); }
-
   void launch(const ops::StoreCache&, const Node& node) {
     const std::uint32_t n = columns(node.inputs[1]);
+    const std::uint32_t per_thread = is_float(dtype(node.inputs[0])) ? 2 : kPair;
     Launch& launch = add(Shader::kStoreCache, {type(node.inputs[0])}, shape(node.inputs[1]).row_dim(),
                          {node.inputs[0], node.inputs[1], node.inputs[2]}, {n, cell_bytes(node.inputs[0])});
-    launch.groups = [n](std::uint32_t rows) -> Groups {
-      return {groups_of(std::uint64_t{rows} * n / 2, 128), 1, 1};
+    launch.groups = [n, per_thread](std::uint32_t rows) -> Groups {
+      return {groups_of(std::uint64_t{rows} * n / per_thread, 128), 1, 1};
     };
   }
 
@@ -331,34 +345,34 @@ bool can_launch(const Graph& graph, const Node& node) {
         graph.value(id).shape.elements(bounds) >= kMaxElements)
       return false;
   if (!changes_cache(node) && graph.value(node.output).shape.elements(bounds) >= kMaxElements) return false;
-  const auto words = [&](const ValueInfo& cache) {
-    return row_bytes(cache.dtype, cache.shape[1].factor * cache.shape[2].factor) % 4 == 0;
-  };
   const auto weight = [&](const ValueInfo& w) {
     const Shape& s = w.shape;
     return stored_type(w.dtype).has_value() &&
            s[s.rank() - 2].factor <= std::int64_t{kMaxGroups} * kOutputsPerGroup &&
            row_bytes(w.dtype, s.columns()) < std::size_t{kMaxElements};
   };
-  return std::visit(
-      Overloaded{
-          [&](const ops::GetRows&) { return stored_type(value(0).dtype).has_value(); },
-          [&](const ops::Matmul&) { return weight(value(0)); },
-          [&](const ops::MatmulExperts&) { return weight(value(0)); },
-          [&](const ops::StoreCache&) { return is_float(value(0).dtype) && words(value(0)); },
-          [&](const ops::MoveCells& op) {
-            if (op.role != CacheRole::kKeys || op.rope.n_rot == 0) return words(value(0));
-            return is_float(value(0).dtype) && op.rope.n_rot % 4 == 0 && value(0).shape[2].factor % 4 == 0;
-          },
-          [&](const ops::Attention&) {
-            return is_float(value(1).dtype) && is_float(value(2).dtype) &&
-                   value(1).shape[2].factor <= kMaxHeadDim && value(2).shape[2].factor <= kMaxHeadDim;
-          },
-          [&](const ops::ShortConv&) { return is_float(value(2).dtype); },
-          [&](const ops::SelectiveScan&) { return is_float(value(5).dtype); },
-          [](const auto&) { return true; },
-      },
-      node.op);
+  return std::visit(Overloaded{
+                        [&](const ops::GetRows&) { return stored_type(value(0).dtype).has_value(); },
+                        [&](const ops::Matmul&) { return weight(value(0)); },
+                        [&](const ops::MatmulExperts&) { return weight(value(0)); },
+                        [&](const ops::StoreCache&) { return can_cache(value(0)); },
+                        [&](const ops::MoveCells& op) {
+                          if (!can_cache(value(0))) return false;
+                          if (op.role != CacheRole::kKeys || op.rope.n_rot == 0) return true;
+                          const std::int64_t head_dim = value(0).shape[2].factor;
+                          if (is_float(value(0).dtype)) return op.rope.n_rot % 4 == 0 && head_dim % 4 == 0;
+                          return turned_unit(value(0).dtype, word(head_dim)) <= kMaxTurnedUnit;
+                        },
+                        [&](const ops::Attention&) {
+                          return can_cache(value(1)) && can_cache(value(2)) &&
+                                 value(1).shape[2].factor <= kMaxHeadDim &&
+                                 value(2).shape[2].factor <= kMaxHeadDim;
+                        },
+                        [&](const ops::ShortConv&) { return is_float(value(2).dtype); },
+                        [&](const ops::SelectiveScan&) { return is_float(value(5).dtype); },
+                        [](const auto&) { return true; },
+                    },
+                    node.op);
 }
 
 Program make_program(const Graph& graph) { return Builder(graph).build(); }

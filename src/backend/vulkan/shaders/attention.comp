@@ -61,7 +61,15 @@ void attend(uint row, uint head) {
     if (visible != 0u) {
       const uint64_t k = address(1) + cell * param(8);
       score = 0.0;
-      for (uint i = 0; i < k_dim; ++i) score = fma(query[i], float_at(kKType, k, kv_head * k_dim + i), score);
+      if (kKType <= kBF16) {
+        for (uint i = 0; i < k_dim; ++i) score = fma(query[i], float_at(kKType, k, kv_head * k_dim + i), score);
+      } else {
+        for (uint first = 0; first < k_dim; first += 16u) {
+          vec4 v[4];
+          unpack16(kKType, k, (kv_head * k_dim + first) / 16u, n_kv * k_dim, v);
+          for (uint i = 0; i < 16u; ++i) score = fma(query[first + i], v[i / 4u][i % 4u], score);
+        }
+      }
       score *= param_float(4);
       if (param_float(5) != 0.0) score = param_float(5) * tanh_of(score / param_float(5));
     }
@@ -79,7 +87,7 @@ void attend(uint row, uint head) {
       if (column < v_dim)
         for (uint j = 0; j < kCells; ++j)
           if (scores[j] != 0.0)
-            part = fma(scores[j], float_at(kVType, address(2) + (uint64_t(page) * kCells + j) * param(9), kv_head * v_dim + column), part);
+            part = fma(scores[j], cached_at(kVType, address(2) + (uint64_t(page) * kCells + j) * param(9), kv_head * v_dim + column), part);
       acc[c] = acc[c] * keep + part * take;
     }
     top = new_top;

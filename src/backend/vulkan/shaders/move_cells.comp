@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // Cells to other cells, one after another: a thread owns four elements of all cells (two pairs that turn, or four that
-// do not) and makes all moves of them in order, so no thread waits for another. Tensors: cache, from, to, deltas,
+// do not; of quantised caches whole heads) and makes all moves of them in order, so no thread waits for another. Tensors: cache, from, to, deltas,
 // frequencies. Params: head_dim, heads, bytes of a cell, n_rot (0: nothing turns), neox, words of a cell.
 #include "common.glsl"
 #include "unpack.glsl"
@@ -10,11 +10,46 @@
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kTurns = 0;
+layout(constant_id = 2) const uint kUnit = 64;  // Elements of a thread, of a quantised cache.
 
 vec2 turned(vec2 x, vec2 turn) { return vec2(x.x * turn.x - x.y * turn.y, x.y * turn.x + x.x * turn.y); }
 vec2 load_two(uint64_t row, uint i) { return vec2(float_at(kType, row, i), float_at(kType, row, i + 1u)); }
 
+void move_blocks(uint unit) {
+  const uint head_dim = param(0), n_rot = param(3), half_rot = n_rot / 2u;
+  const bool neox = param(4) != 0u;
+  if (unit * kUnit >= head_dim * param(1)) return;
+  const uint unit_bytes = kUnit / kPair * pair_bytes(kType);
+  for (uint m = 0; m < n_rows(); ++m) {
+    const int delta = ints(3).i[m];
+    const uint64_t source = address(0) + uint64_t(ints(1).i[m]) * param(2) + unit * unit_bytes;
+    const uint64_t target = address(0) + uint64_t(ints(2).i[m]) * param(2) + unit * unit_bytes;
+    if (delta == 0) {
+      for (uint i = 0; i < unit_bytes / 4u; ++i) Words(target).w[i] = Words(source).w[i];
+      continue;
+    }
+    float x[kUnit];
+    for (uint i = 0; i < kUnit; ++i) x[i] = cached_at(kType, source, i);
+    for (uint head = 0; head < kUnit; head += head_dim)
+      for (uint u = 0; u < half_rot; ++u) {
+        const uint a = head + (neox ? u : 2u * u), b = neox ? a + half_rot : a + 1u;
+        const vec2 t = turned(vec2(x[a], x[b]), cos_sin(Longs(address(4)).l[u], delta));
+        x[a] = t.x;
+        x[b] = t.y;
+      }
+    for (uint first = 0; first < kUnit; first += kPair) {
+      float pair[kPair];
+      for (uint i = 0; i < kPair; ++i) pair[i] = x[first + i];
+      store_pair(kType, target + first / kPair * pair_bytes(kType), pair);
+    }
+  }
+}
+
 void main() {
+  if (kTurns != 0u && kType > kBF16) {
+    move_blocks(gl_GlobalInvocationID.x);
+    return;
+  }
   const uint cell_bytes = param(2), unit = gl_GlobalInvocationID.x;
   const uint64_t cache = address(0);
   if (kTurns == 0u) {  // Plain words.

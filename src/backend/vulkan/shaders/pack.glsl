@@ -1,4 +1,4 @@
-// Floats to the types that caches keep. Rounded to nearest even by hand: drivers may round as they like.
+// Floats to the types that caches keep. Halves are rounded to nearest even by hand: drivers may round as they like.
 uint f32_to_f16_bits(float value) {
   const uint u = floatBitsToUint(value);
   const uint sign = u >> 16 & 0x8000u;
@@ -26,4 +26,33 @@ void store_two(uint type, uint64_t row, uint i, vec2 v) {
   } else {
     Words(row).w[i >> 1] = f32_to_bf16_bits(v.x) | f32_to_bf16_bits(v.y) << 16;
   }
+}
+
+// Blocks of Q8_0 and Q4_0 are no whole words, two of them are.
+const uint kPair = 64;  // Elements.
+uint pair_bytes(uint type) { return type == kQ8_0 ? 68u : 36u; }
+// Codes and scales as in tensor/codec_small_blocks.cpp.
+void store_pair(uint type, uint64_t at, float x[kPair]) {
+  uint words[17];
+  for (uint i = 0; i < 17u; ++i) words[i] = 0u;
+  for (uint b = 0; b < 2u; ++b) {
+    float farthest = x[b * 32u];
+    for (uint i = 1; i < 32u; ++i)
+      if (abs(x[b * 32u + i]) > abs(farthest)) farthest = x[b * 32u + i];
+    const float scale = type == kQ8_0 ? abs(farthest) / 127.0 : farthest / -8.0;
+    const float to_code = scale != 0.0 ? 1.0 / scale : 0.0;
+    const uint block = b * pair_bytes(type) / 2u;
+    words[block / 4u] |= f32_to_f16_bits(scale) << block % 4u * 8u;
+    for (uint i = 0; i < 32u; ++i) {
+      const float code = x[b * 32u + i] * to_code;
+      if (type == kQ8_0) {
+        const uint to = block + 2u + i;
+        words[to / 4u] |= (uint(int(sign(code) * floor(abs(code) + 0.5))) & 255u) << to % 4u * 8u;
+      } else {
+        const uint to = block + 2u + i % 16u;
+        words[to / 4u] |= min(uint(code + 8.5), 15u) << to % 4u * 8u + i / 16u * 4u;
+      }
+    }
+  }
+  for (uint i = 0; i < pair_bytes(type) / 4u; ++i) Words(at).w[i] = words[i];
 }

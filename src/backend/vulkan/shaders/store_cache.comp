@@ -8,10 +8,18 @@ layout(local_size_x = 128) in;
 layout(constant_id = 0) const uint kType = 0;
 
 void main() {
-  const uint columns = param(0), pairs = columns / 2u;
-  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * pairs; i += gl_NumWorkGroups.x * 128u) {
-    const uint row = i / pairs, at = i % pairs * 2u;
-    Floats x = Floats(address(1) + (uint64_t(row) * columns + at) * 4u);
-    store_two(kType, address(0) + uint64_t(ints(2).i[row]) * param(1), at, vec2(x.f[0], x.f[1]));
+  const uint per_unit = kType <= kBF16 ? 2u : kPair;
+  const uint columns = param(0), units = columns / per_unit;
+  for (uint i = gl_GlobalInvocationID.x; i < n_rows() * units; i += gl_NumWorkGroups.x * 128u) {
+    const uint row = i / units, unit = i % units;
+    Floats x = Floats(address(1) + (uint64_t(row) * columns + unit * per_unit) * 4u);
+    const uint64_t cell = address(0) + uint64_t(ints(2).i[row]) * param(1);
+    if (kType <= kBF16) {
+      store_two(kType, cell, unit * 2u, vec2(x.f[0], x.f[1]));
+    } else {
+      float values[kPair];
+      for (uint j = 0; j < kPair; ++j) values[j] = x.f[j];
+      store_pair(kType, cell + unit * pair_bytes(kType), values);
+    }
   }
 }

@@ -30,6 +30,15 @@ float float_at(uint type, uint64_t row, uint i) {
   return type == kF16 ? unpackHalf2x16(bits).x : uintBitsToFloat(bits << 16);
 }
 
+// One element of a row of a cache: of floats, Q8_0 or Q4_0.
+float cached_at(uint type, uint64_t row, uint i) {
+  if (type <= kBF16) return float_at(type, row, i);
+  const uint j = i % 32u;
+  const uint64_t block = row + i / 32u * (type == kQ8_0 ? 34u : 18u);
+  if (type == kQ8_0) return f16_at(block) * float(int(byte_at(block + 2u + j)) << 24 >> 24);
+  return f16_at(block) * (float(byte_at(block + 2u + j % 16u) >> j / 16u * 4u & 15u) - 8.0);
+}
+
 vec4 codes(uint word, uint shift, uint mask) {
   return vec4(word >> shift & mask, word >> (shift + 8u) & mask, word >> (shift + 16u) & mask, word >> (shift + 24u) & mask);
 }
