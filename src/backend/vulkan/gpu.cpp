@@ -90,7 +90,7 @@ bool Gpu::usable(VkPhysicalDevice physical) {
   return features.features.shaderInt64 == VK_TRUE && features12.bufferDeviceAddress == VK_TRUE;
 }
 
-Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging)
+Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, bool byte_dots)
     : instance_(std::move(instance)), physical_(physical), staging_(staging) {
   VkPhysicalDeviceSubgroupProperties subgroups = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
   VkPhysicalDeviceMaintenance3Properties limits = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
@@ -116,6 +116,17 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   VkPhysicalDeviceFeatures2 features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features12};
   features.features.shaderInt64 = VK_TRUE;
   std::vector<const char*> extensions;
+  VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dots = {
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
+  if (byte_dots && has_extension(physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) {
+    VkPhysicalDeviceFeatures2 known = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &dots};
+    vkGetPhysicalDeviceFeatures2(physical, &known);
+    byte_dots_ = dots.shaderIntegerDotProduct == VK_TRUE;
+  }
+  if (byte_dots_) {
+    extensions.push_back(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
+    features12.pNext = &dots;
+  }
   memory_budget_ = has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (memory_budget_) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   VkDeviceCreateInfo create = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};

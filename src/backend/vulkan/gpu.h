@@ -68,8 +68,9 @@ class Buffer {
 /// Thread-safe.
 class Gpu {
  public:
-  /// `staging`: behaves as if the host could not map the device's memory.
-  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging);
+  /// `staging`: behaves as if the host could not map the device's memory. `byte_dots`: uses dot products of
+  /// bytes where the device has them.
+  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, bool byte_dots);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -84,6 +85,7 @@ class Gpu {
   std::uint64_t memory_free() const;  ///< By the driver's word where it gives one, else by ours.
   std::size_t max_allocation() const { return max_allocation_; }
   std::uint32_t subgroup_size() const { return subgroup_size_; }
+  bool byte_dots() const { return byte_dots_; }
 
   /// To the one queue. `fence` may be null.
   void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
@@ -106,6 +108,7 @@ class Gpu {
   std::shared_ptr<Instance> instance_;
   VkPhysicalDevice physical_;
   bool staging_;
+  bool byte_dots_ = false;
   bool memory_budget_ = false;
   VkPhysicalDeviceProperties properties_ = {};
   VkPhysicalDeviceMemoryProperties memory_ = {};

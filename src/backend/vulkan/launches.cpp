@@ -25,6 +25,7 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
+constexpr std::uint32_t kBlock = 32, kBlockBytes = 36;  // Of codes, as in blocks.glsl.
 
 /// As in elementwise.comp.
 enum class Elementwise : std::uint32_t { kAdd, kMul, kScale, kSoftcap, kActivate, kGlu, kOverride, kPlace };
@@ -60,7 +61,8 @@ bool can_cache(const ValueInfo& cache) {
 
 class Builder {
  public:
-  explicit Builder(const Graph& graph) : graph_(graph), phases_(graph.values().size(), -1) {
+  Builder(const Graph& graph, bool byte_dots)
+      : graph_(graph), byte_dots_(byte_dots), phases_(graph.values().size(), -1) {
     for (std::size_t v = 0; v < graph.values().size(); ++v)
       program_.storage.push_back(static_cast<ValueId>(v));
     for (const Node& node : graph.nodes())
@@ -74,11 +76,13 @@ class Builder {
       const Node& node = graph_.nodes()[n];
       int phase = 0;
       for (const ValueId input : node.inputs) phase = std::max(phase, phases_[index(input)] + 1);
+      if (by_codes(node)) phase = std::max(phase, phases_[index(node.inputs[1])] + 2);
       phases_[index(node.output)] = phase;
       program_.n_phases = std::max(program_.n_phases, phase + 1);
       node_ = static_cast<NodeId>(n);
       std::visit([&](const auto& op) { launch(op, node); }, node.op);
     }
+    place_codes();
     std::stable_sort(program_.launches.begin(), program_.launches.end(),
                      [](const Launch& a, const Launch& b) { return a.phase < b.phase; });
     return std::move(program_);
@@ -197,6 +201,47 @@ class Builder {
     };
   }
 
+  /// Whether a product is one of codes: both of the weight and of x.
+  bool by_codes(const Node& node) const {
+    if (get_op<ops::Matmul>(node) == nullptr && get_op<ops::MatmulExperts>(node) == nullptr) return false;
+    return byte_dots_ && !is_float(dtype(node.inputs[0]));
+  }
+
+  /// The codes of a value, made in the phase behind it; used in this node's phase.
+  std::size_t codes_of(ValueId x) {
+    const int phase = phases_[index(graph_.node(node_).output)];
+    auto& known = program_.codes;
+    auto found = std::find_if(known.begin(), known.end(), [&](const Codes& codes) { return codes.of == x; });
+    if (found == known.end())
+      found = known.insert(known.end(), {x, node_, shape(x).row_dim(), columns(x) / kBlock * kBlockBytes,
+                                         phases_[index(x)] + 1, phase});
+    found->last_phase = std::max(found->last_phase, phase);
+    return static_cast<std::size_t>(found - known.begin());
+  }
+
+  /// Launches that make codes, and the places of all codes, now that the number of frequencies is known.
+  void place_codes() {
+    const std::size_t first = program_.storage.size() + program_.frequencies.size();
+    for (Launch& launch : program_.launches)
+      if (launch.shader == Shader::kMatmulCodes)
+        launch.push.tensors[1] = static_cast<std::uint32_t>(first + launch.push.tensors[1]);
+    for (std::size_t i = 0; i < program_.codes.size(); ++i) {
+      const Codes& codes = program_.codes[i];
+      Launch& launch = program_.launches.emplace_back();
+      launch.shader = Shader::kQuantise;
+      launch.rows = codes.rows;
+      launch.node = codes.user;
+      launch.phase = codes.first_phase;
+      launch.push.tensors[0] = word(std::int64_t{place(codes.of)});
+      launch.push.tensors[1] = static_cast<std::uint32_t>(first + i);
+      const std::uint32_t n = columns(codes.of);
+      launch.push.params[0] = n;
+      launch.groups = [n](std::uint32_t rows) -> Groups {
+        return {groups_of(std::uint64_t{rows} * (n / kBlock), 64), 1, 1};
+      };
+    }
+  }
+
   /// Few rows one by one, many in tiles: both are recorded, and a step gives groups to one of them.
   void matmul(const Node& node, ValueId bias, ValueId ids, std::uint32_t n_ids, bool row_for_each, Dim rows) {
     const ValueId weight = node.inputs[0];
@@ -205,11 +250,13 @@ class Builder {
     const auto bytes = word(static_cast<std::int64_t>(row_bytes(dtype(weight), s.columns())));
     const std::uint32_t x_groups = (outputs + kOutputsPerGroup - 1) / kOutputsPerGroup;
     const bool tiles = n_ids == 0 && rows.value(graph_.bounds()) > kFewRows;
+    const bool codes = by_codes(node);
     for (const std::uint32_t tile : {std::uint32_t{1}, kTileRows}) {
       if (tile > 1 && !tiles) continue;
-      Launch& launch =
-          add(Shader::kMatmul, {type(weight), tile}, rows, {weight, node.inputs[1], bias, ids, node.output},
-              {outputs, inputs, bytes, bias != kNoValue, n_ids, row_for_each});
+      Launch& launch = add(codes ? Shader::kMatmulCodes : Shader::kMatmul, {type(weight), tile}, rows,
+                           {weight, node.inputs[1], bias, ids, node.output},
+                           {outputs, inputs, bytes, bias != kNoValue, n_ids, row_for_each});
+      if (codes) launch.push.tensors[1] = static_cast<std::uint32_t>(codes_of(node.inputs[1]));
       launch.groups = [=](std::uint32_t n) -> Groups {
         if (tiles && (n > kFewRows) != (tile > 1)) return {0, 0, 0};
         return {x_groups, groups_of(n, tile), 1};
@@ -329,6 +376,7 @@ class Builder {
   }
 
   const Graph& graph_;
+  const bool byte_dots_;
   Program program_;
   std::vector<int> phases_;  // By value: the phase that makes it, -1 from outside.
   NodeId node_ = kNoNode;
@@ -375,6 +423,6 @@ bool can_launch(const Graph& graph, const Node& node) {
                     node.op);
 }
 
-Program make_program(const Graph& graph) { return Builder(graph).build(); }
+Program make_program(const Graph& graph, bool byte_dots) { return Builder(graph, byte_dots).build(); }
 
 }  // namespace weft::vulkan

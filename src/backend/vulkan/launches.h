@@ -31,9 +31,20 @@ struct Frequencies {
   ValueId factors = kNoValue;
 };
 
+/// Activations as codes of eight bits (quantise.comp), which stand in the address table behind the
+/// frequencies and lie beside the temporaries.
+struct Codes {
+  ValueId of = kNoValue;
+  NodeId user = kNoNode;  ///< The first.
+  Dim rows;
+  std::size_t row_bytes = 0;
+  int first_phase = 0, last_phase = 0;
+};
+
 struct Program {
   std::vector<Launch> launches;  ///< By phase.
   std::vector<Frequencies> frequencies;
+  std::vector<Codes> codes;
   int n_phases = 0;
   std::vector<ValueId>
       storage;  ///< By value: the state that a cache after a store or move stands for, or itself.
@@ -42,7 +53,8 @@ struct Program {
 /// Whether there is a launch for the node; what weft's graph rules allow and this does not is refused here.
 bool can_launch(const Graph& graph, const Node& node);
 
-/// Every node must be one that can be launched. Nodes that nobody needs are left out.
-Program make_program(const Graph& graph);
+/// Every node must be one that can be launched. Nodes that nobody needs are left out. `byte_dots`: quantised
+/// weights are multiplied with activations of eight bits.
+Program make_program(const Graph& graph, bool byte_dots);
 
 }  // namespace weft::vulkan

@@ -10,8 +10,10 @@
 #include <experts.spv.h>
 #include <get_rows.spv.h>
 #include <matmul.spv.h>
+#include <matmul_codes.spv.h>
 #include <move_cells.spv.h>
 #include <norm.spv.h>
+#include <quantise.spv.h>
 #include <rope.spv.h>
 #include <selective_scan.spv.h>
 #include <short_conv.spv.h>
@@ -32,8 +34,10 @@ const ShaderCode kShaders[kNumShaders] = {
     {"experts", kSpirv_experts},
     {"get_rows", kSpirv_get_rows},
     {"matmul", kSpirv_matmul},
+    {"matmul_codes", kSpirv_matmul_codes},
     {"move_cells", kSpirv_move_cells},
     {"norm", kSpirv_norm},
+    {"quantise", kSpirv_quantise},
     {"rope", kSpirv_rope},
     {"selective_scan", kSpirv_selective_scan},
     {"short_conv", kSpirv_short_conv},

@@ -20,14 +20,16 @@ enum class Shader : std::uint8_t {
   kExperts,
   kGetRows,
   kMatmul,
+  kMatmulCodes,
   kMoveCells,
   kNorm,
+  kQuantise,
   kRope,
   kSelectiveScan,
   kShortConv,
   kStoreCache,
 };
-inline constexpr int kNumShaders = 11;
+inline constexpr int kNumShaders = 13;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that

@@ -49,8 +49,8 @@ class VulkanPlan final : public DevicePlan {
         pipelines_(std::move(pipelines)),
         graph_(graph),
         options_(options),
-        program_(make_program(graph_)),
-        n_addresses_(graph_.values().size() + program_.frequencies.size()),
+        program_(make_program(graph_, gpu_->byte_dots())),
+        n_addresses_(graph_.values().size() + program_.frequencies.size() + program_.codes.size()),
         step_(*gpu_, Place::kHost,
               n_addresses_ * sizeof(std::uint64_t) + program_.launches.size() * sizeof(StepEntry)),
         external_(external_values()),
@@ -170,6 +170,9 @@ class VulkanPlan final : public DevicePlan {
       lifetimes.push_back(
           {first[v], last[v], static_cast<std::size_t>(graph_.values()[v].shape.elements(bounds)) * 4});
     }
+    for (const Codes& codes : program_.codes)
+      lifetimes.push_back({codes.first_phase, codes.last_phase,
+                           static_cast<std::size_t>(codes.rows.value(bounds)) * codes.row_bytes});
     ArenaLayout layout = lay_out(lifetimes);
     offsets_ = std::move(layout.offsets);
     return layout.bytes;
@@ -194,6 +197,9 @@ class VulkanPlan final : public DevicePlan {
     }
     for (std::size_t i = 0; i < temporaries_.size(); ++i)
       addresses()[temporaries_[i]] = arena_.address() + offsets_[i];
+    const std::size_t codes_begin = external_.size() + program_.frequencies.size();
+    for (std::size_t i = 0; i < program_.codes.size(); ++i)
+      addresses()[codes_begin + i] = arena_.address() + offsets_[temporaries_.size() + i];
     std::size_t at = 0;
     for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
       const Frequencies& f = program_.frequencies[i];
@@ -285,7 +291,7 @@ class VulkanPlan final : public DevicePlan {
   Buffer step_;
   std::vector<bool> external_;            // By value: memory is bound from outside.
   std::vector<std::size_t> temporaries_;  // Values that lie in the arena ...
-  std::vector<std::size_t> offsets_;      // ... and where.
+  std::vector<std::size_t> offsets_;      // ... and where; behind them those of Program::codes.
   Buffer arena_;
   Buffer frequencies_;
   std::vector<VkPipeline> pipeline_of_;  // By launch.
