@@ -17,7 +17,8 @@ struct ConformanceCase {
   std::string op;    ///< As the op table names it.
   std::string what;  ///< Types and shapes.
   bool supported = true;
-  double error = 0.0;      ///< sqrt(sum (x - truth)^2 / sum truth^2), over all outputs; infinite for NaN.
+  double error = 0.0;      ///< sqrt(sum (x - truth)^2 / sum truth^2), over all outputs; infinite for NaN. Of
+                           ///< sums that cancel, against the size that such sums have.
   double tolerance = 0.0;  ///< That of the op: room for other orders of summation and, where a type is
                            ///< quantised, for activations of eight bits.
   bool passed() const { return !supported || error <= tolerance; }

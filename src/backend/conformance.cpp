@@ -51,6 +51,13 @@ std::string text(const Shape& shape) {
   return result + "}";
 }
 
+/// The root of the mean square.
+double mean_size(const Values& values) {
+  double squares = 0.0;
+  for (const double v : values) squares += v * v;
+  return values.empty() ? 0.0 : std::sqrt(squares / static_cast<double>(values.size()));
+}
+
 /// A graph of one node (and what it needs), its inputs, and what must come out.
 class Case {
  public:
@@ -107,6 +114,9 @@ class Case {
   void expect_state(ValueId state, ValueId last, Values truth) {
     state_truths_.push_back({state, last, std::move(truth)});
   }
+
+  /// How large results are at least taken to be, each of them: a sum may come out small beside its terms.
+  void measure_against(double magnitude) { magnitude_ = magnitude; }
 
   ConformanceCase run(std::string what, double tolerance) {
     ConformanceCase result{std::string(name(graph.nodes().back().op)), std::move(what), true, 0.0, tolerance};
@@ -233,10 +243,12 @@ class Case {
       norm += truth[i] * truth[i];
     }
     if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    norm = std::max(norm, magnitude_ * magnitude_ * static_cast<double>(truth.size()));
     return difference == 0.0 ? 0.0 : std::sqrt(difference / std::max(norm, 1e-30));
   }
 
   Device& device_;
+  double magnitude_ = 0.0;
   std::mt19937_64 random_;
   int n_names_ = 0;
   std::vector<std::int64_t> symbols_;
@@ -411,9 +423,9 @@ class Suite {
           if (b == kNoValue) bias.clear();
           c.expect(c.graph.add(ops::Matmul{}, {w, c.input({c.rows(m), i}, x), b}, "y"),
                    conformance::matmul(weight, x, static_cast<std::size_t>(i), bias));
-          // A lone sum may be small beside its terms.
+          c.measure_against(std::sqrt(static_cast<double>(i)) * mean_size(weight) * mean_size(x));
           take(c, std::string(info(type).name) + " " + text({o, i}) + " rows " + std::to_string(m),
-               o == 1 ? 5.0 * tolerance : tolerance);
+               tolerance);
         }
       for (const std::int64_t m : {0, 1, 6})
         for (const bool each : {false, true}) {

@@ -39,7 +39,7 @@ class VulkanDevice final : public Device {
   VulkanDevice(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, const VulkanOptions& options,
                const std::string& device_name, const std::filesystem::path& pipeline_cache)
       : options_(options),
-        gpu_(std::make_shared<Gpu>(std::move(instance), physical, options.staging, options.byte_dots)),
+        gpu_(std::make_shared<Gpu>(std::move(instance), physical, options.staging, options.plain)),
         pipelines_(std::make_shared<Pipelines>(*gpu_, pipeline_cache)) {
     info_.name = device_name;
     info_.backend = kBackendName;
@@ -52,6 +52,7 @@ class VulkanDevice final : public Device {
     info_.features = {"vulkan" + std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
                           std::to_string(VK_API_VERSION_MINOR(version)),
                       "subgroups of " + std::to_string(gpu_->subgroup_size())};
+    if (gpu_->shuffles()) info_.features.emplace_back("shuffles");
     if (gpu_->byte_dots()) info_.features.emplace_back("dot products of bytes");
   }
   const DeviceInfo& info() const override { return info_; }

@@ -8,7 +8,7 @@ struct VulkanOptions {
   bool staging =
       false;  ///< Copies as for memory that the host cannot map; for tests on machines where it can.
   int launches_per_piece = 64;    ///< A plan's first step is handed over in pieces of so many. 0: whole.
-  bool byte_dots = true;          ///< Products of integers where the device has dot products of bytes.
+  bool plain = false;             ///< Uses nothing that a device may lack; for tests on those that have it.
   bool record_each_step = false;  ///< Records commands anew each step, to compare with.
 };
 

@@ -90,7 +90,7 @@ bool Gpu::usable(VkPhysicalDevice physical) {
   return features.features.shaderInt64 == VK_TRUE && features12.bufferDeviceAddress == VK_TRUE;
 }
 
-Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, bool byte_dots)
+Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, bool plain)
     : instance_(std::move(instance)), physical_(physical), staging_(staging) {
   VkPhysicalDeviceSubgroupProperties subgroups = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
   VkPhysicalDeviceMaintenance3Properties limits = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
@@ -100,6 +100,9 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   properties_ = properties.properties;
   max_allocation_ = limits.maxMemoryAllocationSize;
   subgroup_size_ = subgroups.subgroupSize;
+  shuffles_ = !plain && subgroup_size_ >= 8 &&
+              (subgroups.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+              (subgroups.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
   vkGetPhysicalDeviceMemoryProperties(physical, &memory_);
   for (std::uint32_t i = 0; i < memory_.memoryHeapCount; ++i)
     if ((memory_.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
@@ -118,7 +121,7 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   std::vector<const char*> extensions;
   VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dots = {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
-  if (byte_dots && has_extension(physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) {
+  if (!plain && has_extension(physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) {
     VkPhysicalDeviceFeatures2 known = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &dots};
     vkGetPhysicalDeviceFeatures2(physical, &known);
     byte_dots_ = dots.shaderIntegerDotProduct == VK_TRUE;

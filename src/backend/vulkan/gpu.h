@@ -68,9 +68,9 @@ class Buffer {
 /// Thread-safe.
 class Gpu {
  public:
-  /// `staging`: behaves as if the host could not map the device's memory. `byte_dots`: uses dot products of
-  /// bytes where the device has them.
-  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, bool byte_dots);
+  /// `staging`: behaves as if the host could not map the device's memory. `plain`: as if the device had
+  /// nothing that it may lack.
+  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, bool plain);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -85,7 +85,9 @@ class Gpu {
   std::uint64_t memory_free() const;  ///< By the driver's word where it gives one, else by ours.
   std::size_t max_allocation() const { return max_allocation_; }
   std::uint32_t subgroup_size() const { return subgroup_size_; }
-  bool byte_dots() const { return byte_dots_; }
+  // What a device may lack.
+  bool byte_dots() const { return byte_dots_; }  ///< Dot products of four bytes.
+  bool shuffles() const { return shuffles_; }    ///< Exchange of values among 8 threads of a subgroup.
 
   /// To the one queue. `fence` may be null.
   void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
@@ -109,6 +111,7 @@ class Gpu {
   VkPhysicalDevice physical_;
   bool staging_;
   bool byte_dots_ = false;
+  bool shuffles_ = false;
   bool memory_budget_ = false;
   VkPhysicalDeviceProperties properties_ = {};
   VkPhysicalDeviceMemoryProperties memory_ = {};

@@ -25,7 +25,7 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
-constexpr std::uint32_t kBlock = 32, kBlockBytes = 36;  // Of codes, as in blocks.glsl.
+constexpr std::uint32_t kBlock = 32;  // Columns with a scale of their own, as in blocks.glsl.
 
 /// As in elementwise.comp.
 enum class Elementwise : std::uint32_t { kAdd, kMul, kScale, kSoftcap, kActivate, kGlu, kOverride, kPlace };
@@ -45,6 +45,9 @@ bool is_recurrent(const Node& node) {
 bool changes_cache(const Node& node) {
   return get_op<ops::MoveCells>(node) != nullptr || get_op<ops::StoreCache>(node) != nullptr;
 }
+
+/// As in blocks.glsl.
+std::size_t code_row_bytes(std::uint32_t columns) { return (columns + columns / kBlock * 4 + 15) / 16 * 16; }
 
 /// Elements of a cell that one thread turns: two pairs, or heads that make whole pairs of blocks.
 std::uint32_t turned_unit(DType dtype, std::uint32_t head_dim) {
@@ -213,7 +216,7 @@ class Builder {
     auto& known = program_.codes;
     auto found = std::find_if(known.begin(), known.end(), [&](const Codes& codes) { return codes.of == x; });
     if (found == known.end())
-      found = known.insert(known.end(), {x, node_, shape(x).row_dim(), columns(x) / kBlock * kBlockBytes,
+      found = known.insert(known.end(), {x, node_, shape(x).row_dim(), code_row_bytes(columns(x)),
                                          phases_[index(x)] + 1, phase});
     found->last_phase = std::max(found->last_phase, phase);
     return static_cast<std::size_t>(found - known.begin());

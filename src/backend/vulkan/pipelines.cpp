@@ -6,13 +6,17 @@
 
 // Made from shaders/*.comp at build time.
 #include <attention.spv.h>
+#include <attention_shuffles.spv.h>
 #include <elementwise.spv.h>
 #include <experts.spv.h>
 #include <get_rows.spv.h>
 #include <matmul.spv.h>
 #include <matmul_codes.spv.h>
+#include <matmul_codes_shuffles.spv.h>
+#include <matmul_shuffles.spv.h>
 #include <move_cells.spv.h>
 #include <norm.spv.h>
+#include <norm_shuffles.spv.h>
 #include <quantise.spv.h>
 #include <rope.spv.h>
 #include <selective_scan.spv.h>
@@ -25,18 +29,19 @@ namespace {
 struct ShaderCode {
   const char* name;
   std::span<const std::uint32_t> words;
+  std::span<const std::uint32_t> with_shuffles = {};  // Where there is such a form.
 };
 
 // In the order of Shader.
 const ShaderCode kShaders[kNumShaders] = {
-    {"attention", kSpirv_attention},
+    {"attention", kSpirv_attention, kSpirv_attention_shuffles},
     {"elementwise", kSpirv_elementwise},
     {"experts", kSpirv_experts},
     {"get_rows", kSpirv_get_rows},
-    {"matmul", kSpirv_matmul},
-    {"matmul_codes", kSpirv_matmul_codes},
+    {"matmul", kSpirv_matmul, kSpirv_matmul_shuffles},
+    {"matmul_codes", kSpirv_matmul_codes, kSpirv_matmul_codes_shuffles},
     {"move_cells", kSpirv_move_cells},
-    {"norm", kSpirv_norm},
+    {"norm", kSpirv_norm, kSpirv_norm_shuffles},
     {"quantise", kSpirv_quantise},
     {"rope", kSpirv_rope},
     {"selective_scan", kSpirv_selective_scan},
@@ -82,8 +87,9 @@ VkShaderModule Pipelines::module(Shader shader) {
   if (result != VK_NULL_HANDLE) return result;
   const ShaderCode& code = kShaders[static_cast<std::size_t>(shader)];
   VkShaderModuleCreateInfo create = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-  create.codeSize = code.words.size_bytes();
-  create.pCode = code.words.data();
+  const auto words = gpu_.shuffles() && !code.with_shuffles.empty() ? code.with_shuffles : code.words;
+  create.codeSize = words.size_bytes();
+  create.pCode = words.data();
   check(vkCreateShaderModule(gpu_.handle(), &create, nullptr, &result), code.name);
   return result;
 }

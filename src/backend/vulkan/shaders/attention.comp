@@ -8,7 +8,7 @@
 #include "common.glsl"
 #include "unpack.glsl"
 #include "activations.glsl"
-const uint kCells = 64;
+const uint kCells = 64, kThreads = kCells;
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kKType = 0;
 layout(constant_id = 1) const uint kVType = 0;
@@ -16,19 +16,7 @@ layout(constant_id = 2) const uint kColumns = 4;  // Of V, per thread.
 layout(constant_id = 3) const uint kKeyDim = 64;
 shared float query[kKeyDim];
 shared float scores[kCells];
-shared float tree[kCells];
-
-float reduce(float mine, bool largest) {
-  const uint t = gl_LocalInvocationID.x;
-  barrier();
-  tree[t] = mine;
-  for (uint half_n = kCells / 2; half_n > 0; half_n /= 2) {
-    barrier();
-    if (t < half_n) tree[t] = largest ? max(tree[t], tree[t + half_n]) : tree[t] + tree[t + half_n];
-  }
-  barrier();
-  return tree[0];
-}
+#include "reduce.glsl"
 
 void attend(uint row, uint head) {
   const uint t = gl_LocalInvocationID.x;

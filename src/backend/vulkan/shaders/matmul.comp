@@ -10,9 +10,8 @@
 layout(local_size_x = 128) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kTile = 1;
-const uint kLanes = 8, kOutputs = 16;
+#include "outputs.glsl"
 shared vec4 tile[kTile * kLanes * 4];
-shared float parts[kLanes * kOutputs];
 
 // One order of additions, wherever it is used.
 float dot_on(vec4 w, vec4 x, float sum) { return fma(w.w, x.w, fma(w.z, x.z, fma(w.y, x.y, fma(w.x, x.x, sum)))); }
@@ -61,17 +60,6 @@ void main() {
         sums[r] = sum;
       }
     }
-    for (uint r = 0; r < kTile; ++r) {
-      barrier();
-      parts[gl_LocalInvocationID.x] = sums[r];
-      barrier();
-      if (gl_LocalInvocationID.x < kOutputs && first + r < n && first_output + gl_LocalInvocationID.x < outputs) {
-        const uint o = gl_LocalInvocationID.x, base = o * kLanes;
-        float y = ((parts[base] + parts[base + 1]) + (parts[base + 2] + parts[base + 3])) +
-                  ((parts[base + 4] + parts[base + 5]) + (parts[base + 6] + parts[base + 7]));
-        if (param(3) != 0u) y += floats(2).f[first_output + o];
-        Floats(address(4) + uint64_t(first + r) * outputs * 4u).f[first_output + o] = y;
-      }
-    }
+    store_outputs(sums, first, first_output);
   }
 }

@@ -6,19 +6,7 @@
 const uint kThreads = 128;
 layout(local_size_x = 128) in;
 layout(constant_id = 0) const uint kLayer = 0;
-shared float sums[kThreads];
-
-float sum_of_all(float mine) {
-  const uint t = gl_LocalInvocationID.x;
-  barrier();
-  sums[t] = mine;
-  for (uint half_n = kThreads / 2; half_n > 0; half_n /= 2) {
-    barrier();
-    if (t < half_n) sums[t] += sums[t + half_n];
-  }
-  barrier();
-  return sums[0];
-}
+#include "reduce.glsl"
 
 void main() {
   const uint columns = param(0), t = gl_LocalInvocationID.x;
@@ -29,15 +17,15 @@ void main() {
     if (kLayer != 0u) {
       float sum = 0.0;
       for (uint i = t; i < columns; i += kThreads) sum += x.f[i];
-      mean = sum_of_all(sum) / float(columns);
+      mean = reduce(sum, false) / float(columns);
       // What rounding left over, so that a row far from zero loses no digits.
       sum = 0.0;
       for (uint i = t; i < columns; i += kThreads) sum += x.f[i] - mean;
-      mean += sum_of_all(sum) / float(columns);
+      mean += reduce(sum, false) / float(columns);
     }
     float squares = 0.0;
     for (uint i = t; i < columns; i += kThreads) squares += (x.f[i] - mean) * (x.f[i] - mean);
-    const float scale = 1.0 / sqrt(sum_of_all(squares) / float(columns) + param_float(1));
+    const float scale = 1.0 / sqrt(reduce(squares, false) / float(columns) + param_float(1));
     for (uint i = t; i < columns; i += kThreads) {
       float y = (x.f[i] - mean) * scale;
       if (param(2) != 0u) y *= floats(1).f[i];

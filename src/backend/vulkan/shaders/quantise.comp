@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Rows of floats to blocks of 32 signed codes of eight bits, for products of integers: eight words of codes and a scale.
-// A thread makes a block, so what comes of a row depends on the row alone. Tensors: x, out. Params: columns.
+// Rows of floats to signed codes of eight bits, with a scale for each 32, for products of integers. A thread makes a
+// block, so what comes of a row depends on the row alone. Tensors: x, out. Params: columns.
 #include "common.glsl"
 #include "unpack.glsl"
 #include "blocks.glsl"
@@ -19,8 +19,9 @@ void main() {
       largest = max(largest, max(max(a.x, a.y), max(a.z, a.w)));
     }
     const float scale = largest / 127.0, to_code = largest > 0.0 ? 127.0 / largest : 0.0;
-    Words block = Words(address(1) + uint64_t(i) * kBlockWords * 4u);
-    for (uint j = 0; j < kBlock / 4u; ++j) block.w[j] = pack_codes(ivec4(roundEven(v[j] * to_code)));
-    block.w[kBlock / 4u] = floatBitsToUint(scale);
+    const uint64_t row = address(1) + uint64_t(i / blocks) * code_row_bytes(param(0));
+    Words codes = Words(row + i % blocks * kBlock);
+    for (uint j = 0; j < kBlock / 4u; ++j) codes.w[j] = pack_codes(ivec4(roundEven(v[j] * to_code)));
+    Floats(row + param(0)).f[i % blocks] = scale;
   }
 }
