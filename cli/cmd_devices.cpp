@@ -27,6 +27,7 @@ int run(bool json, bool measured) {
                      {"memory_total", device.memory_total},
                      {"memory_free", device.memory_free},
                      {"threads", device.n_threads},
+                     {"on_host_cpu", device.on_host_cpu},
                      {"features", device.features}});
     std::string speed_text;
     if (measured) {

@@ -49,14 +49,14 @@ struct Context::Impl {
   /// Finds the running states' slots before and after each item. The slots' batch ends with commit or
   /// abandon.
   void step_states(const Batch& batch);
-  /// Writes the inputs of a step's items.
-  void bind_step(const Batch& batch);
+  /// Writes the inputs of a step's items. Gives the number of entries of what is hidden from them.
+  std::int64_t bind_step(const Batch& batch);
   /// Those of layers that keep a window only.
-  void bind_windows(const Batch& batch);
+  void bind_windows(const Batch& batch, std::int64_t n_hidden);
   engine::MoveInputs move_inputs(const model::CellInputs& inputs) const;
   /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
   /// own.
-  void run_step(std::int64_t n_tokens, std::int64_t n_outputs);
+  void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_hidden);
   /// What an operation on sequences has left to be moved is known to the windows too.
   void follow_moves() {
     if (windows) windows->follow_moves();
@@ -94,7 +94,7 @@ struct Context::Impl {
   std::vector<const float*> logits_of;            // By item of the last batch.
   std::vector<float> kept_logits;
   std::size_t n_kept = 0;
-  std::int64_t last_symbols[4] = {-1, -1, -1, -1};
+  std::int64_t last_symbols[5] = {-1, -1, -1, -1, -1};
   std::atomic<bool> cancelled{false};
   double host_seconds = 0.0;
 };

@@ -113,7 +113,7 @@ void Context::Impl::step_states(const Batch& batch) {
   }
 }
 
-void Context::Impl::bind_step(const Batch& batch) {
+std::int64_t Context::Impl::bind_step(const Batch& batch) {
   const engine::Placing::Step& step = placing.step();
   const auto tokens = values<std::int32_t>(graph.tokens);
   const auto use_embeddings = values<std::int32_t>(graph.use_embeddings);
@@ -161,10 +161,12 @@ void Context::Impl::bind_step(const Batch& batch) {
     if (first < 0) first = static_cast<std::int32_t>(n_hidden);
     hidden[n_hidden++] = {row, cell / kPageCells, std::uint64_t{1} << cell % kPageCells};
   }
-  hidden[n_hidden] = {};
+  if (n_hidden == 0) return 0;
+  hidden[n_hidden++] = {};
+  return static_cast<std::int64_t>(n_hidden);
 }
 
-void Context::Impl::bind_windows(const Batch& batch) {
+void Context::Impl::bind_windows(const Batch& batch, std::int64_t n_hidden) {
   const engine::Placing::Step& step = placing.step();
   const auto cells = values<std::int32_t>(graph.windowed.cells);
   const auto extents = values<Extent>(graph.windowed.extents);
@@ -182,12 +184,10 @@ void Context::Impl::bind_windows(const Batch& batch) {
   }
   const auto hidden = values<HiddenCells>(graph.full.hidden);
   const auto hidden_there = values<HiddenCells>(graph.windowed.hidden);
-  std::size_t n = 0;
-  for (; hidden[n].row >= 0; ++n) {
+  for (std::size_t n = 0; n < static_cast<std::size_t>(n_hidden); ++n) {
     hidden_there[n] = hidden[n];
-    hidden_there[n].page = windows->page(hidden[n].page);
+    if (hidden[n].row >= 0) hidden_there[n].page = windows->page(hidden[n].page);
   }
-  hidden_there[n] = {};
 }
 
 engine::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) const {
@@ -196,12 +196,13 @@ engine::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) c
           values<std::int32_t>(inputs.fork_to)};
 }
 
-void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs) {
+void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_hidden) {
   const engine::MoveInputs full = move_inputs(graph.full), windowed = move_inputs(graph.windowed);
   for (bool all = false; !all;) {
     const engine::Placing::BoundMoves n = placing.bind_moves(full, windowed);
     all = placing.all_moves_bound();
-    const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n.n_moves, n.n_forks};
+    const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n.n_moves, n.n_forks,
+                                    all ? n_hidden : 0};
     exec::Step run;
     run.symbols = symbols;
     run.actual.shapes = !std::equal(std::begin(symbols), std::end(symbols), last_symbols);
@@ -212,7 +213,7 @@ void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs) {
 }
 
 void Context::Impl::carry_out_moves() {
-  if (!sequences.moves().empty()) run_step(0, 0);
+  if (!sequences.moves().empty()) run_step(0, 0, 0);
 }
 
 void Context::Impl::read_step(const Batch& batch) {
@@ -259,9 +260,9 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
       const engine::Placing::Step& step = placing.step();
       end = step.end;
       placing.check_what_is_seen(batch);
-      bind_step(batch);
-      if (windows) bind_windows(batch);
-      run_step(step.end - step.begin, step.n_outputs);
+      const std::int64_t n_hidden = bind_step(batch);
+      if (windows) bind_windows(batch, n_hidden);
+      run_step(step.end - step.begin, step.n_outputs, n_hidden);
       if (cancelled.load(std::memory_order_relaxed)) status = DecodeStatus::kCancelled;
       if (status == DecodeStatus::kOk) read_step(batch);
     }

@@ -53,7 +53,13 @@ class Rules {
  public:
   Rules(const Graph& graph, int n_layers, const DeviceSet& set, const PlacementParams& params)
       : graph_(graph), n_layers_(n_layers), set_(set), params_(params), pinned_(graph.nodes().size(), -1) {
-    for (const Node& node : graph.nodes()) layers_.push_back(layer_of(graph, node));
+    for (const Node& node : graph.nodes()) {
+      int layer = layer_of(graph, node);
+      // Between a layer's nodes it is that layer's, whatever it reads.
+      const bool named = layer_of(graph.value(node.output).name) != kNoLayer;
+      if (!named && layer != kNoLayer && !layers_.empty()) layer = std::max(layer, layers_.back());
+      layers_.push_back(layer);
+    }
     // What comes behind the last layer is the output's; the table of embeddings stays with the CPU unless the
     // output uses it as well.
     std::size_t last = 0;

@@ -40,6 +40,7 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   model_.hidden_first = graph.add_input("hidden_first", DType::kI32, per_token);
   model_.output_rows = graph.add_input("output_rows", DType::kI32, {Dim(1, model_.n_outputs)});
   model_.n_forks = graph.add_symbol("n_forks", 0, sizes.n_moves);
+  model_.n_hidden = graph.add_symbol("n_hidden", 0, sizes.n_hidden);
   model_.full = add_cells("");
 }
 
@@ -52,7 +53,7 @@ CellInputs Builder::add_cells(const std::string& prefix) {
   return {.cells = input("cells", {Dim(1, model_.n_tokens)}),
           .extents = input("extents", {sizes_.n_sequences, sizes_.n_extents, kExtentWords}),
           .extent_counts = input("extent_counts", {sizes_.n_sequences}),
-          .hidden = input("hidden", {sizes_.n_hidden, kHiddenWords}),
+          .hidden = input("hidden", {Dim(1, model_.n_hidden), kHiddenWords}),
           .move_from = input("move_from", per_move),
           .move_to = input("move_to", per_move),
           .move_deltas = input("move_deltas", per_move),

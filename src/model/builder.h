@@ -48,7 +48,7 @@ struct CellInputs {
   ValueId cells = kNoValue;    ///< {n_tokens} I32: where the tokens' K and V go.
   ValueId extents = kNoValue;  ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
   ValueId extent_counts = kNoValue;  ///< {n_sequences} I32
-  ValueId hidden = kNoValue;         ///< {max_hidden, 4} I32: what tokens do not see (HiddenCells).
+  ValueId hidden = kNoValue;         ///< {n_hidden, 4} I32: what tokens do not see (HiddenCells).
   ValueId move_from = kNoValue;  ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
   ValueId move_to = kNoValue;    ///< ... where to ...
   ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
@@ -62,6 +62,7 @@ struct ModelGraph {
   SymbolId n_outputs = kNoSymbol;
   SymbolId n_moves = kNoSymbol;
   SymbolId n_forks = kNoSymbol;
+  SymbolId n_hidden = kNoSymbol;  ///< 0 where nothing is hidden.
   // Inputs; kNoValue where the model has no use for them.
   ValueId tokens = kNoValue;          ///< {n_tokens} I32
   ValueId embeddings = kNoValue;      ///< {n_tokens, n_embd} F32: what stands in place of tokens' own, ...

@@ -221,6 +221,12 @@ class Inspect(Case):
         self.assertEqual({split["device"] for split in plan["splits"]}, {"cpu", "cpu1"})
         self.assertTrue(all(copy["from"] != copy["to"] for copy in plan["copies"]))
         self.assertGreater(next(d for d in plan["devices"] if d["name"] == "cpu1")["weights"], 0)
+        # Without --device: what there is beside the CPU, if layers are asked for.
+        others = [d["name"] for d in json.loads(self.succeed("devices", "--json")) if d["name"] != "cpu"]
+        plan = json.loads(self.succeed("inspect", LLAMA, "--plan", "--json", "-c", "256", "-ngl", "1"))
+        self.assertEqual({split["device"] for split in plan["splits"]}, {"cpu", *others[:1]})
+        plan = json.loads(self.succeed("inspect", LLAMA, "--plan", "--json", "-c", "256", "-ngl", "0"))
+        self.assertEqual([device["name"] for device in plan["devices"]], ["cpu"])
         self.fail_with(2, "inspect", LLAMA, "--plan", "--pin", "nothing")
         self.assertIn("known are cpu", self.fail_with(1, "inspect", LLAMA, "--plan", "--device", "gpu9"))
 

@@ -9,7 +9,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { flo
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Ints { int i[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Longs { uint64_t l[]; };
 
-// As struct Push in launch.h.
+// As struct Push in pipelines.h.
 layout(push_constant) uniform Push {
   uint64_t addresses;  // Of the table of tensors.
   uint64_t step;       // Of this dispatch's groups (3 words) and rows.

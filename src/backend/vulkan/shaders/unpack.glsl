@@ -1,7 +1,7 @@
 // Elements of stored rows (tensor/codec_blocks.h has the layouts), read as 32-bit words: no driver needs to know
 // smaller types. Memory of tensors is a multiple of four bytes.
 
-// As the enum StoredType in launch.h.
+// As stored_type in device.cpp.
 const uint kF32 = 0, kF16 = 1, kBF16 = 2, kQ4_0 = 3, kQ4_1 = 4, kQ5_0 = 5, kQ5_1 = 6, kQ8_0 = 7, kIQ4_NL = 8, kMXFP4 = 9,
            kQ2_K = 10, kQ3_K = 11, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14, kIQ4_XS = 15;
 
