@@ -306,6 +306,16 @@ TEST(Placing, AContextThatItsDeviceCannotComputeIsRefused) {
   }
 }
 
+TEST(Placing, ALayerIsOneSplitAndATokenCopiesLittle) {
+  ModelParams params;
+  params.placement = layers_on_second(1);
+  const PlanReport plan = inspect_plan(test::golden_dir() / "llama" / "model.gguf", params);
+  EXPECT_EQ(plan.splits.size(), 3u);  // What is before it, the layer, and the output.
+  std::uint64_t bytes = 0;
+  for (const PlanReport::Copy& copy : plan.copies) bytes += copy.bytes;
+  EXPECT_LT(bytes, 16u << 10);
+}
+
 TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
   const auto path = test::golden_dir() / "llama" / "model.gguf";
   const auto refusal = [&](const PlacementParams& placement) {
