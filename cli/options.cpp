@@ -151,14 +151,15 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 
 void add_device_options(CLI::App& app, ModelOptions& options) {
   const std::string group = "Devices";
-  app.add_option(
-         "--device", options.devices,
-         "devices to use beside the CPU, as 'weft devices' names them, cpu for none; NAME=DEVICE opens one once "
-         "more (default: all GPUs)")
+  app.add_option("--device", options.devices,
+                 "devices to use beside the CPU, as 'weft devices' names them, cpu for none; NAME=DEVICE "
+                 "opens one once "
+                 "more (default: all GPUs)")
       ->type_name("A,B,...")
       ->group(group);
-  app.add_option("--gpu-layers,--n-gpu-layers", options.n_layers,
-                 "layers, from the last, that go to those devices; all, or 0 for none (default: as many as fit)")
+  app.add_option(
+         "--gpu-layers,--n-gpu-layers", options.n_layers,
+         "layers, from the last, that go to those devices; all, or 0 for none (default: as many as fit)")
       ->type_name("N")
       ->group(group);
   app.add_option("--tensor-split", options.shares, "the devices' parts of them (default: as their memory)")

@@ -31,7 +31,8 @@ struct OpenOptions {
   int n_threads =
       0;  ///< Host threads for loading, and for plans that don't say. 0: as many as there are cores.
   std::string feature;  ///< The best of the device's features to use, for tests. Empty: the best there is.
-  bool repack = true;   ///< Put weights into the order that kernels read; otherwise use them as they lie, slowly.
+  bool repack =
+      true;  ///< Put weights into the order that kernels read; otherwise use them as they lie, slowly.
   KeptWeights kept = {};
   std::filesystem::path compiled = {};  ///< A folder where a device may keep compiled kernels. Empty: none.
 };

@@ -1,6 +1,6 @@
-// Models over the CPU and Vulkan devices, in every way to spread them: logits near the CPU's own, and the same
-// text where the next token is clear. With --gtest_also_run_disabled_tests the real models go through every
-// number of layers and print a table.
+// Models over the CPU and Vulkan devices, in every way to spread them: logits near the CPU's own, and the
+// same text where the next token is clear. With --gtest_also_run_disabled_tests the real models go through
+// every number of layers and print a table.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -35,8 +35,8 @@ PlacementParams random_pins(const std::filesystem::path& path, unsigned seed) {
   const FileInfo file = inspect(path);
   PlacementParams placement = layers(static_cast<int>(random() % 8));
   for (int i = 0; i < 200; ++i)
-    placement.pins.push_back({"^" + file.tensors[random() % file.tensors.size()].name,
-                              random() % 2 == 0 ? "cpu" : "vulkan0"});
+    placement.pins.push_back(
+        {"^" + file.tensors[random() % file.tensors.size()].name, random() % 2 == 0 ? "cpu" : "vulkan0"});
   return placement;
 }
 
@@ -213,8 +213,7 @@ TEST_P(VulkanSpreadReal, DISABLED_EveryNumberOfLayers) {
   print_row("cpu", on_cpu());
   for (int n = 0; n <= n_layers + 1; ++n) print_row("-ngl " + std::to_string(n), layers(n));
   print_row("rows", rows());
-  for (const unsigned seed : {1u, 2u, 3u})
-    print_row("pins " + std::to_string(seed), random_pins(path, seed));
+  for (const unsigned seed : {1u, 2u, 3u}) print_row("pins " + std::to_string(seed), random_pins(path, seed));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, VulkanSpreadReal,
