@@ -1,48 +1,31 @@
 #include "base/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "base/memory.h"
-#include "weft/error.h"
+#include "base/open_file.h"
 
 namespace weft::base {
-namespace {
-
-[[noreturn]] void fail(const std::filesystem::path& path, const char* action) {
-  const int error = errno;
-  throw Error(error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
-              "cannot " + std::string(action) + " " + path.string() + ": " + std::strerror(error));
-}
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() { ::close(fd); }
-};
-
-}  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(path, "open");
-  const Descriptor descriptor{fd};
-  struct stat status{};
-  if (::fstat(fd, &status) != 0) fail(path, "read");
-  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kIo, path.string() + " is not a regular file");
-  size_ = static_cast<std::size_t>(status.st_size);
-  if (size_ == 0) return;
-  void* const place = reserve(size_, kLargePage);
-  void* const mapped =
-      ::mmap(place, size_, PROT_READ, MAP_PRIVATE | (place != nullptr ? MAP_FIXED : 0), fd, 0);
-  if (mapped == MAP_FAILED) fail(path, "map");
+  const OpenFile file(path);
+  if (file.size() == 0) return;
+  void* const place = reserve(file.size(), kLargePage);
+  void* const mapped = ::mmap(place, file.size(), PROT_READ, MAP_PRIVATE | (place != nullptr ? MAP_FIXED : 0),
+                              file.descriptor(), 0);
+  if (mapped == MAP_FAILED) {
+    const int error = errno;
+    if (place != nullptr) ::munmap(place, file.size());
+    errno = error;
+    file.fail("map");
+  }
   data_ = static_cast<const std::byte*>(mapped);
+  size_ = file.size();
 }
 
 MappedFile::~MappedFile() {

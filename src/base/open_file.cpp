@@ -1,0 +1,38 @@
+#include "base/open_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "weft/error.h"
+
+namespace weft::base {
+
+// A pipe that nobody writes to would block an open that waits.
+OpenFile::OpenFile(const std::filesystem::path& path)
+    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (descriptor_ < 0) fail("open");
+  try {
+    struct stat status{};
+    if (::fstat(descriptor_, &status) != 0) fail("read");
+    if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kIo, path.string() + " is not a regular file");
+    size_ = static_cast<std::size_t>(status.st_size);
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+OpenFile::~OpenFile() { ::close(descriptor_); }
+
+void OpenFile::fail(const char* action) const {
+  const int error = errno;
+  throw Error(error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+              "cannot " + std::string(action) + " " + path_.string() + ": " + std::strerror(error));
+}
+
+}  // namespace weft::base
