@@ -6,10 +6,6 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/packed_layout.h"
 
-// Vectors wider than an instruction set's registers are passed in memory, which concerns nobody outside this
-// file.
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace weft::cpu::WEFT_CPU_ISA {
 
 /// Half a group of 32 activations.
