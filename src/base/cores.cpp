@@ -158,10 +158,10 @@ int Cores::default_threads() const {
   return quota > 0.0 ? std::clamp(static_cast<int>(std::ceil(quota)), 1, n) : n;
 }
 
-int Cores::n_nodes() const {
+std::vector<int> Cores::nodes() const {
   std::set<int> nodes;
   for (const Core& core : all) nodes.insert(core.node);
-  return static_cast<int>(nodes.size());
+  return {nodes.begin(), nodes.end()};
 }
 
 Cores read_cores(const CoresSource& source) {

@@ -23,7 +23,7 @@ struct Cores {
   std::vector<Core> fast() const;
   /// One thread a fast core, within the quota.
   int default_threads() const;
-  int n_nodes() const;
+  std::vector<int> nodes() const;  ///< Of memory, ascending.
 };
 
 struct CoresSource {

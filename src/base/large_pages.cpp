@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/cores.h"
 #include "base/memory.h"
 
 namespace weft::base {
@@ -26,19 +27,21 @@ bool system_has_large_pages() {
 }
 
 /// False where memory is short; the part is then as it was.
-bool replace(std::byte* part, std::size_t bytes) {
+bool replace(std::byte* part, std::size_t bytes, std::span<const int> nodes) {
   // A large page can be moved as one only from a place that is aligned like its new one.
   Memory copy(bytes);
+  spread_over_nodes(copy.bytes(), nodes);
   std::memcpy(copy.data(), part, bytes);
   return copy.move_to(part);
 }
 
 void replace_all(const std::stop_token& stop, std::span<std::byte> mapped) {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority);
+  const std::vector<int> nodes = read_cores().nodes();
   for (std::size_t at = 0; at < mapped.size() && !stop.stop_requested(); at += kPart) {
     const std::size_t bytes = std::min(kPart, mapped.size() - at);
     try {
-      if (machine_memory().available < 2 * kPart || !replace(mapped.data() + at, bytes)) return;
+      if (machine_memory().available < 2 * kPart || !replace(mapped.data() + at, bytes, nodes)) return;
     } catch (const std::exception&) {
       return;
     }

@@ -1,12 +1,16 @@
 #include "base/memory.h"
 
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "weft/error.h"
 
@@ -23,6 +27,20 @@ void* reserve(std::size_t bytes, std::size_t alignment) {
   if (before > 0) ::munmap(begin, before);
   if (before < alignment) ::munmap(begin + before + bytes, alignment - before);
   return begin + before;
+}
+
+bool spread_over_nodes(std::span<std::byte> memory, std::span<const int> nodes) {
+  if (nodes.size() < 2 || memory.empty()) return true;
+  constexpr std::size_t kBits = 8 * sizeof(unsigned long);
+  std::vector<unsigned long> mask;
+  for (const int node : nodes) {
+    const std::size_t word = static_cast<std::size_t>(node) / kBits;
+    mask.resize(std::max(mask.size(), word + 1));
+    mask[word] |= 1ul << (static_cast<std::size_t>(node) % kBits);
+  }
+  // The system takes one bit less than it is told.
+  return ::syscall(SYS_mbind, memory.data(), memory.size(), MPOL_INTERLEAVE, mask.data(),
+                   mask.size() * kBits + 1, 0) == 0;
 }
 
 Memory::Memory(std::size_t bytes, bool large_pages) : size_(bytes) {

@@ -12,6 +12,11 @@ inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
 /// none.
 void* reserve(std::size_t bytes, std::size_t alignment);
 
+/// Spreads the pages of memory that nobody has touched yet over the given nodes (NUMA) in turns, for what all
+/// threads read alike: each then has its part of every node's bandwidth. False where the system cannot; with
+/// one node there is nothing to do.
+bool spread_over_nodes(std::span<std::byte> memory, std::span<const int> nodes);
+
 class Memory {
  public:
   Memory() = default;

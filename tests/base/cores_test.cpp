@@ -41,7 +41,7 @@ class CoresTest : public testing::Test {
 
 TEST_F(CoresTest, OfASystemThatTellsNothingEachCpuIsACore) {
   EXPECT_EQ(read(6).default_threads(), 6);
-  EXPECT_EQ(read(6).n_nodes(), 1);
+  EXPECT_EQ(read(6).nodes().size(), 1u);
   EXPECT_EQ(read_cores({.root = root_, .affinity = std::vector<int>{}}).default_threads(), 1);
 }
 
@@ -90,7 +90,7 @@ TEST_F(CoresTest, MemoryNodesAreKnown) {
   put("sys/devices/system/node/node1/cpulist", "4-7");
   put("sys/devices/system/node/possible", "0-1");
   const Cores cores = read(8);
-  EXPECT_EQ(cores.n_nodes(), 2);
+  EXPECT_EQ(cores.nodes().size(), 2u);
   EXPECT_EQ(cores.default_threads(), 8);
   EXPECT_EQ(cores.all[3].node, 0);
   EXPECT_EQ(cores.all[4].node, 1);

@@ -8,6 +8,7 @@
 #include "backend/cpu/plan.h"
 #include "backend/cpu/tensors.h"
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/pool.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
@@ -18,7 +19,9 @@ WeightMemory::Piece WeightMemory::take(std::size_t bytes) {
   constexpr std::size_t kBlockBytes = std::size_t{64} << 20, kAlignment = 4096;
   const std::size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (block_ == nullptr || block_->size() - used_ < size) {
-    block_ = std::make_shared<base::Memory>(std::max(size, kBlockBytes));
+    auto block = std::make_shared<base::Memory>(std::max(size, kBlockBytes));
+    base::spread_over_nodes(block->bytes(), nodes_);
+    block_ = std::move(block);
     used_ = 0;
   }
   const Piece piece = {block_->bytes().subspan(used_, bytes), block_};
@@ -83,6 +86,7 @@ class CpuDevice final : public Device {
         n_threads_(options.n_threads > 0 ? options.n_threads : base::default_threads()),
         repack_(options.repack),
         packed_cache_(options.packed_cache),
+        memory_(base::read_cores().nodes()),
         loader_(n_threads_, 1) {
     if (!supported(isa_))
       throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");

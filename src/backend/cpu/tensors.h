@@ -32,10 +32,13 @@ class WeightMemory {
     std::span<std::byte> bytes;                 ///< Zeroed, from a multiple of 4096 on.
     std::shared_ptr<const base::Memory> owner;  ///< Keeps them.
   };
+  /// On these nodes of memory (NUMA).
+  explicit WeightMemory(std::vector<int> nodes) : nodes_(std::move(nodes)) {}
   /// Throws Error kOutOfMemory.
   Piece take(std::size_t bytes);
 
  private:
+  const std::vector<int> nodes_;
   std::shared_ptr<const base::Memory> block_;
   std::size_t used_ = 0;
 };
