@@ -55,8 +55,8 @@ struct Context::Impl {
   void bind_windows(const Batch& batch, std::int64_t n_hidden);
   engine::MoveInputs move_inputs(const model::CellInputs& inputs) const;
   /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
-  /// own.
-  void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_hidden);
+  /// own. `start`: it is started and not waited for (exec::Plan::start).
+  void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_hidden, bool start = false);
   /// What an operation on sequences has left to be moved is known to the windows too.
   void follow_moves() {
     if (windows) windows->follow_moves();
@@ -64,7 +64,7 @@ struct Context::Impl {
   /// For those who look at cells outside of steps.
   void carry_out_moves();
   /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's way.
-  void read_step(const Batch& batch);
+  void read_step(const Batch& batch, const engine::Placing::Step& step);
 
   bool consistent() const;
 

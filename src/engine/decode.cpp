@@ -196,7 +196,8 @@ engine::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) c
           values<std::int32_t>(inputs.fork_to)};
 }
 
-void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_hidden) {
+void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_hidden,
+                             bool start) {
   const engine::MoveInputs full = move_inputs(graph.full), windowed = move_inputs(graph.windowed);
   for (bool all = false; !all;) {
     const engine::Placing::BoundMoves n = placing.bind_moves(full, windowed);
@@ -206,7 +207,11 @@ void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs, std:
     exec::Step run;
     run.symbols = symbols;
     run.actual.shapes = !std::equal(std::begin(symbols), std::end(symbols), last_symbols);
-    plan.run(run);
+    if (start) {
+      plan.start(run);
+    } else {
+      plan.run(run);
+    }
     std::copy(std::begin(symbols), std::end(symbols), last_symbols);
   }
   placing.clear_moves();
@@ -216,10 +221,9 @@ void Context::Impl::carry_out_moves() {
   if (!sequences.moves().empty()) run_step(0, 0, 0);
 }
 
-void Context::Impl::read_step(const Batch& batch) {
-  const engine::Placing::Step& step = placing.step();
+void Context::Impl::read_step(const Batch& batch, const engine::Placing::Step& step) {
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
-  const float* source = values<float>(graph.logits).data();
+  const auto* source = reinterpret_cast<const float*>(plan.output(graph.logits).host().data());
   const auto n_outputs = static_cast<std::size_t>(step.n_outputs);
   if (step.end < batch.size()) {
     if (step.begin == 0) kept_logits.resize(count_logits(batch) * n_vocab);
@@ -251,6 +255,17 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
     logits_of.clear();
   };
   int end = 0;
+  std::optional<engine::Placing::Step> started;  // Its logits are still to be read.
+  const auto finish_started = [&] {
+    if (!started) return;
+    plan.finish();
+    if (cancelled.load(std::memory_order_relaxed)) {
+      status = DecodeStatus::kCancelled;
+    } else {
+      read_step(batch, *started);
+    }
+    started.reset();
+  };
   try {
     while (end < batch.size() && status == DecodeStatus::kOk) {
       if (!placing.place_step(batch, end)) {
@@ -262,11 +277,28 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
       placing.check_what_is_seen(batch);
       const std::int64_t n_hidden = bind_step(batch);
       if (windows) bind_windows(batch, n_hidden);
-      run_step(step.end - step.begin, step.n_outputs, n_hidden);
+      // Moves that are owed are known to be done only when their step is: it does not overlap.
+      const bool ahead =
+          plan.pipelined() && step.end - step.begin < batch.size() && sequences.moves().empty();
+      if (!ahead) finish_started();
+      if (status != DecodeStatus::kOk) break;
+      run_step(step.end - step.begin, step.n_outputs, n_hidden, ahead);
       if (cancelled.load(std::memory_order_relaxed)) status = DecodeStatus::kCancelled;
-      if (status == DecodeStatus::kOk) read_step(batch);
+      if (status != DecodeStatus::kOk) break;
+      if (!ahead) {
+        read_step(batch, step);
+      } else {
+        if (started) read_step(batch, *started);
+        started = step;
+      }
     }
+    finish_started();
+    plan.finish();  // One that was cancelled.
   } catch (...) {
+    try {
+      plan.finish();
+    } catch (...) {  // The first error is the one to tell.
+    }
     undo(end);
     throw;
   }
@@ -276,7 +308,8 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
   }
   if (windows) windows->end_batch();
   slots.commit();
-  host_seconds += seconds_since(start) - (plan.kernel_seconds() - kernels_before);
+  // Kernels of several devices may overlap.
+  host_seconds += std::max(seconds_since(start) - (plan.kernel_seconds() - kernels_before), 0.0);
   return DecodeStatus::kOk;
 }
 

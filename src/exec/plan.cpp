@@ -1,9 +1,9 @@
 #include "exec/plan.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "base/pool.h"
 #include "weft/error.h"
 
@@ -84,7 +84,6 @@ Plan::Compiled Plan::compile(PlacedGraph placed) const {
       refuse("a node is placed on a device that is not there");
   result.carrier_bytes.resize(devices_.size());
   result.of_moves = symbols_of_moves(graph);
-  result.cut_symbols.resize(graph.symbols().size());
 
   if (devices_.size() == 1) {
     compile_whole(result);
@@ -99,13 +98,14 @@ Plan::Compiled Plan::compile(PlacedGraph placed) const {
 void Plan::compile_whole(Compiled& result) const {
   const Graph& graph = result.placed.graph;
   Part part;
-  part.bindings = result.placed.bindings.front();
-  for (std::size_t v = 0; v < part.bindings.size(); ++v) {
-    if (part.bindings[v] == nullptr && needs_binding(graph, static_cast<ValueId>(v)))
+  part.bindings = {result.placed.bindings.front()};
+  const Bindings& bindings = part.bindings.front();
+  for (std::size_t v = 0; v < bindings.size(); ++v) {
+    if (bindings[v] == nullptr && needs_binding(graph, static_cast<ValueId>(v)))
       refuse("tensor " + graph.values()[v].name + " is not bound");
     part.whole_value.push_back(static_cast<ValueId>(v));
   }
-  part.plan = compile_on(part.device, graph, part.bindings, options_);
+  part.plan = compile_on(part.device, graph, bindings, options_);
   result.parts.push_back(std::move(part));
 }
 
@@ -121,10 +121,7 @@ void Plan::compile_splits(Compiled& result, Splits splits) const {
                                         splits.home[static_cast<std::size_t>(whole)] == device))
       refuse("tensor " + value.name + " is not bound on " +
              devices_[static_cast<std::size_t>(device)]->info().name);
-    result.carriers.push_back(devices_[static_cast<std::size_t>(device)]->create_host_tensor(
-        value.dtype, shape_at_bounds(graph, value)));
-    result.carrier_bytes[static_cast<std::size_t>(device)] += result.carriers.back()->bytes();
-    return tensor = result.carriers.back().get();
+    return tensor = make_carrier(result, device, whole);
   };
   // Splits of the host's devices run by turns.
   CompileOptions options = options_;
@@ -137,14 +134,71 @@ void Plan::compile_splits(Compiled& result, Splits splits) const {
     part.device = split.device;
     part.after = std::move(split.after);
     part.whole_value = std::move(split.whole_value);
-    part.bindings.resize(part.whole_value.size(), nullptr);
-    for (std::size_t v = 0; v < part.bindings.size(); ++v)
+    Bindings& bindings = part.bindings.emplace_back(part.whole_value.size(), nullptr);
+    for (std::size_t v = 0; v < bindings.size(); ++v)
       if (needs_binding(split.graph, static_cast<ValueId>(v)))
-        part.bindings[v] = tensor_on(split.device, part.whole_value[v]);
+        bindings[v] = tensor_on(split.device, part.whole_value[v]);
     for (const Copy& copy : splits.copies)
       if (copy.before == static_cast<int>(result.parts.size())) part.copies.push_back(copy);
-    part.plan = compile_on(split.device, split.graph, part.bindings, options);
+    part.plan = compile_on(split.device, split.graph, bindings, options);
     result.parts.push_back(std::move(part));
+  }
+  const bool can_overlap = std::any_of(result.parts.begin(), result.parts.end(), [&](const Part& part) {
+    return devices_[static_cast<std::size_t>(part.device)]->info().beside_host;
+  });
+  if (can_overlap && result.parts.size() > 1 && options_.allowed.tensors) make_ahead(result, splits);
+}
+
+DeviceTensor* Plan::make_carrier(Compiled& result, int device, ValueId value) const {
+  const ValueInfo& info = result.placed.graph.value(value);
+  Device& on = *devices_[static_cast<std::size_t>(device)];
+  result.carriers.push_back(on.create_host_tensor(info.dtype, shape_at_bounds(result.placed.graph, info)));
+  result.carrier_bytes[static_cast<std::size_t>(device)] += result.carriers.back()->bytes();
+  return result.carriers.back().get();
+}
+
+void Plan::make_ahead(Compiled& result, const Splits& splits) const {
+  const Graph& graph = result.placed.graph;
+  result.ahead.assign(2, result.placed.bindings);
+  for (int d = 0; d < static_cast<int>(devices_.size()); ++d) {
+    const auto device = static_cast<std::size_t>(d);
+    for (std::size_t v = 0; v < graph.values().size(); ++v) {
+      const auto value = static_cast<ValueId>(v);
+      const ValueKind kind = graph.values()[v].kind;
+      if (result.placed.bindings[device][v] == nullptr || kind == ValueKind::kWeight ||
+          kind == ValueKind::kState)
+        continue;
+      // The copy on another device is none that the caller writes to.
+      const bool callers = kind == ValueKind::kInput && splits.home[v] == d;
+      if (callers) result.inputs.emplace_back(d, value);
+      if (callers) result.ahead[0][device][v] = make_carrier(result, d, value);
+      result.ahead[1][device][v] = make_carrier(result, d, value);
+    }
+  }
+
+  std::vector<std::vector<int>> users(graph.values().size());  // Of states.
+  for (std::size_t p = 0; p < result.parts.size(); ++p)
+    for (const ValueId value : result.parts[p].whole_value)
+      if (graph.value(value).kind == ValueKind::kState)
+        users[static_cast<std::size_t>(value)].push_back(static_cast<int>(p));
+  for (std::size_t p = 0; p < result.parts.size(); ++p) {
+    Part& part = result.parts[p];
+    for (const std::vector<Bindings>& set : result.ahead) {
+      Bindings bindings = part.bindings.front();
+      for (std::size_t v = 0; v < bindings.size(); ++v)
+        if (bindings[v] != nullptr)
+          bindings[v] =
+              set[static_cast<std::size_t>(part.device)][static_cast<std::size_t>(part.whole_value[v])];
+      part.bindings.push_back(std::move(bindings));
+    }
+    part.after_before = {static_cast<int>(p)};
+    for (const ValueId value : part.whole_value) {
+      const auto& with = users[static_cast<std::size_t>(value)];
+      part.after_before.insert(part.after_before.end(), with.begin(), with.end());
+    }
+    std::sort(part.after_before.begin(), part.after_before.end());
+    part.after_before.erase(std::unique(part.after_before.begin(), part.after_before.end()),
+                            part.after_before.end());
   }
 }
 
@@ -190,94 +244,28 @@ void Plan::check(const Step& step) const {
 }
 
 void Plan::rebind(const Rebinding& rebinding) {
-  now_.placed
-      .bindings[static_cast<std::size_t>(rebinding.device)][static_cast<std::size_t>(rebinding.value)] =
-      rebinding.tensor;
+  const auto device = static_cast<std::size_t>(rebinding.device);
+  const auto value = static_cast<std::size_t>(rebinding.value);
+  DeviceTensor* const old = std::exchange(now_.placed.bindings[device][value], rebinding.tensor);
+  // Inputs of steps ahead stay what they are: copies.
+  for (std::vector<Bindings>& set : now_.ahead)
+    if (set[device][value] == old) set[device][value] = rebinding.tensor;
   for (Part& part : now_.parts) {
     if (part.device != rebinding.device) continue;
-    for (std::size_t v = 0; v < part.whole_value.size(); ++v) {
-      if (part.whole_value[v] != rebinding.value || part.bindings[v] == nullptr) continue;
-      part.bindings[v] = rebinding.tensor;
-      part.rebound = true;
-    }
-  }
-}
-
-void Plan::run(const Step& step) {
-  check(step);
-  cancelled_.store(false, std::memory_order_relaxed);
-  if (step.actual.topology) {
-    // Compile first: if that fails, the plan still stands for the old graph.
-    now_ = compile(*step.graph);
-    set_profile(profile_);
-    ++counters_.compiled;
-  }
-  for (const Rebinding& rebinding : step.rebindings) rebind(rebinding);
-  symbols_.assign(step.symbols.begin(), step.symbols.end());
-
-  ++counters_.steps;
-  if (step.actual.topology) {
-    ++counters_.topology;
-  } else if (step.actual.tensors) {
-    ++counters_.tensors;
-  } else if (step.actual.shapes) {
-    ++counters_.shapes;
-  } else {
-    ++counters_.unchanged;
-  }
-  run_parts(step.actual);
-}
-
-void Plan::run_parts(const Changes& actual) {
-  const bool catch_up = std::exchange(cut_short_, false);
-  std::span<const std::int64_t> symbols = symbols_;
-  try {
-    for (Part& part : now_.parts) {
-      for (const int before : part.after) finish(now_.parts[static_cast<std::size_t>(before)]);
-      // A device that was not at it yet when the step was cancelled moves cells and does no more.
-      if (now_.parts.size() > 1 && options_.allowed.shapes && cancelled_.load(std::memory_order_relaxed)) {
-        for (std::size_t i = 0; i < symbols_.size(); ++i)
-          now_.cut_symbols[i] = now_.of_moves[i] ? symbols_[i] : now_.placed.graph.symbols()[i].min;
-        symbols = now_.cut_symbols;
-        cut_short_ = true;
+    for (Bindings& bindings : part.bindings)
+      for (std::size_t v = 0; v < part.whole_value.size(); ++v) {
+        if (part.whole_value[v] != rebinding.value || bindings[v] == nullptr || bindings[v] != old) continue;
+        bindings[v] = rebinding.tensor;
+        part.rebound = true;
       }
-      for (const Copy& copy : part.copies) {
-        const auto value = static_cast<std::size_t>(copy.value);
-        const std::size_t n = value_bytes(now_.placed.graph.value(copy.value), symbols);
-        const auto from = now_.placed.bindings[static_cast<std::size_t>(copy.from)][value]->host();
-        const auto to = now_.placed.bindings[static_cast<std::size_t>(copy.to)][value]->host();
-        if (n > 0) std::memcpy(to.data(), from.data(), n);
-        ++counters_.copies;
-        counters_.copied_bytes += static_cast<std::int64_t>(n);
-      }
-      Changes changes = actual;
-      changes.shapes = actual.shapes || (options_.allowed.shapes && (catch_up || cut_short_));
-      changes.tensors = std::exchange(part.rebound, false);
-      part.running = true;
-      part.plan->submit(symbols, part.bindings, changes);
-    }
-    for (Part& part : now_.parts) finish(part);
-  } catch (...) {
-    cut_short_ = true;
-    symbols_.clear();  // Whatever the next step's are, they are new to those that did not get so far.
-    // Devices beside the host must not write to this step's values any more once the caller goes on.
-    for (Part& part : now_.parts) {
-      try {
-        finish(part);
-      } catch (...) {  // The first error is the one to tell.
-      }
-    }
-    throw;
   }
 }
 
-void Plan::finish(Part& part) {
-  if (std::exchange(part.running, false)) part.plan->wait();
-}
-
-void Plan::cancel() noexcept {
-  cancelled_.store(true, std::memory_order_relaxed);
-  for (Part& part : now_.parts) part.plan->cancel();
+DeviceTensor& Plan::output(ValueId value) const {
+  const NodeId producer = now_.placed.graph.value(value).producer;
+  WEFT_CHECK(producer != kNoNode);
+  const int device = now_.placed.device_of[static_cast<std::size_t>(producer)];
+  return *set(done_set_)[static_cast<std::size_t>(device)][static_cast<std::size_t>(value)];
 }
 
 double Plan::kernel_seconds() const {

@@ -6,11 +6,16 @@
 // submitted as soon as the splits that it reads from are done, values are copied once to each device that
 // reads them, and what works beside the host does so while the host goes on. All memory is reserved when the
 // plan is compiled.
+//
+// Where some devices work beside the host, steps can overlap, too: while a device computes the later splits
+// of a step, the host has the first ones of the next. Each of the two has its own inputs, outputs and values
+// between splits; states are one, and a split waits for those of the step before that use the same.
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/device.h"
@@ -53,7 +58,8 @@ struct PlanCounters {
   std::int64_t copied_bytes = 0;  ///< ... and their bytes.
 };
 
-/// Used by one thread at a time, except cancel(). Devices and all bound tensors must outlive the plan.
+/// Used by one thread at a time, except cancel(). Devices and all bound tensors must outlive the plan, and no
+/// step may be in flight when it ends.
 class Plan {
  public:
   /// Every input, weight, state and output of the graph must be bound. Throws Error.
@@ -65,7 +71,20 @@ class Plan {
   /// changes what it did not declare or what the plan does not allow; nothing was run then and the plan is as
   /// it was. Throws what a device throws that fails; no device works on the step any more then.
   void run(const Step& step);
-  /// Makes a running step return early, as DevicePlan::cancel says.
+
+  /// Whether steps can overlap. run and start do not mix: no step may be in flight when one is run.
+  bool pipelined() const { return !now_.ahead.empty(); }
+  /// Starts a step that differs from the one before in shapes at most; only where pipelined(). Returns as
+  /// soon as the host would have to wait for a device, and the inputs may be written anew then. The step
+  /// before is done by then, and `output` has what it made until the next start. Throws like run; where a
+  /// device fails, no step is in flight any more.
+  void start(const Step& step);
+  /// Returns when no step is in flight any more. Throws what a device throws that fails.
+  void finish();
+  /// The tensor that an output of the last step that is done lies in.
+  DeviceTensor& output(ValueId value) const;
+
+  /// Makes running steps return early, as DevicePlan::cancel says.
   void cancel() noexcept;
   /// See DevicePlan::set_profile.
   void set_profile(Profile* profile);
@@ -78,15 +97,27 @@ class Plan {
   std::size_t workspace_bytes(int device) const;
 
  private:
+  /// A step on its way through the parts.
+  struct Flight {
+    std::vector<std::int64_t> symbols;
+    std::vector<std::int64_t> cut_symbols;  // Of a step that moves cells and does nothing else.
+    bool is_cut = false;
+    bool new_shapes = false;
+    std::size_t set = 0;   // Of tensors.
+    std::size_t next = 0;  // The first part that was not submitted yet.
+  };
   /// A split and how it is run.
   struct Part {
     int device = 0;
     std::unique_ptr<DevicePlan> plan;
-    Bindings bindings;                 // By the split's value ...
+    std::vector<Bindings> bindings;    // By set and by the split's value ...
     std::vector<ValueId> whole_value;  // ... and what it is in the whole graph.
     std::vector<int> after;
-    std::vector<Copy> copies;  // Before it runs.
-    bool running = false;
+    std::vector<int> after_before;  // Parts of the step before: itself, and those that use a state of its.
+    std::vector<Copy> copies;       // Before it runs.
+    const Flight* running_for = nullptr;
+    std::uint64_t submitted = 0;  // When, counted in submitted parts.
+    std::size_t bound_set = 0;
     bool rebound = false;
   };
   struct Compiled {
@@ -94,23 +125,45 @@ class Plan {
     std::vector<Part> parts;
     std::vector<std::unique_ptr<DeviceTensor>> carriers;
     std::vector<std::size_t> carrier_bytes;  // By device.
-    std::vector<bool> of_moves;              // By symbol: how many cells are moved ...
-    std::vector<std::int64_t> cut_symbols;   // ... in a step that does nothing else.
+    std::vector<bool> of_moves;              // By symbol: whether it says how many cells are moved.
+    // For steps that overlap: two more sets of bindings, by device. Both have inputs of their own, into which
+    // those that the caller binds are copied, and the second has everything else of a step, too.
+    std::vector<std::vector<Bindings>> ahead;
+    std::vector<std::pair<int, ValueId>> inputs;  // Which these are, with their homes.
   };
 
   Compiled compile(PlacedGraph placed) const;
   void compile_whole(Compiled& result) const;
   void compile_splits(Compiled& result, Splits splits) const;
+  void make_ahead(Compiled& result, const Splits& splits) const;
+  DeviceTensor* make_carrier(Compiled& result, int device, ValueId value) const;
   std::unique_ptr<DevicePlan> compile_on(int device, const Graph& graph, const Bindings& bindings,
                                          const CompileOptions& options) const;
   void check(const Step& step) const;
   void rebind(const Rebinding& rebinding);
-  void run_parts(const Changes& actual);
-  void finish(Part& part);
+
+  // Steps in flight (plan_steps.cpp).
+  struct Outlook {
+    bool ready = false;     // The flight's next part can be submitted.
+    Part* waits = nullptr;  // Otherwise the part that must be waited for. Null: nothing can be done.
+  };
+  const std::vector<Bindings>& set(std::size_t i) const {
+    return i == 0 ? now_.placed.bindings : now_.ahead[i - 1];
+  }
+  void begin(Flight& flight, const Step& step, std::size_t set);
+  Outlook outlook(const Flight& flight, const Flight* before);
+  void work(Flight* older, Flight* newer);
+  void submit_next(Flight& flight);
+  void wait(Part& part);
+  void abandon() noexcept;
 
   const std::vector<Device*> devices_;
   const CompileOptions options_;
   Compiled now_;
+  Flight flights_[2];
+  Flight* in_flight_ = nullptr;        // What start has left.
+  std::size_t done_set_ = 0;           // Of the last step that is done.
+  std::uint64_t n_submitted_ = 0;      // Parts.
   std::vector<std::int64_t> symbols_;  // Of the last step; empty before the first.
   bool cut_short_ = false;             // Some parts of the last step ran with other symbols, or not at all.
   std::atomic<bool> cancelled_{false};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <future>
 #include <random>
 
 #include "engine/allocation_counter.h"
@@ -151,17 +152,32 @@ TEST_P(Spread, ExpertsStayWithTheCpu) {
   EXPECT_FALSE(model->impl().weights[1].empty());
 }
 
-/// A plan that fails when it is told to.
+/// A plan that fails when it is told to, and works beside the host where that is wanted.
 class FailingPlan final : public DevicePlan {
  public:
-  FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<bool> fails)
-      : inner_(std::move(inner)), fails_(std::move(fails)) {}
+  FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<bool> fails, bool beside_host,
+              std::shared_ptr<int> n_bound_anew)
+      : inner_(std::move(inner)),
+        fails_(std::move(fails)),
+        beside_host_(beside_host),
+        n_bound_anew_(std::move(n_bound_anew)) {}
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
-    if (*fails_) throw Error(ErrorCode::kDevice, "the device is lost");
-    inner_->submit(symbols, bindings, actual);
+    *n_bound_anew_ += actual.tensors ? 1 : 0;
+    const auto work = [this, symbols, &bindings, actual] {
+      if (*fails_) throw Error(ErrorCode::kDevice, "the device is lost");
+      inner_->submit(symbols, bindings, actual);
+    };
+    if (beside_host_) {
+      work_ = std::async(std::launch::async, work);
+    } else {
+      work();
+    }
   }
-  void wait() override { inner_->wait(); }
+  void wait() override {
+    if (work_.valid()) work_.get();
+    inner_->wait();
+  }
   void cancel() noexcept override { inner_->cancel(); }
   std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
   double kernel_seconds() const override { return inner_->kernel_seconds(); }
@@ -172,16 +188,21 @@ class FailingPlan final : public DevicePlan {
  private:
   std::unique_ptr<DevicePlan> inner_;
   std::shared_ptr<bool> fails_;
+  const bool beside_host_;
+  std::shared_ptr<int> n_bound_anew_;
+  std::future<void> work_;
 };
 
 /// A device like the CPU with little memory and without some ops, of a backend that the test brings.
 class SmallDevice final : public Device {
  public:
-  SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool can_attend)
+  SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool can_attend,
+              bool beside_host)
       : attends(can_attend), inner_(std::move(inner)), info_(inner_->info()) {
     info_.name = std::move(name);
     info_.backend = "small";
     info_.memory_total = info_.memory_free = memory;
+    info_.beside_host = beside_host;
   }
   const DeviceInfo& info() const override { return info_; }
   bool supports(const Graph& graph, const Node& node) const override {
@@ -211,9 +232,11 @@ class SmallDevice final : public Device {
   }
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
-    return std::make_unique<FailingPlan>(inner_->compile(graph, bindings, options), fails);
+    return std::make_unique<FailingPlan>(inner_->compile(graph, bindings, options), fails, info_.beside_host,
+                                         n_bound_anew);
   }
   std::shared_ptr<bool> fails = std::make_shared<bool>(false);
+  std::shared_ptr<int> n_bound_anew = std::make_shared<int>(0);  ///< Steps with other tensors.
   bool attends;
 
  private:
@@ -222,11 +245,12 @@ class SmallDevice final : public Device {
 };
 
 std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
-                                             bool attends, PlacementParams placement = {}) {
+                                             bool attends, PlacementParams placement = {},
+                                             bool beside_host = false) {
   const auto registry = find_backends();
   const auto open = [=, inner = std::weak_ptr(registry)](std::string_view name, const OpenOptions& options) {
     return std::make_shared<SmallDevice>(inner.lock()->open("cpu", {.n_threads = options.n_threads}),
-                                         std::string(name), memory, attends);
+                                         std::string(name), memory, attends, beside_host);
   };
   registry->add(
       {"small", [] { return std::vector{DeviceInfo{.name = "small0", .backend = "small"}}; }, open});
@@ -290,6 +314,83 @@ TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
   // Had it only stumbled: the text goes on as if nothing had been.
   *fails = false;
   EXPECT_TRUE(all_logits(context, more, 2) == all_logits(alone, more, 2));
+}
+
+/// A text decoded as one batch, which takes several steps: the logits of its last token, then some more.
+std::vector<float> in_one_batch(Context& context, const std::vector<Token>& tokens, int logits_every) {
+  std::vector<float> result;
+  Batch batch;
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    batch.add(
+        tokens[i], 0,
+        i + 1 == tokens.size() || (logits_every > 0 && i % static_cast<std::size_t>(logits_every) == 0));
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+  for (int i = 0; i < batch.size(); ++i) {
+    if (!batch[i].logits) continue;
+    const std::span<const float> row = context.logits(i);
+    result.insert(result.end(), row.begin(), row.end());
+  }
+  return result;
+}
+
+TEST_P(Spread, StepsOfABatchThatOverlapGiveTheSameBits) {
+  std::vector<Token> text = tokens();
+  while (text.size() < 45) text.push_back(static_cast<Token>((text.size() * 7) % 200));
+  const ContextParams params = {.n_ctx = 512, .n_sequences = 2, .n_ubatch = 8, .n_threads = 1};
+  const std::vector<Token> few = {9, 4, 7};
+  const auto run = [&](const std::shared_ptr<const Model>& model) {
+    Context context(model, params);
+    std::vector<float> result = in_one_batch(context, text, 3);
+    const auto add = [&](const std::vector<float>& more) {
+      result.insert(result.end(), more.begin(), more.end());
+    };
+    add(all_logits(context, few, 1));
+    // Moves are owed before the next batch.
+    EXPECT_TRUE(context.copy(0, 1));
+    if (context.can_shift()) {
+      context.remove(0, 0, 5);
+      EXPECT_TRUE(context.shift(0, 5, -1, -5));
+    }
+    add(in_one_batch(context, text, 0));
+    add(all_logits(context, few, 1, 1));
+    EXPECT_TRUE(context.consistent());
+    return std::pair(result, context.plan_stats());
+  };
+  const auto [expected, alone] = run(load(path(), {}));
+  const int n_layers = load(path(), {})->info().n_layers;
+  for (int n = 1; n <= n_layers + 1; ++n) {
+    const auto model = load_with_small(path(), std::uint64_t{1} << 32, true, {.n_layers = n}, true);
+    const auto [logits, stats] = run(model);
+    EXPECT_GT(*dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).n_bound_anew, 0)
+        << "no steps overlap";
+    EXPECT_TRUE(logits == expected) << n << " layers";
+    EXPECT_EQ(stats.steps, alone.steps);
+    EXPECT_EQ(stats.steps_tensors, 0);
+  }
+  // Attention stays with the host: there and back in each layer.
+  EXPECT_TRUE(run(load_with_small(path(), std::uint64_t{1} << 32, false, {}, true)).first == expected);
+}
+
+TEST_P(Spread, ADeviceThatFailsWhileStepsOverlapFailsTheBatchAndNoMore) {
+  const auto model = load_with_small(path(), std::uint64_t{1} << 32, true, {.n_layers = 1}, true);
+  const ContextParams params = {.n_ctx = 256, .n_ubatch = 4, .n_threads = 1};
+  Context context(model, params), alone(load(path(), {}), params);
+  const std::vector<Token> few = {9, 4, 7}, many = {200, 1, 5, 6, 7, 8, 9, 10, 11, 12};
+  EXPECT_TRUE(all_logits(context, few, 3) == all_logits(alone, few, 3));
+  const auto fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).fails;
+  *fails = true;
+  Batch batch;
+  for (const Token token : many) batch.add(token, 0, true);
+  try {
+    context.decode(batch);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
+  }
+  EXPECT_EQ(context.next_pos(0), 3);
+  EXPECT_TRUE(context.consistent());
+  *fails = false;
+  EXPECT_TRUE(in_one_batch(context, many, 1) == in_one_batch(alone, many, 1));
 }
 
 TEST(Placing, AContextThatItsDeviceCannotComputeIsRefused) {

@@ -55,7 +55,8 @@ class VulkanPlan final : public DevicePlan {
               n_addresses_ * sizeof(std::uint64_t) + program_.launches.size() * sizeof(StepEntry)),
         external_(external_values()),
         arena_(*gpu_, Place::kDevice, lay_out_values()),
-        frequencies_(*gpu_, Place::kDevice, frequency_bytes()) {
+        frequencies_(*gpu_, Place::kDevice, frequency_bytes()),
+        factors_of_(program_.frequencies.size()) {
     for (Launch& launch : program_.launches)
       pipeline_of_.push_back(pipelines_->get(launch.shader, launch.constants));
     pipelines_->save();
@@ -203,6 +204,14 @@ class VulkanPlan final : public DevicePlan {
     std::size_t at = 0;
     for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
       const Frequencies& f = program_.frequencies[i];
+      const DeviceTensor* const source =
+          f.factors != kNoValue ? bindings[static_cast<std::size_t>(f.factors)] : nullptr;
+      const std::size_t begin = at;
+      at += static_cast<std::size_t>(f.rope.n_rot / 2) * sizeof(std::uint64_t);
+      addresses()[external_.size() + i] = frequencies_.address() + begin;
+      // Steps that alternate between inputs bind anew, and a table is not made for nothing.
+      if (frequencies_made_ && source == factors_of_[i]) continue;
+      factors_of_[i] = source;
       std::vector<float> factors;
       if (f.factors != kNoValue) {
         factors.resize(static_cast<std::size_t>(f.rope.n_rot / 2));
@@ -211,10 +220,9 @@ class VulkanPlan final : public DevicePlan {
             .read(0, std::as_writable_bytes(std::span(factors)));
       }
       const auto table = fixed_point(rope_frequencies(f.rope, factors.empty() ? nullptr : factors.data()));
-      frequencies_.write(at, std::as_bytes(std::span(table)));
-      addresses()[external_.size() + i] = frequencies_.address() + at;
-      at += table.size() * sizeof(std::uint64_t);
+      frequencies_.write(begin, std::as_bytes(std::span(table)));
     }
+    frequencies_made_ = true;
   }
 
   void set_sizes(std::span<const std::int64_t> symbols) {
@@ -294,6 +302,8 @@ class VulkanPlan final : public DevicePlan {
   std::vector<std::size_t> offsets_;      // ... and where; behind them those of Program::codes.
   Buffer arena_;
   Buffer frequencies_;
+  std::vector<const DeviceTensor*> factors_of_;  // By table of frequencies: made from these factors.
+  bool frequencies_made_ = false;
   std::vector<VkPipeline> pipeline_of_;  // By launch.
   VkCommandPool pool_ = VK_NULL_HANDLE;
   std::vector<VkCommandBuffer> commands_;

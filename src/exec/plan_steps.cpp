@@ -1,0 +1,179 @@
+// Steps on their way through the splits of a plan: one that is run, or two that overlap.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "exec/plan.h"
+#include "weft/error.h"
+
+namespace weft::exec {
+
+void Plan::run(const Step& step) {
+  WEFT_CHECK(in_flight_ == nullptr);
+  check(step);
+  cancelled_.store(false, std::memory_order_relaxed);
+  if (step.actual.topology) {
+    // Compile first: if that fails, the plan still stands for the old graph.
+    now_ = compile(*step.graph);
+    set_profile(profile_);
+    ++counters_.compiled;
+  }
+  for (const Rebinding& rebinding : step.rebindings) rebind(rebinding);
+  Flight& flight = flights_[0];
+  begin(flight, step, 0);
+  work(&flight, nullptr);
+}
+
+void Plan::start(const Step& step) {
+  WEFT_CHECK(pipelined());
+  if (step.actual.tensors || step.actual.topology)
+    throw Error(ErrorCode::kInvalidArgument,
+                "step refused: only shapes may change in a step that overlaps with others; run it instead");
+  check(step);
+  if (in_flight_ == nullptr) cancelled_.store(false, std::memory_order_relaxed);
+  Flight* const older = in_flight_;
+  const std::size_t i = older == &flights_[0] ? 1 : 0;
+  Flight& flight = flights_[i];
+  begin(flight, step, i + 1);
+  for (const auto& [device, value] : now_.inputs) {
+    const auto d = static_cast<std::size_t>(device), v = static_cast<std::size_t>(value);
+    const std::size_t n = value_bytes(now_.placed.graph.value(value), flight.symbols);
+    if (n > 0) std::memcpy(set(flight.set)[d][v]->host().data(), set(0)[d][v]->host().data(), n);
+  }
+  in_flight_ = &flight;
+  work(older, &flight);
+}
+
+void Plan::finish() {
+  if (in_flight_ != nullptr) work(std::exchange(in_flight_, nullptr), nullptr);
+}
+
+void Plan::begin(Flight& flight, const Step& step, std::size_t set) {
+  symbols_.assign(step.symbols.begin(), step.symbols.end());
+  flight.symbols.assign(step.symbols.begin(), step.symbols.end());
+  flight.is_cut = false;
+  const bool catch_up = std::exchange(cut_short_, false);
+  flight.new_shapes = step.actual.shapes || (options_.allowed.shapes && catch_up);
+  flight.set = set;
+  flight.next = 0;
+
+  ++counters_.steps;
+  if (step.actual.topology) {
+    ++counters_.topology;
+  } else if (step.actual.tensors) {
+    ++counters_.tensors;
+  } else if (step.actual.shapes) {
+    ++counters_.shapes;
+  } else {
+    ++counters_.unchanged;
+  }
+}
+
+/// What stands before the flight's next part or, when all are submitted, before its end.
+Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
+  Outlook result;
+  const auto must_end = [&](Part& part, const Flight& of) {
+    if (part.running_for == &of && (result.waits == nullptr || part.submitted < result.waits->submitted))
+      result.waits = &part;
+  };
+  if (flight.next == now_.parts.size()) {
+    for (Part& part : now_.parts) must_end(part, flight);
+    return result;
+  }
+  const Part& next = now_.parts[flight.next];
+  if (before != nullptr)
+    for (const int p : next.after_before) {
+      if (before->next <= static_cast<std::size_t>(p)) return {};
+      must_end(now_.parts[static_cast<std::size_t>(p)], *before);
+    }
+  for (const int p : next.after) must_end(now_.parts[static_cast<std::size_t>(p)], flight);
+  result.ready = result.waits == nullptr;
+  return result;
+}
+
+/// Goes on with both steps until the older is done, and then with the newer as far as nothing must be waited
+/// for. Either may be null.
+void Plan::work(Flight* older, Flight* newer) {
+  const auto is_beside = [&](const Flight& flight) {
+    return devices_[static_cast<std::size_t>(now_.parts[flight.next].device)]->info().beside_host;
+  };
+  try {
+    for (;;) {
+      const Outlook now = older != nullptr ? outlook(*older, nullptr) : Outlook{};
+      const Outlook then = newer != nullptr ? outlook(*newer, older) : Outlook{};
+      // What works beside the host gets work before the host does.
+      if (then.ready && (!now.ready || (is_beside(*newer) && !is_beside(*older)))) {
+        submit_next(*newer);
+      } else if (now.ready) {
+        submit_next(*older);
+      } else if (older == nullptr) {
+        return;
+      } else if (now.waits == nullptr) {
+        done_set_ = std::exchange(older, nullptr)->set;
+      } else {
+        // The earlier one is done earlier.
+        const bool of_newer = then.waits != nullptr && then.waits->submitted < now.waits->submitted;
+        wait(of_newer ? *then.waits : *now.waits);
+      }
+    }
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void Plan::submit_next(Flight& flight) {
+  Part& part = now_.parts[flight.next++];
+  // A device that was not at it yet when the step was cancelled moves cells and does no more.
+  if (now_.parts.size() > 1 && options_.allowed.shapes && cancelled_.load(std::memory_order_relaxed)) {
+    if (!std::exchange(flight.is_cut, true)) {
+      flight.cut_symbols = flight.symbols;
+      for (std::size_t i = 0; i < flight.symbols.size(); ++i)
+        if (!now_.of_moves[i]) flight.cut_symbols[i] = now_.placed.graph.symbols()[i].min;
+    }
+    cut_short_ = true;
+  }
+  const std::span<const std::int64_t> symbols = flight.is_cut ? flight.cut_symbols : flight.symbols;
+  for (const Copy& copy : part.copies) {
+    const auto value = static_cast<std::size_t>(copy.value);
+    const std::size_t n = value_bytes(now_.placed.graph.value(copy.value), symbols);
+    const auto from = set(flight.set)[static_cast<std::size_t>(copy.from)][value]->host();
+    const auto to = set(flight.set)[static_cast<std::size_t>(copy.to)][value]->host();
+    if (n > 0) std::memcpy(to.data(), from.data(), n);
+    ++counters_.copies;
+    counters_.copied_bytes += static_cast<std::int64_t>(n);
+  }
+  const bool other_set = std::exchange(part.bound_set, flight.set) != flight.set;
+  Changes changes;
+  changes.shapes = flight.new_shapes || flight.is_cut;
+  changes.tensors = std::exchange(part.rebound, false) || other_set;
+  part.running_for = &flight;
+  part.submitted = ++n_submitted_;
+  part.plan->submit(symbols, part.bindings[flight.set], changes);
+}
+
+void Plan::wait(Part& part) {
+  if (std::exchange(part.running_for, nullptr) != nullptr) part.plan->wait();
+}
+
+/// Devices beside the host must not write to any step's values any more once the caller goes on.
+void Plan::abandon() noexcept {
+  in_flight_ = nullptr;
+  done_set_ = 0;
+  cut_short_ = true;
+  symbols_.clear();  // Whatever the next step's are, they are new to those that did not get so far.
+  for (Part& part : now_.parts) {
+    try {
+      wait(part);
+    } catch (...) {  // The first error is the one to tell.
+    }
+  }
+}
+
+void Plan::cancel() noexcept {
+  cancelled_.store(true, std::memory_order_relaxed);
+  for (Part& part : now_.parts) part.plan->cancel();
+}
+
+}  // namespace weft::exec
