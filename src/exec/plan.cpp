@@ -217,11 +217,11 @@ void Plan::check(const Step& step) const {
       refuse(symbols[i].name + " = " + std::to_string(value) + " is outside [" +
              std::to_string(symbols[i].min) + ", " + std::to_string(symbols[i].max) + "], the bounds of " +
              tensor_with(graph, i));
-    if (first || value == symbols_[i]) continue;
+    if (first || value == symbols_[i] || (step.actual.shapes && options_.allowed.shapes)) continue;
     const std::string change = symbols[i].name + " went from " + std::to_string(symbols_[i]) + " to " +
                                std::to_string(value) + " in " + tensor_with(graph, i);
-    if (!step.actual.shapes) refuse(change + ", and the step does not declare changed shapes");
-    if (!options_.allowed.shapes) refuse(change + ", and the plan does not allow changed shapes");
+    refuse(change + (step.actual.shapes ? ", and the plan does not allow changed shapes"
+                                        : ", and the step does not declare changed shapes"));
   }
 
   if (!step.rebindings.empty() && !step.actual.tensors)

@@ -104,6 +104,33 @@ TEST_P(VulkanSpread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
   }
 }
 
+TEST_P(VulkanSpread, StepsThatOverlapGiveTheSameBitsAndAllocateNothing) {
+  constexpr int kUbatch = 4;
+  auto tokens = test::read_tokens(test::golden_dir() / GetParam() / "tokens.json");
+  tokens.resize(7 * kUbatch, 7);  // Twice they stay within a page.
+  PlacementParams two_gpus = layers(1 << 20);
+  two_gpus.devices.push_back("second=vulkan0");
+  for (const PlacementParams& placement : {layers(1), rows(), random_pins(path(), 3), two_gpus}) {
+    const auto model = load(path(), placement);
+    const ContextParams params = {.n_ctx = 256, .n_ubatch = kUbatch};
+    // A batch of one step overlaps with none.
+    Context one_by_one(model, params), ahead(model, params);
+    const std::vector<float> expected = test::all_logits(one_by_one, tokens, kUbatch);
+    EXPECT_TRUE(test::all_logits(ahead, tokens, tokens.size()) == expected);
+    EXPECT_EQ(ahead.plan_stats().steps, one_by_one.plan_stats().steps);
+    EXPECT_EQ(ahead.plan_stats().copies, one_by_one.plan_stats().copies);
+    EXPECT_EQ(ahead.plan_stats().copied_bytes, one_by_one.plan_stats().copied_bytes);
+    // Once more, with everything warm.
+    Batch batch;
+    for (const Token token : tokens) batch.add(token, 0);
+    const long allocations = test::n_allocations();
+    ASSERT_EQ(ahead.decode(batch), DecodeStatus::kOk);
+    if (test::kCountsAllocations) {
+      EXPECT_EQ(test::n_allocations() - allocations, 0);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread,
                          testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3",
                                          "phi3", "gpt2", "mamba", "mamba2", "lfm2"),

@@ -21,8 +21,10 @@ void MoveLaunch::bind(const Addresses& addresses) {
   from_ = addresses.plain<const std::int32_t>(inputs_[1]);
   to_ = addresses.plain<const std::int32_t>(inputs_[2]);
   deltas_ = inputs_.size() > 3 ? addresses.plain<const std::int32_t>(inputs_[3]) : nullptr;
-  frequencies_ =
-      rope_frequencies(op_.rope, inputs_.size() > 4 ? addresses.plain<const float>(inputs_[4]) : nullptr);
+  const float* factors = inputs_.size() > 4 ? addresses.plain<const float>(inputs_[4]) : nullptr;
+  if (!frequencies_.empty() && factors == factors_) return;
+  factors_ = factors;
+  frequencies_ = rope_frequencies(op_.rope, factors);
 }
 
 /// One task: moves may build on each other, so they run in order. Layers share the threads.

@@ -23,6 +23,7 @@ class MoveLaunch final : public Launch {
   ValueId output_;
   Dim n_moves_dim_;
   CacheLayout layout_;
+  const float* factors_ = nullptr;  // What the frequencies were made with.
   std::vector<double> frequencies_;
   std::byte* cache_ = nullptr;
   const std::int32_t* from_ = nullptr;

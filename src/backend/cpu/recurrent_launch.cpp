@@ -1,6 +1,7 @@
 #include "backend/cpu/recurrent_launch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -55,7 +56,8 @@ std::string RecurrentLaunch::describe(const Graph& graph) const {
   return std::string(name_) + " " + graph.value(output_).name;
 }
 
-void RecurrentLaunch::transpose(const MatrixTensor& matrix, std::vector<float>& out) const {
+void RecurrentLaunch::transpose(const MatrixTensor& matrix, std::vector<float>& out) {
+  if (std::exchange(transposed_, &matrix) == &matrix) return;
   const PackedMatrix& packed = matrix.matrices()[0];
   WEFT_CHECK(packed.rows == n_columns_);
   out.resize(static_cast<std::size_t>(packed.rows * packed.columns));

@@ -23,7 +23,7 @@ class RecurrentLaunch : public Launch {
   ValueId input(std::size_t i) const { return inputs_[i]; }
   std::size_t n_inputs() const { return inputs_.size(); }
   /// A matrix {columns, n} of weights as [n][columns], for kernels that take columns side by side.
-  void transpose(const MatrixTensor& matrix, std::vector<float>& out) const;
+  void transpose(const MatrixTensor& matrix, std::vector<float>& out);
 
   std::string_view name_;
   std::int64_t n_columns_ = 0;
@@ -31,6 +31,7 @@ class RecurrentLaunch : public Launch {
 
  private:
   std::vector<ValueId> inputs_;
+  const MatrixTensor* transposed_ = nullptr;  // Binding other tensors does it no second time.
   ValueId output_;
   std::size_t from_index_;
   Dim n_rows_dim_;

@@ -38,8 +38,10 @@ RopeTable RopeTableLaunch::row(std::int64_t r) const {
 
 void RopeTableLaunch::bind(const Addresses& addresses) {
   positions_ = addresses.plain<const std::int32_t>(positions_id_);
-  frequencies_ =
-      rope_frequencies(op_, factors_id_ == kNoValue ? nullptr : addresses.plain<const float>(factors_id_));
+  const float* factors = factors_id_ == kNoValue ? nullptr : addresses.plain<const float>(factors_id_);
+  if (!frequencies_.empty() && factors == factors_) return;
+  factors_ = factors;
+  frequencies_ = rope_frequencies(op_, factors);
   magnitude_ = rope_magnitude(op_);
 }
 

@@ -29,6 +29,7 @@ class RopeTableLaunch final : public Launch {
   ValueId factors_id_;
   Dim rows_;
   base::Memory table_;
+  const float* factors_ = nullptr;  // What the frequencies were made with.
   std::vector<double> frequencies_;
   double magnitude_ = 1.0;
   const std::int32_t* positions_ = nullptr;
