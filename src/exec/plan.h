@@ -102,7 +102,7 @@ class Plan {
     std::vector<std::int64_t> symbols;
     std::vector<std::int64_t> cut_symbols;  // Of a step that moves cells and does nothing else.
     bool is_cut = false;
-    bool new_shapes = false;
+    Changes changes;       // Against the step before; parts add what is theirs.
     std::size_t set = 0;   // Of tensors.
     std::size_t next = 0;  // The first part that was not submitted yet.
   };

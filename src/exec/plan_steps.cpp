@@ -54,7 +54,8 @@ void Plan::begin(Flight& flight, const Step& step, std::size_t set) {
   flight.symbols.assign(step.symbols.begin(), step.symbols.end());
   flight.is_cut = false;
   const bool catch_up = std::exchange(cut_short_, false);
-  flight.new_shapes = step.actual.shapes || (options_.allowed.shapes && catch_up);
+  flight.changes = step.actual;
+  flight.changes.shapes = step.actual.shapes || (options_.allowed.shapes && catch_up);
   flight.set = set;
   flight.next = 0;
 
@@ -145,8 +146,8 @@ void Plan::submit_next(Flight& flight) {
     counters_.copied_bytes += static_cast<std::int64_t>(n);
   }
   const bool other_set = std::exchange(part.bound_set, flight.set) != flight.set;
-  Changes changes;
-  changes.shapes = flight.new_shapes || flight.is_cut;
+  Changes changes = flight.changes;
+  changes.shapes = changes.shapes || flight.is_cut;
   changes.tensors = std::exchange(part.rebound, false) || other_set;
   part.running_for = &flight;
   part.submitted = ++n_submitted_;

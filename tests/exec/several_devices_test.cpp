@@ -420,7 +420,7 @@ TEST_F(SeveralDevices, ADeviceHasItsNextStepBeforeTheHostEndsTheOneBefore) {
   Plan plan = make({1, 0, 1});
   // The host's part of the first step ends once the device has begun the second.
   Gate second_begun;
-  int n_beside = 0;
+  std::atomic<int> n_beside = 0;
   bool in_time = false;
   beside.toy.during = [&] {
     if (++n_beside == 2) second_begun.open();
