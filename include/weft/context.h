@@ -161,6 +161,9 @@ class Context {
   void defragment(int max_cells = 4096);
   Pos max_positions()
       const;  ///< Positions are below this: models with learned positions have a table of them.
+  /// The tokens that a batch of a long text should have for speed: those of a step or, where the steps of a
+  /// batch overlap on several devices, of some steps.
+  int batch_size() const;
   int cells_used() const;
   int cells_total() const;
   /// Bytes of the caches that were ever in use: memory is taken as it is touched.

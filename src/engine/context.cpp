@@ -203,6 +203,10 @@ void Context::defragment(int max_cells) {
 bool Context::consistent() const { return impl_->consistent(); }
 bool Context::can_shift() const { return !impl_->hparams().learned_positions && !impl_->recurrent; }
 Pos Context::max_positions() const { return impl_->max_pos; }
+int Context::batch_size() const {
+  constexpr int kSteps = 4;  // A batch that is cancelled loses no more.
+  return impl_->params.n_ubatch * (impl_->plan.pipelined() ? kSteps : 1);
+}
 int Context::cells_used() const { return impl_->sequences.cells_used(); }
 int Context::cells_total() const { return impl_->sequences.cells_total(); }
 std::int64_t Context::cache_bytes() const {

@@ -64,7 +64,7 @@ class Generator {
   /// The prompt in pieces; logits at its end only.
   bool prefill(std::span<const Token> prompt) {
     const auto chunk =
-        static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.params().n_ubatch);
+        static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.batch_size());
     for (std::size_t done = 0; done < prompt.size();) {
       const std::size_t n = std::min(chunk, prompt.size() - done);
       batch_.clear();

@@ -361,6 +361,7 @@ TEST_P(Spread, StepsOfABatchThatOverlapGiveTheSameBits) {
   for (int n = 1; n <= n_layers + 1; ++n) {
     const auto model = load_with_small(path(), std::uint64_t{1} << 32, true, {.n_layers = n}, true);
     const auto [logits, stats] = run(model);
+    EXPECT_EQ(Context(model, params).batch_size(), 4 * params.n_ubatch);
     EXPECT_GT(*dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).n_bound_anew, 0)
         << "no steps overlap";
     EXPECT_TRUE(logits == expected) << n << " layers";
