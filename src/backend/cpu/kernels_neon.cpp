@@ -10,6 +10,7 @@
 #include "backend/cpu/matmul.inl"
 #include "backend/cpu/attention.inl"
 #include "backend/cpu/recurrent.inl"
+#include "backend/cpu/peak.inl"
 // clang-format on
 #include "backend/cpu/kernels_table.inl"
 #endif
