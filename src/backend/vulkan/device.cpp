@@ -1,6 +1,7 @@
 #include "backend/vulkan/device.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "backend/vulkan/launches.h"
 #include "backend/vulkan/plan.h"
@@ -156,21 +157,37 @@ int rank_of(VkPhysicalDevice physical) {
   }
 }
 
-struct Listed {
-  std::shared_ptr<Instance> instance;
-  std::vector<VkPhysicalDevice> devices;
-  static std::string name(std::size_t i) { return kBackendName + std::to_string(i); }
-};
+std::string listed_name(std::size_t i) { return kBackendName + std::to_string(i); }
 
-Listed list_devices() {
-  Listed listed = {.instance = Instance::make()};
-  if (listed.instance == nullptr) return listed;
-  for (VkPhysicalDevice physical : listed.instance->physical_devices())
-    if (Gpu::usable(physical)) listed.devices.push_back(physical);
-  std::stable_sort(listed.devices.begin(), listed.devices.end(),
-                   [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(a) < rank_of(b); });
-  return listed;
-}
+/// The devices of this machine, by their listed numbers. Drivers are loaded when they are asked for first,
+/// and once: that takes longer than to load a small model. Thread-safe.
+class Drivers {
+ public:
+  const std::shared_ptr<Instance>& instance() {
+    load();
+    return instance_;
+  }
+  std::span<const VkPhysicalDevice> devices() {
+    load();
+    return devices_;
+  }
+
+ private:
+  void load() {
+    const std::lock_guard lock(mutex_);
+    if (instance_ != nullptr) return;
+    instance_ = Instance::make();
+    if (instance_ == nullptr) return;
+    for (VkPhysicalDevice physical : instance_->physical_devices())
+      if (Gpu::usable(physical)) devices_.push_back(physical);
+    std::stable_sort(devices_.begin(), devices_.end(),
+                     [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(a) < rank_of(b); });
+  }
+
+  std::mutex mutex_;
+  std::shared_ptr<Instance> instance_;
+  std::vector<VkPhysicalDevice> devices_;
+};
 
 /// Drivers tell their caches apart by a key in the file; a name for each keeps them from taking turns.
 std::filesystem::path pipeline_cache_file(VkPhysicalDevice physical, const std::filesystem::path& folder) {
@@ -187,8 +204,7 @@ std::filesystem::path pipeline_cache_file(VkPhysicalDevice physical, const std::
   return folder / ("vulkan-" + hex + ".pipelines");
 }
 
-/// Whether the system has a GPU of any kind, as its drivers show them. To ask Vulkan means to load all of its
-/// drivers, which takes longer than to load a small model.
+/// Whether the system has a GPU of any kind, as its drivers show them: to ask Vulkan means to load them all.
 bool system_shows_gpu() {
   constexpr std::string_view kNodes[] = {"dri",  "nvidia", "nvhost", "nvgpu", "nvmap",
                                          "kgsl", "mali",   "pvr",    "dxg"};
@@ -205,32 +221,33 @@ bool system_shows_gpu() {
 }  // namespace
 
 Backend backend(const VulkanOptions& options) {
-  return {
-      .name = kBackendName,
-      .list =
-          [options] {
-            std::vector<DeviceInfo> infos;
-            const Listed listed = list_devices();
-            for (std::size_t i = 0; i < listed.devices.size(); ++i) {
-              try {
-                infos.push_back(
-                    VulkanDevice(listed.instance, listed.devices[i], options, Listed::name(i), {}).info());
-              } catch (const Error&) {
-                // Listed by its driver, but not to be had: as if it were not there.
-              }
-            }
-            return infos;
+  const auto drivers = std::make_shared<Drivers>();
+  return {.name = kBackendName,
+          .list =
+              [options, drivers] {
+                std::vector<DeviceInfo> infos;
+                const auto devices = drivers->devices();
+                for (std::size_t i = 0; i < devices.size(); ++i) {
+                  try {
+                    infos.push_back(
+                        VulkanDevice(drivers->instance(), devices[i], options, listed_name(i), {}).info());
+                  } catch (const Error&) {
+                    // Listed by its driver, but not to be had: as if it were not there.
+                  }
+                }
+                return infos;
+              },
+          .open = [options, drivers](std::string_view device,
+                                     const OpenOptions& open) -> std::shared_ptr<Device> {
+            const auto devices = drivers->devices();
+            for (std::size_t i = 0; i < devices.size(); ++i)
+              if (listed_name(i) == device)
+                return std::make_shared<VulkanDevice>(drivers->instance(), devices[i], options,
+                                                      open.name.empty() ? listed_name(i) : open.name,
+                                                      pipeline_cache_file(devices[i], open.compiled));
+            throw Error(ErrorCode::kNotFound, "there is no Vulkan device \"" + std::string(device) + '"');
           },
-      .open = [options](std::string_view device, const OpenOptions& open) -> std::shared_ptr<Device> {
-        const Listed listed = list_devices();
-        for (std::size_t i = 0; i < listed.devices.size(); ++i)
-          if (Listed::name(i) == device)
-            return std::make_shared<VulkanDevice>(listed.instance, listed.devices[i], options,
-                                                  open.name.empty() ? Listed::name(i) : open.name,
-                                                  pipeline_cache_file(listed.devices[i], open.compiled));
-        throw Error(ErrorCode::kNotFound, "there is no Vulkan device \"" + std::string(device) + '"');
-      },
-      .may_find_gpus = system_shows_gpu};
+          .may_find_gpus = system_shows_gpu};
 }
 
 }  // namespace weft::vulkan

@@ -1,7 +1,5 @@
 #include "backend/vulkan/pipelines.h"
 
-#include <fstream>
-#include <iterator>
 #include <span>
 
 // Made from shaders/*.comp at build time.
@@ -22,6 +20,10 @@
 #include <selective_scan.spv.h>
 #include <short_conv.spv.h>
 #include <store_cache.spv.h>
+
+#include "base/atomic_file.h"
+#include "base/read_file.h"
+#include "weft/error.h"
 
 namespace weft::vulkan {
 namespace {
@@ -49,9 +51,16 @@ const ShaderCode kShaders[kNumShaders] = {
     {"store_cache", kSpirv_store_cache},
 };
 
-std::vector<char> read_all(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+constexpr std::uint64_t kMaxCacheBytes = std::uint64_t{256} << 20;
+
+/// Nothing where the file cannot be read: pipelines are then made anew.
+std::vector<std::byte> read_cache(const std::filesystem::path& path) {
+  if (path.empty()) return {};
+  try {
+    return base::read_file(path, kMaxCacheBytes);
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace
@@ -66,8 +75,7 @@ Pipelines::Pipelines(Gpu& gpu, std::filesystem::path cache_file)
   layout.pPushConstantRanges = &range;
   check(vkCreatePipelineLayout(gpu.handle(), &layout, nullptr, &layout_), "making a pipeline layout");
   // The driver checks whether the data is its own.
-  std::vector<char> data;
-  if (!cache_file_.empty()) data = read_all(cache_file_);
+  const std::vector<std::byte> data = read_cache(cache_file_);
   VkPipelineCacheCreateInfo cache = {VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
   cache.initialDataSize = data.size();
   cache.pInitialData = data.data();
@@ -120,15 +128,12 @@ void Pipelines::save() noexcept {
   try {
     std::size_t n = 0;
     if (vkGetPipelineCacheData(gpu_.handle(), cache_, &n, nullptr) != VK_SUCCESS) return;
-    std::vector<char> data(n);
+    std::vector<std::byte> data(n);
     if (vkGetPipelineCacheData(gpu_.handle(), cache_, &n, data.data()) != VK_SUCCESS) return;
-    // Another process may read the file at any time: the old one or the new one.
-    const std::filesystem::path temporary = cache_file_.string() + ".new";
-    std::ofstream file(temporary, std::ios::binary);
-    file.write(data.data(), static_cast<std::streamsize>(n));
-    file.close();
-    std::error_code error;
-    if (file) std::filesystem::rename(temporary, cache_file_, error);
+    // Another process may read or write the file at the same time.
+    base::AtomicFile file(cache_file_);
+    file.write(std::span(data).first(n));
+    file.commit();
     changed_ = false;
   } catch (const std::exception&) {
     // Without the file the next start takes longer, and nothing else.
