@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/extent.h"
+
 namespace weft::engine {
 namespace {
 
@@ -9,7 +11,6 @@ namespace {
 constexpr int kMaxLookAhead = 64;
 /// Tokens that a stream may be about to write while others are let in.
 constexpr int kHeadroom = 8;
-constexpr int kPage = 64;
 
 /// Tokens that both texts begin with, the last one of `stream` not counted: it is computed in any case.
 int n_in_common(const Stream& other, const Stream& stream) {
@@ -22,7 +23,7 @@ int n_in_common(const Stream& other, const Stream& stream) {
 std::int64_t n_needed(const Stream& stream, const Texts::Match& match,
                       const std::vector<Admission::StreamPtr>& running) {
   // Of the last page that is shared the stream gets a copy of its own, once it writes there.
-  std::int64_t n = static_cast<std::int64_t>(stream.text.size()) - match.n + match.n % kPage;
+  std::int64_t n = static_cast<std::int64_t>(stream.text.size()) - match.n + match.n % kPageCells;
   for (const auto& other : running) n += std::max(other->n_pending(), kHeadroom);
   return n;
 }

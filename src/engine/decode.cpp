@@ -70,7 +70,7 @@ void Context::Impl::admit(const Batch& batch) {
       if (windows && !windows->can_take(seq, pos))
         throw Error(ErrorCode::kUnsupported, "position " + std::to_string(pos) + " of sequence " +
                                                  std::to_string(seq) +
-                                                 " sees text that sliding-window layers " + "have forgotten" +
+                                                 " sees text that sliding-window layers have forgotten" +
                                                  where() + engine::kKeepWindows);
       if (sequences.holds(seq, pos))
         refuse("position " + std::to_string(pos) + " of sequence " + std::to_string(seq) + " is taken" +

@@ -26,7 +26,6 @@ std::int32_t WindowPages::cell(std::int32_t cell) const {
 }
 
 // --- What is written
-// -----------------------------------------------------------------------------------------
 
 void WindowPages::store(std::int32_t cell) {
   const std::int32_t page = cell / kPageCells;
@@ -62,7 +61,6 @@ void WindowPages::follow_moves(std::size_t n) {
 }
 
 // --- Whether texts go on
-// -------------------------------------------------------------------------------------
 
 bool WindowPages::goes_on(std::span<const Piece> pieces) const {
   bool found_end = false;
@@ -133,7 +131,6 @@ bool WindowPages::is_whole(std::span<const Extent> extents, std::span<const std:
 }
 
 // --- Fading
-// --------------------------------------------------------------------------------------------------
 
 void WindowPages::begin_batch(SeqId seq, Pos first) {
   const Pos next = sequences_.next_pos(seq);

@@ -532,7 +532,6 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return std::string(tested.param.model); });
 
 // --- Where texts cannot be cut
-// ------------------------------------------------------------------------------
 
 struct Uncuttable {
   const char* model;
