@@ -179,10 +179,7 @@ class Case {
   }
 
   std::vector<std::int64_t> dims(ValueId value) const {
-    std::vector<std::int64_t> result;
-    const Shape& shape = graph.value(value).shape;
-    for (int i = 0; i < shape.rank(); ++i) result.push_back(shape[i].value(graph.bounds()));
-    return result;
+    return graph.value(value).shape.dims(graph.bounds());
   }
 
   double error_of_run() {

@@ -17,8 +17,6 @@ namespace {
 constexpr int kNoLayer = -1;
 constexpr int kNoPart = -1;
 
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 /// Digits at the beginning of a text, or kNoLayer.
 int leading_number(std::string_view text) {
   int number = kNoLayer;
@@ -383,14 +381,11 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
           home_[v] = bindings_[d][v] = found->second.get();
       continue;
     }
-    const bool is_output = std::find(graph.outputs().begin(), graph.outputs().end(),
-                                     static_cast<ValueId>(v)) != graph.outputs().end();
-    if (value.kind == ValueKind::kResult && !is_output) continue;
+    if (value.kind == ValueKind::kResult && !graph.is_output(static_cast<ValueId>(v))) continue;
     if (value.kind == ValueKind::kInput && splits.home[v] >= 0) device_of_[v] = splits.home[v];
     // What nobody reads is with the CPU.
     if (device_of_[v] < 0) device_of_[v] = model.devices.host;
-    std::vector<std::int64_t> shape;
-    for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(bounds));
+    const std::vector<std::int64_t> shape = value.shape.dims(bounds);
     Device& device = device_of(static_cast<ValueId>(v));
     tensors_.push_back(value.kind == ValueKind::kState ? device.create_state(value.dtype, shape)
                                                        : device.create_host_tensor(value.dtype, shape));

@@ -37,12 +37,6 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector
                              static_cast<std::size_t>(use.n_rows) * row);
 }
 
-std::vector<std::int64_t> constant_dims(const Shape& shape) {
-  std::vector<std::int64_t> dims;
-  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i].factor);
-  return dims;
-}
-
 /// What the CPU may keep of its packed weights, where that is asked for. A fingerprint samples the file's
 /// bytes; its time tells apart what samples do not. With several devices each start may place other weights
 /// here.
@@ -74,7 +68,7 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
          engine::devices_of_weight(graph.graph, impl.device_of, use.value, impl.devices.size())) {
       const auto device = static_cast<std::size_t>(place);
       auto& weight = impl.weights[device][value.name];
-      weight = impl.devices.devices[device]->create_weight(dtype, constant_dims(value.shape),
+      weight = impl.devices.devices[device]->create_weight(dtype, value.shape.dims({}),
                                                            {bytes, release, value.name});
       impl.info.weight_bytes += static_cast<std::int64_t>(weight->bytes());
     }

@@ -14,11 +14,9 @@
 namespace weft::exec {
 namespace {
 
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 /// What a node computes in a step: multiplications and additions of its product.
 double flops_of(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols) {
-  const auto out = static_cast<double>(elements(graph.value(node.output), symbols));
+  const auto out = static_cast<double>(graph.value(node.output).shape.elements(symbols));
   if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
     return 2.0 * out * static_cast<double>(graph.value(node.inputs[0]).shape.columns());
   return out;
@@ -26,7 +24,7 @@ double flops_of(const Graph& graph, const Node& node, std::span<const std::int64
 
 /// Bytes that a node reads and writes.
 double bytes_of(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols) {
-  const auto out = static_cast<double>(elements(graph.value(node.output), symbols));
+  const auto out = static_cast<double>(graph.value(node.output).shape.elements(symbols));
   double bytes = state_behind(graph, node.output) == kNoValue ? 4.0 * out : 0.0;
   for (const ValueId input : node.inputs) {
     const ValueInfo& value = graph.value(input);
@@ -111,8 +109,7 @@ class Placer {
     std::vector<std::size_t> kept;
     for (std::size_t c = 0; c < columns.size(); ++c)
       if (last_reader_[index(columns[c])] > static_cast<int>(n)) kept.push_back(c);
-    const bool is_output =
-        std::find(graph_.outputs().begin(), graph_.outputs().end(), node.output) != graph_.outputs().end();
+    const bool is_output = graph_.is_output(node.output);
 
     std::unordered_map<std::u16string, std::size_t> found;
     const std::size_t end = states_.size();
@@ -250,8 +247,7 @@ double cost_of(const Graph& graph, const Costs& costs, std::span<const int> devi
       place.add(device);
     }
     where[index(node.output)] = Where(device);
-    if (std::find(graph.outputs().begin(), graph.outputs().end(), node.output) != graph.outputs().end())
-      seconds += costs.copy_of(node.output, device, costs.host);
+    if (graph.is_output(node.output)) seconds += costs.copy_of(node.output, device, costs.host);
   }
   return seconds;
 }
@@ -311,10 +307,8 @@ std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const
         if (info.kind == ValueKind::kWeight || info.kind == ValueKind::kState) {
           if (counted[index(value)]) return;
           counted[index(value)] = true;
-          std::vector<std::int64_t> shape;
-          for (int i = 0; i < info.shape.rank(); ++i) shape.push_back(info.shape[i].value(bounds));
           (info.kind == ValueKind::kWeight ? needs[d].weights : needs[d].states) +=
-              devices[d]->bytes_of(info.kind, info.dtype, shape);
+              devices[d]->bytes_of(info.kind, info.dtype, info.shape.dims(bounds));
         } else if (state_behind(graph, value) == kNoValue) {
           if (first[index(value)] < 0) first[index(value)] = static_cast<int>(n);
           last[index(value)] = static_cast<int>(n);

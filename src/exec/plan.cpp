@@ -27,9 +27,7 @@ std::string tensor_with(const Graph& graph, std::size_t symbol) {
 }
 
 bool needs_binding(const Graph& graph, ValueId value) {
-  const auto outputs = graph.outputs();
-  return graph.value(value).kind != ValueKind::kResult ||
-         std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+  return graph.value(value).kind != ValueKind::kResult || graph.is_output(value);
 }
 
 /// By symbol: whether it says how many cells are moved. Those who cancel a step rely on the moves.
@@ -41,12 +39,6 @@ std::vector<bool> symbols_of_moves(const Graph& graph) {
     if (!n.is_constant()) of_moves[static_cast<std::size_t>(n.symbol)] = true;
   }
   return of_moves;
-}
-
-std::vector<std::int64_t> shape_at_bounds(const Graph& graph, const ValueInfo& value) {
-  std::vector<std::int64_t> shape;
-  for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(graph.bounds()));
-  return shape;
 }
 
 }  // namespace
@@ -150,9 +142,10 @@ void Plan::compile_splits(Compiled& result, Splits splits) const {
 }
 
 DeviceTensor* Plan::make_carrier(Compiled& result, int device, ValueId value) const {
-  const ValueInfo& info = result.placed.graph.value(value);
+  const Graph& graph = result.placed.graph;
+  const ValueInfo& info = graph.value(value);
   Device& on = *devices_[static_cast<std::size_t>(device)];
-  result.carriers.push_back(on.create_host_tensor(info.dtype, shape_at_bounds(result.placed.graph, info)));
+  result.carriers.push_back(on.create_host_tensor(info.dtype, info.shape.dims(graph.bounds())));
   result.carrier_bytes[static_cast<std::size_t>(device)] += result.carriers.back()->bytes();
   return result.carriers.back().get();
 }

@@ -9,8 +9,6 @@
 namespace weft::exec {
 namespace {
 
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 /// Assigns nodes to splits. A node joins the last split of its device, unless that would keep somebody
 /// waiting: another device that reads from the split already, or the split itself, for what the node needs
 /// from a device that works at the same time.
@@ -178,8 +176,7 @@ class Splitter {
     }
     for (const std::size_t i : run.nodes) {
       const ValueId output = graph_.nodes()[i].output;
-      const bool is_output =
-          std::find(graph_.outputs().begin(), graph_.outputs().end(), output) != graph_.outputs().end();
+      const bool is_output = graph_.is_output(output);
       if (is_output || (state_behind(graph_, output) == kNoValue && read_elsewhere(output, run_index)))
         split.graph.add_output(here[index(output)]);
     }
@@ -227,7 +224,7 @@ Splits split(const Graph& graph, std::span<const int> device_of, const std::vect
 }
 
 std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols) {
-  return row_bytes(value.dtype, elements(value, symbols));
+  return row_bytes(value.dtype, value.shape.elements(symbols));
 }
 
 std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,

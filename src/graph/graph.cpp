@@ -1,5 +1,6 @@
 #include "graph/graph.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -60,6 +61,10 @@ ValueId Graph::find(std::string_view name) const {
   return kNoValue;
 }
 
+bool Graph::is_output(ValueId value) const {
+  return std::find(outputs_.begin(), outputs_.end(), value) != outputs_.end();
+}
+
 std::vector<std::int64_t> Graph::bounds() const {
   std::vector<std::int64_t> result;
   for (const Symbol& symbol : symbols_) result.push_back(symbol.max);
@@ -90,12 +95,6 @@ std::vector<bool> live_nodes(const Graph& graph) {
     for (const ValueId input : node.inputs) wanted[static_cast<std::size_t>(input)] = true;
   }
   return live;
-}
-
-std::int64_t elements(const ValueInfo& value, std::span<const std::int64_t> symbols) {
-  std::int64_t n = 1;
-  for (int i = 0; i < value.shape.rank(); ++i) n *= value.shape[i].value(symbols);
-  return n;
 }
 
 std::string to_string(const Graph& graph) {

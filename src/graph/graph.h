@@ -1,6 +1,7 @@
 #pragma once
 // A graph: values and the nodes that make them, in the order in which they were added (which is an order in
 // which they can run). Built once per model; a graph is a plain value, so a copy is a deep copy.
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,6 +19,8 @@ using ValueId = std::int32_t;
 using NodeId = std::int32_t;
 inline constexpr ValueId kNoValue = -1;
 inline constexpr NodeId kNoNode = -1;
+/// A value's or node's place in what stands by them.
+constexpr std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 enum class ValueKind : std::uint8_t {
   kInput,   ///< Written by the host before a step.
@@ -59,6 +62,7 @@ class Graph {
   std::span<const ValueInfo> values() const { return values_; }
   std::span<const Node> nodes() const { return nodes_; }
   std::span<const ValueId> outputs() const { return outputs_; }
+  bool is_output(ValueId value) const;
   const ValueInfo& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
   ValueId find(std::string_view name) const;  ///< kNoValue where there is none.
@@ -87,8 +91,6 @@ bool changes_state(const Node& node);
 ValueId state_behind(const Graph& graph, ValueId value);
 /// By node: whether the host or a state gets anything of it.
 std::vector<bool> live_nodes(const Graph& graph);
-/// The elements of a value, with the values of all symbols.
-std::int64_t elements(const ValueInfo& value, std::span<const std::int64_t> symbols);
 
 /// One line per node, for people.
 std::string to_string(const Graph& graph);

@@ -21,6 +21,10 @@ std::int64_t Shape::rows(std::span<const std::int64_t> symbols) const {
   return product;
 }
 
+std::int64_t Shape::elements(std::span<const std::int64_t> symbols) const {
+  return rank_ == 0 ? 1 : rows(symbols) * back().value(symbols);
+}
+
 Dim Shape::row_dim() const {
   Dim product = 1;
   for (int i = 0; i + 1 < rank_; ++i) {
@@ -38,6 +42,12 @@ bool operator==(const Shape& a, const Shape& b) {
   for (int i = 0; i < a.rank_; ++i)
     if (!(a[i] == b[i])) return false;
   return true;
+}
+
+std::vector<std::int64_t> Shape::dims(std::span<const std::int64_t> symbols) const {
+  std::vector<std::int64_t> result;
+  for (int i = 0; i < rank_; ++i) result.push_back((*this)[i].value(symbols));
+  return result;
 }
 
 std::string to_string(const Shape& shape, std::span<const Symbol> symbols) {

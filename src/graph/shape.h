@@ -49,12 +49,14 @@ class Shape {
 
   int rank() const { return rank_; }
   const Dim& operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
+  /// All dimensions as numbers.
+  std::vector<std::int64_t> dims(std::span<const std::int64_t> symbols) const;
   const Dim& back() const { return dims_[static_cast<std::size_t>(rank_ - 1)]; }
 
-  /// The columns, which are always constant, and the product of all other dimensions.
+  /// The columns, constant in all that has rows, and the product of all other dimensions.
   std::int64_t columns() const { return rank_ == 0 ? 1 : back().factor; }
   std::int64_t rows(std::span<const std::int64_t> symbols) const;
-  std::int64_t elements(std::span<const std::int64_t> symbols) const { return rows(symbols) * columns(); }
+  std::int64_t elements(std::span<const std::int64_t> symbols) const;
   /// rows() as one dimension: a shape has at most one symbol.
   Dim row_dim() const;
 

@@ -12,8 +12,6 @@
 namespace weft::cpu {
 namespace {
 
-std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-
 class Fuser {
  public:
   explicit Fuser(const Graph& graph)
@@ -163,9 +161,7 @@ class Fuser {
   /// The only user of a value, if it is of type T and the value is not read by the host.
   template <typename T>
   NodeId only_user(ValueId value) const {
-    const auto& outputs = graph_.outputs();
-    if (users_[index(value)].size() != 1 || std::find(outputs.begin(), outputs.end(), value) != outputs.end())
-      return kNoNode;
+    if (users_[index(value)].size() != 1 || graph_.is_output(value)) return kNoNode;
     const NodeId user = users_[index(value)][0];
     return get_op<T>(graph_.node(user)) != nullptr ? user : kNoNode;
   }

@@ -105,9 +105,7 @@ class CpuPlan final : public DevicePlan {
 
   /// Whether a result lies in memory that is bound from outside: a cache that was stored to, or an output.
   bool is_external(ValueId value) const {
-    const auto outputs = graph_.outputs();
-    return state_behind(graph_, value) != kNoValue ||
-           std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+    return state_behind(graph_, value) != kNoValue || graph_.is_output(value);
   }
 
   void lay_out_values() {

@@ -38,10 +38,6 @@ std::uint32_t groups_of(std::uint64_t n, std::uint32_t per_group) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>((n + per_group - 1) / per_group, kMaxGroups));
 }
 
-bool is_recurrent(const Node& node) {
-  return get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr;
-}
-
 bool changes_cache(const Node& node) {
   return get_op<ops::MoveCells>(node) != nullptr || get_op<ops::StoreCache>(node) != nullptr;
 }
@@ -73,9 +69,9 @@ class Builder {
   }
 
   Program build() {
-    const std::vector<bool> needed = needed_nodes();
-    for (std::size_t n = 0; n < needed.size(); ++n) {
-      if (!needed[n]) continue;
+    const std::vector<bool> live = live_nodes(graph_);
+    for (std::size_t n = 0; n < live.size(); ++n) {
+      if (!live[n]) continue;
       const Node& node = graph_.nodes()[n];
       int phase = 0;
       for (const ValueId input : node.inputs) phase = std::max(phase, phases_[index(input)] + 1);
@@ -92,23 +88,10 @@ class Builder {
   }
 
  private:
-  static std::size_t index(ValueId value) { return static_cast<std::size_t>(value); }
   const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
   DType dtype(ValueId value) const { return graph_.value(value).dtype; }
   std::uint32_t type(ValueId value) const { return stored_type(dtype(value)).value(); }
   std::uint32_t columns(ValueId value) const { return word(shape(value).columns()); }
-
-  std::vector<bool> needed_nodes() const {
-    std::vector<bool> value_needed(graph_.values().size()), node_needed(graph_.nodes().size());
-    for (const ValueId output : graph_.outputs()) value_needed[index(output)] = true;
-    for (std::size_t n = graph_.nodes().size(); n-- > 0;) {
-      const Node& node = graph_.nodes()[n];
-      node_needed[n] = value_needed[index(node.output)] || changes_cache(node) || is_recurrent(node);
-      if (!node_needed[n]) continue;
-      for (const ValueId input : node.inputs) value_needed[index(input)] = true;
-    }
-    return node_needed;
-  }
 
   Launch& add(Shader shader, std::vector<std::uint32_t> constants, Dim rows,
               std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params) {
