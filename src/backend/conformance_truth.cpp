@@ -7,28 +7,6 @@
 namespace weft::conformance {
 namespace {
 
-double activate(Activation kind, double x) {
-  switch (kind) {
-    case Activation::kNone:
-      return x;
-    case Activation::kSilu:
-      return x / (1.0 + std::exp(-x));
-    case Activation::kGelu:
-      return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-    case Activation::kGeluErf:
-      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
-    case Activation::kGeluQuick:
-      return x / (1.0 + std::exp(-1.702 * x));
-    case Activation::kRelu:
-      return std::max(x, 0.0);
-    case Activation::kReluSquared:
-      return std::max(x, 0.0) * std::max(x, 0.0);
-    case Activation::kSoftplus:
-      return x > 0.0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
-  }
-  return x;
-}
-
 /// Turns the pairs of each head by angle(pair).
 template <typename Angle>
 void turn(const ops::Rope& op, double* head, double magnitude, Angle angle) {
@@ -62,6 +40,28 @@ double frequency(const ops::Rope& op, int pair, const Values& factors) {
 }
 
 }  // namespace
+
+double activate(Activation kind, double x) {
+  switch (kind) {
+    case Activation::kNone:
+      return x;
+    case Activation::kSilu:
+      return x / (1.0 + std::exp(-x));
+    case Activation::kGelu:
+      return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::kGeluErf:
+      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+    case Activation::kGeluQuick:
+      return x / (1.0 + std::exp(-1.702 * x));
+    case Activation::kRelu:
+      return std::max(x, 0.0);
+    case Activation::kReluSquared:
+      return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kSoftplus:
+      return x > 0.0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+  }
+  return x;
+}
 
 std::string parameter_text(const Op& op) {
   constexpr const char* kActivations[] = {" none",       " silu", " gelu",  " gelu_erf",

@@ -16,6 +16,7 @@ using Values = std::vector<double>;
 using Indices = std::vector<std::int32_t>;
 
 std::string parameter_text(const Op& op);  ///< " silu", " cap 30", ...
+double activate(Activation kind, double x);
 /// Add and Mul; b is as long as a or repeats.
 Values binary(const Op& op, const Values& a, const Values& b);
 /// Scale, Softcap and Activate.

@@ -10,6 +10,7 @@
 #include <limits>
 #include <tuple>
 
+#include "backend/conformance_truth.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/packed_layout.h"
 #include "backend_cpu/matrix_testing.h"
@@ -228,28 +229,6 @@ class MatmulIsas : public testing::TestWithParam<Isa> {
 INSTANTIATE_TEST_SUITE_P(All, MatmulIsas, testing::ValuesIn(isas()),
                          [](const auto& param) { return std::string(kernels(param.param).name); });
 
-double activate(Activation kind, double x) {
-  switch (kind) {
-    case Activation::kNone:
-      return x;
-    case Activation::kSilu:
-      return x / (1.0 + std::exp(-x));
-    case Activation::kGelu:
-      return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    case Activation::kGeluErf:
-      return 0.5 * x * (1.0 + std::erf(x * 0.7071067811865476));
-    case Activation::kGeluQuick:
-      return x / (1.0 + std::exp(-1.702 * x));
-    case Activation::kRelu:
-      return std::max(x, 0.0);
-    case Activation::kReluSquared:
-      return std::max(x, 0.0) * std::max(x, 0.0);
-    case Activation::kSoftplus:
-      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-  }
-  return x;
-}
-
 TEST_P(MatmulIsas, EpilogueFollowsItsFormula) {
   constexpr std::int64_t kRows = 21, kColumns = 64, kN = 19, kStride = 30;
   const CanonicalMatrix canonical(DType::kF32, kRows, kColumns, 1),
@@ -292,9 +271,10 @@ TEST_P(MatmulIsas, EpilogueFollowsItsFormula) {
           const auto row = static_cast<std::size_t>(r);
           double expected = y[from] + (with_bias ? static_cast<double>(bias[row]) : 0.0);
           if (with_gate) {
-            expected *= activate(kind, g[from] + (with_bias ? static_cast<double>(gate_bias[row]) : 0.0));
+            expected *= conformance::activate(
+                kind, g[from] + (with_bias ? static_cast<double>(gate_bias[row]) : 0.0));
           } else {
-            expected = activate(kind, expected);
+            expected = conformance::activate(kind, expected);
           }
           if (with_residual) expected += static_cast<double>(residual[at]);
           ASSERT_NEAR(static_cast<double>(out[at]), expected, 2e-5 + 2e-5 * std::abs(expected))
@@ -328,7 +308,8 @@ TEST_P(MatmulIsas, GatedColumnsAreTheSameInAnyCompany) {
   EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0);
   const std::vector<double> y = product(canonical, x.used, kN), g = product(gate_canonical, x.used, kN);
   std::vector<double> truth(y.size());
-  for (std::size_t i = 0; i < y.size(); ++i) truth[i] = y[i] * activate(Activation::kSilu, g[i] + 0.25);
+  for (std::size_t i = 0; i < y.size(); ++i)
+    truth[i] = y[i] * conformance::activate(Activation::kSilu, g[i] + 0.25);
   EXPECT_LT(nmse(together, truth), 1e-11);
 }
 

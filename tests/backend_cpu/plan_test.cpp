@@ -39,10 +39,8 @@ class Rig {
     std::vector<std::unique_ptr<DeviceTensor>> own;
     for (std::size_t v = 0; v < g.values().size(); ++v) {
       const ValueInfo& value = g.values()[v];
-      std::vector<std::int64_t> shape;
-      for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(g.bounds()));
-      const bool is_output =
-          std::find(outputs.begin(), outputs.end(), static_cast<ValueId>(v)) != outputs.end();
+      const std::vector<std::int64_t> shape = value.shape.dims(g.bounds());
+      const bool is_output = g.is_output(static_cast<ValueId>(v));
       if (value.kind == ValueKind::kWeight) {
         weights_.push_back(random_weight(value.dtype, shape, static_cast<unsigned>(v)));
         own.push_back(device->create_weight(value.dtype, shape, {weights_.back(), {}}));

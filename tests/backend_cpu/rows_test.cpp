@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "backend/conformance_truth.h"
 #include "backend_cpu/float_testing.h"
 
 namespace weft::cpu {
@@ -132,28 +133,6 @@ TEST_P(Rows, Softcap) {
   }
 }
 
-double activation_reference(Activation kind, double x) {
-  switch (kind) {
-    case Activation::kNone:
-      return x;
-    case Activation::kSilu:
-      return x / (1.0 + std::exp(-x));
-    case Activation::kGelu:
-      return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
-    case Activation::kGeluErf:
-      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
-    case Activation::kGeluQuick:
-      return x / (1.0 + std::exp(-1.702 * x));
-    case Activation::kRelu:
-      return std::max(x, 0.0);
-    case Activation::kReluSquared:
-      return std::max(x, 0.0) * std::max(x, 0.0);
-    case Activation::kSoftplus:
-      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-  }
-  return 0.0;
-}
-
 constexpr Activation kActivations[] = {Activation::kNone,        Activation::kSilu,      Activation::kGelu,
                                        Activation::kGeluErf,     Activation::kGeluQuick, Activation::kRelu,
                                        Activation::kReluSquared, Activation::kSoftplus};
@@ -164,12 +143,12 @@ TEST_P(Rows, Activations) {
     SCOPED_TRACE(static_cast<int>(kind));
     check([&](std::int64_t n, float* out) { k_.activation_row(kind, x.data(), n, out); },
           [&](std::int64_t n) {
-            return each(n, [&](std::size_t i) { return activation_reference(kind, x[i]); });
+            return each(n, [&](std::size_t i) { return conformance::activate(kind, x[i]); });
           },
           1e-13);
     check([&](std::int64_t n, float* out) { k_.glu_row(kind, x.data(), b_.data(), n, out); },
           [&](std::int64_t n) {
-            return each(n, [&](std::size_t i) { return activation_reference(kind, x[i]) * double{b_[i]}; });
+            return each(n, [&](std::size_t i) { return conformance::activate(kind, x[i]) * double{b_[i]}; });
           },
           1e-13);
   }
@@ -184,7 +163,7 @@ TEST_P(Rows, ActivationsElementByElement) {
     SCOPED_TRACE(static_cast<int>(kind));
     k_.activation_row(kind, x.data(), static_cast<std::int64_t>(x.size()), out.data());
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const double want = activation_reference(kind, x[i]);
+      const double want = conformance::activate(kind, x[i]);
       ASSERT_NEAR(out[i], want, 3e-7 * std::max(1.0, std::abs(want))) << x[i];
       float alone;
       k_.activation_row(kind, &x[i], 1, &alone);

@@ -36,14 +36,7 @@ TEST_P(VulkanGolden, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, VulkanGolden,
-                         testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3",
-                                         "phi3", "gpt2", "mamba", "mamba2", "lfm2"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Families, VulkanGolden, testing::ValuesIn(test::kFamilies), test::name_of_family);
 
 /// Real models, if they are there: logits near the CPU's, and the same next tokens.
 class VulkanReal : public testing::TestWithParam<const char*> {};

@@ -40,12 +40,6 @@ PlacementParams random_pins(const std::filesystem::path& path, unsigned seed) {
   return placement;
 }
 
-std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
-  std::string name = test.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 class VulkanSpread : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -131,10 +125,7 @@ TEST_P(VulkanSpread, StepsThatOverlapGiveTheSameBitsAndAllocateNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread,
-                         testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3",
-                                         "phi3", "gpt2", "mamba", "mamba2", "lfm2"),
-                         name_of_family);
+INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread, testing::ValuesIn(test::kFamilies), test::name_of_family);
 
 struct RealModel {
   const char* file;

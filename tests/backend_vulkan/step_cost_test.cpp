@@ -24,8 +24,7 @@ struct Steps {
     bindings.resize(graph.graph.values().size());
     for (std::size_t v = 0; v < bindings.size(); ++v) {
       const ValueInfo& value = graph.graph.values()[v];
-      std::vector<std::int64_t> shape;
-      for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i].value(bounds));
+      const std::vector<std::int64_t> shape = value.shape.dims(bounds);
       const bool output = static_cast<ValueId>(v) == graph.logits;
       if (value.kind == ValueKind::kWeight) {
         bindings[v] = weights.at(value.name).get();

@@ -75,14 +75,7 @@ TEST_P(Golden, OtherSequencesChangeNothing) {
   EXPECT_TRUE(logits == expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Golden,
-                         testing::Values("llama", "llama-rope3", "qwen2", "qwen3", "qwen3moe", "gemma3",
-                                         "phi3", "gpt2", "mamba", "mamba2", "lfm2"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Families, Golden, testing::ValuesIn(test::kFamilies), test::name_of_family);
 
 }  // namespace
 }  // namespace weft

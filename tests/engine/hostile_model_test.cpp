@@ -266,11 +266,7 @@ TEST_P(Hostile, ABrokenTemplateLeavesTheModelUsable) {
 INSTANTIATE_TEST_SUITE_P(Families, Hostile,
                          testing::Values("llama", "llama-rope3", "qwen2", "qwen3moe", "gemma3", "phi3",
                                          "gpt2", "mamba", "mamba2", "lfm2"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::name_of_family);
 
 }  // namespace
 }  // namespace weft

@@ -293,6 +293,20 @@ TEST_P(Spread, ABackendOfTheProgramsOwnTakesWhatItCanAndWhatFits) {
   EXPECT_THROW(load_with_small(path(), 1000, true, {.n_layers = 1}), Error);
 }
 
+/// The tokens cannot be decoded, and the text of `n` tokens is as it was.
+void expect_device_error(Context& context, const std::vector<Token>& tokens, Pos n) {
+  Batch batch;
+  for (const Token token : tokens) batch.add(token, 0, true);
+  try {
+    context.decode(batch);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
+  }
+  EXPECT_EQ(context.next_pos(0), n);
+  EXPECT_TRUE(context.consistent());
+}
+
 TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
   const auto model = load_with_small(path(), std::uint64_t{1} << 32, true, {.n_layers = 1});
   Context context(model, {.n_ctx = 256, .n_threads = 1}),
@@ -301,16 +315,7 @@ TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
   EXPECT_TRUE(all_logits(context, few, 3) == all_logits(alone, few, 3));
   const auto fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).fails;
   *fails = true;
-  Batch batch;
-  batch.add(5, 0, true);
-  try {
-    context.decode(batch);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kDevice);
-  }
-  EXPECT_EQ(context.next_pos(0), 3);
-  EXPECT_TRUE(context.consistent());
+  expect_device_error(context, {5}, 3);
   // Had it only stumbled: the text goes on as if nothing had been.
   *fails = false;
   EXPECT_TRUE(all_logits(context, more, 2) == all_logits(alone, more, 2));
@@ -380,16 +385,7 @@ TEST_P(Spread, ADeviceThatFailsWhileStepsOverlapFailsTheBatchAndNoMore) {
   EXPECT_TRUE(all_logits(context, few, 3) == all_logits(alone, few, 3));
   const auto fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).fails;
   *fails = true;
-  Batch batch;
-  for (const Token token : many) batch.add(token, 0, true);
-  try {
-    context.decode(batch);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kDevice);
-  }
-  EXPECT_EQ(context.next_pos(0), 3);
-  EXPECT_TRUE(context.consistent());
+  expect_device_error(context, many, 3);
   *fails = false;
   EXPECT_TRUE(in_one_batch(context, many, 1) == in_one_batch(alone, many, 1));
 }

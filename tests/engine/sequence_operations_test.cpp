@@ -298,11 +298,7 @@ TEST_P(SequenceOperations, AFilledGapIsAsIfTheRestHadBeenBehindItAllAlong) {
 
 INSTANTIATE_TEST_SUITE_P(Families, SequenceOperations,
                          testing::Values("llama", "llama-rope3", "qwen2", "gemma3", "phi3", "gpt2"),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::name_of_family);
 
 TEST(EndlessText, GoesOnInASmallCache) {
   const auto model = Model::load(test::golden_dir() / "llama" / "model.gguf");

@@ -2,6 +2,7 @@
 // What the engine's tests share: golden models, real models, comparisons.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,16 @@
 namespace weft::test {
 
 inline std::filesystem::path golden_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "golden"; }
+
+/// The golden models: a family each, or a form of one.
+inline constexpr const char* kFamilies[] = {"llama",  "llama-rope3", "qwen2", "qwen3",  "qwen3moe", "gemma3",
+                                            "phi3",   "gpt2",        "mamba", "mamba2", "lfm2"};
+/// For the names of tests, which take no dashes.
+inline std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
 
 /// Integers of a JSON array without nesting.
 inline std::vector<Token> read_tokens(const std::filesystem::path& path) {

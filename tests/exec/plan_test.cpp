@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bare_device.h"
 #include "weft/error.h"
 
 namespace weft::exec {
@@ -47,35 +48,17 @@ class FakePlan final : public DevicePlan {
   Log& log_;
 };
 
-class FakeDevice final : public Device {
+class FakeDevice final : public test::BareDevice {
  public:
-  const DeviceInfo& info() const override { return info_; }
+  FakeDevice() : BareDevice("fake") {}
   bool supports(const Graph&, const Node& node) const override {
     return get_op<ops::Softcap>(node) == nullptr;
-  }
-  std::size_t bytes_of(ValueKind, DType, std::span<const std::int64_t>) const override { return 0; }
-  std::unique_ptr<DeviceTensor> create_weight(DType, std::span<const std::int64_t>,
-                                              const WeightSource&) override {
-    return nullptr;
-  }
-  std::unique_ptr<DeviceTensor> create_state(DType, std::span<const std::int64_t>) override {
-    return nullptr;
-  }
-  void read_cells(const DeviceTensor&, CacheRole, std::span<const std::int32_t>,
-                  std::span<std::byte>) override {}
-  void write_cells(DeviceTensor&, CacheRole, std::span<const std::int32_t>,
-                   std::span<const std::byte>) override {}
-  std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t>) override {
-    return nullptr;
   }
   std::unique_ptr<DevicePlan> compile(const Graph&, const Bindings&, const CompileOptions&) override {
     ++log.compiled;
     return std::make_unique<FakePlan>(log);
   }
   mutable Log log;
-
- private:
-  DeviceInfo info_{.name = "fake"};
 };
 
 class PlanTest : public testing::Test {

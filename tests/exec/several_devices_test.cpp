@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "bare_device.h"
 #include "exec/plan.h"
 #include "weft/error.h"
 
@@ -67,7 +68,7 @@ class ToyPlan final : public DevicePlan {
         values[v] = static_cast<ToyTensor*>(bindings[v])->values;
     for (const Node& node : graph_.nodes()) {
       if (get_op<ops::StoreCache>(node) != nullptr) continue;  // Only who may do it when matters here.
-      const auto n = static_cast<std::size_t>(elements(graph_.value(node.output), symbols));
+      const auto n = static_cast<std::size_t>(graph_.value(node.output).shape.elements(symbols));
       auto& out = values[static_cast<std::size_t>(node.output)];
       out.resize(n);
       for (std::size_t i = 0; i < n; ++i) {
@@ -87,26 +88,11 @@ class ToyPlan final : public DevicePlan {
   std::future<void> work_;
 };
 
-class ToyDevice final : public Device {
+class ToyDevice final : public test::BareDevice {
  public:
-  explicit ToyDevice(std::string name, bool beside_host = false) {
-    info_.name = std::move(name);
+  explicit ToyDevice(std::string name, bool beside_host = false) : BareDevice(std::move(name)) {
     info_.beside_host = beside_host;
   }
-  const DeviceInfo& info() const override { return info_; }
-  bool supports(const Graph&, const Node&) const override { return true; }
-  std::size_t bytes_of(ValueKind, DType, std::span<const std::int64_t>) const override { return 0; }
-  std::unique_ptr<DeviceTensor> create_weight(DType, std::span<const std::int64_t>,
-                                              const WeightSource&) override {
-    return nullptr;
-  }
-  std::unique_ptr<DeviceTensor> create_state(DType, std::span<const std::int64_t>) override {
-    return nullptr;
-  }
-  void read_cells(const DeviceTensor&, CacheRole, std::span<const std::int32_t>,
-                  std::span<std::byte>) override {}
-  void write_cells(DeviceTensor&, CacheRole, std::span<const std::int32_t>,
-                   std::span<const std::byte>) override {}
   std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t> shape) override {
     std::size_t n = 1;
     for (const std::int64_t dim : shape) n *= static_cast<std::size_t>(dim);
@@ -118,9 +104,6 @@ class ToyDevice final : public Device {
   }
   Toy toy;
   int n_compiled = 0;
-
- private:
-  DeviceInfo info_;
 };
 
 /// A gate that one thread opens and another waits for, not for ever.

@@ -1,0 +1,35 @@
+#pragma once
+// A device without tensors of its own, to be made into one that a test needs.
+#include <string>
+#include <utility>
+
+#include "backend/device.h"
+
+namespace weft::test {
+
+class BareDevice : public Device {
+ public:
+  explicit BareDevice(std::string name) { info_.name = std::move(name); }
+  const DeviceInfo& info() const override { return info_; }
+  bool supports(const Graph&, const Node&) const override { return true; }
+  std::size_t bytes_of(ValueKind, DType, std::span<const std::int64_t>) const override { return 0; }
+  std::unique_ptr<DeviceTensor> create_weight(DType, std::span<const std::int64_t>,
+                                              const WeightSource&) override {
+    return nullptr;
+  }
+  std::unique_ptr<DeviceTensor> create_state(DType, std::span<const std::int64_t>) override {
+    return nullptr;
+  }
+  void read_cells(const DeviceTensor&, CacheRole, std::span<const std::int32_t>,
+                  std::span<std::byte>) override {}
+  void write_cells(DeviceTensor&, CacheRole, std::span<const std::int32_t>,
+                   std::span<const std::byte>) override {}
+  std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t>) override {
+    return nullptr;
+  }
+
+ protected:
+  DeviceInfo info_;
+};
+
+}  // namespace weft::test
