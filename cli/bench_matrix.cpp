@@ -95,8 +95,6 @@ Matrix parse_matrix(const BenchOptions& options) {
   const auto generates =
       parse_sizes("--generate-size", or_default(options.generate_sizes, parallel ? "32" : "128"));
   if (parallel) {
-    if (options.profile || !options.trace.empty())
-      throw UsageError("--profile and --trace go with one text at a time");
     if (!options.mixed.empty() || options.depths != "0")
       throw UsageError("--prompt-generate and --depth go with one text at a time");
     matrix.parallel = parallel_tests(options, prompts, generates);

@@ -55,9 +55,11 @@ double kernel_seconds(const Context& context, const Batcher& batcher) {
   return batcher.stats().decode_seconds - 1e-6 * plans.host_us_per_step * static_cast<double>(plans.steps);
 }
 
-/// `on_step` is told after each step whether it was one of those that begin streams.
+/// Told after each step whether it was one of those that begin streams, and whether the next one will be.
+using OnStep = std::function<void(bool was_prefill, bool will_be)>;
+
 Round run_round(Context& context, const ParallelTest& test, const std::vector<std::vector<Token>>& prompts,
-                const InterruptGuard& interrupt, const std::function<void(bool prefill)>& on_step) {
+                const InterruptGuard& interrupt, const OnStep& on_step) {
   // Prompts before answers, so that the two speeds can be told apart.
   constexpr double kNoLimit = 1e9;
   Batcher batcher(context, {.n_running = test.n_streams, .max_step_ms = kNoLimit});
@@ -90,8 +92,9 @@ Round run_round(Context& context, const ParallelTest& test, const std::vector<st
   };
   while (batcher.step()) {
     if (interrupt.requested()) throw Error(ErrorCode::kCancelled, "interrupted");
-    on_step(round.prefill_seconds == 0.0);
-    if (round.prefill_seconds == 0.0 && n_begun == test.n_streams) all_begun();
+    const bool prefill = round.prefill_seconds == 0.0;
+    if (prefill && n_begun == test.n_streams) all_begun();
+    on_step(prefill, round.prefill_seconds == 0.0);
   }
   if (round.prefill_seconds == 0.0) all_begun();  // One token each: the last step was the prompts'.
   round.seconds = seconds_since(start);
@@ -126,7 +129,7 @@ ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_re
   ParallelResult result{.test = test};
   {
     Roofline roofline(context, limits);
-    run_round(context, test, prompts, interrupt, [&](bool prefill) {
+    run_round(context, test, prompts, interrupt, [&](bool prefill, bool) {
       roofline.count();
       (prefill ? result.prefill_roofline_seconds : result.decode_roofline_seconds) += roofline.seconds();
       roofline.clear();
@@ -134,7 +137,7 @@ ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_re
   }
   on_round();
   for (int i = 0; i < n_repetitions; ++i) {
-    const Round round = run_round(context, test, prompts, interrupt, [](bool) {});
+    const Round round = run_round(context, test, prompts, interrupt, [](bool, bool) {});
     if (result.seconds.values.empty() || round.seconds < result.seconds.min()) {
       result.first_token_ms = round.first_token_ms;
       result.cells_peak = round.cells_peak;
@@ -154,11 +157,28 @@ ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_re
   return result;
 }
 
+StagesProfile profile_parallel(Context& context, const ParallelTest& test, std::size_t max_spans,
+                               const InterruptGuard& interrupt) {
+  StagesProfile result;
+  result.prefill.max_spans = result.decode.max_spans = max_spans;
+  context.set_profile(&result.prefill);
+  run_round(context, test, random_prompts(test, context.model().info().n_vocab), interrupt,
+            [&](bool was_prefill, bool will_be) {
+              if (was_prefill && !will_be) context.set_profile(&result.decode);
+            });
+  context.set_profile(nullptr);
+  return result;
+}
+
+std::string name_of(const ParallelTest& test) {
+  return fmt::format("np{}-{}", test.n_streams, test.shared ? "shared" : "own");
+}
+
 Json to_json(const ParallelResult& r) {
   const auto fraction = [](const Samples& speed, double seconds, double n) -> Json {
     return seconds > 0.0 && n > 0.0 ? Json(speed.mean() * seconds / n) : Json(nullptr);
   };
-  return {{"test", fmt::format("np{}-{}", r.test.n_streams, r.test.shared ? "shared" : "own")},
+  return {{"test", name_of(r.test)},
           {"streams", r.test.n_streams},
           {"shared", r.test.shared},
           {"prompts", fmt::format("{} {}", r.test.n_prompt, r.test.shared ? "shared" : "own")},

@@ -45,6 +45,16 @@ ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_re
                             const MachineLimits& limits, const InterruptGuard& interrupt,
                             const std::function<void()>& on_round);
 
+/// A round's steps until all streams have their first token, and those behind.
+struct StagesProfile {
+  Profile prefill, decode;
+};
+/// Of one more round. Throws Error kCancelled after Ctrl-C.
+StagesProfile profile_parallel(Context& context, const ParallelTest& test, std::size_t max_spans,
+                               const InterruptGuard& interrupt);
+
+/// "np8-shared"
+std::string name_of(const ParallelTest& test);
 /// The test's fields of a report's row.
 Json to_json(const ParallelResult& result);
 std::vector<Column> parallel_columns();

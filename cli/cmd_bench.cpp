@@ -122,16 +122,24 @@ class BenchRun {
       findings_.rows.push_back(row_of(context.model().info(), context.params()));
       findings_.rows.back().update(fields);
     };
+    const bool profiled = options_.profile || !options_.trace.empty();
+    const std::size_t max_spans = options_.trace.empty() ? 0 : kMaxSpans;
+    const auto add_profile = [&](const char* field, ProfiledTest test) {
+      if (options_.profile) findings_.rows.back()[field] = profile_json(test);
+      findings_.profiles.push_back(std::move(test));
+    };
     SingleBench bench(context, interrupt_);
     for (const SingleTest& test : matrix_.single) {
       add_row(to_json(bench.measure(test, options_.repetitions, limits, on_round)));
-      if (!options_.profile && options_.trace.empty()) continue;
-      const std::size_t max_spans = options_.trace.empty() ? 0 : kMaxSpans;
-      findings_.profiles.push_back({test.name(), limits, bench.profile(test, max_spans)});
-      if (options_.profile) findings_.rows.back()["profile"] = profile_json(findings_.profiles.back());
+      if (profiled) add_profile("profile", {test.name(), limits, bench.profile(test, max_spans)});
     }
-    for (const ParallelTest& test : matrix_.parallel)
+    for (const ParallelTest& test : matrix_.parallel) {
       add_row(to_json(run_parallel(context, test, options_.repetitions, limits, interrupt_, on_round)));
+      if (!profiled) continue;
+      StagesProfile profile = profile_parallel(context, test, max_spans, interrupt_);
+      add_profile("prefill_profile", {name_of(test) + " prefill", limits, std::move(profile.prefill)});
+      add_profile("decode_profile", {name_of(test) + " decode", limits, std::move(profile.decode)});
+    }
   }
 
   std::string report() const {
@@ -324,7 +332,8 @@ const Command kBenchCommand = {
     "  weft bench -p 512 -n 32 --profile --trace trace.json\n"
     "  weft bench --parallel -p 256 -n 64 -r 2\n"
     "  weft bench -npl 8,32 -p 1024 -n 32 -pps\n"
-    "  weft bench -np 8 --plans\n",
+    "  weft bench -np 8 --plans\n"
+    "  weft bench -npl 32 --profile\n",
     prepare};
 
 }  // namespace weft::cli
