@@ -10,7 +10,7 @@ L.llama_backend_init()
 _silent = L.llama_log_callback(lambda level, text, data: None)
 L.llama_log_set(_silent, ctypes.c_void_p(0))
 
-CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 8}  # ggml's numbers
+CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # ggml's numbers
 
 
 def load(path: str):

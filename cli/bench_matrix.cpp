@@ -108,7 +108,7 @@ Matrix parse_matrix(const BenchOptions& options) {
   };
   const auto types_or = [](const std::string& name, const std::string& text) {
     std::vector<CacheType> types;
-    for (const std::string& part : split(text.empty() ? "f16" : text))
+    for (const std::string& part : split(text.empty() ? "auto" : text))
       types.push_back(parse_cache_type(name, part));
     return types;
   };

@@ -285,7 +285,7 @@ std::function<int()> prepare(CLI::App& app) {
   for (const auto& [name, value] :
        {std::pair{"--cache-type-k", &options->k_types}, std::pair{"--cache-type-v", &options->v_types}}) {
     app.add_option(name, *value,
-                   fmt::format("how {} are kept, or several (default f16)",
+                   fmt::format("how {} are kept, or several (default auto: bf16 or f16)",
                                value == &options->k_types ? "keys" : "values"))
         ->type_name("TYPE,...")
         ->group(group);

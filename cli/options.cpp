@@ -43,11 +43,9 @@ CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
 }
 
 const std::map<std::string, CacheType>& cache_types() {
-  static const std::map<std::string, CacheType> types = {{"f32", CacheType::kF32},
-                                                         {"f16", CacheType::kF16},
-                                                         {"bf16", CacheType::kBF16},
-                                                         {"q8_0", CacheType::kQ8_0},
-                                                         {"q4_0", CacheType::kQ4_0}};
+  static const std::map<std::string, CacheType> types = {
+      {"auto", CacheType::kAuto}, {"f32", CacheType::kF32},   {"f16", CacheType::kF16},
+      {"bf16", CacheType::kBF16}, {"q8_0", CacheType::kQ8_0}, {"q4_0", CacheType::kQ4_0}};
   return types;
 }
 
@@ -143,6 +141,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                       {"generic", CpuIsa::kGeneric},
                       {"avx2", CpuIsa::kAvx2},
                       {"avx512", CpuIsa::kAvx512},
+                      {"avx512bf16", CpuIsa::kAvx512Bf16},
                       {"neon", CpuIsa::kNeon}},
                      "kernels to use, for tests")
       ->group("");
@@ -274,9 +273,10 @@ void add_context_options(CLI::App& app, ContextOptions& options) {
            "tokens of the prompt that are computed together (default 512)")
       ->group(group);
   add_size(app, "--ubatch-size", options.n_ubatch, "the same; the smaller of the two holds")->group(group);
-  add_choice(app, "--cache-type-k", options.k_type, cache_types(), "how keys are kept (default f16)")
+  add_choice(app, "--cache-type-k", options.k_type, cache_types(),
+             "how keys are kept (default: bf16 where the processor multiplies that faster, else f16)")
       ->group(group);
-  add_choice(app, "--cache-type-v", options.v_type, cache_types(), "how values are kept (default f16)")
+  add_choice(app, "--cache-type-v", options.v_type, cache_types(), "how values are kept (default as keys)")
       ->group(group);
   add_size(app, "--window-rewind", options.window_rewind,
            "tokens by which texts can be cut back where layers keep a sliding window only (default 256)")

@@ -44,8 +44,8 @@ struct ContextOptions {
   int n_ctx = 0;
   int n_batch = 0;
   int n_ubatch = 0;
-  CacheType k_type = CacheType::kF16;
-  CacheType v_type = CacheType::kF16;
+  CacheType k_type = CacheType::kAuto;
+  CacheType v_type = CacheType::kAuto;
   int window_rewind = ContextParams{}.window_rewind;
   bool full_windows = false;
 };

@@ -112,7 +112,7 @@ void measure(const Kernels& kernels, const Shape& shape, DType type) {
   const double flops = 4.0 * seen * shape.n_heads * shape.head_dim * shape.n_sequences;
   const double read = 2.0 * static_cast<double>(bytes) * shape.n_positions / (n_pages * kPageCells);
   std::printf("%-8s %-30s %-4s %8.3f ms  %6.1f GFLOP/s", kernels.name, shape.name,
-              type == DType::kF16 ? "f16" : "f32", best * 1e3, flops / best * 1e-9);
+              info(type).name.data(), best * 1e3, flops / best * 1e-9);
   if (shape.n_rows == 1)
     std::printf("  %5.1f GB/s, in four parts %.2f times as long", read / best * 1e-9,
                 least_seconds(true) / best);
@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
   for (const Isa isa : kIsas) {
     if (!supported(isa) || (argc > 1 && std::string_view(argv[1]) != kernels(isa).name)) continue;
     for (const Shape& shape : shapes) {
-      for (const DType type : {DType::kF32, DType::kF16}) measure(kernels(isa), shape, type);
+      for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) measure(kernels(isa), shape, type);
     }
   }
 }

@@ -17,8 +17,9 @@
 
 namespace weft {
 
-/// kQ8_0 and kQ4_0 hold a scale for each 32 elements: heads must be multiples of 32.
-enum class CacheType : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0 };
+/// kQ8_0 and kQ4_0 hold a scale for each 32 elements: heads must be multiples of 32; of kBF16 of 2. kAuto is
+/// kBF16 where all devices multiply that faster than kF16 (processors with instructions for it), else kF16.
+enum class CacheType : std::uint8_t { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };
 
 struct ContextParams {
   int n_ctx =
@@ -27,8 +28,8 @@ struct ContextParams {
   int n_ubatch = 512;   ///< Tokens that one step computes at most; batches of any size are cut into these.
   int n_outputs = 0;    ///< Rows of logits that one step computes at most. 0: max(64, n_sequences).
   int n_threads = 0;    ///< 0: as many as there are cores.
-  CacheType k_type = CacheType::kF16;
-  CacheType v_type = CacheType::kF16;
+  CacheType k_type = CacheType::kAuto;
+  CacheType v_type = CacheType::kAuto;
   /// Layers with a sliding window keep only that, and what lets a text be cut back by so many tokens.
   /// -1: they keep everything, and texts can be cut anywhere.
   int window_rewind = 256;

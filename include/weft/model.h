@@ -24,7 +24,7 @@ struct ModelImpl;
 }
 
 /// Which kernels the CPU uses. kBest is what the machine can do; the others are for tests and comparison.
-enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512, kNeon };
+enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512, kAvx512Bf16, kNeon };
 
 struct ModelParams {
   int n_threads = 0;  ///< For loading; 0: as many as there are cores.

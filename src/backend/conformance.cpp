@@ -27,7 +27,7 @@ constexpr double kProductTolerance = 1e-5;  ///< Long sums.
 constexpr double kQuantisedTolerance =
     2e-2;                                 ///< Products whose activations a device may quantise to eight bits.
 constexpr double kHalfTolerance = 2e-3;   ///< What was kept as f16 ...
-constexpr double kBrainTolerance = 1e-2;  ///< ... or bf16.
+constexpr double kBrainTolerance = 1e-2;  ///< ... or bf16, perhaps multiplied by numbers of that type.
 constexpr double kCacheTolerance = 1.5e-1;  ///< ... or in four bits.
 
 double stored_tolerance(DType type) {
@@ -591,7 +591,8 @@ class Suite {
           take(c, std::string(info(type).name) + " " + kVariants[variant] + " rows " + std::to_string(m),
                info(type).kind == DTypeKind::kQuantised ? kQuantisedTolerance
                : type == DType::kF32                    ? kProductTolerance
-                                                        : kHalfTolerance);
+               : type == DType::kF16                    ? kHalfTolerance
+                                                        : kBrainTolerance);
         }
   }
 

@@ -15,9 +15,22 @@ namespace weft {
 
 using engine::refuse;
 
+namespace {
+
+/// What CacheType::kAuto means.
+CacheType best_cache_type(const engine::ModelImpl& model) {
+  const auto& devices = model.devices.devices;
+  const bool bf16 = model.description.hparams.k_head_dim % 2 == 0 &&
+                    std::all_of(devices.begin(), devices.end(),
+                                [](const auto& device) { return device->best_cache_type() == DType::kBF16; });
+  return bf16 ? CacheType::kBF16 : CacheType::kF16;
+}
+
+}  // namespace
+
 Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in)
     : model(std::move(model_in)),
-      params(engine::fill_in(params_in, model->info())),
+      params(engine::fill_in(params_in, model->info(), best_cache_type(model->impl()))),
       n_pages(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences)),
       graph(model::build_graph(model->impl().file, model->impl().description, sizes())),
       bound(model->impl(), graph.graph),

@@ -14,6 +14,7 @@ constexpr int kMaxContext = 1 << 26;
 constexpr int kMaxSequences = 1 << 12;
 constexpr int kMaxBatchStep = 1 << 16;
 constexpr int kDefaultOutputs = 64;
+constexpr int kBF16Pair = 2;
 
 int checked(const char* what, int value, int max) {
   if (value < 1 || value > max)
@@ -23,6 +24,8 @@ int checked(const char* what, int value, int max) {
 
 DType dtype_of(CacheType type) {
   switch (type) {
+    case CacheType::kAuto:
+      break;  // fill_in has put another in its place.
     case CacheType::kF32:
       return DType::kF32;
     case CacheType::kF16:
@@ -39,7 +42,9 @@ DType dtype_of(CacheType type) {
 
 }  // namespace
 
-ContextParams fill_in(ContextParams p, const ModelInfo& info) {
+ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache) {
+  if (p.k_type == CacheType::kAuto) p.k_type = cache;
+  if (p.v_type == CacheType::kAuto) p.v_type = cache;
   if (p.n_ctx == 0) p.n_ctx = std::min(info.n_ctx_train, kDefaultContext);
   checked("the context length", p.n_ctx, kMaxContext);
   checked("the number of sequences", p.n_sequences, kMaxSequences);
@@ -56,10 +61,10 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info) {
 
 DType cache_dtype(const char* what, CacheType type, int head_dim) {
   const DTypeInfo& dtype = info(dtype_of(type));
-  if (head_dim % dtype.block_elements != 0)
+  const auto multiple = type == CacheType::kBF16 ? kBF16Pair : static_cast<int>(dtype.block_elements);
+  if (head_dim % multiple != 0)
     refuse("heads of " + std::to_string(head_dim) + " elements cannot be kept as " + std::string(dtype.name) +
-           " in the " + what + " cache, which takes multiples of " + std::to_string(dtype.block_elements) +
-           "; use f16");
+           " in the " + what + " cache, which takes multiples of " + std::to_string(multiple) + "; use f16");
   return dtype.type;
 }
 

@@ -5,8 +5,8 @@
 
 namespace weft::engine {
 
-/// With the defaults filled in. Throws Error kInvalidArgument.
-ContextParams fill_in(ContextParams params, const ModelInfo& info);
+/// With the defaults filled in; `cache` is what CacheType::kAuto means. Throws Error kInvalidArgument.
+ContextParams fill_in(ContextParams params, const ModelInfo& info, CacheType cache);
 
 /// The type of a cache whose heads have `head_dim` elements. Throws Error kInvalidArgument.
 DType cache_dtype(const char* what, CacheType type, int head_dim);

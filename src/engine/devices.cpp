@@ -305,7 +305,8 @@ std::vector<double> row_shares(const PlacementParams& params) {
 
 model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info) {
   const ContextParams context =
-      fill_in({.n_ctx = params.n_ctx, .n_sequences = params.n_sequences, .n_ubatch = params.n_ubatch}, info);
+      fill_in({.n_ctx = params.n_ctx, .n_sequences = params.n_sequences, .n_ubatch = params.n_ubatch}, info,
+              CacheType::kF16);
   return graph_sizes(context, DType::kF16, DType::kF16, row_shares(params));
 }
 

@@ -20,6 +20,8 @@ const char* feature_of(CpuIsa isa) {
       return "avx2";
     case CpuIsa::kAvx512:
       return "avx512";
+    case CpuIsa::kAvx512Bf16:
+      return "avx512bf16";
     case CpuIsa::kNeon:
       return "neon";
     case CpuIsa::kBest:

@@ -275,7 +275,9 @@ class Attention : public testing::TestWithParam<Isa> {
   void check(const Shape& shape) {
     World world(shape, k_);
     const std::vector<float> out = world.run({kAttentionRows});
-    EXPECT_LE(world.error(out), 2e-12) << text(shape);
+    // Queries, and weights of cells, are rounded to what multiplies bfloat16.
+    const bool rounded = shape.k_type == DType::kBF16 || shape.v_type == DType::kBF16;
+    EXPECT_LE(world.error(out), rounded ? 1e-4 : 2e-12) << text(shape);
     if (shape.n_rows == 1) return;
     EXPECT_TRUE(same_bits(world.run({1}), out)) << "alone: " << text(shape);
     EXPECT_TRUE(same_bits(world.run({3, 1, 7, 2, 5}), out)) << "in odd tiles: " << text(shape);

@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 TEST(Conformance, OfEveryInstructionSet) {
-  for (const cpu::Isa isa : {cpu::Isa::kGeneric, cpu::Isa::kAvx2, cpu::Isa::kAvx512}) {
+  for (const cpu::Isa isa : cpu::kIsas) {
     if (!cpu::supported(isa)) continue;
     const auto device = cpu::make_device({.isa = isa, .n_threads = 2});
     const std::vector<ConformanceCase> cases = check_conformance(*device);

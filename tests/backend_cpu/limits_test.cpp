@@ -13,7 +13,6 @@
 namespace weft::cpu {
 namespace {
 
-constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512};
 
 /// What peak.inl computes, with columns of activations as many as a tile has.
 std::uint64_t expected_dot_peak(std::int64_t n_rounds, int n_columns) {

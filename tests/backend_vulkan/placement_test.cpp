@@ -132,6 +132,9 @@ struct RealModel {
   const char* folder;
 };
 
+/// Other devices than the CPU do not choose another.
+constexpr ContextParams kF16Cache = {.n_ctx = 256, .k_type = CacheType::kF16, .v_type = CacheType::kF16};
+
 /// A golden prompt and the beginning of its greedy continuation, computed in one piece: at each token the
 /// logits say what would come next.
 class VulkanSpreadReal : public testing::TestWithParam<RealModel> {
@@ -161,7 +164,7 @@ class VulkanSpreadReal : public testing::TestWithParam<RealModel> {
       text.tokens.push_back(greedy[i]);
     }
     text.tokens.pop_back();
-    Context context(load(path, on_cpu()), {.n_ctx = 256});
+    Context context(load(path, on_cpu()), kF16Cache);
     text.expected = test::all_logits(context, text.tokens, text.tokens.size());
     return text;
   }
@@ -183,7 +186,7 @@ class VulkanSpreadReal : public testing::TestWithParam<RealModel> {
     return outcome;
   }
   void expect_near(const Text& text, const PlacementParams& placement, const std::string& what) const {
-    Context context(load(path, placement), {.n_ctx = 256});
+    Context context(load(path, placement), kF16Cache);
     const Outcome found = outcome(text, context);
     RecordProperty("nmse " + what, testing::PrintToString(found.nmse));
     EXPECT_LE(found.nmse, kNear) << what;
@@ -218,7 +221,7 @@ TEST_P(VulkanSpreadReal, DISABLED_EveryNumberOfLayers) {
     const auto model = load(path, placement);
     std::vector<Outcome> found;
     for (const Text& t : texts) {
-      Context context(model, {.n_ctx = 256});
+      Context context(model, kF16Cache);
       found.push_back(outcome(t, context));
       EXPECT_LE(found.back().nmse, kNear) << what;
       EXPECT_EQ(found.back().n_same, found.back().n_clear) << what;

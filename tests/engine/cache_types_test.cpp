@@ -7,7 +7,7 @@ namespace {
 using test::all_logits;
 
 std::string name_of(CacheType type) {
-  constexpr const char* kNames[] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+  constexpr const char* kNames[] = {"auto", "f32", "f16", "bf16", "q8_0", "q4_0"};
   return kNames[static_cast<int>(type)];
 }
 

@@ -211,6 +211,7 @@ class SmallDevice final : public Device {
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     return inner_->bytes_of(kind, dtype, shape);
   }
+  DType best_cache_type() const override { return inner_->best_cache_type(); }
   std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
                                               const WeightSource& source) override {
     return inner_->create_weight(dtype, shape, source);

@@ -250,10 +250,12 @@ TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
     EXPECT_THROW(context.shift(0, 0, -1, 5), Error);
     return;
   }
-  const std::vector<float> expected = alone(tokens);
+  const ContextParams params{.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
+  Context unshifted(model, params);
+  const std::vector<float> expected = all_logits(unshifted, tokens, tokens.size());
   const std::size_t n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   for (const Pos delta : {1, 37, 64, 128}) {
-    Context context(model, {.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32});
+    Context context(model, params);
     all_logits(context, text(0, 40), 40);
     ASSERT_TRUE(context.shift(0, 0, -1, delta));
     EXPECT_EQ(context.min_pos(0), delta);

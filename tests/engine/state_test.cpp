@@ -217,7 +217,7 @@ TEST(State, StatesOfOthersAreRefused) {
   Context sibling(golden("llama-rope3"), {.n_ctx = 64});
   says(refusal([&] { sibling.restore(one, 0); }, kArgument), "another model");
   Context wide(golden("llama"), {.n_ctx = 64, .k_type = CacheType::kF32});
-  says(refusal([&] { wide.restore(one, 0); }, kArgument), "cache.k.0 is of f16, this context's of f32");
+  says(refusal([&] { wide.restore(one, 0); }, kArgument), "this context's of f32; restore it into a context with the same cache types");
   Context narrow(golden("llama"), {.n_ctx = 32});
   says(refusal([&] { narrow.restore(one, 0); }, kArgument), "make it longer");
   says(refusal([&] { context.restore(one); }, kArgument), "name the one");

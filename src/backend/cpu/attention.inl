@@ -7,8 +7,9 @@
 //   weights  P = e^(S - top), page by page from nothing; what a row does not see weighs exactly 0
 //   sums     O = P V      lanes are V's dims, then merged: O_new = O keep + O_page take
 // This is flash attention (arXiv 2205.14135), with each page's part kept apart until it is merged.
-// Every element of S and O is one chain of multiply-adds in order (of dims, of keys), so blocks of any shape
-// give the same bits. A row that sees nothing of a page keeps its state untouched.
+// Every element of S and O is one chain of multiply-adds in order (of dims, of keys), one or a pair of them
+// at a time, so blocks of any shape give the same bits. A row that sees nothing of a page keeps its state
+// untouched.
 #include <cstddef>
 #include <cstdint>
 
@@ -21,6 +22,17 @@ namespace weft::cpu::WEFT_CPU_ISA::attend {
 
 inline constexpr float kInfinity = __builtin_inff();
 static_assert(kAttentionPad % kLanes == 0);
+
+/// What the walk over a page's keys asks of memory at each place, as distances from there: the next page's
+/// keys, and the values of this one.
+struct Ahead {
+  std::ptrdiff_t next_keys = 0;
+  std::ptrdiff_t values = 0;
+};
+/// A processor whose misses are all in flight drops what it is asked for. Loads of half a line ask twice for
+/// each line; where one takes it whole, lines are asked for once more shortly before they are needed.
+template <class Cells>
+inline constexpr bool kAskAgain = kLanes * Cells::kTogether * sizeof(typename Cells::Element) >= 64;
 
 /// The most query rows that a block holds, with two vectors of sums each.
 inline constexpr int kBlockRows = kRegisters * 3 / 8;
@@ -38,7 +50,8 @@ static inline std::int64_t lane_of(const Extent& extent, std::int64_t position) 
 
 static inline std::uint64_t visible_cells(const AttentionArgs& args, std::int32_t row, const Extent& extent) {
   std::uint64_t bits = extent.mask & ~bits_from(lane_of(extent, args.ends[row]));
-  if (args.window > 0) bits &= bits_from(lane_of(extent, std::int64_t{args.positions[row]} - args.window + 1));
+  if (args.window > 0)
+    bits &= bits_from(lane_of(extent, std::int64_t{args.positions[row]} - args.window + 1));
   if (args.hidden_first[row] >= 0) {
     for (const HiddenCells* hidden = args.hidden + args.hidden_first[row]; hidden->row == row; ++hidden)
       if (hidden->page == extent.page) bits &= ~hidden->mask;
@@ -64,29 +77,32 @@ static inline bool is_run(std::uint64_t bits) {
 
 /// One block: scores of kRows query rows with the keys of kVectors vectors from `first_key` on.
 template <int kRows, int kVectors, class Cells>
-static inline void score_keys(const float* q, const typename Cells::Element* k, std::ptrdiff_t ahead, int dim,
-                              int first_key, float* scores) {
+static inline void score_keys(const typename Cells::Factor* q, const typename Cells::Element* k,
+                              const Ahead& ahead, int dim, int first_key, float* scores) {
+  constexpr int kTogether = Cells::kTogether;
   const typename Cells::Element* keys[kVectors];
   F32 sums[kRows][kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     const int key = first_key + v * kLanes;
-    keys[v] = k + static_cast<std::ptrdiff_t>(key / kKeys) * dim * kKeys + key % kKeys;
+    keys[v] = k + static_cast<std::ptrdiff_t>(key / kKeys) * dim * kKeys + key % kKeys * kTogether;
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) sums[r][v] = zero();
   }
-  for (int d = 0; d < dim; ++d) {
-    F32 x[kVectors];
+  for (int d = 0; d < dim; d += kTogether) {
+    typename Cells::Vector x[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      x[v] = Cells::load(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys);
-      prefetch(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys, ahead);
+      x[v] = Cells::load_vector(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys);
+      prefetch(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys, ahead.next_keys);
+      if constexpr (kAskAgain<Cells>)
+        prefetch(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys, ahead.values);
     }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const F32 a = broadcast(q[static_cast<std::ptrdiff_t>(r) * dim + d]);
+      const typename Cells::Vector a = Cells::spread(q + static_cast<std::ptrdiff_t>(r) * dim + d);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = fma(a, x[v], sums[r][v]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = Cells::add_products(a, x[v], sums[r][v]);
     }
   }
 #pragma GCC unroll 12
@@ -104,8 +120,8 @@ inline constexpr int kVectorsOf = 4 * kRows + 4 + 1 <= kRegisters ? 4 : 2;
 
 /// Scores of `rows` (1 to kRows) query rows with the keys of a run, rounded outwards to whole steps.
 template <class Cells, int kRows = kBlockRows>
-static void score_block(int rows, const float* q, const typename Cells::Element* k, std::ptrdiff_t ahead,
-                        int dim, Run run, float* scores) {
+static void score_block(int rows, const typename Cells::Factor* q, const typename Cells::Element* k,
+                        const Ahead& ahead, int dim, Run run, float* scores) {
   if constexpr (kRows > 1) {
     if (rows < kRows) return score_block<Cells, kRows - 1>(rows, q, k, ahead, dim, run, scores);
   }
@@ -117,8 +133,10 @@ static void score_block(int rows, const float* q, const typename Cells::Element*
 
 // ---- P = e^(S - top) ----
 
-/// Turns a query row's scores into weights. `top` is -infinity where the row sees nothing.
-static inline void weigh(float* scores, std::uint64_t visible, float cap, float& top, float& total) {
+/// Turns a query row's scores into weights. `top` is -infinity where the row sees nothing. Weights that V is
+/// multiplied by as bfloat16 go to `rounded` instead, and it is those that are added up.
+static inline void weigh(float* scores, std::uint16_t* rounded, std::uint64_t visible, float cap, float& top,
+                         float& total) {
   constexpr int kVectors = kPageCells / kLanes;
   const F32 lowest = broadcast(-kInfinity);
   F32 s[kVectors];
@@ -145,7 +163,10 @@ static inline void weigh(float* scores, std::uint64_t visible, float cap, float&
   top = reduce_max(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
   if (top == -kInfinity) {
     total = 0.0f;
-    for (int v = 0; v < kVectors; ++v) store(scores + v * kLanes, zero());
+    for (int v = 0; v < kVectors; ++v) {
+      store(scores + v * kLanes, zero());
+      if (rounded != nullptr) store_bf16(rounded + v * kLanes, zero());
+    }
     return;
   }
   const F32 top_lanes = broadcast(top);
@@ -153,7 +174,12 @@ static inline void weigh(float* scores, std::uint64_t visible, float cap, float&
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
     s[v] = exp(s[v] - top_lanes);
-    store(scores + v * kLanes, s[v]);
+    if (rounded != nullptr) {
+      store_bf16(rounded + v * kLanes, s[v]);
+      s[v] = load_bf16(rounded + v * kLanes);
+    } else {
+      store(scores + v * kLanes, s[v]);
+    }
     if (v < 4) {
       sums[v] = s[v];
     } else {
@@ -190,27 +216,28 @@ struct Merge {
 
 /// kVectors vectors of dims of kRows query rows. Without factors a page's values are left unmerged.
 template <int kRows, int kVectors, class Cells>
-static inline void weigh_values(const float* weights, const typename Cells::Element* v, std::ptrdiff_t ahead,
-                                std::ptrdiff_t v_stride, Run run, const Merge& merge, std::ptrdiff_t stride,
-                                float* sums) {
+static inline void weigh_values(const typename Cells::Factor* weights, const typename Cells::Element* v,
+                                std::ptrdiff_t ahead, std::ptrdiff_t v_stride, Run run, const Merge& merge,
+                                std::ptrdiff_t stride, float* sums) {
+  constexpr int kTogether = Cells::kTogether;
   F32 page[kRows][kVectors];
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) page[r][j] = zero();
   }
-  for (int key = run.begin; key < run.end; ++key) {
-    F32 x[kVectors];
+  for (int key = run.begin / kTogether * kTogether; key < run.end; key += kTogether) {
+    typename Cells::Vector x[kVectors];
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
-      x[j] = Cells::load(v + key * v_stride + j * kLanes);
-      prefetch(v + key * v_stride + j * kLanes, ahead);
+      x[j] = Cells::load_vector(v + key * v_stride + j * kLanes * kTogether);
+      prefetch(v + key * v_stride + j * kLanes * kTogether, ahead);
     }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      const F32 a = broadcast(weights[r * kPageCells + key]);
+      const typename Cells::Vector a = Cells::spread(weights + r * kPageCells + key);
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) page[r][j] = fma(a, x[j], page[r][j]);
+      for (int j = 0; j < kVectors; ++j) page[r][j] = Cells::add_products(a, x[j], page[r][j]);
     }
   }
 #pragma GCC unroll 12
@@ -232,9 +259,9 @@ static inline void weigh_values(const float* weights, const typename Cells::Elem
 }
 
 template <class Cells, int kRows = kBlockRows>
-static void weigh_values_block(int rows, const float* weights, const typename Cells::Element* v,
-                               std::ptrdiff_t ahead, std::ptrdiff_t v_stride, Run run, const Merge& merge,
-                               int dims, float* sums) {
+static void weigh_values_block(int rows, const typename Cells::Factor* weights,
+                               const typename Cells::Element* v, std::ptrdiff_t ahead,
+                               std::ptrdiff_t v_stride, Run run, const Merge& merge, int dims, float* sums) {
   if constexpr (kRows > 1) {
     if (rows < kRows) {
       return weigh_values_block<Cells, kRows - 1>(rows, weights, v, ahead, v_stride, run, merge, dims, sums);
@@ -243,10 +270,12 @@ static void weigh_values_block(int rows, const float* weights, const typename Ce
   constexpr int kVectors = kVectorsOf<kRows>;
   int d = 0;
   for (; d + kVectors * kLanes <= dims; d += kVectors * kLanes) {
-    weigh_values<kRows, kVectors, Cells>(weights, v + d, ahead, v_stride, run, merge, dims, sums + d);
+    weigh_values<kRows, kVectors, Cells>(weights, v + d * Cells::kTogether, ahead, v_stride, run, merge, dims,
+                                         sums + d);
   }
   for (; d < dims; d += kLanes) {
-    weigh_values<kRows, 1, Cells>(weights, v + d, ahead, v_stride, run, merge, dims, sums + d);
+    weigh_values<kRows, 1, Cells>(weights, v + d * Cells::kTogether, ahead, v_stride, run, merge, dims,
+                                  sums + d);
   }
 }
 
@@ -281,7 +310,8 @@ class Tile {
     for_each_page([&](std::int64_t n, int i, int first, int last) {
       if (n < pages.begin || n >= pages.end) return;
       partial_ = partials + n * static_cast<std::ptrdiff_t>(layout.size);
-      for (std::size_t r = layout.top; r < layout.total; r += kLanes) store(partial_ + r, broadcast(-kInfinity));
+      for (std::size_t r = layout.top; r < layout.total; r += kLanes)
+        store(partial_ + r, broadcast(-kInfinity));
       for (std::size_t r = layout.total; r < layout.values; r += kLanes) store(partial_ + r, zero());
       add_extent(i, first, last);
     });
@@ -313,19 +343,21 @@ class Tile {
   }
 
  private:
-  /// Calls f(page, extent, segments [first, last)) in order. What all sequences share is read once for all rows, the
-  /// rest sequence by sequence. To a row it is the same.
+  /// Calls f(page, extent, segments [first, last)) in order. What all sequences share is read once for all
+  /// rows, the rest sequence by sequence. To a row it is the same.
   template <class F>
   void for_each_page(F f) {
     std::int64_t n = 0;
     for (int i = 0; i < tile_.n_shared; ++i) f(n++, i, 0, tile_.n_segments);
     for (int segment = 0; segment < tile_.n_segments; ++segment) {
-      for (int i = tile_.n_shared; i < tile_.segments[segment].n_extents; ++i) f(n++, i, segment, segment + 1);
+      for (int i = tile_.n_shared; i < tile_.segments[segment].n_extents; ++i)
+        f(n++, i, segment, segment + 1);
     }
   }
 
   AttentionPartial partial_layout() const {
-    return attention_partial(static_cast<std::size_t>(tile_.n_rows * group_), static_cast<std::size_t>(v_dim_));
+    return attention_partial(static_cast<std::size_t>(tile_.n_rows * group_),
+                             static_cast<std::size_t>(v_dim_));
   }
 
   /// Adds extent i of segments [begin, end), which lies in the same page for all of them.
@@ -349,6 +381,7 @@ class Tile {
   }
 
   float* part(std::size_t offset) const { return scratch_ + offset; }
+  std::uint16_t* rounded_weights() const { return reinterpret_cast<std::uint16_t*>(part(at_.rounded)); }
 
   /// Query row i is batch row i / group, head i % group of the group.
   void scale_queries() {
@@ -361,6 +394,12 @@ class Tile {
                       [&](std::int64_t i, auto at) { store(q + i, load(from + i, at) * scale, at); });
       q += static_cast<std::ptrdiff_t>(group_) * k_dim_;
     }
+    if (!is_paired_cache(args_.layout.k_type)) return;
+    // In place: what is written is behind what was read.
+    q = part(at_.queries);
+    auto* const rounded = reinterpret_cast<std::uint16_t*>(q);
+    const std::ptrdiff_t n = static_cast<std::ptrdiff_t>(tile_.n_rows) * group_ * k_dim_;
+    for (std::ptrdiff_t i = 0; i < n; i += kLanes) store_bf16(rounded + i, load(q + i));
   }
 
   /// Nothing seen so far.
@@ -402,16 +441,19 @@ class Tile {
         static_cast<std::size_t>(kv_head_) * cache_page_bytes(layout.v_type, 1, v_dim_);
 
     // Cells that nobody sees must not be multiplied by their weight 0: they may hold anything, NaN included.
-    // As long as all rows see the same run, V is read where it lies; else through a copy with such cells
-    // zeroed. A cell that is no finite number and seen by some rows only leaves one way: row by row.
-    const bool same = any == all && is_run(any) && v_dim_ == padded_v_dim_;
+    // As long as all rows see the same run (of whole pairs), V is read where it lies; else through a copy
+    // with such cells zeroed. A cell that is no finite number and seen by some rows only leaves one way: row
+    // by row.
+    const bool paired_v = is_paired_cache(layout.v_type);
+    const bool whole = !paired_v || ((any ^ (any >> 1)) & 0x5555555555555555) == 0;
+    const bool same = any == all && is_run(any) && whole && v_dim_ == padded_v_dim_;
     const bool one_block = (last - first) * group_ <= kBlockRows;
     const std::ptrdiff_t k_ahead = pages_ahead_ * static_cast<std::ptrdiff_t>(k_page_bytes_);
     const std::ptrdiff_t v_ahead = pages_ahead_ * static_cast<std::ptrdiff_t>(v_page_bytes_);
-    const bool copy_v =
-        !same || is_quantised_cache(layout.v_type) || (layout.v_type != DType::kF32 && !one_block);
+    const bool copy_v = !same || must_convert(layout.v_type, one_block);
     if (copy_v) {
-      const bool finite = copy_values(v, v_ahead, any, all);
+      const bool finite = paired_v ? copy_pairs(reinterpret_cast<const std::uint32_t*>(v), v_ahead, any, all)
+                                   : copy_values(v, v_ahead, any, all);
       if (!finite && last - first > 1) {
         for (int r = first; r < last; ++r) {
           if (visible_[r] != 0) add_page(page, r, r + 1);
@@ -419,21 +461,29 @@ class Tile {
         return;
       }
     }
-    const bool copy_k = is_quantised_cache(layout.k_type) || (layout.k_type != DType::kF32 && !one_block);
-    if (copy_k) {
+    if (must_convert(layout.k_type, one_block)) {
       copy_keys(k, k_ahead);
-      score<F32Cells>(reinterpret_cast<const std::byte*>(part(at_.k_page)), 0, first, last);
+      score<F32Cells>(reinterpret_cast<const std::byte*>(part(at_.k_page)), {}, first, last);
     } else {
-      with_cells(layout.k_type, [&](auto cells) { score<decltype(cells)>(k, k_ahead, first, last); });
+      with_cells(layout.k_type, [&](auto cells) {
+        score<decltype(cells)>(k, {k_ahead, v - k}, first, last);
+        if (kAskAgain<decltype(cells)>) prefetch_head(k, cache_page_bytes(layout.k_type, 1, k_dim_), k_ahead);
+      });
     }
     weigh_rows(first, last);
     if (copy_v) {
-      add_values<F32Cells>(reinterpret_cast<const std::byte*>(part(at_.v_page)), 0, padded_v_dim_, first,
-                           last);
+      const auto* const copy = reinterpret_cast<const std::byte*>(part(at_.v_page));
+      if (paired_v) return add_values<BF16Cells>(copy, 0, padded_v_dim_, first, last);
+      add_values<F32Cells>(copy, 0, padded_v_dim_, first, last);
     } else {
       with_cells(layout.v_type,
                  [&](auto cells) { add_values<decltype(cells)>(v, v_ahead, v_dim_, first, last); });
     }
+  }
+
+  /// Whether a page becomes floats before it is multiplied: once for all blocks, where it is not so for one.
+  static bool must_convert(DType type, bool one_block) {
+    return is_quantised_cache(type) || (type == DType::kF16 && !one_block);
   }
 
   void copy_keys(const std::byte* k, std::ptrdiff_t ahead) {
@@ -446,7 +496,8 @@ class Tile {
     }
     with_cells(type, [&](auto cells) {
       using Cells = decltype(cells);
-      cells_to_floats<Cells>(reinterpret_cast<const typename Cells::Element*>(k), ahead, kPageCells * k_dim_, to);
+      cells_to_floats<Cells>(reinterpret_cast<const typename Cells::Element*>(k), ahead, kPageCells * k_dim_,
+                             to);
     });
   }
 
@@ -467,6 +518,30 @@ class Tile {
       for (int d = 0; d < padded_v_dim_; d += kLanes) traces += load(to + d) * zero();
     }
     return reduce_add(traces) == 0.0f;
+  }
+
+  /// The same of pairs of cells, as they are.
+  bool copy_pairs(const std::uint32_t* v, std::ptrdiff_t ahead, std::uint64_t any, std::uint64_t all) {
+    const auto mask = [](std::uint64_t bits) -> std::uint32_t {
+      return ((bits & 1) != 0 ? 0xffffu : 0u) | ((bits & 2) != 0 ? 0xffff0000u : 0u);
+    };
+    std::uint32_t infinite = 0;
+    for (int pair = 0; pair < kPageCells / 2; ++pair, v += v_dim_) {
+      auto* const to = reinterpret_cast<std::uint32_t*>(part(at_.v_page)) +
+                       static_cast<std::ptrdiff_t>(pair) * padded_v_dim_;
+      const std::uint32_t seen = mask(any >> (2 * pair)), by_some = seen & ~mask(all >> (2 * pair));
+      for (int d = 0; d < v_dim_; ++d) to[d] = v[d] & seen;
+      for (int d = v_dim_; d < padded_v_dim_; ++d) to[d] = 0;
+      for (int d = 0; d < v_dim_; d += 16) prefetch(v + d, ahead);
+      if (by_some == 0) continue;
+      for (int d = 0; d < v_dim_; ++d) {
+        // All ones in an exponent: adding one to it leaves its eight bits.
+        const std::uint32_t exponents = to[d] & by_some & 0x7f807f80u;
+        infinite |= ((exponents & 0x7f80u) + 0x80u) & 0x8000u;
+        infinite |= ((exponents >> 16) + 0x80u) & 0x8000u;
+      }
+    }
+    return infinite == 0;
   }
 
   void copy_value(DType type, const std::byte* v, std::ptrdiff_t ahead, int cell, float* to) const {
@@ -502,13 +577,14 @@ class Tile {
   }
 
   template <class Cells>
-  void score(const std::byte* k, std::ptrdiff_t ahead, int first, int last) {
+  void score(const std::byte* k, Ahead ahead, int first, int last) {
     for_each_block(first, last, [&](int begin, int n) {
-      score_block<Cells>(n, part(at_.queries) + static_cast<std::ptrdiff_t>(begin) * k_dim_,
+      const auto* const queries = reinterpret_cast<const typename Cells::Factor*>(part(at_.queries));
+      score_block<Cells>(n, queries + static_cast<std::ptrdiff_t>(begin) * k_dim_,
                          reinterpret_cast<const typename Cells::Element*>(k), ahead, k_dim_,
                          seen_by(begin, n),
                          part(at_.scores) + static_cast<std::ptrdiff_t>(begin) * kPageCells);
-      ahead = 0;  // Asking once is enough.
+      ahead = {};  // Other blocks find it done.
     });
   }
 
@@ -520,9 +596,11 @@ class Tile {
       store(part(at_.page_top) + i, broadcast(-kInfinity));
       store(part(at_.page_total) + i, zero());
     }
+    std::uint16_t* const rounded = is_paired_cache(args_.layout.v_type) ? rounded_weights() : nullptr;
     for (int r = first; r < last; ++r) {
       for (int i = r * group_; i < (r + 1) * group_; ++i) {
-        weigh(part(at_.scores) + static_cast<std::ptrdiff_t>(i) * kPageCells, visible_[r], args_.softcap,
+        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * kPageCells;
+        weigh(part(at_.scores) + at, rounded != nullptr ? rounded + at : nullptr, visible_[r], args_.softcap,
               part(at_.page_top)[i], part(at_.page_total)[i]);
       }
     }
@@ -545,7 +623,9 @@ class Tile {
       const Merge merge{part(at_.page_top) + begin, merged ? part(at_.keep) + begin : nullptr,
                         part(at_.take) + begin};
       float* const sums = merged ? part(at_.sums) : partial_ + partial_layout().values;
-      weigh_values_block<Cells>(n, part(at_.scores) + static_cast<std::ptrdiff_t>(begin) * kPageCells,
+      const auto* const weights = reinterpret_cast<const typename Cells::Factor*>(
+          Cells::kTogether == 2 ? part(at_.rounded) : part(at_.scores));
+      weigh_values_block<Cells>(n, weights + static_cast<std::ptrdiff_t>(begin) * kPageCells,
                                 reinterpret_cast<const typename Cells::Element*>(v), ahead, v_stride,
                                 seen_by(begin, n), merge, padded_v_dim_,
                                 sums + static_cast<std::ptrdiff_t>(begin) * padded_v_dim_);
@@ -564,7 +644,7 @@ class Tile {
   std::size_t v_page_bytes_;
   AttentionScratch at_;
   float* scratch_;
-  float* partial_ = nullptr;       ///< Where the page at hand stays by itself; null: it is merged at once
+  float* partial_ = nullptr;      ///< Where the page at hand stays by itself; null: it is merged at once
   std::int32_t pages_ahead_ = 0;  ///< From the page at hand to the next one
   std::uint64_t visible_[kAttentionRows];
 };

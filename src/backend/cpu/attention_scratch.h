@@ -13,8 +13,9 @@ inline constexpr int kAttentionPad = 16;
 
 struct AttentionScratch {
   // In floats from the start, each a multiple of 16 (64 bytes).
-  std::size_t queries;   ///< [m][k_head_dim], scaled
+  std::size_t queries;   ///< [m][k_head_dim], scaled; floats, or what K's cells are multiplied by
   std::size_t scores;    ///< [m][64]: scores, then weights of one page
+  std::size_t rounded;   ///< [m][64]: the weights as V's cells are multiplied by them, if not as floats
   std::size_t sums;      ///< [m][padded v_head_dim]: weighted V so far
   std::size_t top;       ///< [m]: largest score so far; the next five likewise per query row
   std::size_t total;     ///< sum of e^(score - top) so far
@@ -39,7 +40,8 @@ static constexpr AttentionScratch attention_scratch(std::size_t m, std::size_t k
   AttentionScratch s{};
   s.queries = 0;
   s.scores = s.queries + rows * k_head_dim;
-  s.sums = s.scores + rows * kPageCells;
+  s.rounded = s.scores + rows * kPageCells;
+  s.sums = s.rounded + rows * kPageCells / 2;
   s.top = s.sums + rows * v_dim;
   s.total = s.top + rows;
   s.page_top = s.total + rows;

@@ -8,45 +8,51 @@
 #include "backend/cpu/attention_scratch.h"
 #include "backend/cpu/cache_rows.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/pairs.inl"
 
 namespace weft::cpu::WEFT_CPU_ISA::attend {
 
 inline constexpr int kKeys = kCacheKeys;
 static_assert(kKeys % kLanes == 0);
 
-struct F16Cells {
+/// Cells that are multiplied as floats, one at a time.
+struct SingleCells {
+  using Factor = float;
+  using Vector = F32;
+  static constexpr int kTogether = 1;
+  static Vector spread(const Factor* p) { return broadcast(*p); }
+  static F32 add_products(Vector factor, Vector cells, F32 sum) { return fma(factor, cells, sum); }
+};
+struct F16Cells : SingleCells {
   using Element = std::uint16_t;
   static F32 load(const Element* p) { return load_f16(p); }
   static void store(Element* p, F32 a) { store_f16(p, a); }
+  static Vector load_vector(const Element* p) { return load(p); }
 };
-struct F32Cells {
+struct F32Cells : SingleCells {
   using Element = float;
   static F32 load(const Element* p) { return WEFT_CPU_ISA::load(p); }
   static void store(Element* p, F32 a) { WEFT_CPU_ISA::store(p, a); }
+  static Vector load_vector(const Element* p) { return load(p); }
 };
 
+/// Two cells (of V) or dims (of K) at a time, by factors of the same type: both are rounded to it.
 struct BF16Cells {
   using Element = std::uint16_t;
-  static F32 load(const Element* p) {
-    std::uint32_t bits[kLanes];
-    for (int i = 0; i < kLanes; ++i) bits[i] = std::uint32_t{p[i]} << 16;
-    F32 a;
-    __builtin_memcpy(&a, bits, sizeof(a));
-    return a;
-  }
-  /// To the nearest, ties to even; NaN stays NaN.
-  static void store(Element* p, F32 a) {
-    std::uint32_t bits[kLanes];
-    __builtin_memcpy(bits, &a, sizeof(a));
-    for (int i = 0; i < kLanes; ++i) {
-      const bool is_nan = (bits[i] & 0x7fffffffu) > 0x7f800000u;
-      const std::uint32_t rounded = bits[i] + 0x7fffu + ((bits[i] >> 16) & 1u);
-      p[i] = static_cast<std::uint16_t>(is_nan ? (bits[i] >> 16) | 0x40u : rounded >> 16);
-    }
+  using Factor = std::uint16_t;
+  using Vector = Pairs;
+  static constexpr int kTogether = 2;
+  static F32 load(const Element* p) { return load_bf16(p); }
+  static void store(Element* p, F32 a) { store_bf16(p, a); }
+  static Vector load_vector(const Element* p) { return load_pairs(p); }
+  static Vector spread(const Factor* p) { return broadcast_pair(p); }
+  static F32 add_products(Vector factors, Vector cells, F32 sum) {
+    return WEFT_CPU_ISA::add_products(factors, cells, sum);
   }
 };
 
-/// Calls f with the cells of a type of floats.
+/// Calls f with the cells of a type of floats: how its elements are read and written one by one, as floats,
+/// and how attention multiplies kTogether of them in each lane.
 template <class F>
 static inline void with_cells(DType type, F f) {
   if (type == DType::kF16) return f(F16Cells{});
@@ -156,9 +162,9 @@ static void quantised_value_to_floats(const std::byte* head, int cell, int dim, 
   }
 }
 
-/// One token's row of heads x dim floats; element (head, d) goes to cells[head * 64 * dim + place(d)].
-template <class Cells, class Place>
-static inline void scatter(const float* row, int n_heads, int dim, std::byte* page, Place place) {
+/// One token's row of heads x dim floats; element (head, d) goes to cells[head * 64 * dim + place_of(d)].
+template <class Cells>
+static inline void scatter(const float* row, int n_heads, int dim, std::byte* page, Places places) {
   auto* const cells = reinterpret_cast<typename Cells::Element*>(page);
   for (int head = 0; head < n_heads; ++head) {
     auto* const to = cells + static_cast<std::ptrdiff_t>(head) * kPageCells * dim;
@@ -167,14 +173,14 @@ static inline void scatter(const float* row, int n_heads, int dim, std::byte* pa
       const int n = dim - d < kLanes ? dim - d : kLanes;
       typename Cells::Element values[kLanes];
       Cells::store(values, n == kLanes ? load(from + d) : load_partial(from + d, n));
-      for (int i = 0; i < n; ++i) to[place(d + i)] = values[i];
+      for (int i = 0; i < n; ++i) to[place_of(places, d + i)] = values[i];
     }
   }
 }
 
 /// The opposite of scatter.
-template <class Cells, class Place>
-static inline void gather(const std::byte* page, int n_heads, int dim, float* row, Place place) {
+template <class Cells>
+static inline void gather(const std::byte* page, int n_heads, int dim, float* row, Places places) {
   const auto* const cells = reinterpret_cast<const typename Cells::Element*>(page);
   for (int head = 0; head < n_heads; ++head) {
     const auto* const from = cells + static_cast<std::ptrdiff_t>(head) * kPageCells * dim;
@@ -182,23 +188,37 @@ static inline void gather(const std::byte* page, int n_heads, int dim, float* ro
     for (int d = 0; d < dim; d += kLanes) {
       const int n = dim - d < kLanes ? dim - d : kLanes;
       typename Cells::Element values[kLanes] = {};
-      for (int i = 0; i < n; ++i) values[i] = from[place(d + i)];
+      for (int i = 0; i < n; ++i) values[i] = from[place_of(places, d + i)];
       store_partial(to + d, Cells::load(values), n);
     }
   }
 }
 
-static inline Places k_places(std::int64_t cell, int dim) {
-  return cache_places(CacheRole::kKeys, cell, dim);
-}
-static inline Places v_places(std::int64_t cell, int dim) {
-  return cache_places(CacheRole::kValues, cell, dim);
-}
-
 /// The page that a cell lies in.
 template <class Byte>
-static inline Byte* page_of(DType type, int n_heads, int dim, std::int64_t cell, Byte* cache) {
-  return cache + static_cast<std::size_t>(cell / kPageCells) * cache_page_bytes(type, n_heads, dim);
+static inline Byte* page_of(const CacheShape& shape, std::int64_t cell, Byte* cache) {
+  return cache + static_cast<std::size_t>(cell / kPageCells) *
+                     cache_page_bytes(shape.dtype, shape.n_heads, shape.head_dim);
+}
+static inline Places places_of(const CacheShape& shape, CacheRole role, std::int64_t cell) {
+  return cache_places(role, is_paired_cache(shape.dtype), cell, shape.head_dim);
+}
+
+static inline void store_cell(const CacheShape& shape, CacheRole role, const float* row, std::int64_t cell,
+                              std::byte* cache) {
+  if (is_quantised_cache(shape.dtype)) return quantise_cell(shape, role, row, cell, cache);
+  with_cells(shape.dtype, [&](auto cells) {
+    scatter<decltype(cells)>(row, shape.n_heads, shape.head_dim, page_of(shape, cell, cache),
+                             places_of(shape, role, cell));
+  });
+}
+static inline void load_cell(const CacheShape& shape, CacheRole role, const std::byte* cache,
+                             std::int64_t cell, float* row) {
+  if (is_quantised_cache(shape.dtype)) return unpack_cell(shape, role, cache, cell, row);
+  with_cells(shape.dtype, [&](auto cells) {
+    gather<decltype(cells)>(page_of(shape, cell, cache), shape.n_heads, shape.head_dim, row,
+                            places_of(shape, role, cell));
+  });
 }
 
 }  // namespace weft::cpu::WEFT_CPU_ISA::attend
@@ -213,41 +233,15 @@ static inline CacheShape v_shape(const CacheLayout& layout) {
 }
 
 static void store_k(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* k_cache) {
-  using namespace attend;
-  if (is_quantised_cache(layout.k_type))
-    return quantise_cell(k_shape(layout), CacheRole::kKeys, row, cell, k_cache);
-  const int dim = layout.k_head_dim;
-  const Places places = k_places(cell, dim);
-  std::byte* const page = page_of(layout.k_type, layout.n_kv_heads, dim, cell, k_cache);
-  with_cells(layout.k_type, [&](auto cells) {
-    scatter<decltype(cells)>(row, layout.n_kv_heads, dim, page,
-                             [&](int d) { return places.first + d * kKeys; });
-  });
+  attend::store_cell(k_shape(layout), CacheRole::kKeys, row, cell, k_cache);
 }
 
 static void load_k(const CacheLayout& layout, const std::byte* k_cache, std::int64_t cell, float* row) {
-  using namespace attend;
-  if (is_quantised_cache(layout.k_type))
-    return unpack_cell(k_shape(layout), CacheRole::kKeys, k_cache, cell, row);
-  const int dim = layout.k_head_dim;
-  const Places places = k_places(cell, dim);
-  const std::byte* const page = page_of(layout.k_type, layout.n_kv_heads, dim, cell, k_cache);
-  with_cells(layout.k_type, [&](auto cells) {
-    gather<decltype(cells)>(page, layout.n_kv_heads, dim, row,
-                            [&](int d) { return places.first + d * kKeys; });
-  });
+  attend::load_cell(k_shape(layout), CacheRole::kKeys, k_cache, cell, row);
 }
 
 static void store_v(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* v_cache) {
-  using namespace attend;
-  if (is_quantised_cache(layout.v_type))
-    return quantise_cell(v_shape(layout), CacheRole::kValues, row, cell, v_cache);
-  const int dim = layout.v_head_dim;
-  const Places places = v_places(cell, dim);
-  std::byte* const page = page_of(layout.v_type, layout.n_kv_heads, dim, cell, v_cache);
-  with_cells(layout.v_type, [&](auto cells) {
-    scatter<decltype(cells)>(row, layout.n_kv_heads, dim, page, [&](int d) { return places.first + d; });
-  });
+  attend::store_cell(v_shape(layout), CacheRole::kValues, row, cell, v_cache);
 }
 
 static void copy_k(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* k_cache) {

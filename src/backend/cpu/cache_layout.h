@@ -4,7 +4,9 @@
 // has of one dim (of two dims in Q4_0, as in a block of GGUF), a scale belongs to a block of 32 dims.
 //
 // K is blocked by 16 keys for the vector unit: [4 groups][n][16 keys]; V is [64 keys][n], for units and for
-// scales alike. Static constexpr arithmetic, so that no shared inline function comes of it.
+// scales alike. What is multiplied in pairs has two neighbours of a sum side by side: in K of dims, [4
+// groups] [n / 2][16 keys][2], in V of keys, [32 pairs][n][2]. Static constexpr arithmetic, so that no shared
+// inline function comes of it.
 #include <cstddef>
 #include <cstdint>
 
@@ -39,15 +41,25 @@ static constexpr std::size_t cache_page_bytes(DType type, int n_kv_heads, int he
           cache_scales(type, head_dim) * kCacheScaleBytes);
 }
 
-/// A cell's part of n units (or scales) of one head: number i is at first + i * step.
+/// Types whose elements are multiplied in pairs; heads must have an even number of them.
+static constexpr bool is_paired_cache(DType type) { return type == DType::kBF16; }
+
+/// A cell's part of n units (or scales) of one head.
 struct Places {
   std::ptrdiff_t first;
-  std::ptrdiff_t step;
+  std::ptrdiff_t pair_step;  ///< From a unit to the next but one ...
+  std::ptrdiff_t odd_step;   ///< ... and from an even one to the next.
 };
-static constexpr Places cache_places(CacheRole role, std::int64_t cell, std::ptrdiff_t n) {
+static constexpr std::ptrdiff_t place_of(const Places& places, std::ptrdiff_t i) {
+  return places.first + i / 2 * places.pair_step + i % 2 * places.odd_step;
+}
+static constexpr Places cache_places(CacheRole role, bool paired, std::int64_t cell, std::ptrdiff_t n) {
   const std::ptrdiff_t lane = cell % kPageCells;
-  if (role == CacheRole::kValues) return {lane * n, 1};
-  return {lane / kCacheKeys * n * kCacheKeys + lane % kCacheKeys, kCacheKeys};
+  if (role == CacheRole::kValues)
+    return paired ? Places{lane / 2 * 2 * n + lane % 2, 4, 2} : Places{lane * n, 2, 1};
+  const std::ptrdiff_t group = lane / kCacheKeys * n * kCacheKeys, key = lane % kCacheKeys;
+  return paired ? Places{group + 2 * key, 2 * kCacheKeys, 1}
+                : Places{group + key, 2 * kCacheKeys, kCacheKeys};
 }
 
 }  // namespace weft::cpu

@@ -20,8 +20,8 @@ class CellPieces {
         head_bytes_(cache_page_bytes(shape.dtype, 1, shape.head_dim)),
         page_(static_cast<std::size_t>(cell / kPageCells) * static_cast<std::size_t>(shape.n_heads) *
               head_bytes_),
-        units_(cache_places(role, cell, static_cast<std::ptrdiff_t>(n_units_))),
-        scales_(cache_places(role, cell, static_cast<std::ptrdiff_t>(n_scales_))) {}
+        units_(cache_places(role, is_paired_cache(shape.dtype), cell, static_cast<std::ptrdiff_t>(n_units_))),
+        scales_(cache_places(role, false, cell, static_cast<std::ptrdiff_t>(n_scales_))) {}
 
   std::size_t n_blocks() const { return n_scales_ > 0 ? n_scales_ : 1; }  ///< Of one head
   std::size_t block_bytes() const {
@@ -52,7 +52,7 @@ class CellPieces {
  private:
   std::size_t first(int head) const { return page_ + static_cast<std::size_t>(head) * head_bytes_; }
   static std::size_t place(const Places& places, std::size_t i) {
-    return static_cast<std::size_t>(places.first + static_cast<std::ptrdiff_t>(i) * places.step);
+    return static_cast<std::size_t>(place_of(places, static_cast<std::ptrdiff_t>(i)));
   }
 
   std::size_t unit_bytes_, n_units_, n_scales_, head_bytes_, page_;

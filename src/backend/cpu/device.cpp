@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "backend/cpu/cache_layout.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/tensors.h"
 #include "base/check.h"
@@ -79,6 +80,16 @@ DeviceInfo info_of(std::string_view name, int n_threads) {
   return info;
 }
 
+/// The cache of keys that a node uses, or kNoValue.
+ValueId keys_of(const Node& node) {
+  if (get_op<ops::Attention>(node) != nullptr) return node.inputs[1];
+  const auto* const store = get_op<ops::StoreCache>(node);
+  const auto* const move = get_op<ops::MoveCells>(node);
+  const bool of_keys = (store != nullptr && store->role == CacheRole::kKeys) ||
+                       (move != nullptr && move->role == CacheRole::kKeys);
+  return of_keys ? node.inputs[0] : kNoValue;
+}
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const CpuOptions& options)
@@ -94,7 +105,13 @@ class CpuDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  bool supports(const Graph&, const Node&) const override { return true; }
+  bool supports(const Graph& graph, const Node& node) const override {
+    const ValueId keys = keys_of(node);
+    if (keys == kNoValue) return true;
+    const ValueInfo& cache = graph.value(keys);
+    return !is_paired_cache(cache.dtype) || cache.shape[2].factor % 2 == 0;
+  }
+  DType best_cache_type() const override { return isa_ == Isa::kAvx512Bf16 ? DType::kBF16 : DType::kF16; }
 
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     if (kind == ValueKind::kWeight && shape.size() >= 2) {

@@ -23,6 +23,9 @@ extern const Kernels kTable;
 namespace avx512 {
 extern const Kernels kTable;
 }
+namespace avx512bf16 {
+const Kernels& table();
+}
 #elif defined(__aarch64__)
 namespace neon {
 extern const Kernels kTable;
@@ -42,6 +45,8 @@ bool supported(Isa isa) {
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
              __builtin_cpu_supports("avx512vnni");
+    case Isa::kAvx512Bf16:
+      return supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
 #elif defined(__aarch64__)
     case Isa::kNeon:
 #if defined(__linux__)
@@ -56,7 +61,7 @@ bool supported(Isa isa) {
 }
 
 Isa best_isa() {
-  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kNeon})
+  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2, Isa::kNeon})
     if (supported(isa)) return isa;
   return Isa::kGeneric;
 }
@@ -71,6 +76,7 @@ Isa isa_named(std::string_view name) {
 const Kernels& kernels(Isa isa) {
   WEFT_CHECK(supported(isa));
 #if defined(__x86_64__)
+  if (isa == Isa::kAvx512Bf16) return avx512bf16::table();
   if (isa == Isa::kAvx512) return avx512::kTable;
   if (isa == Isa::kAvx2) return avx2::kTable;
 #elif defined(__aarch64__)

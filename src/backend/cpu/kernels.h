@@ -189,8 +189,8 @@ std::int64_t attention_pages(const AttentionTile& tile);
 /// Of one page, for a tile of n_rows rows; a multiple of 16.
 std::size_t attention_partial_floats(const AttentionArgs& args, int n_rows);
 
-enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512, kNeon };
-inline constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kNeon};
+enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512, kAvx512Bf16, kNeon };
+inline constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kNeon};
 bool supported(Isa isa);  ///< By this program and this machine.
 Isa best_isa();
 /// The one that a feature names, the best one where it names none. Throws Error kUnsupported.
