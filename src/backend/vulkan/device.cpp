@@ -40,7 +40,7 @@ class VulkanDevice final : public Device {
   VulkanDevice(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, const VulkanOptions& options,
                const std::string& device_name, const std::filesystem::path& pipeline_cache)
       : options_(options),
-        gpu_(std::make_shared<Gpu>(std::move(instance), physical, options.staging, options.plain)),
+        gpu_(std::make_shared<Gpu>(std::move(instance), physical, options.staging, options.used)),
         pipelines_(std::make_shared<Pipelines>(*gpu_, pipeline_cache)) {
     info_.name = device_name;
     info_.backend = kBackendName;
@@ -53,8 +53,10 @@ class VulkanDevice final : public Device {
     info_.features = {"vulkan" + std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
                           std::to_string(VK_API_VERSION_MINOR(version)),
                       "subgroups of " + std::to_string(gpu_->subgroup_size())};
-    if (gpu_->shuffles()) info_.features.emplace_back("shuffles");
-    if (gpu_->byte_dots()) info_.features.emplace_back("dot products of bytes");
+    const Abilities& abilities = gpu_->abilities();
+    if (abilities.shuffles) info_.features.emplace_back("shuffles");
+    if (abilities.byte_dots) info_.features.emplace_back("dot products of bytes");
+    if (abilities.narrow_loads) info_.features.emplace_back("8- and 16-bit loads");
   }
   const DeviceInfo& info() const override { return info_; }
   bool supports(const Graph& graph, const Node& node) const override { return can_launch(graph, node); }

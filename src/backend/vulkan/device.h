@@ -1,6 +1,7 @@
 #pragma once
 // GPUs of any vendor, and CPUs with a Vulkan driver, as devices.
 #include "backend/registry.h"
+#include "backend/vulkan/abilities.h"
 
 namespace weft::vulkan {
 
@@ -8,7 +9,7 @@ struct VulkanOptions {
   bool staging =
       false;  ///< Copies as for memory that the host cannot map; for tests on machines where it can.
   int launches_per_piece = 64;    ///< A plan's first step is handed over in pieces of so many. 0: whole.
-  bool plain = false;             ///< Uses nothing that a device may lack; for tests on those that have it.
+  Abilities used = {};            ///< Of those that a device has; for tests of the forms for others.
   bool record_each_step = false;  ///< Records commands anew each step, to compare with.
 };
 

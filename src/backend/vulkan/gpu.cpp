@@ -90,8 +90,8 @@ bool Gpu::usable(VkPhysicalDevice physical) {
   return features.features.shaderInt64 == VK_TRUE && features12.bufferDeviceAddress == VK_TRUE;
 }
 
-Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, bool plain)
-    : instance_(std::move(instance)), physical_(physical), staging_(staging) {
+Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, const Abilities& used)
+    : instance_(std::move(instance)), physical_(physical), staging_(staging), abilities_(used) {
   VkPhysicalDeviceSubgroupProperties subgroups = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES};
   VkPhysicalDeviceMaintenance3Properties limits = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
                                                    &subgroups};
@@ -100,9 +100,9 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   properties_ = properties.properties;
   max_allocation_ = limits.maxMemoryAllocationSize;
   subgroup_size_ = subgroups.subgroupSize;
-  shuffles_ = !plain && subgroup_size_ >= 8 &&
-              (subgroups.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
-              (subgroups.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
+  abilities_.shuffles &= subgroup_size_ >= 8 &&
+                         (subgroups.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+                         (subgroups.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
   vkGetPhysicalDeviceMemoryProperties(physical, &memory_);
   for (std::uint32_t i = 0; i < memory_.memoryHeapCount; ++i)
     if ((memory_.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
@@ -114,20 +114,33 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   queue.queueFamilyIndex = queue_family_;
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
+  // What the device has, then what weft uses of it.
+  VkPhysicalDeviceVulkan12Features has12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  VkPhysicalDeviceVulkan11Features has11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &has12};
+  VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR has_dots = {
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
+  const bool knows_dots = has_extension(physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
+  if (knows_dots) has12.pNext = &has_dots;
+  VkPhysicalDeviceFeatures2 has = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &has11};
+  vkGetPhysicalDeviceFeatures2(physical, &has);
+  abilities_.byte_dots &= knows_dots && has_dots.shaderIntegerDotProduct == VK_TRUE;
+  abilities_.narrow_loads &=
+      has12.storageBuffer8BitAccess == VK_TRUE && has11.storageBuffer16BitAccess == VK_TRUE;
+
+  std::vector<const char*> extensions;
   VkPhysicalDeviceVulkan12Features features12 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
   features12.bufferDeviceAddress = VK_TRUE;
-  VkPhysicalDeviceFeatures2 features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features12};
+  features12.storageBuffer8BitAccess = abilities_.narrow_loads ? VK_TRUE : VK_FALSE;
+  VkPhysicalDeviceVulkan11Features features11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+                                                 &features12};
+  features11.storageBuffer16BitAccess = abilities_.narrow_loads ? VK_TRUE : VK_FALSE;
+  VkPhysicalDeviceFeatures2 features = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &features11};
   features.features.shaderInt64 = VK_TRUE;
-  std::vector<const char*> extensions;
   VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dots = {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
-  if (!plain && has_extension(physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) {
-    VkPhysicalDeviceFeatures2 known = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &dots};
-    vkGetPhysicalDeviceFeatures2(physical, &known);
-    byte_dots_ = dots.shaderIntegerDotProduct == VK_TRUE;
-  }
-  if (byte_dots_) {
+  if (abilities_.byte_dots) {
     extensions.push_back(VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
+    dots.shaderIntegerDotProduct = VK_TRUE;
     features12.pNext = &dots;
   }
   memory_budget_ = has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/vulkan/abilities.h"
+
 namespace weft::vulkan {
 
 /// Throws Error kOutOfMemory or kDevice that says what failed.
@@ -68,9 +70,8 @@ class Buffer {
 /// Thread-safe.
 class Gpu {
  public:
-  /// `staging`: behaves as if the host could not map the device's memory. `plain`: as if the device had
-  /// nothing that it may lack.
-  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, bool plain);
+  /// `staging`: behaves as if the host could not map the device's memory. `used`: what the device may have.
+  Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool staging, const Abilities& used);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -85,9 +86,7 @@ class Gpu {
   std::uint64_t memory_free() const;  ///< By the driver's word where it gives one, else by ours.
   std::size_t max_allocation() const { return max_allocation_; }
   std::uint32_t subgroup_size() const { return subgroup_size_; }
-  // What a device may lack.
-  bool byte_dots() const { return byte_dots_; }  ///< Dot products of four bytes.
-  bool shuffles() const { return shuffles_; }    ///< Exchange of values among 8 threads of a subgroup.
+  const Abilities& abilities() const { return abilities_; }
 
   /// To the one queue. `fence` may be null.
   void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
@@ -110,8 +109,7 @@ class Gpu {
   std::shared_ptr<Instance> instance_;
   VkPhysicalDevice physical_;
   bool staging_;
-  bool byte_dots_ = false;
-  bool shuffles_ = false;
+  Abilities abilities_;
   bool memory_budget_ = false;
   VkPhysicalDeviceProperties properties_ = {};
   VkPhysicalDeviceMemoryProperties memory_ = {};

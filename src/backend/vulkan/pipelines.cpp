@@ -1,25 +1,9 @@
 #include "backend/vulkan/pipelines.h"
 
-#include <span>
+#include <shaders.h>
 
-// Made from shaders/*.comp at build time.
-#include <attention.spv.h>
-#include <attention_shuffles.spv.h>
-#include <elementwise.spv.h>
-#include <experts.spv.h>
-#include <get_rows.spv.h>
-#include <matmul.spv.h>
-#include <matmul_codes.spv.h>
-#include <matmul_codes_shuffles.spv.h>
-#include <matmul_shuffles.spv.h>
-#include <move_cells.spv.h>
-#include <norm.spv.h>
-#include <norm_shuffles.spv.h>
-#include <quantise.spv.h>
-#include <rope.spv.h>
-#include <selective_scan.spv.h>
-#include <short_conv.spv.h>
-#include <store_cache.spv.h>
+#include <span>
+#include <string_view>
 
 #include "base/atomic_file.h"
 #include "base/read_file.h"
@@ -28,28 +12,19 @@
 namespace weft::vulkan {
 namespace {
 
-struct ShaderCode {
-  const char* name;
-  std::span<const std::uint32_t> words;
-  std::span<const std::uint32_t> with_shuffles = {};  // Where there is such a form.
-};
-
 // In the order of Shader.
-const ShaderCode kShaders[kNumShaders] = {
-    {"attention", kSpirv_attention, kSpirv_attention_shuffles},
-    {"elementwise", kSpirv_elementwise},
-    {"experts", kSpirv_experts},
-    {"get_rows", kSpirv_get_rows},
-    {"matmul", kSpirv_matmul, kSpirv_matmul_shuffles},
-    {"matmul_codes", kSpirv_matmul_codes, kSpirv_matmul_codes_shuffles},
-    {"move_cells", kSpirv_move_cells},
-    {"norm", kSpirv_norm, kSpirv_norm_shuffles},
-    {"quantise", kSpirv_quantise},
-    {"rope", kSpirv_rope},
-    {"selective_scan", kSpirv_selective_scan},
-    {"short_conv", kSpirv_short_conv},
-    {"store_cache", kSpirv_store_cache},
-};
+constexpr const char* kNames[kNumShaders] = {
+    "attention", "elementwise", "experts", "get_rows",       "matmul",     "matmul_codes", "move_cells",
+    "norm",      "quantise",    "rope",    "selective_scan", "short_conv", "store_cache"};
+
+/// The one form of a shader that uses all that it can of what there is.
+std::span<const std::uint32_t> best_form(const char* shader, const Abilities& abilities) {
+  const std::uint32_t there = (abilities.shuffles ? kShuffles : 0u) | (abilities.narrow_loads ? kNarrow : 0u);
+  std::span<const std::uint32_t> best;
+  for (const ShaderForm& form : kShaderForms)
+    if (std::string_view(form.shader) == shader && (form.needs & ~there) == 0) best = form.words;
+  return best;
+}
 
 constexpr std::uint64_t kMaxCacheBytes = std::uint64_t{256} << 20;
 
@@ -65,7 +40,7 @@ std::vector<std::byte> read_cache(const std::filesystem::path& path) {
 
 }  // namespace
 
-const char* name(Shader shader) { return kShaders[static_cast<std::size_t>(shader)].name; }
+const char* name(Shader shader) { return kNames[static_cast<std::size_t>(shader)]; }
 
 Pipelines::Pipelines(Gpu& gpu, std::filesystem::path cache_file)
     : gpu_(gpu), cache_file_(std::move(cache_file)) {
@@ -93,12 +68,11 @@ Pipelines::~Pipelines() {
 VkShaderModule Pipelines::module(Shader shader) {
   VkShaderModule& result = modules_[static_cast<std::size_t>(shader)];
   if (result != VK_NULL_HANDLE) return result;
-  const ShaderCode& code = kShaders[static_cast<std::size_t>(shader)];
+  const auto words = best_form(name(shader), gpu_.abilities());
   VkShaderModuleCreateInfo create = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-  const auto words = gpu_.shuffles() && !code.with_shuffles.empty() ? code.with_shuffles : code.words;
   create.codeSize = words.size_bytes();
   create.pCode = words.data();
-  check(vkCreateShaderModule(gpu_.handle(), &create, nullptr, &result), code.name);
+  check(vkCreateShaderModule(gpu_.handle(), &create, nullptr, &result), name(shader));
   return result;
 }
 

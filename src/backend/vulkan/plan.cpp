@@ -49,7 +49,7 @@ class VulkanPlan final : public DevicePlan {
         pipelines_(std::move(pipelines)),
         graph_(graph),
         options_(options),
-        program_(make_program(graph_, gpu_->byte_dots())),
+        program_(make_program(graph_, gpu_->abilities().byte_dots)),
         n_addresses_(graph_.values().size() + program_.frequencies.size() + program_.codes.size()),
         step_(*gpu_, Place::kHost,
               n_addresses_ * sizeof(std::uint64_t) + program_.launches.size() * sizeof(StepEntry)),

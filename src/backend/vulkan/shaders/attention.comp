@@ -49,14 +49,20 @@ void attend(uint row, uint head) {
     if (visible != 0u) {
       const uint64_t k = address(1) + cell * param(8);
       score = 0.0;
-      if (kKType <= kBF16) {
-        for (uint i = 0; i < k_dim; ++i) score = fma(query[i], float_at(kKType, k, kv_head * k_dim + i), score);
-      } else {
+      if (kKType > kBF16) {
         for (uint first = 0; first < k_dim; first += 16u) {
           vec4 v[4];
           unpack16(kKType, k, (kv_head * k_dim + first) / 16u, n_kv * k_dim, v);
           for (uint i = 0; i < 16u; ++i) score = fma(query[first + i], v[i / 4u][i % 4u], score);
         }
+      } else if (kKType != kF32 && kKeyDim % 2u == 0u) {
+        Words pairs = Words(k + kv_head * k_dim * 2u);
+        for (uint i = 0; i < k_dim / 2u; ++i) {
+          const vec2 two = two_halves(kKType, pairs.w[i]);
+          score = fma(query[2u * i + 1u], two.y, fma(query[2u * i], two.x, score));
+        }
+      } else {
+        for (uint i = 0; i < k_dim; ++i) score = fma(query[i], float_at(kKType, k, kv_head * k_dim + i), score);
       }
       score *= param_float(4);
       if (param_float(5) != 0.0) score = param_float(5) * tanh_of(score / param_float(5));

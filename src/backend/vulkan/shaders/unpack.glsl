@@ -1,5 +1,5 @@
-// Elements of stored rows (tensor/codec_blocks.h has the layouts), read as 32-bit words: no driver needs to know
-// smaller types. Memory of tensors is a multiple of four bytes.
+// Elements of stored rows (tensor/codec_blocks.h has the layouts).
+#include "loads.glsl"
 
 // As stored_type in device.cpp.
 const uint kF32 = 0, kF16 = 1, kBF16 = 2, kQ4_0 = 3, kQ4_1 = 4, kQ5_0 = 5, kQ5_1 = 6, kQ8_0 = 7, kIQ4_NL = 8, kMXFP4 = 9,
@@ -7,21 +7,6 @@ const uint kF32 = 0, kF16 = 1, kBF16 = 2, kQ4_0 = 3, kQ4_1 = 4, kQ5_0 = 5, kQ5_1
 
 const int kIQ4Values[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 const int kMXFP4Values[16] = int[](0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-
-uint byte_at(uint64_t at) {
-  return Words(at & ~uint64_t(3)).w[0] >> ((uint(at) & 3u) * 8u) & 255u;
-}
-uint half_at(uint64_t at) {  // Of two bytes, at an even address.
-  return Words(at & ~uint64_t(3)).w[0] >> ((uint(at) & 2u) * 8u) & 0xffffu;
-}
-uint word_at(uint64_t at) {
-  Words words = Words(at & ~uint64_t(3));
-  const uint shift = (uint(at) & 3u) * 8u;
-  return shift == 0u ? words.w[0] : words.w[0] >> shift | words.w[1] << (32u - shift);
-}
-// `aligned`: of a type whose blocks are whole words.
-uint word_at(uint64_t at, bool aligned) { return aligned ? Words(at).w[0] : word_at(at); }
-float f16_at(uint64_t at) { return unpackHalf2x16(half_at(at)).x; }
 
 // One element of a row of floats.
 float float_at(uint type, uint64_t row, uint i) {
@@ -82,7 +67,6 @@ void codes16(uint type, uint64_t row, uint chunk, out uvec4 codes, out float sca
     const uint upper = chunk & 1u;
     const uint block_bytes = type == kQ4_0 || type == kIQ4_NL ? 18u : type == kQ4_1 ? 20u : type == kQ5_0 ? 22u
                              : type == kQ5_1 ? 24u : type == kQ8_0 ? 34u : 17u;
-    const bool aligned = block_bytes % 4u == 0u;
     const uint64_t block = row + uint64_t(chunk >> 1) * block_bytes;
     uint high = 0;
     if (type == kMXFP4) {
@@ -95,11 +79,12 @@ void codes16(uint type, uint64_t row, uint chunk, out uvec4 codes, out float sca
     } else {
       scale = f16_at(block);
     }
-    if (type == kQ5_0) high = word_at(block + 2u) >> (16u * upper);
+    if (type == kQ5_0) high = half_at(block + 2u + 2u * upper);
     if (type == kQ5_1) high = Words(block + 4u).w[0] >> (16u * upper);
     const uint64_t data = block + (type == kQ8_0 ? 2u + 16u * upper : block_bytes - 16u);
+    const uvec4 words = bytes16(data, block_bytes);
     for (uint i = 0; i < 4; ++i) {
-      const uint word = word_at(data + i * 4u, aligned);
+      const uint word = words[i];
       if (type == kQ8_0) codes[i] = word;
       else if (type == kIQ4_NL || type == kMXFP4) codes[i] = table_codes(word, upper * 4u, type == kMXFP4);
       else {
@@ -112,7 +97,6 @@ void codes16(uint type, uint64_t row, uint chunk, out uvec4 codes, out float sca
     const uint s = chunk & 15u;
     const uint block_bytes = type == kQ2_K ? 84u : type == kQ3_K ? 110u : type == kQ4_K ? 144u : type == kQ5_K ? 176u
                              : type == kQ6_K ? 210u : 136u;
-    const bool aligned = block_bytes % 4u == 0u;
     const uint64_t block = row + uint64_t(chunk >> 4) * block_bytes;
     const uint odd = (s & 1u) * 16u;         // The second half of 32 bytes.
     const uint pair = s >> 1;                // Which 32 elements.
@@ -151,38 +135,47 @@ void codes16(uint type, uint64_t row, uint chunk, out uvec4 codes, out float sca
       low = block + 8u + pair * 16u;
       low_shift = (s & 1u) * 4u;
     }
+    const uvec4 words = bytes16(low, block_bytes);
+    const bool has_high = type == kQ3_K || type == kQ5_K || type == kQ6_K;
+    const uvec4 high_words = has_high ? bytes16(high, block_bytes) >> high_shift : uvec4(0);
     for (uint i = 0; i < 4; ++i) {
-      const uint word = word_at(low + i * 4u, aligned);
       if (type == kIQ4_XS) {
-        codes[i] = table_codes(word, low_shift, false);
+        codes[i] = table_codes(words[i], low_shift, false);
         continue;
       }
-      uint c = word >> low_shift & (type == kQ2_K || type == kQ3_K ? 0x03030303u : 0x0f0f0f0fu);
-      if (type == kQ3_K) c = centred(c | (word_at(high + i * 4u, aligned) >> high_shift & 0x01010101u) << 2, 4u);
-      if (type == kQ5_K) c |= (word_at(high + i * 4u, aligned) >> high_shift & 0x01010101u) << 4;
-      if (type == kQ6_K) c = centred(c | (word_at(high + i * 4u, aligned) >> high_shift & 0x03030303u) << 4, 32u);
+      uint c = words[i] >> low_shift & (type == kQ2_K || type == kQ3_K ? 0x03030303u : 0x0f0f0f0fu);
+      if (type == kQ3_K) c = centred(c | (high_words[i] & 0x01010101u) << 2, 4u);
+      if (type == kQ5_K) c |= (high_words[i] & 0x01010101u) << 4;
+      if (type == kQ6_K) c = centred(c | (high_words[i] & 0x03030303u) << 4, 32u);
       codes[i] = c;
     }
   }
 }
 
+// Two halves of a word.
+vec2 two_halves(uint type, uint word) {
+  return type == kF16 ? unpackHalf2x16(word) : uintBitsToFloat(uvec2(word << 16, word & 0xffff0000u));
+}
+
 // Elements [16 chunk, 16 chunk + 16) of a row of `columns`; zeros past its end.
 void unpack16(uint type, uint64_t row, uint chunk, uint columns, out vec4 v[4]) {
-  if (type == kF32 && chunk * 16u + 16u <= columns) {
-    for (uint i = 0; i < 4; ++i) {
-      Floats four = Floats(row + uint64_t(chunk * 16u + i * 4u) * 4u);
-      v[i] = vec4(four.f[0], four.f[1], four.f[2], four.f[3]);
-    }
-  } else if (type <= kBF16) {
-    for (uint i = 0; i < 4; ++i)
-      for (uint j = 0; j < 4; ++j) {
-        const uint at = chunk * 16u + i * 4u + j;
-        v[i][j] = at < columns ? float_at(type, row, at) : 0.0;
-      }
-  } else {
+  if (type > kBF16) {
     uvec4 codes;
     float scale, m;
     codes16(type, row, chunk, codes, scale, m);
     for (uint i = 0; i < 4; ++i) v[i] = has_min(type) ? scale * signed_bytes(codes[i]) - m : scale * signed_bytes(codes[i]);
+  } else if (columns % 16u != 0u) {
+    for (uint i = 0; i < 16; ++i) {
+      const uint at = chunk * 16u + i;
+      v[i / 4u][i % 4u] = at < columns ? float_at(type, row, at) : 0.0;
+    }
+  } else if (type == kF32) {
+    for (uint i = 0; i < 4; ++i) v[i] = uintBitsToFloat(Quads(row + uint64_t(chunk) * 64u).q[i]);
+  } else {
+    for (uint i = 0; i < 2; ++i) {
+      const uvec4 words = Quads(row + uint64_t(chunk) * 32u).q[i];
+      v[2u * i] = vec4(two_halves(type, words.x), two_halves(type, words.y));
+      v[2u * i + 1u] = vec4(two_halves(type, words.z), two_halves(type, words.w));
+    }
   }
 }
