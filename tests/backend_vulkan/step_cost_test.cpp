@@ -1,5 +1,6 @@
 // What a step costs the host, with recorded commands and with commands recorded anew. Times are printed for
-// people; what is asserted is how often commands were recorded.
+// people; what is asserted is how often commands were recorded. Of the real models:
+//   test_backend_vulkan --gtest_also_run_disabled_tests --gtest_filter='*StepCostReal*'
 #include <algorithm>
 #include <cstdio>
 
@@ -54,44 +55,67 @@ struct Steps {
   std::unique_ptr<DevicePlan> plan;
 };
 
-TEST(VulkanStepCost, CommandsAreRecordedOnceAndEarlyPiecesStartTheDevice) {
-  if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
-  const auto path = test::golden_dir() / "gemma3" / "model.gguf";
-  constexpr int kSteps = 20;
-  const auto microseconds = [](double seconds) { return seconds * 1e6; };
+/// The middle of them, in microseconds.
+double median(std::vector<double> seconds) {
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle * 1e6;
+}
+
+/// By step: seconds of the host from the call to the work on its way.
+std::vector<double> submit_seconds(Steps& steps, int n, bool shapes) {
+  std::vector<double> result;
+  for (int i = 0; i < n; ++i) {
+    const double before = steps.stats().submit_seconds;
+    steps.run(shapes ? 1 + (i + 1) % 2 : 1, shapes);
+    result.push_back(steps.stats().submit_seconds - before);
+  }
+  return result;
+}
+
+void print_costs(const std::filesystem::path& path, int n_steps) {
   for (const bool anew : {false, true}) {
     Steps steps(path, {.record_each_step = anew});
-    const DevicePlan& compiled = *steps.plan;
-    std::printf("%d launches, %d phases, %s\n", compiled.n_launches(), compiled.n_phases(),
+    std::printf("%d launches, %d phases, %s\n", steps.plan->n_launches(), steps.plan->n_phases(),
                 anew ? "recorded anew each step" : "recorded once");
     steps.run(1, false);
-    for (const bool shapes : {false, true}) {
-      const double before = steps.stats().submit_seconds, work = compiled.kernel_seconds();
-      for (int i = 0; i < kSteps; ++i) steps.run(shapes ? 1 + (i + 1) % 2 : 1, shapes);
-      std::printf("  change %-6s host %.0f us a step, device %.1f ms\n", shapes ? "shapes" : "none",
-                  microseconds(steps.stats().submit_seconds - before) / kSteps,
-                  (compiled.kernel_seconds() - work) * 1e3 / kSteps);
-    }
-    EXPECT_EQ(steps.stats().times_recorded, anew ? 2 * kSteps + 1 : 1);
+    for (const bool shapes : {false, true})
+      std::printf("  change %-6s host %.0f us a step\n", shapes ? "shapes" : "none",
+                  median(submit_seconds(steps, n_steps, shapes)));
+    EXPECT_EQ(steps.stats().times_recorded, anew ? 2 * n_steps + 1 : 1);
   }
   for (const int per_piece : {0, 64, 16}) {
     Steps steps(path, {.launches_per_piece = per_piece});
     std::vector<double> first_work, recorded;
-    for (int i = 0; i < kSteps; ++i) {
+    for (int i = 0; i < n_steps; ++i) {
       steps.compile();
       steps.run(1, false);
       first_work.push_back(steps.stats().first_work_seconds);
       recorded.push_back(steps.stats().first_recording_seconds);
       EXPECT_LE(first_work.back(), recorded.back());
     }
-    const auto median = [](std::vector<double>& values) {
-      std::nth_element(values.begin(), values.begin() + kSteps / 2, values.end());
-      return values[kSteps / 2];
-    };
-    std::printf("fresh plan in pieces of %d: device has work after %.0f us, all recorded after %.0f us\n",
-                per_piece, microseconds(median(first_work)), microseconds(median(recorded)));
+    const std::string pieces = per_piece == 0 ? "one piece" : "pieces of " + std::to_string(per_piece);
+    std::printf("  fresh plan in %s: device has work after %.0f us, all recorded after %.0f us\n",
+                pieces.c_str(), median(first_work), median(recorded));
   }
 }
+
+TEST(VulkanStepCost, CommandsAreRecordedOnceAndEarlyPiecesStartTheDevice) {
+  if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
+  print_costs(test::golden_dir() / "gemma3" / "model.gguf", 20);
+}
+
+class VulkanStepCostReal : public testing::TestWithParam<const char*> {};
+
+TEST_P(VulkanStepCostReal, DISABLED_IsPrinted) {
+  if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
+  const auto path = test::cached_model(GetParam());
+  if (!path) GTEST_SKIP() << GetParam() << " is not in the model cache (make models fetches it)";
+  print_costs(*path, 12);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, VulkanStepCostReal, testing::Values(test::kSmolLm2, test::kGemma3),
+                         [](const auto& test) { return "model" + std::to_string(test.index); });
 
 }  // namespace
 }  // namespace weft
