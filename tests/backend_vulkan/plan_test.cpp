@@ -98,8 +98,8 @@ TEST_F(VulkanPlanTest, IsRecordedOnceForStepsOfAnySizeAndForOtherTensors) {
 }
 
 TEST_F(VulkanPlanTest, PiecesComputeWhatTheWholeDoes) {
-  for (const int per_piece : {0, 1, 3}) {
-    const auto devices = test::vulkan_devices({.launches_per_piece = per_piece});
+  for (const int first_piece : {0, 1, 3}) {
+    const auto devices = test::vulkan_devices({.first_piece = first_piece});
     const Chain chain(8);
     const auto x = devices[0]->create_host_tensor(DType::kF32, std::vector<std::int64_t>{20, 2});
     const auto y = devices[0]->create_host_tensor(DType::kF32, std::vector<std::int64_t>{20, 2});
@@ -119,7 +119,7 @@ TEST_F(VulkanPlanTest, PiecesComputeWhatTheWholeDoes) {
       std::fill(floats(*y).begin(), floats(*y).end(), 0.0f);
       plan->submit({&n, 1}, bindings, {});
       plan->wait();
-      for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(floats(*y)[i], 8.0f) << per_piece;
+      for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(floats(*y)[i], 8.0f) << first_piece;
     }
     EXPECT_EQ(vulkan::stats(*plan).times_recorded, 1);
   }

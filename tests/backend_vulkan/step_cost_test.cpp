@@ -84,8 +84,8 @@ void print_costs(const std::filesystem::path& path, int n_steps) {
                   median(submit_seconds(steps, n_steps, shapes)));
     EXPECT_EQ(steps.stats().times_recorded, anew ? 2 * n_steps + 1 : 1);
   }
-  for (const int per_piece : {0, 64, 16}) {
-    Steps steps(path, {.launches_per_piece = per_piece});
+  for (const int first_piece : {0, 64, 16}) {
+    Steps steps(path, {.first_piece = first_piece});
     std::vector<double> first_work, recorded;
     for (int i = 0; i < n_steps; ++i) {
       steps.compile();
@@ -94,7 +94,8 @@ void print_costs(const std::filesystem::path& path, int n_steps) {
       recorded.push_back(steps.stats().first_recording_seconds);
       EXPECT_LE(first_work.back(), recorded.back());
     }
-    const std::string pieces = per_piece == 0 ? "one piece" : "pieces of " + std::to_string(per_piece);
+    const std::string pieces =
+        first_piece == 0 ? "one piece" : "pieces from " + std::to_string(first_piece) + " launches on";
     std::printf("  fresh plan in %s: device has work after %.0f us, all recorded after %.0f us\n",
                 pieces.c_str(), median(first_work), median(recorded));
   }

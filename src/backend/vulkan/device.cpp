@@ -119,9 +119,8 @@ class VulkanDevice final : public Device {
 
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions&) override {
-    return make_plan(
-        gpu_, pipelines_, graph, bindings,
-        {.launches_per_piece = options_.launches_per_piece, .record_each_step = options_.record_each_step});
+    return make_plan(gpu_, pipelines_, graph, bindings,
+                     {.first_piece = options_.first_piece, .record_each_step = options_.record_each_step});
   }
 
  private:

@@ -8,7 +8,7 @@ namespace weft::vulkan {
 struct VulkanOptions {
   bool staging =
       false;  ///< Copies as for memory that the host cannot map; for tests on machines where it can.
-  int launches_per_piece = 64;    ///< A plan's first step is handed over in pieces of so many. 0: whole.
+  int first_piece = 16;           ///< Launches of a plan that are handed over first; see PlanOptions.
   Abilities used = {};            ///< Of those that a device has; for tests of the forms for others.
   bool record_each_step = false;  ///< Records commands anew each step, to compare with.
 };

@@ -263,13 +263,12 @@ class VulkanPlan final : public DevicePlan {
       commands_.clear();
     }
     const std::size_t n = program_.launches.size();
-    const std::size_t per_piece =
-        options_.launches_per_piece > 0 ? static_cast<std::size_t>(options_.launches_per_piece) : n;
+    std::size_t piece = options_.first_piece > 0 ? static_cast<std::size_t>(options_.first_piece) : n;
     std::size_t i = 0;
     do {
       const VkCommandBuffer commands = begin_piece();
       VkPipeline current = VK_NULL_HANDLE;
-      for (const std::size_t end = std::min(n, i + per_piece); i < end; ++i) {
+      for (const std::size_t end = std::min(n, i + piece); i < end; ++i) {
         const Launch& launch = program_.launches[i];
         // Also before the first: the step before may still be read or written.
         if (i == 0 || launch.phase != program_.launches[i - 1].phase)
@@ -285,6 +284,7 @@ class VulkanPlan final : public DevicePlan {
       check(vkEndCommandBuffer(commands), "recording a plan");
       gpu_->submit({&commands, 1}, i == n ? done_ : VK_NULL_HANDLE);
       if (stats_.steps == 0 && commands_.size() == 1) stats_.first_work_seconds = seconds_since(start);
+      piece *= 2;
     } while (i < n);
     if (stats_.steps == 0) stats_.first_recording_seconds = seconds_since(start);
     ++stats_.times_recorded;

@@ -10,8 +10,9 @@ class Gpu;
 class Pipelines;
 
 struct PlanOptions {
-  int launches_per_piece =
-      64;  ///< Recorded, then submitted while the next are recorded. 0: all in one piece.
+  /// Launches of the first piece, which is submitted while the next, twice as long, is recorded. 0: all in
+  /// one piece.
+  int first_piece = 16;
   bool record_each_step = false;  ///< As other engines do; to compare with.
 };
 
