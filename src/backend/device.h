@@ -92,6 +92,10 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
+  /// Whether steps run one behind the other in the order in which they were submitted, of all plans of this
+  /// device, each with all that those before it wrote. Nobody need wait for one before submitting the next of
+  /// another plan.
+  virtual bool in_order() const { return false; }
 
   virtual bool supports(const Graph& graph, const Node& node) const = 0;
   /// The type of caches that attention reads fastest here, of those that are as good as F16: kF16 or kBF16.

@@ -3,9 +3,9 @@
 // what did change; what did not is not looked at again.
 //
 // On one device a plan is that device's plan. On several it is a chain of splits (splits.h): each is
-// submitted as soon as the splits that it reads from are done, values are copied once to each device that
-// reads them, and what works beside the host does so while the host goes on. All memory is reserved when the
-// plan is compiled.
+// submitted as soon as the splits that it reads from are done (or are sure to be by then, where its own
+// device keeps steps in order), values are copied once to each device that reads them, and what works beside
+// the host does so while the host goes on. All memory is reserved when the plan is compiled.
 //
 // Where some devices work beside the host, steps can overlap, too: while a device computes the later splits
 // of a step, the host has the first ones of the next. Each of the two has its own inputs, outputs and values
@@ -56,6 +56,7 @@ struct PlanCounters {
   std::int64_t topology = 0;
   std::int64_t copies = 0;        ///< Values copied between devices ...
   std::int64_t copied_bytes = 0;  ///< ... and their bytes.
+  std::int64_t waits = 0;         ///< For a split, while others of its step were still to be submitted.
 };
 
 /// Used by one thread at a time, except cancel(). Devices and all bound tensors must outlive the plan, and no

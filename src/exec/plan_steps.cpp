@@ -83,12 +83,17 @@ Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
     return result;
   }
   const Part& next = now_.parts[flight.next];
+  const bool in_order = devices_[static_cast<std::size_t>(next.device)]->in_order();
+  const auto is_behind = [&](const Part& part) {  // Its device sees to that.
+    return in_order && part.device == next.device && &part != &next;
+  };
   if (before != nullptr)
     for (const int p : next.after_before) {
       if (before->next <= static_cast<std::size_t>(p)) return {};
-      must_end(now_.parts[static_cast<std::size_t>(p)], *before);
+      if (Part& part = now_.parts[static_cast<std::size_t>(p)]; !is_behind(part)) must_end(part, *before);
     }
-  for (const int p : next.after) must_end(now_.parts[static_cast<std::size_t>(p)], flight);
+  for (const int p : next.after)
+    if (Part& part = now_.parts[static_cast<std::size_t>(p)]; !is_behind(part)) must_end(part, flight);
   result.ready = result.waits == nullptr;
   return result;
 }
@@ -114,6 +119,7 @@ void Plan::work(Flight* older, Flight* newer) {
         done_set_ = std::exchange(older, nullptr)->set;
       } else {
         // The earlier one is done earlier.
+        if (older->next < now_.parts.size()) ++counters_.waits;
         const bool of_newer = then.waits != nullptr && then.waits->submitted < now.waits->submitted;
         wait(of_newer ? *then.waits : *now.waits);
       }

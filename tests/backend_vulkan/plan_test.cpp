@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "exec/plan.h"
 #include "vulkan_test_support.h"
 #include "weft/error.h"
 
@@ -168,6 +169,54 @@ TEST_F(VulkanPlanTest, CancelledStepsMoveCellsAndTheNextOnesCompute) {
   plan->submit({}, bindings, {});
   plan->wait();
   EXPECT_EQ(floats(*ys)[5], 0.0f);
+}
+
+TEST_F(VulkanPlanTest, SplitsOfOneDeviceFollowEachOtherWithoutTheHost) {
+  // Each link: a and c here, b from a there, and a sum here, which follows c in the queue.
+  constexpr int kLinks = 6;
+  const auto second = vulkan::backend().open("vulkan0", {.name = "second"});
+  Graph graph;
+  const SymbolId n = graph.add_symbol("n", 0, 20);
+  const ValueId x = graph.add_input("x", DType::kF32, {Dim(1, n), 2});
+  const ValueId w = graph.add_weight("w", DType::kF32, {2, 2});
+  std::vector<int> device_of;
+  const auto add = [&](int on, Op op, const std::vector<ValueId>& inputs) {
+    device_of.push_back(on);
+    return graph.add(std::move(op), inputs, "v" + std::to_string(device_of.size()));
+  };
+  ValueId y = x;
+  for (int i = 0; i < kLinks; ++i) {
+    const ValueId a = add(0, ops::Matmul{}, {w, y}), b = add(1, ops::Scale{0.5f}, {a});
+    const ValueId c = add(0, ops::Matmul{}, {w, a});
+    y = add(0, ops::Add{}, {c, b});
+  }
+  graph.add_output(y);
+  const auto xs = host({20, 2}), ys = host({20, 2});
+  const auto weights = weight({2, 2}, {0.3f, 0.7f, -0.4f, 1.1f});
+  for (std::size_t i = 0; i < 40; ++i) floats(*xs)[i] = static_cast<float>(i) / 7.0f;
+  Bindings bindings(graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(x)] = xs.get();
+  bindings[static_cast<std::size_t>(w)] = weights.get();
+  bindings[static_cast<std::size_t>(y)] = ys.get();
+  const auto steps = [&](exec::Plan& plan) {
+    std::vector<float> made;
+    for (const std::int64_t rows : {20, 3, 20}) {
+      std::fill(floats(*ys).begin(), floats(*ys).end(), 0.0f);
+      plan.run({{&rows, 1}, {.shapes = true}, {}, nullptr});
+      made.insert(made.end(), floats(*ys).begin(), floats(*ys).end());
+    }
+    return made;
+  };
+  const CompileOptions options = {.allowed = {.shapes = true}};
+  exec::Plan alone(device(), graph, bindings, options);
+  const std::vector<float> expected = steps(alone);
+  exec::Plan spread({&device(), second.get()}, {graph, device_of, {bindings, Bindings(bindings.size())}},
+                    options);
+  EXPECT_TRUE(steps(spread) == expected);
+  EXPECT_NE(expected.front(), expected[1]);
+  // Per link b waits for a, and the sum for b; nothing waits for c.
+  EXPECT_EQ(spread.n_splits(), 3 * kLinks + 1);
+  EXPECT_EQ(spread.counters().waits, 3 * 2 * kLinks);
 }
 
 TEST_F(VulkanPlanTest, TooLargeATensorIsAnErrorAndNothingElse) {

@@ -30,9 +30,12 @@ class ToyTensor final : public DeviceTensor {
 
 /// What a device was asked to do, and what it does on the way.
 struct Toy {
+  std::function<void()> on_submit = [] {};
   std::vector<std::vector<std::int64_t>> steps;
   std::vector<Changes> changes;
   std::function<void()> during = [] {};  // In the middle of each step, on the device's thread.
+  bool in_order = false;
+  std::shared_future<void> last;  // Of the steps in order.
 };
 
 class ToyPlan final : public DevicePlan {
@@ -43,14 +46,19 @@ class ToyPlan final : public DevicePlan {
               const Changes& actual) override {
     toy_.steps.emplace_back(symbols.begin(), symbols.end());
     toy_.changes.push_back(actual);
+    toy_.on_submit();
     if (beside_host_) {
-      work_ = std::async(std::launch::async, [this, symbols, &bindings] { compute(symbols, bindings); });
+      work_ = std::async(std::launch::async, [this, symbols, &bindings, before = toy_.last] {
+        if (before.valid()) before.wait();
+        compute(symbols, bindings);
+      });
+      if (toy_.in_order) toy_.last = work_;
     } else {
       compute(symbols, bindings);
     }
   }
   void wait() override {
-    if (work_.valid()) work_.get();
+    if (work_.valid()) std::exchange(work_, {}).get();
   }
   void cancel() noexcept override {}
   std::size_t workspace_bytes() const override { return 0; }
@@ -85,7 +93,7 @@ class ToyPlan final : public DevicePlan {
   const Graph graph_;
   Toy& toy_;
   const bool beside_host_;
-  std::future<void> work_;
+  std::shared_future<void> work_;
 };
 
 class ToyDevice final : public test::BareDevice {
@@ -102,6 +110,7 @@ class ToyDevice final : public test::BareDevice {
     ++n_compiled;
     return std::make_unique<ToyPlan>(graph, toy, info_.beside_host);
   }
+  bool in_order() const override { return toy.in_order; }
   Toy toy;
   int n_compiled = 0;
 };
@@ -239,6 +248,49 @@ TEST_F(SeveralDevices, IndependentPartsOverlap) {
   plan.run(step(five));
   EXPECT_TRUE(in_time);
   EXPECT_EQ(bound[graph.outputs()[0]]->values[1], 5.0f * bound[x]->values[1]);
+}
+
+TEST_F(SeveralDevices, StepsOfADeviceThatKeepsThemInOrderAreSubmittedBehindEachOther) {
+  // The host reads a, so c is a split of its own.
+  const ValueId a = scaled(x, 2.0f), b = scaled(a, 3.0f), c = scaled(a, 5.0f);
+  graph.add_output(b);
+  graph.add_output(c);
+  for (const bool in_order : {false, true}) {
+    beside.toy = {};
+    beside.toy.in_order = in_order;
+    Gate second;
+    int n_submitted = 0, n_computed = 0;
+    bool was_submitted = false;
+    beside.toy.on_submit = [&] {
+      if (++n_submitted == 2) second.open();
+    };
+    beside.toy.during = [&] {
+      if (in_order && n_computed++ == 0) was_submitted = second.wait();
+    };
+    Plan plan = make({1, 0, 1});
+    EXPECT_EQ(plan.n_splits(), 3);
+    plan.run(step(five));
+    EXPECT_EQ(was_submitted, in_order);
+    EXPECT_EQ(bound[b]->values[1], 6.0f * bound[x]->values[1]);
+    EXPECT_EQ(bound[c]->values[1], 10.0f * bound[x]->values[1]);
+  }
+}
+
+TEST_F(SeveralDevices, AnErrorOfOneIsNoErrorForThoseInOrderBehindIt) {
+  const ValueId a = scaled(x, 2.0f);
+  graph.add_output(scaled(a, 5.0f));
+  const ValueId b = scaled(a, 3.0f);
+  graph.add_output(b);
+  beside.toy.in_order = true;
+  std::atomic<int> n_begun = 0;
+  beside.toy.during = [&] {
+    if (++n_begun == 1) throw Error(ErrorCode::kDevice, "lost");
+  };
+  Plan plan = make({1, 0, 1});
+  EXPECT_THROW(plan.run(step(five)), Error);
+  EXPECT_EQ(n_begun, 2) << "the split behind it ended before the error was told";
+  plan.run(step(five));
+  EXPECT_EQ(bound[b]->values[1], 6.0f * bound[x]->values[1]);
 }
 
 TEST_F(SeveralDevices, ADeviceThatFailsGivesAnErrorWhenNobodyWorksOnTheStepAnyMore) {

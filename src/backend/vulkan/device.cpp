@@ -59,6 +59,7 @@ class VulkanDevice final : public Device {
     if (abilities.narrow_loads) info_.features.emplace_back("8- and 16-bit loads");
   }
   const DeviceInfo& info() const override { return info_; }
+  bool in_order() const override { return true; }  // One queue, and barriers at the begin of every step.
   bool supports(const Graph& graph, const Node& node) const override { return can_launch(graph, node); }
 
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "weft/error.h"
@@ -227,6 +228,12 @@ void Gpu::submit(std::span<const VkCommandBuffer> commands, VkFence fence) {
 void Gpu::wait_idle() {
   const std::lock_guard lock(queue_mutex_);
   vkQueueWaitIdle(queue_);
+}
+
+double Gpu::seconds_of_step(std::chrono::steady_clock::time_point submitted) {
+  const std::lock_guard lock(queue_mutex_);
+  const auto before = std::exchange(last_done_, std::chrono::steady_clock::now());
+  return std::chrono::duration<double>(last_done_ - std::max(before, submitted)).count();
 }
 
 void Gpu::begin_once() {

@@ -3,6 +3,7 @@
 #include <vulkan/vulkan.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -91,6 +92,9 @@ class Gpu {
   /// To the one queue. `fence` may be null.
   void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
   void wait_idle();
+  /// Seconds since a step was submitted that is done, or since the last one before it was: what queued behind
+  /// each other is not counted twice.
+  double seconds_of_step(std::chrono::steady_clock::time_point submitted);
   /// Records, runs and waits.
   template <typename Record>
   void run_now(Record record) {
@@ -120,6 +124,7 @@ class Gpu {
   VkDevice handle_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;
   std::mutex queue_mutex_;
+  std::chrono::steady_clock::time_point last_done_;
   std::mutex once_mutex_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
   VkCommandBuffer once_ = VK_NULL_HANDLE;

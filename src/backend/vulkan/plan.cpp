@@ -107,7 +107,7 @@ class VulkanPlan final : public DevicePlan {
     check(vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE, UINT64_MAX), "waiting for a step");
     check(vkResetFences(gpu_->handle(), 1, &done_), "waiting for a step");
     running_ = false;
-    kernel_seconds_ += seconds_since(submitted_);
+    kernel_seconds_ += gpu_->seconds_of_step(submitted_);
   }
 
   /// Dispatches that have not begun find no groups.
