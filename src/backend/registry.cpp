@@ -73,12 +73,16 @@ std::vector<DeviceInfo> Registry::gpus() const {
 }
 
 std::shared_ptr<Device> Registry::open(std::string_view device, const OpenOptions& options) const {
-  std::string known;
+  const auto has = [&](const Backend& backend) {
+    if (backend.has) return backend.has(device);
+    const std::vector<DeviceInfo> listed = backend.list();
+    return std::any_of(listed.begin(), listed.end(),
+                       [&](const DeviceInfo& info) { return info.name == device; });
+  };
   for (const Backend& backend : backends_)
-    for (const DeviceInfo& info : backend.list()) {
-      if (info.name == device) return backend.open(device, options);
-      known += (known.empty() ? "" : ", ") + info.name;
-    }
+    if (has(backend)) return backend.open(device, options);
+  std::string known;
+  for (const DeviceInfo& info : devices()) known += (known.empty() ? "" : ", ") + info.name;
   throw Error(ErrorCode::kNotFound, "there is no device \"" + std::string(device) + "\"; known are " + known);
 }
 

@@ -40,10 +40,12 @@ struct OpenOptions {
 struct Backend {
   std::string name;
   std::function<std::vector<DeviceInfo>()> list;
-  /// Opens a device by its listed name; each call opens it anew. Throws Error.
+  /// Opens a device by its listed name, with tensors of its own. Throws Error.
   std::function<std::shared_ptr<Device>(std::string_view device, const OpenOptions& options)> open;
   /// Whether `list` could find a GPU, told at once: to list may mean to load drivers. Null: it could.
   std::function<bool()> may_find_gpus = nullptr;
+  /// Whether it lists a device of that name, found out without opening any. Null: `list` is asked.
+  std::function<bool(std::string_view device)> has = nullptr;
 };
 
 class Registry {

@@ -33,6 +33,33 @@ TEST(Registry, ListsDevicesInTheOrderOfTheirBackendsAndNamesThemWhereOneIsMissin
   }
 }
 
+TEST(Registry, OpensNoDeviceToFindAnother) {
+  Registry registry;
+  int n_listed = 0;
+  std::string opened;
+  const auto add = [&](const std::string& backend) {
+    Backend own = named(backend, backend + "0");
+    own.list = [&n_listed, list = own.list] {
+      ++n_listed;
+      return list();
+    };
+    own.open = [&opened](std::string_view device, const OpenOptions&) {
+      opened = device;
+      return std::shared_ptr<Device>();
+    };
+    own.has = [backend](std::string_view device) { return device == backend + "0"; };
+    registry.add(own);
+  };
+  add("a");
+  add("b");
+  registry.open("b0");
+  EXPECT_EQ(opened, "b0");
+  EXPECT_EQ(n_listed, 0);
+  // Names are told where one is missing.
+  EXPECT_THROW(registry.open("b1"), Error);
+  EXPECT_EQ(n_listed, 2);
+}
+
 TEST(Registry, LooksForGpusOnlyWhereThereMayBeSome) {
   Registry registry;
   int n_listed = 0;

@@ -263,7 +263,8 @@ Backend backend() {
                 }
                 return make_device(cpu);
               },
-          .may_find_gpus = [] { return false; }};
+          .may_find_gpus = [] { return false; },
+          .has = [](std::string_view device) { return device == "cpu"; }};
 }
 
 }  // namespace weft::cpu

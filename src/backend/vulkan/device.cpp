@@ -37,10 +37,10 @@ std::int64_t product(std::span<const std::int64_t> dims) {
 
 class VulkanDevice final : public Device {
  public:
-  VulkanDevice(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, const VulkanOptions& options,
-               const std::string& device_name, const std::filesystem::path& pipeline_cache)
+  VulkanDevice(std::shared_ptr<Gpu> gpu, const VulkanOptions& options, const std::string& device_name,
+               const std::filesystem::path& pipeline_cache)
       : options_(options),
-        gpu_(std::make_shared<Gpu>(std::move(instance), physical, options.staging, options.used)),
+        gpu_(std::move(gpu)),
         pipelines_(std::make_shared<Pipelines>(*gpu_, pipeline_cache)) {
     info_.name = device_name;
     info_.backend = kBackendName;
@@ -165,18 +165,34 @@ std::string listed_name(std::size_t i) { return kBackendName + std::to_string(i)
 /// and once: that takes longer than to load a small model. Thread-safe.
 class Drivers {
  public:
-  const std::shared_ptr<Instance>& instance() {
-    load();
-    return instance_;
-  }
   std::span<const VkPhysicalDevice> devices() {
+    const std::lock_guard lock(mutex_);
     load();
     return devices_;
+  }
+  bool has(std::string_view name) {
+    // Drivers are not loaded for the sake of other backends' devices.
+    if (!name.starts_with(kBackendName)) return false;
+    const std::size_t n = devices().size();
+    for (std::size_t i = 0; i < n; ++i)
+      if (listed_name(i) == name) return true;
+    return false;
+  }
+  /// A GPU is open once for all who use it: so its free memory is known, and plans can share what they have
+  /// of it.
+  std::shared_ptr<Gpu> open(std::size_t device, const VulkanOptions& options) {
+    const std::lock_guard lock(mutex_);
+    load();
+    std::shared_ptr<Gpu> gpu = open_[device].lock();
+    if (gpu == nullptr) {
+      gpu = std::make_shared<Gpu>(instance_, devices_[device], options.staging, options.used);
+      open_[device] = gpu;
+    }
+    return gpu;
   }
 
  private:
   void load() {
-    const std::lock_guard lock(mutex_);
     if (instance_ != nullptr) return;
     instance_ = Instance::make();
     if (instance_ == nullptr) return;
@@ -184,11 +200,13 @@ class Drivers {
       if (Gpu::usable(physical)) devices_.push_back(physical);
     std::stable_sort(devices_.begin(), devices_.end(),
                      [](VkPhysicalDevice a, VkPhysicalDevice b) { return rank_of(a) < rank_of(b); });
+    open_.resize(devices_.size());
   }
 
   std::mutex mutex_;
   std::shared_ptr<Instance> instance_;
   std::vector<VkPhysicalDevice> devices_;
+  std::vector<std::weak_ptr<Gpu>> open_;  // By device.
 };
 
 /// Drivers tell their caches apart by a key in the file; a name for each keeps them from taking turns.
@@ -224,32 +242,33 @@ bool system_shows_gpu() {
 
 Backend backend(const VulkanOptions& options) {
   const auto drivers = std::make_shared<Drivers>();
-  return {.name = kBackendName,
-          .list =
-              [options, drivers] {
-                std::vector<DeviceInfo> infos;
-                const auto devices = drivers->devices();
-                for (std::size_t i = 0; i < devices.size(); ++i) {
-                  try {
-                    infos.push_back(
-                        VulkanDevice(drivers->instance(), devices[i], options, listed_name(i), {}).info());
-                  } catch (const Error&) {
-                    // Listed by its driver, but not to be had: as if it were not there.
-                  }
-                }
-                return infos;
-              },
-          .open = [options, drivers](std::string_view device,
-                                     const OpenOptions& open) -> std::shared_ptr<Device> {
+  return {
+      .name = kBackendName,
+      .list =
+          [options, drivers] {
+            std::vector<DeviceInfo> infos;
             const auto devices = drivers->devices();
-            for (std::size_t i = 0; i < devices.size(); ++i)
-              if (listed_name(i) == device)
-                return std::make_shared<VulkanDevice>(drivers->instance(), devices[i], options,
-                                                      open.name.empty() ? listed_name(i) : open.name,
-                                                      pipeline_cache_file(devices[i], open.compiled));
-            throw Error(ErrorCode::kNotFound, "there is no Vulkan device \"" + std::string(device) + '"');
+            for (std::size_t i = 0; i < devices.size(); ++i) {
+              try {
+                infos.push_back(VulkanDevice(drivers->open(i, options), options, listed_name(i), {}).info());
+              } catch (const Error&) {
+                // Listed by its driver, but not to be had: as if it were not there.
+              }
+            }
+            return infos;
           },
-          .may_find_gpus = system_shows_gpu};
+      .open = [options, drivers](std::string_view device,
+                                 const OpenOptions& open) -> std::shared_ptr<Device> {
+        const auto devices = drivers->devices();
+        for (std::size_t i = 0; i < devices.size(); ++i)
+          if (listed_name(i) == device)
+            return std::make_shared<VulkanDevice>(drivers->open(i, options), options,
+                                                  open.name.empty() ? listed_name(i) : open.name,
+                                                  pipeline_cache_file(devices[i], open.compiled));
+        throw Error(ErrorCode::kNotFound, "there is no Vulkan device \"" + std::string(device) + '"');
+      },
+      .may_find_gpus = system_shows_gpu,
+      .has = [drivers](std::string_view device) { return drivers->has(device); }};
 }
 
 }  // namespace weft::vulkan
