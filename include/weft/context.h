@@ -107,6 +107,9 @@ struct PlanStats {
   std::int64_t copies = 0;           ///< Values copied from device to device ...
   std::int64_t copied_bytes = 0;     ///< ... and their bytes.
   double host_us_per_step = 0.0;     ///< Outside kernels: admission, inputs, update.
+  // Memory reserved for steps, on all devices and besides caches:
+  std::int64_t workspace_bytes = 0;         ///< the context's own,
+  std::int64_t shared_workspace_bytes = 0;  ///< and what it has in common with those it takes turns with.
 };
 
 /// Used by one thread at a time. Holds the model alive.
@@ -114,6 +117,11 @@ class Context {
  public:
   /// Reserves the worst case: after this a step allocates nothing. Throws Error.
   Context(std::shared_ptr<const Model> model, const ContextParams& params = {});
+  /// A context, of this model or another, that takes turns with `other` (and with those that `other` takes
+  /// turns with): none of them is made or used while another is at work in any thread. Then their steps use
+  /// the same memory, where they use the same device: as much as the largest of them needs, once. A draft
+  /// model's context takes turns with the model's. Either may end before the other.
+  Context(std::shared_ptr<const Model> model, const ContextParams& params, const Context& other);
   ~Context();
   Context(Context&&) noexcept;
 

@@ -119,7 +119,7 @@ struct PlanReport {
   struct Device {
     std::string name;
     std::uint64_t weights = 0, cache = 0;
-    std::uint64_t workspace = 0;  ///< Temporaries, estimated.
+    std::uint64_t workspace = 0;  ///< Of steps: inputs, outputs, copies, temporaries.
     std::uint64_t free = 0;
   };
   /// A run of nodes on one device.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/workspace.h"
 #include "graph/graph.h"
 #include "graph/kinds.h"
 #include "weft/device.h"
@@ -47,6 +48,15 @@ struct CompileOptions {
   int n_threads = 0;  ///< Host threads that the plan may use. 0: as many as there are cores.
   /// Threads that plans share which run by turns, instead of each having its own.
   std::shared_ptr<base::Pool> pool = nullptr;
+  /// Memory for temporaries that such plans share. A device that can neither end a plan's step in submit nor
+  /// keep the order of submission (workspace.h) leaves it alone.
+  std::shared_ptr<Workspaces> workspaces = nullptr;
+};
+
+/// What a plan takes besides the tensors bound to it.
+struct PlanMemory {
+  std::size_t own = 0;
+  std::size_t shared = 0;  ///< Of CompileOptions::workspaces, where the plan uses those.
 };
 
 /// A graph compiled for one device: memory laid out for the upper bounds of its symbols, kernels and fusions
@@ -69,7 +79,7 @@ class DevicePlan {
   /// Steps from now on are taken down in `profile`, until it is null. A device that cannot tell leaves it as
   /// it is.
   virtual void set_profile(Profile* /*profile*/) {}
-  virtual std::size_t workspace_bytes() const = 0;
+  virtual PlanMemory memory() const = 0;
   virtual double kernel_seconds()
       const = 0;  ///< Time of all steps so far that went into kernels, not the host's work.
   virtual int n_launches() const = 0;  ///< Kernels of a step, after fusion.
@@ -105,8 +115,8 @@ class Device {
 
   virtual std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
                                                       const WeightSource& source) = 0;
-  /// All weights of a model were created: what is kept of them for the next start is written now. Whether they
-  /// lie in a mapped file.
+  /// All weights of a model were created: what is kept of them for the next start is written now. Whether
+  /// they lie in a mapped file.
   virtual bool weights_done() { return false; }
   /// Zeroed lazily: memory is taken as it is touched.
   virtual std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) = 0;
@@ -122,6 +132,8 @@ class Device {
   virtual std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
                                                            std::span<const std::int64_t> shape) = 0;
 
+  /// What a plan would take that is compiled like this. Every node must be supported.
+  virtual PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const = 0;
   virtual std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                               const CompileOptions& options) = 0;
 };

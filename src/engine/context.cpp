@@ -28,7 +28,8 @@ CacheType best_cache_type(const engine::ModelImpl& model) {
 
 }  // namespace
 
-Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in)
+Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in,
+                    std::shared_ptr<Workspaces> workspaces_in)
     : model(std::move(model_in)),
       params(engine::fill_in(params_in, model->info(), best_cache_type(model->impl()))),
       n_pages(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences)),
@@ -43,8 +44,10 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       placing(sequences, windows ? &*windows : nullptr, n_pages * kPageCells, params.n_ubatch,
               params.n_outputs),
       states(*model, graph, bound, sequences, windows ? &*windows : nullptr, slots),
-      plan(bound.compile(graph.graph,
-                         {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads})),
+      workspaces(std::move(workspaces_in)),
+      plan(bound.compile(graph.graph, {.allowed = {.shapes = true, .tensors = true},
+                                       .n_threads = params.n_threads,
+                                       .workspaces = workspaces})),
       last_pos(static_cast<std::size_t>(params.n_sequences), -1) {
   max_pos = hparams().learned_positions ? model->info().n_ctx_train : engine::kMaxPosition;
 }
@@ -67,7 +70,9 @@ bool Context::Impl::consistent() const {
 }
 
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params)
-    : impl_(std::make_unique<Impl>(std::move(model), params)) {}
+    : impl_(std::make_unique<Impl>(std::move(model), params, std::make_shared<Workspaces>())) {}
+Context::Context(std::shared_ptr<const Model> model, const ContextParams& params, const Context& other)
+    : impl_(std::make_unique<Impl>(std::move(model), params, other.impl_->workspaces)) {}
 Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;
 
@@ -283,6 +288,9 @@ PlanStats Context::plan_stats() const {
   stats.copied_bytes = counters.copied_bytes;
   if (counters.steps > 0)
     stats.host_us_per_step = impl_->host_seconds * 1e6 / static_cast<double>(counters.steps);
+  for (int device = 0; device < impl_->model->impl().devices.size(); ++device)
+    stats.workspace_bytes += static_cast<std::int64_t>(impl_->plan.own_bytes(device));
+  stats.shared_workspace_bytes = static_cast<std::int64_t>(impl_->workspaces->bytes());
   return stats;
 }
 

@@ -25,7 +25,8 @@ inline constexpr const char* kKeepWindows =
 }  // namespace engine
 
 struct Context::Impl {
-  Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in);
+  Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in,
+       std::shared_ptr<Workspaces> workspaces_in);
 
   const model::HParams& hparams() const { return model->impl().description.hparams; }
   int n_extents() const { return engine::extents_of(n_pages); }
@@ -84,6 +85,7 @@ struct Context::Impl {
   kv::StateSlots slots;
   engine::Placing placing;
   engine::States states;
+  const std::shared_ptr<Workspaces> workspaces;  // Of those who take turns.
   exec::Plan plan;
   Pos max_pos = 0;
 

@@ -231,7 +231,7 @@ std::vector<int> place_rest(const Graph& graph, const DeviceSet& set, std::span<
 /// The devices whose memory a placement exceeds, with what it needs there; empty where it fits.
 std::string exceeded(const Graph& graph, const DeviceSet& set, std::span<const int> device_of) {
   const std::vector<Device*> devices = set.pointers();
-  const auto needs = exec::memory_needs(graph, devices, device_of);
+  const auto needs = exec::memory_needs(graph, devices, device_of, set.host);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const DeviceInfo& info = devices[d]->info();
     // The CPU's memory holds the file's pages too, which the system gives back.

@@ -27,10 +27,10 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   PlanReport report;
   std::vector<std::string> names;
   const std::vector<Device*> devices = set.pointers();
-  const auto needs = exec::memory_needs(graph, devices, device_of);
+  const auto needs = exec::memory_needs(graph, devices, device_of, set.host);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     names.push_back(devices[d]->info().name);
-    report.devices.push_back({names.back(), needs[d].weights, needs[d].states, needs[d].workspace,
+    report.devices.push_back({names.back(), needs[d].weights, needs[d].states, needs[d].step_tensors + needs[d].workspace,
                               devices[d]->info().memory_free});
   }
   const auto name_of = [&](int device) { return names[static_cast<std::size_t>(device)]; };

@@ -5,7 +5,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "backend/arena.h"
 #include "base/check.h"
 #include "exec/splits.h"
 #include "tensor/dtype.h"
@@ -292,36 +291,39 @@ Placement place_greedily(const Graph& graph, const Costs& costs) {
 }
 
 std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
-                                     std::span<const int> device_of) {
-  const std::vector<bool> live = live_nodes(graph);
+                                     std::span<const int> device_of, int host, int n_threads) {
   const std::vector<std::int64_t> bounds = graph.bounds();
+  const CompileOptions options = {.n_threads = n_threads, .workspaces = std::make_shared<Workspaces>()};
+  std::vector<std::size_t> own(devices.size()), shared(devices.size());
   std::vector<MemoryNeed> needs(devices.size());
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    std::vector<bool> counted(graph.values().size());
-    std::vector<int> first(graph.values().size(), -1), last(graph.values().size(), -1);
-    for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-      if (!live[n] || device_of[n] != static_cast<int>(d)) continue;
-      const Node& node = graph.nodes()[n];
-      const auto touch = [&](ValueId value) {
-        const ValueInfo& info = graph.value(value);
-        if (info.kind == ValueKind::kWeight || info.kind == ValueKind::kState) {
-          if (counted[index(value)]) return;
-          counted[index(value)] = true;
-          (info.kind == ValueKind::kWeight ? needs[d].weights : needs[d].states) +=
-              devices[d]->bytes_of(info.kind, info.dtype, info.shape.dims(bounds));
-        } else if (state_behind(graph, value) == kNoValue) {
-          if (first[index(value)] < 0) first[index(value)] = static_cast<int>(n);
-          last[index(value)] = static_cast<int>(n);
-        }
-      };
-      for (const ValueId input : node.inputs) touch(input);
-      touch(node.output);
+  std::vector<bool> beside_host;
+  for (const Device* device : devices) beside_host.push_back(device->info().beside_host);
+  const Splits splits = split(graph, device_of, beside_host);
+
+  std::vector<std::vector<bool>> counted(devices.size(), std::vector<bool>(graph.values().size()));
+  for (const Split& split : splits.splits) {
+    const auto d = static_cast<std::size_t>(split.device);
+    for (std::size_t v = 0; v < split.whole_value.size(); ++v) {
+      const ValueInfo& info = split.graph.values()[v];
+      if (info.kind != ValueKind::kWeight && info.kind != ValueKind::kState) continue;
+      if (counted[d][index(split.whole_value[v])]) continue;
+      counted[d][index(split.whole_value[v])] = true;
+      (info.kind == ValueKind::kWeight ? needs[d].weights : needs[d].states) +=
+          devices[d]->bytes_of(info.kind, info.dtype, info.shape.dims(bounds));
     }
-    std::vector<Lifetime> lifetimes;
-    for (std::size_t v = 0; v < first.size(); ++v)
-      if (first[v] >= 0) lifetimes.push_back({first[v], last[v], value_bytes(graph.values()[v], bounds)});
-    needs[d].workspace = lay_out(lifetimes).bytes;
+    const PlanMemory memory = devices[d]->memory_of(split.graph, options);
+    own[d] += memory.own;
+    shared[d] = std::max(shared[d], memory.shared);
   }
+  for (std::size_t d = 0; d < devices.size(); ++d) needs[d].workspace = own[d] + shared[d];
+  const bool overlap = can_overlap(splits, beside_host);
+  for (const StepTensor& tensor : step_tensors(graph, splits))
+    needs[static_cast<std::size_t>(tensor.device)].step_tensors +=
+        value_bytes(graph.value(tensor.value), bounds) *
+        static_cast<std::size_t>(overlap ? sets_of(tensor) : 1);
+  for (std::size_t v = 0; v < graph.values().size(); ++v)
+    if (graph.values()[v].kind == ValueKind::kInput && splits.home[v] < 0)
+      needs[static_cast<std::size_t>(host)].step_tensors += value_bytes(graph.values()[v], bounds);
   return needs;
 }
 

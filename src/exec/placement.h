@@ -71,12 +71,14 @@ Placement place(const Graph& graph, const Costs& costs, std::size_t max_states =
 Placement place_greedily(const Graph& graph, const Costs& costs);
 
 /// What a placement takes of a device's memory: weights and states of its nodes, and at the bounds of all
-/// symbols its temporaries, estimated without fusion.
+/// symbols what steps read, write and copy (in all sets, where they overlap), temporaries and tables.
+/// Contexts that do not share their temporaries with others take just that.
 struct MemoryNeed {
-  std::size_t weights = 0, states = 0, workspace = 0;
-  std::size_t total() const { return weights + states + workspace; }
+  std::size_t weights = 0, states = 0, step_tensors = 0, workspace = 0;
+  std::size_t total() const { return weights + states + step_tensors + workspace; }
 };
+/// Inputs that nobody reads are the host's.
 std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
-                                     std::span<const int> device_of);
+                                     std::span<const int> device_of, int host, int n_threads = 0);
 
 }  // namespace weft::exec

@@ -80,9 +80,7 @@ Plan::Compiled Plan::compile(PlacedGraph placed) const {
   if (devices_.size() == 1) {
     compile_whole(result);
   } else {
-    std::vector<bool> beside_host;
-    for (const Device* device : devices_) beside_host.push_back(device->info().beside_host);
-    compile_splits(result, split(graph, device_of, beside_host));
+    compile_splits(result);
   }
   return result;
 }
@@ -101,8 +99,11 @@ void Plan::compile_whole(Compiled& result) const {
   result.parts.push_back(std::move(part));
 }
 
-void Plan::compile_splits(Compiled& result, Splits splits) const {
+void Plan::compile_splits(Compiled& result) const {
   const Graph& graph = result.placed.graph;
+  std::vector<bool> beside_host;
+  for (const Device* device : devices_) beside_host.push_back(device->info().beside_host);
+  const Splits splits = split(graph, result.placed.device_of, beside_host);
   // A value has one tensor on each device that makes or reads it; what the caller does not bind is made here.
   const auto tensor_on = [&](int device, ValueId whole) {
     DeviceTensor*& tensor =
@@ -115,17 +116,18 @@ void Plan::compile_splits(Compiled& result, Splits splits) const {
              devices_[static_cast<std::size_t>(device)]->info().name);
     return tensor = make_carrier(result, device, whole);
   };
-  // Splits of the host's devices run by turns.
+  // Splits of the host's devices run by turns, those of others in their order.
   CompileOptions options = options_;
+  if (options.workspaces == nullptr) options.workspaces = std::make_shared<Workspaces>();
   if (options.pool == nullptr)
     options.pool = std::make_shared<base::Pool>(
         options.n_threads > 0 ? options.n_threads : base::default_threads(),
         kPhasesOfNode * static_cast<int>(std::max<std::size_t>(graph.nodes().size(), 1)));
-  for (Split& split : splits.splits) {
+  for (const Split& split : splits.splits) {
     Part part;
     part.device = split.device;
-    part.after = std::move(split.after);
-    part.whole_value = std::move(split.whole_value);
+    part.after = split.after;
+    part.whole_value = split.whole_value;
     Bindings& bindings = part.bindings.emplace_back(part.whole_value.size(), nullptr);
     for (std::size_t v = 0; v < bindings.size(); ++v)
       if (needs_binding(split.graph, static_cast<ValueId>(v)))
@@ -135,10 +137,8 @@ void Plan::compile_splits(Compiled& result, Splits splits) const {
     part.plan = compile_on(split.device, split.graph, bindings, options);
     result.parts.push_back(std::move(part));
   }
-  const bool can_overlap = std::any_of(result.parts.begin(), result.parts.end(), [&](const Part& part) {
-    return devices_[static_cast<std::size_t>(part.device)]->info().beside_host;
-  });
-  if (can_overlap && result.parts.size() > 1 && options_.allowed.tensors) make_ahead(result, splits);
+  if (options_.allowed.tensors && can_overlap(splits, beside_host))
+    make_ahead(result, step_tensors(graph, splits));
 }
 
 DeviceTensor* Plan::make_carrier(Compiled& result, int device, ValueId value) const {
@@ -150,23 +150,15 @@ DeviceTensor* Plan::make_carrier(Compiled& result, int device, ValueId value) co
   return result.carriers.back().get();
 }
 
-void Plan::make_ahead(Compiled& result, const Splits& splits) const {
+void Plan::make_ahead(Compiled& result, std::span<const StepTensor> tensors) const {
   const Graph& graph = result.placed.graph;
   result.ahead.assign(2, result.placed.bindings);
-  for (int d = 0; d < static_cast<int>(devices_.size()); ++d) {
-    const auto device = static_cast<std::size_t>(d);
-    for (std::size_t v = 0; v < graph.values().size(); ++v) {
-      const auto value = static_cast<ValueId>(v);
-      const ValueKind kind = graph.values()[v].kind;
-      if (result.placed.bindings[device][v] == nullptr || kind == ValueKind::kWeight ||
-          kind == ValueKind::kState)
-        continue;
-      // The copy on another device is none that the caller writes to.
-      const bool callers = kind == ValueKind::kInput && splits.home[v] == d;
-      if (callers) result.inputs.emplace_back(d, value);
-      if (callers) result.ahead[0][device][v] = make_carrier(result, d, value);
-      result.ahead[1][device][v] = make_carrier(result, d, value);
-    }
+  for (const StepTensor& tensor : tensors) {
+    if (tensor.from_host) result.inputs.emplace_back(tensor.device, tensor.value);
+    // The first set has what the caller gave where it can.
+    for (std::size_t i = tensor.from_host ? 0 : 1; i < result.ahead.size(); ++i)
+      result.ahead[i][static_cast<std::size_t>(tensor.device)][static_cast<std::size_t>(tensor.value)] =
+          make_carrier(result, tensor.device, tensor.value);
   }
 
   std::vector<std::vector<int>> users(graph.values().size());  // Of states.
@@ -267,11 +259,18 @@ double Plan::kernel_seconds() const {
   return sum;
 }
 
-std::size_t Plan::workspace_bytes(int device) const {
+std::size_t Plan::own_bytes(int device) const {
   std::size_t sum = now_.carrier_bytes[static_cast<std::size_t>(device)];
   for (const Part& part : now_.parts)
-    if (part.device == device) sum += part.plan->workspace_bytes();
+    if (part.device == device) sum += part.plan->memory().own;
   return sum;
+}
+
+std::size_t Plan::shared_bytes(int device) const {
+  std::size_t most = 0;
+  for (const Part& part : now_.parts)
+    if (part.device == device) most = std::max(most, part.plan->memory().shared);
+  return most;
 }
 
 void Plan::set_profile(Profile* profile) {

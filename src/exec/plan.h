@@ -5,7 +5,9 @@
 // On one device a plan is that device's plan. On several it is a chain of splits (splits.h): each is
 // submitted as soon as the splits that it reads from are done (or are sure to be by then, where its own
 // device keeps steps in order), values are copied once to each device that reads them, and what works beside
-// the host does so while the host goes on. All memory is reserved when the plan is compiled.
+// the host does so while the host goes on. All memory is reserved when the plan is compiled; the splits of a
+// device share that of their temporaries, and with them other plans may that run by turns
+// (CompileOptions::workspaces).
 //
 // Where some devices work beside the host, steps can overlap, too: while a device computes the later splits
 // of a step, the host has the first ones of the next. Each of the two has its own inputs, outputs and values
@@ -94,8 +96,11 @@ class Plan {
   const PlanCounters& counters() const { return counters_; }
   int n_splits() const { return static_cast<int>(now_.parts.size()); }
   double kernel_seconds() const;
-  /// Temporaries and copies of values on a device.
-  std::size_t workspace_bytes(int device) const;
+  // What the plan takes on a device besides the tensors that it was given:
+  /// copies of values, tables, temporaries that are not shared,
+  std::size_t own_bytes(int device) const;
+  /// and temporaries in a workspace (CompileOptions::workspaces, or one for all splits).
+  std::size_t shared_bytes(int device) const;
 
  private:
   /// A step on its way through the parts.
@@ -135,8 +140,8 @@ class Plan {
 
   Compiled compile(PlacedGraph placed) const;
   void compile_whole(Compiled& result) const;
-  void compile_splits(Compiled& result, Splits splits) const;
-  void make_ahead(Compiled& result, const Splits& splits) const;
+  void compile_splits(Compiled& result) const;
+  void make_ahead(Compiled& result, std::span<const StepTensor> tensors) const;
   DeviceTensor* make_carrier(Compiled& result, int device, ValueId value) const;
   std::unique_ptr<DevicePlan> compile_on(int device, const Graph& graph, const Bindings& bindings,
                                          const CompileOptions& options) const;

@@ -30,6 +30,7 @@ class Splitter {
       if (live_[i]) add(i);
     sort();
     find_homes();
+    find_crossing();
     for (const std::size_t run : order_) make_split(run);
     for (std::size_t s = 0; s < result_.splits.size(); ++s) note_copies(static_cast<int>(s));
     return std::move(result_);
@@ -140,6 +141,17 @@ class Splitter {
       }
   }
 
+  void find_crossing() {
+    crosses_.resize(graph_.values().size());
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      if (!live_[i]) continue;
+      for (const ValueId input : graph_.nodes()[i].inputs) {
+        const NodeId producer = graph_.value(input).producer;
+        if (producer != kNoNode && split_of_[index(producer)] != split_of_[i]) crosses_[index(input)] = true;
+      }
+    }
+  }
+
   void make_split(std::size_t run_index) {
     const Run& run = runs_[run_index];
     Split split;
@@ -177,19 +189,10 @@ class Splitter {
     for (const std::size_t i : run.nodes) {
       const ValueId output = graph_.nodes()[i].output;
       const bool is_output = graph_.is_output(output);
-      if (is_output || (state_behind(graph_, output) == kNoValue && read_elsewhere(output, run_index)))
+      if (is_output || (state_behind(graph_, output) == kNoValue && crosses_[index(output)]))
         split.graph.add_output(here[index(output)]);
     }
     result_.splits.push_back(std::move(split));
-  }
-
-  bool read_elsewhere(ValueId value, std::size_t run) const {
-    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
-      if (!live_[i] || split_of_[i] == static_cast<int>(run)) continue;
-      const auto& inputs = graph_.nodes()[i].inputs;
-      if (std::find(inputs.begin(), inputs.end(), value) != inputs.end()) return true;
-    }
-    return false;
   }
 
   void note_copies(int s) {
@@ -214,6 +217,7 @@ class Splitter {
   std::vector<int> last_of_;        // By device: its last run.
   std::vector<std::size_t> order_;  // Of the runs.
   std::vector<int> place_of_;       // By run: its place in the order.
+  std::vector<bool> crosses_;       // By value: another run reads it than the one that makes it.
   Splits result_;
 };
 
@@ -221,6 +225,33 @@ class Splitter {
 
 Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host) {
   return Splitter(graph, device_of, beside_host).run();
+}
+
+std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits) {
+  std::vector<StepTensor> result;
+  std::vector<std::vector<bool>> seen;  // By device and value.
+  for (const Split& split : splits.splits) {
+    const auto device = static_cast<std::size_t>(split.device);
+    seen.resize(std::max(seen.size(), device + 1));
+    seen[device].resize(graph.values().size());
+    for (std::size_t v = 0; v < split.whole_value.size(); ++v) {
+      const bool is_input = split.graph.values()[v].kind == ValueKind::kInput;
+      if (!is_input && !split.graph.is_output(static_cast<ValueId>(v))) continue;
+      const ValueId whole = split.whole_value[v];
+      if (seen[device][index(whole)]) continue;
+      seen[device][index(whole)] = true;
+      result.push_back(
+          {whole, split.device,
+           graph.value(whole).kind == ValueKind::kInput && splits.home[index(whole)] == split.device});
+    }
+  }
+  return result;
+}
+
+bool can_overlap(const Splits& splits, const std::vector<bool>& beside_host) {
+  return splits.splits.size() > 1 &&
+         std::any_of(splits.splits.begin(), splits.splits.end(),
+                     [&](const Split& split) { return beside_host[static_cast<std::size_t>(split.device)]; });
 }
 
 std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols) {

@@ -37,6 +37,23 @@ struct Splits {
 /// the host's own work overlaps with theirs.
 Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host);
 
+/// A tensor that steps need on a device for the host or for another split.
+struct StepTensor {
+  ValueId value = kNoValue;
+  int device = 0;
+  bool from_host = false;  ///< An input, at home: the host writes it.
+};
+
+/// All of them, once for each value and device.
+std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits);
+
+/// Whether steps can overlap: a device works beside the host at some splits and not at others.
+bool can_overlap(const Splits& splits, const std::vector<bool>& beside_host);
+
+/// How many there are of a tensor where steps overlap: one for each of two steps and, of what the host
+/// writes, one more.
+constexpr int sets_of(const StepTensor& tensor) { return tensor.from_host ? 3 : 2; }
+
 /// Bytes of a value in a step with these symbols.
 std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols);
 

@@ -8,6 +8,7 @@
 
 #include "engine/allocation_counter.h"
 #include "engine/model_impl.h"
+#include "engine/needed_memory.h"
 #include "engine/test_support.h"
 #include "vulkan_test_support.h"
 
@@ -123,6 +124,13 @@ TEST_P(VulkanSpread, StepsThatOverlapGiveTheSameBitsAndAllocateNothing) {
       EXPECT_EQ(test::n_allocations() - allocations, 0);
     }
   }
+}
+
+TEST_P(VulkanSpread, WhatIsSaidToBeNeededIsWhatIsTaken) {
+  for (const PlacementParams& placement : {layers(1 << 20), layers(1), rows(), random_pins(path(), 3)})
+    for (const test::DeviceMemory& memory :
+         test::needed_memory(*load(path(), placement), {.n_ctx = 256, .n_ubatch = 32}))
+      if (memory.weights > 0) test::expect_needed(memory);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, VulkanSpread, testing::ValuesIn(test::kFamilies), test::name_of_family);

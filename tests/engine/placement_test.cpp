@@ -3,17 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <future>
 #include <random>
 
 #include "engine/allocation_counter.h"
 #include "engine/model_impl.h"
+#include "engine/needed_memory.h"
+#include "engine/small_device.h"
 #include "engine/test_support.h"
 
 namespace weft {
 namespace {
 
 using test::all_logits;
+using test::load_with_small;
+using test::SmallDevice;
 
 std::shared_ptr<const Model> load(const std::filesystem::path& path, const PlacementParams& placement) {
   ModelParams params;
@@ -143,6 +146,23 @@ TEST_P(Spread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
   }
 }
 
+TEST_P(Spread, WhatIsSaidToBeNeededIsWhatIsTakenAlsoWhereStepsOverlap) {
+  PlacementParams rows = layers_on_second(-1);
+  rows.split_rows = true;
+  const auto spread = [&](const PlacementParams& placement) {
+    return test::needed_memory(*load(path(), placement), {.n_ctx = 1024, .n_ubatch = 48, .n_threads = 2});
+  };
+  const auto beside = [&](bool attends, int n_layers) {
+    const auto model = load_with_small(path(), std::uint64_t{1} << 32, attends, {.n_layers = n_layers}, true);
+    return test::needed_memory(*model, {.n_ctx = 1024, .n_ubatch = 48, .n_threads = 2});
+  };
+  for (const auto& devices :
+       {spread({}), spread(layers_on_second(1)), spread(rows), beside(true, 1), beside(false, 2)})
+    for (const test::DeviceMemory& memory : devices) test::expect_needed(memory);
+  // Steps that overlap take inputs, outputs and copies twice and more.
+  EXPECT_GE(beside(true, 1)[0].need.step_tensors, 2 * spread(layers_on_second(1))[1].need.step_tensors);
+}
+
 TEST_P(Spread, ExpertsStayWithTheCpu) {
   PlacementParams placement = layers_on_second(1000);
   placement.experts_on_cpu = true;
@@ -150,119 +170,6 @@ TEST_P(Spread, ExpertsStayWithTheCpu) {
   for (const auto& [name, weight] : model->impl().weights[1])
     EXPECT_EQ(name.find("_exps"), std::string::npos) << name;
   EXPECT_FALSE(model->impl().weights[1].empty());
-}
-
-/// A plan that fails when it is told to, and works beside the host where that is wanted.
-class FailingPlan final : public DevicePlan {
- public:
-  FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<bool> fails, bool beside_host,
-              std::shared_ptr<int> n_bound_anew)
-      : inner_(std::move(inner)),
-        fails_(std::move(fails)),
-        beside_host_(beside_host),
-        n_bound_anew_(std::move(n_bound_anew)) {}
-  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
-              const Changes& actual) override {
-    *n_bound_anew_ += actual.tensors ? 1 : 0;
-    const auto work = [this, symbols, &bindings, actual] {
-      if (*fails_) throw Error(ErrorCode::kDevice, "the device is lost");
-      inner_->submit(symbols, bindings, actual);
-    };
-    if (beside_host_) {
-      work_ = std::async(std::launch::async, work);
-    } else {
-      work();
-    }
-  }
-  void wait() override {
-    if (work_.valid()) work_.get();
-    inner_->wait();
-  }
-  void cancel() noexcept override { inner_->cancel(); }
-  std::size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
-  double kernel_seconds() const override { return inner_->kernel_seconds(); }
-  int n_launches() const override { return inner_->n_launches(); }
-  int n_phases() const override { return inner_->n_phases(); }
-  std::string describe() const override { return inner_->describe(); }
-
- private:
-  std::unique_ptr<DevicePlan> inner_;
-  std::shared_ptr<bool> fails_;
-  const bool beside_host_;
-  std::shared_ptr<int> n_bound_anew_;
-  std::future<void> work_;
-};
-
-/// A device like the CPU with little memory and without some ops, of a backend that the test brings.
-class SmallDevice final : public Device {
- public:
-  SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool can_attend,
-              bool beside_host)
-      : attends(can_attend), inner_(std::move(inner)), info_(inner_->info()) {
-    info_.name = std::move(name);
-    info_.backend = "small";
-    info_.memory_total = info_.memory_free = memory;
-    info_.beside_host = beside_host;
-  }
-  const DeviceInfo& info() const override { return info_; }
-  bool supports(const Graph& graph, const Node& node) const override {
-    return (attends || get_op<ops::Attention>(node) == nullptr) && inner_->supports(graph, node);
-  }
-  std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
-    return inner_->bytes_of(kind, dtype, shape);
-  }
-  DType best_cache_type() const override { return inner_->best_cache_type(); }
-  std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
-                                              const WeightSource& source) override {
-    return inner_->create_weight(dtype, shape, source);
-  }
-  std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
-    return inner_->create_state(dtype, shape);
-  }
-  void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
-                  std::span<std::byte> rows) override {
-    inner_->read_cells(state, role, cells, rows);
-  }
-  void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
-                   std::span<const std::byte> rows) override {
-    inner_->write_cells(state, role, cells, rows);
-  }
-  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
-                                                   std::span<const std::int64_t> shape) override {
-    return inner_->create_host_tensor(dtype, shape);
-  }
-  std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
-                                      const CompileOptions& options) override {
-    return std::make_unique<FailingPlan>(inner_->compile(graph, bindings, options), fails, info_.beside_host,
-                                         n_bound_anew);
-  }
-  std::shared_ptr<bool> fails = std::make_shared<bool>(false);
-  std::shared_ptr<int> n_bound_anew = std::make_shared<int>(0);  ///< Steps with other tensors.
-  bool attends;
-
- private:
-  std::shared_ptr<Device> inner_;
-  DeviceInfo info_;
-};
-
-std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
-                                             bool attends, PlacementParams placement = {},
-                                             bool beside_host = false) {
-  const auto registry = find_backends();
-  const auto open = [=, inner = std::weak_ptr(registry)](std::string_view name, const OpenOptions& options) {
-    return std::make_shared<SmallDevice>(inner.lock()->open("cpu", {.n_threads = options.n_threads}),
-                                         std::string(name), memory, attends, beside_host);
-  };
-  registry->add(
-      {"small", [] { return std::vector{DeviceInfo{.name = "small0", .backend = "small"}}; }, open});
-  ModelParams params;
-  params.n_threads = 1;
-  params.placement = std::move(placement);
-  params.placement.devices = {"small0"};
-  params.placement.n_ctx = 256;
-  params.placement.n_ubatch = 16;
-  params.registry = registry;
-  return Model::load(path, params);
 }
 
 TEST_P(Spread, ABackendOfTheProgramsOwnTakesWhatItCanAndWhatFits) {
@@ -314,11 +221,11 @@ TEST_P(Spread, ADeviceThatFailsInAStepFailsTheBatchAndNoMore) {
       alone(load(path(), {}), {.n_ctx = 256, .n_threads = 1});
   const std::vector<Token> few = {9, 4, 7}, more = {200, 1};
   EXPECT_TRUE(all_logits(context, few, 3) == all_logits(alone, few, 3));
-  const auto fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).fails;
-  *fails = true;
+  bool& fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).conduct->fails;
+  fails = true;
   expect_device_error(context, {5}, 3);
   // Had it only stumbled: the text goes on as if nothing had been.
-  *fails = false;
+  fails = false;
   EXPECT_TRUE(all_logits(context, more, 2) == all_logits(alone, more, 2));
 }
 
@@ -368,7 +275,7 @@ TEST_P(Spread, StepsOfABatchThatOverlapGiveTheSameBits) {
     const auto model = load_with_small(path(), std::uint64_t{1} << 32, true, {.n_layers = n}, true);
     const auto [logits, stats] = run(model);
     EXPECT_EQ(Context(model, params).batch_size(), 4 * params.n_ubatch);
-    EXPECT_GT(*dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).n_bound_anew, 0)
+    EXPECT_GT(dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).conduct->n_bound_anew, 0)
         << "no steps overlap";
     EXPECT_TRUE(logits == expected) << n << " layers";
     EXPECT_EQ(stats.steps, alone.steps);
@@ -384,10 +291,10 @@ TEST_P(Spread, ADeviceThatFailsWhileStepsOverlapFailsTheBatchAndNoMore) {
   Context context(model, params), alone(load(path(), {}), params);
   const std::vector<Token> few = {9, 4, 7}, many = {200, 1, 5, 6, 7, 8, 9, 10, 11, 12};
   EXPECT_TRUE(all_logits(context, few, 3) == all_logits(alone, few, 3));
-  const auto fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).fails;
-  *fails = true;
+  bool& fails = dynamic_cast<SmallDevice&>(*model->impl().devices.devices[0]).conduct->fails;
+  fails = true;
   expect_device_error(context, many, 3);
-  *fails = false;
+  fails = false;
   EXPECT_TRUE(in_one_batch(context, many, 1) == in_one_batch(alone, many, 1));
 }
 

@@ -27,6 +27,7 @@ class BareDevice : public Device {
   std::unique_ptr<DeviceTensor> create_host_tensor(DType, std::span<const std::int64_t>) override {
     return nullptr;
   }
+  PlanMemory memory_of(const Graph&, const CompileOptions&) const override { return {}; }
 
  protected:
   DeviceInfo info_;

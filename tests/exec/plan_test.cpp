@@ -38,7 +38,7 @@ class FakePlan final : public DevicePlan {
   }
   void wait() override {}
   void cancel() noexcept override {}
-  std::size_t workspace_bytes() const override { return 0; }
+  PlanMemory memory() const override { return {}; }
   double kernel_seconds() const override { return 0; }
   int n_launches() const override { return 0; }
   int n_phases() const override { return 0; }

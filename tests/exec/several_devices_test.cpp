@@ -61,7 +61,7 @@ class ToyPlan final : public DevicePlan {
     if (work_.valid()) std::exchange(work_, {}).get();
   }
   void cancel() noexcept override {}
-  std::size_t workspace_bytes() const override { return 0; }
+  PlanMemory memory() const override { return {}; }
   double kernel_seconds() const override { return 0; }
   int n_launches() const override { return 0; }
   int n_phases() const override { return 0; }
@@ -547,7 +547,7 @@ TEST_F(SeveralDevices, WhatCannotOverlapIsRefusedAndTakesNoMemory) {
   graph.add_output(scaled(scaled(x, 2.0f), 3.0f));
   const Plan by_turns = make({0, 2});
   EXPECT_FALSE(by_turns.pipelined());
-  EXPECT_EQ(by_turns.workspace_bytes(0), kColumns * kMaxRows * sizeof(float));  // What crosses.
+  EXPECT_EQ(by_turns.own_bytes(0), kColumns * kMaxRows * sizeof(float));  // What crosses.
   Plan plan = make({0, 1});
   EXPECT_THROW(plan.start(step(five, {.topology = true})), Error);
   const std::int64_t too_many[] = {kMaxRows + 1};

@@ -169,13 +169,20 @@ class CpuDevice final : public Device {
     return std::make_unique<PlainTensor>(dtype, row_bytes(dtype, product(shape)), true);
   }
 
+  PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
+    return plan_memory(graph, threads_of(options), options);
+  }
+
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
-    return compile_plan(graph, bindings, kernels(isa_),
-                        options.n_threads > 0 ? options.n_threads : n_threads_, options.pool);
+    return compile_plan(graph, bindings, kernels(isa_), threads_of(options), options);
   }
 
  private:
+  int threads_of(const CompileOptions& options) const {
+    return options.n_threads > 0 ? options.n_threads : n_threads_;
+  }
+
   /// The device's own tensor, with rows for that many cells.
   static const StateTensor& state_of(const DeviceTensor& state, std::size_t n_cells, std::size_t n_bytes) {
     const auto* const tensor = dynamic_cast<const StateTensor*>(&state);

@@ -14,22 +14,87 @@
 namespace weft::cpu {
 namespace {
 
+/// A line of the cache, and what the kernels' vectors need.
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// The host's memory, one for all devices that compute there.
+class HostWorkspace final : public Workspace {
+ public:
+  std::byte* data() const { return memory_.data(); }
+
+ private:
+  void grow(std::size_t bytes) override { memory_ = base::Memory(bytes); }
+  base::Memory memory_;
+};
+
+std::shared_ptr<HostWorkspace> workspace_of(const CompileOptions& options) {
+  if (options.workspaces == nullptr) return std::make_shared<HostWorkspace>();
+  return options.workspaces->find<HostWorkspace>([](const HostWorkspace&) { return true; },
+                                                 [] { return std::make_shared<HostWorkspace>(); });
+}
+
+/// Where a program's temporaries lie in its workspace, and behind them the threads' scratch.
+struct Layout {
+  std::vector<std::pair<ValueId, Form>> temporaries;
+  std::vector<std::size_t> offsets;
+  std::size_t scratch = 0;  // Its offset.
+  std::size_t scratch_per_thread = 0;
+  std::size_t bytes = 0;
+};
+
+Layout lay_out_program(const Graph& graph, const Program& program, int n_threads) {
+  Layout layout;
+  const std::vector<std::int64_t> bounds = graph.bounds();
+  std::vector<Lifetime> lifetimes;
+  const auto add = [&](ValueId value, Form form, const FormLife& life, std::size_t bytes) {
+    if (!life.used()) return;
+    layout.temporaries.emplace_back(value, form);
+    lifetimes.push_back({life.first, life.last, bytes});
+  };
+  for (std::size_t v = 0; v < graph.values().size(); ++v) {
+    const ValueInfo& info = graph.values()[v];
+    const auto value = static_cast<ValueId>(v);
+    const auto rows = static_cast<std::size_t>(info.shape.rows(bounds));
+    // A cache that was stored to, and an output, lie in memory that is bound from outside.
+    const bool external = state_behind(graph, value) != kNoValue || graph.is_output(value);
+    if (info.producer != kNoNode && !external)
+      add(value, Form::kPlain, program.plain[v],
+          rows * static_cast<std::size_t>(info.shape.columns()) * sizeof(float));
+    add(value, Form::kQuantised, program.quantised[v],
+        rows * activation_row_bytes(ActivationForm::kQ8, info.shape.columns()));
+  }
+  ArenaLayout arena = lay_out(lifetimes);
+  layout.offsets = std::move(arena.offsets);
+  layout.scratch = aligned(arena.bytes);
+  for (const Program::Entry& entry : program.launches)
+    layout.scratch_per_thread = std::max(layout.scratch_per_thread, aligned(entry.launch->scratch_bytes()));
+  layout.bytes = layout.scratch + layout.scratch_per_thread * static_cast<std::size_t>(n_threads);
+  return layout;
+}
+
+PlanMemory memory_of(const Layout& layout, const CompileOptions& options) {
+  if (options.workspaces != nullptr) return {.own = 0, .shared = layout.bytes};
+  return {.own = layout.bytes, .shared = 0};
+}
+
 class CpuPlan final : public DevicePlan {
  public:
   CpuPlan(const Graph& graph, const Bindings& bindings, const Kernels& kernels, int n_threads,
-          const std::shared_ptr<base::Pool>& shared)
+          const CompileOptions& options)
       : graph_(graph),
         kernels_(kernels),
         program_(fuse(graph_)),
         addresses_(graph_.values().size()),
-        pool_(shared != nullptr && shared->max_phases() >= program_.n_phases
-                  ? shared
+        pool_(options.pool != nullptr && options.pool->max_phases() >= program_.n_phases
+                  ? options.pool
                   : std::make_shared<base::Pool>(n_threads, std::max(program_.n_phases, 1))),
+        workspace_(workspace_of(options)),
+        layout_(lay_out_program(graph_, program_, pool_->n_threads())),
+        memory_(memory_of(layout_, options)),
         first_launch_(static_cast<std::size_t>(program_.n_phases) + 1),
         n_tasks_(static_cast<std::size_t>(program_.n_phases)),
         launch_tasks_(program_.launches.size()) {
-    lay_out_values();
-    lay_out_scratch();
+    workspace_->reserve(layout_.bytes);
     bind(bindings);
     std::size_t launch = 0;
     for (int phase = 0; phase <= program_.n_phases; ++phase) {
@@ -41,7 +106,7 @@ class CpuPlan final : public DevicePlan {
   /// The host is the device: the step is done when this returns.
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
-    if (actual.tensors) bind(bindings);
+    if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
     cancelled_.store(false, std::memory_order_relaxed);
     const StepInfo step{symbols, ++step_number_, pool_->n_threads()};
     for (std::size_t phase = 0; phase < n_tasks_.size(); ++phase) {
@@ -70,7 +135,7 @@ class CpuPlan final : public DevicePlan {
   void wait() override {}
   void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
 
-  std::size_t workspace_bytes() const override { return arena_.size() + scratch_.size(); }
+  PlanMemory memory() const override { return memory_; }
   double kernel_seconds() const override { return kernel_seconds_; }
   int n_launches() const override { return static_cast<int>(program_.launches.size()); }
   int n_phases() const override { return program_.n_phases; }
@@ -87,7 +152,7 @@ class CpuPlan final : public DevicePlan {
   static void run_tasks(void* plan, int phase, std::int32_t begin, std::int32_t end, int thread) {
     CpuPlan& self = *static_cast<CpuPlan*>(plan);
     const TaskContext context = {
-        self.kernels_, self.scratch_.data() + static_cast<std::size_t>(thread) * self.scratch_per_thread_};
+        self.kernels_, self.scratch_ + static_cast<std::size_t>(thread) * self.layout_.scratch_per_thread};
     // The phase's tasks are those of its launches, one launch after another.
     std::int32_t first = 0;
     for (std::size_t i = self.first_launch_[static_cast<std::size_t>(phase)]; first < end; ++i) {
@@ -103,43 +168,13 @@ class CpuPlan final : public DevicePlan {
     }
   }
 
-  /// Whether a result lies in memory that is bound from outside: a cache that was stored to, or an output.
-  bool is_external(ValueId value) const {
-    return state_behind(graph_, value) != kNoValue || graph_.is_output(value);
-  }
-
-  void lay_out_values() {
-    const std::vector<std::int64_t> bounds = graph_.bounds();
-    std::vector<Lifetime> lifetimes;
-    std::vector<std::pair<ValueId, Form>> what;
-    const auto add = [&](ValueId value, Form form, const FormLife& life, std::size_t bytes) {
-      if (!life.used()) return;
-      what.emplace_back(value, form);
-      lifetimes.push_back({life.first, life.last, bytes});
-    };
-    for (std::size_t v = 0; v < graph_.values().size(); ++v) {
-      const ValueInfo& info = graph_.values()[v];
-      const auto value = static_cast<ValueId>(v);
-      const auto rows = static_cast<std::size_t>(info.shape.rows(bounds));
-      if (info.producer != kNoNode && !is_external(value))
-        add(value, Form::kPlain, program_.plain[v],
-            rows * static_cast<std::size_t>(info.shape.columns()) * sizeof(float));
-      add(value, Form::kQuantised, program_.quantised[v],
-          rows * activation_row_bytes(ActivationForm::kQ8, info.shape.columns()));
-    }
-    const ArenaLayout layout = lay_out(lifetimes);
-    arena_ = base::Memory(layout.bytes);
-    for (std::size_t i = 0; i < what.size(); ++i)
-      addresses_.set(what[i].first, what[i].second, arena_.data() + layout.offsets[i]);
-  }
-
-  void lay_out_scratch() {
-    for (const Program::Entry& entry : program_.launches)
-      scratch_per_thread_ = std::max(scratch_per_thread_, (entry.launch->scratch_bytes() + 63) / 64 * 64);
-    scratch_ = base::Memory(scratch_per_thread_ * static_cast<std::size_t>(pool_->n_threads()));
-  }
-
   void bind(const Bindings& bindings) {
+    bound_at_move_ = workspace_->n_moves();
+    scratch_ = workspace_->data() + layout_.scratch;
+    for (std::size_t i = 0; i < layout_.temporaries.size(); ++i) {
+      const auto& [value, form] = layout_.temporaries[i];
+      addresses_.set(value, form, workspace_->data() + layout_.offsets[i]);
+    }
     for (std::size_t v = 0; v < bindings.size(); ++v) {
       if (bindings[v] == nullptr) continue;
       const auto value = static_cast<ValueId>(v);
@@ -163,9 +198,11 @@ class CpuPlan final : public DevicePlan {
   Program program_;
   Addresses addresses_;
   const std::shared_ptr<base::Pool> pool_;
-  base::Memory arena_;
-  base::Memory scratch_;
-  std::size_t scratch_per_thread_ = 0;
+  const std::shared_ptr<HostWorkspace> workspace_;
+  const Layout layout_;
+  const PlanMemory memory_;
+  std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.
+  std::byte* scratch_ = nullptr;
   std::vector<std::size_t> first_launch_;   // By phase.
   std::vector<std::int32_t> n_tasks_;       // By phase, of this step.
   std::vector<std::int32_t> launch_tasks_;  // By launch, of this step.
@@ -177,9 +214,13 @@ class CpuPlan final : public DevicePlan {
 
 }  // namespace
 
+PlanMemory plan_memory(const Graph& graph, int n_threads, const CompileOptions& options) {
+  return memory_of(lay_out_program(graph, fuse(graph), n_threads), options);
+}
+
 std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,
-                                         int n_threads, const std::shared_ptr<base::Pool>& shared) {
-  return std::make_unique<CpuPlan>(graph, bindings, kernels, n_threads, shared);
+                                         int n_threads, const CompileOptions& options) {
+  return std::make_unique<CpuPlan>(graph, bindings, kernels, n_threads, options);
 }
 
 }  // namespace weft::cpu

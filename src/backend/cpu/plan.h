@@ -8,8 +8,11 @@
 
 namespace weft::cpu {
 
-/// `shared` (may be null) has the threads instead, where it takes as many phases.
+/// A shared pool has the threads where it takes as many phases.
 std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,
-                                         int n_threads, const std::shared_ptr<base::Pool>& shared = nullptr);
+                                         int n_threads, const CompileOptions& options = {});
+
+/// What such a plan takes.
+PlanMemory plan_memory(const Graph& graph, int n_threads, const CompileOptions& options);
 
 }  // namespace weft::cpu

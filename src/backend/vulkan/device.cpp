@@ -118,10 +118,16 @@ class VulkanDevice final : public Device {
     return tensor;
   }
 
+  PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
+    return plan_memory(*gpu_, graph, options.workspaces != nullptr);
+  }
+
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
-                                      const CompileOptions&) override {
+                                      const CompileOptions& options) override {
     return make_plan(gpu_, pipelines_, graph, bindings,
-                     {.first_piece = options_.first_piece, .record_each_step = options_.record_each_step});
+                     {.first_piece = options_.first_piece,
+                      .record_each_step = options_.record_each_step,
+                      .workspaces = options.workspaces});
   }
 
  private:

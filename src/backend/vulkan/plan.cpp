@@ -39,6 +39,95 @@ std::vector<std::uint64_t> fixed_point(const std::vector<double>& radians) {
   return result;
 }
 
+class GpuWorkspace final : public Workspace {
+ public:
+  explicit GpuWorkspace(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
+  const Gpu* gpu() const { return gpu_.get(); }
+  VkDeviceAddress address() const { return buffer_ != nullptr ? buffer_->address() : 0; }
+
+ private:
+  void grow(std::size_t bytes) override {
+    auto larger = std::make_unique<Buffer>(*gpu_, Place::kDevice, bytes);
+    gpu_->wait_idle();  // A submit that failed may have left pieces on their way.
+    buffer_ = std::move(larger);
+  }
+  std::shared_ptr<Gpu> gpu_;
+  std::unique_ptr<Buffer> buffer_;
+};
+
+std::shared_ptr<GpuWorkspace> workspace_of(const std::shared_ptr<Gpu>& gpu, Workspaces* shared) {
+  const auto make = [&] { return std::make_shared<GpuWorkspace>(gpu); };
+  if (shared == nullptr) return make();
+  return shared->find<GpuWorkspace>([&](const GpuWorkspace& one) { return one.gpu() == gpu.get(); }, make);
+}
+
+/// By value: whether memory is bound from outside.
+std::vector<bool> external_values(const Graph& graph, const Program& program) {
+  std::vector<bool> result(graph.values().size());
+  for (std::size_t v = 0; v < result.size(); ++v)
+    result[v] = graph.values()[v].kind != ValueKind::kResult || program.storage[v] != static_cast<ValueId>(v);
+  for (const ValueId output : graph.outputs()) result[static_cast<std::size_t>(output)] = true;
+  return result;
+}
+
+/// Where a program's temporaries lie in its workspace.
+struct Layout {
+  std::vector<bool> external;
+  std::vector<std::size_t> temporaries;  // Values ...
+  std::vector<std::size_t> offsets;      // ... and where they lie; behind them those of Program::codes.
+  std::size_t bytes = 0;
+};
+
+Layout lay_out_program(const Graph& graph, const Program& program) {
+  Layout result;
+  result.external = external_values(graph, program);
+  const std::vector<std::int64_t> bounds = graph.bounds();
+  std::vector<int> first(graph.values().size(), -1), last(graph.values().size(), -1);
+  for (const Launch& launch : program.launches) {
+    const Node& node = graph.node(launch.node);
+    first[static_cast<std::size_t>(node.output)] = launch.phase;
+    last[static_cast<std::size_t>(node.output)] =
+        std::max(last[static_cast<std::size_t>(node.output)], launch.phase);
+    for (const ValueId input : node.inputs)
+      last[static_cast<std::size_t>(input)] = std::max(last[static_cast<std::size_t>(input)], launch.phase);
+  }
+  std::vector<Lifetime> lifetimes;
+  for (std::size_t v = 0; v < result.external.size(); ++v) {
+    if (result.external[v] || first[v] < 0) continue;
+    result.temporaries.push_back(v);
+    // Results are floats or 32-bit indices.
+    lifetimes.push_back(
+        {first[v], last[v], static_cast<std::size_t>(graph.values()[v].shape.elements(bounds)) * 4});
+  }
+  for (const Codes& codes : program.codes)
+    lifetimes.push_back({codes.first_phase, codes.last_phase,
+                         static_cast<std::size_t>(codes.rows.value(bounds)) * codes.row_bytes});
+  ArenaLayout layout = lay_out(lifetimes);
+  result.offsets = std::move(layout.offsets);
+  result.bytes = layout.bytes;
+  return result;
+}
+
+std::size_t n_addresses(const Graph& graph, const Program& program) {
+  return graph.values().size() + program.frequencies.size() + program.codes.size();
+}
+
+std::size_t step_bytes(const Graph& graph, const Program& program) {
+  return n_addresses(graph, program) * sizeof(std::uint64_t) + program.launches.size() * sizeof(StepEntry);
+}
+
+std::size_t frequency_bytes(const Program& program) {
+  std::size_t n = 0;
+  for (const Frequencies& f : program.frequencies) n += static_cast<std::size_t>(f.rope.n_rot / 2);
+  return n * sizeof(std::uint64_t);
+}
+
+PlanMemory memory_of(const Graph& graph, const Program& program, const Layout& layout, bool shares) {
+  const std::size_t tables = step_bytes(graph, program) + frequency_bytes(program);
+  if (shares) return {.own = tables, .shared = layout.bytes};
+  return {.own = tables + layout.bytes, .shared = 0};
+}
+
 /// The commands read all that may differ from step to step from one mapped buffer: a table of addresses
 /// (bound tensors), then an entry per launch (sizes). So they are recorded once.
 class VulkanPlan final : public DevicePlan {
@@ -50,12 +139,11 @@ class VulkanPlan final : public DevicePlan {
         graph_(graph),
         options_(options),
         program_(make_program(graph_, gpu_->abilities().byte_dots)),
-        n_addresses_(graph_.values().size() + program_.frequencies.size() + program_.codes.size()),
-        step_(*gpu_, Place::kHost,
-              n_addresses_ * sizeof(std::uint64_t) + program_.launches.size() * sizeof(StepEntry)),
-        external_(external_values()),
-        arena_(*gpu_, Place::kDevice, lay_out_values()),
-        frequencies_(*gpu_, Place::kDevice, frequency_bytes()),
+        n_addresses_(n_addresses(graph_, program_)),
+        step_(*gpu_, Place::kHost, step_bytes(graph_, program_)),
+        workspace_(workspace_of(gpu_, options.workspaces.get())),
+        layout_(lay_out_program(graph_, program_)),
+        frequencies_(*gpu_, Place::kDevice, frequency_bytes(program_)),
         factors_of_(program_.frequencies.size()) {
     for (Launch& launch : program_.launches)
       pipeline_of_.push_back(pipelines_->get(launch.shader, launch.constants));
@@ -64,6 +152,7 @@ class VulkanPlan final : public DevicePlan {
       program_.launches[i].push.addresses = step_.address();
       program_.launches[i].push.step = step_.address() + entries_offset() + i * sizeof(StepEntry);
     }
+    workspace_->reserve(layout_.bytes);
     bind(bindings);
     VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
     pool.queueFamilyIndex = gpu_->queue_family();
@@ -85,7 +174,7 @@ class VulkanPlan final : public DevicePlan {
               const Changes& actual) override {
     WEFT_CHECK(!running_);
     const auto start = Clock::now();
-    if (actual.tensors) bind(bindings);
+    if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
     {
       const std::lock_guard lock(step_mutex_);
       if (actual.shapes || actual.topology || stats_.steps == 0 || cancelled_) set_sizes(symbols);
@@ -118,7 +207,9 @@ class VulkanPlan final : public DevicePlan {
       if (!program_.launches[i].must_run) entries()[i].groups[0] = 0;
   }
 
-  std::size_t workspace_bytes() const override { return arena_.size() + step_.size() + frequencies_.size(); }
+  PlanMemory memory() const override {
+    return memory_of(graph_, program_, layout_, options_.workspaces != nullptr);
+  }
   double kernel_seconds() const override { return kernel_seconds_; }
   int n_launches() const override { return static_cast<int>(program_.launches.size()); }
   int n_phases() const override { return program_.n_phases; }
@@ -142,49 +233,6 @@ class VulkanPlan final : public DevicePlan {
     return reinterpret_cast<volatile StepEntry*>(step_.mapped() + entries_offset());
   }
 
-  std::vector<bool> external_values() const {
-    std::vector<bool> result(graph_.values().size());
-    for (std::size_t v = 0; v < result.size(); ++v)
-      result[v] =
-          graph_.values()[v].kind != ValueKind::kResult || program_.storage[v] != static_cast<ValueId>(v);
-    for (const ValueId output : graph_.outputs()) result[static_cast<std::size_t>(output)] = true;
-    return result;
-  }
-
-  /// Sets the offsets of all temporaries; gives the size of their memory.
-  std::size_t lay_out_values() {
-    const std::vector<std::int64_t> bounds = graph_.bounds();
-    std::vector<int> first(graph_.values().size(), -1), last(graph_.values().size(), -1);
-    for (const Launch& launch : program_.launches) {
-      const Node& node = graph_.node(launch.node);
-      first[static_cast<std::size_t>(node.output)] = launch.phase;
-      last[static_cast<std::size_t>(node.output)] =
-          std::max(last[static_cast<std::size_t>(node.output)], launch.phase);
-      for (const ValueId input : node.inputs)
-        last[static_cast<std::size_t>(input)] = std::max(last[static_cast<std::size_t>(input)], launch.phase);
-    }
-    std::vector<Lifetime> lifetimes;
-    for (std::size_t v = 0; v < external_.size(); ++v) {
-      if (external_[v] || first[v] < 0) continue;
-      temporaries_.push_back(v);
-      // Results are floats or 32-bit indices.
-      lifetimes.push_back(
-          {first[v], last[v], static_cast<std::size_t>(graph_.values()[v].shape.elements(bounds)) * 4});
-    }
-    for (const Codes& codes : program_.codes)
-      lifetimes.push_back({codes.first_phase, codes.last_phase,
-                           static_cast<std::size_t>(codes.rows.value(bounds)) * codes.row_bytes});
-    ArenaLayout layout = lay_out(lifetimes);
-    offsets_ = std::move(layout.offsets);
-    return layout.bytes;
-  }
-
-  std::size_t frequency_bytes() const {
-    std::size_t n = 0;
-    for (const Frequencies& f : program_.frequencies) n += static_cast<std::size_t>(f.rope.n_rot / 2);
-    return n * sizeof(std::uint64_t);
-  }
-
   static Tensor& tensor_of(DeviceTensor* bound) {
     auto* const tensor = dynamic_cast<Tensor*>(bound);
     WEFT_CHECK(tensor != nullptr);
@@ -192,15 +240,16 @@ class VulkanPlan final : public DevicePlan {
   }
 
   void bind(const Bindings& bindings) {
-    for (std::size_t v = 0; v < external_.size(); ++v) {
+    bound_at_move_ = workspace_->n_moves();
+    for (std::size_t v = 0; v < layout_.external.size(); ++v) {
       DeviceTensor* const bound = bindings[v];
-      if (external_[v] && bound != nullptr) addresses()[v] = tensor_of(bound).buffer().address();
+      if (layout_.external[v] && bound != nullptr) addresses()[v] = tensor_of(bound).buffer().address();
     }
-    for (std::size_t i = 0; i < temporaries_.size(); ++i)
-      addresses()[temporaries_[i]] = arena_.address() + offsets_[i];
-    const std::size_t codes_begin = external_.size() + program_.frequencies.size();
+    for (std::size_t i = 0; i < layout_.temporaries.size(); ++i)
+      addresses()[layout_.temporaries[i]] = workspace_->address() + layout_.offsets[i];
+    const std::size_t codes_begin = layout_.external.size() + program_.frequencies.size();
     for (std::size_t i = 0; i < program_.codes.size(); ++i)
-      addresses()[codes_begin + i] = arena_.address() + offsets_[temporaries_.size() + i];
+      addresses()[codes_begin + i] = workspace_->address() + layout_.offsets[layout_.temporaries.size() + i];
     std::size_t at = 0;
     for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
       const Frequencies& f = program_.frequencies[i];
@@ -208,7 +257,7 @@ class VulkanPlan final : public DevicePlan {
           f.factors != kNoValue ? bindings[static_cast<std::size_t>(f.factors)] : nullptr;
       const std::size_t begin = at;
       at += static_cast<std::size_t>(f.rope.n_rot / 2) * sizeof(std::uint64_t);
-      addresses()[external_.size() + i] = frequencies_.address() + begin;
+      addresses()[layout_.external.size() + i] = frequencies_.address() + begin;
       // Steps that alternate between inputs bind anew, and a table is not made for nothing.
       if (frequencies_made_ && source == factors_of_[i]) continue;
       factors_of_[i] = source;
@@ -297,10 +346,9 @@ class VulkanPlan final : public DevicePlan {
   Program program_;
   std::size_t n_addresses_;
   Buffer step_;
-  std::vector<bool> external_;            // By value: memory is bound from outside.
-  std::vector<std::size_t> temporaries_;  // Values that lie in the arena ...
-  std::vector<std::size_t> offsets_;      // ... and where; behind them those of Program::codes.
-  Buffer arena_;
+  const std::shared_ptr<GpuWorkspace> workspace_;
+  const Layout layout_;
+  std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.
   Buffer frequencies_;
   std::vector<const DeviceTensor*> factors_of_;  // By table of frequencies: made from these factors.
   bool frequencies_made_ = false;
@@ -322,6 +370,11 @@ const PlanStats& stats(const DevicePlan& plan) {
   const auto* const vulkan_plan = dynamic_cast<const VulkanPlan*>(&plan);
   WEFT_CHECK(vulkan_plan != nullptr);
   return vulkan_plan->stats();
+}
+
+PlanMemory plan_memory(const Gpu& gpu, const Graph& graph, bool shares_workspace) {
+  const Program program = make_program(graph, gpu.byte_dots());
+  return memory_of(graph, program, lay_out_program(graph, program), shares_workspace);
 }
 
 std::unique_ptr<DevicePlan> make_plan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines,

@@ -14,6 +14,8 @@ struct PlanOptions {
   /// one piece.
   int first_piece = 16;
   bool record_each_step = false;  ///< As other engines do; to compare with.
+  /// See CompileOptions: the device has one queue, and each plan's commands begin with a barrier.
+  std::shared_ptr<Workspaces> workspaces = nullptr;
 };
 
 /// What a plan did so far; times are of the calling thread.
@@ -30,5 +32,8 @@ const PlanStats& stats(const DevicePlan& plan);
 std::unique_ptr<DevicePlan> make_plan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines,
                                       const Graph& graph, const Bindings& bindings,
                                       const PlanOptions& options);
+
+/// What such a plan takes.
+PlanMemory plan_memory(const Gpu& gpu, const Graph& graph, bool shares_workspace);
 
 }  // namespace weft::vulkan

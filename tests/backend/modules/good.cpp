@@ -27,6 +27,7 @@ class IdleDevice final : public weft::Device {
                                                          std::span<const std::int64_t>) override {
     fail();
   }
+  weft::PlanMemory memory_of(const weft::Graph&, const weft::CompileOptions&) const override { return {}; }
   std::unique_ptr<weft::DevicePlan> compile(const weft::Graph&, const weft::Bindings&,
                                             const weft::CompileOptions&) override {
     fail();

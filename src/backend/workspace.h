@@ -1,0 +1,65 @@
+#pragma once
+// Memory for the temporaries of plans that run by turns: as much as the largest of them needs, once. What
+// must hold between steps (states, inputs, outputs) lies elsewhere.
+//
+// Who shares it sees to the turns: while a plan has a step in flight, no other one on the same workspace is
+// submitted, from any thread, and none is compiled. Only a device that works beside the host and carries out
+// its plans in the order of their submission may be given the next step of another plan before.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace weft {
+
+/// One block of a device's memory. It moves as it grows, which those that were there before notice by the
+/// number of its moves.
+class Workspace {
+ public:
+  Workspace() = default;
+  virtual ~Workspace() = default;
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  /// At least so many bytes from now on. Throws Error kOutOfMemory; it is as before then.
+  void reserve(std::size_t bytes) {
+    if (bytes <= bytes_) return;
+    grow(bytes);
+    bytes_ = bytes;
+    ++n_moves_;
+  }
+  std::size_t bytes() const { return bytes_; }
+  std::uint64_t n_moves() const { return n_moves_; }
+
+ protected:
+  virtual void grow(std::size_t bytes) = 0;
+
+ private:
+  std::size_t bytes_ = 0;
+  std::uint64_t n_moves_ = 0;
+};
+
+/// What plans share on all their devices: a workspace for each kind of memory.
+class Workspaces {
+ public:
+  /// The workspace of type W that `fits`; where there is none, what `make` gives.
+  template <typename W, typename Fits, typename Make>
+  std::shared_ptr<W> find(Fits fits, Make make) {
+    for (const auto& one : all_)
+      if (auto found = std::dynamic_pointer_cast<W>(one); found != nullptr && fits(*found)) return found;
+    std::shared_ptr<W> made = make();
+    all_.push_back(made);
+    return made;
+  }
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const auto& one : all_) sum += one->bytes();
+    return sum;
+  }
+
+ private:
+  std::vector<std::shared_ptr<Workspace>> all_;
+};
+
+}  // namespace weft

@@ -1,0 +1,146 @@
+#pragma once
+// A device like the CPU, with what tests want of it: little memory, work beside the host, errors.
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/registry.h"
+#include "weft/error.h"
+#include "weft/model.h"
+
+namespace weft::test {
+
+/// What the plans of a device do, and what was asked of them.
+struct Conduct {
+  bool fails = false;
+  std::function<void()> during = [] {};  ///< In each step, on the device's thread.
+  int n_bound_anew = 0;                  ///< Steps with other tensors.
+};
+
+/// A plan that fails when it is told to, and works beside the host where that is wanted.
+class FailingPlan final : public DevicePlan {
+ public:
+  FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<Conduct> conduct, bool beside_host)
+      : inner_(std::move(inner)), conduct_(std::move(conduct)), beside_host_(beside_host) {}
+  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+              const Changes& actual) override {
+    conduct_->n_bound_anew += actual.tensors ? 1 : 0;
+    const auto work = [this, symbols, &bindings, actual] {
+      conduct_->during();
+      if (conduct_->fails) throw Error(ErrorCode::kDevice, "the device is lost");
+      inner_->submit(symbols, bindings, actual);
+    };
+    if (beside_host_) {
+      work_ = std::async(std::launch::async, work);
+    } else {
+      work();
+    }
+  }
+  void wait() override {
+    if (work_.valid()) work_.get();
+    inner_->wait();
+  }
+  void cancel() noexcept override { inner_->cancel(); }
+  PlanMemory memory() const override { return inner_->memory(); }
+  double kernel_seconds() const override { return inner_->kernel_seconds(); }
+  int n_launches() const override { return inner_->n_launches(); }
+  int n_phases() const override { return inner_->n_phases(); }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  std::unique_ptr<DevicePlan> inner_;
+  std::shared_ptr<Conduct> conduct_;
+  const bool beside_host_;
+  std::future<void> work_;
+};
+
+/// A device like the CPU with little memory and without some ops, of a backend that the test brings.
+class SmallDevice final : public Device {
+ public:
+  SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool can_attend,
+              bool beside_host)
+      : attends(can_attend), inner_(std::move(inner)), info_(inner_->info()) {
+    info_.name = std::move(name);
+    info_.backend = "small";
+    info_.memory_total = info_.memory_free = memory;
+    info_.beside_host = beside_host;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  bool supports(const Graph& graph, const Node& node) const override {
+    return (attends || get_op<ops::Attention>(node) == nullptr) && inner_->supports(graph, node);
+  }
+  std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
+    return inner_->bytes_of(kind, dtype, shape);
+  }
+  DType best_cache_type() const override { return inner_->best_cache_type(); }
+  std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
+                                              const WeightSource& source) override {
+    return inner_->create_weight(dtype, shape, source);
+  }
+  std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
+    return inner_->create_state(dtype, shape);
+  }
+  void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                  std::span<std::byte> rows) override {
+    inner_->read_cells(state, role, cells, rows);
+  }
+  void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                   std::span<const std::byte> rows) override {
+    inner_->write_cells(state, role, cells, rows);
+  }
+  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
+                                                   std::span<const std::int64_t> shape) override {
+    return inner_->create_host_tensor(dtype, shape);
+  }
+  PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
+    return inner_->memory_of(graph, own(options));
+  }
+  std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
+                                      const CompileOptions& options) override {
+    return std::make_unique<FailingPlan>(inner_->compile(graph, bindings, own(options)), conduct,
+                                         info_.beside_host);
+  }
+  const std::shared_ptr<Conduct> conduct = std::make_shared<Conduct>();
+  bool attends;
+
+ private:
+  CompileOptions own(CompileOptions options) const {
+    if (info_.beside_host) options.workspaces = nullptr;  // Its plans run when their threads do.
+    return options;
+  }
+  std::shared_ptr<Device> inner_;
+  DeviceInfo info_;
+};
+
+/// `small_host`: the CPU's plans have a conduct, too.
+inline std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
+                                                    bool attends, PlacementParams placement = {},
+                                                    bool beside_host = false, bool small_host = false) {
+  const auto registry = find_backends(), plain = find_backends();
+  const auto open = [=](std::string_view name, const OpenOptions& options) {
+    const bool is_host = name == "cpu";
+    const auto inner = plain->open("cpu", {.n_threads = options.n_threads});
+    return std::make_shared<SmallDevice>(inner, std::string(name),
+                                         is_host ? inner->info().memory_total : memory, is_host || attends,
+                                         !is_host && beside_host);
+  };
+  const auto add = [&](const char* backend, const char* device) {
+    registry->add(
+        {backend, [=] { return std::vector{DeviceInfo{.name = device, .backend = backend}}; }, open});
+  };
+  add("small", "small0");
+  if (small_host) add("cpu", "cpu");
+  ModelParams params;
+  params.n_threads = 1;
+  params.placement = std::move(placement);
+  params.placement.devices = {"small0"};
+  params.placement.n_ctx = 256;
+  params.placement.n_ubatch = 16;
+  params.registry = registry;
+  return Model::load(path, params);
+}
+
+}  // namespace weft::test
