@@ -85,8 +85,9 @@ enum class Speculation : std::uint8_t {
 
 struct BatcherParams {
   int n_running = 0;      ///< Completions computed at the same time, at most. 0: the context's sequences.
-  int n_step_tokens = 0;  ///< Tokens of a step, at most. 0: the context's n_ubatch.
-  /// While others decode, prompts are cut so that a step takes about this long.
+  /// Tokens of a step, at most. 0: what the context likes best (Context::batch_size), which is also the most.
+  int n_step_tokens = 0;
+  /// While others decode, or wait for their first token, prompts are cut so that a step takes about this long.
   double max_step_ms = 150.0;
   /// Finished texts stay in the cache until their room is needed. Where texts cannot be cut anywhere
   /// (Context::cuts_anywhere), beginnings that come again are kept too, once they were seen twice.
@@ -95,7 +96,8 @@ struct BatcherParams {
   int n_draft = 8;           ///< Tokens drafted ahead for a completion, at most.
   int n_draft_branches = 4;  ///< Ways to go on that a draft may hold, where sequences are free for them.
   bool adapt_drafts = true;  ///< Draft as much as pays, which is measured; otherwise always as much as allowed.
-  /// With kModel: a context of the draft model with at least as many sequences. Must outlive the batcher.
+  /// With kModel: a context of the draft model with at least as many sequences. Must outlive the batcher,
+  /// which uses it and the model's by turns.
   Context* draft = nullptr;
 };
 

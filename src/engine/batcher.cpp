@@ -35,11 +35,12 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 struct Batcher::Impl {
   Impl(Context& context_in, const BatcherParams& params_in)
       : context(context_in),
-        params(engine::fill_in(params_in, context.params())),
+        params(engine::fill_in(params_in, context)),
         drafter(engine::make_drafter(params, context)),
         texts(context, drafter.get(), params.reuse_prefixes, counters),
         admission(context, texts, params.n_running),
-        drafts(params, drafter.get(), texts) {}
+        drafts(params, drafter.get(), texts),
+        pace(params, context.params().n_ubatch) {}
 
   // --- Requests --------------------------------------------------------------------------------------------
 
@@ -209,7 +210,7 @@ struct Batcher::Impl {
       }
     }
     n_decoding = batch.size();
-    int budget = pace.prompt_budget(params, n_decoding);
+    int budget = pace.prompt_budget(n_decoding);
     for (const StreamPtr& stream : running) {
       if (stream->n_pending() == 1 || budget == 0) continue;
       int n = std::min(stream->n_pending(), budget);
@@ -217,6 +218,8 @@ struct Batcher::Impl {
       shares.push_back({stream.get(), batch.size(), n});
       batch.add(stream->pending().first(static_cast<std::size_t>(n)), stream->seq, n == stream->n_pending());
       budget -= n;
+      if (n == stream->n_pending())
+        budget = std::min(budget, pace.max_rows_behind(batch.size()) - batch.size());
     }
   }
 

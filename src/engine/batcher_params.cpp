@@ -15,13 +15,13 @@ constexpr int kMaxBranches = 64;
 
 }  // namespace
 
-BatcherParams fill_in(BatcherParams p, const ContextParams& context) {
+BatcherParams fill_in(BatcherParams p, const Context& context) {
   const auto at_most = [](const char* what, int& value, int max) {
     if (value < 0) refuse(std::string(what) + " is " + std::to_string(value) + ", expected at least 0");
     if (value == 0 || value > max) value = max;
   };
-  at_most("the number of running completions", p.n_running, context.n_sequences);
-  at_most("the number of tokens of a step", p.n_step_tokens, context.n_ubatch);
+  at_most("the number of running completions", p.n_running, context.params().n_sequences);
+  at_most("the number of tokens of a step", p.n_step_tokens, context.batch_size());
   if (!(p.max_step_ms > 0.0)) refuse("the time of a step must be more than 0 ms");
   if (p.n_draft < 0 || p.n_draft > kMaxDraft)
     refuse("the depth of drafts must be 0 to " + std::to_string(kMaxDraft));

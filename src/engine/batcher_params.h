@@ -8,7 +8,7 @@
 namespace weft::engine {
 
 /// With the defaults filled in.
-BatcherParams fill_in(BatcherParams params, const ContextParams& context);
+BatcherParams fill_in(BatcherParams params, const Context& context);
 
 /// The most tokens that a completion's text may have: what its cells hold, and the model's positions.
 int max_text(const RequestParams& params, const Context& context);

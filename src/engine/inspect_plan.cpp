@@ -30,8 +30,8 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   const auto needs = exec::memory_needs(graph, devices, device_of, set.host);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     names.push_back(devices[d]->info().name);
-    report.devices.push_back({names.back(), needs[d].weights, needs[d].states, needs[d].step_tensors + needs[d].workspace,
-                              devices[d]->info().memory_free});
+    report.devices.push_back({names.back(), needs[d].weights, needs[d].states,
+                              needs[d].step_tensors + needs[d].workspace, devices[d]->info().memory_free});
   }
   const auto name_of = [&](int device) { return names[static_cast<std::size_t>(device)]; };
   for (const exec::Split& split : splits.splits) {

@@ -172,7 +172,8 @@ INSTANTIATE_TEST_SUITE_P(Models, BatcherEquality,
 TEST(Batcher, ADraftModelChangesNothing) {
   const auto model = golden("llama");
   std::mt19937_64 random(3);
-  Context context(model, {.n_ctx = 2048, .n_sequences = 4}), draft(model, {.n_ctx = 2048, .n_sequences = 4});
+  Context context(model, {.n_ctx = 2048, .n_sequences = 4});
+  Context draft(model, {.n_ctx = 2048, .n_sequences = 4}, context);  // They take turns.
   Batcher batcher(context, {.speculation = Speculation::kModel, .n_draft = 4, .n_draft_branches = 1, .draft = &draft});
   Collector collector;
   std::vector<Ask> asks;

@@ -373,7 +373,7 @@ const PlanStats& stats(const DevicePlan& plan) {
 }
 
 PlanMemory plan_memory(const Gpu& gpu, const Graph& graph, bool shares_workspace) {
-  const Program program = make_program(graph, gpu.byte_dots());
+  const Program program = make_program(graph, gpu.abilities().byte_dots);
   return memory_of(graph, program, lay_out_program(graph, program), shares_workspace);
 }
 

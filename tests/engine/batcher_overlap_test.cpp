@@ -1,0 +1,187 @@
+// A batcher over a context whose steps overlap: larger batches where that keeps nobody waiting, and the same
+// texts.
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "engine/batcher_params.h"
+#include "engine/model_impl.h"
+#include "engine/small_device.h"
+#include "engine/step_pace.h"
+#include "engine/test_support.h"
+#include "weft/batcher.h"
+
+namespace weft {
+namespace {
+
+constexpr int kUbatch = 8;
+constexpr ContextParams kContext = {.n_ctx = 1024, .n_sequences = 6, .n_ubatch = kUbatch, .n_threads = 1};
+
+std::shared_ptr<const Model> overlapping(const char* family, bool small_host = false) {
+  return test::load_with_small(test::golden_dir() / family / "model.gguf", std::uint64_t{1} << 32, true,
+                               {.n_layers = 1}, true, small_host);
+}
+
+test::Conduct& conduct_of(const Model& model, std::size_t device) {
+  return *dynamic_cast<test::SmallDevice&>(*model.impl().devices.devices[device]).conduct;
+}
+
+struct Served {
+  std::vector<std::vector<Token>> texts;
+  BatcherStats batcher;
+  PlanStats plan;
+};
+
+/// Prompts of many lengths that come one after another, while others run.
+Served serve(Context& context, BatcherParams params) {
+  Batcher batcher(context, params);
+  Served served;
+  constexpr int kLengths[] = {70, 3, 8, 41, 100, 9, 17, 64, 33, 1, 90, 24};
+  served.texts.resize(std::size(kLengths));
+  for (std::size_t i = 0; i < std::size(kLengths); ++i) {
+    std::vector<Token> prompt;
+    for (int k = 0; k < kLengths[i]; ++k)
+      prompt.push_back(static_cast<Token>((k * 7 + static_cast<int>(i % 3) * (k > 20 ? 5 : 0)) % 200));
+    RequestParams request = {.n_predict = 6 + static_cast<int>(i), .ignore_end = true};
+    request.sampler.temperature = i % 2 == 0 ? 0.0f : 0.8f;
+    request.sampler.seed = i;
+    request.on_output = [&text = served.texts[i]](const Output& output) {
+      for (const OutputToken& token : output.tokens) text.push_back(token.id);
+      return true;
+    };
+    batcher.submit(prompt, request);
+    if (i % 3 == 2) batcher.step();
+    EXPECT_TRUE(batcher.consistent());
+  }
+  batcher.run();
+  EXPECT_TRUE(batcher.consistent());
+  served.batcher = batcher.stats();
+  served.plan = context.plan_stats();
+  return served;
+}
+
+class BatcherOverlap : public testing::TestWithParam<const char*> {};
+
+TEST_P(BatcherOverlap, StepsOfPromptsOverlapAndTextsAreTheSame) {
+  const auto plain = Model::load(test::golden_dir() / GetParam() / "model.gguf");
+  const auto model = overlapping(GetParam());
+  const test::Conduct& conduct = conduct_of(*model, 0);
+  for (const bool drafts : {false, true}) {
+    const BatcherParams params = {.speculation = drafts ? Speculation::kNgram : Speculation::kNone};
+    Context alone(plain, kContext), one_by_one(model, kContext), ahead(model, kContext);
+    const Served expected = serve(alone, params);
+    // A batch of one step overlaps with none.
+    BatcherParams small_steps = params;
+    small_steps.n_step_tokens = kUbatch;
+    const int before = conduct.n_bound_anew;
+    EXPECT_TRUE(serve(one_by_one, small_steps).texts == expected.texts);
+    if (!drafts) {  // Those are checked in larger ones.
+      EXPECT_EQ(conduct.n_bound_anew, before);
+    }
+    const Served served = serve(ahead, params);
+    EXPECT_TRUE(served.texts == expected.texts);
+    EXPECT_GT(conduct.n_bound_anew, before);
+    EXPECT_LT(served.batcher.n_steps, served.plan.steps);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, BatcherOverlap,
+                         testing::Values("llama", "gemma3", "qwen3moe", "mamba", "lfm2"),
+                         test::name_of_family);
+
+TEST(OverlappingBatches, APromptsFirstTokenWaitsForNoOtherPrompt) {
+  const auto model = overlapping("llama");
+  Context context(model, kContext);
+  Batcher batcher(context, {.max_step_ms = 1e-3});
+  std::vector<std::int64_t> begun_at;
+  int n_steps = 0;
+  const auto submit = [&](int n_prompt) {
+    RequestParams request = {.n_predict = 1};
+    request.on_output = [&](const Output&) {
+      begun_at.push_back(n_steps);
+      return true;
+    };
+    std::vector<Token> prompt(static_cast<std::size_t>(n_prompt), 5);
+    prompt[0] = static_cast<Token>(n_prompt);
+    batcher.submit(prompt, request);
+  };
+  submit(3 * kUbatch + 1);
+  submit(4 * kUbatch);
+  // A batch has four steps: the first prompt's end is in the last of them, and the second one fills it up.
+  const auto step = [&] {
+    ++n_steps;
+    batcher.step();
+  };
+  step();
+  EXPECT_EQ(begun_at, std::vector<std::int64_t>{1});
+  EXPECT_EQ(context.plan_stats().steps, 4);
+  EXPECT_EQ(batcher.stats().n_prompt_tokens, 4 * kUbatch);
+  while (batcher.n_running() > 0) step();
+  EXPECT_EQ(begun_at.size(), 2u);
+  // A short prompt's end ends its batch, though another one could go on.
+  submit(kUbatch + 2);
+  submit(5 * kUbatch);
+  const std::int64_t before = context.plan_stats().steps;
+  step();
+  EXPECT_EQ(begun_at.size(), 3u);
+  EXPECT_EQ(context.plan_stats().steps, before + 2);
+}
+
+TEST(StepPace, PromptsGoInLargeBatchesWhereNobodyWaits) {
+  engine::StepPace pace({.n_step_tokens = 2048, .max_step_ms = 100.0}, 512);
+  EXPECT_EQ(pace.prompt_budget(0), 2048);
+  EXPECT_EQ(pace.prompt_budget(4), 508);  // Nothing is known of what it would take.
+  EXPECT_EQ(pace.max_rows_behind(100), 512);
+  EXPECT_EQ(pace.max_rows_behind(512), 512);
+  EXPECT_EQ(pace.max_rows_behind(513), 1024);
+  for (int i = 0; i < 50; ++i) {
+    pace.add(1000, 0, 100.0, 1.0);  // 0.1 ms a token.
+    pace.add(4, 4, 20.0, 4.0);
+  }
+  EXPECT_NEAR(pace.max_rows_behind(100), 1000, 1);
+  EXPECT_EQ(pace.max_rows_behind(1025), 1536);
+  EXPECT_GT(pace.prompt_budget(4), 700);
+  EXPECT_LT(pace.prompt_budget(4), 1000);
+  // Without a limit.
+  engine::StepPace patient({.n_step_tokens = 2048, .max_step_ms = 1e9}, 512);
+  patient.add(2000, 0, 1.0, 1.0);
+  patient.add(4, 4, 1.0, 4.0);
+  EXPECT_EQ(patient.prompt_budget(4), 2044);
+  EXPECT_EQ(patient.max_rows_behind(100), 2048);
+}
+
+TEST(StepPace, WhereStepsDoNotOverlapABatchIsOneStep) {
+  const auto plain = Model::load(test::golden_dir() / "llama" / "model.gguf");
+  const Context context(plain, kContext), ahead(overlapping("llama"), kContext);
+  EXPECT_EQ(engine::fill_in({}, context).n_step_tokens, kUbatch);
+  EXPECT_EQ(engine::fill_in({.n_step_tokens = 1 << 20}, context).n_step_tokens, kUbatch);
+  EXPECT_EQ(engine::fill_in({}, ahead).n_step_tokens, 4 * kUbatch);
+  EXPECT_EQ(engine::fill_in({.n_step_tokens = 5}, ahead).n_step_tokens, 5);
+}
+
+/// Prefill of a server's prompts where the device and the host take equally long for a step, in time that
+/// passes without using a core.
+TEST(OverlappingBatches, DISABLED_Speed) {
+  const auto model = overlapping("llama", true);
+  for (const std::size_t device : {0u, 1u})
+    conduct_of(*model, device).during = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };
+  for (const int n_step_tokens : {kUbatch, 0}) {
+    Context context(model, kContext);
+    Batcher batcher(context, {.n_step_tokens = n_step_tokens, .max_step_ms = 1e9});
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 6; ++i) {
+      std::vector<Token> prompt(16 * kUbatch, 5);
+      prompt[0] = i;
+      batcher.submit(prompt, {.n_predict = 1});
+    }
+    batcher.run();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    std::printf("%-22s %6.3f s, %d tokens, %d batches, %d steps\n",
+                n_step_tokens == 0 ? "batches of four steps" : "of one", seconds.count(),
+                static_cast<int>(batcher.stats().n_prompt_tokens), static_cast<int>(batcher.stats().n_steps),
+                static_cast<int>(context.plan_stats().steps));
+  }
+}
+
+}  // namespace
+}  // namespace weft
