@@ -76,7 +76,7 @@ TEST(VulkanTurns, GiveTheSameBitsInTheMemoryOfTheLargest) {
 /// Bytes of temporaries if each split of a context had its own.
 std::size_t of_splits(const Model& model, const ContextParams& asked) {
   const engine::ModelImpl& impl = model.impl();
-  const ContextParams params = engine::fill_in(asked, model.info());
+  const ContextParams params = engine::fill_in(asked, model.info(), CacheType::kF16);
   const model::ModelGraph built = model::build_graph(
       impl.file, impl.description, engine::graph_sizes(params, DType::kF16, DType::kF16, impl.row_shares));
   const CompileOptions options = {.n_threads = params.n_threads,

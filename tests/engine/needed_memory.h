@@ -20,7 +20,7 @@ struct DeviceMemory {
 
 inline std::vector<DeviceMemory> needed_memory(const Model& model, const ContextParams& asked) {
   const engine::ModelImpl& impl = model.impl();
-  const ContextParams params = engine::fill_in(asked, model.info());
+  const ContextParams params = engine::fill_in(asked, model.info(), CacheType::kF16);
   const model::ModelGraph built = model::build_graph(
       impl.file, impl.description, engine::graph_sizes(params, DType::kF16, DType::kF16, impl.row_shares));
   const Graph& graph = built.graph;
