@@ -133,10 +133,24 @@ static void score_block(int rows, const typename Cells::Factor* q, const typenam
 
 // ---- P = e^(S - top) ----
 
-/// Turns a query row's scores into weights. `top` is -infinity where the row sees nothing. Weights that V is
-/// multiplied by as bfloat16 go to `rounded` instead, and it is those that are added up.
-static inline void weigh(float* scores, std::uint16_t* rounded, std::uint64_t visible, float cap, float& top,
-                         float& total) {
+/// What cells of V are multiplied by: weights as they are kept.
+template <class Cells>
+static inline F32 keep_weights(F32 exponents, typename Cells::Factor* to) {
+  if constexpr (Cells::kTogether == 2) {
+    store_bf16(to, exp_coarse(exponents));
+    return load_bf16(to);
+  } else {
+    const F32 weights = exp(exponents);
+    store(to, weights);
+    return weights;
+  }
+}
+
+/// Turns a query row's scores into weights of V's cells, which may take the scores' place. `top` is -infinity
+/// where the row sees nothing.
+template <class Cells>
+static inline void weigh(const float* scores, typename Cells::Factor* weights, std::uint64_t visible,
+                         float cap, float& top, float& total) {
   constexpr int kVectors = kPageCells / kLanes;
   const F32 lowest = broadcast(-kInfinity);
   F32 s[kVectors];
@@ -163,23 +177,14 @@ static inline void weigh(float* scores, std::uint16_t* rounded, std::uint64_t vi
   top = reduce_max(max(max(largest[0], largest[1]), max(largest[2], largest[3])));
   if (top == -kInfinity) {
     total = 0.0f;
-    for (int v = 0; v < kVectors; ++v) {
-      store(scores + v * kLanes, zero());
-      if (rounded != nullptr) store_bf16(rounded + v * kLanes, zero());
-    }
+    for (int i = 0; i < kPageCells; ++i) weights[i] = 0;
     return;
   }
   const F32 top_lanes = broadcast(top);
   F32 sums[4];
 #pragma GCC unroll 16
   for (int v = 0; v < kVectors; ++v) {
-    s[v] = exp(s[v] - top_lanes);
-    if (rounded != nullptr) {
-      store_bf16(rounded + v * kLanes, s[v]);
-      s[v] = load_bf16(rounded + v * kLanes);
-    } else {
-      store(scores + v * kLanes, s[v]);
-    }
+    s[v] = keep_weights<Cells>(s[v] - top_lanes, weights + v * kLanes);
     if (v < 4) {
       sums[v] = s[v];
     } else {
@@ -381,7 +386,10 @@ class Tile {
   }
 
   float* part(std::size_t offset) const { return scratch_ + offset; }
-  std::uint16_t* rounded_weights() const { return reinterpret_cast<std::uint16_t*>(part(at_.rounded)); }
+  template <class Cells>
+  typename Cells::Factor* weights_of() const {
+    return reinterpret_cast<typename Cells::Factor*>(part(Cells::kTogether == 2 ? at_.rounded : at_.scores));
+  }
 
   /// Query row i is batch row i / group, head i % group of the group.
   void scale_queries() {
@@ -596,13 +604,19 @@ class Tile {
       store(part(at_.page_top) + i, broadcast(-kInfinity));
       store(part(at_.page_total) + i, zero());
     }
-    std::uint16_t* const rounded = is_paired_cache(args_.layout.v_type) ? rounded_weights() : nullptr;
-    for (int r = first; r < last; ++r) {
-      for (int i = r * group_; i < (r + 1) * group_; ++i) {
-        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * kPageCells;
-        weigh(part(at_.scores) + at, rounded != nullptr ? rounded + at : nullptr, visible_[r], args_.softcap,
-              part(at_.page_top)[i], part(at_.page_total)[i]);
+    const auto weigh_all = [&](auto cells, auto* weights) {
+      for (int r = first; r < last; ++r) {
+        for (int i = r * group_; i < (r + 1) * group_; ++i) {
+          const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * kPageCells;
+          weigh<decltype(cells)>(part(at_.scores) + at, weights + at, visible_[r], args_.softcap,
+                                 part(at_.page_top)[i], part(at_.page_total)[i]);
+        }
       }
+    };
+    if (is_paired_cache(args_.layout.v_type)) {
+      weigh_all(BF16Cells{}, weights_of<BF16Cells>());
+    } else {
+      weigh_all(F32Cells{}, weights_of<F32Cells>());
     }
     if (partial_ != nullptr) {
       const AttentionPartial layout = partial_layout();
@@ -623,9 +637,7 @@ class Tile {
       const Merge merge{part(at_.page_top) + begin, merged ? part(at_.keep) + begin : nullptr,
                         part(at_.take) + begin};
       float* const sums = merged ? part(at_.sums) : partial_ + partial_layout().values;
-      const auto* const weights = reinterpret_cast<const typename Cells::Factor*>(
-          Cells::kTogether == 2 ? part(at_.rounded) : part(at_.scores));
-      weigh_values_block<Cells>(n, weights + static_cast<std::ptrdiff_t>(begin) * kPageCells,
+      weigh_values_block<Cells>(n, weights_of<Cells>() + static_cast<std::ptrdiff_t>(begin) * kPageCells,
                                 reinterpret_cast<const typename Cells::Element*>(v), ahead, v_stride,
                                 seen_by(begin, n), merge, padded_v_dim_,
                                 sums + static_cast<std::ptrdiff_t>(begin) * padded_v_dim_);

@@ -25,6 +25,19 @@ static inline F32 exp(F32 x) {
   return scale_pow2(p, n);
 }
 
+/// e^x for x <= 0 within a part in 13,000, a thirtieth of what rounding to bfloat16 may change; exp(-inf) is
+/// exactly 0 and NaN stays NaN.
+static inline F32 exp_coarse(F32 x) {
+  x = max(broadcast(-105.0f), x);
+  const F32 n = round(x * broadcast(0x1.715476p+0f));
+  const F32 r = fma(n, broadcast(-0x1.62e43p-1f), x);
+  F32 p = broadcast(0.16566842343f);
+  p = fma(p, r, broadcast(0.50496326418f));
+  p = fma(p, r, broadcast(1.0001641858f));
+  p = fma(p, r, broadcast(0.99992807354f));
+  return scale_pow2(p, n);
+}
+
 /// tanh x within about 1.5 ulp.
 static inline F32 tanh(F32 x) {
   // Near zero x + x^3 q(x^2); elsewhere by exp, where the subtraction no longer loses digits.
