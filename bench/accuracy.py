@@ -24,7 +24,7 @@ from statistics import mean, stdev
 
 from peer import add_common_options, check_common_options, find_model, write_report
 
-CACHES = ["f16", "q8_0"]
+CACHES = ["auto", "f16", "q8_0"]
 NOISE = 3.0  # Standard errors.
 
 TEXT = """\
@@ -173,7 +173,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_common_options(parser)
     parser.add_argument("--models", default="smollm2,gemma3", help="names as versus.py has them (default: %(default)s)")
-    parser.add_argument("--caches", default=",".join(CACHES), help="types of K and V (default: %(default)s)")
+    parser.add_argument("--caches", default=",".join(CACHES), help="types of K and V; auto: as each engine keeps them unasked (default: %(default)s)")
     parser.add_argument("--positions", type=int, default=400, help="of the text at most (default: %(default)s)")
     args = parser.parse_args()
     python = check_common_options(args)

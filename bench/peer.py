@@ -19,6 +19,9 @@ MODELS = {
     "1b-q8_0": "random-1b-q8_0",
 }
 
+# llama.cpp's numbers; what it takes unasked is F16.
+CACHE_TYPES = {"auto": 1, "f32": 0, "f16": 1, "bf16": 30, "q8_0": 8}
+
 
 def build_peer() -> Path:
     """A Python with llama-cpp-python, built from source for this processor, and gguf."""

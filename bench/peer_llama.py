@@ -5,12 +5,11 @@ import time
 
 import llama_cpp as L
 import numpy as np
+from peer import CACHE_TYPES
 
 L.llama_backend_init()
 _silent = L.llama_log_callback(lambda level, text, data: None)
 L.llama_log_set(_silent, ctypes.c_void_p(0))
-
-CACHE_TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "bf16": 30}  # ggml's numbers
 
 
 def load(path: str):
@@ -23,7 +22,7 @@ def n_vocab(model) -> int:
     return L.llama_vocab_n_tokens(L.llama_model_get_vocab(model))
 
 
-def open_context(model, threads: int, cells: int, *, batch=512, sequences=1, flash=True, unified=True, cache="f16"):
+def open_context(model, threads: int, cells: int, *, batch=512, sequences=1, flash=True, unified=True, cache="auto"):
     p = L.llama_context_default_params()
     p.n_ctx = cells
     p.n_batch, p.n_ubatch = max(batch, 512), 512

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """versus.py: weft beside llama.cpp on this machine, as ratios of speeds.
 
-Both do the same works with the same model file, the same number of threads and the same cache type, in turns, a round
-each, so that a machine that slows down slows both. A work's figure is the best of all rounds; its ratio is weft's
+Both do the same works with the same model file and the same number of threads, in turns, a round each, so that a
+machine that slows down slows both. K and V are kept in 16 bits, as either does it unasked: llama.cpp as F16, weft as
+BF16 where the processor multiplies that (--cache gives both another type). A work's figure is the best of all rounds; its ratio is weft's
 speed divided by llama.cpp's, with the lowest and highest ratio of a round behind it, and beside it the ratio of tokens
 per second of the processor's time, which still tells something where other processes run. 'of roofline' is the part of
 the machine's own limit that weft reaches (weft bench --help says how it is computed).
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import versus_parallel
-from peer import MODELS, Peer, add_common_options, check_common_options, find_model, write_report
+from peer import CACHE_TYPES, MODELS, Peer, add_common_options, check_common_options, find_model, write_report
 
 BOTH_CACHES = [{"unified": True}, {"unified": False}]
 
@@ -76,6 +77,7 @@ class Speed:
 
 def weft_speed(work: Work, model: Path, args: argparse.Namespace) -> Speed:
     command = [str(args.weft), "bench", "-m", str(model), "-t", str(args.threads), "-r", "1", "--json", "-q"]
+    command += ["-ctk", args.cache, "-ctv", args.cache]
     result = subprocess.run([*command, *work.weft], check=True, stdout=subprocess.PIPE)
     row = json.loads(result.stdout)["results"][0]
     if work.streams:
@@ -85,10 +87,10 @@ def weft_speed(work: Work, model: Path, args: argparse.Namespace) -> Speed:
     return Speed(row["tokens_per_second"], 1e3 * n / row["min_cpu_ms"], row["roofline_fraction"])
 
 
-def peer_speed(work: Work, peer: Peer, quick: bool) -> Speed:
+def peer_speed(work: Work, peer: Peer, args: argparse.Namespace) -> Speed:
     best = None
-    for options in work.peer_options[: 1 if quick else None]:
-        r = peer.round(work.peer | options)
+    for options in work.peer_options[: 1 if args.quick else None]:
+        r = peer.round(work.peer | options | {"cache": args.cache})
         speed = Speed(r["tokens"] / r["seconds"], r["tokens"] / r["cpu_seconds"])
         best = speed if best is None or speed.wall > best.wall else best
     return best
@@ -118,10 +120,10 @@ def measure_work(name: str, model: Path, peer: Peer, args: argparse.Namespace) -
     work = WORKS[name]
     rounds = {"weft": [], "llama_cpp": []}
     # llama.cpp's first round warms up; weft bench does that by itself.
-    peer_speed(work, peer, args.quick)
+    peer_speed(work, peer, args)
     for _ in range(args.rounds):
         rounds["weft"].append(round_of(work, lambda: weft_speed(work, model, args)))
-        rounds["llama_cpp"].append(round_of(work, lambda: peer_speed(work, peer, args.quick)))
+        rounds["llama_cpp"].append(round_of(work, lambda: peer_speed(work, peer, args)))
         time.sleep(0.1)
     best = {who: max(speeds, key=lambda s: s.wall) for who, speeds in rounds.items()}
     ratios = [w.wall / p.wall for w, p in zip(rounds["weft"], rounds["llama_cpp"])]
@@ -176,6 +178,7 @@ def works(words: list[str]) -> int:
     )  # fmt: skip
     add_common_options(parser)
     parser.add_argument("-r", "--rounds", type=int, default=5)
+    parser.add_argument("--cache", default="auto", choices=list(CACHE_TYPES), help="type of K and V (default: auto)")
     parser.add_argument("--models", help=f"of {', '.join(MODELS)}, names in the model cache, files (default: all)")
     parser.add_argument("--works", help=f"of {', '.join(WORKS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help=f"the real models, {', '.join(QUICK)}, two rounds")

