@@ -90,6 +90,7 @@ class BenchRun {
       limits_.of(setting.n_threads);
     }
     const LoadedModel loaded = load_model(model, options_.talk, interrupt_);
+    loaded.model->settle();
     const ModelInfo& info = loaded.model->info();
     findings_.models.push_back({{"name", info.name},
                                 {"architecture", info.architecture},

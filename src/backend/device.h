@@ -118,6 +118,8 @@ class Device {
   /// All weights of a model were created: what is kept of them for the next start is written now. Whether
   /// they lie in a mapped file.
   virtual bool weights_done() { return false; }
+  /// Blocks until nothing goes on behind the weights any more that would make steps slower or faster.
+  virtual void settle() {}
   /// Zeroed lazily: memory is taken as it is touched.
   virtual std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) = 0;
   /// The cells of a cache, {cells, heads, head_dim}, as canonical rows: for each of `cells`, in their order,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -18,7 +19,10 @@ namespace {
 // Large enough that the largest models stay far below the number of mappings that a process may have, small
 // enough that nobody waits long for an end.
 constexpr std::size_t kPart = std::size_t{8} << 20;
-constexpr int kLowestPriority = 19;
+constexpr auto kDelay = std::chrono::milliseconds(500);
+// A quarter of a core that others keep busy. With the lowest one, weights of a model that decodes would lie
+// on small pages for a minute.
+constexpr int kNice = 5;
 
 bool system_has_large_pages() {
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
@@ -35,8 +39,14 @@ bool replace(std::byte* part, std::size_t bytes, std::span<const int> nodes) {
   return copy.move_to(part);
 }
 
-void replace_all(const std::stop_token& stop, std::span<std::byte> mapped) {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority);
+}  // namespace
+
+void LargePages::replace_all(const std::stop_token& stop, std::span<std::byte> mapped, Start& start) {
+  {
+    std::unique_lock lock(start.mutex);
+    start.changed.wait_for(lock, stop, kDelay, [&] { return start.now; });
+  }
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
   const std::vector<int> nodes = read_cores().nodes();
   for (std::size_t at = 0; at < mapped.size() && !stop.stop_requested(); at += kPart) {
     const std::size_t bytes = std::min(kPart, mapped.size() - at);
@@ -48,17 +58,23 @@ void replace_all(const std::stop_token& stop, std::span<std::byte> mapped) {
   }
 }
 
-}  // namespace
-
 LargePages::LargePages(std::span<const std::byte> mapped) {
   const std::size_t bytes = mapped.size() / kLargePage * kLargePage;
   if (bytes == 0 || machine_memory().available < 2 * bytes || !system_has_large_pages()) return;
   // Nobody writes to the pages of the file: they get others in their place.
-  thread_ = std::jthread(replace_all, std::span(const_cast<std::byte*>(mapped.data()), bytes));
+  start_ = std::make_shared<Start>();
+  thread_ = std::jthread([start = start_, part = std::span(const_cast<std::byte*>(mapped.data()), bytes)](
+                             const std::stop_token& stop) { replace_all(stop, part, *start); });
 }
 
 void LargePages::wait() {
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(start_->mutex);
+    start_->now = true;
+  }
+  start_->changed.notify_all();
+  thread_.join();
 }
 
 }  // namespace weft::base

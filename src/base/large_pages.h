@@ -1,25 +1,38 @@
 #pragma once
-// A mapped file's bytes on large pages: streams through a file's own pages, of 4 KiB each, are a quarter
-// slower.
+// A mapped file's bytes on large pages: streams through a file's own pages, of 4 KiB each, are a quarter to a
+// third slower.
+#include <condition_variable>
 #include <cstddef>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <thread>
 
 namespace weft::base {
 
 /// Copies what is mapped into large pages of the process's own, part by part, and puts each part in the
-/// file's place: addresses and bytes stay the same, so others may read all the while. In a thread that others
-/// go before. Does nothing where the system has no large pages or too little memory.
+/// file's place: addresses and bytes stay the same, so others may read all the while. In a thread that begins
+/// half a second later, so that a short run has its first tokens undisturbed, and that others go before;
+/// where they keep all cores busy it still gets a part of one. Does nothing where the system has no large
+/// pages or too little memory.
 class LargePages {
  public:
   LargePages() = default;
   /// `mapped` begins at a multiple of kLargePage (MappedFile does) and outlives the object.
   explicit LargePages(std::span<const std::byte> mapped);
 
-  /// Blocks until all is done.
+  /// Blocks until all is done, without the delay.
   void wait();
 
  private:
+  struct Start {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    bool now = false;
+  };
+  static void replace_all(const std::stop_token& stop, std::span<std::byte> mapped, Start& start);
+
+  std::shared_ptr<Start> start_;
   std::jthread thread_;
 };
 

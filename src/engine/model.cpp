@@ -157,6 +157,9 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
 }
 
 const ModelInfo& Model::info() const { return impl_->info; }
+void Model::settle() const {
+  for (const auto& device : impl_->devices.devices) device->settle();
+}
 const Tokenizer& Model::tokenizer() const { return *impl_->tokenizer; }
 const ChatTemplate* Model::chat_template() const { return impl_->chat_template.get(); }
 

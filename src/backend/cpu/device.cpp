@@ -143,6 +143,10 @@ class CpuDevice final : public Device {
     return packed_cache_->found();
   }
 
+  void settle() override {
+    if (packed_cache_ != nullptr) packed_cache_->settle();
+  }
+
   std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
     // A cache fills from the front, a little in each layer: with large pages a first token would zero two MiB
     // a layer.

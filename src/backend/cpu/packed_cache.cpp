@@ -193,6 +193,10 @@ void PackedCache::add(std::string_view name, DType dtype, std::span<const std::i
   write(packed);
 }
 
+void PackedCache::settle() {
+  if (found()) file_->pages.wait();
+}
+
 void PackedCache::commit() {
   if (found()) file_->pages = base::LargePages(file_->mapped.bytes());
   if (writer_ == nullptr) return;

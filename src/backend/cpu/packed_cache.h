@@ -58,6 +58,8 @@ class PackedCache {
            std::span<const std::byte> packed);
   /// All matrices were found or added: the file appears, or goes to large pages beside who uses it.
   void commit();
+  /// Blocks until what is mapped lies on the pages where it stays.
+  void settle();
 
   struct Entry {
     base::Hash128 name;  ///< Of name, type and shape.
