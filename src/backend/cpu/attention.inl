@@ -460,7 +460,7 @@ class Tile {
     const std::ptrdiff_t v_ahead = pages_ahead_ * static_cast<std::ptrdiff_t>(v_page_bytes_);
     const bool copy_v = !same || must_convert(layout.v_type, one_block);
     if (copy_v) {
-      const bool finite = paired_v ? copy_pairs(reinterpret_cast<const std::uint32_t*>(v), v_ahead, any, all)
+      const bool finite = paired_v ? copy_pairs(reinterpret_cast<const std::uint16_t*>(v), v_ahead, any, all)
                                    : copy_values(v, v_ahead, any, all);
       if (!finite && last - first > 1) {
         for (int r = first; r < last; ++r) {
@@ -474,7 +474,7 @@ class Tile {
       score<F32Cells>(reinterpret_cast<const std::byte*>(part(at_.k_page)), {}, first, last);
     } else {
       with_cells(layout.k_type, [&](auto cells) {
-        score<decltype(cells)>(k, {k_ahead, v - k}, first, last);
+        score<decltype(cells)>(k, {k_ahead, distance(k, v)}, first, last);
         if (kAskAgain<decltype(cells)>) prefetch_head(k, cache_page_bytes(layout.k_type, 1, k_dim_), k_ahead);
       });
     }
@@ -487,6 +487,12 @@ class Tile {
       with_cells(layout.v_type,
                  [&](auto cells) { add_values<decltype(cells)>(v, v_ahead, v_dim_, first, last); });
     }
+  }
+
+  /// Between caches, for prefetching only.
+  static std::ptrdiff_t distance(const std::byte* from, const std::byte* to) {
+    return static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(to) -
+                                       reinterpret_cast<std::uintptr_t>(from));
   }
 
   /// Whether a page becomes floats before it is multiplied: once for all blocks, where it is not so for one.
@@ -529,27 +535,30 @@ class Tile {
   }
 
   /// The same of pairs of cells, as they are.
-  bool copy_pairs(const std::uint32_t* v, std::ptrdiff_t ahead, std::uint64_t any, std::uint64_t all) {
-    const auto mask = [](std::uint64_t bits) -> std::uint32_t {
-      return ((bits & 1) != 0 ? 0xffffu : 0u) | ((bits & 2) != 0 ? 0xffff0000u : 0u);
+  bool copy_pairs(const std::uint16_t* v, std::ptrdiff_t ahead, std::uint64_t any, std::uint64_t all) {
+    const auto mask = [](std::uint64_t bits, int cell) -> std::uint16_t {
+      return (bits >> cell & 1) != 0 ? 0xffff : 0;
     };
-    std::uint32_t infinite = 0;
-    for (int pair = 0; pair < kPageCells / 2; ++pair, v += v_dim_) {
-      auto* const to = reinterpret_cast<std::uint32_t*>(part(at_.v_page)) +
-                       static_cast<std::ptrdiff_t>(pair) * padded_v_dim_;
-      const std::uint32_t seen = mask(any >> (2 * pair)), by_some = seen & ~mask(all >> (2 * pair));
-      for (int d = 0; d < v_dim_; ++d) to[d] = v[d] & seen;
-      for (int d = v_dim_; d < padded_v_dim_; ++d) to[d] = 0;
-      for (int d = 0; d < v_dim_; d += 16) prefetch(v + d, ahead);
-      if (by_some == 0) continue;
-      for (int d = 0; d < v_dim_; ++d) {
-        // All ones in an exponent: adding one to it leaves its eight bits.
-        const std::uint32_t exponents = to[d] & by_some & 0x7f807f80u;
-        infinite |= ((exponents & 0x7f80u) + 0x80u) & 0x8000u;
-        infinite |= ((exponents >> 16) + 0x80u) & 0x8000u;
+    unsigned infinite = 0;
+    for (int cell = 0; cell < kPageCells; cell += 2, v += 2 * v_dim_) {
+      auto* const to = reinterpret_cast<std::uint16_t*>(part(at_.v_page)) +
+                       static_cast<std::ptrdiff_t>(cell) * padded_v_dim_;
+      const std::uint16_t seen[2] = {mask(any, cell), mask(any, cell + 1)};
+      const std::uint16_t by_some[2] = {mask(any & ~all, cell), mask(any & ~all, cell + 1)};
+      for (int i = 0; i < 2 * v_dim_; i += 2) {
+        to[i] = v[i] & seen[0];
+        to[i + 1] = v[i + 1] & seen[1];
+      }
+      for (int i = 2 * v_dim_; i < 2 * padded_v_dim_; ++i) to[i] = 0;
+      for (int i = 0; i < 2 * v_dim_; i += 32) prefetch(v + i, ahead);
+      if ((by_some[0] | by_some[1]) == 0) continue;
+      // Of an exponent of all ones, adding one leaves the highest bit.
+      for (int i = 0; i < 2 * v_dim_; i += 2) {
+        infinite |= (to[i] & by_some[0] & 0x7f80u) + 0x80u;
+        infinite |= (to[i + 1] & by_some[1] & 0x7f80u) + 0x80u;
       }
     }
-    return infinite == 0;
+    return (infinite & 0x8000u) == 0;
   }
 
   void copy_value(DType type, const std::byte* v, std::ptrdiff_t ahead, int cell, float* to) const {
