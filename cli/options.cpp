@@ -276,7 +276,7 @@ void add_context_options(CLI::App& app, ContextOptions& options) {
   add_choice(app, "--cache-type-k", options.k_type, cache_types(),
              "how keys are kept (default: bf16 where the processor multiplies that faster, else f16)")
       ->group(group);
-  add_choice(app, "--cache-type-v", options.v_type, cache_types(), "how values are kept (default as keys)")
+  add_choice(app, "--cache-type-v", options.v_type, cache_types(), "how values are kept (the same default)")
       ->group(group);
   add_size(app, "--window-rewind", options.window_rewind,
            "tokens by which texts can be cut back where layers keep a sliding window only (default 256)")
