@@ -40,6 +40,11 @@ DType dtype_of(CacheType type) {
   refuse("there is no cache type " + std::to_string(static_cast<int>(type)));
 }
 
+/// What the elements of a head must be a multiple of.
+int multiple_of(CacheType type) {
+  return type == CacheType::kBF16 ? kBF16Pair : static_cast<int>(info(dtype_of(type)).block_elements);
+}
+
 }  // namespace
 
 ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache) {
@@ -59,12 +64,14 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache) {
   return p;
 }
 
+bool fits_cache(CacheType type, int head_dim) { return head_dim % multiple_of(type) == 0; }
+
 DType cache_dtype(const char* what, CacheType type, int head_dim) {
   const DTypeInfo& dtype = info(dtype_of(type));
-  const auto multiple = type == CacheType::kBF16 ? kBF16Pair : static_cast<int>(dtype.block_elements);
-  if (head_dim % multiple != 0)
+  if (!fits_cache(type, head_dim))
     refuse("heads of " + std::to_string(head_dim) + " elements cannot be kept as " + std::string(dtype.name) +
-           " in the " + what + " cache, which takes multiples of " + std::to_string(multiple) + "; use f16");
+           " in the " + what + " cache, which takes multiples of " + std::to_string(multiple_of(type)) +
+           "; use f16");
   return dtype.type;
 }
 

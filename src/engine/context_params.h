@@ -8,6 +8,9 @@ namespace weft::engine {
 /// With the defaults filled in; `cache` is what CacheType::kAuto means. Throws Error kInvalidArgument.
 ContextParams fill_in(ContextParams params, const ModelInfo& info, CacheType cache);
 
+/// Whether heads of `head_dim` elements can be kept so.
+bool fits_cache(CacheType type, int head_dim);
+
 /// The type of a cache whose heads have `head_dim` elements. Throws Error kInvalidArgument.
 DType cache_dtype(const char* what, CacheType type, int head_dim);
 

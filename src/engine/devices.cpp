@@ -251,11 +251,7 @@ std::vector<Device*> DeviceSet::pointers() const {
   return result;
 }
 
-std::vector<bool> DeviceSet::beside_host() const {
-  std::vector<bool> result;
-  for (const auto& device : devices) result.push_back(device->info().beside_host);
-  return result;
-}
+std::vector<bool> DeviceSet::beside_host() const { return exec::beside_host(pointers()); }
 
 int DeviceSet::find(const std::string& name) const {
   std::string known;

@@ -296,9 +296,8 @@ std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const
   const CompileOptions options = {.n_threads = n_threads, .workspaces = std::make_shared<Workspaces>()};
   std::vector<std::size_t> own(devices.size()), shared(devices.size());
   std::vector<MemoryNeed> needs(devices.size());
-  std::vector<bool> beside_host;
-  for (const Device* device : devices) beside_host.push_back(device->info().beside_host);
-  const Splits splits = split(graph, device_of, beside_host);
+  const std::vector<bool> beside = beside_host(devices);
+  const Splits splits = split(graph, device_of, beside);
 
   std::vector<std::vector<bool>> counted(devices.size(), std::vector<bool>(graph.values().size()));
   for (const Split& split : splits.splits) {
@@ -316,7 +315,7 @@ std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const
     shared[d] = std::max(shared[d], memory.shared);
   }
   for (std::size_t d = 0; d < devices.size(); ++d) needs[d].workspace = own[d] + shared[d];
-  const bool overlap = can_overlap(splits, beside_host);
+  const bool overlap = can_overlap(splits, beside);
   for (const StepTensor& tensor : step_tensors(graph, splits))
     needs[static_cast<std::size_t>(tensor.device)].step_tensors +=
         value_bytes(graph.value(tensor.value), bounds) *

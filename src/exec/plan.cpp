@@ -101,9 +101,8 @@ void Plan::compile_whole(Compiled& result) const {
 
 void Plan::compile_splits(Compiled& result) const {
   const Graph& graph = result.placed.graph;
-  std::vector<bool> beside_host;
-  for (const Device* device : devices_) beside_host.push_back(device->info().beside_host);
-  const Splits splits = split(graph, result.placed.device_of, beside_host);
+  const std::vector<bool> beside = beside_host(devices_);
+  const Splits splits = split(graph, result.placed.device_of, beside);
   // A value has one tensor on each device that makes or reads it; what the caller does not bind is made here.
   const auto tensor_on = [&](int device, ValueId whole) {
     DeviceTensor*& tensor =
@@ -137,7 +136,7 @@ void Plan::compile_splits(Compiled& result) const {
     part.plan = compile_on(split.device, split.graph, bindings, options);
     result.parts.push_back(std::move(part));
   }
-  if (options_.allowed.tensors && can_overlap(splits, beside_host))
+  if (options_.allowed.tensors && can_overlap(splits, beside))
     make_ahead(result, step_tensors(graph, splits));
 }
 

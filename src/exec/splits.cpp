@@ -227,6 +227,12 @@ Splits split(const Graph& graph, std::span<const int> device_of, const std::vect
   return Splitter(graph, device_of, beside_host).run();
 }
 
+std::vector<bool> beside_host(std::span<Device* const> devices) {
+  std::vector<bool> result;
+  for (const Device* device : devices) result.push_back(device->info().beside_host);
+  return result;
+}
+
 std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits) {
   std::vector<StepTensor> result;
   std::vector<std::vector<bool>> seen;  // By device and value.

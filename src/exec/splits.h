@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/device.h"
 #include "graph/graph.h"
 
 namespace weft::exec {
@@ -36,6 +37,9 @@ struct Splits {
 /// device whether it works beside the host: its splits come before others that could run as early, so that
 /// the host's own work overlaps with theirs.
 Splits split(const Graph& graph, std::span<const int> device_of, const std::vector<bool>& beside_host);
+
+/// By device: DeviceInfo::beside_host.
+std::vector<bool> beside_host(std::span<Device* const> devices);
 
 /// A tensor that steps need on a device for the host or for another split.
 struct StepTensor {
