@@ -173,7 +173,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_common_options(parser)
     parser.add_argument("--models", default="smollm2,gemma3", help="names as versus.py has them (default: %(default)s)")
-    parser.add_argument("--caches", default=",".join(CACHES), help="types of K and V; auto: as each engine keeps them unasked (default: %(default)s)")
+    caches = "types of K and V; auto: as each keeps them unasked (default: %(default)s)"
+    parser.add_argument("--caches", default=",".join(CACHES), help=caches)
     parser.add_argument("--positions", type=int, default=400, help="of the text at most (default: %(default)s)")
     args = parser.parse_args()
     python = check_common_options(args)

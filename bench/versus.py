@@ -3,10 +3,10 @@
 
 Both do the same works with the same model file and the same number of threads, in turns, a round each, so that a
 machine that slows down slows both. K and V are kept in 16 bits, as either does it unasked: llama.cpp as F16, weft as
-BF16 where the processor multiplies that (--cache gives both another type). A work's figure is the best of all rounds; its ratio is weft's
-speed divided by llama.cpp's, with the lowest and highest ratio of a round behind it, and beside it the ratio of tokens
-per second of the processor's time, which still tells something where other processes run. 'of roofline' is the part of
-the machine's own limit that weft reaches (weft bench --help says how it is computed).
+BF16 where the processor multiplies that (--cache gives both another type). A work's figure is the best of all rounds;
+its ratio is weft's speed divided by llama.cpp's, with the lowest and highest ratio of a round behind it, and beside it
+the ratio of tokens per second of the processor's time, which still tells something where other processes run. 'of
+roofline' is the part of the machine's own limit that weft reaches (weft bench --help says how it is computed).
 
 llama.cpp runs through its C API with flash attention on; where another of its options may serve a work better, all are
 tried and the best one counts. Only llama_decode is timed, of weft all of `weft bench` with its batcher and sampler.

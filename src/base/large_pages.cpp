@@ -20,8 +20,8 @@ namespace {
 // enough that nobody waits long for an end.
 constexpr std::size_t kPart = std::size_t{8} << 20;
 constexpr auto kDelay = std::chrono::milliseconds(500);
-// A quarter of a core that others keep busy. With the lowest one, weights of a model that decodes would lie
-// on small pages for a minute.
+// A quarter of a core that others keep busy. With the lowest one, weights of a model that decodes still lay
+// on small pages after ten seconds.
 constexpr int kNice = 5;
 
 bool system_has_large_pages() {

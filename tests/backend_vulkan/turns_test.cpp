@@ -4,8 +4,8 @@
 
 #include "engine/allocation_counter.h"
 #include "engine/context_params.h"
-#include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
+#include "engine/needed_memory.h"
 #include "engine/test_support.h"
 #include "vulkan_test_support.h"
 
@@ -77,11 +77,10 @@ TEST(VulkanTurns, GiveTheSameBitsInTheMemoryOfTheLargest) {
 std::size_t of_splits(const Model& model, const ContextParams& asked) {
   const engine::ModelImpl& impl = model.impl();
   const ContextParams params = engine::fill_in(asked, model.info(), CacheType::kF16);
-  const model::ModelGraph built = model::build_graph(
-      impl.file, impl.description, engine::graph_sizes(params, DType::kF16, DType::kF16, impl.row_shares));
+  const Graph graph = test::context_graph(model, params);
   const CompileOptions options = {.n_threads = params.n_threads,
                                   .workspaces = std::make_shared<Workspaces>()};
-  const exec::Splits splits = exec::split(built.graph, impl.device_of, impl.devices.beside_host());
+  const exec::Splits splits = exec::split(graph, impl.device_of, impl.devices.beside_host());
   std::size_t sum = 0;
   for (const exec::Split& split : splits.splits)
     sum += impl.devices.pointers()[static_cast<std::size_t>(split.device)]

@@ -18,12 +18,18 @@ struct DeviceMemory {
   std::size_t steps = 0;  ///< Inputs, outputs, copies, tables and temporaries.
 };
 
+/// What a context over a cache of F16 compiles.
+inline Graph context_graph(const Model& model, const ContextParams& params) {
+  const engine::ModelImpl& impl = model.impl();
+  return model::build_graph(impl.file, impl.description,
+                            engine::graph_sizes(params, DType::kF16, DType::kF16, impl.row_shares))
+      .graph;
+}
+
 inline std::vector<DeviceMemory> needed_memory(const Model& model, const ContextParams& asked) {
   const engine::ModelImpl& impl = model.impl();
   const ContextParams params = engine::fill_in(asked, model.info(), CacheType::kF16);
-  const model::ModelGraph built = model::build_graph(
-      impl.file, impl.description, engine::graph_sizes(params, DType::kF16, DType::kF16, impl.row_shares));
-  const Graph& graph = built.graph;
+  const Graph graph = context_graph(model, params);
   const engine::BoundGraph bound(impl, graph);
   const exec::Plan plan =
       bound.compile(graph, {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads});
