@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,7 +29,7 @@
 namespace {
 
 using weft::DType;
-using weft::cpu::ActivationForm;
+using weft::cpu::Form;
 using weft::cpu::Isa;
 using weft::cpu::Kernels;
 using weft::cpu::PackedMatrix;
@@ -131,8 +132,8 @@ struct Activations {
     for (std::int64_t c = 0; c < n; ++c) {
       const float* const x = values.data() + c * columns;
       std::byte* const to = memory.data() + static_cast<std::size_t>(c) * row_bytes;
-      if (weft::cpu::activation_form(weight) == ActivationForm::kQ8) {
-        kernels.quantise_row(x, columns, to);
+      if (const Form form = weft::cpu::activation_form(weight); form != Form::kPlain) {
+        kernels.quantise_row(form, x, columns, to);
       } else {
         std::memcpy(to, x, static_cast<std::size_t>(columns) * sizeof(float));
       }
@@ -235,6 +236,43 @@ void measure_shapes(const Kernels& kernels, DType dtype, std::int64_t columns) {
   }
 }
 
+/// One matrix after another, each with activations and outputs of its own, as in a model's layers: nothing is
+/// in the second-level cache when a product begins.
+void measure_cold(const Kernels& kernels, DType dtype, std::int64_t columns) {
+  constexpr std::int64_t kRows = 1024, kN = 512;
+  constexpr int kSets = 12;
+  std::vector<std::unique_ptr<Matrix>> matrices;
+  std::vector<std::unique_ptr<Activations>> x;
+  std::vector<std::vector<float>> out;
+  for (int i = 0; i < kSets; ++i) {
+    matrices.push_back(std::make_unique<Matrix>(dtype, kRows, columns));
+    x.push_back(std::make_unique<Activations>(kernels, dtype, kN, columns));
+    out.emplace_back(static_cast<std::size_t>(kRows * kN));
+  }
+  for (const bool cold : {false, true}) {
+    for (int n_threads = 1; n_threads <= 2; ++n_threads) {
+      const double seconds = least_seconds(n_threads, 6, [&](int thread) {
+        for (int i = 0; i < kSets; ++i) {
+          const int set = cold ? i : 0;
+          const Matrix& matrix = *matrices[static_cast<std::size_t>(set)];
+          const weft::cpu::MatmulArgs args = {.weight = &matrix.packed,
+                                              .x = x[static_cast<std::size_t>(set)]->memory.data(),
+                                              .x_row_bytes = x[static_cast<std::size_t>(set)]->row_bytes,
+                                              .out = out[static_cast<std::size_t>(set)].data(),
+                                              .out_stride = kRows};
+          const std::int64_t n_panels = matrix.packed.n_panels();
+          for (std::int64_t c = kN * thread / n_threads; c < kN * (thread + 1) / n_threads; c += 128)
+            for (std::int64_t p = 0; p < n_panels; p += 16) kernels.matmul(args, {p, p + 16}, {c, c + 128});
+        }
+      });
+      std::printf("%s K=%lld N=512 %s, %d thread%s: %.1f Gop/s\n",
+                  std::string(weft::info(dtype).name).c_str(), static_cast<long long>(columns),
+                  cold ? "cold" : "warm", n_threads, n_threads > 1 ? "s" : "",
+                  2.0 * kRows * kN * columns * kSets / seconds * 1e-9);
+    }
+  }
+}
+
 /// How a large matrix should be shared among threads that multiply one column: tasks from a counter lie
 /// interleaved in memory, shares are one run for each thread.
 void measure_sharing(const Kernels& kernels, DType dtype, std::int64_t columns) {
@@ -304,6 +342,7 @@ int main(int argc, char** argv) {
     if (shapes) {
       measure_shapes(weft::cpu::kernels(isa), dtype, columns);
       measure_sharing(weft::cpu::kernels(isa), dtype, columns);
+      measure_cold(weft::cpu::kernels(isa), dtype, columns);
     } else {
       measure(weft::cpu::kernels(isa), dtype, columns);
     }

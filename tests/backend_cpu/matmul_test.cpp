@@ -26,6 +26,17 @@ std::vector<Isa> isas() {
   return found;
 }
 
+/// The numbers that a quantised row stands for.
+template <class Group>
+void read_groups(const std::byte* row, std::int64_t n, float* out) {
+  constexpr std::int64_t kSize = sizeof(Group::q);
+  for (std::int64_t k = 0; k < n; ++k) {
+    Group group;
+    std::memcpy(&group, row + static_cast<std::size_t>(k / kSize) * sizeof(group), sizeof(group));
+    out[k] = static_cast<float>(group.q[k % kSize]) * group.scale;
+  }
+}
+
 /// Rows of activations in the form that a weight wants, as float input and as the numbers that are
 /// multiplied.
 struct Inputs {
@@ -48,19 +59,18 @@ struct Inputs {
     for (std::int64_t c = 0; c < n; ++c) {
       const float* const x = values.data() + c * columns;
       std::byte* const to = rows.data() + static_cast<std::size_t>(c) * row_bytes;
-      if (activation_form(weight) == ActivationForm::kF32) {
+      if (activation_form(weight) == Form::kPlain) {
         // What lies past a row must not matter.
         std::fill_n(reinterpret_cast<float*>(to), row_bytes / sizeof(float),
                     std::numeric_limits<float>::quiet_NaN());
         std::memcpy(to, x, static_cast<std::size_t>(columns) * sizeof(float));
         continue;
       }
-      kernels.quantise_row(x, columns, to);
-      for (std::int64_t k = 0; k < columns; ++k) {
-        Q8Group group;
-        std::memcpy(&group, to + static_cast<std::size_t>(k / 32) * sizeof(group), sizeof(group));
-        used[static_cast<std::size_t>(c * columns + k)] = static_cast<float>(group.q[k % 32]) * group.scale;
-      }
+      const Form form = activation_form(weight);
+      kernels.quantise_row(form, x, columns, to);
+      float* const values_used = used.data() + c * columns;
+      if (form == Form::kQ8) read_groups<Q8Group>(to, columns, values_used);
+      if (form == Form::kQ8Wide) read_groups<Q8Wide>(to, columns, values_used);
     }
   }
   Inputs(const Kernels& kernels, DType weight, std::int64_t count, std::int64_t width, std::uint64_t seed)
@@ -129,7 +139,7 @@ TEST_P(MatmulTypes, EqualsDoublePrecision) {
     table().matmul(x.args(weight.matrix, out), {0, weight.matrix.n_panels()}, {0, x.n});
     // Only float additions separate the kernel from the truth when both see the same activations.
     EXPECT_LT(nmse(out, product(canonical, x.used, x.n)), 1e-12) << columns << " columns";
-    if (activation_form(dtype()) == ActivationForm::kQ8) {
+    if (activation_form(dtype()) != Form::kPlain) {
       EXPECT_LT(nmse(out, product(canonical, x.values, x.n)), 1e-4) << columns << " columns";
     }
     if (dtype() == DType::kF32) {
@@ -140,7 +150,7 @@ TEST_P(MatmulTypes, EqualsDoublePrecision) {
 
 // The widest codes with the widest activations: sums of 16 bits would overflow if they could.
 TEST_P(MatmulTypes, ExtremeCodesDoNotSaturate) {
-  if (activation_form(dtype()) == ActivationForm::kF32) GTEST_SKIP() << "float types have no codes";
+  if (activation_form(dtype()) == Form::kPlain) GTEST_SKIP() << "float types have no codes";
   for (const int fill : {0x00, 0xff, 0x0f, 0xf0, 0x7f, 0x80}) {
     CanonicalMatrix canonical(dtype(), 16, 256, 5);
     // Scales keep sane values where they are a block's first two bytes or (Q2_K, Q3_K, Q6_K) its last two or
@@ -326,10 +336,10 @@ TEST_P(MatmulIsas, QuantisesToNearestEven) {
   for (std::int64_t k = 104; k < 128; ++k) x[static_cast<std::size_t>(k)] = 0.0f;
 
   std::vector<Q8Group> groups(kN / 32);
-  table().quantise_row(x.data(), kN, reinterpret_cast<std::byte*>(groups.data()));
+  table().quantise_row(Form::kQ8, x.data(), kN, reinterpret_cast<std::byte*>(groups.data()));
   for (std::size_t g = 0; g < groups.size(); ++g) {
     float largest = 0.0f;
-    int sum = 0, first = 0;
+    int sum = 0;
     for (std::size_t i = 0; i < 32; ++i) {
       const float value = x[32 * g + i];
       largest = std::max(largest, std::abs(value));
@@ -339,11 +349,9 @@ TEST_P(MatmulIsas, QuantisesToNearestEven) {
       EXPECT_LE(error, static_cast<double>(groups[g].scale) * 0.50001);
       EXPECT_GE(groups[g].q[i], -127);
       sum += groups[g].q[i];
-      if (i < 16) first += groups[g].q[i];
     }
     EXPECT_EQ(groups[g].scale, largest / 127.0f);
     EXPECT_EQ(groups[g].offset, -128 * sum);
-    EXPECT_EQ(groups[g].offset_half, -128 * first);
     EXPECT_EQ(groups[g].scaled_sum, groups[g].scale * static_cast<float>(sum));
   }
   EXPECT_THAT(std::vector<int>(groups[3].q, groups[3].q + 8),
@@ -351,31 +359,66 @@ TEST_P(MatmulIsas, QuantisesToNearestEven) {
   EXPECT_EQ(groups[2].scale, 0.0f);
 }
 
+TEST_P(MatmulIsas, WideGroupsHaveOneScaleAndTheirSums) {
+  Random random(3);
+  std::vector<float> x(2 * kWideColumns);
+  for (float& v : x) v = random.uniform();
+  x[kWideColumns + 40] = -7.0f;
+  Q8Wide groups[2];
+  table().quantise_row(Form::kQ8Wide, x.data(), 2 * kWideColumns, reinterpret_cast<std::byte*>(groups));
+  EXPECT_EQ(groups[1].scale, 7.0f / 127.0f);
+  EXPECT_EQ(groups[1].q[40], -127);
+  for (std::size_t g = 0; g < 2; ++g) {
+    for (std::size_t i = 0; i < kWideColumns; ++i) {
+      const double error =
+          std::abs(static_cast<double>(groups[g].q[i]) * static_cast<double>(groups[g].scale) -
+                   static_cast<double>(x[kWideColumns * g + i]));
+      EXPECT_LE(error, static_cast<double>(groups[g].scale) * 0.50001);
+    }
+    for (std::size_t i = 0; i < 2 * kWideBlocks; ++i) {
+      int sum = 0;
+      for (std::size_t k = 0; k < 16; ++k) sum += groups[g].q[16 * i + k];
+      EXPECT_EQ(groups[g].sums[i], sum);
+      EXPECT_EQ(groups[g].offsets[i], -128 * sum);
+    }
+    for (std::size_t i = 0; i < kWideBlocks; ++i)
+      EXPECT_EQ(groups[g].block_sums[i], groups[g].sums[2 * i] + groups[g].sums[2 * i + 1]);
+  }
+}
+
 TEST_P(MatmulIsas, QuantisedRowsAreTheSameOnAllMachines) {
   std::vector<float> x;
   Random random(9);
   for (int k = 0; k < 1000; ++k) x.push_back(random.uniform() * 3.0f);
-  const std::size_t bytes = activation_row_bytes(ActivationForm::kQ8, 1000);
-  std::vector<std::byte> mine(bytes), generic(bytes);
-  table().quantise_row(x.data(), 1000, mine.data());
-  kernels(Isa::kGeneric).quantise_row(x.data(), 1000, generic.data());
-  EXPECT_EQ(mine, generic);
+  const auto rows = [&](Form form) {
+    const std::size_t bytes = activation_row_bytes(form, 1000);
+    std::vector<std::byte> mine(bytes), generic(bytes);
+    table().quantise_row(form, x.data(), 1000, mine.data());
+    kernels(Isa::kGeneric).quantise_row(form, x.data(), 1000, generic.data());
+    EXPECT_EQ(mine, generic);
+    return mine;
+  };
+  rows(Form::kQ8Wide);
+  const std::vector<std::byte> mine = rows(Form::kQ8);
   Q8Group last;
   std::memcpy(&last, mine.data() + 31 * sizeof(last), sizeof(last));
   for (int i = 8; i < 32; ++i) EXPECT_EQ(last.q[i], 0) << "padding";
 }
 
 TEST_P(MatmulIsas, NonFiniteActivationsAreSeenInTheResult) {
-  const CanonicalMatrix canonical(DType::kQ8_0, 16, 64, 1);
-  const Packed weight(canonical);
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    const Inputs x(table(), DType::kQ8_0, 2, 64,
-                   [bad](std::int64_t c, std::int64_t k) { return c == 1 && k == 40 ? bad : 0.5f; });
-    std::vector<float> out(32);
-    table().matmul(x.args(weight.matrix, out), {0, 1}, {0, 2});
-    for (std::size_t r = 0; r < 16; ++r) {
-      EXPECT_TRUE(std::isfinite(out[r]));
-      EXPECT_FALSE(std::isfinite(out[16 + r]));
+  for (const DType dtype : {DType::kQ8_0, DType::kQ4_K}) {
+    const CanonicalMatrix canonical(dtype, 16, 256, 1);
+    const Packed weight(canonical);
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      const Inputs x(table(), dtype, 2, 256,
+                     [bad](std::int64_t c, std::int64_t k) { return c == 1 && k == 40 ? bad : 0.5f; });
+      std::vector<float> out(32);
+      table().matmul(x.args(weight.matrix, out), {0, 1}, {0, 2});
+      for (std::size_t r = 0; r < 16; ++r) {
+        EXPECT_TRUE(std::isfinite(out[r]));
+        EXPECT_FALSE(std::isfinite(out[16 + r]));
+      }
     }
   }
 }

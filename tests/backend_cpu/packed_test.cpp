@@ -86,11 +86,13 @@ TEST(Packed, RefusesTypesThatAreNoWeights) {
 }
 
 TEST(Packed, ActivationRowsAreWholeCacheLines) {
-  EXPECT_EQ(activation_row_bytes(ActivationForm::kF32, 100), 448u);
-  EXPECT_EQ(activation_row_bytes(ActivationForm::kQ8, 32), 64u);
-  EXPECT_EQ(activation_row_bytes(ActivationForm::kQ8, 576), 896u);
-  EXPECT_EQ(activation_form(DType::kBF16), ActivationForm::kF32);
-  EXPECT_EQ(activation_form(DType::kMXFP4), ActivationForm::kQ8);
+  EXPECT_EQ(activation_row_bytes(Form::kPlain, 100), 448u);
+  EXPECT_EQ(activation_row_bytes(Form::kQ8, 32), 64u);
+  EXPECT_EQ(activation_row_bytes(Form::kQ8, 576), 832u);
+  EXPECT_EQ(activation_row_bytes(Form::kQ8Wide, 512), 768u);
+  EXPECT_EQ(activation_form(DType::kBF16), Form::kPlain);
+  EXPECT_EQ(activation_form(DType::kMXFP4), Form::kQ8);
+  EXPECT_EQ(activation_form(DType::kIQ4_XS), Form::kQ8Wide);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST_P(VulkanReal, LogitsAreNearThoseOfTheCpu) {
     Context context(test::load_on_vulkan(*path, device.name), {.n_ctx = 256});
     const double difference = test::nmse(test::all_logits(context, tokens, 5), truth);
     RecordProperty("nmse_" + device.name, testing::PrintToString(difference));
-    EXPECT_LE(difference, 1e-3) << device.name;
+    EXPECT_LE(difference, test::kNearReal) << device.name;
   }
 }
 

@@ -197,7 +197,7 @@ class VulkanSpreadReal : public testing::TestWithParam<RealModel> {
     Context context(load(path, placement), kF16Cache);
     const Outcome found = outcome(text, context);
     RecordProperty("nmse " + what, testing::PrintToString(found.nmse));
-    EXPECT_LE(found.nmse, kNear) << what;
+    EXPECT_LE(found.nmse, test::kNearReal) << what;
     EXPECT_GT(found.n_clear, 0);
     EXPECT_EQ(found.n_same, found.n_clear) << what;
   }
@@ -231,7 +231,7 @@ TEST_P(VulkanSpreadReal, DISABLED_EveryNumberOfLayers) {
     for (const Text& t : texts) {
       Context context(model, kF16Cache);
       found.push_back(outcome(t, context));
-      EXPECT_LE(found.back().nmse, kNear) << what;
+      EXPECT_LE(found.back().nmse, test::kNearReal) << what;
       EXPECT_EQ(found.back().n_same, found.back().n_clear) << what;
     }
     std::printf("%-12s  %6zu  %6zu  %14lu  %9.2e  %9.2e  %d of %d\n", what.c_str(), plan.splits.size(),

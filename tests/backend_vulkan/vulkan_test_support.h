@@ -12,6 +12,9 @@
 
 namespace weft::test {
 
+/// NMSE between devices for real models: of K-quants, the CPU rounds activations in groups of 128 and GPUs in
+/// groups of 32.
+inline constexpr double kNearReal = 3e-3;
 inline constexpr const char* kNoVulkan =
     "no Vulkan device (Debian: mesa-vulkan-drivers brings one on the CPU)";
 

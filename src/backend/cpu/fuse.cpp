@@ -1,6 +1,7 @@
 #include "backend/cpu/fuse.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/cpu/attention_launch.h"
 #include "backend/cpu/matmul_launch.h"
@@ -18,8 +19,7 @@ class Fuser {
       : graph_(graph),
         users_(graph.values().size()),
         done_(live_nodes(graph)),
-        maker_(graph.values().size(), kNoLaunch),
-        quantiser_(graph.values().size(), kNoLaunch),
+        makers_(graph.values().size()),
         read_outside_(graph.values().size()) {
     done_.flip();  // What neither the host reads nor a state keeps is not run.
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -27,8 +27,9 @@ class Fuser {
       for (const ValueId input : graph.nodes()[i].inputs)
         users_[index(input)].push_back(static_cast<NodeId>(i));
     }
-    program_.plain.resize(graph.values().size());
-    program_.quantised.resize(graph.values().size());
+    for (ByForm<int>& makers : makers_)
+      for (const Form form : kForms) makers[form] = kNoLaunch;
+    program_.lives.resize(graph.values().size());
   }
 
   Program run() {
@@ -48,7 +49,7 @@ class Fuser {
     std::unique_ptr<Launch> launch;
     RowLaunch* rows = nullptr;  // The launch, if more row-wise nodes may join it.
     int phase = 0;
-    std::vector<ValueId> reads, reads_quantised;
+    std::vector<std::pair<ValueId, Form>> reads;
   };
 
   void add_node(NodeId id) {
@@ -74,24 +75,23 @@ class Fuser {
 
   /// The first phase in which a value can be read in this form.
   int ready(ValueId value, Form form = Form::kPlain) const {
-    const int launch = (form == Form::kPlain ? maker_ : quantiser_)[index(value)];
+    const int launch = maker(value, form);
     return launch == kNoLaunch ? 0 : entries_[index(launch)].phase + 1;
   }
 
+  int& maker(ValueId value, Form form = Form::kPlain) { return makers_[index(value)][form]; }
+  int maker(ValueId value, Form form = Form::kPlain) const { return makers_[index(value)][form]; }
+
   int add_launch(std::unique_ptr<Launch> launch, int phase, RowLaunch* rows = nullptr) {
-    entries_.push_back({std::move(launch), rows, phase, {}, {}});
+    entries_.push_back({std::move(launch), rows, phase, {}});
     return static_cast<int>(entries_.size()) - 1;
   }
 
   /// Notes that a launch reads a value, unless it makes it itself.
   void read(int launch, ValueId value, Form form = Form::kPlain) {
-    if (value == kNoValue) return;
-    if (form == Form::kQuantised) {
-      entries_[index(launch)].reads_quantised.push_back(value);
-    } else if (maker_[index(value)] != launch) {
-      entries_[index(launch)].reads.push_back(value);
-      read_outside_[index(value)] = true;
-    }
+    if (value == kNoValue || maker(value, form) == launch) return;
+    entries_[index(launch)].reads.emplace_back(value, form);
+    if (form == Form::kPlain) read_outside_[index(value)] = true;
   }
 
   // --- Row-wise nodes
@@ -108,7 +108,7 @@ class Fuser {
     const int launch = chain_for(row_domain(graph_, node), node.inputs, rope_ready);
     for (const ValueId input : node.inputs) read(launch, input);
     entries_[index(launch)].rows->add(op, node.inputs, node.output, rope);
-    maker_[index(node.output)] = launch;
+    maker(node.output) = launch;
     if (std::holds_alternative<ops::StoreCache>(op)) read_outside_[index(node.output)] = true;
     done_[index(id)] = true;
   }
@@ -118,12 +118,12 @@ class Fuser {
     int phase = min_phase;
     for (const ValueId input : inputs) phase = std::max(phase, ready(input));
     for (const ValueId input : inputs) {
-      const int launch = maker_[index(input)];
+      const int launch = maker(input);
       if (launch == kNoLaunch || entries_[index(launch)].rows == nullptr) continue;
       const Entry& entry = entries_[index(launch)];
       if (!(entry.rows->rows() == rows) || entry.phase < min_phase) continue;
       const bool others_ready = std::all_of(inputs.begin(), inputs.end(), [&](ValueId other) {
-        return maker_[index(other)] == launch || ready(other) <= entry.phase;
+        return maker(other) == launch || ready(other) <= entry.phase;
       });
       if (others_ready && rows_align(rows, inputs, launch)) return launch;
     }
@@ -135,7 +135,7 @@ class Fuser {
   /// A value made by the chain can only be read there by the row that makes it.
   bool rows_align(const Dim& rows, std::span<const ValueId> inputs, int launch) const {
     return std::all_of(inputs.begin(), inputs.end(), [&](ValueId input) {
-      if (maker_[index(input)] != launch) return true;
+      if (maker(input) != launch) return true;
       const Dim made = graph_.value(input).shape.row_dim();
       return made == rows;
     });
@@ -246,27 +246,24 @@ class Fuser {
   /// does.
   int require_form(ValueId x, Form form) {
     if (form == Form::kPlain) return ready(x);
-    if (quantiser_[index(x)] == kNoLaunch) {
+    if (maker(x, form) == kNoLaunch) {
       const Dim rows = graph_.value(x).shape.row_dim();
       const ValueId inputs[] = {x};
       const int launch = chain_for(rows, inputs, 0);
       read(launch, x);
-      entries_[index(launch)].rows->add(Quantise{}, {x}, x);
-      quantiser_[index(x)] = launch;
+      entries_[index(launch)].rows->add(Quantise{form}, {x}, x);
+      maker(x, form) = launch;
     }
-    return ready(x, Form::kQuantised);
+    return ready(x, form);
   }
 
-  Form form_for(ValueId weight) const {
-    return activation_form(graph_.value(weight).dtype) == ActivationForm::kQ8 ? Form::kQuantised
-                                                                              : Form::kPlain;
-  }
+  Form form_for(ValueId weight) const { return activation_form(graph_.value(weight).dtype); }
 
   void finish_product(int launch, const MatmulValues& values) {
     read(launch, values.x, form_for(values.weight));
     for (const ValueId value : {values.weight, values.bias, values.gate, values.gate_bias, values.residual})
       read(launch, value);
-    maker_[index(values.out)] = launch;
+    maker(values.out) = launch;
   }
 
   void add_matmul(const MatmulValues& values) {
@@ -319,25 +316,27 @@ class Fuser {
     for (const ValueId input : node.inputs) phase = std::max(phase, ready(input));
     const int launch = add_launch(std::move(made), phase);
     for (const ValueId input : node.inputs) read(launch, input);
-    maker_[index(node.output)] = launch;
+    maker(node.output) = launch;
   }
 
   // --- The whole
   // ----------------------------------------------------------------------------------------------
 
   void finish() {
-    for (std::size_t v = 0; v < maker_.size(); ++v) {
-      if (maker_[v] != kNoLaunch && read_outside_[v])
-        program_.plain[v].first = program_.plain[v].last = entries_[index(maker_[v])].phase;
-      if (quantiser_[v] != kNoLaunch)
-        program_.quantised[v].first = program_.quantised[v].last = entries_[index(quantiser_[v])].phase;
+    for (std::size_t v = 0; v < makers_.size(); ++v) {
+      for (const Form form : kForms) {
+        const int launch = makers_[v][form];
+        if (launch == kNoLaunch || (form == Form::kPlain && !read_outside_[v])) continue;
+        FormLife& life = program_.lives[v][form];
+        life.first = life.last = entries_[index(launch)].phase;
+      }
     }
     for (const Entry& entry : entries_) {
       program_.n_phases = std::max(program_.n_phases, entry.phase + 1);
-      for (const ValueId value : entry.reads)
-        program_.plain[index(value)].last = std::max(program_.plain[index(value)].last, entry.phase);
-      for (const ValueId value : entry.reads_quantised)
-        program_.quantised[index(value)].last = std::max(program_.quantised[index(value)].last, entry.phase);
+      for (const auto& [value, form] : entry.reads) {
+        int& last = program_.lives[index(value)][form].last;
+        last = std::max(last, entry.phase);
+      }
     }
     std::stable_sort(entries_.begin(), entries_.end(),
                      [](const Entry& a, const Entry& b) { return a.phase < b.phase; });
@@ -347,8 +346,7 @@ class Fuser {
   const Graph& graph_;
   std::vector<std::vector<NodeId>> users_;  // By value.
   std::vector<bool> done_;                  // By node: part of a launch.
-  std::vector<int> maker_;                  // By value: the launch that makes it.
-  std::vector<int> quantiser_;              // By value: the launch that quantises it.
+  std::vector<ByForm<int>> makers_;         // By value: the launch that makes it.
   std::vector<bool> read_outside_;          // By value: by another launch than its maker, or by the host.
   std::vector<Entry> entries_;
   std::vector<RopeTableLaunch*> rope_tables_;

@@ -21,8 +21,7 @@ struct Program {
   };
   std::vector<Entry> launches;  ///< In order of phases.
   int n_phases = 0;
-  std::vector<FormLife> plain;      ///< By ValueId: results that lie in memory.
-  std::vector<FormLife> quantised;  ///< By ValueId
+  std::vector<ByForm<FormLife>> lives;  ///< By ValueId: what lies in memory.
 };
 
 /// The graph must outlive the program.

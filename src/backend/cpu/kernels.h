@@ -134,8 +134,8 @@ struct Kernels {
   const char* name;
 
   void (*matmul)(const MatmulArgs&, Range panels, Range columns);
-  /// A float row to kQ8. Padding up to the block is zero.
-  void (*quantise_row)(const float* x, std::int64_t n, std::byte* out);
+  /// A float row to kQ8 or kQ8Wide. Padding up to the group is zero.
+  void (*quantise_row)(Form form, const float* x, std::int64_t n, std::byte* out);
 
   /// out = norm(x) * weight + bias; weight and bias may be null; out may be x.
   void (*norm_row)(NormKind kind, const float* x, std::int64_t n, float eps, const float* weight,

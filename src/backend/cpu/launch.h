@@ -1,7 +1,9 @@
 #pragma once
 // A launch: what remains of one or several nodes after fusion, as independent tasks that threads share.
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,34 +14,40 @@
 
 namespace weft::cpu {
 
-/// The forms in which a value can stand in memory.
-enum class Form : std::uint8_t {
-  kPlain,      ///< Rows of floats (or of an input's integers), a cache, a vector of weights.
-  kQuantised,  ///< Activations as the kernels of quantised weights read them.
+/// One T for each form.
+template <typename T>
+class ByForm {
+ public:
+  T& operator[](Form form) { return of_[static_cast<std::size_t>(form)]; }
+  const T& operator[](Form form) const { return of_[static_cast<std::size_t>(form)]; }
+
+ private:
+  std::array<T, std::size(kForms)> of_{};
 };
 
 /// Where values lie. Settled when a plan is compiled, and again when external tensors are bound anew.
 class Addresses {
  public:
-  explicit Addresses(std::size_t n_values) : plain_(n_values), quantised_(n_values), matrices_(n_values) {}
+  explicit Addresses(std::size_t n_values) : values_(n_values), matrices_(n_values) {}
 
   template <typename T>
   T* plain(ValueId value) const {
-    return reinterpret_cast<T*>(plain_[static_cast<std::size_t>(value)]);
+    return reinterpret_cast<T*>(in_form(value, Form::kPlain));
   }
-  std::byte* quantised(ValueId value) const { return quantised_[static_cast<std::size_t>(value)]; }
+  std::byte* in_form(ValueId value, Form form) const {
+    return values_[static_cast<std::size_t>(value)][form];
+  }
   const MatrixTensor* matrix(ValueId value) const { return matrices_[static_cast<std::size_t>(value)]; }
 
   void set(ValueId value, Form form, std::byte* address) {
-    (form == Form::kPlain ? plain_ : quantised_)[static_cast<std::size_t>(value)] = address;
+    values_[static_cast<std::size_t>(value)][form] = address;
   }
   void set_matrix(ValueId value, const MatrixTensor* matrix) {
     matrices_[static_cast<std::size_t>(value)] = matrix;
   }
 
  private:
-  std::vector<std::byte*> plain_;
-  std::vector<std::byte*> quantised_;
+  std::vector<ByForm<std::byte*>> values_;
   std::vector<const MatrixTensor*> matrices_;
 };
 

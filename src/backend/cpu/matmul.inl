@@ -2,7 +2,7 @@
 // for each layout and number of columns. Needs matmul_vec_<isa>.h, rows.inl (activations) and WEFT_CPU_ISA.
 //
 // A column's result is the same whatever tile it falls into: integer sums are exact, and its float sums
-// follow the records of the panel, one multiply-add (two with a min) a record.
+// follow the blocks of the panel.
 #include <cstddef>
 #include <cstdint>
 
@@ -37,10 +37,10 @@ struct Traits {
   static constexpr bool kTwoHalves = kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuper16Min;
   static constexpr int kBaseBits = plane_bits(kLayout.base);
   static constexpr int kBaseBytes = plane_bytes(kLayout.base);
-  static constexpr int kCodeBytes = kBaseBytes + plane_bytes(kLayout.extra);
+  static constexpr int kCodeBytes = code_bytes(kLayout);
   static constexpr int kRecordBytes = record_bytes(kLayout);
+  static constexpr int kFactorBytes = factor_bytes(kScales);
   static constexpr int kHeaderBytes = header_bytes(kScales);
-  static constexpr int kSuperRecords = super_records(kScales);
   // The widest entry of a table is its last positive or, in IQ4's, the last of all; either way below 32 or
   // above 63.
   static constexpr int kMaxCode =
@@ -70,26 +70,26 @@ static inline __attribute__((always_inline)) Codes codes_of(const std::byte* rec
   return c;
 }
 
-/// Adds the products of half a record (16 columns) to the sums of all columns.
+/// Adds the products of half a record (16 columns) to the sums of all columns, whose activations there begin
+/// at q[c] + at.
 template <class T, int kHalf, int kColumns>
 static inline __attribute__((always_inline)) void add_half(const std::byte* record, Codes table,
-                                                           const std::byte* const (&x)[kColumns],
-                                                           std::ptrdiff_t group, Ints (&sums)[kColumns]) {
+                                                           const std::byte* const (&q)[kColumns],
+                                                           std::ptrdiff_t at, Ints (&sums)[kColumns]) {
   constexpr int j = 4 * kHalf;
   const Codes codes[4] = {codes_of<T, j>(record, table), codes_of<T, j + 1>(record, table),
                           codes_of<T, j + 2>(record, table), codes_of<T, j + 3>(record, table)};
 #pragma GCC unroll 8
-  for (int c = 0; c < kColumns; ++c) {
-    const auto* q = reinterpret_cast<const Q8Group*>(x[c] + group)->q;
-    sums[c] = dot<T::kMaxCode>(sums[c], codes, q + 16 * kHalf);
-  }
+  for (int c = 0; c < kColumns; ++c)
+    sums[c] = dot<T::kMaxCode>(sums[c], codes, reinterpret_cast<const std::int8_t*>(q[c] + at) + 16 * kHalf);
 }
 
 /// out[c][16] = a panel times the kQ8 rows x[c].
 template <int kLayoutIndex, int kColumns>
-static void multiply_quantised(const std::byte* panel, std::int64_t n_records, const std::byte* const* rows,
-                               float* out) {
+static void multiply_blocks(const std::byte* panel, std::int64_t n_blocks, const std::byte* const* rows,
+                            float* out) {
   using T = Traits<kLayoutIndex>;
+  static_assert(offsetof(Q8Group, q) == 0);
   const std::byte* x[kColumns];
   Floats total[kColumns];
 #pragma GCC unroll 8
@@ -101,88 +101,140 @@ static void multiply_quantised(const std::byte* panel, std::int64_t n_records, c
   if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
 
   std::ptrdiff_t group = 0;
-  for (std::int64_t left = n_records; left > 0; left -= T::kSuperRecords) {
-    Floats d{}, d_min{};
-    // A record's lines may end before its last byte does; two of them hold any header.
-    prefetch<kQuantisedAhead, T::kHeaderBytes == 0 ? 0 : 128, kColumns>(panel);
-    if constexpr (T::kHeaderBytes > 0) d = load_f16(panel);
-    if constexpr (T::kHeaderBytes > 32) d_min = load_f16(panel + 32);
-    panel += T::kHeaderBytes;
-
 #pragma GCC unroll 1
-    for (int i = 0; i < T::kSuperRecords; ++i) {
-      prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
-      const std::byte* const scales = panel + T::kCodeBytes;
-      Ints sums[kColumns];
-
-      if constexpr (T::kTwoHalves) {
-        constexpr bool kNibbles = T::kScales == ScaleKind::kSuper16Min;
-        Floats part[kColumns];
+  for (std::int64_t left = n_blocks; left > 0; --left) {
+    prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+    const std::byte* const scales = panel + T::kCodeBytes;
+    Floats scale, min{};
+    if constexpr (T::kScales == ScaleKind::kHalf || T::kMin) scale = load_f16(scales);
+    if constexpr (T::kMin) min = load_f16(scales + 32);
+    if constexpr (T::kScales == ScaleKind::kExponent) scale = load_exponents(scales);
+    Ints sums[kColumns];
 #pragma GCC unroll 8
-        for (int c = 0; c < kColumns; ++c) {
-          const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
-          sums[c] = T::kMin ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset_half);
-        }
-        add_half<T, 0, kColumns>(panel, table, x, group, sums);
-        const Floats first = mul(d, kNibbles ? load_low_nibbles(scales) : load_i8(scales));
-#pragma GCC unroll 8
-        for (int c = 0; c < kColumns; ++c) {
-          const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
-          part[c] = mul(to_floats(sums[c]), first);
-          sums[c] =
-              T::kMin ? zero_ints() : start_rest<T::kStartShift, T::kMaxCode>(&g->offset, &g->offset_half);
-        }
-        if constexpr (T::kMin) {
-          const Floats min_first = mul(d_min, load_high_nibbles(scales));
-          const Floats min_second = mul(d_min, load_high_nibbles(scales + 16));
-#pragma GCC unroll 8
-          for (int c = 0; c < kColumns; ++c) {
-            // The halves' -sum(q), from offset = -128 * sum(q): a min of this kind is stored negated.
-            const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
-            part[c] = multiply_add(to_floats(start<7, 0>(&g->offset_half)), min_first, part[c]);
-            part[c] =
-                multiply_add(to_floats(start_rest<7, 0>(&g->offset, &g->offset_half)), min_second, part[c]);
-          }
-        }
-        add_half<T, 1, kColumns>(panel, table, x, group, sums);
-        const Floats second = mul(d, kNibbles ? load_low_nibbles(scales + 16) : load_i8(scales + 16));
-#pragma GCC unroll 8
-        for (int c = 0; c < kColumns; ++c) {
-          const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
-          part[c] = multiply_add(to_floats(sums[c]), second, part[c]);
-          total[c] = multiply_add(part[c], splat(&g->scale), total[c]);
-        }
-      } else {
-        Floats scale, min{};
-        if constexpr (T::kScales == ScaleKind::kHalf || T::kScales == ScaleKind::kHalfMin)
-          scale = load_f16(scales);
-        if constexpr (T::kScales == ScaleKind::kHalfMin) min = load_f16(scales + 32);
-        if constexpr (T::kScales == ScaleKind::kExponent) scale = load_exponents(scales);
-        if constexpr (T::kScales == ScaleKind::kSuper) scale = mul(d, load_i8(scales));
-        if constexpr (T::kScales == ScaleKind::kSuperMin) {
-          scale = mul(d, load_u8(scales));
-          min = mul(d_min, load_u8(scales + 16));
-        }
-#pragma GCC unroll 8
-        for (int c = 0; c < kColumns; ++c) {
-          const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
-          sums[c] = T::kMin ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset);
-        }
-        add_half<T, 0, kColumns>(panel, table, x, group, sums);
-        add_half<T, 1, kColumns>(panel, table, x, group, sums);
-#pragma GCC unroll 8
-        for (int c = 0; c < kColumns; ++c) {
-          const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
-          total[c] = multiply_add(to_floats(sums[c]), mul(scale, splat(&g->scale)), total[c]);
-          if constexpr (T::kMin) total[c] = multiply_add(min, splat(&g->scaled_sum), total[c]);
-        }
-      }
-      panel += T::kRecordBytes;
-      group += static_cast<std::ptrdiff_t>(sizeof(Q8Group));
+    for (int c = 0; c < kColumns; ++c) {
+      const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
+      sums[c] = T::kMin ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset);
     }
+    add_half<T, 0, kColumns>(panel, table, x, group, sums);
+    add_half<T, 1, kColumns>(panel, table, x, group, sums);
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
+      total[c] = multiply_add(to_floats(sums[c]), mul(scale, splat(&g->scale)), total[c]);
+      if constexpr (T::kMin) total[c] = multiply_add(min, splat(&g->scaled_sum), total[c]);
+    }
+    panel += T::kRecordBytes;
+    group += static_cast<std::ptrdiff_t>(sizeof(Q8Group));
   }
 #pragma GCC unroll 8
   for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
+}
+
+/// What a super-block's activations are multiplied by beside its codes, of blocks i and i + 1 or of the
+/// halves of block i: mins, or the scales that the codes' zero has.
+template <class T>
+static inline Pairs zero_factors(const std::byte* scales, int i) {
+  if constexpr (T::kScales == ScaleKind::kSuper) {
+    return load_i8_pairs(scales + 16 * i);
+  } else if constexpr (T::kScales == ScaleKind::kSuperMin) {
+    return load_u8_pairs(scales + 16 * (kSuperBlocks + i));
+  } else {
+    static_assert(T::kScales == ScaleKind::kSuper16Min);
+    return load_high_nibble_pairs(scales + 32 * i);
+  }
+}
+
+/// out[c][16] = a panel times the kQ8Wide rows x[c]. The activations' scale is applied once a group, which is
+/// one multiply-add less a block.
+template <int kLayoutIndex, int kColumns>
+static void multiply_super_blocks(const std::byte* panel, std::int64_t n_super_blocks,
+                                  const std::byte* const* rows, float* out) {
+  using T = Traits<kLayoutIndex>;
+  static_assert(offsetof(Q8Wide, q) == 0);
+  // A machine that multiplies signed codes has subtracted this zero already.
+  constexpr bool kOffset = T::kMin || (!T::kTwoHalves && !kSubtractsZero<T::kMaxCode>);
+  const std::byte* x[kColumns];
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) {
+    x[c] = rows[c];
+    store_f32(out + 16 * c, zero_floats());  // The totals stay there: registers are short.
+  }
+  Codes table{};
+  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
+
+#pragma GCC unroll 1
+  for (std::int64_t left = n_super_blocks; left > 0; --left) {
+    prefetch<kQuantisedAhead, T::kHeaderBytes, kColumns>(panel);
+    const Floats d = load_f16(panel);
+    Floats zero_factor{};
+    if constexpr (kOffset) zero_factor = T::kMin ? load_f16(panel + 32) : mul(d, splat(-T::kLayout.zero));
+    const std::byte* scales = panel + T::kFactorBytes;
+    panel += T::kHeaderBytes;
+#pragma GCC unroll 1
+    for (int left_groups = kSuperColumns / kWideColumns; left_groups > 0; --left_groups) {
+      Floats part[kColumns];
+      if constexpr (kOffset) {
+        Ints sums[kColumns];
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) sums[c] = zero_ints();
+        constexpr int kStep = T::kTwoHalves ? 1 : 2;
+        constexpr std::size_t kSums = T::kTwoHalves ? offsetof(Q8Wide, sums) : offsetof(Q8Wide, block_sums);
+#pragma GCC unroll 8
+        for (int i = 0; i < kWideBlocks; i += kStep) {
+          const Pairs factors = zero_factors<T>(scales, i);
+#pragma GCC unroll 8
+          for (int c = 0; c < kColumns; ++c)
+            sums[c] = dot_pairs(sums[c], factors, x[c] + kSums + 4 / kStep * i);
+        }
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) part[c] = mul(to_floats(sums[c]), zero_factor);
+      } else {
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) part[c] = zero_floats();
+      }
+
+#pragma GCC unroll 1
+      for (int i = 0; i < kWideBlocks; ++i) {
+        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+        const std::ptrdiff_t at = kBlockColumns * i;
+        Ints sums[kColumns];
+        const auto begin = [&](int half) {
+#pragma GCC unroll 8
+          for (int c = 0; c < kColumns; ++c) {
+            const auto* offsets = reinterpret_cast<const std::int32_t*>(x[c] + offsetof(Q8Wide, offsets));
+            sums[c] = T::kScales == ScaleKind::kSuper16
+                          ? start<T::kStartShift, T::kMaxCode>(offsets + 2 * i + half)
+                          : zero_ints();
+          }
+        };
+        const auto end = [&](Floats scale) {
+          const Floats factor = mul(d, scale);
+#pragma GCC unroll 8
+          for (int c = 0; c < kColumns; ++c) part[c] = multiply_add(to_floats(sums[c]), factor, part[c]);
+          scales += kPanelRows;
+        };
+        begin(0);
+        add_half<T, 0, kColumns>(panel, table, x, at, sums);
+        if constexpr (T::kTwoHalves) {
+          constexpr bool kNibbles = T::kScales == ScaleKind::kSuper16Min;
+          end(kNibbles ? load_low_nibbles(scales) : load_i8(scales));
+          begin(1);
+          add_half<T, 1, kColumns>(panel, table, x, at, sums);
+          end(kNibbles ? load_low_nibbles(scales) : load_i8(scales));
+        } else {
+          add_half<T, 1, kColumns>(panel, table, x, at, sums);
+          end(T::kMin ? load_u8(scales) : load_i8(scales));
+        }
+        panel += T::kRecordBytes;
+      }
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        const auto* group = reinterpret_cast<const Q8Wide*>(x[c]);
+        store_f32(out + 16 * c, multiply_add(part[c], splat(&group->scale), load_f32(out + 16 * c)));
+        x[c] += sizeof(Q8Wide);
+      }
+    }
+  }
 }
 
 /// out[c][16] = a panel of floats times the float rows x[c]. Each record has a sum of its own, which is added
@@ -224,18 +276,23 @@ static void multiply_floats(const std::byte* panel, std::int64_t n_values, const
 
 using Multiply = void (*)(const std::byte* panel, std::int64_t n, const std::byte* const* rows, float* out);
 
-/// The micro-kernels of a layout, by number of columns.
+/// The micro-kernels of a layout, by number of columns; their n counts so many values.
 struct MultiplyTable {
   Multiply by_columns[kTileColumns];
-  bool floats;
+  int n_values;
 };
 template <int kLayoutIndex, int kColumns>
 constexpr void fill(MultiplyTable& table) {
-  table.floats = kPanelLayouts[kLayoutIndex].element_bytes > 0;
-  if constexpr (kPanelLayouts[kLayoutIndex].element_bytes > 0) {
+  constexpr PanelLayout kLayout = kPanelLayouts[kLayoutIndex];
+  if constexpr (kLayout.element_bytes > 0) {
+    table.n_values = 1;
     table.by_columns[kColumns - 1] = multiply_floats<kLayoutIndex, kColumns>;
+  } else if constexpr (has_super_blocks(kLayout.scales)) {
+    table.n_values = kSuperColumns;
+    table.by_columns[kColumns - 1] = multiply_super_blocks<kLayoutIndex, kColumns>;
   } else {
-    table.by_columns[kColumns - 1] = multiply_quantised<kLayoutIndex, kColumns>;
+    table.n_values = kBlockColumns;
+    table.by_columns[kColumns - 1] = multiply_blocks<kLayoutIndex, kColumns>;
   }
   if constexpr (kColumns > 1) fill<kLayoutIndex, kColumns - 1>(table);
 }
@@ -307,6 +364,8 @@ static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t
 /// With few columns a matrix and its gate are two streams from memory, and each change from one to the other
 /// costs some of its accesses: so many panels of one go before those of the other.
 inline constexpr int kGatedPanels = 16;
+/// With many columns, a tile's activations stay in the first-level cache while so many panels pass by.
+inline constexpr int kTilePanels = 8;
 
 /// Activations that stay in the second-level cache while the panels pass by.
 inline constexpr std::int64_t kActivationBytes = 512 * 1024;
@@ -320,8 +379,7 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   const PackedMatrix& weight = *args.weight;
   const MultiplyTable* const table = multiply_table(weight.dtype);
   if (table == nullptr) return;  // Cannot be packed, so there is no such matrix.
-  const std::int64_t n =
-      table->floats ? weight.columns : (weight.columns + kBlockColumns - 1) / kBlockColumns;
+  const std::int64_t n = (weight.columns + table->n_values - 1) / table->n_values;
 
   const std::int64_t row_bytes = static_cast<std::int64_t>(args.x_row_bytes);
   std::int64_t block =
@@ -332,7 +390,7 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   alignas(64) float tiles[kGatedPanels * kTile];
   alignas(64) float gate_tiles[kGatedPanels * kTile];
   const bool two_streams = args.gate != nullptr && columns.end - columns.begin <= kTileColumns;
-  const std::int64_t group = two_streams ? kGatedPanels : 1;
+  const std::int64_t group = two_streams ? kGatedPanels : kTilePanels;
   for (std::int64_t block_begin = columns.begin; block_begin < columns.end; block_begin += block) {
     const std::int64_t block_end = block_begin + block < columns.end ? block_begin + block : columns.end;
     for (std::int64_t p = panels.begin; p < panels.end; p += group) {

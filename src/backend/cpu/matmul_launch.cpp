@@ -43,14 +43,14 @@ Work work_of(const PackedMatrix& weight, bool gated, std::int64_t n) {
 void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& addresses,
                std::int64_t x_columns) {
   const PackedMatrix& weight = addresses.matrix(values.weight)->matrices()[0];
-  const bool quantised = activation_form(weight.dtype) == ActivationForm::kQ8;
+  const Form form = activation_form(weight.dtype);
   args.activation = values.activation;
   if (values.bias != kNoValue) args.bias = addresses.plain<const float>(values.bias);
   if (values.gate_bias != kNoValue) args.gate_bias = addresses.plain<const float>(values.gate_bias);
   if (values.residual != kNoValue) args.residual = addresses.plain<const float>(values.residual);
-  args.x = quantised ? addresses.quantised(values.x) : addresses.plain<std::byte>(values.x);
-  args.x_row_bytes = quantised ? activation_row_bytes(ActivationForm::kQ8, x_columns)
-                               : static_cast<std::size_t>(x_columns) * sizeof(float);
+  args.x = addresses.in_form(values.x, form);
+  args.x_row_bytes = form == Form::kPlain ? static_cast<std::size_t>(x_columns) * sizeof(float)
+                                          : activation_row_bytes(form, x_columns);
   args.out = addresses.plain<float>(values.out);
   args.out_stride = weight.rows;
 }

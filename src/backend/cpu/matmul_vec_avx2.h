@@ -19,6 +19,7 @@ struct Ints {
 struct Floats {
   __m256 a, b;
 };
+using Pairs = Ints;
 
 static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 static inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
@@ -56,21 +57,15 @@ static inline __m256i splat_int(const void* p) {
 }
 /// Codes that need eight bits are multiplied as signed numbers, code - 128 (see dot).
 template <int kMaxCode>
-inline constexpr bool kSignedCodes = kMaxCode > 63;
+inline constexpr bool kSubtractsZero = kMaxCode > 63;
 
 static inline Ints zero_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 template <int kShift, int kMaxCode>
 static inline Ints start(const std::int32_t* offset) {
-  if constexpr (kSignedCodes<kMaxCode>) return zero_ints();
+  if constexpr (kSubtractsZero<kMaxCode>) return zero_ints();
   const __m256i v = _mm256_srai_epi32(splat_int(offset), kShift);
   return {v, v};
 }
-template <int kShift, int kMaxCode>
-static inline Ints start_rest(const std::int32_t* offset, const std::int32_t* offset_half) {
-  const std::int32_t rest = *offset - *offset_half;
-  return start<kShift, kMaxCode>(&rest);
-}
-
 static inline __m256i multiply_pairs(__m256i codes, __m256i q) { return _mm256_maddubs_epi16(codes, q); }
 
 // vpmaddubsw adds two products in 16 bits and saturates. It never does here: four products of pairs are added
@@ -82,7 +77,7 @@ static inline __m256i dot_half(__m256i sum, __m256i c0, __m256i c1, __m256i c2, 
                                const std::int8_t* q) {
   const __m256i ones = _mm256_set1_epi16(1);
   const __m256i q0 = splat_int(q), q1 = splat_int(q + 4), q2 = splat_int(q + 8), q3 = splat_int(q + 12);
-  if constexpr (kSignedCodes<kMaxCode>) {
+  if constexpr (kSubtractsZero<kMaxCode>) {
     const __m256i flip = _mm256_set1_epi8(-128);
     const __m256i* const columns[] = {&q0, &q1, &q2, &q3};
     const __m256i* const codes[] = {&c0, &c1, &c2, &c3};
@@ -111,8 +106,37 @@ static inline Ints dot(Ints sum, const Codes (&c)[4], const std::int8_t* q) {
           dot_half<kMaxCode>(sum.b, c[0].b, c[1].b, c[2].b, c[3].b, q)};
 }
 
+static inline Ints load_u8_ints(const std::byte* p) {
+  const __m128i v = load_128(p);
+  return {_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8))};
+}
+static inline Ints load_i8_ints(const std::byte* p) {
+  const __m128i v = load_128(p);
+  return {_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8))};
+}
+static inline Pairs pairs_of(Ints first, Ints second) {
+  return {_mm256_blend_epi16(first.a, _mm256_slli_epi32(second.a, 16), 0xaa),
+          _mm256_blend_epi16(first.b, _mm256_slli_epi32(second.b, 16), 0xaa)};
+}
+static inline Pairs load_u8_pairs(const std::byte* p) {
+  return pairs_of(load_u8_ints(p), load_u8_ints(p + 16));
+}
+static inline Pairs load_i8_pairs(const std::byte* p) {
+  return pairs_of(load_i8_ints(p), load_i8_ints(p + 16));
+}
+static inline Pairs load_high_nibble_pairs(const std::byte* p) {
+  const Pairs v = load_u8_pairs(p);
+  return {_mm256_srli_epi16(v.a, 4), _mm256_srli_epi16(v.b, 4)};
+}
+static inline Ints dot_pairs(Ints sum, Pairs w, const std::byte* pair) {
+  const __m256i x = splat_int(pair);
+  return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(w.a, x)),
+          _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.b, x))};
+}
+
 static inline Floats to_floats(Ints v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
 static inline Floats zero_floats() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+static inline Floats splat(float a) { return {_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
 static inline Floats splat(const float* p) { return {_mm256_set1_ps(*p), _mm256_set1_ps(*p)}; }
 static inline Floats load_f32(const void* p) {
   return {_mm256_loadu_ps(static_cast<const float*>(p)), _mm256_loadu_ps(static_cast<const float*>(p) + 8)};
@@ -132,23 +156,12 @@ static inline Floats load_bf16(const void* p) {
   const __m256i b = _mm256_cvtepu16_epi32(load_128(static_cast<const std::byte*>(p) + 16));
   return as_floats(_mm256_slli_epi32(a, 16), _mm256_slli_epi32(b, 16));
 }
-static inline Ints load_u8_ints(const std::byte* p) {
-  const __m128i v = load_128(p);
-  return {_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8))};
-}
-static inline Floats load_i8(const std::byte* p) {
-  const __m128i v = load_128(p);
-  return to_floats({_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8))});
-}
+static inline Floats load_i8(const std::byte* p) { return to_floats(load_i8_ints(p)); }
 static inline Floats load_u8(const std::byte* p) { return to_floats(load_u8_ints(p)); }
 static inline Floats load_low_nibbles(const std::byte* p) {
   const Ints v = load_u8_ints(p);
   const __m256i mask = _mm256_set1_epi32(15);
   return to_floats({_mm256_and_si256(v.a, mask), _mm256_and_si256(v.b, mask)});
-}
-static inline Floats load_high_nibbles(const std::byte* p) {
-  const Ints v = load_u8_ints(p);
-  return to_floats({_mm256_srli_epi32(v.a, 4), _mm256_srli_epi32(v.b, 4)});
 }
 static inline __m256i exponent_bits(__m256i e) {
   const __m256i one = _mm256_set1_epi32(1);

@@ -13,6 +13,10 @@ inline constexpr int kTileColumns = 8;
 using Codes = __m512i;
 using Ints = __m512i;
 using Floats = __m512;
+using Pairs = __m512i;
+
+template <int kMaxCode>
+inline constexpr bool kSubtractsZero = false;
 
 static inline Codes load_codes(const std::byte* p) { return _mm512_loadu_si512(p); }
 
@@ -43,11 +47,6 @@ template <int kShift, int kMaxCode>
 static inline Ints start(const std::int32_t* offset) {
   return _mm512_srai_epi32(splat_int(offset), kShift);
 }
-template <int kShift, int kMaxCode>
-static inline Ints start_rest(const std::int32_t* offset, const std::int32_t* offset_half) {
-  return _mm512_srai_epi32(_mm512_sub_epi32(splat_int(offset), splat_int(offset_half)), kShift);
-}
-
 // The broadcast of four columns is part of the instruction's memory operand, which g++ 12 does not find by
 // itself: half the micro-operations, so that the core sees further ahead.
 static inline Ints dot4(Ints sum, Codes codes, const std::int8_t* q) {
@@ -62,13 +61,31 @@ static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) 
   return dot4(dot4(dot4(dot4(sum, codes[0], q), codes[1], q + 4), codes[2], q + 8), codes[3], q + 12);
 }
 
+static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+static inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+static inline Pairs pairs_of(__m512i first, __m512i second) {
+  return _mm512_mask_blend_epi16(0xaaaaaaaa, first, _mm512_slli_epi32(second, 16));
+}
+static inline __m512i load_u8_ints(const std::byte* p) { return _mm512_cvtepu8_epi32(load_128(p)); }
+static inline Pairs load_u8_pairs(const std::byte* p) {
+  return pairs_of(load_u8_ints(p), load_u8_ints(p + 16));
+}
+static inline Pairs load_i8_pairs(const std::byte* p) {
+  return pairs_of(_mm512_cvtepi8_epi32(load_128(p)), _mm512_cvtepi8_epi32(load_128(p + 16)));
+}
+static inline Pairs load_high_nibble_pairs(const std::byte* p) {
+  return _mm512_srli_epi16(load_u8_pairs(p), 4);
+}
+static inline Ints dot_pairs(Ints sum, Pairs w, const std::byte* pair) {
+  return _mm512_dpwssd_epi32(sum, w, splat_int(pair));
+}
+
 static inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
 static inline Floats zero_floats() { return _mm512_setzero_ps(); }
+static inline Floats splat(float a) { return _mm512_set1_ps(a); }
 static inline Floats splat(const float* p) { return _mm512_set1_ps(*p); }
 static inline Floats load_f32(const void* p) { return _mm512_loadu_ps(p); }
 static inline void store_f32(float* p, Floats a) { _mm512_storeu_ps(p, a); }
-static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-static inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 static inline Floats load_f16(const void* p) { return _mm512_cvtph_ps(load_256(p)); }
 static inline Floats load_bf16(const void* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_256(p)), 16));
@@ -76,17 +93,12 @@ static inline Floats load_bf16(const void* p) {
 static inline Floats load_i8(const std::byte* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(p)));
 }
-static inline Floats load_u8(const std::byte* p) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_128(p)));
-}
+static inline Floats load_u8(const std::byte* p) { return _mm512_cvtepi32_ps(load_u8_ints(p)); }
 static inline Floats load_low_nibbles(const std::byte* p) {
-  return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_cvtepu8_epi32(load_128(p)), _mm512_set1_epi32(15)));
-}
-static inline Floats load_high_nibbles(const std::byte* p) {
-  return _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load_128(p)), 4));
+  return _mm512_cvtepi32_ps(_mm512_and_si512(load_u8_ints(p), _mm512_set1_epi32(15)));
 }
 static inline Floats load_exponents(const std::byte* p) {
-  const __m512i e = _mm512_cvtepu8_epi32(load_128(p));
+  const __m512i e = load_u8_ints(p);
   const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
   const __m512i subnormal =
       _mm512_sllv_epi32(_mm512_set1_epi32(0x200000), _mm512_min_epu32(e, _mm512_set1_epi32(1)));

@@ -4,6 +4,7 @@
 //
 //   Codes   64 bytes, unsigned: 16 rows x 4 columns, the columns of a row side by side
 //   Ints    16 x int32, Floats 16 x float: one number for each row
+//   Pairs   16 x 2 x int16: two small numbers for each row
 //
 // The matmul_vec_*.h of the other instruction sets give the same names. Integer results are exact, so that it
 // does not matter in which order a machine adds them; float operations are lane by lane. A multiply-add is
@@ -33,6 +34,9 @@ struct Ints {
 };
 struct Floats {
   F32x4 v[4];
+};
+struct Pairs {
+  I16x8 v[4];
 };
 
 static inline Codes load_codes(const std::byte* p) {
@@ -78,20 +82,16 @@ static inline Codes look_up(const Codes& table, const Codes& index) {
 
 static inline I32x4 splat_int(std::int32_t a) { return I32x4{a, a, a, a}; }
 static inline Ints zero_ints() { return Ints{}; }
-/// Where a sum begins: -zero * sum(q), for each row, from Q8Group's -128 * sum(q); kShift = 7 - log2(zero).
-/// kMaxCode as in `dot`: a machine that multiplies signed codes begins at 0.
+/// Whether `dot` subtracts 128 of codes up to kMaxCode by itself, since the machine multiplies signed ones.
+template <int kMaxCode>
+inline constexpr bool kSubtractsZero = false;
+/// Where a sum begins, for `dot` to add to: -zero * sum(q), for each row, from Q8Group's -128 * sum(q);
+/// kShift = 7 - log2(zero).
 template <int kShift, int kMaxCode>
 static inline Ints start(const std::int32_t* offset) {
   const I32x4 a = splat_int(*offset >> kShift);
   return {{a, a, a, a}};
 }
-/// The same of a group's second half: from (offset - offset_half).
-template <int kShift, int kMaxCode>
-static inline Ints start_rest(const std::int32_t* offset, const std::int32_t* offset_half) {
-  const std::int32_t rest = *offset - *offset_half;
-  return start<kShift, kMaxCode>(&rest);
-}
-
 /// a[0] b[0] + a[1] b[1], a[2] b[2] + a[3] b[3], ...
 static inline I32x4 multiply_pairs(I16x8 a, I16x8 b) {
 #if defined(__SSE2__)
@@ -122,12 +122,46 @@ static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) 
   return sum;
 }
 
+/// lane r = p[r], p[16 + r]
+template <class Value>
+static inline Pairs pairs_of(Value value) {
+  std::int16_t r[32];
+  for (int i = 0; i < 32; ++i) r[i] = static_cast<std::int16_t>(value(i % 2 * 16 + i / 2));
+  Pairs pairs;
+  __builtin_memcpy(&pairs, r, sizeof(pairs));
+  return pairs;
+}
+static inline Pairs load_u8_pairs(const std::byte* p) {
+  return pairs_of([p](int i) { return static_cast<std::uint8_t>(p[i]); });
+}
+static inline Pairs load_i8_pairs(const std::byte* p) {
+  return pairs_of([p](int i) { return static_cast<std::int8_t>(p[i]); });
+}
+static inline Pairs load_high_nibble_pairs(const std::byte* p) {
+  return pairs_of([p](int i) { return static_cast<std::uint8_t>(p[i]) >> 4; });
+}
+/// sum + both numbers of each lane times pair[0] and pair[1], int16.
+static inline Ints dot_pairs(Ints sum, const Pairs& w, const std::byte* pair) {
+  std::int16_t x[2];
+  __builtin_memcpy(x, pair, sizeof(x));
+  for (int i = 0; i < 4; ++i) {
+    const auto both = reinterpret_cast<I32x4>(w.v[i]);
+    const auto first = reinterpret_cast<I32x4>(reinterpret_cast<U32x4>(both) << 16) >> 16;
+    sum.v[i] += first * static_cast<std::int32_t>(x[0]) + (both >> 16) * static_cast<std::int32_t>(x[1]);
+  }
+  return sum;
+}
+
 static inline Floats to_floats(const Ints& a) {
   Floats r;
   for (int i = 0; i < 4; ++i) r.v[i] = __builtin_convertvector(a.v[i], F32x4);
   return r;
 }
 static inline Floats zero_floats() { return Floats{}; }
+static inline Floats splat(float a) {
+  const F32x4 v = {a, a, a, a};
+  return {{v, v, v, v}};
+}
 static inline Floats splat(const float* p) {
   const F32x4 a = {*p, *p, *p, *p};
   return {{a, a, a, a}};
@@ -173,11 +207,6 @@ static inline Floats load_u8(const std::byte* p) {
 static inline Floats load_low_nibbles(const std::byte* p) {
   float r[16];
   for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::uint8_t>(p[i]) & 15);
-  return load_f32(r);
-}
-static inline Floats load_high_nibbles(const std::byte* p) {
-  float r[16];
-  for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::uint8_t>(p[i]) >> 4);
   return load_f32(r);
 }
 /// 2^(e - 128) of 16 bytes e; exact, also where the result is subnormal.

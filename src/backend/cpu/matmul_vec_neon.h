@@ -20,6 +20,9 @@ struct Ints {
 struct Floats {
   float32x4_t v[4];
 };
+struct Pairs {
+  int16x8_t v[4];
+};
 
 static inline const std::uint8_t* bytes_of(const void* p) { return static_cast<const std::uint8_t*>(p); }
 
@@ -59,7 +62,7 @@ static inline Codes look_up(const Codes& table, const Codes& index) {
 
 /// Codes that need eight bits are multiplied as signed numbers, code - 128, since the instruction is signed.
 template <int kMaxCode>
-inline constexpr bool kSignedCodes = kMaxCode > 127;
+inline constexpr bool kSubtractsZero = kMaxCode > 127;
 
 static inline Ints splat_int(std::int32_t a) {
   const int32x4_t v = vdupq_n_s32(a);
@@ -68,23 +71,51 @@ static inline Ints splat_int(std::int32_t a) {
 static inline Ints zero_ints() { return splat_int(0); }
 template <int kShift, int kMaxCode>
 static inline Ints start(const std::int32_t* offset) {
-  return splat_int(kSignedCodes<kMaxCode> ? 0 : *offset >> kShift);
+  return splat_int(kSubtractsZero<kMaxCode> ? 0 : *offset >> kShift);
 }
-template <int kShift, int kMaxCode>
-static inline Ints start_rest(const std::int32_t* offset, const std::int32_t* offset_half) {
-  return splat_int(kSignedCodes<kMaxCode> ? 0 : (*offset - *offset_half) >> kShift);
-}
-
 template <int kMaxCode>
 static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {
   const int8x16_t columns = vld1q_s8(q);
-  const uint8x16_t flip = vdupq_n_u8(kSignedCodes<kMaxCode> ? 0x80 : 0);
+  const uint8x16_t flip = vdupq_n_u8(kSubtractsZero<kMaxCode> ? 0x80 : 0);
   const auto code = [&](int j, int i) { return vreinterpretq_s8_u8(veorq_u8(codes[j].v[i], flip)); };
   for (int i = 0; i < 4; ++i) {
     sum.v[i] = vdotq_laneq_s32(sum.v[i], code(0, i), columns, 0);
     sum.v[i] = vdotq_laneq_s32(sum.v[i], code(1, i), columns, 1);
     sum.v[i] = vdotq_laneq_s32(sum.v[i], code(2, i), columns, 2);
     sum.v[i] = vdotq_laneq_s32(sum.v[i], code(3, i), columns, 3);
+  }
+  return sum;
+}
+
+static inline Pairs pairs_of(int16x8_t first_low, int16x8_t first_high, int16x8_t second_low,
+                             int16x8_t second_high) {
+  return {{vzip1q_s16(first_low, second_low), vzip2q_s16(first_low, second_low),
+           vzip1q_s16(first_high, second_high), vzip2q_s16(first_high, second_high)}};
+}
+static inline Pairs pairs_of(uint8x16_t first, uint8x16_t second) {
+  const auto low = [](uint8x16_t b) { return vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(b))); };
+  const auto high = [](uint8x16_t b) { return vreinterpretq_s16_u16(vmovl_high_u8(b)); };
+  return pairs_of(low(first), high(first), low(second), high(second));
+}
+static inline Pairs load_u8_pairs(const std::byte* p) {
+  return pairs_of(vld1q_u8(bytes_of(p)), vld1q_u8(bytes_of(p) + 16));
+}
+static inline Pairs load_i8_pairs(const std::byte* p) {
+  const int8x16_t first = vreinterpretq_s8_u8(vld1q_u8(bytes_of(p)));
+  const int8x16_t second = vreinterpretq_s8_u8(vld1q_u8(bytes_of(p) + 16));
+  return pairs_of(vmovl_s8(vget_low_s8(first)), vmovl_high_s8(first), vmovl_s8(vget_low_s8(second)),
+                  vmovl_high_s8(second));
+}
+static inline Pairs load_high_nibble_pairs(const std::byte* p) {
+  return pairs_of(vshrq_n_u8(vld1q_u8(bytes_of(p)), 4), vshrq_n_u8(vld1q_u8(bytes_of(p) + 16), 4));
+}
+static inline Ints dot_pairs(Ints sum, const Pairs& w, const std::byte* pair) {
+  std::int32_t both;
+  __builtin_memcpy(&both, pair, sizeof(both));
+  const int16x8_t x = vreinterpretq_s16_s32(vdupq_n_s32(both));
+  for (int i = 0; i < 4; ++i) {
+    const int32x4_t low = vmull_s16(vget_low_s16(w.v[i]), vget_low_s16(x));
+    sum.v[i] = vaddq_s32(sum.v[i], vpaddq_s32(low, vmull_high_s16(w.v[i], x)));
   }
   return sum;
 }
@@ -145,9 +176,6 @@ static inline Floats load_i8(const std::byte* p) {
 static inline Floats load_u8(const std::byte* p) { return floats_of(vld1q_u8(bytes_of(p))); }
 static inline Floats load_low_nibbles(const std::byte* p) {
   return floats_of(vandq_u8(vld1q_u8(bytes_of(p)), vdupq_n_u8(15)));
-}
-static inline Floats load_high_nibbles(const std::byte* p) {
-  return floats_of(vshrq_n_u8(vld1q_u8(bytes_of(p)), 4));
 }
 static inline Floats load_exponents(const std::byte* p) {
   const Bytes16 e = widen(vld1q_u8(bytes_of(p)));

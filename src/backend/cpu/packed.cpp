@@ -57,6 +57,13 @@ void put_codes(const Words& codes, int row, std::byte* record) {
   }
 }
 
+/// Where the scales of a unit's block lie, from its begin: in the header, or behind the codes.
+constexpr int scales_offset(const PanelLayout& layout, int block) {
+  if (!has_super_blocks(layout.scales)) return code_bytes(layout);
+  const int step = layout.scales == ScaleKind::kSuperMin ? kPanelRows : scale_bytes(layout.scales);
+  return factor_bytes(layout.scales) + block * step;
+}
+
 template <const PanelLayout& kLayout>
 void put_scales(const Scales& scales, int row, std::byte* to) {
   const auto put_byte = [&](int at, int value) { to[at] = static_cast<std::byte>(value & 0xff); };
@@ -68,7 +75,7 @@ void put_scales(const Scales& scales, int row, std::byte* to) {
       put_half(to + 2 * row, scales.half);
       break;
     case ScaleKind::kSuperMin:
-      put_byte(16 + row, scales.min[0]);
+      put_byte(kSuperBlocks * kPanelRows + row, scales.min[0]);
       [[fallthrough]];
     case ScaleKind::kExponent:
     case ScaleKind::kSuper:
@@ -88,12 +95,11 @@ void put_scales(const Scales& scales, int row, std::byte* to) {
 }
 
 template <const PanelLayout& kLayout>
-void put_header(const std::byte* block, int row, std::byte* to) {
-  if constexpr (header_bytes(kLayout.scales) > 0) {
+void put_factors(const std::byte* block, int row, std::byte* to) {
+  if constexpr (has_super_blocks(kLayout.scales)) {
     const Factors factors = Source<kLayout.dtype>::factors(block);
     put_half(to + 2 * row, factors.d);
-    constexpr std::uint16_t kSign = kLayout.scales == ScaleKind::kSuperMin ? 0x8000 : 0;
-    if (header_bytes(kLayout.scales) > 32) put_half(to + 32 + 2 * row, factors.d_min ^ kSign);
+    if (factor_bytes(kLayout.scales) > 32) put_half(to + 32 + 2 * row, factors.d_min ^ 0x8000);
   }
 }
 
@@ -103,21 +109,22 @@ void pack_quantised(std::int64_t n_rows, std::int64_t columns, const std::byte* 
   using From = Source<kLayout.dtype>;
   constexpr int kHeader = header_bytes(kLayout.scales);
   constexpr int kRecord = record_bytes(kLayout);
-  constexpr int kCodes = plane_bytes(kLayout.base) + plane_bytes(kLayout.extra);
-  constexpr int kRecords = super_records(kLayout.scales);
+  constexpr bool kSuper = has_super_blocks(kLayout.scales);
   // A few records at a time, so that they stay in the first-level cache while all rows write to them.
-  for (std::int64_t at = 0; at < n_records(columns); at += 8) {
-    const int n = static_cast<int>(std::min<std::int64_t>(8, n_records(columns) - at));
+  for (std::int64_t at = 0; at < n_records(columns); at += kSuperBlocks) {
+    const int n = static_cast<int>(std::min<std::int64_t>(kSuperBlocks, n_records(columns) - at));
     for (int row = 0; row < n_rows; ++row) {
-      const std::byte* const blocks = canonical + static_cast<std::size_t>(row) * stride +
-                                      static_cast<std::size_t>(at / kRecords) * From::kBytes;
-      if constexpr (kHeader > 0) put_header<kLayout>(blocks, row, panel);
+      const std::byte* const blocks =
+          canonical + static_cast<std::size_t>(row) * stride +
+          static_cast<std::size_t>(kSuper ? at / kSuperBlocks : at) * From::kBytes;
+      put_factors<kLayout>(blocks, row, panel);
       for (int i = 0; i < n; ++i) {
-        const std::byte* const block = blocks + (kRecords == 1 ? i * From::kBytes : 0);
-        const int part = kRecords == 1 ? 0 : i;
+        const std::byte* const block = blocks + (kSuper ? 0 : i * From::kBytes);
+        const int part = kSuper ? i : 0;
         std::byte* const record = panel + kHeader + i * kRecord;
         put_codes<kLayout>(From::codes(block, part), row, record);
-        put_scales<kLayout>(From::scales(block, part), row, record + kCodes);
+        put_scales<kLayout>(From::scales(block, part), row,
+                            (kSuper ? panel : record) + scales_offset(kLayout, part));
       }
     }
     panel += kHeader + n * kRecord;
@@ -191,7 +198,7 @@ struct ScaleAndMin {
   float min = -0.0f;  // Where there is none: adding it keeps the sign of a zero.
 };
 
-ScaleAndMin scale_at(ScaleKind kind, const std::byte* header, const std::byte* p, int row, int column) {
+ScaleAndMin scale_at(ScaleKind kind, const std::byte* factors, const std::byte* p, int row, int column) {
   const std::byte* const half = p + column / 16 * 16 + row;  // Of a kind with two scales a record.
   switch (kind) {
     case ScaleKind::kNone:
@@ -205,15 +212,16 @@ ScaleAndMin scale_at(ScaleKind kind, const std::byte* header, const std::byte* p
       return {std::bit_cast<float>(e < 2 ? 0x200000u << e : (e - 1) << 23)};
     }
     case ScaleKind::kSuper:
-      return {half_at(header + 2 * row) * static_cast<float>(signed_byte_at(p + row))};
+      return {half_at(factors + 2 * row) * static_cast<float>(signed_byte_at(p + row))};
     case ScaleKind::kSuperMin:
-      return {half_at(header + 2 * row) * static_cast<float>(byte_at(p + row)),
-              half_at(header + 32 + 2 * row) * static_cast<float>(byte_at(p + 16 + row))};
+      return {
+          half_at(factors + 2 * row) * static_cast<float>(byte_at(p + row)),
+          half_at(factors + 32 + 2 * row) * static_cast<float>(byte_at(p + kSuperBlocks * kPanelRows + row))};
     case ScaleKind::kSuper16:
-      return {half_at(header + 2 * row) * static_cast<float>(signed_byte_at(half))};
+      return {half_at(factors + 2 * row) * static_cast<float>(signed_byte_at(half))};
     case ScaleKind::kSuper16Min:
-      return {half_at(header + 2 * row) * static_cast<float>(byte_at(half) & 15),
-              -half_at(header + 32 + 2 * row) * static_cast<float>(byte_at(half) >> 4)};
+      return {half_at(factors + 2 * row) * static_cast<float>(byte_at(half) & 15),
+              half_at(factors + 32 + 2 * row) * static_cast<float>(byte_at(half) >> 4)};
   }
   return {};
 }
@@ -232,9 +240,8 @@ float element_at(DType dtype, const std::byte* p) {
 
 std::size_t packed_panel_bytes(DType dtype, std::int64_t columns) {
   const PanelLayout& layout = layout_of(dtype);
-  const std::int64_t n = n_records(columns);
-  const std::int64_t bytes =
-      n * record_bytes(layout) + n / super_records(layout.scales) * header_bytes(layout.scales);
+  const std::int64_t n = (columns + unit_columns(layout) - 1) / unit_columns(layout);
+  const std::int64_t bytes = n * unit_bytes(layout);
   return static_cast<std::size_t>((bytes + 63) / 64 * 64);
 }
 
@@ -268,15 +275,12 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
   const int lane = static_cast<int>(row % kPanelRows);
   const std::byte* const panel =
       matrix.data + static_cast<std::size_t>(row / kPanelRows) * matrix.panel_bytes;
-  const int n_records_in_super = super_records(layout.scales);
-  const std::int64_t super_bytes = header_bytes(layout.scales) + n_records_in_super * record_bytes(layout);
   const bool has_table = layout.table[0] != 0;
   for (std::int64_t column = 0; column < matrix.columns; ++column) {
-    const std::int64_t index = column / kBlockColumns;
+    const std::byte* const unit = panel + column / unit_columns(layout) * unit_bytes(layout);
+    const int block = static_cast<int>(column % unit_columns(layout)) / kBlockColumns;
     const int k = static_cast<int>(column % kBlockColumns);
-    const std::byte* const header = panel + index / n_records_in_super * super_bytes;
-    const std::byte* const record =
-        header + header_bytes(layout.scales) + index % n_records_in_super * record_bytes(layout);
+    const std::byte* const record = unit + header_bytes(layout.scales) + block * record_bytes(layout);
     if (layout.element_bytes > 0) {
       out[column] = element_at(layout.dtype, record + (k * kPanelRows + lane) * layout.element_bytes);
       continue;
@@ -285,20 +289,23 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
     int code = code_in(layout.base, record, lane, k) | code_in(layout.extra, extra, lane, k)
                                                            << plane_bits(layout.base);
     if (has_table) code = layout.table[code];
-    const ScaleAndMin s = scale_at(layout.scales, header, extra + plane_bytes(layout.extra), lane, k);
+    const ScaleAndMin s = scale_at(layout.scales, unit, unit + scales_offset(layout, block), lane, k);
     out[column] = s.scale * static_cast<float>(code - layout.zero) + s.min;
   }
 }
 
-ActivationForm activation_form(DType weight) {
-  return layout_of(weight).element_bytes > 0 ? ActivationForm::kF32 : ActivationForm::kQ8;
+Form activation_form(DType weight) {
+  const PanelLayout& layout = layout_of(weight);
+  if (layout.element_bytes > 0) return Form::kPlain;
+  return has_super_blocks(layout.scales) ? Form::kQ8Wide : Form::kQ8;
 }
 
-std::size_t activation_row_bytes(ActivationForm form, std::int64_t columns) {
-  const std::int64_t bytes = form == ActivationForm::kF32
-                                 ? columns * static_cast<std::int64_t>(sizeof(float))
-                                 : n_records(columns) * static_cast<std::int64_t>(sizeof(Q8Group));
-  return static_cast<std::size_t>((bytes + 63) / 64 * 64);
+std::size_t activation_row_bytes(Form form, std::int64_t columns) {
+  const auto n = static_cast<std::size_t>(columns);
+  std::size_t bytes = n * sizeof(float);
+  if (form == Form::kQ8) bytes = (n + kBlockColumns - 1) / kBlockColumns * sizeof(Q8Group);
+  if (form == Form::kQ8Wide) bytes = (n + kWideColumns - 1) / kWideColumns * sizeof(Q8Wide);
+  return (bytes + 63) / 64 * 64;
 }
 
 }  // namespace weft::cpu

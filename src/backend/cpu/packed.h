@@ -2,13 +2,14 @@
 // Weights as the CPU's matrix kernels read them, and activations as they multiply them.
 //
 // A packed matrix is a run of panels of 16 output rows (vector lane = row); in a panel the columns are walked
-// in blocks of 32, and each block is one contiguous record [code planes][scales], so that a matrix-vector
-// product is one linear stream and a matrix-matrix product reads the same bytes. Rows past the last one are
+// in blocks of 32, and each block is one contiguous record, so that a matrix-vector product is one linear
+// stream and a matrix-matrix product reads the same bytes. Rows past the last one are
 // zero. The layout of a type (which planes, which scales) is chosen in packed.cpp from the table of types and
 // is nobody else's business.
 //
-// Activations of quantised weights are rows of int8 in groups of 32 with a float scale and a sum per group
-// (kQ8); of F32, F16 and BF16 weights they are plain float rows (kF32).
+// Activations are rows of int8 with a scale for each 32 (kQ8), or for each 128 where the weights' own scales
+// have two levels (kQ8Wide: what comes of a block is then added up in whole numbers of the inner scales); of
+// F32, F16 and BF16 weights they are plain float rows.
 #include <cstddef>
 #include <cstdint>
 
@@ -43,10 +44,17 @@ void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std
 /// One row of a matrix as floats: the values that the matrix kernels use, equal to the canonical ones.
 void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out);
 
-enum class ActivationForm : std::uint8_t { kF32, kQ8 };
-ActivationForm activation_form(DType weight);
+/// The forms in which rows of a value can stand in memory.
+enum class Form : std::uint8_t {
+  kPlain,   ///< Floats (or an input's integers, a cache, a vector of weights).
+  kQ8,      ///< Activations as the kernels of quantised weights read them ...
+  kQ8Wide,  ///< ... and of those with super-blocks.
+};
+inline constexpr Form kForms[] = {Form::kPlain, Form::kQ8, Form::kQ8Wide};
+/// In which form activations are multiplied.
+Form activation_form(DType weight);
 
 /// Bytes from one row of activations to the next, a multiple of 64.
-std::size_t activation_row_bytes(ActivationForm form, std::int64_t columns);
+std::size_t activation_row_bytes(Form form, std::int64_t columns);
 
 }  // namespace weft::cpu

@@ -1,13 +1,16 @@
 #pragma once
-// The byte layout of packed panels and of kQ8 rows, shared by packing (packed.cpp) and multiplying
-// (matmul.inl).
+// The byte layout of packed panels and of quantised rows of activations, shared by packing (packed.cpp) and
+// multiplying (matmul.inl).
 //
 // A panel is 16 rows; its columns are cut into blocks of 32, and a block is one record
 //
 //   [base plane][extra plane][scales]
 //
-// Eight records (256 columns) of a type whose scales have two levels form a super-block, which begins with a
-// header of f16 factors. In a plane, the codes of four neighbouring columns of a row lie side by side, and
+// A type whose scales have two levels is cut into super-blocks of 256 columns, whose scales come first:
+//
+//   [f16 factors][scales of 8 blocks] [base plane][extra plane] [base plane][extra plane] ...
+//
+// In a plane, the codes of four neighbouring columns of a row lie side by side, and
 // the rows follow one another: 64 bytes are 16 rows x 4 columns, what one dot-product instruction takes. For
 // the column c of a block write j = c / 4, t = c % 4:
 //
@@ -28,16 +31,16 @@ namespace weft::cpu {
 
 enum class Plane : std::uint8_t { kNone, kBits, kPairs, kNibbles, kBytes };
 
-/// [16] is one number for each row of the panel.
+/// [16] is one number for each row of the panel. The last four are those of super-blocks.
 enum class ScaleKind : std::uint8_t {
   kNone,        ///< A float type.
   kHalf,        ///< f16 scale[16]
   kHalfMin,     ///< f16 scale[16], f16 min[16]
   kExponent,    ///< u8 e[16], the scale is 2^(e - 128)
-  kSuper,       ///< i8 scale[16];                         header f16 d[16]
-  kSuperMin,    ///< u8 scale[16], u8 min[16];             header f16 d[16], f16 -dmin[16]
-  kSuper16,     ///< i8 scale[2][16], for 16 columns each; header f16 d[16]
-  kSuper16Min,  ///< u8 (scale | min << 4)[2][16];         header f16 d[16], f16 dmin[16]; min is -dmin * min
+  kSuper,       ///< f16 d[16];               i8 scale[8][16]
+  kSuperMin,    ///< f16 d[16], f16 -dmin[16]; u8 scale[8][16], u8 min[8][16]
+  kSuper16,     ///< f16 d[16];               i8 scale[16][16], for 16 columns each
+  kSuper16Min,  ///< f16 d[16], f16 -dmin[16]; u8 (scale | min << 4)[16][16]
 };
 
 struct PanelLayout {
@@ -105,19 +108,37 @@ constexpr int plane_bits(Plane plane) {
   constexpr int bits[] = {0, 1, 2, 4, 8};
   return bits[static_cast<int>(plane)];
 }
+/// Of a super-block.
+constexpr int factor_bytes(ScaleKind kind) {
+  constexpr int bytes[] = {0, 0, 0, 0, 32, 64, 32, 64};
+  return bytes[static_cast<int>(kind)];
+}
+/// Of a block of 32 columns.
 constexpr int scale_bytes(ScaleKind kind) {
   constexpr int bytes[] = {0, 32, 64, 16, 16, 32, 32, 32};
   return bytes[static_cast<int>(kind)];
 }
+inline constexpr int kSuperBlocks = 8;
+inline constexpr int kSuperColumns = kSuperBlocks * kBlockColumns;
+constexpr bool has_super_blocks(ScaleKind kind) { return factor_bytes(kind) > 0; }
+/// What stands before a super-block's codes.
 constexpr int header_bytes(ScaleKind kind) {
-  constexpr int bytes[] = {0, 0, 0, 0, 32, 64, 32, 64};
-  return bytes[static_cast<int>(kind)];
+  return has_super_blocks(kind) ? factor_bytes(kind) + kSuperBlocks * scale_bytes(kind) : 0;
 }
-/// Records that share a header.
-constexpr int super_records(ScaleKind kind) { return header_bytes(kind) > 0 ? 8 : 1; }
+constexpr int code_bytes(const PanelLayout& layout) {
+  return plane_bytes(layout.base) + plane_bytes(layout.extra);
+}
+/// Of a block of 32 columns, without what its super-block has for it.
 constexpr int record_bytes(const PanelLayout& layout) {
-  return plane_bytes(layout.base) + plane_bytes(layout.extra) + scale_bytes(layout.scales) +
+  return code_bytes(layout) + (has_super_blocks(layout.scales) ? 0 : scale_bytes(layout.scales)) +
          layout.element_bytes * kPanelRows * kBlockColumns;
+}
+/// Of the columns that scales have in common: a super-block, or a block.
+constexpr int unit_columns(const PanelLayout& layout) {
+  return has_super_blocks(layout.scales) ? kSuperColumns : kBlockColumns;
+}
+constexpr int unit_bytes(const PanelLayout& layout) {
+  return header_bytes(layout.scales) + unit_columns(layout) / kBlockColumns * record_bytes(layout);
 }
 
 /// A group of 32 activations of a kQ8 row: x = scale * q, |q| <= 127. A row is an array of groups.
@@ -126,8 +147,21 @@ struct Q8Group {
   float scale;
   float scaled_sum;     ///< scale * sum(q): what a min is multiplied by.
   std::int32_t offset;  ///< -128 * sum(q): where the sum of (code - zero) * q begins, when shifted right to
-  std::int32_t offset_half;  ///< -zero * sum(q). The same of the first 16.
+                        ///< -zero * sum(q).
 };
-static_assert(sizeof(Q8Group) == 48);
+static_assert(sizeof(Q8Group) == 44);
+
+/// A group of kQ8Wide, likewise: what comes of its blocks is added up before the activations' scale is
+/// applied.
+inline constexpr int kWideColumns = 128;
+inline constexpr int kWideBlocks = kWideColumns / kBlockColumns;
+struct Q8Wide {
+  std::int8_t q[kWideColumns];
+  std::int32_t offsets[2 * kWideBlocks];  ///< As Q8Group's, of 16 q each.
+  std::int16_t sums[2 * kWideBlocks];     ///< Of 16 q each ...
+  std::int16_t block_sums[kWideBlocks];   ///< ... and of 32: what mins are multiplied by, two by two.
+  float scale;
+};
+static_assert(kSuperColumns % kWideColumns == 0);
 
 }  // namespace weft::cpu

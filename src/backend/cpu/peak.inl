@@ -1,5 +1,6 @@
-// What an instruction set does at best: dot products in registers, and a stream from memory. Nothing of a model is
-// computed here; `weft bench` holds the kernels against it. Needs matmul_vec_<isa>.h and WEFT_CPU_ISA.
+// What an instruction set does at best: dot products in registers, and a stream from memory. Nothing of a
+// model is computed here; `weft bench` holds the kernels against it. Needs matmul_vec_<isa>.h and
+// WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
@@ -7,14 +8,16 @@
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
-/// Each round: codes of 16 rows and 16 columns with as many vectors of activations as a tile of the kernels has.
+/// Each round: codes of 16 rows and 16 columns with as many vectors of activations as a tile of the kernels
+/// has.
 static constexpr int kDotPeakMultiplyAdds = panel::kTileColumns * 16 * 16;
 
 static std::uint64_t dot_peak(std::int64_t n_rounds) {
   alignas(64) std::byte bytes[4][64];
   alignas(64) std::int8_t q[8 * 16 * panel::kTileColumns];
   for (int i = 0; i < 256; ++i) bytes[i / 64][i % 64] = static_cast<std::byte>(i & 15);
-  for (std::size_t i = 0; i < sizeof(q); ++i) q[i] = static_cast<std::int8_t>(static_cast<int>(i % 255) - 127);
+  for (std::size_t i = 0; i < sizeof(q); ++i)
+    q[i] = static_cast<std::int8_t>(static_cast<int>(i % 255) - 127);
   const panel::Codes codes[4] = {panel::load_codes(bytes[0]), panel::load_codes(bytes[1]),
                                  panel::load_codes(bytes[2]), panel::load_codes(bytes[3])};
   panel::Ints sums[panel::kTileColumns];

@@ -58,10 +58,10 @@ Layout lay_out_program(const Graph& graph, const Program& program, int n_threads
     // A cache that was stored to, and an output, lie in memory that is bound from outside.
     const bool external = state_behind(graph, value) != kNoValue || graph.is_output(value);
     if (info.producer != kNoNode && !external)
-      add(value, Form::kPlain, program.plain[v],
+      add(value, Form::kPlain, program.lives[v][Form::kPlain],
           rows * static_cast<std::size_t>(info.shape.columns()) * sizeof(float));
-    add(value, Form::kQuantised, program.quantised[v],
-        rows * activation_row_bytes(ActivationForm::kQ8, info.shape.columns()));
+    for (const Form form : {Form::kQ8, Form::kQ8Wide})
+      add(value, form, program.lives[v][form], rows * activation_row_bytes(form, info.shape.columns()));
   }
   ArenaLayout arena = lay_out(lifetimes);
   layout.offsets = std::move(arena.offsets);

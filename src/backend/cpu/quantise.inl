@@ -1,5 +1,5 @@
-// Float rows to kQ8 (packed_layout.h). Over the compiler's own vectors, which every instruction set has:
-// since each operation is one IEEE operation on one element, all of them give the same bytes.
+// Float rows to kQ8 and kQ8Wide (packed_layout.h). Over the compiler's own vectors, which every instruction
+// set has: since each operation is one IEEE operation on one element, all of them give the same bytes.
 #include <cstddef>
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
-/// Half a group of 32 activations.
+/// Half a block of 32 activations.
 using HalfGroup = float __attribute__((vector_size(64)));
 using HalfWords = std::uint32_t __attribute__((vector_size(64)));
 using HalfBytes = std::int8_t __attribute__((vector_size(16)));
@@ -51,44 +51,77 @@ static inline std::uint32_t sum_of_words(HalfWords a) {
 /// Groups whose largest value is below this are zero: its reciprocal must be finite.
 static constexpr float kSmallestGroup = 1e-30f;
 
+struct GroupScale {
+  float scale;
+  float inverse;
+};
+
 // q = round(x * 127 / max|x|), ties to even. Infinities and NaN make the group's scale non-finite, so that
 // they are seen in the result; q is then anything.
-static inline void quantise_group(const float* x, Q8Group* out) {
-  HalfGroup a, b;
-  __builtin_memcpy(&a, x, sizeof(a));
-  __builtin_memcpy(&b, x + 16, sizeof(b));
+template <int kHalves>
+static inline GroupScale scale_of(const HalfGroup (&x)[kHalves]) {
   // Magnitudes' bits are ordered as the numbers are, NaN above all.
-  const std::uint32_t largest_bits = largest_of(larger(words_of(a) & 0x7fffffffu, words_of(b) & 0x7fffffffu));
+  HalfWords most = words_of(x[0]) & 0x7fffffffu;
+#pragma GCC unroll 16
+  for (int i = 1; i < kHalves; ++i) most = larger(most, words_of(x[i]) & 0x7fffffffu);
+  const std::uint32_t largest_bits = largest_of(most);
   float largest;
   __builtin_memcpy(&largest, &largest_bits, sizeof(largest));
   const bool zero = largest < kSmallestGroup;
-  const float scale = zero ? 0.0f : largest / 127.0f;
-  const float inverse = zero ? 0.0f : 127.0f / largest;
+  return {zero ? 0.0f : largest / 127.0f, zero ? 0.0f : 127.0f / largest};
+}
 
+/// Returns the sum of q.
+static inline std::int32_t quantise_half(HalfGroup x, float inverse, std::int8_t* q) {
   // Adding 1.5 * 2^23 rounds to an integer, which is then found in the low bits.
   constexpr float kRound = 0x1.8p23f;
   constexpr std::uint32_t kRoundBits = 0x4b400000;
-  const HalfWords first = words_of(a * inverse + kRound) - kRoundBits;
-  const HalfWords second = words_of(b * inverse + kRound) - kRoundBits;
-  const HalfBytes first_bytes = __builtin_convertvector(first, HalfBytes);
-  const HalfBytes second_bytes = __builtin_convertvector(second, HalfBytes);
-  __builtin_memcpy(out->q, &first_bytes, sizeof(first_bytes));
-  __builtin_memcpy(out->q + 16, &second_bytes, sizeof(second_bytes));
-  const std::uint32_t half_sum = sum_of_words(first);
-  const std::uint32_t sum = half_sum + sum_of_words(second);
+  const HalfWords words = words_of(x * inverse + kRound) - kRoundBits;
+  const HalfBytes bytes = __builtin_convertvector(words, HalfBytes);
+  __builtin_memcpy(q, &bytes, sizeof(bytes));
+  return static_cast<std::int32_t>(sum_of_words(words));
+}
+
+static inline void quantise_group(const float* x, Q8Group* out) {
+  HalfGroup halves[2];
+  __builtin_memcpy(halves, x, sizeof(halves));
+  const auto [scale, inverse] = scale_of(halves);
+  // Unsigned, since words of a group that is not finite may be anything.
+  const std::uint32_t sum = static_cast<std::uint32_t>(quantise_half(halves[0], inverse, out->q)) +
+                            static_cast<std::uint32_t>(quantise_half(halves[1], inverse, out->q + 16));
   out->scale = scale;
   out->scaled_sum = scale * static_cast<float>(static_cast<std::int32_t>(sum));
   out->offset = static_cast<std::int32_t>(-128u * sum);
-  out->offset_half = static_cast<std::int32_t>(-128u * half_sum);
 }
 
-static void quantise_row(const float* x, std::int64_t n, std::byte* out) {
-  auto* group = reinterpret_cast<Q8Group*>(out);
-  for (; n >= kBlockColumns; n -= kBlockColumns, x += kBlockColumns, ++group) quantise_group(x, group);
+static inline void quantise_group(const float* x, Q8Wide* out) {
+  constexpr int kHalves = 2 * kWideBlocks;
+  HalfGroup halves[kHalves];
+  __builtin_memcpy(halves, x, sizeof(halves));
+  const auto [scale, inverse] = scale_of(halves);
+  for (int i = 0; i < kHalves; ++i) {
+    const std::int32_t sum = quantise_half(halves[i], inverse, out->q + 16 * i);
+    out->sums[i] = static_cast<std::int16_t>(sum);
+    out->offsets[i] = static_cast<std::int32_t>(-128u * static_cast<std::uint32_t>(sum));
+  }
+  for (int i = 0; i < kWideBlocks; ++i)
+    out->block_sums[i] = static_cast<std::int16_t>(out->sums[2 * i] + out->sums[2 * i + 1]);
+  out->scale = scale;
+}
+
+template <class Group, int kColumns>
+static void quantise_groups(const float* x, std::int64_t n, std::byte* out) {
+  auto* group = reinterpret_cast<Group*>(out);
+  for (; n >= kColumns; n -= kColumns, x += kColumns, ++group) quantise_group(x, group);
   if (n == 0) return;
-  float values[kBlockColumns] = {};
+  float values[kColumns] = {};
   for (std::int64_t i = 0; i < n; ++i) values[i] = x[i];
   quantise_group(values, group);
+}
+
+static void quantise_row(Form form, const float* x, std::int64_t n, std::byte* out) {
+  if (form == Form::kQ8) quantise_groups<Q8Group, kBlockColumns>(x, n, out);
+  if (form == Form::kQ8Wide) quantise_groups<Q8Wide, kWideColumns>(x, n, out);
 }
 
 }  // namespace weft::cpu::WEFT_CPU_ISA

@@ -119,7 +119,7 @@ std::size_t RowLaunch::row_stride(ValueId value) const {
 void RowLaunch::settle(const std::vector<bool>& needed_outside) {
   std::vector<std::size_t> scratch_of(graph_.values().size(), SIZE_MAX);
   for (Instruction& instruction : instructions_) {
-    const bool quantise = std::holds_alternative<Quantise>(instruction.op);
+    const auto* quantise = std::get_if<Quantise>(&instruction.op);
     for (Operand& operand : instruction.in) {
       operand.stride = row_stride(operand.value);
       const std::size_t offset = scratch_of[static_cast<std::size_t>(operand.value)];
@@ -133,8 +133,8 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
       scratch_bytes_ += aligned(static_cast<std::size_t>(instruction.columns) * sizeof(float));
     }
     Operand& out = instruction.out;
-    if (quantise) {
-      out.stride = activation_row_bytes(ActivationForm::kQ8, instruction.columns);
+    if (quantise != nullptr) {
+      out.stride = activation_row_bytes(quantise->form, instruction.columns);
     } else {
       out.stride = row_stride(out.value);
       if (!needed_outside[static_cast<std::size_t>(out.value)]) {
@@ -151,8 +151,8 @@ void RowLaunch::bind(const Addresses& addresses) {
     for (Operand& operand : instruction.in)
       if (!operand.scratch) operand.base = addresses.plain<std::byte>(operand.value);
     Operand& out = instruction.out;
-    if (std::holds_alternative<Quantise>(instruction.op)) {
-      out.base = addresses.quantised(out.value);
+    if (const auto* quantise = std::get_if<Quantise>(&instruction.op)) {
+      out.base = addresses.in_form(out.value, quantise->form);
     } else if (!out.scratch) {
       out.base = addresses.plain<std::byte>(out.value);
     }
@@ -274,7 +274,9 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
             for (int j = 1; j < instruction.n_experts_used; ++j)
               kernels.axpy_row(in(0) + j * n, in(1)[j], n, out);
           },
-          [&](const Quantise&) { kernels.quantise_row(in(0), n, reinterpret_cast<std::byte*>(out)); },
+          [&](const Quantise& op) {
+            kernels.quantise_row(op.form, in(0), n, reinterpret_cast<std::byte*>(out));
+          },
       },
       instruction.op);
 }

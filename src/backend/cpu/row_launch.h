@@ -39,6 +39,7 @@ class RopeTableLaunch final : public Launch {
 /// Turns a value's rows into activations for quantised weights. Not an op of graphs: the plan adds it.
 struct Quantise {
   static constexpr std::string_view kName = "quantise";
+  Form form = Form::kQ8;
 };
 
 using RowOp = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale,
