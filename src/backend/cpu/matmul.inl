@@ -389,8 +389,8 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   constexpr int kTile = kTileColumns * kPanelRows;
   alignas(64) float tiles[kGatedPanels * kTile];
   alignas(64) float gate_tiles[kGatedPanels * kTile];
-  const bool two_streams = args.gate != nullptr && columns.end - columns.begin <= kTileColumns;
-  const std::int64_t group = two_streams ? kGatedPanels : kTilePanels;
+  const bool few_columns = columns.end - columns.begin <= kTileColumns;
+  const std::int64_t group = !few_columns ? kTilePanels : args.gate != nullptr ? kGatedPanels : 1;
   for (std::int64_t block_begin = columns.begin; block_begin < columns.end; block_begin += block) {
     const std::int64_t block_end = block_begin + block < columns.end ? block_begin + block : columns.end;
     for (std::int64_t p = panels.begin; p < panels.end; p += group) {
