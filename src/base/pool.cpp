@@ -41,13 +41,32 @@ class Waiter {
   int n_ = 0;
 };
 
+/// Asks for memory while its thread waits, in pieces so small that the thread is never late for it.
+class Ahead {
+ public:
+  /// What has been asked for behind an earlier phase is not asked for again.
+  void set(std::uintptr_t begin, std::size_t bytes) {
+    if (begin == begin_) return;
+    begin_ = next_ = begin;
+    end_ = begin + bytes;
+  }
+
+  /// As often as a wait looks whether it is over. A core drops what is asked for faster than memory answers:
+  /// so many lines at a time, with a pause behind them, all arrive.
+  void ask() {
+    for (int i = 0; i < kLinesAtOnce && next_ < end_; ++i, next_ += kLine)
+      __builtin_prefetch(reinterpret_cast<const void*>(next_));
+  }
+
+ private:
+  static constexpr int kLinesAtOnce = 8;
+  static constexpr std::size_t kLine = 64;
+  std::uintptr_t begin_ = 0, next_ = 0, end_ = 0;
+};
+
 std::uint64_t pack(std::uint32_t epoch, std::uint32_t value) { return std::uint64_t{epoch} << 32 | value; }
 std::uint32_t epoch_of(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
 std::uint32_t value_of(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
-
-std::uint32_t share_begin(std::int32_t n_tasks, int n_threads, int thread) {
-  return static_cast<std::uint32_t>(std::int64_t{n_tasks} * thread / n_threads);
-}
 
 }  // namespace
 
@@ -55,7 +74,7 @@ Pool::Pool(int n_threads, int max_phases)
     : n_threads_(n_threads),
       max_phases_(max_phases),
       phases_(new Phase[static_cast<std::size_t>(max_phases)]),
-      shares_(new Word[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]) {
+      shares_(new Share[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]) {
   WEFT_CHECK(n_threads >= 1 && max_phases >= 1);
   for (int i = 1; i < n_threads; ++i) threads_.emplace_back([this, i] { worker(i); });
 }
@@ -67,7 +86,8 @@ Pool::~Pool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context) {
+void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context,
+               std::span<const std::span<const std::byte>> ahead) {
   const int n_phases = static_cast<int>(n_tasks.size());
   WEFT_CHECK(n_phases <= max_phases_);
   const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
@@ -76,9 +96,16 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
   n_phases_.store(n_phases, std::memory_order_relaxed);
   for (int p = 0; p < n_phases; ++p) {
     const std::int32_t n = n_tasks[static_cast<std::size_t>(p)];
-    phases_[p].left.value.store(pack(epoch, static_cast<std::uint32_t>(n)), std::memory_order_release);
-    for (int t = 0; t < n_threads_; ++t)
-      share(p, t).value.store(pack(epoch, share_begin(n, n_threads_, t)), std::memory_order_release);
+    phases_[p].left.store(pack(epoch, static_cast<std::uint32_t>(n)), std::memory_order_release);
+    for (int t = 0; t < n_threads_; ++t) {
+      Share& own = share(p, t);
+      const auto soon =
+          ahead.empty() ? std::span<const std::byte>() : ahead[static_cast<std::size_t>(p * n_threads_ + t)];
+      own.ahead.store(reinterpret_cast<std::uintptr_t>(soon.data()), std::memory_order_relaxed);
+      own.ahead_bytes.store(soon.size(), std::memory_order_relaxed);
+      const auto first = static_cast<std::uint32_t>(first_task(n, t));
+      own.next.store(pack(epoch, first), std::memory_order_release);
+    }
     // After the shares: a thread still in the last run that sees this count must see their new epoch as well.
     phases_[p].n_tasks.store(n, std::memory_order_release);
   }
@@ -89,8 +116,8 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
 
 bool Pool::run_share(std::uint32_t epoch, int phase, int owner, int thread) {
   const std::int32_t n_tasks = phases_[phase].n_tasks.load(std::memory_order_acquire);
-  const std::uint32_t end = share_begin(n_tasks, n_threads_, owner + 1);
-  std::atomic<std::uint64_t>& next = share(phase, owner).value;
+  const auto end = static_cast<std::uint32_t>(first_task(n_tasks, owner + 1));
+  Word& next = share(phase, owner).next;
   std::uint64_t word = next.load(std::memory_order_acquire);
   for (;;) {
     if (epoch_of(word) != epoch) return false;
@@ -100,22 +127,26 @@ bool Pool::run_share(std::uint32_t epoch, int phase, int owner, int thread) {
     if (!next.compare_exchange_weak(word, word + n, std::memory_order_acq_rel, std::memory_order_acquire))
       continue;
     tasks_(context_, phase, static_cast<std::int32_t>(first), static_cast<std::int32_t>(first + n), thread);
-    phases_[phase].left.value.fetch_sub(n, std::memory_order_acq_rel);
+    phases_[phase].left.fetch_sub(n, std::memory_order_acq_rel);
     word = next.load(std::memory_order_acquire);
   }
 }
 
 void Pool::work(std::uint32_t epoch, int thread) {
   const int n_phases = n_phases_.load(std::memory_order_relaxed);
+  Ahead ahead;
   for (int p = 0; p < n_phases; ++p) {
     for (int i = 0; i < n_threads_; ++i) {
       if (!run_share(epoch, p, (thread + i) % n_threads_, thread)) return;
     }
+    const Share& own = share(p, thread);
+    ahead.set(own.ahead.load(std::memory_order_relaxed), own.ahead_bytes.load(std::memory_order_relaxed));
     Waiter wait;
     for (;;) {
-      const std::uint64_t left = phases_[p].left.value.load(std::memory_order_acquire);
+      const std::uint64_t left = phases_[p].left.load(std::memory_order_acquire);
       if (epoch_of(left) != epoch) return;
       if (value_of(left) == 0) break;
+      ahead.ask();
       wait();
     }
   }

@@ -8,7 +8,10 @@
 // waits for a thread, only for tasks that have been started: a thread that the system has put aside, or that
 // wakes late, costs the work it would have done and no more. Which thread runs a task must therefore never
 // matter to a result.
+//
+// A thread that waits for the end of a phase can use the time: it asks for memory that it is going to read.
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -32,7 +35,15 @@ class Pool {
   /// p, begin, end, thread)` does those from begin to end - 1. The caller works too. Returns when all is
   /// done. One caller at a time; tasks must not throw. Allocates nothing.
   using Tasks = void (*)(void* context, int phase, std::int32_t begin, std::int32_t end, int thread);
-  void run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context);
+  /// `ahead`, if not empty, has for each phase and thread, [phase * n_threads + thread], what the thread
+  /// reads soon after that phase, and had better have in its cache by then.
+  void run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context,
+           std::span<const std::span<const std::byte>> ahead = {});
+
+  /// Where the thread's share of a phase with so many tasks begins.
+  std::int32_t first_task(std::int32_t n_tasks, int thread) const {
+    return static_cast<std::int32_t>(std::int64_t{n_tasks} * thread / n_threads_);
+  }
 
   /// For one phase and any callable f(task, thread).
   template <typename F>
@@ -50,25 +61,30 @@ class Pool {
  private:
   // Words that hold (epoch << 32 | value), so that a thread which is late by a whole run can neither claim a
   // task nor believe a phase of another run.
-  struct alignas(64) Word {
-    std::atomic<std::uint64_t> value{0};
-  };
+  using Word = std::atomic<std::uint64_t>;
   struct Phase {
-    Word left;  // Tasks that are not done yet.
-    std::atomic<std::int32_t> n_tasks{0};
+    alignas(64) Word left{0};  // Tasks that are not done yet.
+    alignas(64) std::atomic<std::int32_t> n_tasks{0};
+  };
+  struct alignas(64) Share {
+    Word next{0};  // The first task that nobody has claimed.
+    // What to ask for behind the phase. A thread that is late may see what belongs to another run, or half of
+    // each: to ask for memory that is not there does nothing.
+    std::atomic<std::uintptr_t> ahead{0};
+    std::atomic<std::size_t> ahead_bytes{0};
   };
 
   void work(std::uint32_t epoch, int thread);
   void worker(int thread);
   bool run_share(std::uint32_t epoch, int phase, int owner, int thread);
-  Word& share(int phase, int thread) {
+  Share& share(int phase, int thread) {
     return shares_[static_cast<std::size_t>(phase * n_threads_ + thread)];
   }
 
   const int n_threads_;
   const int max_phases_;
   std::unique_ptr<Phase[]> phases_;
-  std::unique_ptr<Word[]> shares_;  // Next task of each thread's share, [phase][thread].
+  std::unique_ptr<Share[]> shares_;  // [phase][thread]
   std::atomic<int> n_phases_{0};
   Tasks tasks_ = nullptr;
   void* context_ = nullptr;

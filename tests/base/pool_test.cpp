@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/memory.h"
+
 namespace weft::base {
 namespace {
 
@@ -64,6 +66,30 @@ TEST(Pool, TakesOverTheShareOfALateThread) {
       done.fetch_add(1);
   });
   EXPECT_EQ(done.load(), 15);
+}
+
+// A thread that is late may ask for memory of an earlier run, which is gone by then.
+TEST(Pool, AsksForMemoryThatNeedNotBeThere) {
+  const std::span<std::byte> gone = Memory(std::size_t{1} << 20).bytes();
+  const std::vector<std::byte> there(1 << 16);
+  for (const int n_threads : {1, 2, 3}) {
+    Pool pool(n_threads, 3);
+    const std::vector<std::int32_t> n_tasks = {1, 0, 7};
+    std::vector<std::span<const std::byte>> ahead(3 * static_cast<std::size_t>(n_threads), gone);
+    ahead.back() = there;
+    for (int round = 0; round < 50; ++round) {
+      std::atomic<int> done{0};
+      pool.run(
+          n_tasks,
+          [](void* count, int, std::int32_t begin, std::int32_t end, int) {
+            // Long enough that the others wait and ask.
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+            static_cast<std::atomic<int>*>(count)->fetch_add(end - begin);
+          },
+          &done, round % 2 == 0 ? ahead : std::vector<std::span<const std::byte>>());
+      EXPECT_EQ(done.load(), 8);
+    }
+  }
 }
 
 TEST(Pool, DefaultThreadsIsPositive) { EXPECT_GE(default_threads(), 1); }

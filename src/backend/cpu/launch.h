@@ -82,6 +82,9 @@ class Launch {
     for (std::int32_t task = begin; task < end; ++task) run(task, context);
   }
   virtual std::size_t scratch_bytes() const { return 0; }
+  /// The weights that tasks of this step read from `task` on, as far as they lie in one piece in the order in
+  /// which they are read. Empty where the step does not wait for them.
+  virtual std::span<const std::byte> weights_from(std::int32_t /*task*/) const { return {}; }
   /// Whether it changes what outlives the step in a way that cannot be left half done: then it runs in a
   /// cancelled step.
   virtual bool must_run() const { return false; }

@@ -13,6 +13,8 @@ constexpr std::size_t kMostBytesPerTask = std::size_t{256} << 10;
 constexpr std::size_t kTasksPerThread = 32;
 // Columns of one task: their activations stay in the second-level cache while panels pass by.
 constexpr std::int64_t kColumnsPerTask = 128;
+// More columns, and a product computes longer than it waits for memory.
+constexpr std::int64_t kFewColumns = 8;
 
 /// `panel_bytes` are those of the gate's panel, too.
 std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int n_threads) {
@@ -132,6 +134,13 @@ void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskConte
              {column, std::min(column + columns_per_task_, n_columns_)});
     begin += static_cast<std::int32_t>(n);
   }
+}
+
+std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
+  const PackedMatrix& weight = *args_.weight;
+  if (n_columns_ > kFewColumns || weight.canonical != nullptr) return {};
+  const auto begin = static_cast<std::size_t>(task * panels_per_task_) * weight.panel_bytes;
+  return {weight.data + begin, static_cast<std::size_t>(weight.n_panels()) * weight.panel_bytes - begin};
 }
 
 Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }

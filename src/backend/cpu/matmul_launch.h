@@ -29,6 +29,7 @@ class MatmulLaunch final : public Launch {
   void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) override;
   Work work() const override;
   std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  std::span<const std::byte> weights_from(std::int32_t task) const override;
   std::string describe(const Graph& graph) const override;
 
  private:

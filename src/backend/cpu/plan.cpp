@@ -17,6 +17,9 @@ namespace {
 /// A line of the cache, and what the kernels' vectors need.
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/// What a thread asks for of its next weights while it waits: few waits are long enough for more.
+constexpr std::size_t kAheadBytes = std::size_t{64} << 10;
+
 /// The host's memory, one for all devices that compute there.
 class HostWorkspace final : public Workspace {
  public:
@@ -93,7 +96,8 @@ class CpuPlan final : public DevicePlan {
         memory_(memory_of(layout_, options)),
         first_launch_(static_cast<std::size_t>(program_.n_phases) + 1),
         n_tasks_(static_cast<std::size_t>(program_.n_phases)),
-        launch_tasks_(program_.launches.size()) {
+        launch_tasks_(program_.launches.size()),
+        ahead_(n_tasks_.size() * static_cast<std::size_t>(pool_->n_threads())) {
     workspace_->reserve(layout_.bytes);
     bind(bindings);
     std::size_t launch = 0;
@@ -115,9 +119,10 @@ class CpuPlan final : public DevicePlan {
         total += launch_tasks_[i] = program_.launches[i].launch->prepare(step);
       n_tasks_[phase] = total;
     }
+    look_ahead();
     if (recorder_) recorder_->begin_step();
     const auto start = std::chrono::steady_clock::now();
-    pool_->run(n_tasks_, recorder_ ? run_tasks<true> : run_tasks<false>, this);
+    pool_->run(n_tasks_, recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead_);
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (recorder_)
       recorder_->end_step(launch_tasks_, [&](std::size_t i) { return program_.launches[i].launch->work(); });
@@ -168,6 +173,30 @@ class CpuPlan final : public DevicePlan {
     }
   }
 
+  /// The weights that a thread's share of a phase begins with, as much as it should ask for while it waits.
+  std::span<const std::byte> first_weights(std::size_t phase, int thread) const {
+    std::int32_t task = pool_->first_task(n_tasks_[phase], thread);
+    for (std::size_t i = first_launch_[phase]; i < first_launch_[phase + 1]; ++i) {
+      if (task < launch_tasks_[i]) {
+        const std::span<const std::byte> weights = program_.launches[i].launch->weights_from(task);
+        return weights.first(std::min(weights.size(), kAheadBytes));
+      }
+      task -= launch_tasks_[i];
+    }
+    return {};
+  }
+
+  /// Behind each phase, threads ask for the weights of the next one that has any.
+  void look_ahead() {
+    const auto n_threads = static_cast<std::size_t>(pool_->n_threads());
+    for (std::size_t phase = n_tasks_.size(); phase-- > 1;)
+      for (std::size_t thread = 0; thread < n_threads; ++thread) {
+        const std::size_t next = phase * n_threads + thread;
+        const std::span<const std::byte> weights = first_weights(phase, static_cast<int>(thread));
+        ahead_[next - n_threads] = weights.empty() ? ahead_[next] : weights;
+      }
+  }
+
   void bind(const Bindings& bindings) {
     bound_at_move_ = workspace_->n_moves();
     scratch_ = workspace_->data() + layout_.scratch;
@@ -203,10 +232,11 @@ class CpuPlan final : public DevicePlan {
   const PlanMemory memory_;
   std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.
   std::byte* scratch_ = nullptr;
-  std::vector<std::size_t> first_launch_;   // By phase.
-  std::vector<std::int32_t> n_tasks_;       // By phase, of this step.
-  std::vector<std::int32_t> launch_tasks_;  // By launch, of this step.
-  std::optional<Recorder> recorder_;        // While steps are profiled.
+  std::vector<std::size_t> first_launch_;          // By phase.
+  std::vector<std::int32_t> n_tasks_;              // By phase, of this step.
+  std::vector<std::int32_t> launch_tasks_;         // By launch, of this step.
+  std::vector<std::span<const std::byte>> ahead_;  // By phase and thread, of this step; see Pool::run.
+  std::optional<Recorder> recorder_;               // While steps are profiled.
   std::uint64_t step_number_ = 0;
   double kernel_seconds_ = 0.0;
   std::atomic<bool> cancelled_{false};
