@@ -5,10 +5,11 @@
 namespace weft::cpu {
 namespace {
 
-// A task streams this much of a weight at least: less, and the stream stops and starts too often. Beyond,
-// tasks grow with the weight as long as each thread has so many that none waits long for another, up to the
-// most.
+// A task streams this much of a weight at least: less, and the stream stops and starts too often. Where every
+// thread has a task then, it is better to be enough. Beyond, tasks grow with the weight as long as each
+// thread has so many that none waits long for another, up to the most.
 constexpr std::size_t kLeastBytesPerTask = std::size_t{48} << 10;
+constexpr std::size_t kEnoughBytesPerTask = std::size_t{96} << 10;
 constexpr std::size_t kMostBytesPerTask = std::size_t{256} << 10;
 constexpr std::size_t kTasksPerThread = 32;
 // Columns of one task: their activations stay in the second-level cache while panels pass by.
@@ -18,9 +19,10 @@ constexpr std::int64_t kFewColumns = 8;
 
 /// `panel_bytes` are those of the gate's panel, too.
 std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int n_threads) {
-  const std::size_t share = panel_bytes * static_cast<std::size_t>(n_panels) /
-                            (static_cast<std::size_t>(n_threads) * kTasksPerThread);
-  const std::size_t bytes = std::clamp(share, kLeastBytesPerTask, kMostBytesPerTask);
+  const std::size_t share =
+      panel_bytes * static_cast<std::size_t>(n_panels) / static_cast<std::size_t>(n_threads);
+  const std::size_t least = std::clamp(share, kLeastBytesPerTask, kEnoughBytesPerTask);
+  const std::size_t bytes = std::clamp(share / kTasksPerThread, least, kMostBytesPerTask);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(panel_bytes, 1)));
 }
 
