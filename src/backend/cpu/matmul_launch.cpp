@@ -5,11 +5,11 @@
 namespace weft::cpu {
 namespace {
 
-// A task streams this much of a weight at least: less, and the stream stops and starts too often. Where every
-// thread has a task then, it is better to be enough. Beyond, tasks grow with the weight as long as each
-// thread has so many that none waits long for another, up to the most.
+// A task streams this much of a weight at least: less, and the stream stops and starts too often. With few
+// columns more is better, as long as every thread has a task. Beyond, tasks grow with the weight as long as
+// each thread has so many that none waits long for another, up to the most.
 constexpr std::size_t kLeastBytesPerTask = std::size_t{48} << 10;
-constexpr std::size_t kEnoughBytesPerTask = std::size_t{96} << 10;
+constexpr std::size_t kLeastBytesOfFewColumns = std::size_t{96} << 10;
 constexpr std::size_t kMostBytesPerTask = std::size_t{256} << 10;
 constexpr std::size_t kTasksPerThread = 32;
 // Columns of one task: their activations stay in the second-level cache while panels pass by.
@@ -18,10 +18,12 @@ constexpr std::int64_t kColumnsPerTask = 128;
 constexpr std::int64_t kFewColumns = 8;
 
 /// `panel_bytes` are those of the gate's panel, too.
-std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int n_threads) {
+std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int n_threads,
+                             bool few_columns) {
   const std::size_t share =
       panel_bytes * static_cast<std::size_t>(n_panels) / static_cast<std::size_t>(n_threads);
-  const std::size_t least = std::clamp(share, kLeastBytesPerTask, kEnoughBytesPerTask);
+  const std::size_t least =
+      few_columns ? std::clamp(share, kLeastBytesPerTask, kLeastBytesOfFewColumns) : kLeastBytesPerTask;
   const std::size_t bytes = std::clamp(share / kTasksPerThread, least, kMostBytesPerTask);
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(panel_bytes, 1)));
 }
@@ -117,8 +119,8 @@ std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
   if (n_columns_ == 0) return 0;
   const std::int64_t n_panels = args_.weight->n_panels();
   columns_per_task_ = std::min(n_columns_, kColumnsPerTask);
-  panels_per_task_ =
-      panels_per_task(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), n_panels, step.n_threads);
+  panels_per_task_ = panels_per_task(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), n_panels,
+                                     step.n_threads, n_columns_ <= kFewColumns);
   panel_tasks_ = (n_panels + panels_per_task_ - 1) / panels_per_task_;
   return static_cast<std::int32_t>(panel_tasks_ * ((n_columns_ + columns_per_task_ - 1) / columns_per_task_));
 }
@@ -206,9 +208,10 @@ void MatmulExpertsLaunch::bind(const Addresses& addresses) {
 }
 
 std::int32_t MatmulExpertsLaunch::prepare(const StepInfo& step) {
-  if (rows_.value(step.symbols) == 0) return 0;
+  const std::int64_t n_rows = rows_.value(step.symbols);
+  if (n_rows == 0) return 0;
   panels_per_task_ = panels_per_task(weights_[0].panel_bytes * (gates_.empty() ? 1 : 2),
-                                     weights_[0].n_panels(), step.n_threads);
+                                     weights_[0].n_panels(), step.n_threads, n_rows <= kFewColumns);
   panel_tasks_ = (weights_[0].n_panels() + panels_per_task_ - 1) / panels_per_task_;
   return static_cast<std::int32_t>(panel_tasks_ * static_cast<std::int64_t>(weights_.size()));
 }
