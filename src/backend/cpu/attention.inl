@@ -3,9 +3,9 @@
 //
 // A call handles query rows: the tile's batch rows times the heads that share a KV head (m rows in all; all
 // heads of a batch row see the same cells). For each page, in position order:
-//   scores   S = Q K^T    lanes are keys, a block of query rows shares the loads of K
-//   weights  P = e^(S - top), page by page from nothing; what a row does not see weighs exactly 0
-//   sums     O = P V      lanes are V's dims, then merged: O_new = O keep + O_page take
+//   scores   S = Q K^T log2(e), as exponents of 2; lanes are keys, a block of query rows shares the loads of
+//   K weights  P = 2^(S - top), page by page from nothing; what a row does not see weighs exactly 0 sums O =
+//   P V      lanes are V's dims, then merged: O_new = O keep + O_page take
 // This is flash attention (arXiv 2205.14135), with each page's part kept apart until it is merged.
 // Every element of S and O is one chain of multiply-adds in order (of dims, of keys), one or a pair of them
 // at a time, so blocks of any shape give the same bits. A row that sees nothing of a page keeps its state
@@ -128,9 +128,10 @@ class Tile {
     return reinterpret_cast<typename Cells::Factor*>(part(Cells::kTogether == 2 ? at_.rounded : at_.scores));
   }
 
-  /// Query row i is batch row i / group, head i % group of the group.
+  /// Query row i is batch row i / group, head i % group of the group. What caps scores wants them as they
+  /// are.
   void scale_queries() {
-    const F32 scale = broadcast(args_.scale);
+    const F32 scale = broadcast(args_.softcap > 0.0f ? args_.scale : args_.scale * kLog2E);
     float* q = part(at_.queries);
     for (int r = 0; r < tile_.n_rows; ++r) {
       const float* from = args_.q + static_cast<std::ptrdiff_t>(tile_.rows[r]) * args_.q_stride +

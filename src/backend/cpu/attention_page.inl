@@ -12,6 +12,7 @@
 namespace weft::cpu::WEFT_CPU_ISA::attend {
 
 inline constexpr float kInfinity = __builtin_inff();
+inline constexpr float kLog2E = 0x1.715476p+0f;
 static_assert(kAttentionPad % kLanes == 0);
 
 /// What the walk over a page's keys asks of memory at each place, as distances from there: the next page's
@@ -122,16 +123,16 @@ static void score_block(int rows, const typename Cells::Factor* q, const typenam
   }
 }
 
-// ---- P = e^(S - top) ----
+// ---- P = 2^(S - top) ----
 
 /// What cells of V are multiplied by: weights as they are kept.
 template <class Cells>
 static inline F32 keep_weights(F32 exponents, typename Cells::Factor* to) {
   if constexpr (Cells::kTogether == 2) {
-    store_bf16(to, exp_coarse(exponents));
+    store_bf16(to, exp2_coarse(exponents));
     return load_bf16(to);
   } else {
-    const F32 weights = exp(exponents);
+    const F32 weights = exp2(exponents);
     store(to, weights);
     return weights;
   }
@@ -150,7 +151,7 @@ static inline void weigh(const float* scores, typename Cells::Factor* weights, s
   if (cap > 0.0f) {
     const F32 c = broadcast(cap);
     const F32 inverse = broadcast(1.0f / cap);
-    for (int v = 0; v < kVectors; ++v) s[v] = softcap(s[v], c, inverse);
+    for (int v = 0; v < kVectors; ++v) s[v] = softcap(s[v], c, inverse) * broadcast(kLog2E);
   }
   if (visible != ~std::uint64_t{0}) {
 #pragma GCC unroll 16
@@ -193,8 +194,8 @@ static void merge_totals(int n, const float* page_top, const float* page_total, 
     const F32 old_top = load(top + i);
     const F32 new_top = max(old_top, load(page_top + i));
     const F32 base = max(new_top, lowest);
-    const F32 k = exp(old_top - base);
-    const F32 t = exp(load(page_top + i) - base);
+    const F32 k = exp2(old_top - base);
+    const F32 t = exp2(load(page_top + i) - base);
     store(top + i, new_top);
     store(total + i, fma(load(page_total + i), t, load(total + i) * k));
     store(keep + i, k);

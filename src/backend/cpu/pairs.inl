@@ -21,7 +21,16 @@ static inline F32 load_bf16(const std::uint16_t* p) {
   __builtin_memcpy(&halves, p, sizeof(halves));
   return as_floats(__builtin_convertvector(halves, FloatBits) << 16);
 }
-/// To the nearest, ties to even; NaN stays NaN.
+#if defined(__AVX512BF16__)
+
+/// To the nearest, ties to even; NaN stays NaN. Numbers below the smallest normal one may become 0.
+static inline void store_bf16(std::uint16_t* p, F32 a) {
+  const __m256bh halves = _mm512_cvtneps_pbh(a);
+  __builtin_memcpy(p, &halves, sizeof(halves));
+}
+
+#else
+
 static inline void store_bf16(std::uint16_t* p, F32 a) {
   FloatBits bits;
   __builtin_memcpy(&bits, &a, sizeof(bits));
@@ -31,6 +40,8 @@ static inline void store_bf16(std::uint16_t* p, F32 a) {
   const HalfBits halves = __builtin_convertvector(kept >> 16, HalfBits);
   __builtin_memcpy(p, &halves, sizeof(halves));
 }
+
+#endif
 
 #if defined(__AVX512BF16__)
 

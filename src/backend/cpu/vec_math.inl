@@ -5,35 +5,45 @@
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
-/// e^x within about 1 ulp. exp(0) is exactly 1, exp(-inf) exactly 0; above 88.72 infinite, below about -86.6
-/// it may be 0; NaN stays NaN.
-static inline F32 exp(F32 x) {
-  // 2^n * e^r with |r| <= ln(2) / 2. The bounds (operands in this order keep NaN) are where nothing is left
-  // to say.
-  x = min(broadcast(89.0f), max(broadcast(-105.0f), x));
-  const F32 n = round(x * broadcast(0x1.715476p+0f));
-  // ln 2 in two parts, the first short enough for n * part to be exact.
-  F32 r = fma(n, broadcast(-0x1.62ep-1f), x);
-  r = fma(n, broadcast(-0x1.0bfbe8p-15f), r);
+/// e^r for |r| <= ln(2) / 2.
+static inline F32 exp_near_zero(F32 r) {
   // e^r = 1 + r + r^2 q(r)
   F32 q = broadcast(0.0013814594191f);
   q = fma(q, r, broadcast(0.0083687169178f));
   q = fma(q, r, broadcast(0.041668388127f));
   q = fma(q, r, broadcast(0.16666520631f));
   q = fma(q, r, broadcast(0.49999993447f));
-  const F32 p = fma(q, r * r, r) + broadcast(1.0f);
-  return scale_pow2(p, n);
+  return fma(q, r * r, r) + broadcast(1.0f);
 }
 
-/// e^x for x <= 0 within a part in 13,000, a thirtieth of what rounding to bfloat16 may change; exp(-inf) is
-/// exactly 0 and NaN stays NaN.
-static inline F32 exp_coarse(F32 x) {
-  x = max(broadcast(-105.0f), x);
+/// e^x within about 1 ulp. exp(0) is exactly 1, exp(-inf) exactly 0; above 88.72 infinite, below about -86.6
+/// it may be 0; NaN stays NaN.
+static inline F32 exp(F32 x) {
+  // 2^n * e^r. The bounds (operands in this order keep NaN) are where nothing is left to say.
+  x = min(broadcast(89.0f), max(broadcast(-105.0f), x));
   const F32 n = round(x * broadcast(0x1.715476p+0f));
-  const F32 r = fma(n, broadcast(-0x1.62e43p-1f), x);
-  F32 p = broadcast(0.16566842343f);
-  p = fma(p, r, broadcast(0.50496326418f));
-  p = fma(p, r, broadcast(1.0001641858f));
+  // ln 2 in two parts, the first short enough for n * part to be exact.
+  F32 r = fma(n, broadcast(-0x1.62ep-1f), x);
+  r = fma(n, broadcast(-0x1.0bfbe8p-15f), r);
+  return scale_pow2(exp_near_zero(r), n);
+}
+
+/// 2^x for x <= 0 within about 1 ulp, below about -125 it may be 0; exp2(0) is exactly 1, exp2(-inf) exactly
+/// 0 and NaN stays NaN.
+static inline F32 exp2(F32 x) {
+  x = max(broadcast(-152.0f), x);
+  const F32 n = round(x);
+  return scale_pow2(exp_near_zero((x - n) * broadcast(0x1.62e43p-1f)), n);
+}
+
+/// The same within a part in 13,000, a thirtieth of what rounding to bfloat16 may change.
+static inline F32 exp2_coarse(F32 x) {
+  x = max(broadcast(-152.0f), x);
+  const F32 n = round(x);
+  const F32 r = x - n;
+  F32 p = broadcast(0.055171671f);
+  p = fma(p, r, broadcast(0.242611122f));
+  p = fma(p, r, broadcast(0.693260986f));
   p = fma(p, r, broadcast(0.99992807354f));
   return scale_pow2(p, n);
 }
