@@ -236,6 +236,10 @@ class Case {
     }
     double difference = 0.0, norm = 0.0;
     for (std::size_t i = 0; i < truth.size(); ++i) {
+      if (std::isinf(truth[i])) {
+        if (got[i] != truth[i]) return std::numeric_limits<double>::infinity();
+        continue;
+      }
       difference += (got[i] - truth[i]) * (got[i] - truth[i]);
       norm += truth[i] * truth[i];
     }
@@ -268,6 +272,7 @@ class Suite {
     caches();
     attention();
     recurrent();
+    best();
     experts();
     return std::move(results_);
   }
@@ -660,6 +665,35 @@ class Suite {
           take(c, text({m, columns}) + (heads ? " heads" : ""), kProductTolerance);
         }
       }
+  }
+
+  void best() {
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    for (const std::int64_t m : {0, 1, 5})
+      for (const std::int64_t d : {1, 7, 16, 50, 700})
+        for (const int n : {1, 2, 40})
+          for (const bool counted : {false, true}) {
+            if (n > d || !wanted("best")) continue;
+            Case c = next();
+            Values x = c.floats({m, d});
+            // Equals, what is no number and what is infinite, each row in its own way.
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              const std::int32_t draw = c.integer(0, 19);
+              if (draw < 8) x[i] = std::round(x[i]);
+              if (draw == 8) x[i] = kNan;
+              if (draw == 9) x[i] = -kInf;
+              if (draw == 10 && d > 16) x[i] = kInf;
+            }
+            if (m > 1) std::fill_n(x.begin(), d, kNan);
+            std::vector<std::int32_t> counts(counted ? static_cast<std::size_t>(m) : 0);
+            for (std::int32_t& count : counts) count = c.integer(0, n);
+            const ValueId in = c.input({c.rows(m), d}, x);
+            const ValueId of_rows = counted ? c.input({c.rows(m)}, counts) : kNoValue;
+            c.expect(c.graph.add(ops::Best{n}, {in, of_rows}, "y"),
+                     conformance::best(x, static_cast<std::size_t>(d), static_cast<std::size_t>(n), counts));
+            take(c, text({m, d}) + " n " + std::to_string(n) + (counted ? " counted" : ""), 0.0);
+          }
   }
 
   void experts() {

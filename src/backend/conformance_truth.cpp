@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <numeric>
 
 namespace weft::conformance {
 namespace {
@@ -138,6 +140,24 @@ Values matmul_experts(const Values& weight, const Values& x, const Indices& ids,
     const Values part = matmul({expert, expert + static_cast<std::ptrdiff_t>(outputs * columns)},
                                {from, from + static_cast<std::ptrdiff_t>(columns)}, columns, {});
     y.insert(y.end(), part.begin(), part.end());
+  }
+  return y;
+}
+
+Values best(const Values& x, std::size_t columns, std::size_t n, const Indices& counts) {
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  Values y;
+  for (std::size_t r = 0; r < x.size() / columns; ++r) {
+    const auto value = [&](std::size_t i) {
+      return std::isnan(x[r * columns + i]) ? kLowest : x[r * columns + i];
+    };
+    std::vector<std::size_t> order(columns);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return value(a) > value(b); });
+    const std::size_t wanted = counts.empty() ? n : static_cast<std::size_t>(counts[r]);
+    for (std::size_t i = 0; i < n; ++i) y.push_back(i < wanted ? value(order[i]) : kLowest);
+    for (std::size_t i = 0; i < n; ++i) y.push_back(i < wanted ? static_cast<double>(order[i]) : -1.0);
   }
   return y;
 }

@@ -32,6 +32,8 @@ struct ExpertShape {
   bool x_of_each;
 };
 Values matmul_experts(const Values& weight, const Values& x, const Indices& ids, const ExpertShape& shape);
+/// Rows of ops::Best; `counts` may be empty.
+Values best(const Values& x, std::size_t columns, std::size_t n, const Indices& counts);
 Indices top_k(const Values& x, std::size_t columns, std::size_t k);
 Values expert_weights(const ops::ExpertWeights& op, const Values& logits, std::size_t columns,
                       const Indices& ids, std::size_t k);

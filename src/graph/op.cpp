@@ -232,6 +232,15 @@ ValueType rule(const ops::TopK& op, const Inputs& in) {
   return {DType::kI32, {in.shape(0)[0], op.k}};
 }
 
+ValueType rule(const ops::Best& op, const Inputs& in) {
+  in.f32(0);
+  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
+  in.require(op.n > 0 && op.n <= in.shape(0).columns(), 0, "must have at least n columns");
+  in.require(in.shape(0).columns() <= ops::Best::kMaxColumns, 0, "must have at most 2^24 columns");
+  if (in.size() == 2) in.index_per_row(1, 0);
+  return f32({in.shape(0)[0], 2 * std::int64_t{op.n}});
+}
+
 ValueType rule(const ops::ExpertWeights&, const Inputs& in) {
   in.f32(0);
   in.integer(1, DType::kI32, 2);

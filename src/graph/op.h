@@ -179,6 +179,16 @@ struct TopK {
   int k = 1;
 };
 
+/// x {m, d}, counts {m} I32? -> {m, 2n}: the n largest of a row, largest first, lower index first among equals,
+/// and behind them their indices, as floats. NaN counts as minus infinity, and becomes that. Where row r wants
+/// only the first counts[r] (0 to n), the places of the others hold minus infinity and -1.
+struct Best {
+  static constexpr std::string_view kName = "best";
+  static constexpr int kMinInputs = 1, kMaxInputs = 2;
+  static constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24;  ///< Whole numbers that a float holds.
+  int n = 1;
+};
+
 /// Router logits {m, e}, ids {m, k} -> {m, k}: the experts' weights.
 struct ExpertWeights {
   static constexpr std::string_view kName = "expert_weights";
@@ -204,7 +214,7 @@ struct SumExperts {
 using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
                         ops::Softcap, ops::Activate, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells,
                         ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK,
-                        ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
+                        ops::Best, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
 
 std::string_view name(const Op& op);
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <span>
 
 #include "backend/cpu/device.h"
 #include "tensor/codec.h"
@@ -112,6 +113,8 @@ class Rig {
           ints[r] = row;
         else if (value.name == "sequences" || value.name == "use")
           ints[r] = 0;
+        else if (value.name == "wanted")
+          ints[r] = row % 4;
         else if (value.name == "ends")
           ints[r] = row + 1;
         else if (value.name == "hidden_first")
@@ -240,6 +243,55 @@ TEST_P(CpuPlan, FusionThreadsAndPiecesChangeNoBit) {
 
 INSTANTIATE_TEST_SUITE_P(Types, CpuPlan,
                          testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_1),
+                         [](const auto& test) { return std::string(weft::info(test.param).name); });
+
+class CpuBest : public testing::TestWithParam<DType> {};
+
+TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
+  for (const int form : {0, 1, 2, 3}) {  // Plain; with a bias; capped; counted.
+    Rig rig;
+    Graph& g = rig.graph;
+    constexpr int kColumns = 256, kOutputs = 1000, kBest = 5;  // The last panel is not full.
+    const ValueId x = g.add_input("x", DType::kF32, {Dim(1, rig.n), kColumns});
+    const ValueId w = rig.weight("w", {kOutputs, kColumns}, GetParam());
+    const ValueId bias = form == 1 ? rig.weight("bias", {kOutputs}) : kNoValue;
+    const ValueId counts = form == 3 ? g.add_input("wanted", DType::kI32, {Dim(1, rig.n)}) : kNoValue;
+    const ValueId logits = g.add(ops::Matmul{}, {w, x, bias}, "logits");
+    // So low a cap makes equals of many.
+    const ValueId capped = form == 2 ? g.add(ops::Softcap{0.25f}, {logits}, "capped") : logits;
+    const ValueId best = g.add(ops::Best{kBest}, {capped, counts}, "best");
+    const auto unfused = rig.run({logits, capped, best}, 1, 20, 20);
+    EXPECT_EQ(rig.description.find("best_merge"), std::string::npos) << rig.description;
+    const std::vector<float>& rows = unfused.at(capped);
+    for (std::size_t r = 0; r < 20; ++r) {
+      const auto row = std::span(rows).subspan(r * kOutputs, kOutputs);
+      const std::size_t n = form == 3 ? r % 4 : kBest;
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto id = static_cast<std::size_t>(unfused.at(best)[(2 * r + 1) * kBest + i]);
+        EXPECT_EQ(row[id], unfused.at(best)[2 * r * kBest + i]);
+        const auto before = [&](std::size_t other) {
+          return row[other] > row[id] || (row[other] == row[id] && other < id);
+        };
+        std::size_t n_before = 0;
+        for (std::size_t other = 0; other < kOutputs; ++other) n_before += before(other) ? 1 : 0;
+        EXPECT_EQ(n_before, i) << "row " << r;
+      }
+    }
+    for (const bool packed : {true, false}) {
+      rig.device = make_device({.n_threads = 2, .repack = packed});
+      for (const int n_threads : {1, 2, 3})
+        for (const std::int64_t piece : {20, 7, 1})
+          EXPECT_TRUE(rig.run({best}, n_threads, 20, piece).at(best) == unfused.at(best))
+              << form << ": " << n_threads << " threads, pieces of " << piece;
+      EXPECT_NE(rig.description.find("matmul w" + std::string(form == 1 ? " + bias" : "") + " best"),
+                std::string::npos)
+          << rig.description;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CpuBest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ6_K),
                          [](const auto& test) { return std::string(weft::info(test.param).name); });
 
 TEST(CpuPlanFusion, RunsOnlyWhatIsWanted) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cpu/attention_launch.h"
+#include "backend/cpu/best_launch.h"
 #include "backend/cpu/matmul_launch.h"
 #include "backend/cpu/move_launch.h"
 #include "backend/cpu/recurrent_launch.h"
@@ -15,8 +16,9 @@ namespace {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph)
+  Fuser(const Graph& graph, int n_threads)
       : graph_(graph),
+        n_threads_(n_threads),
         users_(graph.values().size()),
         done_(live_nodes(graph)),
         makers_(graph.values().size()),
@@ -192,6 +194,7 @@ class Fuser {
     absorb_activation(values);
     if (get_op<ops::Matmul>(node) != nullptr) {
       absorb_residual(id, values);
+      if (const NodeId best = absorb_best(values); best != kNoNode) return add_best(values, best);
       add_matmul(values);
     } else {
       add_matmul_experts(node, values);
@@ -242,6 +245,26 @@ class Fuser {
     done_[index(add)] = true;
   }
 
+  /// The node that takes the best of a product's rows, which are capped before perhaps, where nobody else reads
+  /// them; or kNoNode.
+  NodeId absorb_best(MatmulValues& values) {
+    if (values.gate != kNoValue || values.activation != Activation::kNone || values.residual != kNoValue)
+      return kNoNode;
+    const NodeId cap = only_user<ops::Softcap>(values.out);
+    const NodeId best = only_user<ops::Best>(cap != kNoNode ? graph_.node(cap).output : values.out);
+    if (best == kNoNode) return kNoNode;
+    const Node& node = graph_.node(best);
+    // Counts are read while the product is made.
+    if (node.inputs.size() > 1 && graph_.value(node.inputs[1]).producer != kNoNode) return kNoNode;
+    if (cap != kNoNode) {
+      values.softcap = get_op<ops::Softcap>(graph_.node(cap))->cap;
+      done_[index(cap)] = true;
+    }
+    values.out = node.output;
+    done_[index(best)] = true;
+    return best;
+  }
+
   /// Sees to it that x stands in the form that the weight's kernels read. Returns the first phase where it
   /// does.
   int require_form(ValueId x, Form form) {
@@ -259,11 +282,24 @@ class Fuser {
 
   Form form_for(ValueId weight) const { return activation_form(graph_.value(weight).dtype); }
 
-  void finish_product(int launch, const MatmulValues& values) {
+  void read_operands(int launch, const MatmulValues& values) {
     read(launch, values.x, form_for(values.weight));
     for (const ValueId value : {values.weight, values.bias, values.gate, values.gate_bias, values.residual})
       read(launch, value);
+  }
+
+  void finish_product(int launch, const MatmulValues& values) {
+    read_operands(launch, values);
     maker(values.out) = launch;
+  }
+
+  /// A product that leaves lists of its best, and their merge.
+  void add_best(const MatmulValues& values, NodeId best) {
+    const Node& node = graph_.node(best);
+    const auto lists = std::make_shared<BestLists>(graph_, node, n_threads_);
+    const int phase = require_form(values.x, form_for(values.weight));
+    read_operands(add_launch(std::make_unique<MatmulLaunch>(graph_, values, lists), phase), values);
+    maker(node.output) = add_launch(std::make_unique<BestLaunch>(graph_, node, lists), phase + 1);
   }
 
   void add_matmul(const MatmulValues& values) {
@@ -344,6 +380,7 @@ class Fuser {
   }
 
   const Graph& graph_;
+  const int n_threads_;
   std::vector<std::vector<NodeId>> users_;  // By value.
   std::vector<bool> done_;                  // By node: part of a launch.
   std::vector<ByForm<int>> makers_;         // By value: the launch that makes it.
@@ -361,6 +398,6 @@ class Fuser {
 
 }  // namespace
 
-Program fuse(const Graph& graph) { return Fuser(graph).run(); }
+Program fuse(const Graph& graph, int n_threads) { return Fuser(graph, n_threads).run(); }
 
 }  // namespace weft::cpu

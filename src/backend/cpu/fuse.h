@@ -24,7 +24,7 @@ struct Program {
   std::vector<ByForm<FormLife>> lives;  ///< By ValueId: what lies in memory.
 };
 
-/// The graph must outlive the program.
-Program fuse(const Graph& graph);
+/// For plans of at most so many threads. The graph must outlive the program.
+Program fuse(const Graph& graph, int n_threads);
 
 }  // namespace weft::cpu

@@ -26,6 +26,23 @@ struct Range {
   std::int64_t end = 0;
 };
 
+/// A value of a row and its index. Larger values go first, among equals those of a lower index.
+struct BestEntry {
+  float value = 0.0f;
+  std::int32_t index = 0;
+};
+/// Behind all values, NaN included, which counts as minus infinity: an empty list is full of them.
+inline constexpr BestEntry kNoBest = {-__builtin_inff(), 0x7fffffff};
+
+/// Where a product's results go that only the best of are wanted: each column has a sorted list of its best rows.
+struct BestArgs {
+  BestEntry* lists = nullptr;  ///< [column][n]
+  int n = 0;
+  const std::int32_t* counts = nullptr;  ///< [column]: how many of the n are wanted; null: all.
+  std::int32_t first_index = 0;          ///< Of the weight's first row.
+  float softcap = 0.0f;                  ///< 0: off; otherwise y = softcap * tanh(y / softcap) before.
+};
+
 /// out[c, r] = epilogue(sum_k weight[r, k] * x[c, k]) for rows r of `weight` and columns c (tokens).
 ///   y = weight.x[c] + bias;  with gate: y = activation(gate.x[c] + gate_bias) * y;
 ///   without gate: y = activation(y);  then y += residual[c].
@@ -42,6 +59,7 @@ struct MatmulArgs {
   std::int64_t out_stride = 0;
   const std::int32_t* out_rows = nullptr;
   const float* residual = nullptr;  ///< Same rows and stride as out; may be out itself. Or null.
+  BestArgs best;  ///< With lists: results are offered to them and not written; no residual then.
 };
 
 /// How positions turn pairs of a head's elements (RoPE; arXiv 2104.09864).
@@ -149,6 +167,8 @@ struct Kernels {
   void (*activation_row)(Activation kind, const float* a, std::int64_t n, float* out);
   /// out = activation(gate) * up
   void (*glu_row)(Activation kind, const float* gate, const float* up, std::int64_t n, float* out);
+  /// Offers a row's values to a sorted list of the best n.
+  void (*best_row)(const float* x, std::int64_t n_values, int n, BestEntry* list);
   void (*softmax_row)(const float* a, std::int64_t n, float* out);
   /// One head of one token; out may be x.
   void (*rope_head)(const RopeTable& table, const float* x, int head_dim, float* out);

@@ -7,6 +7,7 @@
 #include "backend/cpu/matmul_vec_avx2.h"
 #include "backend/cpu/rows.inl"
 #include "backend/cpu/quantise.inl"
+#include "backend/cpu/best.inl"
 #include "backend/cpu/matmul.inl"
 #include "backend/cpu/attention.inl"
 #include "backend/cpu/recurrent.inl"

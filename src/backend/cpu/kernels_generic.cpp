@@ -6,6 +6,7 @@
 #include "backend/cpu/matmul_vec_generic.h"
 #include "backend/cpu/rows.inl"
 #include "backend/cpu/quantise.inl"
+#include "backend/cpu/best.inl"
 #include "backend/cpu/matmul.inl"
 #include "backend/cpu/attention.inl"
 #include "backend/cpu/recurrent.inl"

@@ -17,6 +17,7 @@ const Kernels kTable = {
     .softcap_row = softcap_row,
     .activation_row = activation_row,
     .glu_row = glu_row,
+    .best_row = best_row,
     .softmax_row = softmax_row,
     .rope_head = rope_head,
     .store_k = store_k,

@@ -62,6 +62,7 @@ struct StepInfo {
 struct TaskContext {
   const Kernels& kernels;
   std::byte* scratch;  ///< Of this thread, as large as the largest scratch_bytes() of the plan.
+  int thread;          ///< Which one, below StepInfo::n_threads.
 };
 
 /// What has to be read of weights and caches, and multiplied, at least; see Profile::Work.

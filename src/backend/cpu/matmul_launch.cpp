@@ -28,12 +28,14 @@ std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(panel_bytes, 1)));
 }
 
-std::string describe_product(const Graph& graph, const MatmulValues& values, const char* name) {
+std::string describe_product(const Graph& graph, const MatmulValues& values, const char* name,
+                             bool best = false) {
   std::string text = std::string(name) + " " + graph.value(values.weight).name;
   if (values.gate != kNoValue) text += " gated by " + graph.value(values.gate).name;
   if (values.bias != kNoValue) text += " + bias";
   if (values.activation != Activation::kNone) text += " + activation";
   if (values.residual != kNoValue) text += " + " + graph.value(values.residual).name;
+  if (best) text += " best";
   return text + " -> " + graph.value(values.out).name;
 }
 
@@ -96,14 +98,16 @@ void multiply(const TaskContext& context, const MatmulArgs& args, Range panels, 
     if (one.gate_bias != nullptr) one.gate_bias += row;
     if (one.residual != nullptr) one.residual += row;
     one.out += row;
+    one.best.first_index = static_cast<std::int32_t>(row);
     context.kernels.matmul(one, {0, 1}, columns);
   }
 }
 
 }  // namespace
 
-MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values)
+MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<BestLists> best)
     : values_(values),
+      best_(std::move(best)),
       rows_(graph.value(values.x).shape.row_dim()),
       scratch_bytes_(scratch_for(graph, values.weight)) {}
 
@@ -112,10 +116,14 @@ void MatmulLaunch::bind(const Addresses& addresses) {
   args_.weight = &addresses.matrix(values_.weight)->matrices()[0];
   if (values_.gate != kNoValue) args_.gate = &addresses.matrix(values_.gate)->matrices()[0];
   bind_args(args_, values_, addresses, args_.weight->columns);
+  if (best_ == nullptr) return;
+  best_->bind(addresses);
+  args_.best = {nullptr, best_->n(), best_->counts(), 0, values_.softcap};
 }
 
 std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
   n_columns_ = rows_.value(step.symbols);
+  if (best_ != nullptr) best_->begin_step(step, n_columns_);
   if (n_columns_ == 0) return 0;
   const std::int64_t n_panels = args_.weight->n_panels();
   columns_per_task_ = std::min(n_columns_, kColumnsPerTask);
@@ -128,12 +136,14 @@ std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
 void MatmulLaunch::run(std::int32_t task, const TaskContext& context) { run_all(task, task + 1, context); }
 
 void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {
+  MatmulArgs args = args_;
+  if (best_ != nullptr) args.best.lists = best_->of_thread(context.thread);
   while (begin < end) {
     const std::int64_t block = begin / panel_tasks_;
     const std::int64_t first = begin % panel_tasks_;
     const std::int64_t n = std::min<std::int64_t>(end - begin, panel_tasks_ - first);
     const std::int64_t column = block * columns_per_task_;
-    multiply(context, args_,
+    multiply(context, args,
              {first * panels_per_task_, std::min((first + n) * panels_per_task_, args_.weight->n_panels())},
              {column, std::min(column + columns_per_task_, n_columns_)});
     begin += static_cast<std::int32_t>(n);
@@ -150,7 +160,7 @@ std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
 Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }
 
 std::string MatmulLaunch::describe(const Graph& graph) const {
-  return describe_product(graph, values_, "matmul");
+  return describe_product(graph, values_, "matmul", best_ != nullptr);
 }
 
 ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts)

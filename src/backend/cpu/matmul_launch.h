@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/cpu/best_launch.h"
 #include "backend/cpu/launch.h"
 #include "base/memory.h"
 
@@ -17,12 +18,14 @@ struct MatmulValues {
   Activation activation = Activation::kNone;
   ValueId x = kNoValue;
   ValueId residual = kNoValue;
+  float softcap = 0.0f;  ///< Only where the best are taken. 0: off.
   ValueId out = kNoValue;
 };
 
 class MatmulLaunch final : public Launch {
  public:
-  MatmulLaunch(const Graph& graph, const MatmulValues& values);
+  /// With lists: what it makes is offered to them instead of being written.
+  MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<BestLists> best = nullptr);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
@@ -34,6 +37,7 @@ class MatmulLaunch final : public Launch {
 
  private:
   MatmulValues values_;
+  std::shared_ptr<BestLists> best_;
   Dim rows_;
   std::size_t scratch_bytes_;
   MatmulArgs args_;

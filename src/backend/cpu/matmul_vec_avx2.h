@@ -173,6 +173,11 @@ static inline Floats load_exponents(const std::byte* p) {
   const Ints e = load_u8_ints(p);
   return as_floats(exponent_bits(e.a), exponent_bits(e.b));
 }
+static inline std::uint32_t not_less(Floats x, Floats y) {
+  const int low = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_NLT_UQ));
+  const int high = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_NLT_UQ));
+  return static_cast<std::uint32_t>(low | high << 8);
+}
 static inline Floats add(Floats x, Floats y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
 static inline Floats mul(Floats x, Floats y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
 static inline Floats multiply_add(Floats x, Floats y, Floats z) {

@@ -104,6 +104,7 @@ static inline Floats load_exponents(const std::byte* p) {
       _mm512_sllv_epi32(_mm512_set1_epi32(0x200000), _mm512_min_epu32(e, _mm512_set1_epi32(1)));
   return _mm512_castsi512_ps(_mm512_max_epi32(normal, subnormal));
 }
+static inline std::uint32_t not_less(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ); }
 static inline Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
 static inline Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
 static inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }

@@ -218,6 +218,17 @@ static inline Floats load_exponents(const std::byte* p) {
   }
   return load_f32(bits);
 }
+/// Bit i: whether a[i] is not less than b[i], NaN included.
+static inline std::uint32_t not_less(const Floats& a, const Floats& b) {
+  std::uint32_t bits = 0;
+#if defined(__SSE2__)
+  for (int i = 0; i < 4; ++i)
+    bits |= static_cast<std::uint32_t>(_mm_movemask_ps(_mm_cmpnlt_ps(a.v[i], b.v[i]))) << 4 * i;
+#else
+  for (int i = 0; i < 16; ++i) bits |= static_cast<std::uint32_t>(!(a.v[i / 4][i % 4] < b.v[i / 4][i % 4])) << i;
+#endif
+  return bits;
+}
 static inline Floats add(const Floats& a, const Floats& b) {
   return {{a.v[0] + b.v[0], a.v[1] + b.v[1], a.v[2] + b.v[2], a.v[3] + b.v[3]}};
 }

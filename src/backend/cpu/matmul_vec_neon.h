@@ -191,6 +191,13 @@ static inline Floats load_exponents(const std::byte* p) {
   return r;
 }
 
+static inline std::uint32_t not_less(const Floats& a, const Floats& b) {
+  const uint32x4_t place = {1, 2, 4, 8};
+  std::uint32_t bits = 0;
+  for (int i = 0; i < 4; ++i)
+    bits |= vaddvq_u32(vandq_u32(vmvnq_u32(vcltq_f32(a.v[i], b.v[i])), place)) << 4 * i;
+  return bits;
+}
 static inline Floats add(const Floats& a, const Floats& b) {
   Floats r;
   for (int i = 0; i < 4; ++i) r.v[i] = vaddq_f32(a.v[i], b.v[i]);

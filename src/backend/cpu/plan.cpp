@@ -86,7 +86,7 @@ class CpuPlan final : public DevicePlan {
           const CompileOptions& options)
       : graph_(graph),
         kernels_(kernels),
-        program_(fuse(graph_)),
+        program_(fuse(graph_, std::max(n_threads, options.pool != nullptr ? options.pool->n_threads() : 0))),
         addresses_(graph_.values().size()),
         pool_(options.pool != nullptr && options.pool->max_phases() >= program_.n_phases
                   ? options.pool
@@ -157,7 +157,8 @@ class CpuPlan final : public DevicePlan {
   static void run_tasks(void* plan, int phase, std::int32_t begin, std::int32_t end, int thread) {
     CpuPlan& self = *static_cast<CpuPlan*>(plan);
     const TaskContext context = {
-        self.kernels_, self.scratch_ + static_cast<std::size_t>(thread) * self.layout_.scratch_per_thread};
+        self.kernels_, self.scratch_ + static_cast<std::size_t>(thread) * self.layout_.scratch_per_thread,
+        thread};
     // The phase's tasks are those of its launches, one launch after another.
     std::int32_t first = 0;
     for (std::size_t i = self.first_launch_[static_cast<std::size_t>(phase)]; first < end; ++i) {
@@ -245,7 +246,7 @@ class CpuPlan final : public DevicePlan {
 }  // namespace
 
 PlanMemory plan_memory(const Graph& graph, int n_threads, const CompileOptions& options) {
-  return memory_of(lay_out_program(graph, fuse(graph), n_threads), options);
+  return memory_of(lay_out_program(graph, fuse(graph, n_threads), n_threads), options);
 }
 
 std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/best_launch.h"
 #include "backend/rope.h"
 #include "base/check.h"
 
@@ -132,6 +133,10 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
       instruction.scratch_offset = scratch_bytes_;
       scratch_bytes_ += aligned(static_cast<std::size_t>(instruction.columns) * sizeof(float));
     }
+    if (const auto* best = std::get_if<ops::Best>(&instruction.op)) {
+      instruction.scratch_offset = scratch_bytes_;
+      scratch_bytes_ += aligned(static_cast<std::size_t>(best->n) * sizeof(BestEntry));
+    }
     Operand& out = instruction.out;
     if (quantise != nullptr) {
       out.stride = activation_row_bytes(quantise->form, instruction.columns);
@@ -256,6 +261,14 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
             store(instruction.cache, in(1), index(2), instruction.in[0].base);
           },
           [&](const ops::TopK& op) { top_k_row(in(0), n, op.k, reinterpret_cast<std::int32_t*>(out)); },
+          [&](const ops::Best& op) {
+            auto* const list = reinterpret_cast<BestEntry*>(context.scratch + instruction.scratch_offset);
+            const bool counted = instruction.in.size() > 1;
+            const int wanted = counted ? std::clamp(index(1), 0, op.n) : op.n;
+            std::fill_n(list, wanted, kNoBest);
+            kernels.best_row(in(0), n, wanted, list);
+            write_best(list, wanted, op.n, out);
+          },
           [&](const ops::ExpertWeights& op) {
             const auto* ids = reinterpret_cast<const std::int32_t*>(in(1));
             const int k = instruction.n_experts_used;

@@ -44,7 +44,7 @@ struct Quantise {
 
 using RowOp = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale,
                            ops::Concat, ops::Softcap, ops::Activate, ops::Glu, ops::Rope, ops::StoreCache,
-                           ops::TopK, ops::ExpertWeights, ops::SumExperts, Quantise>;
+                           ops::TopK, ops::Best, ops::ExpertWeights, ops::SumExperts, Quantise>;
 
 class RowLaunch final : public Launch {
  public:
@@ -81,7 +81,7 @@ class RowLaunch final : public Launch {
     const MatrixTensor* table = nullptr;  // get_rows from a weight.
     CacheLayout cache;
     int n_experts_used = 0;
-    std::size_t scratch_offset = 0;  // Own temporary of expert_weights.
+    std::size_t scratch_offset = 0;  // Own temporary of expert_weights and best.
   };
 
   std::size_t row_stride(ValueId value) const;

@@ -354,6 +354,7 @@ class Builder {
     };
   }
   void launch(const ops::TopK& op, const Node& node) { experts(0, node, kNoValue, op.k, false, 1.0f, 1); }
+  void launch(const ops::Best&, const Node&) { WEFT_CHECK(false); }  // can_launch says so.
   void launch(const ops::ExpertWeights& op, const Node& node) {
     experts(1, node, node.inputs[1], shape(node.inputs[1]).columns(), op.normalise, op.scale, 1);
   }
@@ -390,6 +391,7 @@ bool can_launch(const Graph& graph, const Node& node) {
                         [&](const ops::Matmul&) { return weight(value(0)); },
                         [&](const ops::MatmulExperts&) { return weight(value(0)); },
                         [&](const ops::StoreCache&) { return can_cache(value(0)); },
+                        [&](const ops::Best&) { return false; },
                         [&](const ops::MoveCells& op) {
                           if (!can_cache(value(0))) return false;
                           if (op.role != CacheRole::kKeys || op.rope.n_rot == 0) return true;
