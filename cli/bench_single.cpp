@@ -73,6 +73,8 @@ SingleBench::Times SingleBench::round(const SingleTest& test, const std::functio
   for (int i = 0; i < test.n_generate; ++i) {
     batch_.clear();
     batch_.add(token(i), kText, true);
+    // As generation does that picks the best.
+    if (context_.params().n_best > 0) batch_.only_best(batch_.size() - 1, 1);
     decode();
     on_step();
   }

@@ -28,6 +28,9 @@ struct ContextParams {
   int n_ubatch = 512;   ///< Tokens that one step computes at most; batches of any size are cut into these.
   int n_outputs = 0;    ///< Rows of logits that one step computes at most. 0: max(64, n_sequences).
   int n_threads = 0;    ///< 0: as many as there are cores.
+  /// Tokens that Batch::only_best can ask for. 0: only_best is refused. -1: 64 where the model is on the CPU
+  /// alone, which finds them while it computes logits, and else 0.
+  int n_best = -1;
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
   /// Layers with a sliding window keep only that, and what lets a text be cut back by so many tokens.
@@ -52,6 +55,10 @@ class Batch {
   /// An embedding in a token's place: n_embd floats, as the first layer reads them.
   void add(std::span<const float> embedding, SeqId seq, bool logits = false, Pos pos = kNextPos);
 
+  /// Of the item, which asks for logits, only the n best tokens are wanted: Context::best takes the place of
+  /// Context::logits, and a step whose items all say so writes no logits. 1 to ContextParams::n_best.
+  void only_best(int item, int n);
+
   // What items see. Without these an item sees its sequence up to its own position.
   /// The item sees its sequence up to before `end`, beyond its own position: a prefix that is read both ways,
   /// or a text read as a whole. What it sees of this batch must fit into one step with it (n_ubatch).
@@ -70,6 +77,7 @@ class Batch {
     std::int32_t embedding = -1;   ///< Where its floats begin ...
     std::int32_t n_embedding = 0;  ///< ... and how many they are.
     Pos sees_to = -1;              ///< -1: its own position.
+    int n_best = 0;                ///< Only so many tokens are wanted; 0: all logits.
   };
   const Item& operator[](int i) const { return items_[static_cast<std::size_t>(i)]; }
   std::span<const SeqId> shared_with(int i) const {
@@ -133,9 +141,13 @@ class Context {
   /// Makes a running decode() return soon. From any thread or signal handler.
   void cancel() noexcept;
 
-  /// Logits of item i of the last batch, which must have asked for them; n_vocab floats, valid until the next
-  /// decode.
+  /// Logits of item i of the last batch, which must have asked for all of them; n_vocab floats, valid until
+  /// the next decode.
   std::span<const float> logits(int i) const;
+  /// The best tokens of item i of the last batch, which must have asked for them (Batch::only_best): as many,
+  /// best first, with the bits that their logits would have had. NaN counts as minus infinity. Valid until
+  /// the next decode.
+  std::span<const Best> best(int i) const;
 
   // Operations on sequences. Positions are half-open ranges [begin, end); end < 0 means to the end. An
   // operation on one sequence never changes what another computes. Wrong arguments throw Error

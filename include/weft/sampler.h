@@ -86,6 +86,13 @@ class Sampler {
 
   /// Draws the next token. `logits` has n_vocab values; NaN counts as minus infinity. Does not accept it.
   Token sample(std::span<const float> logits);
+  /// How many of the best tokens suffice to draw as from all logits: 1 where the best is picked as it is, k
+  /// where all begins with the k best; 0: all logits are needed (a bias, penalties, steps before the k best).
+  int n_best() const;
+  /// Draws the next token from at least n_best() of the best, best first (Context::best): the token,
+  /// candidates and random numbers are those of sample() with all logits. Error kInvalidArgument where those
+  /// are needed.
+  Token sample(std::span<const Best> best);
   /// Tells the sampler what was appended to the text (drawn or from the prompt).
   void accept(Token id);
   /// Forgets the text, and starts the random numbers anew from the seed.

@@ -30,6 +30,13 @@ void Batch::see_to(int item, Pos end) {
   items_[static_cast<std::size_t>(item)].sees_to = end;
 }
 
+void Batch::only_best(int item, int n) {
+  if (item < 0 || item >= size() || !items_[static_cast<std::size_t>(item)].logits)
+    refuse("the batch has no item " + std::to_string(item) + " that asks for logits");
+  if (n < 1) refuse("the number of best tokens is " + std::to_string(n) + ", expected at least 1");
+  items_[static_cast<std::size_t>(item)].n_best = n;
+}
+
 void Batch::hide(int item, int other) {
   if (item < 0 || item >= size() || other < 0 || other >= size() || item == other)
     refuse("items " + std::to_string(item) + " and " + std::to_string(other) +

@@ -221,6 +221,16 @@ struct Batcher::Impl {
       if (n == stream->n_pending())
         budget = std::min(budget, pace.max_rows_behind(batch.size()) - batch.size());
     }
+    for (const Share& share : shares) ask_for_best(share);
+  }
+
+  /// Where the best few tokens do, the step need not write logits.
+  void ask_for_best(const Share& share) {
+    const int n = share.stream->n_best();
+    if (n == 0 || n > context.params().n_best) return;
+    const int last = share.first + share.n - 1;
+    for (int item = last; item <= last + share.stream->draft.size(); ++item)
+      if (batch[item].logits) batch.only_best(item, n);
   }
 
   /// Takes a stream's tokens from the step's logits: one, and one more for each draft that was right.
@@ -235,7 +245,8 @@ struct Batcher::Impl {
     bool goes_on = true;
     while (true) {
       // The root's logits are those of the last token, a node's stand behind them in the nodes' order.
-      goes_on = stream.draw(context.logits(share.first + share.n + node));
+      const int item = share.first + share.n + node;
+      goes_on = stream.draw(context, item, batch[item].n_best > 0);
       ++counters.n_generated_tokens;
       const int next = stream.draft.child(node, stream.text.back());
       if (goes_on) engine::Drafts::learn(stream, node, next);

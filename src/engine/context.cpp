@@ -28,12 +28,19 @@ CacheType best_cache_type(const engine::ModelImpl& model) {
   return bf16 ? CacheType::kBF16 : CacheType::kF16;
 }
 
+/// Whether the graph finds the best tokens: the CPU does so at no cost. Its device is among the model's
+/// always.
+bool finds_best(const engine::ModelImpl& model) {
+  return model.devices.size() == 1 && model.info.n_vocab <= ops::Best::kMaxColumns;
+}
+
 }  // namespace
 
 Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in,
                     std::shared_ptr<Workspaces> workspaces_in)
     : model(std::move(model_in)),
-      params(engine::fill_in(params_in, model->info(), best_cache_type(model->impl()))),
+      params(engine::fill_in(params_in, model->info(), best_cache_type(model->impl()),
+                             finds_best(model->impl()))),
       n_pages(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences)),
       graph(model::build_graph(model->impl().file, model->impl().description, sizes())),
       bound(model->impl(), graph.graph),
@@ -51,6 +58,7 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
                                        .n_threads = params.n_threads,
                                        .workspaces = workspaces})),
       last_pos(static_cast<std::size_t>(params.n_sequences), -1) {
+  best.reserve(static_cast<std::size_t>(params.n_outputs) * static_cast<std::size_t>(params.n_best));
   max_pos = hparams().learned_positions ? model->info().n_ctx_train : engine::kMaxPosition;
 }
 
@@ -91,9 +99,18 @@ void Context::cancel() noexcept {
 std::span<const float> Context::logits(int i) const {
   if (i < 0 || i >= static_cast<int>(impl_->logits_of.size()) ||
       impl_->logits_of[static_cast<std::size_t>(i)] == nullptr)
-    refuse("item " + std::to_string(i) + " of the last batch has no logits; ask for them when adding it");
+    refuse("item " + std::to_string(i) +
+           " of the last batch has no logits; ask for them, and for all of them, when adding it");
   return {impl_->logits_of[static_cast<std::size_t>(i)],
           static_cast<std::size_t>(impl_->model->info().n_vocab)};
+}
+
+std::span<const Best> Context::best(int i) const {
+  if (i < 0 || i >= static_cast<int>(impl_->best_of.size()) ||
+      impl_->best_of[static_cast<std::size_t>(i)].n == 0)
+    refuse("item " + std::to_string(i) + " of the last batch did not ask for its best tokens (only_best)");
+  const auto& [begin, n] = impl_->best_of[static_cast<std::size_t>(i)];
+  return std::span(impl_->best).subspan(begin, n);
 }
 
 namespace {

@@ -57,7 +57,9 @@ struct Context::Impl {
   engine::MoveInputs move_inputs(const model::CellInputs& inputs) const;
   /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
   /// own. `start`: it is started and not waited for (exec::Plan::start).
-  void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_hidden, bool start = false);
+  /// `n_logits` of the outputs are rows of logits, of the others the best are taken.
+  void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_logits, std::int64_t n_hidden,
+                bool start = false);
   /// What an operation on sequences has left to be moved is known to the windows too.
   void follow_moves() {
     if (windows) windows->follow_moves();
@@ -66,6 +68,10 @@ struct Context::Impl {
   void carry_out_moves();
   /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's way.
   void read_step(const Batch& batch, const engine::Placing::Step& step);
+  void read_logits(const Batch& batch, const engine::Placing::Step& step);
+  void read_best(const Batch& batch, const engine::Placing::Step& step);
+  /// Room for the best tokens of an item.
+  std::span<Best> add_best(const Batch& batch, int item);
 
   bool consistent() const;
 
@@ -96,7 +102,13 @@ struct Context::Impl {
   std::vector<const float*> logits_of;            // By item of the last batch.
   std::vector<float> kept_logits;
   std::size_t n_kept = 0;
-  std::int64_t last_symbols[5] = {-1, -1, -1, -1, -1};
+  struct BestOf {
+    std::size_t begin = 0;  // In `best`.
+    std::size_t n = 0;
+  };
+  std::vector<BestOf> best_of;  // By item of the last batch.
+  std::vector<Best> best;
+  std::vector<std::int64_t> last_symbols;
   std::atomic<bool> cancelled{false};
   double host_seconds = 0.0;
 };

@@ -15,6 +15,8 @@ constexpr int kMaxSequences = 1 << 12;
 constexpr int kMaxBatchStep = 1 << 16;
 constexpr int kDefaultOutputs = 64;
 constexpr int kBF16Pair = 2;
+constexpr int kDefaultBest = 64;
+constexpr int kMaxBest = 1 << 10;
 
 int checked(const char* what, int value, int max) {
   if (value < 1 || value > max)
@@ -47,7 +49,7 @@ int multiple_of(CacheType type) {
 
 }  // namespace
 
-ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache) {
+ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, bool finds_best) {
   if (p.k_type == CacheType::kAuto) p.k_type = cache;
   if (p.v_type == CacheType::kAuto) p.v_type = cache;
   if (p.n_ctx == 0) p.n_ctx = std::min(info.n_ctx_train, kDefaultContext);
@@ -60,6 +62,12 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache) {
   p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
   if (p.n_threads < 0 || p.n_threads > 4096) refuse("the number of threads must be 0 to 4096");
   if (p.window_rewind < -1) refuse("the window's rewind must be -1 or more");
+  if (p.n_best == -1) p.n_best = finds_best ? std::min(kDefaultBest, info.n_vocab) : 0;
+  if (p.n_best != 0 && !finds_best)
+    refuse("only a model on the CPU alone finds the best tokens; leave n_best at 0 and ask for logits");
+  if (p.n_best < 0 || p.n_best > std::min(kMaxBest, info.n_vocab))
+    refuse("the number of best tokens is " + std::to_string(p.n_best) + ", expected 0 to " +
+           std::to_string(std::min(kMaxBest, info.n_vocab)));
   if (p.n_threads == 0) p.n_threads = base::default_threads();
   return p;
 }

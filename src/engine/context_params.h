@@ -5,8 +5,9 @@
 
 namespace weft::engine {
 
-/// With the defaults filled in; `cache` is what CacheType::kAuto means. Throws Error kInvalidArgument.
-ContextParams fill_in(ContextParams params, const ModelInfo& info, CacheType cache);
+/// With the defaults filled in; `cache` is what CacheType::kAuto means, and `finds_best` whether the context
+/// can find the best tokens itself. Throws Error kInvalidArgument.
+ContextParams fill_in(ContextParams params, const ModelInfo& info, CacheType cache, bool finds_best = false);
 
 /// Whether heads of `head_dim` elements can be kept so.
 bool fits_cache(CacheType type, int head_dim);

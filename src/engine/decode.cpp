@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "engine/best.h"
 #include "engine/context_impl.h"
 #include "engine/refuse.h"
 
@@ -17,10 +18,17 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::size_t count_logits(const Batch& batch) {
+/// Items from `begin` on that want all their logits.
+std::size_t count_logits(const Batch& batch, int begin, int end) {
   std::size_t n = 0;
-  for (int i = 0; i < batch.size(); ++i) n += batch[i].logits ? 1u : 0u;
+  for (int i = begin; i < end; ++i) n += batch[i].logits && batch[i].n_best == 0 ? 1u : 0u;
   return n;
+}
+
+/// How many of a step's outputs are rows of logits: all or none, as the head's weights are read once for
+/// either.
+std::int64_t n_logits_of(const Batch& batch, const engine::Placing::Step& step) {
+  return count_logits(batch, step.begin, step.end) > 0 ? step.n_outputs : 0;
 }
 
 }  // namespace
@@ -54,6 +62,9 @@ void Context::Impl::admit(const Batch& batch) {
       refuse("token " + std::to_string(item.token) + " is outside the vocabulary of " +
              std::to_string(model->info().n_vocab) + where());
     }
+    if (item.n_best > params.n_best)
+      refuse("the " + std::to_string(item.n_best) + " best tokens are asked for, the context gives " +
+             std::to_string(params.n_best) + where() + "; make it with a larger n_best");
     const Pos last = last_of(item.seq);
     const Pos pos = item.pos != Batch::kNextPos
                         ? item.pos
@@ -124,6 +135,9 @@ std::int64_t Context::Impl::bind_step(const Batch& batch) {
   const auto sequence_of = values<std::int32_t>(graph.sequences);
   const auto cell_of = values<std::int32_t>(graph.full.cells);
   const auto output_rows = values<std::int32_t>(graph.output_rows);
+  const auto logit_rows = values<std::int32_t>(graph.logit_rows);
+  const auto best_rows = values<std::int32_t>(graph.best_rows);
+  const auto best_counts = values<std::int32_t>(graph.best_counts);
   const auto state_from = values<std::int32_t>(graph.state_from);
   const auto state_to = values<std::int32_t>(graph.state_to);
   std::size_t n_outputs = 0;
@@ -146,7 +160,12 @@ std::int64_t Context::Impl::bind_step(const Batch& batch) {
       state_from[row] = state_steps[item].from;
       state_to[row] = state_steps[item].to;
     }
-    if (batch[i].logits) output_rows[n_outputs++] = static_cast<std::int32_t>(row);
+    if (!batch[i].logits) continue;
+    if (params.n_best > 0) {
+      logit_rows[n_outputs] = best_rows[n_outputs] = static_cast<std::int32_t>(n_outputs);
+      best_counts[n_outputs] = batch[i].n_best;
+    }
+    output_rows[n_outputs++] = static_cast<std::int32_t>(row);
   }
   // The pairs stand in the order of their items.
   const auto hidden = values<HiddenCells>(graph.full.hidden);
@@ -196,47 +215,75 @@ engine::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) c
           values<std::int32_t>(inputs.fork_to)};
 }
 
-void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_hidden,
-                             bool start) {
+void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_logits,
+                             std::int64_t n_hidden, bool start) {
   const engine::MoveInputs full = move_inputs(graph.full), windowed = move_inputs(graph.windowed);
   for (bool all = false; !all;) {
     const engine::Placing::BoundMoves n = placing.bind_moves(full, windowed);
     all = placing.all_moves_bound();
-    const std::int64_t symbols[] = {all ? n_tokens : 0, all ? n_outputs : 0, n.n_moves, n.n_forks,
-                                    all ? n_hidden : 0};
+    const std::int64_t all_symbols[] = {
+        all ? n_tokens : 0, all ? n_outputs : 0,           n.n_moves, n.n_forks, all ? n_hidden : 0,
+        all ? n_logits : 0, all ? n_outputs - n_logits : 0};
+    const auto symbols = std::span(all_symbols).first(graph.graph.symbols().size());
     exec::Step run;
     run.symbols = symbols;
-    run.actual.shapes = !std::equal(std::begin(symbols), std::end(symbols), last_symbols);
+    run.actual.shapes = !std::equal(symbols.begin(), symbols.end(), last_symbols.begin(), last_symbols.end());
     if (start) {
       plan.start(run);
     } else {
       plan.run(run);
     }
-    std::copy(std::begin(symbols), std::end(symbols), last_symbols);
+    last_symbols.assign(symbols.begin(), symbols.end());
   }
   placing.clear_moves();
 }
 
 void Context::Impl::carry_out_moves() {
-  if (!sequences.moves().empty()) run_step(0, 0, 0);
+  if (!sequences.moves().empty()) run_step(0, 0, 0, 0);
 }
 
 void Context::Impl::read_step(const Batch& batch, const engine::Placing::Step& step) {
-  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
-  const auto* source = reinterpret_cast<const float*>(plan.output(graph.logits).host().data());
-  const auto n_outputs = static_cast<std::size_t>(step.n_outputs);
-  if (step.end < batch.size()) {
-    if (step.begin == 0) kept_logits.resize(count_logits(batch) * n_vocab);
-    float* kept = kept_logits.data() + n_kept * n_vocab;
-    std::copy_n(source, n_outputs * n_vocab, kept);
-    source = kept;
-    n_kept += n_outputs;
+  if (n_logits_of(batch, step) > 0) {
+    read_logits(batch, step);
+  } else if (step.n_outputs > 0) {
+    read_best(batch, step);
   }
+}
+
+void Context::Impl::read_logits(const Batch& batch, const engine::Placing::Step& step) {
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  const auto* row = reinterpret_cast<const float*>(plan.output(graph.logits).host().data());
+  const bool keep = step.end < batch.size();
+  if (keep && n_kept == 0) kept_logits.resize(count_logits(batch, 0, batch.size()) * n_vocab);
   for (int i = step.begin; i < step.end; ++i) {
     if (!batch[i].logits) continue;
-    logits_of[static_cast<std::size_t>(i)] = source;
-    source += n_vocab;
+    if (batch[i].n_best > 0) {
+      engine::find_best({row, n_vocab}, add_best(batch, i));
+    } else {
+      float* const kept = kept_logits.data() + n_kept * n_vocab;
+      if (keep) std::copy_n(row, n_vocab, kept);
+      if (keep) ++n_kept;
+      logits_of[static_cast<std::size_t>(i)] = keep ? kept : row;
+    }
+    row += n_vocab;
   }
+}
+
+void Context::Impl::read_best(const Batch& batch, const engine::Placing::Step& step) {
+  const auto* row = reinterpret_cast<const float*>(plan.output(graph.best).host().data());
+  for (int i = step.begin; i < step.end; ++i) {
+    if (!batch[i].logits) continue;
+    const float* ids = row + params.n_best;
+    for (Best& one : add_best(batch, i)) one = {static_cast<Token>(*ids++), *row++};
+    row = ids + (params.n_best - batch[i].n_best);
+  }
+}
+
+std::span<Best> Context::Impl::add_best(const Batch& batch, int item) {
+  const BestOf of = {best.size(), static_cast<std::size_t>(batch[item].n_best)};
+  best_of[static_cast<std::size_t>(item)] = of;
+  best.resize(of.begin + of.n);
+  return std::span(best).subspan(of.begin, of.n);
 }
 
 DecodeStatus Context::Impl::decode(const Batch& batch) {
@@ -247,12 +294,15 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
   if (sequences.cells_used() + batch.size() > sequences.cells_total()) return DecodeStatus::kCacheFull;
   if (recurrent) step_states(batch);
   logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
+  best_of.assign(static_cast<std::size_t>(batch.size()), {});
+  best.clear();
   n_kept = 0;
   DecodeStatus status = DecodeStatus::kOk;
   const auto undo = [&](int n) {
     slots.abandon();
     placing.give_back(batch, 0, n);
     logits_of.clear();
+    best_of.clear();
   };
   int end = 0;
   std::optional<engine::Placing::Step> started;  // Its logits are still to be read.
@@ -282,7 +332,7 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
           plan.pipelined() && step.end - step.begin < batch.size() && sequences.moves().empty();
       if (!ahead) finish_started();
       if (status != DecodeStatus::kOk) break;
-      run_step(step.end - step.begin, step.n_outputs, n_hidden, ahead);
+      run_step(step.end - step.begin, step.n_outputs, n_logits_of(batch, step), n_hidden, ahead);
       if (cancelled.load(std::memory_order_relaxed)) status = DecodeStatus::kCancelled;
       if (status != DecodeStatus::kOk) break;
       if (!ahead) {

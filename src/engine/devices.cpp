@@ -352,6 +352,8 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
       device_of_(graph.values().size(), -1),
       bindings_(model.devices.devices.size(), Bindings(graph.values().size(), nullptr)),
       home_(graph.values().size(), nullptr) {
+  // A context's graph may have nodes that the model's lacks (for the best tokens), where there is no choice.
+  if (model.devices.size() == 1) device_of_node_.assign(graph.nodes().size(), 0);
   WEFT_CHECK(device_of_node_.size() == graph.nodes().size());
   const std::vector<bool> live = live_nodes(graph);
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {

@@ -69,6 +69,7 @@ class Generator {
       const std::size_t n = std::min(chunk, prompt.size() - done);
       batch_.clear();
       batch_.add(prompt.subspan(done, n), seq_, done + n == prompt.size());
+      if (done + n == prompt.size()) ask_for_best();
       const DecodeStatus status = context_.decode(batch_);
       if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
       if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
@@ -84,7 +85,9 @@ class Generator {
   bool step() {
     if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
       return stopped(StopReason::kLength);
-    const Token token = sampler_.sample(context_.logits(batch_.size() - 1));
+    const int last = batch_.size() - 1;
+    const Token token = batch_[last].n_best > 0 ? sampler_.sample(context_.best(last))
+                                                : sampler_.sample(context_.logits(last));
     sampler_.accept(token);
     if (!params_.ignore_end && context_.model().tokenizer().is_end(token)) return stopped(StopReason::kEnd);
     result_.tokens.push_back(token);
@@ -94,6 +97,7 @@ class Generator {
     if (context_.next_pos(seq_) >= context_.max_positions()) return stopped(StopReason::kContextFull);
     batch_.clear();
     batch_.add(token, seq_, true);
+    ask_for_best();
     DecodeStatus status = context_.decode(batch_);
     if (status == DecodeStatus::kCacheFull && params_.context_shift && make_room())
       status = context_.decode(batch_);
@@ -101,6 +105,12 @@ class Generator {
     if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
     ++result_.n_decoded;
     return true;
+  }
+
+  /// Where the best few tokens do, the step need not write logits.
+  void ask_for_best() {
+    const int n = sampler_.n_best();
+    if (n > 0 && n <= context_.params().n_best) batch_.only_best(batch_.size() - 1, n);
   }
 
   bool make_room() {

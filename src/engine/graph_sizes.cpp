@@ -10,6 +10,7 @@ model::GraphSizes graph_sizes(const ContextParams& params, DType k_type, DType v
   const int n_pages = kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences);
   return {.n_ubatch = params.n_ubatch,
           .n_outputs = params.n_outputs,
+          .n_best = params.n_best,
           .n_cells = std::int64_t{n_pages} * kPageCells,
           .n_sequences = params.n_sequences,
           .n_moves = kMovesPerStep,

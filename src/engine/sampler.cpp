@@ -144,7 +144,10 @@ struct Sampler::Impl {
   Impl& operator=(const Impl&) = delete;
 
   bool greedy() const { return params.temperature <= 0.0f; }
+  bool acts(SamplerStep step) const;
   void run(SamplerStep step);
+  int n_best() const;
+  Token draw();
   void apply_bias();
   Token pick_best();
 
@@ -166,49 +169,68 @@ void Sampler::Impl::apply_bias() {
 
 // A step at its neutral value does nothing. Greedy picks and mirostat have
 // their own way to cut.
-void Sampler::Impl::run(SamplerStep step) {
+bool Sampler::Impl::acts(SamplerStep step) const {
   const SamplerParams& p = params;
   const bool cuts = !greedy() && !mirostat;
+  switch (step) {
+    case SamplerStep::kPenalties:
+      return history.penalises();
+    case SamplerStep::kDry:
+      return history.has_dry();
+    case SamplerStep::kTopNSigma:
+      return cuts && p.top_n_sigma > 0.0f;
+    case SamplerStep::kTopK:
+      return cuts && p.top_k > 0;
+    case SamplerStep::kTypical:
+      return cuts && p.typical_p < 1.0f;
+    case SamplerStep::kTopP:
+      return cuts && p.top_p < 1.0f;
+    case SamplerStep::kMinP:
+      return cuts && p.min_p > 0.0f;
+    case SamplerStep::kXtc:
+      // Above one half there is at most one top choice.
+      return cuts && p.xtc_probability > 0.0f && p.xtc_threshold <= 0.5f;
+    case SamplerStep::kTemperature:
+      return !greedy() && (p.dynamic_temperature_range > 0.0f || p.temperature != 1.0f);
+  }
+  return false;
+}
+
+void Sampler::Impl::run(SamplerStep step) {
+  const SamplerParams& p = params;
+  if (!acts(step)) return;
   switch (step) {
     case SamplerStep::kPenalties:
       return history.apply_penalties(candidates);
     case SamplerStep::kDry:
       return history.apply_dry(candidates);
     case SamplerStep::kTopNSigma:
-      if (cuts && p.top_n_sigma > 0.0f) engine::cut_top_n_sigma(candidates, p.top_n_sigma);
-      return;
+      return engine::cut_top_n_sigma(candidates, p.top_n_sigma);
     case SamplerStep::kTopK:
-      if (cuts && p.top_k > 0) candidates.keep_top(static_cast<std::size_t>(p.top_k));
-      return;
+      return candidates.keep_top(static_cast<std::size_t>(p.top_k));
     case SamplerStep::kTypical:
-      if (cuts && p.typical_p < 1.0f) engine::cut_typical(candidates, p.typical_p);
-      return;
+      return engine::cut_typical(candidates, p.typical_p);
     case SamplerStep::kTopP:
-      if (cuts && p.top_p < 1.0f) engine::cut_top_p(candidates, p.top_p);
-      return;
+      return engine::cut_top_p(candidates, p.top_p);
     case SamplerStep::kMinP:
-      if (cuts && p.min_p > 0.0f) engine::cut_min_p(candidates, p.min_p);
-      return;
+      return engine::cut_min_p(candidates, p.min_p);
     case SamplerStep::kXtc:
-      // Above one half there is at most one top choice.
-      if (cuts && p.xtc_probability > 0.0f && p.xtc_threshold <= 0.5f) {
-        engine::cut_xtc(candidates, p.xtc_probability, p.xtc_threshold, random);
-      }
-      return;
+      return engine::cut_xtc(candidates, p.xtc_probability, p.xtc_threshold, random);
     case SamplerStep::kTemperature:
-      if (greedy()) return;
-      if (p.dynamic_temperature_range > 0.0f) {
-        engine::apply_dynamic_temperature(candidates, p.temperature, p.dynamic_temperature_range,
-                                          p.dynamic_temperature_exponent);
-      } else if (p.temperature != 1.0f) {
-        engine::apply_temperature(candidates, p.temperature);
-      }
-      return;
+      if (p.dynamic_temperature_range > 0.0f)
+        return engine::apply_dynamic_temperature(candidates, p.temperature, p.dynamic_temperature_range,
+                                                 p.dynamic_temperature_exponent);
+      return engine::apply_temperature(candidates, p.temperature);
   }
 }
 
-// Nothing has made a list, so none is made.
+// Of all logits: where nothing has made a list, none is made.
 Token Sampler::Impl::pick_best() {
+  if (candidates.is_list()) {  // Of the one that n_best() asks for.
+    const Candidate best = candidates.list().front();
+    candidates.set_only({best.id, best.logit, 1.0f});
+    return best.id;
+  }
   const std::size_t best = engine::argmax(candidates.logits());
   const Token id = static_cast<Token>(best);
   candidates.set_only({id, engine::clean_logit(candidates.logits()[best]), 1.0f});
@@ -231,15 +253,48 @@ Token Sampler::sample(std::span<const float> logits) {
   }
   it.candidates.start(logits);
   it.apply_bias();
-  for (SamplerStep step : it.params.steps) it.run(step);
-  if (it.greedy()) {
-    it.drawn = it.pick_best();
+  return it.draw();
+}
+
+Token Sampler::Impl::draw() {
+  for (SamplerStep step : params.steps) run(step);
+  if (greedy()) {
+    drawn = pick_best();
   } else {
     const std::size_t place =
-        it.mirostat ? it.mirostat->draw(it.candidates, it.random) : engine::draw(it.candidates, it.random);
-    it.drawn = it.candidates.list()[place].id;
+        mirostat ? mirostat->draw(candidates, random) : engine::draw(candidates, random);
+    drawn = candidates.list()[place].id;
   }
-  return it.drawn;
+  return drawn;
+}
+
+int Sampler::Impl::n_best() const {
+  if (!params.logit_bias.empty()) return 0;
+  if (mirostat && !greedy()) return 0;
+  for (const SamplerStep step : params.steps) {
+    if (!acts(step)) continue;
+    // Fewer than all, or there is no list of the best: what follows would find all in the order of ids.
+    if (step == SamplerStep::kTopK && static_cast<std::size_t>(params.top_k) < n_vocab) return params.top_k;
+    return 0;
+  }
+  return greedy() ? 1 : 0;
+}
+
+int Sampler::n_best() const { return impl_->n_best(); }
+
+Token Sampler::sample(std::span<const Best> best) {
+  Impl& it = *impl_;
+  const int n = it.n_best();
+  if (n == 0) refuse("it draws from all logits, the best tokens do not suffice");
+  if (best.size() < static_cast<std::size_t>(n))
+    refuse("got the best " + std::to_string(best.size()) + " tokens, needs " + std::to_string(n));
+  best = best.first(static_cast<std::size_t>(n));
+  for (const Best& one : best)
+    if (one.id < 0 || static_cast<std::size_t>(one.id) >= it.n_vocab)
+      refuse("token " + std::to_string(one.id) + " is not in the vocabulary of " +
+             std::to_string(it.n_vocab));
+  it.candidates.start(best);
+  return it.draw();
 }
 
 void Sampler::accept(Token id) {

@@ -72,6 +72,13 @@ void Candidates::start(std::span<const float> logits) {
   n_sorted_ = 0;
 }
 
+void Candidates::start(std::span<const Best> best) {
+  is_list_ = true;
+  list_.clear();
+  for (const Best& one : best) list_.push_back({one.id, clean_logit(one.logit), 0.0f});
+  n_sorted_ = list_.size();
+}
+
 std::span<float> Candidates::editable_logits() {
   WEFT_CHECK(!is_list_);
   if (logits_.data() != copy_.data()) {

@@ -31,6 +31,8 @@ class Candidates {
   /// Starts over with the logits of a step, which are not copied and must stay
   /// until the next start().
   void start(std::span<const float> logits);
+  /// Starts over with the best of a step's logits, which nothing else is drawn from.
+  void start(std::span<const Best> best);
   /// The logits so far as a copy to change; only before there is a list.
   std::span<float> editable_logits();
   std::span<const float> logits() const { return logits_; }  ///< Only before there is a list.

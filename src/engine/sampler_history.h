@@ -16,6 +16,10 @@ class History {
   /// `params` must outlive it.
   History(const SamplerParams& params, std::size_t n_vocab);
 
+  // Whether the parameters ask for it, whatever the text is.
+  bool penalises() const { return penalises_; }
+  bool has_dry() const { return has_dry_; }
+
   void accept(Token id);
   void clear();
 

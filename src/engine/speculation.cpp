@@ -1,10 +1,12 @@
 #include "engine/speculation.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <string>
 #include <utility>
 
+#include "engine/best.h"
 #include "weft/error.h"
 
 namespace weft::engine {
@@ -63,6 +65,7 @@ class ModelDrafter final : public Drafter {
           batch_.add(job.draft->nodes()[static_cast<std::size_t>(tip.node)].token, job.seq, true);
         }
         tip.item = batch_.size() - 1;
+        if (context_.params().n_best >= kBestTwo) batch_.only_best(tip.item, kBestTwo);
       }
       const auto start = std::chrono::steady_clock::now();
       const DecodeStatus status = context_.decode(batch_);
@@ -74,9 +77,9 @@ class ModelDrafter final : public Drafter {
         break;
       }
       for (Tip& tip : tips_) {
-        const auto [best, second] = best_two(context_.logits(tip.item));
-        const int parent = std::exchange(tip.node, tip.job->draft->grow(tip.node, best));
-        if (second >= 0) tip.job->draft->grow(parent, second);
+        const auto [best, second] = best_two(tip.item);
+        const int parent = std::exchange(tip.node, tip.job->draft->grow(tip.node, best.id));
+        if (second.id < context_.model().info().n_vocab) tip.job->draft->grow(parent, second.id);
       }
       cost_.add(batch_.size(), ms.count(), static_cast<double>(tips_.size()));
     }
@@ -104,17 +107,17 @@ class ModelDrafter final : public Drafter {
     int item;  // Of the batch.
   };
 
-  static std::pair<Token, Token> best_two(std::span<const float> logits) {
-    Token best = 0, second = -1;
-    for (std::size_t i = 1; i < logits.size(); ++i) {
-      const auto token = static_cast<Token>(i);
-      if (logits[i] > logits[static_cast<std::size_t>(best)]) {
-        second = std::exchange(best, token);
-      } else if (second < 0 || logits[i] > logits[static_cast<std::size_t>(second)]) {
-        second = token;
-      }
+  static constexpr int kBestTwo = 2;
+  using BestTwo = std::array<Best, kBestTwo>;
+
+  BestTwo best_two(int item) const {
+    BestTwo two;
+    if (batch_[item].n_best > 0) {
+      std::ranges::copy(context_.best(item), two.begin());
+    } else {
+      find_best(context_.logits(item), two);
     }
-    return {best, second};
+    return two;
   }
 
   Context& context_;

@@ -54,11 +54,12 @@ Stream::Stream(std::shared_ptr<const Request> request, int completion, std::span
   for (const Token token : prompt) sampler_.accept(token);
 }
 
-bool Stream::draw(std::span<const float> logits) {
-  const Token token = sampler_.sample(logits);
+bool Stream::draw(const Context& context, int item, bool from_best) {
+  const Token token = from_best ? sampler_.sample(context.best(item)) : sampler_.sample(context.logits(item));
   sampler_.accept(token);
-  new_tokens_.push_back(params().n_logprobs >= 0 ? with_logprobs(logits, token, params().n_logprobs)
-                                                 : OutputToken{token, 0.0f, {}});
+  new_tokens_.push_back(params().n_logprobs >= 0
+                            ? with_logprobs(context.logits(item), token, params().n_logprobs)
+                            : OutputToken{token, 0.0f, {}});
   if (++stats.n_generated == 1) stats.first_token_ms = ms_between(request_->submitted, Clock::now());
   if (!params().ignore_end && tokenizer_.is_end(token)) {
     finish(StopReason::kEnd);

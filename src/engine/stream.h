@@ -10,6 +10,7 @@
 #include "engine/draft_tree.h"
 #include "engine/stop_filter.h"
 #include "weft/batcher.h"
+#include "weft/context.h"
 #include "weft/tokenizer.h"
 
 namespace weft::engine {
@@ -48,8 +49,11 @@ class Stream {
       pause_at = pause_at == 0 ? n : std::min(pause_at, n);
   }
 
-  /// Draws a token from logits and adds it to the text. True where the stream goes on.
-  bool draw(std::span<const float> logits);
+  /// How many of the best tokens it draws from; 0: from all logits.
+  int n_best() const { return params().n_logprobs >= 0 ? 0 : sampler_.n_best(); }
+  /// Draws a token from an item of the last batch, its best tokens or its logits, and adds it to the text.
+  /// True where the stream goes on.
+  bool draw(const Context& context, int item, bool from_best);
   /// Ends the stream and lets go of what was held back.
   void finish(StopReason reason);
   bool done() const { return done_; }

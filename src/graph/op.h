@@ -179,9 +179,9 @@ struct TopK {
   int k = 1;
 };
 
-/// x {m, d}, counts {m} I32? -> {m, 2n}: the n largest of a row, largest first, lower index first among equals,
-/// and behind them their indices, as floats. NaN counts as minus infinity, and becomes that. Where row r wants
-/// only the first counts[r] (0 to n), the places of the others hold minus infinity and -1.
+/// x {m, d}, counts {m} I32? -> {m, 2n}: the n largest of a row, largest first, lower index first among
+/// equals, and behind them their indices, as floats. NaN counts as minus infinity, and becomes that. Where
+/// row r wants only the first counts[r] (0 to n), the places of the others hold minus infinity and -1.
 struct Best {
   static constexpr std::string_view kName = "best";
   static constexpr int kMinInputs = 1, kMaxInputs = 2;

@@ -71,8 +71,8 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
   op.softcap = h.attention_softcap;
   op.window = block.window;
   const ValueId out = b.add(op,
-                            {q, k_cache, v_cache, m.positions, m.sequences, at.extents, at.extent_counts, m.ends,
-                             m.hidden_first, at.hidden},
+                            {q, k_cache, v_cache, m.positions, m.sequences, at.extents, at.extent_counts,
+                             m.ends, m.hidden_first, at.hidden},
                             layer_name(layer, "attention"));
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
 }
@@ -160,9 +160,14 @@ ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBl
 ValueId output_logits(Builder& b, ValueId x) {
   const HParams& h = b.hparams();
   const char* const weight = b.has("output.weight") ? "output.weight" : "token_embd.weight";
-  ValueId logits = b.product(x, weight, "output.bias", h.n_vocab, 0, h.n_vocab, "logits");
-  if (h.logit_softcap > 0.0f) logits = b.add(ops::Softcap{h.logit_softcap}, {logits}, "logits_capped");
-  return logits;
+  const auto logits_of = [&](ValueId rows, const std::string& name) {
+    const ValueId logits = b.product(rows, weight, "output.bias", h.n_vocab, 0, h.n_vocab, name);
+    return h.logit_softcap > 0.0f ? b.add(ops::Softcap{h.logit_softcap}, {logits}, name + "_capped") : logits;
+  };
+  if (!b.wants_best()) return logits_of(x, "logits");
+  // The same product twice, each for rows of its own: one that only the best are taken of is never written.
+  b.take_best(logits_of(b.add(ops::GetRows{}, {x, b.model().best_rows}, "rows_of_best"), "logits_of_best"));
+  return logits_of(b.add(ops::GetRows{}, {x, b.model().logit_rows}, "rows_of_logits"), "logits");
 }
 
 }  // namespace weft::model

@@ -60,7 +60,8 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
 ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
                          const std::function<ValueId(int, ValueId)>& ffn);
 
-/// The product with output.weight, or with the embedding where the file has none.
+/// The product with output.weight, or with the embedding where the file has none; and the best of it, where
+/// they are wanted.
 ValueId output_logits(Builder& b, ValueId x);
 
 }  // namespace weft::model

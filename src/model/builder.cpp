@@ -41,6 +41,13 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   model_.output_rows = graph.add_input("output_rows", DType::kI32, {Dim(1, model_.n_outputs)});
   model_.n_forks = graph.add_symbol("n_forks", 0, sizes.n_moves);
   model_.n_hidden = graph.add_symbol("n_hidden", 0, sizes.n_hidden);
+  if (sizes.n_best > 0) {
+    model_.n_logits = graph.add_symbol("n_logits", 0, sizes.n_outputs);
+    model_.n_best_rows = graph.add_symbol("n_best_rows", 0, sizes.n_outputs);
+    model_.logit_rows = graph.add_input("logit_rows", DType::kI32, {Dim(1, model_.n_logits)});
+    model_.best_rows = graph.add_input("best_rows", DType::kI32, {Dim(1, model_.n_best_rows)});
+    model_.best_counts = graph.add_input("best_counts", DType::kI32, {Dim(1, model_.n_best_rows)});
+  }
   model_.full = add_cells("");
 }
 
@@ -187,6 +194,10 @@ void Builder::check_layers() const {
   }
 }
 
+void Builder::take_best(ValueId logits) {
+  model_.best = add(ops::Best{sizes_.n_best}, {logits, model_.best_counts}, "best");
+}
+
 ModelGraph Builder::finish(ValueId logits) {
   if (n_missing_ > 0) {
     throw Error(ErrorCode::kInvalidFile, std::to_string(n_missing_) + " of " +
@@ -196,6 +207,7 @@ ModelGraph Builder::finish(ValueId logits) {
   check_layers();
   model_.logits = logits;
   model_.graph.add_output(logits);
+  if (model_.best != kNoValue) model_.graph.add_output(model_.best);
   return std::move(model_);
 }
 

@@ -16,6 +16,7 @@ namespace weft::model {
 struct GraphSizes {
   std::int64_t n_ubatch = 1;   ///< Tokens of a step, at most.
   std::int64_t n_outputs = 1;  ///< Rows of logits of a step, at most.
+  int n_best = 0;              ///< Best tokens of a row, at most. 0: only logits are computed.
   std::int64_t n_cells = 64;   ///< Of the cache.
   std::int64_t n_sequences = 1;
   std::int64_t n_moves = 1;    ///< Cells that one step moves, at most.
@@ -63,6 +64,10 @@ struct ModelGraph {
   SymbolId n_moves = kNoSymbol;
   SymbolId n_forks = kNoSymbol;
   SymbolId n_hidden = kNoSymbol;  ///< 0 where nothing is hidden.
+  SymbolId n_logits =
+      kNoSymbol;  ///< Of the outputs' rows, those whose logits are wanted, and those of which only
+  SymbolId n_best_rows =
+      kNoSymbol;  ///< the best are. Where GraphSizes::n_best is 0 there are no such symbols.
   // Inputs; kNoValue where the model has no use for them.
   ValueId tokens = kNoValue;          ///< {n_tokens} I32
   ValueId embeddings = kNoValue;      ///< {n_tokens, n_embd} F32: what stands in place of tokens' own, ...
@@ -77,7 +82,12 @@ struct ModelGraph {
   int window = 0;                   ///< The largest of the latter.
   ValueId state_from = kNoValue;    ///< {n_tokens} I32: slots of running states before each token ...
   ValueId state_to = kNoValue;      ///< ... and after it; both only in models with recurrent layers.
-  ValueId logits = kNoValue;        ///< {n_outputs, n_vocab}
+  ValueId logits = kNoValue;  ///< {n_outputs, n_vocab}; {n_logits, n_vocab} where the best can be asked for
+  // With GraphSizes::n_best:
+  ValueId logit_rows = kNoValue;   ///< {n_logits} I32: among the outputs' rows.
+  ValueId best_rows = kNoValue;    ///< {n_best_rows} I32, likewise.
+  ValueId best_counts = kNoValue;  ///< {n_best_rows} I32: how many of each.
+  ValueId best = kNoValue;         ///< {n_best_rows, 2 * n_best}: see ops::Best.
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;          ///< Caches.
   std::vector<ValueId> running_states;  ///< {n_slots, rows, columns} F32
@@ -123,6 +133,10 @@ class Builder {
 
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
   ValueId store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows);
+
+  bool wants_best() const { return sizes_.n_best > 0; }
+  /// The best of rows of logits that are of best_rows.
+  void take_best(ValueId logits);
 
   /// Names the logits and returns the graph. Throws Error kInvalidFile where weights are missing.
   ModelGraph finish(ValueId logits);

@@ -261,6 +261,13 @@ TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
     const ValueId capped = form == 2 ? g.add(ops::Softcap{0.25f}, {logits}, "capped") : logits;
     const ValueId best = g.add(ops::Best{kBest}, {capped, counts}, "best");
     const auto unfused = rig.run({logits, capped, best}, 1, 20, 20);
+    for (const Isa isa : kIsas) {
+      if (!supported(isa)) continue;
+      Rig other = rig;
+      other.device = make_device({.isa = isa, .n_threads = 2});
+      const std::vector<float> own = other.run({logits, capped, best}, 1, 20, 20).at(best);
+      EXPECT_TRUE(other.run({best}, 2, 20, 20).at(best) == own) << kernels(isa).name;
+    }
     EXPECT_EQ(rig.description.find("best_merge"), std::string::npos) << rig.description;
     const std::vector<float>& rows = unfused.at(capped);
     for (std::size_t r = 0; r < 20; ++r) {

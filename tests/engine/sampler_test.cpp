@@ -15,6 +15,7 @@
 #include <set>
 
 #include "engine/allocation_counter.h"
+#include "engine/best.h"
 #include "engine/sampler_random.h"
 #include "weft/error.h"
 
@@ -802,6 +803,95 @@ TEST(Sampler, DoesNotAllocateAfterTheFirstCall) {
       sampler.accept(id);
     }
   }
+}
+
+/// The best of logits, as a context gives them.
+std::vector<Best> best_of(const std::vector<float>& logits, std::size_t n) {
+  std::vector<Best> best(n);
+  engine::find_best(logits, best);
+  return best;
+}
+
+TEST(Sampler, NBestSaysHowManySuffice) {
+  const auto n_best = [](const std::function<void(SamplerParams&)>& change) {
+    SamplerParams params;
+    change(params);
+    return Sampler(params, 100).n_best();
+  };
+  EXPECT_EQ(n_best([](auto&) {}), 40);  // The default chain begins with its top-k.
+  EXPECT_EQ(n_best([](auto& p) { p.top_k = 7; }), 7);
+  EXPECT_EQ(n_best([](auto& p) { p.top_k = 100; }), 0);  // That is all of them.
+  EXPECT_EQ(n_best([](auto& p) { p.top_k = 0; }), 0);
+  EXPECT_EQ(n_best([](auto& p) { p.temperature = 0.0f; }), 1);
+  EXPECT_EQ(n_best([](auto& p) { p.temperature = 0.0f, p.mirostat = 2; }), 1);
+  EXPECT_EQ(n_best([](auto& p) { p.mirostat = 2; }), 0);
+  EXPECT_EQ(n_best([](auto& p) { p.typical_p = 0.5f; }), 40);  // Behind top-k.
+  EXPECT_EQ(n_best([](auto& p) { p.top_n_sigma = 1.0f; }), 0);
+  EXPECT_EQ(n_best([](auto& p) { p.repetition_penalty = 1.1f; }), 0);
+  EXPECT_EQ(n_best([](auto& p) { p.dry_multiplier = 1.0f; }), 0);
+  EXPECT_EQ(n_best([](auto& p) { p.logit_bias = {{1, 1.0f}}; }), 0);
+  EXPECT_EQ(n_best([](auto& p) { p.temperature = 0.0f, p.presence_penalty = 0.1f; }), 0);
+  const auto steps = [&](const char* text, float penalty) {
+    return n_best([&](auto& p) { p.steps = parse_sampler_steps(text), p.repetition_penalty = penalty; });
+  };
+  EXPECT_EQ(steps("top_k;penalties", 1.1f), 40);
+  EXPECT_EQ(steps("top_p;top_k", 1.0f), 0);
+  EXPECT_EQ(steps("temperature;top_k", 1.0f), 0);
+  EXPECT_EQ(steps("top_p;min_p", 1.0f), 0);
+  EXPECT_EQ(steps("", 1.0f), 0);
+}
+
+TEST(Sampler, TheBestGiveTheDrawsOfAllLogits) {
+  std::mt19937 random(17);
+  for (int round = 0; round < 300; ++round) {
+    SamplerParams params;
+    params.seed = random() % 1000;
+    params.top_k = 1 + static_cast<int>(random() % 50);
+    if (round % 8 == 4) params.temperature = 0.0f;
+    if (round % 5 == 0) params.typical_p = 0.7f;
+    if (round % 6 == 0) params.xtc_probability = 0.5f;
+    if (round % 7 == 0) params.dynamic_temperature_range = 0.3f;
+    if (round % 8 == 0) {
+      params.steps = parse_sampler_steps("top_k;penalties;dry;temperature");
+      params.repetition_penalty = 1.3f;
+      params.dry_multiplier = 0.8f;
+    }
+    constexpr int kVocab = 400;
+    Sampler of_all(params, kVocab), of_best(params, kVocab);
+    const int n = of_best.n_best();
+    ASSERT_GT(n, 0) << round;
+    for (int i = 0; i < 20; ++i) {
+      std::vector<float> logits = random_logits(kVocab, random());
+      for (float& logit : logits) {
+        if (random() % 30 == 0) logit = kNan;
+        if (random() % 30 == 0) logit = -kInf;
+        if (i % 5 == 4 && random() % 100 == 0) logit = kInf;
+      }
+      if (i % 10 == 7) std::fill(logits.begin(), logits.end(), i == 7 ? kNan : -kInf);
+      const Token token = of_all.sample(logits);
+      // More than needed change nothing.
+      ASSERT_EQ(of_best.sample(best_of(logits, static_cast<std::size_t>(n + i % 3))), token) << round;
+      const auto a = of_all.candidates(), b = of_best.candidates();
+      ASSERT_EQ(a.size(), b.size()) << round;
+      for (std::size_t c = 0; c < a.size(); ++c) {
+        EXPECT_EQ(a[c].id, b[c].id);
+        EXPECT_EQ(a[c].logit, b[c].logit);
+        EXPECT_EQ(a[c].probability, b[c].probability);
+      }
+      of_all.accept(token);
+      of_best.accept(token);
+    }
+  }
+}
+
+TEST(Sampler, TooFewOfTheBestAreRefused) {
+  SamplerParams params;
+  params.top_k = 3;
+  Sampler sampler(params, 10);
+  const std::vector<Best> best = {{1, 3.0f}, {2, 2.0f}, {10, 1.0f}};
+  EXPECT_THROW(sampler.sample(std::span(best).first(2)), Error);
+  EXPECT_THROW(sampler.sample(best), Error);  // There is no token 10.
+  EXPECT_THROW(Sampler(neutral(), 10).sample(std::span(best).first(2)), Error);
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ static void insert_best(const BestEntry& entry, int n, BestEntry* list) {
   list[at] = entry;
 }
 
-/// Offers values[0..n_values), of 16, to a list of n; they have the indices from `index` on. Most values are less
-/// than a list's last one, and one comparison says so for all 16.
+/// Offers values[0..n_values), of 16, to a list of n; they have the indices from `index` on. Most values are
+/// less than a list's last one, and one comparison says so for all 16.
 static inline void offer_best(const float* values, int n_values, std::int32_t index, int n, BestEntry* list) {
   if (n == 0) return;
   std::uint32_t left = not_less(load_f32(values), splat(&list[n - 1].value)) & ((1u << n_values) - 1u);

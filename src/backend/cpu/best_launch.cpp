@@ -32,7 +32,8 @@ BestLists::BestLists(const Graph& graph, const Node& node, int n_threads)
       per_thread_((static_cast<std::ptrdiff_t>(graph.value(node.output).shape.rows(graph.bounds())) * n_ +
                    kEntriesOfLine - 1) /
                   kEntriesOfLine * kEntriesOfLine),
-      memory_(static_cast<std::size_t>(per_thread_) * static_cast<std::size_t>(n_threads) * sizeof(BestEntry)),
+      memory_(static_cast<std::size_t>(per_thread_) * static_cast<std::size_t>(n_threads) *
+              sizeof(BestEntry)),
       in_step_(static_cast<std::size_t>(n_threads)) {}
 
 void BestLists::bind(const Addresses& addresses) {

@@ -1,7 +1,7 @@
 #pragma once
 // The best values of a product's rows, found while its tiles are made: the product itself is never written.
-// Each thread keeps lists of what it saw; once all have seen theirs, the lists are merged. Their order is total
-// (larger value, then lower index), so it does not matter who saw what.
+// Each thread keeps lists of what it saw; once all have seen theirs, the lists are merged. Their order is
+// total (larger value, then lower index), so it does not matter who saw what.
 #include <memory>
 #include <vector>
 

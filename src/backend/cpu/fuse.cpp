@@ -245,8 +245,8 @@ class Fuser {
     done_[index(add)] = true;
   }
 
-  /// The node that takes the best of a product's rows, which are capped before perhaps, where nobody else reads
-  /// them; or kNoNode.
+  /// The node that takes the best of a product's rows, which are capped before perhaps, where nobody else
+  /// reads them; or kNoNode.
   NodeId absorb_best(MatmulValues& values) {
     if (values.gate != kNoValue || values.activation != Activation::kNone || values.residual != kNoValue)
       return kNoNode;

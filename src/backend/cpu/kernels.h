@@ -34,7 +34,8 @@ struct BestEntry {
 /// Behind all values, NaN included, which counts as minus infinity: an empty list is full of them.
 inline constexpr BestEntry kNoBest = {-__builtin_inff(), 0x7fffffff};
 
-/// Where a product's results go that only the best of are wanted: each column has a sorted list of its best rows.
+/// Where a product's results go that only the best of are wanted: each column has a sorted list of its best
+/// rows.
 struct BestArgs {
   BestEntry* lists = nullptr;  ///< [column][n]
   int n = 0;

@@ -225,7 +225,8 @@ static inline std::uint32_t not_less(const Floats& a, const Floats& b) {
   for (int i = 0; i < 4; ++i)
     bits |= static_cast<std::uint32_t>(_mm_movemask_ps(_mm_cmpnlt_ps(a.v[i], b.v[i]))) << 4 * i;
 #else
-  for (int i = 0; i < 16; ++i) bits |= static_cast<std::uint32_t>(!(a.v[i / 4][i % 4] < b.v[i / 4][i % 4])) << i;
+  for (int i = 0; i < 16; ++i)
+    bits |= static_cast<std::uint32_t>(!(a.v[i / 4][i % 4] < b.v[i / 4][i % 4])) << i;
 #endif
   return bits;
 }

@@ -1,0 +1,263 @@
+// The best tokens of a place: those that its logits would have had, bit by bit, whatever stands beside it in
+// the batch; and who uses them writes the same texts.
+#include "engine/best.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "engine/allocation_counter.h"
+#include "engine/test_support.h"
+#include "weft/batcher.h"
+#include "weft/generate.h"
+#include "weft/sampler.h"
+
+namespace weft {
+namespace {
+
+std::shared_ptr<const Model> golden(const std::string& family) {
+  static std::map<std::string, std::shared_ptr<const Model>> models;
+  auto& model = models[family];
+  if (!model) model = Model::load(test::golden_dir() / family / "model.gguf");
+  return model;
+}
+
+std::vector<Token> golden_tokens(const std::string& family) {
+  return test::read_tokens(test::golden_dir() / family / "tokens.json");
+}
+
+/// By the definition.
+std::vector<Best> sorted(std::span<const float> logits, std::size_t n) {
+  std::vector<Best> all;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    all.push_back(
+        {static_cast<Token>(i), std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i]});
+  std::stable_sort(all.begin(), all.end(), [](const Best& a, const Best& b) { return a.logit > b.logit; });
+  all.resize(n);
+  return all;
+}
+
+void expect_same(std::span<const Best> a, std::span<const Best> b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].id, b[i].id) << what << ", place " << i;
+    EXPECT_EQ(std::memcmp(&a[i].logit, &b[i].logit, sizeof(float)), 0) << what << ", place " << i;
+  }
+}
+
+std::optional<ErrorCode> code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return std::nullopt;
+}
+
+TEST(FindBest, IsTheHeadOfTheSortedRow) {
+  std::mt19937 random(3);
+  for (const std::size_t size : {1, 2, 127, 128, 129, 1000})
+    for (std::size_t n = 1; n <= std::min<std::size_t>(size, 40); n += 13) {
+      std::vector<float> logits(size);
+      for (float& x : logits) {
+        x = static_cast<float>(random() % 50) / 4.0f;
+        if (random() % 20 == 0) x = std::nanf("");
+        if (random() % 20 == 0) x = -std::numeric_limits<float>::infinity();
+        if (random() % 200 == 0) x = std::numeric_limits<float>::infinity();
+      }
+      std::vector<Best> best(n);
+      engine::find_best(logits, best);
+      expect_same(best, sorted(logits, n), std::to_string(size));
+      std::fill(logits.begin(), logits.end(), std::nanf(""));
+      engine::find_best(logits, best);
+      expect_same(best, sorted(logits, n), "no number");
+    }
+}
+
+class BestOfFamily : public testing::TestWithParam<const char*> {};
+
+TEST_P(BestOfFamily, AreThoseOfTheLogits) {
+  const auto model = golden(GetParam());
+  const std::vector<Token> tokens = golden_tokens(GetParam());
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  Context reference(model, {.n_ctx = 64, .n_best = 0});
+  const std::vector<float> logits = test::all_logits(reference, tokens, tokens.size());
+  for (const int n_threads : {1, 2})
+    for (const std::size_t piece : {tokens.size(), std::size_t{7}}) {
+      // So few outputs that a batch takes several steps.
+      Context context(model, {.n_ctx = 64, .n_outputs = 5, .n_threads = n_threads});
+      ASSERT_EQ(context.params().n_best, 64);
+      Batch batch;
+      for (std::size_t done = 0; done < tokens.size(); done += piece) {
+        batch.clear();
+        const std::size_t n = std::min(piece, tokens.size() - done);
+        for (std::size_t i = 0; i < n; ++i) {
+          batch.add(tokens[done + i], 0, true);
+          batch.only_best(batch.size() - 1, 1 + static_cast<int>((done + i) % 64));
+        }
+        ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+        for (std::size_t i = 0; i < n; ++i)
+          expect_same(context.best(static_cast<int>(i)),
+                      sorted(std::span(logits).subspan((done + i) * n_vocab, n_vocab), 1 + (done + i) % 64),
+                      "token " + std::to_string(done + i));
+      }
+      EXPECT_EQ(context.plan_stats().compiled, 1);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, BestOfFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);
+
+TEST(BestTokens, StandBesideRowsOfLogits) {
+  const auto model = golden("gemma3");
+  constexpr int kStreams = 32;
+  // Each text alone, with all its logits.
+  std::vector<std::vector<Token>> texts;
+  std::vector<std::vector<float>> logits;
+  std::mt19937 random(5);
+  for (int s = 0; s < kStreams; ++s) {
+    texts.emplace_back(1 + random() % 9);
+    for (Token& token : texts.back()) token = static_cast<Token>(random() % 500);
+    Context alone(model, {.n_ctx = 64, .n_threads = 1, .n_best = 0});
+    logits.push_back(test::all_logits(alone, texts.back(), texts.back().size()));
+  }
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  for (const int n_outputs : {3, 64})
+    for (const int every : {1, 2, 7, 100}) {  // Of the texts one in so many wants all logits; none of 100.
+      Context context(model,
+                      {.n_ctx = 1024, .n_sequences = kStreams, .n_ubatch = 64, .n_outputs = n_outputs});
+      Batch batch;
+      std::vector<int> last;
+      for (int s = 0; s < kStreams; ++s) {
+        batch.add(texts[static_cast<std::size_t>(s)], s);
+        last.push_back(batch.size() - 1);
+        if (s % every != every / 2) batch.only_best(last.back(), 1 + s);
+      }
+      ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+      for (std::size_t s = 0; s < kStreams; ++s) {
+        const auto row = std::span(logits[s]).last(n_vocab);
+        if (batch[last[s]].n_best == 0) {
+          EXPECT_TRUE(std::ranges::equal(context.logits(last[s]), row)) << s;
+          EXPECT_THROW(context.best(last[s]), Error);
+        } else {
+          expect_same(context.best(last[s]), sorted(row, s + 1), "text " + std::to_string(s));
+          EXPECT_THROW(context.logits(last[s]), Error);
+        }
+      }
+    }
+}
+
+TEST(BestTokens, WrongWishesAreRefusedAndChangeNothing) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 64, .n_best = 3});
+  EXPECT_EQ(context.params().n_best, 3);
+  Batch batch;
+  batch.add(5, 0, false);
+  batch.add(6, 0, true);
+  for (const auto& [item, n] : {std::pair{0, 1}, {2, 1}, {-1, 1}, {1, 0}, {1, -4}})
+    EXPECT_EQ(code_of([&] { batch.only_best(item, n); }), ErrorCode::kInvalidArgument);
+  batch.only_best(1, 4);
+  EXPECT_EQ(code_of([&] { context.decode(batch); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(context.next_pos(0), 0);
+  batch.only_best(1, 3);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  EXPECT_EQ(context.best(1).size(), 3u);
+  EXPECT_EQ(code_of([&] { context.best(0); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { context.best(2); }), ErrorCode::kInvalidArgument);
+  Context without(model, {.n_ctx = 64, .n_best = 0});
+  EXPECT_EQ(code_of([&] { without.decode(batch); }), ErrorCode::kInvalidArgument);
+  for (const int n : {-2, 513, 1 << 20})
+    EXPECT_EQ(code_of([&] { Context(model, {.n_ctx = 64, .n_best = n}); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(Context(model, {.n_ctx = 64, .n_best = 512}).params().n_best, 512);
+}
+
+TEST(BestTokens, AStepWithThemAllocatesNothing) {
+  if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
+  Context context(golden("llama"), {.n_ctx = 512});
+  Sampler sampler({.seed = 1}, context.model().info().n_vocab);
+  Batch batch;
+  batch.add(std::vector<Token>(20, 9), 0);
+  batch.only_best(19, sampler.n_best());
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  long before = 0;
+  for (int i = 0; i < 50; ++i) {
+    if (i == 1) before = test::n_allocations();
+    const Token token = sampler.sample(context.best(batch.size() - 1));
+    batch.clear();
+    batch.add(token, 0, true);
+    batch.only_best(0, sampler.n_best());
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  }
+  EXPECT_EQ(test::n_allocations() - before, 0);
+}
+
+/// What a batcher writes for many requests of all kinds.
+std::map<std::pair<RequestId, int>, std::vector<Token>> write(const std::shared_ptr<const Model>& model,
+                                                              int n_best, Speculation speculation) {
+  Context context(model, {.n_ctx = 2048, .n_sequences = 12, .n_best = n_best});
+  Context draft(model, {.n_ctx = 2048, .n_sequences = 12, .n_best = n_best}, context);
+  Batcher batcher(context, {.speculation = speculation, .adapt_drafts = false, .draft = &draft});
+  std::map<std::pair<RequestId, int>, std::vector<Token>> written;
+  std::mt19937 random(11);
+  for (int i = 0; i < 24; ++i) {
+    std::vector<Token> prompt(1 + random() % 20);
+    for (Token& token : prompt) token = static_cast<Token>(random() % 500);
+    RequestParams params;
+    params.n_predict = 12;
+    params.ignore_end = true;
+    params.sampler.seed = static_cast<std::uint64_t>(i);
+    params.sampler.temperature = i % 3 == 0 ? 0.0f : 0.9f;
+    if (i % 4 == 0) params.sampler.repetition_penalty = 1.2f;
+    if (i % 5 == 0) params.sampler.top_k = 100;  // More than the context gives.
+    if (i % 6 == 0) params.n_logprobs = 2;
+    params.on_output = [&](const Output& output) {
+      for (const OutputToken& token : output.tokens)
+        written[{output.request, output.completion}].push_back(token.id);
+      return true;
+    };
+    batcher.submit(prompt, std::move(params));
+  }
+  batcher.run();
+  return written;
+}
+
+TEST(BestTokens, ABatcherWritesTheSameWithThem) {
+  for (const char* family : {"llama", "gemma3"}) {
+    const auto reference = write(golden(family), 0, Speculation::kNone);
+    ASSERT_EQ(reference.size(), 24u);
+    EXPECT_EQ(write(golden(family), -1, Speculation::kNone), reference) << family;
+    EXPECT_EQ(write(golden(family), -1, Speculation::kNgram), reference) << family;
+    EXPECT_EQ(write(golden(family), -1, Speculation::kModel), reference) << family;
+    EXPECT_EQ(write(golden(family), 1, Speculation::kModel), reference) << family;
+  }
+}
+
+std::vector<Token> generated(const std::shared_ptr<const Model>& model, int n_best, float temperature) {
+  Context context(model, {.n_ctx = 128, .n_best = n_best});
+  Sampler sampler({.seed = 7, .temperature = temperature}, model->info().n_vocab);
+  const Token prompt[] = {1, 30, 31, 32};
+  return generate(context, sampler, prompt, {.n_predict = 24, .ignore_end = true}).tokens;
+}
+
+TEST(BestTokens, GenerationWritesTheSameWithThem) {
+  for (const float temperature : {0.0f, 1.0f})
+    EXPECT_EQ(generated(golden("qwen3"), -1, temperature), generated(golden("qwen3"), 0, temperature));
+}
+
+TEST(BestTokens, OfRealModelsAreTheSame) {
+  bool any = false;
+  for (const char* file : {test::kSmolLm2, test::kGemma3}) {
+    const auto path = test::cached_model(file);
+    if (!path) continue;
+    any = true;
+    const auto model = Model::load(*path);
+    for (const float temperature : {0.0f, 1.0f})
+      EXPECT_EQ(generated(model, -1, temperature), generated(model, 0, temperature)) << file;
+  }
+  if (!any) GTEST_SKIP() << "no real model in the cache; see weft models";
+}
+
+}  // namespace
+}  // namespace weft
