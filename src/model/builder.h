@@ -64,10 +64,10 @@ struct ModelGraph {
   SymbolId n_moves = kNoSymbol;
   SymbolId n_forks = kNoSymbol;
   SymbolId n_hidden = kNoSymbol;  ///< 0 where nothing is hidden.
-  SymbolId n_logits =
-      kNoSymbol;  ///< Of the outputs' rows, those whose logits are wanted, and those of which only
-  SymbolId n_best_rows =
-      kNoSymbol;  ///< the best are. Where GraphSizes::n_best is 0 there are no such symbols.
+  /// Of the outputs' rows, those whose logits are wanted and those of which only the best are. Where
+  /// GraphSizes::n_best is 0, neither is there and all are rows of logits.
+  SymbolId n_logits = kNoSymbol;
+  SymbolId n_best_rows = kNoSymbol;
   // Inputs; kNoValue where the model has no use for them.
   ValueId tokens = kNoValue;          ///< {n_tokens} I32
   ValueId embeddings = kNoValue;      ///< {n_tokens, n_embd} F32: what stands in place of tokens' own, ...
