@@ -3,9 +3,9 @@
 //
 // A call handles query rows: the tile's batch rows times the heads that share a KV head (m rows in all; all
 // heads of a batch row see the same cells). For each page, in position order:
-//   scores   S = Q K^T log2(e), as exponents of 2; lanes are keys, a block of query rows shares the loads of
-//   K weights  P = 2^(S - top), page by page from nothing; what a row does not see weighs exactly 0 sums O =
-//   P V      lanes are V's dims, then merged: O_new = O keep + O_page take
+//   scores   S = Q K^T log2(e), exponents of 2; lanes are keys, a block of query rows shares the loads
+//   weights  P = 2^(S - top), page by page from nothing; what a row does not see weighs exactly 0
+//   sums     O = P V; lanes are V's dims, then merged: O_new = O keep + O_page take
 // This is flash attention (arXiv 2205.14135), with each page's part kept apart until it is merged.
 // Every element of S and O is one chain of multiply-adds in order (of dims, of keys), one or a pair of them
 // at a time, so blocks of any shape give the same bits. A row that sees nothing of a page keeps its state

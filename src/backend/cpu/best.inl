@@ -6,10 +6,6 @@
 
 namespace weft::cpu::WEFT_CPU_ISA::panel {
 
-static inline bool goes_before(const BestEntry& a, const BestEntry& b) {
-  return a.value > b.value || (a.value == b.value && a.index < b.index);
-}
-
 /// Puts an entry in its place of a sorted list of n, whose last one makes room.
 static void insert_best(const BestEntry& entry, int n, BestEntry* list) {
   if (!goes_before(entry, list[n - 1])) return;

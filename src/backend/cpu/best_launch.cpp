@@ -8,10 +8,6 @@ namespace {
 // Of a line of the cache: threads write to their lists at the same time.
 constexpr std::ptrdiff_t kEntriesOfLine = 64 / sizeof(BestEntry);
 
-bool goes_before(const BestEntry& a, const BestEntry& b) {
-  return a.value > b.value || (a.value == b.value && a.index < b.index);
-}
-
 }  // namespace
 
 void write_best(const BestEntry* entries, int wanted, int n, float* out) {
@@ -20,10 +16,6 @@ void write_best(const BestEntry* entries, int wanted, int n, float* out) {
     out[i] = entry.value;
     out[n + i] = i < wanted ? static_cast<float>(entry.index) : -1.0f;
   }
-}
-
-int wanted_best(const std::int32_t* counts, std::int64_t row, int n) {
-  return counts == nullptr ? n : std::clamp(counts[row], 0, n);
 }
 
 BestLists::BestLists(const Graph& graph, const Node& node, int n_threads)

@@ -12,8 +12,6 @@ namespace weft::cpu {
 
 /// The first `wanted` entries in the order of ops::Best's result, a row of 2n floats.
 void write_best(const BestEntry* entries, int wanted, int n, float* out);
-/// How many a row wants of the best n: all where `counts` is null.
-int wanted_best(const std::int32_t* counts, std::int64_t row, int n);
 
 /// The threads' lists for the rows of a step.
 class BestLists {

@@ -31,6 +31,14 @@ struct BestEntry {
   float value = 0.0f;
   std::int32_t index = 0;
 };
+static inline bool goes_before(const BestEntry& a, const BestEntry& b) {
+  return a.value > b.value || (a.value == b.value && a.index < b.index);
+}
+/// How many a row wants of the best n: all where `counts` is null.
+static inline int wanted_best(const std::int32_t* counts, std::int64_t row, int n) {
+  const int wanted = counts == nullptr ? n : counts[row];
+  return wanted < 0 ? 0 : wanted > n ? n : wanted;
+}
 /// Behind all values, NaN included, which counts as minus infinity: an empty list is full of them.
 inline constexpr BestEntry kNoBest = {-__builtin_inff(), 0x7fffffff};
 

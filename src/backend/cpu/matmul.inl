@@ -346,10 +346,9 @@ static void offer_tile(const BestArgs& best, std::int64_t row, std::int64_t n_ro
   if (best.softcap > 0.0f) softcap_row(tile, best.softcap, kPanelRows * n_columns, tile);
   for (int c = 0; c < n_columns; ++c) {
     const std::int64_t column = first_column + c;
-    const int wanted = best.counts == nullptr ? best.n : best.counts[column];
-    const int n = wanted < 0 ? 0 : wanted > best.n ? best.n : wanted;
     offer_best(tile + kPanelRows * c, static_cast<int>(n_rows),
-               best.first_index + static_cast<std::int32_t>(row), n, best.lists + column * best.n);
+               best.first_index + static_cast<std::int32_t>(row), wanted_best(best.counts, column, best.n),
+               best.lists + column * best.n);
   }
 }
 

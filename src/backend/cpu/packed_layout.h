@@ -10,14 +10,14 @@
 //
 //   [f16 factors][scales of 8 blocks] [base plane][extra plane] [base plane][extra plane] ...
 //
-// In a plane, the codes of four neighbouring columns of a row lie side by side, and
-// the rows follow one another: 64 bytes are 16 rows x 4 columns, what one dot-product instruction takes. For
-// the column c of a block write j = c / 4, t = c % 4:
+// In a plane, the codes of four neighbouring columns of a row lie side by side, and the rows follow one
+// another: 64 bytes are 16 rows x 4 columns, what one dot-product instruction takes. For the column c of a
+// block write j = c / 4, t = c % 4:
 //
 //   kBytes    512 B   byte (j * 16 + row) * 4 + t is the code.
-//   kNibbles  256 B   byte ((j % 4) * 16 + row) * 4 + t: columns 0..15 in the low nibble, 16..31 in the high
-//   one. kPairs    128 B   byte ((j / 4) * 16 + row) * 4 + t: two bits at 2 (j % 4). kBits      64 B   byte
-//   row * 4 + t: one bit at j.
+//   kNibbles  256 B   byte ((j % 4) * 16 + row) * 4 + t: columns 0..15 in low nibbles, 16..31 in high
+//   kPairs    128 B   byte ((j / 4) * 16 + row) * 4 + t: two bits at 2 (j % 4).
+//   kBits      64 B   byte row * 4 + t: one bit at j.
 //
 // A code is base | extra << bits(base), unsigned; a value is scale * (code - zero) + min, or, of a type with
 // a table, scale * (table[code] - zero). Float types have no planes: a record is [32 columns][16 rows] of

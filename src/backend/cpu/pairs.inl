@@ -21,6 +21,7 @@ static inline F32 load_bf16(const std::uint16_t* p) {
   __builtin_memcpy(&halves, p, sizeof(halves));
   return as_floats(__builtin_convertvector(halves, FloatBits) << 16);
 }
+
 #if defined(__AVX512BF16__)
 
 /// To the nearest, ties to even; NaN stays NaN. Numbers below the smallest normal one may become 0.
@@ -28,22 +29,6 @@ static inline void store_bf16(std::uint16_t* p, F32 a) {
   const __m256bh halves = _mm512_cvtneps_pbh(a);
   __builtin_memcpy(p, &halves, sizeof(halves));
 }
-
-#else
-
-static inline void store_bf16(std::uint16_t* p, F32 a) {
-  FloatBits bits;
-  __builtin_memcpy(&bits, &a, sizeof(bits));
-  const FloatBits rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const FloatBits is_nan = (bits & 0x7fffffff) > 0x7f800000;
-  const FloatBits kept = (is_nan & (bits | 0x400000)) | (~is_nan & rounded);
-  const HalfBits halves = __builtin_convertvector(kept >> 16, HalfBits);
-  __builtin_memcpy(p, &halves, sizeof(halves));
-}
-
-#endif
-
-#if defined(__AVX512BF16__)
 
 using Pairs = __m512bh;
 
@@ -59,8 +44,17 @@ static inline Pairs broadcast_pair(const std::uint16_t* p) {
 /// sum + the products of both: one rounding or several, and numbers below the smallest normal one may count
 /// as 0, always in the same way.
 static inline F32 add_products(Pairs a, Pairs b, F32 sum) { return _mm512_dpbf16_ps(sum, a, b); }
-
 #else
+
+static inline void store_bf16(std::uint16_t* p, F32 a) {
+  FloatBits bits;
+  __builtin_memcpy(&bits, &a, sizeof(bits));
+  const FloatBits rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const FloatBits is_nan = (bits & 0x7fffffff) > 0x7f800000;
+  const FloatBits kept = (is_nan & (bits | 0x400000)) | (~is_nan & rounded);
+  const HalfBits halves = __builtin_convertvector(kept >> 16, HalfBits);
+  __builtin_memcpy(p, &halves, sizeof(halves));
+}
 
 using Pairs = FloatBits;
 

@@ -263,8 +263,10 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
           [&](const ops::TopK& op) { top_k_row(in(0), n, op.k, reinterpret_cast<std::int32_t*>(out)); },
           [&](const ops::Best& op) {
             auto* const list = reinterpret_cast<BestEntry*>(context.scratch + instruction.scratch_offset);
-            const bool counted = instruction.in.size() > 1;
-            const int wanted = counted ? std::clamp(index(1), 0, op.n) : op.n;
+            const auto* counts = instruction.in.size() > 1
+                                     ? reinterpret_cast<const std::int32_t*>(instruction.in[1].base)
+                                     : nullptr;
+            const int wanted = wanted_best(counts, row, op.n);
             std::fill_n(list, wanted, kNoBest);
             kernels.best_row(in(0), n, wanted, list);
             write_best(list, wanted, op.n, out);

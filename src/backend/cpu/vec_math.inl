@@ -36,7 +36,8 @@ static inline F32 exp2(F32 x) {
   return scale_pow2(exp_near_zero((x - n) * broadcast(0x1.62e43p-1f)), n);
 }
 
-/// The same within a part in 13,000, a thirtieth of what rounding to bfloat16 may change.
+/// 2^x for x <= 0 within a part in 13,000, a thirtieth of what rounding to bfloat16 may change;
+/// exp2_coarse(-inf) is exactly 0 and NaN stays NaN.
 static inline F32 exp2_coarse(F32 x) {
   x = max(broadcast(-152.0f), x);
   const F32 n = round(x);
