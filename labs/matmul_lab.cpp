@@ -94,22 +94,21 @@ struct Matrix {
       : memory(weft::cpu::packed_bytes(dtype, rows, columns)) {
     const std::int64_t n_distinct = std::min<std::int64_t>(rows, 256);
     const std::size_t row_bytes = weft::row_bytes(dtype, columns);
-    std::vector<std::byte> canonical(static_cast<std::size_t>(n_distinct) * row_bytes);
+    std::vector<std::byte> canonical(static_cast<std::size_t>(rows) * row_bytes);
     std::vector<float> values(static_cast<std::size_t>(columns));
     Random random;
     for (std::int64_t r = 0; r < n_distinct; ++r) {
       for (float& v : values) v = random.next() * 0.05f;
       weft::pack_row(dtype, values, canonical.data() + static_cast<std::size_t>(r) * row_bytes);
     }
-    const std::size_t panel_bytes = weft::cpu::packed_panel_bytes(dtype, columns);
-    const std::int64_t step = n_distinct / 16;
-    packed = {dtype, rows, columns, memory.data(), panel_bytes};
+    for (std::int64_t r = n_distinct; r < rows; ++r) {
+      std::byte* const row = canonical.data() + static_cast<std::size_t>(r) * row_bytes;
+      std::memcpy(row, row - static_cast<std::size_t>(n_distinct) * row_bytes, row_bytes);
+    }
+    packed = weft::cpu::packed_shape(dtype, rows, columns);
+    packed.data = memory.data();
     const auto pack_all = [&] {
-      for (std::int64_t p = 0; p < packed.n_panels(); p += step) {
-        weft::cpu::pack_panels(dtype, n_distinct, columns, canonical.data(), 0,
-                               std::min(step, packed.n_panels() - p),
-                               memory.data() + static_cast<std::size_t>(p) * panel_bytes);
-      }
+      weft::cpu::pack_panels(dtype, rows, columns, canonical.data(), 0, packed.n_panels(), memory.data());
     };
     pack_all();  // Touches the memory.
     const double begin = now();

@@ -89,8 +89,9 @@ void measure(DType dtype, weft::base::Pool& pool) {
     });
   };
   pack();
-  const bool equal = equal_to_reference(
-      {dtype, kRows, kColumns, memory.data(), weft::cpu::packed_panel_bytes(dtype, kColumns)}, canonical);
+  weft::cpu::PackedMatrix matrix = weft::cpu::packed_shape(dtype, kRows, kColumns);
+  matrix.data = memory.data();
+  const bool equal = equal_to_reference(matrix, canonical);
   const double warm = least_seconds(memory, false, pack), fresh = least_seconds(memory, true, pack);
   const double warm_copy = least_seconds(memory, false, copy), fresh_copy = least_seconds(memory, true, copy);
   const double bytes = static_cast<double>(canonical.size()) * 1e-9;

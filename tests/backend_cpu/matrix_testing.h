@@ -66,7 +66,8 @@ class Packed {
       : bytes_(packed_bytes(from.dtype, from.rows, from.columns)),
         memory_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t(64)))) {
     std::memset(memory_, 0xa5, bytes_);
-    matrix = {from.dtype, from.rows, from.columns, memory_, packed_panel_bytes(from.dtype, from.columns)};
+    matrix = packed_shape(from.dtype, from.rows, from.columns);
+    matrix.data = memory_;
     pack_panels(from.dtype, from.rows, from.columns, from.bytes.data(), 0, matrix.n_panels(), memory_);
   }
   ~Packed() { ::operator delete(memory_, std::align_val_t(64)); }

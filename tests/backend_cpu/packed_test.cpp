@@ -47,6 +47,27 @@ TEST_P(PackedTypes, HoldAnyBits) {
   expect_same_values(canonical);
 }
 
+/// Random bits, too: all codes and any scale.
+TEST(TallMatrices, HoldTheCanonicalValuesBitByBit) {
+  CanonicalMatrix canonical(DType::kQ8_0, 6150, 96, 3);
+  ASSERT_TRUE(is_tall(canonical.dtype, canonical.rows, canonical.columns));
+  expect_same_values(canonical);
+  Random random(12);
+  for (std::byte& b : canonical.bytes) b = static_cast<std::byte>(random.bits() & 0xff);
+  expect_same_values(canonical);
+}
+
+TEST(TallMatrices, TakeNoMoreBytesThanOthersAndArePackedInAnyOrder) {
+  const CanonicalMatrix canonical(DType::kQ8_0, 2070, 32, 3);
+  const Packed whole(canonical);
+  EXPECT_GT(whole.matrix.low_bytes, 0u);
+  EXPECT_EQ(whole.bytes(), 130 * packed_bytes(DType::kQ8_0, 16, 32));
+  std::vector<std::byte> parts(whole.bytes(), std::byte{0xa5});  // As Packed's.
+  for (std::int64_t p = whole.matrix.n_panels() - 2; p >= 0; p -= 2)
+    pack_panels(DType::kQ8_0, 2070, 32, canonical.bytes.data(), p, p + 2, parts.data());
+  EXPECT_EQ(std::memcmp(parts.data(), whole.matrix.data, parts.size()), 0);
+}
+
 TEST_P(PackedTypes, PanelsAreIndependentAndStayInTheirBytes) {
   const CanonicalMatrix canonical(GetParam(), 50, 512, 6);
   const Packed whole(canonical);
@@ -65,7 +86,7 @@ TEST_P(PackedTypes, PanelsAreIndependentAndStayInTheirBytes) {
 
 TEST(Packed, TakesNoMoreBytesThanTheLayoutSays) {
   const auto bits = [](DType dtype) {
-    return static_cast<double>(packed_panel_bytes(dtype, 4096)) * 8 / (16 * 4096);
+    return static_cast<double>(packed_bytes(dtype, 16, 4096)) * 8 / (16 * 4096);
   };
   EXPECT_DOUBLE_EQ(bits(DType::kF32), 32.0);
   EXPECT_DOUBLE_EQ(bits(DType::kF16), 16.0);

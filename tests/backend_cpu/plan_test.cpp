@@ -245,16 +245,21 @@ INSTANTIATE_TEST_SUITE_P(Types, CpuPlan,
                          testing::Values(DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_1),
                          [](const auto& test) { return std::string(weft::info(test.param).name); });
 
-class CpuBest : public testing::TestWithParam<DType> {};
+struct Head {
+  DType dtype;
+  int n_columns, n_outputs;
+};
+class CpuBest : public testing::TestWithParam<Head> {};
 
 TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
   for (const int form : {0, 1, 2, 3}) {  // Plain; with a bias; capped; counted.
     Rig rig;
     Graph& g = rig.graph;
-    constexpr int kColumns = 256, kOutputs = 1000, kBest = 5;  // The last panel is not full.
-    const ValueId x = g.add_input("x", DType::kF32, {Dim(1, rig.n), kColumns});
-    const ValueId w = rig.weight("w", {kOutputs, kColumns}, GetParam());
-    const ValueId bias = form == 1 ? rig.weight("bias", {kOutputs}) : kNoValue;
+    const auto [dtype, n_columns, n_outputs] = GetParam();
+    constexpr int kBest = 5;
+    const ValueId x = g.add_input("x", DType::kF32, {Dim(1, rig.n), n_columns});
+    const ValueId w = rig.weight("w", {n_outputs, n_columns}, dtype);
+    const ValueId bias = form == 1 ? rig.weight("bias", {n_outputs}) : kNoValue;
     const ValueId counts = form == 3 ? g.add_input("wanted", DType::kI32, {Dim(1, rig.n)}) : kNoValue;
     const ValueId logits = g.add(ops::Matmul{}, {w, x, bias}, "logits");
     // So low a cap makes equals of many.
@@ -271,7 +276,8 @@ TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
     EXPECT_EQ(rig.description.find("best_merge"), std::string::npos) << rig.description;
     const std::vector<float>& rows = unfused.at(capped);
     for (std::size_t r = 0; r < 20; ++r) {
-      const auto row = std::span(rows).subspan(r * kOutputs, kOutputs);
+      const auto row = std::span(rows).subspan(r * static_cast<std::size_t>(n_outputs),
+                                               static_cast<std::size_t>(n_outputs));
       const std::size_t n = form == 3 ? r % 4 : kBest;
       for (std::size_t i = 0; i < n; ++i) {
         const auto id = static_cast<std::size_t>(unfused.at(best)[(2 * r + 1) * kBest + i]);
@@ -280,26 +286,37 @@ TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
           return row[other] > row[id] || (row[other] == row[id] && other < id);
         };
         std::size_t n_before = 0;
-        for (std::size_t other = 0; other < kOutputs; ++other) n_before += before(other) ? 1 : 0;
+        for (std::size_t other = 0; other < row.size(); ++other) n_before += before(other) ? 1 : 0;
         EXPECT_EQ(n_before, i) << "row " << r;
       }
     }
     for (const bool packed : {true, false}) {
       rig.device = make_device({.n_threads = 2, .repack = packed});
       for (const int n_threads : {1, 2, 3})
-        for (const std::int64_t piece : {20, 7, 1})
+        for (const std::int64_t piece : {20, 7, 4, 1})
           EXPECT_TRUE(rig.run({best}, n_threads, 20, piece).at(best) == unfused.at(best))
               << form << ": " << n_threads << " threads, pieces of " << piece;
       EXPECT_NE(rig.description.find("matmul w" + std::string(form == 1 ? " + bias" : "") + " best"),
                 std::string::npos)
           << rig.description;
+      // Neither a bias nor a cap is in the sums of high bits.
+      EXPECT_EQ(rig.description.find("screen w") != std::string::npos,
+                is_tall(dtype, n_outputs, n_columns) && form != 1 && form != 2)
+          << rig.description;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CpuBest,
-                         testing::Values(DType::kF32, DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ6_K),
-                         [](const auto& test) { return std::string(weft::info(test.param).name); });
+// The last panel is never full.
+INSTANTIATE_TEST_SUITE_P(Heads, CpuBest,
+                         testing::Values(Head{DType::kF32, 256, 1000}, Head{DType::kBF16, 256, 1000},
+                                         Head{DType::kQ8_0, 256, 1000}, Head{DType::kQ4_1, 256, 1000},
+                                         Head{DType::kQ6_K, 256, 1000}, Head{DType::kQ8_0, 64, 4100}),
+                         [](const auto& test) {
+                           const Head& head = test.param;
+                           const bool tall = is_tall(head.dtype, head.n_outputs, head.n_columns);
+                           return std::string(weft::info(head.dtype).name) + (tall ? "_tall" : "");
+                         });
 
 TEST(CpuPlanFusion, RunsOnlyWhatIsWanted) {
   Rig rig;

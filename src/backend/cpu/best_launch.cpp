@@ -50,6 +50,21 @@ const BestEntry* BestLists::find(int thread, std::int64_t row) const {
   return in_step_[static_cast<std::size_t>(thread)].step == step_ ? at(thread) + row * n_ : nullptr;
 }
 
+int BestLists::merge(std::int64_t row, const BestEntry** next, BestEntry* best) const {
+  int n_lists = 0;
+  for (int thread = 0; thread < n_threads(); ++thread)
+    if (const BestEntry* const list = find(thread, row)) next[n_lists++] = list;
+  const int wanted = wanted_best(counts_, row, n_);
+  // A list of so many cannot run out before the last of them is taken.
+  for (int i = 0; i < wanted; ++i) {
+    int first = 0;
+    for (int list = 1; list < n_lists; ++list)
+      if (goes_before(*next[list], *next[first])) first = list;
+    best[i] = *next[first]++;
+  }
+  return wanted;
+}
+
 BestLaunch::BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const BestLists> lists)
     : lists_(std::move(lists)), out_id_(node.output), rows_(graph.value(node.output).shape.row_dim()) {}
 
@@ -67,22 +82,12 @@ std::size_t BestLaunch::scratch_bytes() const {
 }
 
 void BestLaunch::run(std::int32_t task, const TaskContext& context) {
-  const int n = lists_->n(), n_threads = lists_->n_threads();
-  auto** const next = reinterpret_cast<const BestEntry**>(context.scratch);  // By list: its first one left.
-  auto* const best = reinterpret_cast<BestEntry*>(next + n_threads);
+  const int n = lists_->n();
+  auto** const next = reinterpret_cast<const BestEntry**>(context.scratch);
+  auto* const best = reinterpret_cast<BestEntry*>(next + lists_->n_threads());
   const std::int64_t end = std::min((task + 1) * rows_per_task_, n_rows_);
   for (std::int64_t row = task * rows_per_task_; row < end; ++row) {
-    int n_lists = 0;
-    for (int thread = 0; thread < n_threads; ++thread)
-      if (const BestEntry* const list = lists_->find(thread, row)) next[n_lists++] = list;
-    const int wanted = wanted_best(lists_->counts(), row, n);
-    // A list of so many cannot run out before the last of them is taken.
-    for (int i = 0; i < wanted; ++i) {
-      int first = 0;
-      for (int list = 1; list < n_lists; ++list)
-        if (goes_before(*next[list], *next[first])) first = list;
-      best[i] = *next[first]++;
-    }
+    const int wanted = lists_->merge(row, next, best);
     write_best(best, wanted, n, out_ + row * 2 * n);
   }
 }

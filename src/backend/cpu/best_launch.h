@@ -27,6 +27,9 @@ class BestLists {
   BestEntry* of_thread(int thread);
   /// The thread's list of a row; null where it did nothing in this step.
   const BestEntry* find(int thread, std::int64_t row) const;
+  /// The best of a row over all threads' lists, as many as it wants, which is returned. `next` has room for a
+  /// pointer for each thread.
+  int merge(std::int64_t row, const BestEntry** next, BestEntry* best) const;
   int n_threads() const { return static_cast<int>(in_step_.size()); }
 
  private:

@@ -37,8 +37,10 @@ MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> 
   WEFT_CHECK(bytes.size() == each * static_cast<std::size_t>(shape.n_matrices));
   for (std::int64_t i = 0; i < shape.n_matrices; ++i) {
     const std::byte* const at = bytes.data() + static_cast<std::size_t>(i) * each;
-    matrices_.push_back({shape.dtype, shape.rows, shape.columns, packed ? at : nullptr,
-                         packed_panel_bytes(shape.dtype, shape.columns), packed ? nullptr : at});
+    PackedMatrix matrix = packed_shape(shape.dtype, shape.rows, shape.columns);
+    (packed ? matrix.data : matrix.canonical) = at;
+    if (!packed) matrix.low_bytes = 0;
+    matrices_.push_back(matrix);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "backend/cpu/move_launch.h"
 #include "backend/cpu/recurrent_launch.h"
 #include "backend/cpu/row_launch.h"
+#include "backend/cpu/screen_launch.h"
 #include "base/check.h"
 
 namespace weft::cpu {
@@ -297,8 +298,14 @@ class Fuser {
   void add_best(const MatmulValues& values, NodeId best) {
     const Node& node = graph_.node(best);
     const auto lists = std::make_shared<BestLists>(graph_, node, n_threads_);
-    const int phase = require_form(values.x, form_for(values.weight));
+    int phase = require_form(values.x, form_for(values.weight));
     read_operands(add_launch(std::make_unique<MatmulLaunch>(graph_, values, lists), phase), values);
+    if (can_screen(graph_, values)) {
+      auto screen = std::make_unique<ScreenLaunch>(graph_, values, node, n_threads_);
+      auto candidates = std::make_unique<CandidatesLaunch>(graph_, values, *screen, lists);
+      read_operands(add_launch(std::move(screen), phase), values);
+      read_operands(add_launch(std::move(candidates), ++phase), values);
+    }
     maker(node.output) = add_launch(std::make_unique<BestLaunch>(graph_, node, lists), phase + 1);
   }
 

@@ -71,6 +71,20 @@ struct MatmulArgs {
   BestArgs best;  ///< With lists: results are offered to them and not written; no residual then.
 };
 
+/// What the high bits of a tall matrix's codes say of its product with a column: a sum, and how far from it
+/// the product can be. Columns are kQ8 rows.
+struct ScreenArgs {
+  const PackedMatrix* weight = nullptr;
+  const std::byte* x = nullptr;
+  std::size_t x_row_bytes = 0;
+  float* sums = nullptr;    ///< [column][rows, to whole panels]
+  float* bounds = nullptr;  ///< Likewise.
+  std::int64_t stride = 0;  ///< From one column to the next.
+  bool deep = false;        ///< Sums and bounds are of all but the lowest bits.
+};
+/// As many columns are screened together.
+inline constexpr int kScreenColumns = 4;
+
 /// How positions turn pairs of a head's elements (RoPE; arXiv 2104.09864).
 struct RopeTable {
   const float* cos = nullptr;  ///< [n_rot / 2] of one position
@@ -161,6 +175,16 @@ struct Kernels {
   const char* name;
 
   void (*matmul)(const MatmulArgs&, Range panels, Range columns);
+  /// Sums and bounds of a tall matrix's panels for up to kScreenColumns columns. The sums are offered to
+  /// `best`.
+  void (*screen)(const ScreenArgs&, Range panels, Range columns, const BestArgs& best, std::byte* scratch);
+  /// The panels among [begin, end) with a row whose product with the column may be `least` or more: their
+  /// numbers go to `found`. Returns how many.
+  int (*find_candidates)(const ScreenArgs&, Range panels, std::int64_t column, float least,
+                         std::int32_t* found);
+  /// Those of n candidates which still are by all but the lowest bits, where sums and bounds are not deep.
+  int (*sift_candidates)(const ScreenArgs&, std::int64_t column, float least, std::int32_t* found, int n,
+                         std::byte* scratch);
   /// A float row to kQ8 or kQ8Wide. Padding up to the group is zero.
   void (*quantise_row)(Form form, const float* x, std::int64_t n, std::byte* out);
 
@@ -208,6 +232,9 @@ struct Kernels {
   /// Reads a multiple of kReadUnit bytes, one after another.
   std::uint64_t (*read_memory)(const std::byte* data, std::int64_t n_bytes);
 };
+
+/// Of one call of `screen` or `sift_candidates`.
+std::size_t screen_scratch_bytes(std::int64_t weight_columns);
 
 std::size_t k_page_bytes(const CacheLayout& layout);
 std::size_t v_page_bytes(const CacheLayout& layout);

@@ -8,6 +8,7 @@
 #include "backend/cpu/quantise.inl"
 #include "backend/cpu/best.inl"
 #include "backend/cpu/matmul.inl"
+#include "backend/cpu/screen.inl"
 #include "backend/cpu/attention.inl"
 #include "backend/cpu/recurrent.inl"
 #include "backend/cpu/peak.inl"

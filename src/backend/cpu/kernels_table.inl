@@ -8,6 +8,9 @@ extern const Kernels kTable;
 const Kernels kTable = {
     .name = WEFT_STRING(WEFT_CPU_ISA),
     .matmul = matmul,
+    .screen = screen,
+    .find_candidates = find_candidates,
+    .sift_candidates = sift_candidates,
     .quantise_row = quantise_row,
     .norm_row = norm_row,
     .add_row = add_row,

@@ -44,7 +44,8 @@ struct Traits {
   // The widest entry of a table is its last positive or, in IQ4's, the last of all; either way below 32 or
   // above 63.
   static constexpr int kMaxCode =
-      kTable ? (kLayout.table[15] > 63 ? 255 : 31) : (1 << (kBaseBits + plane_bits(kLayout.extra))) - 1;
+      kTable ? (kLayout.table[15] > 63 ? 255 : 31)
+             : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
   static constexpr int kStartShift = seven_minus_log2(kLayout.zero);
 };
 
@@ -70,15 +71,39 @@ static inline __attribute__((always_inline)) Codes codes_of(const std::byte* rec
   return c;
 }
 
+using LowPlanes = const std::byte* const (&)[kLowPlanes];
+
+/// A tall matrix's codes of half a record: their high nibbles are there, `low` has the pairs below them.
+template <int kHalf>
+static inline __attribute__((always_inline)) void tall_codes(const std::byte* record, LowPlanes low,
+                                                             Codes (&codes)[4]) {
+  // The pairs of four groups share a byte: those of groups 0 and 2, and of 1 and 3, are nibbles at once.
+  const Codes upper = load_codes(low[0] + 64 * kHalf), lower = load_codes(low[1] + 64 * kHalf);
+  const Codes even = merged_bits<-2, 0, 0xcc>(upper, lower), odd = merged_bits<0, 2, 0xcc>(upper, lower);
+  constexpr int kUp = kHalf == 0 ? -4 : 0;
+  codes[0] = merged_bits<kUp, 0, 0xf0>(load_codes(record), even);
+  codes[1] = merged_bits<kUp, 0, 0xf0>(load_codes(record + 64), odd);
+  codes[2] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 128), even);
+  codes[3] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 192), odd);
+}
+
 /// Adds the products of half a record (16 columns) to the sums of all columns, whose activations there begin
-/// at q[c] + at.
+/// at q[c] + at. `low` are the record's low planes, of a tall matrix.
 template <class T, int kHalf, int kColumns>
 static inline __attribute__((always_inline)) void add_half(const std::byte* record, Codes table,
                                                            const std::byte* const (&q)[kColumns],
-                                                           std::ptrdiff_t at, Ints (&sums)[kColumns]) {
+                                                           std::ptrdiff_t at, Ints (&sums)[kColumns],
+                                                           LowPlanes low = {}) {
   constexpr int j = 4 * kHalf;
-  const Codes codes[4] = {codes_of<T, j>(record, table), codes_of<T, j + 1>(record, table),
-                          codes_of<T, j + 2>(record, table), codes_of<T, j + 3>(record, table)};
+  Codes codes[4];
+  if constexpr (T::kLayout.tall) {
+    tall_codes<kHalf>(record, low, codes);
+  } else {
+    codes[0] = codes_of<T, j>(record, table);
+    codes[1] = codes_of<T, j + 1>(record, table);
+    codes[2] = codes_of<T, j + 2>(record, table);
+    codes[3] = codes_of<T, j + 3>(record, table);
+  }
 #pragma GCC unroll 8
   for (int c = 0; c < kColumns; ++c)
     sums[c] = dot<T::kMaxCode>(sums[c], codes, reinterpret_cast<const std::int8_t*>(q[c] + at) + 16 * kHalf);
@@ -86,8 +111,8 @@ static inline __attribute__((always_inline)) void add_half(const std::byte* reco
 
 /// out[c][16] = a panel times the kQ8 rows x[c].
 template <int kLayoutIndex, int kColumns>
-static void multiply_blocks(const std::byte* panel, std::int64_t n_blocks, const std::byte* const* rows,
-                            float* out) {
+static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::int64_t n_blocks,
+                            const std::byte* const* rows, float* out) {
   using T = Traits<kLayoutIndex>;
   static_assert(offsetof(Q8Group, q) == 0);
   const std::byte* x[kColumns];
@@ -99,11 +124,15 @@ static void multiply_blocks(const std::byte* panel, std::int64_t n_blocks, const
   }
   Codes table{};
   if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
+  constexpr bool kTall = T::kLayout.tall;
+  const std::byte* low[kLowPlanes] = {low_planes[0], low_planes[1]};
 
   std::ptrdiff_t group = 0;
 #pragma GCC unroll 1
   for (std::int64_t left = n_blocks; left > 0; --left) {
     prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+    if constexpr (kTall)
+      for (const std::byte* plane : low) prefetch<kQuantisedAhead / 2, 128, kColumns>(plane);
     const std::byte* const scales = panel + T::kCodeBytes;
     Floats scale, min{};
     if constexpr (T::kScales == ScaleKind::kHalf || T::kMin) scale = load_f16(scales);
@@ -115,8 +144,10 @@ static void multiply_blocks(const std::byte* panel, std::int64_t n_blocks, const
       const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
       sums[c] = T::kMin ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset);
     }
-    add_half<T, 0, kColumns>(panel, table, x, group, sums);
-    add_half<T, 1, kColumns>(panel, table, x, group, sums);
+    add_half<T, 0, kColumns>(panel, table, x, group, sums, low);
+    add_half<T, 1, kColumns>(panel, table, x, group, sums, low);
+    if constexpr (kTall)
+      for (const std::byte*& plane : low) plane += plane_bytes(Plane::kPairs);
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
       const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
@@ -147,7 +178,7 @@ static inline Pairs zero_factors(const std::byte* scales, int i) {
 /// out[c][16] = a panel times the kQ8Wide rows x[c]. The activations' scale is applied once a group, which is
 /// one multiply-add less a block.
 template <int kLayoutIndex, int kColumns>
-static void multiply_super_blocks(const std::byte* panel, std::int64_t n_super_blocks,
+static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_t n_super_blocks,
                                   const std::byte* const* rows, float* out) {
   using T = Traits<kLayoutIndex>;
   static_assert(offsetof(Q8Wide, q) == 0);
@@ -240,8 +271,8 @@ static void multiply_super_blocks(const std::byte* panel, std::int64_t n_super_b
 /// out[c][16] = a panel of floats times the float rows x[c]. Each record has a sum of its own, which is added
 /// to the total: errors grow with 32 + K / 32 terms, not with K.
 template <int kLayoutIndex, int kColumns>
-static void multiply_floats(const std::byte* panel, std::int64_t n_values, const std::byte* const* rows,
-                            float* out) {
+static void multiply_floats(const std::byte* panel, LowPlanes, std::int64_t n_values,
+                            const std::byte* const* rows, float* out) {
   using T = Traits<kLayoutIndex>;
   constexpr int kStep = T::kLayout.element_bytes * kPanelRows;
   const float* x[kColumns];
@@ -274,7 +305,8 @@ static void multiply_floats(const std::byte* panel, std::int64_t n_values, const
   for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
 }
 
-using Multiply = void (*)(const std::byte* panel, std::int64_t n, const std::byte* const* rows, float* out);
+using Multiply = void (*)(const std::byte* panel, LowPlanes low, std::int64_t n, const std::byte* const* rows,
+                          float* out);
 
 /// The micro-kernels of a layout, by number of columns; their n counts so many values.
 struct MultiplyTable {
@@ -311,9 +343,10 @@ constexpr AllTables all_tables() {
 }
 static constexpr AllTables kMultiply = all_tables();
 
-static const MultiplyTable* multiply_table(DType dtype) {
+static const MultiplyTable* multiply_table(const PackedMatrix& matrix) {
   for (int i = 0; i < kNumPanelLayouts; ++i) {
-    if (kPanelLayouts[i].dtype == dtype) return &kMultiply.of[i];
+    const PanelLayout& layout = kPanelLayouts[i];
+    if (layout.dtype == matrix.dtype && layout.tall == (matrix.low_bytes > 0)) return &kMultiply.of[i];
   }
   return nullptr;
 }
@@ -390,7 +423,7 @@ namespace weft::cpu::WEFT_CPU_ISA {
 static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   using namespace panel;
   const PackedMatrix& weight = *args.weight;
-  const MultiplyTable* const table = multiply_table(weight.dtype);
+  const MultiplyTable* const table = multiply_table(weight);
   if (table == nullptr) return;  // Cannot be packed, so there is no such matrix.
   const std::int64_t n = (weight.columns + table->n_values - 1) / table->n_values;
 
@@ -418,9 +451,10 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
         }
         const Multiply multiply = table->by_columns[n_columns - 1];
         const auto multiply_all = [&](const PackedMatrix& matrix, float* to) {
-          const std::byte* panel = matrix.data + static_cast<std::size_t>(p) * matrix.panel_bytes;
-          for (std::int64_t i = 0; i < n_panels; ++i, panel += matrix.panel_bytes)
-            multiply(panel, n, x, to + i * kTile);
+          for (std::int64_t i = 0; i < n_panels; ++i) {
+            const std::byte* const low[] = {low_of(matrix, 0, p + i), low_of(matrix, 1, p + i)};
+            multiply(panel_of(matrix, p + i), low, n, x, to + i * kTile);
+          }
         };
         multiply_all(weight, tiles);
         if (args.gate != nullptr) multiply_all(*args.gate, gate_tiles);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/cpu/screen_launch.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -43,7 +45,7 @@ std::string describe_product(const Graph& graph, const MatmulValues& values, con
 Work work_of(const PackedMatrix& weight, bool gated, std::int64_t n) {
   const double factor = gated ? 2.0 : 1.0;
   const auto size = static_cast<double>(weight.rows) * static_cast<double>(weight.columns);
-  return {factor * static_cast<double>(weight.panel_bytes) * static_cast<double>(weight.n_panels()),
+  return {factor * static_cast<double>(packed_bytes(weight.dtype, weight.rows, weight.columns)),
           factor * size * static_cast<double>(n)};
 }
 
@@ -66,15 +68,16 @@ void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& ad
 /// A panel of a weight and one of its gate, packed: what multiply needs of weights that are not.
 std::size_t scratch_for(const Graph& graph, ValueId weight) {
   const ValueInfo& info = graph.value(weight);
-  return 2 * packed_panel_bytes(info.dtype, info.shape.columns());
+  return 2 * packed_shape(info.dtype, kPanelRows, info.shape.columns()).panel_bytes;
 }
 
 /// One panel of a canonical matrix, packed into `to`, as a matrix of its own.
 PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte* to) {
   const std::int64_t row = panel * kPanelRows;
   const std::size_t stride = row_bytes(matrix.dtype, matrix.columns);
-  const PackedMatrix one = {matrix.dtype, std::min<std::int64_t>(kPanelRows, matrix.rows - row),
-                            matrix.columns, to, matrix.panel_bytes};
+  PackedMatrix one =
+      packed_shape(matrix.dtype, std::min<std::int64_t>(kPanelRows, matrix.rows - row), matrix.columns);
+  one.data = to;
   pack_panels(one.dtype, one.rows, one.columns, matrix.canonical + static_cast<std::size_t>(row) * stride, 0,
               1, to);
   return one;
@@ -109,7 +112,8 @@ MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::
     : values_(values),
       best_(std::move(best)),
       rows_(graph.value(values.x).shape.row_dim()),
-      scratch_bytes_(scratch_for(graph, values.weight)) {}
+      scratch_bytes_(scratch_for(graph, values.weight)),
+      can_screen_(best_ != nullptr && can_screen(graph, values)) {}
 
 void MatmulLaunch::bind(const Addresses& addresses) {
   args_ = {};
@@ -124,7 +128,7 @@ void MatmulLaunch::bind(const Addresses& addresses) {
 std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
   n_columns_ = rows_.value(step.symbols);
   if (best_ != nullptr) best_->begin_step(step, n_columns_);
-  if (n_columns_ == 0) return 0;
+  if (n_columns_ == 0 || (can_screen_ && screens(*args_.weight, n_columns_))) return 0;
   const std::int64_t n_panels = args_.weight->n_panels();
   columns_per_task_ = std::min(n_columns_, kColumnsPerTask);
   panels_per_task_ = panels_per_task(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), n_panels,

@@ -24,7 +24,8 @@ struct MatmulValues {
 
 class MatmulLaunch final : public Launch {
  public:
-  /// With lists: what it makes is offered to them instead of being written.
+  /// With lists: what it makes is offered to them instead of being written, unless the step is screened
+  /// (screen_launch.h).
   MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<BestLists> best = nullptr);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
@@ -40,6 +41,7 @@ class MatmulLaunch final : public Launch {
   std::shared_ptr<BestLists> best_;
   Dim rows_;
   std::size_t scratch_bytes_;
+  bool can_screen_;
   MatmulArgs args_;
   std::int64_t n_columns_ = 0;  // Of this step.
   std::int64_t panels_per_task_ = 1;

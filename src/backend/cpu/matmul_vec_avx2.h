@@ -34,13 +34,17 @@ static inline __m256i shifted(__m256i v) {
 }
 template <int kShift, int kMask>
 static inline Codes shifted_bits(Codes c) {
-  const __m256i mask = _mm256_set1_epi8(kMask);
+  const __m256i mask = _mm256_set1_epi8(static_cast<char>(kMask));
   return {_mm256_and_si256(shifted<kShift>(c.a), mask), _mm256_and_si256(shifted<kShift>(c.b), mask)};
 }
 template <int kShift, int kMask>
 static inline Codes or_shifted_bits(Codes base, Codes plane) {
   const Codes bits = shifted_bits<kShift, kMask>(plane);
   return {_mm256_or_si256(base.a, bits.a), _mm256_or_si256(base.b, bits.b)};
+}
+template <int kShiftA, int kShiftB, int kMask>
+static inline Codes merged_bits(Codes a, Codes b) {
+  return or_shifted_bits < kShiftB, 0xff & ~kMask > (shifted_bits<kShiftA, kMask>(a), b);
 }
 static inline Codes load_table(const std::uint8_t* table) {
   const __m256i t = _mm256_broadcastsi128_si256(load_128(table));
@@ -180,6 +184,10 @@ static inline std::uint32_t not_less(Floats x, Floats y) {
 }
 static inline Floats add(Floats x, Floats y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
 static inline Floats mul(Floats x, Floats y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+static inline Floats absolute(Floats x) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
+}
 static inline Floats multiply_add(Floats x, Floats y, Floats z) {
   return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }

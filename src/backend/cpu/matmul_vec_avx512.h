@@ -20,17 +20,25 @@ inline constexpr bool kSubtractsZero = false;
 
 static inline Codes load_codes(const std::byte* p) { return _mm512_loadu_si512(p); }
 
+template <int kShift>
+static inline __m512i shifted(__m512i v) {
+  if constexpr (kShift > 0) v = _mm512_srli_epi16(v, kShift);
+  if constexpr (kShift < 0) v = _mm512_slli_epi16(v, -kShift);
+  return v;
+}
 template <int kShift, int kMask>
 static inline Codes shifted_bits(Codes a) {
-  if constexpr (kShift > 0) a = _mm512_srli_epi16(a, kShift);
-  if constexpr (kShift < 0) a = _mm512_slli_epi16(a, -kShift);
-  return _mm512_and_si512(a, _mm512_set1_epi8(kMask));
+  return _mm512_and_si512(shifted<kShift>(a), _mm512_set1_epi8(static_cast<char>(kMask)));
 }
 template <int kShift, int kMask>
 static inline Codes or_shifted_bits(Codes base, Codes plane) {
-  if constexpr (kShift > 0) plane = _mm512_srli_epi16(plane, kShift);
-  if constexpr (kShift < 0) plane = _mm512_slli_epi16(plane, -kShift);
-  return _mm512_ternarylogic_epi64(base, plane, _mm512_set1_epi8(kMask), 0xf8);  // base | (plane & mask)
+  return _mm512_ternarylogic_epi64(base, shifted<kShift>(plane), _mm512_set1_epi8(static_cast<char>(kMask)),
+                                   0xf8);  // base | (plane & mask)
+}
+template <int kShiftA, int kShiftB, int kMask>
+static inline Codes merged_bits(Codes a, Codes b) {
+  return _mm512_ternarylogic_epi64(_mm512_set1_epi8(static_cast<char>(kMask)), shifted<kShiftA>(a),
+                                   shifted<kShiftB>(b), 0xca);  // mask ? a : b
 }
 static inline Codes load_table(const std::uint8_t* table) {
   return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
@@ -107,6 +115,7 @@ static inline Floats load_exponents(const std::byte* p) {
 static inline std::uint32_t not_less(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ); }
 static inline Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
 static inline Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+static inline Floats absolute(Floats a) { return _mm512_abs_ps(a); }
 static inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 
 }  // namespace weft::cpu::WEFT_CPU_ISA::panel

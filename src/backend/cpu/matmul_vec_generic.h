@@ -64,6 +64,12 @@ static inline Codes or_shifted_bits(const Codes& base, const Codes& plane) {
   return r;
 }
 
+/// The bits of `a` under kMask and those of `b` beside it, both shifted before as by shifted_bits.
+template <int kShiftA, int kShiftB, int kMask>
+static inline Codes merged_bits(const Codes& a, const Codes& b) {
+  return or_shifted_bits < kShiftB, 0xff & ~kMask > (shifted_bits<kShiftA, kMask>(a), b);
+}
+
 /// A table of 16 bytes, and table[index] for 64 indices below 16.
 static inline Codes load_table(const std::uint8_t* table) {
   Codes r;
@@ -235,6 +241,11 @@ static inline Floats add(const Floats& a, const Floats& b) {
 }
 static inline Floats mul(const Floats& a, const Floats& b) {
   return {{a.v[0] * b.v[0], a.v[1] * b.v[1], a.v[2] * b.v[2], a.v[3] * b.v[3]}};
+}
+static inline Floats absolute(const Floats& a) {
+  Floats r;
+  for (int i = 0; i < 16; ++i) r.v[i / 4][i % 4] = __builtin_fabsf(a.v[i / 4][i % 4]);
+  return r;
 }
 /// a * b + c
 static inline Floats multiply_add(const Floats& a, const Floats& b, const Floats& c) {

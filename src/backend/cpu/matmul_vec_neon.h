@@ -50,6 +50,13 @@ static inline Codes or_shifted_bits(const Codes& base, const Codes& plane) {
   for (int i = 0; i < 4; ++i) r.v[i] = vorrq_u8(base.v[i], r.v[i]);
   return r;
 }
+template <int kShiftA, int kShiftB, int kMask>
+static inline Codes merged_bits(const Codes& a, const Codes& b) {
+  const uint8x16_t mask = vdupq_n_u8(kMask);
+  Codes r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vbslq_u8(mask, shifted<kShiftA>(a.v[i]), shifted<kShiftB>(b.v[i]));
+  return r;
+}
 static inline Codes load_table(const std::uint8_t* table) {
   const uint8x16_t t = vld1q_u8(table);
   return {{t, t, t, t}};
@@ -206,6 +213,11 @@ static inline Floats add(const Floats& a, const Floats& b) {
 static inline Floats mul(const Floats& a, const Floats& b) {
   Floats r;
   for (int i = 0; i < 4; ++i) r.v[i] = vmulq_f32(a.v[i], b.v[i]);
+  return r;
+}
+static inline Floats absolute(const Floats& a) {
+  Floats r;
+  for (int i = 0; i < 4; ++i) r.v[i] = vabsq_f32(a.v[i]);
   return r;
 }
 static inline Floats multiply_add(const Floats& a, const Floats& b, const Floats& c) {

@@ -1,6 +1,7 @@
 #include "backend/cpu/packed.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -16,21 +17,39 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "Packing copies little-endian words as they are.");
 
+/// A matrix is tall whose rows are so many times its columns: its head is most of what a small model reads.
+constexpr std::int64_t kTall = 64;
+
 const PanelLayout& layout_of(DType dtype) {
   for (const PanelLayout& layout : kPanelLayouts) {
-    if (layout.dtype == dtype) return layout;
+    if (layout.dtype == dtype && !layout.tall) return layout;
   }
   throw Error(ErrorCode::kUnsupported, "the CPU multiplies no matrices of type " +
                                            std::string(info(dtype).name) +
                                            "; convert the weight to one of the float or quantised types");
 }
 
+const PanelLayout* tall_layout_of(DType dtype) {
+  for (const PanelLayout& layout : kPanelLayouts) {
+    if (layout.dtype == dtype && layout.tall) return &layout;
+  }
+  return nullptr;
+}
+
+const PanelLayout& layout_of(const PackedMatrix& matrix) {
+  return matrix.low_bytes > 0 ? *tall_layout_of(matrix.dtype) : layout_of(matrix.dtype);
+}
+
 std::int64_t n_records(std::int64_t columns) { return (columns + kBlockColumns - 1) / kBlockColumns; }
 
-// Writes one row's 32 codes, given as eight words of four columns, into its lane of a record.
+using LowPlanes = std::array<std::byte*, kLowPlanes>;
+
+// Writes one row's 32 codes, given as eight words of four columns, into its lane of a record and of low
+// planes, from `at_low` on.
 template <const PanelLayout& kLayout>
-void put_codes(const Words& codes, int row, std::byte* record) {
+void put_codes(const Words& codes, int row, std::byte* record, const LowPlanes& low, std::int64_t at_low) {
   std::byte* const lane = record + row * 4;
+  constexpr int kLow = low_bits(kLayout);
   const auto plane_pairs = [&](int shift, std::byte* to) {
     for (int half = 0; half < 2; ++half) {
       std::uint32_t bits = 0;
@@ -42,11 +61,14 @@ void put_codes(const Words& codes, int row, std::byte* record) {
     for (int j = 0; j < 8; ++j) put_word(lane + 64 * j, codes[j]);
   } else if constexpr (kLayout.base == Plane::kNibbles) {
     for (int j = 0; j < 4; ++j) {
-      put_word(lane + 64 * j, (codes[j] & 0x0f0f0f0fu) | (codes[j + 4] & 0x0f0f0f0fu) << 4);
+      put_word(lane + 64 * j, (codes[j] >> kLow & 0x0f0f0f0fu) | (codes[j + 4] >> kLow & 0x0f0f0f0fu) << 4);
     }
   } else {
     plane_pairs(0, lane);
   }
+  if constexpr (kLayout.tall)
+    for (std::size_t i = 0; i < low.size(); ++i)
+      plane_pairs(kLow - 2 * static_cast<int>(i + 1), low[i] + at_low + row * 4);
   constexpr int kShift = plane_bits(kLayout.base);
   std::byte* const extra = lane + plane_bytes(kLayout.base);
   if constexpr (kLayout.extra == Plane::kPairs) plane_pairs(kShift, extra);
@@ -105,7 +127,7 @@ void put_factors(const std::byte* block, int row, std::byte* to) {
 
 template <const PanelLayout& kLayout>
 void pack_quantised(std::int64_t n_rows, std::int64_t columns, const std::byte* canonical, std::size_t stride,
-                    std::byte* panel) {
+                    std::byte* panel, const LowPlanes& low) {
   using From = Source<kLayout.dtype>;
   constexpr int kHeader = header_bytes(kLayout.scales);
   constexpr int kRecord = record_bytes(kLayout);
@@ -122,7 +144,7 @@ void pack_quantised(std::int64_t n_rows, std::int64_t columns, const std::byte* 
         const std::byte* const block = blocks + (kSuper ? 0 : i * From::kBytes);
         const int part = kSuper ? i : 0;
         std::byte* const record = panel + kHeader + i * kRecord;
-        put_codes<kLayout>(From::codes(block, part), row, record);
+        put_codes<kLayout>(From::codes(block, part), row, record, low, (at + i) * plane_bytes(Plane::kPairs));
         put_scales<kLayout>(From::scales(block, part), row,
                             (kSuper ? panel : record) + scales_offset(kLayout, part));
       }
@@ -150,19 +172,20 @@ void pack_floats(std::int64_t n_rows, std::int64_t columns, const std::byte* can
 
 template <const PanelLayout& kLayout>
 void pack_panel(std::int64_t n_rows, std::int64_t columns, const std::byte* canonical, std::size_t stride,
-                std::byte* panel) {
+                std::byte* panel, const LowPlanes& low) {
   if constexpr (kLayout.element_bytes > 0) {
     pack_floats<kLayout>(n_rows, columns, canonical, stride, panel);
   } else {
-    pack_quantised<kLayout>(n_rows, columns, canonical, stride, panel);
+    pack_quantised<kLayout>(n_rows, columns, canonical, stride, panel, low);
   }
 }
 
-using PackPanel = void (*)(std::int64_t, std::int64_t, const std::byte*, std::size_t, std::byte*);
+using PackPanel = void (*)(std::int64_t, std::int64_t, const std::byte*, std::size_t, std::byte*,
+                           const LowPlanes&);
 template <std::size_t... kIndex>
-PackPanel packer_of(DType dtype, std::index_sequence<kIndex...>) {
+PackPanel packer_of(const PanelLayout& layout, std::index_sequence<kIndex...>) {
   PackPanel found = nullptr;
-  ((kPanelLayouts[kIndex].dtype == dtype ? void(found = pack_panel<kPanelLayouts[kIndex]>) : void()), ...);
+  ((&kPanelLayouts[kIndex] == &layout ? void(found = pack_panel<kPanelLayouts[kIndex]>) : void()), ...);
   return found;
 }
 
@@ -238,29 +261,42 @@ float element_at(DType dtype, const std::byte* p) {
 
 }  // namespace
 
-std::size_t packed_panel_bytes(DType dtype, std::int64_t columns) {
-  const PanelLayout& layout = layout_of(dtype);
+bool is_tall(DType dtype, std::int64_t rows, std::int64_t columns) {
+  return rows / kTall >= columns && tall_layout_of(dtype) != nullptr;
+}
+
+PackedMatrix packed_shape(DType dtype, std::int64_t rows, std::int64_t columns) {
+  const PanelLayout& layout = is_tall(dtype, rows, columns) ? *tall_layout_of(dtype) : layout_of(dtype);
   const std::int64_t n = (columns + unit_columns(layout) - 1) / unit_columns(layout);
-  const std::int64_t bytes = n * unit_bytes(layout);
-  return static_cast<std::size_t>((bytes + 63) / 64 * 64);
+  const auto panel_bytes = static_cast<std::size_t>((n * unit_bytes(layout) + 63) / 64 * 64);
+  const auto low_bytes = static_cast<std::size_t>(layout.tall ? n * plane_bytes(Plane::kPairs) : 0);
+  return {
+      .dtype = dtype, .rows = rows, .columns = columns, .panel_bytes = panel_bytes, .low_bytes = low_bytes};
 }
 
 std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns) {
-  const std::int64_t n_panels = (rows + kPanelRows - 1) / kPanelRows;
-  return static_cast<std::size_t>(n_panels) * packed_panel_bytes(dtype, columns);
+  const PackedMatrix matrix = packed_shape(dtype, rows, columns);
+  return static_cast<std::size_t>(matrix.n_panels()) * (matrix.panel_bytes + kLowPlanes * matrix.low_bytes);
 }
 
 void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std::byte* canonical,
                  std::int64_t begin, std::int64_t end, std::byte* out) {
-  const std::size_t panel_bytes = packed_panel_bytes(dtype, columns);
+  PackedMatrix matrix = packed_shape(dtype, rows, columns);
+  matrix.data = out;
   const std::size_t stride = row_bytes(dtype, columns);
-  const PackPanel pack = packer_of(dtype, std::make_index_sequence<kNumPanelLayouts>());
+  const PackPanel pack = packer_of(layout_of(matrix), std::make_index_sequence<kNumPanelLayouts>());
   for (std::int64_t p = begin; p < end; ++p) {
     const std::int64_t row = p * kPanelRows;
     const std::int64_t n_rows = std::min<std::int64_t>(kPanelRows, rows - row);
-    std::byte* const panel = out + static_cast<std::size_t>(p) * panel_bytes;
-    if (n_rows < kPanelRows) std::memset(panel, 0, panel_bytes);
-    pack(n_rows, columns, canonical + static_cast<std::size_t>(row) * stride, stride, panel);
+    std::byte* const panel = out + static_cast<std::size_t>(p) * matrix.panel_bytes;
+    LowPlanes low;
+    for (std::size_t i = 0; i < low.size(); ++i)
+      low[i] = out + (low_of(matrix, static_cast<int>(i), p) - out);
+    if (n_rows < kPanelRows) {
+      std::memset(panel, 0, matrix.panel_bytes);
+      for (std::byte* plane : low) std::memset(plane, 0, matrix.low_bytes);
+    }
+    pack(n_rows, columns, canonical + static_cast<std::size_t>(row) * stride, stride, panel, low);
   }
 }
 
@@ -271,10 +307,9 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
                {out, static_cast<std::size_t>(matrix.columns)});
     return;
   }
-  const PanelLayout& layout = layout_of(matrix.dtype);
+  const PanelLayout& layout = layout_of(matrix);
   const int lane = static_cast<int>(row % kPanelRows);
-  const std::byte* const panel =
-      matrix.data + static_cast<std::size_t>(row / kPanelRows) * matrix.panel_bytes;
+  const std::byte* const panel = panel_of(matrix, row / kPanelRows);
   const bool has_table = layout.table[0] != 0;
   for (std::int64_t column = 0; column < matrix.columns; ++column) {
     const std::byte* const unit = panel + column / unit_columns(layout) * unit_bytes(layout);
@@ -288,6 +323,13 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
     const std::byte* const extra = record + plane_bytes(layout.base);
     int code = code_in(layout.base, record, lane, k) | code_in(layout.extra, extra, lane, k)
                                                            << plane_bits(layout.base);
+    if (layout.tall) {
+      for (int i = 0; i < kLowPlanes; ++i) {
+        const std::byte* const low = low_of(matrix, i, row / kPanelRows);
+        code = code << 2 |
+               code_in(Plane::kPairs, low + column / kBlockColumns * plane_bytes(Plane::kPairs), lane, k);
+      }
+    }
     if (has_table) code = layout.table[code];
     const ScaleAndMin s = scale_at(layout.scales, unit, unit + scales_offset(layout, block), lane, k);
     out[column] = s.scale * static_cast<float>(code - layout.zero) + s.min;

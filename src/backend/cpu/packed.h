@@ -7,6 +7,10 @@
 // zero. The layout of a type (which planes, which scales) is chosen in packed.cpp from the table of types and
 // is nobody else's business.
 //
+// A tall matrix has many times more rows than columns, as the head over a large vocabulary has, of whose rows
+// often only the best are wanted. Where its type allows, its codes' low bits lie apart, in two planes behind
+// all panels, so that most rows can be ruled out without reading them (screen.inl).
+//
 // Activations are rows of int8 with a scale for each 32 (kQ8), or for each 128 where the weights' own scales
 // have two levels (kQ8Wide: what comes of a block is then added up in whole numbers of the inner scales); of
 // F32, F16 and BF16 weights they are plain float rows.
@@ -19,6 +23,7 @@ namespace weft::cpu {
 
 inline constexpr int kPanelRows = 16;
 inline constexpr int kBlockColumns = 32;
+inline constexpr int kLowPlanes = 2;  ///< Of a tall matrix.
 
 struct PackedMatrix {
   DType dtype = DType::kF32;        ///< Of the canonical weight.
@@ -29,12 +34,24 @@ struct PackedMatrix {
   /// Canonical rows, instead of data: a matrix that is used as it lies in the file. Kernels want it packed,
   /// panel by panel (pack_panels); rows may be unpacked.
   const std::byte* canonical = nullptr;
+  std::size_t low_bytes = 0;  ///< Of each panel in each low plane; 0: there are none.
 
   std::int64_t n_panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
+static inline const std::byte* panel_of(const PackedMatrix& matrix, std::int64_t panel) {
+  return matrix.data + static_cast<std::size_t>(panel) * matrix.panel_bytes;
+}
+/// Its part of a low plane.
+static inline const std::byte* low_of(const PackedMatrix& matrix, int plane, std::int64_t panel) {
+  const std::int64_t n_panels = (matrix.rows + kPanelRows - 1) / kPanelRows;
+  return panel_of(matrix, n_panels) + static_cast<std::size_t>(plane * n_panels + panel) * matrix.low_bytes;
+}
 
-std::size_t packed_panel_bytes(DType dtype, std::int64_t columns);
+/// A matrix of this type and shape, without its memory.
+PackedMatrix packed_shape(DType dtype, std::int64_t rows, std::int64_t columns);
 std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns);
+/// Whether the low bits of such a matrix lie apart.
+bool is_tall(DType dtype, std::int64_t rows, std::int64_t columns);
 
 /// Packs panels [begin, end) of a matrix from its canonical (GGUF) rows. `out` is the start of the whole
 /// packed matrix. Panels are independent, so threads may share the work.

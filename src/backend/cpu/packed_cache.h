@@ -31,7 +31,7 @@ namespace weft::cpu {
 
 /// Of the packed panels' bytes: to be raised with every change of packed_layout.h or packed.cpp that moves
 /// them. The panels are the same for all instruction sets.
-inline constexpr std::uint32_t kPackedVersion = 2;
+inline constexpr std::uint32_t kPackedVersion = 3;
 
 struct PackedCacheOptions {
   std::filesystem::path folder;     ///< Made where it is missing.

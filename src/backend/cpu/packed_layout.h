@@ -22,6 +22,12 @@
 // A code is base | extra << bits(base), unsigned; a value is scale * (code - zero) + min, or, of a type with
 // a table, scale * (table[code] - zero). Float types have no planes: a record is [32 columns][16 rows] of
 // their elements.
+//
+// Of a tall matrix, the records have a code's high bits; two low planes of pairs, middle bits and lowest, lie
+// behind all panels:
+//
+//   [panel 0][panel 1] ... [middle pairs of panel 0][of panel 1] ... [lowest pairs of panel 0][of panel 1]
+//   ...
 #include <cstddef>
 #include <cstdint>
 
@@ -49,6 +55,7 @@ struct PanelLayout {
   Plane extra = Plane::kNone;
   ScaleKind scales = ScaleKind::kNone;
   int zero = 0;                 ///< Code (or table entry) of the value 0, without min.
+  bool tall = false;            ///< With low planes.
   std::uint8_t table[16] = {};  ///< Of a type with four-bit indices; all zero: no table.
   int element_bytes = 0;        ///< Of a float type.
 };
@@ -67,6 +74,7 @@ inline constexpr PanelLayout kPanelLayouts[] = {
      .zero = 16},
     {.dtype = DType::kQ5_1, .base = Plane::kNibbles, .extra = Plane::kBits, .scales = ScaleKind::kHalfMin},
     {.dtype = DType::kQ8_0, .base = Plane::kBytes, .scales = ScaleKind::kHalf, .zero = 128},
+    {.dtype = DType::kQ8_0, .base = Plane::kNibbles, .scales = ScaleKind::kHalf, .zero = 128, .tall = true},
     {.dtype = DType::kQ2_K, .base = Plane::kPairs, .scales = ScaleKind::kSuper16Min},
     {.dtype = DType::kQ3_K,
      .base = Plane::kPairs,
@@ -132,6 +140,10 @@ constexpr int code_bytes(const PanelLayout& layout) {
 constexpr int record_bytes(const PanelLayout& layout) {
   return code_bytes(layout) + (has_super_blocks(layout.scales) ? 0 : scale_bytes(layout.scales)) +
          layout.element_bytes * kPanelRows * kBlockColumns;
+}
+/// Of a code, in low planes.
+constexpr int low_bits(const PanelLayout& layout) {
+  return layout.tall ? kLowPlanes * plane_bits(Plane::kPairs) : 0;
 }
 /// Of the columns that scales have in common: a super-block, or a block.
 constexpr int unit_columns(const PanelLayout& layout) {
