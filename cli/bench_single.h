@@ -49,14 +49,17 @@ class SingleBench {
   struct Times {
     double ms = 0.0, cpu_ms = 0.0;
   };
-  Token token(int i) const { return tokens_[static_cast<std::size_t>(i) % tokens_.size()]; }
+  static Token token(const std::vector<Token>& tokens, int i) {
+    return tokens[static_cast<std::size_t>(i) % tokens.size()];
+  }
   void start_at(int depth);
   void decode();
   Times round(const SingleTest& test, const std::function<void()>& on_step);
 
   Context& context_;
   const InterruptGuard& interrupt_;
-  std::vector<Token> tokens_;
+  std::vector<Token> prompt_;   // Random tokens.
+  std::vector<Token> written_;  // Those of a text.
   Batch batch_;
   int depth_ = 0;  // What the kept sequence holds.
 };

@@ -17,8 +17,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "Packing copies little-endian words as they are.");
 
-/// A matrix is tall whose rows are so many times its columns: its head is most of what a small model reads.
-constexpr std::int64_t kTall = 64;
+/// A matrix is tall whose rows are at least so many times its columns, as those of heads are alone.
+constexpr std::int64_t kTall = 12;
 
 const PanelLayout& layout_of(DType dtype) {
   for (const PanelLayout& layout : kPanelLayouts) {
@@ -197,23 +197,46 @@ float half_at(const std::byte* p) {
   return f16_to_f32(half);
 }
 
-/// The code in a plane, of a row's column in the record.
-int code_in(Plane plane, const std::byte* p, int row, int column) {
-  const int j = column / 4;
-  const std::byte* const lane = p + row * 4 + column % 4;
-  switch (plane) {
-    case Plane::kNone:
-      return 0;
-    case Plane::kBits:
-      return byte_at(lane) >> j & 1;
-    case Plane::kPairs:
-      return byte_at(lane + j / 4 * 64) >> (2 * (j % 4)) & 3;
-    case Plane::kNibbles:
-      return byte_at(lane + j % 4 * 64) >> (4 * (j / 4)) & 15;
-    case Plane::kBytes:
-      return byte_at(lane + j * 64);
+/// The bits of a row's 32 codes that lie in a plane.
+Words bits_in(Plane plane, const std::byte* p, int row) {
+  const std::byte* const lane = p + row * 4;
+  Words words = {};
+  for (int j = 0; j < 8; ++j) {
+    const auto u = static_cast<std::size_t>(j);
+    switch (plane) {
+      case Plane::kNone:
+        break;
+      case Plane::kBits:
+        words[u] = word_at(lane) >> j & 0x01010101u;
+        break;
+      case Plane::kPairs:
+        words[u] = word_at(lane + j / 4 * 64) >> (2 * (j % 4)) & 0x03030303u;
+        break;
+      case Plane::kNibbles:
+        words[u] = word_at(lane + j % 4 * 64) >> (4 * (j / 4)) & 0x0f0f0f0fu;
+        break;
+      case Plane::kBytes:
+        words[u] = word_at(lane + j * 64);
+        break;
+    }
   }
-  return 0;
+  return words;
+}
+
+/// A row's codes in a block of 32 columns.
+Words codes_in(const PackedMatrix& matrix, const PanelLayout& layout, const std::byte* record,
+               std::int64_t block, std::int64_t row) {
+  const int lane = static_cast<int>(row % kPanelRows);
+  Words codes = bits_in(layout.base, record, lane);
+  or_shifted(codes, bits_in(layout.extra, record + plane_bytes(layout.base), lane), plane_bits(layout.base));
+  if (!layout.tall) return codes;
+  Words tall = {};
+  or_shifted(tall, codes, low_bits(layout));
+  for (int i = 0; i < kLowPlanes; ++i) {
+    const std::byte* const low = low_of(matrix, i, row / kPanelRows) + block * plane_bytes(Plane::kPairs);
+    or_shifted(tall, bits_in(Plane::kPairs, low, lane), 2 * (kLowPlanes - 1 - i));
+  }
+  return tall;
 }
 
 struct ScaleAndMin {
@@ -311,28 +334,26 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
   const int lane = static_cast<int>(row % kPanelRows);
   const std::byte* const panel = panel_of(matrix, row / kPanelRows);
   const bool has_table = layout.table[0] != 0;
-  for (std::int64_t column = 0; column < matrix.columns; ++column) {
-    const std::byte* const unit = panel + column / unit_columns(layout) * unit_bytes(layout);
-    const int block = static_cast<int>(column % unit_columns(layout)) / kBlockColumns;
-    const int k = static_cast<int>(column % kBlockColumns);
-    const std::byte* const record = unit + header_bytes(layout.scales) + block * record_bytes(layout);
+  for (std::int64_t block = 0; block * kBlockColumns < matrix.columns; ++block, out += kBlockColumns) {
+    const int blocks_of_unit = unit_columns(layout) / kBlockColumns;
+    const int part = static_cast<int>(block % blocks_of_unit);
+    const std::byte* const unit = panel + block / blocks_of_unit * unit_bytes(layout);
+    const std::byte* const record = unit + header_bytes(layout.scales) + part * record_bytes(layout);
+    const auto n =
+        static_cast<int>(std::min<std::int64_t>(kBlockColumns, matrix.columns - block * kBlockColumns));
     if (layout.element_bytes > 0) {
-      out[column] = element_at(layout.dtype, record + (k * kPanelRows + lane) * layout.element_bytes);
+      for (int k = 0; k < n; ++k)
+        out[k] = element_at(layout.dtype, record + (k * kPanelRows + lane) * layout.element_bytes);
       continue;
     }
-    const std::byte* const extra = record + plane_bytes(layout.base);
-    int code = code_in(layout.base, record, lane, k) | code_in(layout.extra, extra, lane, k)
-                                                           << plane_bits(layout.base);
-    if (layout.tall) {
-      for (int i = 0; i < kLowPlanes; ++i) {
-        const std::byte* const low = low_of(matrix, i, row / kPanelRows);
-        code = code << 2 |
-               code_in(Plane::kPairs, low + column / kBlockColumns * plane_bytes(Plane::kPairs), lane, k);
-      }
+    const Words codes = codes_in(matrix, layout, record, block, row);
+    ScaleAndMin s;
+    for (int k = 0; k < n; ++k) {
+      if (k % 16 == 0) s = scale_at(layout.scales, unit, unit + scales_offset(layout, part), lane, k);
+      int code = static_cast<int>(codes[static_cast<std::size_t>(k / 4)] >> (8 * (k % 4)) & 0xff);
+      if (has_table) code = layout.table[code];
+      out[k] = s.scale * static_cast<float>(code - layout.zero) + s.min;
     }
-    if (has_table) code = layout.table[code];
-    const ScaleAndMin s = scale_at(layout.scales, unit, unit + scales_offset(layout, block), lane, k);
-    out[column] = s.scale * static_cast<float>(code - layout.zero) + s.min;
   }
 }
 
