@@ -187,8 +187,9 @@ int run(const char* path, std::string device_name, const char* prompt, int n_pre
       Device& device = *devices[static_cast<std::size_t>(d)];
       if (used && value.kind == ValueKind::kState) bind(id, d, device.create_state(value.dtype, shape));
       if (used && value.kind == ValueKind::kWeight)
-        bind(id, d,
-             device.create_weight(model.data[id].dtype, shape, {.bytes = model.data[id].bytes, .done = {}}));
+        bind(
+            id, d,
+            device.create_weight(model.data[id].dtype, shape, {.bytes = model.data[id].bytes, .reader = {}}));
     }
   }
   const auto host = [&]<typename T>(const char* name, T) {

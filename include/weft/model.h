@@ -33,11 +33,13 @@ struct ModelParams {
   std::shared_ptr<const Registry> registry;  ///< Null: find_backends().
   /// The CPU packs weights into the order in which its kernels read them. Without, they are used as they lie
   /// in the mapped file: nothing to do at the start, no memory of one's own, the same results, and much
-  /// slower steps.
+  /// slower steps. That file must stay as it is: the system ends a process (SIGBUS) that touches what a
+  /// mapped file has lost, or what its disk cannot read. Packing reads by means that give an error (kIo)
+  /// then.
   bool repack = true;
   /// A folder where packed weights and compiled kernels of GPUs are kept, so that the next start of the same
-  /// model maps them instead of packing; made where it is missing. Empty: none. Trouble with it is never an error: the model loads
-  /// without.
+  /// model maps them instead of packing; made where it is missing. Empty: none. Trouble with it is never an
+  /// error: the model loads without.
   std::filesystem::path pack_cache;
   /// Of that folder: models that were loaded least recently go first. It never takes the last 5 % of a disk
   /// either.
@@ -62,7 +64,7 @@ struct ModelInfo {
   int n_layers = 0;
   int n_heads = 0;  ///< 0 in models without attention.
   int n_kv_heads = 0;
-  int window = 0;       ///< Positions that layers with a sliding window see; 0: there are none.
+  int window = 0;  ///< Positions that layers with a sliding window see; 0: there are none.
   bool recurrent =
       false;  ///< Some layers keep a running state: texts are removed and copied as a whole only.
 };

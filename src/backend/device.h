@@ -1,6 +1,7 @@
 #pragma once
 // The contract between weft and a backend: what a device is, how tensors live on it, and how a graph becomes
 // a plan that it runs. A backend is one folder that implements Device; nothing above it knows which.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -90,11 +91,17 @@ class DevicePlan {
 
 /// Canonical rows of a weight.
 struct WeightSource {
-  std::span<const std::byte> bytes;  ///< Valid until `done` was told of them all, or as long as the tensor.
-  /// Told of each part of the bytes when it was read for the last time; one call or several, from any thread.
-  std::function<void(std::span<const std::byte> part)> done;
+  std::span<const std::byte> bytes;  ///< Valid as long as the tensor, for devices that use them in place.
+  /// Copies a part of the bytes, from any thread; null: they lie in memory. Throws Error kIo where they lie
+  /// in a file that lost them meanwhile, whose mapped bytes would end the process.
+  std::function<void(std::span<const std::byte> part, std::span<std::byte> to)> reader;
   /// Tells weights of a model apart, for devices that keep what they made of them. Empty: not to be kept.
   std::string_view name = {};
+
+  void read(std::span<const std::byte> part, std::span<std::byte> to) const {
+    if (reader) return reader(part, to);
+    std::copy(part.begin(), part.end(), to.begin());
+  }
 };
 
 /// Thread-safe, except where said otherwise. Throws Error kOutOfMemory and kDevice.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -31,40 +30,42 @@ bool system_has_large_pages() {
 }
 
 /// False where memory is short; the part is then as it was.
-bool replace(std::byte* part, std::size_t bytes, std::span<const int> nodes) {
+bool replace(const MappedFile& file, std::span<const std::byte> part, std::span<const int> nodes) {
   // A large page can be moved as one only from a place that is aligned like its new one.
-  Memory copy(bytes);
+  Memory copy(part.size());
   spread_over_nodes(copy.bytes(), nodes);
-  std::memcpy(copy.data(), part, bytes);
-  return copy.move_to(part);
+  file.read(part, copy.bytes());
+  return copy.move_to(const_cast<std::byte*>(part.data()));  // Nobody writes to the pages of the file.
 }
 
 }  // namespace
 
-void LargePages::replace_all(const std::stop_token& stop, std::span<std::byte> mapped, Start& start) {
+void LargePages::replace_all(const std::stop_token& stop, const MappedFile& file, std::size_t n_bytes,
+                             Start& start) {
   {
     std::unique_lock lock(start.mutex);
     start.changed.wait_for(lock, stop, kDelay, [&] { return start.now; });
   }
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
   const std::vector<int> nodes = read_cores().nodes();
-  for (std::size_t at = 0; at < mapped.size() && !stop.stop_requested(); at += kPart) {
-    const std::size_t bytes = std::min(kPart, mapped.size() - at);
+  for (std::size_t at = 0; at < n_bytes && !stop.stop_requested(); at += kPart) {
     try {
-      if (machine_memory().available < 2 * kPart || !replace(mapped.data() + at, bytes, nodes)) return;
+      if (machine_memory().available < 2 * kPart ||
+          !replace(file, file.bytes().subspan(at, std::min(kPart, n_bytes - at)), nodes))
+        return;
     } catch (const std::exception&) {
       return;
     }
   }
 }
 
-LargePages::LargePages(std::span<const std::byte> mapped) {
-  const std::size_t bytes = mapped.size() / kLargePage * kLargePage;
+LargePages::LargePages(const MappedFile& file) {
+  const std::size_t bytes = file.bytes().size() / kLargePage * kLargePage;
   if (bytes == 0 || machine_memory().available < 2 * bytes || !system_has_large_pages()) return;
-  // Nobody writes to the pages of the file: they get others in their place.
   start_ = std::make_shared<Start>();
-  thread_ = std::jthread([start = start_, part = std::span(const_cast<std::byte*>(mapped.data()), bytes)](
-                             const std::stop_token& stop) { replace_all(stop, part, *start); });
+  thread_ = std::jthread([start = start_, &file, bytes](const std::stop_token& stop) {
+    replace_all(stop, file, bytes, *start);
+  });
 }
 
 void LargePages::wait() {

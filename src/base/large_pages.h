@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
+
+#include "base/mapped_file.h"
 
 namespace weft::base {
 
@@ -18,8 +19,8 @@ namespace weft::base {
 class LargePages {
  public:
   LargePages() = default;
-  /// `mapped` begins at a multiple of kLargePage (MappedFile does) and outlives the object.
-  explicit LargePages(std::span<const std::byte> mapped);
+  /// The file outlives the object. What it has lost meanwhile stays as it is.
+  explicit LargePages(const MappedFile& file);
 
   /// Blocks until all is done, without the delay.
   void wait();
@@ -30,7 +31,8 @@ class LargePages {
     std::condition_variable_any changed;
     bool now = false;
   };
-  static void replace_all(const std::stop_token& stop, std::span<std::byte> mapped, Start& start);
+  static void replace_all(const std::stop_token& stop, const MappedFile& file, std::size_t n_bytes,
+                          Start& start);
 
   std::shared_ptr<Start> start_;
   std::jthread thread_;

@@ -1,31 +1,31 @@
 #include "base/mapped_file.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
+#include <functional>
+#include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/memory.h"
-#include "base/open_file.h"
+#include "weft/error.h"
 
 namespace weft::base {
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
-  const OpenFile file(path);
-  if (file.size() == 0) return;
-  void* const place = reserve(file.size(), kLargePage);
-  void* const mapped = ::mmap(place, file.size(), PROT_READ, MAP_PRIVATE | (place != nullptr ? MAP_FIXED : 0),
-                              file.descriptor(), 0);
+MappedFile::MappedFile(const std::filesystem::path& path) : file_(std::make_unique<OpenFile>(path)) {
+  if (file_->size() == 0) return;
+  void* const place = reserve(file_->size(), kLargePage);
+  void* const mapped = ::mmap(place, file_->size(), PROT_READ,
+                              MAP_PRIVATE | (place != nullptr ? MAP_FIXED : 0), file_->descriptor(), 0);
   if (mapped == MAP_FAILED) {
     const int error = errno;
-    if (place != nullptr) ::munmap(place, file.size());
+    if (place != nullptr) ::munmap(place, file_->size());
     errno = error;
-    file.fail("map");
+    file_->fail("map");
   }
   data_ = static_cast<const std::byte*>(mapped);
-  size_ = file.size();
+  size_ = file_->size();
 }
 
 MappedFile::~MappedFile() {
@@ -33,19 +33,34 @@ MappedFile::~MappedFile() {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : file_(std::move(other.file_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(file_, other.file_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
 }
 
-void MappedFile::release(std::span<const std::byte> part) const {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+bool MappedFile::holds(std::span<const std::byte> part) const {
+  const std::less_equal<const std::byte*> before;
+  return data_ != nullptr && before(data_, part.data()) && before(part.data() + part.size(), data_ + size_);
+}
+
+void MappedFile::read(std::span<const std::byte> part, std::span<std::byte> to) const {
+  WEFT_CHECK(to.size() == part.size());
+  if (part.empty()) return;
+  WEFT_CHECK(holds(part));
+  const auto offset = static_cast<std::size_t>(part.data() - data_);
+  const std::size_t n = file_->read_at(offset, to);
+  if (n < to.size()) {
+    throw Error(ErrorCode::kIo, "cannot read " + file_->path().string() + ": it had " +
+                                    std::to_string(size_) +
+                                    " bytes when it was opened and has lost those from byte " +
+                                    std::to_string(offset + n) + " on; do not change it while it is in use");
+  }
 }
 
 }  // namespace weft::base

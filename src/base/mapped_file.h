@@ -1,9 +1,14 @@
 #pragma once
-// A whole file mapped read-only. The bytes stay valid as long as the object lives; moving keeps them in
-// place.
+// A whole file mapped read-only. The bytes stay valid as long as the object lives, moving keeps them in
+// place; but the file is somebody else's: where it is cut in the meantime, or its disk fails, the system ends
+// a process that touches them (SIGBUS). So they are read through `read`, which throws then, by all that can
+// take a copy.
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
+
+#include "base/open_file.h"
 
 namespace weft::base {
 
@@ -18,11 +23,14 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  bool holds(std::span<const std::byte> part) const;
 
-  /// Tells the system that this part will not be read again soon, so its pages can go.
-  void release(std::span<const std::byte> part) const;
+  /// Copies a part of bytes() from the file, without touching the mapping. Throws Error kIo where the file
+  /// has been cut or cannot be read. From any thread.
+  void read(std::span<const std::byte> part, std::span<std::byte> to) const;
 
  private:
+  std::unique_ptr<const OpenFile> file_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };

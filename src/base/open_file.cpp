@@ -29,6 +29,19 @@ OpenFile::OpenFile(const std::filesystem::path& path)
 
 OpenFile::~OpenFile() { ::close(descriptor_); }
 
+std::size_t OpenFile::read_at(std::size_t offset, std::span<std::byte> to) const {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t n =
+        ::pread(descriptor_, to.data() + done, to.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("read");
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
 void OpenFile::fail(const char* action) const {
   const int error = errno;
   throw Error(error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,

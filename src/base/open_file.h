@@ -2,6 +2,7 @@
 // A regular file, open for reading.
 #include <cstddef>
 #include <filesystem>
+#include <span>
 
 namespace weft::base {
 
@@ -14,8 +15,12 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
+  const std::filesystem::path& path() const { return path_; }
   int descriptor() const { return descriptor_; }
   std::size_t size() const { return size_; }
+  /// Reads from that byte on and says how many it got: fewer than asked for where the file ends. Throws Error
+  /// kIo. From any thread.
+  std::size_t read_at(std::size_t offset, std::span<std::byte> to) const;
   /// Throws Error of what went wrong last, "cannot `action` `path`: reason".
   [[noreturn]] void fail(const char* action) const;
 

@@ -1,5 +1,6 @@
 // What makes two models the same to a saved state: K and V of one mean the same in the other.
 #include <algorithm>
+#include <array>
 
 #include "engine/model_impl.h"
 
@@ -15,10 +16,16 @@ void add_text(base::Hasher& hash, std::string_view text) {
 }
 
 /// Samples from its first byte to its last; all of a small tensor.
-void add_samples(base::Hasher& hash, std::span<const std::byte> data) {
-  if (data.size() <= kSamples * kSampleBytes) return hash.add(data);
+void add_samples(base::Hasher& hash, const gguf::File& file, std::span<const std::byte> data) {
+  std::array<std::byte, kSamples * kSampleBytes> buffer;
+  const auto add = [&](std::span<const std::byte> part) {
+    const std::span<std::byte> copy = std::span(buffer).first(part.size());
+    file.read(part, copy);
+    hash.add(copy);
+  };
+  if (data.size() <= buffer.size()) return add(data);
   for (std::size_t i = 0; i < kSamples; ++i)
-    hash.add(data.subspan((data.size() - kSampleBytes) / (kSamples - 1) * i, kSampleBytes));
+    add(data.subspan((data.size() - kSampleBytes) / (kSamples - 1) * i, kSampleBytes));
 }
 
 }  // namespace
@@ -46,7 +53,7 @@ base::Hash128 model_fingerprint(const gguf::File& file, const model::ModelDescri
     hash.add_value(static_cast<std::uint32_t>(tensor.dtype));
     hash.add_value(tensor.shape.size());
     hash.add(std::as_bytes(std::span(tensor.shape)));
-    add_samples(hash, tensor.data);
+    add_samples(hash, file, tensor.data);
   }
   return hash.result();
 }

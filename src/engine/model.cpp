@@ -61,7 +61,9 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
     total += source_bytes(use, graph.graph.value(use.value).shape.rank() == 1).size();
   impl.weights.resize(impl.devices.devices.size());
   std::size_t done = 0;
-  const auto release = [&impl](std::span<const std::byte> part) { impl.file.release(part); };
+  const auto read = [&impl](std::span<const std::byte> part, std::span<std::byte> to) {
+    impl.file.read(part, to);
+  };
   for (const model::WeightUse& use : graph.weights) {
     const ValueInfo& value = graph.graph.value(use.value);
     const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
@@ -70,8 +72,8 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
          engine::devices_of_weight(graph.graph, impl.device_of, use.value, impl.devices.size())) {
       const auto device = static_cast<std::size_t>(place);
       auto& weight = impl.weights[device][value.name];
-      weight = impl.devices.devices[device]->create_weight(dtype, value.shape.dims({}),
-                                                           {bytes, release, value.name});
+      weight =
+          impl.devices.devices[device]->create_weight(dtype, value.shape.dims({}), {bytes, read, value.name});
       impl.info.weight_bytes += static_cast<std::int64_t>(weight->bytes());
     }
     done += bytes.size();

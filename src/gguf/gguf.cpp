@@ -167,7 +167,7 @@ File File::open(const std::filesystem::path& path) {
 
 File File::parse(std::span<const std::byte> bytes) {
   auto impl = std::make_unique<Impl>();
-  Part part = read_part(bytes, {});
+  Part part = read_part(bytes);
   impl->file_bytes = bytes.size();
   impl->version = part.version;
   impl->metadata = std::move(part.metadata);
@@ -292,13 +292,10 @@ std::uint32_t File::version() const { return impl_->version; }
 std::size_t File::file_bytes() const { return impl_->file_bytes; }
 int File::n_parts() const { return impl_->n_parts; }
 
-void File::release(std::span<const std::byte> part) const {
-  for (const base::MappedFile& file : impl_->files) {
-    const std::less_equal<const std::byte*> before;
-    const std::byte* begin = file.bytes().data();
-    if (before(begin, part.data()) && before(part.data() + part.size(), begin + file.bytes().size()))
-      return file.release(part);
-  }
+void File::read(std::span<const std::byte> part, std::span<std::byte> to) const {
+  for (const base::MappedFile& file : impl_->files)
+    if (file.holds(part)) return file.read(part, to);
+  std::copy(part.begin(), part.end(), to.begin());  // Of bytes that were given to `parse`.
 }
 
 }  // namespace weft::gguf

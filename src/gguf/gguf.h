@@ -64,7 +64,9 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;  ///< Outermost first: a matrix is {rows, columns}. 1 to 4 dims, each >= 1.
-  std::span<const std::byte> data;  ///< Empty in a file that was read without its data (vocabulary only).
+  /// Where they are mapped; File::read takes them from there safely. Empty in a file that was read without
+  /// its data (vocabulary only).
+  std::span<const std::byte> data;
   std::int64_t n_elements() const;
 };
 
@@ -108,8 +110,9 @@ class File {
   std::size_t file_bytes() const;  ///< Of all parts.
   int n_parts() const;
 
-  /// Tells the system that a part of a tensor's bytes was read for the last time.
-  void release(std::span<const std::byte> part) const;
+  /// Copies a part of a tensor's bytes. Throws Error kIo where the file has been cut since it was opened, or
+  /// cannot be read: whoever touches the mapped bytes themselves is ended by the system then.
+  void read(std::span<const std::byte> part, std::span<std::byte> to) const;
 
  private:
   struct Impl;

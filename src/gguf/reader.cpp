@@ -15,10 +15,17 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are taken from files as they are");
 
+// Bytes of a file that are read at once: most headers are a few reads.
+constexpr std::size_t kWindowBytes = std::size_t{1} << 18;
+
 // A walk through bytes that never leaves them. Errors tell the source and what was being read.
 class Cursor {
  public:
-  Cursor(std::span<const std::byte> bytes, std::string_view source) : bytes_(bytes), source_(source) {}
+  explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  Cursor(const base::MappedFile& file, std::string_view source)
+      : bytes_(file.bytes()), file_(&file), source_(source) {}
+
+  std::span<const std::byte> bytes() const { return bytes_; }  // Not to be read.
 
   std::size_t at() const { return at_; }
   std::size_t remaining() const { return bytes_.size() - at_; }
@@ -40,14 +47,20 @@ class Cursor {
     throw Error(code, message + problem);
   }
 
+  // Valid until the next call.
   std::span<const std::byte> take(std::uint64_t n, const char* what) {
     if (n > remaining())
       fail(std::string("the file ends within ") + what + ": " + std::to_string(n) +
            " bytes expected at byte " + std::to_string(at_) + ", " + std::to_string(remaining()) +
            " left (is the download complete?)");
     const auto part = bytes_.subspan(at_, static_cast<std::size_t>(n));
-    at_ += part.size();
-    return part;
+    if (file_ != nullptr && at_ + part.size() > window_at_ + window_.size()) {
+      window_.resize(std::max(part.size(), std::min(kWindowBytes, remaining())));
+      file_->read(bytes_.subspan(at_, window_.size()), window_);
+      window_at_ = at_;
+    }
+    const std::size_t begin = std::exchange(at_, at_ + part.size());
+    return file_ == nullptr ? part : std::span(window_).subspan(begin - window_at_, part.size());
   }
 
   template <typename T>
@@ -78,6 +91,9 @@ class Cursor {
 
  private:
   std::span<const std::byte> bytes_;
+  const base::MappedFile* file_ = nullptr;  // Of the bytes, which are then read from it.
+  std::vector<std::byte> window_;           // What was read last ...
+  std::size_t window_at_ = 0;               // ... and where it begins.
   std::size_t at_ = 0;
   std::string_view source_;
   const char* kind_ = nullptr;
@@ -418,8 +434,9 @@ std::string in_quotes(std::string_view text) {
   return result + (text.size() > kMaxShown ? "...\"" : "\"");
 }
 
-Part read_part(std::span<const std::byte> bytes, std::string_view source) {
-  Cursor cursor(bytes, source);
+namespace {
+
+Part read_part(Cursor& cursor) {
   const Header header = read_header(cursor);
   Part part;
   part.version = header.version;
@@ -440,10 +457,22 @@ Part read_part(std::span<const std::byte> bytes, std::string_view source) {
   described.reserve(static_cast<std::size_t>(header.n_tensors));
   for (std::uint64_t i = 0; i < header.n_tensors; ++i) {
     cursor.subject("tensor", i);
-    described.push_back(read_tensor(cursor, alignment, bytes.size()));
+    described.push_back(read_tensor(cursor, alignment, cursor.bytes().size()));
   }
-  part.tensors = locate(std::move(described), bytes, alignment, cursor);
+  part.tensors = locate(std::move(described), cursor.bytes(), alignment, cursor);
   return part;
+}
+
+}  // namespace
+
+Part read_part(std::span<const std::byte> bytes) {
+  Cursor cursor(bytes);
+  return read_part(cursor);
+}
+
+Part read_part(const base::MappedFile& file, std::string_view source) {
+  Cursor cursor(file, source);
+  return read_part(cursor);
 }
 
 }  // namespace weft::gguf

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "gguf/gguf.h"
 
 namespace weft::gguf {
@@ -24,9 +25,10 @@ struct Part {
   std::vector<TensorInfo> tensors;    ///< In the file's order; `data` points into the bytes given.
 };
 
-/// Throws Error kInvalidFile (kUnsupported for what the format allows and weft cannot read). `source` names
-/// the file in messages and may be empty. Bytes are read once: what is returned holds copies of all but
-/// tensor data.
-Part read_part(std::span<const std::byte> bytes, std::string_view source);
+/// Throws Error kInvalidFile (kUnsupported for what the format allows and weft cannot read). Bytes are read
+/// once: what is returned holds copies of all but tensor data.
+Part read_part(std::span<const std::byte> bytes);
+/// The same of a file, which `source` names in messages. Throws Error kIo where it is cut meanwhile.
+Part read_part(const base::MappedFile& file, std::string_view source);
 
 }  // namespace weft::gguf

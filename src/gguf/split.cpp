@@ -47,7 +47,7 @@ std::string split_file_name(const std::string& prefix, std::int64_t number, std:
 
 SplitSet open_split_set(const std::filesystem::path& path) {
   base::MappedFile file(path);
-  Part part = read_part(file.bytes(), path.string());
+  Part part = read_part(file, path.string());
   SplitSet set;
   const std::int64_t count = find_int(part, kSplitCountKey, path).value_or(1);
   if (count <= 1) {
@@ -86,7 +86,7 @@ SplitSet open_split_set(const std::filesystem::path& path) {
         throw Error(error.code(),
                     "part " + std::to_string(i + 1) + " of " + std::to_string(count) + ": " + error.what());
       }
-      Part& other = set.parts.emplace_back(read_part(set.files.back().bytes(), part_path.string()));
+      Part& other = set.parts.emplace_back(read_part(set.files.back(), part_path.string()));
       const std::pair<const char*, std::int64_t> expected[] = {
           {kSplitNumberKey, i}, {kSplitCountKey, count}, {kSplitTensorsKey, n_tensors}};
       for (const auto& [key, value] : expected)

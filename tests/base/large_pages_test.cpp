@@ -37,7 +37,7 @@ TEST(LargePages, TakeTheFilesPlaceUnderItsReaders) {
       for (std::size_t i = 0; i < words.size(); i += 997)
         if (mapped[i] != words[i]) ++n_wrong;
   });
-  LargePages pages(file.bytes());
+  LargePages pages(file);
   pages.wait();
   stop = true;
   reader.join();
@@ -51,13 +51,16 @@ TEST(LargePages, MayBeGivenUpInTheMiddle) {
   std::filesystem::resize_file(path, std::size_t{128} << 20);
   const MappedFile file(path);
   std::filesystem::remove(path);
-  { const LargePages pages(file.bytes()); }
+  {
+    const LargePages pages(file);
+  }
   EXPECT_EQ(static_cast<char>(file.bytes()[0]), 'x');
   EXPECT_EQ(static_cast<char>(file.bytes().back()), '\0');
 }
 
 TEST(LargePages, OfNothingAreNothing) {
-  LargePages none, empty{std::span<const std::byte>()};
+  const MappedFile no_file;
+  LargePages none, empty{no_file};
   none.wait();
   empty.wait();
 }

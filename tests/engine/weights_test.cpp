@@ -41,6 +41,31 @@ TEST_P(Weights, GiveTheSameBitsHoweverTheyAreHeld) {
 INSTANTIATE_TEST_SUITE_P(Families, Weights, testing::Values("gemma3", "gpt2", "llama", "mamba2", "qwen3moe"),
                          [](const auto& param) { return std::string(param.param); });
 
+// Cut while they load: after the first weight there is an error to come, and no end of the process.
+TEST_P(Weights, OfAFileThatIsCutMeanwhileAreAnError) {
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path path = folder / "model.gguf";
+  for (const bool keep : {false, true}) {
+    std::filesystem::copy_file(test::golden_dir() / GetParam() / "model.gguf", path,
+                               std::filesystem::copy_options::overwrite_existing);
+    ModelParams params;
+    if (keep) params.pack_cache = folder / "packed";
+    params.progress = [&](float) {
+      std::filesystem::resize_file(path, 4096);
+      return true;
+    };
+    try {
+      Model::load(path, params);
+      ADD_FAILURE() << "loaded from a file that is gone";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo) << error.what();
+      EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
+    }
+    EXPECT_TRUE(!std::filesystem::exists(folder / "packed") || std::filesystem::is_empty(folder / "packed"))
+        << "nothing of half a model is kept";
+  }
+}
+
 TEST(WeightsOfRealModels, AreMappedTheSecondTime) {
   const auto path = test::cached_model(test::kGemma3);
   if (!path) GTEST_SKIP() << "no " << test::kGemma3 << " in the model cache";

@@ -1,9 +1,10 @@
 #include "backend/cpu/device.h"
 
-#include <cstring>
+#include <exception>
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "backend/cpu/cache_layout.h"
 #include "backend/cpu/plan.h"
@@ -133,9 +134,10 @@ class CpuDevice final : public Device {
     if (shape.size() > 1) return create_matrices(matrix_shape(dtype, shape), shape, source);
     auto vector =
         std::make_unique<PlainTensor>(DType::kF32, static_cast<std::size_t>(columns) * sizeof(float), false);
-    unpack_row(dtype, source.bytes.data(),
+    std::vector<std::byte> row(source.bytes.size());
+    source.read(source.bytes, row);
+    unpack_row(dtype, row.data(),
                {reinterpret_cast<float*>(vector->data()), static_cast<std::size_t>(columns)});
-    if (source.done) source.done(source.bytes);
     return vector;
   }
 
@@ -211,10 +213,7 @@ class CpuDevice final : public Device {
     const std::size_t bytes = m.packed_matrix_bytes() * static_cast<std::size_t>(m.n_matrices);
     if (keep) {
       const std::span<const std::byte> packed = packed_cache_->find(source.name, m.dtype, shape, bytes);
-      if (!packed.empty()) {
-        if (source.done) source.done(source.bytes);
-        return std::make_unique<MatrixTensor>(m, packed, true, packed_cache_->file());
-      }
+      if (!packed.empty()) return std::make_unique<MatrixTensor>(m, packed, true, packed_cache_->file());
     }
     const WeightMemory::Piece piece = memory_.take(bytes);
     pack_matrices(m, source, piece.bytes);
@@ -226,21 +225,32 @@ class CpuDevice final : public Device {
     const std::size_t stride = row_bytes(m.dtype, m.columns);
     const std::int64_t n_panels = (m.rows + kPanelRows - 1) / kPanelRows;
     const std::int64_t per_matrix = (n_panels + kPanelsPerTask - 1) / kPanelsPerTask;
-    loader_.parallel_for(static_cast<std::int32_t>(m.n_matrices * per_matrix), [&](std::int32_t task, int) {
-      const auto matrix = static_cast<std::size_t>(task / per_matrix);
-      const std::int64_t begin = task % per_matrix * kPanelsPerTask;
-      const std::int64_t end = std::min(begin + kPanelsPerTask, n_panels);
-      const std::span<const std::byte> rows =
-          source.bytes.subspan(matrix * m.canonical_matrix_bytes(), m.canonical_matrix_bytes());
-      pack_panels(m.dtype, m.rows, m.columns, rows.data(), begin, end,
-                  to.data() + matrix * m.packed_matrix_bytes());
-      // Part by part: the file's pages and the packed ones never stand in memory both.
-      const auto first = static_cast<std::size_t>(begin * kPanelRows) * stride;
-      const auto last = static_cast<std::size_t>(std::min(end * kPanelRows, m.rows)) * stride;
-      if (source.done) source.done(rows.subspan(first, last - first));
-    });
-    // Pages that two parts share.
-    if (source.done) source.done(source.bytes);
+    std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(loader_.n_threads()));
+    std::mutex failure_mutex;
+    std::exception_ptr failure;
+    loader_.parallel_for(
+        static_cast<std::int32_t>(m.n_matrices * per_matrix), [&](std::int32_t task, int thread) {
+          const auto matrix = static_cast<std::size_t>(task / per_matrix);
+          const std::int64_t begin = task % per_matrix * kPanelsPerTask;
+          const std::int64_t end = std::min(begin + kPanelsPerTask, n_panels);
+          const std::int64_t first_row = begin * kPanelRows;
+          const std::int64_t n_rows = std::min(end * kPanelRows, m.rows) - first_row;
+          const std::span<const std::byte> rows = source.bytes.subspan(
+              matrix * m.canonical_matrix_bytes() + static_cast<std::size_t>(first_row) * stride,
+              static_cast<std::size_t>(n_rows) * stride);
+          std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
+          try {
+            buffer.resize(rows.size());
+            source.read(rows, buffer);
+            pack_panels(m.dtype, n_rows, m.columns, buffer.data(), 0, end - begin,
+                        to.data() + matrix * m.packed_matrix_bytes() +
+                            static_cast<std::size_t>(begin) * packed_panel_bytes(m.dtype, m.columns));
+          } catch (...) {
+            const std::lock_guard lock(failure_mutex);
+            failure = std::current_exception();
+          }
+        });
+    if (failure) std::rethrow_exception(failure);
   }
 
   Isa isa_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -52,21 +53,24 @@ base::Hash128 entry_name(std::string_view name, DType dtype, std::span<const std
 }
 
 /// Samples from the first byte to the last: a part that was never written, or written over, is seen if it is
-/// no small one.
-std::uint64_t hash_samples(std::span<const std::byte> data) {
-  if (data.size() <= kSamples * kSampleBytes) return base::hash64(data);
+/// no small one. `read(part)` gives a part of the data as it is now.
+template <typename Read>
+std::uint64_t hash_samples(std::span<const std::byte> data, const Read& read) {
+  if (data.size() <= kSamples * kSampleBytes) return base::hash64(read(data));
   std::uint64_t hash = data.size();
   for (std::size_t i = 0; i < kSamples; ++i)
-    hash = base::hash64(data.subspan((data.size() - kSampleBytes) / (kSamples - 1) * i, kSampleBytes), hash);
+    hash = base::hash64(read(data.subspan((data.size() - kSampleBytes) / (kSamples - 1) * i, kSampleBytes)),
+                        hash);
   return hash;
 }
 
-/// The entries of a file that is sound, nothing otherwise.
-std::optional<std::vector<PackedCache::Entry>> read_entries(std::span<const std::byte> file,
+/// The entries of a file that is sound, nothing otherwise. Throws Error kIo.
+std::optional<std::vector<PackedCache::Entry>> read_entries(const base::MappedFile& mapped,
                                                             base::Hash128 key) {
+  const std::span<const std::byte> file = mapped.bytes();
   Trailer trailer;
   if (file.size() < sizeof(trailer)) return std::nullopt;
-  std::memcpy(&trailer, file.data() + file.size() - sizeof(trailer), sizeof(trailer));
+  mapped.read(file.last(sizeof(trailer)), std::as_writable_bytes(std::span(&trailer, 1)));
   if (trailer.hash != trailer.own_hash() ||
       std::memcmp(trailer.magic, Trailer().magic, sizeof(trailer.magic)) != 0 ||
       trailer.version != kPackedVersion || trailer.key != key || trailer.file_bytes != file.size())
@@ -75,15 +79,21 @@ std::optional<std::vector<PackedCache::Entry>> read_entries(std::span<const std:
   const std::uint64_t table_bytes = std::uint64_t{trailer.n_entries} * sizeof(PackedCache::Entry);
   if (trailer.table_offset > before_trailer || before_trailer - trailer.table_offset != table_bytes)
     return std::nullopt;
-  const std::span<const std::byte> table = file.subspan(trailer.table_offset, table_bytes);
+  std::vector<PackedCache::Entry> entries(trailer.n_entries);
+  const std::span<std::byte> table = std::as_writable_bytes(std::span(entries));
+  mapped.read(file.subspan(trailer.table_offset, table_bytes), table);
   if (base::hash64(table) != trailer.table_hash) return std::nullopt;
 
-  std::vector<PackedCache::Entry> entries(trailer.n_entries);
-  std::memcpy(entries.data(), table.data(), table.size());
+  std::array<std::byte, kSamples * kSampleBytes> samples;
+  const auto read = [&](std::span<const std::byte> part) -> std::span<const std::byte> {
+    const std::span<std::byte> copy = std::span(samples).first(part.size());
+    mapped.read(part, copy);
+    return copy;
+  };
   for (const PackedCache::Entry& entry : entries) {
     if (entry.offset % kAlignment != 0 || entry.offset > trailer.table_offset ||
         entry.bytes > trailer.table_offset - entry.offset ||
-        hash_samples(file.subspan(entry.offset, entry.bytes)) != entry.samples)
+        hash_samples(file.subspan(entry.offset, entry.bytes), read) != entry.samples)
       return std::nullopt;
   }
   return entries;
@@ -102,7 +112,7 @@ PackedCache::PackedCache(const PackedCacheOptions& options, base::Hash128 key, s
     : options_(options), key_(key), path_(options.folder / (hex(key) + std::string(kExtension))) {
   try {
     auto file = std::make_shared<File>(base::MappedFile(path_), base::LargePages());
-    if (std::optional<std::vector<Entry>> entries = read_entries(file->mapped.bytes(), key)) {
+    if (std::optional<std::vector<Entry>> entries = read_entries(file->mapped, key)) {
       entries_ = std::move(*entries);
       file_ = std::move(file);
       std::error_code ignored;
@@ -189,7 +199,8 @@ void PackedCache::add(std::string_view name, DType dtype, std::span<const std::i
   if (writer_ == nullptr) return;
   static constexpr std::array<std::byte, kAlignment> kPadding{};
   write(std::span(kPadding).first((kAlignment - written_ % kAlignment) % kAlignment));
-  entries_.push_back({entry_name(name, dtype, shape), written_, packed.size(), hash_samples(packed)});
+  entries_.push_back(
+      {entry_name(name, dtype, shape), written_, packed.size(), hash_samples(packed, std::identity())});
   write(packed);
 }
 
@@ -198,7 +209,7 @@ void PackedCache::settle() {
 }
 
 void PackedCache::commit() {
-  if (found()) file_->pages = base::LargePages(file_->mapped.bytes());
+  if (found()) file_->pages = base::LargePages(file_->mapped);
   if (writer_ == nullptr) return;
   Trailer trailer;
   trailer.n_entries = static_cast<std::uint32_t>(entries_.size());

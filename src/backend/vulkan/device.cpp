@@ -29,6 +29,9 @@ namespace {
 
 constexpr const char* kBackendName = "vulkan";
 
+/// Of a weight that the host holds on its way to the device.
+constexpr std::size_t kUploadBytes = std::size_t{8} << 20;
+
 std::int64_t product(std::span<const std::int64_t> dims) {
   std::int64_t n = 1;
   for (const std::int64_t dim : dims) n *= dim;
@@ -74,14 +77,20 @@ class VulkanDevice final : public Device {
     auto tensor = std::make_unique<Tensor>(*gpu_, Place::kDevice, vector ? DType::kF32 : dtype,
                                            bytes_of(ValueKind::kWeight, dtype, shape));
     if (vector) {
+      std::vector<std::byte> row(source.bytes.size());
+      source.read(source.bytes, row);
       std::vector<float> values(static_cast<std::size_t>(shape[0]));
-      unpack_row(dtype, source.bytes.data(), values);
+      unpack_row(dtype, row.data(), values);
       tensor->buffer().write(0, std::as_bytes(std::span(values)));
     } else {
       WEFT_CHECK(source.bytes.size() == tensor->bytes());
-      tensor->buffer().write(0, source.bytes);
+      std::vector<std::byte> part(std::min(source.bytes.size(), kUploadBytes));
+      for (std::size_t at = 0; at < source.bytes.size(); at += part.size()) {
+        part.resize(std::min(part.size(), source.bytes.size() - at));
+        source.read(source.bytes.subspan(at, part.size()), part);
+        tensor->buffer().write(at, part);
+      }
     }
-    if (source.done) source.done(source.bytes);
     return tensor;
   }
 
