@@ -51,8 +51,7 @@ Memory memory_need(const FileInfo& file, int n_ctx) {
   Memory need;
   // What a context takes where nothing else is asked for.
   need.n_ctx = n_ctx > 0 ? n_ctx : std::min(file.model->n_ctx_train, 8192);
-  // As the file holds them; a device may lay them out with a little more.
-  for (const FileInfo::Tensor& tensor : file.tensors) need.weights += tensor.bytes;
+  need.weights = static_cast<std::uint64_t>(file.model->weight_bytes);
   need.cache = file.cache_bytes_per_token * static_cast<std::uint64_t>(need.n_ctx);
   return need;
 }

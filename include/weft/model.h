@@ -55,7 +55,8 @@ struct ModelInfo {
   std::string quantisation;  ///< The type most weights have, "q4_K" ...
   std::int64_t n_parameters = 0;
   std::int64_t file_bytes = 0;
-  std::int64_t weight_bytes = 0;  ///< In memory, as the device holds them.
+  std::int64_t weight_bytes =
+      0;  ///< In memory, as the devices hold them; of an inspected file, as a CPU would.
   bool weights_mapped =
       false;  ///< They lie in a mapped file: the cache of packed weights, or the model's own.
   int n_vocab = 0;

@@ -1,6 +1,7 @@
 // What a file holds, for people and scripts.
 #include <cstdio>
 
+#include "backend/cpu/device.h"
 #include "engine/model_impl.h"
 #include "gguf/gguf.h"
 #include "weft/error.h"
@@ -53,6 +54,17 @@ std::string type_of(const gguf::Value& value) {
   return std::string(gguf::name(value.type));
 }
 
+/// As a CPU holds them that packs them.
+std::int64_t weight_bytes(const model::ModelGraph& graph) {
+  const auto device = cpu::make_device({.n_threads = 1});
+  std::size_t bytes = 0;
+  for (const model::WeightUse& use : graph.weights) {
+    const ValueInfo& value = graph.graph.value(use.value);
+    bytes += device->bytes_of(ValueKind::kWeight, value.dtype, value.shape.dims({}));
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
 }  // namespace
 
 FileInfo inspect(const std::filesystem::path& path) {
@@ -70,8 +82,9 @@ FileInfo inspect(const std::filesystem::path& path) {
   }
   try {
     const model::ModelDescription description = model::describe(file);
-    model::build_graph(file, description, {});
+    const model::ModelGraph graph = model::build_graph(file, description, {});
     result.model = engine::model_info(file, description);
+    result.model->weight_bytes = weight_bytes(graph);
     const model::HParams& h = description.hparams;
     result.cache_bytes_per_token = 2 *
                                    static_cast<std::uint64_t>(h.n_layers_of(model::LayerKind::kAttention)) *

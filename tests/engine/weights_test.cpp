@@ -41,6 +41,14 @@ TEST_P(Weights, GiveTheSameBitsHoweverTheyAreHeld) {
 INSTANTIATE_TEST_SUITE_P(Families, Weights, testing::Values("gemma3", "gpt2", "llama", "mamba2", "qwen3moe"),
                          [](const auto& param) { return std::string(param.param); });
 
+TEST_P(Weights, TakeWhatInspectionSays) {
+  const std::filesystem::path path = test::golden_dir() / GetParam() / "model.gguf";
+  const std::optional<ModelInfo> info = inspect(path).model;
+  ASSERT_TRUE(info);
+  EXPECT_GT(info->weight_bytes, 0);
+  EXPECT_EQ(info->weight_bytes, Model::load(path)->info().weight_bytes);
+}
+
 // Cut while they load: after the first weight there is an error to come, and no end of the process.
 TEST_P(Weights, OfAFileThatIsCutMeanwhileAreAnError) {
   std::filesystem::create_directories(folder);
