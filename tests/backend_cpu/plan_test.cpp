@@ -57,6 +57,7 @@ class Rig {
     auto plan = device->compile(g, bindings, {.allowed = {.shapes = true}, .n_threads = n_threads});
     description = plan->describe();
     n_phases = plan->n_phases();
+    memory = plan->memory();
 
     std::map<ValueId, std::vector<float>> results;
     for (std::int64_t begin = 0; begin < rows; begin += piece) {
@@ -78,6 +79,7 @@ class Rig {
   std::shared_ptr<Device> device = make_device({.n_threads = 2});
   std::string description;
   int n_phases = 0;
+  PlanMemory memory;
 
  private:
   std::vector<std::vector<std::byte>> weights_;  // Canonical; used as they lie where they are not packed.
@@ -355,6 +357,61 @@ TEST(CpuPlanFusion, FusesWhatBelongsTogetherAndJoinsPhases) {
   };
   EXPECT_EQ(phase_of("matmul wq"), phase_of("matmul wk"));
   EXPECT_EQ(phase_of("matmul wq"), phase_of("matmul wv"));
+}
+
+TEST(CpuPlanMemory, HoldsWhatLaunchesHold) {
+  // With a workspace that plans share, all else is their own.
+  const auto device = make_device({.n_threads = 2});
+  const auto own = [&](const Graph& g, int n_threads) {
+    const CompileOptions shared{.n_threads = n_threads, .workspaces = std::make_shared<Workspaces>()};
+    const PlanMemory memory = device->memory_of(g, shared);
+    const PlanMemory alone = device->memory_of(g, {.n_threads = n_threads});
+    EXPECT_EQ(alone.own, memory.own + memory.shared);
+    EXPECT_EQ(alone.shared, 0u);
+    return memory.own;
+  };
+
+  Rig turned;
+  const ValueId x = turned.graph.add_input("x", DType::kF32, {Dim(1, turned.n), 64});
+  const ValueId positions = turned.graph.add_input("positions", DType::kI32, {Dim(1, turned.n)});
+  Graph none = turned.graph;
+  none.add_output(none.add(ops::Scale{2.0f}, {x}, "scaled"));
+  EXPECT_EQ(own(none, 2), 0u);
+  turned.graph.add_output(turned.graph.add(ops::Rope{.head_dim = 32, .n_rot = 16}, {x, positions}, "turned"));
+  EXPECT_EQ(own(turned.graph, 2), kMaxRows * 16 * sizeof(float));
+
+  Rig head;
+  const ValueId in = head.graph.add_input("x", DType::kF32, {Dim(1, head.n), 64});
+  const ValueId logits = head.graph.add(ops::Matmul{}, {head.weight("w", {500, 64}), in}, "logits");
+  head.graph.add_output(head.graph.add(ops::Best{8}, {logits, kNoValue}, "best"));
+  for (const int n_threads : {1, 3})
+    EXPECT_EQ(own(head.graph, n_threads),
+              static_cast<std::size_t>(n_threads * kMaxRows * 8) * sizeof(BestEntry));
+
+  // Tiles that two layers share count once.
+  Rig once, twice;
+  build_layer(once, DType::kF32);
+  build_layer(twice, DType::kF32);
+  const auto attend_again = [](Graph& g) {
+    for (std::size_t i = 0; i < g.nodes().size(); ++i) {
+      const Node node = g.nodes()[i];
+      if (get_op<ops::Attention>(node) == nullptr) continue;
+      std::vector<ValueId> inputs = node.inputs;
+      inputs[0] = node.output;  // As wide as the queries.
+      g.add_output(g.add(node.op, inputs, "attended_again"));
+      return;
+    }
+  };
+  for (const Node& node : once.graph.nodes())
+    if (get_op<ops::Attention>(node) != nullptr) once.graph.add_output(node.output);
+  attend_again(twice.graph);
+  EXPECT_EQ(own(once.graph, 2), own(twice.graph, 2));
+  EXPECT_GT(own(once.graph, 2), kMaxRows * (16 + 1) * sizeof(float)) << "the table of its ropes, and tiles";
+
+  // What was said before is what a plan has.
+  once.run({}, 2, 1, 1);
+  EXPECT_EQ(once.memory.own,
+            device->memory_of(once.graph, {.allowed = {.shapes = true}, .n_threads = 2}).own);
 }
 
 }  // namespace

@@ -49,6 +49,11 @@ bool AttentionTiles::serves(std::span<const ValueId> values) const {
   return std::equal(values.begin(), values.end(), values_.begin(), values_.end());
 }
 
+std::size_t AttentionTiles::held_bytes() const {
+  return row_order_.size() * sizeof(row_order_[0]) + segments_.size() * sizeof(segments_[0]) +
+         tiles_.size() * sizeof(tiles_[0]);
+}
+
 void AttentionTiles::bind(const Addresses& addresses) {
   sequences_ = addresses.plain<const std::int32_t>(values_[1]);
   extents_ = addresses.plain<const Extent>(values_[2]);
@@ -133,8 +138,9 @@ void AttentionTiles::reserve_partials(std::size_t floats_per_page) {
   if (bytes > memory_.size()) memory_ = base::Memory(2 * bytes, false);
 }
 
-AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shared_ptr<AttentionTiles> tiles)
-    : inputs_(node.inputs), output_(node.output), tiles_(std::move(tiles)) {
+AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shared_ptr<AttentionTiles> tiles,
+                                 bool first)
+    : inputs_(node.inputs), output_(node.output), tiles_(std::move(tiles)), first_(first) {
   const auto& op = *get_op<ops::Attention>(node);
   const ValueInfo& keys = graph.value(node.inputs[1]);
   const ValueInfo& values = graph.value(node.inputs[2]);

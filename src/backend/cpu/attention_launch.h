@@ -16,6 +16,8 @@ class AttentionTiles {
   /// Values: positions, sequences, extents and their counts, as in ops::Attention.
   AttentionTiles(const Graph& graph, std::span<const ValueId> values, int n_kv_heads);
   bool serves(std::span<const ValueId> values) const;
+  /// Without the partials.
+  std::size_t held_bytes() const;
 
   void bind(const Addresses& addresses);
   void prepare(const StepInfo& step);
@@ -63,11 +65,13 @@ class AttentionTiles {
 
 class AttentionLaunch final : public Launch {
  public:
-  AttentionLaunch(const Graph& graph, const Node& node, std::shared_ptr<AttentionTiles> tiles);
+  /// `first` of those that share the tiles, which names what they hold.
+  AttentionLaunch(const Graph& graph, const Node& node, std::shared_ptr<AttentionTiles> tiles, bool first);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override { return attention_scratch_bytes(args_); }
+  std::size_t held_bytes() const override { return first_ ? tiles_->held_bytes() : 0; }
   Work work() const override;
   std::string describe(const Graph& graph) const override;
 
@@ -75,6 +79,7 @@ class AttentionLaunch final : public Launch {
   std::vector<ValueId> inputs_;
   ValueId output_;
   std::shared_ptr<AttentionTiles> tiles_;
+  bool first_;
   AttentionArgs args_;
 };
 

@@ -31,6 +31,7 @@ class BestLists {
   /// pointer for each thread.
   int merge(std::int64_t row, const BestEntry** next, BestEntry* best) const;
   int n_threads() const { return static_cast<int>(in_step_.size()); }
+  std::size_t held_bytes() const { return memory_.size(); }
 
  private:
   struct alignas(64) Seen {
@@ -58,6 +59,7 @@ class BestLaunch final : public Launch {
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override;
+  std::size_t held_bytes() const override { return lists_->held_bytes(); }
   std::string describe(const Graph& graph) const override;
 
  private:

@@ -349,8 +349,8 @@ class Fuser {
     if (shared == nullptr)
       shared = &tiles_.emplace_back(SharedTiles{std::make_shared<AttentionTiles>(
           graph_, where, static_cast<int>(graph_.value(node.inputs[1]).shape[1].factor))});
-    shared->last_phase = phase;
-    add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, shared->tiles));
+    const bool first = std::exchange(shared->last_phase, phase) < 0;
+    add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, shared->tiles, first));
   }
 
   /// A launch that reads all inputs of its node and makes its output.

@@ -83,6 +83,9 @@ class Launch {
     for (std::int32_t task = begin; task < end; ++task) run(task, context);
   }
   virtual std::size_t scratch_bytes() const { return 0; }
+  /// Memory of its own, as known when it is made; what launches share, one of them names. (Partials of
+  /// attention come as texts grow, and are not in it.)
+  virtual std::size_t held_bytes() const { return 0; }
   /// The weights that tasks of this step read from `task` on, as far as they lie in one piece in the order in
   /// which they are read. Empty where the step does not wait for them.
   virtual std::span<const std::byte> weights_from(std::int32_t /*task*/) const { return {}; }

@@ -62,6 +62,9 @@ class ExpertGroupsLaunch final : public Launch {
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t held_bytes() const override {
+    return (begin_.size() + 2 * slots_.size()) * sizeof(std::int32_t);
+  }
   std::string describe(const Graph& graph) const override;
 
  private:

@@ -75,9 +75,11 @@ Layout lay_out_program(const Graph& graph, const Program& program, int n_threads
   return layout;
 }
 
-PlanMemory memory_of(const Layout& layout, const CompileOptions& options) {
-  if (options.workspaces != nullptr) return {.own = 0, .shared = layout.bytes};
-  return {.own = layout.bytes, .shared = 0};
+PlanMemory memory_of(const Program& program, const Layout& layout, const CompileOptions& options) {
+  PlanMemory memory;
+  for (const Program::Entry& entry : program.launches) memory.own += entry.launch->held_bytes();
+  (options.workspaces != nullptr ? memory.shared : memory.own) += layout.bytes;
+  return memory;
 }
 
 class CpuPlan final : public DevicePlan {
@@ -93,7 +95,7 @@ class CpuPlan final : public DevicePlan {
                   : std::make_shared<base::Pool>(n_threads, std::max(program_.n_phases, 1))),
         workspace_(workspace_of(options)),
         layout_(lay_out_program(graph_, program_, pool_->n_threads())),
-        memory_(memory_of(layout_, options)),
+        memory_(memory_of(program_, layout_, options)),
         first_launch_(static_cast<std::size_t>(program_.n_phases) + 1),
         n_tasks_(static_cast<std::size_t>(program_.n_phases)),
         launch_tasks_(program_.launches.size()),
@@ -246,7 +248,8 @@ class CpuPlan final : public DevicePlan {
 }  // namespace
 
 PlanMemory plan_memory(const Graph& graph, int n_threads, const CompileOptions& options) {
-  return memory_of(lay_out_program(graph, fuse(graph, n_threads), n_threads), options);
+  const Program program = fuse(graph, n_threads);
+  return memory_of(program, lay_out_program(graph, program, n_threads), options);
 }
 
 std::unique_ptr<DevicePlan> compile_plan(const Graph& graph, const Bindings& bindings, const Kernels& kernels,

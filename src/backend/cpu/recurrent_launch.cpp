@@ -75,6 +75,10 @@ void ConvLaunch::bind(const Addresses& addresses) {
   bias_ = n_inputs() > 5 ? addresses.plain<const float>(input(5)) : nullptr;
 }
 
+std::size_t ConvLaunch::held_bytes() const {  // weight_, which binding makes.
+  return static_cast<std::size_t>((n_state_rows_ + 1) * n_columns_) * sizeof(float);
+}
+
 void ConvLaunch::run_row(std::int64_t, const RecurrentRow& common, std::int64_t column,
                          const Kernels& kernels) {
   ConvRow row;
@@ -103,6 +107,10 @@ void ScanLaunch::bind(const Addresses& addresses) {
     transpose(*addresses.matrix(input(5)), a_);
   }
   skip_ = addresses.plain<const float>(input(6));
+}
+
+std::size_t ScanLaunch::held_bytes() const {  // a_, which binding makes.
+  return static_cast<std::size_t>(n_heads_ > 0 ? n_heads_ : n_columns_ * n_state_rows_) * sizeof(float);
 }
 
 void ScanLaunch::run_row(std::int64_t row_index, const RecurrentRow& common, std::int64_t column,

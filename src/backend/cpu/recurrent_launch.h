@@ -47,6 +47,7 @@ class ConvLaunch final : public RecurrentLaunch {
  public:
   ConvLaunch(const Graph& graph, const Node& node) : RecurrentLaunch(graph, node, 3) {}
   void bind(const Addresses& addresses) override;
+  std::size_t held_bytes() const override;
 
  private:
   void run_row(std::int64_t row, const RecurrentRow& common, std::int64_t column,
@@ -60,6 +61,7 @@ class ScanLaunch final : public RecurrentLaunch {
  public:
   ScanLaunch(const Graph& graph, const Node& node);
   void bind(const Addresses& addresses) override;
+  std::size_t held_bytes() const override;
 
  private:
   void run_row(std::int64_t row, const RecurrentRow& common, std::int64_t column,

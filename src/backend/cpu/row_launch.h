@@ -21,6 +21,7 @@ class RopeTableLaunch final : public Launch {
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t held_bytes() const override { return table_.size(); }
   std::string describe(const Graph& graph) const override;
 
  private:
