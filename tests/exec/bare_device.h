@@ -7,6 +7,18 @@
 
 namespace weft::test {
 
+/// A plan that takes nothing and has nothing to tell.
+class BarePlan : public DevicePlan {
+ public:
+  void wait() override {}
+  void cancel() noexcept override {}
+  PlanMemory memory() const override { return {}; }
+  double kernel_seconds() const override { return 0; }
+  int n_launches() const override { return 0; }
+  int n_phases() const override { return 0; }
+  std::string describe() const override { return ""; }
+};
+
 class BareDevice : public Device {
  public:
   explicit BareDevice(std::string name) { info_.name = std::move(name); }

@@ -27,7 +27,7 @@ struct Log {
   Bindings last_bindings;
 };
 
-class FakePlan final : public DevicePlan {
+class FakePlan final : public test::BarePlan {
  public:
   explicit FakePlan(Log& log) : log_(log) {}
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
@@ -36,13 +36,6 @@ class FakePlan final : public DevicePlan {
     log_.changes.push_back(actual);
     log_.last_bindings = bindings;
   }
-  void wait() override {}
-  void cancel() noexcept override {}
-  PlanMemory memory() const override { return {}; }
-  double kernel_seconds() const override { return 0; }
-  int n_launches() const override { return 0; }
-  int n_phases() const override { return 0; }
-  std::string describe() const override { return ""; }
 
  private:
   Log& log_;

@@ -38,7 +38,7 @@ struct Toy {
   std::shared_future<void> last;  // Of the steps in order.
 };
 
-class ToyPlan final : public DevicePlan {
+class ToyPlan final : public test::BarePlan {
  public:
   ToyPlan(const Graph& graph, Toy& toy, bool beside_host)
       : graph_(graph), toy_(toy), beside_host_(beside_host) {}
@@ -60,12 +60,6 @@ class ToyPlan final : public DevicePlan {
   void wait() override {
     if (work_.valid()) std::exchange(work_, {}).get();
   }
-  void cancel() noexcept override {}
-  PlanMemory memory() const override { return {}; }
-  double kernel_seconds() const override { return 0; }
-  int n_launches() const override { return 0; }
-  int n_phases() const override { return 0; }
-  std::string describe() const override { return ""; }
 
  private:
   void compute(std::span<const std::int64_t> symbols, const Bindings& bindings) {
