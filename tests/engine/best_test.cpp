@@ -173,6 +173,42 @@ TEST(BestTokens, WrongWishesAreRefusedAndChangeNothing) {
   EXPECT_EQ(Context(model, {.n_ctx = 64, .n_best = 512}).params().n_best, 512);
 }
 
+TEST(BestTokens, OfACancelledBatchAreNotThereAndSpoilNothing) {
+  const auto model = golden("llama");
+  const std::vector<Token> tokens = golden_tokens("llama");
+  const auto decode_best = [&](Context& context) {
+    Batch batch;
+    for (const Token token : tokens) {
+      batch.add(token, 0, true);
+      batch.only_best(batch.size() - 1, 1 + batch.size() % 7);
+    }
+    EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+    std::vector<std::vector<Best>> result;
+    for (int i = 0; i < batch.size(); ++i)
+      result.emplace_back(context.best(i).begin(), context.best(i).end());
+    return result;
+  };
+  for (const int n_threads : {1, 2}) {
+    Context reference(model, {.n_ctx = 128, .n_threads = n_threads});
+    Context context(model, {.n_ctx = 4096, .n_ubatch = 16, .n_threads = n_threads});
+    Batch many;  // Nothing but best tokens is wanted of any step.
+    for (int i = 0; i < 3000; ++i) {
+      many.add(tokens[static_cast<std::size_t>(i) % tokens.size()], 0, true);
+      many.only_best(i, 64);
+    }
+    const auto expected = decode_best(reference);
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_EQ(test::decode_and_cancel(context, many), DecodeStatus::kCancelled);
+      EXPECT_EQ(context.cells_used(), 0);
+      EXPECT_EQ(code_of([&] { context.best(0); }), ErrorCode::kInvalidArgument);
+      const auto got = decode_best(context);
+      ASSERT_EQ(got.size(), expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i) expect_same(got[i], expected[i], std::to_string(i));
+      context.remove(0);
+    }
+  }
+}
+
 TEST(BestTokens, AStepWithThemAllocatesNothing) {
   if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
   Context context(golden("llama"), {.n_ctx = 512});

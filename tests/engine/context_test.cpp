@@ -3,9 +3,6 @@
 
 #include <unistd.h>
 
-#include <atomic>
-#include <thread>
-
 #include "engine/allocation_counter.h"
 #include "engine/test_support.h"
 #include "gguf/gguf.h"
@@ -37,9 +34,12 @@ TEST(Context, WrongBatchesAreRefusedAndChangeNothing) {
   good.add(5, 0, true);
   ASSERT_EQ(context.decode(good), DecodeStatus::kOk);
   const std::vector<std::pair<Batch::Item, const char*>> wrong = {
-      {{-1, Batch::kNextPos, 0, false}, "vocabulary"}, {{512, Batch::kNextPos, 0, false}, "vocabulary"},
-      {{1, Batch::kNextPos, 2, false}, "sequence"},    {{1, Batch::kNextPos, -1, false}, "sequence"},
-      {{1, 1 << 30, 0, false}, "position"},            {{1, -7, 0, false}, "position"},
+      {{-1, Batch::kNextPos, 0, false}, "vocabulary"},
+      {{512, Batch::kNextPos, 0, false}, "vocabulary"},
+      {{1, Batch::kNextPos, 2, false}, "sequence"},
+      {{1, Batch::kNextPos, -1, false}, "sequence"},
+      {{1, 1 << 30, 0, false}, "position"},
+      {{1, -7, 0, false}, "position"},
       {{1, 0, 0, false}, "taken"},
   };
   for (const auto& [item, word] : wrong) {
@@ -150,7 +150,8 @@ TEST(Context, LongRopeFactorsFollowTheContextsLength) {
   const std::vector<float> ones(16, 1.0f), twos(16, 2.0f);
   writer.add_tensor("rope_factors_short.weight", DType::kF32, {16}, std::as_bytes(std::span(ones)));
   writer.add_tensor("rope_factors_long.weight", DType::kF32, {16}, std::as_bytes(std::span(twos)));
-  const auto path = std::filesystem::path(testing::TempDir()) / ("longrope-" + std::to_string(::getpid()) + ".gguf");
+  const auto path =
+      std::filesystem::path(testing::TempDir()) / ("longrope-" + std::to_string(::getpid()) + ".gguf");
   writer.write_file(path);
   const auto model = Model::load(path);
   std::filesystem::remove(path);
@@ -168,17 +169,7 @@ TEST(Context, CancellingLeavesTheCacheAsItWas) {
   Context context(tiny(), {.n_ctx = 4096, .n_ubatch = 16});
   Batch batch;
   batch.add(std::vector<Token>(3000, 9), 0);
-  std::atomic<bool> done{false};
-  std::thread canceller([&] {
-    while (!done.load()) {
-      context.cancel();
-      std::this_thread::yield();
-    }
-  });
-  const DecodeStatus status = context.decode(batch);
-  done.store(true);
-  canceller.join();
-  EXPECT_EQ(status, DecodeStatus::kCancelled);
+  EXPECT_EQ(test::decode_and_cancel(context, batch), DecodeStatus::kCancelled);
   EXPECT_EQ(context.cells_used(), 0);
   EXPECT_EQ(context.next_pos(0), 0);
   batch.clear();

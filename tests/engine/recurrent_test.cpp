@@ -1,7 +1,5 @@
 // Models with recurrent layers: what sequences can do with a state that stands for all of their text, and
 // that what they cannot do is refused and changes nothing.
-#include <atomic>
-#include <thread>
 
 #include "engine/test_support.h"
 
@@ -160,17 +158,7 @@ TEST_P(RecurrentModels, ACancelledBatchChangesNothing) {
   all_logits(context, text(0, 30), 30);
   Batch batch;  // Of very many steps.
   for (int i = 0; i < 4000; ++i) batch.add(tokens[static_cast<std::size_t>(i) % tokens.size()], 0);
-  std::atomic<bool> done{false};
-  std::thread canceller([&] {
-    while (!done.load()) {
-      context.cancel();
-      std::this_thread::yield();
-    }
-  });
-  const DecodeStatus status = context.decode(batch);
-  done.store(true);
-  canceller.join();
-  ASSERT_EQ(status, DecodeStatus::kCancelled);
+  ASSERT_EQ(test::decode_and_cancel(context, batch), DecodeStatus::kCancelled);
   EXPECT_EQ(context.next_pos(0), 30);
   EXPECT_TRUE(as_expected(all_logits(context, text(30, 18), 3), 30));
   EXPECT_TRUE(context.consistent());

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "weft/context.h"
@@ -20,8 +22,8 @@ namespace weft::test {
 inline std::filesystem::path golden_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "golden"; }
 
 /// The golden models: a family each, or a form of one.
-inline constexpr const char* kFamilies[] = {"llama",  "llama-rope3", "qwen2", "qwen3",  "qwen3moe", "gemma3",
-                                            "phi3",   "gpt2",        "mamba", "mamba2", "lfm2"};
+inline constexpr const char* kFamilies[] = {"llama", "llama-rope3", "qwen2", "qwen3",  "qwen3moe", "gemma3",
+                                            "phi3",  "gpt2",        "mamba", "mamba2", "lfm2"};
 /// For the names of tests, which take no dashes.
 inline std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;
@@ -46,7 +48,8 @@ inline std::vector<Token> read_tokens(const std::filesystem::path& path) {
 inline std::vector<float> read_floats(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<float> values(std::filesystem::file_size(path) / sizeof(float));
-  file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(float)));
+  file.read(reinterpret_cast<char*>(values.data()),
+            static_cast<std::streamsize>(values.size() * sizeof(float)));
   return values;
 }
 
@@ -65,8 +68,9 @@ inline double nmse(std::span<const float> x, std::span<const float> reference) {
 inline std::optional<std::filesystem::path> cached_model(const std::string& file) {
   const char* cache = std::getenv("WEFT_CACHE");
   const char* home = std::getenv("HOME");
-  const std::filesystem::path base =
-      cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home != nullptr ? home : "") / ".cache/weft";
+  const std::filesystem::path base = cache != nullptr
+                                         ? std::filesystem::path(cache)
+                                         : std::filesystem::path(home != nullptr ? home : "") / ".cache/weft";
   const std::filesystem::path path = base / "models" / file;
   if (!std::filesystem::exists(path)) return std::nullopt;
   return path;
@@ -76,7 +80,8 @@ inline constexpr const char* kSmolLm2 = "SmolLM2-135M-Instruct.Q4_1.gguf";
 inline constexpr const char* kGemma3 = "gemma-3-270m-q4_k_m.gguf";
 
 /// The logits of every token of one sequence, computed in pieces.
-inline std::vector<float> all_logits(Context& context, std::span<const Token> tokens, std::size_t piece, SeqId seq = 0) {
+inline std::vector<float> all_logits(Context& context, std::span<const Token> tokens, std::size_t piece,
+                                     SeqId seq = 0) {
   std::vector<float> result;
   Batch batch;
   for (std::size_t done = 0; done < tokens.size();) {
@@ -91,6 +96,21 @@ inline std::vector<float> all_logits(Context& context, std::span<const Token> to
     done += n;
   }
   return result;
+}
+
+/// What becomes of a batch, of so many steps that another thread's cancel() comes in one of them.
+inline DecodeStatus decode_and_cancel(Context& context, const Batch& batch) {
+  std::atomic<bool> done{false};
+  std::thread canceller([&] {
+    while (!done.load()) {
+      context.cancel();
+      std::this_thread::yield();
+    }
+  });
+  const DecodeStatus status = context.decode(batch);
+  done.store(true);
+  canceller.join();
+  return status;
 }
 
 }  // namespace weft::test
