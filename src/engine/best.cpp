@@ -7,10 +7,6 @@
 namespace weft::engine {
 namespace {
 
-bool goes_before(const Best& a, const Best& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
 /// Values that are looked at together: in most blocks nothing is good enough.
 constexpr std::size_t kBlock = 128;
 

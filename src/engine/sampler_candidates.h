@@ -1,23 +1,19 @@
 #pragma once
 // What a token may still be drawn from: at first all logits as they came, later
 // a list. Steps that need few candidates never touch a list of the whole
-// vocabulary. Order of candidates: higher logit first, lower id first among
-// equals.
+// vocabulary. Their order is that of the best (engine/best.h).
 #include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
 
+#include "engine/best.h"
 #include "weft/sampler.h"
 
 namespace weft::engine {
 
 /// NaN counts as minus infinity, plus infinity as the largest float.
 float clean_logit(float logit);
-
-inline bool goes_before(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
 
 /// The index of the largest value, the lowest among equals; 0 where all are NaN
 /// or minus infinity. One pass.
