@@ -39,6 +39,11 @@ class Candidates {
   std::size_t size() const { return is_list_ ? list_.size() : logits_.size(); }
 
   void keep_top(std::size_t n);
+  /// Keeps logits of at least `least`, which the largest one is.
+  void keep_at_least(float least);
+  /// Keeps the most probable, sorted, whose probabilities sum to p: the one that
+  /// reaches p included.
+  void keep_mass(double p);
   /// A list of one.
   void set_only(const Candidate& candidate);
   /// At least the first n of the list are the best n, sorted. Only as much is
@@ -73,9 +78,17 @@ class Candidates {
  private:
   const Candidate& best_of_list() const;
   void collect_top(std::size_t n);
+  bool cut_behind_mass(double p);
+  // Of the logits as long as there is no list.
+  void find_maxima();
+  void collect_at_least(float least);
+  double sum_of_weights() const;
 
   std::span<const float> logits_;
   std::vector<float> copy_;
+  // The largest logit, and of each whole block; empty before anybody asked.
+  std::vector<float> maxima_;
+  float max_ = 0.0f;
   std::vector<Candidate> list_;
   bool is_list_ = false;
   std::size_t n_sorted_ = 0;

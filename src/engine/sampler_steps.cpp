@@ -17,24 +17,10 @@ double entropy(std::span<const Candidate> list) {
 
 }  // namespace
 
-void cut_top_p(Candidates& candidates, float p) {
-  candidates.normalise();
-  double sum = 0.0;
-  // Sorted in growing portions: most distributions reach p within the first
-  // few.
-  for (std::size_t portion = 64, i = 0; i < candidates.size(); portion *= 4) {
-    candidates.sort_first(portion);
-    const std::size_t end = std::min(portion, candidates.size());
-    for (; i < end; ++i) {
-      sum += static_cast<double>(candidates.list()[i].probability);
-      if (sum >= static_cast<double>(p)) return candidates.truncate(i + 1);
-    }
-  }
-}
+void cut_top_p(Candidates& candidates, float p) { candidates.keep_mass(static_cast<double>(p)); }
 
 void cut_min_p(Candidates& candidates, float p) {
-  const float least = candidates.max_logit() + std::log(p);
-  candidates.keep_if([&](const Candidate& candidate) { return candidate.logit >= least; });
+  candidates.keep_at_least(candidates.max_logit() + std::log(p));
 }
 
 void cut_typical(Candidates& candidates, float mass) {
