@@ -28,11 +28,7 @@ constexpr std::string_view kHelp =
     "  /exit           leave (so does Ctrl-D)\n"
     "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one.\n";
 
-struct ChatOptions {
-  Talk talk;
-  ModelOptions model;
-  ContextOptions context;
-  SamplingOptions sampling;
+struct ChatOptions : GenerationOptions {
   std::string system;
   std::optional<std::string> prompt;
   std::string template_file;
@@ -246,10 +242,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--history", options->history,
              "keep typed lines in ~/.local/state/weft/history; --no-history: don't")
       ->group(group);
-  add_model_options(app, options->model);
-  add_context_options(app, options->context);
-  add_sampling_options(app, options->sampling);
-  add_talk_options(app, options->talk);
+  add_generation_options(app, *options);
   return [options] { return run(*options); };
 }
 

@@ -20,11 +20,7 @@
 namespace weft::cli {
 namespace {
 
-struct RunOptions {
-  Talk talk;
-  ModelOptions model;
-  ContextOptions context;
-  SamplingOptions sampling;
+struct RunOptions : GenerationOptions {
   std::optional<std::string> prompt;
   std::string prompt_file;
   std::string tokens;  // "1,2,3", "@FILE" or "-"
@@ -251,7 +247,8 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--context-shift", options->context_shift,
              "when the context is full, forget the older half of the text and go on")
       ->group(group);
-  add_size(app, "--keep", options->n_keep, "tokens at the beginning that --context-shift keeps")->group(group);
+  add_size(app, "--keep", options->n_keep, "tokens at the beginning that --context-shift keeps")
+      ->group(group);
   app.add_option("--stop,-r,--reverse-prompt", options->stop, "end before this text; may be given again")
       ->type_name("TEXT")
       ->expected(1, CLI::detail::expected_max_vector_size)
@@ -268,10 +265,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   add_switch(app, "--json", options->json, "print one JSON object at the end instead of the text")
       ->group("Output");
-  add_model_options(app, options->model);
-  add_context_options(app, options->context);
-  add_sampling_options(app, options->sampling);
-  add_talk_options(app, options->talk);
+  add_generation_options(app, *options);
   return [options] { return run(*options); };
 }
 

@@ -381,6 +381,13 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
       ->group(group);
 }
 
+void add_generation_options(CLI::App& app, GenerationOptions& options) {
+  add_model_options(app, options.model);
+  add_context_options(app, options.context);
+  add_sampling_options(app, options.sampling);
+  add_talk_options(app, options.talk);
+}
+
 SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& tokenizer) {
   SamplerParams params = options.params;
   if (!options.seed.empty() && options.seed != "-1") {

@@ -72,6 +72,15 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options);
 /// Throws UsageError for values that make no sense.
 SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& tokenizer);
 
+/// What commands share that write text with a model.
+struct GenerationOptions {
+  Talk talk;
+  ModelOptions model;
+  ContextOptions context;
+  SamplingOptions sampling;
+};
+void add_generation_options(CLI::App& app, GenerationOptions& options);
+
 /// A file's bytes, "-" for the standard input. Throws Error.
 std::string read_text(const std::string& path);
 
