@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weft/context.h"
@@ -20,7 +21,7 @@ struct Continuation {
   weft::Sampler sampler;
   weft::Detokenizer detokenizer;
   std::string text;
-  int item = 0;  // Of the batch: where its logits stand.
+  int item = 0;  // Of the batch: what it draws from.
   bool done = false;
 };
 
@@ -28,6 +29,13 @@ void decode(weft::Context& context, const weft::Batch& batch) {
   if (context.decode(batch) == weft::DecodeStatus::kOk) return;
   throw weft::Error(weft::ErrorCode::kOutOfMemory,
                     "the cache is full: ask for fewer continuations or tokens");
+}
+
+// Most samplers need a few of the most probable tokens; then the step need not write a row of logits for its
+// last item.
+void ask_for_what_it_needs(const weft::Sampler& sampler, const weft::Context& context, weft::Batch& batch) {
+  const int n = sampler.n_best();
+  if (n > 0 && n <= context.params().n_best) batch.only_best(batch.size() - 1, n);
 }
 
 }  // namespace
@@ -49,33 +57,35 @@ int main(int argc, char** argv) try {
 
   weft::Batch batch;
   batch.add(tokens, 0);
-  decode(context, batch);
   std::vector<Continuation> all;
-  for (int i = 0; i < n; ++i) {
-    if (i > 0) context.copy(0, i);
+  for (int i = 0; i < n; ++i)
     all.push_back({weft::Sampler({.seed = static_cast<std::uint64_t>(i)}, model->info().n_vocab),
                    weft::Detokenizer(model->tokenizer()), "", batch.size() - 1});
-  }
+  ask_for_what_it_needs(all[0].sampler, context, batch);  // They differ in their seeds only.
+  decode(context, batch);
+  for (int i = 1; i < n; ++i) context.copy(0, i);
 
   int n_steps = 1;  // The prompt's.
   int n_generated = 0;
   for (;; ++n_steps) {
-    // All draw from the step's logits before the batch is made anew.
-    weft::Batch next;
+    // All draw from what the step left before the batch is made anew.
+    const weft::Batch drawn_from = std::exchange(batch, {});
     for (int i = 0; i < n; ++i) {
       Continuation& c = all[static_cast<std::size_t>(i)];
       if (c.done) continue;
-      const weft::Token token = c.sampler.sample(context.logits(c.item));
+      const weft::Token token = drawn_from[c.item].n_best > 0 ? c.sampler.sample(context.best(c.item))
+                                                              : c.sampler.sample(context.logits(c.item));
       c.sampler.accept(token);
       ++n_generated;
       c.done = model->tokenizer().is_end(token);
       if (c.done) continue;
       c.text += c.detokenizer.push(token);
-      c.item = next.size();
-      next.add(token, i, /*logits=*/true);
+      c.item = batch.size();
+      batch.add(token, i, /*logits=*/true);
+      ask_for_what_it_needs(c.sampler, context, batch);
     }
-    if (next.size() == 0 || n_steps == n_tokens) break;
-    decode(context, next);
+    if (batch.size() == 0 || n_steps == n_tokens) break;
+    decode(context, batch);
   }
 
   for (int i = 0; i < n; ++i)
