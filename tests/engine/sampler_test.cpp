@@ -16,6 +16,7 @@
 
 #include "engine/allocation_counter.h"
 #include "engine/best.h"
+#include "engine/sampler_candidates.h"
 #include "engine/sampler_random.h"
 #include "weft/error.h"
 
@@ -235,6 +236,58 @@ TEST(Sampler, MinPIsRelativeToTheBest) {
   expect_near(distribution(params, logits), restricted({0.1, 0.4, 0.05, 0.25, 0.2}, {1, 3, 4}));
   params.min_p = 1.0f;
   EXPECT_THAT(ids_left(params, logits), ElementsAre(1));
+}
+
+/// A row of a vocabulary: from flat to one where a few have it all; `special` ones hold what is no number
+/// too.
+std::vector<float> any_logits(std::size_t size, float spread, int special, std::mt19937& random) {
+  std::vector<float> logits(size, 1.0f);
+  std::normal_distribution<float> normal;
+  for (float& x : logits) {
+    x += spread * normal(random);
+    if (special > 0 && random() % 7 == 0) x = std::nanf("");
+    if (special > 0 && random() % 7 == 0) x = -kInf;
+  }
+  if (special == 2) logits[size / 2] = kInf;
+  if (special == 3) std::fill(logits.begin(), logits.end(), -kInf);
+  return logits;
+}
+
+TEST(Candidates, CutAllLogitsAsTheyCutAList) {
+  std::mt19937 random(9);
+  for (const std::size_t size : {1, 2, 15, 128, 129, 5000})
+    for (const float spread : {0.0f, 0.5f, 3.0f, 20.0f})
+      for (const int special : {0, 1, 2, 3}) {
+        const std::vector<float> logits = any_logits(size, spread, special, random);
+        const std::string where =
+            std::to_string(size) + " logits, " + std::to_string(spread) + ", " + std::to_string(special);
+        engine::Candidates cut(size), whole(size);
+        for (const float p : {1e-30f, 0.05f, 0.5f, 1.0f}) {
+          cut.start(logits);
+          whole.start(logits);
+          whole.list();
+          for (engine::Candidates* candidates : {&cut, &whole})
+            candidates->keep_at_least(candidates->max_logit() + std::log(p));
+          EXPECT_TRUE(std::ranges::equal(cut.list(), whole.list(), {}, &Candidate::id, &Candidate::id))
+              << where << ", min-p " << p;
+        }
+        whole.start(logits);
+        whole.normalise();
+        whole.sort_first(size);
+        for (const double p : {0.0, 0.1, 0.5, 0.95, 0.9999}) {
+          cut.start(logits);
+          cut.keep_mass(p);
+          double mass = 0.0, before = 0.0;
+          for (std::size_t i = 0; i < cut.size(); ++i) {
+            before = mass;
+            mass += static_cast<double>(whole.list()[i].probability);
+            EXPECT_EQ(cut.list()[i].id, whole.list()[i].id) << where << ", top-p " << p;
+          }
+          // As far as sums of floats go.
+          EXPECT_GE(mass, p - 1e-6) << where;
+          EXPECT_LT(before, p + 1e-6) << where;
+        }
+      }
 }
 
 TEST(Sampler, TypicalKeepsWhatIsNearTheEntropy) {
