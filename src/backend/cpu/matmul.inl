@@ -24,6 +24,11 @@ static inline __attribute__((always_inline)) void prefetch(const std::byte* p) {
 inline constexpr int kQuantisedAhead = 8192;
 inline constexpr int kFloatsAhead = 6144;
 
+/// With one column a panel is read in the order of its addresses: the hardware's prefetching follows a stream
+/// whose scales, eight lines ahead, are read first at three quarters of the speed. Compilers would move them
+/// up.
+static inline __attribute__((always_inline)) void keep_order_of_reads() { asm volatile("" ::: "memory"); }
+
 constexpr int seven_minus_log2(int n) { return n <= 1 ? 7 : seven_minus_log2(n / 2) - 1; }
 
 /// What a layout means for the arithmetic.
@@ -133,11 +138,14 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
     prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
     if constexpr (kTall)
       for (const std::byte* plane : low) prefetch<kQuantisedAhead / 2, 128, kColumns>(plane);
-    const std::byte* const scales = panel + T::kCodeBytes;
-    Floats scale, min{};
-    if constexpr (T::kScales == ScaleKind::kHalf || T::kMin) scale = load_f16(scales);
-    if constexpr (T::kMin) min = load_f16(scales + 32);
-    if constexpr (T::kScales == ScaleKind::kExponent) scale = load_exponents(scales);
+    Floats scale{}, min{};
+    const auto load_scales = [&] {
+      const std::byte* const scales = panel + T::kCodeBytes;
+      if constexpr (T::kScales == ScaleKind::kHalf || T::kMin) scale = load_f16(scales);
+      if constexpr (T::kMin) min = load_f16(scales + 32);
+      if constexpr (T::kScales == ScaleKind::kExponent) scale = load_exponents(scales);
+    };
+    if constexpr (kColumns > 1) load_scales();
     Ints sums[kColumns];
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
@@ -148,6 +156,10 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
     add_half<T, 1, kColumns>(panel, table, x, group, sums, low);
     if constexpr (kTall)
       for (const std::byte*& plane : low) plane += plane_bytes(Plane::kPairs);
+    if constexpr (kColumns == 1) {
+      keep_order_of_reads();
+      load_scales();
+    }
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
       const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);

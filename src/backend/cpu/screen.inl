@@ -102,12 +102,13 @@ static void screen_panel(const std::byte* panel, const std::byte* middle, std::i
 #pragma GCC unroll 1
   for (std::int64_t left = n_blocks; left > 0; --left) {
     if constexpr (kBits != Bits::kMiddle) prefetch<kQuantisedAhead, Tall::kRecordBytes, kColumns>(panel);
-    const Floats d = load_f16(panel + Tall::kCodeBytes), size = absolute(d);
     Ints products[kColumns];
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) products[c] = zero_ints();
     add_bits<kBits, 0, kColumns>(panel, middle, q, products);
     add_bits<kBits, 1, kColumns>(panel, middle, q, products);
+    if constexpr (kColumns == 1) keep_order_of_reads();
+    const Floats d = load_f16(panel + Tall::kCodeBytes), size = absolute(d);
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) {
       const Floats numbers = to_floats(products[c]);
