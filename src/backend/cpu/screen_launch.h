@@ -40,6 +40,7 @@ class ScreenLaunch final : public Launch {
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override { return screen_scratch_bytes(weight_columns_); }
+  std::size_t held_bytes() const override { return best_sums_.held_bytes() + memory_.size(); }
   std::span<const std::byte> weights_from(std::int32_t task) const override;
   Work work() const override;
   std::string describe(const Graph& graph) const override;
