@@ -96,7 +96,8 @@ TEST(Packed, TakesNoMoreBytesThanTheLayoutSays) {
   EXPECT_DOUBLE_EQ(bits(DType::kQ8_0), 8.5);
   EXPECT_DOUBLE_EQ(bits(DType::kQ2_K), 2.625);
   EXPECT_DOUBLE_EQ(bits(DType::kQ3_K), 3.5625);
-  EXPECT_DOUBLE_EQ(bits(DType::kQ4_K), 4.625);
+  EXPECT_DOUBLE_EQ(bits(DType::kQ4_K), 4.5);
+  EXPECT_DOUBLE_EQ(bits(DType::kQ5_K), 5.5);
   EXPECT_DOUBLE_EQ(bits(DType::kQ6_K), 6.5625);
   EXPECT_DOUBLE_EQ(bits(DType::kMXFP4), 4.25);
 }

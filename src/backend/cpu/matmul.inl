@@ -177,10 +177,10 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
 /// halves of block i: mins, or the scales that the codes' zero has.
 template <class T>
 static inline Pairs zero_factors(const std::byte* scales, int i) {
-  if constexpr (T::kScales == ScaleKind::kSuper) {
+  if constexpr (T::kScales == ScaleKind::kSuperMin) {
+    return i == 0 ? pairs_of_bits<0, 63>(load_codes(scales)) : pairs_of_bits<8, 63>(load_codes(scales));
+  } else if constexpr (T::kScales == ScaleKind::kSuper) {
     return load_i8_pairs(scales + 16 * i);
-  } else if constexpr (T::kScales == ScaleKind::kSuperMin) {
-    return load_u8_pairs(scales + 16 * (kSuperBlocks + i));
   } else {
     static_assert(T::kScales == ScaleKind::kSuper16Min);
     return load_high_nibble_pairs(scales + 32 * i);
@@ -196,6 +196,8 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
   static_assert(offsetof(Q8Wide, q) == 0);
   // A machine that multiplies signed codes has subtracted this zero already.
   constexpr bool kOffset = T::kMin || (!T::kTwoHalves && !kSubtractsZero<T::kMaxCode>);
+  constexpr bool kSixBits = T::kScales == ScaleKind::kSuperMin;
+  alignas(64) std::byte block_scales[kSixBits ? kSuperBlocks * kPanelRows : 1];
   const std::byte* x[kColumns];
 #pragma GCC unroll 8
   for (int c = 0; c < kColumns; ++c) {
@@ -212,6 +214,14 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
     Floats zero_factor{};
     if constexpr (kOffset) zero_factor = T::kMin ? load_f16(panel + 32) : mul(d, splat(-T::kLayout.zero));
     const std::byte* scales = panel + T::kFactorBytes;
+    const std::byte* mins = scales + sizeof(Codes);
+    if constexpr (kSixBits) {  // Scales become bytes, as other kinds have them.
+      const Codes low = load_codes(scales);
+      const Codes first = load_codes(mins), second = load_codes(mins + sizeof(Codes));
+      store_codes(block_scales, or_shifted_bits<2, 0x30>(shifted_bits<0, 15>(low), first));
+      store_codes(block_scales + sizeof(Codes), or_shifted_bits<2, 0x30>(shifted_bits<4, 15>(low), second));
+      scales = block_scales;
+    }
     panel += T::kHeaderBytes;
 #pragma GCC unroll 1
     for (int left_groups = kSuperColumns / kWideColumns; left_groups > 0; --left_groups) {
@@ -224,13 +234,14 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
         constexpr std::size_t kSums = T::kTwoHalves ? offsetof(Q8Wide, sums) : offsetof(Q8Wide, block_sums);
 #pragma GCC unroll 8
         for (int i = 0; i < kWideBlocks; i += kStep) {
-          const Pairs factors = zero_factors<T>(scales, i);
+          const Pairs factors = zero_factors<T>(kSixBits ? mins : scales, i);
 #pragma GCC unroll 8
           for (int c = 0; c < kColumns; ++c)
             sums[c] = dot_pairs(sums[c], factors, x[c] + kSums + 4 / kStep * i);
         }
 #pragma GCC unroll 8
         for (int c = 0; c < kColumns; ++c) part[c] = mul(to_floats(sums[c]), zero_factor);
+        mins += sizeof(Codes);
       } else {
 #pragma GCC unroll 8
         for (int c = 0; c < kColumns; ++c) part[c] = zero_floats();

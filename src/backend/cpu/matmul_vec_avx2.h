@@ -25,6 +25,10 @@ static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static
 static inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
 static inline Codes load_codes(const std::byte* p) { return {load_256(p), load_256(p + 32)}; }
+static inline void store_codes(std::byte* p, Codes c) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), c.a);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), c.b);
+}
 
 template <int kShift>
 static inline __m256i shifted(__m256i v) {
@@ -131,6 +135,11 @@ static inline Pairs load_i8_pairs(const std::byte* p) {
 static inline Pairs load_high_nibble_pairs(const std::byte* p) {
   const Pairs v = load_u8_pairs(p);
   return {_mm256_srli_epi16(v.a, 4), _mm256_srli_epi16(v.b, 4)};
+}
+template <int kShift, int kMask>
+static inline Pairs pairs_of_bits(Codes c) {
+  const __m256i mask = _mm256_set1_epi16(kMask);
+  return {_mm256_and_si256(shifted<kShift>(c.a), mask), _mm256_and_si256(shifted<kShift>(c.b), mask)};
 }
 static inline Ints dot_pairs(Ints sum, Pairs w, const std::byte* pair) {
   const __m256i x = splat_int(pair);

@@ -19,6 +19,7 @@ template <int kMaxCode>
 inline constexpr bool kSubtractsZero = false;
 
 static inline Codes load_codes(const std::byte* p) { return _mm512_loadu_si512(p); }
+static inline void store_codes(std::byte* p, Codes a) { _mm512_storeu_si512(p, a); }
 
 template <int kShift>
 static inline __m512i shifted(__m512i v) {
@@ -83,6 +84,10 @@ static inline Pairs load_i8_pairs(const std::byte* p) {
 }
 static inline Pairs load_high_nibble_pairs(const std::byte* p) {
   return _mm512_srli_epi16(load_u8_pairs(p), 4);
+}
+template <int kShift, int kMask>
+static inline Pairs pairs_of_bits(Codes a) {
+  return _mm512_and_si512(_mm512_srli_epi16(a, kShift), _mm512_set1_epi16(kMask));
 }
 static inline Ints dot_pairs(Ints sum, Pairs w, const std::byte* pair) {
   return _mm512_dpwssd_epi32(sum, w, splat_int(pair));

@@ -44,6 +44,7 @@ static inline Codes load_codes(const std::byte* p) {
   __builtin_memcpy(&r, p, sizeof(r));
   return r;
 }
+static inline void store_codes(std::byte* p, const Codes& a) { __builtin_memcpy(p, &a, sizeof(a)); }
 
 /// (byte >> kShift) & kMask; a negative shift is to the left.
 template <int kShift, int kMask>
@@ -145,6 +146,14 @@ static inline Pairs load_i8_pairs(const std::byte* p) {
 }
 static inline Pairs load_high_nibble_pairs(const std::byte* p) {
   return pairs_of([p](int i) { return static_cast<std::uint8_t>(p[i]) >> 4; });
+}
+/// Of each two of the 64 bytes, as a number of 16 bits: (number >> kShift) & kMask.
+template <int kShift, int kMask>
+static inline Pairs pairs_of_bits(const Codes& a) {
+  Pairs r;
+  for (int i = 0; i < 4; ++i)
+    r.v[i] = reinterpret_cast<I16x8>(a.v[i] >> kShift & static_cast<std::uint16_t>(kMask));
+  return r;
 }
 /// sum + both numbers of each lane times pair[0] and pair[1], int16.
 static inline Ints dot_pairs(Ints sum, const Pairs& w, const std::byte* pair) {

@@ -30,6 +30,9 @@ static inline Codes load_codes(const std::byte* p) {
   return {{vld1q_u8(bytes_of(p)), vld1q_u8(bytes_of(p) + 16), vld1q_u8(bytes_of(p) + 32),
            vld1q_u8(bytes_of(p) + 48)}};
 }
+static inline void store_codes(std::byte* p, const Codes& a) {
+  for (int i = 0; i < 4; ++i) vst1q_u8(reinterpret_cast<std::uint8_t*>(p) + 16 * i, a.v[i]);
+}
 
 template <int kShift>
 static inline uint8x16_t shifted(uint8x16_t v) {
@@ -115,6 +118,16 @@ static inline Pairs load_i8_pairs(const std::byte* p) {
 }
 static inline Pairs load_high_nibble_pairs(const std::byte* p) {
   return pairs_of(vshrq_n_u8(vld1q_u8(bytes_of(p)), 4), vshrq_n_u8(vld1q_u8(bytes_of(p) + 16), 4));
+}
+template <int kShift, int kMask>
+static inline Pairs pairs_of_bits(const Codes& a) {
+  Pairs r;
+  for (int i = 0; i < 4; ++i) {
+    uint16x8_t v = vreinterpretq_u16_u8(a.v[i]);
+    if constexpr (kShift > 0) v = vshrq_n_u16(v, kShift);
+    r.v[i] = vreinterpretq_s16_u16(vandq_u16(v, vdupq_n_u16(kMask)));
+  }
+  return r;
 }
 static inline Ints dot_pairs(Ints sum, const Pairs& w, const std::byte* pair) {
   std::int32_t both;

@@ -82,8 +82,7 @@ void put_codes(const Words& codes, int row, std::byte* record, const LowPlanes& 
 /// Where the scales of a unit's block lie, from its begin: in the header, or behind the codes.
 constexpr int scales_offset(const PanelLayout& layout, int block) {
   if (!has_super_blocks(layout.scales)) return code_bytes(layout);
-  const int step = layout.scales == ScaleKind::kSuperMin ? kPanelRows : scale_bytes(layout.scales);
-  return factor_bytes(layout.scales) + block * step;
+  return factor_bytes(layout.scales) + block * scale_bytes(layout.scales);
 }
 
 template <const PanelLayout& kLayout>
@@ -96,9 +95,6 @@ void put_scales(const Scales& scales, int row, std::byte* to) {
     case ScaleKind::kHalf:
       put_half(to + 2 * row, scales.half);
       break;
-    case ScaleKind::kSuperMin:
-      put_byte(kSuperBlocks * kPanelRows + row, scales.min[0]);
-      [[fallthrough]];
     case ScaleKind::kExponent:
     case ScaleKind::kSuper:
       put_byte(row, scales.scale[0]);
@@ -112,7 +108,23 @@ void put_scales(const Scales& scales, int row, std::byte* to) {
       put_byte(16 + row, scales.scale[1] | scales.min[1] << 4);
       break;
     case ScaleKind::kNone:
+    case ScaleKind::kSuperMin:
       break;
+  }
+}
+
+/// One row's scales and mins of kSuperMin, from a canonical block.
+template <const PanelLayout& kLayout>
+void put_six_bits(const std::byte* block, int row, std::byte* low) {
+  const auto put_bits = [](std::byte& to, int at, int mask, int value) {
+    to = static_cast<std::byte>((std::to_integer<int>(to) & ~(mask << at)) | (value & mask) << at);
+  };
+  for (int i = 0; i < kSuperBlocks; ++i) {
+    const Scales scales = Source<kLayout.dtype>::scales(block, i);
+    std::byte* const mins = low + 64 * (1 + i / 4);
+    put_bits(low[six_bit_scale(row, i)], i / 4 * 4, 15, scales.scale[0]);
+    put_bits(mins[six_bit_scale(row, i)], 6, 3, scales.scale[0] >> 4);
+    put_bits(mins[six_bit_min(row, i)], 0, 63, scales.min[0]);
   }
 }
 
@@ -140,6 +152,8 @@ void pack_quantised(std::int64_t n_rows, std::int64_t columns, const std::byte* 
           canonical + static_cast<std::size_t>(row) * stride +
           static_cast<std::size_t>(kSuper ? at / kSuperBlocks : at) * From::kBytes;
       put_factors<kLayout>(blocks, row, panel);
+      if constexpr (kLayout.scales == ScaleKind::kSuperMin)
+        put_six_bits<kLayout>(blocks, row, panel + factor_bytes(kLayout.scales));
       for (int i = 0; i < n; ++i) {
         const std::byte* const block = blocks + (kSuper ? 0 : i * From::kBytes);
         const int part = kSuper ? i : 0;
@@ -244,7 +258,9 @@ struct ScaleAndMin {
   float min = -0.0f;  // Where there is none: adding it keeps the sign of a zero.
 };
 
-ScaleAndMin scale_at(ScaleKind kind, const std::byte* factors, const std::byte* p, int row, int column) {
+/// Of a row's column in block `block` of a unit; `p` is where the block's scales lie.
+ScaleAndMin scale_at(ScaleKind kind, const std::byte* factors, const std::byte* p, int row, int block,
+                     int column) {
   const std::byte* const half = p + column / 16 * 16 + row;  // Of a kind with two scales a record.
   switch (kind) {
     case ScaleKind::kNone:
@@ -259,10 +275,15 @@ ScaleAndMin scale_at(ScaleKind kind, const std::byte* factors, const std::byte* 
     }
     case ScaleKind::kSuper:
       return {half_at(factors + 2 * row) * static_cast<float>(signed_byte_at(p + row))};
-    case ScaleKind::kSuperMin:
-      return {
-          half_at(factors + 2 * row) * static_cast<float>(byte_at(p + row)),
-          half_at(factors + 32 + 2 * row) * static_cast<float>(byte_at(p + kSuperBlocks * kPanelRows + row))};
+    case ScaleKind::kSuperMin: {
+      const std::byte* const low = factors + factor_bytes(kind);
+      const std::byte* const mins = low + 64 * (1 + block / 4);
+      const int at = six_bit_scale(row, block);
+      const int scale = (byte_at(low + at) >> block / 4 * 4 & 15) | byte_at(mins + at) >> 6 << 4;
+      const int min = byte_at(mins + six_bit_min(row, block)) & 63;
+      return {half_at(factors + 2 * row) * static_cast<float>(scale),
+              half_at(factors + 32 + 2 * row) * static_cast<float>(min)};
+    }
     case ScaleKind::kSuper16:
       return {half_at(factors + 2 * row) * static_cast<float>(signed_byte_at(half))};
     case ScaleKind::kSuper16Min:
@@ -349,7 +370,7 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
     const Words codes = codes_in(matrix, layout, record, block, row);
     ScaleAndMin s;
     for (int k = 0; k < n; ++k) {
-      if (k % 16 == 0) s = scale_at(layout.scales, unit, unit + scales_offset(layout, part), lane, k);
+      if (k % 16 == 0) s = scale_at(layout.scales, unit, unit + scales_offset(layout, part), lane, part, k);
       int code = static_cast<int>(codes[static_cast<std::size_t>(k / 4)] >> (8 * (k % 4)) & 0xff);
       if (has_table) code = layout.table[code];
       out[k] = s.scale * static_cast<float>(code - layout.zero) + s.min;

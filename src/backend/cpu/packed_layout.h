@@ -19,6 +19,14 @@
 //   kPairs    128 B   byte ((j / 4) * 16 + row) * 4 + t: two bits at 2 (j % 4).
 //   kBits      64 B   byte row * 4 + t: one bit at j.
 //
+// Of kSuperMin, scales and mins have six bits. mins[g] has a byte for each min of the blocks 4g .. 4g + 3,
+// and above it two bits of a scale, whose other four are a nibble of `low`, the low one for g = 0:
+//
+//   the scale of block i    byte i % 4 * 16 + row
+//   the min of block i      byte row * 4 + (0, 2, 1, 3)[i % 4]: the even bytes of a row are the mins of two
+//                           blocks side by side, as 16-bit products of pairs take them, and so are the odd
+//                           ones
+//
 // A code is base | extra << bits(base), unsigned; a value is scale * (code - zero) + min, or, of a type with
 // a table, scale * (table[code] - zero). Float types have no planes: a record is [32 columns][16 rows] of
 // their elements.
@@ -44,7 +52,7 @@ enum class ScaleKind : std::uint8_t {
   kHalfMin,     ///< f16 scale[16], f16 min[16]
   kExponent,    ///< u8 e[16], the scale is 2^(e - 128)
   kSuper,       ///< f16 d[16];               i8 scale[8][16]
-  kSuperMin,    ///< f16 d[16], f16 -dmin[16]; u8 scale[8][16], u8 min[8][16]
+  kSuperMin,    ///< f16 d[16], f16 -dmin[16]; u8 low[64], u8 mins[2][64]: see above
   kSuper16,     ///< f16 d[16];               i8 scale[16][16], for 16 columns each
   kSuper16Min,  ///< f16 d[16], f16 -dmin[16]; u8 (scale | min << 4)[16][16]
 };
@@ -123,12 +131,15 @@ constexpr int factor_bytes(ScaleKind kind) {
 }
 /// Of a block of 32 columns.
 constexpr int scale_bytes(ScaleKind kind) {
-  constexpr int bytes[] = {0, 32, 64, 16, 16, 32, 32, 32};
+  constexpr int bytes[] = {0, 32, 64, 16, 16, 24, 32, 32};
   return bytes[static_cast<int>(kind)];
 }
 inline constexpr int kSuperBlocks = 8;
 inline constexpr int kSuperColumns = kSuperBlocks * kBlockColumns;
 constexpr bool has_super_blocks(ScaleKind kind) { return factor_bytes(kind) > 0; }
+/// Where kSuperMin has a block's scale and its min.
+constexpr int six_bit_scale(int row, int block) { return block % 4 * 16 + row; }
+constexpr int six_bit_min(int row, int block) { return row * 4 + block % 2 * 2 + block / 2 % 2; }
 /// What stands before a super-block's codes.
 constexpr int header_bytes(ScaleKind kind) {
   return has_super_blocks(kind) ? factor_bytes(kind) + kSuperBlocks * scale_bytes(kind) : 0;
