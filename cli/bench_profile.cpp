@@ -59,9 +59,13 @@ std::string profile_text(const ProfiledTest& test) {
                                        number_column("GB/s", "gb_per_second", 1),
                                        number_column("Gop/s", "gop_per_second", 0),
                                        percent_column("of roofline", "roofline_fraction")};
-  return fmt::format("\n{}: {} step{}, {:.2f} ms in kernels, {} thread{}\n\n{}", test.test, p.n_steps,
-                     p.n_steps == 1 ? "" : "s", 1e3 * p.seconds, p.n_threads, p.n_threads == 1 ? "" : "s",
-                     to_markdown(rows, columns));
+  const std::string phases = p.n_phases > 0
+                                 ? fmt::format(", {:.1f} phases a step", static_cast<double>(p.n_phases) /
+                                                                             static_cast<double>(p.n_steps))
+                                 : "";
+  return fmt::format("\n{}: {} step{}{}, {:.2f} ms in kernels, {} thread{}\n\n{}", test.test, p.n_steps,
+                     p.n_steps == 1 ? "" : "s", phases, 1e3 * p.seconds, p.n_threads,
+                     p.n_threads == 1 ? "" : "s", to_markdown(rows, columns));
 }
 
 void write_trace(const std::string& path, const std::vector<ProfiledTest>& tests) {

@@ -77,8 +77,11 @@ void measure(DType dtype, weft::base::Pool& pool) {
   constexpr std::int64_t kPanels = kRows / weft::cpu::kPanelRows;
   const auto pack = [&] {
     pool.parallel_for(kPanels / kPanelsPerTask, [&](std::int32_t task, int) {
-      weft::cpu::pack_panels(dtype, kRows, kColumns, canonical.data(), task * kPanelsPerTask,
-                             (task + 1) * kPanelsPerTask, memory.data());
+      const std::byte* const rows =
+          canonical.data() +
+          static_cast<std::size_t>(task * kPanelsPerTask * weft::cpu::kPanelRows) * row_bytes;
+      weft::cpu::pack_panels(dtype, kRows, kColumns, rows, task * kPanelsPerTask, (task + 1) * kPanelsPerTask,
+                             memory.data());
     });
   };
   const auto copy = [&] {

@@ -38,6 +38,8 @@ struct Profile {
   std::vector<Span> spans;    ///< Of the first steps, as many as max_spans allows.
   std::size_t max_spans = 0;  ///< 0: no spans.
   std::int64_t n_steps = 0;
+  /// Of all steps: stretches of work between which all threads wait for each other. Those of the CPU only.
+  std::int64_t n_phases = 0;
   int n_threads = 0;
   double seconds = 0.0;  ///< Of all steps: from the first task's start to the last one's end.
 

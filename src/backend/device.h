@@ -84,7 +84,7 @@ class DevicePlan {
   virtual double kernel_seconds()
       const = 0;  ///< Time of all steps so far that went into kernels, not the host's work.
   virtual int n_launches() const = 0;  ///< Kernels of a step, after fusion.
-  virtual int n_phases() const = 0;    ///< Barriers of a step.
+  virtual int n_phases() const = 0;    ///< Barriers of a step at most.
   /// One line per launch, for people.
   virtual std::string describe() const = 0;
 };

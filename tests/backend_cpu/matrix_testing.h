@@ -52,6 +52,11 @@ struct CanonicalMatrix {
     }
   }
 
+  /// The rows that a panel has.
+  const std::byte* panel(std::int64_t p) const {
+    return bytes.data() + static_cast<std::size_t>(p * kPanelRows) * row_bytes(dtype, columns);
+  }
+
   std::vector<float> row(std::int64_t r) const {
     std::vector<float> values(static_cast<std::size_t>(columns));
     unpack_row(dtype, bytes.data() + static_cast<std::size_t>(r) * row_bytes(dtype, columns), values);

@@ -64,7 +64,7 @@ TEST(TallMatrices, TakeNoMoreBytesThanOthersAndArePackedInAnyOrder) {
   EXPECT_EQ(whole.bytes(), 130 * packed_bytes(DType::kQ8_0, 16, 32));
   std::vector<std::byte> parts(whole.bytes(), std::byte{0xa5});  // As Packed's.
   for (std::int64_t p = whole.matrix.n_panels() - 2; p >= 0; p -= 2)
-    pack_panels(DType::kQ8_0, 2070, 32, canonical.bytes.data(), p, p + 2, parts.data());
+    pack_panels(DType::kQ8_0, 2070, 32, canonical.panel(p), p, p + 2, parts.data());
   EXPECT_EQ(std::memcmp(parts.data(), whole.matrix.data, parts.size()), 0);
 }
 
@@ -76,7 +76,7 @@ TEST_P(PackedTypes, PanelsAreIndependentAndStayInTheirBytes) {
   EXPECT_EQ(whole.bytes(), 4 * panel);
   for (std::int64_t p = 0; p < 4; ++p) {
     std::vector<std::byte> alone(whole.bytes(), std::byte{0x77});
-    pack_panels(GetParam(), 50, 512, canonical.bytes.data(), p, p + 1, alone.data());
+    pack_panels(GetParam(), 50, 512, canonical.panel(p), p, p + 1, alone.data());
     for (std::size_t i = 0; i < alone.size(); ++i) {
       const bool inside = i / panel == static_cast<std::size_t>(p);
       ASSERT_EQ(alone[i], inside ? whole.matrix.data[i] : std::byte{0x77}) << "panel " << p << " byte " << i;

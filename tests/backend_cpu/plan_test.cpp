@@ -12,6 +12,7 @@
 #include <span>
 
 #include "backend/cpu/device.h"
+#include "backend/cpu/quantised_output.h"
 #include "tensor/codec.h"
 
 namespace weft::cpu {
@@ -235,6 +236,8 @@ TEST_P(CpuPlan, FusionThreadsAndPiecesChangeNoBit) {
       EXPECT_TRUE(fused.at(last) == unfused.at(last)) << n_threads << " threads, pieces of " << piece;
     }
   }
+  // With so many threads two rows follow what they read from.
+  EXPECT_TRUE(rig.run({last}, 8, 20, 2).at(last) == unfused.at(last));
   rig.device = make_device({.n_threads = 2, .repack = false});
   for (const std::int64_t piece : {20, 1})
     EXPECT_TRUE(rig.run({last}, 2, 20, piece).at(last) == unfused.at(last))
@@ -319,6 +322,70 @@ INSTANTIATE_TEST_SUITE_P(Heads, CpuBest,
                            const bool tall = is_tall(head.dtype, head.n_outputs, head.n_columns);
                            return std::string(weft::info(head.dtype).name) + (tall ? "_tall" : "");
                          });
+
+TEST(CpuPlanFusion, ProductsMakeTheFormsInWhichTheyAreRead) {
+  for (const DType dtype : {DType::kQ8_0, DType::kQ6_K}) {
+    Rig rig;
+    Graph& g = rig.graph;
+    // Tasks end within groups of columns.
+    constexpr int kColumns = 256, kInner = 1280;
+    const ValueId x = g.add_input("x", DType::kF32, {Dim(1, rig.n), kColumns});
+    const ValueId gate = g.add(ops::Matmul{}, {rig.weight("wg", {kInner, kColumns}, dtype), x}, "gate");
+    const ValueId up = g.add(ops::Matmul{}, {rig.weight("wu", {kInner, kColumns}, dtype), x}, "up");
+    const ValueId glu = g.add(ops::Glu{}, {gate, up}, "glu");
+    const ValueId down = g.add(ops::Matmul{}, {rig.weight("wd", {kColumns, kInner}, dtype), glu}, "down");
+    const DType other = dtype == DType::kQ8_0 ? DType::kQ6_K : DType::kQ8_0;  // In the other form.
+    const ValueId more = g.add(ops::Matmul{}, {rig.weight("wm", {kColumns, kInner}, other), glu}, "more");
+    const auto unfused = rig.run({gate, up, glu, down, more}, 1, 20, 20);
+    EXPECT_NE(rig.description.find("quantise:glu quantise:glu"), std::string::npos) << rig.description;
+    for (const bool packed : {true, false}) {
+      rig.device = make_device({.n_threads = 2, .repack = packed});
+      for (const int n_threads : {1, 2, 3})
+        for (const std::int64_t piece : {20, 7, 1}) {
+          auto made = rig.run({down, more}, n_threads, 20, piece);
+          EXPECT_TRUE(made.at(down) == unfused.at(down) && made.at(more) == unfused.at(more))
+              << n_threads << " threads, pieces of " << piece;
+        }
+      EXPECT_NE(rig.description.find("-> glu quantised"), std::string::npos) << rig.description;
+      EXPECT_NE(rig.description.find("rows quantise:glu"), std::string::npos) << rig.description;
+    }
+  }
+}
+
+TEST(CpuPlanFusion, GroupsAreWholeOnceInAStep) {
+  for (const Form form : {Form::kQ8, Form::kQ8Wide}) {
+    constexpr std::int64_t kColumns = 1000;  // The last group is not full.
+    const std::int64_t width = group_columns(form);
+    QuantisedOutput output(form, kColumns, 2);
+    std::mt19937 random(1);
+    for (std::uint64_t step = 1; step < 50; ++step) {
+      output.begin_step({.symbols = {}, .number = step});
+      std::vector<Range> tasks;
+      for (std::int64_t begin = 0; begin < kColumns;) {
+        const std::int64_t end = std::min<std::int64_t>(begin + 16 * (1 + random() % 20), kColumns);
+        tasks.push_back({begin, end});
+        begin = end;
+      }
+      std::shuffle(tasks.begin(), tasks.end(), random);
+      if (step % 3 == 0) tasks.resize(tasks.size() / 2);  // Cancelled.
+      std::vector<int> made(kColumns), whole(kColumns);
+      for (const Range& task : tasks) {
+        const Range ready = output.whole_groups(1, task);
+        for (std::int64_t c = task.begin; c < task.end; ++c) ++made[static_cast<std::size_t>(c)];
+        for (std::int64_t c = ready.begin; c < ready.end; ++c) {
+          ++whole[static_cast<std::size_t>(c)];
+          EXPECT_EQ(made[static_cast<std::size_t>(c)], 1);
+        }
+      }
+      for (std::int64_t begin = 0; begin < kColumns; begin += width) {
+        const auto first = made.begin() + begin, last = made.begin() + std::min(begin + width, kColumns);
+        const int expected = std::count(first, last, 1) == last - first ? 1 : 0;
+        for (auto c = first; c < last; ++c)
+          EXPECT_EQ(whole[static_cast<std::size_t>(c - made.begin())], expected);
+      }
+    }
+  }
+}
 
 TEST(CpuPlanFusion, RunsOnlyWhatIsWanted) {
   Rig rig;

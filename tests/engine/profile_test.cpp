@@ -85,6 +85,26 @@ TEST(Profile, WindowsHideCells) {
   EXPECT_LT(n_global, model->info().n_layers);
 }
 
+/// Phases of a layer: what steps of so many tokens have, without the two around the layers.
+double phases_of_layer(const std::string& name, int n_tokens) {
+  const auto model = load(name);
+  Context context(model, {.n_ctx = 256, .n_threads = 2});
+  EXPECT_EQ(context.decode(tokens(0, 3)), DecodeStatus::kOk);
+  Profile profile;
+  context.set_profile(&profile);
+  EXPECT_EQ(context.decode(tokens(0, n_tokens)), DecodeStatus::kOk);
+  return (static_cast<double>(profile.n_phases) - 2) / model->info().n_layers;
+}
+
+TEST(Profile, LayersHaveFivePhasesWhereRowsAreFew) {
+  // Q, K and V with what turns and stores them; attention; its product; gate and up; down. What stands
+  // between products of one row has no phase.
+  for (const char* name : {"llama", "gemma3", "qwen2", "qwen3", "phi3"})
+    EXPECT_EQ(phases_of_layer(name, 1), 5) << name;
+  EXPECT_EQ(phases_of_layer("qwen3moe", 1), 6);  // And the choice of experts.
+  EXPECT_GT(phases_of_layer("llama", 9), 5);
+}
+
 TEST(Profile, ChangesNoBitAndAddsUp) {
   const auto model = load("llama");
   Context plain(model, {.n_ctx = 256, .n_threads = 2}), profiled(model, {.n_ctx = 256, .n_threads = 2});

@@ -154,6 +154,18 @@ AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shar
   args_.window = op.window;
 }
 
+bool AttentionLaunch::make_form(Form form) {
+  if (quantised_.used() || head_columns() % group_columns(form) != 0) return false;
+  quantised_ = QuantisedOutput(form, args_.out_stride, 0);
+  return true;
+}
+
+void AttentionLaunch::quantise(const AttentionTile& tile, int kv_head, const Kernels& kernels) const {
+  if (!quantised_.used()) return;
+  const Range columns = {kv_head * head_columns(), (kv_head + 1) * head_columns()};
+  for (int r = 0; r < tile.n_rows; ++r) quantised_.write(kernels, tile.rows[r], columns);
+}
+
 void AttentionLaunch::bind(const Addresses& addresses) {
   tiles_->bind(addresses);
   args_.q = addresses.plain<const float>(inputs_[0]);
@@ -164,6 +176,7 @@ void AttentionLaunch::bind(const Addresses& addresses) {
   args_.hidden_first = addresses.plain<const std::int32_t>(inputs_[8]);
   args_.hidden = addresses.plain<const HiddenCells>(inputs_[9]);
   args_.out = addresses.plain<float>(output_);
+  if (quantised_.used()) quantised_.bind(addresses, output_, args_.out);
 }
 
 std::int32_t AttentionLaunch::prepare(const StepInfo& step) {
@@ -178,7 +191,10 @@ void AttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int32_t pair = task / n_parts;
   const AttentionTile& tile = tiles_->tiles()[static_cast<std::size_t>(pair / n_kv_heads)];
   const int kv_head = pair % n_kv_heads;
-  if (n_parts == 1) return context.kernels.attention(args_, tile, kv_head, context.scratch);
+  if (n_parts == 1) {
+    context.kernels.attention(args_, tile, kv_head, context.scratch);
+    return quantise(tile, kv_head, context.kernels);
+  }
   // A window sees the last pages only: those are divided, and the first part passes by the others.
   const std::int64_t n_pages = attention_pages(tile);
   const bool windowed = args_.window > 0 && tile.n_segments == 1;
@@ -195,6 +211,7 @@ void AttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   std::atomic<int>& left = tiles_->parts_left(pair);
   if (left.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
   context.kernels.attention_merge(args_, tile, kv_head, partials, context.scratch);
+  quantise(tile, kv_head, context.kernels);
   left.store(n_parts, std::memory_order_relaxed);
 }
 
@@ -230,7 +247,7 @@ Work AttentionLaunch::work() const {
 }
 
 std::string AttentionLaunch::describe(const Graph& graph) const {
-  return "attention " + graph.value(output_).name;
+  return "attention -> " + graph.value(output_).name + (quantised_.used() ? " quantised" : "");
 }
 
 }  // namespace weft::cpu

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/launch.h"
+#include "backend/cpu/quantised_output.h"
 
 namespace weft::cpu {
 
@@ -67,6 +68,7 @@ class AttentionLaunch final : public Launch {
  public:
   /// `first` of those that share the tiles, which names what they hold.
   AttentionLaunch(const Graph& graph, const Node& node, std::shared_ptr<AttentionTiles> tiles, bool first);
+  bool make_form(Form form) override;
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
@@ -76,11 +78,16 @@ class AttentionLaunch final : public Launch {
   std::string describe(const Graph& graph) const override;
 
  private:
+  /// Columns of the output that a KV head's tasks make.
+  std::int64_t head_columns() const { return args_.out_stride / args_.layout.n_kv_heads; }
+  void quantise(const AttentionTile& tile, int kv_head, const Kernels& kernels) const;
+
   std::vector<ValueId> inputs_;
   ValueId output_;
   std::shared_ptr<AttentionTiles> tiles_;
   bool first_;
   AttentionArgs args_;
+  QuantisedOutput quantised_;
 };
 
 }  // namespace weft::cpu

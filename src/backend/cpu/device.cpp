@@ -242,9 +242,8 @@ class CpuDevice final : public Device {
           try {
             buffer.resize(rows.size());
             source.read(rows, buffer);
-            pack_panels(m.dtype, n_rows, m.columns, buffer.data(), 0, end - begin,
-                        to.data() + matrix * m.packed_matrix_bytes() +
-                            static_cast<std::size_t>(begin) * packed_panel_bytes(m.dtype, m.columns));
+            pack_panels(m.dtype, m.rows, m.columns, buffer.data(), begin, end,
+                        to.data() + matrix * m.packed_matrix_bytes());
           } catch (...) {
             const std::lock_guard lock(failure_mutex);
             failure = std::current_exception();

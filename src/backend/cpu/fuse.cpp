@@ -22,38 +22,26 @@ class Fuser {
         n_threads_(n_threads),
         users_(graph.values().size()),
         done_(live_nodes(graph)),
-        makers_(graph.values().size()),
-        read_outside_(graph.values().size()) {
+        program_(graph.values().size()) {
     done_.flip();  // What neither the host reads nor a state keeps is not run.
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
       if (done_[i]) continue;
       for (const ValueId input : graph.nodes()[i].inputs)
         users_[index(input)].push_back(static_cast<NodeId>(i));
     }
-    for (ByForm<int>& makers : makers_)
-      for (const Form form : kForms) makers[form] = kNoLaunch;
-    program_.lives.resize(graph.values().size());
   }
 
   Program run() {
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
       if (!done_[i]) add_node(static_cast<NodeId>(i));
-    for (const ValueId output : graph_.outputs()) read_outside_[index(output)] = true;
-    for (Entry& entry : entries_)
-      if (entry.rows != nullptr) entry.rows->settle(read_outside_);
-    finish();
-    return std::move(program_);
+    for (const ValueId output : graph_.outputs()) program_.keep(output);
+    for (int launch = 0; launch < program_.n_launches(); ++launch)
+      if (RowLaunch* const chain = chain_at(launch)) chain->settle(program_.kept());
+    return program_.finish();
   }
 
  private:
-  static constexpr int kNoLaunch = -1;
-
-  struct Entry {
-    std::unique_ptr<Launch> launch;
-    RowLaunch* rows = nullptr;  // The launch, if more row-wise nodes may join it.
-    int phase = 0;
-    std::vector<std::pair<ValueId, Form>> reads;
-  };
+  static constexpr int kNoLaunch = ProgramBuilder::kNoLaunch;
 
   void add_node(NodeId id) {
     const Node& node = graph_.node(id);
@@ -73,89 +61,70 @@ class Fuser {
     done_[index(id)] = true;
   }
 
-  // --- Phases
-  // -------------------------------------------------------------------------------------------------
-
-  /// The first phase in which a value can be read in this form.
-  int ready(ValueId value, Form form = Form::kPlain) const {
-    const int launch = maker(value, form);
-    return launch == kNoLaunch ? 0 : entries_[index(launch)].phase + 1;
-  }
-
-  int& maker(ValueId value, Form form = Form::kPlain) { return makers_[index(value)][form]; }
-  int maker(ValueId value, Form form = Form::kPlain) const { return makers_[index(value)][form]; }
-
-  int add_launch(std::unique_ptr<Launch> launch, int phase, RowLaunch* rows = nullptr) {
-    entries_.push_back({std::move(launch), rows, phase, {}});
-    return static_cast<int>(entries_.size()) - 1;
-  }
-
-  /// Notes that a launch reads a value, unless it makes it itself.
-  void read(int launch, ValueId value, Form form = Form::kPlain) {
-    if (value == kNoValue || maker(value, form) == launch) return;
-    entries_[index(launch)].reads.emplace_back(value, form);
-    if (form == Form::kPlain) read_outside_[index(value)] = true;
-  }
-
   // --- Row-wise nodes
   // -----------------------------------------------------------------------------------------
 
   void add_row_op(NodeId id, const RowOp& op) {
     const Node& node = graph_.node(id);
-    const RopeTableLaunch* rope = nullptr;
-    int rope_ready = 0;
-    if (const auto* rope_op = std::get_if<ops::Rope>(&op)) {
-      rope = rope_table(*rope_op, node);
-      rope_ready = 1;
-    }
-    const int launch = chain_for(row_domain(graph_, node), node.inputs, rope_ready);
-    for (const ValueId input : node.inputs) read(launch, input);
-    entries_[index(launch)].rows->add(op, node.inputs, node.output, rope);
-    maker(node.output) = launch;
-    if (std::holds_alternative<ops::StoreCache>(op)) read_outside_[index(node.output)] = true;
+    const RopeEntry* rope = nullptr;
+    if (const auto* rope_op = std::get_if<ops::Rope>(&op)) rope = &rope_table(*rope_op, node);
+    const int launch = chain_for(row_domain(graph_, node), node.inputs, rope != nullptr ? 1 : 0);
+    for (const ValueId input : node.inputs) program_.reads(launch, input);
+    if (rope != nullptr) program_.reads_from(launch, rope->made_by);
+    chain_at(launch)->add(op, node.inputs, node.output, rope != nullptr ? rope->launch : nullptr);
+    program_.makes(launch, node.output);
+    if (std::holds_alternative<ops::StoreCache>(op)) program_.keep(node.output);
     done_[index(id)] = true;
+  }
+
+  /// Null for launches that no row-wise node can join.
+  RowLaunch* chain_at(int launch) const {
+    return launch == kNoLaunch ? nullptr : dynamic_cast<RowLaunch*>(&program_.launch(launch));
   }
 
   /// The chain that makes one of the inputs, if all others are there before it runs; otherwise a new one.
   int chain_for(const Dim& rows, std::span<const ValueId> inputs, int min_phase) {
     int phase = min_phase;
-    for (const ValueId input : inputs) phase = std::max(phase, ready(input));
+    for (const ValueId input : inputs) phase = std::max(phase, program_.ready(input));
     for (const ValueId input : inputs) {
-      const int launch = maker(input);
-      if (launch == kNoLaunch || entries_[index(launch)].rows == nullptr) continue;
-      const Entry& entry = entries_[index(launch)];
-      if (!(entry.rows->rows() == rows) || entry.phase < min_phase) continue;
+      const int launch = program_.maker(input);
+      const RowLaunch* const chain = chain_at(launch);
+      if (chain == nullptr || !(chain->rows() == rows) || program_.phase(launch) < min_phase) continue;
       const bool others_ready = std::all_of(inputs.begin(), inputs.end(), [&](ValueId other) {
-        return maker(other) == launch || ready(other) <= entry.phase;
+        return program_.maker(other) == launch || program_.ready(other) <= program_.phase(launch);
       });
       if (others_ready && rows_align(rows, inputs, launch)) return launch;
     }
-    auto chain = std::make_unique<RowLaunch>(graph_, rows);
-    RowLaunch* pointer = chain.get();
-    return add_launch(std::move(chain), phase, pointer);
+    return program_.add(std::make_unique<RowLaunch>(graph_, rows), phase, true);
   }
 
   /// A value made by the chain can only be read there by the row that makes it.
   bool rows_align(const Dim& rows, std::span<const ValueId> inputs, int launch) const {
     return std::all_of(inputs.begin(), inputs.end(), [&](ValueId input) {
-      if (maker(input) != launch) return true;
+      if (program_.maker(input) != launch) return true;
       const Dim made = graph_.value(input).shape.row_dim();
       return made == rows;
     });
   }
 
-  const RopeTableLaunch* rope_table(const ops::Rope& op, const Node& node) {
+  /// Of the first phase.
+  struct RopeEntry {
+    const RopeTableLaunch* launch;
+    int made_by;
+  };
+
+  const RopeEntry& rope_table(const ops::Rope& op, const Node& node) {
     const ValueId positions = node.inputs[1];
     const ValueId factors = node.inputs.size() > 2 ? node.inputs[2] : kNoValue;
-    for (RopeTableLaunch* table : rope_tables_)
-      if (table->serves(op, positions, factors)) return table;
+    for (const RopeEntry& table : rope_tables_)
+      if (table.launch->serves(op, positions, factors)) return table;
     const Dim rows = graph_.value(positions).shape[0];
     auto table = std::make_unique<RopeTableLaunch>(op, positions, factors, rows, rows.value(graph_.bounds()));
-    rope_tables_.push_back(table.get());
-    const int launch = add_launch(std::move(table), 0);
-    read(launch, positions);
-    read(launch, factors);
-    return rope_tables_.back();
+    const RopeTableLaunch* const pointer = table.get();
+    const int launch = program_.add(std::move(table), 0);
+    program_.reads(launch, positions);
+    program_.reads(launch, factors);
+    return rope_tables_.emplace_back(RopeEntry{pointer, launch});
   }
 
   // --- Products
@@ -266,32 +235,38 @@ class Fuser {
     return best;
   }
 
-  /// Sees to it that x stands in the form that the weight's kernels read. Returns the first phase where it
-  /// does.
+  /// Sees to it that x stands in the form that the weight's kernels read: what makes x makes it in that form
+  /// too, or a chain of rows does. Returns the first phase where it does.
   int require_form(ValueId x, Form form) {
-    if (form == Form::kPlain) return ready(x);
-    if (maker(x, form) == kNoLaunch) {
+    if (form == Form::kPlain) return program_.ready(x);
+    const int source = program_.maker(x);
+    if (program_.maker(x, form) == kNoLaunch && source != kNoLaunch &&
+        program_.launch(source).make_form(form)) {
+      program_.makes(source, x, form);
+      program_.keep(x);  // Until its groups are whole.
+    }
+    if (program_.maker(x, form) == kNoLaunch) {
       const Dim rows = graph_.value(x).shape.row_dim();
       const ValueId inputs[] = {x};
       const int launch = chain_for(rows, inputs, 0);
-      read(launch, x);
-      entries_[index(launch)].rows->add(Quantise{form}, {x}, x);
-      maker(x, form) = launch;
+      program_.reads(launch, x);
+      chain_at(launch)->add(Quantise{form}, {x}, x);
+      program_.makes(launch, x, form);
     }
-    return ready(x, form);
+    return program_.ready(x, form);
   }
 
   Form form_for(ValueId weight) const { return activation_form(graph_.value(weight).dtype); }
 
   void read_operands(int launch, const MatmulValues& values) {
-    read(launch, values.x, form_for(values.weight));
+    program_.reads(launch, values.x, form_for(values.weight));
     for (const ValueId value : {values.weight, values.bias, values.gate, values.gate_bias, values.residual})
-      read(launch, value);
+      program_.reads(launch, value);
   }
 
   void finish_product(int launch, const MatmulValues& values) {
     read_operands(launch, values);
-    maker(values.out) = launch;
+    program_.makes(launch, values.out);
   }
 
   /// A product that leaves lists of its best, and their merge.
@@ -299,41 +274,50 @@ class Fuser {
     const Node& node = graph_.node(best);
     const auto lists = std::make_shared<BestLists>(graph_, node, n_threads_);
     int phase = require_form(values.x, form_for(values.weight));
-    read_operands(add_launch(std::make_unique<MatmulLaunch>(graph_, values, lists), phase), values);
+    const int product = program_.add(std::make_unique<MatmulLaunch>(graph_, values, lists), phase);
+    read_operands(product, values);
+    int last = product;
     if (can_screen(graph_, values)) {
       auto screen = std::make_unique<ScreenLaunch>(graph_, values, node, n_threads_);
       auto candidates = std::make_unique<CandidatesLaunch>(graph_, values, *screen, lists);
-      read_operands(add_launch(std::move(screen), phase), values);
-      read_operands(add_launch(std::move(candidates), ++phase), values);
+      const int first = program_.add(std::move(screen), phase);
+      read_operands(first, values);
+      last = program_.add(std::move(candidates), ++phase);
+      read_operands(last, values);
+      program_.reads_from(last, first);
     }
-    maker(node.output) = add_launch(std::make_unique<BestLaunch>(graph_, node, lists), phase + 1);
+    const int merge = program_.add(std::make_unique<BestLaunch>(graph_, node, lists), phase + 1, true);
+    program_.reads_from(merge, product);
+    if (last != product) program_.reads_from(merge, last);
+    program_.makes(merge, node.output);
   }
 
   void add_matmul(const MatmulValues& values) {
     int phase = require_form(values.x, form_for(values.weight));
-    if (values.residual != kNoValue) phase = std::max(phase, ready(values.residual));
-    finish_product(add_launch(std::make_unique<MatmulLaunch>(graph_, values), phase), values);
+    if (values.residual != kNoValue) phase = std::max(phase, program_.ready(values.residual));
+    finish_product(program_.add(std::make_unique<MatmulLaunch>(graph_, values), phase), values);
   }
 
   void add_matmul_experts(const Node& node, const MatmulValues& values) {
     const ExpertGroupsLaunch* groups = nullptr;
-    int groups_ready = 0;
-    for (std::size_t i = 0; i < entries_.size() && groups == nullptr; ++i) {
-      auto* candidate = dynamic_cast<ExpertGroupsLaunch*>(entries_[i].launch.get());
+    int made_by = kNoLaunch;
+    for (int i = 0; i < program_.n_launches() && groups == nullptr; ++i) {
+      const auto* candidate = dynamic_cast<const ExpertGroupsLaunch*>(&program_.launch(i));
       if (candidate == nullptr || candidate->ids() != node.inputs[2]) continue;
       groups = candidate;
-      groups_ready = entries_[i].phase + 1;
+      made_by = i;
     }
     if (groups == nullptr) {
       auto made = std::make_unique<ExpertGroupsLaunch>(graph_, node.inputs[2],
                                                        graph_.value(values.weight).shape[0].factor);
       groups = made.get();
-      const int launch = add_launch(std::move(made), ready(node.inputs[2]));
-      read(launch, node.inputs[2]);
-      groups_ready = entries_[index(launch)].phase + 1;
+      made_by = program_.add(std::move(made), program_.ready(node.inputs[2]), true);
+      program_.reads(made_by, node.inputs[2]);
     }
-    const int phase = std::max(groups_ready, require_form(values.x, form_for(values.weight)));
-    finish_product(add_launch(std::make_unique<MatmulExpertsLaunch>(graph_, values, groups), phase), values);
+    const int phase = std::max(program_.phase(made_by) + 1, require_form(values.x, form_for(values.weight)));
+    const int launch = program_.add(std::make_unique<MatmulExpertsLaunch>(graph_, values, groups), phase);
+    program_.reads_from(launch, made_by);
+    finish_product(launch, values);
   }
 
   // --- Attention
@@ -342,7 +326,7 @@ class Fuser {
   void add_attention(const Node& node) {
     const std::span<const ValueId> where = std::span(node.inputs).subspan(3, 4);
     int phase = 0;
-    for (const ValueId input : node.inputs) phase = std::max(phase, ready(input));
+    for (const ValueId input : node.inputs) phase = std::max(phase, program_.ready(input));
     SharedTiles* shared = nullptr;
     for (SharedTiles& candidate : tiles_)
       if (candidate.tiles->serves(where) && candidate.last_phase < phase) shared = &candidate;
@@ -356,51 +340,24 @@ class Fuser {
   /// A launch that reads all inputs of its node and makes its output.
   void add_simple(const Node& node, std::unique_ptr<Launch> made) {
     int phase = 0;
-    for (const ValueId input : node.inputs) phase = std::max(phase, ready(input));
-    const int launch = add_launch(std::move(made), phase);
-    for (const ValueId input : node.inputs) read(launch, input);
-    maker(node.output) = launch;
-  }
-
-  // --- The whole
-  // ----------------------------------------------------------------------------------------------
-
-  void finish() {
-    for (std::size_t v = 0; v < makers_.size(); ++v) {
-      for (const Form form : kForms) {
-        const int launch = makers_[v][form];
-        if (launch == kNoLaunch || (form == Form::kPlain && !read_outside_[v])) continue;
-        FormLife& life = program_.lives[v][form];
-        life.first = life.last = entries_[index(launch)].phase;
-      }
-    }
-    for (const Entry& entry : entries_) {
-      program_.n_phases = std::max(program_.n_phases, entry.phase + 1);
-      for (const auto& [value, form] : entry.reads) {
-        int& last = program_.lives[index(value)][form].last;
-        last = std::max(last, entry.phase);
-      }
-    }
-    std::stable_sort(entries_.begin(), entries_.end(),
-                     [](const Entry& a, const Entry& b) { return a.phase < b.phase; });
-    for (Entry& entry : entries_) program_.launches.push_back({std::move(entry.launch), entry.phase});
+    for (const ValueId input : node.inputs) phase = std::max(phase, program_.ready(input));
+    const int launch = program_.add(std::move(made), phase);
+    for (const ValueId input : node.inputs) program_.reads(launch, input);
+    program_.makes(launch, node.output);
   }
 
   const Graph& graph_;
   const int n_threads_;
   std::vector<std::vector<NodeId>> users_;  // By value.
   std::vector<bool> done_;                  // By node: part of a launch.
-  std::vector<ByForm<int>> makers_;         // By value: the launch that makes it.
-  std::vector<bool> read_outside_;          // By value: by another launch than its maker, or by the host.
-  std::vector<Entry> entries_;
-  std::vector<RopeTableLaunch*> rope_tables_;
+  std::vector<RopeEntry> rope_tables_;
   /// Launches that share tiles use them in turn, in different phases.
   struct SharedTiles {
     std::shared_ptr<AttentionTiles> tiles;
     int last_phase = -1;
   };
   std::vector<SharedTiles> tiles_;
-  Program program_;
+  ProgramBuilder program_;
 };
 
 }  // namespace

@@ -74,6 +74,8 @@ struct Work {
 class Launch {
  public:
   virtual ~Launch() = default;
+  /// Before it is bound: to make its output in this form as well. False: its tasks cannot.
+  virtual bool make_form(Form /*form*/) { return false; }
   virtual void bind(const Addresses& addresses) = 0;
   /// The number of tasks of this step. Runs on the caller's thread, before any task of the step.
   virtual std::int32_t prepare(const StepInfo& step) = 0;

@@ -30,15 +30,16 @@ std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(panel_bytes, 1)));
 }
 
-std::string describe_product(const Graph& graph, const MatmulValues& values, const char* name,
-                             bool best = false) {
+std::string describe_product(const Graph& graph, const MatmulValues& values, const char* name, bool best,
+                             bool quantised) {
   std::string text = std::string(name) + " " + graph.value(values.weight).name;
   if (values.gate != kNoValue) text += " gated by " + graph.value(values.gate).name;
   if (values.bias != kNoValue) text += " + bias";
   if (values.activation != Activation::kNone) text += " + activation";
   if (values.residual != kNoValue) text += " + " + graph.value(values.residual).name;
   if (best) text += " best";
-  return text + " -> " + graph.value(values.out).name;
+  text += " -> " + graph.value(values.out).name;
+  return quantised ? text + " quantised" : text;
 }
 
 /// Of a product with n columns.
@@ -63,6 +64,11 @@ void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& ad
                                           : activation_row_bytes(form, x_columns);
   args.out = addresses.plain<float>(values.out);
   args.out_stride = weight.rows;
+}
+
+/// The weight's rows in its panels: columns of the output.
+Range rows_of(Range panels, const PackedMatrix& weight) {
+  return {panels.begin * kPanelRows, std::min<std::int64_t>(panels.end * kPanelRows, weight.rows)};
 }
 
 /// A panel of a weight and one of its gate, packed: what multiply needs of weights that are not.
@@ -112,14 +118,23 @@ MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::
     : values_(values),
       best_(std::move(best)),
       rows_(graph.value(values.x).shape.row_dim()),
+      max_rows_(rows_.value(graph.bounds())),
+      n_outputs_(graph.value(values.weight).shape[0].factor),
       scratch_bytes_(scratch_for(graph, values.weight)),
       can_screen_(best_ != nullptr && can_screen(graph, values)) {}
+
+bool MatmulLaunch::make_form(Form form) {
+  if (quantised_.used() || best_ != nullptr) return false;
+  quantised_ = QuantisedOutput(form, n_outputs_, (max_rows_ + kColumnsPerTask - 1) / kColumnsPerTask);
+  return true;
+}
 
 void MatmulLaunch::bind(const Addresses& addresses) {
   args_ = {};
   args_.weight = &addresses.matrix(values_.weight)->matrices()[0];
   if (values_.gate != kNoValue) args_.gate = &addresses.matrix(values_.gate)->matrices()[0];
   bind_args(args_, values_, addresses, args_.weight->columns);
+  if (quantised_.used()) quantised_.bind(addresses, values_.out, args_.out);
   if (best_ == nullptr) return;
   best_->bind(addresses);
   args_.best = {nullptr, best_->n(), best_->counts(), 0, values_.softcap};
@@ -134,7 +149,9 @@ std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
   panels_per_task_ = panels_per_task(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), n_panels,
                                      step.n_threads, n_columns_ <= kFewColumns);
   panel_tasks_ = (n_panels + panels_per_task_ - 1) / panels_per_task_;
-  return static_cast<std::int32_t>(panel_tasks_ * ((n_columns_ + columns_per_task_ - 1) / columns_per_task_));
+  const std::int64_t n_blocks = (n_columns_ + columns_per_task_ - 1) / columns_per_task_;
+  quantised_.begin_step(step);
+  return static_cast<std::int32_t>(panel_tasks_ * n_blocks);
 }
 
 void MatmulLaunch::run(std::int32_t task, const TaskContext& context) { run_all(task, task + 1, context); }
@@ -147,9 +164,15 @@ void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskConte
     const std::int64_t first = begin % panel_tasks_;
     const std::int64_t n = std::min<std::int64_t>(end - begin, panel_tasks_ - first);
     const std::int64_t column = block * columns_per_task_;
-    multiply(context, args,
-             {first * panels_per_task_, std::min((first + n) * panels_per_task_, args_.weight->n_panels())},
-             {column, std::min(column + columns_per_task_, n_columns_)});
+    const Range panels = {first * panels_per_task_,
+                          std::min((first + n) * panels_per_task_, args_.weight->n_panels())};
+    const Range columns = {column, std::min(column + columns_per_task_, n_columns_)};
+    multiply(context, args, panels, columns);
+    if (quantised_.used()) {
+      const Range whole = quantised_.whole_groups(block, rows_of(panels, *args_.weight));
+      for (std::int64_t row = columns.begin; row < columns.end; ++row)
+        quantised_.write(context.kernels, row, whole);
+    }
     begin += static_cast<std::int32_t>(n);
   }
 }
@@ -164,7 +187,7 @@ std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
 Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }
 
 std::string MatmulLaunch::describe(const Graph& graph) const {
-  return describe_product(graph, values_, "matmul", best_ != nullptr);
+  return describe_product(graph, values_, "matmul", best_ != nullptr, quantised_.used());
 }
 
 ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts)
@@ -212,13 +235,22 @@ MatmulExpertsLaunch::MatmulExpertsLaunch(const Graph& graph, const MatmulValues&
       groups_(groups),
       x_per_slot_(graph.value(values.x).shape.rank() == 3),
       rows_(graph.value(values.x).shape[0]),
+      n_experts_(graph.value(values.weight).shape[0].factor),
+      n_outputs_(graph.value(values.weight).shape[1].factor),
       scratch_bytes_(scratch_for(graph, values.weight)) {}
+
+bool MatmulExpertsLaunch::make_form(Form form) {
+  if (quantised_.used()) return false;
+  quantised_ = QuantisedOutput(form, n_outputs_, n_experts_);
+  return true;
+}
 
 void MatmulExpertsLaunch::bind(const Addresses& addresses) {
   args_ = {};
   weights_ = addresses.matrix(values_.weight)->matrices();
   if (values_.gate != kNoValue) gates_ = addresses.matrix(values_.gate)->matrices();
   bind_args(args_, values_, addresses, weights_[0].columns);
+  if (quantised_.used()) quantised_.bind(addresses, values_.out, args_.out);
 }
 
 std::int32_t MatmulExpertsLaunch::prepare(const StepInfo& step) {
@@ -227,6 +259,7 @@ std::int32_t MatmulExpertsLaunch::prepare(const StepInfo& step) {
   panels_per_task_ = panels_per_task(weights_[0].panel_bytes * (gates_.empty() ? 1 : 2),
                                      weights_[0].n_panels(), step.n_threads, n_rows <= kFewColumns);
   panel_tasks_ = (weights_[0].n_panels() + panels_per_task_ - 1) / panels_per_task_;
+  quantised_.begin_step(step);
   return static_cast<std::int32_t>(panel_tasks_ * static_cast<std::int64_t>(weights_.size()));
 }
 
@@ -240,8 +273,12 @@ void MatmulExpertsLaunch::run(std::int32_t task, const TaskContext& context) {
   args.x_rows = x_per_slot_ ? slots.data() : groups_->rows(static_cast<std::int64_t>(expert)).data();
   args.out_rows = slots.data();
   const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
-  multiply(context, args, {panel, std::min(panel + panels_per_task_, args.weight->n_panels())},
-           {0, static_cast<std::int64_t>(slots.size())});
+  const Range panels = {panel, std::min(panel + panels_per_task_, args.weight->n_panels())};
+  multiply(context, args, panels, {0, static_cast<std::int64_t>(slots.size())});
+  if (!quantised_.used()) return;
+  const Range whole =
+      quantised_.whole_groups(static_cast<std::int64_t>(expert), rows_of(panels, *args.weight));
+  for (const std::int32_t slot : slots) quantised_.write(context.kernels, slot, whole);
 }
 
 Work MatmulExpertsLaunch::work() const {
@@ -256,7 +293,7 @@ Work MatmulExpertsLaunch::work() const {
 }
 
 std::string MatmulExpertsLaunch::describe(const Graph& graph) const {
-  return describe_product(graph, values_, "matmul_experts");
+  return describe_product(graph, values_, "matmul_experts", false, quantised_.used());
 }
 
 }  // namespace weft::cpu

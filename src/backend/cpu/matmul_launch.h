@@ -5,6 +5,7 @@
 
 #include "backend/cpu/best_launch.h"
 #include "backend/cpu/launch.h"
+#include "backend/cpu/quantised_output.h"
 #include "base/memory.h"
 
 namespace weft::cpu {
@@ -27,6 +28,7 @@ class MatmulLaunch final : public Launch {
   /// With lists: what it makes is offered to them instead of being written, unless the step is screened
   /// (screen_launch.h).
   MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<BestLists> best = nullptr);
+  bool make_form(Form form) override;
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
@@ -40,9 +42,11 @@ class MatmulLaunch final : public Launch {
   MatmulValues values_;
   std::shared_ptr<BestLists> best_;
   Dim rows_;
+  std::int64_t max_rows_, n_outputs_;
   std::size_t scratch_bytes_;
   bool can_screen_;
   MatmulArgs args_;
+  QuantisedOutput quantised_;
   std::int64_t n_columns_ = 0;  // Of this step.
   std::int64_t panels_per_task_ = 1;
   std::int64_t columns_per_task_ = 1;
@@ -85,6 +89,7 @@ class ExpertGroupsLaunch final : public Launch {
 class MatmulExpertsLaunch final : public Launch {
  public:
   MatmulExpertsLaunch(const Graph& graph, const MatmulValues& values, const ExpertGroupsLaunch* groups);
+  bool make_form(Form form) override;
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
@@ -97,8 +102,10 @@ class MatmulExpertsLaunch final : public Launch {
   const ExpertGroupsLaunch* groups_;
   bool x_per_slot_;  // x has a row for each choice, not one for each row.
   Dim rows_;
+  std::int64_t n_experts_, n_outputs_;
   std::size_t scratch_bytes_;
   MatmulArgs args_;
+  QuantisedOutput quantised_;  // A block for each expert.
   std::span<const PackedMatrix> weights_, gates_;
   std::int64_t panels_per_task_ = 1;
   std::int64_t panel_tasks_ = 1;

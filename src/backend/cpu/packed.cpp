@@ -340,7 +340,8 @@ void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std
       std::memset(panel, 0, matrix.panel_bytes);
       for (std::byte* plane : low) std::memset(plane, 0, matrix.low_bytes);
     }
-    pack(n_rows, columns, canonical + static_cast<std::size_t>(row) * stride, stride, panel, low);
+    pack(n_rows, columns, canonical, stride, panel, low);
+    canonical += static_cast<std::size_t>(n_rows) * stride;
   }
 }
 

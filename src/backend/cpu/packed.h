@@ -53,7 +53,7 @@ std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns);
 /// Whether the low bits of such a matrix lie apart.
 bool is_tall(DType dtype, std::int64_t rows, std::int64_t columns);
 
-/// Packs panels [begin, end) of a matrix from its canonical (GGUF) rows. `out` is the start of the whole
+/// Packs panels [begin, end) of a matrix from their canonical (GGUF) rows. `out` is the start of the whole
 /// packed matrix. Panels are independent, so threads may share the work.
 void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std::byte* canonical,
                  std::int64_t begin, std::int64_t end, std::byte* out);

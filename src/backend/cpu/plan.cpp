@@ -8,6 +8,7 @@
 #include "backend/arena.h"
 #include "backend/cpu/fuse.h"
 #include "backend/cpu/recorder.h"
+#include "backend/cpu/schedule.h"
 #include "base/check.h"
 #include "base/pool.h"
 
@@ -96,17 +97,10 @@ class CpuPlan final : public DevicePlan {
         workspace_(workspace_of(options)),
         layout_(lay_out_program(graph_, program_, pool_->n_threads())),
         memory_(memory_of(program_, layout_, options)),
-        first_launch_(static_cast<std::size_t>(program_.n_phases) + 1),
-        n_tasks_(static_cast<std::size_t>(program_.n_phases)),
-        launch_tasks_(program_.launches.size()),
-        ahead_(n_tasks_.size() * static_cast<std::size_t>(pool_->n_threads())) {
+        schedule_(program_),
+        ahead_(static_cast<std::size_t>(program_.n_phases) * static_cast<std::size_t>(pool_->n_threads())) {
     workspace_->reserve(layout_.bytes);
     bind(bindings);
-    std::size_t launch = 0;
-    for (int phase = 0; phase <= program_.n_phases; ++phase) {
-      while (launch < program_.launches.size() && program_.launches[launch].phase < phase) ++launch;
-      first_launch_[static_cast<std::size_t>(phase)] = launch;
-    }
   }
 
   /// The host is the device: the step is done when this returns.
@@ -114,20 +108,16 @@ class CpuPlan final : public DevicePlan {
               const Changes& actual) override {
     if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
     cancelled_.store(false, std::memory_order_relaxed);
-    const StepInfo step{symbols, ++step_number_, pool_->n_threads()};
-    for (std::size_t phase = 0; phase < n_tasks_.size(); ++phase) {
-      std::int32_t total = 0;
-      for (std::size_t i = first_launch_[phase]; i < first_launch_[phase + 1]; ++i)
-        total += launch_tasks_[i] = program_.launches[i].launch->prepare(step);
-      n_tasks_[phase] = total;
-    }
+    schedule_.begin_step({symbols, ++step_number_, pool_->n_threads()});
     look_ahead();
     if (recorder_) recorder_->begin_step();
     const auto start = std::chrono::steady_clock::now();
-    pool_->run(n_tasks_, recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead_);
+    pool_->run(schedule_.n_tasks(), recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead());
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (recorder_)
-      recorder_->end_step(launch_tasks_, [&](std::size_t i) { return program_.launches[i].launch->work(); });
+    if (!recorder_) return;
+    recorder_->end_step(schedule_.n_tasks().size());
+    for (std::size_t i = 0; i < program_.launches.size(); ++i)
+      if (schedule_.tasks_of(i) > 0) recorder_->count(i, program_.launches[i].launch->work());
   }
 
   void set_profile(Profile* profile) override {
@@ -149,8 +139,11 @@ class CpuPlan final : public DevicePlan {
 
   std::string describe() const override {
     std::string text;
-    for (const Program::Entry& entry : program_.launches)
-      text += std::to_string(entry.phase) + " " + entry.launch->describe(graph_) + "\n";
+    for (const Program::Entry& entry : program_.launches) {
+      text += std::to_string(entry.phase) + " " + entry.launch->describe(graph_);
+      if (entry.may_follow) text += ", may follow in " + std::to_string(entry.first_phase);
+      text += "\n";
+    }
     return text;
   }
 
@@ -161,38 +154,47 @@ class CpuPlan final : public DevicePlan {
     const TaskContext context = {
         self.kernels_, self.scratch_ + static_cast<std::size_t>(thread) * self.layout_.scratch_per_thread,
         thread};
-    // The phase's tasks are those of its launches, one launch after another.
-    std::int32_t first = 0;
-    for (std::size_t i = self.first_launch_[static_cast<std::size_t>(phase)]; first < end; ++i) {
-      const std::int32_t own_begin = std::max(begin, first) - first;
-      const std::int32_t own_end = std::min(end - first, self.launch_tasks_[i]);
-      first += self.launch_tasks_[i];
-      if (own_begin >= own_end) continue;
-      Launch& launch = *self.program_.launches[i].launch;
-      if (self.cancelled_.load(std::memory_order_relaxed) && !launch.must_run()) continue;
-      if constexpr (kRecorded) self.recorder_->tasks_begin(thread);
-      launch.run_all(own_begin, own_end, context);
-      if constexpr (kRecorded) self.recorder_->tasks_end(thread, i);
+    self.schedule_.for_each_launch(phase, begin, end,
+                                   [&](std::size_t launch, std::int32_t own_begin, std::int32_t own_end) {
+                                     self.run_launch<kRecorded>(launch, own_begin, own_end, context);
+                                   });
+  }
+
+  /// And those that follow it, if these tasks were the last.
+  template <bool kRecorded>
+  void run_launch(std::size_t i, std::int32_t begin, std::int32_t end, const TaskContext& context) {
+    Launch& launch = *program_.launches[i].launch;
+    if (!cancelled_.load(std::memory_order_relaxed) || launch.must_run()) {
+      if constexpr (kRecorded) recorder_->tasks_begin(context.thread);
+      launch.run_all(begin, end, context);
+      if constexpr (kRecorded) recorder_->tasks_end(context.thread, i);
     }
+    schedule_.done(i, end - begin, [&](std::size_t follower) {
+      run_launch<kRecorded>(follower, 0, schedule_.tasks_of(follower), context);
+    });
   }
 
   /// The weights that a thread's share of a phase begins with, as much as it should ask for while it waits.
   std::span<const std::byte> first_weights(std::size_t phase, int thread) const {
-    std::int32_t task = pool_->first_task(n_tasks_[phase], thread);
-    for (std::size_t i = first_launch_[phase]; i < first_launch_[phase + 1]; ++i) {
-      if (task < launch_tasks_[i]) {
-        const std::span<const std::byte> weights = program_.launches[i].launch->weights_from(task);
-        return weights.first(std::min(weights.size(), kAheadBytes));
-      }
-      task -= launch_tasks_[i];
-    }
-    return {};
+    const std::int32_t task = pool_->first_task(schedule_.n_tasks()[phase], thread);
+    std::span<const std::byte> weights;
+    schedule_.for_each_launch(static_cast<int>(phase), task, task + 1,
+                              [&](std::size_t launch, std::int32_t own_task, std::int32_t) {
+                                weights = program_.launches[launch].launch->weights_from(own_task);
+                              });
+    return weights.first(std::min(weights.size(), kAheadBytes));
+  }
+
+  /// By phase of the step and thread.
+  std::span<std::span<const std::byte>> ahead() {
+    return {ahead_.data(), schedule_.n_tasks().size() * static_cast<std::size_t>(pool_->n_threads())};
   }
 
   /// Behind each phase, threads ask for the weights of the next one that has any.
   void look_ahead() {
     const auto n_threads = static_cast<std::size_t>(pool_->n_threads());
-    for (std::size_t phase = n_tasks_.size(); phase-- > 1;)
+    std::fill_n(ahead().rbegin(), std::min(n_threads, ahead().size()), std::span<const std::byte>());
+    for (std::size_t phase = schedule_.n_tasks().size(); phase-- > 1;)
       for (std::size_t thread = 0; thread < n_threads; ++thread) {
         const std::size_t next = phase * n_threads + thread;
         const std::span<const std::byte> weights = first_weights(phase, static_cast<int>(thread));
@@ -235,10 +237,8 @@ class CpuPlan final : public DevicePlan {
   const PlanMemory memory_;
   std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.
   std::byte* scratch_ = nullptr;
-  std::vector<std::size_t> first_launch_;          // By phase.
-  std::vector<std::int32_t> n_tasks_;              // By phase, of this step.
-  std::vector<std::int32_t> launch_tasks_;         // By launch, of this step.
-  std::vector<std::span<const std::byte>> ahead_;  // By phase and thread, of this step; see Pool::run.
+  Schedule schedule_;
+  std::vector<std::span<const std::byte>> ahead_;  // See Pool::run.
   std::optional<Recorder> recorder_;               // While steps are profiled.
   std::uint64_t step_number_ = 0;
   double kernel_seconds_ = 0.0;

@@ -65,7 +65,7 @@ void Recorder::tasks_end(int thread, std::size_t launch) {
   t.last_launch = launch;
 }
 
-void Recorder::settle() {
+void Recorder::end_step(std::size_t n_phases) {
   const double end = now();
   for (Thread& thread : threads_) {
     thread.times[thread.last_launch].wait += end - thread.last_end;
@@ -81,6 +81,7 @@ void Recorder::settle() {
   }
   profile_.seconds += end - step_begin_;
   ++profile_.n_steps;
+  profile_.n_phases += static_cast<std::int64_t>(n_phases);
 }
 
 void Recorder::count(std::size_t launch, const Work& work) {

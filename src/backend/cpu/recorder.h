@@ -22,13 +22,10 @@ class Recorder {
   /// Of any thread, for each run of tasks of the step.
   void tasks_begin(int thread) { threads_[static_cast<std::size_t>(thread)].tasks_begin = now(); }
   void tasks_end(int thread, std::size_t launch);
-  /// When all tasks are done. `work_of(i)` is asked of the launches that had something to do.
-  template <typename WorkOf>
-  void end_step(std::span<const std::int32_t> launch_tasks, const WorkOf& work_of) {
-    settle();
-    for (std::size_t i = 0; i < launch_tasks.size(); ++i)
-      if (launch_tasks[i] > 0) count(i, work_of(i));
-  }
+  /// When all tasks are done, which was in so many phases.
+  void end_step(std::size_t n_phases);
+  /// For each launch that had something to do in the step.
+  void count(std::size_t launch, const Work& work);
 
  private:
   struct Times {
@@ -45,8 +42,6 @@ class Recorder {
   double now() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
-  void settle();
-  void count(std::size_t launch, const Work& work);
 
   Profile& profile_;
   std::vector<std::size_t> work_of_;  // By launch: its place in the profile.

@@ -1,0 +1,80 @@
+#include "backend/cpu/program.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace weft::cpu {
+
+ProgramBuilder::ProgramBuilder(std::size_t n_values) : makers_(n_values), kept_(n_values) {
+  for (ByForm<int>& makers : makers_)
+    for (const Form form : kForms) makers[form] = kNoLaunch;
+}
+
+int ProgramBuilder::add(std::unique_ptr<Launch> launch, int phase, bool may_follow) {
+  entries_.push_back({std::move(launch), phase, may_follow, {}, {}});
+  return n_launches() - 1;
+}
+
+int ProgramBuilder::ready(ValueId value, Form form) const {
+  const int launch = maker(value, form);
+  return launch == kNoLaunch ? 0 : phase(launch) + 1;
+}
+
+void ProgramBuilder::reads(int launch, ValueId value, Form form) {
+  if (value == kNoValue || maker(value, form) == launch) return;
+  entry(launch).reads.emplace_back(value, form);
+  if (form == Form::kPlain) keep(value);
+}
+
+void ProgramBuilder::reads_from(int launch, int other) { entry(launch).reads_from.push_back(other); }
+
+Program ProgramBuilder::finish() {
+  // Everything that a launch reads is made in earlier phases, so in this order it comes after it.
+  std::vector<std::size_t> order(entries_.size()), place(entries_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return entries_[a].phase < entries_[b].phase; });
+  for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+
+  Program program;
+  for (const std::size_t i : order) {
+    Entry& entry = entries_[i];
+    Program::Entry made = {std::move(entry.launch), entry.phase, entry.may_follow, entry.phase, {}};
+    const auto add_after = [&](int other) {
+      if (other != kNoLaunch) made.after.push_back(place[static_cast<std::size_t>(other)]);
+    };
+    for (const auto& [value, form] : entry.reads) add_after(maker(value, form));
+    for (const int other : entry.reads_from) add_after(other);
+    std::sort(made.after.begin(), made.after.end());
+    made.after.erase(std::unique(made.after.begin(), made.after.end()), made.after.end());
+    if (made.may_follow && !made.after.empty()) {
+      made.first_phase = 0;
+      for (const std::size_t other : made.after)
+        made.first_phase = std::max(made.first_phase, program.launches[other].first_phase);
+    }
+    program.n_phases = std::max(program.n_phases, made.phase + 1);
+    program.launches.push_back(std::move(made));
+  }
+  settle_lives(program, place);
+  return program;
+}
+
+/// A form lies in memory from when it can be made first until it can be read last.
+void ProgramBuilder::settle_lives(Program& program, const std::vector<std::size_t>& place) const {
+  program.lives.resize(makers_.size());
+  for (std::size_t v = 0; v < makers_.size(); ++v) {
+    for (const Form form : kForms) {
+      const int launch = makers_[v][form];
+      if (launch == kNoLaunch || (form == Form::kPlain && !kept_[v])) continue;
+      const Program::Entry& maker = program.launches[place[static_cast<std::size_t>(launch)]];
+      program.lives[v][form] = {maker.first_phase, maker.phase};
+    }
+  }
+  for (const Entry& reader : entries_)
+    for (const auto& [value, form] : reader.reads) {
+      int& last = program.lives[static_cast<std::size_t>(value)][form].last;
+      last = std::max(last, reader.phase);
+    }
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,82 @@
+#pragma once
+// A program: launches in phases, and when what they make lies in memory.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/launch.h"
+
+namespace weft::cpu {
+
+/// When a form of a value is alive, in phases. first < 0: the form is not used.
+struct FormLife {
+  int first = -1;
+  int last = -1;
+  bool used() const { return first >= 0; }
+};
+
+struct Program {
+  struct Entry {
+    std::unique_ptr<Launch> launch;
+    int phase = 0;
+    /// Of little work where it has few tasks: then it needs no phase of its own, but may run as soon as those
+    /// that it reads from are done. That is in first_phase at the earliest.
+    bool may_follow = false;
+    int first_phase = 0;
+    std::vector<std::size_t> after;  ///< The launches that it reads from, all of earlier phases.
+  };
+  std::vector<Entry> launches;  ///< In order of phases.
+  int n_phases = 0;
+  std::vector<ByForm<FormLife>> lives;  ///< By ValueId: what lies in memory.
+};
+
+/// Launches while they are put together: what each makes and reads.
+class ProgramBuilder {
+ public:
+  static constexpr int kNoLaunch = -1;
+
+  explicit ProgramBuilder(std::size_t n_values);
+
+  int add(std::unique_ptr<Launch> launch, int phase, bool may_follow = false);
+  int n_launches() const { return static_cast<int>(entries_.size()); }
+  Launch& launch(int launch) const { return *entry(launch).launch; }
+  int phase(int launch) const { return entry(launch).phase; }
+
+  /// The launch that makes a value in this form.
+  int maker(ValueId value, Form form = Form::kPlain) const {
+    return makers_[static_cast<std::size_t>(value)][form];
+  }
+  void makes(int launch, ValueId value, Form form = Form::kPlain) {
+    makers_[static_cast<std::size_t>(value)][form] = launch;
+  }
+  /// The first phase in which a value can be read in this form.
+  int ready(ValueId value, Form form = Form::kPlain) const;
+  /// Notes that a launch reads a value, unless it makes it itself.
+  void reads(int launch, ValueId value, Form form = Form::kPlain);
+  /// ... and what another launch makes that is no value.
+  void reads_from(int launch, int other);
+  /// A plain value lies in memory even if no other launch than its maker reads it.
+  void keep(ValueId value) { kept_[static_cast<std::size_t>(value)] = true; }
+  /// By value.
+  const std::vector<bool>& kept() const { return kept_; }
+
+  Program finish();
+
+ private:
+  struct Entry {
+    std::unique_ptr<Launch> launch;
+    int phase = 0;
+    bool may_follow = false;
+    std::vector<std::pair<ValueId, Form>> reads;
+    std::vector<int> reads_from;
+  };
+  Entry& entry(int launch) { return entries_[static_cast<std::size_t>(launch)]; }
+  const Entry& entry(int launch) const { return entries_[static_cast<std::size_t>(launch)]; }
+  void settle_lives(Program& program, const std::vector<std::size_t>& place) const;
+
+  std::vector<Entry> entries_;
+  std::vector<ByForm<int>> makers_;  // By value.
+  std::vector<bool> kept_;
+};
+
+}  // namespace weft::cpu

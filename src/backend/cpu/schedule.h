@@ -1,0 +1,69 @@
+#pragma once
+// What of a program a step runs, and when. A launch that may follow others and has few tasks in a step needs
+// no phase of its own: the thread that finishes the last of the tasks that it reads from goes on with it,
+// while the others do what is left of the phase, or wait for its end. So a phase in which one thread would
+// have made the step's few rows, and its barrier, are saved. Phases without tasks are left out.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/cpu/program.h"
+
+namespace weft::cpu {
+
+class Schedule {
+ public:
+  explicit Schedule(const Program& program);
+
+  /// Asks the launches for their tasks.
+  void begin_step(const StepInfo& step);
+  /// Tasks of the step's phases, those of a phase's launches one after another.
+  std::span<const std::int32_t> n_tasks() const { return {n_tasks_.data(), n_phases_}; }
+  /// Tasks of a launch, in a phase or behind others.
+  std::int32_t tasks_of(std::size_t launch) const { return works_[launch].n_tasks; }
+
+  /// Calls f(launch, begin, end) for the launches that tasks [begin, end) of a phase are part of.
+  template <typename F>
+  void for_each_launch(int phase, std::int32_t begin, std::int32_t end, F f) const {
+    std::int32_t first = 0;
+    const std::size_t program_phase = phases_[static_cast<std::size_t>(phase)];
+    for (std::size_t i = first_launch_[program_phase]; i < first_launch_[program_phase + 1] && first < end;
+         ++i) {
+      if (works_[i].follows) continue;
+      const std::int32_t own_begin = std::max(begin, first) - first;
+      const std::int32_t own_end = std::min(end - first, works_[i].n_tasks);
+      first += works_[i].n_tasks;
+      if (own_begin < own_end) f(i, own_begin, own_end);
+    }
+  }
+  /// To be called when so many tasks of a launch are done: calls f(launch) for those that can now follow.
+  template <typename F>
+  void done(std::size_t launch, std::int32_t n_tasks, F f) {
+    for (const std::size_t follower : followers_[launch])
+      if (works_[follower].follows &&
+          left_[follower].fetch_sub(n_tasks, std::memory_order_acq_rel) == n_tasks)
+        f(follower);
+  }
+
+ private:
+  /// Of a launch, in this step.
+  struct Work {
+    std::int32_t n_tasks = 0;
+    bool follows = false;
+    int phase = 0;  // Of the program; where it follows, that of the launch that is done last.
+  };
+  void place(std::size_t launch, int n_threads);
+
+  const Program& program_;
+  std::vector<std::size_t> first_launch_;            // By phase of the program.
+  std::vector<std::vector<std::size_t>> followers_;  // By launch: those that may follow it.
+  std::vector<Work> works_;
+  std::vector<std::atomic<std::int32_t>> left_;  // By launch that follows: tasks that it waits for.
+  std::vector<std::int32_t> n_tasks_;            // By phase of the step.
+  std::vector<std::size_t> phases_;              // By phase of the step: that of the program.
+  std::size_t n_phases_ = 0;                     // Of the step.
+};
+
+}  // namespace weft::cpu
