@@ -169,7 +169,7 @@ struct ScanRow : RecurrentRow {
 };
 
 /// Bytes that read_memory takes at a time.
-inline constexpr int kReadUnit = 256;
+inline constexpr int kReadUnit = 64;
 
 struct Kernels {
   const char* name;
