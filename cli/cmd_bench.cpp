@@ -299,14 +299,11 @@ std::function<int()> prepare(CLI::App& app) {
 
 const Command kBenchCommand = {
     "bench", "[options]", "how fast this machine reads and writes",
-    "pp512 is a prompt of 512 tokens, tg128 the generation of 128 tokens one after another, pp512+tg128 one "
-    "behind\n"
-    "the other, '@ d4096' any of them behind 4,096 tokens that are in the cache already. Prompts are random "
-    "tokens, as\n"
-    "llama-bench has them; what is generated is a text's. Options that take several values are tried in all "
-    "combinations. Speeds are means "
-    "±\n"
-    "standard deviations over the repetitions.\n"
+    "pp512 is a prompt of 512 tokens, tg128 the generation of 128 tokens one after another, pp512+tg128 one\n"
+    "behind the other, '@ d4096' any of them behind 4,096 tokens that are in the cache already. Prompts are\n"
+    "random tokens, as llama-bench has them; what is generated is a text's. Options that take several "
+    "values\n"
+    "are tried in all combinations. Speeds are means ± standard deviations over the repetitions.\n"
     "\n"
     "'of roofline' is the part of the speed that this machine could reach at best. For each step it is the "
     "larger\n"
