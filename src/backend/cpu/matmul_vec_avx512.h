@@ -38,8 +38,9 @@ static inline Codes or_shifted_bits(Codes base, Codes plane) {
 }
 template <int kShiftA, int kShiftB, int kMask>
 static inline Codes merged_bits(Codes a, Codes b) {
-  return _mm512_ternarylogic_epi64(_mm512_set1_epi8(static_cast<char>(kMask)), shifted<kShiftA>(a),
-                                   shifted<kShiftB>(b), 0xca);  // mask ? a : b
+  // mask ? a : b. The mask stands last: the instruction overwrites its first operand.
+  return _mm512_ternarylogic_epi64(shifted<kShiftA>(a), shifted<kShiftB>(b),
+                                   _mm512_set1_epi8(static_cast<char>(kMask)), 0xe4);
 }
 static inline Codes load_table(const std::uint8_t* table) {
   return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
