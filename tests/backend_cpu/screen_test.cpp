@@ -90,7 +90,7 @@ TEST_P(Screen, BoundsHoldForEachRowAndAreTight) {
   if (!supported(GetParam())) GTEST_SKIP() << "this machine lacks it";
   Product p(kernels(GetParam()), CanonicalMatrix(DType::kQ8_0, kRows, kColumns, 4), 3.0f);
   for (const bool deep : {false, true}) {
-    for (const Range columns : {Range{0, 4}, Range{1, 4}, Range{2, 4}, Range{3, 4}}) {
+    for (const Range columns : {Range{0, 1}, Range{1, 2}, Range{0, 2}}) {
       std::fill(p.bounds.begin(), p.bounds.end(), -1.0f);
       p.screen(deep, columns);
       for (std::int64_t c = columns.begin; c < columns.end; ++c) {

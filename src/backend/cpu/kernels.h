@@ -82,8 +82,8 @@ struct ScreenArgs {
   std::int64_t stride = 0;  ///< From one column to the next.
   bool deep = false;        ///< Sums and bounds are of all but the lowest bits.
 };
-/// As many columns are screened together.
-inline constexpr int kScreenColumns = 4;
+/// As many columns are screened together: with four, arithmetic takes what reading less has saved.
+inline constexpr int kScreenColumns = 2;
 
 /// How positions turn pairs of a head's elements (RoPE; arXiv 2104.09864).
 struct RopeTable {

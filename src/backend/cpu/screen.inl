@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) void add_bits(const std::byte* reco
   constexpr int j = 4 * kHalf;
   const Codes codes[4] = {bits_of<kBits, j>(record, middle), bits_of<kBits, j + 1>(record, middle),
                           bits_of<kBits, j + 2>(record, middle), bits_of<kBits, j + 3>(record, middle)};
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (int c = 0; c < kColumns; ++c)
     products[c] =
         dot<max_code(kBits)>(products[c], codes, reinterpret_cast<const std::int8_t*>(q[c]) + 16 * kHalf);
@@ -92,7 +92,7 @@ static void screen_panel(const std::byte* panel, const std::byte* middle, std::i
   const std::byte* q[kColumns];
   const ScreenFactors* factors[kColumns];
   Floats sums[kColumns], bounds[kColumns];
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (int c = 0; c < kColumns; ++c) {
     q[c] = x[c];
     factors[c] = all_factors[c];
@@ -103,13 +103,13 @@ static void screen_panel(const std::byte* panel, const std::byte* middle, std::i
   for (std::int64_t left = n_blocks; left > 0; --left) {
     if constexpr (kBits != Bits::kMiddle) prefetch<kQuantisedAhead, Tall::kRecordBytes, kColumns>(panel);
     Ints products[kColumns];
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int c = 0; c < kColumns; ++c) products[c] = zero_ints();
     add_bits<kBits, 0, kColumns>(panel, middle, q, products);
     add_bits<kBits, 1, kColumns>(panel, middle, q, products);
     if constexpr (kColumns == 1) keep_order_of_reads();
     const Floats d = load_f16(panel + Tall::kCodeBytes), size = absolute(d);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int c = 0; c < kColumns; ++c) {
       const Floats numbers = to_floats(products[c]);
       sums[c] = multiply_add(d, multiply_add(numbers, splat(&factors[c]->factor), splat(&factors[c]->offset)),
@@ -121,7 +121,7 @@ static void screen_panel(const std::byte* panel, const std::byte* middle, std::i
     panel += Tall::kRecordBytes;
     if constexpr (kBits != Bits::kHigh) middle += plane_bytes(Plane::kPairs);
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (int c = 0; c < kColumns; ++c) {
     store_f32(sums_of + kPanelRows * c, sums[c]);
     store_f32(bounds_of + kPanelRows * c, bounds[c]);
@@ -131,8 +131,7 @@ static void screen_panel(const std::byte* panel, const std::byte* middle, std::i
 using ScreenPanel = decltype(&screen_panel<Bits::kHigh, 1>);
 template <Bits kBits>
 static ScreenPanel screen_of(int n_columns) {
-  constexpr ScreenPanel kByColumns[kScreenColumns] = {screen_panel<kBits, 1>, screen_panel<kBits, 2>,
-                                                      screen_panel<kBits, 3>, screen_panel<kBits, 4>};
+  constexpr ScreenPanel kByColumns[kScreenColumns] = {screen_panel<kBits, 1>, screen_panel<kBits, 2>};
   return kByColumns[n_columns - 1];
 }
 
