@@ -87,14 +87,14 @@ double shared_ms(int n_threads, int n_busy, bool take_over) {
   int size = take_over ? 5 : 5 * kTasks / n_threads;
   double best = 1e9;
   for (int run = 0; run < 5; ++run) {
-    const auto begin = Clock::now();
+    const auto start = Clock::now();
     pool.run(
         tasks,
         [](void* n, int, std::int32_t begin, std::int32_t end, int) {
           for (std::int32_t task = begin; task < end; ++task) work(*static_cast<int*>(n));
         },
         &size);
-    best = std::min(best, seconds_since(begin));
+    best = std::min(best, seconds_since(start));
   }
   stop = true;
   for (std::thread& thread : busy) thread.join();

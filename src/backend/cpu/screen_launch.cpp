@@ -1,6 +1,7 @@
 #include "backend/cpu/screen_launch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/cpu/packed_layout.h"
 
