@@ -279,7 +279,7 @@ class Fuser {
     int last = product;
     if (can_screen(graph_, values)) {
       auto screen = std::make_unique<ScreenLaunch>(graph_, values, node, n_threads_);
-      auto candidates = std::make_unique<CandidatesLaunch>(graph_, values, *screen, lists);
+      auto candidates = std::make_unique<CandidatesLaunch>(values, *screen, lists);
       const int first = program_.add(std::move(screen), phase);
       read_operands(first, values);
       last = program_.add(std::move(candidates), ++phase);

@@ -69,6 +69,12 @@ struct TaskContext {
 struct Work {
   double bytes = 0.0;
   double multiply_adds = 0.0;
+
+  Work& operator+=(const Work& other) {
+    bytes += other.bytes;
+    multiply_adds += other.multiply_adds;
+    return *this;
+  }
 };
 
 class Launch {

@@ -286,8 +286,7 @@ Work MatmulExpertsLaunch::work() const {
   for (std::size_t e = 0; e < weights_.size(); ++e) {
     const auto n = static_cast<std::int64_t>(groups_->slots(static_cast<std::int64_t>(e)).size());
     if (n == 0) continue;
-    const Work one = work_of(weights_[e], !gates_.empty(), n);
-    sum = {sum.bytes + one.bytes, sum.multiply_adds + one.multiply_adds};
+    sum += work_of(weights_[e], !gates_.empty(), n);
   }
   return sum;
 }

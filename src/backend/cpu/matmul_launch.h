@@ -35,6 +35,7 @@ class MatmulLaunch final : public Launch {
   void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) override;
   Work work() const override;
   std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  std::size_t held_bytes() const override { return quantised_.held_bytes(); }
   std::span<const std::byte> weights_from(std::int32_t task) const override;
   std::string describe(const Graph& graph) const override;
 
@@ -95,6 +96,7 @@ class MatmulExpertsLaunch final : public Launch {
   void run(std::int32_t task, const TaskContext& context) override;
   Work work() const override;
   std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  std::size_t held_bytes() const override { return quantised_.held_bytes(); }
   std::string describe(const Graph& graph) const override;
 
  private:

@@ -48,7 +48,8 @@ static inline Codes or_shifted_bits(Codes base, Codes plane) {
 }
 template <int kShiftA, int kShiftB, int kMask>
 static inline Codes merged_bits(Codes a, Codes b) {
-  return or_shifted_bits < kShiftB, 0xff & ~kMask > (shifted_bits<kShiftA, kMask>(a), b);
+  constexpr int kRest = 0xff & ~kMask;
+  return or_shifted_bits<kShiftB, kRest>(shifted_bits<kShiftA, kMask>(a), b);
 }
 static inline Codes load_table(const std::uint8_t* table) {
   const __m256i t = _mm256_broadcastsi128_si256(load_128(table));

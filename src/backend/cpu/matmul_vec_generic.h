@@ -68,7 +68,8 @@ static inline Codes or_shifted_bits(const Codes& base, const Codes& plane) {
 /// The bits of `a` under kMask and those of `b` beside it, both shifted before as by shifted_bits.
 template <int kShiftA, int kShiftB, int kMask>
 static inline Codes merged_bits(const Codes& a, const Codes& b) {
-  return or_shifted_bits < kShiftB, 0xff & ~kMask > (shifted_bits<kShiftA, kMask>(a), b);
+  constexpr int kRest = 0xff & ~kMask;
+  return or_shifted_bits<kShiftB, kRest>(shifted_bits<kShiftA, kMask>(a), b);
 }
 
 /// A table of 16 bytes, and table[index] for 64 indices below 16.

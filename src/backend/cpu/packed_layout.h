@@ -187,4 +187,12 @@ struct Q8Wide {
 };
 static_assert(kSuperColumns % kWideColumns == 0);
 
+/// Of a block of activations that rows are screened for (screen.inl): what the block's whole numbers are
+/// multiplied by, what is added then, and what the block adds to bounds.
+struct ScreenFactors {
+  float factor;
+  float offset;
+  float bound;
+};
+
 }  // namespace weft::cpu

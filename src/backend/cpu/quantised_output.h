@@ -20,6 +20,7 @@ class QuantisedOutput {
   QuantisedOutput(Form form, std::int64_t n_columns, std::int64_t max_blocks);
 
   bool used() const { return form_ != Form::kPlain; }
+  std::size_t held_bytes() const { return made_.size() * sizeof(made_[0]); }
   /// `plain` are the rows as floats.
   void bind(const Addresses& addresses, ValueId output, const float* plain);
   /// Runs before any task of a step.

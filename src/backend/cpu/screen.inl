@@ -42,14 +42,6 @@ static inline Codes bits_of(const std::byte* record, const std::byte* middle) {
   return or_shifted_bits<2 * (j % 4), 3>(high, pairs);
 }
 
-/// What the whole numbers of a block are multiplied by, what is added then, and what the block adds to
-/// bounds.
-struct ScreenFactors {
-  float factor;
-  float offset;
-  float bound;
-};
-
 /// Of all float operations that lead to a sum or a product, each adds at most 2^-24 of numbers below 360 |q|;
 /// there are at most six a block.
 inline constexpr float kRoundingOfBlock = 0x1p-12f;
@@ -83,8 +75,8 @@ static inline __attribute__((always_inline)) void add_bits(const std::byte* reco
         dot<max_code(kBits)>(products[c], codes, reinterpret_cast<const std::int8_t*>(q[c]) + 16 * kHalf);
 }
 
-/// Adds what these bits of a panel say to sums[c][16], and what is open then to bounds[c][16] unless that is
-/// null. `middle` is the panel's first low plane, for bits that lie there.
+/// Adds what these bits of a panel say to sums_of[c][16]; bounds_of[c][16] becomes what is open then.
+/// `middle` is the panel's first low plane, for bits that lie there.
 template <Bits kBits, int kColumns>
 static void screen_panel(const std::byte* panel, const std::byte* middle, std::int64_t n_blocks,
                          const std::byte* const* x, const ScreenFactors* const* all_factors, float* sums_of,

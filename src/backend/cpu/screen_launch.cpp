@@ -8,9 +8,8 @@
 namespace weft::cpu {
 
 std::size_t screen_scratch_bytes(std::int64_t weight_columns) {
-  constexpr std::size_t kFactorBytes = 3 * sizeof(float);
   const auto n_blocks = static_cast<std::size_t>((weight_columns + kBlockColumns - 1) / kBlockColumns);
-  return (kScreenColumns * n_blocks * kFactorBytes + 63) / 64 * 64;
+  return (kScreenColumns * n_blocks * sizeof(ScreenFactors) + 63) / 64 * 64;
 }
 
 namespace {
@@ -83,7 +82,7 @@ void ScreenLaunch::bind(const Addresses& addresses) {
 
 std::int32_t ScreenLaunch::prepare(const StepInfo& step) {
   n_columns_ = rows_.value(step.symbols);
-  if (!screens(*args_.weight, n_columns_)) return 0;
+  if (!runs()) return 0;
   const double share =
       static_cast<double>(n_again_.exchange(0)) / static_cast<double>(args_.weight->n_panels() * n_columns_);
   if (share > kManyAgain) deep_steps_left_ = kDeepSteps;
@@ -108,7 +107,6 @@ std::span<const std::byte> ScreenLaunch::weights_from(std::int32_t task) const {
 }
 
 Work ScreenLaunch::work() const {
-  if (!screens(*args_.weight, n_columns_)) return {};
   const auto n_panels = static_cast<double>(args_.weight->n_panels());
   const std::size_t middle_bytes = args_.deep ? args_.weight->low_bytes : 0;
   return {n_panels * static_cast<double>(args_.weight->panel_bytes + middle_bytes),
@@ -119,25 +117,18 @@ std::string ScreenLaunch::describe(const Graph& graph) const {
   return "screen " + graph.value(values_.weight).name + " -> " + graph.value(values_.out).name;
 }
 
-CandidatesLaunch::CandidatesLaunch(const Graph& graph, const MatmulValues& values, ScreenLaunch& screen,
+CandidatesLaunch::CandidatesLaunch(const MatmulValues& values, ScreenLaunch& screen,
                                    std::shared_ptr<BestLists> best)
     : values_(values),
       screen_(screen),
       best_(std::move(best)),
-      rows_(graph.value(values.x).shape.row_dim()),
       of_threads_(static_cast<std::size_t>(best_->n_threads())) {}
 
-void CandidatesLaunch::bind(const Addresses& addresses) {
-  args_ = {};
-  args_.weight = &addresses.matrix(values_.weight)->matrices()[0];
-  args_.x = addresses.in_form(values_.x, Form::kQ8);
-  args_.x_row_bytes = activation_row_bytes(Form::kQ8, args_.weight->columns);
-}
-
 std::int32_t CandidatesLaunch::prepare(const StepInfo& step) {
-  n_columns_ = rows_.value(step.symbols);
   step_ = step.number;
-  if (!screens(*args_.weight, n_columns_)) return 0;
+  if (!screen_.runs()) return 0;
+  const ScreenArgs& screened = screen_.args();
+  args_ = {.weight = screened.weight, .x = screened.x, .x_row_bytes = screened.x_row_bytes};
   args_.best = {nullptr, best_->n(), best_->counts(), 0, 0.0f};
   return static_cast<std::int32_t>((args_.weight->n_panels() + kPanelsPerSearch - 1) / kPanelsPerSearch);
 }
@@ -163,29 +154,31 @@ void CandidatesLaunch::run(std::int32_t task, const TaskContext& context) {
   const auto wanted = [&](std::int64_t column) { return wanted_best(best_->counts(), column, best_->n()); };
   if (std::exchange(own.step, step_) != step_) {
     own.work = {};
-    for (std::int64_t column = 0; column < n_columns_; ++column)
+    for (std::int64_t column = 0; column < screen_.n_columns(); ++column)
       if (wanted(column) > 0) own.least[column] = least_of(column, context);
   }
   MatmulArgs args = args_;
   args.best.lists = best_->of_thread(context.thread);
-  const auto whole = static_cast<double>(args_.weight->panel_bytes + kLowPlanes * args_.weight->low_bytes);
+  const PackedMatrix& weight = *args_.weight;
+  const auto work_of = [&](int n_panels, std::size_t bytes_of_panel) {
+    return Work{static_cast<double>(n_panels) * static_cast<double>(bytes_of_panel),
+                static_cast<double>(n_panels * kPanelRows * weight.columns)};
+  };
   const std::int64_t begin = task * kPanelsPerSearch;
-  const std::int64_t end = std::min(begin + kPanelsPerSearch, args_.weight->n_panels());
-  for (std::int64_t column = 0; column < n_columns_; ++column) {
+  const std::int64_t end = std::min(begin + kPanelsPerSearch, weight.n_panels());
+  for (std::int64_t column = 0; column < screen_.n_columns(); ++column) {
     if (wanted(column) == 0) continue;
     const ScreenArgs& sums = screen_.args();
     const float least = own.least[column];
     int n = context.kernels.find_candidates(sums, {begin, end}, column, least, scratch.found);
     if (!sums.deep) {
-      own.work.bytes += static_cast<double>(n) * static_cast<double>(args_.weight->low_bytes);
-      own.work.multiply_adds += static_cast<double>(n * kPanelRows * args_.weight->columns);
+      own.work += work_of(n, weight.low_bytes);
       screen_.count_again(n);
       n = context.kernels.sift_candidates(sums, column, least, scratch.found, n, scratch.factors);
     }
     for (int i = 0; i < n; ++i)
       context.kernels.matmul(args, {scratch.found[i], scratch.found[i] + 1}, {column, column + 1});
-    own.work.bytes += static_cast<double>(n) * whole;
-    own.work.multiply_adds += static_cast<double>(n * kPanelRows * args_.weight->columns);
+    own.work += work_of(n, weight.panel_bytes + kLowPlanes * weight.low_bytes);
   }
 }
 
@@ -196,7 +189,7 @@ std::size_t CandidatesLaunch::scratch_bytes() const {
 Work CandidatesLaunch::work() const {
   Work sum;
   for (const OfThread& own : of_threads_)
-    if (own.step == step_) sum = {sum.bytes + own.work.bytes, sum.multiply_adds + own.work.multiply_adds};
+    if (own.step == step_) sum += own.work;
   return sum;
 }
 

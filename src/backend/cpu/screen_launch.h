@@ -35,6 +35,8 @@ class ScreenLaunch final : public Launch {
   /// So many panels had to be looked at again. From any thread, while the step runs.
   void count_again(int n_panels) { n_again_.fetch_add(n_panels, std::memory_order_relaxed); }
   std::int64_t weight_columns() const { return weight_columns_; }
+  std::int64_t n_columns() const { return n_columns_; }             ///< Of the step, once it is prepared ...
+  bool runs() const { return screens(*args_.weight, n_columns_); }  ///< ... and whether it is screened.
 
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
@@ -61,9 +63,8 @@ class ScreenLaunch final : public Launch {
 /// The products of rows that may be among the best, offered to `best`.
 class CandidatesLaunch final : public Launch {
  public:
-  CandidatesLaunch(const Graph& graph, const MatmulValues& values, ScreenLaunch& screen,
-                   std::shared_ptr<BestLists> best);
-  void bind(const Addresses& addresses) override;
+  CandidatesLaunch(const MatmulValues& values, ScreenLaunch& screen, std::shared_ptr<BestLists> best);
+  void bind(const Addresses&) override {}  // It reads what `screen` reads.
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override;
@@ -83,11 +84,9 @@ class CandidatesLaunch final : public Launch {
   MatmulValues values_;
   ScreenLaunch& screen_;
   std::shared_ptr<BestLists> best_;
-  Dim rows_;
   MatmulArgs args_;
   std::vector<OfThread> of_threads_;
   std::uint64_t step_ = 0;
-  std::int64_t n_columns_ = 0;  // Of this step.
 };
 
 }  // namespace weft::cpu
