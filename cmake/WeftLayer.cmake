@@ -1,11 +1,15 @@
-# weft_layer(NAME [DEPS layer...] [LIBS target...])
+# weft_layer(NAME [FOLDERS folder...] [DEPS layer...] [LIBS target...])
 #
-# A layer is the static library weft_NAME of all sources of the current folder. DEPS are the layers that it may
+# A layer is the static library weft_NAME of all sources of the current folder and of its FOLDERS. DEPS are the layers that it may
 # use, LIBS what it links from outside. Tests of a layer lie in tests/NAME (weft_layer_tests).
 # tests/layers checks that no #include goes against DEPS. A SEPARATE layer is no part of libweft.
 function(weft_layer NAME)
-  cmake_parse_arguments(ARG "SEPARATE" "" "DEPS;LIBS;SOURCES" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  cmake_parse_arguments(ARG "SEPARATE" "" "FOLDERS;DEPS;LIBS;SOURCES" ${ARGN})
+  set(patterns "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  foreach(folder ${ARG_FOLDERS})
+    list(APPEND patterns "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp")
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   add_library(weft_${NAME} STATIC ${sources} ${ARG_SOURCES})
   target_include_directories(weft_${NAME} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
   list(TRANSFORM ARG_DEPS PREPEND "weft_")

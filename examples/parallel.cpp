@@ -255,7 +255,7 @@ void print_json(const Day& day, const weft::Context& context) {
   std::printf(
       "\"prompt_tokens\": %lld, \"cached_tokens\": %lld, \"generated_tokens\": %lld, \"misses\": %lld, ",
       static_cast<long long>(s.n_prompt_tokens), static_cast<long long>(s.n_cached_tokens),
-      static_cast<long long>(s.n_generated_tokens), static_cast<long long>(s.n_set_aside));
+      static_cast<long long>(s.n_generated_tokens), static_cast<long long>(s.n_preempted));
   std::printf("\"cells_peak\": %d, \"plans_compiled\": %lld}\n", s.cells_peak,
               static_cast<long long>(context.plan_stats().compiled));
 }
@@ -281,7 +281,7 @@ void print_table(const Day& day, const weft::Context& context) {
               (n_prompt + n_generated) / static_cast<double>(std::max<std::int64_t>(s.n_steps, 1)),
               static_cast<long long>(context.plan_stats().compiled));
   std::printf("cells      %6d of %d in use at most; %lld times a client had to wait for room\n", s.cells_peak,
-              context.cells_total(), static_cast<long long>(s.n_set_aside));
+              context.cells_total(), static_cast<long long>(s.n_preempted));
 }
 
 void draw(const CachePicture& picture, const std::string& path) {

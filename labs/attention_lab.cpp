@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "base/memory.h"
 
 namespace {
@@ -111,8 +111,8 @@ void measure(const Kernels& kernels, const Shape& shape, DType type) {
   const double seen = shape.n_rows * (shape.n_positions - 0.5 * (shape.n_rows - 1));
   const double flops = 4.0 * seen * shape.n_heads * shape.head_dim * shape.n_sequences;
   const double read = 2.0 * static_cast<double>(bytes) * shape.n_positions / (n_pages * kPageCells);
-  std::printf("%-8s %-30s %-4s %8.3f ms  %6.1f GFLOP/s", kernels.name, shape.name,
-              info(type).name.data(), best * 1e3, flops / best * 1e-9);
+  std::printf("%-8s %-30s %-4s %8.3f ms  %6.1f GFLOP/s", kernels.name, shape.name, info(type).name.data(),
+              best * 1e3, flops / best * 1e-9);
   if (shape.n_rows == 1)
     std::printf("  %5.1f GB/s, in four parts %.2f times as long", read / best * 1e-9,
                 least_seconds(true) / best);

@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cpu/kernels.h"
-#include "backend/cpu/packed.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/layout/packed.h"
 #include "base/memory.h"
 #include "tensor/codec.h"
 

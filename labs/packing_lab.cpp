@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/packed.h"
+#include "backend/cpu/layout/packed.h"
 #include "base/memory.h"
 #include "base/pool.h"
 #include "tensor/codec.h"

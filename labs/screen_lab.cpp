@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "base/memory.h"
 #include "tensor/codec.h"
 

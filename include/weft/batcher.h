@@ -38,7 +38,7 @@ struct CompletionStats {
   int n_prompt = 0;
   int n_cached = 0;  ///< Tokens of the prompt that were found in the cache.
   int n_generated = 0;
-  int n_set_aside = 0;          ///< How often it had to wait for others in its midst.
+  int n_preempted = 0;          ///< How often it had to wait for others in its midst.
   int n_drafted = 0;            ///< By speculation ...
   int n_accepted = 0;           ///< ... and right.
   double first_token_ms = 0.0;  ///< Since the request was submitted.
@@ -84,10 +84,11 @@ enum class Speculation : std::uint8_t {
 };
 
 struct BatcherParams {
-  int n_running = 0;      ///< Completions computed at the same time, at most. 0: the context's sequences.
+  int n_running = 0;  ///< Completions computed at the same time, at most. 0: the context's sequences.
   /// Tokens of a step, at most. 0: what the context likes best (Context::batch_size), which is also the most.
   int n_step_tokens = 0;
-  /// While others decode, or wait for their first token, prompts are cut so that a step takes about this long.
+  /// While others decode, or wait for their first token, prompts are cut so that a step takes about this
+  /// long.
   double max_step_ms = 150.0;
   /// Finished texts stay in the cache until their room is needed. Where texts cannot be cut anywhere
   /// (Context::cuts_anywhere), beginnings that come again are kept too, once they were seen twice.
@@ -95,7 +96,8 @@ struct BatcherParams {
   Speculation speculation = Speculation::kNone;
   int n_draft = 8;           ///< Tokens drafted ahead for a completion, at most.
   int n_draft_branches = 4;  ///< Ways to go on that a draft may hold, where sequences are free for them.
-  bool adapt_drafts = true;  ///< Draft as much as pays, which is measured; otherwise always as much as allowed.
+  bool adapt_drafts =
+      true;  ///< Draft as much as pays, which is measured; otherwise always as much as allowed.
   /// With kModel: a context of the draft model with at least as many sequences. Must outlive the batcher,
   /// which uses it and the model's by turns.
   Context* draft = nullptr;
@@ -108,9 +110,9 @@ struct BatcherStats {
   std::int64_t n_generated_tokens = 0;
   std::int64_t n_drafted_tokens = 0;
   std::int64_t n_accepted_tokens = 0;
-  std::int64_t n_branches = 0;  ///< Of drafts: ways to go on besides the first.
+  std::int64_t n_branches = 0;   ///< Of drafts: ways to go on besides the first.
   std::int64_t n_evicted = 0;    ///< Finished texts that had to leave the cache.
-  std::int64_t n_set_aside = 0;  ///< Running completions that had to.
+  std::int64_t n_preempted = 0;  ///< Running completions that had to.
   std::int64_t n_snapshots =
       0;                      ///< Beginnings kept for others, where texts cannot be cut (Context::can_cut).
   int cells_peak = 0;         ///< Cells in use, finished texts included.

@@ -257,7 +257,7 @@ std::int64_t Context::cache_bytes() const {
 std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
   if (seq) check_sequence(*seq);
   carry_out_moves();
-  if (windows) windows->fade();  // What nobody needs is not saved.
+  if (windows) windows->evict();  // What nobody needs is not saved.
   std::vector<std::byte> bytes;
   states.save(seq,
               [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
@@ -267,7 +267,7 @@ std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
 void Context::Impl::save_file(const std::filesystem::path& path, std::optional<SeqId> seq) {
   if (seq) check_sequence(*seq);
   carry_out_moves();
-  if (windows) windows->fade();  // What nobody needs is not saved.
+  if (windows) windows->evict();  // What nobody needs is not saved.
   base::AtomicFile file(path);
   states.save(seq, [&](std::span<const std::byte> part) { file.write(part); });
   file.commit();

@@ -5,11 +5,11 @@
 #include <optional>
 #include <utility>
 
-#include "engine/devices.h"
+#include "engine/devices/devices.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 #include "engine/placing.h"
-#include "engine/states.h"
+#include "engine/states/states.h"
 #include "exec/plan.h"
 #include "kv/sequences.h"
 #include "kv/state_slots.h"

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
-#include "engine/best.h"
 #include "engine/context_impl.h"
 #include "engine/refuse.h"
+#include "engine/sampling/best.h"
 
 namespace weft {
 namespace {

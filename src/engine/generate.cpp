@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/batching/stop_filter.h"
 #include "engine/forget.h"
-#include "engine/stop_filter.h"
 #include "weft/error.h"
 
 namespace weft {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "backend/cpu/limits.h"
-#include "engine/devices.h"
+#include "engine/devices/devices.h"
 #include "engine/model_impl.h"
 #include "engine/vocabulary_from_gguf.h"
 #include "weft/error.h"

@@ -13,7 +13,7 @@ void Placing::begin(std::span<const kv::Place> places) {
 }
 
 bool Placing::place_step(const Batch& batch, int begin) {
-  if (windows_ != nullptr) windows_->fade_now_and_then();
+  if (windows_ != nullptr) windows_->evict_now_and_then();
   for (int limit = batch.size();;) {
     ++step_number_;
     step_ = {.begin = begin, .end = begin};

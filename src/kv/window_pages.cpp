@@ -147,7 +147,7 @@ void WindowPages::reach(SeqId seq, Pos begin, Pos end) {
     if (e->first() < end) reached_[static_cast<std::size_t>(e->page)] = n_fades_;
 }
 
-void WindowPages::fade() {
+void WindowPages::evict() {
   ++n_fades_;
   n_taken_ = 0;
   for (SeqId seq = 0; seq < sequences_.n_sequences(); ++seq)
@@ -162,9 +162,9 @@ void WindowPages::fade() {
   });
 }
 
-void WindowPages::fade_now_and_then() {
+void WindowPages::evict_now_and_then() {
   constexpr int kShare = 8;
-  if (n_taken_ > n_in_use() / kShare) fade();
+  if (n_taken_ > n_in_use() / kShare) evict();
 }
 
 int WindowPages::fill_row(SeqId seq, Pos pos, std::span<Extent> row) const {

@@ -61,9 +61,9 @@ class WindowPages {
   void end_batch();
 
   /// Frees pages that no window reaches. Only between steps: what is freed may be written to by the next.
-  void fade();
+  void evict();
   /// The same once enough pages were taken to make it worth while, so that it costs a share of each.
-  void fade_now_and_then();
+  void evict_now_and_then();
 
   /// The extents that a row at position `pos` or later sees, as they lie in window caches. Returns their
   /// number.
@@ -97,12 +97,12 @@ class WindowPages {
   // By page.
   std::vector<std::int32_t> window_pages_;
   std::vector<std::uint64_t> kept_;     // Cells whose rows are there.
-  std::vector<std::uint64_t> reached_;  // The last fade() that found it reached.
+  std::vector<std::uint64_t> reached_;  // The last evict() that found it reached.
 
   std::vector<std::int32_t> in_use_;  // Pages that have a window page.
   std::vector<std::int32_t> free_;    // Window pages below n_touched_, a heap: the lowest first.
   int n_touched_ = 0;
-  int n_taken_ = 0;  // Since the last fade().
+  int n_taken_ = 0;  // Since the last evict().
   std::uint64_t n_fades_ = 0;
   std::vector<CellMove> moves_;
   struct Anchor {

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "text/jinja_builtins.h"
-#include "text/jinja_interpreter.h"
-#include "text/jinja_json.h"
-#include "text/jinja_parser.h"
+#include "text/jinja/builtins.h"
+#include "text/jinja/interpreter.h"
+#include "text/jinja/json.h"
+#include "text/jinja/parser.h"
 #include "weft/error.h"
 
 namespace weft {

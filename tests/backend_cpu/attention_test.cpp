@@ -7,7 +7,7 @@
 #include <new>
 #include <numeric>
 
-#include "backend/cpu/cache_layout.h"
+#include "backend/cpu/layout/cache_layout.h"
 #include "backend_cpu/float_testing.h"
 #include "tensor/codec.h"
 

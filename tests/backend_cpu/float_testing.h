@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 
 namespace weft::cpu {
 

@@ -10,9 +10,9 @@
 #include <limits>
 #include <tuple>
 
-#include "backend/conformance_truth.h"
-#include "backend/cpu/kernels.h"
-#include "backend/cpu/packed_layout.h"
+#include "backend/conformance/truth.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/layout/packed_layout.h"
 #include "backend_cpu/matrix_testing.h"
 
 namespace weft::cpu {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/packed.h"
+#include "backend/cpu/layout/packed.h"
 #include "tensor/codec.h"
 
 namespace weft::cpu {

@@ -1,6 +1,6 @@
 // The cache of packed weights: what is found is what was added, damage of any kind is seen and written over,
 // and the folder keeps its bounds.
-#include "backend/cpu/packed_cache.h"
+#include "backend/cpu/layout/packed_cache.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Packed panels hold exactly the values of the canonical rows.
-#include "backend/cpu/packed.h"
+#include "backend/cpu/layout/packed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

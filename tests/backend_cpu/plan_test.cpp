@@ -12,7 +12,7 @@
 #include <span>
 
 #include "backend/cpu/device.h"
-#include "backend/cpu/quantised_output.h"
+#include "backend/cpu/launches/quantised_output.h"
 #include "tensor/codec.h"
 
 namespace weft::cpu {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numbers>
 
-#include "backend/conformance_truth.h"
+#include "backend/conformance/truth.h"
 #include "backend_cpu/float_testing.h"
 
 namespace weft::cpu {

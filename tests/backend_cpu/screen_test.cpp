@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "backend_cpu/matrix_testing.h"
 
 namespace weft::cpu {

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <thread>
 
-#include "engine/batcher_params.h"
+#include "engine/batching/batcher_params.h"
+#include "engine/batching/step_pace.h"
 #include "engine/model_impl.h"
 #include "engine/small_device.h"
-#include "engine/step_pace.h"
 #include "engine/test_support.h"
 #include "weft/batcher.h"
 

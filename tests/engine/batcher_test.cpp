@@ -174,7 +174,8 @@ TEST(Batcher, ADraftModelChangesNothing) {
   std::mt19937_64 random(3);
   Context context(model, {.n_ctx = 2048, .n_sequences = 4});
   Context draft(model, {.n_ctx = 2048, .n_sequences = 4}, context);  // They take turns.
-  Batcher batcher(context, {.speculation = Speculation::kModel, .n_draft = 4, .n_draft_branches = 1, .draft = &draft});
+  Batcher batcher(context,
+                  {.speculation = Speculation::kModel, .n_draft = 4, .n_draft_branches = 1, .draft = &draft});
   Collector collector;
   std::vector<Ask> asks;
   std::vector<RequestId> ids;
@@ -288,13 +289,13 @@ TEST(Batcher, ARequestThatFitsAloneIsServedInAFullCache) {
     ids.push_back(collector.submit(batcher, ask));
   }
   batcher.run();
-  int n_set_aside = 0;
+  int n_preempted = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     expect_same(collector(ids[i]), alone(model, asks[i]), "request " + std::to_string(i));
     EXPECT_EQ(collector(ids[i]).stop, StopReason::kLength);
-    n_set_aside += collector(ids[i]).stats.n_set_aside;
+    n_preempted += collector(ids[i]).stats.n_preempted;
   }
-  EXPECT_GT(n_set_aside, 0);
+  EXPECT_GT(n_preempted, 0);
 }
 
 TEST(Batcher, WhatCanNeverFitIsRefused) {
@@ -354,7 +355,7 @@ TEST(Batcher, EndlessTextsGoOnWhereverTheyAreSetAside) {
   for (const Ask& ask : asks) ids.push_back(collector.submit(batcher, ask));
   while (batcher.step()) ASSERT_TRUE(batcher.consistent());
   for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_TRUE(collector(ids[i]) == references[i]) << i;
-  EXPECT_GT(batcher.stats().n_set_aside, 0);
+  EXPECT_GT(batcher.stats().n_preempted, 0);
 }
 
 TEST(Batcher, CancellingFreesEverythingAtOnce) {
@@ -519,7 +520,7 @@ TEST_P(TinyCaches, TenThousandRequests) {
   }
   EXPECT_EQ(n_cancelled + n_finished, kRequests);
   EXPECT_GT(n_cancelled, kRequests / 10);
-  EXPECT_GT(batcher.stats().n_set_aside, 100);
+  EXPECT_GT(batcher.stats().n_preempted, 100);
   EXPECT_EQ(batcher.n_running() + batcher.n_waiting(), 0);
   EXPECT_TRUE(batcher.consistent());
   EXPECT_EQ(context.plan_stats().compiled, 1);

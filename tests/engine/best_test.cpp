@@ -1,6 +1,6 @@
 // The best tokens of a place: those that its logits would have had, bit by bit, whatever stands beside it in
 // the batch; and who uses them writes the same texts.
-#include "engine/best.h"
+#include "engine/sampling/best.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "engine/draft_tree.h"
+#include "engine/batching/draft_tree.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/context_params.h"
-#include "engine/devices.h"
+#include "engine/devices/devices.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 #include "weft/context.h"

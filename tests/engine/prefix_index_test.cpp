@@ -1,5 +1,5 @@
 // The prefix index against a plain list of texts.
-#include "engine/prefix_index.h"
+#include "engine/batching/prefix_index.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/sampler_candidates.h"
 #include "engine/sampler_testing.h"
+#include "engine/sampling/candidates.h"
 
 namespace weft {
 namespace {

@@ -15,9 +15,9 @@
 #include <set>
 
 #include "engine/allocation_counter.h"
-#include "engine/best.h"
-#include "engine/sampler_random.h"
 #include "engine/sampler_testing.h"
+#include "engine/sampling/best.h"
+#include "engine/sampling/random.h"
 #include "weft/error.h"
 
 namespace weft {

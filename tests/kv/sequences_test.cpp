@@ -282,9 +282,9 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
     if (windowed) {
       f.check_windows(kWindow);
       ASSERT_FALSE(HasFailure()) << step;
-      if (pick(4) == 0) f.windows->fade();
+      if (pick(4) == 0) f.windows->evict();
       if (step % 50 == 0) {
-        f.windows->fade();
+        f.windows->evict();
         ASSERT_EQ(f.windows->n_in_use(), f.n_reached(kWindow, kRewind)) << "a window page was lost";
         f.check_windows(kWindow);
       }

@@ -12,7 +12,7 @@ TEST(WindowPages, TextThatMovesOnKeepsItsWindowOnly) {
   f.keep_windows(100, 30);
   for (int i = 0; i < 150; ++i) {
     ASSERT_TRUE(f.take_all(0, 64));
-    f.windows->fade_now_and_then();
+    f.windows->evict_now_and_then();
     ASSERT_LE(f.windows->n_in_use(), 5);
   }
   EXPECT_LE(f.windows->n_touched(), 5);
@@ -25,25 +25,25 @@ TEST(WindowPages, TextThatMovesOnKeepsItsWindowOnly) {
   // A copy that stays behind keeps the pages that its own window reaches.
   ASSERT_TRUE(f.sequences.copy(0, 1, 0, next));
   ASSERT_TRUE(f.take_all(0, 300));
-  f.windows->fade();
+  f.windows->evict();
   EXPECT_TRUE(f.windows->can_copy(0, 1, 0, next));
   f.check_windows(100);
   f.sequences.keep(0);
-  f.windows->fade();
+  f.windows->evict();
   EXPECT_FALSE(f.windows->can_copy(0, 1, 0, next));
   // What fills a gap keeps what it sees until the batch is done.
   f.sequences.remove(0, 0, kEndOfPositions);
-  f.windows->fade();
+  f.windows->evict();
   EXPECT_EQ(f.windows->n_in_use(), 0);
   // A batch that is given up leaves the text as it was, however long it was.
   ASSERT_TRUE(f.take_all(0, 500));
   f.windows->begin_batch(0, 500);
   ASSERT_TRUE(f.take_all(0, 1000));
-  f.windows->fade();
+  f.windows->evict();
   EXPECT_TRUE(f.windows->can_remove(0, 500, kEndOfPositions));
   EXPECT_FALSE(f.windows->can_remove(0, 900, kEndOfPositions));
   f.windows->end_batch();
-  f.windows->fade();
+  f.windows->evict();
   EXPECT_FALSE(f.windows->can_remove(0, 500, kEndOfPositions));
 }
 

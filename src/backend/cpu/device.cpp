@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/cache_layout.h"
+#include "backend/cpu/layout/cache_layout.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/tensors.h"
 #include "base/check.h"

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "backend/cpu/kernels.h"
-#include "backend/cpu/packed_cache.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/layout/packed_cache.h"
 #include "backend/registry.h"
 
 namespace weft::cpu {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu/attention_launch.h"
-#include "backend/cpu/best_launch.h"
-#include "backend/cpu/matmul_launch.h"
-#include "backend/cpu/move_launch.h"
-#include "backend/cpu/recurrent_launch.h"
-#include "backend/cpu/row_launch.h"
-#include "backend/cpu/screen_launch.h"
+#include "backend/cpu/launches/attention.h"
+#include "backend/cpu/launches/best.h"
+#include "backend/cpu/launches/matmul.h"
+#include "backend/cpu/launches/move.h"
+#include "backend/cpu/launches/recurrent.h"
+#include "backend/cpu/launches/row.h"
+#include "backend/cpu/launches/screen.h"
 #include "base/check.h"
 
 namespace weft::cpu {

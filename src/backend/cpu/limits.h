@@ -1,6 +1,6 @@
 #pragma once
 // What this machine's memory and arithmetic do at best, by the means that the kernels have.
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "weft/profile.h"
 
 namespace weft::cpu {

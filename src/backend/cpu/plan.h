@@ -3,7 +3,7 @@
 // another.
 #include <memory>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "backend/device.h"
 
 namespace weft::cpu {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cpu/launch.h"
+#include "backend/cpu/launches/launch.h"
 
 namespace weft::cpu {
 

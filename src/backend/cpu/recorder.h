@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu/launch.h"
+#include "backend/cpu/launches/launch.h"
 #include "weft/profile.h"
 
 namespace weft::cpu {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "backend/cpu/cache_rows.h"
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/layout/cache_rows.h"
 #include "backend/device.h"
 #include "base/memory.h"
 

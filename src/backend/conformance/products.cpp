@@ -1,0 +1,92 @@
+// Cases of products with matrices, of experts too, and what chooses and sums those.
+#include <cmath>
+
+#include "backend/conformance/case.h"
+
+namespace weft::conformance::cases {
+
+void products(Suite& suite) {
+  for (const DType type : kWeightTypes) {
+    const std::int64_t block = info(type).block_elements;
+    const double tolerance =
+        info(type).kind == DTypeKind::kQuantised ? kQuantisedTolerance : kProductTolerance;
+    for (const std::int64_t m : {0, 1, 3, 4, 5, 16, 33})
+      for (const auto& [o, i] :
+           {std::pair{std::int64_t{1}, block}, std::pair{std::int64_t{19}, block == 1 ? 45 : block},
+            std::pair{std::int64_t{64}, block == 1 ? 300 : 2 * block}}) {
+        if (!suite.wanted("matmul")) continue;
+        Case c = suite.next();
+        Values weight = c.floats({o, i}), bias = c.floats({o});
+        const Values x = c.floats({m, i});
+        const ValueId w = c.weight(type, {o, i}, weight);
+        const ValueId b = m % 2 == 1 ? c.weight(DType::kF32, {o}, bias) : kNoValue;
+        if (b == kNoValue) bias.clear();
+        c.expect(c.graph.add(ops::Matmul{}, {w, c.input({c.rows(m), i}, x), b}, "y"),
+                 matmul(weight, x, static_cast<std::size_t>(i), bias));
+        c.measure_against(std::sqrt(static_cast<double>(i)) * mean_size(weight) * mean_size(x));
+        suite.take(c, std::string(info(type).name) + " " + text({o, i}) + " rows " + std::to_string(m),
+                   tolerance);
+      }
+    for (const std::int64_t m : {0, 1, 6})
+      for (const bool each : {false, true}) {
+        if (!suite.wanted("matmul_experts")) continue;
+        Case c = suite.next();
+        const std::int64_t e = 5, k = 3, o = 11, i = block == 1 ? 45 : block;
+        Values weight = c.floats({e, o, i});
+        const Values x = c.floats(each ? Shape{m, k, i} : Shape{m, i});
+        Indices ids(static_cast<std::size_t>(m * k));
+        for (auto& id : ids) id = c.integer(0, static_cast<std::int32_t>(e) - 1);
+        const ValueId w = c.weight(type, {e, o, i}, weight);
+        const Dim rows = c.rows(m);
+        const ValueId in = c.input(each ? Shape{rows, k, i} : Shape{rows, i}, x);
+        c.expect(c.graph.add(ops::MatmulExperts{}, {w, in, c.input({rows, k}, ids)}, "y"),
+                 matmul_experts(weight, x, ids, {e, o, i, k, each}));
+        suite.take(
+            c,
+            std::string(info(type).name) + (each ? " x of each" : " x of all") + " rows " + std::to_string(m),
+            tolerance);
+      }
+  }
+}
+
+void experts(Suite& suite) {
+  for (const std::int64_t m : {0, 1, 6})
+    for (const std::int64_t e : {4, 60})
+      for (const std::int64_t k : {1, 4}) {
+        const std::string where = text({m, e}) + " k " + std::to_string(k);
+        Case ids_case = suite.next();
+        Values logits = ids_case.floats({m, e});
+        if (!logits.empty()) logits.back() = logits[logits.size() - 2];  // Two equals.
+        const Indices ids = top_k(logits, static_cast<std::size_t>(e), static_cast<std::size_t>(k));
+        if (suite.wanted("top_k")) {
+          Case& c = ids_case;
+          c.expect(c.graph.add(ops::TopK{static_cast<int>(k)}, {c.input({c.rows(m), e}, logits)}, "y"),
+                   Values(ids.begin(), ids.end()));
+          suite.take(c, where, 0.0);
+        }
+        for (const bool normalise : {false, true}) {
+          if (!suite.wanted("expert_weights")) continue;
+          Case c = suite.next();
+          const ops::ExpertWeights op{normalise, normalise ? 1.0f : 2.5f};
+          const ValueId x = c.input({c.rows(m), e}, logits), chosen = c.input({c.rows(m), k}, ids);
+          c.expect(c.graph.add(op, {x, chosen}, "y"),
+                   expert_weights(op, logits, static_cast<std::size_t>(e), ids, static_cast<std::size_t>(k)));
+          suite.take(c, where + (normalise ? " normalised" : ""), kFloatTolerance);
+        }
+        if (suite.wanted("sum_experts")) {
+          Case c = suite.next();
+          const Values x = c.floats({m, k, e}), w = c.floats({m, k});
+          Values truth(static_cast<std::size_t>(m * e));
+          for (std::size_t i = 0; i < x.size(); ++i) {
+            const std::size_t row = i / static_cast<std::size_t>(k * e),
+                              column = i % static_cast<std::size_t>(e);
+            truth[row * static_cast<std::size_t>(e) + column] += x[i] * w[i / static_cast<std::size_t>(e)];
+          }
+          const ValueId in = c.input({c.rows(m), k, e}, x), weights = c.input({c.rows(m), k}, w);
+          c.expect(c.graph.add(ops::SumExperts{}, {in, weights}, "y"), std::move(truth));
+          suite.take(c, where, kFloatTolerance);
+        }
+      }
+}
+
+}  // namespace weft::conformance::cases

@@ -1,0 +1,18 @@
+// The kernels for x86-64 with AVX2, FMA and F16C.
+#if defined(__x86_64__)
+#define WEFT_CPU_ISA avx2
+#include "backend/cpu/kernels/kernels.h"
+// clang-format off: the vector contracts come before the kernels written over them.
+#include "backend/cpu/kernels/vec_avx2.h"
+#include "backend/cpu/kernels/matmul_vec_avx2.h"
+#include "backend/cpu/kernels/rows.inl"
+#include "backend/cpu/kernels/quantise.inl"
+#include "backend/cpu/kernels/best.inl"
+#include "backend/cpu/kernels/matmul.inl"
+#include "backend/cpu/kernels/screen.inl"
+#include "backend/cpu/kernels/attention.inl"
+#include "backend/cpu/kernels/recurrent.inl"
+#include "backend/cpu/kernels/peak.inl"
+// clang-format on
+#include "backend/cpu/kernels/table.inl"
+#endif

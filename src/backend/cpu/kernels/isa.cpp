@@ -1,0 +1,88 @@
+// Which instruction sets this machine has, and the kernels of each.
+#include <string>
+
+#include "backend/cpu/kernels/kernels.h"
+#include "base/check.h"
+#include "weft/error.h"
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace weft::cpu {
+
+// Defined by table.inl, compiled once in the file of each instruction set.
+namespace generic {
+extern const Kernels kTable;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const Kernels kTable;
+}
+namespace avx512 {
+extern const Kernels kTable;
+}
+namespace avx512bf16 {
+const Kernels& table();
+}
+#elif defined(__aarch64__)
+namespace neon {
+extern const Kernels kTable;
+}
+#endif
+
+bool supported(Isa isa) {
+  switch (isa) {
+    case Isa::kGeneric:
+      return true;
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
+    case Isa::kAvx512:
+      return supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+             __builtin_cpu_supports("avx512vnni");
+    case Isa::kAvx512Bf16:
+      return supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
+#elif defined(__aarch64__)
+    case Isa::kNeon:
+#if defined(__linux__)
+      return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+      return true;  // Of the systems without that call, those that weft knows have it on all their machines.
+#endif
+#endif
+    default:
+      return false;
+  }
+}
+
+Isa best_isa() {
+  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2, Isa::kNeon})
+    if (supported(isa)) return isa;
+  return Isa::kGeneric;
+}
+
+Isa isa_named(std::string_view name) {
+  if (name.empty()) return best_isa();
+  for (const Isa isa : kIsas)
+    if (supported(isa) && kernels(isa).name == name) return isa;
+  throw Error(ErrorCode::kUnsupported, "this machine has no instruction set \"" + std::string(name) + "\"");
+}
+
+const Kernels& kernels(Isa isa) {
+  WEFT_CHECK(supported(isa));
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512Bf16) return avx512bf16::table();
+  if (isa == Isa::kAvx512) return avx512::kTable;
+  if (isa == Isa::kAvx2) return avx2::kTable;
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return neon::kTable;
+#endif
+  return generic::kTable;
+}
+
+}  // namespace weft::cpu

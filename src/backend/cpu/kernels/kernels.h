@@ -1,0 +1,256 @@
+#pragma once
+// The CPU's kernels: what each instruction set provides. Bodies are written once over a small vector contract
+// (vec_*.h) in *.inl files and compiled once per instruction set (one file each); a plan calls through the
+// table.
+//
+// Rules for every kernel:
+//  * A row's result is a function of that row's inputs alone: the order of its sums depends neither on how
+//  many
+//    rows, columns of a tile, tasks or threads there are, nor on where the row lies (bit-equal, always).
+//  * No allocation, no exceptions, no global state. Pointers may be unaligned unless said otherwise.
+//  * These translation units must not emit shared inline functions (a COMDAT compiled for AVX-512 would be
+//  linked
+//    into the generic path): no std templates, everything static or in the namespace of the instruction set.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "backend/cpu/layout/packed.h"
+#include "graph/extent.h"
+#include "graph/kinds.h"
+
+namespace weft::cpu {
+
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// A value of a row and its index. Larger values go first, among equals those of a lower index.
+struct BestEntry {
+  float value = 0.0f;
+  std::int32_t index = 0;
+};
+static inline bool goes_before(const BestEntry& a, const BestEntry& b) {
+  return a.value > b.value || (a.value == b.value && a.index < b.index);
+}
+/// How many a row wants of the best n: all where `counts` is null.
+static inline int wanted_best(const std::int32_t* counts, std::int64_t row, int n) {
+  const int wanted = counts == nullptr ? n : counts[row];
+  return wanted < 0 ? 0 : wanted > n ? n : wanted;
+}
+/// Behind all values, NaN included, which counts as minus infinity: an empty list is full of them.
+inline constexpr BestEntry kNoBest = {-__builtin_inff(), 0x7fffffff};
+
+/// Where a product's results go that only the best of are wanted: each column has a sorted list of its best
+/// rows.
+struct BestArgs {
+  BestEntry* lists = nullptr;  ///< [column][n]
+  int n = 0;
+  const std::int32_t* counts = nullptr;  ///< [column]: how many of the n are wanted; null: all.
+  std::int32_t first_index = 0;          ///< Of the weight's first row.
+  float softcap = 0.0f;                  ///< 0: off; otherwise y = softcap * tanh(y / softcap) before.
+};
+
+/// out[c, r] = epilogue(sum_k weight[r, k] * x[c, k]) for rows r of `weight` and columns c (tokens).
+///   y = weight.x[c] + bias;  with gate: y = activation(gate.x[c] + gate_bias) * y;
+///   without gate: y = activation(y);  then y += residual[c].
+struct MatmulArgs {
+  const PackedMatrix* weight = nullptr;
+  const float* bias = nullptr;         ///< [rows] or null
+  const PackedMatrix* gate = nullptr;  ///< Same shape and type as weight, or null.
+  const float* gate_bias = nullptr;
+  Activation activation = Activation::kNone;
+  const std::byte* x = nullptr;  ///< Rows in activation_form(weight->dtype).
+  std::size_t x_row_bytes = 0;
+  const std::int32_t* x_rows = nullptr;  ///< Column c reads row x_rows[c]; null: row c.
+  float* out = nullptr;  ///< Column c writes row out_rows[c] (null: row c) of out_stride floats.
+  std::int64_t out_stride = 0;
+  const std::int32_t* out_rows = nullptr;
+  const float* residual = nullptr;  ///< Same rows and stride as out; may be out itself. Or null.
+  BestArgs best;  ///< With lists: results are offered to them and not written; no residual then.
+};
+
+/// What the high bits of a tall matrix's codes say of its product with a column: a sum, and how far from it
+/// the product can be. Columns are kQ8 rows.
+struct ScreenArgs {
+  const PackedMatrix* weight = nullptr;
+  const std::byte* x = nullptr;
+  std::size_t x_row_bytes = 0;
+  float* sums = nullptr;    ///< [column][rows, to whole panels]
+  float* bounds = nullptr;  ///< Likewise.
+  std::int64_t stride = 0;  ///< From one column to the next.
+  bool deep = false;        ///< Sums and bounds are of all but the lowest bits.
+};
+/// As many columns are screened together: with four, arithmetic takes what reading less has saved.
+inline constexpr int kScreenColumns = 2;
+
+/// How positions turn pairs of a head's elements (RoPE; arXiv 2104.09864).
+struct RopeTable {
+  const float* cos = nullptr;  ///< [n_rot / 2] of one position
+  const float* sin = nullptr;
+  int n_rot = 0;      ///< Elements of a head that turn; the rest is copied.
+  bool neox = false;  ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
+};
+
+/// One layer's K and V: pages of 64 cells, laid out as cache_layout.h says.
+struct CacheLayout {
+  DType k_type = DType::kF16;  ///< kF32, kF16, kBF16; kQ8_0 or kQ4_0, whose heads are multiples of 32
+  DType v_type = DType::kF16;
+  int n_kv_heads = 0;
+  int k_head_dim = 0;
+  int v_head_dim = 0;
+};
+
+/// Attention of some rows of a batch over their sequences' extents, in order. A row attends to the cell of
+/// position p when its bit is set in the extent's mask, p is below the row's end, (window > 0) p > the row's
+/// position - window, and no entry of the row hides it. Each extent's partial softmax (max, sum, weighted V)
+/// is computed from nothing and merged in order, so results do not depend on how rows are grouped.
+struct AttentionArgs {
+  const float* q = nullptr;  ///< [row of the batch][n_heads][k_head_dim], stride q_stride floats
+  std::int64_t q_stride = 0;
+  float* out = nullptr;  ///< [row of the batch][n_heads][v_head_dim], stride out_stride floats
+  std::int64_t out_stride = 0;
+  const std::byte* k_cache = nullptr;  ///< Pages of k_page_bytes(layout)
+  const std::byte* v_cache = nullptr;
+  CacheLayout layout;
+  int n_heads = 0;  ///< A multiple of n_kv_heads: heads g*h .. g*h+g-1 read KV head h.
+  float scale = 1.0f;
+  float softcap = 0.0f;                        ///< 0: off; otherwise s = softcap * tanh(s / softcap)
+  int window = 0;                              ///< 0: all
+  const std::int32_t* positions = nullptr;     ///< [row of the batch]
+  const std::int32_t* ends = nullptr;          ///< [row of the batch]
+  const std::int32_t* hidden_first = nullptr;  ///< [row of the batch]: its first entry, or -1
+  const HiddenCells* hidden = nullptr;
+};
+/// Rows of one sequence.
+struct AttentionSegment {
+  int row_begin = 0;  ///< Of the tile's rows
+  int n_rows = 0;
+  const Extent* extents = nullptr;
+  int n_extents = 0;
+};
+/// What one call computes. Sequences that share text share a tile: their first n_shared extents are of the
+/// same pages at the same positions (masks may differ), and K and V there are read once for all of them.
+struct AttentionTile {
+  const std::int32_t* rows = nullptr;  ///< Rows of the batch, segment after segment
+  int n_rows = 0;                      ///< 1 to kAttentionRows
+  const AttentionSegment* segments = nullptr;
+  int n_segments = 0;
+  int n_shared = 0;
+};
+inline constexpr int kAttentionRows = 32;
+
+/// One row of a recurrent layer, columns [0, n) of it. Its rows of the state lie `stride` floats apart;
+/// `from` is null for zeros, and may be `to`.
+struct RecurrentRow {
+  const float* x = nullptr;
+  const float* from = nullptr;
+  float* to = nullptr;
+  float* out = nullptr;
+  std::int64_t n = 0;
+  std::int64_t stride = 0;
+};
+/// out = bias + sum_k weight[k] * (row k of the state; behind the last x). The state then moves on by a row.
+struct ConvRow : RecurrentRow {
+  const float* weight = nullptr;  ///< [n_taps], `stride` apart
+  const float* bias = nullptr;    ///< Or null
+  int n_taps = 0;                 ///< One more than the rows of the state.
+};
+/// ops::SelectiveScan; of one head where that has heads.
+struct ScanRow : RecurrentRow {
+  bool head = false;  ///< dt, a and skip are one number each for all columns and states.
+  const float* dt = nullptr;
+  const float* a = nullptr;  ///< [n_state], `stride` apart
+  const float* b = nullptr;  ///< [n_state]
+  const float* c = nullptr;
+  const float* skip = nullptr;
+  int n_state = 0;
+};
+
+/// Bytes that read_memory takes at a time.
+inline constexpr int kReadUnit = 64;
+
+struct Kernels {
+  const char* name;
+
+  void (*matmul)(const MatmulArgs&, Range panels, Range columns);
+  /// Sums and bounds of a tall matrix's panels for up to kScreenColumns columns. The sums are offered to
+  /// `best`.
+  void (*screen)(const ScreenArgs&, Range panels, Range columns, const BestArgs& best, std::byte* scratch);
+  /// The panels among [begin, end) with a row whose product with the column may be `least` or more: their
+  /// numbers go to `found`. Returns how many.
+  int (*find_candidates)(const ScreenArgs&, Range panels, std::int64_t column, float least,
+                         std::int32_t* found);
+  /// Those of n candidates which still are by all but the lowest bits, where sums and bounds are not deep.
+  int (*sift_candidates)(const ScreenArgs&, std::int64_t column, float least, std::int32_t* found, int n,
+                         std::byte* scratch);
+  /// A float row to kQ8 or kQ8Wide. Padding up to the group is zero.
+  void (*quantise_row)(Form form, const float* x, std::int64_t n, std::byte* out);
+
+  /// out = norm(x) * weight + bias; weight and bias may be null; out may be x.
+  void (*norm_row)(NormKind kind, const float* x, std::int64_t n, float eps, const float* weight,
+                   const float* bias, float* out);
+  void (*add_row)(const float* a, const float* b, std::int64_t n, float* out);
+  void (*mul_row)(const float* a, const float* b, std::int64_t n, float* out);
+  void (*scale_row)(const float* a, float factor, std::int64_t n, float* out);
+  /// out += a * factor
+  void (*axpy_row)(const float* a, float factor, std::int64_t n, float* out);
+  void (*softcap_row)(const float* a, float cap, std::int64_t n, float* out);
+  void (*activation_row)(Activation kind, const float* a, std::int64_t n, float* out);
+  /// out = activation(gate) * up
+  void (*glu_row)(Activation kind, const float* gate, const float* up, std::int64_t n, float* out);
+  /// Offers a row's values to a sorted list of the best n.
+  void (*best_row)(const float* x, std::int64_t n_values, int n, BestEntry* list);
+  void (*softmax_row)(const float* a, std::int64_t n, float* out);
+  /// One head of one token; out may be x.
+  void (*rope_head)(const RopeTable& table, const float* x, int head_dim, float* out);
+
+  /// Stores one token's K (or V) row, [n_kv_heads][head_dim] floats, in a cell (page * 64 + offset).
+  void (*store_k)(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* k_cache);
+  void (*store_v)(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* v_cache);
+  /// One token's K row out of its cell, and cells from one place to another as they are.
+  void (*load_k)(const CacheLayout& layout, const std::byte* k_cache, std::int64_t cell, float* row);
+  void (*copy_k)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* k_cache);
+  void (*copy_v)(const CacheLayout& layout, std::int64_t from, std::int64_t to, std::byte* v_cache);
+  void (*attention)(const AttentionArgs&, const AttentionTile&, int kv_head, std::byte* scratch);
+  /// The same in two steps, for several tasks to share a tile's pages: what pages [begin, end) of its walk
+  /// (attention_pages) add up to, each by itself, and the merge of them all in order, with the same bits. A
+  /// page has attention_partial_floats in `partials`, which begin with those of page 0.
+  void (*attention_partials)(const AttentionArgs&, const AttentionTile&, int kv_head, Range pages,
+                             float* partials, std::byte* scratch);
+  void (*attention_merge)(const AttentionArgs&, const AttentionTile&, int kv_head, const float* partials,
+                          std::byte* scratch);
+
+  void (*conv_row)(const ConvRow&);
+  void (*scan_row)(const ScanRow&);
+
+  // For measuring what is possible; results are of no use but keep the work from being left out.
+  /// Dot products of 8-bit integers as `matmul` makes them, as many as registers take, n_rounds times.
+  std::uint64_t (*dot_peak)(std::int64_t n_rounds);
+  int dot_peak_multiply_adds;  ///< Of one round.
+  /// Reads a multiple of kReadUnit bytes, one after another.
+  std::uint64_t (*read_memory)(const std::byte* data, std::int64_t n_bytes);
+};
+
+/// Of one call of `screen` or `sift_candidates`.
+std::size_t screen_scratch_bytes(std::int64_t weight_columns);
+
+std::size_t k_page_bytes(const CacheLayout& layout);
+std::size_t v_page_bytes(const CacheLayout& layout);
+/// Of one call of `attention`; 64-byte aligned.
+std::size_t attention_scratch_bytes(const AttentionArgs& args);
+/// How many pages a tile's walk reads: those that all its segments share, then each segment's own.
+std::int64_t attention_pages(const AttentionTile& tile);
+/// Of one page, for a tile of n_rows rows; a multiple of 16.
+std::size_t attention_partial_floats(const AttentionArgs& args, int n_rows);
+
+enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512, kAvx512Bf16, kNeon };
+inline constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kNeon};
+bool supported(Isa isa);  ///< By this program and this machine.
+Isa best_isa();
+/// The one that a feature names, the best one where it names none. Throws Error kUnsupported.
+Isa isa_named(std::string_view name);
+const Kernels& kernels(Isa isa);  ///< `isa` must be supported.
+
+}  // namespace weft::cpu

@@ -1,0 +1,491 @@
+// Matrix products over packed panels: one micro-kernel (16 rows x up to kTileColumns columns), instantiated
+// for each layout and number of columns. Needs matmul_vec_<isa>.h, rows.inl (activations) and WEFT_CPU_ISA.
+//
+// A column's result is the same whatever tile it falls into: integer sums are exact, and its float sums
+// follow the blocks of the panel.
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/layout/packed_layout.h"
+
+namespace weft::cpu::WEFT_CPU_ISA::panel {
+
+/// With a few columns there is so much to do for each line of a panel that the processor does not see far
+/// enough ahead to keep memory busy: fetches what lies that far behind `p` into the second-level cache (into
+/// the first, its few misses in flight would be the limit). All lines, or those left out cost more than the
+/// others save. With one column the hardware's own prefetching is the best there is.
+template <int kAhead, int kBytes, int kColumns>
+static inline __attribute__((always_inline)) void prefetch(const std::byte* p) {
+  if constexpr (kColumns == 1) return;
+  for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(p + kAhead + line, 0, 2);
+}
+/// The best distances of those measured.
+inline constexpr int kQuantisedAhead = 8192;
+inline constexpr int kFloatsAhead = 6144;
+
+/// With one column a panel is read in the order of its addresses: the hardware's prefetching follows a stream
+/// whose scales, eight lines ahead, are read first at three quarters of the speed. Compilers would move them
+/// up.
+static inline __attribute__((always_inline)) void keep_order_of_reads() { asm volatile("" ::: "memory"); }
+
+constexpr int seven_minus_log2(int n) { return n <= 1 ? 7 : seven_minus_log2(n / 2) - 1; }
+
+/// What a layout means for the arithmetic.
+template <int kLayoutIndex>
+struct Traits {
+  static constexpr PanelLayout kLayout = kPanelLayouts[kLayoutIndex];
+  static constexpr ScaleKind kScales = kLayout.scales;
+  static constexpr bool kTable = kLayout.table[0] != 0;
+  static constexpr bool kMin =
+      kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin || kScales == ScaleKind::kSuper16Min;
+  static constexpr bool kTwoHalves = kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuper16Min;
+  static constexpr int kBaseBits = plane_bits(kLayout.base);
+  static constexpr int kBaseBytes = plane_bytes(kLayout.base);
+  static constexpr int kCodeBytes = code_bytes(kLayout);
+  static constexpr int kRecordBytes = record_bytes(kLayout);
+  static constexpr int kFactorBytes = factor_bytes(kScales);
+  static constexpr int kHeaderBytes = header_bytes(kScales);
+  // The widest entry of a table is its last positive or, in IQ4's, the last of all; either way below 32 or
+  // above 63.
+  static constexpr int kMaxCode =
+      kTable ? (kLayout.table[15] > 63 ? 255 : 31)
+             : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
+  static constexpr int kStartShift = seven_minus_log2(kLayout.zero);
+};
+
+/// Codes of columns 4j .. 4j+3 (of eight such groups) of a record.
+template <class T, int j>
+static inline __attribute__((always_inline)) Codes codes_of(const std::byte* record, Codes table) {
+  Codes c;
+  if constexpr (T::kLayout.base == Plane::kBytes) {
+    c = load_codes(record + 64 * j);
+  } else if constexpr (T::kLayout.base == Plane::kNibbles) {
+    c = shifted_bits < j<4 ? 0 : 4, 15>(load_codes(record + 64 * (j % 4)));
+  } else {
+    static_assert(T::kLayout.base == Plane::kPairs);
+    c = shifted_bits<2 * (j % 4), 3>(load_codes(record + 64 * (j / 4)));
+  }
+  const std::byte* const extra = record + T::kBaseBytes;
+  if constexpr (T::kLayout.extra == Plane::kBits) {
+    c = or_shifted_bits<j - T::kBaseBits, 1 << T::kBaseBits>(c, load_codes(extra));
+  } else if constexpr (T::kLayout.extra == Plane::kPairs) {
+    c = or_shifted_bits<2 * (j % 4) - T::kBaseBits, 3 << T::kBaseBits>(c, load_codes(extra + 64 * (j / 4)));
+  }
+  if constexpr (T::kTable) c = look_up(table, c);
+  return c;
+}
+
+using LowPlanes = const std::byte* const (&)[kLowPlanes];
+
+/// A tall matrix's codes of half a record: their high nibbles are there, `low` has the pairs below them.
+template <int kHalf>
+static inline __attribute__((always_inline)) void tall_codes(const std::byte* record, LowPlanes low,
+                                                             Codes (&codes)[4]) {
+  // The pairs of four groups share a byte: those of groups 0 and 2, and of 1 and 3, are nibbles at once.
+  const Codes upper = load_codes(low[0] + 64 * kHalf), lower = load_codes(low[1] + 64 * kHalf);
+  const Codes even = merged_bits<-2, 0, 0xcc>(upper, lower), odd = merged_bits<0, 2, 0xcc>(upper, lower);
+  constexpr int kUp = kHalf == 0 ? -4 : 0;
+  codes[0] = merged_bits<kUp, 0, 0xf0>(load_codes(record), even);
+  codes[1] = merged_bits<kUp, 0, 0xf0>(load_codes(record + 64), odd);
+  codes[2] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 128), even);
+  codes[3] = merged_bits<kUp, 4, 0xf0>(load_codes(record + 192), odd);
+}
+
+/// Adds the products of half a record (16 columns) to the sums of all columns, whose activations there begin
+/// at q[c] + at. `low` are the record's low planes, of a tall matrix.
+template <class T, int kHalf, int kColumns>
+static inline __attribute__((always_inline)) void add_half(const std::byte* record, Codes table,
+                                                           const std::byte* const (&q)[kColumns],
+                                                           std::ptrdiff_t at, Ints (&sums)[kColumns],
+                                                           LowPlanes low = {}) {
+  constexpr int j = 4 * kHalf;
+  Codes codes[4];
+  if constexpr (T::kLayout.tall) {
+    tall_codes<kHalf>(record, low, codes);
+  } else {
+    codes[0] = codes_of<T, j>(record, table);
+    codes[1] = codes_of<T, j + 1>(record, table);
+    codes[2] = codes_of<T, j + 2>(record, table);
+    codes[3] = codes_of<T, j + 3>(record, table);
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c)
+    sums[c] = dot<T::kMaxCode>(sums[c], codes, reinterpret_cast<const std::int8_t*>(q[c] + at) + 16 * kHalf);
+}
+
+/// out[c][16] = a panel times the kQ8 rows x[c].
+template <int kLayoutIndex, int kColumns>
+static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::int64_t n_blocks,
+                            const std::byte* const* rows, float* out) {
+  using T = Traits<kLayoutIndex>;
+  static_assert(offsetof(Q8Group, q) == 0);
+  const std::byte* x[kColumns];
+  Floats total[kColumns];
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) {
+    x[c] = rows[c];
+    total[c] = zero_floats();
+  }
+  Codes table{};
+  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
+  constexpr bool kTall = T::kLayout.tall;
+  const std::byte* low[kLowPlanes] = {low_planes[0], low_planes[1]};
+
+  std::ptrdiff_t group = 0;
+#pragma GCC unroll 1
+  for (std::int64_t left = n_blocks; left > 0; --left) {
+    prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+    if constexpr (kTall)
+      for (const std::byte* plane : low) prefetch<kQuantisedAhead / 2, 128, kColumns>(plane);
+    Floats scale{}, min{};
+    const auto load_scales = [&] {
+      const std::byte* const scales = panel + T::kCodeBytes;
+      if constexpr (T::kScales == ScaleKind::kHalf || T::kMin) scale = load_f16(scales);
+      if constexpr (T::kMin) min = load_f16(scales + 32);
+      if constexpr (T::kScales == ScaleKind::kExponent) scale = load_exponents(scales);
+    };
+    if constexpr (kColumns > 1) load_scales();
+    Ints sums[kColumns];
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
+      sums[c] = T::kMin ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset);
+    }
+    add_half<T, 0, kColumns>(panel, table, x, group, sums, low);
+    add_half<T, 1, kColumns>(panel, table, x, group, sums, low);
+    if constexpr (kTall)
+      for (const std::byte*& plane : low) plane += plane_bytes(Plane::kPairs);
+    if constexpr (kColumns == 1) {
+      keep_order_of_reads();
+      load_scales();
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
+      total[c] = multiply_add(to_floats(sums[c]), mul(scale, splat(&g->scale)), total[c]);
+      if constexpr (T::kMin) total[c] = multiply_add(min, splat(&g->scaled_sum), total[c]);
+    }
+    panel += T::kRecordBytes;
+    group += static_cast<std::ptrdiff_t>(sizeof(Q8Group));
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
+}
+
+/// What a super-block's activations are multiplied by beside its codes, of blocks i and i + 1 or of the
+/// halves of block i: mins, or the scales that the codes' zero has.
+template <class T>
+static inline Pairs zero_factors(const std::byte* scales, int i) {
+  if constexpr (T::kScales == ScaleKind::kSuperMin) {
+    return i == 0 ? pairs_of_bits<0, 63>(load_codes(scales)) : pairs_of_bits<8, 63>(load_codes(scales));
+  } else if constexpr (T::kScales == ScaleKind::kSuper) {
+    return load_i8_pairs(scales + 16 * i);
+  } else {
+    static_assert(T::kScales == ScaleKind::kSuper16Min);
+    return load_high_nibble_pairs(scales + 32 * i);
+  }
+}
+
+/// out[c][16] = a panel times the kQ8Wide rows x[c]. The activations' scale is applied once a group, which is
+/// one multiply-add less a block.
+template <int kLayoutIndex, int kColumns>
+static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_t n_super_blocks,
+                                  const std::byte* const* rows, float* out) {
+  using T = Traits<kLayoutIndex>;
+  static_assert(offsetof(Q8Wide, q) == 0);
+  // A machine that multiplies signed codes has subtracted this zero already.
+  constexpr bool kOffset = T::kMin || (!T::kTwoHalves && !kSubtractsZero<T::kMaxCode>);
+  constexpr bool kSixBits = T::kScales == ScaleKind::kSuperMin;
+  alignas(64) std::byte block_scales[kSixBits ? kSuperBlocks * kPanelRows : 1];
+  const std::byte* x[kColumns];
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) {
+    x[c] = rows[c];
+    store_f32(out + 16 * c, zero_floats());  // The totals stay there: registers are short.
+  }
+  Codes table{};
+  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
+
+#pragma GCC unroll 1
+  for (std::int64_t left = n_super_blocks; left > 0; --left) {
+    prefetch<kQuantisedAhead, T::kHeaderBytes, kColumns>(panel);
+    const Floats d = load_f16(panel);
+    Floats zero_factor{};
+    if constexpr (kOffset) zero_factor = T::kMin ? load_f16(panel + 32) : mul(d, splat(-T::kLayout.zero));
+    const std::byte* scales = panel + T::kFactorBytes;
+    const std::byte* mins = scales + sizeof(Codes);
+    if constexpr (kSixBits) {  // Scales become bytes, as other kinds have them.
+      const Codes low = load_codes(scales);
+      const Codes first = load_codes(mins), second = load_codes(mins + sizeof(Codes));
+      store_codes(block_scales, or_shifted_bits<2, 0x30>(shifted_bits<0, 15>(low), first));
+      store_codes(block_scales + sizeof(Codes), or_shifted_bits<2, 0x30>(shifted_bits<4, 15>(low), second));
+      scales = block_scales;
+    }
+    panel += T::kHeaderBytes;
+#pragma GCC unroll 1
+    for (int left_groups = kSuperColumns / kWideColumns; left_groups > 0; --left_groups) {
+      Floats part[kColumns];
+      if constexpr (kOffset) {
+        Ints sums[kColumns];
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) sums[c] = zero_ints();
+        constexpr int kStep = T::kTwoHalves ? 1 : 2;
+        constexpr std::size_t kSums = T::kTwoHalves ? offsetof(Q8Wide, sums) : offsetof(Q8Wide, block_sums);
+#pragma GCC unroll 8
+        for (int i = 0; i < kWideBlocks; i += kStep) {
+          const Pairs factors = zero_factors<T>(kSixBits ? mins : scales, i);
+#pragma GCC unroll 8
+          for (int c = 0; c < kColumns; ++c)
+            sums[c] = dot_pairs(sums[c], factors, x[c] + kSums + 4 / kStep * i);
+        }
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) part[c] = mul(to_floats(sums[c]), zero_factor);
+        mins += sizeof(Codes);
+      } else {
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) part[c] = zero_floats();
+      }
+
+#pragma GCC unroll 1
+      for (int i = 0; i < kWideBlocks; ++i) {
+        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+        const std::ptrdiff_t at = kBlockColumns * i;
+        Ints sums[kColumns];
+        const auto begin = [&](int half) {
+#pragma GCC unroll 8
+          for (int c = 0; c < kColumns; ++c) {
+            const auto* offsets = reinterpret_cast<const std::int32_t*>(x[c] + offsetof(Q8Wide, offsets));
+            sums[c] = T::kScales == ScaleKind::kSuper16
+                          ? start<T::kStartShift, T::kMaxCode>(offsets + 2 * i + half)
+                          : zero_ints();
+          }
+        };
+        const auto end = [&](Floats scale) {
+          const Floats factor = mul(d, scale);
+#pragma GCC unroll 8
+          for (int c = 0; c < kColumns; ++c) part[c] = multiply_add(to_floats(sums[c]), factor, part[c]);
+          scales += kPanelRows;
+        };
+        begin(0);
+        add_half<T, 0, kColumns>(panel, table, x, at, sums);
+        if constexpr (T::kTwoHalves) {
+          constexpr bool kNibbles = T::kScales == ScaleKind::kSuper16Min;
+          end(kNibbles ? load_low_nibbles(scales) : load_i8(scales));
+          begin(1);
+          add_half<T, 1, kColumns>(panel, table, x, at, sums);
+          end(kNibbles ? load_low_nibbles(scales) : load_i8(scales));
+        } else {
+          add_half<T, 1, kColumns>(panel, table, x, at, sums);
+          end(T::kMin ? load_u8(scales) : load_i8(scales));
+        }
+        panel += T::kRecordBytes;
+      }
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        const auto* group = reinterpret_cast<const Q8Wide*>(x[c]);
+        store_f32(out + 16 * c, multiply_add(part[c], splat(&group->scale), load_f32(out + 16 * c)));
+        x[c] += sizeof(Q8Wide);
+      }
+    }
+  }
+}
+
+/// out[c][16] = a panel of floats times the float rows x[c]. Each record has a sum of its own, which is added
+/// to the total: errors grow with 32 + K / 32 terms, not with K.
+template <int kLayoutIndex, int kColumns>
+static void multiply_floats(const std::byte* panel, LowPlanes, std::int64_t n_values,
+                            const std::byte* const* rows, float* out) {
+  using T = Traits<kLayoutIndex>;
+  constexpr int kStep = T::kLayout.element_bytes * kPanelRows;
+  const float* x[kColumns];
+  Floats total[kColumns];
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) {
+    x[c] = reinterpret_cast<const float*>(rows[c]);
+    total[c] = zero_floats();
+  }
+  for (std::int64_t begin = 0; begin < n_values; begin += kBlockColumns) {
+    const std::int64_t end = begin + kBlockColumns < n_values ? begin + kBlockColumns : n_values;
+    Floats sums[kColumns];
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) sums[c] = zero_floats();
+#pragma GCC unroll 4
+    for (std::int64_t k = begin; k < end; ++k) {
+      if (k * kStep % 64 == 0) prefetch<kFloatsAhead, 64, kColumns>(panel);
+      Floats w;
+      if constexpr (T::kLayout.dtype == DType::kF32) w = load_f32(panel);
+      if constexpr (T::kLayout.dtype == DType::kF16) w = load_f16(panel);
+      if constexpr (T::kLayout.dtype == DType::kBF16) w = load_bf16(panel);
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) sums[c] = multiply_add(w, splat(x[c] + k), sums[c]);
+      panel += kStep;
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) total[c] = add(total[c], sums[c]);
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
+}
+
+using Multiply = void (*)(const std::byte* panel, LowPlanes low, std::int64_t n, const std::byte* const* rows,
+                          float* out);
+
+/// The micro-kernels of a layout, by number of columns; their n counts so many values.
+struct MultiplyTable {
+  Multiply by_columns[kTileColumns];
+  int n_values;
+};
+template <int kLayoutIndex, int kColumns>
+constexpr void fill(MultiplyTable& table) {
+  constexpr PanelLayout kLayout = kPanelLayouts[kLayoutIndex];
+  if constexpr (kLayout.element_bytes > 0) {
+    table.n_values = 1;
+    table.by_columns[kColumns - 1] = multiply_floats<kLayoutIndex, kColumns>;
+  } else if constexpr (has_super_blocks(kLayout.scales)) {
+    table.n_values = kSuperColumns;
+    table.by_columns[kColumns - 1] = multiply_super_blocks<kLayoutIndex, kColumns>;
+  } else {
+    table.n_values = kBlockColumns;
+    table.by_columns[kColumns - 1] = multiply_blocks<kLayoutIndex, kColumns>;
+  }
+  if constexpr (kColumns > 1) fill<kLayoutIndex, kColumns - 1>(table);
+}
+struct AllTables {
+  MultiplyTable of[kNumPanelLayouts];
+};
+template <int kLayoutIndex>
+constexpr void fill_all(AllTables& tables) {
+  fill<kLayoutIndex, kTileColumns>(tables.of[kLayoutIndex]);
+  if constexpr (kLayoutIndex > 0) fill_all<kLayoutIndex - 1>(tables);
+}
+constexpr AllTables all_tables() {
+  AllTables tables{};
+  fill_all<kNumPanelLayouts - 1>(tables);
+  return tables;
+}
+static constexpr AllTables kMultiply = all_tables();
+
+static const MultiplyTable* multiply_table(const PackedMatrix& matrix) {
+  for (int i = 0; i < kNumPanelLayouts; ++i) {
+    const PanelLayout& layout = kPanelLayouts[i];
+    if (layout.dtype == matrix.dtype && layout.tall == (matrix.low_bytes > 0)) return &kMultiply.of[i];
+  }
+  return nullptr;
+}
+
+/// 16 values of a vector of weights, zero past its end.
+static void copy_padded(const float* from, std::int64_t n, float (&to)[kPanelRows]) {
+  for (int i = 0; i < kPanelRows; ++i) to[i] = i < n ? from[i] : 0.0f;
+}
+
+static void add_to_columns(float* tile, int n_columns, const float* bias, std::int64_t n_rows) {
+  alignas(64) float padded[kPanelRows];
+  copy_padded(bias, n_rows, padded);
+  const Floats b = load_f32(padded);
+  for (int c = 0; c < n_columns; ++c) store_f32(tile + 16 * c, add(load_f32(tile + 16 * c), b));
+}
+
+/// out[0..n) = tile [+ residual]
+static inline void write_rows(const float* tile, const float* residual, std::int64_t n, float* out) {
+  if (n == kPanelRows) {
+    const Floats y = load_f32(tile);
+    store_f32(out, residual != nullptr ? add(y, load_f32(residual)) : y);
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) out[i] = residual != nullptr ? tile[i] + residual[i] : tile[i];
+}
+
+/// Offers the rows of a panel's tile to the lists of its columns.
+static void offer_tile(const BestArgs& best, std::int64_t row, std::int64_t n_rows, std::int64_t first_column,
+                       int n_columns, float* tile) {
+  if (best.softcap > 0.0f) softcap_row(tile, best.softcap, kPanelRows * n_columns, tile);
+  for (int c = 0; c < n_columns; ++c) {
+    const std::int64_t column = first_column + c;
+    offer_best(tile + kPanelRows * c, static_cast<int>(n_rows),
+               best.first_index + static_cast<std::int32_t>(row), wanted_best(best.counts, column, best.n),
+               best.lists + column * best.n);
+  }
+}
+
+/// The epilogue of a panel's tile: its sums, and those of the gate's panel, become rows of the output.
+static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t first_column, int n_columns,
+                        float* tile, float* gate_tile) {
+  const std::int64_t row = panel * kPanelRows;
+  const std::int64_t n_rows = args.weight->rows - row < kPanelRows ? args.weight->rows - row : kPanelRows;
+  if (args.bias != nullptr) add_to_columns(tile, n_columns, args.bias + row, n_rows);
+  if (args.gate != nullptr) {
+    if (args.gate_bias != nullptr) add_to_columns(gate_tile, n_columns, args.gate_bias + row, n_rows);
+    glu_row(args.activation, gate_tile, tile, kPanelRows * n_columns, tile);
+  } else if (args.activation != Activation::kNone) {
+    activation_row(args.activation, tile, kPanelRows * n_columns, tile);
+  }
+  if (args.best.lists != nullptr) return offer_tile(args.best, row, n_rows, first_column, n_columns, tile);
+  for (int c = 0; c < n_columns; ++c) {
+    const std::int64_t out_row =
+        args.out_rows != nullptr ? args.out_rows[first_column + c] : first_column + c;
+    const std::int64_t at = out_row * args.out_stride + row;
+    write_rows(tile + kPanelRows * c, args.residual != nullptr ? args.residual + at : nullptr, n_rows,
+               args.out + at);
+  }
+}
+
+/// With few columns a matrix and its gate are two streams from memory, and each change from one to the other
+/// costs some of its accesses: so many panels of one go before those of the other.
+inline constexpr int kGatedPanels = 16;
+/// With many columns, a tile's activations stay in the first-level cache while so many panels pass by.
+inline constexpr int kTilePanels = 8;
+
+/// Activations that stay in the second-level cache while the panels pass by.
+inline constexpr std::int64_t kActivationBytes = 512 * 1024;
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::panel
+
+namespace weft::cpu::WEFT_CPU_ISA {
+
+static void matmul(const MatmulArgs& args, Range panels, Range columns) {
+  using namespace panel;
+  const PackedMatrix& weight = *args.weight;
+  const MultiplyTable* const table = multiply_table(weight);
+  if (table == nullptr) return;  // Cannot be packed, so there is no such matrix.
+  const std::int64_t n = (weight.columns + table->n_values - 1) / table->n_values;
+
+  const std::int64_t row_bytes = static_cast<std::int64_t>(args.x_row_bytes);
+  std::int64_t block =
+      row_bytes > 0 ? kActivationBytes / row_bytes / kTileColumns * kTileColumns : kTileColumns;
+  if (block < kTileColumns) block = kTileColumns;
+
+  constexpr int kTile = kTileColumns * kPanelRows;
+  alignas(64) float tiles[kGatedPanels * kTile];
+  alignas(64) float gate_tiles[kGatedPanels * kTile];
+  const bool few_columns = columns.end - columns.begin <= kTileColumns;
+  const std::int64_t group = !few_columns ? kTilePanels : args.gate != nullptr ? kGatedPanels : 1;
+  for (std::int64_t block_begin = columns.begin; block_begin < columns.end; block_begin += block) {
+    const std::int64_t block_end = block_begin + block < columns.end ? block_begin + block : columns.end;
+    for (std::int64_t p = panels.begin; p < panels.end; p += group) {
+      const std::int64_t n_panels = panels.end - p < group ? panels.end - p : group;
+      for (std::int64_t begin = block_begin; begin < block_end; begin += kTileColumns) {
+        const int n_columns =
+            static_cast<int>(block_end - begin < kTileColumns ? block_end - begin : kTileColumns);
+        const std::byte* x[kTileColumns];
+        for (int c = 0; c < n_columns; ++c) {
+          const std::int64_t x_row = args.x_rows != nullptr ? args.x_rows[begin + c] : begin + c;
+          x[c] = args.x + x_row * row_bytes;
+        }
+        const Multiply multiply = table->by_columns[n_columns - 1];
+        const auto multiply_all = [&](const PackedMatrix& matrix, float* to) {
+          for (std::int64_t i = 0; i < n_panels; ++i) {
+            const std::byte* const low[] = {low_of(matrix, 0, p + i), low_of(matrix, 1, p + i)};
+            multiply(panel_of(matrix, p + i), low, n, x, to + i * kTile);
+          }
+        };
+        multiply_all(weight, tiles);
+        if (args.gate != nullptr) multiply_all(*args.gate, gate_tiles);
+        for (std::int64_t i = 0; i < n_panels; ++i)
+          finish_tile(args, p + i, begin, n_columns, tiles + i * kTile, gate_tiles + i * kTile);
+      }
+    }
+  }
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA

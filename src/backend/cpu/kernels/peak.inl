@@ -1,0 +1,57 @@
+// What an instruction set does at best: dot products in registers, and a stream from memory. Nothing of a
+// model is computed here; `weft bench` holds the kernels against it. Needs matmul_vec_<isa>.h and
+// WEFT_CPU_ISA.
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/kernels/kernels.h"
+
+namespace weft::cpu::WEFT_CPU_ISA {
+
+/// Each round: codes of 16 rows and 16 columns with as many vectors of activations as a tile of the kernels
+/// has.
+static constexpr int kDotPeakMultiplyAdds = panel::kTileColumns * 16 * 16;
+
+static std::uint64_t dot_peak(std::int64_t n_rounds) {
+  alignas(64) std::byte bytes[4][64];
+  alignas(64) std::int8_t q[8 * 16 * panel::kTileColumns];
+  for (int i = 0; i < 256; ++i) bytes[i / 64][i % 64] = static_cast<std::byte>(i & 15);
+  for (std::size_t i = 0; i < sizeof(q); ++i)
+    q[i] = static_cast<std::int8_t>(static_cast<int>(i % 255) - 127);
+  const panel::Codes codes[4] = {panel::load_codes(bytes[0]), panel::load_codes(bytes[1]),
+                                 panel::load_codes(bytes[2]), panel::load_codes(bytes[3])};
+  panel::Ints sums[panel::kTileColumns];
+#pragma GCC unroll 8
+  for (int c = 0; c < panel::kTileColumns; ++c) sums[c] = panel::zero_ints();
+  for (std::int64_t round = 0; round < n_rounds; ++round) {
+    // Other activations each time, or else a compiler could multiply once and add that again and again.
+    const std::int8_t* const part = q + (round & 7) * 16 * panel::kTileColumns;
+#pragma GCC unroll 8
+    for (int c = 0; c < panel::kTileColumns; ++c) sums[c] = panel::dot<15>(sums[c], codes, part + 16 * c);
+  }
+  std::uint32_t lanes[16 * panel::kTileColumns];
+  static_assert(sizeof(lanes) == sizeof(sums));
+  __builtin_memcpy(lanes, sums, sizeof(sums));
+  std::uint64_t sum = 0;
+  for (const std::uint32_t lane : lanes) sum += lane;
+  return sum;
+}
+
+/// One line after another, each with three operations that wait for those of the line before, at most the
+/// pace of kernels: loads as fast as a core can make them, with prefetches or without, were a tenth slower.
+static std::uint64_t read_memory(const std::byte* data, std::int64_t n_bytes) {
+  using Line = std::uint64_t __attribute__((vector_size(64)));
+  static_assert(kReadUnit == sizeof(Line));
+  Line sum = {};
+  for (std::int64_t at = 0; at < n_bytes; at += kReadUnit) {
+    Line line;
+    __builtin_memcpy(&line, data + at, sizeof(line));
+    sum ^= line;
+    sum += sum << 1;
+  }
+  std::uint64_t all = 0;
+  for (int i = 0; i < 8; ++i) all ^= sum[i];
+  return all;
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA

@@ -1,0 +1,99 @@
+#include "backend/cpu/launches/best.h"
+
+#include <algorithm>
+
+namespace weft::cpu {
+namespace {
+
+// Of a line of the cache: threads write to their lists at the same time.
+constexpr std::ptrdiff_t kEntriesOfLine = 64 / sizeof(BestEntry);
+
+}  // namespace
+
+void write_best(const BestEntry* entries, int wanted, int n, float* out) {
+  for (int i = 0; i < n; ++i) {
+    const BestEntry& entry = i < wanted ? entries[i] : kNoBest;
+    out[i] = entry.value;
+    out[n + i] = i < wanted ? static_cast<float>(entry.index) : -1.0f;
+  }
+}
+
+BestLists::BestLists(const Graph& graph, const Node& node, int n_threads)
+    : n_(get_op<ops::Best>(node)->n),
+      counts_id_(node.inputs.size() > 1 ? node.inputs[1] : kNoValue),
+      per_thread_((static_cast<std::ptrdiff_t>(graph.value(node.output).shape.rows(graph.bounds())) * n_ +
+                   kEntriesOfLine - 1) /
+                  kEntriesOfLine * kEntriesOfLine),
+      memory_(static_cast<std::size_t>(per_thread_) * static_cast<std::size_t>(n_threads) *
+              sizeof(BestEntry)),
+      in_step_(static_cast<std::size_t>(n_threads)) {}
+
+void BestLists::bind(const Addresses& addresses) {
+  if (counts_id_ != kNoValue) counts_ = addresses.plain<const std::int32_t>(counts_id_);
+}
+
+void BestLists::begin_step(const StepInfo& step, std::int64_t n_rows) {
+  step_ = step.number;
+  n_rows_ = n_rows;
+}
+
+BestEntry* BestLists::of_thread(int thread) {
+  BestEntry* const lists = at(thread);
+  std::uint64_t& seen = in_step_[static_cast<std::size_t>(thread)].step;
+  if (std::exchange(seen, step_) != step_)
+    for (std::int64_t row = 0; row < n_rows_; ++row)
+      std::fill_n(lists + row * n_, wanted_best(counts_, row, n_), kNoBest);
+  return lists;
+}
+
+const BestEntry* BestLists::find(int thread, std::int64_t row) const {
+  return in_step_[static_cast<std::size_t>(thread)].step == step_ ? at(thread) + row * n_ : nullptr;
+}
+
+int BestLists::merge(std::int64_t row, const BestEntry** next, BestEntry* best) const {
+  int n_lists = 0;
+  for (int thread = 0; thread < n_threads(); ++thread)
+    if (const BestEntry* const list = find(thread, row)) next[n_lists++] = list;
+  const int wanted = wanted_best(counts_, row, n_);
+  // A list of so many cannot run out before the last of them is taken.
+  for (int i = 0; i < wanted; ++i) {
+    int first = 0;
+    for (int list = 1; list < n_lists; ++list)
+      if (goes_before(*next[list], *next[first])) first = list;
+    best[i] = *next[first]++;
+  }
+  return wanted;
+}
+
+BestLaunch::BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const BestLists> lists)
+    : lists_(std::move(lists)), out_id_(node.output), rows_(graph.value(node.output).shape.row_dim()) {}
+
+void BestLaunch::bind(const Addresses& addresses) { out_ = addresses.plain<float>(out_id_); }
+
+std::int32_t BestLaunch::prepare(const StepInfo& step) {
+  n_rows_ = rows_.value(step.symbols);
+  rows_per_task_ = std::max<std::int64_t>(1, n_rows_ / step.n_threads);
+  return static_cast<std::int32_t>((n_rows_ + rows_per_task_ - 1) / rows_per_task_);
+}
+
+std::size_t BestLaunch::scratch_bytes() const {
+  return static_cast<std::size_t>(lists_->n_threads()) * sizeof(const BestEntry*) +
+         static_cast<std::size_t>(lists_->n()) * sizeof(BestEntry);
+}
+
+void BestLaunch::run(std::int32_t task, const TaskContext& context) {
+  const int n = lists_->n();
+  auto** const next = reinterpret_cast<const BestEntry**>(context.scratch);
+  auto* const best = reinterpret_cast<BestEntry*>(next + lists_->n_threads());
+  const std::int64_t end = std::min((task + 1) * rows_per_task_, n_rows_);
+  for (std::int64_t row = task * rows_per_task_; row < end; ++row) {
+    const int wanted = lists_->merge(row, next, best);
+    write_best(best, wanted, n, out_ + row * 2 * n);
+  }
+}
+
+std::string BestLaunch::describe(const Graph& graph) const {
+  return "best_merge -> " + graph.value(out_id_).name;
+}
+
+}  // namespace weft::cpu

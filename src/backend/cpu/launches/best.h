@@ -1,0 +1,74 @@
+#pragma once
+// The best values of a product's rows, found while its tiles are made: the product itself is never written.
+// Each thread keeps lists of what it saw; once all have seen theirs, the lists are merged. Their order is
+// total (larger value, then lower index), so it does not matter who saw what.
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/launches/launch.h"
+#include "base/memory.h"
+
+namespace weft::cpu {
+
+/// The first `wanted` entries in the order of ops::Best's result, a row of 2n floats.
+void write_best(const BestEntry* entries, int wanted, int n, float* out);
+
+/// The threads' lists for the rows of a step.
+class BestLists {
+ public:
+  BestLists(const Graph& graph, const Node& node, int n_threads);
+
+  int n() const { return n_; }
+  const std::int32_t* counts() const { return counts_; }
+  void bind(const Addresses& addresses);
+  /// Runs before any task of a step.
+  void begin_step(const StepInfo& step, std::int64_t n_rows);
+  /// A thread's lists, [row][n]; empty when it first asks in a step.
+  BestEntry* of_thread(int thread);
+  /// The thread's list of a row; null where it did nothing in this step.
+  const BestEntry* find(int thread, std::int64_t row) const;
+  /// The best of a row over all threads' lists, as many as it wants, which is returned. `next` has room for a
+  /// pointer for each thread.
+  int merge(std::int64_t row, const BestEntry** next, BestEntry* best) const;
+  int n_threads() const { return static_cast<int>(in_step_.size()); }
+  std::size_t held_bytes() const { return memory_.size(); }
+
+ private:
+  struct alignas(64) Seen {
+    std::uint64_t step = 0;
+  };
+  BestEntry* at(int thread) const {
+    return reinterpret_cast<BestEntry*>(memory_.data()) + static_cast<std::ptrdiff_t>(thread) * per_thread_;
+  }
+
+  int n_;
+  ValueId counts_id_;
+  std::ptrdiff_t per_thread_;  // Entries.
+  base::Memory memory_;
+  std::vector<Seen> in_step_;  // By thread: the last step in which it asked.
+  const std::int32_t* counts_ = nullptr;
+  std::uint64_t step_ = 0;
+  std::int64_t n_rows_ = 0;
+};
+
+/// Merges the lists.
+class BestLaunch final : public Launch {
+ public:
+  BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const BestLists> lists);
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t scratch_bytes() const override;
+  std::size_t held_bytes() const override { return lists_->held_bytes(); }
+  std::string describe(const Graph& graph) const override;
+
+ private:
+  std::shared_ptr<const BestLists> lists_;
+  ValueId out_id_;
+  Dim rows_;
+  float* out_ = nullptr;
+  std::int64_t n_rows_ = 0;
+  std::int64_t rows_per_task_ = 1;
+};
+
+}  // namespace weft::cpu

@@ -1,0 +1,298 @@
+#include "backend/cpu/launches/matmul.h"
+
+#include <algorithm>
+
+#include "backend/cpu/launches/screen.h"
+
+namespace weft::cpu {
+namespace {
+
+// A task streams this much of a weight at least: less, and the stream stops and starts too often. With few
+// columns more is better, as long as every thread has a task. Beyond, tasks grow with the weight as long as
+// each thread has so many that none waits long for another, up to the most.
+constexpr std::size_t kLeastBytesPerTask = std::size_t{48} << 10;
+constexpr std::size_t kLeastBytesOfFewColumns = std::size_t{96} << 10;
+constexpr std::size_t kMostBytesPerTask = std::size_t{256} << 10;
+constexpr std::size_t kTasksPerThread = 32;
+// Columns of one task: their activations stay in the second-level cache while panels pass by.
+constexpr std::int64_t kColumnsPerTask = 128;
+// More columns, and a product computes longer than it waits for memory.
+constexpr std::int64_t kFewColumns = 8;
+
+/// `panel_bytes` are those of the gate's panel, too.
+std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int n_threads,
+                             bool few_columns) {
+  const std::size_t share =
+      panel_bytes * static_cast<std::size_t>(n_panels) / static_cast<std::size_t>(n_threads);
+  const std::size_t least =
+      few_columns ? std::clamp(share, kLeastBytesPerTask, kLeastBytesOfFewColumns) : kLeastBytesPerTask;
+  const std::size_t bytes = std::clamp(share / kTasksPerThread, least, kMostBytesPerTask);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(panel_bytes, 1)));
+}
+
+std::string describe_product(const Graph& graph, const MatmulValues& values, const char* name, bool best,
+                             bool quantised) {
+  std::string text = std::string(name) + " " + graph.value(values.weight).name;
+  if (values.gate != kNoValue) text += " gated by " + graph.value(values.gate).name;
+  if (values.bias != kNoValue) text += " + bias";
+  if (values.activation != Activation::kNone) text += " + activation";
+  if (values.residual != kNoValue) text += " + " + graph.value(values.residual).name;
+  if (best) text += " best";
+  text += " -> " + graph.value(values.out).name;
+  return quantised ? text + " quantised" : text;
+}
+
+/// Of a product with n columns.
+Work work_of(const PackedMatrix& weight, bool gated, std::int64_t n) {
+  const double factor = gated ? 2.0 : 1.0;
+  const auto size = static_cast<double>(weight.rows) * static_cast<double>(weight.columns);
+  return {factor * static_cast<double>(packed_bytes(weight.dtype, weight.rows, weight.columns)),
+          factor * size * static_cast<double>(n)};
+}
+
+/// Binds all but what depends on the expert. `x_columns` is the length of a row of x.
+void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& addresses,
+               std::int64_t x_columns) {
+  const PackedMatrix& weight = addresses.matrix(values.weight)->matrices()[0];
+  const Form form = activation_form(weight.dtype);
+  args.activation = values.activation;
+  if (values.bias != kNoValue) args.bias = addresses.plain<const float>(values.bias);
+  if (values.gate_bias != kNoValue) args.gate_bias = addresses.plain<const float>(values.gate_bias);
+  if (values.residual != kNoValue) args.residual = addresses.plain<const float>(values.residual);
+  args.x = addresses.in_form(values.x, form);
+  args.x_row_bytes = form == Form::kPlain ? static_cast<std::size_t>(x_columns) * sizeof(float)
+                                          : activation_row_bytes(form, x_columns);
+  args.out = addresses.plain<float>(values.out);
+  args.out_stride = weight.rows;
+}
+
+/// The weight's rows in its panels: columns of the output.
+Range rows_of(Range panels, const PackedMatrix& weight) {
+  return {panels.begin * kPanelRows, std::min<std::int64_t>(panels.end * kPanelRows, weight.rows)};
+}
+
+/// A panel of a weight and one of its gate, packed: what multiply needs of weights that are not.
+std::size_t scratch_for(const Graph& graph, ValueId weight) {
+  const ValueInfo& info = graph.value(weight);
+  return 2 * packed_shape(info.dtype, kPanelRows, info.shape.columns()).panel_bytes;
+}
+
+/// One panel of a canonical matrix, packed into `to`, as a matrix of its own.
+PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte* to) {
+  const std::int64_t row = panel * kPanelRows;
+  const std::size_t stride = row_bytes(matrix.dtype, matrix.columns);
+  PackedMatrix one =
+      packed_shape(matrix.dtype, std::min<std::int64_t>(kPanelRows, matrix.rows - row), matrix.columns);
+  one.data = to;
+  pack_panels(one.dtype, one.rows, one.columns, matrix.canonical + static_cast<std::size_t>(row) * stride, 0,
+              1, to);
+  return one;
+}
+
+/// The kernel, for weights that are not packed too: a panel at a time is packed for all columns of the task.
+/// The kernel sees the same bytes as it would in a packed matrix, so the results are the same.
+void multiply(const TaskContext& context, const MatmulArgs& args, Range panels, Range columns) {
+  if (args.weight->canonical == nullptr) return context.kernels.matmul(args, panels, columns);
+  for (std::int64_t p = panels.begin; p < panels.end; ++p) {
+    const PackedMatrix weight = pack_one(*args.weight, p, context.scratch);
+    PackedMatrix gate;
+    MatmulArgs one = args;
+    one.weight = &weight;
+    if (args.gate != nullptr) {
+      gate = pack_one(*args.gate, p, context.scratch + weight.panel_bytes);
+      one.gate = &gate;
+    }
+    const std::int64_t row = p * kPanelRows;
+    if (one.bias != nullptr) one.bias += row;
+    if (one.gate_bias != nullptr) one.gate_bias += row;
+    if (one.residual != nullptr) one.residual += row;
+    one.out += row;
+    one.best.first_index = static_cast<std::int32_t>(row);
+    context.kernels.matmul(one, {0, 1}, columns);
+  }
+}
+
+}  // namespace
+
+MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<BestLists> best)
+    : values_(values),
+      best_(std::move(best)),
+      rows_(graph.value(values.x).shape.row_dim()),
+      max_rows_(rows_.value(graph.bounds())),
+      n_outputs_(graph.value(values.weight).shape[0].factor),
+      scratch_bytes_(scratch_for(graph, values.weight)),
+      can_screen_(best_ != nullptr && can_screen(graph, values)) {}
+
+bool MatmulLaunch::make_form(Form form) {
+  if (quantised_.used() || best_ != nullptr) return false;
+  quantised_ = QuantisedOutput(form, n_outputs_, (max_rows_ + kColumnsPerTask - 1) / kColumnsPerTask);
+  return true;
+}
+
+void MatmulLaunch::bind(const Addresses& addresses) {
+  args_ = {};
+  args_.weight = &addresses.matrix(values_.weight)->matrices()[0];
+  if (values_.gate != kNoValue) args_.gate = &addresses.matrix(values_.gate)->matrices()[0];
+  bind_args(args_, values_, addresses, args_.weight->columns);
+  if (quantised_.used()) quantised_.bind(addresses, values_.out, args_.out);
+  if (best_ == nullptr) return;
+  best_->bind(addresses);
+  args_.best = {nullptr, best_->n(), best_->counts(), 0, values_.softcap};
+}
+
+std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
+  n_columns_ = rows_.value(step.symbols);
+  if (best_ != nullptr) best_->begin_step(step, n_columns_);
+  if (n_columns_ == 0 || (can_screen_ && screens(*args_.weight, n_columns_))) return 0;
+  const std::int64_t n_panels = args_.weight->n_panels();
+  columns_per_task_ = std::min(n_columns_, kColumnsPerTask);
+  panels_per_task_ = panels_per_task(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), n_panels,
+                                     step.n_threads, n_columns_ <= kFewColumns);
+  panel_tasks_ = (n_panels + panels_per_task_ - 1) / panels_per_task_;
+  const std::int64_t n_blocks = (n_columns_ + columns_per_task_ - 1) / columns_per_task_;
+  quantised_.begin_step(step);
+  return static_cast<std::int32_t>(panel_tasks_ * n_blocks);
+}
+
+void MatmulLaunch::run(std::int32_t task, const TaskContext& context) { run_all(task, task + 1, context); }
+
+void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {
+  MatmulArgs args = args_;
+  if (best_ != nullptr) args.best.lists = best_->of_thread(context.thread);
+  while (begin < end) {
+    const std::int64_t block = begin / panel_tasks_;
+    const std::int64_t first = begin % panel_tasks_;
+    const std::int64_t n = std::min<std::int64_t>(end - begin, panel_tasks_ - first);
+    const std::int64_t column = block * columns_per_task_;
+    const Range panels = {first * panels_per_task_,
+                          std::min((first + n) * panels_per_task_, args_.weight->n_panels())};
+    const Range columns = {column, std::min(column + columns_per_task_, n_columns_)};
+    multiply(context, args, panels, columns);
+    if (quantised_.used()) {
+      const Range whole = quantised_.whole_groups(block, rows_of(panels, *args_.weight));
+      for (std::int64_t row = columns.begin; row < columns.end; ++row)
+        quantised_.write(context.kernels, row, whole);
+    }
+    begin += static_cast<std::int32_t>(n);
+  }
+}
+
+std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
+  const PackedMatrix& weight = *args_.weight;
+  if (n_columns_ > kFewColumns || weight.canonical != nullptr) return {};
+  const auto begin = static_cast<std::size_t>(task * panels_per_task_) * weight.panel_bytes;
+  return {weight.data + begin, static_cast<std::size_t>(weight.n_panels()) * weight.panel_bytes - begin};
+}
+
+Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }
+
+std::string MatmulLaunch::describe(const Graph& graph) const {
+  return describe_product(graph, values_, "matmul", best_ != nullptr, quantised_.used());
+}
+
+ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts)
+    : ids_id_(ids),
+      rows_(graph.value(ids).shape[0]),
+      n_used_(static_cast<std::int32_t>(graph.value(ids).shape[1].factor)),
+      begin_(static_cast<std::size_t>(n_experts) + 1) {
+  const auto slots = static_cast<std::size_t>(rows_.value(graph.bounds()) * n_used_);
+  slots_.resize(slots);
+  slot_rows_.resize(slots);
+}
+
+void ExpertGroupsLaunch::bind(const Addresses& addresses) {
+  ids_ = addresses.plain<const std::int32_t>(ids_id_);
+}
+
+std::int32_t ExpertGroupsLaunch::prepare(const StepInfo& step) {
+  n_rows_ = rows_.value(step.symbols);
+  return 1;
+}
+
+void ExpertGroupsLaunch::run(std::int32_t, const TaskContext&) {
+  const std::int64_t n_slots = n_rows_ * n_used_;
+  std::fill(begin_.begin(), begin_.end(), 0);
+  for (std::int64_t s = 0; s < n_slots; ++s) ++begin_[static_cast<std::size_t>(ids_[s]) + 1];
+  for (std::size_t e = 1; e < begin_.size(); ++e) begin_[e] += begin_[e - 1];
+  for (std::int64_t s = 0; s < n_slots; ++s) {
+    auto& next = begin_[static_cast<std::size_t>(ids_[s])];
+    slots_[static_cast<std::size_t>(next)] = static_cast<std::int32_t>(s);
+    slot_rows_[static_cast<std::size_t>(next)] = static_cast<std::int32_t>(s / n_used_);
+    ++next;
+  }
+  // Each begin_[e] has moved to the end of e, which is the beginning of e + 1.
+  for (std::size_t e = begin_.size() - 1; e > 0; --e) begin_[e] = begin_[e - 1];
+  begin_[0] = 0;
+}
+
+std::string ExpertGroupsLaunch::describe(const Graph& graph) const {
+  return "expert_groups " + graph.value(ids_id_).name;
+}
+
+MatmulExpertsLaunch::MatmulExpertsLaunch(const Graph& graph, const MatmulValues& values,
+                                         const ExpertGroupsLaunch* groups)
+    : values_(values),
+      groups_(groups),
+      x_per_slot_(graph.value(values.x).shape.rank() == 3),
+      rows_(graph.value(values.x).shape[0]),
+      n_experts_(graph.value(values.weight).shape[0].factor),
+      n_outputs_(graph.value(values.weight).shape[1].factor),
+      scratch_bytes_(scratch_for(graph, values.weight)) {}
+
+bool MatmulExpertsLaunch::make_form(Form form) {
+  if (quantised_.used()) return false;
+  quantised_ = QuantisedOutput(form, n_outputs_, n_experts_);
+  return true;
+}
+
+void MatmulExpertsLaunch::bind(const Addresses& addresses) {
+  args_ = {};
+  weights_ = addresses.matrix(values_.weight)->matrices();
+  if (values_.gate != kNoValue) gates_ = addresses.matrix(values_.gate)->matrices();
+  bind_args(args_, values_, addresses, weights_[0].columns);
+  if (quantised_.used()) quantised_.bind(addresses, values_.out, args_.out);
+}
+
+std::int32_t MatmulExpertsLaunch::prepare(const StepInfo& step) {
+  const std::int64_t n_rows = rows_.value(step.symbols);
+  if (n_rows == 0) return 0;
+  panels_per_task_ = panels_per_task(weights_[0].panel_bytes * (gates_.empty() ? 1 : 2),
+                                     weights_[0].n_panels(), step.n_threads, n_rows <= kFewColumns);
+  panel_tasks_ = (weights_[0].n_panels() + panels_per_task_ - 1) / panels_per_task_;
+  quantised_.begin_step(step);
+  return static_cast<std::int32_t>(panel_tasks_ * static_cast<std::int64_t>(weights_.size()));
+}
+
+void MatmulExpertsLaunch::run(std::int32_t task, const TaskContext& context) {
+  const auto expert = static_cast<std::size_t>(task / panel_tasks_);
+  const std::span<const std::int32_t> slots = groups_->slots(static_cast<std::int64_t>(expert));
+  if (slots.empty()) return;
+  MatmulArgs args = args_;
+  args.weight = &weights_[expert];
+  args.gate = gates_.empty() ? nullptr : &gates_[expert];
+  args.x_rows = x_per_slot_ ? slots.data() : groups_->rows(static_cast<std::int64_t>(expert)).data();
+  args.out_rows = slots.data();
+  const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
+  const Range panels = {panel, std::min(panel + panels_per_task_, args.weight->n_panels())};
+  multiply(context, args, panels, {0, static_cast<std::int64_t>(slots.size())});
+  if (!quantised_.used()) return;
+  const Range whole =
+      quantised_.whole_groups(static_cast<std::int64_t>(expert), rows_of(panels, *args.weight));
+  for (const std::int32_t slot : slots) quantised_.write(context.kernels, slot, whole);
+}
+
+Work MatmulExpertsLaunch::work() const {
+  Work sum;
+  for (std::size_t e = 0; e < weights_.size(); ++e) {
+    const auto n = static_cast<std::int64_t>(groups_->slots(static_cast<std::int64_t>(e)).size());
+    if (n == 0) continue;
+    sum += work_of(weights_[e], !gates_.empty(), n);
+  }
+  return sum;
+}
+
+std::string MatmulExpertsLaunch::describe(const Graph& graph) const {
+  return describe_product(graph, values_, "matmul_experts", false, quantised_.used());
+}
+
+}  // namespace weft::cpu

@@ -1,0 +1,116 @@
+#pragma once
+// Matrix products with what was fused into them: bias, gate and activation, residual.
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/launches/best.h"
+#include "backend/cpu/launches/launch.h"
+#include "backend/cpu/launches/quantised_output.h"
+#include "base/memory.h"
+
+namespace weft::cpu {
+
+/// The values of a fused product; kNoValue where there is none.
+struct MatmulValues {
+  ValueId weight = kNoValue;
+  ValueId bias = kNoValue;
+  ValueId gate = kNoValue;
+  ValueId gate_bias = kNoValue;
+  Activation activation = Activation::kNone;
+  ValueId x = kNoValue;
+  ValueId residual = kNoValue;
+  float softcap = 0.0f;  ///< Only where the best are taken. 0: off.
+  ValueId out = kNoValue;
+};
+
+class MatmulLaunch final : public Launch {
+ public:
+  /// With lists: what it makes is offered to them instead of being written, unless the step is screened
+  /// (screen_launch.h).
+  MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<BestLists> best = nullptr);
+  bool make_form(Form form) override;
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) override;
+  Work work() const override;
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  std::size_t held_bytes() const override { return quantised_.held_bytes(); }
+  std::span<const std::byte> weights_from(std::int32_t task) const override;
+  std::string describe(const Graph& graph) const override;
+
+ private:
+  MatmulValues values_;
+  std::shared_ptr<BestLists> best_;
+  Dim rows_;
+  std::int64_t max_rows_, n_outputs_;
+  std::size_t scratch_bytes_;
+  bool can_screen_;
+  MatmulArgs args_;
+  QuantisedOutput quantised_;
+  std::int64_t n_columns_ = 0;  // Of this step.
+  std::int64_t panels_per_task_ = 1;
+  std::int64_t columns_per_task_ = 1;
+  std::int64_t panel_tasks_ = 1;
+};
+
+/// Sorts the rows of a step by the expert that they go to.
+class ExpertGroupsLaunch final : public Launch {
+ public:
+  ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts);
+  ValueId ids() const { return ids_id_; }
+
+  /// Slots (row * n_used + choice) of expert e, in order, and the rows that they come from.
+  std::span<const std::int32_t> slots(std::int64_t expert) const { return part(slots_, expert); }
+  std::span<const std::int32_t> rows(std::int64_t expert) const { return part(slot_rows_, expert); }
+
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t held_bytes() const override {
+    return (begin_.size() + 2 * slots_.size()) * sizeof(std::int32_t);
+  }
+  std::string describe(const Graph& graph) const override;
+
+ private:
+  std::span<const std::int32_t> part(const std::vector<std::int32_t>& of, std::int64_t expert) const {
+    const auto e = static_cast<std::size_t>(expert);
+    const auto begin = static_cast<std::size_t>(begin_[e]);
+    return {of.data() + begin, static_cast<std::size_t>(begin_[e + 1]) - begin};
+  }
+
+  ValueId ids_id_;
+  Dim rows_;
+  std::int32_t n_used_;
+  std::vector<std::int32_t> begin_, slots_, slot_rows_;
+  const std::int32_t* ids_ = nullptr;
+  std::int64_t n_rows_ = 0;
+};
+
+class MatmulExpertsLaunch final : public Launch {
+ public:
+  MatmulExpertsLaunch(const Graph& graph, const MatmulValues& values, const ExpertGroupsLaunch* groups);
+  bool make_form(Form form) override;
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  Work work() const override;
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  std::size_t held_bytes() const override { return quantised_.held_bytes(); }
+  std::string describe(const Graph& graph) const override;
+
+ private:
+  MatmulValues values_;
+  const ExpertGroupsLaunch* groups_;
+  bool x_per_slot_;  // x has a row for each choice, not one for each row.
+  Dim rows_;
+  std::int64_t n_experts_, n_outputs_;
+  std::size_t scratch_bytes_;
+  MatmulArgs args_;
+  QuantisedOutput quantised_;  // A block for each expert.
+  std::span<const PackedMatrix> weights_, gates_;
+  std::int64_t panels_per_task_ = 1;
+  std::int64_t panel_tasks_ = 1;
+};
+
+}  // namespace weft::cpu

@@ -1,0 +1,47 @@
+#pragma once
+// The output of a product or of attention in a form in which other products read it, made by the tasks that
+// make the output: a group of columns is quantised by whoever makes the last of them.
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/launches/launch.h"
+
+namespace weft::cpu {
+
+/// Columns of a row that share a scale; 1 for plain rows.
+std::int64_t group_columns(Form form);
+
+class QuantisedOutput {
+ public:
+  /// None.
+  QuantisedOutput() = default;
+  /// Tasks make blocks of rows, of which there are so many at most; 0 where they only make whole groups.
+  QuantisedOutput(Form form, std::int64_t n_columns, std::int64_t max_blocks);
+
+  bool used() const { return form_ != Form::kPlain; }
+  std::size_t held_bytes() const { return made_.size() * sizeof(made_[0]); }
+  /// `plain` are the rows as floats.
+  void bind(const Addresses& addresses, ValueId output, const float* plain);
+  /// Runs before any task of a step.
+  void begin_step(const StepInfo& step) { step_ = step.number; }
+
+  /// To be called when columns of a block are made: those whose groups are now whole, for the caller to
+  /// quantise.
+  Range whole_groups(std::int64_t block, Range columns);
+  /// Quantises these columns of a row, whole groups of it.
+  void write(const Kernels& kernels, std::int64_t row, Range columns) const;
+
+ private:
+  bool is_whole(std::int64_t block, std::int64_t group, Range columns);
+
+  Form form_ = Form::kPlain;
+  std::int64_t n_columns_ = 0;
+  std::int64_t n_groups_ = 0;
+  std::vector<std::atomic<std::uint64_t>> made_;  // [block][group]: in which step, and so many columns.
+  std::uint64_t step_ = 0;
+  const float* plain_ = nullptr;
+  std::byte* to_ = nullptr;
+};
+
+}  // namespace weft::cpu

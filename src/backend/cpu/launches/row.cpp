@@ -1,0 +1,309 @@
+#include "backend/cpu/launches/row.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/launches/best.h"
+#include "backend/rope.h"
+#include "base/check.h"
+
+namespace weft::cpu {
+namespace {
+
+constexpr std::int64_t kMaxRowsPerTask = 16;
+
+std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+RopeTableLaunch::RopeTableLaunch(const ops::Rope& op, ValueId positions, ValueId factors, Dim rows,
+                                 std::int64_t max_rows)
+    : op_(op),
+      positions_id_(positions),
+      factors_id_(factors),
+      rows_(rows),
+      table_(static_cast<std::size_t>(max_rows * op.n_rot) * sizeof(float)) {}
+
+bool RopeTableLaunch::serves(const ops::Rope& op, ValueId positions, ValueId factors) const {
+  ops::Rope same = op_;
+  same.head_dim = op.head_dim;  // The table does not depend on it.
+  same.neox = op.neox;
+  return same == op && positions_id_ == positions && factors_id_ == factors;
+}
+
+RopeTable RopeTableLaunch::row(std::int64_t r) const {
+  const float* cos = reinterpret_cast<const float*>(table_.data()) + r * op_.n_rot;
+  return {cos, cos + op_.n_rot / 2, op_.n_rot, false};
+}
+
+void RopeTableLaunch::bind(const Addresses& addresses) {
+  positions_ = addresses.plain<const std::int32_t>(positions_id_);
+  const float* factors = factors_id_ == kNoValue ? nullptr : addresses.plain<const float>(factors_id_);
+  if (!frequencies_.empty() && factors == factors_) return;
+  factors_ = factors;
+  frequencies_ = rope_frequencies(op_, factors);
+  magnitude_ = rope_magnitude(op_);
+}
+
+std::int32_t RopeTableLaunch::prepare(const StepInfo& step) {
+  n_rows_ = rows_.value(step.symbols);
+  return static_cast<std::int32_t>((n_rows_ + kMaxRowsPerTask - 1) / kMaxRowsPerTask);
+}
+
+void RopeTableLaunch::run(std::int32_t task, const TaskContext&) {
+  const std::int64_t begin = task * kMaxRowsPerTask;
+  const std::int64_t end = std::min(begin + kMaxRowsPerTask, n_rows_);
+  for (std::int64_t r = begin; r < end; ++r) {
+    float* cos = reinterpret_cast<float*>(table_.data()) + r * op_.n_rot;
+    float* sin = cos + op_.n_rot / 2;
+    for (std::size_t i = 0; i < frequencies_.size(); ++i) {
+      const double angle = positions_[r] * frequencies_[i];
+      cos[i] = static_cast<float>(std::cos(angle) * magnitude_);
+      sin[i] = static_cast<float>(std::sin(angle) * magnitude_);
+    }
+  }
+}
+
+std::string RopeTableLaunch::describe(const Graph& graph) const {
+  return "rope_table(" + graph.value(positions_id_).name + ")";
+}
+
+std::optional<RowOp> as_row_op(const Op& op) {
+  return std::visit(
+      [](const auto& o) -> std::optional<RowOp> {
+        if constexpr (std::is_constructible_v<RowOp, decltype(o)>) {
+          return RowOp(o);
+        } else {
+          return std::nullopt;
+        }
+      },
+      op);
+}
+
+Dim row_domain(const Graph& graph, const Node& node) {
+  if (get_op<ops::StoreCache>(node) != nullptr) return graph.value(node.inputs[1]).shape.row_dim();
+  const Shape& shape = graph.value(node.output).shape;
+  return shape.row_dim();
+}
+
+void RowLaunch::add(RowOp op, std::vector<ValueId> inputs, ValueId output, const RopeTableLaunch* rope) {
+  Instruction instruction;
+  instruction.op = std::move(op);
+  for (const ValueId input : inputs) instruction.in.push_back({.value = input});
+  instruction.out.value = output;
+  instruction.rope = rope;
+  const bool by_output = std::holds_alternative<ops::GetRows>(instruction.op) ||
+                         std::holds_alternative<ops::SumExperts>(instruction.op);
+  const ValueId measured =
+      by_output ? output : inputs[std::holds_alternative<ops::StoreCache>(instruction.op) ? 1 : 0];
+  instruction.columns = graph_.value(measured).shape.columns();
+  if (std::holds_alternative<ops::ExpertWeights>(instruction.op) ||
+      std::holds_alternative<ops::SumExperts>(instruction.op))
+    instruction.n_experts_used = static_cast<int>(graph_.value(inputs[1]).shape.columns());
+  if (std::holds_alternative<ops::StoreCache>(instruction.op)) {
+    const ValueInfo& cache = graph_.value(inputs[0]);
+    const int n_heads = static_cast<int>(cache.shape[1].factor);
+    const int head_dim = static_cast<int>(cache.shape[2].factor);
+    instruction.cache = {cache.dtype, cache.dtype, n_heads, head_dim, head_dim};
+  }
+  instructions_.push_back(std::move(instruction));
+}
+
+std::size_t RowLaunch::row_stride(ValueId value) const {
+  const ValueInfo& info = graph_.value(value);
+  if (info.shape.rank() < 2) return 0;
+  const std::int64_t per_row = info.shape.row_dim().factor / rows_.factor * info.shape.columns();
+  return static_cast<std::size_t>(per_row) * sizeof(float);
+}
+
+void RowLaunch::settle(const std::vector<bool>& needed_outside) {
+  std::vector<std::size_t> scratch_of(graph_.values().size(), SIZE_MAX);
+  for (Instruction& instruction : instructions_) {
+    const auto* quantise = std::get_if<Quantise>(&instruction.op);
+    for (Operand& operand : instruction.in) {
+      operand.stride = row_stride(operand.value);
+      const std::size_t offset = scratch_of[static_cast<std::size_t>(operand.value)];
+      if (offset != SIZE_MAX) {
+        operand.scratch = true;
+        operand.offset = offset;
+      }
+    }
+    if (std::holds_alternative<ops::ExpertWeights>(instruction.op)) {
+      instruction.scratch_offset = scratch_bytes_;
+      scratch_bytes_ += aligned(static_cast<std::size_t>(instruction.columns) * sizeof(float));
+    }
+    if (const auto* best = std::get_if<ops::Best>(&instruction.op)) {
+      instruction.scratch_offset = scratch_bytes_;
+      scratch_bytes_ += aligned(static_cast<std::size_t>(best->n) * sizeof(BestEntry));
+    }
+    Operand& out = instruction.out;
+    if (quantise != nullptr) {
+      out.stride = activation_row_bytes(quantise->form, instruction.columns);
+    } else {
+      out.stride = row_stride(out.value);
+      if (!needed_outside[static_cast<std::size_t>(out.value)]) {
+        out.scratch = true;
+        out.offset = scratch_of[static_cast<std::size_t>(out.value)] = scratch_bytes_;
+        scratch_bytes_ += aligned(out.stride);
+      }
+    }
+  }
+}
+
+void RowLaunch::bind(const Addresses& addresses) {
+  for (Instruction& instruction : instructions_) {
+    for (Operand& operand : instruction.in)
+      if (!operand.scratch) operand.base = addresses.plain<std::byte>(operand.value);
+    Operand& out = instruction.out;
+    if (const auto* quantise = std::get_if<Quantise>(&instruction.op)) {
+      out.base = addresses.in_form(out.value, quantise->form);
+    } else if (!out.scratch) {
+      out.base = addresses.plain<std::byte>(out.value);
+    }
+    if (std::holds_alternative<ops::GetRows>(instruction.op))
+      instruction.table = addresses.matrix(instruction.in[0].value);
+  }
+}
+
+std::int32_t RowLaunch::prepare(const StepInfo& step) {
+  n_rows_ = rows_.value(step.symbols);
+  rows_per_task_ = std::clamp<std::int64_t>(n_rows_ / (4 * step.n_threads), 1, kMaxRowsPerTask);
+  return static_cast<std::int32_t>((n_rows_ + rows_per_task_ - 1) / rows_per_task_);
+}
+
+void RowLaunch::run(std::int32_t task, const TaskContext& context) {
+  const std::int64_t begin = task * rows_per_task_;
+  const std::int64_t end = std::min(begin + rows_per_task_, n_rows_);
+  for (std::int64_t row = begin; row < end; ++row)
+    for (const Instruction& instruction : instructions_) execute(instruction, row, context);
+}
+
+namespace {
+
+template <typename... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+void top_k_row(const float* x, std::int64_t n, int k, std::int32_t* out) {
+  for (int j = 0; j < k; ++j) {
+    std::int32_t best = -1;
+    for (std::int32_t i = 0; i < n; ++i) {
+      bool taken = false;
+      for (int t = 0; t < j; ++t) taken |= out[t] == i;
+      if (!taken && (best < 0 || x[i] > x[best])) best = i;
+    }
+    out[j] = best;
+  }
+}
+
+}  // namespace
+
+void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const TaskContext& context) const {
+  const Kernels& kernels = context.kernels;
+  const auto at = [&](const Operand& operand) {
+    return operand.scratch ? context.scratch + operand.offset
+                           : operand.base + static_cast<std::size_t>(row) * operand.stride;
+  };
+  const auto in = [&](std::size_t i) { return reinterpret_cast<const float*>(at(instruction.in[i])); };
+  // What all rows share and each row picks its own entry of: ids, cells.
+  const auto index = [&](std::size_t i) {
+    return reinterpret_cast<const std::int32_t*>(instruction.in[i].base)[row];
+  };
+  float* const out = reinterpret_cast<float*>(at(instruction.out));
+  const std::int64_t n = instruction.columns;
+
+  std::visit(
+      Overloaded{
+          [&](const ops::GetRows&) {
+            const std::int64_t id = index(1);
+            if (instruction.table != nullptr) {
+              unpack_packed_row(instruction.table->matrices()[0], id, out);
+            } else {
+              const auto* table = reinterpret_cast<const float*>(instruction.in[0].base);
+              std::memcpy(out, table + id * n, static_cast<std::size_t>(n) * sizeof(float));
+            }
+          },
+          [&](const ops::Override&) {
+            std::memcpy(out, index(2) != 0 ? in(1) : in(0), static_cast<std::size_t>(n) * sizeof(float));
+          },
+          [&](const ops::Norm& op) {
+            const std::int64_t group = op.group == 0 ? n : op.group;
+            const float* weight = instruction.in.size() > 1 ? in(1) : nullptr;
+            const float* bias = instruction.in.size() > 2 ? in(2) : nullptr;
+            for (std::int64_t i = 0; i < n; i += group)
+              kernels.norm_row(op.kind, in(0) + i, group, op.eps, weight, bias, out + i);
+          },
+          [&](const ops::Add&) { kernels.add_row(in(0), in(1), n, out); },
+          [&](const ops::Mul&) { kernels.mul_row(in(0), in(1), n, out); },
+          [&](const ops::Scale& op) { kernels.scale_row(in(0), op.factor, n, out); },
+          [&](const ops::Concat&) {
+            std::byte* to = reinterpret_cast<std::byte*>(out);
+            for (const Operand& part : instruction.in) {
+              std::memcpy(to, at(part), part.stride);
+              to += part.stride;
+            }
+          },
+          [&](const ops::Softcap& op) { kernels.softcap_row(in(0), op.cap, n, out); },
+          [&](const ops::Activate& op) { kernels.activation_row(op.kind, in(0), n, out); },
+          [&](const ops::Glu& op) { kernels.glu_row(op.kind, in(0), in(1), n, out); },
+          [&](const ops::Rope& op) {
+            RopeTable table = instruction.rope->row(row);
+            table.neox = op.neox;
+            for (std::int64_t i = 0; i < n; i += op.head_dim)
+              kernels.rope_head(table, in(0) + i, op.head_dim, out + i);
+          },
+          [&](const ops::StoreCache& op) {
+            const auto store = op.role == CacheRole::kKeys ? kernels.store_k : kernels.store_v;
+            store(instruction.cache, in(1), index(2), instruction.in[0].base);
+          },
+          [&](const ops::TopK& op) { top_k_row(in(0), n, op.k, reinterpret_cast<std::int32_t*>(out)); },
+          [&](const ops::Best& op) {
+            auto* const list = reinterpret_cast<BestEntry*>(context.scratch + instruction.scratch_offset);
+            const auto* counts = instruction.in.size() > 1
+                                     ? reinterpret_cast<const std::int32_t*>(instruction.in[1].base)
+                                     : nullptr;
+            const int wanted = wanted_best(counts, row, op.n);
+            std::fill_n(list, wanted, kNoBest);
+            kernels.best_row(in(0), n, wanted, list);
+            write_best(list, wanted, op.n, out);
+          },
+          [&](const ops::ExpertWeights& op) {
+            const auto* ids = reinterpret_cast<const std::int32_t*>(in(1));
+            const int k = instruction.n_experts_used;
+            if (op.normalise) {
+              for (int j = 0; j < k; ++j) out[j] = in(0)[ids[j]];
+              kernels.softmax_row(out, k, out);
+            } else {
+              auto* all = reinterpret_cast<float*>(context.scratch + instruction.scratch_offset);
+              kernels.softmax_row(in(0), n, all);
+              for (int j = 0; j < k; ++j) out[j] = all[ids[j]];
+            }
+            if (op.scale != 1.0f) kernels.scale_row(out, op.scale, k, out);
+          },
+          [&](const ops::SumExperts&) {
+            kernels.scale_row(in(0), in(1)[0], n, out);
+            for (int j = 1; j < instruction.n_experts_used; ++j)
+              kernels.axpy_row(in(0) + j * n, in(1)[j], n, out);
+          },
+          [&](const Quantise& op) {
+            kernels.quantise_row(op.form, in(0), n, reinterpret_cast<std::byte*>(out));
+          },
+      },
+      instruction.op);
+}
+
+std::string RowLaunch::describe(const Graph& graph) const {
+  std::string text = "rows";
+  for (const Instruction& instruction : instructions_) {
+    text += " " + std::string(std::visit([](const auto& op) { return op.kName; }, instruction.op));
+    text += ":" + graph.value(instruction.out.value).name;
+    if (instruction.out.scratch) text += "*";
+  }
+  return text;
+}
+
+}  // namespace weft::cpu

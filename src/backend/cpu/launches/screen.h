@@ -1,0 +1,92 @@
+#pragma once
+// The best rows of a product with a tall matrix (packed.h) and a few columns, without reading all of it: a
+// pass over the high bits of all codes bounds every row's product, the products of the most promising rows
+// say how good the best are at least, and only rows whose bound reaches that are looked at again, and
+// computed at last, by the same kernel as ever. So the result is what a product of everything would give, bit
+// by bit. Where the high bits rule out too little, the pass is deep: it takes the middle bits with them.
+//
+// It takes two phases. Steps with more columns do the whole product instead: that is limited by arithmetic,
+// which screening does not save.
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/launches/best.h"
+#include "backend/cpu/launches/launch.h"
+#include "backend/cpu/launches/matmul.h"
+#include "base/memory.h"
+
+namespace weft::cpu {
+
+/// Whether such a product is to be screened where its weight lies packed.
+bool can_screen(const Graph& graph, const MatmulValues& values);
+/// Whether a step of so many columns is.
+inline bool screens(const PackedMatrix& weight, std::int64_t n_columns) {
+  return weight.low_bytes > 0 && n_columns > 0 && n_columns <= kScreenColumns;
+}
+
+/// Sums and bounds of all rows.
+class ScreenLaunch final : public Launch {
+ public:
+  ScreenLaunch(const Graph& graph, const MatmulValues& values, const Node& best, int n_threads);
+  /// Of the step, once it ran.
+  const ScreenArgs& args() const { return args_; }
+  const BestLists& best_sums() const { return best_sums_; }
+  /// So many panels had to be looked at again. From any thread, while the step runs.
+  void count_again(int n_panels) { n_again_.fetch_add(n_panels, std::memory_order_relaxed); }
+  std::int64_t weight_columns() const { return weight_columns_; }
+  std::int64_t n_columns() const { return n_columns_; }             ///< Of the step, once it is prepared ...
+  bool runs() const { return screens(*args_.weight, n_columns_); }  ///< ... and whether it is screened.
+
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t scratch_bytes() const override { return screen_scratch_bytes(weight_columns_); }
+  std::size_t held_bytes() const override { return best_sums_.held_bytes() + memory_.size(); }
+  std::span<const std::byte> weights_from(std::int32_t task) const override;
+  Work work() const override;
+  std::string describe(const Graph& graph) const override;
+
+ private:
+  MatmulValues values_;
+  Dim rows_;
+  std::int64_t weight_columns_;
+  BestLists best_sums_;
+  base::Memory memory_;
+  ScreenArgs args_;
+  std::atomic<std::int64_t> n_again_{0};
+  int deep_steps_left_ = 0;
+  std::int64_t n_columns_ = 0;  // Of this step.
+  std::int64_t panels_per_task_ = 1;
+};
+
+/// The products of rows that may be among the best, offered to `best`.
+class CandidatesLaunch final : public Launch {
+ public:
+  CandidatesLaunch(const MatmulValues& values, ScreenLaunch& screen, std::shared_ptr<BestLists> best);
+  void bind(const Addresses&) override {}  // It reads what `screen` reads.
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t scratch_bytes() const override;
+  Work work() const override;
+  std::string describe(const Graph& graph) const override;
+
+ private:
+  /// What the last wanted one of a column's best is at least.
+  float least_of(std::int64_t column, const TaskContext& context) const;
+
+  struct alignas(64) OfThread {
+    std::uint64_t step = 0;  // The last one in which it had a task.
+    float least[kScreenColumns] = {};
+    Work work;
+  };
+
+  MatmulValues values_;
+  ScreenLaunch& screen_;
+  std::shared_ptr<BestLists> best_;
+  MatmulArgs args_;
+  std::vector<OfThread> of_threads_;
+  std::uint64_t step_ = 0;
+};
+
+}  // namespace weft::cpu

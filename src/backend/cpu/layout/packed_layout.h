@@ -1,0 +1,198 @@
+#pragma once
+// The byte layout of packed panels and of quantised rows of activations, shared by packing (packed.cpp) and
+// multiplying (matmul.inl).
+//
+// A panel is 16 rows; its columns are cut into blocks of 32, and a block is one record
+//
+//   [base plane][extra plane][scales]
+//
+// A type whose scales have two levels is cut into super-blocks of 256 columns, whose scales come first:
+//
+//   [f16 factors][scales of 8 blocks] [base plane][extra plane] [base plane][extra plane] ...
+//
+// In a plane, the codes of four neighbouring columns of a row lie side by side, and the rows follow one
+// another: 64 bytes are 16 rows x 4 columns, what one dot-product instruction takes. For the column c of a
+// block write j = c / 4, t = c % 4:
+//
+//   kBytes    512 B   byte (j * 16 + row) * 4 + t is the code.
+//   kNibbles  256 B   byte ((j % 4) * 16 + row) * 4 + t: columns 0..15 in low nibbles, 16..31 in high
+//   kPairs    128 B   byte ((j / 4) * 16 + row) * 4 + t: two bits at 2 (j % 4).
+//   kBits      64 B   byte row * 4 + t: one bit at j.
+//
+// Of kSuperMin, scales and mins have six bits. mins[g] has a byte for each min of the blocks 4g .. 4g + 3,
+// and above it two bits of a scale, whose other four are a nibble of `low`, the low one for g = 0:
+//
+//   the scale of block i    byte i % 4 * 16 + row
+//   the min of block i      byte row * 4 + (0, 2, 1, 3)[i % 4]: the even bytes of a row are the mins of two
+//                           blocks side by side, as 16-bit products of pairs take them, and so are the odd
+//                           ones
+//
+// A code is base | extra << bits(base), unsigned; a value is scale * (code - zero) + min, or, of a type with
+// a table, scale * (table[code] - zero). Float types have no planes: a record is [32 columns][16 rows] of
+// their elements.
+//
+// Of a tall matrix, the records have a code's high bits; two low planes of pairs, middle bits and lowest, lie
+// behind all panels:
+//
+//   [panel 0][panel 1] ... [middle pairs of panel 0][of panel 1] ... [lowest pairs of panel 0][of panel 1]
+//   ...
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/layout/packed.h"
+
+namespace weft::cpu {
+
+enum class Plane : std::uint8_t { kNone, kBits, kPairs, kNibbles, kBytes };
+
+/// [16] is one number for each row of the panel. The last four are those of super-blocks.
+enum class ScaleKind : std::uint8_t {
+  kNone,        ///< A float type.
+  kHalf,        ///< f16 scale[16]
+  kHalfMin,     ///< f16 scale[16], f16 min[16]
+  kExponent,    ///< u8 e[16], the scale is 2^(e - 128)
+  kSuper,       ///< f16 d[16];               i8 scale[8][16]
+  kSuperMin,    ///< f16 d[16], f16 -dmin[16]; u8 low[64], u8 mins[2][64]: see above
+  kSuper16,     ///< f16 d[16];               i8 scale[16][16], for 16 columns each
+  kSuper16Min,  ///< f16 d[16], f16 -dmin[16]; u8 (scale | min << 4)[16][16]
+};
+
+struct PanelLayout {
+  DType dtype = DType::kF32;
+  Plane base = Plane::kNone;
+  Plane extra = Plane::kNone;
+  ScaleKind scales = ScaleKind::kNone;
+  int zero = 0;                 ///< Code (or table entry) of the value 0, without min.
+  bool tall = false;            ///< With low planes.
+  std::uint8_t table[16] = {};  ///< Of a type with four-bit indices; all zero: no table.
+  int element_bytes = 0;        ///< Of a float type.
+};
+
+/// THE table of what can be packed. Tables are those of the formats' definitions, + 128 or + 16.
+inline constexpr PanelLayout kPanelLayouts[] = {
+    {.dtype = DType::kF32, .element_bytes = 4},
+    {.dtype = DType::kF16, .element_bytes = 2},
+    {.dtype = DType::kBF16, .element_bytes = 2},
+    {.dtype = DType::kQ4_0, .base = Plane::kNibbles, .scales = ScaleKind::kHalf, .zero = 8},
+    {.dtype = DType::kQ4_1, .base = Plane::kNibbles, .scales = ScaleKind::kHalfMin},
+    {.dtype = DType::kQ5_0,
+     .base = Plane::kNibbles,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kHalf,
+     .zero = 16},
+    {.dtype = DType::kQ5_1, .base = Plane::kNibbles, .extra = Plane::kBits, .scales = ScaleKind::kHalfMin},
+    {.dtype = DType::kQ8_0, .base = Plane::kBytes, .scales = ScaleKind::kHalf, .zero = 128},
+    {.dtype = DType::kQ8_0, .base = Plane::kNibbles, .scales = ScaleKind::kHalf, .zero = 128, .tall = true},
+    {.dtype = DType::kQ2_K, .base = Plane::kPairs, .scales = ScaleKind::kSuper16Min},
+    {.dtype = DType::kQ3_K,
+     .base = Plane::kPairs,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kSuper16,
+     .zero = 4},
+    {.dtype = DType::kQ4_K, .base = Plane::kNibbles, .scales = ScaleKind::kSuperMin},
+    {.dtype = DType::kQ5_K, .base = Plane::kNibbles, .extra = Plane::kBits, .scales = ScaleKind::kSuperMin},
+    {.dtype = DType::kQ6_K,
+     .base = Plane::kNibbles,
+     .extra = Plane::kPairs,
+     .scales = ScaleKind::kSuper16,
+     .zero = 32},
+    {.dtype = DType::kIQ4_NL,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kHalf,
+     .zero = 128,
+     .table = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}},
+    {.dtype = DType::kIQ4_XS,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kSuper,
+     .zero = 128,
+     .table = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}},
+    {.dtype = DType::kMXFP4,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kExponent,
+     .zero = 16,
+     .table = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}},
+};
+inline constexpr int kNumPanelLayouts = sizeof(kPanelLayouts) / sizeof(kPanelLayouts[0]);
+
+// In files compiled for one instruction set these serve in constant expressions only, which leaves no code
+// behind.
+constexpr int plane_bytes(Plane plane) {
+  constexpr int bytes[] = {0, 64, 128, 256, 512};
+  return bytes[static_cast<int>(plane)];
+}
+constexpr int plane_bits(Plane plane) {
+  constexpr int bits[] = {0, 1, 2, 4, 8};
+  return bits[static_cast<int>(plane)];
+}
+/// Of a super-block.
+constexpr int factor_bytes(ScaleKind kind) {
+  constexpr int bytes[] = {0, 0, 0, 0, 32, 64, 32, 64};
+  return bytes[static_cast<int>(kind)];
+}
+/// Of a block of 32 columns.
+constexpr int scale_bytes(ScaleKind kind) {
+  constexpr int bytes[] = {0, 32, 64, 16, 16, 24, 32, 32};
+  return bytes[static_cast<int>(kind)];
+}
+inline constexpr int kSuperBlocks = 8;
+inline constexpr int kSuperColumns = kSuperBlocks * kBlockColumns;
+constexpr bool has_super_blocks(ScaleKind kind) { return factor_bytes(kind) > 0; }
+/// Where kSuperMin has a block's scale and its min.
+constexpr int six_bit_scale(int row, int block) { return block % 4 * 16 + row; }
+constexpr int six_bit_min(int row, int block) { return row * 4 + block % 2 * 2 + block / 2 % 2; }
+/// What stands before a super-block's codes.
+constexpr int header_bytes(ScaleKind kind) {
+  return has_super_blocks(kind) ? factor_bytes(kind) + kSuperBlocks * scale_bytes(kind) : 0;
+}
+constexpr int code_bytes(const PanelLayout& layout) {
+  return plane_bytes(layout.base) + plane_bytes(layout.extra);
+}
+/// Of a block of 32 columns, without what its super-block has for it.
+constexpr int record_bytes(const PanelLayout& layout) {
+  return code_bytes(layout) + (has_super_blocks(layout.scales) ? 0 : scale_bytes(layout.scales)) +
+         layout.element_bytes * kPanelRows * kBlockColumns;
+}
+/// Of a code, in low planes.
+constexpr int low_bits(const PanelLayout& layout) {
+  return layout.tall ? kLowPlanes * plane_bits(Plane::kPairs) : 0;
+}
+/// Of the columns that scales have in common: a super-block, or a block.
+constexpr int unit_columns(const PanelLayout& layout) {
+  return has_super_blocks(layout.scales) ? kSuperColumns : kBlockColumns;
+}
+constexpr int unit_bytes(const PanelLayout& layout) {
+  return header_bytes(layout.scales) + unit_columns(layout) / kBlockColumns * record_bytes(layout);
+}
+
+/// A group of 32 activations of a kQ8 row: x = scale * q, |q| <= 127. A row is an array of groups.
+struct Q8Group {
+  std::int8_t q[kBlockColumns];
+  float scale;
+  float scaled_sum;     ///< scale * sum(q): what a min is multiplied by.
+  std::int32_t offset;  ///< -128 * sum(q): where the sum of (code - zero) * q begins, when shifted right to
+                        ///< -zero * sum(q).
+};
+static_assert(sizeof(Q8Group) == 44);
+
+/// A group of kQ8Wide, likewise: what comes of its blocks is added up before the activations' scale is
+/// applied.
+inline constexpr int kWideColumns = 128;
+inline constexpr int kWideBlocks = kWideColumns / kBlockColumns;
+struct Q8Wide {
+  std::int8_t q[kWideColumns];
+  std::int32_t offsets[2 * kWideBlocks];  ///< As Q8Group's, of 16 q each.
+  std::int16_t sums[2 * kWideBlocks];     ///< Of 16 q each ...
+  std::int16_t block_sums[kWideBlocks];   ///< ... and of 32: what mins are multiplied by, two by two.
+  float scale;
+};
+static_assert(kSuperColumns % kWideColumns == 0);
+
+/// Of a block of activations that rows are screened for (screen.inl): what the block's whole numbers are
+/// multiplied by, what is added then, and what the block adds to bounds.
+struct ScreenFactors {
+  float factor;
+  float offset;
+  float bound;
+};
+
+}  // namespace weft::cpu

@@ -1,0 +1,70 @@
+#include "engine/batching/draft_tree.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace weft::engine {
+
+void DraftTree::begin(const DraftOdds& odds) {
+  nodes_.clear();
+  odds_ = odds;
+}
+
+int DraftTree::child(int parent, Token token) const {
+  for (int i = parent + 1; i < size(); ++i) {
+    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    if (node.parent == parent && node.token == token) return i;
+  }
+  return kNone;
+}
+
+int DraftTree::n_children(int parent) const {
+  return static_cast<int>(
+      std::count_if(nodes_.begin(), nodes_.end(), [&](const Node& node) { return node.parent == parent; }));
+}
+
+double DraftTree::chance_of_next(int parent) const {
+  const double chance = parent == kRoot ? 1.0 : nodes_[static_cast<std::size_t>(parent)].chance;
+  const int rank = n_children(parent);
+  if (rank == 0) return chance * odds_.right;
+  return chance * (1.0 - odds_.right) * std::pow(1.0 - odds_.other, rank - 1) * odds_.other;
+}
+
+bool DraftTree::grows(int parent) const {
+  if (size() >= odds_.n_max) return false;
+  const bool forks = n_children(parent) > 0;
+  if (forks && static_cast<int>(leaves().size()) >= odds_.n_leaves) return false;
+  return chance_of_next(parent) >= odds_.least * (forks ? odds_.fork_price : 1.0);
+}
+
+int DraftTree::grow(int parent, Token token) {
+  const int there = child(parent, token);
+  if (there != kNone || !grows(parent)) return there;
+  nodes_.push_back({token, parent, n_children(parent), chance_of_next(parent)});
+  return size() - 1;
+}
+
+void DraftTree::cut(int n) {
+  if (n < size()) nodes_.resize(static_cast<std::size_t>(std::max(n, 0)));
+}
+
+std::vector<int> DraftTree::leaves() const {
+  std::vector<int> result;
+  for (int i = 0; i < size(); ++i)
+    if (n_children(i) == 0) result.push_back(i);
+  // Among parents' first children, the branch of first guesses is the one that never takes another.
+  const auto main = std::find_if(result.begin(), result.end(), [&](int leaf) {
+    for (int n = leaf; n != kRoot; n = nodes_[static_cast<std::size_t>(n)].parent)
+      if (nodes_[static_cast<std::size_t>(n)].rank > 0) return false;
+    return true;
+  });
+  if (main != result.end()) std::rotate(result.begin(), main, main + 1);
+  return result;
+}
+
+bool DraftTree::leads_to(int node, int leaf) const {
+  while (leaf > node) leaf = nodes_[static_cast<std::size_t>(leaf)].parent;
+  return leaf == node;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,108 @@
+#include "engine/batching/drafts.h"
+
+#include <algorithm>
+
+namespace weft::engine {
+namespace {
+
+/// Of the time of steps that may go on drafts which are not expected to pay ...
+constexpr double kShareToTry = 0.01;
+/// ... and how much of it can be saved up, in steps.
+constexpr double kMostToTry = 4.0;
+/// Tokens of a draft while it is not known what steps cost: enough to learn what a drafter's own cost.
+constexpr int kOnFaith = 2;
+
+}  // namespace
+
+std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context& context) {
+  if (context.model().info().recurrent) return nullptr;
+  if (params.speculation == Speculation::kNgram) return make_ngram_drafter();
+  if (params.speculation == Speculation::kModel)
+    return make_model_drafter(*params.draft, context.model(), context.params().n_sequences);
+  return nullptr;
+}
+
+void Drafts::add_step(double ms) { ms_to_try_ = std::min(ms_to_try_ + kShareToTry * ms, kMostToTry * ms); }
+
+/// Whether a draft that is not expected to pay is tried, for one token, to see whether it would by now.
+bool Drafts::tries(Stream& stream, const StepCost& cost) {
+  if (stream.n_until_probe-- > 0) return false;
+  const double ms = cost.ms_per_row() + drafter_->ms_to_begin(stream.seq, stream.text);
+  if (ms > ms_to_try_) return false;
+  ms_to_try_ -= ms;
+  trials_.push_back({&stream.draft, ms});
+  return true;
+}
+
+void Drafts::write(std::span<const std::shared_ptr<Stream>> streams, const StepCost& cost, bool allowed) {
+  if (drafter_ == nullptr) return;
+  jobs_.clear();
+  trials_.clear();
+  // Branches are sequences: the free ones are shared out evenly.
+  const int n_spare = cache_.n_spare(static_cast<int>(streams.size()));
+  const auto may_draft = [&](const auto& stream) {
+    return allowed && stream->params().speculate && stream->n_pending() == 1;
+  };
+  const auto n_jobs = static_cast<int>(std::count_if(streams.begin(), streams.end(), may_draft));
+  const double least = params_.adapt_drafts ? least_chance(cost, drafter_->ms_per_token(n_jobs)) : 0.0;
+  for (const auto& stream : streams) {
+    stream->draft.clear();
+    if (!may_draft(stream)) continue;
+    DraftOdds& odds = stream->odds;
+    odds.n_leaves = std::min(1 + n_spare, params_.n_draft_branches);
+    odds.least = least;
+    // Not past the end of what the stream may write.
+    odds.n_max =
+        std::min(params_.n_draft, stream->request().max_text - static_cast<int>(stream->text.size()));
+    if (stream->params().n_predict >= 0)
+      odds.n_max = std::min(odds.n_max, stream->params().n_predict - stream->stats.n_generated - 1);
+    if (params_.adapt_drafts && !cost.known()) odds.n_max = std::min(odds.n_max, kOnFaith);
+    if (odds.right < odds.least && tries(*stream, cost)) {
+      odds.n_max = std::min(odds.n_max, 1);
+      odds.least = 0.0;
+    }
+    stream->draft.begin(odds);
+    if (odds.n_max > 0 && stream->draft.grows(DraftTree::kRoot))
+      jobs_.push_back({stream->seq, stream->text, &stream->draft});
+  }
+  if (!jobs_.empty()) drafter_->draft(jobs_);
+  for (const Trial& trial : trials_)
+    if (trial.draft->empty()) ms_to_try_ += trial.ms;  // There was nothing to try.
+}
+
+void Drafts::add(Batch& batch, Stream& stream) const {
+  const std::vector<int> leaves = stream.draft.leaves();
+  cache_.branch(stream, static_cast<int>(leaves.size()));
+  batch.add(stream.text.back(), stream.branches, true);
+  std::vector<SeqId> seqs;
+  for (int node = 0; node < stream.draft.size(); ++node) {
+    seqs.clear();
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      if (stream.draft.leads_to(node, leaves[i])) seqs.push_back(stream.branches[i]);
+    batch.add(stream.draft.nodes()[static_cast<std::size_t>(node)].token, seqs, true);
+  }
+}
+
+void Drafts::learn(Stream& stream, int node, int right) {
+  const DraftTree& draft = stream.draft;
+  const int n_guesses = draft.n_children(node);
+  if (n_guesses == 0) return;
+  constexpr double kRate = 0.12;
+  constexpr int kProbeEvery = 24;
+  // Each guess was a trial, up to the one that was right.
+  const int rank =
+      right == DraftTree::kNone ? n_guesses : draft.nodes()[static_cast<std::size_t>(right)].rank;
+  stream.odds.right += kRate * ((rank == 0 ? 1.0 : 0.0) - stream.odds.right);
+  for (int i = 1; i <= std::min(rank, n_guesses - 1); ++i)
+    stream.odds.other += kRate * ((i == rank ? 1.0 : 0.0) - stream.odds.other);
+  stream.n_until_probe = kProbeEvery;
+}
+
+void Drafts::fold(Stream& stream, int node) const {
+  const std::vector<int> leaves = stream.draft.leaves();
+  std::size_t right = 0;
+  while (right < leaves.size() && !stream.draft.leads_to(node, leaves[right])) ++right;
+  cache_.keep_branch(stream, right < leaves.size() ? right : 0);
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,56 @@
+#pragma once
+// Drafts in a batcher: how far it pays to write ahead of each stream, the branches that a draft takes in the
+// cache, and what was learned from those that were checked.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/batching/prefix_cache.h"
+#include "engine/batching/speculation.h"
+#include "engine/batching/stream.h"
+
+namespace weft::engine {
+
+/// What writes ahead as the parameters say; nullptr where nothing does, or the model cannot go back behind a
+/// draft that was wrong.
+std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context& context);
+
+class Drafts {
+ public:
+  /// All must outlive it; without a drafter there are no drafts.
+  Drafts(const BatcherParams& params, Drafter* drafter, PrefixCache& cache)
+      : params_(params), drafter_(drafter), cache_(cache) {}
+
+  /// Tells of a step's time: a share of it may go on trying whether drafts would pay where they did not.
+  void add_step(double ms);
+  /// A draft (Stream::draft) for each stream that is about to write and for which it pays; none where they
+  /// are not `allowed`.
+  void write(std::span<const std::shared_ptr<Stream>> streams, const StepCost& cost, bool allowed);
+  /// Adds a stream's last token and the tree that stands behind it: a branch is a sequence, which shares the
+  /// text, and each token belongs to all branches that go through it. All of them want logits.
+  void add(Batch& batch, Stream& stream) const;
+  /// What followed `node` was drawn: `right` of its guesses, or none of them (DraftTree::kNone).
+  static void learn(Stream& stream, int node, int right);
+  /// The stream goes on with the branch that `node` is on, as far as it is computed.
+  void fold(Stream& stream, int node) const;
+  /// The text has been checked: what a drafter has kept beyond it is no longer so.
+  void checked(const Stream& stream) const {
+    if (drafter_ != nullptr) drafter_->cut(stream.seq, stream.n_computed);
+  }
+
+ private:
+  bool tries(Stream& stream, const StepCost& cost);
+
+  const BatcherParams& params_;
+  Drafter* const drafter_;
+  PrefixCache& cache_;
+  std::vector<DraftJob> jobs_;
+  struct Trial {
+    const DraftTree* draft;
+    double ms;
+  };
+  std::vector<Trial> trials_;  // Of this step.
+  double ms_to_try_ = 0.0;
+};
+
+}  // namespace weft::engine

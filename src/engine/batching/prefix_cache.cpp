@@ -1,0 +1,218 @@
+#include "engine/batching/prefix_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/forget.h"
+
+namespace weft::engine {
+namespace {
+
+/// A beginning that was seen twice is kept for others if it is at least as long.
+constexpr int kMinSnapshot = 64;
+
+std::span<const Token> all_but_last(const Stream& stream) {
+  return std::span(stream.text).first(stream.text.size() - 1);
+}
+std::span<const Token> first(const std::vector<Token>& text, int n) {
+  return std::span(text).first(static_cast<std::size_t>(n));
+}
+
+}  // namespace
+
+PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes, BatcherStats& counters)
+    : context_(context),
+      drafter_(drafter),
+      reuse_prefixes_(reuse_prefixes),
+      cuts_anywhere_(context.cuts_anywhere()),
+      counters_(counters),
+      index_(context.params().n_sequences),
+      is_snapshot_(static_cast<std::size_t>(context.params().n_sequences), false) {
+  context.clear();
+  for (SeqId seq = context.params().n_sequences; seq-- > 0;) free_.push_back(seq);
+}
+
+// --- A stream comes and goes
+
+PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
+  if (!shares(stream)) return {};
+  if (cuts_anywhere_) return index_.find(all_but_last(stream));
+  return index_.find(all_but_last(stream), [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
+}
+
+bool PrefixCache::make_room(std::int64_t n_needed, const Match& match) {
+  while (context_.cells_used() + n_needed > context_.cells_total())
+    if (!evict(match.holder) && !shorten(match)) return false;
+  return true;
+}
+
+void PrefixCache::settle(Stream& stream, Match match) {
+  stream.snapshot_at = beginning_to_keep(stream, match);
+  // All of an idle text, or the only one to be had: the stream goes on where it lies.
+  const bool take_over = match.holder >= 0 && is_idle(match.holder) &&
+                         ((match.n == index_.size(match.holder) && !is_snapshot(match.holder)) ||
+                          (free_.empty() && idle_.size() == 1));
+  if (take_over) {
+    std::erase(idle_, match.holder);
+    stream.seq = match.holder;
+    is_snapshot(match.holder) = false;
+    index_.remove(match.holder);
+    cut(match.holder, match.n);
+  } else {
+    if (match.holder >= 0 && is_idle(match.holder)) {  // Of use just now.
+      std::erase(idle_, match.holder);
+      idle_.push_back(match.holder);
+    }
+    if (free_.empty()) evict(match.holder);
+    stream.seq = take_free();
+    if (match.n > 0 && !context_.copy(match.holder, stream.seq, 0, match.n)) match.n = 0;
+    if (drafter_ != nullptr && match.n > 0) drafter_->copy(match.holder, stream.seq, match.n);
+  }
+  stream.n_computed = match.n;
+  index_.append(stream.seq, first(stream.text, match.n));
+  if (stream.stats.n_generated == 0) {
+    stream.stats.n_cached = match.n;
+    counters_.n_cached_tokens += match.n;
+  }
+}
+
+void PrefixCache::computed(Stream& stream, int n) {
+  if (!stream.shifted) index_.append(stream.seq, stream.pending().first(static_cast<std::size_t>(n)));
+  stream.n_computed += n;
+}
+
+int PrefixCache::beginning_to_keep(const Stream& stream, const Match& match) const {
+  if (cuts_anywhere_ || !shares(stream)) return 0;
+  const int n = index_.find(all_but_last(stream)).n;
+  return n >= kMinSnapshot && n > match.n + kWorthWaiting ? n : 0;
+}
+
+void PrefixCache::leave_snapshot(const Stream& stream) {
+  if (stream.pause_at == 0 || stream.n_computed != stream.pause_at) return;
+  if (index_.doubled(stream.seq) || (free_.empty() && !evict())) return;
+  const SeqId seq = free_.back();
+  if (!context_.copy(stream.seq, seq)) return;
+  free_.pop_back();
+  if (drafter_ != nullptr) drafter_->copy(stream.seq, seq, stream.n_computed);
+  index_.append(seq, first(stream.text, stream.n_computed));
+  is_snapshot(seq) = true;
+  idle_.push_back(seq);
+  ++counters_.n_snapshots;
+}
+
+void PrefixCache::retire(Stream& stream) {
+  const bool needless = cuts_anywhere_ ? index_.covered(stream.seq) : index_.doubled(stream.seq);
+  if (!shares(stream) || needless) return release(stream);
+  idle_.push_back(std::exchange(stream.seq, -1));
+}
+
+void PrefixCache::release(Stream& stream) {
+  drop_branches(stream);
+  if (stream.seq >= 0) empty(std::exchange(stream.seq, -1));
+}
+
+bool PrefixCache::evict(SeqId except) {
+  const auto victim = std::find_if(idle_.begin(), idle_.end(), [&](SeqId seq) { return seq != except; });
+  if (victim == idle_.end()) return false;
+  empty(*victim);
+  idle_.erase(victim);
+  ++counters_.n_evicted;
+  return true;
+}
+
+bool PrefixCache::shorten(const Match& match) {
+  if (match.holder < 0 || match.n == index_.size(match.holder) || !is_idle(match.holder)) return false;
+  const std::vector<Token> kept = index_.text(match.holder, match.n);
+  index_.remove(match.holder);
+  cut(match.holder, match.n);
+  index_.append(match.holder, kept);
+  return true;
+}
+
+bool PrefixCache::forget(Stream& stream) {
+  if (!stream.params().context_shift || stream.n_pending() != 1) return false;
+  const auto [keep, n] = middle_of(context_, stream.seq, stream.params().n_keep);
+  if (n == 0) return false;
+  index_.remove(stream.seq);
+  if (drafter_ != nullptr) drafter_->cut(stream.seq, 0);
+  stream.shifted = true;
+  if (!engine::forget(context_, stream.seq, keep, n)) return false;
+  stream.text.erase(stream.text.begin() + keep, stream.text.begin() + keep + n);
+  stream.n_computed -= n;
+  return true;
+}
+
+// --- Branches of a draft
+
+void PrefixCache::branch(Stream& stream, int n) {
+  stream.branches.assign(1, stream.seq);
+  while (static_cast<int>(stream.branches.size()) < n) {
+    stream.branches.push_back(take_free());
+    context_.copy(stream.seq, stream.branches.back());
+  }
+}
+
+void PrefixCache::keep_branch(Stream& stream, std::size_t branch) {
+  if (branch > 0) {
+    context_.remove(stream.seq);
+    context_.copy(stream.branches[branch], stream.seq);
+  }
+  context_.remove(stream.seq, stream.n_computed);
+  drop_branches(stream);
+}
+
+void PrefixCache::drop_branches(Stream& stream) {
+  for (std::size_t i = 1; i < stream.branches.size(); ++i) {
+    context_.remove(stream.branches[i]);
+    free_.push_back(stream.branches[i]);
+  }
+  stream.branches.clear();
+  stream.draft.clear();
+}
+
+// --- Sequences
+
+SeqId PrefixCache::take_free() {
+  const SeqId seq = free_.back();
+  free_.pop_back();
+  return seq;
+}
+
+void PrefixCache::empty(SeqId seq) {
+  index_.remove(seq);
+  cut(seq, 0);
+  is_snapshot(seq) = false;
+  free_.push_back(seq);
+}
+
+void PrefixCache::cut(SeqId seq, int n) {
+  context_.remove(seq, n);
+  if (drafter_ != nullptr) drafter_->cut(seq, n);
+}
+
+bool PrefixCache::is_idle(SeqId seq) const {
+  return std::find(idle_.begin(), idle_.end(), seq) != idle_.end();
+}
+
+bool PrefixCache::consistent(std::span<const std::shared_ptr<Stream>> running) const {
+  std::vector<Pos> expected(static_cast<std::size_t>(context_.params().n_sequences), -1);
+  const auto claim = [&](SeqId seq, int n) {
+    Pos& held = expected[static_cast<std::size_t>(seq)];
+    if (held >= 0) return false;
+    held = n;
+    return true;
+  };
+  for (const SeqId seq : free_)
+    if (!claim(seq, 0) || index_.size(seq) != 0) return false;
+  for (const SeqId seq : idle_)
+    if (!claim(seq, index_.size(seq))) return false;
+  for (const auto& stream : running)
+    if (!claim(stream->seq, stream->n_computed) ||
+        (!stream->shifted && index_.size(stream->seq) != stream->n_computed))
+      return false;
+  for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)
+    if (expected[static_cast<std::size_t>(seq)] != context_.next_pos(seq)) return false;
+  return true;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,103 @@
+#pragma once
+// The texts in a batcher's cache, and which sequence holds which.
+//
+// A sequence is free, a running stream's (or a branch of its draft), or idle: an idle one holds what a
+// finished stream left, or a beginning that was copied in time, for others that begin alike, until its room
+// is needed; the least recently used goes first. An index over all of them finds what a new stream can begin
+// with. What a drafter keeps for a sequence follows.
+//
+// It says who holds what; who gets something when is the batcher's business. Used by one thread.
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/batching/prefix_index.h"
+#include "engine/batching/speculation.h"
+#include "engine/batching/stream.h"
+
+namespace weft::engine {
+
+/// What a stream gains by finding its beginning must be more than so many tokens to be waited for or copied.
+inline constexpr int kWorthWaiting = 16;
+
+class PrefixCache {
+ public:
+  using Match = PrefixIndex::Match;
+
+  /// `drafter` may be nullptr; both must outlive it. Evictions, snapshots and tokens that were found are
+  /// counted in `counters`. The context's sequences are emptied, now and at the end.
+  PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes, BatcherStats& counters);
+  ~PrefixCache() { context_.clear(); }
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
+
+  // --- A stream comes and goes
+
+  /// What the cache has of a stream's text, and can give. The last token is computed in any case, for its
+  /// logits.
+  Match look_up(const Stream& stream) const;
+  /// Whether texts with this stream's beginning are shared at all.
+  bool shares(const Stream& stream) const { return reuse_prefixes_ && !stream.shifted; }
+  /// Whether a text can be cut anywhere, so that others can begin with any part of it.
+  bool cuts_anywhere() const { return cuts_anywhere_; }
+  /// Whether `n_needed` cells are left for a stream that is to begin with the match. Gives up idle texts for
+  /// them, at last what the match's own has beyond it.
+  bool make_room(std::int64_t n_needed, const Match& match);
+  /// A sequence for a stream, beginning with the match.
+  void settle(Stream& stream, Match match);
+  /// The next `n` tokens of the stream's text are in the cache.
+  void computed(Stream& stream, int n);
+  /// A stream that has just computed a beginning that others want (Stream::pause_at) leaves a copy of it.
+  void leave_snapshot(const Stream& stream);
+  /// The stream is over: what it leaves may serve others.
+  void retire(Stream& stream);
+  /// The stream's sequences are free again.
+  void release(Stream& stream);
+  /// Gives up the idle text that was of use least recently, `except` not counted. False where there is none.
+  bool evict(SeqId except = -1);
+  /// Forgets the older half of a running text behind what is kept, in whole pages where it is long enough for
+  /// that. False where that cannot be done.
+  bool forget(Stream& stream);
+
+  // --- Branches of a draft
+
+  /// Sequences that are free for `n` streams' branches, for each of them.
+  int n_spare(int n) const { return n == 0 ? 0 : static_cast<int>(free_.size()) / n; }
+  /// The stream's text as `n` branches, its own sequence first; they share all of it.
+  void branch(Stream& stream, int n);
+  /// The stream goes on with this branch (where it has several), as far as it is computed; the others are
+  /// given up.
+  void keep_branch(Stream& stream, std::size_t branch);
+  /// Branches are given up, and the draft that they were for.
+  void drop_branches(Stream& stream);
+
+  /// Whether sequences hold what the index and these streams say; for tests and audits.
+  bool consistent(std::span<const std::shared_ptr<Stream>> running) const;
+
+ private:
+  /// Empties a sequence; it is free then.
+  void empty(SeqId seq);
+  SeqId take_free();
+  bool is_idle(SeqId seq) const;
+  std::vector<bool>::reference is_snapshot(SeqId seq) { return is_snapshot_[static_cast<std::size_t>(seq)]; }
+  /// Of the sequence's text only the first n tokens still stand.
+  void cut(SeqId seq, int n);
+  /// Gives up what an idle text has beyond a match. False where there is nothing to be had.
+  bool shorten(const Match& match);
+  /// How long a beginning of the stream's text is worth keeping, because somebody else has it and cannot be
+  /// cut there: 0 for none.
+  int beginning_to_keep(const Stream& stream, const Match& match) const;
+
+  Context& context_;
+  Drafter* const drafter_;
+  const bool reuse_prefixes_;
+  const bool cuts_anywhere_;
+  BatcherStats& counters_;
+  PrefixIndex index_;
+  std::vector<SeqId> free_;
+  std::vector<SeqId> idle_;        // Least recently used first.
+  std::vector<bool> is_snapshot_;  // By sequence: an idle one that stays for others when one goes on from it.
+};
+
+}  // namespace weft::engine

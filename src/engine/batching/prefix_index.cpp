@@ -1,0 +1,195 @@
+#include "engine/batching/prefix_index.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace weft::engine {
+
+struct PrefixIndex::Node {
+  std::vector<Token> run;
+  Node* parent = nullptr;
+  std::map<Token, std::unique_ptr<Node>> children;  // By the first token of their runs.
+  std::vector<SeqId> ends;                          // Holders whose text ends with this run.
+  int n_holders = 0;                                // Here and below.
+};
+
+namespace {
+
+std::size_t common_length(std::span<const Token> a, std::span<const Token> b) {
+  const std::size_t n = std::min(a.size(), b.size());
+  return static_cast<std::size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first - a.begin());
+}
+
+}  // namespace
+
+PrefixIndex::PrefixIndex(int n_holders)
+    : root_(std::make_unique<Node>()),
+      ends_(static_cast<std::size_t>(n_holders), root_.get()),
+      sizes_(static_cast<std::size_t>(n_holders), 0) {}
+PrefixIndex::~PrefixIndex() = default;
+
+void PrefixIndex::split(Node& node, std::size_t n) {
+  auto tail = std::make_unique<Node>();
+  tail->run.assign(node.run.begin() + static_cast<std::ptrdiff_t>(n), node.run.end());
+  tail->parent = &node;
+  tail->children = std::exchange(node.children, {});
+  tail->ends = std::exchange(node.ends, {});
+  tail->n_holders = node.n_holders;
+  for (auto& [token, child] : tail->children) child->parent = tail.get();
+  for (const SeqId holder : tail->ends) ends_[static_cast<std::size_t>(holder)] = tail.get();
+  node.run.resize(n);
+  const Token first = tail->run.front();
+  node.children.emplace(first, std::move(tail));
+  ++n_nodes_;
+}
+
+void PrefixIndex::join(Node& node) {
+  if (&node == root_.get() || !node.ends.empty() || node.children.size() != 1) return;
+  const std::unique_ptr<Node> child = std::move(node.children.begin()->second);
+  node.run.insert(node.run.end(), child->run.begin(), child->run.end());
+  node.children = std::move(child->children);
+  node.ends = std::move(child->ends);
+  for (auto& [token, grandchild] : node.children) grandchild->parent = &node;
+  for (const SeqId holder : node.ends) ends_[static_cast<std::size_t>(holder)] = &node;
+  --n_nodes_;
+}
+
+void PrefixIndex::append(SeqId holder, std::span<const Token> tokens) {
+  if (tokens.empty()) return;
+  const auto h = static_cast<std::size_t>(holder);
+  Node* at = ends_[h];
+  sizes_[h] += static_cast<int>(tokens.size());
+  if (at != root_.get() &&
+      at->n_holders == 1) {  // Nobody else here: the common case while texts are written.
+    at->run.insert(at->run.end(), tokens.begin(), tokens.end());
+    return;
+  }
+  Node* const from = at;
+  std::erase(at->ends, holder);
+  if (at == root_.get()) ++at->n_holders;
+  while (!tokens.empty()) {
+    const auto found = at->children.find(tokens.front());
+    if (found == at->children.end()) {
+      auto leaf = std::make_unique<Node>();
+      leaf->run.assign(tokens.begin(), tokens.end());
+      leaf->parent = at;
+      leaf->n_holders = 1;
+      Node* const next = leaf.get();
+      at->children.emplace(tokens.front(), std::move(leaf));
+      ++n_nodes_;
+      at = next;
+      break;
+    }
+    Node& child = *found->second;
+    const std::size_t n = common_length(child.run, tokens);
+    if (n < child.run.size()) split(child, n);
+    ++child.n_holders;
+    at = &child;
+    tokens = tokens.subspan(n);
+  }
+  at->ends.push_back(holder);
+  ends_[h] = at;
+  join(*from);
+}
+
+void PrefixIndex::remove(SeqId holder) {
+  const auto h = static_cast<std::size_t>(holder);
+  Node* at = ends_[h];
+  if (at == root_.get()) return;
+  std::erase(at->ends, holder);
+  ends_[h] = root_.get();
+  sizes_[h] = 0;
+  Node* emptied = nullptr;  // The highest node that nobody needs any more; all below it is empty too.
+  Node* needed = at;
+  for (Node* node = at; node != nullptr; node = node->parent)
+    if (--node->n_holders == 0 && node != root_.get()) {
+      emptied = node;
+      needed = node->parent;
+    }
+  if (emptied != nullptr) {
+    // All of a holder's own tokens are one run, so nothing but this node is empty.
+    WEFT_CHECK(emptied == at && at->children.empty());
+    const Token first = emptied->run.front();
+    needed->children.erase(first);
+    --n_nodes_;
+  }
+  join(*needed);
+}
+
+PrefixIndex::Match PrefixIndex::find(std::span<const Token> text) const {
+  const Node* at = root_.get();
+  Match match;
+  while (!text.empty()) {
+    const auto found = at->children.find(text.front());
+    if (found == at->children.end()) break;
+    at = found->second.get();
+    const std::size_t n = common_length(at->run, text);
+    match.n += static_cast<int>(n);
+    if (n < at->run.size()) break;
+    text = text.subspan(n);
+  }
+  if (match.n == 0) return match;
+  // Whoever ends here or below has all of it.
+  while (at->ends.empty()) at = at->children.begin()->second.get();
+  match.holder = at->ends.back();
+  return match;
+}
+
+PrefixIndex::Match PrefixIndex::find(std::span<const Token> text,
+                                     const std::function<bool(SeqId, int)>& usable) const {
+  // The way down, and how much of the text each node has with what is above it.
+  std::vector<std::pair<const Node*, int>> path;
+  int n = 0;
+  for (const Node* at = root_.get(); n < static_cast<int>(text.size());) {
+    const std::span<const Token> rest = text.subspan(static_cast<std::size_t>(n));
+    const auto found = at->children.find(rest.front());
+    if (found == at->children.end()) break;
+    at = found->second.get();
+    const std::size_t n_here = common_length(at->run, rest);
+    n += static_cast<int>(n_here);
+    path.emplace_back(at, n);
+    if (n_here < at->run.size()) break;
+  }
+  // The way up: whoever parts here, and was not asked below.
+  const Node* asked = nullptr;
+  for (auto step = path.rbegin(); step != path.rend(); ++step) {
+    const auto [node, n_common] = *step;
+    const std::function<SeqId(const Node&)> ask = [&, n_here = n_common](const Node& below) -> SeqId {
+      for (const SeqId holder : below.ends)
+        if (usable(holder, n_here)) return holder;
+      for (const auto& [token, child] : below.children) {
+        if (child.get() == asked) continue;
+        if (const SeqId holder = ask(*child); holder >= 0) return holder;
+      }
+      return -1;
+    };
+    if (const SeqId holder = ask(*node); holder >= 0) return {holder, n_common};
+    asked = node;
+  }
+  return {};
+}
+
+std::vector<Token> PrefixIndex::text(SeqId holder, int n) const {
+  std::vector<const Node*> path;
+  for (const Node* node = end_of(holder); node != nullptr; node = node->parent) path.push_back(node);
+  std::vector<Token> tokens;
+  for (auto node = path.rbegin(); node != path.rend(); ++node)
+    tokens.insert(tokens.end(), (*node)->run.begin(), (*node)->run.end());
+  tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(n)));
+  return tokens;
+}
+
+bool PrefixIndex::covered(SeqId holder) const {
+  const Node* const end = end_of(holder);
+  return end != root_.get() && end->n_holders > 1;
+}
+
+bool PrefixIndex::doubled(SeqId holder) const {
+  const Node* const end = end_of(holder);
+  return end != root_.get() && end->ends.size() > 1;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,183 @@
+#include "engine/batching/speculation.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "engine/sampling/best.h"
+#include "weft/error.h"
+
+namespace weft::engine {
+namespace {
+
+constexpr double kDecay = 0.97;
+
+class NgramDrafter final : public Drafter {
+ public:
+  void draft(std::span<const DraftJob> jobs) override {
+    for (const DraftJob& job : jobs) {
+      for (int n = kLongest; n >= kShortest && job.draft->empty(); --n)
+        look_up(job, static_cast<std::size_t>(n));
+    }
+  }
+
+ private:
+  static constexpr int kLongest = 4;
+  static constexpr int kShortest = 2;
+  static constexpr int kMostPlaces = 8;
+
+  static void look_up(const DraftJob& job, std::size_t n) {
+    if (job.text.size() <= n) return;
+    const auto last = job.text.end() - static_cast<std::ptrdiff_t>(n);
+    // The last time but this one first, then the times before.
+    int n_places = 0;
+    for (auto at = last; at-- != job.text.begin();) {
+      if (!std::equal(last, job.text.end(), at)) continue;
+      int node = DraftTree::kRoot;
+      for (auto next = at + static_cast<std::ptrdiff_t>(n);
+           next != job.text.end() && node != DraftTree::kNone; ++next)
+        node = job.draft->grow(node, *next);
+      if (++n_places == kMostPlaces || !job.draft->grows(DraftTree::kRoot)) return;
+    }
+  }
+};
+
+class ModelDrafter final : public Drafter {
+ public:
+  explicit ModelDrafter(Context& context) : context_(context) { context_.clear(); }
+
+  void draft(std::span<const DraftJob> jobs) override {
+    tips_.clear();
+    for (const DraftJob& job : jobs) tips_.push_back({&job, DraftTree::kRoot, -1});
+    while (true) {
+      batch_.clear();
+      std::erase_if(tips_, [](const Tip& tip) { return !tip.job->draft->grows(tip.node); });
+      if (tips_.empty()) break;
+      for (Tip& tip : tips_) {
+        const DraftJob& job = *tip.job;
+        if (tip.node == DraftTree::kRoot) {
+          // The last token is always computed here, for its logits; so is all that the model wrote itself.
+          cut(job.seq, static_cast<int>(job.text.size()) - 1);
+          batch_.add(job.text.subspan(static_cast<std::size_t>(context_.next_pos(job.seq))), job.seq);
+        } else {
+          batch_.add(job.draft->nodes()[static_cast<std::size_t>(tip.node)].token, job.seq, true);
+        }
+        tip.item = batch_.size() - 1;
+        if (context_.params().n_best >= kBestTwo) batch_.only_best(tip.item, kBestTwo);
+      }
+      const auto start = std::chrono::steady_clock::now();
+      const DecodeStatus status = context_.decode(batch_);
+      const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+      if (status != DecodeStatus::kOk) {
+        // No room for everybody's drafts: the next step begins anew.
+        context_.clear();
+        for (const DraftJob& job : jobs) job.draft->clear();
+        break;
+      }
+      for (Tip& tip : tips_) {
+        const auto [best, second] = best_two(tip.item);
+        const int parent = std::exchange(tip.node, tip.job->draft->grow(tip.node, best.id));
+        if (second.id < context_.model().info().n_vocab) tip.job->draft->grow(parent, second.id);
+      }
+      cost_.add(batch_.size(), ms.count(), static_cast<double>(tips_.size()));
+    }
+  }
+
+  // What cannot be cut there is computed again from its beginning.
+  void cut(SeqId seq, int n) override { context_.remove(seq, context_.can_cut(seq, n) ? n : 0); }
+  void copy(SeqId from, SeqId to, int n) override {
+    if (context_.can_cut(from, n)) context_.copy(from, to, 0, n);
+  }
+  double ms_per_token(int n_jobs) const override {
+    return cost_.ms_per_row() + cost_.ms_per_step() / std::max(n_jobs, 1);
+  }
+  double ms_to_begin(SeqId seq, std::span<const Token> text) const override {
+    const auto n_missing = std::ssize(text) - context_.next_pos(seq);
+    return cost_.ms_per_step() +
+           cost_.ms_per_row() * static_cast<double>(std::max<std::ptrdiff_t>(n_missing, 1));
+  }
+
+ private:
+  /// Where a draft goes on.
+  struct Tip {
+    const DraftJob* job;
+    int node;
+    int item;  // Of the batch.
+  };
+
+  static constexpr int kBestTwo = 2;
+  using BestTwo = std::array<Best, kBestTwo>;
+
+  BestTwo best_two(int item) const {
+    BestTwo two;
+    if (batch_[item].n_best > 0) {
+      std::ranges::copy(context_.best(item), two.begin());
+    } else {
+      find_best(context_.logits(item), two);
+    }
+    return two;
+  }
+
+  Context& context_;
+  Batch batch_;
+  std::vector<Tip> tips_;
+  StepCost cost_;
+};
+
+}  // namespace
+
+void StepCost::add(double rows, double ms, double tokens) {
+  for (double* sum : {&weight_, &rows_, &ms_, &tokens_, &rows_squared_, &rows_ms_}) *sum *= kDecay;
+  weight_ += 1.0;
+  rows_ += rows;
+  ms_ += ms;
+  tokens_ += tokens;
+  rows_squared_ += rows * rows;
+  rows_ms_ += rows * ms;
+}
+
+double StepCost::ms_per_row() const {
+  if (!known()) return 0.0;
+  const double mean_rows = rows_ / weight_, mean_ms = ms_ / weight_;
+  const double variance = rows_squared_ / weight_ - mean_rows * mean_rows;
+  // Steps that were all alike say nothing of a row: a guess, until drafts of several lengths were seen.
+  constexpr double kGuess = 0.15;
+  if (variance < 0.05) return kGuess * mean_ms / std::max(mean_rows, 1.0);
+  const double slope = (rows_ms_ / weight_ - mean_rows * mean_ms) / variance;
+  return std::clamp(slope, 0.01 * mean_ms / mean_rows, mean_ms / mean_rows);
+}
+
+double StepCost::ms_per_step() const {
+  return known() ? std::max(0.0, (ms_ - ms_per_row() * rows_) / weight_) : 0.0;
+}
+
+double least_chance(const StepCost& cost, double draft_ms_per_token) {
+  return cost.tokens_per_ms() * (cost.ms_per_row() + draft_ms_per_token);
+}
+
+std::unique_ptr<Drafter> make_ngram_drafter() { return std::make_unique<NgramDrafter>(); }
+
+std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, int n_sequences) {
+  const auto refuse = [](const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); };
+  if (draft.params().n_sequences < n_sequences)
+    refuse("the draft model's context has " + std::to_string(draft.params().n_sequences) +
+           " sequences, the model's " + std::to_string(n_sequences) + "; make it with as many");
+  if (draft.model().info().recurrent)
+    refuse(
+        "a draft model with recurrent layers cannot go back behind a draft that was wrong; use another one");
+  const Tokenizer& own = draft.model().tokenizer();
+  const Tokenizer& theirs = model.tokenizer();
+  if (own.n_vocab() != theirs.n_vocab())
+    refuse("the draft model's vocabulary has " + std::to_string(own.n_vocab()) + " tokens, the model's " +
+           std::to_string(theirs.n_vocab()) + "; use a draft model of the same family");
+  for (Token id = 0; id < own.n_vocab(); ++id)
+    if (own.text(id) != theirs.text(id))
+      refuse("token " + std::to_string(id) +
+             " is another one in the draft model's vocabulary; use a draft "
+             "model of the same family");
+  return std::make_unique<ModelDrafter>(draft);
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,50 @@
+// How a model would be spread over devices, without loading it.
+#include "engine/devices/devices.h"
+#include "engine/model_impl.h"
+#include "weft/model.h"
+
+namespace weft {
+
+PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& params) {
+  const gguf::File file = gguf::File::open(path);
+  const model::ModelDescription description = model::describe(file);
+  const ModelInfo info = engine::model_info(file, description);
+  const auto registry = params.registry != nullptr ? params.registry : find_backends();
+  const PlacementParams placement = engine::choose_devices(*registry, params.placement);
+  const engine::DeviceSet set =
+      engine::open_devices(*registry, placement, {.n_threads = params.n_threads, .feature = {}});
+  const model::ModelGraph model =
+      model::build_graph(file, description, engine::expected_sizes(placement, info));
+  const Graph& graph = model.graph;
+  const std::vector<int> device_of = engine::place_model(graph, info.n_layers, set, placement);
+  const exec::Splits splits = exec::split(graph, device_of, set.beside_host());
+
+  std::vector<std::int64_t> one_token;
+  for (const Symbol& symbol : graph.symbols()) one_token.push_back(symbol.min);
+  for (const SymbolId symbol : {model.n_tokens, model.n_outputs})
+    one_token[static_cast<std::size_t>(symbol)] = 1;
+
+  PlanReport report;
+  std::vector<std::string> names;
+  const std::vector<Device*> devices = set.pointers();
+  const auto needs = exec::memory_needs(graph, devices, device_of, set.host);
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    names.push_back(devices[d]->info().name);
+    report.devices.push_back({names.back(), needs[d].weights, needs[d].states,
+                              needs[d].step_tensors + needs[d].workspace, devices[d]->info().memory_free});
+  }
+  const auto name_of = [&](int device) { return names[static_cast<std::size_t>(device)]; };
+  for (const exec::Split& split : splits.splits) {
+    const auto nodes = split.graph.nodes();
+    const auto made = [&](const Node& node) { return split.graph.value(node.output).name; };
+    report.splits.push_back(
+        {name_of(split.device), static_cast<int>(nodes.size()), made(nodes.front()), made(nodes.back())});
+  }
+  for (const exec::Copy& copy : splits.copies)
+    report.copies.push_back({graph.value(copy.value).name, name_of(copy.from), name_of(copy.to),
+                             exec::value_bytes(graph.value(copy.value), one_token), copy.before});
+  report.drawing = exec::to_dot(graph, splits, names, one_token);
+  return report;
+}
+
+}  // namespace weft

@@ -1,0 +1,34 @@
+#include "engine/sampling/best.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace weft::engine {
+namespace {
+
+/// Values that are looked at together: in most blocks nothing is good enough.
+constexpr std::size_t kBlock = 128;
+
+}  // namespace
+
+void find_best(std::span<const float> logits, std::span<Best> best) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  std::fill(best.begin(), best.end(), Best{std::numeric_limits<Token>::max(), kLowest});
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const std::span<const float> block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
+    const float least = best.back().logit;
+    bool any = false;
+    for (const float logit : block) any |= !(logit < least);
+    if (!any) continue;
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      const Best entry = {static_cast<Token>(begin + i), std::isnan(block[i]) ? kLowest : block[i]};
+      if (!goes_before(entry, best.back())) continue;
+      best.back() = entry;
+      for (std::size_t at = best.size() - 1; at > 0 && goes_before(best[at], best[at - 1]); --at)
+        std::swap(best[at], best[at - 1]);
+    }
+  }
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,20 @@
+#pragma once
+// The best few of a row of logits on the host, in the order and with the bits of ops::Best.
+#include <span>
+
+#include "weft/types.h"
+
+namespace weft::engine {
+
+/// The order of tokens with a logit and an id, of which best ones come first. (That of the kernels' entries
+/// is the same, and stands in backend/cpu/kernels/kernels.h: they are compiled for other instruction sets,
+/// and share no code.)
+inline constexpr auto goes_before = [](const auto& a, const auto& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+};
+
+/// The best.size() largest, at most as many as there are: largest first, lower ids first among equals. NaN
+/// counts as minus infinity, and becomes that.
+void find_best(std::span<const float> logits, std::span<Best> best);
+
+}  // namespace weft::engine

@@ -1,0 +1,97 @@
+#pragma once
+// What a token may still be drawn from: at first all logits as they came, later
+// a list. Steps that need few candidates never touch a list of the whole
+// vocabulary. Their order is that of the best (engine/sampling/best.h).
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "engine/sampling/best.h"
+#include "weft/sampler.h"
+
+namespace weft::engine {
+
+/// NaN counts as minus infinity, plus infinity as the largest float.
+float clean_logit(float logit);
+
+/// The index of the largest value, the lowest among equals; 0 where all are NaN
+/// or minus infinity. One pass.
+std::size_t argmax(std::span<const float> values);
+
+class Candidates {
+ public:
+  /// Reserves room for n_vocab candidates; nothing is allocated afterwards.
+  explicit Candidates(std::size_t n_vocab);
+
+  /// Starts over with the logits of a step, which are not copied and must stay
+  /// until the next start().
+  void start(std::span<const float> logits);
+  /// Starts over with the best of a step's logits, which nothing else is drawn from.
+  void start(std::span<const Best> best);
+  /// The logits so far as a copy to change; only before there is a list.
+  std::span<float> editable_logits();
+  std::span<const float> logits() const { return logits_; }  ///< Only before there is a list.
+
+  bool is_list() const { return is_list_; }
+  /// Makes the list of all, in the order of ids, if there is none yet.
+  std::span<Candidate> list();
+  std::size_t size() const { return is_list_ ? list_.size() : logits_.size(); }
+
+  void keep_top(std::size_t n);
+  /// Keeps logits of at least `least`, which the largest one is.
+  void keep_at_least(float least);
+  /// Keeps the most probable, sorted, whose probabilities sum to p: the one that
+  /// reaches p included.
+  void keep_mass(double p);
+  /// A list of one.
+  void set_only(const Candidate& candidate);
+  /// At least the first n of the list are the best n, sorted. Only as much is
+  /// sorted as was ever asked for.
+  void sort_first(std::size_t n);
+  /// Drops what is behind the first n; these must have been sorted.
+  void truncate(std::size_t n) { list_.resize(n), n_sorted_ = std::min(n_sorted_, n); }
+  /// Keeps candidates for which keep(candidate) holds, or the best one where it
+  /// holds for none.
+  template <class Keep>
+  void keep_if(Keep keep) {
+    list();
+    const Candidate best = best_of_list();
+    std::size_t n_kept = 0, n_sorted = 0;
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (!keep(list_[i])) continue;
+      n_sorted += i < n_sorted_ ? 1 : 0;
+      list_[n_kept++] = list_[i];
+    }
+    list_.resize(n_kept);
+    n_sorted_ = n_sorted;
+    if (list_.empty()) list_.push_back(best);
+  }
+  /// To be told after logits in the list were changed other than by a growing
+  /// function.
+  void order_changed() { n_sorted_ = 0; }
+
+  /// Sets the probabilities of the list (softmax of its logits).
+  void normalise();
+  float max_logit();
+
+ private:
+  const Candidate& best_of_list() const;
+  void collect_top(std::size_t n);
+  bool cut_behind_mass(double p);
+  // Of the logits as long as there is no list.
+  void find_maxima();
+  void collect_at_least(float least);
+  double sum_of_weights() const;
+
+  std::span<const float> logits_;
+  std::vector<float> copy_;
+  // The largest logit, and of each whole block; empty before anybody asked.
+  std::vector<float> maxima_;
+  float max_ = 0.0f;
+  std::vector<Candidate> list_;
+  bool is_list_ = false;
+  std::size_t n_sorted_ = 0;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,30 @@
+#pragma once
+// Mirostat (Basu et al. 2021, arXiv 2007.14966): holds the surprise of what is
+// drawn near a target tau by feedback.
+#include "engine/sampling/candidates.h"
+#include "engine/sampling/random.h"
+
+namespace weft::engine {
+
+class Mirostat {
+ public:
+  Mirostat(int version, float tau, float eta, std::size_t n_vocab);
+
+  /// Cuts the candidates for the present bound mu and draws: returns the place
+  /// in the list.
+  std::size_t draw(Candidates& candidates, Random& random);
+  /// The token drawn was taken: mu follows its surprise.
+  void accept();
+  void reset();
+
+ private:
+  void cut_by_estimate(Candidates& candidates) const;
+  void cut_by_surprise(Candidates& candidates) const;
+
+  int version_;
+  double tau_, eta_, n_vocab_;
+  double mu_;
+  double surprise_ = 0.0;  // Of the token drawn last, in bits.
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,326 @@
+#include "weft/sampler.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <random>
+
+#include "engine/sampling/candidates.h"
+#include "engine/sampling/history.h"
+#include "engine/sampling/mirostat.h"
+#include "engine/sampling/random.h"
+#include "engine/sampling/steps.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using engine::Candidates;
+
+// As llama.cpp's --samplers names them.
+constexpr std::array<std::pair<SamplerStep, std::string_view>, 9> kSteps = {{
+    {SamplerStep::kPenalties, "penalties"},
+    {SamplerStep::kDry, "dry"},
+    {SamplerStep::kTopNSigma, "top_n_sigma"},
+    {SamplerStep::kTopK, "top_k"},
+    {SamplerStep::kTypical, "typ_p"},
+    {SamplerStep::kTopP, "top_p"},
+    {SamplerStep::kMinP, "min_p"},
+    {SamplerStep::kXtc, "xtc"},
+    {SamplerStep::kTemperature, "temperature"},
+}};
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, "sampler: " + what);
+}
+
+void check_range(const char* name, float value, float least, float most) {
+  if (value >= least && value <= most) return;  // Not so for NaN.
+  refuse(std::string(name) + " is " + std::to_string(value) + ", it must be from " + std::to_string(least) +
+         " to " + std::to_string(most));
+}
+
+void check_least(const char* name, int value, int least) {
+  if (value < least) {
+    refuse(std::string(name) + " is " + std::to_string(value) + ", it must be at least " +
+           std::to_string(least));
+  }
+}
+
+void check(const SamplerParams& params, int n_vocab) {
+  constexpr float kLarge = 1e9f;
+  if (n_vocab < 1) refuse("the vocabulary is empty");
+  check_range("temperature", params.temperature, -kLarge, kLarge);
+  check_range("dynamic_temperature_range", params.dynamic_temperature_range, 0.0f, kLarge);
+  check_range("dynamic_temperature_exponent", params.dynamic_temperature_exponent, 0.0f, kLarge);
+  check_range("top_p", params.top_p, 0.0f, 1.0f);
+  check_range("min_p", params.min_p, 0.0f, 1.0f);
+  check_range("typical_p", params.typical_p, 0.0f, 1.0f);
+  check_range("top_n_sigma", params.top_n_sigma, -kLarge, kLarge);
+  check_range("xtc_probability", params.xtc_probability, 0.0f, 1.0f);
+  check_range("xtc_threshold", params.xtc_threshold, 0.0f, 1.0f);
+  if (params.mirostat < 0 || params.mirostat > 2) refuse("mirostat must be 0, 1 or 2");
+  check_range("mirostat_tau", params.mirostat_tau, 0.0f, kLarge);
+  check_range("mirostat_eta", params.mirostat_eta, 0.0f, kLarge);
+  check_least("penalty_last_n", params.penalty_last_n, -1);
+  check_range("repetition_penalty", params.repetition_penalty, 1e-6f, kLarge);
+  check_range("frequency_penalty", params.frequency_penalty, -kLarge, kLarge);
+  check_range("presence_penalty", params.presence_penalty, -kLarge, kLarge);
+  check_range("dry_multiplier", params.dry_multiplier, 0.0f, kLarge);
+  check_range("dry_base", params.dry_base, 0.0f, kLarge);
+  check_least("dry_allowed_length", params.dry_allowed_length, 0);
+  check_least("dry_penalty_last_n", params.dry_penalty_last_n, -1);
+  const auto check_id = [&](const char* name, Token id) {
+    if (id >= 0 && id < n_vocab) return;
+    refuse(std::string(name) + " names token " + std::to_string(id) + ", the vocabulary has " +
+           std::to_string(n_vocab));
+  };
+  for (const auto& breaker : params.dry_breakers) {
+    if (breaker.empty()) refuse("a DRY breaker is empty");
+    for (Token id : breaker) check_id("a DRY breaker", id);
+  }
+  for (const auto& [id, bias] : params.logit_bias) {
+    check_id("logit_bias", id);
+    if (!(bias < std::numeric_limits<float>::infinity()))
+      refuse("a logit bias must be a number or minus infinity");
+  }
+}
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  std::uint64_t seed = SamplerParams::kRandomSeed;
+  while (seed == SamplerParams::kRandomSeed) {
+    const std::uint64_t high = device();
+    seed = high << 32 | device();
+  }
+  return seed;
+}
+
+}  // namespace
+
+std::string_view name(SamplerStep step) {
+  for (const auto& [known, text] : kSteps) {
+    if (known == step) return text;
+  }
+  return "unknown";
+}
+
+std::vector<SamplerStep> parse_sampler_steps(std::string_view text) {
+  constexpr std::string_view kSeparators = ";, ";
+  std::vector<SamplerStep> steps;
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(kSeparators);
+    if (begin == std::string_view::npos) return steps;
+    text.remove_prefix(begin);
+    std::string_view word = text.substr(0, text.find_first_of(kSeparators));
+    text.remove_prefix(word.size());
+    if (word == "typical" || word == "typical_p") word = "typ_p";
+    if (word == "temp") word = "temperature";
+    std::string names;
+    const std::size_t n_before = steps.size();
+    for (const auto& [step, known] : kSteps) {
+      if (word == known) steps.push_back(step);
+      names += names.empty() ? " " : ", ";
+      names += known;
+    }
+    if (steps.size() == n_before)
+      refuse("there is no step \"" + std::string(word) + "\"; the steps are" + names);
+  }
+}
+
+struct Sampler::Impl {
+  Impl(const SamplerParams& given, int size)
+      : params(given),
+        n_vocab(static_cast<std::size_t>(size)),
+        seed(given.seed == SamplerParams::kRandomSeed ? random_seed() : given.seed),
+        random(seed),
+        candidates(n_vocab),
+        history(params, n_vocab) {
+    if (params.mirostat != 0)
+      mirostat.emplace(params.mirostat, params.mirostat_tau, params.mirostat_eta, n_vocab);
+  }
+  Impl(const Impl&) = delete;  // `history` refers to `params`.
+  Impl& operator=(const Impl&) = delete;
+
+  bool greedy() const { return params.temperature <= 0.0f; }
+  bool acts(SamplerStep step) const;
+  void run(SamplerStep step);
+  int n_best() const;
+  Token draw();
+  void apply_bias();
+  Token pick_best();
+
+  const SamplerParams params;
+  const std::size_t n_vocab;
+  const std::uint64_t seed;
+  engine::Random random;
+  Candidates candidates;
+  engine::History history;
+  std::optional<engine::Mirostat> mirostat;
+  Token drawn = kNoToken;  // Not accepted yet.
+};
+
+void Sampler::Impl::apply_bias() {
+  if (params.logit_bias.empty()) return;
+  const auto logits = candidates.editable_logits();
+  for (const auto& [id, bias] : params.logit_bias) logits[static_cast<std::size_t>(id)] += bias;
+}
+
+// A step at its neutral value does nothing. Greedy picks and mirostat have
+// their own way to cut.
+bool Sampler::Impl::acts(SamplerStep step) const {
+  const SamplerParams& p = params;
+  const bool cuts = !greedy() && !mirostat;
+  switch (step) {
+    case SamplerStep::kPenalties:
+      return history.penalises();
+    case SamplerStep::kDry:
+      return history.has_dry();
+    case SamplerStep::kTopNSigma:
+      return cuts && p.top_n_sigma > 0.0f;
+    case SamplerStep::kTopK:
+      return cuts && p.top_k > 0;
+    case SamplerStep::kTypical:
+      return cuts && p.typical_p < 1.0f;
+    case SamplerStep::kTopP:
+      return cuts && p.top_p < 1.0f;
+    case SamplerStep::kMinP:
+      return cuts && p.min_p > 0.0f;
+    case SamplerStep::kXtc:
+      // Above one half there is at most one top choice.
+      return cuts && p.xtc_probability > 0.0f && p.xtc_threshold <= 0.5f;
+    case SamplerStep::kTemperature:
+      return !greedy() && (p.dynamic_temperature_range > 0.0f || p.temperature != 1.0f);
+  }
+  return false;
+}
+
+void Sampler::Impl::run(SamplerStep step) {
+  const SamplerParams& p = params;
+  if (!acts(step)) return;
+  switch (step) {
+    case SamplerStep::kPenalties:
+      return history.apply_penalties(candidates);
+    case SamplerStep::kDry:
+      return history.apply_dry(candidates);
+    case SamplerStep::kTopNSigma:
+      return engine::cut_top_n_sigma(candidates, p.top_n_sigma);
+    case SamplerStep::kTopK:
+      return candidates.keep_top(static_cast<std::size_t>(p.top_k));
+    case SamplerStep::kTypical:
+      return engine::cut_typical(candidates, p.typical_p);
+    case SamplerStep::kTopP:
+      return engine::cut_top_p(candidates, p.top_p);
+    case SamplerStep::kMinP:
+      return engine::cut_min_p(candidates, p.min_p);
+    case SamplerStep::kXtc:
+      return engine::cut_xtc(candidates, p.xtc_probability, p.xtc_threshold, random);
+    case SamplerStep::kTemperature:
+      if (p.dynamic_temperature_range > 0.0f)
+        return engine::apply_dynamic_temperature(candidates, p.temperature, p.dynamic_temperature_range,
+                                                 p.dynamic_temperature_exponent);
+      return engine::apply_temperature(candidates, p.temperature);
+  }
+}
+
+// Of all logits: where nothing has made a list, none is made.
+Token Sampler::Impl::pick_best() {
+  if (candidates.is_list()) {  // Of the one that n_best() asks for.
+    const Candidate best = candidates.list().front();
+    candidates.set_only({best.id, best.logit, 1.0f});
+    return best.id;
+  }
+  const std::size_t best = engine::argmax(candidates.logits());
+  const Token id = static_cast<Token>(best);
+  candidates.set_only({id, engine::clean_logit(candidates.logits()[best]), 1.0f});
+  return id;
+}
+
+Sampler::Sampler(const SamplerParams& params, int n_vocab) {
+  check(params, n_vocab);
+  impl_ = std::make_unique<Impl>(params, n_vocab);
+}
+Sampler::~Sampler() = default;
+Sampler::Sampler(Sampler&&) noexcept = default;
+Sampler& Sampler::operator=(Sampler&&) noexcept = default;
+
+Token Sampler::sample(std::span<const float> logits) {
+  Impl& it = *impl_;
+  if (logits.size() != it.n_vocab) {
+    refuse("got " + std::to_string(logits.size()) + " logits for a vocabulary of " +
+           std::to_string(it.n_vocab));
+  }
+  it.candidates.start(logits);
+  it.apply_bias();
+  return it.draw();
+}
+
+Token Sampler::Impl::draw() {
+  for (SamplerStep step : params.steps) run(step);
+  if (greedy()) {
+    drawn = pick_best();
+  } else {
+    const std::size_t place =
+        mirostat ? mirostat->draw(candidates, random) : engine::draw(candidates, random);
+    drawn = candidates.list()[place].id;
+  }
+  return drawn;
+}
+
+int Sampler::Impl::n_best() const {
+  if (!params.logit_bias.empty()) return 0;
+  if (mirostat && !greedy()) return 0;
+  for (const SamplerStep step : params.steps) {
+    if (!acts(step)) continue;
+    // Fewer than all, or there is no list of the best: what follows would find all in the order of ids.
+    if (step == SamplerStep::kTopK && static_cast<std::size_t>(params.top_k) < n_vocab) return params.top_k;
+    return 0;
+  }
+  return greedy() ? 1 : 0;
+}
+
+int Sampler::n_best() const { return impl_->n_best(); }
+
+Token Sampler::sample(std::span<const Best> best) {
+  Impl& it = *impl_;
+  const int n = it.n_best();
+  if (n == 0) refuse("it draws from all logits, the best tokens do not suffice");
+  if (best.size() < static_cast<std::size_t>(n))
+    refuse("got the best " + std::to_string(best.size()) + " tokens, needs " + std::to_string(n));
+  best = best.first(static_cast<std::size_t>(n));
+  for (const Best& one : best)
+    if (one.id < 0 || static_cast<std::size_t>(one.id) >= it.n_vocab)
+      refuse("token " + std::to_string(one.id) + " is not in the vocabulary of " +
+             std::to_string(it.n_vocab));
+  it.candidates.start(best);
+  return it.draw();
+}
+
+void Sampler::accept(Token id) {
+  Impl& it = *impl_;
+  if (id < 0 || static_cast<std::size_t>(id) >= it.n_vocab) {
+    refuse("token " + std::to_string(id) + " is not in the vocabulary of " + std::to_string(it.n_vocab));
+  }
+  if (it.mirostat && id == it.drawn && !it.greedy()) it.mirostat->accept();
+  it.drawn = kNoToken;
+  it.history.accept(id);
+}
+
+void Sampler::reset() {
+  Impl& it = *impl_;
+  it.random = engine::Random(it.seed);
+  it.history.clear();
+  if (it.mirostat) it.mirostat->reset();
+  it.drawn = kNoToken;
+}
+
+std::uint64_t Sampler::seed() const { return impl_->seed; }
+
+std::span<const Candidate> Sampler::candidates() const {
+  if (!impl_->candidates.is_list()) return {};
+  impl_->candidates.sort_first(impl_->n_vocab);
+  return impl_->candidates.list();
+}
+
+}  // namespace weft

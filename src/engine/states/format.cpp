@@ -1,0 +1,280 @@
+#include "engine/states/format.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "weft/error.h"
+
+namespace weft::engine {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "states are written as they lie in memory");
+
+constexpr std::array<char, 8> kMagic = {'w', 'e', 'f', 't', 's', 't', 'a', 't'};
+constexpr std::uint32_t kVersion = 2;
+
+struct Header {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t whole;
+  std::uint64_t head_bytes;   // Up to the head's checksum.
+  std::uint64_t total_bytes;  // Of the state.
+  base::Hash128 model;
+  std::int32_t n_layers;
+  std::int32_t n_embd;
+  std::int32_t n_vocab;
+  std::uint32_t n_caches;
+  std::uint32_t n_pages;
+  std::uint32_t n_texts;
+  std::uint64_t n_extents;
+};
+struct CacheRecord {
+  std::uint32_t dtype;
+  std::uint32_t role;
+  std::int32_t n_heads;
+  std::int32_t head_dim;
+  std::uint64_t turning;
+  friend bool operator==(const CacheRecord&, const CacheRecord&) = default;
+};
+struct TextRecord {
+  std::int32_t seq;
+  std::uint32_t n_extents;
+};
+constexpr std::size_t kChecksumBytes = sizeof(std::uint64_t);
+
+std::span<const std::byte> bytes_of(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
+
+CacheRecord record_of(const StateOwner::Cache& cache) {
+  return {static_cast<std::uint32_t>(cache.dtype), static_cast<std::uint32_t>(cache.role), cache.n_heads,
+          cache.head_dim, cache.turning};
+}
+
+std::uint64_t head_bytes(std::uint64_t n_caches, std::uint64_t n_pages, std::uint64_t n_texts,
+                         std::uint64_t n_extents) {
+  return sizeof(Header) + n_caches * sizeof(CacheRecord) + n_pages * 2 * sizeof(std::uint64_t) +
+         n_texts * sizeof(TextRecord) + n_extents * sizeof(Extent);
+}
+
+/// The rows that a state has of a cache.
+struct RowCounts {
+  std::uint64_t n_cells = 0;
+  std::uint64_t n_kept = 0;   // Of them, in caches with a window.
+  std::uint64_t n_texts = 0;  // That are not empty.
+
+  RowCounts(std::uint64_t cells, std::uint64_t texts) : n_cells(cells), n_kept(cells), n_texts(texts) {}
+  explicit RowCounts(const State& state) : n_cells(static_cast<std::uint64_t>(state.snapshot.n_cells())) {
+    for (const std::uint64_t mask : state.kept) n_kept += static_cast<std::uint64_t>(std::popcount(mask));
+    for (const kv::Snapshot::Text& text : state.snapshot.texts) n_texts += text.extents.empty() ? 0u : 1u;
+  }
+  std::uint64_t bytes(const StateOwner::Cache& cache) const {
+    return (cache.role == CacheRole::kSlots ? n_texts
+            : cache.windowed                ? n_kept
+                                            : n_cells) *
+           cache.row_bytes();
+  }
+};
+
+/// All of a state but its head, that one's checksum included.
+std::uint64_t tail_bytes(const StateOwner& owner, const RowCounts& counts) {
+  std::uint64_t n = kChecksumBytes + sizeof(base::Hash128);
+  for (const StateOwner::Cache& cache : owner.caches) n += counts.bytes(cache) + kChecksumBytes;
+  return n;
+}
+
+[[noreturn]] void damaged(const std::string& what) {
+  throw Error(ErrorCode::kInvalidFile, "the state is damaged: " + what + "; nothing was restored");
+}
+
+/// Takes values off the front of bytes that were found long enough before.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  template <typename T>
+  T take() {
+    T value;
+    std::memcpy(&value, take_bytes(sizeof(T)).data(), sizeof(T));
+    return value;
+  }
+  std::span<const std::byte> take_bytes(std::uint64_t n) {
+    if (n > rest_.size()) damaged("it ends early");
+    const std::span<const std::byte> taken = rest_.first(static_cast<std::size_t>(n));
+    rest_ = rest_.subspan(static_cast<std::size_t>(n));
+    return taken;
+  }
+
+ private:
+  std::span<const std::byte> rest_;
+};
+
+void check_model(const StateOwner& owner, const Header& header) {
+  if (header.model == owner.model) return;
+  const auto sizes = [](std::int32_t n_layers, std::int32_t n_embd, std::int32_t n_vocab) {
+    return std::to_string(n_layers) + " layers of width " + std::to_string(n_embd) + ", " +
+           std::to_string(n_vocab) + " tokens";
+  };
+  throw Error(ErrorCode::kInvalidArgument,
+              "the state was saved with another model (" +
+                  sizes(header.n_layers, header.n_embd, header.n_vocab) + ") than this one (" +
+                  sizes(owner.n_layers, owner.n_embd, owner.n_vocab) + "); restore it with the same file");
+}
+
+std::string type_name(std::uint32_t id) {
+  const auto dtype = dtype_from_id(id);
+  return dtype ? std::string(info(*dtype).name) : "type " + std::to_string(id);
+}
+
+void check_cache(const StateOwner::Cache& cache, const CacheRecord& record) {
+  const CacheRecord expected = record_of(cache);
+  if (record == expected) return;
+  CacheRecord other = expected;
+  other.dtype = record.dtype;
+  if (record == other)
+    throw Error(ErrorCode::kInvalidArgument,
+                "the state's " + cache.name + " is of " + type_name(record.dtype) + ", this context's of " +
+                    type_name(expected.dtype) + "; restore it into a context with the same cache types");
+  other = expected;
+  other.turning = record.turning;
+  if (record == other)
+    throw Error(ErrorCode::kInvalidArgument,
+                "the state's keys were turned by other frequencies than this context's, which the model "
+                "chooses by the context's length; restore it into a context as long as the one it is from");
+  damaged(cache.name + " has another shape than the model's");
+}
+
+void read_snapshot(const Header& header, Reader& reader, State& state) {
+  kv::Snapshot& snapshot = state.snapshot;
+  snapshot.pages.resize(header.n_pages);
+  state.kept.resize(header.n_pages);
+  for (std::size_t p = 0; p < header.n_pages; ++p) {
+    snapshot.pages[p] = reader.take<std::uint64_t>();
+    state.kept[p] = reader.take<std::uint64_t>();
+    if ((state.kept[p] & ~snapshot.pages[p]) != 0) damaged("a window has cells that are not in use");
+  }
+  std::uint64_t n_extents = 0;
+  std::vector<std::uint32_t> counts;
+  for (std::uint32_t i = 0; i < header.n_texts; ++i) {
+    const auto text = reader.take<TextRecord>();
+    if (text.seq < 0 || (i > 0 && text.seq <= snapshot.texts.back().seq))
+      damaged("its sequences are in no order");
+    snapshot.texts.push_back({text.seq, {}});
+    counts.push_back(text.n_extents);
+    n_extents += text.n_extents;
+  }
+  if (n_extents != header.n_extents) damaged("its sequences do not agree with their extents");
+  for (std::uint32_t i = 0; i < header.n_texts; ++i)
+    for (std::uint32_t e = 0; e < counts[i]; ++e) snapshot.texts[i].extents.push_back(reader.take<Extent>());
+  if (!snapshot.well_formed()) damaged("its extents contradict each other");
+}
+
+}  // namespace
+
+std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
+                              std::uint64_t n_extents) {
+  return head_bytes(owner.caches.size(), n_cells, n_texts, n_extents) + tail_bytes(owner, {n_cells, n_texts});
+}
+
+void write_state(const StateOwner& owner, const State& state,
+                 const std::function<std::span<const std::byte>(std::size_t)>& rows_of,
+                 const std::function<void(std::span<const std::byte>)>& sink) {
+  const kv::Snapshot& snapshot = state.snapshot;
+  base::Hasher hash;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    hash.add(bytes);
+    sink(bytes);
+  };
+
+  std::uint64_t n_extents = 0;
+  for (const auto& text : snapshot.texts) n_extents += text.extents.size();
+  const std::uint64_t n_head =
+      head_bytes(owner.caches.size(), snapshot.pages.size(), snapshot.texts.size(), n_extents);
+  const Header header = {
+      .magic = kMagic,
+      .version = kVersion,
+      .whole = state.whole ? 1u : 0u,
+      .head_bytes = n_head,
+      .total_bytes = n_head + tail_bytes(owner, RowCounts(state)),
+      .model = owner.model,
+      .n_layers = owner.n_layers,
+      .n_embd = owner.n_embd,
+      .n_vocab = owner.n_vocab,
+      .n_caches = static_cast<std::uint32_t>(owner.caches.size()),
+      .n_pages = static_cast<std::uint32_t>(snapshot.pages.size()),
+      .n_texts = static_cast<std::uint32_t>(snapshot.texts.size()),
+      .n_extents = n_extents,
+  };
+  std::vector<std::byte> head;
+  head.reserve(static_cast<std::size_t>(n_head));
+  const auto add = [&](std::span<const std::byte> bytes) {
+    head.insert(head.end(), bytes.begin(), bytes.end());
+  };
+  add(bytes_of(header));
+  for (const StateOwner::Cache& cache : owner.caches) add(bytes_of(record_of(cache)));
+  for (std::size_t p = 0; p < snapshot.pages.size(); ++p) {
+    add(bytes_of(snapshot.pages[p]));
+    add(bytes_of(state.kept[p]));
+  }
+  for (const auto& text : snapshot.texts)
+    add(bytes_of(TextRecord{text.seq, static_cast<std::uint32_t>(text.extents.size())}));
+  for (const auto& text : snapshot.texts) add(std::as_bytes(std::span(text.extents)));
+  write(head);
+  write(bytes_of(base::hash64(head)));
+
+  for (std::size_t i = 0; i < owner.caches.size(); ++i) {
+    const std::span<const std::byte> rows = rows_of(i);
+    write(rows);
+    write(bytes_of(base::hash64(rows, i)));
+  }
+  sink(bytes_of(hash.result()));
+}
+
+State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(Header)) damaged("it has " + std::to_string(bytes.size()) + " bytes");
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof(Header));
+  if (header.magic != kMagic) throw Error(ErrorCode::kInvalidFile, "these bytes are no state of weft's");
+  if (header.version != kVersion)
+    throw Error(ErrorCode::kUnsupported, "the state is of version " + std::to_string(header.version) +
+                                             ", this weft reads version " + std::to_string(kVersion));
+  if (header.total_bytes != bytes.size())
+    damaged("it has " + std::to_string(bytes.size()) + " of " + std::to_string(header.total_bytes) +
+            " bytes");
+  if (header.head_bytes < sizeof(Header) || header.head_bytes > bytes.size()) damaged("its head has no end");
+
+  Reader reader(bytes);
+  const std::span<const std::byte> head = reader.take_bytes(header.head_bytes);
+  if (reader.take<std::uint64_t>() != base::hash64(head)) damaged("the checksum of its head is wrong");
+  check_model(owner, header);
+  if (header.n_caches != owner.caches.size()) damaged("it has another number of caches than the model");
+  // n_extents is the only count that could wrap here.
+  if (header.n_extents > bytes.size() || header.whole > 1 ||
+      header.head_bytes != head_bytes(header.n_caches, header.n_pages, header.n_texts, header.n_extents))
+    damaged("its counts contradict its size");
+
+  Reader tables(head.subspan(sizeof(Header)));
+  for (const StateOwner::Cache& cache : owner.caches) check_cache(cache, tables.take<CacheRecord>());
+  State state;
+  state.whole = header.whole != 0;
+  read_snapshot(header, tables, state);
+  const bool has_windows = std::any_of(owner.caches.begin(), owner.caches.end(),
+                                       [](const StateOwner::Cache& cache) { return cache.windowed; });
+  if (!has_windows && state.kept != state.snapshot.pages)
+    throw Error(ErrorCode::kInvalidArgument,
+                "the state has only the window of sliding-window layers, and this context keeps all their "
+                "text; restore it into one that does not");
+  const RowCounts counts(state);
+  if (bytes.size() != header.head_bytes + tail_bytes(owner, counts))
+    damaged("its cells do not agree with its size");
+  for (std::size_t i = 0; i < owner.caches.size(); ++i) {
+    state.rows.push_back(reader.take_bytes(counts.bytes(owner.caches[i])));
+    if (reader.take<std::uint64_t>() != base::hash64(state.rows.back(), i))
+      damaged("the checksum of " + owner.caches[i].name + " is wrong");
+  }
+  base::Hasher hash;
+  hash.add(bytes.first(bytes.size() - sizeof(base::Hash128)));
+  if (!(reader.take<base::Hash128>() == hash.result())) damaged("its checksum is wrong");
+  return state;
+}
+
+}  // namespace weft::engine

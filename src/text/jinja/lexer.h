@@ -1,0 +1,37 @@
+#pragma once
+// Template source to tokens, with the settings that chat templates are written for: trim_blocks (the newline
+// after a block tag goes), lstrip_blocks (spaces before a block tag at the start of a line go), one newline
+// at the end of the source goes. After jinja2 3.1, lexer.py.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/jinja/text.h"
+
+namespace weft::text::jinja {
+
+enum class TokenKind : std::uint8_t {
+  kData,
+  kBlockBegin,
+  kBlockEnd,
+  kVariableBegin,
+  kVariableEnd,
+  kName,
+  kString,
+  kInteger,
+  kFloat,
+  kOperator,
+  kEnd,
+};
+
+struct Token {
+  TokenKind kind;
+  std::string text;  ///< Of strings: without quotes, escapes resolved. Of numbers: without underscores.
+  int line;
+};
+
+/// Throws SyntaxProblem. The last token is kEnd. Time is linear in the source.
+std::vector<Token> tokenize(std::string_view source);
+
+}  // namespace weft::text::jinja
