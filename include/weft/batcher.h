@@ -3,17 +3,23 @@
 // so that every pass over the weights serves everybody, and it decides who gets the cache.
 //
 // A request's result is its own: the same tokens, bit by bit, whoever else is served, however prompts are
-// cut, shared or set aside and resumed, with speculation and without.
+// cut, shared, preempted or computed again after a failure, with speculation and without.
+//
+// One thread uses a batcher. weft::Service puts one behind a thread of its own, for requests from many.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "weft/context.h"
+#include "weft/error.h"
 #include "weft/generate.h"
+#include "weft/metrics.h"
 #include "weft/sampler.h"
 
 #pragma GCC visibility push(default)
@@ -29,8 +35,8 @@ struct Logprob {
 
 struct OutputToken {
   Token id = 0;
-  float logprob = 0.0f;      ///< With n_logprobs >= 0 only.
-  std::vector<Logprob> top;  ///< The n_logprobs most probable ones, most probable first.
+  float logprob = 0.0f;           ///< With n_logprobs >= 0 only.
+  std::vector<Logprob> top = {};  ///< The n_logprobs most probable ones, most probable first.
 };
 
 /// How a completion went.
@@ -38,9 +44,11 @@ struct CompletionStats {
   int n_prompt = 0;
   int n_cached = 0;  ///< Tokens of the prompt that were found in the cache.
   int n_generated = 0;
-  int n_preempted = 0;          ///< How often it had to wait for others in its midst.
+  int n_preempted = 0;          ///< How often it lost its cells to others and was computed again.
+  int n_recomputed = 0;         ///< Tokens that were computed again for that, or after a failure.
   int n_drafted = 0;            ///< By speculation ...
   int n_accepted = 0;           ///< ... and right.
+  double queue_ms = 0.0;        ///< From submit until it ran first.
   double first_token_ms = 0.0;  ///< Since the request was submitted.
   double total_ms = 0.0;
 };
@@ -48,32 +56,58 @@ struct CompletionStats {
 /// What a step brought to one completion of a request. Valid during the call.
 struct Output {
   RequestId request = 0;
-  int completion = 0;                   ///< 0 to n - 1.
-  std::string_view text;                ///< Whole characters; stop strings are held back.
-  std::span<const OutputToken> tokens;  ///< Drawn in this step, an end token included.
-  bool done = false;
-  StopReason stop = StopReason::kEnd;  ///< With done.
-  CompletionStats stats;               ///< With done.
+  int completion = 0;                        ///< 0 to n - 1.
+  std::string_view text = {};                ///< Whole characters; stop strings are held back.
+  std::span<const OutputToken> tokens = {};  ///< Drawn in this step, an end token included.
+  bool done = false;                         ///< Told once for each completion, with its last call.
+  StopReason stop = StopReason::kEnd;        ///< With done.
+  std::string_view error = {};               ///< With StopReason::kError: what happened.
+  CompletionStats stats = {};                ///< With done.
+};
+
+/// Which tokens a completion may write next: a grammar, a schema. One per completion. Its members are called
+/// by one thread at a time, fill() from another one than the batcher's, while a step computes. What it throws
+/// ends its completion with StopReason::kError.
+class TokenConstraint {
+ public:
+  virtual ~TokenConstraint() = default;
+  /// The completion went on with this token.
+  virtual void accept(Token token) = 0;
+  /// Sets bit i % 32 of allowed[i / 32] for each token i that may follow the accepted ones and `draft` behind
+  /// them (each of which was allowed); `allowed` is zeroed. At least one must be allowed: end tokens where
+  /// the text may end.
+  virtual void fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) = 0;
+  /// Whether `next` may follow the accepted ones and `draft` behind them: of guesses written ahead, before
+  /// the step.
+  virtual bool allows(std::span<const Token> draft, Token next) = 0;
 };
 
 struct RequestParams {
-  SamplerParams sampler;  ///< Completion i draws with seed + i.
-  int n = 1;              ///< Completions of the prompt.
-  int n_predict = -1;     ///< Tokens of each, < 0: until an end token or the context is full.
+  SamplerParams sampler = {};  ///< Completion i draws with seed + i.
+  int n = 1;                   ///< Completions of the prompt.
+  int n_predict = -1;          ///< Tokens of each, < 0: until an end token or the context is full.
   bool ignore_end = false;
-  std::vector<std::string> stop;
+  std::vector<std::string> stop = {};
   int n_logprobs = -1;  ///< < 0: none.
   /// Higher goes first. Who waits long comes up, so nobody waits for ever.
   int priority = 0;
+  // Deadlines, in milliseconds since submit; 0: none. A completion that misses one ends with
+  // StopReason::kTimeout and keeps what it has written.
+  double queue_timeout_ms = 0.0;        ///< To run first.
+  double first_token_timeout_ms = 0.0;  ///< To its first token.
+  double timeout_ms = 0.0;              ///< To its end.
   /// When the text has filled the cache (or n_ctx cells), forget the older half behind the first n_keep
   /// tokens, and go on.
   bool context_shift = false;
   int n_keep = 4;
   int n_ctx = 0;  ///< Cells that each completion may hold at most. 0: the whole cache.
   bool speculate = true;
-  /// Called from step() after the step's computation. May submit and cancel; returning false cancels the
-  /// request.
-  std::function<bool(const Output&)> on_output;
+  /// Makes the constraint of a completion, when it runs first. Null: none.
+  std::function<std::unique_ptr<TokenConstraint>(int completion)> constraint = nullptr;
+  /// Called from step() after the step's computation. May submit, cancel, pause and resume, but not step.
+  /// Returning false cancels the request. What it throws cancels the request too, and step() throws it on
+  /// when everybody else has been told.
+  std::function<bool(const Output&)> on_output = nullptr;
 };
 
 /// Models with recurrent layers cannot go back behind a wrong draft: they write without one.
@@ -83,13 +117,38 @@ enum class Speculation : std::uint8_t {
   kModel,  ///< A smaller model with the same vocabulary writes ahead.
 };
 
+/// What is refused when it is submitted. What could never be served is Error kInvalidArgument, what could be
+/// later is OverloadedError.
+struct BatcherLimits {
+  int n_waiting = 0;                                      ///< Completions that wait; 0: no limit.
+  std::int64_t n_waiting_tokens = 0;                      ///< Of their prompts; 0: no limit.
+  int n_completions = 256;                                ///< Of one request.
+  std::int64_t n_request_tokens = std::int64_t{1} << 24;  ///< Prompt times completions of one request.
+  int n_stops = 256;                                      ///< Stop strings of a request ...
+  std::size_t stop_bytes = std::size_t{1} << 16;          ///< ... and their bytes.
+};
+
+/// There is no room in the queue now. Error::code() is kOverloaded.
+class OverloadedError : public Error {
+ public:
+  OverloadedError(const std::string& message, double retry_after_ms_in)
+      : Error(ErrorCode::kOverloaded, message), retry_after_ms(retry_after_ms_in) {}
+  double retry_after_ms;  ///< When there may be room, from how fast the queue moved lately.
+};
+
 struct BatcherParams {
-  int n_running = 0;  ///< Completions computed at the same time, at most. 0: the context's sequences.
+  /// Completions computed at the same time, at most. The prefix cache, snapshots and branches of drafts live
+  /// in sequences that no completion runs in: a context needs more sequences than this to have them while all
+  /// are busy. 0: the context's sequences.
+  int n_running = 0;
   /// Tokens of a step, at most. 0: what the context likes best (Context::batch_size), which is also the most.
   int n_step_tokens = 0;
   /// While others decode, or wait for their first token, prompts are cut so that a step takes about this
   /// long.
   double max_step_ms = 150.0;
+  /// A completion that is paused keeps its cells for so long, unless they are needed, and is preempted then.
+  double max_pause_ms = 10000.0;
+  BatcherLimits limits = {};
   /// Finished texts stay in the cache until their room is needed. Where texts cannot be cut anywhere
   /// (Context::cuts_anywhere), beginnings that come again are kept too, once they were seen twice.
   bool reuse_prefixes = true;
@@ -103,10 +162,22 @@ struct BatcherParams {
   Context* draft = nullptr;
 };
 
+/// Counts since the beginning, and how things stand.
 struct BatcherStats {
   std::int64_t n_steps = 0;
-  std::int64_t n_prompt_tokens = 0;  ///< Computed ...
-  std::int64_t n_cached_tokens = 0;  ///< ... and found in the cache instead.
+  std::int64_t n_failed_steps = 0;  ///< That a device or memory failed; they were tried again.
+  std::int64_t n_rebuilt = 0;       ///< How often the cache was given up after a failure.
+
+  std::int64_t n_requests = 0;   ///< Submitted ...
+  std::int64_t n_rejected = 0;   ///< ... and refused because of the queue's limits.
+  std::int64_t n_completed = 0;  ///< Completions by how they ended: by themselves,
+  std::int64_t n_cancelled = 0;  ///< cancelled,
+  std::int64_t n_timed_out = 0;  ///< by a deadline,
+  std::int64_t n_errors = 0;     ///< by an error.
+
+  std::int64_t n_prompt_tokens = 0;      ///< Computed ...
+  std::int64_t n_cached_tokens = 0;      ///< ... and found in the cache instead.
+  std::int64_t n_recomputed_tokens = 0;  ///< Computed again after a preemption or a failure.
   std::int64_t n_generated_tokens = 0;
   std::int64_t n_drafted_tokens = 0;
   std::int64_t n_accepted_tokens = 0;
@@ -118,10 +189,30 @@ struct BatcherStats {
   int cells_peak = 0;         ///< Cells in use, finished texts included.
   double host_seconds = 0.0;  ///< Of all steps, outside Context::decode.
   double decode_seconds = 0.0;
+
+  LatencyHistogram queue = {};        ///< From submit until a completion ran first.
+  LatencyHistogram first_token = {};  ///< From submit to the first token.
+  LatencyHistogram between_tokens = {};
+  LatencyHistogram step = {};
+
+  // Now:
+  int n_waiting = 0;
+  std::int64_t n_waiting_tokens = 0;  ///< Of their texts.
+  double longest_wait_ms = 0.0;
+  double ms_per_admission = 0.0;  ///< Between two completions that left the queue lately; 0: not known.
+  int n_running = 0;
+  int n_prefilling = 0;  ///< Of those that run: still reading.
+  int n_paused = 0;
+  int cells_total = 0;
+  int cells_used = 0;
+  int cells_cached = 0;  ///< Of cells_used: of finished texts and snapshots alone.
+  int sequences_total = 0;
+  int sequences_cached = 0;  ///< That hold finished texts or snapshots.
+  int sequences_free = 0;
 };
 
-/// Used by one thread. The context must outlive it and is the batcher's alone in the meantime; its sequences
-/// are emptied at the beginning and at the end.
+/// Used by one thread. The context must outlive it and is the batcher's alone in the meantime (a second
+/// batcher on it is refused); its sequences are emptied at the beginning and at the end.
 class Batcher {
  public:
   /// Throws Error kInvalidArgument.
@@ -130,20 +221,33 @@ class Batcher {
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
 
-  /// Never refuses for want of room, except a prompt that the cache could not hold if it were alone: Error
-  /// kInvalidArgument with both numbers. Wrong parameters are refused here too.
+  /// Throws OverloadedError where the queue is full, and Error kInvalidArgument for wrong parameters and for
+  /// a prompt that the cache could not hold if it were alone, with both numbers. Copies the prompt; all else
+  /// that a completion needs (its sampler, its text) is made when it runs first.
   RequestId submit(std::span<const Token> prompt, RequestParams params);
-  /// All its completions end with kCancelled (on_output is told so) and their cells are free. Unknown or
-  /// ended ones are none of its business.
+  /// Completions that have not ended do so with kCancelled, which on_output is told in the next step; their
+  /// cells are free at once. Does nothing for requests that are unknown or have ended.
   void cancel(RequestId request);
-  /// One step for everybody. False where there is nothing to do. Throws Error where the device fails; the
-  /// requests stay then, and the next step tries again.
+  /// The completion takes no part in steps until it is resumed: for readers that are slow. Its deadlines go
+  /// on. Does nothing for those that are unknown or have ended.
+  void pause(RequestId request, int completion = 0);
+  void resume(RequestId request, int completion = 0);
+
+  /// One step for everybody. False where nothing is left to do before something is submitted or resumed, or a
+  /// deadline comes (next_deadline).
+  ///
+  /// A step that fails (a device, memory) is no error here: what it was about is computed again, in a cache
+  /// that is made anew where the failure left it unsure; the results are the same. When steps go on failing
+  /// each completion is tried alone, and those that fail alone end with StopReason::kError. Throws only what
+  /// on_output throws.
   bool step();
   /// Steps until nothing is left to do.
   void run() {
     while (step()) {
     }
   }
+  /// The next deadline of those that wait or run: step() then ends who misses it.
+  std::optional<std::chrono::steady_clock::time_point> next_deadline() const;
 
   int n_running() const;
   int n_waiting() const;

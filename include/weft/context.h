@@ -17,6 +17,8 @@
 
 namespace weft {
 
+class Batcher;
+
 /// kQ8_0 and kQ4_0 hold a scale for each 32 elements: heads must be multiples of 32; of kBF16 of 2. kAuto is
 /// kBF16 where all devices multiply that faster than kF16 (processors with instructions for it), else kF16.
 enum class CacheType : std::uint8_t { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };
@@ -215,6 +217,11 @@ class Context {
   void set_profile(Profile* profile);
 
  private:
+  friend class Batcher;
+  /// A batcher has it to itself from here on: throws Error kInvalidArgument where another one has.
+  void lease();
+  void end_lease() noexcept;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

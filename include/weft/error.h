@@ -18,6 +18,8 @@ enum class ErrorCode {
   kOutOfMemory,      ///< Memory of the host or of a device is exhausted.
   kDevice,           ///< A device failed.
   kCancelled,        ///< The caller asked to stop.
+  kOverloaded,       ///< Too much is waiting already: try again later.
+  kUnavailable,      ///< It is being shut down.
 };
 
 class Error : public std::runtime_error {

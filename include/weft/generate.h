@@ -15,13 +15,16 @@
 namespace weft {
 
 enum class StopReason : std::uint8_t {
-  kEnd /* an end token */,
+  kEnd,  ///< An end token.
   kLength,
   kContextFull,
   kStopString,
-  kCancelled
+  kCancelled,
+  kTimeout,  ///< A deadline of the request (RequestParams).
+  kError,    ///< A device or memory failed, again and again.
 };
-std::string_view name(StopReason reason);  ///< "end", "length", "context", "stop", "cancelled"
+/// "end", "length", "context", "stop", "cancelled", "timeout", "error"
+std::string_view name(StopReason reason);
 
 struct GenerateParams {
   int n_predict = -1;             ///< < 0: until an end token or the context is full.

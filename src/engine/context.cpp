@@ -293,6 +293,13 @@ bool Context::restore_file(const std::filesystem::path& path) {
   return impl_->restore(base::read_file(path, impl_->states.max_bytes()), {});
 }
 
+void Context::lease() {
+  if (std::exchange(impl_->leased, true))
+    refuse("a batcher uses the context already; make another context for a second one");
+}
+
+void Context::end_lease() noexcept { impl_->leased = false; }
+
 void Context::set_profile(Profile* profile) { impl_->plan.set_profile(profile); }
 
 PlanStats Context::plan_stats() const {

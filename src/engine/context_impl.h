@@ -111,6 +111,7 @@ struct Context::Impl {
   std::vector<std::int64_t> last_symbols;
   std::atomic<bool> cancelled{false};
   double host_seconds = 0.0;
+  bool leased = false;  // To a batcher.
 };
 
 }  // namespace weft

@@ -18,10 +18,12 @@ Middle middle_of(const Context& context, SeqId seq, int n_keep) {
   return {keep, n};
 }
 
-bool forget(Context& context, SeqId seq, Pos begin, Pos n) {
+bool forget(Context& context, SeqId seq, Pos begin, Pos n, const std::function<bool()>& make_room) {
   try {
     context.remove(seq, begin, begin + n);
-    return context.shift(seq, begin + n, -1, -n);
+    while (!context.shift(seq, begin + n, -1, -n))
+      if (!make_room || !make_room()) return false;
+    return true;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
     return false;  // Too much is kept: its windows are gone.

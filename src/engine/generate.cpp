@@ -156,6 +156,10 @@ std::string_view name(StopReason reason) {
       return "stop";
     case StopReason::kCancelled:
       return "cancelled";
+    case StopReason::kTimeout:
+      return "timeout";
+    case StopReason::kError:
+      return "error";
   }
   return "";
 }

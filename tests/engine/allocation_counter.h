@@ -1,6 +1,6 @@
 #pragma once
-// The test program counts its allocations through operator new, on all threads. Not under sanitizers, which bring an
-// operator new of their own.
+// The test program counts its allocations through operator new, on all threads. Not under sanitizers, which
+// bring an operator new of their own.
 
 namespace weft::test {
 
@@ -11,5 +11,19 @@ inline constexpr bool kCountsAllocations = true;
 #endif
 
 long n_allocations();
+
+/// The n-th allocation from here on that this thread makes fails, and only that; 0: none. Sanitizers do not
+/// have this.
+void fail_allocation(long n);
+long allocations_until_failure();  ///< 0: it has failed, or none is to fail.
+/// Meanwhile none fails, nor counts.
+class AllocationsSucceed {
+ public:
+  AllocationsSucceed();
+  ~AllocationsSucceed();
+
+ private:
+  long until_failure_;
+};
 
 }  // namespace weft::test

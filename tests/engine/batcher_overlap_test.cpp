@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "engine/batching/batcher_params.h"
+#include "engine/batching/limits.h"
 #include "engine/batching/step_pace.h"
 #include "engine/model_impl.h"
 #include "engine/small_device.h"

@@ -1,6 +1,7 @@
 #pragma once
 // Who waits in a batcher, and who is let in: in the order of their rank, as far as there are sequences and
-// cells for them. One whose beginning another one is just computing waits for it.
+// cells for them. One whose beginning another one is just computing waits for it. Where the first in the
+// queue does not fit yet, some of those behind may pass it, but not for ever.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,32 +16,42 @@ namespace weft::engine {
 
 class Admission {
  public:
-  using StreamPtr = std::shared_ptr<Stream>;
-
   /// At most `n_running` streams run at the same time. The others must outlive it.
   Admission(Context& context, PrefixCache& cache, int n_running)
-      : context_(context), cache_(cache), n_running_(n_running) {}
+      : context_(context), cache_(cache), n_running_(n_running) {
+    entries_.reserve(static_cast<std::size_t>(n_running));
+  }
 
   void wait(const StreamPtr& stream) { waiting_.emplace(stream->key(), stream); }
+  /// One that was let in waits again. Needs no memory.
+  void wait_again(const StreamPtr& stream) noexcept;
   /// Those for which `gone(stream)` is true wait no longer.
   template <typename F>
   void erase_if(F&& gone) {
     std::erase_if(waiting_, [&](const auto& entry) { return gone(entry.second); });
   }
+  template <typename F>
+  void for_each(F&& f) const {
+    for (const auto& [key, stream] : waiting_) f(stream);
+  }
   std::size_t n_waiting() const { return waiting_.size(); }
 
-  /// Moves to `running` who can go on now; each has a sequence then. Says of all that run where their next
-  /// step has to pause, because others want to begin like that.
+  /// Moves to `running` (whose capacity is n_running) who can go on now; each has a sequence then. Says of
+  /// all that run where their next step has to pause, because others want to begin like that. A stream that
+  /// cannot be prepared fails, and stays for the caller to take out (Stream::done).
   void admit(std::vector<StreamPtr>& running);
 
  private:
+  using Queue = std::map<std::pair<std::int64_t, std::int64_t>, StreamPtr>;  // By who goes first.
+
   bool should_wait(const Stream& stream, int n_cached, const std::vector<StreamPtr>& running) const;
   bool take_up(Stream& stream);
 
   Context& context_;
   PrefixCache& cache_;
   const int n_running_;
-  std::map<std::pair<std::int64_t, std::int64_t>, StreamPtr> waiting_;  // By who goes first.
+  Queue waiting_;
+  std::vector<Queue::node_type> entries_;  // Of those that run: their places in the queue, for wait_again.
 };
 
 }  // namespace weft::engine

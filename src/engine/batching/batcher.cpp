@@ -1,302 +1,248 @@
+// Requests and their ends. The step is in batch_step.cpp.
 #include "weft/batcher.h"
 
 #include <algorithm>
-#include <deque>
+#include <exception>
 #include <utility>
 
-#include "engine/batching/admission.h"
-#include "engine/batching/batcher_params.h"
-#include "engine/batching/drafts.h"
-#include "engine/batching/prefix_cache.h"
-#include "engine/batching/step_pace.h"
-#include "engine/batching/stream.h"
+#include "engine/batching/batcher_impl.h"
+#include "engine/refuse.h"
 
 namespace weft {
 namespace {
 
 using engine::Clock;
-using engine::DraftTree;
+using engine::ms_between;
 using engine::Stream;
-using StreamPtr = std::shared_ptr<Stream>;
+using engine::StreamPtr;
 
 /// One step of priority is worth as much as being submitted that many requests earlier.
 constexpr std::int64_t kRequestsPerPriority = 64;
 constexpr int kMaxPriority = 1 << 20;
 
-double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
 }  // namespace
 
-/// The loop over what has places of its own: who waits and is let in (`admission`), what the cache holds
-/// (`texts`), what is written ahead (`drafts`), how much a step takes on (`pace`). A stream is waiting,
-/// running (it has a sequence) or done.
-struct Batcher::Impl {
-  Impl(Context& context_in, const BatcherParams& params_in)
-      : context(context_in),
-        params(engine::fill_in(params_in, context)),
-        drafter(engine::make_drafter(params, context)),
-        cache(context, drafter.get(), params.reuse_prefixes, counters),
-        admission(context, cache, params.n_running),
-        drafts(params, drafter.get(), cache),
-        pace(params, context.params().n_ubatch) {}
+Batcher::Impl::Impl(Context& context_in, const BatcherParams& params_in)
+    : context(context_in),
+      params(engine::fill_in(params_in, context)),
+      lease(&context),
+      draft_lease(params.speculation == Speculation::kModel ? params.draft : nullptr),
+      drafter(engine::make_drafter(params, context)),
+      cache(context, drafter.get(), params.reuse_prefixes, counters),
+      admission(context, cache, params.n_running),
+      drafts(params, drafter.get(), cache),
+      pace(params, context.params().n_ubatch),
+      masks(context.model().info().n_vocab) {
+  running.reserve(static_cast<std::size_t>(params.n_running));
+}
 
-  // --- Requests --------------------------------------------------------------------------------------------
-
-  RequestId submit(std::span<const Token> prompt, RequestParams p) {
-    engine::check_request(prompt, p, context);
-    p.priority = std::clamp(p.priority, -kMaxPriority, kMaxPriority);
-    auto request = std::make_shared<engine::Request>();
-    request->id = ++last_request;
-    request->n_prompt = static_cast<int>(prompt.size());
-    request->max_text = engine::max_text(p, context);
-    request->submitted = Clock::now();
-    request->params = std::move(p);
-    const std::int64_t rank = request->id - kRequestsPerPriority * request->params.priority;
-    std::vector<StreamPtr> streams;
-    for (int i = 0; i < request->params.n; ++i)
-      streams.push_back(std::make_shared<Stream>(request, i, prompt, context.model(), rank, ++last_order));
+RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) {
+  engine::check_request(prompt, p, context, params.limits);
+  const BatcherLimits& limits = params.limits;
+  if (limits.n_waiting > 0 || limits.n_waiting_tokens > 0) {
+    engine::QueueLoad load{.ms_per_admission = counters.ms_per_admission};
+    admission.for_each([&](const StreamPtr& stream) {
+      ++load.n_waiting;
+      load.n_waiting_tokens += std::ssize(stream->tokens());
+    });
+    try {
+      engine::check_load(load, prompt.size(), p.n, limits);
+    } catch (const OverloadedError&) {
+      ++counters.n_rejected;
+      throw;
+    }
+  }
+  const auto n = static_cast<std::size_t>(p.n);
+  auto request = std::make_shared<engine::Request>();
+  request->id = last_request + 1;
+  request->prompt.assign(prompt.begin(), prompt.end());
+  request->max_text = engine::max_text(p, context);
+  request->submitted = Clock::now();
+  request->params = std::move(p);
+  request->params.priority = std::clamp(request->params.priority, -kMaxPriority, kMaxPriority);
+  const std::int64_t rank = request->id - kRequestsPerPriority * request->params.priority;
+  std::vector<StreamPtr> streams;
+  for (std::size_t i = 0; i < n; ++i)
+    streams.push_back(std::make_shared<Stream>(request, static_cast<int>(i), context.model(), rank,
+                                               last_order + 1 + static_cast<std::int64_t>(i)));
+  // So that nobody needs memory to tell its end.
+  for (std::vector<StreamPtr>* box : {&outbox, &telling})
+    if (box->capacity() < n_open + n) box->reserve(2 * (n_open + n));
+  std::size_t n_waiting = 0;
+  try {
+    for (; n_waiting < n && request->params.n_predict != 0; ++n_waiting) admission.wait(streams[n_waiting]);
+  } catch (...) {
+    admission.erase_if([&](const StreamPtr& stream) { return stream->request().id == request->id; });
+    throw;
+  }
+  ++last_request;
+  last_order += static_cast<std::int64_t>(n);
+  n_open += n;
+  ++counters.n_requests;
+  if (request->params.n_predict == 0)
     for (const StreamPtr& stream : streams) {
-      if (request->params.n_predict == 0) {
-        stream->finish(StopReason::kLength);
-        outbox.push_back(stream);
-      } else {
-        admission.wait(stream);
-      }
+      stream->finish(StopReason::kLength);
+      tell(stream);
     }
-    return request->id;
-  }
+  return request->id;
+}
 
-  void cancel(RequestId id) {
-    const auto ends = [&](const StreamPtr& stream) {
-      if (stream->request().id != id) return false;
-      stream->finish(StopReason::kCancelled);
-      outbox.push_back(stream);
-      return true;
-    };
-    admission.erase_if(ends);
-    std::erase_if(running, [&](const StreamPtr& stream) {
-      if (!ends(stream)) return false;
-      cache.release(*stream);
-      return true;
-    });
-  }
-
-  // --- When the cache is full ------------------------------------------------------------------------------
-
-  /// Idle texts go first, then the drafts of this step, then the running stream that came last; one that is
-  /// alone forgets, or ends.
-  void make_room() {
-    if (cache.evict()) return;
-    if (std::exchange(drafts_allowed, false)) return;
-    const auto last =
-        std::max_element(running.begin(), running.end(),
-                         [](const StreamPtr& a, const StreamPtr& b) { return a->goes_before(*b); });
-    if (running.size() == 1) {
-      if (!cache.forget(**last)) end(**last, StopReason::kContextFull);
-      drop_done();
-      return;
-    }
-    preempt(*last);
-    running.erase(last);
-  }
-
-  void preempt(const StreamPtr& stream) {
-    if (stream->shifted) stream->saved = context.save(stream->seq);
+void Batcher::Impl::cancel(RequestId id) {
+  const auto ends = [&](const StreamPtr& stream) {
+    if (stream->request().id != id) return;
+    stream->finish(StopReason::kCancelled);
     cache.release(*stream);
-    stream->n_computed = 0;
-    ++stream->stats.n_preempted;
-    ++counters.n_preempted;
-    admission.wait(stream);
-  }
-
-  /// Room in the cache that one stream may use is up, before the batch is made.
-  void check_limits() {
-    for (const StreamPtr& stream : running)
-      if (static_cast<int>(stream->text.size()) > stream->request().max_text && !cache.forget(*stream))
-        end(*stream, StopReason::kContextFull);
-    drop_done();
-  }
-
-  void end(Stream& stream, StopReason reason) {
-    stream.finish(reason);
-    cache.retire(stream);
-  }
-
-  /// Ended streams leave; what they have to tell stays until it is told.
-  void drop_done() {
-    std::erase_if(running, [&](const StreamPtr& stream) {
-      if (!stream->done()) return false;
-      outbox.push_back(stream);
-      return true;
-    });
-  }
-
-  // --- A step ----------------------------------------------------------------------------------------------
-
-  /// What a stream has in the batch.
-  struct Share {
-    Stream* stream;
-    int first;  // Item of the batch.
-    int n;      // Items, drafts not counted.
   };
+  admission.for_each(ends);
+  for (const StreamPtr& stream : running) ends(stream);
+  drop_done();
+}
 
-  bool step() {
-    const auto start = Clock::now();
-    double in_decode = 0.0;
-    drop_branches();  // Of a step that failed.
-    admission.admit(running);
-    check_limits();
-    drafts_allowed = true;
-    DecodeStatus status = DecodeStatus::kCacheFull;
-    while (status == DecodeStatus::kCacheFull && !running.empty()) {
-      drafts.write(running, pace.cost(), drafts_allowed);
-      build();
-      const auto before = Clock::now();
-      status = context.decode(batch);
-      in_decode = seconds_between(before, Clock::now());
-      counters.decode_seconds += in_decode;
-      if (status == DecodeStatus::kCacheFull) {
-        drop_branches();
-        make_room();
-      }
+void Batcher::Impl::set_paused(RequestId id, int completion, bool paused) {
+  const auto set = [&](const StreamPtr& stream) {
+    if (stream->request().id != id || stream->completion() != completion ||
+        stream->paused.has_value() == paused)
+      return;
+    if (paused) {
+      stream->paused = Clock::now();
+    } else {
+      stream->paused.reset();
     }
-    if (status == DecodeStatus::kOk && !running.empty()) {
-      const std::int64_t n_before = counters.n_generated_tokens;
-      for (const Share& share : shares) read(share);
-      ++counters.n_steps;
-      counters.cells_peak = std::max(counters.cells_peak, context.cells_used());
-      pace.add(batch.size(), n_decoding, in_decode * 1e3,
-               static_cast<double>(counters.n_generated_tokens - n_before));
-      drafts.add_step(in_decode * 1e3);
-      for (const StreamPtr& stream : running)
-        if (!stream->done() && stream->has_output()) outbox.push_back(stream);
-      drop_done();
-    }
-    const bool told = !outbox.empty();
-    counters.host_seconds += seconds_between(start, Clock::now()) - in_decode;
-    deliver();
-    return told || !running.empty() || admission.n_waiting() > 0;
-  }
+  };
+  admission.for_each(set);
+  for (const StreamPtr& stream : running) set(stream);
+}
 
-  void drop_branches() {
-    for (const StreamPtr& stream : running) cache.drop_branches(*stream);
-  }
+// --- Deadlines
 
-  /// The batch: first who writes, with drafts; then as much of the prompts as the step's time allows.
-  void build() {
-    batch.clear();
-    shares.clear();
-    int n_logits = 0;
-    for (const StreamPtr& stream : running) {
-      if (stream->n_pending() != 1) continue;
-      shares.push_back({stream.get(), batch.size(), 1});
-      batch.add(stream->text.back(), stream->seq, true);
-      ++n_logits;
-    }
-    // Drafts only as far as the step's rows of logits go.
-    const int max_logits = context.params().n_outputs;
-    for (Share& share : shares) {
-      DraftTree& draft = share.stream->draft;
-      draft.cut(max_logits - n_logits);
-      n_logits += draft.size();
-    }
-    if (n_logits > batch.size()) {
-      batch.clear();
-      for (Share& share : shares) {
-        share.first = batch.size();
-        drafts.add(batch, *share.stream);
-      }
-    }
-    n_decoding = batch.size();
-    int budget = pace.prompt_budget(n_decoding);
-    for (const StreamPtr& stream : running) {
-      if (stream->n_pending() == 1 || budget == 0) continue;
-      int n = std::min(stream->n_pending(), budget);
-      if (stream->pause_at > stream->n_computed) n = std::min(n, stream->pause_at - stream->n_computed);
-      shares.push_back({stream.get(), batch.size(), n});
-      batch.add(stream->pending().first(static_cast<std::size_t>(n)), stream->seq, n == stream->n_pending());
-      budget -= n;
-      if (n == stream->n_pending())
-        budget = std::min(budget, pace.max_rows_behind(batch.size()) - batch.size());
-    }
-    for (const Share& share : shares) ask_for_best(share);
-  }
+void Batcher::Impl::expire(Clock::time_point now) {
+  bool any = false;
+  const auto late = [&](const StreamPtr& stream) {
+    if (stream->done() || !stream->is_late(now)) return false;
+    any = true;
+    return true;
+  };
+  admission.for_each([&](const StreamPtr& stream) {
+    if (late(stream)) stream->finish(StopReason::kTimeout);
+  });
+  for (const StreamPtr& stream : running)
+    if (late(stream)) end(*stream, StopReason::kTimeout);
+  if (any) drop_done();
+}
 
-  /// Where the best few tokens do, the step need not write logits.
-  void ask_for_best(const Share& share) {
-    const int n = share.stream->n_best();
-    if (n == 0 || n > context.params().n_best) return;
-    const int last = share.first + share.n - 1;
-    for (int item = last; item <= last + share.stream->draft.size(); ++item)
-      if (batch[item].logits) batch.only_best(item, n);
-  }
+std::optional<Clock::time_point> Batcher::Impl::next_deadline() const {
+  auto next = Clock::time_point::max();
+  const auto look = [&](const StreamPtr& stream) { next = std::min(next, stream->deadline()); };
+  admission.for_each(look);
+  for (const StreamPtr& stream : running) look(stream);
+  if (next == Clock::time_point::max()) return std::nullopt;
+  return next;
+}
 
-  /// Takes a stream's tokens from the step's logits: one, and one more for each draft that was right.
-  void read(const Share& share) {
-    Stream& stream = *share.stream;
-    const int n_prompt = std::max(0, std::min(share.n, stream.stats.n_prompt - stream.n_computed));
-    if (stream.stats.n_generated == 0) counters.n_prompt_tokens += n_prompt;
-    cache.computed(stream, share.n);
-    cache.leave_snapshot(stream);
-    if (stream.n_pending() > 0) return;  // A piece of a prompt.
-    int node = DraftTree::kRoot;
-    bool goes_on = true;
-    while (true) {
-      // The root's logits are those of the last token, a node's stand behind them in the nodes' order.
-      const int item = share.first + share.n + node;
-      goes_on = stream.draw(context, item, batch[item].n_best > 0);
-      ++counters.n_generated_tokens;
-      const int next = stream.draft.child(node, stream.text.back());
-      if (goes_on) engine::Drafts::learn(stream, node, next);
-      if (!goes_on || next == DraftTree::kNone) break;
-      ++stream.stats.n_accepted;
-      ++counters.n_accepted_tokens;
-      cache.computed(stream, 1);
-      node = next;
-    }
-    if (!stream.draft.empty()) {
-      stream.stats.n_drafted += stream.draft.size();
-      counters.n_drafted_tokens += stream.draft.size();
-      counters.n_branches += static_cast<std::int64_t>(stream.branches.size()) - 1;
-      drafts.fold(stream, node);
-    }
-    drafts.checked(stream);
-    if (!goes_on) cache.retire(stream);
-  }
+// --- Ends
 
-  /// Everything that is new goes to whom it concerns.
-  void deliver() {
-    while (!outbox.empty()) {
-      const StreamPtr stream = outbox.front();
-      outbox.pop_front();
+void Batcher::Impl::end(Stream& stream, StopReason reason) {
+  stream.finish(reason);
+  cache.retire(stream);
+}
+
+void Batcher::Impl::drop_done() {
+  const auto leaves = [&](const StreamPtr& stream) {
+    if (!stream->done()) return false;
+    cache.release(*stream);  // Of those that end in their midst; others have left their sequence already.
+    tell(stream);
+    return true;
+  };
+  std::erase_if(running, leaves);
+  admission.erase_if(leaves);
+}
+
+void Batcher::Impl::tell(const StreamPtr& stream) {
+  if (stream->in_outbox || !stream->has_output()) return;
+  stream->in_outbox = true;
+  outbox.push_back(stream);
+}
+
+void Batcher::Impl::deliver() {
+  std::exception_ptr thrown;
+  delivering = true;
+  while (!outbox.empty()) {
+    std::swap(outbox, telling);  // What callbacks cancel or submit comes in the next round.
+    for (const StreamPtr& stream : telling) {
+      stream->in_outbox = false;
       if (!stream->has_output()) continue;
-      const bool was_done = stream->done();
-      if (!stream->deliver() && !was_done) cancel(stream->request().id);
+      const bool is_end = stream->done();
+      if (is_end) {
+        --n_open;
+        switch (stream->stop()) {
+          case StopReason::kCancelled:
+            ++counters.n_cancelled;
+            break;
+          case StopReason::kTimeout:
+            ++counters.n_timed_out;
+            break;
+          case StopReason::kError:
+            ++counters.n_errors;
+            break;
+          default:
+            ++counters.n_completed;
+        }
+      }
+      bool wants_more = false;
+      try {
+        wants_more = stream->deliver();
+      } catch (...) {
+        if (!thrown) thrown = std::current_exception();
+      }
+      if (!wants_more && !is_end) cancel(stream->request().id);
     }
+    telling.clear();
   }
+  delivering = false;
+  if (thrown) std::rethrow_exception(thrown);
+}
 
-  Context& context;
-  const BatcherParams params;
-  BatcherStats counters;
-  const std::unique_ptr<engine::Drafter> drafter;  // nullptr: no speculation.
-  engine::PrefixCache cache;
-  engine::Admission admission;
-  engine::Drafts drafts;
-  engine::StepPace pace;
+// --- The loop
 
-  std::vector<StreamPtr> running;  // In the order of their admission.
-  std::deque<StreamPtr> outbox;    // With something to tell.
+bool Batcher::Impl::can_go_on() const {
+  const auto goes_on = [](const StreamPtr& stream) { return !stream->paused; };
+  if (std::any_of(running.begin(), running.end(), goes_on)) return true;
+  bool any = false;
+  admission.for_each([&](const StreamPtr& stream) { any = any || goes_on(stream); });
+  return any;
+}
 
-  Batch batch;
-  std::vector<Share> shares;
-  int n_decoding = 0;  // Items of the batch that are no prompt's.
-  bool drafts_allowed = true;
+bool Batcher::Impl::step() {
+  if (delivering) engine::refuse("step() was called from on_output; let it return first");
+  expire(Clock::now());
+  if (can_go_on()) compute();
+  const bool told = !outbox.empty();
+  deliver();
+  return told || can_go_on();
+}
 
-  RequestId last_request = 0;
-  std::int64_t last_order = 0;
-};
+BatcherStats Batcher::Impl::stats() const {
+  BatcherStats s = counters;
+  const auto now = Clock::now();
+  admission.for_each([&](const StreamPtr& stream) {
+    ++s.n_waiting;
+    s.n_waiting_tokens += std::ssize(stream->tokens());
+    s.longest_wait_ms = std::max(s.longest_wait_ms, ms_between(stream->request().submitted, now));
+    s.n_paused += stream->paused ? 1 : 0;
+  });
+  s.n_running = static_cast<int>(running.size());
+  for (const StreamPtr& stream : running) {
+    s.n_prefilling += stream->is_prefilling() ? 1 : 0;
+    s.n_paused += stream->paused ? 1 : 0;
+  }
+  s.cells_total = context.cells_total();
+  s.cells_used = context.cells_used();
+  s.cells_cached = cache.cells_cached(running);
+  s.sequences_total = context.params().n_sequences;
+  s.sequences_cached = cache.n_idle();
+  s.sequences_free = cache.n_free();
+  return s;
+}
 
 Batcher::Batcher(Context& context, const BatcherParams& params)
     : impl_(std::make_unique<Impl>(context, params)) {}
@@ -306,10 +252,13 @@ RequestId Batcher::submit(std::span<const Token> prompt, RequestParams params) {
   return impl_->submit(prompt, std::move(params));
 }
 void Batcher::cancel(RequestId request) { impl_->cancel(request); }
+void Batcher::pause(RequestId request, int completion) { impl_->set_paused(request, completion, true); }
+void Batcher::resume(RequestId request, int completion) { impl_->set_paused(request, completion, false); }
 bool Batcher::step() { return impl_->step(); }
+std::optional<Clock::time_point> Batcher::next_deadline() const { return impl_->next_deadline(); }
 int Batcher::n_running() const { return static_cast<int>(impl_->running.size()); }
 int Batcher::n_waiting() const { return static_cast<int>(impl_->admission.n_waiting()); }
-BatcherStats Batcher::stats() const { return impl_->counters; }
+BatcherStats Batcher::stats() const { return impl_->stats(); }
 bool Batcher::consistent() const {
   return impl_->context.consistent() && impl_->cache.consistent(impl_->running);
 }

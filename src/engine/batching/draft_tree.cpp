@@ -48,6 +48,29 @@ void DraftTree::cut(int n) {
   if (n < size()) nodes_.resize(static_cast<std::size_t>(std::max(n, 0)));
 }
 
+void DraftTree::path_to(int node, std::vector<Token>& path) const {
+  path.clear();
+  for (int at = node; at != kRoot; at = nodes_[static_cast<std::size_t>(at)].parent)
+    path.push_back(nodes_[static_cast<std::size_t>(at)].token);
+  std::reverse(path.begin(), path.end());
+}
+
+void DraftTree::keep_if(const std::function<bool(std::span<const Token>, Token)>& keep) {
+  std::vector<int> now_at(nodes_.size(), kNone);
+  std::vector<Token> path;
+  int n_kept = 0;
+  for (int i = 0; i < size(); ++i) {
+    Node node = nodes_[static_cast<std::size_t>(i)];
+    if (node.parent != kRoot) node.parent = now_at[static_cast<std::size_t>(node.parent)];
+    if (node.parent == kNone) continue;
+    path_to(node.parent, path);  // Of those that are kept, which lie before this one.
+    if (!keep(path, node.token)) continue;
+    now_at[static_cast<std::size_t>(i)] = n_kept;
+    nodes_[static_cast<std::size_t>(n_kept++)] = node;
+  }
+  cut(n_kept);
+}
+
 std::vector<int> DraftTree::leaves() const {
   std::vector<int> result;
   for (int i = 0; i < size(); ++i)

@@ -2,6 +2,7 @@
 // What is written ahead of a text: a tree of tokens, because where it is not sure how the text goes on, a
 // step can check more than one way. Each node carries its chance of being right; a node is worth its row of
 // the step as long as that chance is high enough.
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,11 @@ class DraftTree {
   int n_children(int parent) const;
   /// Keeps the first n nodes.
   void cut(int n);
+  /// Keeps the nodes for which `keep(path, token)` is true, where path are the tokens above them, and whose
+  /// parents are kept.
+  void keep_if(const std::function<bool(std::span<const Token> path, Token token)>& keep);
+  /// The tokens down to a node, from behind the root on, the node's own included.
+  void path_to(int node, std::vector<Token>& path) const;
 
   /// The branches: for each its last node. The first one is that of first guesses from the root on.
   std::vector<int> leaves() const;

@@ -1,6 +1,7 @@
 #include "engine/batching/drafts.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace weft::engine {
 namespace {
@@ -11,6 +12,8 @@ constexpr double kShareToTry = 0.01;
 constexpr double kMostToTry = 4.0;
 /// Tokens of a draft while it is not known what steps cost: enough to learn what a drafter's own cost.
 constexpr int kOnFaith = 2;
+/// A drafter that failed so many times one after another is not asked any more.
+constexpr int kMaxFailures = 4;
 
 }  // namespace
 
@@ -34,14 +37,15 @@ bool Drafts::tries(Stream& stream, const StepCost& cost) {
   return true;
 }
 
-void Drafts::write(std::span<const std::shared_ptr<Stream>> streams, const StepCost& cost, bool allowed) {
-  if (drafter_ == nullptr) return;
+int Drafts::write(std::span<const StreamPtr> streams, const StepCost& cost, bool allowed, int n_to_read) {
+  if (drafter_ == nullptr) return 0;
   jobs_.clear();
   trials_.clear();
   // Branches are sequences: the free ones are shared out evenly.
   const int n_spare = cache_.n_spare(static_cast<int>(streams.size()));
   const auto may_draft = [&](const auto& stream) {
-    return allowed && stream->params().speculate && stream->n_pending() == 1;
+    return allowed && n_failures_ < kMaxFailures && stream->params().speculate && stream->n_pending() == 1 &&
+           !stream->paused;
   };
   const auto n_jobs = static_cast<int>(std::count_if(streams.begin(), streams.end(), may_draft));
   const double least = params_.adapt_drafts ? least_chance(cost, drafter_->ms_per_token(n_jobs)) : 0.0;
@@ -65,9 +69,31 @@ void Drafts::write(std::span<const std::shared_ptr<Stream>> streams, const StepC
     if (odds.n_max > 0 && stream->draft.grows(DraftTree::kRoot))
       jobs_.push_back({stream->seq, stream->text, &stream->draft});
   }
-  if (!jobs_.empty()) drafter_->draft(jobs_);
+  int n_read = 0;
+  try {
+    if (!jobs_.empty()) n_read = drafter_->draft(jobs_, n_to_read);
+    n_failures_ = 0;
+  } catch (const std::exception&) {  // It is a help only: the step does without.
+    ++n_failures_;
+    drafter_->reset();
+    for (const DraftJob& job : jobs_) job.draft->clear();
+  }
+  for (const auto& stream : streams) prune(*stream);
   for (const Trial& trial : trials_)
     if (trial.draft->empty()) ms_to_try_ += trial.ms;  // There was nothing to try.
+  return n_read;
+}
+
+/// Guesses that the stream's constraint forbids go, with all that stands behind them.
+void Drafts::prune(Stream& stream) {
+  if (stream.constraint() == nullptr || stream.draft.empty()) return;
+  try {
+    stream.draft.keep_if(
+        [&](std::span<const Token> path, Token token) { return stream.constraint()->allows(path, token); });
+  } catch (const std::exception& error) {
+    stream.draft.clear();
+    stream.fail(error.what());
+  }
 }
 
 void Drafts::add(Batch& batch, Stream& stream) const {

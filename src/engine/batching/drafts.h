@@ -24,8 +24,9 @@ class Drafts {
   /// Tells of a step's time: a share of it may go on trying whether drafts would pay where they did not.
   void add_step(double ms);
   /// A draft (Stream::draft) for each stream that is about to write and for which it pays; none where they
-  /// are not `allowed`.
-  void write(std::span<const std::shared_ptr<Stream>> streams, const StepCost& cost, bool allowed);
+  /// are not `allowed`. A drafter reads at most `n_to_read` tokens of texts that it does not know yet;
+  /// returns how many those were. A drafter that fails writes nothing, and after some times never again.
+  int write(std::span<const StreamPtr> streams, const StepCost& cost, bool allowed, int n_to_read);
   /// Adds a stream's last token and the tree that stands behind it: a branch is a sequence, which shares the
   /// text, and each token belongs to all branches that go through it. All of them want logits.
   void add(Batch& batch, Stream& stream) const;
@@ -39,12 +40,14 @@ class Drafts {
   }
 
  private:
+  static void prune(Stream& stream);
   bool tries(Stream& stream, const StepCost& cost);
 
   const BatcherParams& params_;
   Drafter* const drafter_;
   PrefixCache& cache_;
   std::vector<DraftJob> jobs_;
+  int n_failures_ = 0;  // Of the drafter, one after another.
   struct Trial {
     const DraftTree* draft;
     double ms;

@@ -12,7 +12,7 @@ namespace {
 constexpr int kMinSnapshot = 64;
 
 std::span<const Token> all_but_last(const Stream& stream) {
-  return std::span(stream.text).first(stream.text.size() - 1);
+  return stream.tokens().first(stream.tokens().size() - 1);
 }
 std::span<const Token> first(const std::vector<Token>& text, int n) {
   return std::span(text).first(static_cast<std::size_t>(n));
@@ -28,8 +28,20 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes
       counters_(counters),
       index_(context.params().n_sequences),
       is_snapshot_(static_cast<std::size_t>(context.params().n_sequences), false) {
-  context.clear();
-  for (SeqId seq = context.params().n_sequences; seq-- > 0;) free_.push_back(seq);
+  reset();
+  idle_.reserve(free_.size());
+}
+
+void PrefixCache::reset() {
+  context_.clear();
+  idle_.clear();
+  free_.clear();
+  index_.clear();
+  if (drafter_ != nullptr) drafter_->reset();
+  for (SeqId seq = context_.params().n_sequences; seq-- > 0;) {
+    is_snapshot(seq) = false;
+    free_.push_back(seq);
+  }
 }
 
 // --- A stream comes and goes
@@ -40,7 +52,10 @@ PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
   return index_.find(all_but_last(stream), [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
 }
 
-bool PrefixCache::make_room(std::int64_t n_needed, const Match& match) {
+bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running) {
+  const auto n_missing = [&] { return context_.cells_used() + n_needed - context_.cells_total(); };
+  if (n_missing() <= 0) return true;
+  if (n_missing() > cells_cached(running)) return false;
   while (context_.cells_used() + n_needed > context_.cells_total())
     if (!evict(match.holder) && !shorten(match)) return false;
   return true;
@@ -70,7 +85,7 @@ void PrefixCache::settle(Stream& stream, Match match) {
   }
   stream.n_computed = match.n;
   index_.append(stream.seq, first(stream.text, match.n));
-  if (stream.stats.n_generated == 0) {
+  if (stream.n_reached == 0) {  // For the first time.
     stream.stats.n_cached = match.n;
     counters_.n_cached_tokens += match.n;
   }
@@ -79,6 +94,26 @@ void PrefixCache::settle(Stream& stream, Match match) {
 void PrefixCache::computed(Stream& stream, int n) {
   if (!stream.shifted) index_.append(stream.seq, stream.pending().first(static_cast<std::size_t>(n)));
   stream.n_computed += n;
+  const int n_again = std::min(n, stream.n_reached - (stream.n_computed - n));
+  if (n_again > 0) {
+    stream.stats.n_recomputed += n_again;
+    counters_.n_recomputed_tokens += n_again;
+  }
+  stream.n_reached = std::max(stream.n_reached, stream.n_computed);
+}
+
+int PrefixCache::cells_cached(std::span<const StreamPtr> running) const {
+  std::int64_t n_held = 0;
+  std::vector<SeqId> holders;
+  for (const StreamPtr& stream : running) {
+    if (stream->shifted) {
+      n_held += stream->n_computed;
+    } else if (stream->seq >= 0) {
+      holders.push_back(stream->seq);
+    }
+  }
+  n_held += index_.n_tokens_of(holders);
+  return static_cast<int>(std::max<std::int64_t>(context_.cells_used() - n_held, 0));
 }
 
 int PrefixCache::beginning_to_keep(const Stream& stream, const Match& match) const {
@@ -129,16 +164,17 @@ bool PrefixCache::shorten(const Match& match) {
   return true;
 }
 
-bool PrefixCache::forget(Stream& stream) {
+bool PrefixCache::forget(Stream& stream, const std::function<bool()>& make_room) {
   if (!stream.params().context_shift || stream.n_pending() != 1) return false;
   const auto [keep, n] = middle_of(context_, stream.seq, stream.params().n_keep);
   if (n == 0) return false;
   index_.remove(stream.seq);
   if (drafter_ != nullptr) drafter_->cut(stream.seq, 0);
   stream.shifted = true;
-  if (!engine::forget(context_, stream.seq, keep, n)) return false;
+  if (!engine::forget(context_, stream.seq, keep, n, make_room)) return false;
   stream.text.erase(stream.text.begin() + keep, stream.text.begin() + keep + n);
   stream.n_computed -= n;
+  stream.n_reached = stream.n_computed;
   return true;
 }
 
@@ -194,7 +230,7 @@ bool PrefixCache::is_idle(SeqId seq) const {
   return std::find(idle_.begin(), idle_.end(), seq) != idle_.end();
 }
 
-bool PrefixCache::consistent(std::span<const std::shared_ptr<Stream>> running) const {
+bool PrefixCache::consistent(std::span<const StreamPtr> running) const {
   std::vector<Pos> expected(static_cast<std::size_t>(context_.params().n_sequences), -1);
   const auto claim = [&](SeqId seq, int n) {
     Pos& held = expected[static_cast<std::size_t>(seq)];
@@ -206,7 +242,7 @@ bool PrefixCache::consistent(std::span<const std::shared_ptr<Stream>> running) c
     if (!claim(seq, 0) || index_.size(seq) != 0) return false;
   for (const SeqId seq : idle_)
     if (!claim(seq, index_.size(seq))) return false;
-  for (const auto& stream : running)
+  for (const StreamPtr& stream : running)
     if (!claim(stream->seq, stream->n_computed) ||
         (!stream->shifted && index_.size(stream->seq) != stream->n_computed))
       return false;

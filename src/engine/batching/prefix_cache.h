@@ -8,6 +8,7 @@
 //
 // It says who holds what; who gets something when is the batcher's business. Used by one thread.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -41,9 +42,9 @@ class PrefixCache {
   bool shares(const Stream& stream) const { return reuse_prefixes_ && !stream.shifted; }
   /// Whether a text can be cut anywhere, so that others can begin with any part of it.
   bool cuts_anywhere() const { return cuts_anywhere_; }
-  /// Whether `n_needed` cells are left for a stream that is to begin with the match. Gives up idle texts for
-  /// them, at last what the match's own has beyond it.
-  bool make_room(std::int64_t n_needed, const Match& match);
+  /// Whether `n_needed` cells are left for a stream that is to begin with the match. Evicts idle texts for
+  /// them, at last what the match's own has beyond it; none, where all of them would not do.
+  bool make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running);
   /// A sequence for a stream, beginning with the match.
   void settle(Stream& stream, Match match);
   /// The next `n` tokens of the stream's text are in the cache.
@@ -57,8 +58,12 @@ class PrefixCache {
   /// Gives up the idle text that was of use least recently, `except` not counted. False where there is none.
   bool evict(SeqId except = -1);
   /// Forgets the older half of a running text behind what is kept, in whole pages where it is long enough for
-  /// that. False where that cannot be done.
-  bool forget(Stream& stream);
+  /// that. The rest moves up, which may take cells where it is shared: while there are none, `make_room` is
+  /// asked for them. False where that cannot be done, and the text cannot go on.
+  bool forget(Stream& stream, const std::function<bool()>& make_room);
+  /// Empties everything, whatever state it is in. The streams that run must give up their sequences
+  /// themselves.
+  void reset();
 
   // --- Branches of a draft
 
@@ -72,8 +77,15 @@ class PrefixCache {
   /// Branches are given up, and the draft that they were for.
   void drop_branches(Stream& stream);
 
+  // --- How things stand
+
+  int n_idle() const { return static_cast<int>(idle_.size()); }
+  int n_free() const { return static_cast<int>(free_.size()); }
+  /// Of the cells in use those that evicting all idle texts would free: counted in tokens of the index, which
+  /// may be more than that where texts that are the same were computed apart.
+  int cells_cached(std::span<const StreamPtr> running) const;
   /// Whether sequences hold what the index and these streams say; for tests and audits.
-  bool consistent(std::span<const std::shared_ptr<Stream>> running) const;
+  bool consistent(std::span<const StreamPtr> running) const;
 
  private:
   /// Empties a sequence; it is free then.

@@ -1,6 +1,8 @@
 #include "engine/batching/prefix_index.h"
 
 #include <algorithm>
+#include <new>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -48,6 +50,11 @@ void PrefixIndex::split(Node& node, std::size_t n) {
 
 void PrefixIndex::join(Node& node) {
   if (&node == root_.get() || !node.ends.empty() || node.children.size() != 1) return;
+  try {
+    node.run.reserve(node.run.size() + node.children.begin()->second->run.size());
+  } catch (const std::bad_alloc&) {
+    return;  // Two nodes say the same as one.
+  }
   const std::unique_ptr<Node> child = std::move(node.children.begin()->second);
   node.run.insert(node.run.end(), child->run.begin(), child->run.end());
   node.children = std::move(child->children);
@@ -110,13 +117,20 @@ void PrefixIndex::remove(SeqId holder) {
       needed = node->parent;
     }
   if (emptied != nullptr) {
-    // All of a holder's own tokens are one run, so nothing but this node is empty.
-    WEFT_CHECK(emptied == at && at->children.empty());
+    for (const Node* node = at; node != needed; node = node->parent) --n_nodes_;
     const Token first = emptied->run.front();
     needed->children.erase(first);
-    --n_nodes_;
   }
   join(*needed);
+}
+
+void PrefixIndex::clear() {
+  root_->children.clear();
+  root_->n_holders = 0;
+  root_->ends.clear();
+  std::fill(ends_.begin(), ends_.end(), root_.get());
+  std::fill(sizes_.begin(), sizes_.end(), 0);
+  n_nodes_ = 0;
 }
 
 PrefixIndex::Match PrefixIndex::find(std::span<const Token> text) const {
@@ -180,6 +194,15 @@ std::vector<Token> PrefixIndex::text(SeqId holder, int n) const {
     tokens.insert(tokens.end(), (*node)->run.begin(), (*node)->run.end());
   tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(n)));
   return tokens;
+}
+
+std::int64_t PrefixIndex::n_tokens_of(std::span<const SeqId> holders) const {
+  std::set<const Node*> seen;
+  std::int64_t n = 0;
+  for (const SeqId holder : holders)
+    for (const Node* node = end_of(holder); node != nullptr && seen.insert(node).second; node = node->parent)
+      n += std::ssize(node->run);
+  return n;
 }
 
 bool PrefixIndex::covered(SeqId holder) const {

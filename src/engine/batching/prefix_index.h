@@ -5,6 +5,7 @@
 // A holder is a sequence whose first tokens are in the cache. A node is a run of tokens that all holders
 // below it share; a holder ends at the end of a node. Nodes without a holder go, and a node with one child
 // and no end of its own becomes one with that child: so the tree has at most two nodes a holder.
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,10 +23,13 @@ class PrefixIndex {
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
-  /// The holder's text goes on. Costs the tokens added.
+  /// The holder's text goes on. Costs the tokens added. Where this throws (memory), only clear() may follow.
   void append(SeqId holder, std::span<const Token> tokens);
-  /// Forgets the holder's text; nothing where it has none.
+  /// Forgets the holder's text; nothing where it has none. Needs no memory.
   void remove(SeqId holder);
+
+  /// Forgets all texts, whatever an append that lacked memory has left. Needs none.
+  void clear();
 
   struct Match {
     SeqId holder = -1;  ///< -1: no holder begins with the text's first token.
@@ -40,6 +44,8 @@ class PrefixIndex {
   /// The first n tokens of the holder's text.
   std::vector<Token> text(SeqId holder, int n) const;
   int size(SeqId holder) const { return sizes_[static_cast<std::size_t>(holder)]; }
+  /// Tokens of these holders' texts, those that several share counted once. Costs the nodes above them.
+  std::int64_t n_tokens_of(std::span<const SeqId> holders) const;
   /// Whether another holder has all of this one's text.
   bool covered(SeqId holder) const;
   /// Whether another holder has just the same text.
@@ -51,7 +57,7 @@ class PrefixIndex {
 
   /// Cuts the node's run after n tokens; what follows becomes its only child.
   void split(Node& node, std::size_t n);
-  /// Makes one node of this one and its only child where no holder ends between them.
+  /// Makes one node of this one and its only child where no holder ends between them (and there is memory).
   void join(Node& node);
   Node* end_of(SeqId holder) const { return ends_[static_cast<std::size_t>(holder)]; }
 

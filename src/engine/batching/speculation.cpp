@@ -16,11 +16,12 @@ constexpr double kDecay = 0.97;
 
 class NgramDrafter final : public Drafter {
  public:
-  void draft(std::span<const DraftJob> jobs) override {
+  int draft(std::span<const DraftJob> jobs, int) override {
     for (const DraftJob& job : jobs) {
       for (int n = kLongest; n >= kShortest && job.draft->empty(); --n)
         look_up(job, static_cast<std::size_t>(n));
     }
+    return 0;
   }
 
  private:
@@ -48,18 +49,15 @@ class ModelDrafter final : public Drafter {
  public:
   explicit ModelDrafter(Context& context) : context_(context) { context_.clear(); }
 
-  void draft(std::span<const DraftJob> jobs) override {
-    tips_.clear();
-    for (const DraftJob& job : jobs) tips_.push_back({&job, DraftTree::kRoot, -1});
+  int draft(std::span<const DraftJob> jobs, int n_to_read) override {
+    const int n_read = read(jobs, n_to_read);
     while (true) {
       batch_.clear();
       std::erase_if(tips_, [](const Tip& tip) { return !tip.job->draft->grows(tip.node); });
-      if (tips_.empty()) break;
+      if (tips_.empty()) return n_read;
       for (Tip& tip : tips_) {
         const DraftJob& job = *tip.job;
         if (tip.node == DraftTree::kRoot) {
-          // The last token is always computed here, for its logits; so is all that the model wrote itself.
-          cut(job.seq, static_cast<int>(job.text.size()) - 1);
           batch_.add(job.text.subspan(static_cast<std::size_t>(context_.next_pos(job.seq))), job.seq);
         } else {
           batch_.add(job.draft->nodes()[static_cast<std::size_t>(tip.node)].token, job.seq, true);
@@ -67,24 +65,16 @@ class ModelDrafter final : public Drafter {
         tip.item = batch_.size() - 1;
         if (context_.params().n_best >= kBestTwo) batch_.only_best(tip.item, kBestTwo);
       }
-      const auto start = std::chrono::steady_clock::now();
-      const DecodeStatus status = context_.decode(batch_);
-      const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
-      if (status != DecodeStatus::kOk) {
-        // No room for everybody's drafts: the next step begins anew.
-        context_.clear();
-        for (const DraftJob& job : jobs) job.draft->clear();
-        break;
-      }
+      if (!decode(jobs)) continue;
       for (Tip& tip : tips_) {
         const auto [best, second] = best_two(tip.item);
         const int parent = std::exchange(tip.node, tip.job->draft->grow(tip.node, best.id));
         if (second.id < context_.model().info().n_vocab) tip.job->draft->grow(parent, second.id);
       }
-      cost_.add(batch_.size(), ms.count(), static_cast<double>(tips_.size()));
     }
   }
 
+  void reset() override { context_.clear(); }
   // What cannot be cut there is computed again from its beginning.
   void cut(SeqId seq, int n) override { context_.remove(seq, context_.can_cut(seq, n) ? n : 0); }
   void copy(SeqId from, SeqId to, int n) override {
@@ -107,6 +97,72 @@ class ModelDrafter final : public Drafter {
     int item;  // Of the batch.
   };
 
+  /// Rows that a text may lack and still be drafted for in this step: what a step drew, with drafts.
+  static constexpr int kCaughtUp = 64;
+
+  /// Texts that lack much are read on, as far as `n_to_read` goes; the others get a tip.
+  int read(std::span<const DraftJob> jobs, int n_to_read) {
+    tips_.clear();
+    behind_.clear();
+    for (const DraftJob& job : jobs) {
+      // The last token is always computed here, for its logits; so is all that the model wrote itself.
+      cut(job.seq, static_cast<int>(job.text.size()) - 1);
+      if (n_missing(job) <= kCaughtUp) {
+        tips_.push_back({&job, DraftTree::kRoot, -1});
+      } else {
+        behind_.push_back(&job);
+      }
+    }
+    if (behind_.empty()) return 0;
+    std::sort(behind_.begin(), behind_.end(),
+              [&](const DraftJob* a, const DraftJob* b) { return n_missing(*a) < n_missing(*b); });
+    batch_.clear();
+    for (const DraftJob* job : behind_) {
+      const int n = std::min(n_missing(*job) - 1, n_to_read);
+      if (n <= 0) continue;
+      n_to_read -= n;
+      batch_.add(job->text.subspan(static_cast<std::size_t>(context_.next_pos(job->seq)),
+                                   static_cast<std::size_t>(n)),
+                 job->seq, false);
+    }
+    return batch_.size() > 0 && decode(jobs) ? batch_.size() : 0;
+  }
+
+  int n_missing(const DraftJob& job) const {
+    return static_cast<int>(job.text.size()) - context_.next_pos(job.seq);
+  }
+
+  /// Decodes the batch. False where there was no room for it: texts without a job are forgotten for it then,
+  /// or the longest one is drafted for no more.
+  bool decode(std::span<const DraftJob> jobs) {
+    const auto start = std::chrono::steady_clock::now();
+    const DecodeStatus status = context_.decode(batch_);
+    const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+    if (status == DecodeStatus::kOk) {
+      cost_.add(batch_.size(), ms.count(), static_cast<double>(tips_.size()));
+      return true;
+    }
+    if (status == DecodeStatus::kCacheFull && evict(jobs)) return false;
+    // Nobody else is left: the one that takes most gives up its draft.
+    const auto largest = std::max_element(tips_.begin(), tips_.end(), [&](const Tip& a, const Tip& b) {
+      return context_.next_pos(a.job->seq) < context_.next_pos(b.job->seq);
+    });
+    if (largest == tips_.end()) return false;
+    context_.remove(largest->job->seq);
+    largest->job->draft->clear();
+    tips_.erase(largest);
+    return false;
+  }
+
+  /// Forgets the texts that nobody wants a draft for now. False where there is none.
+  bool evict(std::span<const DraftJob> jobs) {
+    const int n_before = context_.cells_used();
+    for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)
+      if (std::none_of(jobs.begin(), jobs.end(), [&](const DraftJob& job) { return job.seq == seq; }))
+        context_.remove(seq);
+    return context_.cells_used() < n_before;
+  }
+
   static constexpr int kBestTwo = 2;
   using BestTwo = std::array<Best, kBestTwo>;
 
@@ -123,6 +179,7 @@ class ModelDrafter final : public Drafter {
   Context& context_;
   Batch batch_;
   std::vector<Tip> tips_;
+  std::vector<const DraftJob*> behind_;
   StepCost cost_;
 };
 

@@ -41,9 +41,14 @@ struct DraftJob {
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  virtual void draft(std::span<const DraftJob> jobs) = 0;
+  /// Grows the jobs' drafts. Those whose texts it has yet to read go on reading instead: all together at most
+  /// `n_to_read` tokens, the shortest rest first, and get a draft once they have done so.
+  /// Returns how many it has read so.
+  virtual int draft(std::span<const DraftJob> jobs, int n_to_read) = 0;
   /// Of the sequence's text only the first n tokens still stand.
   virtual void cut(SeqId, int) {}
+  /// No text stands any more.
+  virtual void reset() {}
   /// `to` begins as `from` does, for n tokens.
   virtual void copy(SeqId, SeqId, int) {}
   // What it is expected to take; 0 where that is nothing to speak of, or not known yet.

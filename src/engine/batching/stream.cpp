@@ -1,8 +1,7 @@
 #include "engine/batching/stream.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
+#include <limits>
 
 namespace weft::engine {
 namespace {
@@ -33,40 +32,67 @@ OutputToken with_logprobs(std::span<const float> logits, Token drawn, int n) {
   return token;
 }
 
-double ms_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double, std::milli>(to - from).count();
+/// The logits with those that are not allowed at minus infinity.
+std::vector<float> masked(std::span<const float> logits, std::span<const std::uint32_t> allowed) {
+  std::vector<float> result(logits.begin(), logits.end());
+  for (std::size_t i = 0; i < result.size(); ++i)
+    if ((allowed[i / 32] >> (i % 32) & 1) == 0) result[i] = -std::numeric_limits<float>::infinity();
+  return result;
+}
+
+Clock::time_point after(Clock::time_point start, double ms) {
+  // A year is as good as never, and fits the clock.
+  constexpr double kNever = 3.2e10;
+  if (!(ms > 0.0) || ms >= kNever) return Clock::time_point::max();
+  return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
 }
 
 }  // namespace
 
-Stream::Stream(std::shared_ptr<const Request> request, int completion, std::span<const Token> prompt,
-               const Model& model, std::int64_t rank, std::int64_t order)
-    : text(prompt.begin(), prompt.end()),
-      request_(std::move(request)),
-      completion_(completion),
-      tokenizer_(model.tokenizer()),
-      rank_(rank),
-      order_(order),
-      sampler_(sampler_of(request_->params, completion), model.info().n_vocab),
-      detokenizer_(model.tokenizer()),
-      filter_(request_->params.stop) {
-  stats.n_prompt = static_cast<int>(prompt.size());
-  for (const Token token : prompt) sampler_.accept(token);
+Stream::Writer::Writer(const Request& request, int completion, const Model& model)
+    : sampler(sampler_of(request.params, completion), model.info().n_vocab),
+      detokenizer(model.tokenizer()),
+      filter(request.params.stop) {
+  for (const Token token : request.prompt) sampler.accept(token);
 }
 
-bool Stream::draw(const Context& context, int item, bool from_best) {
-  const Token token = from_best ? sampler_.sample(context.best(item)) : sampler_.sample(context.logits(item));
-  sampler_.accept(token);
+Stream::Stream(std::shared_ptr<const Request> request, int completion, const Model& model, std::int64_t rank,
+               std::int64_t order)
+    : request_(std::move(request)), completion_(completion), model_(model), rank_(rank), order_(order) {
+  stats.n_prompt = static_cast<int>(request_->prompt.size());
+}
+
+void Stream::prepare() {
+  if (writer_) return;
+  auto writer = std::make_unique<Writer>(*request_, completion_, model_);
+  auto constraint = params().constraint ? params().constraint(completion_) : nullptr;
+  text = request_->prompt;
+  writer_ = std::move(writer);
+  constraint_ = std::move(constraint);
+}
+
+int Stream::n_best() const {
+  return params().n_logprobs >= 0 || constraint_ != nullptr ? 0 : writer_->sampler.n_best();
+}
+
+bool Stream::draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed) {
+  Sampler& sampler = writer_->sampler;
+  const Token token = !allowed.empty() ? sampler.sample(masked(context.logits(item), allowed))
+                      : from_best      ? sampler.sample(context.best(item))
+                                       : sampler.sample(context.logits(item));
+  sampler.accept(token);
   new_tokens_.push_back(params().n_logprobs >= 0
                             ? with_logprobs(context.logits(item), token, params().n_logprobs)
                             : OutputToken{token, 0.0f, {}});
-  if (++stats.n_generated == 1) stats.first_token_ms = ms_between(request_->submitted, Clock::now());
-  if (!params().ignore_end && tokenizer_.is_end(token)) {
+  const auto now = Clock::now();
+  if (++stats.n_generated == 1) stats.first_token_ms = ms_between(request_->submitted, now);
+  if (!params().ignore_end && model_.tokenizer().is_end(token)) {
     finish(StopReason::kEnd);
     return false;
   }
   text.push_back(token);
-  if (!emit(detokenizer_.push(token))) return false;
+  if (constraint_) constraint_->accept(token);
+  if (!emit(writer_->detokenizer.push(token))) return false;
   if (params().n_predict < 0 || stats.n_generated < params().n_predict) return true;
   finish(StopReason::kLength);
   return false;
@@ -74,27 +100,50 @@ bool Stream::draw(const Context& context, int item, bool from_best) {
 
 bool Stream::emit(std::string_view more) {
   std::string free;
-  const bool stop = filter_.push(more, free);
+  const bool stop = writer_->filter.push(more, free);
   new_text_ += free;
   if (stop) finish(StopReason::kStopString);
   return !stop;
 }
 
-void Stream::finish(StopReason reason) {
+void Stream::finish(StopReason reason) noexcept {
   if (done_) return;
   done_ = true;
   stop_ = reason;
-  if (reason != StopReason::kStopString) {
-    std::string free;
-    if (filter_.push(detokenizer_.finish(), free)) stop_ = StopReason::kStopString;
-    new_text_ += free + filter_.rest();
-  }
   stats.total_ms = ms_between(request_->submitted, Clock::now());
+  if (reason == StopReason::kStopString || !writer_) return;
+  try {
+    std::string free;
+    if (writer_->filter.push(writer_->detokenizer.finish(), free)) stop_ = StopReason::kStopString;
+    new_text_ += free + writer_->filter.rest();
+  } catch (const std::exception&) {  // No memory for its last characters.
+    stop_ = StopReason::kError;
+  }
+}
+
+void Stream::fail(std::string_view why) noexcept {
+  if (done_) return;
+  done_ = true;
+  stop_ = StopReason::kError;
+  stats.total_ms = ms_between(request_->submitted, Clock::now());
+  try {
+    error_ = why;
+  } catch (const std::exception&) {  // It goes without saying why.
+  }
+}
+
+Clock::time_point Stream::deadline() const {
+  auto next = after(request_->submitted, params().timeout_ms);
+  if (stats.n_generated == 0)
+    next = std::min(next, after(request_->submitted, params().first_token_timeout_ms));
+  if (!writer_) next = std::min(next, after(request_->submitted, params().queue_timeout_ms));
+  return next;
 }
 
 bool Stream::deliver() {
   const std::string told = std::exchange(new_text_, {});
   const std::vector<OutputToken> tokens = std::exchange(new_tokens_, {});
+  told_end_ = done_;
   if (!params().on_output) return true;
   return params().on_output({.request = request_->id,
                              .completion = completion_,
@@ -102,6 +151,7 @@ bool Stream::deliver() {
                              .tokens = tokens,
                              .done = done_,
                              .stop = stop_,
+                             .error = error_,
                              .stats = stats});
 }
 

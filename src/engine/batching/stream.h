@@ -4,7 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/batching/draft_tree.h"
@@ -17,79 +21,124 @@ namespace weft::engine {
 
 using Clock = std::chrono::steady_clock;
 
+inline double ms_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
 struct Request {
   RequestId id = 0;
   RequestParams params;
-  int n_prompt = 0;
+  std::vector<Token> prompt;
   int max_text = 0;  ///< Tokens that each completion's text may have.
   Clock::time_point submitted;
 };
 
+/// A stream waits, runs (it has a sequence) or is done; PrefixCache gives and takes sequences, Admission
+/// keeps those that wait. What it needs to run (its text, its sampler) is made by prepare(), when it runs
+/// first.
 class Stream {
  public:
   /// `rank` and `order` say who goes first: the lower one.
-  Stream(std::shared_ptr<const Request> request, int completion, std::span<const Token> prompt,
-         const Model& model, std::int64_t rank, std::int64_t order);
+  Stream(std::shared_ptr<const Request> request, int completion, const Model& model, std::int64_t rank,
+         std::int64_t order);
 
   const Request& request() const { return *request_; }
   const RequestParams& params() const { return request_->params; }
-  bool goes_before(const Stream& other) const {
-    return rank_ != other.rank_ ? rank_ < other.rank_ : order_ < other.order_;
-  }
+  int completion() const { return completion_; }
+  bool goes_before(const Stream& other) const { return key() < other.key(); }
   std::pair<std::int64_t, std::int64_t> key() const { return {rank_, order_}; }
 
-  int n_pending() const { return static_cast<int>(text.size()) - n_computed; }
-  std::span<const Token> pending() const {
-    return std::span(text).subspan(static_cast<std::size_t>(n_computed));
-  }
+  // --- The text
+
+  /// Makes the text, the sampler and the constraint, once. Throws what these throw: nothing has changed then.
+  void prepare();
+  /// The prompt and what was drawn, less what was forgotten: `text`, once it was prepared.
+  std::span<const Token> tokens() const { return writer_ ? text : request_->prompt; }
+  int n_pending() const { return static_cast<int>(tokens().size()) - n_computed; }
+  std::span<const Token> pending() const { return tokens().subspan(static_cast<std::size_t>(n_computed)); }
+  /// It reads a prompt (or what it lost): more than the one token that it has drawn last.
+  bool is_prefilling() const { return n_pending() > 1; }
 
   /// The steps to come compute no token beyond the first n, if there are more.
-  void pause(int n) {
-    if (n > n_computed && n < static_cast<int>(text.size()))
+  void pause_reading_at(int n) {
+    if (n > n_computed && n < static_cast<int>(tokens().size()))
       pause_at = pause_at == 0 ? n : std::min(pause_at, n);
   }
 
-  /// How many of the best tokens it draws from; 0: from all logits.
-  int n_best() const { return params().n_logprobs >= 0 ? 0 : sampler_.n_best(); }
-  /// Draws a token from an item of the last batch, its best tokens or its logits, and adds it to the text.
-  /// True where the stream goes on.
-  bool draw(const Context& context, int item, bool from_best);
-  /// Ends the stream and lets go of what was held back.
-  void finish(StopReason reason);
-  bool done() const { return done_; }
-  /// Whether there is anything to tell.
-  bool has_output() const { return done_ || !new_text_.empty() || !new_tokens_.empty(); }
-  /// Tells it. False where the receiver wants no more.
-  bool deliver();
+  // --- Drawing
 
-  std::vector<Token> text;       ///< The prompt and what was drawn, less what was forgotten.
+  /// How many of the best tokens it draws from; 0: from all logits.
+  int n_best() const;
+  TokenConstraint* constraint() const { return constraint_.get(); }
+  /// Draws a token from an item of the last batch, its best tokens or its logits, of those that are `allowed`
+  /// (empty: all), and adds it to the text. True where the stream goes on. Where this throws the sampler is
+  /// of no more use: fail().
+  bool draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed);
+
+  // --- Its end
+
+  /// Ends the stream and lets go of what was held back.
+  void finish(StopReason reason) noexcept;
+  /// Ends it with kError.
+  void fail(std::string_view why) noexcept;
+  bool done() const { return done_; }
+  StopReason stop() const { return stop_; }
+  /// What is missed by now, if anything is.
+  bool is_late(Clock::time_point now) const { return now >= deadline(); }
+  /// The next of its deadlines that still counts.
+  Clock::time_point deadline() const;
+  /// Whether there is something to tell that was not told yet.
+  bool has_output() const { return !told_end_ && (done_ || !new_text_.empty() || !new_tokens_.empty()); }
+  /// Tells it. False where the receiver wants no more. Throws what the receiver throws; it was told then.
+  bool deliver();
+  bool told_end() const { return told_end_; }
+
+  std::vector<Token> text;       ///< Once prepared: the prompt and what was drawn, less what was forgotten.
   int n_computed = 0;            ///< Of text: in the cache.
+  int n_reached = 0;             ///< What n_computed was at most: what it computes below is done again.
   SeqId seq = -1;                ///< While it runs.
   bool shifted = false;          ///< Something was forgotten: the cache cannot be computed again from text.
-  std::vector<std::byte> saved;  ///< The cache of a shifted stream that was set aside.
+  std::vector<std::byte> saved;  ///< The cache of a shifted stream that was preempted.
   int snapshot_at = 0;           ///< Tokens of the text that others may want to begin with; 0: none.
   int pause_at = 0;              ///< The next step computes no token beyond these; 0: no matter.
-  DraftTree draft;               ///< Of this step ...
-  std::vector<SeqId> branches;   ///< ... a sequence for each of its leaves, the stream's own first.
-  DraftOdds odds;                ///< What drafts were worth lately.
-  int n_until_probe = 0;         ///< Steps without a draft, before one is tried again.
+  std::optional<Clock::time_point> paused;  ///< By its reader, since then.
+  std::int64_t served_at = 0;               ///< The step that took some of its prompt last.
+  int n_passed = 0;                         ///< Those that were let in before it though it waited longer.
+  bool is_suspect = false;                  ///< It was in a batch that failed again when it was retried.
+  bool in_outbox = false;
+  DraftTree draft;              ///< Of this step ...
+  std::vector<SeqId> branches;  ///< ... a sequence for each of its leaves, the stream's own first.
+  DraftOdds odds;               ///< What drafts were worth lately.
+  int n_until_probe = 0;        ///< Steps without a draft, before one is tried again.
   CompletionStats stats;
+  Clock::time_point last_token;  ///< When it drew one.
 
  private:
+  /// What turns logits into text.
+  struct Writer {
+    Writer(const Request& request, int completion, const Model& model);
+    Sampler sampler;
+    Detokenizer detokenizer;
+    StopFilter filter;
+  };
+
   bool emit(std::string_view more);
 
   std::shared_ptr<const Request> request_;
   int completion_;
-  const Tokenizer& tokenizer_;
+  const Model& model_;
   std::int64_t rank_;
   std::int64_t order_;
-  Sampler sampler_;
-  Detokenizer detokenizer_;
-  StopFilter filter_;
+  std::unique_ptr<Writer> writer_;
+  std::unique_ptr<TokenConstraint> constraint_;
   std::string new_text_;
   std::vector<OutputToken> new_tokens_;
   bool done_ = false;
+  bool told_end_ = false;
   StopReason stop_ = StopReason::kEnd;
+  std::string error_;
 };
+
+using StreamPtr = std::shared_ptr<Stream>;
 
 }  // namespace weft::engine

@@ -1,0 +1,364 @@
+// A batcher's step: who is let in, what is in the batch, what comes of it, and what to do when the cache is
+// full or a step fails.
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "engine/batching/batcher_impl.h"
+
+namespace weft {
+namespace {
+
+using engine::Clock;
+using engine::DraftTree;
+using engine::ms_between;
+using engine::Stream;
+using engine::StreamPtr;
+
+/// Steps that may fail one after another before each stream is tried alone.
+constexpr int kFailuresTogether = 2;
+/// Of the prompt budget that goes to who was served longest ago, whatever its rank: nobody starves.
+constexpr int kStarvedShare = 4;
+
+}  // namespace
+
+void Batcher::Impl::compute() {
+  const auto start = Clock::now();
+  double in_decode = 0.0;
+  bool unsure = true;
+  ++step_number;
+  shares.clear();
+  try {
+    drop_branches();  // Of a step that failed.
+    admit();
+    check_limits();
+    drafts_allowed = alone == nullptr;
+    n_read_by_drafter = 0;
+    for (DecodeStatus status = DecodeStatus::kCacheFull; status == DecodeStatus::kCacheFull;) {
+      const int n_to_read = n_read_by_drafter == 0 ? pace.prompt_budget(static_cast<int>(running.size())) : 0;
+      n_read_by_drafter += drafts.write(running, pace.cost(), drafts_allowed, n_to_read);
+      drop_done();
+      build();
+      if (batch.size() == 0) break;
+      const auto before = Clock::now();
+      unsure = false;  // The context says what a failure left.
+      masks.start();
+      try {
+        status = context.decode(batch);
+      } catch (...) {
+        masks.wait();
+        throw;
+      }
+      masks.wait();
+      unsure = true;
+      in_decode = ms_between(before, Clock::now());
+      counters.decode_seconds += in_decode / 1e3;
+      if (status == DecodeStatus::kOk) read_all(in_decode);
+      if (status == DecodeStatus::kCacheFull) {
+        drop_branches();
+        make_room();
+      }
+    }
+    n_failures = 0;
+  } catch (const std::exception& error) {
+    failed(error.what(), unsure);
+  }
+  const double ms = ms_between(start, Clock::now());
+  counters.host_seconds += (ms - in_decode) / 1e3;
+  counters.step.add(ms);
+}
+
+void Batcher::Impl::admit() {
+  const auto now = Clock::now();
+  for (std::size_t i = running.size(); i-- > 0;)
+    if (running[i]->paused && ms_between(*running[i]->paused, now) >= params.max_pause_ms)
+      preempt(running[i]);
+  while (true) {
+    const std::size_t n_before = running.size();
+    const std::size_t n_queued = admission.n_waiting();
+    admission.admit(running);
+    for (std::size_t i = n_before; i < running.size(); ++i) {
+      Stream& stream = *running[i];
+      if (stream.stats.queue_ms > 0.0) continue;  // Not for the first time.
+      stream.stats.queue_ms = std::max(ms_between(stream.request().submitted, now), 1e-6);
+      counters.queue.add(stream.stats.queue_ms);
+      const double ms = ms_between(last_admission, now) / static_cast<double>(running.size() - n_before);
+      last_admission = now;
+      if (n_queued > running.size() - n_before)
+        counters.ms_per_admission =
+            counters.ms_per_admission == 0.0 ? ms : 0.9 * counters.ms_per_admission + 0.1 * ms;
+    }
+    drop_done();  // Those that could not be prepared.
+    const auto goes_on = [](const StreamPtr& stream) { return !stream->paused; };
+    if (running.empty() || std::any_of(running.begin(), running.end(), goes_on)) return;
+    // Only paused ones run. Somebody else may want their room.
+    bool wanted = false;
+    admission.for_each([&](const StreamPtr& stream) { wanted = wanted || goes_on(stream); });
+    if (!wanted || !preempt_youngest(nullptr)) return;
+  }
+}
+
+void Batcher::Impl::check_limits() {
+  std::vector<StreamPtr> full;
+  for (const StreamPtr& stream : running)
+    if (!stream->paused && static_cast<int>(stream->text.size()) > stream->request().max_text)
+      full.push_back(stream);
+  for (const StreamPtr& stream : full) {
+    if (stream->seq < 0) continue;  // Preempted for one before it.
+    const auto make_room_for_it = [&] { return cache.evict() || preempt_youngest(stream.get()); };
+    if (!cache.forget(*stream, make_room_for_it)) end(*stream, StopReason::kContextFull);
+  }
+  if (!full.empty()) drop_done();
+}
+
+void Batcher::Impl::drop_branches() {
+  for (const StreamPtr& stream : running) cache.drop_branches(*stream);
+}
+
+// --- The batch
+
+/// First who writes, with drafts; then as much of the prompts as the step's time allows.
+void Batcher::Impl::build() {
+  batch.clear();
+  shares.clear();
+  masks.clear();
+  const auto suspect = std::find_if(running.begin(), running.end(), [](const StreamPtr& stream) {
+    return stream->is_suspect && !stream->paused;
+  });
+  alone = suspect == running.end() ? nullptr : suspect->get();
+  const auto takes_part = [&](const Stream& stream) {
+    return !stream.paused && (alone == nullptr || &stream == alone);
+  };
+  int n_logits = 0;
+  for (const StreamPtr& stream : running) {
+    if (!takes_part(*stream) || stream->is_prefilling()) continue;
+    shares.push_back({stream.get(), batch.size(), 1});
+    batch.add(stream->text.back(), stream->seq, true);
+    ++n_logits;
+  }
+  // Drafts only as far as the step's rows of logits go.
+  const int max_logits = context.params().n_outputs;
+  for (Share& share : shares) {
+    DraftTree& draft = share.stream->draft;
+    draft.cut(max_logits - n_logits);
+    n_logits += draft.size();
+  }
+  if (n_logits > batch.size()) {
+    batch.clear();
+    for (Share& share : shares) {
+      share.first = batch.size();
+      drafts.add(batch, *share.stream);
+    }
+  }
+  n_decoding = batch.size();
+  reading.clear();
+  for (const StreamPtr& stream : running)
+    if (takes_part(*stream) && stream->is_prefilling()) reading.push_back(stream.get());
+  add_prompts();
+  for (const Share& share : shares) {
+    ask_for_best(share);
+    if (share.stream->n_pending() == share.n) masks.add(*share.stream);
+  }
+}
+
+/// The prompt budget goes out by priority, then the shortest rest first, so that a short prompt does not wait
+/// for a long one; a part of it goes to who was served longest ago.
+void Batcher::Impl::add_prompts() {
+  if (reading.empty()) return;
+  int left = std::max(pace.prompt_budget(n_decoding) - n_read_by_drafter, 1);
+  std::sort(reading.begin(), reading.end(), [](const Stream* a, const Stream* b) {
+    if (a->params().priority != b->params().priority) return a->params().priority > b->params().priority;
+    if (a->n_pending() != b->n_pending()) return a->n_pending() < b->n_pending();
+    return a->goes_before(*b);
+  });
+  // Of those that were served equally long ago the one whose turn would come last.
+  const Stream* const starved =
+      *std::min_element(reading.rbegin(), reading.rend(),
+                        [](const Stream* a, const Stream* b) { return a->served_at < b->served_at; });
+  int kept = reading.size() > 1 ? left / kStarvedShare : 0;  // For the starved one.
+  for (Stream* stream : reading) {
+    int n = stream->n_pending();
+    if (stream->pause_at > stream->n_computed) n = std::min(n, stream->pause_at - stream->n_computed);
+    if (stream == starved) kept = 0;
+    n = std::min(n, left - kept);
+    if (n <= 0) continue;
+    stream->served_at = step_number;
+    const bool ends = n == stream->n_pending();
+    shares.push_back({stream, batch.size(), n});
+    batch.add(stream->pending().first(static_cast<std::size_t>(n)), stream->seq, ends);
+    left -= n;
+    if (ends) left = std::min(left, pace.max_rows_behind(batch.size()) - batch.size());
+  }
+}
+
+/// Where the best few tokens do, the step need not write logits.
+void Batcher::Impl::ask_for_best(const Share& share) {
+  const int n = share.stream->n_best();
+  if (n == 0 || n > context.params().n_best) return;
+  const int last = share.first + share.n - 1;
+  for (int item = last; item <= last + share.stream->draft.size(); ++item)
+    if (batch[item].logits) batch.only_best(item, n);
+}
+
+// --- What comes of it
+
+void Batcher::Impl::read_all(double decode_ms) {
+  const std::int64_t n_before = counters.n_generated_tokens;
+  for (const Share& share : shares) read(share);
+  ++counters.n_steps;
+  counters.cells_peak = std::max(counters.cells_peak, context.cells_used());
+  pace.add(batch.size(), n_decoding, decode_ms, static_cast<double>(counters.n_generated_tokens - n_before));
+  drafts.add_step(decode_ms);
+  for (const StreamPtr& stream : running) tell(stream);
+  drop_done();
+}
+
+void Batcher::Impl::read(const Share& share) {
+  Stream& stream = *share.stream;
+  const int n_prompt = stream.stats.n_prompt;
+  const int n_before = std::min(std::max(stream.n_computed, stream.n_reached), n_prompt);
+  cache.computed(stream, share.n);
+  if (stream.stats.n_generated == 0)
+    counters.n_prompt_tokens += std::max(std::min(stream.n_computed, n_prompt) - n_before, 0);
+  cache.leave_snapshot(stream);
+  if (stream.n_pending() == 0) draw(share);  // Else a piece of a prompt.
+  stream.is_suspect = false;
+}
+
+/// Takes a stream's tokens from the step's logits: one, and one more for each draft that was right.
+void Batcher::Impl::draw(const Share& share) {
+  Stream& stream = *share.stream;
+  int node = DraftTree::kRoot;
+  int n_drawn = 0;
+  bool goes_on = true;
+  while (true) {
+    // The root's logits are those of the last token, a node's stand behind them in the nodes' order.
+    const int item = share.first + share.n + node;
+    try {
+      goes_on = stream.draw(context, item, batch[item].n_best > 0, masks.mask(stream, node));
+    } catch (const std::exception& error) {
+      stream.fail(error.what());  // Its sampler or its constraint: nobody else's business.
+      return;
+    }
+    ++n_drawn;
+    ++counters.n_generated_tokens;
+    const int next = stream.done() ? DraftTree::kNone : stream.draft.child(node, stream.text.back());
+    if (goes_on) engine::Drafts::learn(stream, node, next);
+    if (!goes_on || next == DraftTree::kNone) break;
+    ++stream.stats.n_accepted;
+    ++counters.n_accepted_tokens;
+    cache.computed(stream, 1);
+    node = next;
+  }
+  const auto now = Clock::now();
+  if (stream.stats.n_generated == n_drawn) {
+    counters.first_token.add(stream.stats.first_token_ms);
+    --n_drawn;
+  }
+  for (int i = 0; i < n_drawn; ++i) counters.between_tokens.add(ms_between(stream.last_token, now) / n_drawn);
+  stream.last_token = now;
+  if (!stream.draft.empty()) {
+    stream.stats.n_drafted += stream.draft.size();
+    counters.n_drafted_tokens += stream.draft.size();
+    counters.n_branches += static_cast<std::int64_t>(stream.branches.size()) - 1;
+    drafts.fold(stream, node);
+  }
+  drafts.checked(stream);
+  if (!goes_on) cache.retire(stream);
+}
+
+// --- When the cache is full
+
+/// Idle texts go first, then the drafts of this step, then paused streams, then the running one that came
+/// last; one that is alone forgets, or ends.
+void Batcher::Impl::make_room() {
+  if (cache.evict()) return;
+  if (std::exchange(drafts_allowed, false)) return;
+  if (running.size() > 1) {
+    preempt_youngest(nullptr);
+    return;
+  }
+  Stream& last = *running.front();
+  if (!cache.forget(last, {})) end(last, StopReason::kContextFull);
+  drop_done();
+}
+
+void Batcher::Impl::preempt(const StreamPtr& stream) {
+  const StreamPtr kept = stream;
+  if (kept->shifted) kept->saved = context.save(kept->seq);
+  cache.release(*kept);
+  kept->n_computed = 0;
+  ++kept->stats.n_preempted;
+  ++counters.n_preempted;
+  running.erase(std::find(running.begin(), running.end(), kept));
+  admission.wait_again(kept);
+}
+
+bool Batcher::Impl::preempt_youngest(const Stream* except) {
+  const auto goes_later = [&](const StreamPtr& a, const StreamPtr& b) {
+    if ((a.get() == except) != (b.get() == except)) return b.get() == except;
+    if (a->paused.has_value() != b->paused.has_value()) return a->paused.has_value();
+    return b->goes_before(*a);
+  };
+  const auto last = std::min_element(running.begin(), running.end(), goes_later);
+  if (last == running.end() || last->get() == except) return false;
+  preempt(*last);
+  return true;
+}
+
+// --- When a step fails
+
+void Batcher::Impl::failed(std::string_view why, bool unsure) noexcept {
+  ++counters.n_failed_steps;
+  ++n_failures;
+  for (const StreamPtr& stream : running) tell(stream);  // What it drew before holds.
+  if (n_failures >= kFailuresTogether) {
+    if (shares.size() == 1) {
+      shares.front().stream->fail(why);
+    } else if (shares.empty()) {
+      // It was not about a batch: somebody who wants to be let in, or everybody.
+      StreamPtr first = running.empty() ? nullptr : running.front();
+      admission.for_each([&](const StreamPtr& stream) {
+        if (first == nullptr && !stream->paused) first = stream;
+      });
+      if (first != nullptr) first->fail(why);
+    }
+    for (const Share& share : shares) share.stream->is_suspect = true;
+  }
+  if (unsure || true) {
+    rebuild(why);
+  } else {
+    drop_branches();
+    drop_done();
+  }
+}
+
+void Batcher::Impl::rebuild(std::string_view why) noexcept {
+  ++counters.n_rebuilt;
+  const auto give_up = [&](const StreamPtr& stream) {
+    stream->seq = -1;
+    stream->branches.clear();
+    stream->draft.clear();
+    stream->n_computed = 0;
+  };
+  for (const StreamPtr& stream : running) {
+    give_up(stream);
+    // What was forgotten cannot be computed again.
+    if (stream->shifted) stream->fail(why);
+  }
+  admission.for_each(give_up);
+  try {
+    cache.reset();
+  } catch (const std::exception& error) {
+    for (const StreamPtr& stream : running) stream->fail(error.what());
+    admission.for_each([&](const StreamPtr& stream) { stream->fail(error.what()); });
+  }
+  drop_done();
+  while (!running.empty()) {
+    admission.wait_again(running.back());
+    running.pop_back();
+  }
+}
+
+}  // namespace weft

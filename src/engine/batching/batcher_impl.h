@@ -1,0 +1,127 @@
+#pragma once
+// The loop over what has places of its own: who waits and is let in (Admission), what the cache holds
+// (PrefixCache), what is written ahead (Drafts), how much a step takes on (StepPace), which tokens are
+// allowed (MaskMaker). The step itself is in batch_step.cpp, requests and their ends in batcher.cpp.
+//
+// A stream is waiting, running (it has a sequence) or done. Those that have something to tell are in the
+// outbox once; nothing on the way from running to waiting or to the outbox needs memory, so that a step that
+// fails for want of it can be taken back.
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "engine/batching/admission.h"
+#include "engine/batching/drafts.h"
+#include "engine/batching/limits.h"
+#include "engine/batching/mask_maker.h"
+#include "engine/batching/prefix_cache.h"
+#include "engine/batching/step_pace.h"
+#include "engine/batching/stream.h"
+#include "weft/batcher.h"
+
+namespace weft {
+
+struct Batcher::Impl {
+  Impl(Context& context_in, const BatcherParams& params_in);
+
+  // --- Requests and their ends (batcher.cpp)
+
+  RequestId submit(std::span<const Token> prompt, RequestParams params);
+  void cancel(RequestId id);
+  void set_paused(RequestId id, int completion, bool paused);
+  bool step();
+  /// Ends streams that are late.
+  void expire(engine::Clock::time_point now);
+  std::optional<engine::Clock::time_point> next_deadline() const;
+  /// Everybody is told what is new.
+  void deliver();
+  /// A running stream has ended: what it leaves may serve others.
+  void end(engine::Stream& stream, StopReason reason);
+  /// Streams that have ended leave `running` and the queue; what they have to tell stays until it is told.
+  void drop_done();
+  void tell(const engine::StreamPtr& stream);
+  bool can_go_on() const;
+  BatcherStats stats() const;
+
+  // --- A step (batch_step.cpp)
+
+  /// What a stream has in the batch.
+  struct Share {
+    engine::Stream* stream;
+    int first;  // Item of the batch.
+    int n;      // Items, drafts not counted.
+  };
+
+  /// One step, whatever fails: what a device or memory refuses is tried again by the steps to come.
+  void compute();
+  void admit();
+  /// Room in the cache that one stream may use is up, before the batch is made.
+  void check_limits();
+  void build();
+  void add_prompts();
+  void ask_for_best(const Share& share);
+  void read_all(double decode_ms);
+  void read(const Share& share);
+  void draw(const Share& share);
+  void drop_branches();
+
+  // --- When the cache is full, or a step fails
+
+  void make_room();
+  void preempt(const engine::StreamPtr& stream);
+  bool preempt_youngest(const engine::Stream* except);
+  /// A step failed. `unsure`: what the cache and its index hold may be anything.
+  void failed(std::string_view why, bool unsure) noexcept;
+  /// Gives up the cache; all streams that run wait again, to be computed from their texts.
+  void rebuild(std::string_view why) noexcept;
+
+  /// The context is this batcher's alone, for so long.
+  class Lease {
+   public:
+    explicit Lease(Context* context) : context_(context) {
+      if (context_ != nullptr) context_->lease();
+    }
+    ~Lease() {
+      if (context_ != nullptr) context_->end_lease();
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+
+   private:
+    Context* const context_;
+  };
+
+  Context& context;
+  const BatcherParams params;
+  const Lease lease, draft_lease;
+  BatcherStats counters;
+  const std::unique_ptr<engine::Drafter> drafter;  // nullptr: no speculation.
+  engine::PrefixCache cache;
+  engine::Admission admission;
+  engine::Drafts drafts;
+  engine::StepPace pace;
+  engine::MaskMaker masks;
+
+  std::vector<engine::StreamPtr> running;  // In the order of their admission.
+  std::vector<engine::StreamPtr> outbox;   // With something to tell.
+  std::vector<engine::StreamPtr> telling;  // What deliver() has taken of it.
+  std::size_t n_open = 0;                  // Streams that were not told their end.
+  bool delivering = false;
+
+  Batch batch;
+  std::vector<Share> shares;
+  std::vector<engine::Stream*> reading;  // Of the step: those that want some of the prompt budget.
+  int n_decoding = 0;                    // Items of the batch that are no prompt's.
+  int n_read_by_drafter = 0;             // Tokens, in this step.
+  bool drafts_allowed = true;
+  int n_failures = 0;  // Steps that failed, one after another.
+  /// Alone in its steps, because steps with it failed: it has to show whether it is why.
+  const engine::Stream* alone = nullptr;
+
+  engine::Clock::time_point last_admission;
+  std::int64_t step_number = 0;
+  RequestId last_request = 0;
+  std::int64_t last_order = 0;
+};
+
+}  // namespace weft

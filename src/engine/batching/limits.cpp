@@ -1,0 +1,109 @@
+#include "engine/batching/limits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "engine/refuse.h"
+
+namespace weft::engine {
+namespace {
+
+constexpr int kMaxLogprobs = 1 << 10;
+constexpr int kMaxDraft = 64;
+constexpr int kMaxBranches = 64;
+
+}  // namespace
+
+BatcherParams fill_in(BatcherParams p, const Context& context) {
+  const auto at_most = [](const char* what, int& value, int max) {
+    if (value < 0) refuse(std::string(what) + " is " + std::to_string(value) + ", expected at least 0");
+    if (value == 0 || value > max) value = max;
+  };
+  at_most("the number of running completions", p.n_running, context.params().n_sequences);
+  at_most("the number of tokens of a step", p.n_step_tokens, context.batch_size());
+  if (!(p.max_step_ms > 0.0)) refuse("the time of a step must be more than 0 ms");
+  if (!(p.max_pause_ms >= 0.0)) refuse("the time of a pause must be at least 0 ms");
+  const BatcherLimits& limits = p.limits;
+  if (limits.n_waiting < 0 || limits.n_waiting_tokens < 0 || limits.n_completions < 1 ||
+      limits.n_request_tokens < 1 || limits.n_stops < 0)
+    refuse("the limits of a batcher must not be negative, and let in one completion at least");
+  if (p.draft == &context) refuse("a context cannot be its own draft; make one of the draft model");
+  if (p.n_draft < 0 || p.n_draft > kMaxDraft)
+    refuse("the depth of drafts must be 0 to " + std::to_string(kMaxDraft));
+  if (p.n_draft_branches < 1 || p.n_draft_branches > kMaxBranches)
+    refuse("the branches of drafts must be 1 to " + std::to_string(kMaxBranches));
+  if (p.speculation == Speculation::kModel && p.draft == nullptr)
+    refuse("speculation with a model needs the context of a draft model");
+  return p;
+}
+
+int max_text(const RequestParams& p, const Context& context) {
+  const int n_cells = p.n_ctx > 0 ? std::min(p.n_ctx, context.cells_total()) : context.cells_total();
+  return std::min<int>(n_cells, context.max_positions());
+}
+
+void check_request(std::span<const Token> prompt, const RequestParams& p, const Context& context,
+                   const BatcherLimits& limits) {
+  if (prompt.empty()) refuse("the prompt is empty");
+  const int n_vocab = context.model().info().n_vocab;
+  for (const Token token : prompt)
+    if (token < 0 || token >= n_vocab)
+      refuse("token " + std::to_string(token) + " is outside the vocabulary of " + std::to_string(n_vocab));
+  if (p.n < 1 || p.n > limits.n_completions)
+    refuse("the number of completions is " + std::to_string(p.n) + ", expected 1 to " +
+           std::to_string(limits.n_completions));
+  if (static_cast<std::int64_t>(prompt.size()) * p.n > limits.n_request_tokens)
+    refuse(std::to_string(p.n) + " completions of a prompt of " + std::to_string(prompt.size()) +
+           " tokens are more than a request may have (" + std::to_string(limits.n_request_tokens) +
+           " tokens); ask for fewer completions");
+  if (p.n_logprobs > kMaxLogprobs) refuse("at most " + std::to_string(kMaxLogprobs) + " log-probabilities");
+  if (p.n_ctx < 0 || p.n_keep < 0) refuse("n_ctx and n_keep must not be negative");
+  for (const double ms : {p.queue_timeout_ms, p.first_token_timeout_ms, p.timeout_ms})
+    if (!(ms >= 0.0)) refuse("deadlines must be 0 (none) or more milliseconds");
+  std::size_t stop_bytes = 0;
+  for (const std::string& stop : p.stop) {
+    if (stop.empty()) refuse("a stop string is empty");
+    stop_bytes += stop.size();
+  }
+  if (static_cast<int>(p.stop.size()) > limits.n_stops || stop_bytes > limits.stop_bytes)
+    refuse("the request has " + std::to_string(p.stop.size()) + " stop strings of " +
+           std::to_string(stop_bytes) + " bytes, at most " + std::to_string(limits.n_stops) + " of " +
+           std::to_string(limits.stop_bytes) + " are taken");
+  if (p.context_shift && !context.can_shift())
+    throw Error(ErrorCode::kUnsupported,
+                "the text of this model cannot be shifted: it has learned positions or recurrent layers");
+  const int limit = max_text(p, context);
+  if (prompt.size() > static_cast<std::size_t>(limit))
+    refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
+           std::to_string(limit) + "; use a larger context or a shorter prompt");
+  const Sampler checked(p.sampler, n_vocab);  // Refuses what makes no sense.
+}
+
+void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, const BatcherLimits& limits) {
+  const auto overloaded = [&](const std::string& what, double share_too_many) {
+    // Unknown: a second, as good a guess as any.
+    const double ms =
+        load.ms_per_admission > 0.0
+            ? load.ms_per_admission * std::max(1.0, share_too_many * static_cast<double>(load.n_waiting))
+            : 1000.0;
+    throw OverloadedError(
+        what + "; try again in " + std::to_string(static_cast<int>(std::ceil(ms / 1e3))) + " s", ms);
+  };
+  if (limits.n_waiting > 0 && load.n_waiting + n_completions > limits.n_waiting) {
+    const auto too_many = static_cast<double>(load.n_waiting + n_completions - limits.n_waiting);
+    overloaded(std::to_string(load.n_waiting) + " completions wait already, at most " +
+                   std::to_string(limits.n_waiting) + " may",
+               too_many / std::max<double>(1.0, static_cast<double>(load.n_waiting)));
+  }
+  const auto n_tokens = static_cast<std::int64_t>(n_prompt) * n_completions;
+  // A request larger than the limit is let in alone: it can be served.
+  if (limits.n_waiting_tokens > 0 && load.n_waiting > 0 &&
+      load.n_waiting_tokens + n_tokens > limits.n_waiting_tokens)
+    overloaded(std::to_string(load.n_waiting_tokens) + " tokens of prompts wait already, at most " +
+                   std::to_string(limits.n_waiting_tokens) + " may",
+               static_cast<double>(load.n_waiting_tokens + n_tokens - limits.n_waiting_tokens) /
+                   static_cast<double>(load.n_waiting_tokens));
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,86 @@
+#include "engine/batching/mask_maker.h"
+
+#include <algorithm>
+#include <system_error>
+
+namespace weft::engine {
+
+MaskMaker::~MaskMaker() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void MaskMaker::add(const Stream& stream) {
+  if (stream.constraint() == nullptr) return;
+  if (jobs_.empty()) n_masks_ = 0;
+  jobs_.push_back({&stream, n_masks_, nullptr});
+  n_masks_ += 1 + static_cast<std::size_t>(stream.draft.size());
+}
+
+void MaskMaker::start() {
+  if (jobs_.empty()) return;
+  masks_.assign(n_masks_ * n_words_, 0);
+  if (!thread_.joinable()) {
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error&) {  // As many threads as may be: slower, and right.
+      make_all();
+      return;
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = true;
+  }
+  changed_.notify_all();
+}
+
+void MaskMaker::wait() {
+  if (jobs_.empty() || !thread_.joinable()) return;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_; });
+}
+
+void MaskMaker::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return busy_ || ending_; });
+    if (ending_) return;
+    lock.unlock();
+    make_all();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void MaskMaker::make_all() noexcept {
+  for (Job& job : jobs_) {
+    try {
+      const DraftTree& draft = job.stream->draft;
+      for (int node = DraftTree::kRoot; node < draft.size(); ++node) {
+        draft.path_to(node, path_);
+        const std::size_t at = job.first + static_cast<std::size_t>(node + 1);
+        job.stream->constraint()->fill(path_, std::span(masks_).subspan(at * n_words_, n_words_));
+      }
+    } catch (...) {
+      job.error = std::current_exception();
+    }
+  }
+}
+
+std::span<const std::uint32_t> MaskMaker::mask(const Stream& stream, int node) const {
+  const auto job =
+      std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.stream == &stream; });
+  if (job == jobs_.end()) return {};
+  if (job->error) std::rethrow_exception(job->error);
+  const std::size_t at = job->first + static_cast<std::size_t>(node + 1);
+  return std::span(masks_).subspan(at * n_words_, n_words_);
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,58 @@
+#pragma once
+// Masks of allowed tokens for streams with a constraint, made by a thread of their own while the step
+// computes.
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/batching/stream.h"
+
+namespace weft::engine {
+
+class MaskMaker {
+ public:
+  explicit MaskMaker(int n_vocab) : n_words_((static_cast<std::size_t>(n_vocab) + 31) / 32) {}
+  ~MaskMaker();
+  MaskMaker(const MaskMaker&) = delete;
+  MaskMaker& operator=(const MaskMaker&) = delete;
+
+  /// A new step, without masks.
+  void clear() { jobs_.clear(); }
+  /// The step wants masks of the stream: behind its text and behind each node of its draft. Its draft stays
+  /// as it is until wait().
+  void add(const Stream& stream);
+  /// Begins to make them. Without constraints nothing happens.
+  void start();
+  /// Returns when they are made.
+  void wait();
+  /// The mask behind a node (or DraftTree::kRoot) of the stream's draft; empty: all tokens are allowed.
+  /// Throws what the constraint threw.
+  std::span<const std::uint32_t> mask(const Stream& stream, int node) const;
+
+ private:
+  struct Job {
+    const Stream* stream;
+    std::size_t first;  // Of its masks: the root's, then the nodes'.
+    std::exception_ptr error;
+  };
+  void run();
+  void make_all() noexcept;
+
+  const std::size_t n_words_;
+  std::vector<Job> jobs_;
+  std::vector<std::uint32_t> masks_;
+  std::size_t n_masks_ = 0;
+  std::vector<Token> path_;
+
+  std::thread thread_;  // Made when there is something to do first; without it the masks are made by start().
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool busy_ = false;
+  bool ending_ = false;
+};
+
+}  // namespace weft::engine

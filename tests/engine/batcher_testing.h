@@ -1,0 +1,108 @@
+#pragma once
+// What tests of the batcher and the service share: requests, what came of them, and what comes of them alone.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/allocation_counter.h"
+#include "engine/test_support.h"
+#include "weft/batcher.h"
+#include "weft/generate.h"
+
+namespace weft::test {
+
+/// What a request gets.
+struct Result {
+  std::string text;
+  std::vector<Token> tokens;
+  bool done = false;
+  StopReason stop = StopReason::kEnd;
+  CompletionStats stats;
+  friend bool operator==(const Result& a, const Result& b) {
+    return a.text == b.text && a.tokens == b.tokens && a.done == b.done && a.stop == b.stop;
+  }
+};
+
+/// A request as the tests make them: any prompt, any sampler.
+struct Ask {
+  std::vector<Token> prompt;
+  RequestParams params;
+};
+
+/// Submits and collects; the result lives as long as the map.
+class Collector {
+ public:
+  RequestId submit(Batcher& batcher, const Ask& ask) {
+    RequestParams params = ask.params;
+    params.on_output = [this](const Output& output) {
+      const AllocationsSucceed guard;  // Faults are for the batcher.
+      Result& result = results[{output.request, output.completion}];
+      EXPECT_FALSE(result.done) << "told after its end";
+      result.text += output.text;
+      for (const OutputToken& token : output.tokens) result.tokens.push_back(token.id);
+      result.done = output.done;
+      result.stop = output.stop;
+      result.stats = output.stats;
+      return true;
+    };
+    return batcher.submit(ask.prompt, std::move(params));
+  }
+  const Result& operator()(RequestId request, int completion = 0) { return results[{request, completion}]; }
+
+  std::map<std::pair<RequestId, int>, Result> results;
+};
+
+inline std::shared_ptr<const Model> golden(const std::string& name) {
+  static std::map<std::string, std::shared_ptr<const Model>> models;
+  auto& model = models[name];
+  if (!model) model = Model::load(golden_dir() / name / "model.gguf");
+  return model;
+}
+
+inline Ask random_ask(const Model& model, std::mt19937_64& random, std::size_t max_prompt = 60,
+                      int max_tokens = 24) {
+  Ask ask;
+  const auto n_vocab = static_cast<std::uint64_t>(model.info().n_vocab);
+  // Prompts have a few beginnings, so that some share text.
+  std::mt19937_64 beginning(random() % 3);
+  for (std::size_t n = random() % (max_prompt / 2); n > 0; --n)
+    ask.prompt.push_back(static_cast<Token>(beginning() % n_vocab));
+  for (std::size_t n = 1 + random() % (max_prompt / 2); n > 0; --n)
+    ask.prompt.push_back(static_cast<Token>(random() % n_vocab));
+  ask.params.sampler.temperature = random() % 2 == 0 ? 0.0f : 0.9f;
+  ask.params.sampler.seed = random() % 1000;
+  ask.params.n_predict = 1 + static_cast<int>(random() % static_cast<unsigned>(max_tokens));
+  ask.params.priority = static_cast<int>(random() % 3);
+  ask.params.ignore_end = random() % 2 == 0;
+  return ask;
+}
+
+/// The text of a request that is the only one.
+inline Result alone(const std::shared_ptr<const Model>& model, const Ask& ask) {
+  Context context(model, {.n_ctx = 256, .n_threads = 1});
+  Sampler sampler(ask.params.sampler, model->info().n_vocab);
+  GenerateParams params;
+  params.n_predict = ask.params.n_predict;
+  params.ignore_end = ask.params.ignore_end;
+  params.stop = ask.params.stop;
+  const Generation g = generate(context, sampler, ask.prompt, params);
+  Result result{g.text, g.tokens, true, g.stop, {}};
+  return result;
+}
+
+/// generate() leaves the end token out.
+inline void expect_same(const Result& result, const Result& reference, const std::string& what) {
+  EXPECT_TRUE(result.done) << what;
+  EXPECT_EQ(result.stop, reference.stop) << what;
+  EXPECT_EQ(result.text, reference.text) << what;
+  std::vector<Token> tokens = result.tokens;
+  if (result.stop == StopReason::kEnd && !tokens.empty()) tokens.pop_back();
+  EXPECT_TRUE(tokens == reference.tokens) << what;
+}
+
+}  // namespace weft::test
