@@ -1,0 +1,445 @@
+// Two threads meet at two places only: the service's mutex (requests on their way in, how things stand) and
+// each response's own (what was written and not taken yet). Readers that resume or leave say so by flags and
+// need no memory for it.
+#include "weft/service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "engine/batching/limits.h"
+#include "engine/refuse.h"
+
+namespace weft {
+namespace {
+
+/// The queue's limits are the service's: it knows what is still on its way to the batcher.
+BatcherParams without_queue_limits(BatcherParams params) {
+  params.limits.n_waiting = 0;
+  params.limits.n_waiting_tokens = 0;
+  return params;
+}
+
+}  // namespace
+
+/// What responses and their service have in common, for as long as either lives.
+struct Wakeup {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool attention = false;  ///< A response has something to say (its flags).
+
+  void call() {
+    {
+      const std::lock_guard lock(mutex);
+      attention = true;
+    }
+    changed.notify_all();
+  }
+};
+
+struct Response::State {
+  State(RequestId id_in, int n, int n_unread_in, std::shared_ptr<Wakeup> service_in)
+      : id(id_in),
+        n_unread_max(n_unread_in),
+        service(std::move(service_in)),
+        parts(static_cast<std::size_t>(n)) {
+    for (int i = 0; i < n; ++i) parts[static_cast<std::size_t>(i)].chunk.completion = i;
+    news.reserve(parts.size());
+  }
+
+  /// A completion's chunk under way.
+  struct Part {
+    Chunk chunk;
+    bool is_news = false;
+    bool lost = false;    // There was no memory for some of it.
+    bool paused = false;  // By the service's thread, which alone knows.
+    bool taken_to_end = false;
+  };
+
+  /// From the service's thread. False where the reader is gone.
+  bool add(const Output& output) {
+    {
+      const std::lock_guard lock(mutex);
+      if (wants_cancel && !output.done) return false;
+      Part& part = parts[static_cast<std::size_t>(output.completion)];
+      Chunk& chunk = part.chunk;
+      if (!part.lost) {
+        try {
+          chunk.text += output.text;
+          chunk.tokens.insert(chunk.tokens.end(), output.tokens.begin(), output.tokens.end());
+          chunk.error = output.error;
+        } catch (const std::bad_alloc&) {
+          part.lost = true;
+          if (!output.done) return false;
+        }
+      }
+      if (output.done) {
+        chunk.done = true;
+        chunk.stop = part.lost ? StopReason::kError : output.stop;
+        chunk.stats = output.stats;
+      }
+      note(part);
+    }
+    tell();
+    return true;
+  }
+
+  /// Ends completions that the batcher never had.
+  void end_all(StopReason stop, std::string_view why) noexcept {
+    {
+      const std::lock_guard lock(mutex);
+      for (Part& part : parts) {
+        part.chunk.done = true;
+        part.chunk.stop = stop;
+        try {
+          part.chunk.error = why;
+        } catch (const std::bad_alloc&) {  // It goes without saying why.
+        }
+        note(part);
+      }
+    }
+    tell();
+  }
+
+  void note(Part& part) {
+    if (std::exchange(part.is_news, true)) return;
+    news.push_back(part.chunk.completion);
+  }
+
+  void tell() {
+    changed.notify_all();
+    const std::lock_guard lock(wake_mutex);
+    if (wake) wake();
+  }
+
+  /// With the mutex held. True where there was a chunk.
+  bool take(Chunk& chunk) {
+    if (news.empty()) return false;
+    Part& part = parts[static_cast<std::size_t>(news.front())];
+    news.erase(news.begin());
+    part.is_news = false;
+    part.taken_to_end = part.chunk.done;
+    n_taken_to_end += part.taken_to_end ? 1 : 0;
+    chunk = std::exchange(part.chunk, Chunk{.completion = part.chunk.completion});
+    return true;
+  }
+
+  bool at_end() const { return n_taken_to_end == parts.size(); }
+  bool is_full(const Part& part) const {
+    return static_cast<int>(part.chunk.tokens.size()) >= n_unread_max && !part.chunk.done;
+  }
+
+  RequestId id;
+  const int n_unread_max;
+  const std::shared_ptr<Wakeup> service;
+  RequestId in_batcher = 0;  // Of the service's thread.
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Part> parts;
+  std::vector<int> news;  // Completions with a chunk, in their order.
+  std::size_t n_taken_to_end = 0;
+  bool wants_cancel = false;
+  bool has_room_again = false;  // A completion was read down.
+
+  std::mutex wake_mutex;  // Held while wake is called.
+  std::function<void()> wake;
+};
+
+Response::Response() = default;
+Response::Response(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Response::Response(Response&&) noexcept = default;
+Response& Response::operator=(Response&& other) noexcept {
+  Response gone(std::move(*this));
+  state_ = std::move(other.state_);
+  return *this;
+}
+Response::~Response() {
+  if (!state_) return;
+  on_ready(nullptr);
+  cancel();
+}
+
+RequestId Response::id() const { return state_ ? state_->id : 0; }
+
+Response::Poll Response::poll(Chunk& chunk, std::chrono::milliseconds at_most) {
+  if (!state_) return Poll::kEnd;
+  bool was_full = false;
+  Poll result = Poll::kChunk;
+  {
+    std::unique_lock lock(state_->mutex);
+    const auto ready = [&] { return !state_->news.empty() || state_->at_end(); };
+    if (at_most == std::chrono::milliseconds::max()) {
+      state_->changed.wait(lock, ready);
+    } else if (at_most.count() > 0) {
+      state_->changed.wait_for(lock, at_most, ready);
+    }
+    if (!state_->take(chunk)) {
+      result = state_->at_end() ? Poll::kEnd : Poll::kNothingYet;
+    } else if (static_cast<int>(chunk.tokens.size()) >= state_->n_unread_max && !chunk.done) {
+      was_full = state_->has_room_again = true;
+    }
+  }
+  if (was_full) state_->service->call();
+  return result;
+}
+
+bool Response::next(Chunk& chunk) { return poll(chunk, std::chrono::milliseconds::max()) == Poll::kChunk; }
+
+void Response::cancel() {
+  if (!state_) return;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->at_end() || std::exchange(state_->wants_cancel, true)) return;
+  }
+  state_->service->call();
+}
+
+void Response::on_ready(std::function<void()> wake) {
+  if (!state_) return;
+  bool has_news = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    has_news = !state_->news.empty() || state_->at_end();
+  }
+  const std::lock_guard lock(state_->wake_mutex);
+  state_->wake = std::move(wake);
+  if (has_news && state_->wake) state_->wake();
+}
+
+// --- The service
+
+struct Service::Impl {
+  using StatePtr = std::shared_ptr<Response::State>;
+  struct Submission {
+    StatePtr state;
+    std::vector<Token> prompt;
+    RequestParams params;
+  };
+
+  Impl(Context context_in, const ServiceParams& params_in)
+      : context(std::move(context_in)),
+        limits(params_in.batcher.limits),
+        n_unread(params_in.n_unread),
+        batcher(context, without_queue_limits(params_in.batcher)) {
+    if (n_unread < 1) engine::refuse("a completion must be allowed at least 1 token that was not read yet");
+    published = batcher.stats();
+    try {
+      thread = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+      throw Error(ErrorCode::kOutOfMemory, std::string("the service's thread cannot be made: ") +
+                                               error.what() + "; allow the process more threads");
+    }
+  }
+
+  ~Impl() {
+    shutdown();
+    thread.join();
+  }
+
+  // Any thread:
+
+  Response submit(std::vector<Token> prompt, RequestParams p) {
+    if (p.on_output) engine::refuse("a service's requests have no on_output: read the response");
+    engine::check_request(prompt, p, context, limits);
+    auto state = std::make_shared<Response::State>(0, p.n, n_unread, wakeup);
+    Submission submission{nullptr, std::move(prompt), std::move(p)};
+    {
+      const std::lock_guard lock(wakeup->mutex);
+      if (closed)
+        throw Error(ErrorCode::kUnavailable, "the service is shutting down and takes no more requests");
+      try {
+        engine::check_load({published.n_waiting + n_new, published.n_waiting_tokens + n_new_tokens,
+                            published.ms_per_admission},
+                           submission.prompt.size(), submission.params.n, limits);
+      } catch (const OverloadedError&) {
+        ++n_rejected;
+        throw;
+      }
+      state->id = last_id + 1;
+      submission.state = state;
+      n_new += submission.params.n;
+      n_new_tokens += static_cast<std::int64_t>(submission.prompt.size()) * submission.params.n;
+      submissions.push_back(std::move(submission));
+      ++last_id;
+    }
+    wakeup->changed.notify_all();
+    return Response(std::move(state));
+  }
+
+  BatcherStats stats() {
+    const std::lock_guard lock(wakeup->mutex);
+    BatcherStats result = published;
+    result.n_rejected += n_rejected;
+    return result;
+  }
+
+  bool drain(std::chrono::milliseconds at_most) {
+    bool done = false;
+    {
+      std::unique_lock lock(wakeup->mutex);
+      closed = true;
+      done = wakeup->changed.wait_for(lock, at_most, [&] { return idle && submissions.empty(); });
+    }
+    if (!done) shutdown();
+    return done;
+  }
+
+  void shutdown() {
+    {
+      const std::lock_guard lock(wakeup->mutex);
+      closed = ending = true;
+    }
+    context.cancel();  // The step that computes is of no more use.
+    wakeup->changed.notify_all();
+    std::unique_lock lock(wakeup->mutex);
+    wakeup->changed.wait(lock, [&] { return ended; });
+  }
+
+  // The service's thread:
+
+  void run() {
+    std::vector<Submission> taken;
+    bool more = false;
+    while (true) {
+      publish();
+      bool attention = false;
+      {
+        std::unique_lock lock(wakeup->mutex);
+        idle = active.empty();
+        if (idle) wakeup->changed.notify_all();
+        const auto ready = [&] { return more || ending || wakeup->attention || !submissions.empty(); };
+        if (const auto deadline = more ? std::nullopt : batcher.next_deadline()) {
+          wakeup->changed.wait_until(lock, *deadline, ready);
+        } else {
+          wakeup->changed.wait(lock, ready);
+        }
+        std::swap(taken, submissions);
+        if (!taken.empty()) idle = false;
+        attention = std::exchange(wakeup->attention, false);
+        if (ending) break;
+      }
+      for (Submission& submission : taken) begin(submission);
+      taken.clear();
+      if (attention) listen();
+      more = step();
+      std::erase_if(active, [](const StatePtr& state) { return is_over(*state); });
+    }
+    for (const Submission& submission : taken)
+      submission.state->end_all(StopReason::kCancelled, "the service was shut down");
+    for (const StatePtr& state : active) batcher.cancel(state->in_batcher);
+    while (step()) {
+    }
+    active.clear();
+    publish();
+    const std::lock_guard lock(wakeup->mutex);
+    idle = ended = true;
+    wakeup->changed.notify_all();
+  }
+
+  bool step() {
+    try {
+      return batcher.step();
+    } catch (const std::exception&) {
+      return true;  // A waker that throws though it must not: its request is cancelled, and that is all.
+    }
+  }
+
+  void begin(Submission& submission) {
+    const StatePtr& state = submission.state;
+    try {
+      active.reserve(active.size() + 1);
+      submission.params.on_output = [this, state = state.get()](const Output& output) {
+        if (!state->add(output)) return false;
+        pause_if_full(*state, output.completion);
+        return true;
+      };
+      state->in_batcher = batcher.submit(submission.prompt, std::move(submission.params));
+      active.push_back(state);
+    } catch (const std::exception& error) {
+      state->end_all(StopReason::kError, error.what());
+    }
+  }
+
+  void pause_if_full(Response::State& state, int completion) {
+    const std::lock_guard lock(state.mutex);
+    Response::State::Part& part = state.parts[static_cast<std::size_t>(completion)];
+    if (part.paused || !state.is_full(part)) return;
+    part.paused = true;
+    batcher.pause(state.in_batcher, completion);
+  }
+
+  /// What responses have flagged.
+  void listen() {
+    for (const StatePtr& state : active) {
+      const std::lock_guard lock(state->mutex);
+      if (state->wants_cancel) batcher.cancel(state->in_batcher);
+      if (!std::exchange(state->has_room_again, false)) continue;
+      for (Response::State::Part& part : state->parts) {
+        if (!part.paused || state->is_full(part)) continue;
+        part.paused = false;
+        batcher.resume(state->in_batcher, part.chunk.completion);
+      }
+    }
+  }
+
+  static bool is_over(Response::State& state) {
+    const std::lock_guard lock(state.mutex);
+    return std::all_of(state.parts.begin(), state.parts.end(), [](const Response::State::Part& part) {
+      return part.chunk.done || part.taken_to_end;
+    });
+  }
+
+  void publish() {
+    try {
+      const BatcherStats stats = batcher.stats();
+      const std::lock_guard lock(wakeup->mutex);
+      published = stats;
+      n_new = 0;
+      n_new_tokens = 0;
+      for (const Submission& submission : submissions) {
+        n_new += submission.params.n;
+        n_new_tokens += static_cast<std::int64_t>(submission.prompt.size()) * submission.params.n;
+      }
+    } catch (const std::bad_alloc&) {  // The next step tells.
+    }
+  }
+
+  Context context;
+  const BatcherLimits limits;
+  const int n_unread;
+  const std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
+
+  // With the mutex of `wakeup`:
+  std::vector<Submission> submissions;
+  BatcherStats published;
+  std::int64_t n_new = 0, n_new_tokens = 0;  // Submitted since that was published.
+  std::int64_t n_rejected = 0;
+  RequestId last_id = 0;
+  bool closed = false, ending = false, ended = false, idle = true;
+
+  // Of the service's thread:
+  Batcher batcher;
+  std::vector<StatePtr> active;
+
+  std::thread thread;
+};
+
+Service::Service(Context context, const ServiceParams& params)
+    : impl_(std::make_unique<Impl>(std::move(context), params)) {}
+Service::~Service() = default;
+const Model& Service::model() const { return impl_->context.model(); }
+Response Service::submit(std::vector<Token> prompt, RequestParams params) {
+  return impl_->submit(std::move(prompt), std::move(params));
+}
+BatcherStats Service::stats() const { return impl_->stats(); }
+bool Service::drain(std::chrono::milliseconds at_most) { return impl_->drain(at_most); }
+void Service::shutdown() { impl_->shutdown(); }
+
+}  // namespace weft

@@ -1,0 +1,283 @@
+// The service: many threads ask, read slowly or vanish; each answer is as if it were the only one.
+#include "weft/service.h"
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "engine/batcher_testing.h"
+#include "engine/model_impl.h"
+#include "engine/small_device.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using test::alone;
+using test::Ask;
+using test::expect_same;
+using test::golden;
+using test::random_ask;
+using test::Result;
+
+/// Reads an answer to its end.
+std::vector<Result> read_all(Response& response, int n = 1) {
+  std::vector<Result> results(static_cast<std::size_t>(n));
+  for (Chunk chunk; response.next(chunk);) {
+    Result& result = results[static_cast<std::size_t>(chunk.completion)];
+    EXPECT_FALSE(result.done) << "told after its end";
+    result.text += chunk.text;
+    for (const OutputToken& token : chunk.tokens) result.tokens.push_back(token.id);
+    result.done = chunk.done;
+    result.stop = chunk.stop;
+    result.stats = chunk.stats;
+  }
+  return results;
+}
+
+/// Until `what` holds, or much too long.
+template <typename F>
+bool eventually(F&& what) {
+  for (int i = 0; i < 20000; ++i) {
+    if (what()) return true;
+    std::this_thread::sleep_for(1ms);
+  }
+  return false;
+}
+
+TEST(Service, AnswersAreAsIfAlone) {
+  const auto model = golden("llama");
+  Service service(Context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1}));
+  std::mt19937_64 random(1);
+  std::vector<Ask> asks;
+  for (int i = 0; i < 12; ++i) asks.push_back(random_ask(*model, random));
+  std::vector<std::thread> clients;
+  for (const Ask& ask : asks)
+    clients.emplace_back([&] {
+      Response response = service.submit(ask.prompt, ask.params);
+      EXPECT_GT(response.id(), 0);
+      expect_same(read_all(response)[0], alone(model, ask), "a client");
+      Chunk chunk;
+      EXPECT_FALSE(response.next(chunk));
+      EXPECT_EQ(response.poll(chunk), Response::Poll::kEnd);
+    });
+  for (std::thread& client : clients) client.join();
+  EXPECT_TRUE(eventually([&] { return service.stats().n_running == 0; }));
+  EXPECT_EQ(service.stats().n_completed, 12);
+  EXPECT_TRUE(service.drain(10s));
+  EXPECT_THROW(service.submit({1, 2}, {}), Error);
+}
+
+TEST(Service, ASlowReaderPausesItsOwnCompletionOnly) {
+  const auto model = golden("llama");
+  Service service(Context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1}), {.n_unread = 5});
+  Ask slow{{1, 2, 3}, {.n_predict = 50, .ignore_end = true}};
+  slow.params.sampler.seed = 1;
+  Response response = service.submit(slow.prompt, slow.params);
+  ASSERT_TRUE(eventually([&] { return service.stats().n_paused == 1; }));
+  Ask other{{1, 2, 4}, {.n_predict = 3, .ignore_end = true}};
+  other.params.sampler.seed = 2;
+  Response quick = service.submit(other.prompt, other.params);
+  expect_same(read_all(quick)[0], alone(model, other), "beside a slow reader");
+  Chunk first;
+  ASSERT_TRUE(response.next(first));
+  EXPECT_EQ(first.tokens.size(), 5u);
+  Result result = read_all(response)[0];
+  result.text = first.text + result.text;
+  for (std::size_t i = first.tokens.size(); i-- > 0;)
+    result.tokens.insert(result.tokens.begin(), first.tokens[i].id);
+  expect_same(result, alone(model, slow), "the slow one");
+}
+
+TEST(Service, WhoVanishesFreesItsCells) {
+  const auto model = golden("llama");
+  Service service(Context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1}),
+                  {.batcher = {.reuse_prefixes = false}});
+  {
+    Response running = service.submit({1, 2, 3}, {.n = 2, .ignore_end = true, .context_shift = true});
+    Chunk chunk;
+    ASSERT_TRUE(running.next(chunk));
+  }
+  EXPECT_TRUE(eventually([&] { return service.stats().n_cancelled == 2; }));
+  EXPECT_EQ(service.stats().cells_used, 0);
+  Response cancelled = service.submit({1, 2, 3}, {.ignore_end = true, .context_shift = true});
+  cancelled.cancel();
+  EXPECT_EQ(read_all(cancelled)[0].stop, StopReason::kCancelled);
+}
+
+TEST(Service, EventLoopsAreWoken) {
+  const auto model = golden("llama");
+  Service service(Context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1}));
+  Response response = service.submit({5, 6, 7}, {.n_predict = 10, .ignore_end = true});
+  std::mutex mutex;
+  std::condition_variable changed;
+  int n_woken = 0;
+  response.on_ready([&] {
+    const std::lock_guard lock(mutex);
+    ++n_woken;
+    changed.notify_all();
+  });
+  std::size_t n_tokens = 0;
+  for (int seen = 0;;) {
+    {
+      std::unique_lock lock(mutex);
+      ASSERT_TRUE(changed.wait_for(lock, 20s, [&] { return n_woken > seen; }));
+      seen = n_woken;
+    }
+    Chunk chunk;
+    Response::Poll poll;
+    while ((poll = response.poll(chunk)) == Response::Poll::kChunk) n_tokens += chunk.tokens.size();
+    if (poll == Response::Poll::kEnd) break;
+  }
+  EXPECT_EQ(n_tokens, 10u);
+  response.on_ready(nullptr);
+}
+
+TEST(Service, ShutdownTellsEverybody) {
+  const auto model = golden("llama");
+  auto service = std::make_unique<Service>(Context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1}));
+  std::vector<Response> responses;
+  for (Token i = 0; i < 8; ++i)
+    responses.push_back(
+        service->submit({1, 2, i}, {.n = 1 + i % 2, .ignore_end = true, .context_shift = true}));
+  EXPECT_FALSE(service->drain(20ms));
+  service.reset();
+  for (Token i = 0; i < 8; ++i)
+    for (const Result& result : read_all(responses[static_cast<std::size_t>(i)], 1 + i % 2)) {
+      EXPECT_TRUE(result.done);
+      EXPECT_EQ(result.stop, StopReason::kCancelled);
+    }
+}
+
+TEST(Service, ItsQueueIsBounded) {
+  const auto model = golden("llama");
+  Service service(Context(model, {.n_ctx = 256, .n_sequences = 1, .n_threads = 1}),
+                  {.batcher = {.limits = {.n_waiting = 3}}});
+  Response running = service.submit({1, 2, 3}, {.ignore_end = true, .context_shift = true});
+  Chunk chunk;
+  ASSERT_TRUE(running.next(chunk));
+  EXPECT_TRUE(eventually([&] { return service.stats().n_running == 1; }));
+  std::vector<Response> waiting;
+  for (int i = 0; i < 3; ++i) waiting.push_back(service.submit({1, 2, 3}, {.n_predict = 2}));
+  try {
+    service.submit({1, 2, 3}, {.n_predict = 2});
+    FAIL() << "accepted";
+  } catch (const OverloadedError& error) {
+    EXPECT_GT(error.retry_after_ms, 0.0);
+  }
+  EXPECT_EQ(service.stats().n_rejected, 1);
+  EXPECT_THROW(service.submit({}, {}), Error);
+  EXPECT_THROW(service.submit({1}, {.on_output = [](const Output&) { return true; }}), Error);
+  running.cancel();
+  for (Response& response : waiting) EXPECT_TRUE(read_all(response)[0].done);
+}
+
+/// A day at a server: everybody does everything at any time, the cache is four times too small, the device
+/// fails now and then.
+struct Town {
+  const char* name;
+  const char* family;
+  ContextParams context;
+  int n_requests;
+  int max_prompt;
+};
+class ServiceDay : public testing::TestWithParam<Town> {};
+
+TEST_P(ServiceDay, NobodyIsLost) {
+  const Town& town = GetParam();
+  const auto plain = golden(town.family);
+  const auto model = test::load_with_small(test::golden_dir() / town.family / "model.gguf",
+                                           std::uint64_t{1} << 32, true, {.n_layers = 1});
+  test::Conduct& conduct = *dynamic_cast<test::SmallDevice&>(*model->impl().devices.devices[0]).conduct;
+  std::mt19937_64 random(99);
+  std::vector<Ask> asks;
+  std::vector<Result> references;
+  for (int i = 0; i < 60; ++i) {
+    asks.push_back(random_ask(*plain, random, static_cast<std::size_t>(town.max_prompt), 12));
+    references.push_back(alone(plain, asks.back()));
+  }
+  conduct.during = [n = 0]() mutable {
+    if (++n % 211 == 0) throw Error(ErrorCode::kDevice, "the device hiccups");
+    if (n % 307 == 0) throw std::bad_alloc();
+  };
+  std::atomic<int> n_ended[7] = {};
+  {
+    Service service(
+        Context(model, town.context),
+        {.batcher = {.max_pause_ms = 5.0, .speculation = Speculation::kNgram, .n_draft = 4}, .n_unread = 3});
+    constexpr int kClients = 8;
+    std::vector<std::thread> clients;
+    std::atomic<int> n_left = town.n_requests;
+    std::atomic<int> n_vanished = 0;
+    for (int c = 0; c < kClients; ++c)
+      clients.emplace_back([&, seed = static_cast<std::uint64_t>(c)] {
+        std::mt19937_64 own(seed);
+        while (n_left.fetch_sub(1) > 0) {
+          const std::size_t which = own() % asks.size();
+          RequestParams params = asks[which].params;
+          if (own() % 8 == 0) params.timeout_ms = 1.0 + static_cast<double>(own() % 50);
+          if (own() % 8 == 0) params.queue_timeout_ms = 1.0 + static_cast<double>(own() % 50);
+          Response response = service.submit(asks[which].prompt, params);
+          std::thread canceller;
+          if (own() % 6 == 0)
+            canceller = std::thread([&response, us = own() % 3000] {
+              std::this_thread::sleep_for(std::chrono::microseconds(us));
+              response.cancel();
+            });
+          const bool vanishes = own() % 10 == 0;
+          const bool slow = own() % 10 == 0;
+          Result result;
+          for (Chunk chunk; response.next(chunk);) {
+            EXPECT_FALSE(result.done) << "told after its end";
+            result.text += chunk.text;
+            for (const OutputToken& token : chunk.tokens) result.tokens.push_back(token.id);
+            result.done = chunk.done;
+            result.stop = chunk.stop;
+            if (vanishes) break;
+            if (slow) std::this_thread::sleep_for(std::chrono::microseconds(own() % 20000));
+          }
+          if (canceller.joinable()) canceller.join();
+          if (vanishes) {
+            ++n_vanished;
+            continue;
+          }
+          EXPECT_TRUE(result.done);
+          ++n_ended[static_cast<int>(result.stop)];
+          if (result.stop == StopReason::kCancelled || result.stop == StopReason::kTimeout ||
+              result.stop == StopReason::kError) {
+            // What it wrote is the beginning of what it would have written.
+            EXPECT_EQ(references[which].text.compare(0, result.text.size(), result.text), 0);
+          } else {
+            expect_same(result, references[which], "request");
+          }
+        }
+      });
+    for (std::thread& client : clients) client.join();
+    EXPECT_TRUE(service.drain(60s));
+    const BatcherStats stats = service.stats();
+    EXPECT_EQ(stats.n_completed + stats.n_cancelled + stats.n_timed_out + stats.n_errors, stats.n_requests);
+    EXPECT_EQ(stats.n_running + stats.n_waiting, 0);
+    EXPECT_EQ(stats.cells_used, stats.cells_cached);
+    EXPECT_EQ(stats.sequences_cached + stats.sequences_free, stats.sequences_total);
+    EXPECT_GT(stats.n_failed_steps, 0);
+    EXPECT_GT(stats.n_preempted, 0);
+    EXPECT_GT(n_vanished, 0);
+  }
+  EXPECT_GT(n_ended[static_cast<int>(StopReason::kLength)], town.n_requests / 4);
+  EXPECT_GT(n_ended[static_cast<int>(StopReason::kCancelled)], 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Towns, ServiceDay,
+    testing::Values(Town{"llama", "llama", {.n_ctx = 160, .n_sequences = 10, .n_threads = 1}, 1500, 60},
+                    Town{"windows",
+                         "gemma3",
+                         {.n_ctx = 300, .n_sequences = 8, .n_threads = 1, .window_rewind = 0},
+                         800,
+                         120},
+                    Town{"recurrent", "lfm2", {.n_ctx = 160, .n_sequences = 8, .n_threads = 1}, 800, 60}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace weft
