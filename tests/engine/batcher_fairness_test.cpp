@@ -137,6 +137,29 @@ TEST(BatcherFairness, AContextHasOneBatcher) {
   const Batcher second(context), third(draft);
 }
 
+/// Whatever finished texts lie in the cache: they go before a text has to end.
+TEST(BatcherFairness, IdleTextsMakeRoomForTextsWithoutEnd) {
+  const auto model = golden("llama");
+  for (int layout = 0; layout < 40; ++layout) {
+    Context context(model, {.n_ctx = 128 + 16 * (layout % 5), .n_sequences = 6, .n_threads = 1});
+    Batcher batcher(context, {.n_running = 2});
+    Collector collector;
+    std::mt19937_64 random(static_cast<std::uint64_t>(layout));
+    // Beginnings that the endless text shares.
+    for (int i = 0; i < 4; ++i) {
+      collector.submit(batcher, {prompt_of(10 + static_cast<int>(random() % 70), 1),
+                                 {.n_predict = 1 + static_cast<int>(random() % 20), .ignore_end = true}});
+      batcher.run();
+    }
+    RequestParams endless{.n_predict = 300, .ignore_end = true, .context_shift = true};
+    const RequestId id =
+        collector.submit(batcher, {prompt_of(10 + static_cast<int>(random() % 90), 1), endless});
+    while (batcher.step()) ASSERT_TRUE(batcher.consistent()) << layout;
+    EXPECT_EQ(collector(id).stop, StopReason::kLength) << layout;
+    EXPECT_EQ(collector(id).tokens.size(), 300u) << layout;
+  }
+}
+
 // --- Deadlines, pauses, limits
 
 TEST(BatcherLimits, DeadlinesEndWhatIsLate) {

@@ -17,10 +17,7 @@ constexpr double kDecay = 0.97;
 class NgramDrafter final : public Drafter {
  public:
   int draft(std::span<const DraftJob> jobs, int) override {
-    for (const DraftJob& job : jobs) {
-      for (int n = kLongest; n >= kShortest && job.draft->empty(); --n)
-        look_up(job, static_cast<std::size_t>(n));
-    }
+    for (const DraftJob& job : jobs) look_up(job);
     return 0;
   }
 
@@ -28,21 +25,37 @@ class NgramDrafter final : public Drafter {
   static constexpr int kLongest = 4;
   static constexpr int kShortest = 2;
   static constexpr int kMostPlaces = 8;
+  /// Tokens that are looked through, so that a long text costs no more than a short one.
+  static constexpr std::ptrdiff_t kReach = 8192;
 
-  static void look_up(const DraftJob& job, std::size_t n) {
-    if (job.text.size() <= n) return;
-    const auto last = job.text.end() - static_cast<std::ptrdiff_t>(n);
-    // The last time but this one first, then the times before.
-    int n_places = 0;
-    for (auto at = last; at-- != job.text.begin();) {
-      if (!std::equal(last, job.text.end(), at)) continue;
+  /// Notes where the last tokens stood before, the last time first; then what followed there is guessed:
+  /// where most of them stood alike, and elsewhere only if nowhere did.
+  void look_up(const DraftJob& job) {
+    for (auto& places : places_) places.clear();
+    const std::span<const Token> text = job.text;
+    const std::ptrdiff_t size = std::ssize(text), first = std::max<std::ptrdiff_t>(size - kReach, 0);
+    const auto at = [&](std::ptrdiff_t i) { return text[static_cast<std::size_t>(i)]; };
+    for (std::ptrdiff_t end = size - 1; end >= first + kShortest; --end) {
+      std::size_t n = 0;  // Tokens before `end` that are the text's last ones.
+      while (n < kLongest && end - static_cast<std::ptrdiff_t>(n) > first &&
+             at(end - 1 - static_cast<std::ptrdiff_t>(n)) == at(size - 1 - static_cast<std::ptrdiff_t>(n)))
+        ++n;
+      if (n < kShortest) continue;
+      if (places_[n].size() < kMostPlaces) places_[n].push_back(end);
+      if (places_[kLongest].size() == kMostPlaces) break;
+    }
+    std::size_t most = kLongest;
+    while (most >= kShortest && places_[most].empty()) --most;
+    if (most < kShortest) return;
+    for (const std::ptrdiff_t place : places_[most]) {
       int node = DraftTree::kRoot;
-      for (auto next = at + static_cast<std::ptrdiff_t>(n);
-           next != job.text.end() && node != DraftTree::kNone; ++next)
-        node = job.draft->grow(node, *next);
-      if (++n_places == kMostPlaces || !job.draft->grows(DraftTree::kRoot)) return;
+      for (std::ptrdiff_t next = place; next < size && node != DraftTree::kNone; ++next)
+        node = job.draft->grow(node, at(next));
+      if (!job.draft->grows(DraftTree::kRoot)) return;
     }
   }
+
+  std::array<std::vector<std::ptrdiff_t>, kLongest + 1> places_;  // By the number of tokens that are alike.
 };
 
 class ModelDrafter final : public Drafter {
