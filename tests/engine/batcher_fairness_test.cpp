@@ -147,13 +147,14 @@ TEST(BatcherFairness, IdleTextsMakeRoomForTextsWithoutEnd) {
     std::mt19937_64 random(static_cast<std::uint64_t>(layout));
     // Beginnings that the endless text shares.
     for (int i = 0; i < 4; ++i) {
-      collector.submit(batcher, {prompt_of(10 + static_cast<int>(random() % 70), 1),
+      collector.submit(batcher, {prompt_of(60 + static_cast<int>(random() % 40), 1),
                                  {.n_predict = 1 + static_cast<int>(random() % 20), .ignore_end = true}});
       batcher.run();
     }
-    RequestParams endless{.n_predict = 300, .ignore_end = true, .context_shift = true};
+    // It has room for itself, but not for copies of what it shares.
+    RequestParams endless{.n_predict = 300, .ignore_end = true, .context_shift = true, .n_ctx = 100};
     const RequestId id =
-        collector.submit(batcher, {prompt_of(10 + static_cast<int>(random() % 90), 1), endless});
+        collector.submit(batcher, {prompt_of(80 + static_cast<int>(random() % 20), 1), endless});
     while (batcher.step()) ASSERT_TRUE(batcher.consistent()) << layout;
     EXPECT_EQ(collector(id).stop, StopReason::kLength) << layout;
     EXPECT_EQ(collector(id).tokens.size(), 300u) << layout;
