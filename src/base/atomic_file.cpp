@@ -1,6 +1,8 @@
 #include "base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,21 +13,97 @@
 #include "weft/error.h"
 
 namespace weft::base {
+namespace {
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  // A name of a writer that was killed may be taken: the next number is free.
-  for (int i = 0; fd_ < 0; ++i) {
-    temporary_ = path_;
-    temporary_ += ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(i);
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0 && errno != EEXIST) fail("create");
+namespace fs = std::filesystem;
+
+constexpr int kMaxLinks = 40;         // As many as the system follows.
+constexpr int kMaxTemporaries = 256;  // Of one path, by as many living writers.
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& reason) {
+  throw Error(ErrorCode::kIo, "cannot write " + path.string() + ": " + reason);
+}
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
+
+fs::path numbered(const fs::path& path, int number) {
+  fs::path name = path;
+  return name += ".tmp-" + std::to_string(number);
+}
+
+/// Where links lead to, whether or not anything is there.
+fs::path follow_links(const fs::path& path) {
+  fs::path place = path;
+  std::error_code error;
+  for (int i = 0; fs::is_symlink(fs::symlink_status(place, error)); ++i) {
+    if (i == kMaxLinks) refuse(path, "it leads through too many symbolic links");
+    place = folder_of(place) / fs::read_symlink(place, error);
+    if (error) refuse(path, error.message());
   }
+  return place;
+}
+
+/// The name still stands for that open file.
+bool is_at(const fs::path& path, int fd) {
+  struct stat named{}, opened{};
+  return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 && named.st_ino == opened.st_ino &&
+         named.st_dev == opened.st_dev;
+}
+
+}  // namespace
+
+bool remove_abandoned(const fs::path& temporary) {
+  const int fd = ::open(temporary.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  // Who holds the lock of what stands there is the only one to remove it or to give the name another file.
+  const bool removed =
+      ::flock(fd, LOCK_EX | LOCK_NB) == 0 && is_at(temporary, fd) && ::unlink(temporary.c_str()) == 0;
+  ::close(fd);
+  return removed;
+}
+
+AtomicFile::AtomicFile(const fs::path& path) : path_(follow_links(path)) {
+  struct stat old{};
+  const bool replaces = ::stat(path_.c_str(), &old) == 0;
+  if (replaces && !S_ISREG(old.st_mode)) refuse(path, "it is no regular file; name another path");
+  const mode_t mode = replaces ? old.st_mode & 0777 : 0666;
+  if (!open_without_name(mode)) open_with_name(mode);
+  if (replaces) ::fchmod(fd_, mode);  // The process's mask is for new files.
+}
+
+// Its name comes from /proc, which is not everywhere.
+bool AtomicFile::open_without_name(unsigned mode) {
+#ifdef O_TMPFILE
+  fd_ = ::open(folder_of(path_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+  if (fd_ < 0) return false;
+  if (::access(("/proc/self/fd/" + std::to_string(fd_)).c_str(), F_OK) == 0) {
+    ::flock(fd_, LOCK_EX | LOCK_NB);
+    return true;
+  }
+  ::close(std::exchange(fd_, -1));
+#endif
+  return false;
+}
+
+void AtomicFile::open_with_name(unsigned mode) {
+  for (int i = 0; i < kMaxTemporaries; ++i) {
+    temporary_ = numbered(path_, i);
+    remove_abandoned(temporary_);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd_ < 0 && errno == EEXIST) continue;
+    if (fd_ < 0) fail("create");
+    ::flock(fd_, LOCK_EX | LOCK_NB);
+    if (is_at(temporary_, fd_)) return;
+    ::close(std::exchange(fd_, -1));  // Somebody took it for abandoned before it was locked.
+  }
+  errno = EEXIST;
+  fail("create");
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
   ::close(fd_);
-  ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -37,13 +115,28 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+// A name that is there cannot be linked over, so the file has one of its own for an instant.
+void AtomicFile::link() {
+  const std::string file = "/proc/self/fd/" + std::to_string(fd_);
+  for (int i = 0; i < kMaxTemporaries; ++i) {
+    const fs::path name = numbered(path_, i);
+    remove_abandoned(name);
+    if (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      temporary_ = name;
+      return;
+    }
+    if (errno != EEXIST) break;
+  }
+  fail("write");
+}
+
 void AtomicFile::commit() {
   if (::fsync(fd_) != 0) fail("write");
+  if (temporary_.empty()) link();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("replace");
   ::close(std::exchange(fd_, -1));
   // The folder holds the new name. Some file systems cannot sync one, and then there is nothing more to do.
-  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
-  const int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int folder_fd = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_fd < 0) return;
   ::fsync(folder_fd);
   ::close(folder_fd);
