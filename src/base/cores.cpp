@@ -14,6 +14,8 @@
 #include <sched.h>
 #endif
 
+#include "base/control_groups.h"
+
 namespace weft::base {
 namespace {
 
@@ -71,33 +73,6 @@ std::vector<int> affinity_of_process() {
   const int n = static_cast<int>(std::thread::hardware_concurrency());
   for (int cpu = 0; cpus.empty() && cpu < std::max(n, 1); ++cpu) cpus.push_back(cpu);
   return cpus;
-}
-
-/// The folders of the process's control group and of those above it, the process's own first. In a container
-/// the group may be given by a path of the host's that is not there; then the root is all there is to see.
-std::vector<fs::path> control_groups(const fs::path& root, std::string_view controller) {
-  const fs::path mount = root / "sys/fs/cgroup";
-  std::string path;
-  bool unified = true;
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    // "0::/path" of version 2, "4:cpu,cpuacct:/path" of version 1.
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool has = names.find("," + std::string(controller) + ",") != std::string::npos;
-    if (!has && !(names == ",," && path.empty())) continue;
-    path = line.substr(second + 1);
-    unified = !has;
-    if (has) break;
-  }
-  const fs::path top = unified ? mount : mount / controller;
-  std::vector<fs::path> folders;
-  for (fs::path relative = fs::path(path).relative_path(); !relative.empty();
-       relative = relative.parent_path())
-    folders.push_back(top / relative);
-  folders.push_back(top);
-  return folders;
 }
 
 /// The least of the quotas from the process's group up.

@@ -8,13 +8,66 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/control_groups.h"
 #include "weft/error.h"
 
 namespace weft::base {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Lines of a name and a number, and what else there is on them.
+std::map<std::string, std::size_t> read_table(const fs::path& path) {
+  std::map<std::string, std::size_t> table;
+  std::ifstream file(path);
+  std::string name, rest;
+  for (std::size_t number = 0; file >> name >> number; std::getline(file, rest)) table[name] = number;
+  return table;
+}
+
+std::optional<std::size_t> value_of(const std::map<std::string, std::size_t>& table,
+                                    const std::string& name) {
+  const auto found = table.find(name);
+  return found != table.end() ? std::optional(found->second) : std::nullopt;
+}
+
+/// "max", a missing file and no number at all are none.
+std::optional<std::size_t> read_number(const fs::path& path) {
+  std::ifstream file(path);
+  std::size_t number = 0;
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+struct Group {
+  std::size_t limit = 0;
+  std::size_t used = 0;  // Without what the system gives up when memory is short.
+};
+
+/// Of a control group that limits memory, nothing of others.
+std::optional<Group> read_group(const fs::path& folder) {
+  std::optional<std::size_t> limit;
+  // Version 2 has two limits (beyond the first processes are slowed down), version 1 one.
+  for (const char* name : {"memory.high", "memory.max", "memory.limit_in_bytes"})
+    if (const auto found = read_number(folder / name)) limit = std::min(limit.value_or(*found), *found);
+  if (!limit) return std::nullopt;
+  auto used = read_number(folder / "memory.current");
+  if (!used) used = read_number(folder / "memory.usage_in_bytes");
+  // Of the group and those below it; in version 1 that has names of its own.
+  const auto statistics = read_table(folder / "memory.stat");
+  const std::string all = statistics.contains("total_inactive_file") ? "total_" : "";
+  std::size_t reclaimable = 0;
+  for (const char* name : {"inactive_file", "active_file", "slab_reclaimable"})
+    reclaimable += value_of(statistics, all + name).value_or(0);
+  return Group{*limit, used.value_or(0) - std::min(used.value_or(0), reclaimable)};
+}
+
+}  // namespace
 
 void* reserve(std::size_t bytes, std::size_t alignment) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -51,6 +104,7 @@ Memory::Memory(std::size_t bytes, bool large_pages) : size_(bytes) {
       ::mmap(place, bytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (place != nullptr ? MAP_FIXED : 0), -1, 0);
   if (mapped == MAP_FAILED) {
+    if (place != nullptr) ::munmap(place, bytes);
     throw Error(ErrorCode::kOutOfMemory, "the system has no " + std::to_string(bytes) +
                                              " bytes of memory; use a smaller model, context or cache type");
   }
@@ -78,23 +132,15 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   return *this;
 }
 
-MachineMemory machine_memory() {
-  MachineMemory memory;
-  std::ifstream info("/proc/meminfo");
-  std::string key, unit;
-  std::size_t kib = 0;
-  while (info >> key >> kib) {
-    std::getline(info, unit);
-    if (key == "MemTotal:") memory.total = kib * 1024;
-    if (key == "MemAvailable:") memory.available = kib * 1024;
-  }
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
-  std::size_t limit = 0;
-  if (limit_file >> limit && limit < memory.total) {
-    memory.total = limit;
-    std::ifstream used_file("/sys/fs/cgroup/memory.current");
-    std::size_t used = 0;
-    if (used_file >> used) memory.available = std::min(memory.available, limit > used ? limit - used : 0);
+MachineMemory machine_memory(const fs::path& root) {
+  const std::map<std::string, std::size_t> info = read_table(root / "proc/meminfo");
+  MachineMemory memory = {.total = value_of(info, "MemTotal:").value_or(0) * 1024,
+                          .available = value_of(info, "MemAvailable:").value_or(0) * 1024};
+  for (const fs::path& group : control_groups(root, "memory")) {
+    const std::optional<Group> found = read_group(group);
+    if (!found) continue;
+    memory.total = std::min(memory.total, found->limit);
+    memory.available = std::min(memory.available, found->limit - std::min(found->limit, found->used));
   }
   return memory;
 }

@@ -2,6 +2,7 @@
 // Large blocks of memory from the system: zeroed, page aligned, taken from the machine only as they are
 // touched.
 #include <cstddef>
+#include <filesystem>
 #include <span>
 
 namespace weft::base {
@@ -42,11 +43,13 @@ class Memory {
   std::size_t size_ = 0;
 };
 
-/// Bytes of memory of this machine, within its control group: in all and available now.
+/// Bytes of memory of this machine, within the limits of the process's control groups: in all, and what a
+/// process can still get. Pages of files count as available, as the system gives them up for others.
 struct MachineMemory {
   std::size_t total = 0;
   std::size_t available = 0;
 };
-MachineMemory machine_memory();
+/// Read from /proc and /sys, whose place is a parameter so that tests can show another machine.
+MachineMemory machine_memory(const std::filesystem::path& root = "/");
 
 }  // namespace weft::base
