@@ -22,7 +22,9 @@ namespace weft {
 struct KeptWeights {
   std::filesystem::path folder;  ///< Empty: nothing is kept.
   std::uint64_t max_bytes = 0;   ///< Of the folder.
-  base::Hash128 key;             ///< Tells models apart.
+  std::string model;             ///< What people call it.
+  base::Hash128 key;             ///< Tells models apart; samples of their weights will do.
+  base::Hash128 identity;        ///< Of the model's files (gguf::File::identity): equal, they are unchanged.
   std::uint64_t n_bytes = 0;     ///< About what the weights take.
 };
 

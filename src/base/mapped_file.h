@@ -24,6 +24,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   bool holds(std::span<const std::byte> part) const;
+  const OpenFile& file() const { return *file_; }  ///< Not of an object made without a path.
 
   /// Copies a part of bytes() from the file, without touching the mapping. Throws Error kIo where the file
   /// has been cut or cannot be read. From any thread.

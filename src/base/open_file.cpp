@@ -6,11 +6,29 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 #include "weft/error.h"
 
 namespace weft::base {
+namespace {
+
+constexpr std::int64_t kSettledSeconds = 2;  // The coarsest clock of a file system.
+
+Hash128 identity_of(const struct stat& status) {
+  const std::int64_t age = std::int64_t{::time(nullptr)} - status.st_ctim.tv_sec;
+  if (age <= kSettledSeconds) return {};
+  // The device's number is left out: a disk may get another one each time it is mounted.
+  Hasher hasher;
+  for (const auto value : {std::int64_t(status.st_ino), std::int64_t{status.st_size},
+                           std::int64_t{status.st_mtim.tv_sec}, std::int64_t{status.st_mtim.tv_nsec},
+                           std::int64_t{status.st_ctim.tv_sec}, std::int64_t{status.st_ctim.tv_nsec}})
+    hasher.add_value(value);
+  return hasher.result();
+}
+
+}  // namespace
 
 // A pipe that nobody writes to would block an open that waits.
 OpenFile::OpenFile(const std::filesystem::path& path)
@@ -21,6 +39,7 @@ OpenFile::OpenFile(const std::filesystem::path& path)
     if (::fstat(descriptor_, &status) != 0) fail("read");
     if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kIo, path.string() + " is not a regular file");
     size_ = static_cast<std::size_t>(status.st_size);
+    identity_ = identity_of(status);
   } catch (...) {
     ::close(descriptor_);
     throw;

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <span>
 
+#include "base/hash.h"
+
 namespace weft::base {
 
 class OpenFile {
@@ -18,6 +20,11 @@ class OpenFile {
   const std::filesystem::path& path() const { return path_; }
   int descriptor() const { return descriptor_; }
   std::size_t size() const { return size_; }
+  /// Changes with the file's bytes: made of what the system knew of the file when it was opened, with the
+  /// time of its last change, which nobody sets back. The same for a file that was moved, another one for a
+  /// copy. Zero, which is nobody's, of a file that was changed in the two seconds before: clocks of file
+  /// systems are coarse, and the next change might not be seen.
+  Hash128 identity() const { return identity_; }
   /// Reads from that byte on and says how many it got: fewer than asked for where the file ends. Throws Error
   /// kIo. From any thread.
   std::size_t read_at(std::size_t offset, std::span<std::byte> to) const;
@@ -28,6 +35,7 @@ class OpenFile {
   const std::filesystem::path path_;
   int descriptor_ = -1;
   std::size_t size_ = 0;
+  Hash128 identity_;
 };
 
 }  // namespace weft::base

@@ -39,20 +39,18 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector
                              static_cast<std::size_t>(use.n_rows) * row);
 }
 
-/// What the CPU may keep of its packed weights, where that is asked for. A fingerprint samples the file's
-/// bytes; its time tells apart what samples do not. With several devices each start may place other weights
-/// here.
+/// What the CPU may keep of its packed weights, where that is asked for. With several devices each start may
+/// place other weights here.
 KeptWeights kept_weights(const engine::ModelImpl& impl, const std::filesystem::path& path,
                          const ModelParams& params, std::span<const std::string> devices) {
   const bool cpu_alone = devices.size() == 1 && devices[0] == engine::kHostDevice;
   if (params.pack_cache.empty() || !params.repack || !cpu_alone) return {};
-  base::Hasher key;
-  key.add_value(impl.fingerprint.low);
-  key.add_value(impl.fingerprint.high);
-  key.add_value(impl.file.file_bytes());
-  std::error_code error;
-  key.add_value(std::filesystem::last_write_time(path, error).time_since_epoch().count());
-  return {params.pack_cache, params.pack_cache_bytes, key.result(), impl.file.file_bytes()};
+  return {.folder = params.pack_cache,
+          .max_bytes = params.pack_cache_bytes,
+          .model = path.stem().string(),
+          .key = impl.fingerprint,
+          .identity = impl.file.identity(),
+          .n_bytes = impl.file.file_bytes()};
 }
 
 void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const ModelParams& params) {

@@ -292,6 +292,17 @@ std::uint32_t File::version() const { return impl_->version; }
 std::size_t File::file_bytes() const { return impl_->file_bytes; }
 int File::n_parts() const { return impl_->n_parts; }
 
+base::Hash128 File::identity() const {
+  base::Hasher hasher;
+  for (const base::MappedFile& file : impl_->files) {
+    const base::Hash128 identity = file.file().identity();
+    if (identity == base::Hash128()) return {};
+    hasher.add_value(identity.low);
+    hasher.add_value(identity.high);
+  }
+  return impl_->files.empty() ? base::Hash128() : hasher.result();
+}
+
 void File::read(std::span<const std::byte> part, std::span<std::byte> to) const {
   for (const base::MappedFile& file : impl_->files)
     if (file.holds(part)) return file.read(part, to);

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/hash.h"
 #include "tensor/dtype.h"
 
 namespace weft::gguf {
@@ -109,6 +110,9 @@ class File {
   std::uint32_t version() const;
   std::size_t file_bytes() const;  ///< Of all parts.
   int n_parts() const;
+  /// Of all parts, as base::OpenFile has it: equal only where no byte was changed. Zero where that is not
+  /// known.
+  base::Hash128 identity() const;
 
   /// Copies a part of a tensor's bytes. Throws Error kIo where the file has been cut since it was opened, or
   /// cannot be read: whoever touches the mapped bytes themselves is ended by the system then.

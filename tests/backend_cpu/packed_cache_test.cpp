@@ -1,5 +1,5 @@
-// The cache of packed weights: what is found is what was added, damage of any kind is seen and written over,
-// and the folder keeps its bounds.
+// The cache of packed weights: what is found is what was added and what the model's files give now, damage of
+// any kind is seen and written over, and the folder keeps its bounds.
 #include "backend/cpu/layout/packed_cache.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr base::Hash128 kKey = {1, 2};
+constexpr base::Hash128 kFiles = {3, 4};  // Of the model, when it was packed.
+constexpr std::uint64_t kSource = 55;
 constexpr std::int64_t kShape[] = {48, 256};
+constexpr std::size_t kTailBytes = 80 + 2 * sizeof(PackedCache::Entry);  // Trailer and table of two matrices.
 
 class PackedCacheTest : public testing::Test {
  protected:
@@ -32,17 +35,23 @@ class PackedCacheTest : public testing::Test {
   PackedCacheOptions options(std::uint64_t max_bytes = 1 << 30) const {
     return {.folder = folder_ / "packed", .max_bytes = max_bytes, .min_free_fraction = 0.0};
   }
+  static PackedModel model(base::Hash128 key = kKey, base::Hash128 identity = kFiles) {
+    return {.name = "model", .key = key, .identity = identity, .n_bytes = kBytes};
+  }
   static std::vector<std::byte> contents(std::size_t n, std::uint64_t seed) {
     std::vector<std::byte> bytes(n);
     Random random(seed);
     for (std::byte& b : bytes) b = static_cast<std::byte>(random.bits() & 0xff);
     return bytes;
   }
-  void write(const PackedCacheOptions& how, base::Hash128 key = kKey, std::size_t n_bytes = 50000) {
-    PackedCache cache(how, key, n_bytes);
+  void add(PackedCache& cache, const char* name, std::size_t n, std::uint64_t seed) {
+    cache.add(name, DType::kQ4_K, kShape, contents(n, seed), kSource, pool_);
+  }
+  void write(const PackedCacheOptions& how, base::Hash128 key = kKey) {
+    PackedCache cache(how, model(key));
     ASSERT_FALSE(cache.found());
-    cache.add("a", DType::kQ4_K, kShape, contents(n_bytes, 1));
-    cache.add("b", DType::kQ4_K, kShape, contents(777, 2));
+    add(cache, "a", kBytes, 1);
+    add(cache, "b", 777, 2);
     cache.commit();
   }
   std::vector<fs::path> files() const {
@@ -58,36 +67,78 @@ class PackedCacheTest : public testing::Test {
   static void replace(const fs::path& path, const std::vector<char>& bytes) {
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
-  bool holds(base::Hash128 key = kKey, std::size_t n_bytes = 50000) const {
-    const PackedCache cache(options(), key, n_bytes);
-    const auto a = cache.find("a", DType::kQ4_K, kShape, n_bytes),
-               b = cache.find("b", DType::kQ4_K, kShape, 777);
-    return cache.found() && std::ranges::equal(a, contents(n_bytes, 1)) &&
-           std::ranges::equal(b, contents(777, 2));
+  /// Both matrices, as they were added; what is given out is never anything else.
+  bool holds(const PackedModel& model, std::uint64_t source = kSource) {
+    PackedCache cache(options(), model);
+    n_sources_read_ = 0;
+    const auto is_there = [&](const char* name, std::size_t n, std::uint64_t seed) {
+      const auto bytes = cache.find(name, DType::kQ4_K, kShape, n, pool_, [&] {
+        ++n_sources_read_;
+        return source;
+      });
+      EXPECT_TRUE(bytes.empty() || std::ranges::equal(bytes, contents(n, seed)));
+      return !bytes.empty();
+    };
+    const bool a = is_there("a", kBytes, 1), b = is_there("b", 777, 2);
+    if (cache.found()) cache.commit();
+    EXPECT_EQ(cache.found(), a && b);
+    return a && b;
   }
 
+  static constexpr std::size_t kBytes = 600000;  // More than a piece.
+  int n_sources_read_ = 0;
+  base::Pool pool_{2, 1};
   fs::path folder_;
 };
 
 TEST_F(PackedCacheTest, FindsWhatWasAdded) {
   write(options());
-  EXPECT_TRUE(holds());
-  const PackedCache cache(options(), kKey, 50000);
-  const auto a = cache.find("a", DType::kQ4_K, kShape, 50000);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(a.data()) % 4096, 0u);
+  EXPECT_TRUE(holds(model()));
+  PackedCache cache(options(), model());
+  const auto find = [&](const char* name, DType dtype, std::span<const std::int64_t> shape, std::size_t n) {
+    return cache.find(name, dtype, shape, n, pool_, [] { return kSource; });
+  };
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(find("a", DType::kQ4_K, kShape, kBytes).data()) % 4096, 0u);
   // Another name, type, shape, size, model.
   const std::int64_t other[] = {256, 48};
-  EXPECT_TRUE(cache.find("c", DType::kQ4_K, kShape, 50000).empty());
-  EXPECT_TRUE(cache.find("a", DType::kQ4_0, kShape, 50000).empty());
-  EXPECT_TRUE(cache.find("a", DType::kQ4_K, other, 50000).empty());
-  EXPECT_TRUE(cache.find("a", DType::kQ4_K, kShape, 49999).empty());
-  EXPECT_FALSE(PackedCache(options(), {1, 3}, 50000).found());
+  EXPECT_TRUE(find("c", DType::kQ4_K, kShape, kBytes).empty());
+  EXPECT_TRUE(find("a", DType::kQ4_0, kShape, kBytes).empty());
+  EXPECT_TRUE(find("a", DType::kQ4_K, other, kBytes).empty());
+  EXPECT_TRUE(find("a", DType::kQ4_K, kShape, kBytes - 1).empty());
+  EXPECT_FALSE(PackedCache(options(), model({1, 3})).found());
+}
+
+TEST_F(PackedCacheTest, UnchangedFilesAreNotRead) {
+  write(options());
+  EXPECT_TRUE(holds(model()));
+  EXPECT_EQ(n_sources_read_, 0);
+}
+
+TEST_F(PackedCacheTest, OtherFilesOfTheSameBytesAreReadOnce) {
+  write(options());
+  constexpr base::Hash128 kCopy = {5, 6};
+  EXPECT_TRUE(holds(model(kKey, kCopy)));
+  EXPECT_EQ(n_sources_read_, 2);
+  EXPECT_TRUE(holds(model(kKey, kCopy)));
+  EXPECT_EQ(n_sources_read_, 0) << "they are known now";
+  // What nothing is known of is read each time, also where nothing was known of what was packed.
+  EXPECT_TRUE(holds(model(kKey, {})));
+  EXPECT_TRUE(holds(model(kKey, {})));
+  EXPECT_EQ(n_sources_read_, 2);
+}
+
+TEST_F(PackedCacheTest, OtherBytesArePackedAnew) {
+  write(options());
+  EXPECT_FALSE(holds(model(kKey, {5, 6}), kSource + 1));
+  EXPECT_TRUE(files().empty());
+  write(options());
+  EXPECT_TRUE(holds(model()));
 }
 
 TEST_F(PackedCacheTest, AppearsWhenItIsWhole) {
   {
-    PackedCache cache(options(), kKey, 1000);
-    cache.add("a", DType::kQ4_K, kShape, contents(1000, 1));
+    PackedCache cache(options(), model());
+    add(cache, "a", 1000, 1);
   }
   EXPECT_TRUE(files().empty()) << "a load that was cancelled leaves nothing";
 }
@@ -98,28 +149,36 @@ TEST_F(PackedCacheTest, DamageIsSeenAndWrittenOver) {
   const fs::path path = files()[0];
   const std::vector<char> good = read(path);
   std::vector<std::vector<char>> damaged;
-  // Every byte of table and trailer counts.
-  for (std::size_t i = good.size() - 64 - 2 * sizeof(PackedCache::Entry); i < good.size(); ++i) {
+  const auto flip = [&](std::size_t at, int bit) {
     damaged.push_back(good);
-    damaged.back()[i] = static_cast<char>(damaged.back()[i] ^ 0x10);
+    damaged.back()[at] = static_cast<char>(damaged.back()[at] ^ (1 << bit));
+  };
+  // Every byte of table and trailer counts, and every bit of the matrices.
+  const std::size_t table = good.size() - kTailBytes, b = table - 777;
+  for (std::size_t i = table; i < good.size(); ++i) flip(i, 4);
+  Random random(3);
+  for (int i = 0; i < 60; ++i) flip(random.bits() % kBytes, static_cast<int>(random.bits() % 8));
+  for (const std::size_t i : {std::size_t{0}, kBytes - 1, b, table - 1}) flip(i, 0);
+  // Pages that were never written.
+  for (const std::size_t page : {std::size_t{0}, std::size_t{5}, kBytes / 4096}) {
+    damaged.push_back(good);
+    std::memset(damaged.back().data() + page * 4096, 0, std::min<std::size_t>(4096, kBytes - page * 4096));
   }
   // Cut anywhere, grown, empty, of the wrong kind.
-  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{64},
-                              std::size_t{4096}, good.size() - 64, good.size() - 1})
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{79}, std::size_t{80},
+                              std::size_t{4096}, good.size() - 80, good.size() - 1})
     damaged.emplace_back(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n));
   damaged.push_back(good);
   damaged.back().push_back(0);
   damaged.emplace_back(good.size(), '\0');
   damaged.emplace_back(good.size(), '\xff');
-  // A part that was never written.
-  damaged.push_back(good);
-  std::memset(damaged.back().data() + 8192, 0, 16384);
   for (std::size_t i = 0; i < damaged.size(); ++i) {
     replace(path, damaged[i]);
-    ASSERT_FALSE(PackedCache(options(), kKey, 50000).found()) << "damage " << i;
+    ASSERT_FALSE(holds(model())) << "damage " << i;
+    ASSERT_FALSE(PackedCache(options(), model()).found()) << "damage " << i << " is still there";
   }
   write(options());
-  EXPECT_TRUE(holds());
+  EXPECT_TRUE(holds(model()));
 }
 
 // Hashes that fit their contents prove nothing: ranges are checked as well.
@@ -127,7 +186,7 @@ TEST_F(PackedCacheTest, RangesOutsideTheFileAreRefused) {
   write(options());
   const fs::path path = files()[0];
   const std::vector<char> good = read(path);
-  const std::size_t table = good.size() - 64 - 2 * sizeof(PackedCache::Entry);
+  const std::size_t table = good.size() - kTailBytes;
   const auto forge = [&](auto change) {
     std::vector<char> bytes = good;
     PackedCache::Entry entry;
@@ -139,10 +198,10 @@ TEST_F(PackedCacheTest, RangesOutsideTheFileAreRefused) {
     };
     const std::uint64_t table_hash = hash(bytes.data() + table, 2 * sizeof(entry));
     std::memcpy(bytes.data() + bytes.size() - 16, &table_hash, 8);
-    const std::uint64_t trailer_hash = hash(bytes.data() + bytes.size() - 64, 56);
+    const std::uint64_t trailer_hash = hash(bytes.data() + bytes.size() - 80, 72);
     std::memcpy(bytes.data() + bytes.size() - 8, &trailer_hash, 8);
     replace(path, bytes);
-    return PackedCache(options(), kKey, 50000).found();
+    return PackedCache(options(), model()).found();
   };
   EXPECT_TRUE(forge([](PackedCache::Entry&) {})) << "the forgery itself is right";
   EXPECT_FALSE(forge([](PackedCache::Entry& e) { e.offset = 1; }));
@@ -153,7 +212,7 @@ TEST_F(PackedCacheTest, RangesOutsideTheFileAreRefused) {
 }
 
 TEST_F(PackedCacheTest, WhatWasUsedLeastRecentlyGoes) {
-  const std::uint64_t limit = 130000;  // Two files of 50000 and a little.
+  const std::uint64_t limit = 1300000;  // Two files of 600000 and a little.
   const auto age = [&](base::Hash128 key, int hours) {
     write(options(limit), key);
     for (const fs::path& path : files()) {
@@ -164,22 +223,22 @@ TEST_F(PackedCacheTest, WhatWasUsedLeastRecentlyGoes) {
   age({1, 0}, 3);
   age({2, 0}, 2);
   EXPECT_EQ(files().size(), 2u);
-  EXPECT_TRUE(holds({1, 0}));  // Now it was used last.
+  EXPECT_TRUE(holds(model({1, 0})));  // Now it was used last.
   write(options(limit), {3, 0});
   EXPECT_EQ(files().size(), 2u);
-  EXPECT_TRUE(holds({1, 0}));
-  EXPECT_TRUE(holds({3, 0}));
-  EXPECT_FALSE(PackedCache(options(limit), {2, 0}, 50000).found());
+  EXPECT_TRUE(holds(model({1, 0})));
+  EXPECT_TRUE(holds(model({3, 0})));
+  EXPECT_FALSE(PackedCache(options(limit), model({2, 0})).found());
 }
 
 TEST_F(PackedCacheTest, WritesNothingWhereItMayNot) {
   const auto nothing_from = [&](const PackedCacheOptions& how) {
-    PackedCache cache(how, kKey, 50000);
-    cache.add("a", DType::kQ4_K, kShape, contents(50000, 1));
+    PackedCache cache(how, model());
+    add(cache, "a", kBytes, 1);
     cache.commit();
     return !cache.found() && files().empty();
   };
-  EXPECT_TRUE(nothing_from(options(40000))) << "larger than the folder may be";
+  EXPECT_TRUE(nothing_from(options(400000))) << "larger than the folder may be";
   PackedCacheOptions full = options();
   full.min_free_fraction = 1.0;
   EXPECT_TRUE(nothing_from(full)) << "the disk would be too full";
@@ -188,16 +247,13 @@ TEST_F(PackedCacheTest, WritesNothingWhereItMayNot) {
 
 TEST_F(PackedCacheTest, RubbishOfKilledWritersGoes) {
   fs::create_directories(folder_ / "packed");
-  const fs::path old = folder_ / "packed" / "00.packed.tmp-1-0",
-                 fresh = folder_ / "packed" / "00.packed.tmp-2-0";
-  const fs::path foreign = folder_ / "packed" / "readme";
-  for (const fs::path& path : {old, fresh, foreign}) replace(path, {'x'});
-  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(2));
-  fs::last_write_time(foreign, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  const fs::path rubbish = folder_ / "packed" / "00.packed.tmp-0";
+  const fs::path foreign = folder_ / "packed" / "readme", other = folder_ / "packed" / "my.packed.list";
+  for (const fs::path& path : {rubbish, foreign, other}) replace(path, {'x'});
   write(options());
-  EXPECT_FALSE(fs::exists(old));
-  EXPECT_TRUE(fs::exists(fresh));
+  EXPECT_FALSE(fs::exists(rubbish));
   EXPECT_TRUE(fs::exists(foreign));
+  EXPECT_TRUE(fs::exists(other));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -212,44 +213,59 @@ class CpuDevice final : public Device {
     const bool keep = packed_cache_ != nullptr && !source.name.empty();
     const std::size_t bytes = m.packed_matrix_bytes() * static_cast<std::size_t>(m.n_matrices);
     if (keep) {
-      const std::span<const std::byte> packed = packed_cache_->find(source.name, m.dtype, shape, bytes);
+      const auto source_hash = [&] { return read_rows(m, source, [](const PanelRows&) {}); };
+      const std::span<const std::byte> packed =
+          packed_cache_->find(source.name, m.dtype, shape, bytes, loader_, source_hash);
       if (!packed.empty()) return std::make_unique<MatrixTensor>(m, packed, true, packed_cache_->file());
     }
     const WeightMemory::Piece piece = memory_.take(bytes);
-    pack_matrices(m, source, piece.bytes);
-    if (keep) packed_cache_->add(source.name, m.dtype, shape, piece.bytes);
+    const std::uint64_t source_hash = read_rows(m, source, [&](const PanelRows& rows) {
+      pack_panels(m.dtype, m.rows, m.columns, rows.bytes.data(), rows.begin, rows.end,
+                  piece.bytes.data() + rows.matrix * m.packed_matrix_bytes());
+    });
+    if (keep) packed_cache_->add(source.name, m.dtype, shape, piece.bytes, source_hash, loader_);
     return std::make_unique<MatrixTensor>(m, piece.bytes, true, piece.owner);
   }
 
-  void pack_matrices(const MatrixShape& m, const WeightSource& source, std::span<std::byte> to) {
+  /// What one loading task has read: the rows of the panels from `begin` to `end` - 1 of a matrix.
+  struct PanelRows {
+    std::size_t matrix;
+    std::int64_t begin, end;
+    std::span<const std::byte> bytes;
+  };
+
+  /// Reads all matrices from several threads, and gives a hash of their bytes.
+  std::uint64_t read_rows(const MatrixShape& m, const WeightSource& source,
+                          const std::function<void(const PanelRows&)>& use) {
     const std::size_t stride = row_bytes(m.dtype, m.columns);
     const std::int64_t n_panels = (m.rows + kPanelRows - 1) / kPanelRows;
     const std::int64_t per_matrix = (n_panels + kPanelsPerTask - 1) / kPanelsPerTask;
     std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(loader_.n_threads()));
+    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(m.n_matrices * per_matrix));
     std::mutex failure_mutex;
     std::exception_ptr failure;
-    loader_.parallel_for(
-        static_cast<std::int32_t>(m.n_matrices * per_matrix), [&](std::int32_t task, int thread) {
-          const auto matrix = static_cast<std::size_t>(task / per_matrix);
-          const std::int64_t begin = task % per_matrix * kPanelsPerTask;
-          const std::int64_t end = std::min(begin + kPanelsPerTask, n_panels);
-          const std::int64_t first_row = begin * kPanelRows;
-          const std::int64_t n_rows = std::min(end * kPanelRows, m.rows) - first_row;
-          const std::span<const std::byte> rows = source.bytes.subspan(
-              matrix * m.canonical_matrix_bytes() + static_cast<std::size_t>(first_row) * stride,
-              static_cast<std::size_t>(n_rows) * stride);
-          std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
-          try {
-            buffer.resize(rows.size());
-            source.read(rows, buffer);
-            pack_panels(m.dtype, m.rows, m.columns, buffer.data(), begin, end,
-                        to.data() + matrix * m.packed_matrix_bytes());
-          } catch (...) {
-            const std::lock_guard lock(failure_mutex);
-            failure = std::current_exception();
-          }
-        });
+    loader_.parallel_for(static_cast<std::int32_t>(hashes.size()), [&](std::int32_t task, int thread) {
+      const auto matrix = static_cast<std::size_t>(task / per_matrix);
+      const std::int64_t begin = task % per_matrix * kPanelsPerTask;
+      const std::int64_t end = std::min(begin + kPanelsPerTask, n_panels);
+      const std::int64_t first_row = begin * kPanelRows;
+      const std::int64_t n_rows = std::min(end * kPanelRows, m.rows) - first_row;
+      const std::span<const std::byte> rows = source.bytes.subspan(
+          matrix * m.canonical_matrix_bytes() + static_cast<std::size_t>(first_row) * stride,
+          static_cast<std::size_t>(n_rows) * stride);
+      std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
+      try {
+        buffer.resize(rows.size());
+        source.read(rows, buffer);
+        hashes[static_cast<std::size_t>(task)] = base::hash64(buffer);
+        use({matrix, begin, end, buffer});
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        failure = std::current_exception();
+      }
+    });
     if (failure) std::rethrow_exception(failure);
+    return base::hash64(std::as_bytes(std::span(hashes)));
   }
 
   Isa isa_;
@@ -281,7 +297,10 @@ Backend backend() {
                 if (options.repack && !options.kept.folder.empty()) {
                   cpu.packed_cache = std::make_shared<PackedCache>(
                       PackedCacheOptions{.folder = options.kept.folder, .max_bytes = options.kept.max_bytes},
-                      options.kept.key, options.kept.n_bytes);
+                      PackedModel{.name = options.kept.model,
+                                  .key = options.kept.key,
+                                  .identity = options.kept.identity,
+                                  .n_bytes = options.kept.n_bytes});
                 }
                 return make_device(cpu);
               },

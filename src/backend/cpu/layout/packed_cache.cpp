@@ -1,10 +1,11 @@
 #include "backend/cpu/layout/packed_cache.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -17,19 +18,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kExtension = ".packed";
+constexpr std::string_view kTemporary = ".packed.tmp-";  // Of base/atomic_file.h.
 constexpr std::uint64_t kAlignment =
     4096;  // A page, so that a matrix is aligned as memory of its own would be.
-constexpr auto kAbandoned =
-    std::chrono::hours(1);  // A writer's file that nobody has touched for so long is rubbish.
-
-constexpr std::size_t kSamples = 8;
-constexpr std::size_t kSampleBytes = 1024;
+constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // What a thread reads and hashes at once.
+constexpr std::size_t kMaxNameBytes = 100;                   // Of the model, in the file's name.
 
 struct Trailer {
   char magic[8] = {'W', 'E', 'F', 'T', 'P', 'A', 'C', 'K'};
   std::uint32_t version = kPackedVersion;
   std::uint32_t n_entries = 0;
   base::Hash128 key;
+  base::Hash128 identity;  // Of the model's files.
   std::uint64_t table_offset = 0;
   std::uint64_t file_bytes = 0;
   std::uint64_t table_hash = 0;
@@ -39,8 +39,8 @@ struct Trailer {
     return base::hash64(std::as_bytes(std::span(this, 1)).first(sizeof(Trailer) - sizeof(hash)));
   }
 };
-static_assert(sizeof(Trailer) == 64 && std::has_unique_object_representations_v<Trailer>);
-static_assert(sizeof(PackedCache::Entry) == 40 &&
+static_assert(sizeof(Trailer) == 80 && std::has_unique_object_representations_v<Trailer>);
+static_assert(sizeof(PackedCache::Entry) == 48 &&
               std::has_unique_object_representations_v<PackedCache::Entry>);
 
 base::Hash128 entry_name(std::string_view name, DType dtype, std::span<const std::int64_t> shape) {
@@ -52,23 +52,44 @@ base::Hash128 entry_name(std::string_view name, DType dtype, std::span<const std
   return hasher.result();
 }
 
-/// Samples from the first byte to the last: a part that was never written, or written over, is seen if it is
-/// no small one. `read(part)` gives a part of the data as it is now.
+/// Of bytes in pieces; `read(piece, thread)` gives a piece as it is now.
 template <typename Read>
-std::uint64_t hash_samples(std::span<const std::byte> data, const Read& read) {
-  if (data.size() <= kSamples * kSampleBytes) return base::hash64(read(data));
-  std::uint64_t hash = data.size();
-  for (std::size_t i = 0; i < kSamples; ++i)
-    hash = base::hash64(read(data.subspan((data.size() - kSampleBytes) / (kSamples - 1) * i, kSampleBytes)),
-                        hash);
-  return hash;
+std::uint64_t hash_pieces(std::span<const std::byte> bytes, base::Pool& pool, const Read& read) {
+  std::vector<std::uint64_t> hashes((bytes.size() + kPieceBytes - 1) / kPieceBytes);
+  pool.parallel_for(static_cast<std::int32_t>(hashes.size()), [&](std::int32_t piece, int thread) {
+    const std::size_t at = static_cast<std::size_t>(piece) * kPieceBytes;
+    hashes[static_cast<std::size_t>(piece)] =
+        base::hash64(read(bytes.subspan(at, std::min(kPieceBytes, bytes.size() - at)), thread));
+  });
+  return base::hash64(std::as_bytes(std::span(hashes)), bytes.size());
 }
 
-/// The entries of a file that is sound, nothing otherwise. Throws Error kIo.
-std::optional<std::vector<PackedCache::Entry>> read_entries(const base::MappedFile& mapped,
-                                                            base::Hash128 key) {
-  const std::span<const std::byte> file = mapped.bytes();
+/// The same of a part of a file. What cannot be read is not what it was.
+std::uint64_t hash_pieces(const base::MappedFile& file, std::span<const std::byte> bytes, base::Pool& pool) {
+  std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.n_threads()));
+  return hash_pieces(bytes, pool,
+                     [&](std::span<const std::byte> piece, int thread) -> std::span<const std::byte> {
+                       try {
+                         std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
+                         buffer.resize(piece.size());
+                         file.read(piece, buffer);
+                         return buffer;
+                       } catch (const std::exception&) {
+                         return {};
+                       }
+                     });
+}
+
+struct Contents {
   Trailer trailer;
+  std::vector<PackedCache::Entry> entries;
+};
+
+/// What a file of this layout and key holds, nothing of others. Throws Error kIo.
+std::optional<Contents> read_contents(const base::MappedFile& mapped, base::Hash128 key) {
+  const std::span<const std::byte> file = mapped.bytes();
+  Contents contents;
+  Trailer& trailer = contents.trailer;
   if (file.size() < sizeof(trailer)) return std::nullopt;
   mapped.read(file.last(sizeof(trailer)), std::as_writable_bytes(std::span(&trailer, 1)));
   if (trailer.hash != trailer.own_hash() ||
@@ -79,24 +100,16 @@ std::optional<std::vector<PackedCache::Entry>> read_entries(const base::MappedFi
   const std::uint64_t table_bytes = std::uint64_t{trailer.n_entries} * sizeof(PackedCache::Entry);
   if (trailer.table_offset > before_trailer || before_trailer - trailer.table_offset != table_bytes)
     return std::nullopt;
-  std::vector<PackedCache::Entry> entries(trailer.n_entries);
-  const std::span<std::byte> table = std::as_writable_bytes(std::span(entries));
+  contents.entries.resize(trailer.n_entries);
+  const std::span<std::byte> table = std::as_writable_bytes(std::span(contents.entries));
   mapped.read(file.subspan(trailer.table_offset, table_bytes), table);
   if (base::hash64(table) != trailer.table_hash) return std::nullopt;
-
-  std::array<std::byte, kSamples * kSampleBytes> samples;
-  const auto read = [&](std::span<const std::byte> part) -> std::span<const std::byte> {
-    const std::span<std::byte> copy = std::span(samples).first(part.size());
-    mapped.read(part, copy);
-    return copy;
-  };
-  for (const PackedCache::Entry& entry : entries) {
+  for (const PackedCache::Entry& entry : contents.entries) {
     if (entry.offset % kAlignment != 0 || entry.offset > trailer.table_offset ||
-        entry.bytes > trailer.table_offset - entry.offset ||
-        hash_samples(file.subspan(entry.offset, entry.bytes), read) != entry.samples)
+        entry.bytes > trailer.table_offset - entry.offset)
       return std::nullopt;
   }
-  return entries;
+  return contents;
 }
 
 std::string hex(base::Hash128 hash) {
@@ -108,12 +121,16 @@ std::string hex(base::Hash128 hash) {
 
 }  // namespace
 
-PackedCache::PackedCache(const PackedCacheOptions& options, base::Hash128 key, std::uint64_t n_bytes)
-    : options_(options), key_(key), path_(options.folder / (hex(key) + std::string(kExtension))) {
+PackedCache::PackedCache(const PackedCacheOptions& options, const PackedModel& model)
+    : options_(options),
+      model_(model),
+      path_(options.folder /
+            (model.name.substr(0, kMaxNameBytes) + "-" + hex(model.key) + std::string(kExtension))) {
   try {
     auto file = std::make_shared<File>(base::MappedFile(path_), base::LargePages());
-    if (std::optional<std::vector<Entry>> entries = read_entries(file->mapped, key)) {
-      entries_ = std::move(*entries);
+    if (std::optional<Contents> contents = read_contents(file->mapped, model_.key)) {
+      entries_ = std::move(contents->entries);
+      unchanged_ = contents->trailer.identity == model_.identity && model_.identity != base::Hash128();
       file_ = std::move(file);
       std::error_code ignored;
       fs::last_write_time(path_, fs::file_time_type::clock::now(), ignored);
@@ -123,7 +140,7 @@ PackedCache::PackedCache(const PackedCacheOptions& options, base::Hash128 key, s
     // Not there, or not to be read: it is written.
   }
   try {
-    make_room(n_bytes);
+    make_room();
   } catch (const std::exception&) {
     writer_.reset();
   }
@@ -133,7 +150,8 @@ PackedCache::~PackedCache() = default;
 
 // Opens the writer if the file may be written: within the folder's limit, for which others may have to go,
 // and without filling the disk.
-void PackedCache::make_room(std::uint64_t n_bytes) {
+void PackedCache::make_room() {
+  const std::uint64_t n_bytes = model_.n_bytes;
   if (n_bytes > options_.max_bytes) return;
   fs::create_directories(options_.folder);
 
@@ -144,18 +162,14 @@ void PackedCache::make_room(std::uint64_t n_bytes) {
   };
   std::vector<Found> files;
   std::uint64_t total = 0;
-  const auto now = fs::file_time_type::clock::now();
   for (const fs::directory_entry& item : fs::directory_iterator(options_.folder)) {
     const std::string name = item.path().filename().string();
+    if (name.find(kTemporary) != std::string::npos) base::remove_abandoned(item.path());
     std::error_code gone;  // Another process may be making room, too.
     const std::uint64_t bytes = item.file_size(gone);
-    if (gone || name.find(kExtension) == std::string::npos || item.path() == path_) continue;
+    if (gone || !name.ends_with(kExtension) || item.path() == path_) continue;
     const fs::file_time_type used = item.last_write_time(gone);
     if (gone) continue;
-    if (!name.ends_with(kExtension)) {
-      if (now - used > kAbandoned) fs::remove(item.path(), gone);
-      continue;
-    }
     files.push_back({item.path(), used, bytes});
     total += bytes;
   }
@@ -174,14 +188,27 @@ void PackedCache::make_room(std::uint64_t n_bytes) {
 }
 
 std::span<const std::byte> PackedCache::find(std::string_view name, DType dtype,
-                                             std::span<const std::int64_t> shape, std::size_t n_bytes) const {
-  if (!found()) return {};
+                                             std::span<const std::int64_t> shape, std::size_t n_bytes,
+                                             base::Pool& pool,
+                                             const std::function<std::uint64_t()>& source_hash) {
+  if (file_ == nullptr) return {};
   const base::Hash128 wanted = entry_name(name, dtype, shape);
-  for (const Entry& entry : entries_) {
-    if (entry.name == wanted && entry.bytes == n_bytes)
-      return file_->mapped.bytes().subspan(entry.offset, entry.bytes);
-  }
+  const auto entry = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& e) { return e.name == wanted && e.bytes == n_bytes; });
+  if (entry == entries_.end()) return {};
+  const std::span<const std::byte> packed = file_->mapped.bytes().subspan(entry->offset, entry->bytes);
+  if (hash_pieces(file_->mapped, packed, pool) == entry->checksum &&
+      (unchanged_ || source_hash() == entry->source_hash))
+    return packed;
+  drop();
   return {};
+}
+
+/// The next start writes another. What was given out stays mapped.
+void PackedCache::drop() {
+  dropped_ = true;
+  std::error_code ignored;
+  fs::remove(path_, ignored);
 }
 
 void PackedCache::write(std::span<const std::byte> bytes) {
@@ -195,25 +222,48 @@ void PackedCache::write(std::span<const std::byte> bytes) {
 }
 
 void PackedCache::add(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
-                      std::span<const std::byte> packed) {
+                      std::span<const std::byte> packed, std::uint64_t source_hash, base::Pool& pool) {
   if (writer_ == nullptr) return;
   static constexpr std::array<std::byte, kAlignment> kPadding{};
   write(std::span(kPadding).first((kAlignment - written_ % kAlignment) % kAlignment));
-  entries_.push_back(
-      {entry_name(name, dtype, shape), written_, packed.size(), hash_samples(packed, std::identity())});
+  const std::uint64_t checksum =
+      hash_pieces(packed, pool, [](std::span<const std::byte> piece, int /*thread*/) { return piece; });
+  entries_.push_back({entry_name(name, dtype, shape), written_, packed.size(), checksum, source_hash});
   write(packed);
 }
 
 void PackedCache::settle() {
-  if (found()) file_->pages.wait();
+  if (file_ != nullptr) file_->pages.wait();
+}
+
+/// All was read and compared: the next start need not. The trailer is written over where it is; one that was
+/// written by half counts as no file.
+void PackedCache::note_identity() {
+  const std::string same_file = "/proc/self/fd/" + std::to_string(file_->mapped.file().descriptor());
+  const int fd = ::open(same_file.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  try {
+    const std::span<const std::byte> place = file_->mapped.bytes().last(sizeof(Trailer));
+    Trailer trailer;
+    file_->mapped.read(place, std::as_writable_bytes(std::span(&trailer, 1)));
+    trailer.identity = model_.identity;
+    trailer.hash = trailer.own_hash();
+    [[maybe_unused]] const ssize_t n =
+        ::pwrite(fd, &trailer, sizeof(trailer), place.data() - file_->mapped.bytes().data());
+  } catch (const Error&) {
+    // The next start compares again.
+  }
+  ::close(fd);
 }
 
 void PackedCache::commit() {
-  if (found()) file_->pages = base::LargePages(file_->mapped);
+  if (found() && !unchanged_ && model_.identity != base::Hash128()) note_identity();
+  if (file_ != nullptr) file_->pages = base::LargePages(file_->mapped);
   if (writer_ == nullptr) return;
   Trailer trailer;
   trailer.n_entries = static_cast<std::uint32_t>(entries_.size());
-  trailer.key = key_;
+  trailer.key = model_.key;
+  trailer.identity = model_.identity;
   trailer.table_offset = written_;
   const std::span<const std::byte> table = std::as_bytes(std::span(entries_));
   trailer.file_bytes = written_ + table.size() + sizeof(trailer);

@@ -1,23 +1,39 @@
 #pragma once
 // Packed weights on disk: what the first start of a model packed, the next ones map.
 //
-// A file of the folder holds the packed matrices of one model, under a name made of its key:
+// A file of the folder holds the packed matrices of one model, under the model's name and a key:
 //
 //   [matrices, each from a multiple of 4096 on] [table of entries] [trailer]
 //
 // The trailer comes last because a file is written from front to back; it appears whole or not at all
-// (base/atomic_file.h). What is read may still be anything: sizes, ranges and the hashes of trailer and table
-// are checked, and of each matrix samples, so that a start costs no reading of the whole file. A file that
-// fails any of this counts as not there and is written again. Bytes that pass unseen give wrong numbers,
-// never wrong addresses: kernels take no address from weights.
+// (base/atomic_file.h).
+//
+// What a start is given from it is what packing the model's files as they are now would give:
+//
+// - Each matrix is read and compared with its checksum before it is given out: by the threads that load, from
+// the
+//   file and not through the mapping, so that a disk that fails is no end of the process. That costs what one
+//   step costs that reads all weights, and the first step then finds them in memory. Bits that change later,
+//   behind a mapping, are the machine's matter.
+// - Each matrix has a hash of all the bytes that it was packed from. Where the model's files are the same,
+// unchanged
+//   since, by what the system says of them (base/open_file.h: changing bytes and setting back the time is
+//   seen), nothing of them is read. Where they are not, or that is not known, they are read and their hashes
+//   compared; a model that was copied, touched or loaded anew is mapped then, and the next start knows its
+//   files.
+// - A file that fails in any of this goes: its matrices are packed as if it had never been, and the next
+// start
+//   writes another.
 //
 // The cache is only ever a saving: whatever goes wrong with it (no folder, no room, a write that fails), the
 // model loads without.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,13 +41,14 @@
 #include "base/hash.h"
 #include "base/large_pages.h"
 #include "base/mapped_file.h"
+#include "base/pool.h"
 #include "tensor/dtype.h"
 
 namespace weft::cpu {
 
-/// Of the packed panels' bytes: to be raised with every change of packed_layout.h or packed.cpp that moves
-/// them. The panels are the same for all instruction sets.
-inline constexpr std::uint32_t kPackedVersion = 3;
+/// Of the packed panels' bytes, and of the file: to be raised with every change of packed_layout.h or
+/// packed.cpp that moves them. The panels are the same for all instruction sets.
+inline constexpr std::uint32_t kPackedVersion = 4;
 
 struct PackedCacheOptions {
   std::filesystem::path folder;     ///< Made where it is missing.
@@ -39,23 +56,32 @@ struct PackedCacheOptions {
   double min_free_fraction = 0.05;  ///< Of the disk, that writing leaves free.
 };
 
-/// One model's file. Used while a model loads, by one thread at a time; never throws.
+struct PackedModel {
+  std::string name;           ///< For people: the file's name begins with it.
+  base::Hash128 key;          ///< Tells models apart; samples of their weights will do.
+  base::Hash128 identity;     ///< Of the model's files (base::OpenFile::identity). Zero: not known.
+  std::uint64_t n_bytes = 0;  ///< About what the matrices take.
+};
+
+/// One model's file. Used while a model loads, by one thread at a time, with a pool to read and hash.
 class PackedCache {
  public:
-  /// `key` tells models apart, with everything that the matrices follow from; `n_bytes` is what they take.
-  PackedCache(const PackedCacheOptions& options, base::Hash128 key, std::uint64_t n_bytes);
+  PackedCache(const PackedCacheOptions& options, const PackedModel& model);
   ~PackedCache();
 
-  /// The file is there and sound; otherwise matrices are added.
-  bool found() const { return file_ != nullptr; }
-  /// A matrix's (or several experts') panels; empty where the file has none of that name, type and shape.
+  /// The file is there, and nothing wrong with it was found; otherwise matrices are added.
+  bool found() const { return file_ != nullptr && !dropped_; }
+  /// A matrix's (or several experts') panels; empty where the file has none of that name, type and shape, or
+  /// they are not what they should be. `source_hash` reads the bytes that they were packed from; what it
+  /// throws passes.
   std::span<const std::byte> find(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
-                                  std::size_t n_bytes) const;
+                                  std::size_t n_bytes, base::Pool& pool,
+                                  const std::function<std::uint64_t()>& source_hash);
   /// Keeps what `find` gave alive.
   std::shared_ptr<const void> file() const { return file_; }
 
   void add(std::string_view name, DType dtype, std::span<const std::int64_t> shape,
-           std::span<const std::byte> packed);
+           std::span<const std::byte> packed, std::uint64_t source_hash, base::Pool& pool);
   /// All matrices were found or added: the file appears, or goes to large pages beside who uses it.
   void commit();
   /// Blocks until what is mapped lies on the pages where it stays.
@@ -65,16 +91,21 @@ class PackedCache {
     base::Hash128 name;  ///< Of name, type and shape.
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t samples = 0;  ///< Hash of samples of the bytes.
+    std::uint64_t checksum = 0;     ///< Of the bytes.
+    std::uint64_t source_hash = 0;  ///< Of what they were packed from.
   };
 
  private:
-  void make_room(std::uint64_t n_bytes);
+  void make_room();
   void write(std::span<const std::byte> bytes);
+  void drop();
+  void note_identity();
 
   PackedCacheOptions options_;
-  base::Hash128 key_;
+  PackedModel model_;
   std::filesystem::path path_;
+  bool unchanged_ = false;  // The model's files are those that were packed, as far as the system knows.
+  bool dropped_ = false;
   struct File {
     base::MappedFile mapped;
     base::LargePages pages;
