@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "weft/error.h"
 
@@ -49,10 +50,26 @@ Token read_id(const gguf::File& file, std::string_view name) {
   return static_cast<Token>(*id);
 }
 
+/// A list with an entry for each token, of the type that the format gives it. Another kind of value is left
+/// to who reads it.
+void check_list(const gguf::File& file, std::string_view name, gguf::ValueType type, std::size_t n_tokens) {
+  const gguf::Value* const value = file.find(key(name));
+  const auto* const list = value == nullptr ? nullptr : std::get_if<gguf::Array>(&value->data);
+  if (list == nullptr) return;
+  if (list->element_type != type)
+    invalid(key(name) + " is a list of " + std::string(gguf::name(list->element_type)) + ", expected " +
+            std::string(gguf::name(type)));
+  if (list->size() != n_tokens)
+    invalid(key(name) + " has " + std::to_string(list->size()) + " entries, expected one for each of " +
+            std::to_string(n_tokens) + " tokens");
+}
+
 void read_tokens(const gguf::File& file, Vocabulary& v) {
   const auto* tokens = file.get_strings(key("tokens"));
   if (tokens == nullptr) invalid("tokenizer.ggml.tokens is missing: the file has no vocabulary");
   v.tokens = *tokens;
+  check_list(file, "scores", gguf::ValueType::kF32, v.tokens.size());
+  check_list(file, "token_type", gguf::ValueType::kI32, v.tokens.size());
   if (const auto scores = file.get_floats(key("scores"))) v.scores.assign(scores->begin(), scores->end());
   if (const auto types = file.get_ints(key("token_type"))) {
     v.kinds.reserve(types->size());

@@ -68,18 +68,13 @@ std::vector<int> Metadata::get_per_layer(std::string_view key, int n_layers, std
   return result;
 }
 
-int Metadata::get_uniform(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const {
-  const gguf::Value* value = file_.find(full(key));
-  if (value == nullptr || value->type != gguf::ValueType::kArray) return get_int(key, min, max, otherwise);
-  const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
-  if (!values || values->empty()) refuse(key, "an array without values");
-  if (std::any_of(values->begin(), values->end(), [&](std::int64_t v) { return v != values->front(); }))
+int Metadata::get_uniform(std::string_view key, int n_layers, std::int64_t min, std::int64_t max,
+                          int otherwise) const {
+  const std::vector<int> values = get_per_layer(key, n_layers, min, max, otherwise);
+  if (std::any_of(values.begin(), values.end(), [&](int v) { return v != values.front(); }))
     throw Error(ErrorCode::kUnsupported,
                 "metadata key " + full(key) + ": layers of different sizes are not supported");
-  if (values->front() < min || values->front() > max)
-    refuse(key, "found " + std::to_string(values->front()) + ", " +
-                    range(static_cast<double>(min), static_cast<double>(max)));
-  return static_cast<int>(values->front());
+  return values.front();
 }
 
 float Metadata::require_float(std::string_view key, double min, double max) const {
@@ -117,14 +112,17 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   float factor = metadata.get_float("rope.scaling.factor", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = metadata.get_float("rope.scale_linear", 0.0, 1e6, 0.0f);
   if (factor == 0.0f) factor = 1.0f;
-  if (scaling == "linear" || scaling == "yarn") {
+  // Of the others the factors are tensors.
+  if (scaling == "linear" || scaling == "yarn" || scaling == "none") {
     rope.freq_scale = 1.0f / factor;
-  } else if (scaling != "none" && scaling != "longrope" && scaling != "su" && scaling != "llama3" &&
-             scaling != "dynamic") {
+  } else if (scaling == "dynamic") {
+    throw Error(ErrorCode::kUnsupported,
+                "metadata key " + metadata.architecture() +
+                    ".rope.scaling.type: dynamic scaling is not supported; convert the "
+                    "model with linear scaling, YaRN or none");
+  } else if (scaling != "longrope" && scaling != "su" && scaling != "llama3") {
     metadata.refuse("rope.scaling.type",
-                    "found \"" + scaling + "\", expected none, linear, yarn or longrope");
-  } else if (scaling == "none" && factor != 1.0f) {
-    rope.freq_scale = 1.0f / factor;
+                    "found \"" + scaling + "\", expected none, linear, yarn, longrope or llama3");
   }
   if (scaling == "yarn") {
     rope.ext_factor = metadata.get_float("rope.scaling.yarn_ext_factor", 0.0, 1e3, 1.0f);
@@ -153,7 +151,7 @@ namespace {
 
 /// The keys "attention.*" and "rope.*", and which layers have attention.
 void read_attention(const Metadata& metadata, LayerMix mix, HParams& h) {
-  h.n_heads = metadata.get_uniform("attention.head_count", 1, kMaxHeads, 0);
+  h.n_heads = metadata.get_uniform("attention.head_count", h.n_layers, 1, kMaxHeads, 0);
   if (h.n_heads == 0) metadata.refuse("attention.head_count", "missing, expected at least 1");
   const std::string_view kv_key = "attention.head_count_kv";
   for (const int n :
@@ -193,7 +191,7 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   h.n_layers = metadata.require_int("block_count", 1, kMaxLayers);
   h.n_embd = metadata.require_int("embedding_length", 1, kMaxWidth);
   h.n_ctx_train = metadata.require_int("context_length", 1, kMaxContext);
-  h.n_ff = metadata.get_uniform("feed_forward_length", 0, 16 * kMaxWidth, 0);
+  h.n_ff = metadata.get_uniform("feed_forward_length", h.n_layers, 0, 16 * kMaxWidth, 0);
   if (mix == LayerMix::kRecurrent) {
     h.layers.assign(static_cast<std::size_t>(h.n_layers), LayerKind::kRecurrent);
   } else {
@@ -207,6 +205,8 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   if (h.n_experts > 0) {
     h.n_experts_used = metadata.require_int("expert_used_count", 1, h.n_experts);
     h.n_ff_expert = metadata.get_int("expert_feed_forward_length", 1, 16 * kMaxWidth, h.n_ff);
+  } else if (const int used = metadata.get_int("expert_used_count", 0, kMaxExperts, 0); used != 0) {
+    metadata.refuse("expert_used_count", "found " + std::to_string(used) + ", but expert_count is 0");
   }
   h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 0.0f);
 

@@ -24,8 +24,9 @@ class Metadata {
   /// A count for each of n layers, given once for all or as an array.
   std::vector<int> get_per_layer(std::string_view key, int n_layers, std::int64_t min, std::int64_t max,
                                  int otherwise) const;
-  /// A count, or an array of equal counts, one a layer.
-  int get_uniform(std::string_view key, std::int64_t min, std::int64_t max, int otherwise) const;
+  /// The same where the counts must be equal.
+  int get_uniform(std::string_view key, int n_layers, std::int64_t min, std::int64_t max,
+                  int otherwise) const;
   float require_float(std::string_view key, double min, double max) const;
   float get_float(std::string_view key, double min, double max, float otherwise) const;
   bool get_bool(std::string_view key, bool otherwise) const;
@@ -76,9 +77,9 @@ struct HParams {
   float logit_softcap = 0.0f;
 
   // Of recurrent layers, 0 where a family has no use for them.
-  int conv_taps = 0;    ///< Tokens that a short convolution sees: the last ones and the row's own.
-  int n_ssm_inner = 0;  ///< Columns of a selective scan ...
-  int n_ssm_state = 0;  ///< ... and the numbers of its state for each of them.
+  int conv_taps = 0;      ///< Tokens that a short convolution sees: the last ones and the row's own.
+  int n_ssm_inner = 0;    ///< Columns of a selective scan ...
+  int n_ssm_state = 0;    ///< ... and the numbers of its state for each of them.
   int n_ssm_dt_rank = 0;  ///< Mamba
   int n_ssm_heads = 0;    ///< Mamba-2 ...
   int n_ssm_groups = 0;   ///< ... and the groups of heads that share the projections of the state.

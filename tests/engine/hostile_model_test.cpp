@@ -129,7 +129,12 @@ TEST_P(Hostile, ImpossibleCountsAreNamed) {
     // 0 is a way of saying "not given" for some; none may crash.
     load(draft, [&](Writer& w) { w.set(full, std::uint32_t{0}); });
     load(draft, [&](Writer& w) { w.set_array(full, std::vector<std::uint32_t>{1, 2}); });
-    load(draft, [&](Writer& w) { w.set_array(full, std::vector<std::uint32_t>{}); });
+    const auto n_layers = static_cast<std::size_t>(*file.get_int(key("block_count")));
+    for (const std::size_t n : {std::size_t{0}, n_layers - 1, n_layers + 1}) {
+      const std::string error =
+          load(draft, [&](Writer& w) { w.set_array(full, std::vector<std::uint32_t>(n, 1)); });
+      expect_names(error, full, "an array of " + std::to_string(n));
+    }
   }
   for (const char* name : {"block_count", "embedding_length", "context_length", "attention.head_count"}) {
     if (!reads(name)) continue;
@@ -162,6 +167,8 @@ TEST_P(Hostile, ContradictionsAreRefused) {
     refused("expert_used_count", 0);
     refused("expert_used_count", n + 1);
     refused("expert_feed_forward_length", 1);
+  } else {
+    refused("expert_used_count", 1);
   }
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const char* name :
@@ -171,9 +178,10 @@ TEST_P(Hostile, ContradictionsAreRefused) {
       expect_names(load(draft, [&](Writer& w) { w.set(key(name), value); }), key(name),
                    std::to_string(value));
   }
-  if (reads("rope.scaling.type"))
-    expect_names(load(draft, [&](Writer& w) { w.set(key("rope.scaling.type"), "bogus"); }),
-                 key("rope.scaling.type"), "");
+  for (const char* type : {"bogus", "dynamic", "", "Linear"})
+    if (reads("rope.scaling.type"))
+      expect_names(load(draft, [&](Writer& w) { w.set(key("rope.scaling.type"), type); }),
+                   key("rope.scaling.type"), type);
   expect_names(load(draft, [&](Writer& w) { w.set("general.architecture", "unheard"); }), "unheard", "");
 }
 

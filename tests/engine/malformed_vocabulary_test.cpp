@@ -89,6 +89,8 @@ TEST_P(MalformedVocabulary, Tokens) {
 TEST_P(MalformedVocabulary, Scores) {
   if (is_bpe()) {  // Of no use there, and none may contradict.
     refused(kScores, Floats(n_ - 1), "one less");
+    refused(kScores, Floats(), "empty");
+    refused(kScores, std::vector<std::uint8_t>(n_, 7), "bytes");
     trials_.runs(with_array(kScores, Floats(n_, 1.0f)), "of no use");
     return;
   }
@@ -101,26 +103,29 @@ TEST_P(MalformedVocabulary, Scores) {
   refused(kScores, Floats(n_, std::numeric_limits<float>::quiet_NaN()), "NaN");
   for (const float value : {0.0f, std::numeric_limits<float>::infinity(), -3e38f})
     trials_.runs(with_array(kScores, Floats(n_, value)), "all equal");
-  trials_.runs(with_array(kScores, std::vector<std::uint8_t>(n_, 7)), "bytes");
-  trials_.runs(with_array(kScores, std::vector<double>(n_, 1e300)), "beyond float");
+  refused(kScores, std::vector<std::uint8_t>(n_, 7), "bytes");
+  refused(kScores, std::vector<double>(n_, 1e300), "beyond float");
 }
 
 TEST_P(MalformedVocabulary, Types) {
   refused_as_list(kTypes);
   refused(kTypes, Floats(n_, 1.0f), "floats");
   refused(kTypes, Strings(n_, "1"), "strings");
-  for (const std::size_t n : {std::size_t{1}, n_ - 1, n_ + 1}) refused(kTypes, Ints(n, 1), "of another length");
+  refused(kTypes, std::vector<std::uint8_t>(n_, 1), "bytes");
+  refused(kTypes, std::vector<std::uint32_t>(n_, 1), "unsigned");
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, n_ - 1, n_ + 1})
+    refused(kTypes, Ints(n, 1), "of another length");
   for (const std::int32_t type : {-1, 7, 99, std::numeric_limits<std::int32_t>::min()})
     refused(kTypes, Ints(n_, type), std::to_string(type));
   refused(kTypes, std::vector<std::uint64_t>(n_, ~std::uint64_t{0}), "2^64-1");
   refused(kTypes, std::vector<std::int64_t>(n_, std::int64_t{1} << 32), "2^32");
-  const auto all = [&](std::uint8_t type) { return with_array(kTypes, std::vector<std::uint8_t>(n_, type)); };
+  const auto all = [&](std::int32_t type) { return with_array(kTypes, Ints(n_, type)); };
   if (is_bpe()) {
-    for (const std::uint8_t type : {0, 1, 2, 3, 4, 5, 6}) trials_.runs(all(type), std::to_string(type));
+    for (const std::int32_t type : {0, 1, 2, 3, 4, 5, 6}) trials_.runs(all(type), std::to_string(type));
     trials_.runs(Draft(good_).drop(kTypes), "missing");
   } else {
     // Without bytes there must be a token for what is unknown.
-    for (const std::uint8_t type : {0, 1, 2, 3, 4, 5}) {
+    for (const std::int32_t type : {0, 1, 2, 3, 4, 5}) {
       trials_.refused(all(type), std::to_string(type), {"unknown_token_id"});
       trials_.runs(all(type).set("tokenizer.ggml.unknown_token_id", std::uint32_t{0}), "with an unknown one");
     }
@@ -139,8 +144,8 @@ TEST_P(MalformedVocabulary, Merges) {
   refused(kMerges, std::vector<std::uint32_t>(3), "of numbers");
   for (const std::string& merge :
        {std::string("abc"), std::string(), std::string(" "), std::string("  "), std::string("   "),
-        std::string("a "), std::string(" a"), std::string("a b c"), std::string("no such"), std::string("a\0b", 3),
-        std::string("! \xff"), std::string(1 << 20, 'x'), std::string(1 << 20, ' ')})
+        std::string("a "), std::string(" a"), std::string("a b c"), std::string("no such"),
+        std::string("a\0b", 3), std::string("! \xff"), std::string(1 << 20, 'x'), std::string(1 << 20, ' ')})
     refused(kMerges, Strings{merge}, "\"" + merge.substr(0, 20) + "\"");
   Strings merges = *good_.original().get_strings(kMerges);
   std::reverse(merges.begin(), merges.end());
@@ -190,7 +195,8 @@ TEST_P(MalformedVocabulary, SpecialTokens) {
 TEST_P(MalformedVocabulary, KindAndPreTokenizer) {
   const std::string model = "tokenizer.ggml.model", pre = "tokenizer.ggml.pre";
   trials_.refused(Draft(good_).drop(model), "missing", {model});
-  for (const char* name : {"", "unheard-of", "GPT2", "rwkv"}) trials_.refused(with(model, name), name, {model});
+  for (const char* name : {"", "unheard-of", "GPT2", "rwkv"})
+    trials_.refused(with(model, name), name, {model});
   trials_.refused(with(model, std::string(1 << 20, 'x')), "long", {model});
   trials_.refused(with(model, std::uint32_t{1}), "number", {model});
   trials_.refused(with(model, "t5"), "t5", {"unigram"});
@@ -212,8 +218,9 @@ TEST_P(MalformedVocabulary, ChatTemplates) {
   // A model with a template that cannot be read, or that never ends, can still be used without.
   for (const std::string& source :
        {std::string(), std::string("{% for x in %}{{"), std::string("{{"), std::string("\xff\0{#", 4),
-        std::string(100000, '('), "{{" + std::string(100000, '(') + "}}", "{{" + std::string(1 << 20, '[') + "}}",
-        std::string(1 << 20, 'x'), std::string("{% for i in range(1000000000) %}x{% endfor %}"),
+        std::string(100000, '('), "{{" + std::string(100000, '(') + "}}",
+        "{{" + std::string(1 << 20, '[') + "}}", std::string(1 << 20, 'x'),
+        std::string("{% for i in range(1000000000) %}x{% endfor %}"),
         std::string("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), std::string("{{ 1 / 0 }}"),
         std::string("{{ 'x' * 1000000000 }}"), std::string("{{ messages.__class__ }}")})
     trials_.runs(with(key, source), source.substr(0, 30));
