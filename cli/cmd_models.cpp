@@ -1,7 +1,9 @@
-// weft models: what is in the model cache.
+// weft models: what is in the model cache, and which packed weights are kept beside it.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,52 @@
 namespace weft::cli {
 namespace {
 
-int run(bool json) {
+struct Options {
+  bool json = false;
+  bool packed = false;
+  bool clear_packed = false;
+};
+
+std::uint64_t total_bytes(const std::vector<PackedWeights>& files) {
+  return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const PackedWeights& file) { return sum + file.bytes; });
+}
+
+int list_packed(bool json) {
+  const std::vector<PackedWeights> files = packed_weights();
+  Json array = Json::array();
+  std::vector<std::vector<std::string>> rows = {{"MODEL", "SIZE", "LAST USED (UTC)"}};
+  for (const PackedWeights& file : files) {
+    const auto used = std::chrono::time_point_cast<std::chrono::seconds>(file.last_used);
+    array.push_back({{"model", file.model},
+                     {"path", file.path.string()},
+                     {"bytes", file.bytes},
+                     {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", used)}});
+    rows.push_back({file.model, bytes_text(file.bytes), fmt::format("{:%Y-%m-%d %H:%M}", used)});
+  }
+  if (json) {
+    print(to_text(array, 2));
+  } else if (files.empty()) {
+    print("No packed weights are kept.\n");
+  } else {
+    print(table_text(rows) + fmt::format("\n{} in {}; 'weft models --clear-packed' removes them\n",
+                                         bytes_text(total_bytes(files)), packed_cache_dir().string()));
+  }
+  return kExitOk;
+}
+
+int clear_packed(bool json) {
+  const std::vector<PackedWeights> files = clear_packed_weights();
+  if (json) {
+    print(to_text(Json{{"files", files.size()}, {"bytes", total_bytes(files)}}, 2));
+  } else {
+    print(fmt::format("Removed the packed weights of {} model{}, {}.\n", files.size(),
+                      files.size() == 1 ? "" : "s", bytes_text(total_bytes(files))));
+  }
+  return kExitOk;
+}
+
+int list_models(bool json) {
   const std::vector<CachedModel> models = cached_models();
   Json array = Json::array();
   std::vector<std::vector<std::string>> rows = {{"", "NAME", "SIZE", "PARAMETERS", "TYPE", "ARCHITECTURE"}};
@@ -49,25 +96,37 @@ int run(bool json) {
   } else if (models.empty()) {
     print(fmt::format(
         "No models in {}. 'make models' fetches two; any GGUF file put there is found by its name.\n",
-        model_cache_dir().string()));
+        model_cache_text()));
   } else {
-    print(table_text(rows) + fmt::format("\nin {}; * is used without -m\n", model_cache_dir().string()));
+    print(table_text(rows) + fmt::format("\nin {}; * is used without -m\n", model_cache_text()));
   }
   return kExitOk;
 }
 
+int run(const Options& options) {
+  if (options.clear_packed) return clear_packed(options.json);
+  return options.packed ? list_packed(options.json) : list_models(options.json);
+}
+
 std::function<int()> prepare(CLI::App& app) {
-  auto json = std::make_shared<bool>(false);
-  add_switch(app, "--json", *json, "print one JSON array")->group("Output");
-  return [json] { return run(*json); };
+  auto options = std::make_shared<Options>();
+  add_switch(app, "--packed", options->packed,
+             "list the packed weights that are kept for fast starts, and what they take");
+  add_switch(app, "--clear-packed", options->clear_packed,
+             "remove them; the next start of a model packs again");
+  add_switch(app, "--json", options->json, "print JSON")->group("Output");
+  return [options] { return run(*options); };
 }
 
 }  // namespace
 
-const Command kModelsCommand = {"models", "[--json]", "what is in the model cache",
+const Command kModelsCommand = {"models", "[--packed | --clear-packed] [--json]",
+                                "what is in the model cache",
                                 "The cache is ${WEFT_CACHE:-$HOME/.cache/weft}/models. -m takes a name from "
                                 "here, or a part that only one has.\n"
-                                "\nExample:\n  weft models\n",
+                                "Packed weights of models that were run are kept beside it, in "
+                                "${WEFT_CACHE:-$HOME/.cache/weft}/packed.\n"
+                                "\nExamples:\n  weft models\n  weft models --packed\n",
                                 prepare};
 
 }  // namespace weft::cli

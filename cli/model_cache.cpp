@@ -39,13 +39,63 @@ std::filesystem::path cache_dir() {
   const char* cache = std::getenv("WEFT_CACHE");
   if (cache != nullptr && *cache != '\0') return cache;
   const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : ".") / ".cache" / "weft";
+  return home != nullptr && *home != '\0' ? std::filesystem::path(home) / ".cache" / "weft"
+                                          : std::filesystem::path();
 }
+
+std::filesystem::path in_cache(const char* folder) {
+  const std::filesystem::path cache = cache_dir();
+  return cache.empty() ? cache : cache / folder;
+}
+
+// "NAME-KEY.packed", the key being 32 hexadecimal digits (PackedCache).
+constexpr std::string_view kPacked = ".packed";
+constexpr std::size_t kKeyDigits = 32;
 
 }  // namespace
 
-std::filesystem::path model_cache_dir() { return cache_dir() / "models"; }
-std::filesystem::path packed_cache_dir() { return cache_dir() / "packed"; }
+std::filesystem::path model_cache_dir() { return in_cache("models"); }
+std::filesystem::path packed_cache_dir() { return in_cache("packed"); }
+
+std::string model_cache_text() {
+  const std::filesystem::path folder = model_cache_dir();
+  return folder.empty() ? "the model cache (set WEFT_CACHE to a folder: there is no HOME)" : folder.string();
+}
+
+std::vector<PackedWeights> packed_weights() {
+  std::vector<PackedWeights> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(packed_cache_dir(), error)) {
+    const std::string name = entry.path().filename().string();
+    std::error_code gone;  // Another process may be making room.
+    if (!name.ends_with(kPacked) || !entry.is_regular_file(gone)) continue;
+    PackedWeights weights;
+    const std::size_t tail = 1 + kKeyDigits + kPacked.size();
+    weights.model = name.size() > tail ? name.substr(0, name.size() - tail) : name;
+    weights.path = entry.path();
+    weights.bytes = entry.file_size(gone);
+    if (gone) continue;
+    const auto used = entry.last_write_time(gone);
+    if (gone) continue;
+    weights.last_used = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
+        std::chrono::file_clock::to_sys(used));
+    found.push_back(std::move(weights));
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.last_used > b.last_used; });
+  return found;
+}
+
+std::vector<PackedWeights> clear_packed_weights() {
+  std::vector<PackedWeights> weights = packed_weights();
+  for (const PackedWeights& file : weights) {
+    std::error_code error;
+    std::filesystem::remove(file.path, error);
+    if (error)
+      throw Error(ErrorCode::kIo, fmt::format("cannot remove {}: {}", file.path.string(), error.message()));
+  }
+  return weights;
+}
 
 std::vector<CachedModel> cached_models() {
   std::vector<CachedModel> models;
@@ -74,7 +124,7 @@ std::filesystem::path find_model(std::string_view name) {
                 models.empty()
                     ? fmt::format("no model: name one with -m FILE, or put the default model into {} with "
                                   "'make models'",
-                                  model_cache_dir().string())
+                                  model_cache_text())
                     : fmt::format("no default model; name one with -m: {}", names_of(models)));
   }
 
@@ -91,10 +141,10 @@ std::filesystem::path find_model(std::string_view name) {
   if (matches.size() > 1) {
     throw Error(ErrorCode::kNotFound, fmt::format("'{}' could be any of: {}", name, names_of(matches)));
   }
-  throw Error(ErrorCode::kNotFound,
-              fmt::format("there is no file '{}', and no model of that name in {} ({})", name,
-                          model_cache_dir().string(),
-                          models.empty() ? "which is empty" : "it has: " + names_of(models)));
+  throw Error(
+      ErrorCode::kNotFound,
+      fmt::format("there is no file '{}', and no model of that name in {} ({})", name, model_cache_text(),
+                  models.empty() ? "which is empty" : "it has: " + names_of(models)));
 }
 
 }  // namespace weft::cli

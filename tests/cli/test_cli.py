@@ -462,6 +462,41 @@ class Weights(Case):
             self.assertEqual(how(), "loaded")
             self.assertEqual(how(), "mapped")
 
+    def test_are_listed_and_cleared(self):
+        with tempfile.TemporaryDirectory() as cache:
+            env = {"WEFT_CACHE": cache}
+            self.assertIn("No packed weights", self.succeed("models", "--packed", env=env))
+            self.assertEqual(json.loads(self.succeed("models", "--packed", "--json", env=env)), [])
+            for family in ("llama", "gpt2"):
+                named = Path(cache) / f"my-{family}.gguf"
+                named.symlink_to(GOLDEN / family / "model.gguf")
+                self.succeed("run", "-m", named, "-p", "x", "-n", "1", env=env)
+            packed = json.loads(self.succeed("models", "--packed", "--json", env=env))
+            self.assertEqual([entry["model"] for entry in packed], ["my-gpt2", "my-llama"])
+            for entry in packed:
+                self.assertEqual(entry["bytes"], Path(entry["path"]).stat().st_size)
+            self.assertIn("my-llama", self.succeed("models", "--packed", env=env))
+            self.assertEqual(json.loads(self.succeed("models", "--json", env=env)), [])  # these are no models
+            cleared = json.loads(self.succeed("models", "--clear-packed", "--json", env=env))
+            self.assertEqual(cleared, {"files": 2, "bytes": sum(entry["bytes"] for entry in packed)})
+            self.assertEqual(list((Path(cache) / "packed").iterdir()), [])
+            self.assertIn("0 models", self.succeed("models", "--clear-packed", env=env))
+
+    def test_without_a_home_nothing_is_kept(self):
+        environment = {k: v for k, v in clean_environment().items() if k not in ("HOME", "WEFT_CACHE")}
+        for home in ({}, {"HOME": ""}):
+            with tempfile.TemporaryDirectory() as here:
+                def program(*words, here=here, home=home) -> str:
+                    result = subprocess.run([WEFT, *map(str, words)], capture_output=True, text=True, cwd=here,
+                                            stdin=subprocess.DEVNULL, env=environment | home, timeout=120,
+                                            check=False)  # fmt: skip
+                    return result.stdout + result.stderr
+
+                self.assertIn(" loaded in ", program("run", "-m", LLAMA, "-p", "x", "-n", "1", "-v"))
+                self.assertEqual(os.listdir(here), [])
+                self.assertIn("WEFT_CACHE", program("models"))
+                self.assertIn("WEFT_CACHE", program("run", "-p", "x"))
+
 
 class Bench(Case):
     BASE = ["bench", "-m", LLAMA, "-r", "2", "-t", "1"]
