@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "base/cores.h"
 #include "base/memory.h"
@@ -63,9 +64,12 @@ LargePages::LargePages(const MappedFile& file) {
   const std::size_t bytes = file.bytes().size() / kLargePage * kLargePage;
   if (bytes == 0 || machine_memory().available < 2 * bytes || !system_has_large_pages()) return;
   start_ = std::make_shared<Start>();
-  thread_ = std::jthread([start = start_, &file, bytes](const std::stop_token& stop) {
-    replace_all(stop, file, bytes, *start);
-  });
+  try {
+    thread_ = std::jthread([start = start_, &file, bytes](const std::stop_token& stop) {
+      replace_all(stop, file, bytes, *start);
+    });
+  } catch (const std::system_error&) {  // No thread to be had: the pages stay as they are.
+  }
 }
 
 void LargePages::wait() {

@@ -15,7 +15,7 @@ namespace weft::base {
 /// file's place: addresses and bytes stay the same, so others may read all the while. In a thread that begins
 /// half a second later, so that a short run has its first tokens undisturbed, and that others go before;
 /// where they keep all cores busy it still gets a part of one. Does nothing where the system has no large
-/// pages or too little memory.
+/// pages, too little memory or no thread to spare.
 class LargePages {
  public:
   LargePages() = default;

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/cores.h"
+#include "weft/error.h"
 
 namespace weft::base {
 namespace {
@@ -75,11 +78,23 @@ Pool::Pool(int n_threads, int max_phases)
       max_phases_(max_phases),
       phases_(new Phase[static_cast<std::size_t>(max_phases)]),
       shares_(new Share[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]) {
-  WEFT_CHECK(n_threads >= 1 && max_phases >= 1);
-  for (int i = 1; i < n_threads; ++i) threads_.emplace_back([this, i] { worker(i); });
+  WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1);
+  threads_.reserve(static_cast<std::size_t>(n_threads - 1));
+  try {
+    for (int i = 1; i < n_threads; ++i) threads_.emplace_back([this, i] { worker(i); });
+  } catch (const std::system_error& error) {
+    const std::size_t n_made = threads_.size() + 1;
+    join_all();
+    throw Error(ErrorCode::kOutOfMemory, "the system let this process have " + std::to_string(n_made) +
+                                             " of " + std::to_string(n_threads) + " threads (" +
+                                             error.what() +
+                                             "); use fewer threads, or raise its limit of processes");
+  }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { join_all(); }
+
+void Pool::join_all() {
   stop_.store(true);
   epoch_.fetch_add(1);
   epoch_.notify_all();
@@ -169,6 +184,6 @@ void Pool::worker(int thread) {
   }
 }
 
-int default_threads() { return read_cores().default_threads(); }
+int default_threads() { return std::min(read_cores().default_threads(), kMaxThreads); }
 
 }  // namespace weft::base

@@ -20,9 +20,14 @@
 
 namespace weft::base {
 
+/// No pool has more threads: more than machines have cores.
+inline constexpr int kMaxThreads = 1024;
+
 class Pool {
  public:
-  /// n_threads counts the caller; n_threads - 1 threads are started. max_phases bounds later programs.
+  /// n_threads, 1 to kMaxThreads, counts the caller; n_threads - 1 threads are started. max_phases bounds
+  /// later programs. Throws Error kOutOfMemory where the system does not let the process have so many
+  /// threads; those that were started have ended then.
   Pool(int n_threads, int max_phases);
   ~Pool();
   Pool(const Pool&) = delete;
@@ -76,6 +81,7 @@ class Pool {
 
   void work(std::uint32_t epoch, int thread);
   void worker(int thread);
+  void join_all();
   bool run_share(std::uint32_t epoch, int phase, int owner, int thread);
   Share& share(int phase, int thread) {
     return shares_[static_cast<std::size_t>(phase * n_threads_ + thread)];

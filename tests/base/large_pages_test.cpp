@@ -13,6 +13,7 @@
 
 #include "base/mapped_file.h"
 #include "base/memory.h"
+#include "base/thread_limit.h"
 
 namespace weft::base {
 namespace {
@@ -56,6 +57,19 @@ TEST(LargePages, MayBeGivenUpInTheMiddle) {
   }
   EXPECT_EQ(static_cast<char>(file.bytes()[0]), 'x');
   EXPECT_EQ(static_cast<char>(file.bytes().back()), '\0');
+}
+
+TEST(LargePages, AreLeftAloneWhereNoThreadCanBeMade) {
+  if (!test::kLimitsThreads) GTEST_SKIP() << "sanitizers have a pthread_create of their own";
+  const auto path = std::filesystem::temp_directory_path() / ("weft_large_pages_" + std::to_string(getpid()));
+  std::ofstream(path) << "x";
+  std::filesystem::resize_file(path, std::size_t{8} << 20);
+  const MappedFile file(path);
+  std::filesystem::remove(path);
+  const test::ThreadLimit limit(0);
+  LargePages pages(file);
+  pages.wait();
+  EXPECT_EQ(static_cast<char>(file.bytes()[0]), 'x');
 }
 
 TEST(LargePages, OfNothingAreNothing) {

@@ -5,10 +5,13 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/memory.h"
+#include "base/thread_limit.h"
+#include "weft/error.h"
 
 namespace weft::base {
 namespace {
@@ -92,7 +95,31 @@ TEST(Pool, AsksForMemoryThatNeedNotBeThere) {
   }
 }
 
-TEST(Pool, DefaultThreadsIsPositive) { EXPECT_GE(default_threads(), 1); }
+// A container's limit of processes is an everyday input.
+TEST(Pool, ThreadsThatCannotBeMadeAreAnError) {
+  if (!test::kLimitsThreads) GTEST_SKIP() << "sanitizers have a pthread_create of their own";
+  for (const int n_more : {0, 1, 2, 6}) {
+    const test::ThreadLimit limit(n_more);
+    try {
+      Pool pool(8, 3);
+      ADD_FAILURE() << n_more;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+      EXPECT_NE(std::string(error.what()).find(std::to_string(n_more + 1) + " of 8 threads"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+  const test::ThreadLimit limit(7);
+  std::atomic<int> done{0};
+  Pool(8, 1).parallel_for(20, [&](std::int32_t, int) { ++done; });
+  EXPECT_EQ(done, 20);
+}
+
+TEST(Pool, DefaultThreadsIsPositive) {
+  EXPECT_GE(default_threads(), 1);
+  EXPECT_LE(default_threads(), kMaxThreads);
+}
 
 }  // namespace
 }  // namespace weft::base
