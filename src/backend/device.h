@@ -75,7 +75,7 @@ class DevicePlan {
   /// Blocks until the outputs of the last submitted step can be read.
   virtual void wait() = 0;
   /// Makes a running step return early; its outputs and what it stored are then undefined, but moves of cells
-  /// are done. From any thread.
+  /// are done. From any thread or signal handler: takes no lock.
   virtual void cancel() noexcept = 0;
   /// Steps from now on are taken down in `profile`, until it is null. A device that cannot tell leaves it as
   /// it is.

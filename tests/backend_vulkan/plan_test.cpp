@@ -3,9 +3,13 @@
 #include "backend/vulkan/plan.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
 
 #include "exec/plan.h"
 #include "vulkan_test_support.h"
@@ -169,6 +173,47 @@ TEST_F(VulkanPlanTest, CancelledStepsMoveCellsAndTheNextOnesCompute) {
   plan->submit({}, bindings, {});
   plan->wait();
   EXPECT_EQ(floats(*ys)[5], 0.0f);
+}
+
+// Ctrl-C comes at any time, in the thread that submits.
+TEST_F(VulkanPlanTest, ASignalHandlerMayCancelInTheMidstOfASubmit) {
+  static DevicePlan* g_plan = nullptr;
+  const Chain chain(60);
+  const auto x = host({20, 2}), y = host({20, 2}), b = weight({2}, {1, 1}), w = weight({2, 2}, kSwap);
+  Bindings bindings(chain.graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(chain.x)] = x.get();
+  bindings[static_cast<std::size_t>(chain.y)] = y.get();
+  bindings[static_cast<std::size_t>(chain.b)] = b.get();
+  bindings[static_cast<std::size_t>(chain.w)] = w.get();
+  const auto plan = device().compile(chain.graph, bindings, {});
+  g_plan = plan.get();
+  struct sigaction action = {}, before = {};
+  action.sa_handler = [](int) { g_plan->cancel(); };
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  {
+    const auto submitter = pthread_self();
+    const std::jthread interrupter([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        pthread_kill(submitter, SIGUSR1);
+        std::this_thread::sleep_for(std::chrono::microseconds(5));
+      }
+    });
+    for (std::int64_t step = 0; step < 3000; ++step) {
+      const std::int64_t n = 1 + step % 20;
+      plan->submit({&n, 1}, bindings, {.shapes = true});
+      plan->wait();
+    }
+  }
+  ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
+  // The first step that nobody cancels computes everything again, whatever has changed.
+  const std::int64_t n = 20;
+  for (const bool shapes : {false, true}) {
+    std::fill(floats(*x).begin(), floats(*x).end(), 1.0f);
+    std::fill(floats(*y).begin(), floats(*y).end(), 0.0f);
+    plan->submit({&n, 1}, bindings, {.shapes = shapes});
+    plan->wait();
+    for (const float value : floats(*y)) EXPECT_EQ(value, 61.0f);
+  }
 }
 
 TEST_F(VulkanPlanTest, SplitsOfOneDeviceFollowEachOtherWithoutTheHost) {

@@ -1,9 +1,9 @@
 #include "backend/vulkan/plan.h"
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 #include <numbers>
 
 #include "backend/arena.h"
@@ -15,6 +15,9 @@
 
 namespace weft::vulkan {
 namespace {
+
+/// How often a wait for a step looks whether it was cancelled.
+constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(1);
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
@@ -175,11 +178,8 @@ class VulkanPlan final : public DevicePlan {
     WEFT_CHECK(!running_);
     const auto start = Clock::now();
     if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
-    {
-      const std::lock_guard lock(step_mutex_);
-      if (actual.shapes || actual.topology || stats_.steps == 0 || cancelled_) set_sizes(symbols);
-      cancelled_ = false;
-    }
+    cancelled_.store(false, std::memory_order_relaxed);
+    if (actual.shapes || actual.topology || stats_.steps == 0 || is_cut_) set_sizes(symbols);
     submitted_ = start;
     if (commands_.empty() || options_.record_each_step) {
       record_and_submit(start);
@@ -193,19 +193,20 @@ class VulkanPlan final : public DevicePlan {
 
   void wait() override {
     if (!running_) return;
-    check(vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE, UINT64_MAX), "waiting for a step");
+    VkResult result = VK_TIMEOUT;
+    while (result == VK_TIMEOUT) {
+      if (!is_cut_ && cancelled_.load(std::memory_order_relaxed)) cut();
+      result = vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE,
+                               is_cut_ ? UINT64_MAX : static_cast<std::uint64_t>(kLook.count()));
+    }
+    check(result, "waiting for a step");
     check(vkResetFences(gpu_->handle(), 1, &done_), "waiting for a step");
     running_ = false;
     kernel_seconds_ += gpu_->seconds_of_step(submitted_);
   }
 
-  /// Dispatches that have not begun find no groups.
-  void cancel() noexcept override {
-    const std::lock_guard lock(step_mutex_);
-    cancelled_ = true;
-    for (std::size_t i = 0; i < program_.launches.size(); ++i)
-      if (!program_.launches[i].must_run) entries()[i].groups[0] = 0;
-  }
+  /// May interrupt any of the above, in a signal handler: it leaves a mark, and the wait does the rest.
+  void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
 
   PlanMemory memory() const override {
     return memory_of(graph_, program_, layout_, options_.workspaces != nullptr);
@@ -282,6 +283,14 @@ class VulkanPlan final : public DevicePlan {
       for (std::size_t d = 0; d < 3; ++d) entries()[i].groups[d] = groups[d];
       entries()[i].rows = rows;
     }
+    is_cut_ = false;
+  }
+
+  /// Dispatches that have not begun find no groups.
+  void cut() {
+    for (std::size_t i = 0; i < program_.launches.size(); ++i)
+      if (!program_.launches[i].must_run) entries()[i].groups[0] = 0;
+    is_cut_ = true;
   }
 
   VkCommandBuffer begin_piece() {
@@ -357,8 +366,9 @@ class VulkanPlan final : public DevicePlan {
   std::vector<VkCommandBuffer> commands_;
   VkFence done_ = VK_NULL_HANDLE;
   bool running_ = false;
-  std::mutex step_mutex_;
-  bool cancelled_ = false;
+  std::atomic<bool> cancelled_{false};
+  static_assert(std::atomic<bool>::is_always_lock_free);
+  bool is_cut_ = false;  // The entries are those of a step that was cancelled.
   Clock::time_point submitted_;
   double kernel_seconds_ = 0.0;
   PlanStats stats_;
