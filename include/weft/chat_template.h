@@ -17,14 +17,14 @@ struct ChatMessage {
   std::string content;
 };
 
-/// Immutable: any number of threads may render.
+/// Immutable: any number of threads may render. Copies share what was parsed; moving copies.
 class ChatTemplate {
  public:
   /// Throws Error kInvalidFile with line and reason for a template that does not parse.
   explicit ChatTemplate(std::string_view source, std::string bos_token = {}, std::string eos_token = {});
   ~ChatTemplate();
-  ChatTemplate(ChatTemplate&&) noexcept;
-  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ChatTemplate(const ChatTemplate&);
+  ChatTemplate& operator=(const ChatTemplate&);
 
   struct Options {
     bool add_generation_prompt = true;
@@ -42,7 +42,7 @@ class ChatTemplate {
 
  private:
   struct Impl;
-  std::unique_ptr<const Impl> impl_;
+  std::shared_ptr<const Impl> impl_;
 };
 
 std::string join(const std::vector<PromptPiece>& pieces);

@@ -23,8 +23,8 @@ struct DeviceInfo {
   std::vector<std::string> features;  ///< Instruction sets and abilities that weft uses here.
 };
 
-/// Backends and their devices (src/backend/registry.h). A program that brings a backend of its own adds it
-/// there.
+/// Backends and their devices (src/backend/registry.h). A program with a backend of its own adds it to a
+/// registry.
 class Registry;
 
 /// The CPU and the backend modules (weft_backend_*.so) beside the program or library, in its folder `weft`,
@@ -34,11 +34,11 @@ std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> f
 /// Never empty: the CPU is always there, and stands first.
 std::vector<DeviceInfo> devices(const Registry& registry);
 std::vector<DeviceInfo> devices();
-/// Modules that were found and are of no use here, with the reason.
+/// Modules that were found but cannot be used here, each with the reason.
 std::vector<std::string> problems(const Registry& registry);
 
-/// Everything whose name the pattern is found in (a weight or state of the file or graph, or what a node
-/// makes) is placed on the device. Of several that fit the last one holds.
+/// Places on the device whatever has a name in which the pattern is found: weights, states, results of nodes.
+/// Of several pins that match the last one wins.
 struct Pin {
   std::string pattern;  ///< A regular expression (PCRE2).
   std::string device;
@@ -46,19 +46,19 @@ struct Pin {
 
 /// How a model is spread over devices. What is left open is placed where a step costs least.
 struct PlacementParams {
-  /// Names of devices as `devices` lists them; NAME=DEVICE opens one (once more) under another name. The CPU
-  /// serves for the rest, named or not. Empty: all GPUs, unless n_layers is 0; for want of one, and where
-  /// n_layers asks for layers, a driver that computes on the CPU; and what pins name.
-  std::vector<std::string> devices;
-  /// Layers, from the last, that go to those devices; one more than there are takes the output too. -1: as
-  /// many as fit.
+  /// Names of devices as `devices` lists them; NAME=DEVICE opens a device under another name, also once more.
+  /// The CPU is always added, for what the others leave. Empty: all GPUs, unless n_layers is 0, and the
+  /// devices of pins; where there is no GPU and n_layers asks for layers, a driver that computes on the CPU.
+  std::vector<std::string> devices = {};
+  /// How many layers, counted from the last, go to those devices. One more than the model has: the output
+  /// too. -1: as many as fit.
   int n_layers = -1;
-  std::vector<float> shares;  ///< Of those layers, by named device. Empty: as their free memory.
-  /// Matrices are cut by their rows, in these shares, instead of layers.
+  std::vector<float> shares = {};  ///< How those layers are divided among them. Empty: by free memory.
+  /// Not layers but the rows of matrices are divided, by the same shares.
   bool split_rows = false;
   bool experts_on_cpu = false;
-  std::vector<Pin> pins;
-  /// Refuse what does not fit into a device's free memory, and find n_layers by it.
+  std::vector<Pin> pins = {};
+  /// Refuse what does not fit into a device's free memory, which also decides n_layers where it is -1.
   bool fit = true;
   // What is expected of contexts, for the fit.
   int n_ctx = 0;  ///< 0: as a context's default.

@@ -1,6 +1,6 @@
 #pragma once
-// A model: weights on a device, its vocabulary and its chat template. Immutable after loading, shared by
-// contexts and threads.
+// A model: weights on one or several devices, its vocabulary and its chat template. Immutable after loading,
+// shared by contexts and threads.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -27,26 +27,26 @@ struct ModelImpl;
 enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512, kAvx512Bf16, kNeon };
 
 struct ModelParams {
-  int n_threads = 0;  ///< For loading; 0: as many as there are cores.
+  int n_threads = 0;  ///< Of the CPU, for loading: at most 1024. 0: as many as there are cores.
   CpuIsa isa = CpuIsa::kBest;
-  PlacementParams placement;
-  std::shared_ptr<const Registry> registry;  ///< Null: find_backends().
-  /// The CPU packs weights into the order in which its kernels read them. Without, they are used as they lie
-  /// in the mapped file: nothing to do at the start, no memory of one's own, the same results, and much
-  /// slower steps. That file must stay as it is: the system ends a process (SIGBUS) that touches what a
-  /// mapped file has lost, or what its disk cannot read. Packing reads by means that give an error (kIo)
-  /// then.
+  PlacementParams placement = {};
+  std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
+  /// The CPU packs weights into the order in which its kernels read them. Without packing, weights are used
+  /// in the mapped file as they are: loading is instant, takes no memory of its own and gives the same
+  /// results, but steps are much slower. The file must then stay unchanged: where a mapped file was cut, or
+  /// its disk cannot be read, the system ends the process (SIGBUS). Packing gives an error (kIo) in that
+  /// case.
   bool repack = true;
   /// A folder where packed weights and compiled kernels of GPUs are kept, so that the next start of the same
-  /// model maps them instead of packing; made where it is missing. Empty: none. Trouble with it is never an
-  /// error: the model loads without.
-  std::filesystem::path pack_cache;
-  /// Of that folder: models that were loaded least recently go first. It never takes the last 5 % of a disk
-  /// either.
+  /// model maps them instead of packing. It is made where it is missing. Empty: none. A folder that cannot be
+  /// used is no error: the model loads without it.
+  std::filesystem::path pack_cache = {};
+  /// The folder's size at most: the least recently loaded models are removed first. The last 5 % of a disk
+  /// stay free, too.
   std::uint64_t pack_cache_bytes = std::uint64_t{64} << 30;
   /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error
   /// kCancelled).
-  std::function<bool(float)> progress;
+  std::function<bool(float)> progress = {};
 };
 
 struct ModelInfo {
@@ -72,14 +72,14 @@ struct ModelInfo {
 
 class Model {
  public:
-  /// Reads a GGUF file (or a split set by one of its parts). Everything is checked before memory is
-  /// allocated. Throws Error; the message names the key or tensor and what was expected.
+  /// Reads a GGUF file, or a set of files by one of them. Everything is checked before memory is allocated.
+  /// Throws Error: kInvalidArgument for params, else it names the key or tensor and what was expected.
   static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelParams& params = {});
   ~Model();
 
   const ModelInfo& info() const;
-  /// Blocks until weights that were mapped lie where they stay, which otherwise happens while the model is
-  /// used, and makes it faster: for those who measure.
+  /// Blocks until mapped weights have moved to large pages, which makes the model faster and otherwise
+  /// happens while it is used. For measurements.
   void settle() const;
   const Tokenizer& tokenizer() const;
   /// Null where the file has none.

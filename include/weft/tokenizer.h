@@ -19,10 +19,9 @@ namespace weft {
 
 enum class TokenKind : std::uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
-/// A piece of a rendered prompt. Only text that stands in the template itself (and bos_token and eos_token,
-/// which come with it) may be parsed for special tokens; what came from messages, tools or variables never
-/// is. Pieces are the longest runs of one origin; ordinary text still has to be tokenized across their
-/// borders.
+/// A piece of a rendered prompt: a longest run of text of one origin. Special tokens are recognised only in
+/// text of the template itself (and in bos_token and eos_token, which come with it), never in what came from
+/// messages, tools or variables. Ordinary text is tokenized across the borders of pieces.
 struct PromptPiece {
   std::string text;
   bool from_template = false;
@@ -48,9 +47,10 @@ class Tokenizer {
   /// lacks it.
   std::vector<Token> encode(std::span<const PromptPiece> pieces) const;
 
-  /// The bytes of a text. Control tokens are left out unless `special`.
+  /// The bytes of a text, without control tokens unless `special`. Throws Error kInvalidArgument for ids that
+  /// the vocabulary does not have, as do all functions that take one, but is_end().
   std::string decode(std::span<const Token> tokens, bool special = false) const;
-  /// The bytes of one token inside a text (so SentencePiece's leading space is kept). `id` must be in range.
+  /// The bytes of one token inside a text (so SentencePiece's leading space is kept).
   std::string piece(Token id, bool special = false) const;
 
   int n_vocab() const;
@@ -77,7 +77,7 @@ class Detokenizer {
   /// The text that is complete after this token; may be empty. Bytes that can never become valid UTF-8 come
   /// out as U+FFFD, so what is returned is always valid.
   std::string push(Token id);
-  /// What is held back at the end, as U+FFFD.
+  /// At the end of the text: the bytes that are still held back, as U+FFFD.
   std::string finish();
 
  private:

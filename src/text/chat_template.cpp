@@ -89,14 +89,14 @@ std::vector<PromptPiece> ChatTemplate::Impl::render(jinja::Heap& heap, jinja::Va
 ChatTemplate::ChatTemplate(std::string_view source, std::string bos_token, std::string eos_token) {
   try {
     impl_ =
-        std::make_unique<const Impl>(Impl{jinja::parse(source), std::move(bos_token), std::move(eos_token)});
+        std::make_shared<const Impl>(Impl{jinja::parse(source), std::move(bos_token), std::move(eos_token)});
   } catch (const jinja::Problem& problem) {
     throw Error(ErrorCode::kInvalidFile, problem.what());
   }
 }
 ChatTemplate::~ChatTemplate() = default;
-ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
-ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::ChatTemplate(const ChatTemplate&) = default;
+ChatTemplate& ChatTemplate::operator=(const ChatTemplate&) = default;
 
 std::vector<PromptPiece> ChatTemplate::render(const std::vector<ChatMessage>& messages,
                                               const Options& options) const {

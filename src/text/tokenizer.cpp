@@ -177,7 +177,8 @@ struct Tokenizer::Impl {
   }
 
   std::string_view piece(Token id, bool with_special) const {
-    return !with_special && is_special(kinds[position(id)]) ? std::string_view() : pieces[id];
+    const bool left_out = is_special(kinds[position(id)]) && !with_special;
+    return left_out ? std::string_view() : pieces[id];
   }
 
   /// `text` is valid UTF-8; `find(done)` gives the next token that is written out in it.

@@ -73,6 +73,14 @@ void expect_same(const ordered_json& row, const Result& result) {
   }
 }
 
+TEST(ChatTemplate, OneThatWasMovedFromRendersStill) {
+  ChatTemplate first("{{ messages[0].content }}");
+  const ChatTemplate second = std::move(first);
+  const std::vector<ChatMessage> messages = {{"user", "hi"}};
+  EXPECT_EQ(join(second.render(messages, {})), "hi");
+  EXPECT_EQ(join(first.render(messages, {})), "hi");
+}
+
 TEST(ChatTemplate, RendersConversationsAsJinjaDoes) {
   const ordered_json data = ordered_json::parse(read("conversations.json"));
   ASSERT_GT(data["cases"].size(), 1000u);

@@ -354,6 +354,19 @@ TEST(VocabularyCheck, UnknownKindsAreUnsupported) {
   }
 }
 
+TEST(Detokenizer, IdsOutsideTheVocabularyAreRefused) {
+  const Tokenizer t(hello_bpe());
+  for (const Token id : {-1, -1'000'000, t.n_vocab(), 1'000'000'000})
+    for (const bool special : {false, true}) {
+      EXPECT_THROW(t.piece(id, special), Error);
+      EXPECT_THROW(t.decode(std::vector<Token>{'a', id}, special), Error);
+      EXPECT_THROW(Detokenizer(t, special).push(id), Error);
+      EXPECT_THROW(t.text(id), Error);
+      EXPECT_THROW(t.kind(id), Error);
+      EXPECT_FALSE(t.is_end(id));
+    }
+}
+
 TEST(Detokenizer, NeverSplitsACharacter) {
   const Tokenizer t(hello_bpe());
   Detokenizer d(t);
