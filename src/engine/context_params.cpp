@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/pool.h"
+#include "engine/model_params.h"
 #include "engine/refuse.h"
 
 namespace weft::engine {
@@ -60,7 +61,7 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
   p.n_ubatch = std::min(p.n_ubatch, p.n_ctx);
   if (p.n_outputs == 0) p.n_outputs = std::max(kDefaultOutputs, p.n_sequences);
   p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
-  if (p.n_threads < 0 || p.n_threads > 4096) refuse("the number of threads must be 0 to 4096");
+  check_threads(p.n_threads);
   if (p.window_rewind < -1) refuse("the window's rewind must be -1 or more");
   if (p.n_best == -1) p.n_best = finds_best ? std::min(kDefaultBest, info.n_vocab) : 0;
   if (p.n_best != 0 && !finds_best)

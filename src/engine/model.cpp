@@ -6,6 +6,7 @@
 #include "backend/cpu/limits.h"
 #include "engine/devices/devices.h"
 #include "engine/model_impl.h"
+#include "engine/model_params.h"
 #include "engine/vocabulary_from_gguf.h"
 #include "weft/error.h"
 
@@ -115,6 +116,7 @@ Model::Model(std::unique_ptr<engine::ModelImpl> impl) : impl_(std::move(impl)) {
 Model::~Model() = default;
 
 std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const ModelParams& params) {
+  engine::check(params);
   gguf::File file = gguf::File::open(path);
   const model::ModelDescription description = model::describe(file);
   ModelInfo info = engine::model_info(file, description);
@@ -168,6 +170,10 @@ Tokenizer load_tokenizer(const std::filesystem::path& path) {
 }
 
 MachineLimits measure_limits(int n_threads, CpuIsa isa) {
+  ModelParams params;
+  params.n_threads = n_threads;
+  params.isa = isa;
+  engine::check(params);
   return cpu::measure_limits(cpu::isa_named(feature_of(isa)), n_threads);
 }
 

@@ -1,8 +1,10 @@
 // A model over several devices has the bits that it has on one: layers, single tensors, rows. The second
 // device is the CPU once more, under another name and with tensors of its own.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "engine/allocation_counter.h"
@@ -17,6 +19,7 @@ namespace {
 using test::all_logits;
 using test::load_with_small;
 using test::SmallDevice;
+using Names = std::vector<std::string>;
 
 std::shared_ptr<const Model> load(const std::filesystem::path& path, const PlacementParams& placement) {
   ModelParams params;
@@ -323,6 +326,7 @@ TEST(Placing, ALayerIsOneSplitAndATokenCopiesLittle) {
 }
 
 TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
+  using testing::HasSubstr;
   const auto path = test::golden_dir() / "llama" / "model.gguf";
   const auto refusal = [&](const PlacementParams& placement) {
     try {
@@ -332,14 +336,21 @@ TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
     }
     return std::string();
   };
-  EXPECT_NE(refusal({.devices = {"gpu7"}}).find("there is no device \"gpu7\"; known are cpu"),
-            std::string::npos);
-  EXPECT_NE(refusal({.devices = {"a=cpu", "a=cpu"}}).find("NAME=DEVICE"), std::string::npos);
-  EXPECT_NE(refusal({.devices = {"a=cpu"}, .pins = {{"attn_q", "b"}}}).find("\"b\""), std::string::npos);
-  EXPECT_NE(refusal({.devices = {"a=cpu"}, .pins = {{"(", "a"}}}).find("no regular expression"),
-            std::string::npos);
-  EXPECT_NE(refusal({.devices = {"a=cpu"}, .pins = {{"nothing", "a"}}}).find("fits no tensor"),
-            std::string::npos);
+  EXPECT_THAT(refusal({.devices = {"gpu7"}}), HasSubstr("there is no device \"gpu7\"; known are cpu"));
+  EXPECT_THAT(refusal({.devices = {"a=cpu", "a=cpu"}}), HasSubstr("NAME=DEVICE"));
+  // On two devices, on the CPU alone, and where nobody has named any.
+  for (const Names& devices : {Names{"a=cpu"}, Names{"cpu"}, Names{}}) {
+    const std::string known = devices == Names{"a=cpu"} ? "a" : "cpu";
+    EXPECT_THAT(refusal({.devices = devices, .pins = {{"attn_q", "gpu7"}}}), HasSubstr("\"gpu7\""));
+    EXPECT_THAT(refusal({.devices = devices, .pins = {{"(", known}}}), HasSubstr("no regular expression"));
+    EXPECT_THAT(refusal({.devices = devices, .pins = {{"nothing", known}}}), HasSubstr("fits no tensor"));
+  }
+  EXPECT_THAT(refusal({.n_layers = -2}), HasSubstr("-1 for as many as fit"));
+  for (const float wrong : {NAN, INFINITY, -0.5f})
+    EXPECT_THAT(refusal({.devices = {"a=cpu", "b=cpu"}, .shares = {1.0f, wrong}}), HasSubstr("0 or more"));
+  EXPECT_THAT(refusal({.devices = {"a=cpu", "b=cpu"}, .shares = {0.0f, 0.0f}}), HasSubstr("share of 0"));
+  EXPECT_THAT(refusal({.devices = {"a=cpu"}, .shares = {1.0f, 1.0f}}), HasSubstr("2 shares for 1 devices"));
+  EXPECT_THAT(refusal({.n_ctx = -1}), HasSubstr("the context length is -1"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Spread,

@@ -308,6 +308,7 @@ model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo&
 
 std::vector<int> place_model(const Graph& graph, int n_layers, const DeviceSet& set,
                              const PlacementParams& params) {
+  const Rules rules(graph, n_layers, set, params);  // Also of one device: wrong pins are refused.
   if (set.size() == 1) {
     if (const std::string what = exceeded(graph, set, std::vector<int>(graph.nodes().size(), 0));
         params.fit && !what.empty())
@@ -316,7 +317,6 @@ std::vector<int> place_model(const Graph& graph, int n_layers, const DeviceSet& 
                       "; use a smaller or more strongly quantised model, or a shorter context");
     return std::vector<int>(graph.nodes().size(), 0);
   }
-  const Rules rules(graph, n_layers, set, params);
   const int all = set.named.empty() ? 0 : n_layers + 1;
   std::string first_problem;
   for (int n = params.n_layers >= 0 ? std::min(params.n_layers, all) : all; n >= 0; --n) {

@@ -1,11 +1,13 @@
 // How a model would be spread over devices, without loading it.
 #include "engine/devices/devices.h"
 #include "engine/model_impl.h"
+#include "engine/model_params.h"
 #include "weft/model.h"
 
 namespace weft {
 
 PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& params) {
+  engine::check(params);
   const gguf::File file = gguf::File::open(path);
   const model::ModelDescription description = model::describe(file);
   const ModelInfo info = engine::model_info(file, description);

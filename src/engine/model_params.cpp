@@ -1,0 +1,44 @@
+#include "engine/model_params.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/pool.h"
+#include "engine/refuse.h"
+
+namespace weft::engine {
+namespace {
+
+void check(const PlacementParams& params) {
+  if (params.n_layers < -1)
+    refuse("the number of layers is " + std::to_string(params.n_layers) +
+           ", expected 0 or more, or -1 for as many as fit");
+  for (const float share : params.shares)
+    if (!std::isfinite(share) || share < 0.0f)
+      refuse("a device's share is " + std::to_string(share) + ", expected a number of 0 or more");
+  if (!params.shares.empty() &&
+      std::all_of(params.shares.begin(), params.shares.end(), [](float share) { return share == 0.0f; }))
+    refuse("all devices have a share of 0; give at least one of them more, or leave the shares out");
+  if (!params.devices.empty() && params.shares.size() > params.devices.size())
+    refuse("there are " + std::to_string(params.shares.size()) + " shares for " +
+           std::to_string(params.devices.size()) + " devices; give each device one");
+}
+
+}  // namespace
+
+void check(const ModelParams& params) {
+  check_threads(params.n_threads);
+  if (params.isa > CpuIsa::kNeon)
+    refuse("there is no instruction set " + std::to_string(static_cast<int>(params.isa)) +
+           "; CpuIsa names them, kBest is what the machine can do");
+  check(params.placement);
+}
+
+void check_threads(int n_threads) {
+  if (n_threads < 0 || n_threads > base::kMaxThreads)
+    refuse("the number of threads is " + std::to_string(n_threads) + ", expected 1 to " +
+           std::to_string(base::kMaxThreads) + ", or 0 for as many as there are cores");
+}
+
+}  // namespace weft::engine
