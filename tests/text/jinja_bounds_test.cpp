@@ -96,6 +96,13 @@ TEST(JinjaBounds, RecursionIsLimited) {
         outcome("{% macro f() %}{% for x in [1] %}{% if 1 %}{% filter upper %}{{ [[[(f() ~ 1)]]]|map('upper')"
                 "|list }}{% endfilter %}{% endif %}{% endfor %}{% endmacro %}{{ f() }}"),
         HasSubstr("deeper"));
+    EXPECT_THAT(
+        outcome("{% set l = [] %}{{ l.append(l) }}{% for x in l recursive %}{{ loop(x) }}{% endfor %}"),
+        HasSubstr("deeper"));
+    EXPECT_THAT(
+        outcome("{% for x in [1] recursive %}{% filter upper %}{{ [[(loop([x]) ~ 1)]]|map('first')|list }}"
+                "{% endfilter %}{% endfor %}"),
+        HasSubstr("deeper"));
     EXPECT_THAT(outcome("{% set f = joiner %}{% macro g(h) %}{{ h(h) }}{% endmacro %}{{ g(g) }}"),
                 HasSubstr("deeper"));
     const int n = 190;
@@ -209,6 +216,9 @@ TEST(JinjaBounds, HostileTemplatesEndSoon) {
       "{{ [1, 2]|slice(9223372036854775807)|list }}",
       "{{ 'ab'.strip('x' * 100000) }}",
       "{{ [nan, 1]|sort }}{{ [1e308 * 10 - 1e308 * 10, 1, 2, 0]|sort }}",
+      "{% for x in range(1000) recursive %}{{ loop(range(1000)) }}{% endfor %}",
+      "{% for x in [1, 2] recursive %}{{ loop([1, 2]) if loop.depth < 60 }}{% endfor %}",
+      "{{ (10 ** 18)|filesizeformat }}{{ 1e308|filesizeformat }}{{ (1e308 * 10)|filesizeformat(true) }}",
       "{{ joiner()() }}{{ cycler() }}",
       "{{ loop }}{{ namespace }}{{ namespace() }}{{ messages.append }}{{ dict() }}",
       "{{ raise_exception('x' * 10000000)}}",

@@ -133,6 +133,7 @@ struct For {
   Target target;
   ExpressionPtr iterable, condition;  ///< `condition` may be missing.
   Block body, otherwise;
+  bool recursive = false;  ///< The body may call the loop for other items.
 };
 struct Set {
   Target target;

@@ -86,13 +86,14 @@ Value center(I interpreter, A arguments) {
 
 Value truncate(I interpreter, A arguments) {
   const Parameters given("truncate", arguments, {"s", "length", "killwords", "end", "leeway"});
-  const Text text = to_text(interpreter.heap(), given[0]);
+  // Of a list too, which may be short enough.
+  const std::size_t size = jinja::length(interpreter.heap(), given[0]);
   const Text end = given.has(3) ? given.text(3) : Text("...", false);
   const std::int64_t length = given.integer(1, 255), leeway = given.is_none(4) ? 5 : given.integer(4);
   const auto n_end = static_cast<std::int64_t>(count_characters(end.bytes()));
   if (length < n_end || leeway < 0) throw Problem("truncate: length or leeway is too small");
-  interpreter.budget().spend_bytes(text.size());
-  if (static_cast<std::int64_t>(count_characters(text.bytes())) - leeway <= length) return string(text);
+  if (static_cast<std::int64_t>(size) - leeway <= length) return given[0];
+  const Text& text = given.text(0);
   Text kept = text.slice(0, character_position(text.bytes(), static_cast<std::size_t>(length - n_end)));
   const std::size_t space = kept.bytes().rfind(' ');
   if (!given.flag(2) && space != std::string_view::npos) kept = kept.slice(0, space);
@@ -295,6 +296,29 @@ Value round_filter(I, A arguments) {
   return (method == "ceil" ? std::ceil(*number * scale) : std::floor(*number * scale)) / scale;
 }
 
+/// 1.5 kB, 2.0 MiB: in thousands, or with `binary` in powers of 1024.
+Value file_size(I interpreter, A arguments) {
+  const Parameters given("filesizeformat", arguments, {"value", "binary"});
+  std::optional<double> bytes = as_number(given[0]);
+  if (const Text* text = as_text(given[0])) bytes = parse_float(interpreter, *text);
+  if (!bytes) throw Problem("filesizeformat needs a number");
+  const bool binary = given.flag(1);
+  const double base = binary ? 1024.0 : 1000.0;
+  std::array<char, 400> out;
+  if (*bytes < base) {
+    const auto whole = truncated(*bytes);
+    if (!whole) throw Problem("filesizeformat needs a number of bytes");
+    return computed(*bytes == 1.0 ? "1 Byte" : std::to_string(*whole) + " Bytes");
+  }
+  constexpr std::string_view kPrefixes = "kMGTPEZY";
+  std::size_t i = 0;
+  double unit = base;
+  for (; i + 1 < kPrefixes.size() && !(*bytes < unit * base); ++i) unit *= base;
+  const char prefix = binary && i == 0 ? 'K' : kPrefixes[i];
+  std::snprintf(out.data(), out.size(), "%.1f %c%s", *bytes / unit, prefix, binary ? "iB" : "B");
+  return computed(out.data());
+}
+
 constexpr FilterEntry kTextFilters[] = {
     {"upper", mapped<upper>},
     {"lower", mapped<lower>},
@@ -314,8 +338,11 @@ constexpr FilterEntry kTextFilters[] = {
     {"e", escape},
     {"forceescape", escape},
 };
-constexpr FilterEntry kNumberFilters[] = {
-    {"int", to_int}, {"float", to_float}, {"abs", absolute}, {"round", round_filter}};
+constexpr FilterEntry kNumberFilters[] = {{"int", to_int},
+                                          {"float", to_float},
+                                          {"abs", absolute},
+                                          {"round", round_filter},
+                                          {"filesizeformat", file_size}};
 
 }  // namespace
 

@@ -62,7 +62,11 @@ class Interpreter {
   Flow run(const ast::Continue& node);
   Text call_macro(const ast::Macro& macro, Scope* closure, Arguments arguments);
   Value make_macro(const ast::Macro& macro);
-  std::vector<Value> loop_items(const ast::For& node);
+  Flow run_loop(const ast::For& node, const Value& iterable, std::int64_t depth);
+  Text call_loop(const LoopObject& loop, const Value& iterable);
+  std::vector<Value> loop_items(const ast::For& node, const Value& iterable);
+  /// The scope, for what may outlive its block.
+  Scope* captured_scope();
 
   Value eval(const ast::Expression& expression);
   Value eval(const ast::Constant& node);

@@ -350,6 +350,7 @@ constexpr Method kTextMethods[] = {
     {"casefold", mapped<lower>},
     {"title", mapped<title>},
     {"capitalize", mapped<capitalize>},
+    {"swapcase", mapped<swap_case>},
     {"join", join_method},
     {"format", format_method},
     {"find", find_method_of_text<false>},

@@ -109,8 +109,7 @@ class StatementParser {
     tokens_.expect_name("in");
     node.iterable = expressions_.tuple(false);
     if (tokens_.skip_name("if")) node.condition = expressions_.expression();
-    if (tokens_.at_name("recursive"))
-      tokens_.fail("recursive loops are not supported; a macro can call itself");
+    node.recursive = tokens_.skip_name("recursive");
     close_tag();
     const bool outer = std::exchange(in_loop_, true);
     node.body = block({"else", "endfor"});

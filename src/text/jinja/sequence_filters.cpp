@@ -77,9 +77,12 @@ Value join(I interpreter, A arguments) {
   return string(std::move(out));
 }
 
+// map, select and their like see nothing in what is false (none, undefined, 0), whatever else it is.
+
 // map("filter", ...), map(attribute="a.b", default=...)
 Value map(I interpreter, A arguments) {
   if (arguments.positional.empty()) throw Problem("map() needs a sequence");
+  if (!truth(arguments.positional.front())) return generator(interpreter, {});
   std::vector<Value> items = items_of(interpreter.heap(), arguments.positional.front());
   if (arguments.positional.size() == 1) {
     const Parameters given("map", arguments, {"value", "attribute", "default"});
@@ -105,6 +108,8 @@ template <bool kKeep, bool kByAttribute>
 Value choose(I interpreter, A arguments) {
   constexpr std::size_t kTest = kByAttribute ? 2 : 1;
   const auto& positional = arguments.positional;
+  if (positional.empty()) throw Problem("select() needs a sequence");
+  if (!truth(positional.front())) return generator(interpreter, {});
   if (positional.size() < kTest) throw Problem("selectattr() needs the name of an attribute");
   std::vector<Value> items = items_of(interpreter.heap(), positional.front());
   Arguments inner{{Value{}}, arguments.named};

@@ -76,9 +76,17 @@ class Interpreter::LoopObject final : public Object {
  public:
   std::vector<Value> items;
   std::size_t index = 0;
-  std::int64_t depth = 1;
+  std::int64_t depth = 1;               ///< Of loops that call themselves.
+  const ast::For* recursive = nullptr;  ///< What a call runs again, null where the loop is not recursive ...
+  Scope* around = nullptr;              ///< ... and where.
 
   std::string_view type_name() const override { return "loop"; }
+  bool callable() const override { return true; }
+  Value call(Interpreter& interpreter, Arguments arguments) override {
+    const Parameters given("loop", arguments, {"iterable"});
+    if (recursive == nullptr) throw Problem("only a loop marked as recursive can be called");
+    return string(interpreter.call_loop(*this, given[0]));
+  }
   std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override {
     const auto at = static_cast<std::int64_t>(index), size = static_cast<std::int64_t>(items.size());
     if (name == "index") return at + 1;
@@ -88,8 +96,8 @@ class Interpreter::LoopObject final : public Object {
     if (name == "first") return index == 0;
     if (name == "last") return index + 1 >= items.size();
     if (name == "length") return size;
-    if (name == "depth") return std::int64_t{1};
-    if (name == "depth0") return std::int64_t{0};
+    if (name == "depth") return depth;
+    if (name == "depth0") return depth - 1;
     if (name == "previtem") {
       return index > 0 && index <= items.size() ? items[index - 1] : undefined("there is no previous item");
     }
@@ -167,8 +175,8 @@ Interpreter::Flow Interpreter::run(const ast::If& node) {
   return run_block(node.otherwise);
 }
 
-std::vector<Value> Interpreter::loop_items(const ast::For& node) {
-  std::vector<Value> items = items_of(heap_, eval(*node.iterable));
+std::vector<Value> Interpreter::loop_items(const ast::For& node, const Value& iterable) {
+  std::vector<Value> items = items_of(heap_, iterable);
   if (!node.condition) return items;
   const InnerScope scope(*this);
   std::erase_if(items, [&](const Value& item) {
@@ -178,9 +186,16 @@ std::vector<Value> Interpreter::loop_items(const ast::For& node) {
   return items;
 }
 
-Interpreter::Flow Interpreter::run(const ast::For& node) {
+Interpreter::Flow Interpreter::run(const ast::For& node) { return run_loop(node, eval(*node.iterable), 1); }
+
+Interpreter::Flow Interpreter::run_loop(const ast::For& node, const Value& iterable, std::int64_t depth) {
   auto* loop = heap_.make<LoopObject>();
-  loop->items = loop_items(node);
+  loop->depth = depth;
+  if (node.recursive) {
+    loop->recursive = &node;
+    loop->around = captured_scope();
+  }
+  loop->items = loop_items(node, iterable);
   if (loop->items.empty()) return run_scoped(node.otherwise);
   Flow flow = Flow::kNext;
   for (; loop->index < loop->items.size() && flow != Flow::kBreak; ++loop->index) {
@@ -192,6 +207,15 @@ Interpreter::Flow Interpreter::run(const ast::For& node) {
   }
   loop->items = {};  // The loop's object lives on; its items need not.
   return Flow::kNext;
+}
+
+Text Interpreter::call_loop(const LoopObject& loop, const Value& iterable) {
+  const Level level(n_calls_, kMaxCalls, "recursive loops");
+  const InnerScope scope(*this, loop.around);
+  Text out;
+  const Capture capture(*this, out);
+  run_loop(*loop.recursive, iterable, loop.depth + 1);
+  return out;
 }
 
 Interpreter::Flow Interpreter::run(const ast::Set& node) {
@@ -248,9 +272,13 @@ Interpreter::Flow Interpreter::run(const ast::With& node) {
 Interpreter::Flow Interpreter::run(const ast::Break&) { return Flow::kBreak; }
 Interpreter::Flow Interpreter::run(const ast::Continue&) { return Flow::kContinue; }
 
-Value Interpreter::make_macro(const ast::Macro& macro) {
+Interpreter::Scope* Interpreter::captured_scope() {
   for (Scope* scope = scope_; scope && !scope->captured; scope = scope->parent) scope->captured = true;
-  return static_cast<Object*>(heap_.make<MacroObject>(macro, scope_));
+  return scope_;
+}
+
+Value Interpreter::make_macro(const ast::Macro& macro) {
+  return static_cast<Object*>(heap_.make<MacroObject>(macro, captured_scope()));
 }
 
 Text Interpreter::call_macro(const ast::Macro& macro, Scope* closure, Arguments arguments) {

@@ -275,6 +275,13 @@ Text title(Budget& budget, const Text& text) {
   });
 }
 
+Text swap_case(Budget& budget, const Text& text) {
+  return map_case(budget, text, [](char32_t code) {
+    const auto one = static_cast<utf8proc_int32_t>(code);
+    return code != kBadByte && utf8proc_tolower(one) != one ? Case::kLower : Case::kUpper;
+  });
+}
+
 Text title_words(Budget& budget, const Text& text) {
   bool inside = false;
   return map_case(budget, text, [&](char32_t code) {

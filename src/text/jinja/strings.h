@@ -39,6 +39,7 @@ std::vector<Text> split_lines(Budget& budget, const Text& text, bool keep_ends =
 Text upper(Budget& budget, const Text& text);
 Text lower(Budget& budget, const Text& text);
 Text capitalize(Budget& budget, const Text& text);
+Text swap_case(Budget& budget, const Text& text);
 /// A capital at the start of each run of letters (Python's str.title).
 Text title(Budget& budget, const Text& text);
 /// A capital after white space and ( { [ < - only (Jinja's filter title).

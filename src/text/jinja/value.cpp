@@ -273,6 +273,7 @@ std::string key_name(Heap& heap, const Value& key, int depth) {
     return "n" + (whole ? std::to_string(static_cast<std::int64_t>(*number)) : float_repr(*number));
   }
   if (is_none(key)) return "-";
+  if (is_undefined(key)) return "?";  // All that is undefined is equal.
   const List* list = as<List>(key);
   if (!list || list->kind != ListKind::kTuple) {
     throw Problem("unhashable type: '" + std::string(type_name(key)) + "'");
