@@ -25,9 +25,9 @@ DESIGN = {
     "backend_cpu": {"backend"},
     "backend_vulkan": {"backend"},
     "exec": {"backend"},
-    "kv": {"backend"},
-    "model": {"kv", "gguf", "graph"},
-    "engine": {"exec", "model", "text", "backend_cpu"},
+    "kv": {"graph"},
+    "model": {"gguf", "graph"},
+    "engine": {"exec", "kv", "model", "text", "backend_cpu"},
 }
 # Folders outside src/ that use weft as a user does: include/weft and base only, though they link it whole. What lies
 # in INSIDE shows weft's inside and may use all of it.
