@@ -122,9 +122,9 @@ class Device {
 
   virtual std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
                                                       const WeightSource& source) = 0;
-  /// All weights of a model were created: what is kept of them for the next start is written now. Whether
-  /// they lie in a mapped file.
-  virtual bool weights_done() { return false; }
+  /// Called once all weights of a model were created: writes what the device keeps of them for the next
+  /// start. Returns whether they lie in a mapped file.
+  virtual bool finish_weights() { return false; }
   /// Blocks until nothing goes on behind the weights any more that would make steps slower or faster.
   virtual void settle() {}
   /// Zeroed lazily: memory is taken as it is touched.

@@ -154,7 +154,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   load_weights(*impl, graph, params);
   impl->info.weights_mapped = true;
   for (const auto& device : impl->devices.devices)
-    impl->info.weights_mapped = device->weights_done() && impl->info.weights_mapped;
+    impl->info.weights_mapped = device->finish_weights() && impl->info.weights_mapped;
   return std::shared_ptr<const Model>(new Model(std::move(impl)));
 }
 

@@ -142,7 +142,7 @@ class CpuDevice final : public Device {
     return vector;
   }
 
-  bool weights_done() override {
+  bool finish_weights() override {
     if (packed_cache_ == nullptr) return !repack_;
     packed_cache_->commit();
     return packed_cache_->found();
