@@ -81,9 +81,18 @@ struct Gpt2 {
       ops::Attention attention;
       attention.n_heads = static_cast<int>(n_heads);
       attention.scale = 1.0f / std::sqrt(static_cast<float>(d) / static_cast<float>(n_heads));
-      const ValueId seen =
-          graph.add(attention, {q, k, v, positions, sequences, extents, counts, ends, hidden_first, hidden},
-                    blk + "seen");
+      const ValueId seen = graph.add(attention,
+                                     {.q = q,
+                                      .k = k,
+                                      .v = v,
+                                      .positions = positions,
+                                      .sequences = sequences,
+                                      .extents = extents,
+                                      .counts = counts,
+                                      .ends = ends,
+                                      .hidden_first = hidden_first,
+                                      .hidden = hidden},
+                                     blk + "seen");
       x = graph.add(ops::Add{}, {x, linear(seen, blk + "attn_output")}, blk + "attended");
       const ValueId up = linear(norm(x, blk + "ffn_norm"), blk + "ffn_up", 0, d_ffn);
       const ValueId down =

@@ -35,7 +35,7 @@ std::vector<bool> symbols_of_moves(const Graph& graph) {
   std::vector<bool> of_moves(graph.symbols().size());
   for (const Node& node : graph.nodes()) {
     if (get_op<ops::MoveCells>(node) == nullptr) continue;
-    const Dim& n = graph.value(node.inputs[1]).shape[0];
+    const Dim& n = graph.value(named_inputs<ops::MoveCells>(node).from).shape[0];
     if (!n.is_constant()) of_moves[static_cast<std::size_t>(n.symbol)] = true;
   }
   return of_moves;

@@ -32,8 +32,9 @@ ValueId Graph::add_state(std::string name, DType dtype, Shape shape) {
 ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name) {
   Node node{std::move(op), {}, kNoValue};
   std::vector<ValueType> types;
-  for (const ValueId input : inputs) {
-    if (input == kNoValue) continue;
+  const auto end = std::find(inputs.begin(), inputs.end(), kNoValue);
+  WEFT_CHECK(std::all_of(end, inputs.end(), [](ValueId input) { return input == kNoValue; }));
+  for (const ValueId input : inputs.first(static_cast<std::size_t>(end - inputs.begin()))) {
     WEFT_CHECK(input >= 0 && input < static_cast<ValueId>(values_.size()));
     node.inputs.push_back(input);
     types.push_back({value(input).dtype, value(input).shape});

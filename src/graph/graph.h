@@ -1,6 +1,10 @@
 #pragma once
-// A graph: values and the nodes that make them, in the order in which they were added (which is an order in
-// which they can run). Built once per model; a graph is a plain value, so a copy is a deep copy.
+// A graph: values and the nodes that make them. Nodes stand in the order in which they were added, which is
+// an order in which they can run. A graph is built once per model. It is a plain value: a copy is a deep
+// copy.
+//
+// Sizes that differ from step to step are symbols with bounds (shape.h), so one graph serves prompts of any
+// length and any number of sequences, and is compiled once (exec/plan.h).
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,9 +19,7 @@
 
 namespace weft {
 
-using ValueId = std::int32_t;
 using NodeId = std::int32_t;
-inline constexpr ValueId kNoValue = -1;
 inline constexpr NodeId kNoNode = -1;
 /// A value's or node's place in what stands by them.
 constexpr std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
@@ -49,11 +51,18 @@ class Graph {
   ValueId add_input(std::string name, DType dtype, Shape shape);
   ValueId add_weight(std::string name, DType dtype, Shape shape);
   ValueId add_state(std::string name, DType dtype, Shape shape);
-  /// Adds a node and returns its result. Inputs that are kNoValue are left out (they must be optional and
-  /// last). Throws Error kInvalidArgument that names the result where the shape rule refuses.
+  /// Adds a node and returns its result. Inputs that are kNoValue are left out. They must stand at the end of
+  /// the list (checked: this is a bug of the caller), and the op must take them as optional. Throws Error
+  /// kInvalidArgument that names the result where the shape rule refuses.
   ValueId add(Op op, std::span<const ValueId> inputs, std::string name);
-  ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name) {
-    return add(std::move(op), std::span(inputs.begin(), inputs.size()), std::move(name));
+  template <typename T>
+    requires(!HasNamedInputs<T>)
+  ValueId add(T op, std::initializer_list<ValueId> inputs, std::string name) {
+    return add(Op(std::move(op)), std::span(inputs.begin(), inputs.size()), std::move(name));
+  }
+  template <HasNamedInputs T>
+  ValueId add(T op, const typename T::Inputs& inputs, std::string name) {
+    return add(Op(std::move(op)), std::span<const ValueId>(input_list<T>(inputs)), std::move(name));
   }
   /// Marks a value that the host reads after a step.
   void add_output(ValueId value);
@@ -83,6 +92,12 @@ class Graph {
 template <typename T>
 const T* get_op(const Node& node) {
   return std::get_if<T>(&node.op);
+}
+
+/// The inputs of a node, which must be of op T, by their names.
+template <HasNamedInputs T>
+typename T::Inputs named_inputs(const Node& node) {
+  return named_inputs<T>(std::span<const ValueId>(node.inputs));
 }
 
 /// Whether a node changes a state: then it runs even if nobody reads its result.

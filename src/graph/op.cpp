@@ -19,6 +19,7 @@ class Inputs {
   Inputs(std::string_view op, std::span<const ValueType> types) : op_(op), types_(types) {}
 
   int size() const { return static_cast<int>(types_.size()); }
+  bool has(int i) const { return i < size(); }
   DType dtype(int i) const { return types_[static_cast<std::size_t>(i)].dtype; }
   const Shape& shape(int i) const { return types_[static_cast<std::size_t>(i)].shape; }
 
@@ -133,16 +134,18 @@ ValueType rule(const ops::Rope& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::MoveCells& op, const Inputs& in) {
-  in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
-  in.require(in.size() > 3 || op.rope.n_rot == 0, 0, "needs deltas where keys are turned");
-  for (int i = 1; i < std::min(in.size(), 4); ++i) {
+  constexpr auto at = input_places<ops::MoveCells>();
+  in.require(in.shape(at.cache).rank() == 3, at.cache, "must be {cells, heads, head_dim}");
+  in.require(in.has(at.deltas) || op.rope.n_rot == 0, at.cache, "needs deltas where keys are turned");
+  for (const int i : {at.from, at.to, at.deltas}) {
+    if (!in.has(i)) continue;
     in.integer(i, DType::kI32, 1);
-    in.require(in.shape(i)[0] == in.shape(1)[0], i, "must have one entry per cell");
+    in.require(in.shape(i)[0] == in.shape(at.from)[0], i, "must have one entry per cell");
   }
-  in.require(op.rope.n_rot % 2 == 0 && op.rope.n_rot <= in.shape(0)[2].factor, 0,
+  in.require(op.rope.n_rot % 2 == 0 && op.rope.n_rot <= in.shape(at.cache)[2].factor, at.cache,
              "must have n_rot even and within a head");
-  if (in.size() == 5) in.vector(4, op.rope.n_rot / 2);
-  return {in.dtype(0), in.shape(0)};
+  if (in.has(at.factors)) in.vector(at.factors, op.rope.n_rot / 2);
+  return {in.dtype(at.cache), in.shape(at.cache)};
 }
 
 ValueType rule(const ops::StoreCache&, const Inputs& in) {
@@ -155,75 +158,74 @@ ValueType rule(const ops::StoreCache&, const Inputs& in) {
 }
 
 ValueType rule(const ops::Attention& op, const Inputs& in) {
-  in.f32(0);
-  in.require(in.shape(1).rank() == 3 && in.shape(2).rank() == 3, 1, "must be {cells, heads, head_dim}");
-  const std::int64_t kv_heads = in.shape(1)[1].factor;
-  in.require(in.shape(2)[1].factor == kv_heads && in.shape(2)[0] == in.shape(1)[0], 2,
-             "must match the K cache");
-  in.require(op.n_heads > 0 && op.n_heads % kv_heads == 0, 0, "must have a multiple of the cache's heads");
-  in.require(in.shape(0).columns() == op.n_heads * in.shape(1)[2].factor, 0,
-             "must have the cache's head size");
-  in.index_per_row(3, 0);
-  in.index_per_row(4, 0);
-  in.integer(5, DType::kI32, 3);
-  in.require(in.shape(5)[2] == Dim(kExtentWords), 5, "must be {sequences, extents, 6}");
-  in.integer(6, DType::kI32, 1);
-  in.require(in.shape(6)[0] == in.shape(5)[0], 6, "must have one count per sequence");
-  in.index_per_row(7, 0);
-  in.index_per_row(8, 0);
-  in.integer(9, DType::kI32, 2);
-  in.require(in.shape(9)[1] == Dim(kHiddenWords), 9, "must be {hidden, 4}");
-  return f32({in.shape(0)[0], op.n_heads * in.shape(2)[2].factor});
+  constexpr auto at = input_places<ops::Attention>();
+  in.f32(at.q);
+  const Shape &q = in.shape(at.q), &k = in.shape(at.k), &v = in.shape(at.v);
+  in.require(k.rank() == 3 && v.rank() == 3, at.k, "must be {cells, heads, head_dim}");
+  const std::int64_t kv_heads = k[1].factor;
+  in.require(v[1].factor == kv_heads && v[0] == k[0], at.v, "must match the K cache");
+  in.require(op.n_heads > 0 && op.n_heads % kv_heads == 0, at.q, "must have a multiple of the cache's heads");
+  in.require(q.columns() == op.n_heads * k[2].factor, at.q, "must have the cache's head size");
+  for (const int i : {at.positions, at.sequences, at.ends, at.hidden_first}) in.index_per_row(i, at.q);
+  in.integer(at.extents, DType::kI32, 3);
+  in.require(in.shape(at.extents)[2] == Dim(kExtentWords), at.extents, "must be {sequences, extents, 6}");
+  in.integer(at.counts, DType::kI32, 1);
+  in.require(in.shape(at.counts)[0] == in.shape(at.extents)[0], at.counts,
+             "must have one count per sequence");
+  in.integer(at.hidden, DType::kI32, 2);
+  in.require(in.shape(at.hidden)[1] == Dim(kHiddenWords), at.hidden, "must be {hidden, 4}");
+  return f32({q[0], op.n_heads * v[2].factor});
 }
 
-/// The slots of a recurrent op: input `state` {s, rows, columns}, with inputs from and from + 1 for the rows.
-void slots(const Inputs& in, int state, std::int64_t columns, int from) {
+/// The slots {s, rows, columns of x} of a recurrent op, and the slots that each row of x goes on from and
+/// leaves its state in.
+void slots(const Inputs& in, int state, int x, int from, int to) {
+  in.f32(x);
+  in.require(in.shape(x).rank() == 2, x, "must be a matrix");
   in.require(in.dtype(state) == DType::kF32, state, "must be f32");
-  in.require(in.shape(state).rank() == 3 && in.shape(state)[2] == Dim(columns), state,
+  in.require(in.shape(state).rank() == 3 && in.shape(state)[2] == in.shape(x)[1], state,
              "must be {slots, rows, columns of x}");
-  in.index_per_row(from, 1);
-  in.index_per_row(from + 1, 1);
+  in.index_per_row(from, x);
+  in.index_per_row(to, x);
 }
 
 ValueType rule(const ops::ShortConv&, const Inputs& in) {
-  in.f32(1);
-  const std::int64_t columns = in.shape(1).columns();
-  slots(in, 0, columns, 3);
-  in.require(in.shape(1).rank() == 2, 1, "must be a matrix");
-  const std::int64_t taps = in.shape(0)[1].factor + 1;
-  in.require(in.shape(2) == Shape{columns, taps}, 2,
+  constexpr auto at = input_places<ops::ShortConv>();
+  slots(in, at.state, at.x, at.from, at.to);
+  const std::int64_t columns = in.shape(at.x).columns();
+  const std::int64_t taps = in.shape(at.state)[1].factor + 1;
+  in.require(in.shape(at.weight) == Shape{columns, taps}, at.weight,
              "must have a row for each column and one tap more than the state");
-  if (in.size() == 6) in.vector(5, columns);
-  return f32(in.shape(1));
+  if (in.has(at.bias)) in.vector(at.bias, columns);
+  return f32(in.shape(at.x));
 }
 
 ValueType rule(const ops::SelectiveScan&, const Inputs& in) {
-  in.f32(1);
-  in.require(in.shape(1).rank() == 2, 1, "must be a matrix");
-  const std::int64_t columns = in.shape(1).columns();
-  slots(in, 0, columns, 7);
-  const std::int64_t n_state = in.shape(0)[1].factor;
-  in.require(n_state > 0, 0, "must have rows");
-  const bool heads = in.shape(5).rank() == 1;
-  const std::int64_t n_heads = heads ? in.shape(5)[0].factor : columns;
-  in.require(n_heads > 0 && columns % n_heads == 0, 5, "must have one entry for each head of x");
-  const Dim rows = in.shape(1)[0];
-  in.f32(2);
-  in.require(in.shape(2) == Shape{rows, n_heads}, 2, "must have a column for each row of a");
-  const std::int64_t n_groups = std::max<std::int64_t>(in.shape(3).columns() / n_state, 1);
-  in.require(n_groups == 1 || (heads && n_heads % n_groups == 0), 3, "must have groups of whole heads");
-  for (const int i : {3, 4}) {
+  constexpr auto at = input_places<ops::SelectiveScan>();
+  slots(in, at.state, at.x, at.from, at.to);
+  const std::int64_t columns = in.shape(at.x).columns();
+  const std::int64_t n_state = in.shape(at.state)[1].factor;
+  in.require(n_state > 0, at.state, "must have rows");
+  const bool heads = in.shape(at.a).rank() == 1;
+  const std::int64_t n_heads = heads ? in.shape(at.a)[0].factor : columns;
+  in.require(n_heads > 0 && columns % n_heads == 0, at.a, "must have one entry for each head of x");
+  const Dim rows = in.shape(at.x)[0];
+  in.f32(at.dt);
+  in.require(in.shape(at.dt) == Shape{rows, n_heads}, at.dt, "must have a column for each row of a");
+  const std::int64_t n_groups = std::max<std::int64_t>(in.shape(at.b).columns() / n_state, 1);
+  in.require(n_groups == 1 || (heads && n_heads % n_groups == 0), at.b, "must have groups of whole heads");
+  for (const int i : {at.b, at.c}) {
     in.f32(i);
     in.require(in.shape(i) == Shape{rows, n_groups * n_state}, i,
                "must have a column for each row of the state, for each group");
   }
   if (heads) {
-    in.vector(5, n_heads);
+    in.vector(at.a, n_heads);
   } else {
-    in.require(in.shape(5) == Shape{columns, n_state}, 5, "must have a row for each column of x");
+    in.require(in.shape(at.a) == Shape{columns, n_state}, at.a, "must have a row for each column of x");
   }
-  in.vector(6, n_heads);
-  return f32(in.shape(1));
+  in.vector(at.skip, n_heads);
+  return f32(in.shape(at.x));
 }
 
 ValueType rule(const ops::TopK& op, const Inputs& in) {

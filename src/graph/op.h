@@ -2,8 +2,17 @@
 // THE op table. An op is its parameter struct: its name, its arity and its shape rule stand with the
 // parameters, and `Op` is the closed list of them. To add an op, add a struct and name it in Op.
 //
+// A node has its inputs as a list. An op with more than three of them names them: its member struct Inputs
+// has one ValueId for each, in the order of the list, the optional ones last. That struct is the only place
+// where names and order meet: builders fill it in (Graph::add), devices read it (named_inputs), and the shape
+// rule asks it for places in the list (input_places).
+//
 // Shapes: m is the number of rows of a step (usually n_tokens), matrices are {rows, columns}; weights are
 // {outputs, inputs}. "x" and the results are F32 unless said otherwise.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -14,6 +23,10 @@
 #include "tensor/dtype.h"
 
 namespace weft {
+
+/// A value of a graph, by its index there.
+using ValueId = std::int32_t;
+inline constexpr ValueId kNoValue = -1;
 
 /// What a value is made of.
 struct ValueType {
@@ -115,11 +128,15 @@ struct Rope {
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
-/// cache state, from {c} I32, to {c} I32, deltas {c} I32, factors {n_rot/2}? -> the cache after its cells
-/// were copied, one after another; keys are turned by `deltas` positions on the way (rope; n_rot 0: they are
-/// not, and deltas may be left out).
+/// cache state, from {c} I32, to {c} I32, deltas {c} I32?, factors {n_rot/2}? -> the cache after its cells
+/// were copied, one after another. Keys are turned by `deltas` positions on the way. With n_rot 0 they are
+/// not turned, and deltas may be left out.
 struct MoveCells {
   static constexpr std::string_view kName = "move_cells";
+  struct Inputs {
+    ValueId cache, from, to;
+    ValueId deltas = kNoValue, factors = kNoValue;
+  };
   static constexpr int kMinInputs = 3, kMaxInputs = 5;
   CacheRole role = CacheRole::kKeys;
   Rope rope = {};
@@ -136,10 +153,14 @@ struct StoreCache {
 /// sequences {m} I32 (rows of the table), extents {s, p, 6} I32, counts {s} I32 (extents in use), ends {m}
 /// I32, hidden_first {m} I32, hidden {h, 4} I32 -> {m, n_heads*v_head_dim}. Row r attends to the cells of its
 /// sequence at positions below ends[r] (its own and those before, where text is read in order), within the
-/// window, less those that are hidden from it: hidden[hidden_first[r]] and following (HiddenCells); none
-/// where that is -1.
+/// window. Cells that are hidden from it are left out: hidden[hidden_first[r]] and the following entries of
+/// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden.
 struct Attention {
   static constexpr std::string_view kName = "attention";
+  struct Inputs {
+    ValueId q, k, v;  ///< k and v are caches.
+    ValueId positions, sequences, extents, counts, ends, hidden_first, hidden;
+  };
   static constexpr int kMinInputs = 10, kMaxInputs = 10;
   int n_heads = 0;
   float scale = 1.0f;
@@ -157,6 +178,10 @@ struct Attention {
 /// to {m} I32, bias {d}? -> {m, d}
 struct ShortConv {
   static constexpr std::string_view kName = "short_conv";
+  struct Inputs {
+    ValueId state, x, weight, from, to;
+    ValueId bias = kNoValue;
+  };
   static constexpr int kMinInputs = 5, kMaxInputs = 6;
 };
 
@@ -169,6 +194,9 @@ struct ShortConv {
 /// each of g groups of e/g heads: dt {m, e}, b {m, g*n}, c {m, g*n}, a {e}, skip {e}; the rest is the same.
 struct SelectiveScan {
   static constexpr std::string_view kName = "selective_scan";
+  struct Inputs {
+    ValueId state, x, dt, b, c, a, skip, from, to;
+  };
   static constexpr int kMinInputs = 9, kMaxInputs = 9;
 };
 
@@ -217,6 +245,34 @@ using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::M
                         ops::Best, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
 
 std::string_view name(const Op& op);
+
+/// An op whose inputs have names.
+template <typename T>
+concept HasNamedInputs = requires { typename T::Inputs; };
+
+/// The named inputs of an op as the list that a node has. A struct of ValueIds is laid out as an array of
+/// them.
+template <HasNamedInputs T>
+constexpr auto input_list(const typename T::Inputs& inputs) {
+  constexpr std::size_t kCount = sizeof(typename T::Inputs) / sizeof(ValueId);
+  static_assert(kCount == static_cast<std::size_t>(T::kMaxInputs));
+  return std::bit_cast<std::array<ValueId, kCount>>(inputs);
+}
+/// The way back. Optional inputs that the list lacks are kNoValue.
+template <HasNamedInputs T>
+constexpr typename T::Inputs named_inputs(std::span<const ValueId> list) {
+  std::array<ValueId, static_cast<std::size_t>(T::kMaxInputs)> all;
+  all.fill(kNoValue);
+  std::copy(list.begin(), list.end(), all.begin());
+  return std::bit_cast<typename T::Inputs>(all);
+}
+/// Each input's place in the list, under its name.
+template <HasNamedInputs T>
+constexpr typename T::Inputs input_places() {
+  std::array<ValueId, static_cast<std::size_t>(T::kMaxInputs)> places;
+  for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<ValueId>(i);
+  return std::bit_cast<typename T::Inputs>(places);
+}
 
 /// The type of an op's result. Throws Error kInvalidArgument that says which input does not fit.
 ValueType infer(const Op& op, std::span<const ValueType> inputs);

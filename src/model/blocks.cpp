@@ -71,8 +71,16 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
   op.softcap = h.attention_softcap;
   op.window = block.window;
   const ValueId out = b.add(op,
-                            {q, k_cache, v_cache, m.positions, m.sequences, at.extents, at.extent_counts,
-                             m.ends, m.hidden_first, at.hidden},
+                            {.q = q,
+                             .k = k_cache,
+                             .v = v_cache,
+                             .positions = m.positions,
+                             .sequences = m.sequences,
+                             .extents = at.extents,
+                             .counts = at.extent_counts,
+                             .ends = m.ends,
+                             .hidden_first = m.hidden_first,
+                             .hidden = at.hidden},
                             layer_name(layer, "attention"));
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
 }
@@ -96,7 +104,13 @@ ValueId short_conv_columns(Builder& b, int layer, ValueId x, const std::string& 
   const ValueId state = b.running_state("conv" + part, layer, taps - 1, n);
   const ValueId weight = b.weight_rows(name + ".weight", {n_all, taps}, begin, n);
   const ValueId bias = b.has(name + ".bias") ? b.weight_rows(name + ".bias", {n_all}, begin, n) : kNoValue;
-  return b.add(ops::ShortConv{}, {state, x, weight, b.model().state_from, b.model().state_to, bias},
+  return b.add(ops::ShortConv{},
+               {.state = state,
+                .x = x,
+                .weight = weight,
+                .from = b.model().state_from,
+                .to = b.model().state_to,
+                .bias = bias},
                name + part);
 }
 

@@ -158,14 +158,19 @@ ValueId Builder::cache(CacheRole role, int layer, const CellInputs& at, std::int
       model_.graph.add_state(name, keys ? sizes_.k_type : sizes_.v_type, {sizes_.n_cells, n_heads, head_dim});
   model_.states.push_back(state);
   return add(ops::MoveCells{role, rope},
-             {state, at.move_from, at.move_to, at.move_deltas, rope.n_rot > 0 ? rope_factors : kNoValue},
+             {.cache = state,
+              .from = at.move_from,
+              .to = at.move_to,
+              .deltas = at.move_deltas,
+              .factors = rope.n_rot > 0 ? rope_factors : kNoValue},
              name + ".moved");
 }
 
 ValueId Builder::store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows) {
   const std::string name = layer_name(layer, role == CacheRole::kKeys ? "k" : "v");
   const ValueId stored = add(ops::StoreCache{role}, {cache, rows, at.cells}, name + "_stored");
-  return add(ops::MoveCells{role, {.n_rot = 0}}, {stored, at.fork_from, at.fork_to}, name + "_forked");
+  return add(ops::MoveCells{role, {.n_rot = 0}}, {.cache = stored, .from = at.fork_from, .to = at.fork_to},
+             name + "_forked");
 }
 
 ValueId Builder::running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns) {

@@ -119,7 +119,13 @@ class Builder {
                   std::int64_t begin, std::int64_t n_out, const std::string& name);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
-  ValueId add(Op op, std::initializer_list<ValueId> inputs, std::string name) {
+  template <typename T>
+    requires(!HasNamedInputs<T>)
+  ValueId add(T op, std::initializer_list<ValueId> inputs, std::string name) {
+    return model_.graph.add(std::move(op), inputs, std::move(name));
+  }
+  template <HasNamedInputs T>
+  ValueId add(T op, const typename T::Inputs& inputs, std::string name) {
     return model_.graph.add(std::move(op), inputs, std::move(name));
   }
   /// The cache of a layer, {cells, heads, head_dim}, after the step's moves. `rope` turns keys (n_rot 0: none

@@ -177,6 +177,33 @@ TEST_F(GraphTest, AStoredCacheKeepsItsType) {
   EXPECT_EQ(graph.value(stored).shape, graph.value(cache).shape);
 }
 
+TEST_F(GraphTest, NamedInputsAreTheListOfTheirNamesInOrder) {
+  const ValueId from = graph.add_input("from", DType::kI32, {3}),
+                to = graph.add_input("to", DType::kI32, {3});
+  const ValueId cache = graph.add_state("cache", DType::kF16, {128, 2, 4});
+  const ValueId moved = graph.add(ops::MoveCells{.role = CacheRole::kValues},
+                                  {.cache = cache, .from = from, .to = to}, "moved");
+  const Node& node = graph.node(graph.value(moved).producer);
+  EXPECT_EQ(node.inputs, (std::vector<ValueId>{cache, from, to}));
+  const auto in = named_inputs<ops::MoveCells>(node);
+  EXPECT_EQ(in.cache, cache);
+  EXPECT_EQ(in.from, from);
+  EXPECT_EQ(in.to, to);
+  EXPECT_EQ(in.deltas, kNoValue);
+  EXPECT_EQ(in.factors, kNoValue);
+  constexpr auto at = input_places<ops::Attention>();
+  EXPECT_EQ(at.q, 0);
+  EXPECT_EQ(at.extents, 5);
+  EXPECT_EQ(at.hidden, 9);
+}
+
+TEST_F(GraphTest, WhatIsLeftOutStandsAtTheEnd) {
+  const ValueId bias = graph.add_weight("bias", DType::kF32, {8});
+  EXPECT_DEATH(graph.add(ops::Norm{}, {x, kNoValue, bias}, "gap"), "kNoValue");
+  EXPECT_EQ(refusal(ops::Norm{}, {x, kNoValue, kNoValue}), "");
+  EXPECT_NE(refusal(ops::Add{}, {x, kNoValue}), "") << "what is not optional cannot be left out";
+}
+
 TEST_F(GraphTest, CopiesAreDeep) {
   Graph copy = graph;
   copy.add(ops::Scale{2.0f}, {x}, "scaled");

@@ -51,16 +51,18 @@ void attention(Suite& suite) {
           return result;
         };
         const Dim n = c.rows(m);
-        const ValueId q = c.input({n, a.op.n_heads * a.k_dim}, a.q);
-        const ValueId positions = c.input({n}, a.positions), sequences = c.input({n}, a.sequences);
-        const ValueId extents = c.input({2, a.width, kExtentWords}, words(a.extents));
-        const ValueId counts = c.input({2}, a.counts), ends = c.input({n}, a.ends);
-        const ValueId first = c.input({n}, a.hidden_first);
-        const ValueId hidden =
-            c.input({static_cast<std::int64_t>(a.hidden.size()), kHiddenWords}, words(a.hidden));
-        c.expect(
-            c.graph.add(a.op, {q, k, v, positions, sequences, extents, counts, ends, first, hidden}, "y"),
-            conformance::attention(a));
+        const ops::Attention::Inputs inputs = {
+            .q = c.input({n, a.op.n_heads * a.k_dim}, a.q),
+            .k = k,
+            .v = v,
+            .positions = c.input({n}, a.positions),
+            .sequences = c.input({n}, a.sequences),
+            .extents = c.input({2, a.width, kExtentWords}, words(a.extents)),
+            .counts = c.input({2}, a.counts),
+            .ends = c.input({n}, a.ends),
+            .hidden_first = c.input({n}, a.hidden_first),
+            .hidden = c.input({static_cast<std::int64_t>(a.hidden.size()), kHiddenWords}, words(a.hidden))};
+        c.expect(c.graph.add(a.op, inputs, "y"), conformance::attention(a));
         constexpr const char* kVariants[] = {"grouped", "all heads", "K 64 V 96",
                                              "softcap", "window",    "hidden"};
         suite.take(c, std::string(info(type).name) + " " + kVariants[variant] + " rows " + std::to_string(m),

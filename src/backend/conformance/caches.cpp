@@ -63,9 +63,11 @@ void caches(Suite& suite) {
           }
           move_cells(op, cache, static_cast<std::size_t>(width), from, to, deltas);
           const Dim n = c.rows(m);
-          const ValueId last = c.graph.add(
-              op, {state, c.input({n}, from), c.input({n}, to), kind > 0 ? c.input({n}, deltas) : kNoValue},
-              "y");
+          const ops::MoveCells::Inputs inputs = {.cache = state,
+                                                 .from = c.input({n}, from),
+                                                 .to = c.input({n}, to),
+                                                 .deltas = kind > 0 ? c.input({n}, deltas) : kNoValue};
+          const ValueId last = c.graph.add(op, inputs, "y");
           c.expect_state(state, last, std::move(cache));
           suite.take(c,
                      where + (kind == 0   ? " copied"

@@ -30,7 +30,8 @@ void recurrent(Suite& suite) {
         const ValueId x = c.input({n, d}, a.x), w = c.weight(DType::kF32, {d, taps}, a.weight);
         const ValueId f = c.input({n}, from), t = c.input({n}, to);
         const ValueId b = bias ? c.weight(DType::kF32, {d}, a.bias) : kNoValue;
-        const ValueId y = c.graph.add(ops::ShortConv{}, {state, x, w, f, t, b}, "y");
+        const ValueId y = c.graph.add(
+            ops::ShortConv{}, {.state = state, .x = x, .weight = w, .from = f, .to = t, .bias = b}, "y");
         c.expect(y, short_conv(a));
         c.expect_state(state, y, a.state);
         suite.take(c, text({m, d}) + (bias ? " bias" : ""), kProductTolerance);
@@ -61,7 +62,9 @@ void recurrent(Suite& suite) {
         const ValueId w = c.weight(DType::kF32, heads ? Shape{e} : Shape{columns, n_state}, a.a);
         const ValueId skip = c.weight(DType::kF32, {e}, a.skip);
         const ValueId f = c.input({n}, from), t = c.input({n}, to);
-        const ValueId y = c.graph.add(ops::SelectiveScan{}, {state, x, dt, b, cc, w, skip, f, t}, "y");
+        const ops::SelectiveScan::Inputs inputs = {
+            .state = state, .x = x, .dt = dt, .b = b, .c = cc, .a = w, .skip = skip, .from = f, .to = t};
+        const ValueId y = c.graph.add(ops::SelectiveScan{}, inputs, "y");
         c.expect(y, selective_scan(a));
         c.expect_state(state, y, a.state);
         suite.take(c, text({m, columns}) + (heads ? " heads" : ""), kProductTolerance);

@@ -86,7 +86,7 @@ DeviceInfo info_of(std::string_view name, int n_threads) {
 
 /// The cache of keys that a node uses, or kNoValue.
 ValueId keys_of(const Node& node) {
-  if (get_op<ops::Attention>(node) != nullptr) return node.inputs[1];
+  if (get_op<ops::Attention>(node) != nullptr) return named_inputs<ops::Attention>(node).k;
   const auto* const store = get_op<ops::StoreCache>(node);
   const auto* const move = get_op<ops::MoveCells>(node);
   const bool of_keys = (store != nullptr && store->role == CacheRole::kKeys) ||

@@ -324,15 +324,14 @@ class Fuser {
   // ----------------------------------------------------------------------------------------------
 
   void add_attention(const Node& node) {
-    const std::span<const ValueId> where = std::span(node.inputs).subspan(3, 4);
+    const auto in = named_inputs<ops::Attention>(node);
     int phase = 0;
     for (const ValueId input : node.inputs) phase = std::max(phase, program_.ready(input));
     SharedTiles* shared = nullptr;
     for (SharedTiles& candidate : tiles_)
-      if (candidate.tiles->serves(where) && candidate.last_phase < phase) shared = &candidate;
+      if (candidate.tiles->serves(graph_, in) && candidate.last_phase < phase) shared = &candidate;
     if (shared == nullptr)
-      shared = &tiles_.emplace_back(SharedTiles{std::make_shared<AttentionTiles>(
-          graph_, where, static_cast<int>(graph_.value(node.inputs[1]).shape[1].factor))});
+      shared = &tiles_.emplace_back(SharedTiles{std::make_shared<AttentionTiles>(graph_, in)});
     const bool first = std::exchange(shared->last_phase, phase) < 0;
     add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, shared->tiles, first));
   }

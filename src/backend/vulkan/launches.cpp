@@ -287,16 +287,17 @@ class Builder {
   }
 
   void launch(const ops::MoveCells& op, const Node& node) {
-    const ValueId cache = node.inputs[0];
+    const auto in = named_inputs<ops::MoveCells>(node);
+    const ValueId cache = in.cache;
     const Shape& s = shape(cache);
     const bool turns = op.role == CacheRole::kKeys && op.rope.n_rot > 0;
     const std::uint32_t heads = word(s[1].factor), head_dim = word(s[2].factor), bytes = cell_bytes(cache);
     const std::uint32_t unit = turned_unit(dtype(cache), head_dim);
     const std::uint32_t threads = turns ? heads * head_dim / unit : bytes / 4;
-    const ValueId table = turns ? frequencies(op.rope, optional(node, 4)) : kNoValue;
+    const ValueId table = turns ? frequencies(op.rope, in.factors) : kNoValue;
     Launch& launch = add(
-        Shader::kMoveCells, {type(cache), turns, unit}, shape(node.inputs[1])[0],
-        {cache, node.inputs[1], node.inputs[2], optional(node, 3), table},
+        Shader::kMoveCells, {type(cache), turns, unit}, shape(in.from)[0],
+        {cache, in.from, in.to, in.deltas, table},
         {head_dim, heads, bytes, turns ? word(std::int64_t{op.rope.n_rot}) : 0u, op.rope.neox, bytes / 4});
     launch.must_run = true;
     launch.groups = [threads](std::uint32_t) -> Groups { return {groups_of(threads, 64), 1, 1}; };
@@ -312,36 +313,37 @@ class Builder {
   }
 
   void launch(const ops::Attention& op, const Node& node) {
-    const auto& in = node.inputs;
+    const auto in = named_inputs<ops::Attention>(node);
     const std::uint32_t heads = word(std::int64_t{op.n_heads});
-    const std::uint32_t k_dim = word(shape(in[1])[2].factor), v_dim = word(shape(in[2])[2].factor);
-    Launch& launch = add(
-        Shader::kAttention, {type(in[1]), type(in[2]), (v_dim + 63) / 64, k_dim}, shape(node.output)[0],
-        {in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8], in[9], node.output},
-        {heads, word(shape(in[1])[1].factor), k_dim, v_dim, word(op.scale), word(op.softcap),
-         word(std::int64_t{op.window}), word(shape(in[5])[1].factor), cell_bytes(in[1]), cell_bytes(in[2])});
+    const std::uint32_t k_dim = word(shape(in.k)[2].factor), v_dim = word(shape(in.v)[2].factor);
+    Launch& launch =
+        add(Shader::kAttention, {type(in.k), type(in.v), (v_dim + 63) / 64, k_dim}, shape(node.output)[0],
+            {in.q, in.k, in.v, in.positions, in.sequences, in.extents, in.counts, in.ends, in.hidden_first,
+             in.hidden, node.output},
+            {heads, word(shape(in.k)[1].factor), k_dim, v_dim, word(op.scale), word(op.softcap),
+             word(std::int64_t{op.window}), word(shape(in.extents)[1].factor), cell_bytes(in.k),
+             cell_bytes(in.v)});
     launch.groups = [heads](std::uint32_t rows) -> Groups { return {heads, groups_of(rows, 1), 1}; };
   }
 
   void launch(const ops::ShortConv&, const Node& node) {
-    const auto& in = node.inputs;
-    const std::uint32_t n = columns(node.output), taps = word(shape(in[2])[1].factor);
-    const ValueId bias = optional(node, 5);
-    Launch& launch =
-        add(Shader::kShortConv, {type(in[2])}, shape(node.output)[0],
-            {in[0], in[1], in[2], in[3], in[4], bias, node.output},
-            {n, taps, bias != kNoValue, word(static_cast<std::int64_t>(row_bytes(dtype(in[2]), taps)))});
+    const auto in = named_inputs<ops::ShortConv>(node);
+    const std::uint32_t n = columns(node.output), taps = word(shape(in.weight)[1].factor);
+    Launch& launch = add(
+        Shader::kShortConv, {type(in.weight)}, shape(node.output)[0],
+        {in.state, in.x, in.weight, in.from, in.to, in.bias, node.output},
+        {n, taps, in.bias != kNoValue, word(static_cast<std::int64_t>(row_bytes(dtype(in.weight), taps)))});
     launch.groups = [n](std::uint32_t) -> Groups { return {groups_of(n, 64), 1, 1}; };
   }
 
   void launch(const ops::SelectiveScan&, const Node& node) {
-    const auto& in = node.inputs;
-    const std::uint32_t n = columns(node.output), n_state = word(shape(in[0])[1].factor);
-    const bool heads = shape(in[5]).rank() == 1;
-    Launch& launch = add(Shader::kSelectiveScan, {type(in[5])}, shape(node.output)[0],
-                         {in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8], node.output},
-                         {n, n_state, heads ? columns(in[5]) : 0u, columns(in[3]) / n_state,
-                          word(static_cast<std::int64_t>(row_bytes(dtype(in[5]), columns(in[5]))))});
+    const auto in = named_inputs<ops::SelectiveScan>(node);
+    const std::uint32_t n = columns(node.output), n_state = word(shape(in.state)[1].factor);
+    const bool heads = shape(in.a).rank() == 1;
+    Launch& launch = add(Shader::kSelectiveScan, {type(in.a)}, shape(node.output)[0],
+                         {in.state, in.x, in.dt, in.b, in.c, in.a, in.skip, in.from, in.to, node.output},
+                         {n, n_state, heads ? columns(in.a) : 0u, columns(in.b) / n_state,
+                          word(static_cast<std::int64_t>(row_bytes(dtype(in.a), columns(in.a))))});
     launch.groups = [n](std::uint32_t) -> Groups { return {groups_of(n, 64), 1, 1}; };
   }
 
@@ -393,19 +395,25 @@ bool can_launch(const Graph& graph, const Node& node) {
                         [&](const ops::StoreCache&) { return can_cache(value(0)); },
                         [&](const ops::Best&) { return false; },
                         [&](const ops::MoveCells& op) {
-                          if (!can_cache(value(0))) return false;
+                          const ValueInfo& cache = graph.value(named_inputs<ops::MoveCells>(node).cache);
+                          if (!can_cache(cache)) return false;
                           if (op.role != CacheRole::kKeys || op.rope.n_rot == 0) return true;
-                          const std::int64_t head_dim = value(0).shape[2].factor;
-                          if (is_float(value(0).dtype)) return op.rope.n_rot % 4 == 0 && head_dim % 4 == 0;
-                          return turned_unit(value(0).dtype, word(head_dim)) <= kMaxTurnedUnit;
+                          const std::int64_t head_dim = cache.shape[2].factor;
+                          if (is_float(cache.dtype)) return op.rope.n_rot % 4 == 0 && head_dim % 4 == 0;
+                          return turned_unit(cache.dtype, word(head_dim)) <= kMaxTurnedUnit;
                         },
                         [&](const ops::Attention&) {
-                          return can_cache(value(1)) && can_cache(value(2)) &&
-                                 value(1).shape[2].factor <= kMaxHeadDim &&
-                                 value(2).shape[2].factor <= kMaxHeadDim;
+                          const auto in = named_inputs<ops::Attention>(node);
+                          const ValueInfo &k = graph.value(in.k), &v = graph.value(in.v);
+                          return can_cache(k) && can_cache(v) && k.shape[2].factor <= kMaxHeadDim &&
+                                 v.shape[2].factor <= kMaxHeadDim;
                         },
-                        [&](const ops::ShortConv&) { return is_float(value(2).dtype); },
-                        [&](const ops::SelectiveScan&) { return is_float(value(5).dtype); },
+                        [&](const ops::ShortConv&) {
+                          return is_float(graph.value(named_inputs<ops::ShortConv>(node).weight).dtype);
+                        },
+                        [&](const ops::SelectiveScan&) {
+                          return is_float(graph.value(named_inputs<ops::SelectiveScan>(node).a).dtype);
+                        },
                         [](const auto&) { return true; },
                     },
                     node.op);

@@ -23,7 +23,8 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
        {rope.freq_base, rope.freq_scale, rope.ext_factor, rope.attn_factor, rope.beta_fast, rope.beta_slow})
     hash.add_value(value);
   // The factors' values are in the model's fingerprint; which of them are used may depend on the context.
-  if (moves.inputs.size() > 4) hash.add(std::as_bytes(std::span(graph.value(moves.inputs[4]).name)));
+  if (const ValueId factors = named_inputs<ops::MoveCells>(moves).factors; factors != kNoValue)
+    hash.add(std::as_bytes(std::span(graph.value(factors).name)));
   return hash.result().low;
 }
 
@@ -43,17 +44,18 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
   owner_.n_vocab = h.n_vocab;
   for (const Node& node : graph.graph.nodes()) {
     const auto* const moves = get_op<ops::MoveCells>(node);
-    const ValueId cache = node.inputs[0];
-    const ValueInfo& value = graph.graph.value(cache);
-    if (moves == nullptr || value.kind != ValueKind::kState) continue;
+    if (moves == nullptr) continue;
+    const auto in = named_inputs<ops::MoveCells>(node);
+    const ValueInfo& value = graph.graph.value(in.cache);
+    if (value.kind != ValueKind::kState) continue;
     owner_.caches.push_back({.name = value.name,
                              .dtype = value.dtype,
                              .role = moves->role,
-                             .windowed = windows_ != nullptr && node.inputs[1] == graph.windowed.move_from,
+                             .windowed = windows_ != nullptr && in.from == graph.windowed.move_from,
                              .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
                              .head_dim = static_cast<std::int32_t>(value.shape[2].factor),
                              .turning = hash_of_turning(graph.graph, node)});
-    caches_.push_back(cache_of(cache));
+    caches_.push_back(cache_of(in.cache));
   }
   for (const ValueId state : graph.running_states) {
     const ValueInfo& value = graph.graph.value(state);

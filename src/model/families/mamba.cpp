@@ -31,7 +31,15 @@ ValueId scan(Builder& b, int layer, ValueId x) {
   const ValueId a = b.weight(layer_name(layer, "ssm_a"), {h.n_ssm_inner, n});
   const ValueId skip = b.weight(layer_name(layer, "ssm_d"), {h.n_ssm_inner});
   return b.add(ops::SelectiveScan{},
-               {state, x, dt, into, out_of, a, skip, b.model().state_from, b.model().state_to},
+               {.state = state,
+                .x = x,
+                .dt = dt,
+                .b = into,
+                .c = out_of,
+                .a = a,
+                .skip = skip,
+                .from = b.model().state_from,
+                .to = b.model().state_to},
                layer_name(layer, "scan"));
 }
 

@@ -47,7 +47,15 @@ ValueId scan(Builder& b, int layer, ValueId input) {
   const ValueId a = b.flat_weight(layer_name(layer, "ssm_a"), {heads, 1});
   const ValueId skip = b.flat_weight(layer_name(layer, "ssm_d"), {heads, 1});
   const ValueId y = b.add(ops::SelectiveScan{},
-                          {state, x, dt, into, out_of, a, skip, b.model().state_from, b.model().state_to},
+                          {.state = state,
+                           .x = x,
+                           .dt = dt,
+                           .b = into,
+                           .c = out_of,
+                           .a = a,
+                           .skip = skip,
+                           .from = b.model().state_from,
+                           .to = b.model().state_to},
                           layer_name(layer, "scan"));
   const ValueId gated = b.add(ops::Glu{Activation::kSilu}, {gate, y}, layer_name(layer, "gated"));
   // Each group is normed on its own.

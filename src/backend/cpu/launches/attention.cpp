@@ -31,13 +31,17 @@ bool comes_before(const AttentionSegment& a, const AttentionSegment& b) {
   return page_a != page_b ? page_a < page_b : a.row_begin < b.row_begin;
 }
 
+int n_kv_heads_of(const Graph& graph, const ops::Attention::Inputs& inputs) {
+  return static_cast<int>(graph.value(inputs.k).shape[1].factor);
+}
+
 }  // namespace
 
-AttentionTiles::AttentionTiles(const Graph& graph, std::span<const ValueId> values, int n_kv_heads)
-    : values_(values.begin(), values.end()),
-      rows_(graph.value(values[0]).shape[0]),
-      table_width_(graph.value(values[2]).shape[1].factor),
-      n_kv_heads_(n_kv_heads) {
+AttentionTiles::AttentionTiles(const Graph& graph, const ops::Attention::Inputs& inputs)
+    : inputs_(inputs),
+      rows_(graph.value(inputs.positions).shape[0]),
+      table_width_(graph.value(inputs.extents).shape[1].factor),
+      n_kv_heads_(n_kv_heads_of(graph, inputs)) {
   // The worst case: every row of another sequence than the row before.
   const auto max_rows = static_cast<std::size_t>(rows_.value(graph.bounds()));
   row_order_.resize(max_rows);
@@ -45,8 +49,10 @@ AttentionTiles::AttentionTiles(const Graph& graph, std::span<const ValueId> valu
   tiles_.resize(max_rows);
 }
 
-bool AttentionTiles::serves(std::span<const ValueId> values) const {
-  return std::equal(values.begin(), values.end(), values_.begin(), values_.end());
+bool AttentionTiles::serves(const Graph& graph, const ops::Attention::Inputs& inputs) const {
+  return inputs.positions == inputs_.positions && inputs.sequences == inputs_.sequences &&
+         inputs.extents == inputs_.extents && inputs.counts == inputs_.counts &&
+         n_kv_heads_of(graph, inputs) == n_kv_heads_;
 }
 
 std::size_t AttentionTiles::held_bytes() const {
@@ -55,9 +61,9 @@ std::size_t AttentionTiles::held_bytes() const {
 }
 
 void AttentionTiles::bind(const Addresses& addresses) {
-  sequences_ = addresses.plain<const std::int32_t>(values_[1]);
-  extents_ = addresses.plain<const Extent>(values_[2]);
-  counts_ = addresses.plain<const std::int32_t>(values_[3]);
+  sequences_ = addresses.plain<const std::int32_t>(inputs_.sequences);
+  extents_ = addresses.plain<const Extent>(inputs_.extents);
+  counts_ = addresses.plain<const std::int32_t>(inputs_.counts);
 }
 
 void AttentionTiles::cut_into_segments(std::int64_t n_rows) {
@@ -140,14 +146,17 @@ void AttentionTiles::reserve_partials(std::size_t floats_per_page) {
 
 AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shared_ptr<AttentionTiles> tiles,
                                  bool first)
-    : inputs_(node.inputs), output_(node.output), tiles_(std::move(tiles)), first_(first) {
+    : inputs_(named_inputs<ops::Attention>(node)),
+      output_(node.output),
+      tiles_(std::move(tiles)),
+      first_(first) {
   const auto& op = *get_op<ops::Attention>(node);
-  const ValueInfo& keys = graph.value(node.inputs[1]);
-  const ValueInfo& values = graph.value(node.inputs[2]);
+  const ValueInfo& keys = graph.value(inputs_.k);
+  const ValueInfo& values = graph.value(inputs_.v);
   args_.layout = {keys.dtype, values.dtype, static_cast<int>(keys.shape[1].factor),
                   static_cast<int>(keys.shape[2].factor), static_cast<int>(values.shape[2].factor)};
   args_.n_heads = op.n_heads;
-  args_.q_stride = graph.value(node.inputs[0]).shape.columns();
+  args_.q_stride = graph.value(inputs_.q).shape.columns();
   args_.out_stride = graph.value(node.output).shape.columns();
   args_.scale = op.scale;
   args_.softcap = op.softcap;
@@ -168,13 +177,13 @@ void AttentionLaunch::quantise(const AttentionTile& tile, int kv_head, const Ker
 
 void AttentionLaunch::bind(const Addresses& addresses) {
   tiles_->bind(addresses);
-  args_.q = addresses.plain<const float>(inputs_[0]);
-  args_.k_cache = addresses.plain<const std::byte>(inputs_[1]);
-  args_.v_cache = addresses.plain<const std::byte>(inputs_[2]);
-  args_.positions = addresses.plain<const std::int32_t>(inputs_[3]);
-  args_.ends = addresses.plain<const std::int32_t>(inputs_[7]);
-  args_.hidden_first = addresses.plain<const std::int32_t>(inputs_[8]);
-  args_.hidden = addresses.plain<const HiddenCells>(inputs_[9]);
+  args_.q = addresses.plain<const float>(inputs_.q);
+  args_.k_cache = addresses.plain<const std::byte>(inputs_.k);
+  args_.v_cache = addresses.plain<const std::byte>(inputs_.v);
+  args_.positions = addresses.plain<const std::int32_t>(inputs_.positions);
+  args_.ends = addresses.plain<const std::int32_t>(inputs_.ends);
+  args_.hidden_first = addresses.plain<const std::int32_t>(inputs_.hidden_first);
+  args_.hidden = addresses.plain<const HiddenCells>(inputs_.hidden);
   args_.out = addresses.plain<float>(output_);
   if (quantised_.used()) quantised_.bind(addresses, output_, args_.out);
 }

@@ -14,9 +14,9 @@ namespace weft::cpu {
 /// other are a segment, and segments of sequences that share text are put together.
 class AttentionTiles {
  public:
-  /// Values: positions, sequences, extents and their counts, as in ops::Attention.
-  AttentionTiles(const Graph& graph, std::span<const ValueId> values, int n_kv_heads);
-  bool serves(std::span<const ValueId> values) const;
+  AttentionTiles(const Graph& graph, const ops::Attention::Inputs& inputs);
+  /// Whether attention over these inputs has the same tiles: the same rows of the same table, as many heads.
+  bool serves(const Graph& graph, const ops::Attention::Inputs& inputs) const;
   /// Without the partials.
   std::size_t held_bytes() const;
 
@@ -42,7 +42,7 @@ class AttentionTiles {
   void add_tile(std::size_t begin, std::size_t end, int n_shared);
   void cut_into_parts(int n_threads);
 
-  std::vector<ValueId> values_;
+  ops::Attention::Inputs inputs_;
   Dim rows_;
   std::int64_t table_width_;
   int n_kv_heads_;                       // How many tasks a tile makes.
@@ -82,7 +82,7 @@ class AttentionLaunch final : public Launch {
   std::int64_t head_columns() const { return args_.out_stride / args_.layout.n_kv_heads; }
   void quantise(const AttentionTile& tile, int kv_head, const Kernels& kernels) const;
 
-  std::vector<ValueId> inputs_;
+  ops::Attention::Inputs inputs_;
   ValueId output_;
   std::shared_ptr<AttentionTiles> tiles_;
   bool first_;

@@ -8,20 +8,21 @@ namespace weft::cpu {
 
 MoveLaunch::MoveLaunch(const Graph& graph, const Node& node)
     : op_(*get_op<ops::MoveCells>(node)),
-      inputs_(node.inputs),
+      inputs_(named_inputs<ops::MoveCells>(node)),
       output_(node.output),
-      n_moves_dim_(graph.value(node.inputs[1]).shape[0]) {
-  const ValueInfo& cache = graph.value(inputs_[0]);
+      n_moves_dim_(graph.value(inputs_.from).shape[0]) {
+  const ValueInfo& cache = graph.value(inputs_.cache);
   const int head_dim = static_cast<int>(cache.shape[2].factor);
   layout_ = {cache.dtype, cache.dtype, static_cast<int>(cache.shape[1].factor), head_dim, head_dim};
 }
 
 void MoveLaunch::bind(const Addresses& addresses) {
-  cache_ = addresses.plain<std::byte>(inputs_[0]);
-  from_ = addresses.plain<const std::int32_t>(inputs_[1]);
-  to_ = addresses.plain<const std::int32_t>(inputs_[2]);
-  deltas_ = inputs_.size() > 3 ? addresses.plain<const std::int32_t>(inputs_[3]) : nullptr;
-  const float* factors = inputs_.size() > 4 ? addresses.plain<const float>(inputs_[4]) : nullptr;
+  const auto& in = inputs_;
+  cache_ = addresses.plain<std::byte>(in.cache);
+  from_ = addresses.plain<const std::int32_t>(in.from);
+  to_ = addresses.plain<const std::int32_t>(in.to);
+  deltas_ = in.deltas != kNoValue ? addresses.plain<const std::int32_t>(in.deltas) : nullptr;
+  const float* factors = in.factors != kNoValue ? addresses.plain<const float>(in.factors) : nullptr;
   if (!frequencies_.empty() && factors == factors_) return;
   factors_ = factors;
   frequencies_ = rope_frequencies(op_.rope, factors);

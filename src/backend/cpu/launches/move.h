@@ -19,7 +19,7 @@ class MoveLaunch final : public Launch {
 
  private:
   ops::MoveCells op_;
-  std::vector<ValueId> inputs_;
+  ops::MoveCells::Inputs inputs_;
   ValueId output_;
   Dim n_moves_dim_;
   CacheLayout layout_;

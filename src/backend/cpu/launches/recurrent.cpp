@@ -11,24 +11,29 @@ namespace {
 /// Whole vectors and cache lines; a scan's state of these columns stays in the first-level cache.
 constexpr std::int64_t kColumnsPerTask = 64;
 
+template <typename T>
+RecurrentLaunch::SlotInputs slot_inputs(const Node& node) {
+  const auto in = named_inputs<T>(node);
+  return {.state = in.state, .x = in.x, .from = in.from, .to = in.to};
+}
+
 }  // namespace
 
-RecurrentLaunch::RecurrentLaunch(const Graph& graph, const Node& node, std::size_t from)
+RecurrentLaunch::RecurrentLaunch(const Graph& graph, const Node& node, const SlotInputs& slots)
     : name_(weft::name(node.op)),
-      inputs_(node.inputs),
+      slots_(slots),
       output_(node.output),
-      from_index_(from),
-      n_rows_dim_(graph.value(node.inputs[1]).shape[0]) {
-  const Shape& state = graph.value(inputs_[0]).shape;
+      n_rows_dim_(graph.value(slots.x).shape[0]) {
+  const Shape& state = graph.value(slots.state).shape;
   n_state_rows_ = state[1].factor;
   n_columns_ = state[2].factor;
 }
 
 void RecurrentLaunch::bind(const Addresses& addresses) {
-  state_ = addresses.plain<float>(inputs_[0]);
-  x_ = addresses.plain<const float>(inputs_[1]);
-  from_ = addresses.plain<const std::int32_t>(inputs_[from_index_]);
-  to_ = addresses.plain<const std::int32_t>(inputs_[from_index_ + 1]);
+  state_ = addresses.plain<float>(slots_.state);
+  x_ = addresses.plain<const float>(slots_.x);
+  from_ = addresses.plain<const std::int32_t>(slots_.from);
+  to_ = addresses.plain<const std::int32_t>(slots_.to);
   out_ = addresses.plain<float>(output_);
 }
 
@@ -69,10 +74,14 @@ void RecurrentLaunch::transpose(const MatrixTensor& matrix, std::vector<float>& 
   }
 }
 
+ConvLaunch::ConvLaunch(const Graph& graph, const Node& node)
+    : RecurrentLaunch(graph, node, slot_inputs<ops::ShortConv>(node)),
+      inputs_(named_inputs<ops::ShortConv>(node)) {}
+
 void ConvLaunch::bind(const Addresses& addresses) {
   RecurrentLaunch::bind(addresses);
-  transpose(*addresses.matrix(input(2)), weight_);
-  bias_ = n_inputs() > 5 ? addresses.plain<const float>(input(5)) : nullptr;
+  transpose(*addresses.matrix(inputs_.weight), weight_);
+  bias_ = inputs_.bias != kNoValue ? addresses.plain<const float>(inputs_.bias) : nullptr;
 }
 
 std::size_t ConvLaunch::held_bytes() const {  // weight_, which binding makes.
@@ -89,24 +98,26 @@ void ConvLaunch::run_row(std::int64_t, const RecurrentRow& common, std::int64_t 
   kernels.conv_row(row);
 }
 
-ScanLaunch::ScanLaunch(const Graph& graph, const Node& node) : RecurrentLaunch(graph, node, 7) {
-  const Shape& a = graph.value(input(5)).shape;
+ScanLaunch::ScanLaunch(const Graph& graph, const Node& node)
+    : RecurrentLaunch(graph, node, slot_inputs<ops::SelectiveScan>(node)),
+      inputs_(named_inputs<ops::SelectiveScan>(node)) {
+  const Shape& a = graph.value(inputs_.a).shape;
   if (a.rank() == 1) n_heads_ = a[0].factor;
-  n_groups_ = graph.value(input(3)).shape.columns() / n_state_rows_;
+  n_groups_ = graph.value(inputs_.b).shape.columns() / n_state_rows_;
 }
 
 void ScanLaunch::bind(const Addresses& addresses) {
   RecurrentLaunch::bind(addresses);
-  dt_ = addresses.plain<const float>(input(2));
-  b_ = addresses.plain<const float>(input(3));
-  c_ = addresses.plain<const float>(input(4));
+  dt_ = addresses.plain<const float>(inputs_.dt);
+  b_ = addresses.plain<const float>(inputs_.b);
+  c_ = addresses.plain<const float>(inputs_.c);
   if (n_heads_ > 0) {
-    const auto* a = addresses.plain<const float>(input(5));
+    const auto* a = addresses.plain<const float>(inputs_.a);
     a_.assign(a, a + n_heads_);
   } else {
-    transpose(*addresses.matrix(input(5)), a_);
+    transpose(*addresses.matrix(inputs_.a), a_);
   }
-  skip_ = addresses.plain<const float>(input(6));
+  skip_ = addresses.plain<const float>(inputs_.skip);
 }
 
 std::size_t ScanLaunch::held_bytes() const {  // a_, which binding makes.

@@ -10,8 +10,11 @@ namespace weft::cpu {
 /// What the two have in common: the state's slots, x, and tasks over columns.
 class RecurrentLaunch : public Launch {
  public:
-  /// `from` is the index of the node's input of that name; `to` follows it.
-  RecurrentLaunch(const Graph& graph, const Node& node, std::size_t from);
+  /// `slots` are those of the node's inputs that all recurrent ops have.
+  struct SlotInputs {
+    ValueId state, x, from, to;
+  };
+  RecurrentLaunch(const Graph& graph, const Node& node, const SlotInputs& slots);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
@@ -20,8 +23,6 @@ class RecurrentLaunch : public Launch {
  protected:
   virtual void run_row(std::int64_t row, const RecurrentRow& common, std::int64_t column,
                        const Kernels& kernels) = 0;
-  ValueId input(std::size_t i) const { return inputs_[i]; }
-  std::size_t n_inputs() const { return inputs_.size(); }
   /// A matrix {columns, n} of weights as [n][columns], for kernels that take columns side by side.
   void transpose(const MatrixTensor& matrix, std::vector<float>& out);
 
@@ -30,10 +31,9 @@ class RecurrentLaunch : public Launch {
   std::int64_t n_state_rows_ = 0;
 
  private:
-  std::vector<ValueId> inputs_;
+  SlotInputs slots_;
   const MatrixTensor* transposed_ = nullptr;  // Binding other tensors does it no second time.
   ValueId output_;
-  std::size_t from_index_;
   Dim n_rows_dim_;
   std::int64_t n_rows_ = 0;
   float* state_ = nullptr;
@@ -45,7 +45,7 @@ class RecurrentLaunch : public Launch {
 
 class ConvLaunch final : public RecurrentLaunch {
  public:
-  ConvLaunch(const Graph& graph, const Node& node) : RecurrentLaunch(graph, node, 3) {}
+  ConvLaunch(const Graph& graph, const Node& node);
   void bind(const Addresses& addresses) override;
   std::size_t held_bytes() const override;
 
@@ -53,6 +53,7 @@ class ConvLaunch final : public RecurrentLaunch {
   void run_row(std::int64_t row, const RecurrentRow& common, std::int64_t column,
                const Kernels& kernels) override;
 
+  ops::ShortConv::Inputs inputs_;
   std::vector<float> weight_;
   const float* bias_ = nullptr;
 };
@@ -67,6 +68,7 @@ class ScanLaunch final : public RecurrentLaunch {
   void run_row(std::int64_t row, const RecurrentRow& common, std::int64_t column,
                const Kernels& kernels) override;
 
+  ops::SelectiveScan::Inputs inputs_;
   std::int64_t n_heads_ = 0;  // 0: each column has its own dt, a and skip.
   std::int64_t n_groups_ = 1;
   std::vector<float> a_;
