@@ -184,7 +184,7 @@ class Splitter {
       const Node& node = graph_.nodes()[i];
       std::vector<ValueId> inputs;
       for (const ValueId input : node.inputs) inputs.push_back(import(input));
-      note(node.output, split.graph.add(node.op, inputs, graph_.value(node.output).name));
+      note(node.output, split.graph.add(node.op, inputs, graph_.value(node.output).name, node.tag));
     }
     for (const std::size_t i : run.nodes) {
       const ValueId output = graph_.nodes()[i].output;

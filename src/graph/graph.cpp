@@ -29,8 +29,8 @@ ValueId Graph::add_state(std::string name, DType dtype, Shape shape) {
   return add_value({std::move(name), ValueKind::kState, dtype, shape, kNoNode});
 }
 
-ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name) {
-  Node node{std::move(op), {}, kNoValue};
+ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name, NodeTag tag) {
+  Node node{std::move(op), {}, kNoValue, tag};
   std::vector<ValueType> types;
   const auto end = std::find(inputs.begin(), inputs.end(), kNoValue);
   WEFT_CHECK(std::all_of(end, inputs.end(), [](ValueId input) { return input == kNoValue; }));

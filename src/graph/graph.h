@@ -39,10 +39,32 @@ struct ValueInfo {
   NodeId producer = kNoNode;
 };
 
+/// What a node does in a model.
+enum class Part : std::uint8_t {
+  kOther,        ///< Of a graph that is no model's.
+  kEmbedding,    ///< From the tokens to the first layer's input.
+  kAttention,    ///< A layer's attention, with its norms, projections and caches.
+  kRecurrent,    ///< What stands in a recurrent layer in its place.
+  kFeedForward,  ///< With the router, where the layer has experts.
+  kExperts,      ///< Products with the experts' weights, and what is between and behind them.
+  kHead,         ///< What follows the last layer, to the logits.
+};
+
+/// Where in a model a node belongs. Whoever builds a graph says it; names are for people and for users'
+/// patterns.
+struct NodeTag {
+  static constexpr int kNone = -1;
+  Part part = Part::kOther;
+  int layer = kNone;
+  int shard = kNone;  ///< Of a product that is cut by its rows: which of the parts.
+  friend bool operator==(const NodeTag&, const NodeTag&) = default;
+};
+
 struct Node {
   Op op;
   std::vector<ValueId> inputs;
   ValueId output = kNoValue;
+  NodeTag tag = {};
 };
 
 class Graph {
@@ -54,15 +76,15 @@ class Graph {
   /// Adds a node and returns its result. Inputs that are kNoValue are left out. They must stand at the end of
   /// the list (checked: this is a bug of the caller), and the op must take them as optional. Throws Error
   /// kInvalidArgument that names the result where the shape rule refuses.
-  ValueId add(Op op, std::span<const ValueId> inputs, std::string name);
+  ValueId add(Op op, std::span<const ValueId> inputs, std::string name, NodeTag tag = {});
   template <typename T>
     requires(!HasNamedInputs<T>)
-  ValueId add(T op, std::initializer_list<ValueId> inputs, std::string name) {
-    return add(Op(std::move(op)), std::span(inputs.begin(), inputs.size()), std::move(name));
+  ValueId add(T op, std::initializer_list<ValueId> inputs, std::string name, NodeTag tag = {}) {
+    return add(Op(std::move(op)), std::span(inputs.begin(), inputs.size()), std::move(name), tag);
   }
   template <HasNamedInputs T>
-  ValueId add(T op, const typename T::Inputs& inputs, std::string name) {
-    return add(Op(std::move(op)), std::span<const ValueId>(input_list<T>(inputs)), std::move(name));
+  ValueId add(T op, const typename T::Inputs& inputs, std::string name, NodeTag tag = {}) {
+    return add(Op(std::move(op)), std::span<const ValueId>(input_list<T>(inputs)), std::move(name), tag);
   }
   /// Marks a value that the host reads after a step.
   void add_output(ValueId value);

@@ -6,6 +6,7 @@ namespace weft::model {
 
 ValueId embed_tokens(Builder& b, float scale) {
   const HParams& h = b.hparams();
+  b.enter(Part::kEmbedding);
   ValueId x = b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens},
                     "token_embeddings");
   if (scale != 1.0f) x = b.add(ops::Scale{scale}, {x}, "token_embeddings_scaled");
@@ -144,6 +145,7 @@ ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool
   const ValueId ids = b.add(ops::TopK{h.n_experts_used}, {router}, layer_name(layer, "experts"));
   const ValueId weights =
       b.add(ops::ExpertWeights{.normalise = normalise}, {router, ids}, layer_name(layer, "expert_weights"));
+  b.enter(Part::kExperts, layer);
   const auto experts = [&](ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
     const std::string full = layer_name(layer, name);
     return b.add(ops::MatmulExperts{}, {b.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, ids},
@@ -153,7 +155,9 @@ ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool
   const ValueId up = experts(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
   const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
   const ValueId down = experts(product, "ffn_down_exps", h.n_embd, h.n_ff_expert);
-  return b.add(ops::SumExperts{}, {down, weights}, layer_name(layer, "ffn_out"));
+  const ValueId out = b.add(ops::SumExperts{}, {down, weights}, layer_name(layer, "ffn_out"));
+  b.enter(Part::kFeedForward, layer);
+  return out;
 }
 
 ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
@@ -163,16 +167,20 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
 ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
                          const std::function<ValueId(int, ValueId)>& ffn) {
   for (int layer = 0; layer < b.hparams().n_layers; ++layer) {
+    b.enter(Part::kAttention, layer);
     const ValueId attended = attention(b, layer, norm(b, kind, x, layer_name(layer, "attn_norm")), block, x);
     x = add(b, x, attended, layer_name(layer, "after_attention"));
+    b.enter(Part::kFeedForward, layer);
     const ValueId ffn_out = ffn(layer, norm(b, kind, x, layer_name(layer, "ffn_norm")));
     x = add(b, x, ffn_out, layer_name(layer, "after_ffn"));
   }
-  return output_logits(b, norm(b, kind, x, "output_norm"));
+  return output_logits(b, kind, x);
 }
 
-ValueId output_logits(Builder& b, ValueId x) {
+ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& norm_name) {
   const HParams& h = b.hparams();
+  b.enter(Part::kHead);
+  x = norm(b, kind, x, norm_name);
   const char* const weight = b.has("output.weight") ? "output.weight" : "token_embd.weight";
   const auto logits_of = [&](ValueId rows, const std::string& name) {
     const ValueId logits = b.product(rows, weight, "output.bias", h.n_vocab, 0, h.n_vocab, name);

@@ -1,6 +1,8 @@
 #pragma once
 // The blocks that families are made of. A block reads its weights by the names that GGUF files give them
-// ("blk.3.attn_q.weight") and adds its nodes to the graph.
+// ("blk.3.attn_q.weight") and adds its nodes to the graph. Its nodes belong to the part of the model that the
+// family has entered (Builder::enter); embed_tokens, output_logits and the experts of expert_ffn enter their
+// own.
 #include <functional>
 #include <string>
 
@@ -8,7 +10,7 @@
 
 namespace weft::model {
 
-/// The rows of the embedding for the step's tokens, scaled, and what the host gives in place of some.
+/// The rows of the embedding for the step's tokens, scaled. Some of them may be given by the host instead.
 /// {n_tokens, n_embd}
 ValueId embed_tokens(Builder& b, float scale = 1.0f);
 
@@ -31,10 +33,10 @@ struct AttentionBlock {
   int window = 0;      ///< 0: all positions
 };
 /// Projections, rope, cache write, attention and the output projection. In the last layer only rows whose
-/// logits are wanted come out, and `residual` is reduced to them too.
+/// logits are wanted come out, and `residual` is reduced to them as well.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
 
-/// In the last layer, from here on only the rows whose logits are wanted are computed; of `residual`, too.
+/// In the last layer, x and `residual` reduced to the rows whose logits are wanted. Elsewhere all rows.
 ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual);
 
 /// A causal convolution of x's columns with `name`.weight {columns, conv_taps} and, where the file has it,
@@ -60,8 +62,8 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
 ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
                          const std::function<ValueId(int, ValueId)>& ffn);
 
-/// The product with output.weight, or with the embedding where the file has none; and the best of it, where
-/// they are wanted.
-ValueId output_logits(Builder& b, ValueId x);
+/// The head: a norm with `norm_name`'s weights, and the product with output.weight, or with the embedding
+/// where the file has none. Where GraphSizes::n_best asks for them, also the best of the logits.
+ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& norm_name = "output_norm");
 
 }  // namespace weft::model

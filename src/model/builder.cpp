@@ -12,7 +12,7 @@ namespace weft::model {
 namespace {
 
 /// Matrices are cut at multiples of this, which suits the panels of every device.
-constexpr std::int64_t kRowsOfPart = 64;
+constexpr std::int64_t kRowsOfShard = 64;
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
@@ -127,27 +127,30 @@ ValueId Builder::weight_rows(const std::string& name, const Shape& shape, std::i
 ValueId Builder::product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                          std::int64_t begin, std::int64_t n_out, const std::string& name) {
   const std::int64_t n_in = model_.graph.value(x).shape.columns();
-  const auto part = [&](std::int64_t first, std::int64_t n, const std::string& part_name) {
+  const auto rows = [&](std::int64_t first, std::int64_t n, const std::string& rows_name, int shard) {
     const ValueId w = weight_rows(weight, {n_all, n_in}, begin + first, n);
     const ValueId b = has(bias) ? weight_rows(bias, {n_all}, begin + first, n) : kNoValue;
-    return add(ops::Matmul{}, {w, x, b}, part_name);
+    NodeTag tag = tag_;
+    tag.shard = shard;
+    return model_.graph.add(ops::Matmul{}, {w, x, b}, rows_name, tag);
   };
   const std::vector<double>& shares = sizes_.row_shares;
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-  if (shares.size() < 2 || sum <= 0.0 || n_out < kRowsOfPart * static_cast<std::int64_t>(shares.size()))
-    return part(0, n_out, name);
-  std::vector<ValueId> parts;
+  if (shares.size() < 2 || sum <= 0.0 || n_out < kRowsOfShard * static_cast<std::int64_t>(shares.size()))
+    return rows(0, n_out, name, NodeTag::kNone);
+  std::vector<ValueId> shards;
   std::int64_t first = 0;
   double so_far = 0.0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     so_far += shares[i];
     const auto units =
-        static_cast<std::int64_t>(so_far / sum * static_cast<double>(n_out / kRowsOfPart) + 0.5);
-    const std::int64_t end = i + 1 == shares.size() ? n_out : std::min(units * kRowsOfPart, n_out);
-    if (end > first) parts.push_back(part(first, end - first, name + "#" + std::to_string(i)));
+        static_cast<std::int64_t>(so_far / sum * static_cast<double>(n_out / kRowsOfShard) + 0.5);
+    const std::int64_t end = i + 1 == shares.size() ? n_out : std::min(units * kRowsOfShard, n_out);
+    if (end > first)
+      shards.push_back(rows(first, end - first, name + "#" + std::to_string(i), static_cast<int>(i)));
     first = std::max(first, end);
   }
-  return model_.graph.add(ops::Concat{}, parts, name);
+  return model_.graph.add(ops::Concat{}, shards, name, tag_);
 }
 
 ValueId Builder::cache(CacheRole role, int layer, const CellInputs& at, std::int64_t n_heads,

@@ -1,6 +1,6 @@
 #pragma once
 // Building a model's graph from its file. Building is the check: each weight that the graph asks for must be
-// in the file with the shape and a type that fit, so a graph that was built is a model that can be loaded.
+// in the file, with the shape and a type that fit. So a graph that was built is a model that can be loaded.
 // Nothing is allocated for tensors here.
 #include <cstdint>
 #include <string>
@@ -27,8 +27,10 @@ struct GraphSizes {
   /// this many tokens are less than the positions that are expected. -1: all share cells.
   std::int64_t window_rewind = -1;
   std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
-  /// Where this has several entries, matrices are cut by their rows into parts of these shares; those that
-  /// are not are small. Part i's node ends in "#i".
+  /// Where this has several entries, matrices are cut by their rows into shards of these shares, each a
+  /// product of its own, and a concat puts the results together. Rows do not depend on one another, so the
+  /// bits stay the same, and placement needs no special case. Small matrices are not cut. Shard i has
+  /// NodeTag::shard i, and its name ends in "#i".
   std::vector<double> row_shares;
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
@@ -43,8 +45,8 @@ struct WeightUse {
   std::int64_t n_rows = 0;
 };
 
-/// The inputs by which layers find cells; what is written to a cache, and where. Rows are those of all
-/// caches.
+/// The inputs that say where the rows of caches are: which cells are written, moved and read. All caches that
+/// share these inputs have the same rows.
 struct CellInputs {
   ValueId cells = kNoValue;    ///< {n_tokens} I32: where the tokens' K and V go.
   ValueId extents = kNoValue;  ///< {n_sequences, n_extents, 6} I32: what each sequence holds (extent.h).
@@ -53,8 +55,8 @@ struct CellInputs {
   ValueId move_from = kNoValue;  ///< {n_moves} I32: cells of the caches to move before tokens are stored ...
   ValueId move_to = kNoValue;    ///< ... where to ...
   ValueId move_deltas = kNoValue;  ///< ... and by how many positions to turn their keys.
-  ValueId fork_from = kNoValue;    ///< {n_forks} I32: cells to copy once the step's tokens are stored: where
-  ValueId fork_to = kNoValue;  ///< sequences part within a step, each gets what they share in its own page.
+  ValueId fork_from = kNoValue;    ///< {n_forks} I32: cells to copy once the step's tokens are stored ...
+  ValueId fork_to = kNoValue;      ///< ... and where to. Sequences that part within a step each need a copy.
 };
 
 struct ModelGraph {
@@ -119,14 +121,18 @@ class Builder {
                   std::int64_t begin, std::int64_t n_out, const std::string& name);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
+  /// The nodes that follow belong to this part of the model. Blocks and families say it; `layer` is kNone
+  /// outside of layers.
+  void enter(Part part, int layer = NodeTag::kNone) { tag_ = {.part = part, .layer = layer}; }
+
   template <typename T>
     requires(!HasNamedInputs<T>)
   ValueId add(T op, std::initializer_list<ValueId> inputs, std::string name) {
-    return model_.graph.add(std::move(op), inputs, std::move(name));
+    return model_.graph.add(std::move(op), inputs, std::move(name), tag_);
   }
   template <HasNamedInputs T>
   ValueId add(T op, const typename T::Inputs& inputs, std::string name) {
-    return model_.graph.add(std::move(op), inputs, std::move(name));
+    return model_.graph.add(std::move(op), inputs, std::move(name), tag_);
   }
   /// The cache of a layer, {cells, heads, head_dim}, after the step's moves. `rope` turns keys (n_rot 0: none
   /// does).
@@ -159,6 +165,7 @@ class Builder {
   const HParams& hparams_;
   GraphSizes sizes_;
   ModelGraph model_;
+  NodeTag tag_ = {.part = Part::kEmbedding};
   int n_missing_ = 0;
   std::string first_missing_;
 };

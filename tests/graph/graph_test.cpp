@@ -204,6 +204,14 @@ TEST_F(GraphTest, WhatIsLeftOutStandsAtTheEnd) {
   EXPECT_NE(refusal(ops::Add{}, {x, kNoValue}), "") << "what is not optional cannot be left out";
 }
 
+TEST_F(GraphTest, NodesKeepTheirTags) {
+  const NodeTag tag = {.part = Part::kAttention, .layer = 3, .shard = 1};
+  const ValueId scaled = graph.add(ops::Scale{}, {x}, "scaled", tag);
+  EXPECT_EQ(graph.node(graph.value(scaled).producer).tag, tag);
+  const ValueId plain = graph.add(ops::Scale{}, {x}, "plain");
+  EXPECT_EQ(graph.node(graph.value(plain).producer).tag, NodeTag{});
+}
+
 TEST_F(GraphTest, CopiesAreDeep) {
   Graph copy = graph;
   copy.add(ops::Scale{2.0f}, {x}, "scaled");

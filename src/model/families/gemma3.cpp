@@ -33,16 +33,18 @@ ValueId build(Builder& b) {
 
   ValueId x = embed_tokens(b, std::sqrt(static_cast<float>(h.n_embd)));
   for (int layer = 0; layer < h.n_layers; ++layer) {
+    b.enter(Part::kAttention, layer);
     const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
     const ValueId attended = attention(b, layer, normed, is_sliding(layer) ? sliding : full, x);
     const ValueId post = norm(b, NormKind::kRms, attended, layer_name(layer, "post_attention_norm"));
     x = add(b, x, post, layer_name(layer, "after_attention"));
+    b.enter(Part::kFeedForward, layer);
     const ValueId ffn_in = norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm"));
     const ValueId ffn = gated_ffn(b, layer, ffn_in, Activation::kGelu);
     x = add(b, x, norm(b, NormKind::kRms, ffn, layer_name(layer, "post_ffw_norm")),
             layer_name(layer, "after_ffn"));
   }
-  return output_logits(b, norm(b, NormKind::kRms, x, "output_norm"));
+  return output_logits(b, NormKind::kRms, x);
 }
 
 }  // namespace

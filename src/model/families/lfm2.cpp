@@ -32,16 +32,18 @@ ValueId build(Builder& b) {
 
   ValueId x = embed_tokens(b);
   for (int layer = 0; layer < h.n_layers; ++layer) {
-    const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
     const bool attends = h.layers[static_cast<std::size_t>(layer)] == LayerKind::kAttention;
+    b.enter(attends ? Part::kAttention : Part::kRecurrent, layer);
+    const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
     const ValueId mixed = attends ? attention(b, layer, normed, block, x) : gated_conv(b, layer, normed, x);
     x = add(b, x, mixed, layer_name(layer, "after_mixing"));
+    b.enter(Part::kFeedForward, layer);
     const ValueId ffn =
         gated_ffn(b, layer, norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm")), Activation::kSilu);
     x = add(b, x, ffn, layer_name(layer, "after_ffn"));
   }
   // Files call the output norm as the model's authors do.
-  return output_logits(b, norm(b, NormKind::kRms, x, "token_embd_norm"));
+  return output_logits(b, NormKind::kRms, x, "token_embd_norm");
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   ValueId x = embed_tokens(b);
   for (int layer = 0; layer < h.n_layers; ++layer) {
+    b.enter(Part::kRecurrent, layer);
     const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
     const std::string in = layer_name(layer, "ssm_in");
     const ValueId wide = linear_rows(b, normed, in, 2 * h.n_ssm_inner, 0, h.n_ssm_inner);
@@ -59,7 +60,7 @@ ValueId build(Builder& b) {
     const ValueId out = linear(b, wanted_rows(b, layer, gated, x), layer_name(layer, "ssm_out"), h.n_embd);
     x = add(b, x, out, layer_name(layer, "after_scan"));
   }
-  return output_logits(b, norm(b, NormKind::kRms, x, "output_norm"));
+  return output_logits(b, NormKind::kRms, x);
 }
 
 }  // namespace

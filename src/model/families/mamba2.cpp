@@ -71,11 +71,12 @@ ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   ValueId x = embed_tokens(b);
   for (int layer = 0; layer < h.n_layers; ++layer) {
+    b.enter(Part::kRecurrent, layer);
     const ValueId y = scan(b, layer, norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm")));
     x = add(b, x, linear(b, wanted_rows(b, layer, y, x), layer_name(layer, "ssm_out"), h.n_embd),
             layer_name(layer, "after_scan"));
   }
-  return output_logits(b, norm(b, NormKind::kRms, x, "output_norm"));
+  return output_logits(b, NormKind::kRms, x);
 }
 
 }  // namespace
