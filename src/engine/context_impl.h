@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/devices/devices.h"
+#include "engine/devices/bound_graph.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 #include "engine/placing.h"

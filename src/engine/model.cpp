@@ -4,7 +4,11 @@
 #include <utility>
 
 #include "backend/cpu/limits.h"
-#include "engine/devices/devices.h"
+#include "engine/devices/bound_graph.h"
+#include "engine/devices/device_choice.h"
+#include "engine/devices/device_set.h"
+#include "engine/devices/fit_model.h"
+#include "engine/devices/placement_rules.h"
 #include "engine/model_impl.h"
 #include "engine/model_params.h"
 #include "engine/vocabulary_from_gguf.h"

@@ -7,7 +7,7 @@
 
 #include "backend/device.h"
 #include "base/hash.h"
-#include "engine/devices/devices.h"
+#include "engine/devices/device_set.h"
 #include "gguf/gguf.h"
 #include "model/family.h"
 #include "weft/model.h"

@@ -1,6 +1,7 @@
 // Which devices serve when nobody has named any: GPUs unasked, drivers on the CPU never so.
 #include <gtest/gtest.h>
 
+#include "engine/devices/device_choice.h"
 #include "engine/model_impl.h"
 #include "engine/test_support.h"
 

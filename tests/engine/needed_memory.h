@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "engine/context_params.h"
-#include "engine/devices/devices.h"
+#include "engine/devices/bound_graph.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
+#include "exec/placement.h"
 #include "weft/context.h"
 
 namespace weft::test {

@@ -173,6 +173,11 @@ TEST_P(Spread, ExpertsStayWithTheCpu) {
   for (const auto& [name, weight] : model->impl().weights[1])
     EXPECT_EQ(name.find("_exps"), std::string::npos) << name;
   EXPECT_FALSE(model->impl().weights[1].empty());
+  // What is between their products stays as well: only what goes in and the sum cross.
+  ModelParams params;
+  params.placement = placement;
+  for (const PlanReport::Copy& copy : inspect_plan(path(), params).copies)
+    EXPECT_EQ(copy.value.find("_exps"), std::string::npos) << copy.value;
 }
 
 TEST_P(Spread, ABackendOfTheProgramsOwnTakesWhatItCanAndWhatFits) {

@@ -1,7 +1,8 @@
-// Which devices a model is spread over when its user has not named them.
+#include "engine/devices/device_choice.h"
+
 #include <algorithm>
 
-#include "engine/devices/devices.h"
+#include "engine/devices/device_set.h"
 
 namespace weft::engine {
 

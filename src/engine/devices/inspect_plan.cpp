@@ -1,7 +1,11 @@
 // How a model would be spread over devices, without loading it.
-#include "engine/devices/devices.h"
+#include "engine/devices/device_choice.h"
+#include "engine/devices/device_set.h"
+#include "engine/devices/fit_model.h"
 #include "engine/model_impl.h"
 #include "engine/model_params.h"
+#include "exec/placement.h"
+#include "exec/splits.h"
 #include "weft/model.h"
 
 namespace weft {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "engine/devices/devices.h"
+#include "engine/devices/bound_graph.h"
 #include "engine/states/format.h"
 #include "kv/sequences.h"
 #include "kv/state_slots.h"

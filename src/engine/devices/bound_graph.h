@@ -1,0 +1,45 @@
+#pragma once
+// The graph of one context, bound to memory: the model's weights, and caches, inputs and outputs of its own.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/device.h"
+#include "exec/plan.h"
+#include "graph/graph.h"
+
+namespace weft::engine {
+
+struct ModelImpl;
+
+/// The devices that need a weight of the graph: those of the nodes that read it, or all where no node does (a
+/// context's graph may).
+std::vector<int> devices_of_weight(const Graph& graph, std::span<const int> device_of, ValueId weight,
+                                   int n_devices);
+
+/// Owns the tensors of caches, inputs and outputs; the model owns its weights. Each tensor is on the device
+/// of the nodes that use it: an input where the first split that reads it runs (exec::Splits::home), what
+/// nobody reads on the CPU. The model must outlive it. Not changed after construction.
+class BoundGraph {
+ public:
+  /// Allocates at the bounds of the graph's symbols. Throws Error: kUnsupported where a device cannot compute
+  /// a node for this context (the model was placed with other sizes and types of caches), and what devices
+  /// throw.
+  BoundGraph(const ModelImpl& model, const Graph& graph);
+
+  /// By value: the tensor that the host writes to or reads from. Null for values inside the graph.
+  const Bindings& home() const { return home_; }
+  /// The device that an input, output or state is on.
+  Device& device_of(ValueId value) const;
+  exec::Plan compile(const Graph& graph, const CompileOptions& options) const;
+
+ private:
+  const ModelImpl& model_;
+  std::vector<int> device_of_node_;
+  std::vector<int> device_of_;      // By value.
+  std::vector<Bindings> bindings_;  // By device.
+  Bindings home_;
+  std::vector<std::unique_ptr<DeviceTensor>> tensors_;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,56 @@
+#include "engine/devices/device_set.h"
+
+#include <algorithm>
+
+#include "exec/splits.h"
+#include "weft/error.h"
+
+namespace weft::engine {
+
+std::vector<Device*> DeviceSet::pointers() const {
+  std::vector<Device*> result;
+  for (const auto& device : devices) result.push_back(device.get());
+  return result;
+}
+
+std::vector<bool> DeviceSet::beside_host() const { return exec::beside_host(pointers()); }
+
+int DeviceSet::find(const std::string& name) const {
+  std::string known;
+  for (int d = 0; d < size(); ++d) {
+    const std::string& own = devices[index(d)]->info().name;
+    if (own == name) return d;
+    known += (known.empty() ? "" : ", ") + own;
+  }
+  throw Error(ErrorCode::kNotFound, "no device \"" + name + "\" was asked for; there are " + known);
+}
+
+DeviceSet open_devices(const Registry& registry, const PlacementParams& params, const OpenOptions& options) {
+  DeviceSet set;
+  std::vector<std::string> names;
+  set.host = -1;
+  for (const std::string& word : params.devices) {
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const std::string listed = equals == std::string::npos ? name : word.substr(equals + 1);
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "two devices are named \"" + name + "\"; NAME=DEVICE gives one another");
+    names.push_back(name);
+    OpenOptions own = options;
+    own.name = name;
+    set.devices.push_back(registry.open(listed, own));
+    if (name == kHostDevice) {
+      set.host = set.size() - 1;
+    } else {
+      set.named.push_back(set.size() - 1);
+    }
+  }
+  if (set.host < 0) {
+    set.devices.push_back(registry.open(kHostDevice, options));
+    set.host = set.size() - 1;
+  }
+  return set;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,28 @@
+#pragma once
+// Where a model's nodes run, so that it fits: as many layers as the devices' memory holds, or as the user
+// asks for.
+//
+// Placement has three steps. The user's rules fix the devices of most nodes (placement_rules.h). The rest
+// goes where a step costs least (cheapest.h). Then devices are asked what they would take, with all
+// temporaries, tables and the sets that overlapping steps have (exec::memory_needs), so whether it fits is
+// known and not estimated. Where it does not, and the number of layers is open, the same is tried with one
+// layer less.
+#include <vector>
+
+#include "engine/devices/device_set.h"
+#include "graph/graph.h"
+#include "model/builder.h"
+#include "weft/model.h"
+
+namespace weft::engine {
+
+/// The bounds that contexts are expected to give the graph: what memory is fitted to.
+model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info);
+
+/// The device of each node of the graph. On a single device nothing is placed, only the fit is checked.
+/// Throws Error: kOutOfMemory that says how much is lacking where (only where params.fit), and what
+/// PlacementRules throws.
+std::vector<int> place_model(const Graph& graph, int n_layers, const DeviceSet& set,
+                             const PlacementParams& params);
+
+}  // namespace weft::engine

@@ -1,0 +1,161 @@
+#include "engine/devices/placement_rules.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "text/search_pattern.h"
+#include "weft/error.h"
+
+namespace weft::engine {
+
+std::vector<double> row_shares(const PlacementParams& params) {
+  if (!params.split_rows || params.devices.size() < 2) return {};
+  std::vector<double> shares(params.devices.size(), params.shares.empty() ? 1.0 : 0.0);
+  for (std::size_t i = 0; i < std::min(shares.size(), params.shares.size()); ++i)
+    shares[i] = std::max(static_cast<double>(params.shares[i]), 0.0);
+  return shares;
+}
+
+PlacementRules::PlacementRules(const Graph& graph, int n_layers, const DeviceSet& set,
+                               const PlacementParams& params)
+    : graph_(graph), n_layers_(n_layers), set_(set), params_(params), pinned_(graph.nodes().size(), -1) {
+  pin_experts();
+  for (const Pin& pin : params.pins) apply(pin);
+  unite_states();
+}
+
+std::vector<int> PlacementRules::with_layers(int n_named) const {
+  const int first = std::max(n_layers_ - n_named, 0);
+  const int end = std::min(first + n_named, n_layers_ + 1);
+  const std::vector<int> ends = ends_of_shares(end - first);
+  std::vector<int> result = pinned_;
+  for (std::size_t n = 0; n < result.size(); ++n) {
+    if (result[n] >= 0) continue;
+    const Node& node = graph_.nodes()[n];
+    const int layer = layer_of(node);
+    if (layer == NodeTag::kNone) {
+      if (is_separate_table(node)) result[n] = set_.host;
+      continue;
+    }
+    int device = set_.host;
+    if (layer >= first && layer < end && params_.split_rows) {
+      device = node.tag.shard != NodeTag::kNone ? node.tag.shard : set_.named.front();
+    } else if (layer >= first && layer < end) {
+      const auto share = std::upper_bound(ends.begin(), ends.end(), layer - first) - ends.begin();
+      device = set_.named[static_cast<std::size_t>(share)];
+    }
+    if (set_.devices[index(device)]->supports(graph_, node)) result[n] = device;
+  }
+  open_states(result);
+  return result;
+}
+
+/// The head counts as one more layer.
+int PlacementRules::layer_of(const Node& node) const {
+  return node.tag.part == Part::kHead ? n_layers_ : node.tag.layer;
+}
+
+/// Rows of a weight that no other node reads.
+bool PlacementRules::is_separate_table(const Node& node) const {
+  if (get_op<ops::GetRows>(node) == nullptr || graph_.value(node.inputs[0]).kind != ValueKind::kWeight)
+    return false;
+  const auto nodes = graph_.nodes();
+  return std::count_if(nodes.begin(), nodes.end(), [&](const Node& other) {
+           return std::find(other.inputs.begin(), other.inputs.end(), node.inputs[0]) != other.inputs.end();
+         }) == 1;
+}
+
+/// Where each named device's part of n layers ends.
+std::vector<int> PlacementRules::ends_of_shares(int n) const {
+  std::vector<double> shares(set_.named.size());
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    shares[i] = params_.shares.empty()
+                    ? static_cast<double>(set_.devices[index(set_.named[i])]->info().memory_free)
+                    : static_cast<double>(i < params_.shares.size() ? params_.shares[i] : 0.0f);
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  std::vector<int> ends;
+  double so_far = 0.0;
+  for (const double share : shares) {
+    so_far += share;
+    ends.push_back(sum > 0.0 ? static_cast<int>(so_far / sum * n + 0.5) : n);
+  }
+  if (!ends.empty()) ends.back() = n;
+  return ends;
+}
+
+/// Where a device can do something with a state, but not all that the graph asks for, all of it is open.
+void PlacementRules::open_states(std::vector<int>& device_of) const {
+  std::vector<bool> open(graph_.values().size());
+  for (bool again = true; again;) {
+    again = false;
+    for (std::size_t n = 0; n < device_of.size(); ++n) {
+      std::vector<ValueId> states;
+      for (const ValueId input : graph_.nodes()[n].inputs)
+        if (const ValueId state = state_behind(graph_, input); state != kNoValue) states.push_back(state);
+      if (std::any_of(states.begin(), states.end(), [&](ValueId state) { return open[index(state)]; }) &&
+          pinned_[n] < 0)
+        device_of[n] = -1;
+      for (const ValueId state : states) {
+        again = again || (device_of[n] < 0 && !open[index(state)]);
+        if (device_of[n] < 0) open[index(state)] = true;
+      }
+    }
+  }
+}
+
+void PlacementRules::pin_experts() {
+  if (!params_.experts_on_cpu) return;
+  for (std::size_t n = 0; n < pinned_.size(); ++n)
+    if (graph_.nodes()[n].tag.part == Part::kExperts) pinned_[n] = set_.host;
+}
+
+void PlacementRules::apply(const Pin& pin) {
+  const int device = set_.find(pin.device);
+  const text::SearchPattern pattern(pin.pattern);
+  bool found = false;
+  for (std::size_t n = 0; n < pinned_.size(); ++n) {
+    const Node& node = graph_.nodes()[n];
+    const auto fits = [&](ValueId value) { return pattern.found_in(graph_.value(value).name); };
+    const bool of_input = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      const ValueKind kind = graph_.value(input).kind;
+      return (kind == ValueKind::kWeight || kind == ValueKind::kState) && fits(input);
+    });
+    if (!of_input && !fits(node.output)) continue;
+    found = true;
+    if (!set_.devices[index(device)]->supports(graph_, node))
+      throw Error(ErrorCode::kUnsupported, pin.device + " cannot compute " + std::string(name(node.op)) +
+                                               " (" + graph_.value(node.output).name +
+                                               "), which is pinned to it");
+    pinned_[n] = device;
+  }
+  if (!found)
+    throw Error(ErrorCode::kInvalidArgument,
+                "the pin '" + pin.pattern + "' fits no tensor; inspect --tensors lists their names");
+}
+
+/// The nodes of a state are on one device: one that is pinned takes the others along.
+void PlacementRules::unite_states() {
+  std::vector<int> device_of(graph_.values().size(), -1);
+  for (int pass = 0; pass < 2; ++pass)  // Attention ties keys to values: once more for what it brought.
+    for (std::size_t n = 0; n < pinned_.size(); ++n) {
+      for (const ValueId input : graph_.nodes()[n].inputs) {
+        const ValueId state = state_behind(graph_, input);
+        if (state != kNoValue && pinned_[n] >= 0) device_of[index(state)] = pinned_[n];
+      }
+    }
+  for (int pass = 0; pass < 2; ++pass)
+    for (std::size_t n = 0; n < pinned_.size(); ++n) {
+      int device = -1;
+      for (const ValueId input : graph_.nodes()[n].inputs)
+        if (const ValueId state = state_behind(graph_, input); state != kNoValue)
+          device = std::max(device, device_of[index(state)]);
+      if (device < 0) continue;
+      pinned_[n] = device;
+      for (const ValueId input : graph_.nodes()[n].inputs)
+        if (const ValueId state = state_behind(graph_, input); state != kNoValue)
+          device_of[index(state)] = device;
+    }
+}
+
+}  // namespace weft::engine

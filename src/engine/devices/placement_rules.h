@@ -1,0 +1,54 @@
+#pragma once
+// What a user's placement says of nodes' devices. From the weakest rule to the strongest:
+//
+//   layers   The last n layers go to the named devices, in shares; n one more than there are takes the head,
+//   too.
+//            The rest, and the table of embeddings where the head does not use it as well, is the CPU's. With
+//            split_rows, the shards of products go to the device of their number, the rest of the layers to
+//            the first named one.
+//   experts  experts_on_cpu: the nodes of Part::kExperts are the CPU's.
+//   pins     Nodes whose output, weights or states a pattern is found in. The last pin that fits a node wins.
+//
+// All nodes of a state (a cache, a running state) are on one device: a pin takes them all along, and where
+// their device cannot compute one of them, all are open. What is open is placed by cost (cheapest.h). Layers,
+// parts and shards are those of NodeTag; names matter for pins only.
+#include <vector>
+
+#include "engine/devices/device_set.h"
+#include "graph/graph.h"
+#include "weft/device.h"
+
+namespace weft::engine {
+
+/// The shares of the devices in matrices that are cut by rows (model::GraphSizes::row_shares). Empty where
+/// they are not.
+std::vector<double> row_shares(const PlacementParams& params);
+
+/// All that it is given must outlive it.
+class PlacementRules {
+ public:
+  /// Throws Error: kInvalidArgument for a pattern that is no regular expression or fits nothing, kNotFound
+  /// for a pin's device that is not in the set, kUnsupported for one that cannot compute what is pinned to
+  /// it.
+  PlacementRules(const Graph& graph, int n_layers, const DeviceSet& set, const PlacementParams& params);
+
+  /// The device of each node where the last n_named layers go to the named devices; -1 where it is open.
+  std::vector<int> with_layers(int n_named) const;
+
+ private:
+  int layer_of(const Node& node) const;
+  bool is_separate_table(const Node& node) const;
+  std::vector<int> ends_of_shares(int n) const;
+  void open_states(std::vector<int>& device_of) const;
+  void pin_experts();
+  void apply(const Pin& pin);
+  void unite_states();
+
+  const Graph& graph_;
+  const int n_layers_;
+  const DeviceSet& set_;
+  const PlacementParams& params_;
+  std::vector<int> pinned_;  // By node: a device or -1.
+};
+
+}  // namespace weft::engine
