@@ -11,6 +11,14 @@
 
 namespace weft {
 
+/// How fast a device is.
+struct DeviceSpeed {
+  double bytes_per_second = 0.0;  ///< Of weights streamed through, one token at a time.
+  double flops = 0.0;             ///< Multiplications and additions of products of many tokens, per second.
+  double step_seconds = 0.0;      ///< Of a step that does next to nothing.
+  double copy_bytes_per_second = 0.0;  ///< Between the host's memory and the device's.
+};
+
 struct DeviceInfo {
   std::string name;  ///< "cpu", "vulkan0", ... as options name it.
   std::string backend;
@@ -21,6 +29,8 @@ struct DeviceInfo {
   bool beside_host = false;           ///< Steps run beside the host, which goes on meanwhile.
   bool on_host_cpu = false;           ///< It computes with the host's cores: the CPU, and drivers that do.
   std::vector<std::string> features;  ///< Instruction sets and abilities that weft uses here.
+  /// What the backend knows of it, not measured: placement weighs devices by it. 0: as usual for its kind.
+  DeviceSpeed speed = {};
 };
 
 /// Backends and their devices (src/backend/registry.h). A program with a backend of its own adds it to a

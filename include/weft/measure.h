@@ -8,14 +8,8 @@
 
 namespace weft {
 
-struct DeviceSpeed {
-  double bytes_per_second = 0.0;  ///< Of weights streamed through, one token at a time.
-  double flops = 0.0;             ///< Multiplications and additions of products of many tokens, per second.
-  double step_seconds = 0.0;      ///< Of a step that does next to nothing.
-  double copy_bytes_per_second = 0.0;  ///< To the device and back.
-};
-
-/// Opens the device and measures it: a fraction of a second. Throws Error.
+/// Opens the device and measures it, in a fraction of a second. For people: placement goes by
+/// DeviceInfo::speed, which does not change from start to start. Throws Error.
 DeviceSpeed measure(const Registry& registry, const std::string& device);
 
 }  // namespace weft

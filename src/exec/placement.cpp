@@ -29,8 +29,16 @@ double bytes_of(const Graph& graph, const Node& node, std::span<const std::int64
     const ValueInfo& value = graph.value(input);
     // Of a table only the rows that are asked for, of a cache what attention will, which nobody knows yet.
     if (state_behind(graph, input) != kNoValue) continue;
-    const bool table = get_op<ops::GetRows>(node) != nullptr && input == node.inputs[0];
-    bytes += table ? 4.0 * out : static_cast<double>(value_bytes(value, symbols));
+    if (get_op<ops::GetRows>(node) != nullptr && input == node.inputs[0]) {
+      bytes += 4.0 * out;
+    } else if (get_op<ops::MatmulExperts>(node) != nullptr && input == node.inputs[0]) {
+      // At most one expert for each id.
+      const auto n_experts = static_cast<double>(value.shape[0].factor);
+      const auto n_ids = static_cast<double>(graph.value(node.inputs[2]).shape.elements(symbols));
+      bytes += static_cast<double>(value_bytes(value, symbols)) * std::min(n_ids / n_experts, 1.0);
+    } else {
+      bytes += static_cast<double>(value_bytes(value, symbols));
+    }
   }
   return bytes;
 }

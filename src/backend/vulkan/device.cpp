@@ -38,6 +38,19 @@ std::int64_t product(std::span<const std::int64_t> dims) {
   return n;
 }
 
+/// Placement takes the other kinds as it takes graphics cards.
+DeviceSpeed speed_of(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:  // It shares the processor's memory.
+      return {.bytes_per_second = 4e10, .flops = 2e12, .copy_bytes_per_second = 2e10};
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:  // A driver that computes on the processor, slower than the CPU's
+                                       // kernels.
+      return {.bytes_per_second = 5e9, .flops = 5e10, .step_seconds = 1e-4};
+    default:
+      return {};
+  }
+}
+
 class VulkanDevice final : public Device {
  public:
   VulkanDevice(std::shared_ptr<Gpu> gpu, const VulkanOptions& options, const std::string& device_name,
@@ -49,6 +62,7 @@ class VulkanDevice final : public Device {
     info_.backend = kBackendName;
     info_.beside_host = true;
     info_.on_host_cpu = gpu_->properties().deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    info_.speed = speed_of(gpu_->properties().deviceType);
     info_.description = gpu_->properties().deviceName;
     info_.memory_total = gpu_->memory_total();
     info_.memory_free = gpu_->memory_free();

@@ -7,21 +7,47 @@
 namespace weft::engine {
 namespace {
 
-// What placement assumes of devices as long as nobody has measured them. Only their ratios matter.
-constexpr exec::NodeSpeed kAssumedSpeed = {.bytes_per_second = 2e10, .flops = 5e11, .node_seconds = 2e-6};
-constexpr exec::Link kAssumedLink = {.seconds = 2e-5, .bytes_per_second = 5e9};
+// Of a processor with two channels of memory, and of a graphics card of the middle class on PCIe.
+constexpr DeviceSpeed kProcessor = {
+    .bytes_per_second = 2e10, .flops = 5e11, .step_seconds = 1e-5, .copy_bytes_per_second = 1e10};
+constexpr DeviceSpeed kGraphicsCard = {
+    .bytes_per_second = 3e11, .flops = 1e13, .step_seconds = 5e-5, .copy_bytes_per_second = 1e10};
+// What each node costs besides its bytes and operations: a barrier here, a dispatch there.
+constexpr double kNodeSeconds = 2e-6;
+
+/// What crosses goes through the host's memory, and both devices begin and end a step for it.
+exec::Link link_between(const DeviceSpeed& from, const DeviceSpeed& to) {
+  return {.seconds = from.step_seconds + to.step_seconds,
+          .bytes_per_second = 1.0 / (1.0 / from.copy_bytes_per_second + 1.0 / to.copy_bytes_per_second)};
+}
 
 }  // namespace
 
+DeviceSpeed expected_speed(const DeviceInfo& info) {
+  DeviceSpeed speed = info.speed;
+  const DeviceSpeed& usual = info.on_host_cpu ? kProcessor : kGraphicsCard;
+  for (double DeviceSpeed::* const figure : {&DeviceSpeed::bytes_per_second, &DeviceSpeed::flops,
+                                             &DeviceSpeed::step_seconds, &DeviceSpeed::copy_bytes_per_second})
+    if (!(speed.*figure > 0.0)) speed.*figure = usual.*figure;
+  return speed;
+}
+
 std::vector<int> place_cheapest(const Graph& graph, const DeviceSet& set, std::span<const int> fixed) {
-  const auto n = static_cast<std::size_t>(set.size());
-  const std::vector<exec::NodeSpeed> speeds(n, kAssumedSpeed);
-  const std::vector<exec::Link> links(n * n, kAssumedLink);
+  const std::vector<Device*> devices = set.pointers();
+  std::vector<DeviceSpeed> speeds;
+  for (const Device* device : devices) speeds.push_back(expected_speed(device->info()));
+  std::vector<exec::NodeSpeed> node_speeds;
+  std::vector<exec::Link> links;
+  for (const DeviceSpeed& from : speeds) {
+    node_speeds.push_back(
+        {.bytes_per_second = from.bytes_per_second, .flops = from.flops, .node_seconds = kNodeSeconds});
+    for (const DeviceSpeed& to : speeds) links.push_back(link_between(from, to));
+  }
   // A step of one token is the one that is run most.
   std::vector<std::int64_t> symbols;
   for (const Symbol& symbol : graph.symbols()) symbols.push_back(std::min<std::int64_t>(symbol.max, 1));
-  const std::vector<Device*> devices = set.pointers();
-  exec::Costs costs = exec::costs_of(graph, devices, speeds, links, set.host, symbols);
+  exec::Costs costs = exec::costs_of(graph, devices, node_speeds, links, set.host, symbols);
+  const std::size_t n = devices.size();
   for (std::size_t node = 0; node < fixed.size(); ++node)
     for (std::size_t d = 0; d < n && fixed[node] >= 0; ++d)
       if (fixed[node] != static_cast<int>(d)) costs.node[node * n + d] = exec::kImpossible;
