@@ -9,9 +9,12 @@
 // device share that of their temporaries, and with them other plans may that run by turns
 // (CompileOptions::workspaces).
 //
-// Where some devices work beside the host, steps can overlap, too: while a device computes the later splits
-// of a step, the host has the first ones of the next. Each of the two has its own inputs, outputs and values
-// between splits; states are one, and a split waits for those of the step before that use the same.
+// Where some devices work beside the host, steps can overlap: while a device computes the later splits of a
+// step, the host has the first ones of the next. At most two steps are in flight. Each has its own inputs,
+// outputs and values between splits. Of states there is one, and a split waits for the splits of the step
+// before that use the same state. Splits of a device that keeps steps in order (Device::in_order) follow each
+// other in its queue without the host. Between two such devices the host waits and copies: for one GPU to
+// wait for another's semaphore needs an extension that not all drivers have, and would save one submission.
 #include <atomic>
 #include <cstdint>
 #include <memory>

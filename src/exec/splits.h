@@ -1,6 +1,10 @@
 #pragma once
-// Splits: a graph whose nodes are placed on several devices, cut into runs of nodes of one device. Each is a
-// graph of its own; what crosses from one to another is an output there and an input here.
+// Splits: a graph whose nodes are placed on several devices, cut into runs of nodes of one device.
+//
+// The graph is cut, never changed. A split is a graph of its own with the same symbols. What crosses from one
+// split to another is an output there and an input here. It is copied once for each device that reads it, and
+// only the rows in use. A split ends where another device reads from it, or where it would have to wait for a
+// device that could work beside it.
 #include <cstddef>
 #include <span>
 #include <string>
@@ -18,7 +22,7 @@ struct Split {
   std::vector<int> after;            ///< The splits whose results or states it uses; all stand before it.
 };
 
-/// A value that a device reads and another has: the host's inputs lie on `from`, too.
+/// A value that device `to` reads and device `from` has. Inputs of the host lie on a device too, their home.
 struct Copy {
   ValueId value = kNoValue;
   int from = 0, to = 0;  ///< Devices.
