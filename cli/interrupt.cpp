@@ -39,7 +39,9 @@ InterruptGuard::~InterruptGuard() {
 
 void InterruptGuard::watch(Context& context) { g_context.store(&context); }
 
-void InterruptGuard::unwatch() { g_context.store(nullptr); }
+void InterruptGuard::unwatch() {
+  if (Context* context = g_context.exchange(nullptr)) context->take_back_cancel();
+}
 
 bool InterruptGuard::requested() const { return g_requested.load(); }
 

@@ -63,7 +63,8 @@ int main(int argc, char** argv) try {
                    weft::Detokenizer(model->tokenizer()), "", batch.size() - 1});
   ask_for_what_it_needs(all[0].sampler, context, batch);  // They differ in their seeds only.
   decode(context, batch);
-  for (int i = 1; i < n; ++i) context.copy(0, i);
+  for (int i = 1; i < n; ++i)
+    if (!context.copy(0, i)) return 1;
 
   int n_steps = 1;  // The prompt's.
   int n_generated = 0;

@@ -1,5 +1,5 @@
-// Text without end in a small context: 256 cells, any number of tokens. When the cache is full the older half of the
-// text is forgotten and the rest moves up; nothing is computed again.
+// Text without end in a small context: 256 cells, any number of tokens. When the cache is full the older half
+// of the text is forgotten and the rest moves up; nothing is computed again.
 //
 //   endless -m MODEL [TOKENS]
 #include <cstdio>
@@ -10,6 +10,16 @@
 #include "weft/error.h"
 #include "weft/sampler.h"
 
+namespace {
+
+/// These texts fit into the cache: that they do not is an error.
+void compute(weft::Context& context, const weft::Batch& batch) {
+  if (context.decode(batch) != weft::DecodeStatus::kOk)
+    throw weft::Error(weft::ErrorCode::kInvalidArgument, "the cache is full");
+}
+
+}  // namespace
+
 int main(int argc, char** argv) try {
   if (argc < 3 || std::strcmp(argv[1], "-m") != 0) {
     std::fprintf(stderr, "usage: endless -m MODEL [TOKENS]\n");
@@ -17,8 +27,8 @@ int main(int argc, char** argv) try {
   }
   const int n_tokens = argc > 3 ? std::atoi(argv[3]) : 1000;
   constexpr weft::SeqId kText = 0;
-  constexpr weft::Pos kKeep = 4;       // The beginning stays: attention leans on it.
-  constexpr weft::Pos kForget = 128;   // Whole pages of 64, so cells stay where they are.
+  constexpr weft::Pos kKeep = 4;      // The beginning stays: attention leans on it.
+  constexpr weft::Pos kForget = 128;  // Whole pages of 64, so cells stay where they are.
 
   const auto model = weft::Model::load(argv[2]);
   weft::Context context(model, {.n_ctx = 256});
@@ -27,7 +37,7 @@ int main(int argc, char** argv) try {
 
   weft::Batch batch;
   batch.add(model->tokenizer().encode("The sea"), kText);
-  context.decode(batch);
+  compute(context, batch);
   int n_shifts = 0;
   for (int i = 0; i < n_tokens; ++i) {
     const weft::Token token = sampler.sample(context.logits(batch.size() - 1));
@@ -37,12 +47,13 @@ int main(int argc, char** argv) try {
     batch.add(token, kText, /*logits=*/true);
     while (context.decode(batch) == weft::DecodeStatus::kCacheFull) {
       context.remove(kText, kKeep, kKeep + kForget);
-      context.shift(kText, kKeep + kForget, -1, -kForget);
+      if (!context.shift(kText, kKeep + kForget, -1, -kForget))
+        return 1;  // Never: nobody shares these cells.
       ++n_shifts;
     }
   }
-  std::printf("\n\n%d tokens in %d cells, moved up %d times; plans compiled: %d\n", n_tokens, context.cells_total(),
-              n_shifts, static_cast<int>(context.plan_stats().compiled));
+  std::printf("\n\n%d tokens in %d cells, moved up %d times; plans compiled: %d\n", n_tokens,
+              context.cells_total(), n_shifts, static_cast<int>(context.plan_stats().compiled));
   return 0;
 } catch (const weft::Error& error) {
   std::fprintf(stderr, "endless: %s\n", error.what());

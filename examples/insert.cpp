@@ -1,5 +1,6 @@
-// A gap opened in the middle of a text and filled: what stands behind the gap keeps its place in the cache and is only
-// told its new position. Then a question is put behind it all, and the model answers with the new part in view.
+// A gap opened in the middle of a text and filled: what stands behind the gap keeps its place in the cache
+// and is only told its new position. Then a question is put behind it all, and the model answers with the new
+// part in view.
 //
 //   insert -m MODEL
 #include <algorithm>
@@ -9,6 +10,16 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+
+namespace {
+
+/// These texts fit into the cache: that they do not is an error.
+void compute(weft::Context& context, const weft::Batch& batch) {
+  if (context.decode(batch) != weft::DecodeStatus::kOk)
+    throw weft::Error(weft::ErrorCode::kInvalidArgument, "the cache is full");
+}
+
+}  // namespace
 
 int main(int argc, char** argv) try {
   if (argc != 3 || std::strcmp(argv[1], "-m") != 0) {
@@ -25,17 +36,17 @@ int main(int argc, char** argv) try {
   const auto after = tokenizer.encode("They live in a small house by the sea.", {.add_special = false});
   batch.add(before, kText);
   batch.add(after, kText);
-  context.decode(batch);
+  compute(context, batch);
   const auto gap = static_cast<weft::Pos>(before.size());
   std::printf("%d tokens in the cache\n", context.next_pos(kText));
 
   // Room for the new sentence: everything behind the gap moves to later positions.
   const auto inserted = tokenizer.encode("The dog is called Bruno. ", {.add_special = false});
-  context.shift(kText, gap, -1, static_cast<weft::Pos>(inserted.size()));
+  if (!context.shift(kText, gap, -1, static_cast<weft::Pos>(inserted.size()))) return 1;
   batch.clear();
   for (std::size_t i = 0; i < inserted.size(); ++i)
     batch.add(inserted[i], kText, /*logits=*/false, gap + static_cast<weft::Pos>(i));
-  context.decode(batch);
+  compute(context, batch);
   std::printf("%d after %d were inserted at position %d; only those were computed\n", context.next_pos(kText),
               static_cast<int>(inserted.size()), gap);
 
@@ -43,15 +54,16 @@ int main(int argc, char** argv) try {
   std::printf("...%.*s", static_cast<int>(question.size()), question.data());
   batch.clear();
   batch.add(tokenizer.encode(question, {.add_special = false}), kText);
-  context.decode(batch);
+  compute(context, batch);
   weft::Detokenizer text(tokenizer);
   for (int i = 0; i < 8; ++i) {
     const auto logits = context.logits(batch.size() - 1);
-    const auto best = static_cast<weft::Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    const auto best =
+        static_cast<weft::Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     std::fputs(text.push(best).c_str(), stdout);
     batch.clear();
     batch.add(best, kText, /*logits=*/true);
-    context.decode(batch);
+    compute(context, batch);
   }
   std::printf("\n");
   return 0;

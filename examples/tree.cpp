@@ -39,6 +39,12 @@ std::vector<std::pair<weft::Token, double>> best_two(std::span<const float> logi
   return {{ids[0], at(ids[0]) - top - std::log(sum)}, {ids[1], at(ids[1]) - top - std::log(sum)}};
 }
 
+/// These texts fit into the cache: that they do not is an error.
+void compute(weft::Context& context, const weft::Batch& batch) {
+  if (context.decode(batch) != weft::DecodeStatus::kOk)
+    throw weft::Error(weft::ErrorCode::kInvalidArgument, "the cache is full");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -51,7 +57,7 @@ int main(int argc, char** argv) try {
   weft::Context context(model, {.n_ctx = 1024, .n_sequences = kLeaves});
   weft::Batch batch;
   batch.add(prompt, 0);
-  context.decode(batch);
+  compute(context, batch);
 
   // Depth by depth: the first child goes on in its parent's sequence, the second in a copy (no bytes move).
   std::vector<Node> nodes;
@@ -66,7 +72,7 @@ int main(int argc, char** argv) try {
       const double logprob = parent < 0 ? 0.0 : nodes[static_cast<std::size_t>(parent)].logprob;
       for (const auto& [token, extra] : best_two(context.logits(items[i]))) {
         const weft::SeqId seq = children.size() % 2 == 0 ? own : n_sequences++;
-        if (seq != own) context.copy(own, seq);
+        if (seq != own && !context.copy(own, seq)) return 1;
         children.push_back(static_cast<int>(nodes.size()));
         nodes.push_back({token, parent, logprob + extra, seq});
       }
@@ -78,7 +84,7 @@ int main(int argc, char** argv) try {
       batch.add(nodes[static_cast<std::size_t>(child)].token, nodes[static_cast<std::size_t>(child)].seq,
                 true);
     }
-    context.decode(batch);
+    compute(context, batch);
     leaves = children;
   }
   std::vector<std::vector<float>> grown;
@@ -94,7 +100,7 @@ int main(int argc, char** argv) try {
   const auto steps = context.plan_stats().steps;
   batch.clear();
   for (const Node& node : nodes) batch.add(node.token, node.seqs, true);
-  context.decode(batch);
+  compute(context, batch);
   bool same = true;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const auto row = context.logits(leaves[i]);

@@ -103,7 +103,7 @@ class Batch {
 
 enum class DecodeStatus : std::uint8_t {
   kOk,
-  kCacheFull,  ///< Nothing was computed and nothing changed: remove or shorten sequences, then try again.
+  kCacheFull,  ///< Nothing changed, and there is something to remove: shorten sequences, then try again.
   kCancelled,  ///< cancel() was called: all sequences are as they were before the batch.
 };
 
@@ -122,10 +122,13 @@ struct PlanStats {
   std::int64_t shared_workspace_bytes = 0;  ///< and what it has in common with those it takes turns with.
 };
 
-/// Used by one thread at a time. Holds the model alive.
+/// Used by one thread at a time. Holds the model alive. One that was moved from can be assigned to and
+/// destroyed; anything else throws Error kInvalidArgument.
 class Context {
  public:
-  /// Reserves the worst case: after this a step allocates nothing. Throws Error.
+  /// Reserves the caches, and what steps compute in, for the worst case: nothing of that is allocated later.
+  /// What the host keeps of a batch (its items' positions and moves, the logits of all but its last step)
+  /// grows to what the largest batch so far needed. Throws Error.
   Context(std::shared_ptr<const Model> model, const ContextParams& params = {});
   /// A context, of this model or another, that takes turns with `other` (and with those that `other` takes
   /// turns with): none of them is made or used while another is at work in any thread. Then their steps use
@@ -134,14 +137,32 @@ class Context {
   Context(std::shared_ptr<const Model> model, const ContextParams& params, const Context& other);
   ~Context();
   Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
 
   const Model& model() const;
   const ContextParams& params() const;  ///< With the defaults filled in.
 
-  /// Computes a batch. Wrong ids, sequences or positions throw Error kInvalidArgument and change nothing.
-  DecodeStatus decode(const Batch& batch);
-  /// Makes a running decode() return soon. From any thread or signal handler.
+  /// Computes a batch. Wrong ids, sequences or positions throw Error kInvalidArgument and change nothing, and
+  /// so does a batch that would not fit if the cache were empty.
+  ///
+  /// Where a device fails or memory is exhausted, throws Error kDevice or kOutOfMemory. The batch's items are
+  /// taken back then, and sequences are as before: decode may be tried again. Only those whose cells the
+  /// failed step had to move (after copies, shifts and packing) are not intact() any more. A device that is
+  /// lost for good fails in each step from then on, whatever is removed: kDevice comes again then, and the
+  /// model must be loaded anew.
+  [[nodiscard]] DecodeStatus decode(const Batch& batch);
+  /// Makes the running decode() return kCancelled soon. Where none is running, the next one does, at once: no
+  /// call is lost, and none has an effect on more than one decode(). From any thread or signal handler.
   void cancel() noexcept;
+  /// Takes back what cancel() has left for the next decode(). Whether there was something.
+  bool take_back_cancel() noexcept;
+
+  /// False where a step failed that was to move the sequence's cells: nobody knows how far it came. Until the
+  /// sequence is removed as a whole, or restored, what would read it (decode, copy, shift, divide, save)
+  /// throws Error kInvalidArgument. Others are not affected. To go on, remove it and compute its tokens
+  /// again: the bits are the same.
+  bool intact(SeqId seq) const;
+  bool intact() const;  ///< All of them.
 
   /// Logits of item i of the last batch, which must have asked for all of them; n_vocab floats, valid until
   /// the next decode.
@@ -166,17 +187,17 @@ class Context {
   void remove(SeqId seq, Pos begin = 0, Pos end = -1);
   /// `to` gets what `from` holds there, in place of what it held there itself. Cells are shared: no bytes
   /// move.
-  bool copy(SeqId from, SeqId to, Pos begin = 0, Pos end = -1);
+  [[nodiscard]] bool copy(SeqId from, SeqId to, Pos begin = 0, Pos end = -1);
   void keep(SeqId seq);  ///< Removes all others.
   /// Adds delta to positions, which must neither meet nor pass those outside the range. Keys are turned with
   /// the next decode. Error kUnsupported for models with learned positions.
-  bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
+  [[nodiscard]] bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
   /// Whether the text could be cut off before `pos`, or copied up to there, and go on.
   bool can_cut(SeqId seq, Pos pos) const;
   bool cuts_anywhere() const;  ///< Whether can_cut() is always true.
   bool can_shift() const;      ///< Whether the model's positions can be shifted and divided.
   /// Divides positions, rounding down.
-  bool divide(SeqId seq, Pos begin, Pos end, int divisor);
+  [[nodiscard]] bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   void clear();
   Pos next_pos(SeqId seq) const;  ///< 0 for an empty sequence.
   Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.
@@ -201,15 +222,15 @@ class Context {
   std::vector<std::byte> save(SeqId seq) const;
   std::vector<std::byte> save() const;
   /// The state of one sequence becomes `seq`, in place of what that held. False where the cache has no room:
-  /// nothing has changed then.
-  bool restore(std::span<const std::byte> state, SeqId seq);
+  /// nothing has changed then. Where a device fails meanwhile (Error kDevice), it is not intact().
+  [[nodiscard]] bool restore(std::span<const std::byte> state, SeqId seq);
   /// The state of a context takes the place of all sequences, under the ids that they had.
-  bool restore(std::span<const std::byte> state);
+  [[nodiscard]] bool restore(std::span<const std::byte> state);
   /// The file appears whole or stays as it was, whatever happens in between. Throws Error kIo.
   void save_file(const std::filesystem::path& path, SeqId seq) const;
   void save_file(const std::filesystem::path& path) const;
-  bool restore_file(const std::filesystem::path& path, SeqId seq);
-  bool restore_file(const std::filesystem::path& path);
+  [[nodiscard]] bool restore_file(const std::filesystem::path& path, SeqId seq);
+  [[nodiscard]] bool restore_file(const std::filesystem::path& path);
 
   PlanStats plan_stats() const;
   /// Times and counts of the steps from now on are added to `profile`, which the caller owns, until this is
@@ -223,6 +244,7 @@ class Context {
   void end_lease() noexcept;
 
   struct Impl;
+  Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -50,9 +50,9 @@ struct Generation {
   int n_decoded = 0;       ///< Steps after the prompt.
 };
 
-/// Appends `prompt` to sequence `seq` and generates. The sequence keeps the prompt and what was generated,
-/// except a last token that was not computed. Throws Error kInvalidArgument where the prompt does not fit the
-/// context, with both numbers.
+/// Appends `prompt` to sequence `seq` and generates. Context::cancel() ends it with StopReason::kCancelled.
+/// The sequence keeps the prompt and what was generated, except a last token that was not computed. Throws
+/// Error kInvalidArgument where the prompt does not fit the context, with both numbers.
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
                     const GenerateParams& params, SeqId seq = 0);
 

@@ -5,7 +5,7 @@
 namespace weft {
 
 using Token = std::int32_t;  ///< Index into a model's vocabulary.
-using SeqId = std::int32_t;  ///< A sequence of a context, 0 to n_seq_max - 1.
+using SeqId = std::int32_t;  ///< A sequence of a context, 0 to ContextParams::n_sequences - 1.
 using Pos = std::int32_t;    ///< Position of a token in its sequence, from 0.
 
 inline constexpr Token kNoToken = -1;

@@ -67,9 +67,13 @@ class DevicePlan {
   virtual ~DevicePlan() = default;
   /// Starts one step. `symbols` are within their bounds and `actual` within what was allowed (the caller
   /// checked); what did not change is not looked at again. Where the device works beside the host this
-  /// returns as soon as the work is on its way, and the inputs' memory may not be written before `wait`. A
-  /// device that fails throws Error kDevice from either call; the plan and what it is bound to are then
-  /// useless.
+  /// returns as soon as the work is on its way, and the inputs' memory may not be written before `wait`.
+  ///
+  /// A device that fails throws Error kDevice from either call, and kOutOfMemory or std::bad_alloc where
+  /// memory is exhausted; the caller waits for what it has submitted all the same. Nothing of the step goes
+  /// on then. What it was to write is undefined: outputs, rows that it stores, cells that it moves; all else
+  /// is as before. Another step may be submitted, which declares all that may differ from the last that was
+  /// done; a device that is lost for good fails in that, too.
   virtual void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
                       const Changes& actual) = 0;
   /// Blocks until the outputs of the last submitted step can be read.

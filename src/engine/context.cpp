@@ -7,6 +7,7 @@
 
 #include "base/atomic_file.h"
 #include "base/read_file.h"
+#include "engine/boundary.h"
 #include "engine/context_impl.h"
 #include "engine/context_params.h"
 #include "engine/refuse.h"
@@ -26,6 +27,11 @@ CacheType best_cache_type(const engine::ModelImpl& model) {
                     std::all_of(devices.begin(), devices.end(),
                                 [](const auto& device) { return device->best_cache_type() == DType::kBF16; });
   return bf16 ? CacheType::kBF16 : CacheType::kF16;
+}
+
+std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model) {
+  if (model == nullptr) refuse("a context needs a model");
+  return model;
 }
 
 /// Whether the graph finds the best tokens: the CPU does so at no cost. Its device is among the model's
@@ -50,16 +56,17 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
           {values<Extent>(graph.full.extents), values<std::int32_t>(graph.full.extent_counts), n_extents()}),
       windows(make_windows()),
       slots(params.n_sequences),
-      placing(sequences, windows ? &*windows : nullptr, n_pages * kPageCells, params.n_ubatch,
-              params.n_outputs),
+      placer(sequences, windows ? &*windows : nullptr, params.n_ubatch, params.n_outputs),
       states(*model, graph, bound, sequences, windows ? &*windows : nullptr, slots),
       workspaces(std::move(workspaces_in)),
       plan(bound.compile(graph.graph, {.allowed = {.shapes = true, .tensors = true},
                                        .n_threads = params.n_threads,
                                        .workspaces = workspaces})),
-      last_pos(static_cast<std::size_t>(params.n_sequences), -1) {
+      last_pos(static_cast<std::size_t>(params.n_sequences), -1),
+      symbols(graph.graph.symbols().size(), 0),
+      noted(static_cast<std::size_t>(params.n_sequences), 0) {
   best.reserve(static_cast<std::size_t>(params.n_outputs) * static_cast<std::size_t>(params.n_best));
-  max_pos = hparams().learned_positions ? model->info().n_ctx_train : engine::kMaxPosition;
+  max_pos = hparams().learned_positions ? model->info().n_ctx_train : kv::kEndOfPositions;
 }
 
 model::GraphSizes Context::Impl::sizes() const {
@@ -80,43 +87,67 @@ bool Context::Impl::consistent() const {
 }
 
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params)
-    : impl_(std::make_unique<Impl>(std::move(model), params, std::make_shared<Workspaces>())) {}
+    : impl_(engine::throwing_errors([&] {
+        return std::make_unique<Impl>(checked(std::move(model)), params, std::make_shared<Workspaces>());
+      })) {}
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params, const Context& other)
-    : impl_(std::make_unique<Impl>(std::move(model), params, other.impl_->workspaces)) {}
+    : impl_(engine::throwing_errors([&] {
+        return std::make_unique<Impl>(checked(std::move(model)), params, other.impl().workspaces);
+      })) {}
 Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;
+Context& Context::operator=(Context&&) noexcept = default;
 
-const Model& Context::model() const { return *impl_->model; }
-const ContextParams& Context::params() const { return impl_->params; }
+Context::Impl& Context::impl() const {
+  if (impl_ == nullptr) refuse("this context was moved to another: it can only be assigned to");
+  return *impl_;
+}
 
-DecodeStatus Context::decode(const Batch& batch) { return impl_->decode(batch); }
+const Model& Context::model() const { return *impl().model; }
+const ContextParams& Context::params() const { return impl().params; }
+
+DecodeStatus Context::decode(const Batch& batch) {
+  return engine::throwing_errors([&] { return impl().decode(batch); });
+}
 
 void Context::cancel() noexcept {
-  impl_->cancelled.store(true, std::memory_order_relaxed);
-  impl_->plan.cancel();
+  if (impl_ != nullptr) impl_->cancel();
+}
+
+bool Context::take_back_cancel() noexcept { return impl_ != nullptr && impl_->take_cancel(); }
+
+bool Context::intact(SeqId seq) const {
+  impl().check_sequence(seq);
+  return impl().sequences.intact(seq);
+}
+
+bool Context::intact() const {
+  for (SeqId seq = 0; seq < impl().params.n_sequences; ++seq)
+    if (!impl().sequences.intact(seq)) return false;
+  return true;
 }
 
 std::span<const float> Context::logits(int i) const {
-  if (i < 0 || i >= static_cast<int>(impl_->logits_of.size()) ||
-      impl_->logits_of[static_cast<std::size_t>(i)] == nullptr)
+  if (i < 0 || i >= static_cast<int>(impl().logits_of.size()) ||
+      impl().logits_of[static_cast<std::size_t>(i)] == nullptr)
     refuse("item " + std::to_string(i) +
            " of the last batch has no logits; ask for them, and for all of them, when adding it");
-  return {impl_->logits_of[static_cast<std::size_t>(i)],
-          static_cast<std::size_t>(impl_->model->info().n_vocab)};
+  return {impl().logits_of[static_cast<std::size_t>(i)],
+          static_cast<std::size_t>(impl().model->info().n_vocab)};
 }
 
 std::span<const Best> Context::best(int i) const {
-  if (i < 0 || i >= static_cast<int>(impl_->best_of.size()) ||
-      impl_->best_of[static_cast<std::size_t>(i)].n == 0)
+  if (i < 0 || i >= static_cast<int>(impl().best_of.size()) ||
+      impl().best_of[static_cast<std::size_t>(i)].n == 0)
     refuse("item " + std::to_string(i) + " of the last batch did not ask for its best tokens (only_best)");
-  const auto& [begin, n] = impl_->best_of[static_cast<std::size_t>(i)];
-  return std::span(impl_->best).subspan(begin, n);
+  const auto& [begin, n] = impl().best_of[static_cast<std::size_t>(i)];
+  return std::span(impl().best).subspan(begin, n);
 }
 
 namespace {
 
 /// The end of a range that may be given as "to the end".
-Pos end_of(Pos end) { return end < 0 ? engine::kMaxPosition : end; }
+Pos end_of(Pos end) { return end < 0 ? kv::kEndOfPositions : end; }
 
 enum class Covered : std::uint8_t { kNothing, kPart, kAll };
 
@@ -141,123 +172,134 @@ Covered covered(const kv::Sequences& sequences, SeqId seq, Pos begin, Pos end) {
 }  // namespace
 
 void Context::remove(SeqId seq, Pos begin, Pos end) {
-  impl_->check_sequence(seq);
-  if (impl_->recurrent) {
-    const Covered part = covered(impl_->sequences, seq, begin, end_of(end));
+  impl().check_sequence(seq);
+  if (impl().recurrent) {
+    const Covered part = covered(impl().sequences, seq, begin, end_of(end));
     if (part == Covered::kPart)
       refuse_part("a part of it cannot be removed; remove all of it, or go back to a copy made before");
-    if (part == Covered::kAll) impl_->slots.remove(seq);
+    if (part == Covered::kAll) impl().slots.remove(seq);
   }
-  if (impl_->windows && !impl_->windows->can_remove(seq, std::max(begin, 0), end_of(end)))
+  if (impl().windows && !impl().windows->can_remove(seq, std::max(begin, 0), end_of(end)))
     refuse_faded(seq, "cut off there");
-  impl_->sequences.remove(seq, std::max(begin, 0), end_of(end));
+  impl().sequences.remove(seq, std::max(begin, 0), end_of(end));
 }
 
 bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
-  impl_->check_sequence(from);
-  impl_->check_sequence(to);
-  if (impl_->recurrent) {
-    const Covered of_from = covered(impl_->sequences, from, begin, end_of(end));
-    const Covered of_to = covered(impl_->sequences, to, begin, end_of(end));
-    const auto is_empty = [&](SeqId seq) { return impl_->sequences.next_pos(seq) == 0; };
+  impl().check_sequence(from);
+  impl().check_sequence(to);
+  impl().check_intact(from);
+  impl().check_intact(to);
+  if (impl().recurrent) {
+    const Covered of_from = covered(impl().sequences, from, begin, end_of(end));
+    const Covered of_to = covered(impl().sequences, to, begin, end_of(end));
+    const auto is_empty = [&](SeqId seq) { return impl().sequences.next_pos(seq) == 0; };
     if (of_from == Covered::kNothing && of_to == Covered::kNothing) return true;
     if ((of_from != Covered::kAll && !is_empty(from)) || (of_to != Covered::kAll && !is_empty(to)))
       refuse_part("a part of it can neither be copied nor replaced; copy all of it");
-    if (!impl_->sequences.copy(from, to, std::max(begin, 0), end_of(end))) return false;
-    impl_->slots.copy(from, to);
+    if (!impl().sequences.copy(from, to, std::max(begin, 0), end_of(end))) return false;
+    impl().slots.copy(from, to);
     return true;
   }
-  if (impl_->windows && !impl_->windows->can_copy(from, to, std::max(begin, 0), end_of(end)))
+  if (impl().windows && !impl().windows->can_copy(from, to, std::max(begin, 0), end_of(end)))
     refuse_faded(from, "copied like this");
-  return impl_->sequences.copy(from, to, std::max(begin, 0), end_of(end));
+  return impl().sequences.copy(from, to, std::max(begin, 0), end_of(end));
 }
 
 void Context::keep(SeqId seq) {
-  impl_->check_sequence(seq);
-  impl_->sequences.keep(seq);
-  for (SeqId other = 0; other < impl_->params.n_sequences; ++other)
-    if (other != seq) impl_->slots.remove(other);
+  impl().check_sequence(seq);
+  impl().sequences.keep(seq);
+  for (SeqId other = 0; other < impl().params.n_sequences; ++other)
+    if (other != seq) impl().slots.remove(other);
 }
 
 bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
-  impl_->check_sequence(seq);
-  if (impl_->recurrent) refuse_part("it cannot be shifted; remove it and decode it at its new positions");
+  impl().check_sequence(seq);
+  impl().check_intact(seq);
+  if (impl().recurrent) refuse_part("it cannot be shifted; remove it and decode it at its new positions");
   if (!can_shift())
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: its text cannot be shifted");
-  if (!impl_->sequences.can_add(seq, std::max(begin, 0), end_of(end), delta))
+  if (!impl().sequences.can_shift(seq, std::max(begin, 0), end_of(end), delta))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
            std::to_string(seq) + " shifted by " + std::to_string(delta) +
            " would meet others or leave the range of positions");
-  if (impl_->windows && !impl_->windows->can_add(seq, std::max(begin, 0), end_of(end), delta))
+  if (impl().windows && !impl().windows->can_shift(seq, std::max(begin, 0), end_of(end), delta))
     refuse_faded(seq, "shifted like this");
-  const bool shifted = impl_->sequences.add(seq, std::max(begin, 0), end_of(end), delta);
-  impl_->follow_moves();
+  const bool shifted = engine::throwing_errors(
+      [&] { return impl().sequences.shift(seq, std::max(begin, 0), end_of(end), delta); });
+  impl().follow_moves();
   return shifted;
 }
 
 bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
-  impl_->check_sequence(seq);
-  if (impl_->recurrent) refuse_part("its positions cannot be divided");
+  impl().check_sequence(seq);
+  impl().check_intact(seq);
+  if (impl().recurrent) refuse_part("its positions cannot be divided");
   if (!can_shift())
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
-  if (divisor < 1 || !impl_->sequences.can_divide(seq, std::max(begin, 0), end_of(end), divisor))
+  if (divisor < 1 || !impl().sequences.can_divide(seq, std::max(begin, 0), end_of(end), divisor))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
            std::to_string(seq) + " cannot be divided by " + std::to_string(divisor) +
            ": they would pass those before them");
-  if (impl_->windows && !impl_->windows->can_divide(seq, std::max(begin, 0), end_of(end), divisor))
+  if (impl().windows && !impl().windows->can_divide(seq, std::max(begin, 0), end_of(end), divisor))
     refuse_faded(seq, "divided like this");
-  const bool divided = impl_->sequences.divide(seq, std::max(begin, 0), end_of(end), divisor);
-  impl_->follow_moves();
+  const bool divided = engine::throwing_errors(
+      [&] { return impl().sequences.divide(seq, std::max(begin, 0), end_of(end), divisor); });
+  impl().follow_moves();
   return divided;
 }
 
 void Context::clear() {
-  for (SeqId seq = 0; seq < impl_->params.n_sequences; ++seq) remove(seq);
+  for (SeqId seq = 0; seq < impl().params.n_sequences; ++seq) remove(seq);
 }
 
 Pos Context::next_pos(SeqId seq) const {
-  impl_->check_sequence(seq);
-  return impl_->sequences.next_pos(seq);
+  impl().check_sequence(seq);
+  return impl().sequences.next_pos(seq);
 }
 
 Pos Context::min_pos(SeqId seq) const {
-  impl_->check_sequence(seq);
-  return impl_->sequences.min_pos(seq);
+  impl().check_sequence(seq);
+  return impl().sequences.min_pos(seq);
 }
 
 bool Context::can_cut(SeqId seq, Pos pos) const {
-  impl_->check_sequence(seq);
-  if (impl_->recurrent) return pos <= impl_->sequences.min_pos(seq) || pos >= impl_->sequences.next_pos(seq);
-  return !impl_->windows || impl_->windows->can_remove(seq, std::max(pos, 0), engine::kMaxPosition);
+  impl().check_sequence(seq);
+  if (impl().recurrent) return pos <= impl().sequences.min_pos(seq) || pos >= impl().sequences.next_pos(seq);
+  return !impl().windows || impl().windows->can_remove(seq, std::max(pos, 0), kv::kEndOfPositions);
 }
 
-bool Context::cuts_anywhere() const { return !impl_->recurrent && !impl_->windows; }
+bool Context::cuts_anywhere() const { return !impl().recurrent && !impl().windows; }
 
 void Context::defragment(int max_cells) {
-  impl_->sequences.defragment(max_cells);
-  impl_->follow_moves();
+  engine::throwing_errors([&] { impl().sequences.defragment(max_cells); });
+  impl().follow_moves();
 }
-bool Context::consistent() const { return impl_->consistent(); }
-bool Context::can_shift() const { return !impl_->hparams().learned_positions && !impl_->recurrent; }
-Pos Context::max_positions() const { return impl_->max_pos; }
+bool Context::consistent() const { return impl().consistent(); }
+bool Context::can_shift() const { return !impl().hparams().learned_positions && !impl().recurrent; }
+Pos Context::max_positions() const { return impl().max_pos; }
 int Context::batch_size() const {
   constexpr int kSteps = 4;  // A batch that is cancelled loses no more.
-  return impl_->params.n_ubatch * (impl_->plan.pipelined() ? kSteps : 1);
+  return impl().params.n_ubatch * (impl().plan.pipelined() ? kSteps : 1);
 }
-int Context::cells_used() const { return impl_->sequences.cells_used(); }
-int Context::cells_total() const { return impl_->sequences.cells_total(); }
+int Context::cells_used() const { return impl().sequences.cells_used(); }
+int Context::cells_total() const { return impl().sequences.cells_total(); }
 std::int64_t Context::cache_bytes() const {
-  return impl_->states.cache_bytes(impl_->sequences.pages_touched(),
-                                   impl_->windows ? impl_->windows->n_touched() : 0);
+  return impl().states.cache_bytes(impl().sequences.pages_touched(),
+                                   impl().windows ? impl().windows->n_touched() : 0);
 }
 
 // --- States
-// ---------------------------------------------------------------------------------------------------
 
-std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
+void Context::Impl::prepare_save(std::optional<SeqId> seq) {
   if (seq) check_sequence(*seq);
+  for (SeqId s = 0; s < params.n_sequences; ++s)
+    if (!seq || s == *seq) check_intact(s);
   carry_out_moves();
   if (windows) windows->evict();  // What nobody needs is not saved.
+}
+
+std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
+  prepare_save(seq);
   std::vector<std::byte> bytes;
   states.save(seq,
               [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
@@ -265,9 +307,7 @@ std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
 }
 
 void Context::Impl::save_file(const std::filesystem::path& path, std::optional<SeqId> seq) {
-  if (seq) check_sequence(*seq);
-  carry_out_moves();
-  if (windows) windows->evict();  // What nobody needs is not saved.
+  prepare_save(seq);
   base::AtomicFile file(path);
   states.save(seq, [&](std::span<const std::byte> part) { file.write(part); });
   file.commit();
@@ -280,30 +320,49 @@ bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqI
   return restored;
 }
 
-std::vector<std::byte> Context::save(SeqId seq) const { return impl_->save(seq); }
-std::vector<std::byte> Context::save() const { return impl_->save({}); }
-void Context::save_file(const std::filesystem::path& path, SeqId seq) const { impl_->save_file(path, seq); }
-void Context::save_file(const std::filesystem::path& path) const { impl_->save_file(path, {}); }
-bool Context::restore(std::span<const std::byte> state, SeqId seq) { return impl_->restore(state, seq); }
-bool Context::restore(std::span<const std::byte> state) { return impl_->restore(state, {}); }
+bool Context::Impl::restore_file(const std::filesystem::path& path, std::optional<SeqId> seq) {
+  if (seq) check_sequence(*seq);
+  return restore(base::read_file(path, states.max_bytes()), seq);
+}
+
+std::vector<std::byte> Context::save(SeqId seq) const {
+  return engine::throwing_errors([&] { return impl().save(seq); });
+}
+std::vector<std::byte> Context::save() const {
+  return engine::throwing_errors([&] { return impl().save({}); });
+}
+void Context::save_file(const std::filesystem::path& path, SeqId seq) const {
+  engine::throwing_errors([&] { impl().save_file(path, seq); });
+}
+void Context::save_file(const std::filesystem::path& path) const {
+  engine::throwing_errors([&] { impl().save_file(path, {}); });
+}
+bool Context::restore(std::span<const std::byte> state, SeqId seq) {
+  return engine::throwing_errors([&] { return impl().restore(state, seq); });
+}
+bool Context::restore(std::span<const std::byte> state) {
+  return engine::throwing_errors([&] { return impl().restore(state, {}); });
+}
 bool Context::restore_file(const std::filesystem::path& path, SeqId seq) {
-  return impl_->restore(base::read_file(path, impl_->states.max_bytes()), seq);
+  return engine::throwing_errors([&] { return impl().restore_file(path, seq); });
 }
 bool Context::restore_file(const std::filesystem::path& path) {
-  return impl_->restore(base::read_file(path, impl_->states.max_bytes()), {});
+  return engine::throwing_errors([&] { return impl().restore_file(path, {}); });
 }
 
 void Context::lease() {
-  if (std::exchange(impl_->leased, true))
+  if (std::exchange(impl().leased, true))
     refuse("a batcher uses the context already; make another context for a second one");
 }
 
-void Context::end_lease() noexcept { impl_->leased = false; }
+void Context::end_lease() noexcept {
+  if (impl_ != nullptr) impl_->leased = false;
+}
 
-void Context::set_profile(Profile* profile) { impl_->plan.set_profile(profile); }
+void Context::set_profile(Profile* profile) { impl().plan.set_profile(profile); }
 
 PlanStats Context::plan_stats() const {
-  const exec::PlanCounters& counters = impl_->plan.counters();
+  const exec::PlanCounters& counters = impl().plan.counters();
   PlanStats stats;
   stats.compiled = counters.compiled;
   stats.steps = counters.steps;
@@ -313,10 +372,10 @@ PlanStats Context::plan_stats() const {
   stats.copies = counters.copies;
   stats.copied_bytes = counters.copied_bytes;
   if (counters.steps > 0)
-    stats.host_us_per_step = impl_->host_seconds * 1e6 / static_cast<double>(counters.steps);
-  for (int device = 0; device < impl_->model->impl().devices.size(); ++device)
-    stats.workspace_bytes += static_cast<std::int64_t>(impl_->plan.own_bytes(device));
-  stats.shared_workspace_bytes = static_cast<std::int64_t>(impl_->workspaces->bytes());
+    stats.host_us_per_step = impl().host_seconds * 1e6 / static_cast<double>(counters.steps);
+  for (int device = 0; device < impl().model->impl().devices.size(); ++device)
+    stats.workspace_bytes += static_cast<std::int64_t>(impl().plan.own_bytes(device));
+  stats.shared_workspace_bytes = static_cast<std::int64_t>(impl().workspaces->bytes());
   return stats;
 }
 

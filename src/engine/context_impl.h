@@ -8,8 +8,8 @@
 #include "engine/devices/bound_graph.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
-#include "engine/placing.h"
 #include "engine/states/states.h"
+#include "engine/ubatch_placer.h"
 #include "exec/plan.h"
 #include "kv/sequences.h"
 #include "kv/state_slots.h"
@@ -19,7 +19,6 @@
 namespace weft {
 
 namespace engine {
-inline constexpr Pos kMaxPosition = 1 << 29;
 inline constexpr const char* kKeepWindows =
     "; make the context with a larger window_rewind (-1 keeps everything)";
 }  // namespace engine
@@ -42,42 +41,61 @@ struct Context::Impl {
   }
 
   void check_sequence(SeqId seq) const;
+  void check_intact(SeqId seq) const;
 
   // The walk of a batch.
   DecodeStatus decode(const Batch& batch);
-  /// Checks the batch, resolves its positions and passes them to `placing`.
-  void admit(const Batch& batch);
+  /// Checks the batch, resolves its positions and passes them to `placer`.
+  void check(const Batch& batch);
+  /// A batch that is cancelled meanwhile (see take_cancel) is left as it is, and kOk.
+  DecodeStatus run_ubatches(const Batch& batch);
+  /// See Context::cancel.
+  void cancel() noexcept;
+  /// Whether there was a cancel() since the last call.
+  bool take_cancel() noexcept;
+  /// Takes the batch's items back.
+  void undo(const Batch& batch);
   /// Finds the running states' slots before and after each item. The slots' batch ends with commit or
   /// abandon.
   void step_states(const Batch& batch);
-  /// Writes the inputs of a step's items. Gives the number of entries of what is hidden from them.
-  std::int64_t bind_step(const Batch& batch);
+  /// Writes the inputs of a ubatch's items. Gives the number of entries of what is hidden from them.
+  std::int64_t bind_ubatch(const Batch& batch);
   /// Those of layers that keep a window only.
   void bind_windows(const Batch& batch, std::int64_t n_hidden);
-  engine::MoveInputs move_inputs(const model::CellInputs& inputs) const;
+  kv::MoveInputs move_inputs(const model::CellInputs& inputs) const;
+  /// Which parts of large inputs the ubatch uses; null: a step without tokens.
+  void note_parts(const Batch* batch);
+  struct StepSizes {
+    std::int64_t n_tokens = 0;
+    std::int64_t n_outputs = 0;
+    std::int64_t n_logits = 0;  ///< Outputs that are rows of logits; of the others the best are taken.
+    std::int64_t n_hidden = 0;
+  };
   /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
-  /// own. `start`: it is started and not waited for (exec::Plan::start).
-  /// `n_logits` of the outputs are rows of logits, of the others the best are taken.
-  void run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_logits, std::int64_t n_hidden,
-                bool start = false);
+  /// own. `start`: it is started and not waited for (exec::Plan::start). Where it throws, the moves that it
+  /// had under way are still to be abandoned.
+  void run_step(const StepSizes& sizes, bool start = false);
   /// What an operation on sequences has left to be moved is known to the windows too.
   void follow_moves() {
-    if (windows) windows->follow_moves();
+    if (windows) windows->follow(sequences.moves());
   }
   /// For those who look at cells outside of steps.
   void carry_out_moves();
   /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's way.
-  void read_step(const Batch& batch, const engine::Placing::Step& step);
-  void read_logits(const Batch& batch, const engine::Placing::Step& step);
-  void read_best(const Batch& batch, const engine::Placing::Step& step);
+  void read_step(const Batch& batch, const engine::Ubatch& step);
+  void read_logits(const Batch& batch, const engine::Ubatch& step);
+  void read_best(const Batch& batch, const engine::Ubatch& step);
   /// Room for the best tokens of an item.
   std::span<Best> add_best(const Batch& batch, int item);
 
   bool consistent() const;
 
+  // States: of one sequence, or of all.
+  void prepare_save(std::optional<SeqId> seq);
   std::vector<std::byte> save(std::optional<SeqId> seq);
   void save_file(const std::filesystem::path& path, std::optional<SeqId> seq);
   bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq);
+  bool restore_file(const std::filesystem::path& path, std::optional<SeqId> seq);
 
   const std::shared_ptr<const Model> model;
   const ContextParams params;
@@ -89,13 +107,13 @@ struct Context::Impl {
   kv::Sequences sequences;
   std::optional<kv::WindowPages> windows;  // Where layers keep a window only.
   kv::StateSlots slots;
-  engine::Placing placing;
+  engine::UbatchPlacer placer;
   engine::States states;
   const std::shared_ptr<Workspaces> workspaces;  // Of those who take turns.
   exec::Plan plan;
   Pos max_pos = 0;
 
-  std::vector<kv::Place> places;                  // Of the batch being admitted.
+  std::vector<kv::SeqPos> positions;              // Of the batch being checked.
   std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
   std::vector<kv::StateSlots::Step> state_steps;  // By item, in recurrent models.
   std::vector<Pos> last_pos;                      // By sequence: the last position in the batch so far.
@@ -108,8 +126,13 @@ struct Context::Impl {
   };
   std::vector<BestOf> best_of;  // By item of the last batch.
   std::vector<Best> best;
+  std::vector<std::int64_t> symbols;  // Of the step, and of the one before.
   std::vector<std::int64_t> last_symbols;
+  std::vector<exec::InputPart> parts;  // Of the step.
+  std::vector<std::uint64_t> noted;    // By sequence: the last list of parts that has it.
+  std::uint64_t n_noted = 0;
   std::atomic<bool> cancelled{false};
+  std::atomic<int> n_cancelling{0};  // Threads within cancel().
   double host_seconds = 0.0;
   bool leased = false;  // To a batcher.
 };

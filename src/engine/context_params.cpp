@@ -5,6 +5,7 @@
 
 #include "base/pool.h"
 #include "engine/model_params.h"
+#include "engine/graph_sizes.h"
 #include "engine/refuse.h"
 
 namespace weft::engine {
@@ -12,7 +13,6 @@ namespace {
 
 constexpr int kDefaultContext = 8192;
 constexpr int kMaxContext = 1 << 26;
-constexpr int kMaxSequences = 1 << 12;
 constexpr int kMaxBatchStep = 1 << 16;
 constexpr int kDefaultOutputs = 64;
 constexpr int kBF16Pair = 2;

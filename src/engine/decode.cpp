@@ -1,9 +1,11 @@
-// The walk of a batch: admit (check it, resolve positions), place (take cells), bind (write the inputs), run
-// the plan, read (find the logits).
+// The walk of a batch: check it and resolve its positions; then, ubatch by ubatch, place it (take cells),
+// bind it (write the inputs), run the plan, and read the logits.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "engine/context_impl.h"
 #include "engine/refuse.h"
@@ -27,7 +29,7 @@ std::size_t count_logits(const Batch& batch, int begin, int end) {
 
 /// How many of a step's outputs are rows of logits: all or none, as the head's weights are read once for
 /// either.
-std::int64_t n_logits_of(const Batch& batch, const engine::Placing::Step& step) {
+std::int64_t n_logits_of(const Batch& batch, const engine::Ubatch& step) {
   return count_logits(batch, step.begin, step.end) > 0 ? step.n_outputs : 0;
 }
 
@@ -38,9 +40,21 @@ void Context::Impl::check_sequence(SeqId seq) const {
     refuse("sequence " + std::to_string(seq) + " is outside 0 to " + std::to_string(params.n_sequences - 1));
 }
 
-void Context::Impl::admit(const Batch& batch) {
+void Context::Impl::check_intact(SeqId seq) const {
+  if (!sequences.intact(seq))
+    refuse(
+        "sequence " + std::to_string(seq) +
+        " is not intact, since a device or an allocation failed while its cells were moved; remove it, and "
+        "compute its text again");
+}
+
+void Context::Impl::check(const Batch& batch) {
   if (batch.size() == 0) refuse("the batch is empty");
-  places.clear();
+  if (batch.size() > sequences.cells_total())
+    refuse("the batch has " + std::to_string(batch.size()) + " items, the cache has " +
+           std::to_string(sequences.cells_total()) +
+           " cells: it can never fit; cut it, or make the context with a larger n_ctx");
+  positions.clear();
   if (windows) windows->end_batch();
   for (int i = 0; i < batch.size(); ++i) {
     check_sequence(batch[i].seq);
@@ -72,6 +86,7 @@ void Context::Impl::admit(const Batch& batch) {
     if (pos < 0 || pos >= max_pos)
       refuse("position " + std::to_string(pos) + " is outside 0 to " + std::to_string(max_pos - 1) + where());
     const auto claim = [&](SeqId seq) {
+      check_intact(seq);
       if (pos <= last_of(seq))
         refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " +
                std::to_string(seq) + where());
@@ -93,15 +108,15 @@ void Context::Impl::admit(const Batch& batch) {
     for (const SeqId other : batch.shared_with(i)) claim(other);
     if (item.sees_to > max_pos)
       refuse("position " + std::to_string(item.sees_to) + " is beyond " + std::to_string(max_pos) + where());
-    places.push_back({item.seq, pos});
+    positions.push_back({item.seq, pos});
   }
-  placing.begin(places);
+  placer.begin(batch, positions);
   hidden_pairs.assign(batch.hidden().begin(), batch.hidden().end());
   if (hidden_pairs.size() > engine::kMaxHidden)
     refuse("at most " + std::to_string(engine::kMaxHidden) + " pairs of items can be hidden, the batch has " +
            std::to_string(hidden_pairs.size()));
   for (const auto& [item, other] : hidden_pairs)
-    if (!placing.shares_sequence(batch, item, other))
+    if (!engine::UbatchPlacer::shares_sequence(batch, item, other))
       refuse("items " + std::to_string(item) + " and " + std::to_string(other) +
              " of the batch have no sequence in common: they do not see each other anyway");
   std::sort(hidden_pairs.begin(), hidden_pairs.end());
@@ -113,7 +128,6 @@ void Context::Impl::step_states(const Batch& batch) {
   for (int i = 0; i < batch.size(); ++i) {
     for (const SeqId other : batch.shared_with(i)) {
       if (slots.same_text(batch[i].seq, other)) continue;
-      slots.abandon();
       throw Error(
           ErrorCode::kUnsupported,
           "item " + std::to_string(i) + " of the batch is shared by sequences " +
@@ -124,14 +138,14 @@ void Context::Impl::step_states(const Batch& batch) {
   }
 }
 
-std::int64_t Context::Impl::bind_step(const Batch& batch) {
-  const engine::Placing::Step& step = placing.step();
+std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
+  const engine::Ubatch& ubatch = placer.ubatch();
   const auto tokens = values<std::int32_t>(graph.tokens);
   const auto use_embeddings = values<std::int32_t>(graph.use_embeddings);
   const auto embeddings = values<float>(graph.embeddings);
   const auto ends = values<std::int32_t>(graph.ends);
   const auto hidden_first = values<std::int32_t>(graph.hidden_first);
-  const auto positions = values<std::int32_t>(graph.positions);
+  const auto position_of = values<std::int32_t>(graph.positions);
   const auto sequence_of = values<std::int32_t>(graph.sequences);
   const auto cell_of = values<std::int32_t>(graph.full.cells);
   const auto output_rows = values<std::int32_t>(graph.output_rows);
@@ -141,9 +155,9 @@ std::int64_t Context::Impl::bind_step(const Batch& batch) {
   const auto state_from = values<std::int32_t>(graph.state_from);
   const auto state_to = values<std::int32_t>(graph.state_to);
   std::size_t n_outputs = 0;
-  for (int i = step.begin; i < step.end; ++i) {
+  for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const auto item = static_cast<std::size_t>(i);
-    const auto row = static_cast<std::size_t>(i - step.begin);
+    const auto row = static_cast<std::size_t>(i - ubatch.begin);
     tokens[row] = std::max(batch[i].token, 0);
     use_embeddings[row] = batch[i].embedding >= 0 ? 1 : 0;
     if (batch[i].embedding >= 0) {
@@ -151,11 +165,11 @@ std::int64_t Context::Impl::bind_step(const Batch& batch) {
       std::copy(embedding.begin(), embedding.end(),
                 embeddings.begin() + static_cast<std::ptrdiff_t>(row * embedding.size()));
     }
-    ends[row] = std::max(batch[i].sees_to, placing.place(i).pos + 1);
+    ends[row] = std::max(batch[i].sees_to, placer.at(i).pos + 1);
     hidden_first[row] = -1;
-    positions[row] = placing.place(i).pos;
-    sequence_of[row] = placing.place(i).seq;
-    cell_of[row] = placing.cell(i);
+    position_of[row] = placer.at(i).pos;
+    sequence_of[row] = placer.at(i).seq;
+    cell_of[row] = placer.cell(i);
     if (recurrent) {
       state_from[row] = state_steps[item].from;
       state_to[row] = state_steps[item].to;
@@ -170,11 +184,12 @@ std::int64_t Context::Impl::bind_step(const Batch& batch) {
   // The pairs stand in the order of their items.
   const auto hidden = values<HiddenCells>(graph.full.hidden);
   std::size_t n_hidden = 0;
-  for (const auto& [item, other] : hidden_pairs) {
-    if (item < step.begin || item >= step.end) continue;
-    const auto row = item - step.begin;
-    const auto& seen_from = placing.place(item);
-    const std::int32_t cell = sequences.cell_of(seen_from.seq, placing.place(other).pos);
+  auto pair = std::lower_bound(hidden_pairs.begin(), hidden_pairs.end(), std::pair(ubatch.begin, 0));
+  for (; pair != hidden_pairs.end() && pair->first < ubatch.end; ++pair) {
+    const auto& [item, other] = *pair;
+    const auto row = item - ubatch.begin;
+    const auto& seen_from = placer.at(item);
+    const std::int32_t cell = sequences.cell_of(seen_from.seq, placer.at(other).pos);
     if (cell < 0) continue;  // Of a later step: not there to be seen.
     auto& first = hidden_first[static_cast<std::size_t>(row)];
     if (first < 0) first = static_cast<std::int32_t>(n_hidden);
@@ -186,20 +201,20 @@ std::int64_t Context::Impl::bind_step(const Batch& batch) {
 }
 
 void Context::Impl::bind_windows(const Batch& batch, std::int64_t n_hidden) {
-  const engine::Placing::Step& step = placing.step();
+  const engine::Ubatch& ubatch = placer.ubatch();
   const auto cells = values<std::int32_t>(graph.windowed.cells);
   const auto extents = values<Extent>(graph.windowed.extents);
   const auto counts = values<std::int32_t>(graph.windowed.extent_counts);
   const auto width = static_cast<std::size_t>(n_extents());
-  for (int i = step.begin; i < step.end; ++i) {
-    cells[static_cast<std::size_t>(i - step.begin)] = windows->cell(placing.cell(i));
+  for (int i = ubatch.begin; i < ubatch.end; ++i) {
+    cells[static_cast<std::size_t>(i - ubatch.begin)] = windows->cell(placer.cell(i));
     counts[static_cast<std::size_t>(batch[i].seq)] = -1;
   }
   // A sequence's positions ascend: what its first item sees is all that the others see.
-  for (int i = step.begin; i < step.end; ++i) {
+  for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const auto seq = static_cast<std::size_t>(batch[i].seq);
     if (counts[seq] >= 0) continue;
-    counts[seq] = windows->fill_row(batch[i].seq, placing.place(i).pos, extents.subspan(seq * width, width));
+    counts[seq] = windows->fill_row(batch[i].seq, placer.at(i).pos, extents.subspan(seq * width, width));
   }
   const auto hidden = values<HiddenCells>(graph.full.hidden);
   const auto hidden_there = values<HiddenCells>(graph.windowed.hidden);
@@ -209,40 +224,81 @@ void Context::Impl::bind_windows(const Batch& batch, std::int64_t n_hidden) {
   }
 }
 
-engine::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) const {
+kv::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) const {
   return {values<std::int32_t>(inputs.move_from), values<std::int32_t>(inputs.move_to),
           values<std::int32_t>(inputs.move_deltas), values<std::int32_t>(inputs.fork_from),
           values<std::int32_t>(inputs.fork_to)};
 }
 
-void Context::Impl::run_step(std::int64_t n_tokens, std::int64_t n_outputs, std::int64_t n_logits,
-                             std::int64_t n_hidden, bool start) {
-  const engine::MoveInputs full = move_inputs(graph.full), windowed = move_inputs(graph.windowed);
-  for (bool all = false; !all;) {
-    const engine::Placing::BoundMoves n = placing.bind_moves(full, windowed);
-    all = placing.all_moves_bound();
-    const std::int64_t all_symbols[] = {
-        all ? n_tokens : 0, all ? n_outputs : 0,           n.n_moves, n.n_forks, all ? n_hidden : 0,
-        all ? n_logits : 0, all ? n_outputs - n_logits : 0};
-    const auto symbols = std::span(all_symbols).first(graph.graph.symbols().size());
+void Context::Impl::note_parts(const Batch* batch) {
+  parts.clear();
+  if (!plan.copies_inputs()) return;
+  const engine::Ubatch ubatch = batch != nullptr ? placer.ubatch() : engine::Ubatch{};
+  const auto add = [&](ValueId value, std::size_t begin, std::size_t bytes) {
+    if (value != kNoValue) parts.push_back({value, begin, bytes});
+  };
+  // The tables of extents are as large as the cache, and embeddings are rare.
+  for (const ValueId value : {graph.full.extents, graph.windowed.extents, graph.embeddings}) add(value, 0, 0);
+  const auto row_bytes = static_cast<std::size_t>(n_extents()) * sizeof(Extent);
+  ++n_noted;
+  for (int i = ubatch.begin; i < ubatch.end; ++i) {
+    const auto n = static_cast<std::size_t>((*batch)[i].n_embedding) * sizeof(float);
+    if (n > 0) add(graph.embeddings, static_cast<std::size_t>(i - ubatch.begin) * n, n);
+    const auto seq = static_cast<std::size_t>((*batch)[i].seq);
+    if (std::exchange(noted[seq], n_noted) == n_noted) continue;
+    for (const model::CellInputs* inputs : {&graph.full, &graph.windowed}) {
+      const auto counts = values<std::int32_t>(inputs->extent_counts);
+      if (!counts.empty())
+        add(inputs->extents, seq * row_bytes, static_cast<std::size_t>(counts[seq]) * sizeof(Extent));
+    }
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const exec::InputPart& a, const exec::InputPart& b) { return a.value < b.value; });
+}
+
+void Context::Impl::run_step(const StepSizes& sizes, bool start) {
+  const kv::MoveInputs full = move_inputs(graph.full), windowed = move_inputs(graph.windowed);
+  for (bool last = false; !last;) {
+    const kv::MoveLog::Part moves = sequences.moves().begin(full, windowed);
+    last = moves.last;
+    const auto set = [&](SymbolId symbol, std::int64_t value) {
+      if (symbol != kNoSymbol) symbols[static_cast<std::size_t>(symbol)] = value;
+    };
+    const StepSizes now = last ? sizes : StepSizes{};
+    set(graph.n_tokens, now.n_tokens);
+    set(graph.n_outputs, now.n_outputs);
+    set(graph.n_logits, now.n_logits);
+    set(graph.n_best_rows, now.n_outputs - now.n_logits);
+    set(graph.n_hidden, now.n_hidden);
+    set(graph.n_moves, moves.n_moves);
+    set(graph.n_forks, moves.n_forks);
     exec::Step run;
     run.symbols = symbols;
-    run.actual.shapes = !std::equal(symbols.begin(), symbols.end(), last_symbols.begin(), last_symbols.end());
+    run.parts = parts;
+    run.actual.shapes = symbols != last_symbols;
     if (start) {
       plan.start(run);
     } else {
       plan.run(run);
     }
+    sequences.moves().commit();
     last_symbols.assign(symbols.begin(), symbols.end());
   }
-  placing.clear_moves();
 }
 
 void Context::Impl::carry_out_moves() {
-  if (!sequences.moves().empty()) run_step(0, 0, 0, 0);
+  if (windows) windows->follow(sequences.moves());
+  if (sequences.moves().empty()) return;
+  note_parts(nullptr);
+  try {
+    run_step({});
+  } catch (...) {
+    sequences.abandon_moves();
+    throw;
+  }
 }
 
-void Context::Impl::read_step(const Batch& batch, const engine::Placing::Step& step) {
+void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step) {
   if (n_logits_of(batch, step) > 0) {
     read_logits(batch, step);
   } else if (step.n_outputs > 0) {
@@ -250,7 +306,7 @@ void Context::Impl::read_step(const Batch& batch, const engine::Placing::Step& s
   }
 }
 
-void Context::Impl::read_logits(const Batch& batch, const engine::Placing::Step& step) {
+void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step) {
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.logits).host().data());
   const bool keep = step.end < batch.size();
@@ -269,7 +325,7 @@ void Context::Impl::read_logits(const Batch& batch, const engine::Placing::Step&
   }
 }
 
-void Context::Impl::read_best(const Batch& batch, const engine::Placing::Step& step) {
+void Context::Impl::read_best(const Batch& batch, const engine::Ubatch& step) {
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.best).host().data());
   for (int i = step.begin; i < step.end; ++i) {
     if (!batch[i].logits) continue;
@@ -289,71 +345,34 @@ std::span<Best> Context::Impl::add_best(const Batch& batch, int item) {
 DecodeStatus Context::Impl::decode(const Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   const double kernels_before = plan.kernel_seconds();
-  cancelled.store(false, std::memory_order_relaxed);
-  admit(batch);
+  check(batch);
+  if (take_cancel()) return DecodeStatus::kCancelled;
   if (sequences.cells_used() + batch.size() > sequences.cells_total()) return DecodeStatus::kCacheFull;
-  if (recurrent) step_states(batch);
-  logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
-  best_of.assign(static_cast<std::size_t>(batch.size()), {});
-  best.clear();
-  n_kept = 0;
   DecodeStatus status = DecodeStatus::kOk;
-  const auto undo = [&](int n) {
-    slots.abandon();
-    placing.give_back(batch, 0, n);
-    logits_of.clear();
-    best_of.clear();
-  };
-  int end = 0;
-  std::optional<engine::Placing::Step> started;  // Its logits are still to be read.
-  const auto finish_started = [&] {
-    if (!started) return;
-    plan.finish();
-    if (cancelled.load(std::memory_order_relaxed)) {
-      status = DecodeStatus::kCancelled;
-    } else {
-      read_step(batch, *started);
-    }
-    started.reset();
-  };
   try {
-    while (end < batch.size() && status == DecodeStatus::kOk) {
-      if (!placing.place_step(batch, end)) {
-        status = DecodeStatus::kCacheFull;
-        break;
-      }
-      const engine::Placing::Step& step = placing.step();
-      end = step.end;
-      placing.check_what_is_seen(batch);
-      const std::int64_t n_hidden = bind_step(batch);
-      if (windows) bind_windows(batch, n_hidden);
-      // Moves that are owed are known to be done only when their step is: it does not overlap.
-      const bool ahead =
-          plan.pipelined() && step.end - step.begin < batch.size() && sequences.moves().empty();
-      if (!ahead) finish_started();
-      if (status != DecodeStatus::kOk) break;
-      run_step(step.end - step.begin, step.n_outputs, n_logits_of(batch, step), n_hidden, ahead);
-      if (cancelled.load(std::memory_order_relaxed)) status = DecodeStatus::kCancelled;
-      if (status != DecodeStatus::kOk) break;
-      if (!ahead) {
-        read_step(batch, step);
-      } else {
-        if (started) read_step(batch, *started);
-        started = step;
-      }
-    }
-    finish_started();
-    plan.finish();  // One that was cancelled.
+    if (recurrent) step_states(batch);
+    logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
+    best_of.assign(static_cast<std::size_t>(batch.size()), {});
+    best.clear();
+    n_kept = 0;
+    status = run_ubatches(batch);
+    if (take_cancel()) status = DecodeStatus::kCancelled;
   } catch (...) {
     try {
       plan.finish();
     } catch (...) {  // The first error is the one to tell.
     }
-    undo(end);
+    undo(batch);
+    sequences.abandon_moves();
     throw;
   }
   if (status != DecodeStatus::kOk) {
-    undo(end);
+    undo(batch);
+    if (status == DecodeStatus::kCacheFull && sequences.cells_used() == 0)
+      refuse("the batch's " + std::to_string(batch.size()) + " items do not fit into the empty cache of " +
+             std::to_string(sequences.cells_total()) + " cells in " + std::to_string(n_pages) +
+             " pages: their positions lie too far apart, or too many sequences part; cut the batch, or make "
+             "the context with a larger n_ctx");
     return status;
   }
   if (windows) windows->end_batch();
@@ -361,6 +380,67 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
   // Kernels of several devices may overlap.
   host_seconds += std::max(seconds_since(start) - (plan.kernel_seconds() - kernels_before), 0.0);
   return DecodeStatus::kOk;
+}
+
+void Context::Impl::undo(const Batch& batch) {
+  slots.abandon();
+  placer.give_back(batch);
+  logits_of.clear();
+  best_of.clear();
+}
+
+DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {
+  std::optional<engine::Ubatch> started;  // Its logits are still to be read.
+  const auto finish_started = [&] {
+    if (!started) return;
+    plan.finish();
+    read_step(batch, *std::exchange(started, std::nullopt));
+  };
+  for (int end = 0; end < batch.size();) {
+    if (!placer.place(batch, end)) {
+      plan.finish();
+      return DecodeStatus::kCacheFull;
+    }
+    const engine::Ubatch ubatch = placer.ubatch();
+    end = ubatch.end;
+    const std::int64_t n_hidden = bind_ubatch(batch);
+    if (windows) bind_windows(batch, n_hidden);
+    // Moves that are owed are known to be done only when their step is: it does not overlap.
+    const bool ahead =
+        plan.pipelined() && ubatch.end - ubatch.begin < batch.size() && sequences.moves().empty();
+    if (!ahead) finish_started();
+    note_parts(&batch);
+    if (!cancelled.load())
+      run_step({.n_tokens = ubatch.end - ubatch.begin,
+                .n_outputs = ubatch.n_outputs,
+                .n_logits = n_logits_of(batch, ubatch),
+                .n_hidden = n_hidden},
+               ahead);
+    if (cancelled.load()) break;
+    if (!ahead) {
+      read_step(batch, ubatch);
+    } else {
+      if (started) read_step(batch, *started);
+      started = ubatch;
+    }
+  }
+  if (!cancelled.load()) finish_started();
+  plan.finish();  // One that was cancelled.
+  return DecodeStatus::kOk;
+}
+
+void Context::Impl::cancel() noexcept {
+  n_cancelling.fetch_add(1);
+  cancelled.store(true);
+  plan.cancel();
+  n_cancelling.fetch_sub(1);
+}
+
+bool Context::Impl::take_cancel() noexcept {
+  if (!cancelled.exchange(false)) return false;
+  // Whoever called must be through with the plan before it runs again: else it would stop the wrong step.
+  while (n_cancelling.load() != 0) std::this_thread::yield();
+  return true;
 }
 
 }  // namespace weft

@@ -42,6 +42,7 @@ class Generator {
       emit(detokenizer_.finish());
       append(filter_.rest());
     }
+    context_.take_back_cancel();  // It was meant for this text.
     return std::move(result_);
   }
 

@@ -7,8 +7,9 @@
 
 namespace weft::engine {
 
-inline constexpr int kMovesPerStep = 4096;
-inline constexpr int kMaxHidden = 1 << 14;
+inline constexpr int kMaxSequences = 1 << 12;  ///< Of a context.
+inline constexpr int kMovesPerStep = 4096;     ///< Moves, and forks, that a run of the plan carries out.
+inline constexpr int kMaxHidden = 1 << 14;     ///< Pairs of Batch::hide in a batch.
 
 /// A sequence may hold a part of every page, and be cut for a moment where it is worked on.
 inline int extents_of(int n_pages) { return n_pages + 2; }

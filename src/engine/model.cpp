@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cpu/limits.h"
+#include "engine/boundary.h"
 #include "engine/devices/bound_graph.h"
 #include "engine/devices/device_choice.h"
 #include "engine/devices/device_set.h"
@@ -119,7 +120,7 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
 Model::Model(std::unique_ptr<engine::ModelImpl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
 
-std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const ModelParams& params) {
+std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const ModelParams& params) try {
   engine::check(params);
   gguf::File file = gguf::File::open(path);
   const model::ModelDescription description = model::describe(file);
@@ -160,6 +161,8 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   for (const auto& device : impl->devices.devices)
     impl->info.weights_mapped = device->finish_weights() && impl->info.weights_mapped;
   return std::shared_ptr<const Model>(new Model(std::move(impl)));
+} catch (...) {
+  engine::rethrow_as_error();
 }
 
 const ModelInfo& Model::info() const { return impl_->info; }

@@ -44,12 +44,22 @@ struct PlacedGraph {
                                    ///< at home (Splits::home).
 };
 
+/// Bytes of an input that a step uses, where its shape does not tell.
+struct InputPart {
+  ValueId value = kNoValue;
+  std::size_t begin = 0;
+  std::size_t bytes = 0;
+};
+
 /// What a step is. Inputs were written to their tensors before.
 struct Step {
   std::span<const std::int64_t> symbols;  ///< The value of each symbol of the graph.
   Changes actual;  ///< What differs from the step before. A first step declares nothing.
   std::span<const Rebinding> rebindings;  ///< With actual.tensors.
   const PlacedGraph* graph = nullptr;     ///< With actual.topology: the new graph.
+  /// In the order of their values. Inputs that are here are copied in these parts only; what else a device
+  /// finds in them is of earlier steps.
+  std::span<const InputPart> parts;
 };
 
 struct PlanCounters {
@@ -75,11 +85,15 @@ class Plan {
 
   /// Runs a step. Throws Error kInvalidArgument that names the tensor where the step goes past a bound or
   /// changes what it did not declare or what the plan does not allow; nothing was run then and the plan is as
-  /// it was. Throws what a device throws that fails; no device works on the step any more then.
+  /// it was. Throws what a device throws that fails (DevicePlan::submit); no device works on the step any
+  /// more then, and another step can be tried: what the failed one wrote, and the cells that it moved, are
+  /// then undefined.
   void run(const Step& step);
 
   /// Whether steps can overlap. run and start do not mix: no step may be in flight when one is run.
   bool pipelined() const { return !now_.ahead.empty(); }
+  /// Whether inputs are copied at all, so that Step::parts saves something.
+  bool copies_inputs() const { return n_splits() > 1; }
   /// Starts a step that differs from the one before in shapes at most; only where pipelined(). Returns as
   /// soon as the host would have to wait for a device, and the inputs may be written anew then. The step
   /// before is done by then, and `output` has what it made until the next start. Throws like run; where a
@@ -110,6 +124,7 @@ class Plan {
   struct Flight {
     std::vector<std::int64_t> symbols;
     std::vector<std::int64_t> cut_symbols;  // Of a step that moves cells and does nothing else.
+    std::vector<InputPart> parts;
     bool is_cut = false;
     Changes changes;       // Against the step before; parts add what is theirs.
     std::size_t set = 0;   // Of tensors.
@@ -163,6 +178,8 @@ class Plan {
   Outlook outlook(const Flight& flight, const Flight* before);
   void work(Flight* older, Flight* newer);
   void submit_next(Flight& flight);
+  std::size_t copy_value(const Flight& flight, ValueId value, DeviceTensor& from_tensor,
+                         DeviceTensor& to_tensor) const;
   void wait(Part& part);
   void abandon() noexcept;
 

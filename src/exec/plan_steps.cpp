@@ -1,6 +1,7 @@
 // Steps on their way through the splits of a plan: one that is run, or two that overlap.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -38,8 +39,7 @@ void Plan::start(const Step& step) {
   begin(flight, step, i + 1);
   for (const auto& [device, value] : now_.inputs) {
     const auto d = static_cast<std::size_t>(device), v = static_cast<std::size_t>(value);
-    const std::size_t n = value_bytes(now_.placed.graph.value(value), flight.symbols);
-    if (n > 0) std::memcpy(set(flight.set)[d][v]->host().data(), set(0)[d][v]->host().data(), n);
+    copy_value(flight, value, *set(0)[d][v], *set(flight.set)[d][v]);
   }
   in_flight_ = &flight;
   work(older, &flight);
@@ -52,6 +52,7 @@ void Plan::finish() {
 void Plan::begin(Flight& flight, const Step& step, std::size_t set) {
   symbols_.assign(step.symbols.begin(), step.symbols.end());
   flight.symbols.assign(step.symbols.begin(), step.symbols.end());
+  flight.parts.assign(step.parts.begin(), step.parts.end());
   flight.is_cut = false;
   const bool catch_up = std::exchange(cut_short_, false);
   flight.changes = step.actual;
@@ -144,12 +145,10 @@ void Plan::submit_next(Flight& flight) {
   const std::span<const std::int64_t> symbols = flight.is_cut ? flight.cut_symbols : flight.symbols;
   for (const Copy& copy : part.copies) {
     const auto value = static_cast<std::size_t>(copy.value);
-    const std::size_t n = value_bytes(now_.placed.graph.value(copy.value), symbols);
-    const auto from = set(flight.set)[static_cast<std::size_t>(copy.from)][value]->host();
-    const auto to = set(flight.set)[static_cast<std::size_t>(copy.to)][value]->host();
-    if (n > 0) std::memcpy(to.data(), from.data(), n);
     ++counters_.copies;
-    counters_.copied_bytes += static_cast<std::int64_t>(n);
+    counters_.copied_bytes += static_cast<std::int64_t>(
+        copy_value(flight, copy.value, *set(flight.set)[static_cast<std::size_t>(copy.from)][value],
+                   *set(flight.set)[static_cast<std::size_t>(copy.to)][value]));
   }
   const bool other_set = std::exchange(part.bound_set, flight.set) != flight.set;
   Changes changes = flight.changes;
@@ -158,6 +157,26 @@ void Plan::submit_next(Flight& flight) {
   part.running_for = &flight;
   part.submitted = ++n_submitted_;
   part.plan->submit(symbols, part.bindings[flight.set], changes);
+}
+
+/// What the step uses of a value; returns the number of bytes.
+std::size_t Plan::copy_value(const Flight& flight, ValueId value, DeviceTensor& from_tensor,
+                             DeviceTensor& to_tensor) const {
+  const std::span<std::byte> from = from_tensor.host(), to = to_tensor.host();
+  const auto copy = [&](std::size_t begin, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(to.data() + begin, from.data() + begin, bytes);
+    return bytes;
+  };
+  const auto parts =
+      std::equal_range(flight.parts.begin(), flight.parts.end(), InputPart{value},
+                       [](const InputPart& a, const InputPart& b) { return a.value < b.value; });
+  if (parts.first == parts.second) {
+    const std::span<const std::int64_t> symbols = flight.is_cut ? flight.cut_symbols : flight.symbols;
+    return copy(0, value_bytes(now_.placed.graph.value(value), symbols));
+  }
+  return std::accumulate(
+      parts.first, parts.second, std::size_t{0},
+      [&](std::size_t n, const InputPart& part) { return n + copy(part.begin, part.bytes); });
 }
 
 void Plan::wait(Part& part) {
@@ -169,8 +188,9 @@ void Plan::abandon() noexcept {
   in_flight_ = nullptr;
   done_set_ = 0;
   cut_short_ = true;
-  symbols_.clear();  // Whatever the next step's are, they are new to those that did not get so far.
+  symbols_.clear();  // Whatever the next step's are, they are new to those that did not get so far ...
   for (Part& part : now_.parts) {
+    part.rebound = options_.allowed.tensors;  // ... and so may be what they are bound to.
     try {
       wait(part);
     } catch (...) {  // The first error is the one to tell.

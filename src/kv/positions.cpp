@@ -8,7 +8,7 @@
 
 namespace weft::kv {
 
-bool Sequences::can_add(SeqId seq, Pos begin, Pos end, Pos delta) const {
+bool Sequences::can_shift(SeqId seq, Pos begin, Pos end, Pos delta) const {
   const int first = upper_bound(seq, begin - 1);
   // What is in the range: from the lowest to the highest position there.
   Pos low = -1, high = -1, before = -1, after = -1;
@@ -42,11 +42,13 @@ bool Sequences::room_for_copies(SeqId seq, int begin, int end) const {
   return n_pages <= pages_free() && cells_used_ + n_cells <= n_cells_;
 }
 
-bool Sequences::add(SeqId seq, Pos begin, Pos end, Pos delta) {
+bool Sequences::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   if (delta == 0) return true;
-  WEFT_CHECK(can_add(seq, begin, end, delta));
+  WEFT_CHECK(can_shift(seq, begin, end, delta));
   const auto [first, last] = isolate(seq, begin, end);
   if (first < 0) return false;
+  // Each extent may be copied to a page of its own, and each token moved.
+  moves_.reserve(static_cast<std::size_t>(last - first + 3) * 2 * kPageCells);
   const Extent* const r = row(seq);
   const bool divided = std::any_of(r + first, r + last, [](const Extent& e) { return e.divisor != 1; });
   if (divided || delta % kPageCells == 0) return shift_in_place(seq, first, last, delta);
@@ -67,7 +69,7 @@ bool Sequences::add(SeqId seq, Pos begin, Pos end, Pos delta) {
   std::copy(row_before.begin(), row_before.end(), row(seq));
   count(seq) = static_cast<std::int32_t>(row_before.size());
   cells_used_ = used;
-  moves_.resize(n_moves);
+  moves_.take_back(n_moves);
   return false;
 }
 
@@ -79,7 +81,7 @@ bool Sequences::shift_in_place(SeqId seq, int first, int last, Pos delta) {
     e.base += delta;
     for_each_lane(e.mask, [&](int lane) {
       const std::int32_t cell = e.page * kPageCells + lane;
-      moves_.push_back({cell, cell, delta});
+      moves_.add({cell, cell, delta});
     });
   }
   return true;
@@ -91,12 +93,12 @@ bool Sequences::shift_to_other_lanes(SeqId seq, int first, int last, Pos delta) 
   // In the order in which a token's new place is free before it is taken.
   const auto move_one = [&](const Extent& e, int lane) {
     const Pos pos = e.position(lane) + delta;
-    const auto before_copies = static_cast<std::ptrdiff_t>(moves_.size());
+    const std::size_t before_copies = moves_.size();
     release(e.page, bit(lane));
     const std::int32_t to = take_one(seq, pos);
     if (to < 0) return false;
     // Taking may copy a shared page into the one that was just given back: the token must leave first.
-    moves_.insert(moves_.begin() + before_copies, {e.page * kPageCells + lane, to, delta});
+    moves_.insert(before_copies, {e.page * kPageCells + lane, to, delta});
     return true;
   };
   if (delta < 0) {
@@ -130,6 +132,7 @@ bool Sequences::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   WEFT_CHECK(divisor > 0 && can_divide(seq, begin, end, divisor));
   const auto [first, last] = isolate(seq, begin, end);
   if (first < 0 || !room_for_copies(seq, first, last)) return false;
+  moves_.reserve(static_cast<std::size_t>(last - first) * 2 * kPageCells);
   for (int i = first; i < last; ++i) {
     Extent& e = row(seq)[i];
     if (n_shared(e) > 0) WEFT_CHECK(make_own(e));
@@ -143,7 +146,7 @@ bool Sequences::divide(SeqId seq, Pos begin, Pos end, int divisor) {
     for_each_lane(e.mask, [&](int lane) {
       const std::int32_t cell = e.page * kPageCells + lane;
       const Pos delta = e.position(lane) - old.position(lane);
-      if (delta != 0) moves_.push_back({cell, cell, delta});
+      if (delta != 0) moves_.add({cell, cell, delta});
     });
   }
   return true;

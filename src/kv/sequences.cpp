@@ -16,7 +16,10 @@ int Sequences::n_pages_for(int n_cells, int n_sequences) {
 Sequences::Sequences(int n_cells, int n_sequences, Tables tables)
     : n_cells_(n_cells),
       tables_(tables),
-      pages_(static_cast<std::size_t>(n_pages_for(n_cells, n_sequences))) {
+      pages_(static_cast<std::size_t>(n_pages_for(n_cells, n_sequences))),
+      moves_(n_pages() * kPageCells),
+      intact_(static_cast<std::size_t>(n_sequences), true),
+      unsure_(pages_.size(), 0) {
   WEFT_CHECK(tables.counts.size() == static_cast<std::size_t>(n_sequences));
   WEFT_CHECK(tables.extents.size() == tables.counts.size() * static_cast<std::size_t>(tables.width));
   std::fill(tables.counts.begin(), tables.counts.end(), 0);
@@ -117,12 +120,12 @@ int Sequences::n_shared(const Extent& extent) const {
 
 bool Sequences::make_own(Extent& extent) {
   if (free_pages_.empty() || cells_used_ + n_shared(extent) > n_cells_) return false;
+  moves_.reserve(kPageCells);
   const std::int32_t old = extent.page;
   extent.page = free_pages_.back();
   free_pages_.pop_back();
-  for_each_lane(extent.mask, [&](int lane) {
-    moves_.push_back({old * kPageCells + lane, extent.page * kPageCells + lane, 0});
-  });
+  for_each_lane(extent.mask,
+                [&](int lane) { moves_.add({old * kPageCells + lane, extent.page * kPageCells + lane, 0}); });
   hold(extent.page, extent.mask);
   release(old, extent.mask);
   return true;
@@ -171,14 +174,14 @@ std::int32_t Sequences::take_one(SeqId seq, Pos pos) {
   return fresh.page * kPageCells + lane;
 }
 
-bool Sequences::take(std::span<const Place> places, std::span<std::int32_t> cells) {
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    cells[i] = take_one(places[i].seq, places[i].pos);
+bool Sequences::take(std::span<const SeqPos> tokens, std::span<std::int32_t> cells) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    cells[i] = take_one(tokens[i].seq, tokens[i].pos);
     // Cells without a page: what removals have left half empty may hold them.
     if (cells[i] < 0 && cells_used_ < n_cells_ && free_pages_.empty() && defragment(kMovesToMakeRoom) > 0)
-      cells[i] = take_one(places[i].seq, places[i].pos);
+      cells[i] = take_one(tokens[i].seq, tokens[i].pos);
     if (cells[i] >= 0) continue;
-    while (i-- > 0) remove(places[i].seq, places[i].pos, places[i].pos + 1);
+    while (i-- > 0) remove(tokens[i].seq, tokens[i].pos, tokens[i].pos + 1);
     return false;
   }
   return true;
@@ -206,6 +209,7 @@ void Sequences::remove(SeqId seq, Pos begin, Pos end) {
     }
   }
   if (first_empty >= 0) erase(seq, first_empty, last_empty + 1);
+  if (count(seq) == 0) intact_[static_cast<std::size_t>(seq)] = true;
 }
 
 bool Sequences::copy(SeqId from, SeqId to, Pos begin, Pos end) {
@@ -249,10 +253,11 @@ bool Sequences::follow(SeqId from, SeqId to, Pos pos) {
       return true;
     }
   }
+  moves_.reserve(kPageCells + 1);
   const std::int32_t source = cell_of(from, pos);
   const std::int32_t cell = take_one(to, pos);
   if (cell < 0) return false;
-  moves_.push_back({source, cell, 0});
+  moves_.add({source, cell, 0});
   return true;
 }
 
@@ -266,40 +271,59 @@ int Sequences::defragment(int max_moves) {
   struct Sparse {
     Extent* extent;
     int n;
+    std::uint64_t used;  // Lanes of the page.
+    bool is_target = false;
   };
   std::vector<Sparse> sparse;
   for (SeqId seq = 0; seq < n_sequences(); ++seq) {
     for (int i = 0; i < count(seq); ++i) {
       Extent& e = row(seq)[i];
       const int n = std::popcount(e.mask);
-      if (n <= kPageCells / 2 && page(e.page).n_held == n) sparse.push_back({&e, n});
+      if (n <= kPageCells / 2 && page(e.page).n_held == n) sparse.push_back({&e, n, e.mask});
     }
   }
   std::stable_sort(sparse.begin(), sparse.end(), [](const Sparse& a, const Sparse& b) { return a.n < b.n; });
+  // Lanes for which no page was free: none that come later are then, as targets only become fewer and fuller.
+  std::vector<std::uint64_t> hopeless;
+  const auto is_hopeless = [&](std::uint64_t mask) {
+    return std::any_of(hopeless.begin(), hopeless.end(),
+                       [&](std::uint64_t lanes) { return (mask & lanes) == lanes; });
+  };
   int n_freed = 0;
   for (std::size_t i = 0; i < sparse.size(); ++i) {
     Extent& e = *sparse[i].extent;
     if (sparse[i].n > max_moves) break;
+    if (sparse[i].is_target || is_hopeless(e.mask)) continue;
     // Into the fullest of the others whose lanes are free: a token must keep its lane.
-    for (std::size_t j = sparse.size(); j-- > i + 1;) {
-      const std::int32_t target = sparse[j].extent->page;
-      if (target == e.page) continue;
-      bool free = true;
-      for_each_lane(e.mask, [&](int lane) { free &= page(target).holders[lane] == 0; });
-      if (!free) continue;
-      const std::int32_t old = e.page;
-      for_each_lane(e.mask, [&](int lane) {
-        moves_.push_back({old * kPageCells + lane, target * kPageCells + lane, 0});
-      });
-      hold(target, e.mask);
-      release(old, e.mask);
-      e.page = target;
-      max_moves -= sparse[i].n;
-      ++n_freed;
-      break;
+    std::size_t j = sparse.size();
+    while (--j > i && (sparse[j].used & e.mask) != 0) {
     }
+    if (j == i) {
+      hopeless.push_back(e.mask);
+      continue;
+    }
+    moves_.reserve(kPageCells);
+    const std::int32_t old = e.page, target = sparse[j].extent->page;
+    for_each_lane(e.mask,
+                  [&](int lane) { moves_.add({old * kPageCells + lane, target * kPageCells + lane, 0}); });
+    hold(target, e.mask);
+    release(old, e.mask);
+    e.page = target;
+    sparse[j].used |= e.mask;
+    sparse[j].is_target = true;
+    max_moves -= sparse[i].n;
+    ++n_freed;
   }
   return n_freed;
+}
+
+void Sequences::abandon_moves() noexcept {
+  if (!moves_.abandon(unsure_)) return;
+  for (SeqId seq = 0; seq < n_sequences(); ++seq)
+    for (const Extent& e : extents(seq))
+      if ((e.mask & unsure_[static_cast<std::size_t>(e.page)]) != 0)
+        intact_[static_cast<std::size_t>(seq)] = false;
+  std::fill(unsure_.begin(), unsure_.end(), 0);
 }
 
 bool Sequences::consistent() const {

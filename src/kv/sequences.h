@@ -10,13 +10,16 @@
 // place in its page (its lane) wherever the page lies. Attention sums lane by lane, extent by extent: so its
 // numbers do not depend on who else is in the cache, on sharing, or on where cells were moved.
 //
-// Operations cost what they change. Those that need the device to move or turn K and V leave moves behind,
-// which must be carried out in order before the next tokens are stored.
+// Operations cost what they change. Those that need the device to move or turn K and V leave moves in a log
+// (move_log.h), which must be carried out before the next tokens are stored.
+//
+// What throws std::bad_alloc has changed nothing that a sequence holds.
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "graph/extent.h"
+#include "kv/move_log.h"
 #include "weft/types.h"
 
 namespace weft::kv {
@@ -28,21 +31,15 @@ struct Tables {
   int width = 0;
 };
 
-/// Copy K and V from one cell to another (or leave them where they are), and turn K by `delta` positions.
-struct CellMove {
-  std::int32_t from = 0;
-  std::int32_t to = 0;
-  Pos delta = 0;
-};
-
-/// One token's place: a position of a sequence.
-struct Place {
+/// Where a token stands: a position of a sequence.
+struct SeqPos {
   SeqId seq = 0;
   Pos pos = 0;
 };
 
-/// Positions that operations may lead to lie below, and divisors (the product of all that were asked for).
-inline constexpr Pos kEndOfPositions = 1 << 30;
+/// All positions lie below: those of tokens, those that operations may lead to, and those of saved states.
+inline constexpr Pos kEndOfPositions = 1 << 29;
+/// The largest divisor of positions: the product of all that were asked for.
 inline constexpr std::int64_t kMaxDivisor = 1 << 20;
 
 /// What sequences hold, wherever their pages lie: taken from one cache, put into another (or back).
@@ -84,10 +81,10 @@ class Sequences {
   bool holds(SeqId seq, Pos pos) const { return cell_of(seq, pos) >= 0; }
   std::int32_t cell_of(SeqId seq, Pos pos) const;  ///< -1 where the sequence does not hold the position.
 
-  /// Takes a cell for each place and writes its number; positions must be free and ascend within a sequence.
+  /// Takes a cell for each token and writes its number; positions must be free and ascend within a sequence.
   /// Shared pages are copied first where that is needed. False where the cache is full: nothing is taken
   /// then.
-  bool take(std::span<const Place> places, std::span<std::int32_t> cells);
+  bool take(std::span<const SeqPos> tokens, std::span<std::int32_t> cells);
 
   // On positions [begin, end) of a sequence. Those that can fail return false where the cache has no room for
   // the copies of shared cells, and have changed nothing then.
@@ -99,30 +96,36 @@ class Sequences {
   bool follow(SeqId from, SeqId to, Pos pos);
   /// Removes all sequences but one.
   void keep(SeqId seq);
-  /// Adds delta to positions. They must neither meet nor pass what is outside, nor go below 0 (can_add).
-  bool add(SeqId seq, Pos begin, Pos end, Pos delta);
-  bool can_add(SeqId seq, Pos begin, Pos end, Pos delta) const;
+  /// Adds delta to positions. They must neither meet nor pass what is outside, nor go below 0 (can_shift).
+  bool shift(SeqId seq, Pos begin, Pos end, Pos delta);
+  bool can_shift(SeqId seq, Pos begin, Pos end, Pos delta) const;
   /// Divides positions by `divisor` (> 0), rounding down; several tokens may come to stand at one position.
   /// They must not pass what is before the range (can_divide).
   bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   bool can_divide(SeqId seq, Pos begin, Pos end, int divisor) const;
 
-  /// Moves the cells of sparsely used pages that one extent holds into others', to free whole pages. At most
-  /// `max_moves` cells. Returns the number of pages freed.
+  /// Moves the cells of sparsely used pages that one extent holds into others', to free whole pages. Each
+  /// cell once, at most `max_moves`. Returns the number of pages freed.
   int defragment(int max_moves);
 
   /// What these sequences hold; `cells` gets where each of its cells lies. Cells that several of them share
   /// are in it once.
   Snapshot snapshot(std::span<const SeqId> seqs, std::vector<std::int32_t>& cells) const;
   /// Each text takes the place of what its sequence held; `cells` gets where each cell of the snapshot is now
-  /// (its K and V are the caller's to write, after the moves). Tokens keep their lanes, texts that shared
-  /// cells share them. The texts' ids differ, and the snapshot is well formed. False where there is no room:
-  /// no sequence has changed then.
+  /// (its K and V are the caller's to write, after the moves; the sequences are not intact until it says that
+  /// they are). Tokens keep their lanes, texts that shared cells share them. The texts' ids differ, and the
+  /// snapshot is well formed. False where there is no room: no sequence has changed then.
   bool restore(const Snapshot& snapshot, std::vector<std::int32_t>& cells);
 
-  /// What the device must do before the next tokens are stored, in order.
-  std::span<const CellMove> moves() const { return moves_; }
-  void clear_moves() { moves_.clear(); }
+  /// What the device must do before the next tokens are stored.
+  MoveLog& moves() { return moves_; }
+  const MoveLog& moves() const { return moves_; }
+  /// A run that had moves under way has failed: sequences that hold a cell which it may have written are not
+  /// intact until they are empty, or restored.
+  void abandon_moves() noexcept;
+  /// Whether the cells of the sequence hold what they should.
+  void set_intact(SeqId seq) { intact_[static_cast<std::size_t>(seq)] = true; }
+  bool intact(SeqId seq) const { return intact_[static_cast<std::size_t>(seq)]; }
 
   /// Whether all counts agree with each other; for tests and audits. Costs the size of the cache.
   bool consistent() const;
@@ -163,7 +166,7 @@ class Sequences {
   Spot spot_for(SeqId seq, Pos pos) const;
   std::int32_t take_one(SeqId seq, Pos pos);
   /// A page for these lanes, held once already; -1 where there is none.
-  std::int32_t place(std::uint64_t mask);
+  std::int32_t find_page(std::uint64_t mask);
   enum class Room { kEnough, kNoCells, kNoPages };
   Room restore_if_room(const Snapshot& snapshot, std::vector<std::int32_t>& cells);
   // Extents [first, last) of a sequence: by whole pages' lengths cells stay where they are; by others each
@@ -180,7 +183,9 @@ class Sequences {
   Tables tables_;
   std::vector<Page> pages_;
   std::vector<std::int32_t> free_pages_;
-  std::vector<CellMove> moves_;
+  MoveLog moves_;
+  std::vector<bool> intact_;           // By sequence.
+  std::vector<std::uint64_t> unsure_;  // By page: see MoveLog::abandon; nothing in between.
 };
 
 }  // namespace weft::kv

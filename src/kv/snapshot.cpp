@@ -59,7 +59,7 @@ Snapshot Sequences::snapshot(std::span<const SeqId> seqs, std::vector<std::int32
   return result;
 }
 
-std::int32_t Sequences::place(std::uint64_t mask) {
+std::int32_t Sequences::find_page(std::uint64_t mask) {
   std::int32_t at = -1;
   if (!free_pages_.empty()) {
     at = free_pages_.back();
@@ -94,14 +94,16 @@ bool Sequences::restore(const Snapshot& snapshot, std::vector<std::int32_t>& cel
 
 Sequences::Room Sequences::restore_if_room(const Snapshot& snapshot, std::vector<std::int32_t>& cells) {
   using Text = Snapshot::Text;
+  cells.reserve(static_cast<std::size_t>(snapshot.n_cells()));
   // The room that the texts' sequences held counts as free, but their tables stay until all has a place.
   const std::vector<std::int32_t> free_pages = free_pages_;
   for (const Text& text : snapshot.texts)
     for (const Extent& e : extents(text.seq)) release(e.page, e.mask);
   const bool enough_cells = cells_used_ + snapshot.n_cells() <= n_cells_;
   std::vector<std::int32_t> at;
+  at.reserve(snapshot.pages.size());
   while (enough_cells && at.size() < snapshot.pages.size()) {
-    const std::int32_t p = place(snapshot.pages[at.size()]);
+    const std::int32_t p = find_page(snapshot.pages[at.size()]);
     if (p < 0) break;
     at.push_back(p);
   }
@@ -121,6 +123,7 @@ Sequences::Room Sequences::restore_if_room(const Snapshot& snapshot, std::vector
       *to++ = e;
     }
     count(text.seq) = static_cast<std::int32_t>(text.extents.size());
+    intact_[static_cast<std::size_t>(text.seq)] = text.extents.empty();
   }
   cells.clear();
   for (std::size_t p = 0; p < at.size(); ++p) {

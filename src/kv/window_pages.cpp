@@ -18,6 +18,8 @@ WindowPages::WindowPages(const Sequences& sequences, int window, int rewind)
       kept_(window_pages_.size(), 0),
       reached_(window_pages_.size(), 0) {
   WEFT_CHECK(window > 0 && rewind >= 0);
+  in_use_.reserve(window_pages_.size());
+  free_.reserve(window_pages_.size());
 }
 
 std::int32_t WindowPages::cell(std::int32_t cell) const {
@@ -46,18 +48,16 @@ void WindowPages::store(std::int32_t cell) {
 
 void WindowPages::leave_out(std::int32_t cell) { kept(cell / kPageCells) &= ~bit(cell % kPageCells); }
 
-void WindowPages::follow_moves(std::size_t n) {
-  for (std::size_t m = moves_.size(); m < n; ++m) {
-    const CellMove& move = sequences_.moves()[m];
+void WindowPages::follow(MoveLog& moves) {
+  moves.follow([&](const CellMove& move) -> CellMove {
     const std::int32_t from = cell(move.from);
     if (from < 0) {
       leave_out(move.to);
-      moves_.push_back({});
-    } else {
-      store(move.to);
-      moves_.push_back({from, cell(move.to), move.delta});
+      return {};
     }
-  }
+    store(move.to);
+    return {from, cell(move.to), move.delta};
+  });
 }
 
 // --- Whether texts go on
@@ -98,7 +98,7 @@ bool WindowPages::can_copy(SeqId from, SeqId to, Pos begin, Pos end) const {
   return goes_on(result);
 }
 
-bool WindowPages::can_add(SeqId seq, Pos begin, Pos end, Pos delta) const {
+bool WindowPages::can_shift(SeqId seq, Pos begin, Pos end, Pos delta) const {
   const Piece result[] = {{.seq = seq, .begin = end},
                           {.seq = seq, .begin = begin, .end = end, .delta = delta},
                           {.seq = seq, .end = begin}};

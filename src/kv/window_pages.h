@@ -32,22 +32,18 @@ class WindowPages {
   std::int32_t page(std::int32_t page) const { return window_pages_[static_cast<std::size_t>(page)]; }
 
   // What is written, in the device's order.
-  /// The sequences' moves up to the first `n`; those that are known already count.
-  void follow_moves(std::size_t n);
-  void follow_moves() { follow_moves(sequences_.moves().size()); }
+  /// The moves that the sequences have logged since: each gets its like in window caches, where nothing moves
+  /// (from cell 0 to itself) where the rows have faded.
+  void follow(MoveLog& moves);
   /// A token is stored, or a row written.
   void store(std::int32_t cell);
   /// A cell is taken whose rows are not there (of a saved state).
   void leave_out(std::int32_t cell);
-  /// The moves in window caches, one for each of the sequences' that are known: nothing moves (from cell 0 to
-  /// itself) where the rows have faded.
-  std::span<const CellMove> moves() const { return moves_; }
-  void clear_moves() { moves_.clear(); }
 
   // Whether texts still go on after an operation of Sequences (with the same arguments).
   bool can_remove(SeqId seq, Pos begin, Pos end) const;
   bool can_copy(SeqId from, SeqId to, Pos begin, Pos end) const;
-  bool can_add(SeqId seq, Pos begin, Pos end, Pos delta) const;
+  bool can_shift(SeqId seq, Pos begin, Pos end, Pos delta) const;
   bool can_divide(SeqId seq, Pos begin, Pos end, int divisor) const;
   /// Whether a text of these extents could go on where only the cells `kept` (by the extents' pages) are
   /// there.
@@ -104,7 +100,6 @@ class WindowPages {
   int n_touched_ = 0;
   int n_taken_ = 0;  // Since the last evict().
   std::uint64_t n_fades_ = 0;
-  std::vector<CellMove> moves_;
   struct Anchor {
     SeqId seq;
     Pos begin, end;

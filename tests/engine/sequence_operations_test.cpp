@@ -221,14 +221,14 @@ TEST_P(SequenceOperations, OperationsOnOneSequenceNeverChangeAnother) {
     const auto begin = static_cast<Pos>(random() % 20);
     switch (random() % 5) {
       case 0:
-        context.copy(0, other);
+        (void)context.copy(0, other);
         break;
       case 1:
         context.remove(other, begin, begin + 5);
         break;
       case 2:
         context.remove(other, begin, begin + 7);
-        if (can_shift && context.next_pos(other) > begin + 7) context.shift(other, begin + 7, -1, -7);
+        if (can_shift && context.next_pos(other) > begin + 7) (void)context.shift(other, begin + 7, -1, -7);
         break;
       case 3:
         context.defragment(64);
@@ -247,7 +247,7 @@ TEST_P(SequenceOperations, AShiftedTextGoesOnAsBefore) {
   if (std::string(GetParam()) == "gpt2") {
     Context context(model, {.n_ctx = 256});
     all_logits(context, text(0, 10), 10);
-    EXPECT_THROW(context.shift(0, 0, -1, 5), Error);
+    EXPECT_THROW((void)context.shift(0, 0, -1, 5), Error);
     return;
   }
   const ContextParams params{.n_ctx = 256, .k_type = CacheType::kF32, .v_type = CacheType::kF32};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/registry.h"
+#include "engine/forwarding_device.h"
 #include "weft/error.h"
 #include "weft/model.h"
 
@@ -21,10 +22,10 @@ struct Conduct {
 };
 
 /// A plan that fails when it is told to, and works beside the host where that is wanted.
-class FailingPlan final : public DevicePlan {
+class FailingPlan final : public ForwardingPlan {
  public:
   FailingPlan(std::unique_ptr<DevicePlan> inner, std::shared_ptr<Conduct> conduct, bool beside_host)
-      : inner_(std::move(inner)), conduct_(std::move(conduct)), beside_host_(beside_host) {}
+      : ForwardingPlan(std::move(inner)), conduct_(std::move(conduct)), beside_host_(beside_host) {}
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
     conduct_->n_bound_anew += actual.tensors ? 1 : 0;
@@ -43,57 +44,25 @@ class FailingPlan final : public DevicePlan {
     if (work_.valid()) work_.get();
     inner_->wait();
   }
-  void cancel() noexcept override { inner_->cancel(); }
-  PlanMemory memory() const override { return inner_->memory(); }
-  double kernel_seconds() const override { return inner_->kernel_seconds(); }
-  int n_launches() const override { return inner_->n_launches(); }
-  int n_phases() const override { return inner_->n_phases(); }
-  std::string describe() const override { return inner_->describe(); }
 
  private:
-  std::unique_ptr<DevicePlan> inner_;
   std::shared_ptr<Conduct> conduct_;
   const bool beside_host_;
   std::future<void> work_;
 };
 
 /// A device like the CPU with little memory and without some ops, of a backend that the test brings.
-class SmallDevice final : public Device {
+class SmallDevice final : public ForwardingDevice {
  public:
   SmallDevice(std::shared_ptr<Device> inner, std::string name, std::uint64_t memory, bool can_attend,
               bool beside_host)
-      : attends(can_attend), inner_(std::move(inner)), info_(inner_->info()) {
-    info_.name = std::move(name);
+      : ForwardingDevice(std::move(inner), std::move(name)), attends(can_attend) {
     info_.backend = "small";
     info_.memory_total = info_.memory_free = memory;
     info_.beside_host = beside_host;
   }
-  const DeviceInfo& info() const override { return info_; }
   bool supports(const Graph& graph, const Node& node) const override {
     return (attends || get_op<ops::Attention>(node) == nullptr) && inner_->supports(graph, node);
-  }
-  std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
-    return inner_->bytes_of(kind, dtype, shape);
-  }
-  DType best_cache_type() const override { return inner_->best_cache_type(); }
-  std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
-                                              const WeightSource& source) override {
-    return inner_->create_weight(dtype, shape, source);
-  }
-  std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
-    return inner_->create_state(dtype, shape);
-  }
-  void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
-                  std::span<std::byte> rows) override {
-    inner_->read_cells(state, role, cells, rows);
-  }
-  void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
-                   std::span<const std::byte> rows) override {
-    inner_->write_cells(state, role, cells, rows);
-  }
-  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
-                                                   std::span<const std::int64_t> shape) override {
-    return inner_->create_host_tensor(dtype, shape);
   }
   PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
     return inner_->memory_of(graph, own(options));
@@ -111,8 +80,6 @@ class SmallDevice final : public Device {
     if (info_.beside_host) options.workspaces = nullptr;  // Its plans run when their threads do.
     return options;
   }
-  std::shared_ptr<Device> inner_;
-  DeviceInfo info_;
 };
 
 /// `small_host`: the CPU's plans have a conduct, too.

@@ -160,7 +160,7 @@ TEST(State, SavingLeavesTheLastLogitsAlone) {
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   const auto logits = context.logits(29);
   const std::vector<float> before(logits.begin(), logits.end());
-  context.shift(0, 0, -1, 3);  // Moves that saving carries out.
+  (void)context.shift(0, 0, -1, 3);  // Moves that saving carries out.
   context.save(0);
   EXPECT_TRUE(std::equal(before.begin(), before.end(), context.logits(29).begin()));
 }
@@ -213,24 +213,25 @@ TEST(State, StatesOfOthersAreRefused) {
     EXPECT_NE(what.find(word), std::string::npos) << what;
   };
   Context other(golden("qwen2"), {.n_ctx = 64});
-  says(refusal([&] { other.restore(one, 0); }, kArgument), "another model");
+  says(refusal([&] { (void)other.restore(one, 0); }, kArgument), "another model");
   Context sibling(golden("llama-rope3"), {.n_ctx = 64});
-  says(refusal([&] { sibling.restore(one, 0); }, kArgument), "another model");
+  says(refusal([&] { (void)sibling.restore(one, 0); }, kArgument), "another model");
   Context wide(golden("llama"), {.n_ctx = 64, .k_type = CacheType::kF32});
-  says(refusal([&] { wide.restore(one, 0); }, kArgument), "this context's of f32; restore it into a context with the same cache types");
+  says(refusal([&] { (void)wide.restore(one, 0); }, kArgument),
+       "this context's of f32; restore it into a context with the same cache types");
   Context narrow(golden("llama"), {.n_ctx = 32});
-  says(refusal([&] { narrow.restore(one, 0); }, kArgument), "make it longer");
-  says(refusal([&] { context.restore(one); }, kArgument), "name the one");
-  says(refusal([&] { context.restore(one, 2); }, kArgument), "outside");
+  says(refusal([&] { (void)narrow.restore(one, 0); }, kArgument), "make it longer");
+  says(refusal([&] { (void)context.restore(one); }, kArgument), "name the one");
+  says(refusal([&] { (void)context.restore(one, 2); }, kArgument), "outside");
   says(refusal([&] { context.save(-1); }, kArgument), "outside");
   EXPECT_TRUE(context.restore(whole, 0));  // It holds a single one.
   Context three(golden("llama"), {.n_ctx = 64, .n_sequences = 3});
   const std::vector<Token> tokens = tokens_of("llama");
   all_logits(three, std::span(tokens).first(20), 20, 2);
   const Bytes last = three.save();
-  says(refusal([&] { context.restore(last); }, kArgument), "make it with more");
+  says(refusal([&] { (void)context.restore(last); }, kArgument), "make it with more");
   all_logits(three, std::span(tokens).first(20), 20, 1);
-  says(refusal([&] { context.restore(three.save(), 0); }, kArgument), "2 sequences");
+  says(refusal([&] { (void)context.restore(three.save(), 0); }, kArgument), "2 sequences");
   EXPECT_TRUE(context.consistent());
 }
 
@@ -265,8 +266,9 @@ TEST(State, AModelIsKnownByItsContent) {
                     "llama", [&](gguf::Writer& w) { w.add_tensor(norm.name, norm.dtype, norm.shape, bytes); },
                     norm.name),
                 {.n_ctx = 64});
-  EXPECT_NE(refusal([&] { tuned.restore(state, 0); }, ErrorCode::kInvalidArgument).find("another model"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal([&] { (void)tuned.restore(state, 0); }, ErrorCode::kInvalidArgument).find("another model"),
+      std::string::npos);
 }
 
 TEST(State, KeysTurnedByOtherFrequenciesAreRefused) {
@@ -280,7 +282,7 @@ TEST(State, KeysTurnedByOtherFrequenciesAreRefused) {
   all_logits(shorter, tokens_of("phi3"), 48, 0);
   const Bytes state = shorter.save(0);
   EXPECT_TRUE(also_short.restore(state, 0));
-  EXPECT_NE(refusal([&] { longer.restore(state, 0); }, ErrorCode::kInvalidArgument).find("frequencies"),
+  EXPECT_NE(refusal([&] { (void)longer.restore(state, 0); }, ErrorCode::kInvalidArgument).find("frequencies"),
             std::string::npos);
 }
 
@@ -412,7 +414,7 @@ TEST(State, SwappedCachesAreRefused) {
   const auto first = bad.begin() + static_cast<std::ptrdiff_t>(head) + 8;
   std::swap_ranges(first, first + block, first + block);
   forge(bad);
-  EXPECT_NE(refusal([&] { n.context.restore(bad, 2); }, ErrorCode::kInvalidFile).find("cache."),
+  EXPECT_NE(refusal([&] { (void)n.context.restore(bad, 2); }, ErrorCode::kInvalidFile).find("cache."),
             std::string::npos);
   n.expect_untouched();
 }
@@ -449,13 +451,13 @@ TEST(StateFile, IsReadBack) {
   ASSERT_TRUE(w.context.restore_file(folder / "all"));
   EXPECT_TRUE(peek(w.context, 0) == expected);
   EXPECT_EQ(w.context.next_pos(1), 1200);
-  refusal([&] { w.context.restore_file(folder / "none"); }, ErrorCode::kNotFound);
-  refusal([&] { w.context.restore_file(folder.path()); }, ErrorCode::kIo);
-  refusal([&] { w.context.restore_file("/dev/zero"); }, ErrorCode::kIo);
+  refusal([&] { (void)w.context.restore_file(folder / "none"); }, ErrorCode::kNotFound);
+  refusal([&] { (void)w.context.restore_file(folder.path()); }, ErrorCode::kIo);
+  refusal([&] { (void)w.context.restore_file("/dev/zero"); }, ErrorCode::kIo);
   refusal([&] { w.context.save_file(folder / "no/such/folder", 0); }, ErrorCode::kIo);
   // A file that no context of this size could have written is not read.
   std::filesystem::resize_file(folder / "one", std::uintmax_t{1} << 40);
-  refusal([&] { w.context.restore_file(folder / "one", 0); }, ErrorCode::kInvalidFile);
+  refusal([&] { (void)w.context.restore_file(folder / "one", 0); }, ErrorCode::kInvalidFile);
 }
 
 TEST(StateFile, IsTheOldOrTheNewOneWhenTheWriterIsKilled) {

@@ -110,6 +110,9 @@ inline DecodeStatus decode_and_cancel(Context& context, const Batch& batch) {
   const DecodeStatus status = context.decode(batch);
   done.store(true);
   canceller.join();
+  // A call that came behind it is for the next one: this.
+  context.cancel();
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kCancelled);
   return status;
 }
 

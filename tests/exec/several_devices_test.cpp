@@ -160,7 +160,7 @@ class SeveralDevices : public testing::Test {
     return Plan({&host, &beside, &other}, placed(device_of), {.allowed = kAll});
   }
   static Step step(std::span<const std::int64_t> symbols, Changes actual = {}) {
-    return {symbols, actual, {}, nullptr};
+    return {symbols, actual, {}, nullptr, {}};
   }
 
   ToyDevice host{"host"}, beside{"beside", true}, other{"other"};
@@ -225,6 +225,36 @@ TEST_F(SeveralDevices, AnyPlacementComputesTheSameAndCopiesEachValueOncePerDevic
     EXPECT_EQ(plan.counters().copied_bytes,
               static_cast<std::int64_t>(n_copies * 5 * kColumns * sizeof(float)));
   }
+}
+
+TEST_F(SeveralDevices, OfAnInputOnlyThePartsInUseAreCopied) {
+  const ValueId a = scaled(x, 2.0f), b = scaled(x, 3.0f);
+  graph.add_output(a);
+  graph.add_output(b);
+  Plan plan = make({0, 2});
+  plan.run(step(five));
+  const std::int64_t whole = 5 * kColumns * sizeof(float), row = kColumns * sizeof(float);
+  EXPECT_EQ(plan.counters().copied_bytes, whole);
+  std::vector<float> expected = bound[b]->values;
+  for (float& value : bound[x]->values) value += 100.0f;
+  // Two rows; nothing of it at all; and all of it again.
+  const std::vector<InputPart> rows = {{x, 0, 0},
+                                       {x, static_cast<std::size_t>(row), static_cast<std::size_t>(row)},
+                                       {x, static_cast<std::size_t>(3 * row), static_cast<std::size_t>(row)}};
+  const std::vector<InputPart> nothing = {{x, 0, 0}};
+  for (const std::vector<InputPart>& parts : {rows, nothing}) {
+    Step with_parts = step(five);
+    with_parts.parts = parts;
+    plan.run(with_parts);
+    EXPECT_EQ(plan.counters().copied_bytes, whole + 2 * row);
+    for (std::size_t i = 0; i < 5 * kColumns; ++i) {
+      const bool copied = i / kColumns == 1 || i / kColumns == 3;
+      EXPECT_EQ(bound[b]->values[i], copied ? 3.0f * bound[x]->values[i] : expected[i]) << i;
+      EXPECT_EQ(bound[a]->values[i], 2.0f * bound[x]->values[i]) << i;
+    }
+  }
+  plan.run(step(five));
+  EXPECT_EQ(plan.counters().copied_bytes, 2 * whole + 2 * row);
 }
 
 TEST_F(SeveralDevices, IndependentPartsOverlap) {

@@ -14,7 +14,7 @@ namespace {
 
 TEST(Sequences, CellsOfAPageLieTogether) {
   Fixture f(256, 2, 8);
-  std::vector<Place> places;
+  std::vector<SeqPos> places;
   for (Pos p = 0; p < 64; ++p) places.push_back({0, p});
   places.push_back({1, 0});
   std::vector<std::int32_t> cells(places.size());
@@ -38,7 +38,7 @@ TEST(Sequences, TheLimitCountsCellsAndPartlyFilledPagesFit) {
 TEST(Sequences, AFullCacheTakesNothing) {
   Fixture f(10, 2, 4);
   ASSERT_TRUE(f.take_all(0, 8));
-  const Place places[] = {{1, 0}, {1, 1}, {1, 2}};
+  const SeqPos places[] = {{1, 0}, {1, 1}, {1, 2}};
   std::int32_t cells[3];
   EXPECT_FALSE(f.sequences.take(places, cells));
   EXPECT_EQ(f.sequences.cells_used(), 8);
@@ -91,8 +91,8 @@ TEST(Sequences, ShiftingTurnsOnlyWhatMoves) {
   Fixture f(256, 2, 16);
   ASSERT_TRUE(f.take_all(0, 200));
   f.sequences.remove(0, 10, 60);
-  ASSERT_TRUE(f.sequences.can_add(0, 60, 200, -50));
-  ASSERT_TRUE(f.sequences.add(0, 60, 200, -50));
+  ASSERT_TRUE(f.sequences.can_shift(0, 60, 200, -50));
+  ASSERT_TRUE(f.sequences.shift(0, 60, 200, -50));
   EXPECT_EQ(f.sequences.moves().size(), 140u);
   f.carry_out_moves();
   const auto contents = f.contents(0);
@@ -101,14 +101,14 @@ TEST(Sequences, ShiftingTurnsOnlyWhatMoves) {
     EXPECT_EQ(contents[static_cast<std::size_t>(i)], std::make_pair(i, i < 10 ? i : i + 50));
   EXPECT_EQ(f.sequences.next_pos(0), 150);
   EXPECT_TRUE(f.take_all(0, 20));
-  EXPECT_FALSE(f.sequences.can_add(0, 20, 30, 3));
-  EXPECT_FALSE(f.sequences.can_add(0, 0, 30, -1));
+  EXPECT_FALSE(f.sequences.can_shift(0, 20, 30, 3));
+  EXPECT_FALSE(f.sequences.can_shift(0, 0, 30, -1));
 }
 
 TEST(Sequences, AGapOpensInTheMiddleAndIsFilled) {
   Fixture f(256, 1, 16);
   ASSERT_TRUE(f.take_all(0, 100));
-  ASSERT_TRUE(f.sequences.add(0, 50, 100, 7));
+  ASSERT_TRUE(f.sequences.shift(0, 50, 100, 7));
   f.carry_out_moves();
   for (int i = 0; i < 7; ++i) ASSERT_TRUE(f.take(0, 50 + i, 1000 + i));
   const auto contents = f.contents(0);
@@ -127,7 +127,7 @@ TEST(Sequences, EndlessTextNeedsNoMoreThanItsCells) {
     if (f.sequences.cells_used() == 256) {
       const Pos end = f.sequences.next_pos(0);
       f.sequences.remove(0, 5, 5 + 101);
-      ASSERT_TRUE(f.sequences.add(0, 5 + 101, end, -101));
+      ASSERT_TRUE(f.sequences.shift(0, 5 + 101, end, -101));
       f.carry_out_moves();
     }
     ASSERT_TRUE(f.take(0, f.sequences.next_pos(0), token++)) << round;
@@ -151,6 +151,44 @@ TEST(Sequences, DefragmentationFreesPagesAndKeepsLanes) {
   EXPECT_EQ(f.sequences.pages_free(), free + 7);
   for (SeqId s = 0; s < 8; ++s) EXPECT_EQ(f.contents(s), before[static_cast<std::size_t>(s)]);
   EXPECT_TRUE(f.sequences.consistent());
+}
+
+// Whatever becomes a target stays where it is: cells move once, and pages that are counted are free.
+TEST(Sequences, DefragmentationMovesEachCellOnceAndCountsFreePages) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    Fixture f(64 * 20, 20, 8);
+    for (SeqId s = 0; s < 20; ++s) {
+      ASSERT_TRUE(f.take_all(s, 64));
+      const Pos begin = static_cast<Pos>(random() % 60), n = 1 + static_cast<Pos>(random() % 20);
+      f.sequences.remove(s, 0, begin);
+      f.sequences.remove(s, begin + n, 64);
+    }
+    const int free = f.sequences.pages_free(), used = f.sequences.cells_used();
+    const int n_freed = f.sequences.defragment(10000);
+    EXPECT_EQ(f.sequences.pages_free(), free + n_freed);
+    EXPECT_LE(f.sequences.moves().size(), static_cast<std::size_t>(used));
+    Fixture::Inputs inputs;
+    std::vector<int> moved(f.cells.size(), 0);
+    while (!f.sequences.moves().empty()) {
+      const auto n = static_cast<std::size_t>(f.sequences.moves().begin(inputs.spans(), {}).n_moves);
+      for (std::size_t i = 0; i < n; ++i) {
+        EXPECT_EQ(moved[static_cast<std::size_t>(inputs.from[i])], 0);
+        moved[static_cast<std::size_t>(inputs.to[i])] = 1;
+      }
+      f.sequences.moves().commit();
+    }
+    ASSERT_FALSE(HasFailure()) << round;
+  }
+}
+
+TEST(Sequences, PositionsEndWhereOperationsReach) {
+  Fixture f(128, 1, 8);
+  ASSERT_TRUE(f.take_all(0, 10));
+  EXPECT_FALSE(f.sequences.can_shift(0, 0, kEndOfPositions, kEndOfPositions - 9));
+  ASSERT_TRUE(f.sequences.shift(0, 0, kEndOfPositions, kEndOfPositions - 10));
+  f.sequences.remove(0, 0, kEndOfPositions);
+  EXPECT_EQ(f.sequences.cells_used(), 0);
 }
 
 // Against a plain model of the cache: for each sequence the list of (position, token).
@@ -238,8 +276,9 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
       ++n_done[2];
     } else if (what < 96) {
       const Pos delta = pick(3) == 0 ? 64 * (pick(5) - 2) : pick(120) - 60;
-      if (refused([&](const WindowPages& w) { return w.can_add(seq, begin, end, delta); })) continue;
-      if (!f.sequences.can_add(seq, begin, end, delta) || !f.sequences.add(seq, begin, end, delta)) continue;
+      if (refused([&](const WindowPages& w) { return w.can_shift(seq, begin, end, delta); })) continue;
+      if (!f.sequences.can_shift(seq, begin, end, delta) || !f.sequences.shift(seq, begin, end, delta))
+        continue;
       for (auto& t : text)
         if (in(t, begin, end)) t.first += delta;
       ++n_done[3];

@@ -31,21 +31,30 @@ struct Fixture {
     window_cells.resize(cells.size());
   }
 
-  static void carry_out(std::span<const CellMove> moves, std::vector<Cell>& caches) {
-    for (const CellMove& move : moves) {
-      Cell cell = caches[static_cast<std::size_t>(move.from)];
-      cell.turned_to += move.delta;
-      caches[static_cast<std::size_t>(move.to)] = cell;
+  /// The inputs of a run, as a device has them.
+  struct Inputs {
+    static constexpr std::size_t kMoves = 100;
+    MoveInputs spans() { return {from, to, deltas, fork_from, fork_to}; }
+    void move(std::int64_t n, std::vector<Cell>& caches) const {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+        Cell cell = caches[static_cast<std::size_t>(from[i])];
+        cell.turned_to += deltas[i];
+        caches[static_cast<std::size_t>(to[i])] = cell;
+      }
     }
-  }
+    std::vector<std::int32_t> from = std::vector<std::int32_t>(kMoves), to = from, deltas = from,
+                              fork_from = from, fork_to = from;
+  };
   void carry_out_moves() {
-    carry_out(sequences.moves(), cells);
-    if (windows) {
-      windows->follow_moves();
-      carry_out(windows->moves(), window_cells);
-      windows->clear_moves();
+    Inputs full, windowed;
+    if (windows) windows->follow(sequences.moves());
+    while (!sequences.moves().empty()) {
+      const MoveLog::Part part =
+          sequences.moves().begin(full.spans(), windows ? windowed.spans() : MoveInputs{});
+      full.move(part.n_moves, cells);
+      if (windows) windowed.move(part.n_moves, window_cells);
+      sequences.moves().commit();
     }
-    sequences.clear_moves();
   }
   void store(std::int32_t cell, const Cell& content) {
     cells[static_cast<std::size_t>(cell)] = content;
@@ -55,7 +64,7 @@ struct Fixture {
   }
 
   bool take(SeqId seq, Pos pos, int token) {
-    const Place place{seq, pos};
+    const SeqPos place{seq, pos};
     std::int32_t cell = -1;
     const bool taken = sequences.take({&place, 1}, {&cell, 1});
     carry_out_moves();

@@ -14,7 +14,7 @@ TEST(Sequences, ARestoredTextIsCutAsItWas) {
   Fixture f(1000, 2, 16);
   ASSERT_TRUE(f.take_all(0, 200));
   f.sequences.remove(0, 10, 60);
-  ASSERT_TRUE(f.sequences.add(0, 60, 200, -50));
+  ASSERT_TRUE(f.sequences.shift(0, 60, 200, -50));
   f.carry_out_moves();
   ASSERT_TRUE(f.sequences.divide(0, 0, 150, 3));
   f.carry_out_moves();

@@ -184,14 +184,14 @@ void PrefixCache::branch(Stream& stream, int n) {
   stream.branches.assign(1, stream.seq);
   while (static_cast<int>(stream.branches.size()) < n) {
     stream.branches.push_back(take_free());
-    context_.copy(stream.seq, stream.branches.back());
+    (void)context_.copy(stream.seq, stream.branches.back());  // The whole of a text always finds room.
   }
 }
 
 void PrefixCache::keep_branch(Stream& stream, std::size_t branch) {
   if (branch > 0) {
     context_.remove(stream.seq);
-    context_.copy(stream.branches[branch], stream.seq);
+    (void)context_.copy(stream.branches[branch], stream.seq);
   }
   context_.remove(stream.seq, stream.n_computed);
   drop_branches(stream);

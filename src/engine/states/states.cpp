@@ -168,7 +168,7 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
 
 /// Windows learn which of the state's cells, that lie in `cells` now, are there. Returns where their rows go.
 std::vector<std::int32_t> States::restore_windows(const State& state, std::span<const std::int32_t> cells) {
-  windows_->follow_moves();
+  windows_->follow(sequences_.moves());
   std::vector<std::int32_t> window_cells;
   auto cell = cells.begin();
   for (std::size_t p = 0; p < state.kept.size(); ++p) {
@@ -206,6 +206,7 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                                                                : cells,
                                    state.rows[i]);
   }
+  for (const kv::Snapshot::Text& text : state.snapshot.texts) sequences_.set_intact(text.seq);
   return true;
 }
 

@@ -1,0 +1,95 @@
+#include "engine/ubatch_placer.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "engine/graph_sizes.h"
+#include "engine/refuse.h"
+
+namespace weft::engine {
+
+// An item that is alone in its ubatch has a fork for each further sequence at most: it must fit.
+static_assert(kMovesPerStep >= kMaxSequences - 1);
+
+void UbatchPlacer::begin(const Batch& batch, std::span<const kv::SeqPos> positions) {
+  positions_.assign(positions.begin(), positions.end());
+  cells_.resize(positions.size());
+  for (int i = 0; i < batch.size(); ++i) {
+    seen_[static_cast<std::size_t>(batch[i].seq)] = {};
+    for (const SeqId other : batch.shared_with(i)) seen_[static_cast<std::size_t>(other)] = {};
+  }
+}
+
+bool UbatchPlacer::place(const Batch& batch, int begin) {
+  if (windows_ != nullptr) windows_->evict_now_and_then();
+  for (int limit = batch.size();;) {
+    const Taken taken = place_up_to(batch, begin, limit);
+    if (taken == Taken::kYes) break;
+    give_back(batch, begin, ubatch_.end + 1);
+    if (taken == Taken::kCacheFull) return false;
+    limit = ubatch_.end;  // Once more, without the one that has to wait.
+    WEFT_CHECK(limit > begin);
+  }
+  check_what_is_seen(batch);
+  return true;
+}
+
+UbatchPlacer::Taken UbatchPlacer::place_up_to(const Batch& batch, int begin, int limit) {
+  ubatch_ = {.begin = begin, .end = begin};
+  sequences_.moves().begin_ubatch();
+  limit = std::min(limit, begin + n_ubatch_);
+  for (; ubatch_.end < limit; ++ubatch_.end) {
+    if (batch[ubatch_.end].logits && ubatch_.n_outputs == n_outputs_) break;
+    if (const Taken taken = take(batch, ubatch_.end); taken != Taken::kYes) return taken;
+    ubatch_.n_outputs += batch[ubatch_.end].logits ? 1 : 0;
+  }
+  return Taken::kYes;
+}
+
+/// A cell for an item, shared with all its sequences.
+UbatchPlacer::Taken UbatchPlacer::take(const Batch& batch, int i) {
+  const kv::SeqPos& own = at(i);
+  kv::MoveLog& moves = sequences_.moves();
+  if (!sequences_.take({&own, 1}, {&cells_[static_cast<std::size_t>(i)], 1})) return Taken::kCacheFull;
+  if (windows_ != nullptr) windows_->follow(moves);
+  if (!moves.store(cell(i))) return Taken::kNextUbatch;
+  if (windows_ != nullptr) windows_->store(cell(i));
+  for (const SeqId other : batch.shared_with(i))
+    if (!sequences_.follow(own.seq, other, own.pos)) return Taken::kCacheFull;
+  if (windows_ != nullptr) windows_->follow(moves);
+  return moves.n_forks() <= kMovesPerStep ? Taken::kYes : Taken::kNextUbatch;
+}
+
+void UbatchPlacer::give_back(const Batch& batch, int begin, int end) {
+  sequences_.moves().drop_ubatch();
+  for (int i = begin; i < end; ++i) {
+    const kv::SeqPos& own = at(i);
+    sequences_.remove(own.seq, own.pos, own.pos + 1);
+    for (const SeqId other : batch.shared_with(i)) sequences_.remove(other, own.pos, own.pos + 1);
+  }
+  if (windows_ != nullptr) windows_->follow(sequences_.moves());
+}
+
+bool UbatchPlacer::shares_sequence(const Batch& batch, int i, int j) {
+  const auto others = batch.shared_with(j);
+  return batch[j].seq == batch[i].seq ||
+         std::find(others.begin(), others.end(), batch[i].seq) != others.end();
+}
+
+void UbatchPlacer::check_what_is_seen(const Batch& batch) {
+  const auto seen = [&](SeqId seq) -> Seen& { return seen_[static_cast<std::size_t>(seq)]; };
+  const auto check = [&](int i, SeqId seq) {
+    if (at(i).pos >= seen(seq).end) return;
+    refuse("item " + std::to_string(seen(seq).item) + " of the batch sees item " + std::to_string(i) +
+           ", which is of a later step; use a larger ubatch (" + std::to_string(n_ubatch_) + " tokens now)");
+  };
+  for (int i = ubatch_.begin; i < ubatch_.end; ++i) {
+    check(i, batch[i].seq);
+    for (const SeqId other : batch.shared_with(i)) check(i, other);
+  }
+  for (int i = ubatch_.begin; i < ubatch_.end; ++i)
+    if (batch[i].sees_to > seen(batch[i].seq).end) seen(batch[i].seq) = {batch[i].sees_to, i};
+}
+
+}  // namespace weft::engine

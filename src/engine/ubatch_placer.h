@@ -1,0 +1,72 @@
+#pragma once
+// Cuts a batch into ubatches, what one run of the plan computes, and finds cells for their tokens.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kv/sequences.h"
+#include "kv/window_pages.h"
+#include "weft/context.h"
+
+namespace weft::engine {
+
+/// A part of the batch that one run of the plan computes.
+struct Ubatch {
+  int begin = 0, end = 0;  ///< Items.
+  int n_outputs = 0;
+};
+
+/// What it is given must outlive it; `windows` is null where no layer keeps a window only.
+class UbatchPlacer {
+ public:
+  UbatchPlacer(kv::Sequences& sequences, kv::WindowPages* windows, int n_ubatch, int n_outputs)
+      : sequences_(sequences),
+        windows_(windows),
+        n_ubatch_(n_ubatch),
+        n_outputs_(n_outputs),
+        seen_(static_cast<std::size_t>(sequences.n_sequences())) {}
+
+  /// A new batch, whose items stand at these positions, which are free.
+  void begin(const Batch& batch, std::span<const kv::SeqPos> positions);
+  const kv::SeqPos& at(int item) const { return positions_[static_cast<std::size_t>(item)]; }
+  std::int32_t cell(int item) const { return cells_[static_cast<std::size_t>(item)]; }
+  const Ubatch& ubatch() const { return ubatch_; }  ///< The last one that was placed.
+
+  /// Takes the cells of the batch's next ubatch, and logs the moves that this brings (kv/move_log.h). One by
+  /// one, because what attention reads is how sequences stand when the ubatch runs. An item that cannot be
+  /// of the same ubatch as those before it, for the cells it takes, begins the next. False where the cache is
+  /// full.
+  ///
+  /// Items that look ahead (Batch::see_to) must be in the ubatch of what they see, or in a later one: throws
+  /// Error at what they see.
+  bool place(const Batch& batch, int begin);
+  /// Gives back the cells that the batch's items have taken so far.
+  void give_back(const Batch& batch) { give_back(batch, 0, batch.size()); }
+  /// Whether item i's own sequence holds item j.
+  static bool shares_sequence(const Batch& batch, int i, int j);
+
+ private:
+  enum class Taken : std::uint8_t { kYes, kNextUbatch, kCacheFull };
+  /// Cells for items [begin, limit), as far as a ubatch goes. Otherwise ubatch_.end is the item that has
+  /// none.
+  Taken place_up_to(const Batch& batch, int begin, int limit);
+  Taken take(const Batch& batch, int i);
+  void give_back(const Batch& batch, int begin, int end);
+  void check_what_is_seen(const Batch& batch);
+
+  kv::Sequences& sequences_;
+  kv::WindowPages* const windows_;
+  const int n_ubatch_;
+  const int n_outputs_;
+  std::vector<kv::SeqPos> positions_;  // Of the batch's items ...
+  std::vector<std::int32_t> cells_;    // ... and their cells.
+  Ubatch ubatch_;
+  /// By sequence of the batch: how far items of ubatches so far see, and which sees farthest.
+  struct Seen {
+    Pos end = 0;
+    int item = 0;
+  };
+  std::vector<Seen> seen_;
+};
+
+}  // namespace weft::engine
