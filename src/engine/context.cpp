@@ -54,10 +54,9 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       sequences(
           params.n_ctx, params.n_sequences,
           {values<Extent>(graph.full.extents), values<std::int32_t>(graph.full.extent_counts), n_extents()}),
-      windows(make_windows()),
-      slots(params.n_sequences),
-      placer(sequences, windows ? &*windows : nullptr, params.n_ubatch, params.n_outputs),
-      states(*model, graph, bound, sequences, windows ? &*windows : nullptr, slots),
+      memories(graph, bindings, sequences, n_extents(), params),
+      placer(sequences, memories, params.n_ubatch, params.n_outputs),
+      states(*model, graph, bound, sequences, memories),
       workspaces(std::move(workspaces_in)),
       plan(bound.compile(graph.graph, {.allowed = {.shapes = true, .tensors = true},
                                        .n_threads = params.n_threads,
@@ -75,15 +74,9 @@ model::GraphSizes Context::Impl::sizes() const {
                              model->impl().row_shares);
 }
 
-std::optional<kv::WindowPages> Context::Impl::make_windows() const {
-  if (graph.window == 0) return std::nullopt;
-  return std::make_optional<kv::WindowPages>(sequences, graph.window, params.window_rewind);
-}
-
 bool Context::Impl::consistent() const {
-  for (SeqId seq = 0; seq < params.n_sequences && recurrent; ++seq)
-    if ((slots.slot(seq) == kv::StateSlots::kNone) != (sequences.next_pos(seq) == 0)) return false;
-  return sequences.consistent() && slots.consistent() && (!windows || windows->consistent());
+  return sequences.consistent() && std::all_of(memories.begin(), memories.end(),
+                                               [](const auto& memory) { return memory->consistent(); });
 }
 
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params)
@@ -149,102 +142,83 @@ namespace {
 /// The end of a range that may be given as "to the end".
 Pos end_of(Pos end) { return end < 0 ? kv::kEndOfPositions : end; }
 
-enum class Covered : std::uint8_t { kNothing, kPart, kAll };
-
-/// How much of a sequence lies in a range; nothing of an empty one.
-Covered covered(const kv::Sequences& sequences, SeqId seq, Pos begin, Pos end) {
-  const Pos first = sequences.min_pos(seq), next = sequences.next_pos(seq);
-  if (next == 0 || end <= first || begin >= next || begin >= end) return Covered::kNothing;
-  return begin <= first && end >= next ? Covered::kAll : Covered::kPart;
-}
-
-[[noreturn]] void refuse_part(const char* what) {
-  throw Error(ErrorCode::kUnsupported,
-              std::string("this model has recurrent layers, whose state stands for the whole text: ") + what);
-}
-
-[[noreturn]] void refuse_faded(SeqId seq, const char* what) {
-  throw Error(ErrorCode::kUnsupported, "sequence " + std::to_string(seq) + " cannot be " + what +
-                                           ": sliding-window layers have forgotten what it would see next" +
-                                           engine::kKeepWindows);
+/// Error kUnsupported where one of the memories could not follow: `why_not(memory)` says why.
+template <typename F>
+void check_memories(const engine::Memories& memories, SeqId seq, const char* what, F why_not) {
+  for (const auto& memory : memories)
+    if (const kv::Refusal why = why_not(*memory))
+      throw Error(ErrorCode::kUnsupported,
+                  "sequence " + std::to_string(seq) + " cannot be " + what + ": " + why);
 }
 
 }  // namespace
 
 void Context::remove(SeqId seq, Pos begin, Pos end) {
-  impl().check_sequence(seq);
-  if (impl().recurrent) {
-    const Covered part = covered(impl().sequences, seq, begin, end_of(end));
-    if (part == Covered::kPart)
-      refuse_part("a part of it cannot be removed; remove all of it, or go back to a copy made before");
-    if (part == Covered::kAll) impl().slots.remove(seq);
-  }
-  if (impl().windows && !impl().windows->can_remove(seq, std::max(begin, 0), end_of(end)))
-    refuse_faded(seq, "cut off there");
-  impl().sequences.remove(seq, std::max(begin, 0), end_of(end));
+  Impl& c = impl();
+  c.check_sequence(seq);
+  begin = std::max(begin, 0), end = end_of(end);
+  check_memories(c.memories, seq, "cut off there",
+                 [&](const auto& memory) { return memory.why_not_remove(seq, begin, end); });
+  c.sequences.remove(seq, begin, end);
+  for (const auto& memory : c.memories) memory->removed(seq);
 }
 
 bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
-  impl().check_sequence(from);
-  impl().check_sequence(to);
-  impl().check_intact(from);
-  impl().check_intact(to);
-  if (impl().recurrent) {
-    const Covered of_from = covered(impl().sequences, from, begin, end_of(end));
-    const Covered of_to = covered(impl().sequences, to, begin, end_of(end));
-    const auto is_empty = [&](SeqId seq) { return impl().sequences.next_pos(seq) == 0; };
-    if (of_from == Covered::kNothing && of_to == Covered::kNothing) return true;
-    if ((of_from != Covered::kAll && !is_empty(from)) || (of_to != Covered::kAll && !is_empty(to)))
-      refuse_part("a part of it can neither be copied nor replaced; copy all of it");
-    if (!impl().sequences.copy(from, to, std::max(begin, 0), end_of(end))) return false;
-    impl().slots.copy(from, to);
-    return true;
-  }
-  if (impl().windows && !impl().windows->can_copy(from, to, std::max(begin, 0), end_of(end)))
-    refuse_faded(from, "copied like this");
-  return impl().sequences.copy(from, to, std::max(begin, 0), end_of(end));
+  Impl& c = impl();
+  c.check_sequence(from);
+  c.check_sequence(to);
+  c.check_intact(from);
+  c.check_intact(to);
+  begin = std::max(begin, 0), end = end_of(end);
+  check_memories(c.memories, from, "copied like this",
+                 [&](const auto& memory) { return memory.why_not_copy(from, to, begin, end); });
+  if (!c.sequences.copy(from, to, begin, end)) return false;
+  for (const auto& memory : c.memories) memory->copied(from, to, begin, end);
+  return true;
 }
 
 void Context::keep(SeqId seq) {
-  impl().check_sequence(seq);
-  impl().sequences.keep(seq);
-  for (SeqId other = 0; other < impl().params.n_sequences; ++other)
-    if (other != seq) impl().slots.remove(other);
+  Impl& c = impl();
+  c.check_sequence(seq);
+  c.sequences.keep(seq);
+  for (const auto& memory : c.memories)
+    for (SeqId other = 0; other < c.params.n_sequences; ++other)
+      if (other != seq) memory->removed(other);
 }
 
 bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
-  impl().check_sequence(seq);
-  impl().check_intact(seq);
-  if (impl().recurrent) refuse_part("it cannot be shifted; remove it and decode it at its new positions");
-  if (!can_shift())
+  Impl& c = impl();
+  c.check_sequence(seq);
+  c.check_intact(seq);
+  if (c.hparams().learned_positions)
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: its text cannot be shifted");
-  if (!impl().sequences.can_shift(seq, std::max(begin, 0), end_of(end), delta))
+  const Pos first = std::max(begin, 0), last = end_of(end);
+  if (can_shift() && !c.sequences.can_shift(seq, first, last, delta))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
            std::to_string(seq) + " shifted by " + std::to_string(delta) +
            " would meet others or leave the range of positions");
-  if (impl().windows && !impl().windows->can_shift(seq, std::max(begin, 0), end_of(end), delta))
-    refuse_faded(seq, "shifted like this");
-  const bool shifted = engine::throwing_errors(
-      [&] { return impl().sequences.shift(seq, std::max(begin, 0), end_of(end), delta); });
-  impl().follow_moves();
+  check_memories(c.memories, seq, "shifted like this",
+                 [&](const auto& memory) { return memory.why_not_shift(seq, first, last, delta); });
+  const bool shifted = engine::throwing_errors([&] { return c.sequences.shift(seq, first, last, delta); });
+  c.follow_moves();
   return shifted;
 }
 
 bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
-  impl().check_sequence(seq);
-  impl().check_intact(seq);
-  if (impl().recurrent) refuse_part("its positions cannot be divided");
-  if (!can_shift())
+  Impl& c = impl();
+  c.check_sequence(seq);
+  c.check_intact(seq);
+  if (c.hparams().learned_positions)
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
-  if (divisor < 1 || !impl().sequences.can_divide(seq, std::max(begin, 0), end_of(end), divisor))
+  const Pos first = std::max(begin, 0), last = end_of(end);
+  if (divisor < 1 || (can_shift() && !c.sequences.can_divide(seq, first, last, divisor)))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
            std::to_string(seq) + " cannot be divided by " + std::to_string(divisor) +
            ": they would pass those before them");
-  if (impl().windows && !impl().windows->can_divide(seq, std::max(begin, 0), end_of(end), divisor))
-    refuse_faded(seq, "divided like this");
-  const bool divided = engine::throwing_errors(
-      [&] { return impl().sequences.divide(seq, std::max(begin, 0), end_of(end), divisor); });
-  impl().follow_moves();
+  check_memories(c.memories, seq, "divided like this",
+                 [&](const auto& memory) { return memory.why_not_divide(seq, first, last, divisor); });
+  const bool divided = engine::throwing_errors([&] { return c.sequences.divide(seq, first, last, divisor); });
+  c.follow_moves();
   return divided;
 }
 
@@ -263,19 +237,25 @@ Pos Context::min_pos(SeqId seq) const {
 }
 
 bool Context::can_cut(SeqId seq, Pos pos) const {
-  impl().check_sequence(seq);
-  if (impl().recurrent) return pos <= impl().sequences.min_pos(seq) || pos >= impl().sequences.next_pos(seq);
-  return !impl().windows || impl().windows->can_remove(seq, std::max(pos, 0), kv::kEndOfPositions);
+  const Impl& c = impl();
+  c.check_sequence(seq);
+  return std::none_of(c.memories.begin(), c.memories.end(), [&](const auto& memory) {
+    return memory->why_not_remove(seq, std::max(pos, 0), kv::kEndOfPositions) != nullptr;
+  });
 }
 
-bool Context::cuts_anywhere() const { return !impl().recurrent && !impl().windows; }
+bool Context::cuts_anywhere() const { return impl().memories.begin() == impl().memories.end(); }
 
 void Context::defragment(int max_cells) {
   engine::throwing_errors([&] { impl().sequences.defragment(max_cells); });
   impl().follow_moves();
 }
 bool Context::consistent() const { return impl().consistent(); }
-bool Context::can_shift() const { return !impl().hparams().learned_positions && !impl().recurrent; }
+bool Context::can_shift() const {
+  const Impl& c = impl();
+  return !c.hparams().learned_positions && std::all_of(c.memories.begin(), c.memories.end(),
+                                                       [](const auto& memory) { return memory->shifts(); });
+}
 Pos Context::max_positions() const { return impl().max_pos; }
 int Context::batch_size() const {
   constexpr int kSteps = 4;  // A batch that is cancelled loses no more.
@@ -283,10 +263,7 @@ int Context::batch_size() const {
 }
 int Context::cells_used() const { return impl().sequences.cells_used(); }
 int Context::cells_total() const { return impl().sequences.cells_total(); }
-std::int64_t Context::cache_bytes() const {
-  return impl().states.cache_bytes(impl().sequences.pages_touched(),
-                                   impl().windows ? impl().windows->n_touched() : 0);
-}
+std::int64_t Context::cache_bytes() const { return impl().states.cache_bytes(); }
 
 // --- States
 
@@ -295,7 +272,7 @@ void Context::Impl::prepare_save(std::optional<SeqId> seq) {
   for (SeqId s = 0; s < params.n_sequences; ++s)
     if (!seq || s == *seq) check_intact(s);
   carry_out_moves();
-  if (windows) windows->evict();  // What nobody needs is not saved.
+  for (const auto& memory : memories) memory->evict();  // What nobody needs is not saved.
 }
 
 std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {

@@ -7,21 +7,15 @@
 
 #include "engine/devices/bound_graph.h"
 #include "engine/graph_sizes.h"
+#include "engine/memories.h"
 #include "engine/model_impl.h"
 #include "engine/states/states.h"
 #include "engine/ubatch_placer.h"
 #include "exec/plan.h"
 #include "kv/sequences.h"
-#include "kv/state_slots.h"
-#include "kv/window_pages.h"
 #include "weft/context.h"
 
 namespace weft {
-
-namespace engine {
-inline constexpr const char* kKeepWindows =
-    "; make the context with a larger window_rewind (-1 keeps everything)";
-}  // namespace engine
 
 struct Context::Impl {
   Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in,
@@ -30,14 +24,11 @@ struct Context::Impl {
   const model::HParams& hparams() const { return model->impl().description.hparams; }
   int n_extents() const { return engine::extents_of(n_pages); }
   model::GraphSizes sizes() const;
-  std::optional<kv::WindowPages> make_windows() const;
 
   /// The host's memory of an input or output.
   template <typename T>
   std::span<T> values(ValueId id) const {
-    if (id == kNoValue) return {};
-    const std::span<std::byte> bytes = bindings[static_cast<std::size_t>(id)]->host();
-    return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+    return engine::host_values<T>(bindings, id);
   }
 
   void check_sequence(SeqId seq) const;
@@ -55,13 +46,10 @@ struct Context::Impl {
   bool take_cancel() noexcept;
   /// Takes the batch's items back.
   void undo(const Batch& batch);
-  /// Finds the running states' slots before and after each item. The slots' batch ends with commit or
-  /// abandon.
-  void step_states(const Batch& batch);
+  /// Tells the memories of a batch that is to be computed.
+  void begin_memories(const Batch& batch);
   /// Writes the inputs of a ubatch's items. Gives the number of entries of what is hidden from them.
   std::int64_t bind_ubatch(const Batch& batch);
-  /// Those of layers that keep a window only.
-  void bind_windows(const Batch& batch, std::int64_t n_hidden);
   kv::MoveInputs move_inputs(const model::CellInputs& inputs) const;
   /// Which parts of large inputs the ubatch uses; null: a step without tokens.
   void note_parts(const Batch* batch);
@@ -75,9 +63,9 @@ struct Context::Impl {
   /// own. `start`: it is started and not waited for (exec::Plan::start). Where it throws, the moves that it
   /// had under way are still to be abandoned.
   void run_step(const StepSizes& sizes, bool start = false);
-  /// What an operation on sequences has left to be moved is known to the windows too.
+  /// What an operation on sequences has left to be moved is known to the memories, too.
   void follow_moves() {
-    if (windows) windows->follow(sequences.moves());
+    for (const auto& memory : memories) memory->follow(sequences.moves());
   }
   /// For those who look at cells outside of steps.
   void carry_out_moves();
@@ -103,10 +91,8 @@ struct Context::Impl {
   const model::ModelGraph graph;
   const engine::BoundGraph bound;
   const Bindings& bindings;
-  const bool recurrent = model->impl().description.hparams.recurrent();
   kv::Sequences sequences;
-  std::optional<kv::WindowPages> windows;  // Where layers keep a window only.
-  kv::StateSlots slots;
+  const engine::Memories memories;
   engine::UbatchPlacer placer;
   engine::States states;
   const std::shared_ptr<Workspaces> workspaces;  // Of those who take turns.
@@ -115,7 +101,6 @@ struct Context::Impl {
 
   std::vector<kv::SeqPos> positions;              // Of the batch being checked.
   std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
-  std::vector<kv::StateSlots::Step> state_steps;  // By item, in recurrent models.
   std::vector<Pos> last_pos;                      // By sequence: the last position in the batch so far.
   std::vector<const float*> logits_of;            // By item of the last batch.
   std::vector<float> kept_logits;

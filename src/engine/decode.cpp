@@ -55,7 +55,6 @@ void Context::Impl::check(const Batch& batch) {
            std::to_string(sequences.cells_total()) +
            " cells: it can never fit; cut it, or make the context with a larger n_ctx");
   positions.clear();
-  if (windows) windows->end_batch();
   for (int i = 0; i < batch.size(); ++i) {
     check_sequence(batch[i].seq);
     for (const SeqId other : batch.shared_with(i)) check_sequence(other);
@@ -90,18 +89,14 @@ void Context::Impl::check(const Batch& batch) {
       if (pos <= last_of(seq))
         refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " +
                std::to_string(seq) + where());
-      if (recurrent && pos < sequences.next_pos(seq))
-        refuse("position " + std::to_string(pos) + " is before the end of sequence " + std::to_string(seq) +
-               where() + "; this model has recurrent layers, which read text in order");
-      if (windows && !windows->can_take(seq, pos))
-        throw Error(ErrorCode::kUnsupported, "position " + std::to_string(pos) + " of sequence " +
-                                                 std::to_string(seq) +
-                                                 " sees text that sliding-window layers have forgotten" +
-                                                 where() + engine::kKeepWindows);
+      for (const auto& memory : memories)
+        if (const kv::Refusal why = memory->why_not_take(seq, pos))
+          throw Error(ErrorCode::kUnsupported, "position " + std::to_string(pos) + " of sequence " +
+                                                   std::to_string(seq) + where() +
+                                                   " cannot be computed: " + why);
       if (sequences.holds(seq, pos))
         refuse("position " + std::to_string(pos) + " of sequence " + std::to_string(seq) + " is taken" +
                where());
-      if (windows && last_of(seq) < 0) windows->begin_batch(seq, pos);
       last_of(seq) = pos;
     };
     claim(item.seq);
@@ -122,19 +117,13 @@ void Context::Impl::check(const Batch& batch) {
   std::sort(hidden_pairs.begin(), hidden_pairs.end());
 }
 
-void Context::Impl::step_states(const Batch& batch) {
-  slots.begin();
-  state_steps.clear();
-  for (int i = 0; i < batch.size(); ++i) {
-    for (const SeqId other : batch.shared_with(i)) {
-      if (slots.same_text(batch[i].seq, other)) continue;
-      throw Error(
-          ErrorCode::kUnsupported,
-          "item " + std::to_string(i) + " of the batch is shared by sequences " +
-              std::to_string(batch[i].seq) + " and " + std::to_string(other) +
-              " whose texts before it are not shared; this model has recurrent layers: add it to each");
-    }
-    state_steps.push_back(slots.step(batch[i].seq, batch.shared_with(i)));
+void Context::Impl::begin_memories(const Batch& batch) {
+  for (const auto& memory : memories) {
+    memory->begin_batch();
+    for (int i = 0; i < batch.size(); ++i)
+      if (const kv::Refusal why = memory->add(placer.at(i), batch.shared_with(i)))
+        throw Error(ErrorCode::kUnsupported,
+                    "item " + std::to_string(i) + " of the batch cannot be computed: " + why);
   }
 }
 
@@ -152,11 +141,8 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
   const auto logit_rows = values<std::int32_t>(graph.logit_rows);
   const auto best_rows = values<std::int32_t>(graph.best_rows);
   const auto best_counts = values<std::int32_t>(graph.best_counts);
-  const auto state_from = values<std::int32_t>(graph.state_from);
-  const auto state_to = values<std::int32_t>(graph.state_to);
   std::size_t n_outputs = 0;
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    const auto item = static_cast<std::size_t>(i);
     const auto row = static_cast<std::size_t>(i - ubatch.begin);
     tokens[row] = std::max(batch[i].token, 0);
     use_embeddings[row] = batch[i].embedding >= 0 ? 1 : 0;
@@ -170,10 +156,6 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
     position_of[row] = placer.at(i).pos;
     sequence_of[row] = placer.at(i).seq;
     cell_of[row] = placer.cell(i);
-    if (recurrent) {
-      state_from[row] = state_steps[item].from;
-      state_to[row] = state_steps[item].to;
-    }
     if (!batch[i].logits) continue;
     if (params.n_best > 0) {
       logit_rows[n_outputs] = best_rows[n_outputs] = static_cast<std::int32_t>(n_outputs);
@@ -195,33 +177,11 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
     if (first < 0) first = static_cast<std::int32_t>(n_hidden);
     hidden[n_hidden++] = {row, cell / kPageCells, std::uint64_t{1} << cell % kPageCells};
   }
-  if (n_hidden == 0) return 0;
-  hidden[n_hidden++] = {};
+  if (n_hidden > 0) hidden[n_hidden++] = {};
+  kv::PlacedItems items = placer.items();
+  items.hidden = hidden.first(n_hidden);
+  for (const auto& memory : memories) memory->bind(items);
   return static_cast<std::int64_t>(n_hidden);
-}
-
-void Context::Impl::bind_windows(const Batch& batch, std::int64_t n_hidden) {
-  const engine::Ubatch& ubatch = placer.ubatch();
-  const auto cells = values<std::int32_t>(graph.windowed.cells);
-  const auto extents = values<Extent>(graph.windowed.extents);
-  const auto counts = values<std::int32_t>(graph.windowed.extent_counts);
-  const auto width = static_cast<std::size_t>(n_extents());
-  for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    cells[static_cast<std::size_t>(i - ubatch.begin)] = windows->cell(placer.cell(i));
-    counts[static_cast<std::size_t>(batch[i].seq)] = -1;
-  }
-  // A sequence's positions ascend: what its first item sees is all that the others see.
-  for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    const auto seq = static_cast<std::size_t>(batch[i].seq);
-    if (counts[seq] >= 0) continue;
-    counts[seq] = windows->fill_row(batch[i].seq, placer.at(i).pos, extents.subspan(seq * width, width));
-  }
-  const auto hidden = values<HiddenCells>(graph.full.hidden);
-  const auto hidden_there = values<HiddenCells>(graph.windowed.hidden);
-  for (std::size_t n = 0; n < static_cast<std::size_t>(n_hidden); ++n) {
-    hidden_there[n] = hidden[n];
-    if (hidden[n].row >= 0) hidden_there[n].page = windows->page(hidden[n].page);
-  }
 }
 
 kv::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) const {
@@ -287,7 +247,7 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
 }
 
 void Context::Impl::carry_out_moves() {
-  if (windows) windows->follow(sequences.moves());
+  follow_moves();
   if (sequences.moves().empty()) return;
   note_parts(nullptr);
   try {
@@ -350,7 +310,7 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
   if (sequences.cells_used() + batch.size() > sequences.cells_total()) return DecodeStatus::kCacheFull;
   DecodeStatus status = DecodeStatus::kOk;
   try {
-    if (recurrent) step_states(batch);
+    begin_memories(batch);
     logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
     best_of.assign(static_cast<std::size_t>(batch.size()), {});
     best.clear();
@@ -375,16 +335,15 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
              "the context with a larger n_ctx");
     return status;
   }
-  if (windows) windows->end_batch();
-  slots.commit();
+  for (const auto& memory : memories) memory->end_batch(/*computed=*/true);
   // Kernels of several devices may overlap.
   host_seconds += std::max(seconds_since(start) - (plan.kernel_seconds() - kernels_before), 0.0);
   return DecodeStatus::kOk;
 }
 
 void Context::Impl::undo(const Batch& batch) {
-  slots.abandon();
   placer.give_back(batch);
+  for (const auto& memory : memories) memory->end_batch(/*computed=*/false);
   logits_of.clear();
   best_of.clear();
 }
@@ -404,7 +363,6 @@ DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {
     const engine::Ubatch ubatch = placer.ubatch();
     end = ubatch.end;
     const std::int64_t n_hidden = bind_ubatch(batch);
-    if (windows) bind_windows(batch, n_hidden);
     // Moves that are owed are known to be done only when their step is: it does not overlap.
     const bool ahead =
         plan.pipelined() && ubatch.end - ubatch.begin < batch.size() && sequences.moves().empty();

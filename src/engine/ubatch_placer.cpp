@@ -22,7 +22,7 @@ void UbatchPlacer::begin(const Batch& batch, std::span<const kv::SeqPos> positio
 }
 
 bool UbatchPlacer::place(const Batch& batch, int begin) {
-  if (windows_ != nullptr) windows_->evict_now_and_then();
+  for (const auto& memory : memories_) memory->begin_ubatch();
   for (int limit = batch.size();;) {
     const Taken taken = place_up_to(batch, begin, limit);
     if (taken == Taken::kYes) break;
@@ -52,12 +52,12 @@ UbatchPlacer::Taken UbatchPlacer::take(const Batch& batch, int i) {
   const kv::SeqPos& own = at(i);
   kv::MoveLog& moves = sequences_.moves();
   if (!sequences_.take({&own, 1}, {&cells_[static_cast<std::size_t>(i)], 1})) return Taken::kCacheFull;
-  if (windows_ != nullptr) windows_->follow(moves);
+  follow_moves();
   if (!moves.store(cell(i))) return Taken::kNextUbatch;
-  if (windows_ != nullptr) windows_->store(cell(i));
+  for (const auto& memory : memories_) memory->store(cell(i));
   for (const SeqId other : batch.shared_with(i))
     if (!sequences_.follow(own.seq, other, own.pos)) return Taken::kCacheFull;
-  if (windows_ != nullptr) windows_->follow(moves);
+  follow_moves();
   return moves.n_forks() <= kMovesPerStep ? Taken::kYes : Taken::kNextUbatch;
 }
 
@@ -68,7 +68,20 @@ void UbatchPlacer::give_back(const Batch& batch, int begin, int end) {
     sequences_.remove(own.seq, own.pos, own.pos + 1);
     for (const SeqId other : batch.shared_with(i)) sequences_.remove(other, own.pos, own.pos + 1);
   }
-  if (windows_ != nullptr) windows_->follow(sequences_.moves());
+  follow_moves();
+}
+
+void UbatchPlacer::follow_moves() {
+  for (const auto& memory : memories_) memory->follow(sequences_.moves());
+}
+
+kv::PlacedItems UbatchPlacer::items() const {
+  const auto first = static_cast<std::size_t>(ubatch_.begin);
+  const auto n = static_cast<std::size_t>(ubatch_.end - ubatch_.begin);
+  return {.first = ubatch_.begin,
+          .at = std::span(positions_).subspan(first, n),
+          .cells = std::span(cells_).subspan(first, n),
+          .hidden = {}};
 }
 
 bool UbatchPlacer::shares_sequence(const Batch& batch, int i, int j) {

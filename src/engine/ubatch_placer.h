@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/memories.h"
 #include "kv/sequences.h"
-#include "kv/window_pages.h"
 #include "weft/context.h"
 
 namespace weft::engine {
@@ -16,12 +16,12 @@ struct Ubatch {
   int n_outputs = 0;
 };
 
-/// What it is given must outlive it; `windows` is null where no layer keeps a window only.
+/// What it is given must outlive it.
 class UbatchPlacer {
  public:
-  UbatchPlacer(kv::Sequences& sequences, kv::WindowPages* windows, int n_ubatch, int n_outputs)
+  UbatchPlacer(kv::Sequences& sequences, const Memories& memories, int n_ubatch, int n_outputs)
       : sequences_(sequences),
-        windows_(windows),
+        memories_(memories),
         n_ubatch_(n_ubatch),
         n_outputs_(n_outputs),
         seen_(static_cast<std::size_t>(sequences.n_sequences())) {}
@@ -30,6 +30,8 @@ class UbatchPlacer {
   void begin(const Batch& batch, std::span<const kv::SeqPos> positions);
   const kv::SeqPos& at(int item) const { return positions_[static_cast<std::size_t>(item)]; }
   std::int32_t cell(int item) const { return cells_[static_cast<std::size_t>(item)]; }
+  /// The last ubatch's items; what they do not see is for the caller to add.
+  kv::PlacedItems items() const;
   const Ubatch& ubatch() const { return ubatch_; }  ///< The last one that was placed.
 
   /// Takes the cells of the batch's next ubatch, and logs the moves that this brings (kv/move_log.h). One by
@@ -53,9 +55,11 @@ class UbatchPlacer {
   Taken take(const Batch& batch, int i);
   void give_back(const Batch& batch, int begin, int end);
   void check_what_is_seen(const Batch& batch);
+  /// The memories follow what was logged.
+  void follow_moves();
 
   kv::Sequences& sequences_;
-  kv::WindowPages* const windows_;
+  const Memories& memories_;
   const int n_ubatch_;
   const int n_outputs_;
   std::vector<kv::SeqPos> positions_;  // Of the batch's items ...

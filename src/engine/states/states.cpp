@@ -1,6 +1,7 @@
 #include "engine/states/states.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -31,10 +32,10 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
 }  // namespace
 
 States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-               kv::Sequences& sequences, kv::WindowPages* windows, kv::StateSlots& slots)
-    : sequences_(sequences), windows_(windows), slots_(slots) {
-  const auto cache_of = [&](ValueId state) {
-    return Cache{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state)};
+               kv::Sequences& sequences, const Memories& memories)
+    : sequences_(sequences), memories_(memories) {
+  const auto cache_of = [&](ValueId state, kv::SequenceMemory* memory) {
+    return Cache{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state), memory};
   };
   const model::HParams& h = model.impl().description.hparams;
   end_of_positions_ = h.learned_positions ? h.n_ctx_train : kv::kEndOfPositions;
@@ -51,11 +52,11 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
     owner_.caches.push_back({.name = value.name,
                              .dtype = value.dtype,
                              .role = moves->role,
-                             .windowed = windows_ != nullptr && in.from == graph.windowed.move_from,
+                             .windowed = memories.of_cache(node) != nullptr,
                              .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
                              .head_dim = static_cast<std::int32_t>(value.shape[2].factor),
                              .turning = hash_of_turning(graph.graph, node)});
-    caches_.push_back(cache_of(in.cache));
+    caches_.push_back(cache_of(in.cache, memories.of_cache(node)));
   }
   for (const ValueId state : graph.running_states) {
     const ValueInfo& value = graph.graph.value(state);
@@ -64,7 +65,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
                              .role = CacheRole::kSlots,
                              .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
                              .head_dim = static_cast<std::int32_t>(value.shape[2].factor)});
-    caches_.push_back(cache_of(state));
+    caches_.push_back(cache_of(state, memories.of_running_states()));
   }
 }
 
@@ -86,47 +87,27 @@ void States::save(std::optional<SeqId> seq,
   }
   std::vector<std::int32_t> cells;
   kv::Snapshot snapshot = sequences_.snapshot(seqs, cells);
-  std::vector<std::int32_t> slots;
-  for (const kv::Snapshot::Text& text : snapshot.texts)
-    if (!text.extents.empty()) slots.push_back(slots_.slot(text.seq));
   State state{.whole = !seq, .snapshot = std::move(snapshot)};
-  const std::vector<std::int32_t> window_cells = keep_windows(state, cells);
+  state.kept = state.snapshot.pages;
+  std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places = {{nullptr, cells}};
+  for (const auto& memory : memories_)
+    places[memory.get()] = memory->rows_of(state.snapshot, cells, state.kept);
   std::vector<std::byte> rows;
   const auto rows_of = [&](std::size_t i) {
-    const StateOwner::Cache& cache = owner_.caches[i];
-    const std::span<const std::int32_t> places = cache.role == CacheRole::kSlots ? slots
-                                                 : cache.windowed                ? window_cells
-                                                                                 : cells;
-    rows.resize(places.size() * cache.row_bytes());
-    caches_[i].device->read_cells(*caches_[i].tensor, cache.role, places, rows);
+    const std::vector<std::int32_t>& at = places[caches_[i].memory];
+    rows.resize(at.size() * owner_.caches[i].row_bytes());
+    caches_[i].device->read_cells(*caches_[i].tensor, owner_.caches[i].role, at, rows);
     return std::span<const std::byte>(rows);
   };
   write_state(owner_, state, rows_of, sink);
 }
 
-/// Notes which of the snapshot's cells, that lie in `cells`, windowed caches keep. Returns where they do.
-std::vector<std::int32_t> States::keep_windows(State& state, std::span<const std::int32_t> cells) const {
-  state.kept = state.snapshot.pages;
-  std::vector<std::int32_t> window_cells;
-  auto cell = cells.begin();
-  for (std::size_t p = 0; windows_ != nullptr && p < state.kept.size(); ++p) {
-    kv::for_each_lane(state.snapshot.pages[p], [&](int lane) {
-      const std::int32_t at = windows_->cell(*cell++);
-      if (at < 0)
-        state.kept[p] &= ~kv::bit(lane);
-      else
-        window_cells.push_back(at);
-    });
-  }
-  return window_cells;
-}
-
-std::int64_t States::cache_bytes(int n_pages, int n_window_pages) const {
+std::int64_t States::cache_bytes() const {
   std::int64_t n = 0;
-  for (const StateOwner::Cache& cache : owner_.caches) {
-    if (cache.role == CacheRole::kSlots) continue;
-    n += static_cast<std::int64_t>(cache.row_bytes()) * kPageCells *
-         (cache.windowed ? n_window_pages : n_pages);
+  for (std::size_t i = 0; i < caches_.size(); ++i) {
+    const kv::SequenceMemory* const memory = caches_[i].memory;
+    const int n_pages = memory != nullptr ? memory->pages_touched() : sequences_.pages_touched();
+    n += static_cast<std::int64_t>(owner_.caches[i].row_bytes()) * kPageCells * n_pages;
   }
   return n;
 }
@@ -140,9 +121,10 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
       throw Error(ErrorCode::kInvalidFile, "the state is damaged: a position is beyond the model's " +
                                                std::to_string(end_of_positions_) + "; nothing was restored");
   for (const kv::Snapshot::Text& text : texts)
-    if (windows_ != nullptr && !windows_->is_whole(text.extents, state.kept))
-      throw Error(ErrorCode::kInvalidFile,
-                  "the state is damaged: a text's window is not there; nothing was restored");
+    for (const auto& memory : memories_)
+      if (!memory->is_whole(text, state.kept))
+        throw Error(ErrorCode::kInvalidFile,
+                    "the state is damaged: a text's window is not there; nothing was restored");
   if (state.snapshot.n_cells() > sequences_.cells_total())
     refuse("the state holds " + std::to_string(state.snapshot.n_cells()) + " cells, this context has " +
            std::to_string(sequences_.cells_total()) + "; make it longer");
@@ -166,46 +148,20 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
   return state;
 }
 
-/// Windows learn which of the state's cells, that lie in `cells` now, are there. Returns where their rows go.
-std::vector<std::int32_t> States::restore_windows(const State& state, std::span<const std::int32_t> cells) {
-  windows_->follow(sequences_.moves());
-  std::vector<std::int32_t> window_cells;
-  auto cell = cells.begin();
-  for (std::size_t p = 0; p < state.kept.size(); ++p) {
-    kv::for_each_lane(state.snapshot.pages[p], [&](int lane) {
-      if ((state.kept[p] & kv::bit(lane)) == 0) return windows_->leave_out(*cell++);
-      windows_->store(*cell);
-      window_cells.push_back(windows_->cell(*cell++));
-    });
-  }
-  return window_cells;
-}
-
 bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                      const std::function<void()>& carry_out_moves) {
   const State state = read(bytes, seq);
   std::vector<std::int32_t> cells;
   if (!sequences_.restore(state.snapshot, cells)) return false;
-  std::vector<std::int32_t> window_cells;
-  if (windows_ != nullptr) window_cells = restore_windows(state, cells);
+  std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places = {{nullptr, cells}};
+  for (const auto& memory : memories_) {
+    memory->follow(sequences_.moves());
+    places[memory.get()] = memory->restored(state.snapshot, cells, state.kept);
+  }
   carry_out_moves();
-  std::vector<std::int32_t> slots;
-  const bool recurrent =
-      std::any_of(owner_.caches.begin(), owner_.caches.end(),
-                  [](const StateOwner::Cache& cache) { return cache.role == CacheRole::kSlots; });
-  for (std::size_t t = 0; recurrent && t < state.snapshot.texts.size(); ++t) {
-    const kv::Snapshot::Text& text = state.snapshot.texts[t];
-    slots_.remove(text.seq);
-    if (!text.extents.empty()) slots.push_back(slots_.renew(text.seq));
-  }
-  for (std::size_t i = 0; i < caches_.size(); ++i) {
-    const CacheRole role = owner_.caches[i].role;
-    caches_[i].device->write_cells(*caches_[i].tensor, role,
-                                   role == CacheRole::kSlots   ? slots
-                                   : owner_.caches[i].windowed ? window_cells
-                                                               : cells,
+  for (std::size_t i = 0; i < caches_.size(); ++i)
+    caches_[i].device->write_cells(*caches_[i].tensor, owner_.caches[i].role, places[caches_[i].memory],
                                    state.rows[i]);
-  }
   for (const kv::Snapshot::Text& text : state.snapshot.texts) sequences_.set_intact(text.seq);
   return true;
 }

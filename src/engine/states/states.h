@@ -7,10 +7,9 @@
 
 #include "backend/device.h"
 #include "engine/devices/bound_graph.h"
+#include "engine/memories.h"
 #include "engine/states/format.h"
 #include "kv/sequences.h"
-#include "kv/state_slots.h"
-#include "kv/window_pages.h"
 #include "model/builder.h"
 #include "weft/model.h"
 
@@ -20,7 +19,7 @@ namespace weft::engine {
 class States {
  public:
   States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-         kv::Sequences& sequences, kv::WindowPages* windows, kv::StateSlots& slots);
+         kv::Sequences& sequences, const Memories& memories);
 
   /// One sequence, or all that hold anything. The cells' moves must be carried out.
   void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
@@ -31,26 +30,24 @@ class States {
   bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                const std::function<void()>& carry_out_moves);
 
-  /// Of so many pages, and so many window pages.
-  std::int64_t cache_bytes(int n_pages, int n_window_pages) const;
+  /// Of the pages that were ever in use.
+  std::int64_t cache_bytes() const;
 
   /// No state that this context could take up is larger.
   std::uint64_t max_bytes() const;
 
  private:
-  std::vector<std::int32_t> keep_windows(State& state, std::span<const std::int32_t> cells) const;
-  std::vector<std::int32_t> restore_windows(const State& state, std::span<const std::int32_t> cells);
   State read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const;
 
   StateOwner owner_;
   struct Cache {
     DeviceTensor* tensor;
     Device* device;
+    kv::SequenceMemory* memory;  // Whose rows it has; null: the cells of whole texts.
   };
   std::vector<Cache> caches_;  // Those of owner_.caches
   kv::Sequences& sequences_;
-  kv::WindowPages* windows_;  // Null where no cache keeps a window only.
-  kv::StateSlots& slots_;
+  const Memories& memories_;
   Pos end_of_positions_;
 };
 

@@ -1,0 +1,44 @@
+#pragma once
+// The memories of a model's sequences besides the cells of whole texts: one for each kind of layers that
+// keeps something else (kv/sequence_memory.h). Which kinds there are is known here only.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/device.h"
+#include "kv/sequence_memory.h"
+#include "model/builder.h"
+#include "weft/context.h"
+
+namespace weft::engine {
+
+/// The host's memory of an input or output of a graph; none of kNoValue.
+template <typename T>
+std::span<T> host_values(const Bindings& bindings, ValueId id) {
+  if (id == kNoValue) return {};
+  const std::span<std::byte> bytes = bindings[static_cast<std::size_t>(id)]->host();
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+/// The memories of a context, whose tensors are `bindings`. What it is given must outlive it.
+class Memories {
+ public:
+  Memories(const model::ModelGraph& graph, const Bindings& bindings, const kv::Sequences& sequences,
+           int width, const ContextParams& params);
+
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+  /// Of a cache, by the node that moves its cells. Null: it has the cells of whole texts.
+  kv::SequenceMemory* of_cache(const Node& moves) const {
+    return windowed_ != nullptr && named_inputs<ops::MoveCells>(moves).from == windowed_moves_ ? windowed_ : nullptr;
+  }
+  kv::SequenceMemory* of_running_states() const { return running_; }
+
+ private:
+  std::vector<std::unique_ptr<kv::SequenceMemory>> all_;
+  kv::SequenceMemory* windowed_ = nullptr;
+  ValueId windowed_moves_ = kNoValue;
+  kv::SequenceMemory* running_ = nullptr;
+};
+
+}  // namespace weft::engine

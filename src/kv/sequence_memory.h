@@ -1,0 +1,89 @@
+#pragma once
+// What layers of one kind keep of the texts of sequences: bookkeeping only, no tensors.
+//
+// Sequences knows where the tokens of texts stand and which cells they have, and layers that see whole texts
+// need no more. Layers of other kinds keep something beside it: the cells of a window (window_memory.h), or
+// one running state of all the text so far (state_memory.h). A context has a SequenceMemory for each such
+// kind of its model. They follow what is done to Sequences, and say beforehand what their layers could not
+// follow.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/extent.h"
+#include "kv/move_log.h"
+#include "kv/sequences.h"
+#include "weft/types.h"
+
+namespace weft::kv {
+
+/// Why something cannot be done, with the way out. Null: it can.
+using Refusal = const char*;
+
+/// The items of a ubatch, once they have their cells.
+struct PlacedItems {
+  int first = 0;  ///< The first one's number in the batch.
+  std::span<const SeqPos> at;
+  std::span<const std::int32_t> cells;
+  std::span<const HiddenCells> hidden;  ///< What they do not see, in the pages of Sequences.
+};
+
+/// Used by one thread.
+class SequenceMemory {
+ public:
+  virtual ~SequenceMemory() = default;
+
+  // --- Whether texts could go on after an operation of Sequences with these arguments
+
+  virtual Refusal why_not_remove(SeqId seq, Pos begin, Pos end) const = 0;
+  virtual Refusal why_not_copy(SeqId from, SeqId to, Pos begin, Pos end) const = 0;
+  virtual Refusal why_not_shift(SeqId seq, Pos begin, Pos end, Pos delta) const = 0;
+  virtual Refusal why_not_divide(SeqId seq, Pos begin, Pos end, int divisor) const = 0;
+  /// Whether a token at `pos` would find what it sees.
+  virtual Refusal why_not_take(SeqId seq, Pos pos) const = 0;
+  /// Whether texts can be shifted and divided at all.
+  virtual bool shifts() const = 0;
+
+  // --- What was done
+
+  virtual void removed(SeqId /*seq*/) {}
+  virtual void copied(SeqId /*from*/, SeqId /*to*/, Pos /*begin*/, Pos /*end*/) {}
+  /// Moves were logged. Only one memory of a context may follow them.
+  virtual void follow(MoveLog& /*moves*/) {}
+
+  // --- A batch: begin_batch(), add() for each item in order; ubatches; end_batch()
+
+  virtual void begin_batch() = 0;
+  /// An item, before it is taken, for its sequence and others. Null, or the batch cannot be computed.
+  virtual Refusal add(const SeqPos& at, std::span<const SeqId> shared_with) = 0;
+  /// Before a ubatch is placed.
+  virtual void begin_ubatch() {}
+  /// A token of the ubatch goes there, after the moves so far.
+  virtual void store(std::int32_t /*cell*/) {}
+  /// Writes the inputs of the layers.
+  virtual void bind(const PlacedItems& items) = 0;
+  /// `computed`: otherwise the batch was given up, and its items are taken back.
+  virtual void end_batch(bool computed) = 0;
+
+  // --- Snapshots. `kept` has the cells of each of its pages whose rows are there
+
+  /// Gives up what no text needs.
+  virtual void evict() {}
+  /// Where a snapshot's rows lie in the caches; its cells lie in `cells`. Takes from `kept` what is not
+  /// there.
+  virtual std::vector<std::int32_t> rows_of(const Snapshot& snapshot, std::span<const std::int32_t> cells,
+                                            std::vector<std::uint64_t>& kept) const = 0;
+  /// Whether a text could go on with what is kept.
+  virtual bool is_whole(const Snapshot::Text& /*text*/, std::span<const std::uint64_t> /*kept*/) const {
+    return true;
+  }
+  /// The snapshot's texts were restored, its cells are now `cells`: where the rows are to be written.
+  virtual std::vector<std::int32_t> restored(const Snapshot& snapshot, std::span<const std::int32_t> cells,
+                                             std::span<const std::uint64_t> kept) = 0;
+
+  virtual int pages_touched() const { return 0; }  ///< Of caches by cells: that were ever in use.
+  /// Whether all counts agree; for tests and audits. Costs the size of the cache.
+  virtual bool consistent() const = 0;
+};
+
+}  // namespace weft::kv

@@ -1,0 +1,53 @@
+#pragma once
+// The memory of recurrent layers: the slots of running states, and the inputs that say which a token goes on
+// from and which it leaves its state in. Text is read in order, and removed and copied as a whole only.
+#include "kv/sequence_memory.h"
+#include "kv/state_slots.h"
+
+namespace weft::kv {
+
+class StateMemory final : public SequenceMemory {
+ public:
+  /// What such layers read of a ubatch: slots before and after each token.
+  struct Inputs {
+    std::span<std::int32_t> from, to;
+  };
+  /// `sequences` must outlive it.
+  StateMemory(const Sequences& sequences, const Inputs& inputs)
+      : sequences_(sequences), slots_(sequences.n_sequences()), inputs_(inputs) {}
+
+  Refusal why_not_remove(SeqId seq, Pos begin, Pos end) const override;
+  Refusal why_not_copy(SeqId from, SeqId to, Pos begin, Pos end) const override;
+  Refusal why_not_shift(SeqId seq, Pos begin, Pos end, Pos delta) const override;
+  Refusal why_not_divide(SeqId seq, Pos begin, Pos end, int divisor) const override;
+  Refusal why_not_take(SeqId seq, Pos pos) const override;
+  bool shifts() const override { return false; }
+
+  void removed(SeqId seq) override;
+  void copied(SeqId from, SeqId to, Pos begin, Pos end) override;
+
+  void begin_batch() override;
+  Refusal add(const SeqPos& at, std::span<const SeqId> shared_with) override;
+  void bind(const PlacedItems& items) override;
+  void end_batch(bool computed) override;
+
+  std::vector<std::int32_t> rows_of(const Snapshot& snapshot, std::span<const std::int32_t> cells,
+                                    std::vector<std::uint64_t>& kept) const override;
+  std::vector<std::int32_t> restored(const Snapshot& snapshot, std::span<const std::int32_t> cells,
+                                     std::span<const std::uint64_t> kept) override;
+
+  bool consistent() const override;
+
+ private:
+  bool is_empty(SeqId seq) const { return sequences_.next_pos(seq) == 0; }
+  /// Whether the range has all of a text that is not empty; nothing of it.
+  bool has_all(SeqId seq, Pos begin, Pos end) const;
+  bool has_nothing(SeqId seq, Pos begin, Pos end) const;
+
+  const Sequences& sequences_;
+  StateSlots slots_;
+  const Inputs inputs_;
+  std::vector<StateSlots::Step> steps_;  // By item of the batch.
+};
+
+}  // namespace weft::kv
