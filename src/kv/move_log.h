@@ -12,8 +12,7 @@
 // - Moves that do not fit into one run go in several. Forks go with the last of them, together with the
 //   tokens.
 // - What a failed run had under way may be done, half done or not done. It is not tried again: abandon()
-// drops
-//   it, and says which cells hold nobody knows what.
+//   drops it, and says of which cells nobody knows what they hold.
 #include <cstddef>
 #include <cstdint>
 #include <span>
