@@ -58,7 +58,8 @@ class Batch {
   void add(std::span<const float> embedding, SeqId seq, bool logits = false, Pos pos = kNextPos);
 
   /// Of the item, which asks for logits, only the n best tokens are wanted: Context::best takes the place of
-  /// Context::logits, and a step whose items all say so writes no logits. 1 to ContextParams::n_best.
+  /// Context::logits, which are not written for it, whatever others of the batch ask for. 1 to
+  /// ContextParams::n_best.
   void only_best(int item, int n);
 
   // What items see. Without these an item sees its sequence up to its own position.

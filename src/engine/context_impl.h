@@ -56,7 +56,7 @@ struct Context::Impl {
   struct StepSizes {
     std::int64_t n_tokens = 0;
     std::int64_t n_outputs = 0;
-    std::int64_t n_logits = 0;  ///< Outputs that are rows of logits; of the others the best are taken.
+    std::int64_t n_logits = 0;  ///< Outputs whose logits are wanted, all of them.
     std::int64_t n_hidden = 0;
   };
   /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their

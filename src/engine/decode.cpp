@@ -9,7 +9,6 @@
 
 #include "engine/context_impl.h"
 #include "engine/refuse.h"
-#include "engine/sampling/best.h"
 
 namespace weft {
 namespace {
@@ -25,12 +24,6 @@ std::size_t count_logits(const Batch& batch, int begin, int end) {
   std::size_t n = 0;
   for (int i = begin; i < end; ++i) n += batch[i].logits && batch[i].n_best == 0 ? 1u : 0u;
   return n;
-}
-
-/// How many of a step's outputs are rows of logits: all or none, as the head's weights are read once for
-/// either.
-std::int64_t n_logits_of(const Batch& batch, const engine::Ubatch& step) {
-  return count_logits(batch, step.begin, step.end) > 0 ? step.n_outputs : 0;
 }
 
 }  // namespace
@@ -139,9 +132,8 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
   const auto cell_of = values<std::int32_t>(graph.full.cells);
   const auto output_rows = values<std::int32_t>(graph.output_rows);
   const auto logit_rows = values<std::int32_t>(graph.logit_rows);
-  const auto best_rows = values<std::int32_t>(graph.best_rows);
   const auto best_counts = values<std::int32_t>(graph.best_counts);
-  std::size_t n_outputs = 0;
+  std::size_t n_outputs = 0, n_logits = 0;
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const auto row = static_cast<std::size_t>(i - ubatch.begin);
     tokens[row] = std::max(batch[i].token, 0);
@@ -158,7 +150,7 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
     cell_of[row] = placer.cell(i);
     if (!batch[i].logits) continue;
     if (params.n_best > 0) {
-      logit_rows[n_outputs] = best_rows[n_outputs] = static_cast<std::int32_t>(n_outputs);
+      if (batch[i].n_best == 0) logit_rows[n_logits++] = static_cast<std::int32_t>(n_outputs);
       best_counts[n_outputs] = batch[i].n_best;
     }
     output_rows[n_outputs++] = static_cast<std::int32_t>(row);
@@ -228,7 +220,6 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
     set(graph.n_tokens, now.n_tokens);
     set(graph.n_outputs, now.n_outputs);
     set(graph.n_logits, now.n_logits);
-    set(graph.n_best_rows, now.n_outputs - now.n_logits);
     set(graph.n_hidden, now.n_hidden);
     set(graph.n_moves, moves.n_moves);
     set(graph.n_forks, moves.n_forks);
@@ -259,11 +250,8 @@ void Context::Impl::carry_out_moves() {
 }
 
 void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step) {
-  if (n_logits_of(batch, step) > 0) {
-    read_logits(batch, step);
-  } else if (step.n_outputs > 0) {
-    read_best(batch, step);
-  }
+  read_logits(batch, step);
+  if (params.n_best > 0) read_best(batch, step);
 }
 
 void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step) {
@@ -272,15 +260,11 @@ void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step) 
   const bool keep = step.end < batch.size();
   if (keep && n_kept == 0) kept_logits.resize(count_logits(batch, 0, batch.size()) * n_vocab);
   for (int i = step.begin; i < step.end; ++i) {
-    if (!batch[i].logits) continue;
-    if (batch[i].n_best > 0) {
-      engine::find_best({row, n_vocab}, add_best(batch, i));
-    } else {
-      float* const kept = kept_logits.data() + n_kept * n_vocab;
-      if (keep) std::copy_n(row, n_vocab, kept);
-      if (keep) ++n_kept;
-      logits_of[static_cast<std::size_t>(i)] = keep ? kept : row;
-    }
+    if (!batch[i].logits || batch[i].n_best > 0) continue;
+    float* const kept = kept_logits.data() + n_kept * n_vocab;
+    if (keep) std::copy_n(row, n_vocab, kept);
+    if (keep) ++n_kept;
+    logits_of[static_cast<std::size_t>(i)] = keep ? kept : row;
     row += n_vocab;
   }
 }
@@ -289,9 +273,10 @@ void Context::Impl::read_best(const Batch& batch, const engine::Ubatch& step) {
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.best).host().data());
   for (int i = step.begin; i < step.end; ++i) {
     if (!batch[i].logits) continue;
-    const float* ids = row + params.n_best;
-    for (Best& one : add_best(batch, i)) one = {static_cast<Token>(*ids++), *row++};
-    row = ids + (params.n_best - batch[i].n_best);
+    const auto width = static_cast<std::size_t>(params.n_best);
+    const float* value = std::exchange(row, row + 2 * width);
+    if (batch[i].n_best == 0) continue;
+    for (Best& one : add_best(batch, i)) one = {static_cast<Token>(value[width]), *value}, ++value;
   }
 }
 
@@ -371,7 +356,7 @@ DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {
     if (!cancelled.load())
       run_step({.n_tokens = ubatch.end - ubatch.begin,
                 .n_outputs = ubatch.n_outputs,
-                .n_logits = n_logits_of(batch, ubatch),
+                .n_logits = static_cast<std::int64_t>(count_logits(batch, ubatch.begin, ubatch.end)),
                 .n_hidden = n_hidden},
                ahead);
     if (cancelled.load()) break;

@@ -187,9 +187,11 @@ ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& n
     return h.logit_softcap > 0.0f ? b.add(ops::Softcap{h.logit_softcap}, {logits}, name + "_capped") : logits;
   };
   if (!b.wants_best()) return logits_of(x, "logits");
-  // The same product twice, each for rows of its own: one that only the best are taken of is never written.
-  b.take_best(logits_of(b.add(ops::GetRows{}, {x, b.model().best_rows}, "rows_of_best"), "logits_of_best"));
-  return logits_of(b.add(ops::GetRows{}, {x, b.model().logit_rows}, "rows_of_logits"), "logits");
+  // Of all rows together, as the weights are read once: those that are not among logit_rows are never
+  // written.
+  const ValueId all = logits_of(x, "logits_of_outputs");
+  b.take_best(all);
+  return b.add(ops::GetRows{}, {all, b.model().logit_rows}, "logits");
 }
 
 }  // namespace weft::model

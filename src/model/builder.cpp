@@ -43,10 +43,8 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   model_.n_hidden = graph.add_symbol("n_hidden", 0, sizes.n_hidden);
   if (sizes.n_best > 0) {
     model_.n_logits = graph.add_symbol("n_logits", 0, sizes.n_outputs);
-    model_.n_best_rows = graph.add_symbol("n_best_rows", 0, sizes.n_outputs);
     model_.logit_rows = graph.add_input("logit_rows", DType::kI32, {Dim(1, model_.n_logits)});
-    model_.best_rows = graph.add_input("best_rows", DType::kI32, {Dim(1, model_.n_best_rows)});
-    model_.best_counts = graph.add_input("best_counts", DType::kI32, {Dim(1, model_.n_best_rows)});
+    model_.best_counts = graph.add_input("best_counts", DType::kI32, {Dim(1, model_.n_outputs)});
   }
   model_.full = add_cells("");
 }

@@ -66,10 +66,9 @@ struct ModelGraph {
   SymbolId n_moves = kNoSymbol;
   SymbolId n_forks = kNoSymbol;
   SymbolId n_hidden = kNoSymbol;  ///< 0 where nothing is hidden.
-  /// Of the outputs' rows, those whose logits are wanted and those of which only the best are. Where
-  /// GraphSizes::n_best is 0, neither is there and all are rows of logits.
+  /// Of the outputs' rows, those whose logits are wanted whole. Where GraphSizes::n_best is 0, it is not
+  /// there and all are.
   SymbolId n_logits = kNoSymbol;
-  SymbolId n_best_rows = kNoSymbol;
   // Inputs; kNoValue where the model has no use for them.
   ValueId tokens = kNoValue;          ///< {n_tokens} I32
   ValueId embeddings = kNoValue;      ///< {n_tokens, n_embd} F32: what stands in place of tokens' own, ...
@@ -87,9 +86,8 @@ struct ModelGraph {
   ValueId logits = kNoValue;  ///< {n_outputs, n_vocab}; {n_logits, n_vocab} where the best can be asked for
   // With GraphSizes::n_best:
   ValueId logit_rows = kNoValue;   ///< {n_logits} I32: among the outputs' rows.
-  ValueId best_rows = kNoValue;    ///< {n_best_rows} I32, likewise.
-  ValueId best_counts = kNoValue;  ///< {n_best_rows} I32: how many of each.
-  ValueId best = kNoValue;         ///< {n_best_rows, 2 * n_best}: see ops::Best.
+  ValueId best_counts = kNoValue;  ///< {n_outputs} I32: how many of the best of each.
+  ValueId best = kNoValue;         ///< {n_outputs, 2 * n_best}: see ops::Best.
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;          ///< Caches.
   std::vector<ValueId> running_states;  ///< {n_slots, rows, columns} F32
@@ -147,7 +145,7 @@ class Builder {
   ValueId store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows);
 
   bool wants_best() const { return sizes_.n_best > 0; }
-  /// The best of rows of logits that are of best_rows.
+  /// The best of the outputs' rows of logits.
   void take_best(ValueId logits);
 
   /// Names the logits and returns the graph. Throws Error kInvalidFile where weights are missing.

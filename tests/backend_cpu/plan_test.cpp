@@ -65,7 +65,8 @@ class Rig {
       const std::int64_t count = std::min(piece, rows - begin);
       for (std::size_t v = 0; v < g.values().size(); ++v)
         if (g.values()[v].kind == ValueKind::kInput) fill_input(g.values()[v], *bindings[v], begin, count);
-      const std::int64_t symbols[] = {count};
+      std::vector<std::int64_t> symbols = {count};
+      for (const std::int64_t other : more_symbols) symbols.push_back(std::min(other, count));
       plan->submit(symbols, bindings, {});
       for (const ValueId output : outputs) {
         const auto* data =
@@ -78,6 +79,7 @@ class Rig {
   }
 
   std::shared_ptr<Device> device = make_device({.n_threads = 2});
+  std::vector<std::int64_t> more_symbols;  // Values of those behind n.
   std::string description;
   int n_phases = 0;
   PlanMemory memory;
@@ -118,6 +120,8 @@ class Rig {
           ints[r] = 0;
         else if (value.name == "wanted")
           ints[r] = row % 4;
+        else if (value.name == "copied")  // Of the piece's rows some, in no order, and some twice.
+          ints[r] = static_cast<std::int32_t>(r * 3 % count / 2);
         else if (value.name == "ends")
           ints[r] = row + 1;
         else if (value.name == "hidden_first")
@@ -308,6 +312,39 @@ TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
       EXPECT_EQ(rig.description.find("screen w") != std::string::npos,
                 is_tall(dtype, n_outputs, n_columns) && form != 1 && form != 2)
           << rig.description;
+    }
+  }
+}
+
+TEST_P(CpuBest, StandBesideCopiesOfRowsInOneProduct) {
+  for (const float cap : {0.0f, 3.0f}) {  // Without one, steps that copy nothing may be screened.
+    Rig rig;
+    Graph& g = rig.graph;
+    const auto [dtype, n_columns, n_outputs] = GetParam();
+    const SymbolId n_copies = g.add_symbol("n_copies", 0, kMaxRows);
+    const ValueId x = g.add_input("x", DType::kF32, {Dim(1, rig.n), n_columns});
+    const ValueId counts = g.add_input("wanted", DType::kI32, {Dim(1, rig.n)});
+    const ValueId ids = g.add_input("copied", DType::kI32, {Dim(1, n_copies)});
+    const ValueId w = rig.weight("w", {n_outputs, n_columns}, dtype);
+    const ValueId logits = g.add(ops::Matmul{}, {w, x}, "logits");
+    const ValueId capped = cap > 0.0f ? g.add(ops::Softcap{cap}, {logits}, "capped") : logits;
+    const ValueId best = g.add(ops::Best{5}, {capped, counts}, "best");
+    const ValueId copies = g.add(ops::GetRows{}, {capped, ids}, "copies");
+    for (const bool packed : {true, false}) {
+      rig.device = make_device({.n_threads = 2, .repack = packed});
+      for (const std::int64_t piece : {20, 7, 2, 1})
+        for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, piece}) {
+          rig.more_symbols = {n};
+          const auto unfused = rig.run({logits, capped, best, copies}, 1, 20, piece);
+          for (const int n_threads : {1, 3}) {
+            const auto fused = rig.run({best, copies}, n_threads, 20, piece);
+            EXPECT_TRUE(fused.at(best) == unfused.at(best)) << piece << ", copies " << n;
+            EXPECT_TRUE(fused.at(copies) == unfused.at(copies)) << piece << ", copies " << n;
+          }
+          // The product is made once, and not written.
+          EXPECT_NE(rig.description.find("matmul w best"), std::string::npos) << rig.description;
+          EXPECT_EQ(rig.description.find("get_rows"), std::string::npos) << rig.description;
+        }
     }
   }
 }

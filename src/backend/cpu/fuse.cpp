@@ -164,7 +164,8 @@ class Fuser {
     absorb_activation(values);
     if (get_op<ops::Matmul>(node) != nullptr) {
       absorb_residual(id, values);
-      if (const NodeId best = absorb_best(values); best != kNoNode) return add_best(values, best);
+      if (const TakenNodes taken = absorb_taken(values); taken.best != kNoNode)
+        return add_taken(values, taken);
       add_matmul(values);
     } else {
       add_matmul_experts(node, values);
@@ -215,24 +216,38 @@ class Fuser {
     done_[index(add)] = true;
   }
 
-  /// The node that takes the best of a product's rows, which are capped before perhaps, where nobody else
-  /// reads them; or kNoNode.
-  NodeId absorb_best(MatmulValues& values) {
+  /// The nodes that take something of a product's rows.
+  struct TakenNodes {
+    NodeId best = kNoNode;
+    NodeId copies = kNoNode;  ///< A get_rows.
+  };
+
+  /// Those of a product, whose rows are capped before perhaps, where nobody else reads them; or none.
+  TakenNodes absorb_taken(MatmulValues& values) {
     if (values.gate != kNoValue || values.activation != Activation::kNone || values.residual != kNoValue)
-      return kNoNode;
+      return {};
     const NodeId cap = only_user<ops::Softcap>(values.out);
-    const NodeId best = only_user<ops::Best>(cap != kNoNode ? graph_.node(cap).output : values.out);
-    if (best == kNoNode) return kNoNode;
-    const Node& node = graph_.node(best);
-    // Counts are read while the product is made.
-    if (node.inputs.size() > 1 && graph_.value(node.inputs[1]).producer != kNoNode) return kNoNode;
+    const ValueId rows = cap != kNoNode ? graph_.node(cap).output : values.out;
+    if (graph_.is_output(rows)) return {};
+    TakenNodes taken;
+    for (const NodeId user : users_[index(rows)]) {
+      const Node& node = graph_.node(user);
+      NodeId& place = get_op<ops::Best>(node) != nullptr ? taken.best : taken.copies;
+      if ((get_op<ops::Best>(node) == nullptr && get_op<ops::GetRows>(node) == nullptr) ||
+          node.inputs[0] != rows || std::exchange(place, user) != kNoNode)
+        return {};
+      // Counts and ids are read while the product is made.
+      if (node.inputs.size() > 1 && graph_.value(node.inputs[1]).producer != kNoNode) return {};
+    }
+    if (taken.best == kNoNode) return {};
     if (cap != kNoNode) {
       values.softcap = get_op<ops::Softcap>(graph_.node(cap))->cap;
       done_[index(cap)] = true;
     }
-    values.out = node.output;
-    done_[index(best)] = true;
-    return best;
+    values.out = graph_.node(taken.best).output;
+    done_[index(taken.best)] = true;
+    if (taken.copies != kNoNode) done_[index(taken.copies)] = true;
+    return taken;
   }
 
   /// Sees to it that x stands in the form that the weight's kernels read: what makes x makes it in that form
@@ -269,24 +284,27 @@ class Fuser {
     program_.makes(launch, values.out);
   }
 
-  /// A product that leaves lists of its best, and their merge.
-  void add_best(const MatmulValues& values, NodeId best) {
-    const Node& node = graph_.node(best);
-    const auto lists = std::make_shared<BestLists>(graph_, node, n_threads_);
+  /// A product that leaves lists of its best, and copies of some rows; and the merge of the lists.
+  void add_taken(const MatmulValues& values, const TakenNodes& nodes) {
+    const Node& node = graph_.node(nodes.best);
+    const Node* const copies = nodes.copies != kNoNode ? &graph_.node(nodes.copies) : nullptr;
+    const auto taken =
+        std::make_shared<Taken>(Taken{BestLists(graph_, node, n_threads_), RowCopies(graph_, copies)});
     int phase = require_form(values.x, form_for(values.weight));
-    const int product = program_.add(std::make_unique<MatmulLaunch>(graph_, values, lists), phase);
+    const int product = program_.add(std::make_unique<MatmulLaunch>(graph_, values, taken), phase);
     read_operands(product, values);
+    if (copies != nullptr) program_.makes(product, copies->output);
     int last = product;
     if (can_screen(graph_, values)) {
-      auto screen = std::make_unique<ScreenLaunch>(graph_, values, node, n_threads_);
-      auto candidates = std::make_unique<CandidatesLaunch>(values, *screen, lists);
+      auto screen = std::make_unique<ScreenLaunch>(graph_, values, node, taken, n_threads_);
+      auto candidates = std::make_unique<CandidatesLaunch>(values, *screen, taken);
       const int first = program_.add(std::move(screen), phase);
       read_operands(first, values);
       last = program_.add(std::move(candidates), ++phase);
       read_operands(last, values);
       program_.reads_from(last, first);
     }
-    const int merge = program_.add(std::make_unique<BestLaunch>(graph_, node, lists), phase + 1, true);
+    const int merge = program_.add(std::make_unique<BestLaunch>(graph_, node, taken), phase + 1, true);
     program_.reads_from(merge, product);
     if (last != product) program_.reads_from(merge, last);
     program_.makes(merge, node.output);

@@ -42,14 +42,17 @@ static inline int wanted_best(const std::int32_t* counts, std::int64_t row, int 
 /// Behind all values, NaN included, which counts as minus infinity: an empty list is full of them.
 inline constexpr BestEntry kNoBest = {-__builtin_inff(), 0x7fffffff};
 
-/// Where a product's results go that only the best of are wanted: each column has a sorted list of its best
-/// rows.
+/// Where a product's results go of which not all are wanted: each column has a sorted list of its best rows,
+/// and some columns are written.
 struct BestArgs {
   BestEntry* lists = nullptr;  ///< [column][n]
   int n = 0;
   const std::int32_t* counts = nullptr;  ///< [column]: how many of the n are wanted; null: all.
   std::int32_t first_index = 0;          ///< Of the weight's first row.
   float softcap = 0.0f;                  ///< 0: off; otherwise y = softcap * tanh(y / softcap) before.
+  /// [column]: the first row of the output that the column is written to, or -1; null: none is written.
+  const std::int32_t* first_copy = nullptr;
+  const std::int32_t* next_copy = nullptr;  ///< [row of the output]: a further one of the same column, or -1.
 };
 
 /// out[c, r] = epilogue(sum_k weight[r, k] * x[c, k]) for rows r of `weight` and columns c (tokens).
@@ -68,7 +71,7 @@ struct MatmulArgs {
   std::int64_t out_stride = 0;
   const std::int32_t* out_rows = nullptr;
   const float* residual = nullptr;  ///< Same rows and stride as out; may be out itself. Or null.
-  BestArgs best;  ///< With lists: results are offered to them and not written; no residual then.
+  BestArgs best;                    ///< With lists: results go where it says; no residual then.
 };
 
 /// What the high bits of a tall matrix's codes say of its product with a column: a sum, and how far from it

@@ -396,15 +396,19 @@ static inline void write_rows(const float* tile, const float* residual, std::int
   for (std::int64_t i = 0; i < n; ++i) out[i] = residual != nullptr ? tile[i] + residual[i] : tile[i];
 }
 
-/// Offers the rows of a panel's tile to the lists of its columns.
-static void offer_tile(const BestArgs& best, std::int64_t row, std::int64_t n_rows, std::int64_t first_column,
-                       int n_columns, float* tile) {
+/// Offers the rows of a panel's tile to the lists of its columns, and writes those that are wanted whole.
+static void offer_tile(const MatmulArgs& args, std::int64_t row, std::int64_t n_rows,
+                       std::int64_t first_column, int n_columns, float* tile) {
+  const BestArgs& best = args.best;
   if (best.softcap > 0.0f) softcap_row(tile, best.softcap, kPanelRows * n_columns, tile);
   for (int c = 0; c < n_columns; ++c) {
     const std::int64_t column = first_column + c;
-    offer_best(tile + kPanelRows * c, static_cast<int>(n_rows),
-               best.first_index + static_cast<std::int32_t>(row), wanted_best(best.counts, column, best.n),
-               best.lists + column * best.n);
+    const float* const values = tile + kPanelRows * c;
+    offer_best(values, static_cast<int>(n_rows), best.first_index + static_cast<std::int32_t>(row),
+               wanted_best(best.counts, column, best.n), best.lists + column * best.n);
+    if (best.first_copy == nullptr) continue;
+    for (std::int32_t copy = best.first_copy[column]; copy >= 0; copy = best.next_copy[copy])
+      write_rows(values, nullptr, n_rows, args.out + copy * args.out_stride + row);
   }
 }
 
@@ -420,7 +424,7 @@ static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t
   } else if (args.activation != Activation::kNone) {
     activation_row(args.activation, tile, kPanelRows * n_columns, tile);
   }
-  if (args.best.lists != nullptr) return offer_tile(args.best, row, n_rows, first_column, n_columns, tile);
+  if (args.best.lists != nullptr) return offer_tile(args, row, n_rows, first_column, n_columns, tile);
   for (int c = 0; c < n_columns; ++c) {
     const std::int64_t out_row =
         args.out_rows != nullptr ? args.out_rows[first_column + c] : first_column + c;

@@ -1,6 +1,7 @@
 #include "backend/cpu/launches/best.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace weft::cpu {
 namespace {
@@ -65,8 +66,38 @@ int BestLists::merge(std::int64_t row, const BestEntry** next, BestEntry* best) 
   return wanted;
 }
 
-BestLaunch::BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const BestLists> lists)
-    : lists_(std::move(lists)), out_id_(node.output), rows_(graph.value(node.output).shape.row_dim()) {}
+RowCopies::RowCopies(const Graph& graph, const Node* node) {
+  if (node == nullptr) return;
+  ids_id_ = node->inputs[1];
+  out_id_ = node->output;
+  rows_ = graph.value(out_id_).shape.row_dim();
+  first_.resize(static_cast<std::size_t>(graph.value(node->inputs[0]).shape.rows(graph.bounds())));
+  next_.resize(static_cast<std::size_t>(rows_.value(graph.bounds())));
+}
+
+void RowCopies::bind(const Addresses& addresses) {
+  if (out_id_ == kNoValue) return;
+  ids_ = addresses.plain<const std::int32_t>(ids_id_);
+  out_ = addresses.plain<float>(out_id_);
+}
+
+void RowCopies::begin_step(const StepInfo& step) {
+  if (out_id_ == kNoValue) return;
+  n_ = rows_.value(step.symbols);
+  std::fill(first_.begin(), first_.end(), -1);
+  for (auto row = static_cast<std::int32_t>(n_); row-- > 0;)
+    next_[static_cast<std::size_t>(row)] = std::exchange(first_[static_cast<std::size_t>(ids_[row])], row);
+}
+
+void RowCopies::ask(MatmulArgs& args) const {
+  if (n_ == 0) return;
+  args.best.first_copy = first_.data();
+  args.best.next_copy = next_.data();
+  args.out = out_;
+}
+
+BestLaunch::BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken)
+    : taken_(std::move(taken)), out_id_(node.output), rows_(graph.value(node.output).shape.row_dim()) {}
 
 void BestLaunch::bind(const Addresses& addresses) { out_ = addresses.plain<float>(out_id_); }
 
@@ -77,17 +108,18 @@ std::int32_t BestLaunch::prepare(const StepInfo& step) {
 }
 
 std::size_t BestLaunch::scratch_bytes() const {
-  return static_cast<std::size_t>(lists_->n_threads()) * sizeof(const BestEntry*) +
-         static_cast<std::size_t>(lists_->n()) * sizeof(BestEntry);
+  return static_cast<std::size_t>(taken_->best.n_threads()) * sizeof(const BestEntry*) +
+         static_cast<std::size_t>(taken_->best.n()) * sizeof(BestEntry);
 }
 
 void BestLaunch::run(std::int32_t task, const TaskContext& context) {
-  const int n = lists_->n();
+  const BestLists& lists = taken_->best;
+  const int n = lists.n();
   auto** const next = reinterpret_cast<const BestEntry**>(context.scratch);
-  auto* const best = reinterpret_cast<BestEntry*>(next + lists_->n_threads());
+  auto* const best = reinterpret_cast<BestEntry*>(next + lists.n_threads());
   const std::int64_t end = std::min((task + 1) * rows_per_task_, n_rows_);
   for (std::int64_t row = task * rows_per_task_; row < end; ++row) {
-    const int wanted = lists_->merge(row, next, best);
+    const int wanted = lists.merge(row, next, best);
     write_best(best, wanted, n, out_ + row * 2 * n);
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
-// The best values of a product's rows, found while its tiles are made: the product itself is never written.
-// Each thread keeps lists of what it saw; once all have seen theirs, the lists are merged. Their order is
-// total (larger value, then lower index), so it does not matter who saw what.
+// What is taken of a product's rows while its tiles are made, in place of writing it: the best values, and
+// copies of some rows. Each thread keeps lists of the best that it saw; once all have seen theirs, the lists
+// are merged. Their order is total (larger value, then lower index), so it does not matter who saw what.
 #include <memory>
 #include <vector>
 
@@ -51,19 +51,53 @@ class BestLists {
   std::int64_t n_rows_ = 0;
 };
 
+/// The rows that are written, as a get_rows of the product says: any number of copies of each.
+class RowCopies {
+ public:
+  /// `node` is null where there are none.
+  RowCopies(const Graph& graph, const Node* node);
+  ValueId output() const { return out_id_; }
+  std::int64_t n() const { return n_; }  ///< Of the step, once it has begun.
+  void bind(const Addresses& addresses);
+  /// Runs before any task of a step.
+  void begin_step(const StepInfo& step);
+  /// Says so to a kernel.
+  void ask(MatmulArgs& args) const;
+
+ private:
+  ValueId ids_id_ = kNoValue, out_id_ = kNoValue;
+  Dim rows_;
+  std::vector<std::int32_t> first_, next_;  // BestArgs::first_copy, next_copy.
+  const std::int32_t* ids_ = nullptr;
+  float* out_ = nullptr;
+  std::int64_t n_ = 0;
+};
+
+/// All that is taken of one product.
+struct Taken {
+  BestLists best;
+  RowCopies copies;
+
+  void bind(const Addresses& addresses) { best.bind(addresses), copies.bind(addresses); }
+  void begin_step(const StepInfo& step, std::int64_t n_rows) {
+    best.begin_step(step, n_rows), copies.begin_step(step);
+  }
+  bool only_best() const { return copies.n() == 0; }  ///< Of the step, once it has begun.
+};
+
 /// Merges the lists.
 class BestLaunch final : public Launch {
  public:
-  BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const BestLists> lists);
+  BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override;
-  std::size_t held_bytes() const override { return lists_->held_bytes(); }
+  std::size_t held_bytes() const override { return taken_->best.held_bytes(); }
   std::string describe(const Graph& graph) const override;
 
  private:
-  std::shared_ptr<const BestLists> lists_;
+  std::shared_ptr<const Taken> taken_;
   ValueId out_id_;
   Dim rows_;
   float* out_ = nullptr;

@@ -114,17 +114,17 @@ void multiply(const TaskContext& context, const MatmulArgs& args, Range panels, 
 
 }  // namespace
 
-MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<BestLists> best)
+MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<Taken> taken)
     : values_(values),
-      best_(std::move(best)),
+      taken_(std::move(taken)),
       rows_(graph.value(values.x).shape.row_dim()),
       max_rows_(rows_.value(graph.bounds())),
       n_outputs_(graph.value(values.weight).shape[0].factor),
       scratch_bytes_(scratch_for(graph, values.weight)),
-      can_screen_(best_ != nullptr && can_screen(graph, values)) {}
+      can_screen_(taken_ != nullptr && can_screen(graph, values)) {}
 
 bool MatmulLaunch::make_form(Form form) {
-  if (quantised_.used() || best_ != nullptr) return false;
+  if (quantised_.used() || taken_ != nullptr) return false;
   quantised_ = QuantisedOutput(form, n_outputs_, (max_rows_ + kColumnsPerTask - 1) / kColumnsPerTask);
   return true;
 }
@@ -135,15 +135,15 @@ void MatmulLaunch::bind(const Addresses& addresses) {
   if (values_.gate != kNoValue) args_.gate = &addresses.matrix(values_.gate)->matrices()[0];
   bind_args(args_, values_, addresses, args_.weight->columns);
   if (quantised_.used()) quantised_.bind(addresses, values_.out, args_.out);
-  if (best_ == nullptr) return;
-  best_->bind(addresses);
-  args_.best = {nullptr, best_->n(), best_->counts(), 0, values_.softcap};
+  if (taken_ == nullptr) return;
+  taken_->bind(addresses);
+  args_.best = {.n = taken_->best.n(), .counts = taken_->best.counts(), .softcap = values_.softcap};
 }
 
 std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
   n_columns_ = rows_.value(step.symbols);
-  if (best_ != nullptr) best_->begin_step(step, n_columns_);
-  if (n_columns_ == 0 || (can_screen_ && screens(*args_.weight, n_columns_))) return 0;
+  if (taken_ != nullptr) taken_->begin_step(step, n_columns_);
+  if (n_columns_ == 0 || (can_screen_ && screens(*args_.weight, n_columns_, *taken_))) return 0;
   const std::int64_t n_panels = args_.weight->n_panels();
   columns_per_task_ = std::min(n_columns_, kColumnsPerTask);
   panels_per_task_ = panels_per_task(args_.weight->panel_bytes * (args_.gate != nullptr ? 2 : 1), n_panels,
@@ -158,7 +158,10 @@ void MatmulLaunch::run(std::int32_t task, const TaskContext& context) { run_all(
 
 void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {
   MatmulArgs args = args_;
-  if (best_ != nullptr) args.best.lists = best_->of_thread(context.thread);
+  if (taken_ != nullptr) {
+    args.best.lists = taken_->best.of_thread(context.thread);
+    taken_->copies.ask(args);
+  }
   while (begin < end) {
     const std::int64_t block = begin / panel_tasks_;
     const std::int64_t first = begin % panel_tasks_;
@@ -187,7 +190,7 @@ std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
 Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }
 
 std::string MatmulLaunch::describe(const Graph& graph) const {
-  return describe_product(graph, values_, "matmul", best_ != nullptr, quantised_.used());
+  return describe_product(graph, values_, "matmul", taken_ != nullptr, quantised_.used());
 }
 
 ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts)

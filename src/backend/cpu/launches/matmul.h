@@ -25,9 +25,8 @@ struct MatmulValues {
 
 class MatmulLaunch final : public Launch {
  public:
-  /// With lists: what it makes is offered to them instead of being written, unless the step is screened
-  /// (screen_launch.h).
-  MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<BestLists> best = nullptr);
+  /// With `taken`: what it makes goes there instead of being written, unless the step is screened (screen.h).
+  MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<Taken> taken = nullptr);
   bool make_form(Form form) override;
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
@@ -41,7 +40,7 @@ class MatmulLaunch final : public Launch {
 
  private:
   MatmulValues values_;
-  std::shared_ptr<BestLists> best_;
+  std::shared_ptr<Taken> taken_;
   Dim rows_;
   std::int64_t max_rows_, n_outputs_;
   std::size_t scratch_bytes_;

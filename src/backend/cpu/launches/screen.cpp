@@ -61,10 +61,12 @@ bool can_screen(const Graph& graph, const MatmulValues& values) {
          is_tall(weight.dtype, weight.shape.rows({}), weight.shape.columns());
 }
 
-ScreenLaunch::ScreenLaunch(const Graph& graph, const MatmulValues& values, const Node& best, int n_threads)
+ScreenLaunch::ScreenLaunch(const Graph& graph, const MatmulValues& values, const Node& best,
+                           std::shared_ptr<const Taken> taken, int n_threads)
     : values_(values),
       rows_(graph.value(values.x).shape.row_dim()),
       weight_columns_(graph.value(values.weight).shape.columns()),
+      taken_(std::move(taken)),
       best_sums_(graph, best, n_threads),
       memory_(2 * sizeof(float) * static_cast<std::size_t>(padded_rows(graph, values.weight)) *
               static_cast<std::size_t>(std::min<std::int64_t>(kScreenColumns, rows_.value(graph.bounds())))) {
@@ -95,7 +97,8 @@ std::int32_t ScreenLaunch::prepare(const StepInfo& step) {
 }
 
 void ScreenLaunch::run(std::int32_t task, const TaskContext& context) {
-  const BestArgs best = {best_sums_.of_thread(context.thread), best_sums_.n(), best_sums_.counts(), 0, 0.0f};
+  const BestArgs best = {
+      .lists = best_sums_.of_thread(context.thread), .n = best_sums_.n(), .counts = best_sums_.counts()};
   const std::int64_t begin = task * panels_per_task_;
   context.kernels.screen(args_, {begin, std::min(begin + panels_per_task_, args_.weight->n_panels())},
                          {0, n_columns_}, best, context.scratch);
@@ -118,23 +121,24 @@ std::string ScreenLaunch::describe(const Graph& graph) const {
 }
 
 CandidatesLaunch::CandidatesLaunch(const MatmulValues& values, ScreenLaunch& screen,
-                                   std::shared_ptr<BestLists> best)
+                                   std::shared_ptr<Taken> taken)
     : values_(values),
       screen_(screen),
-      best_(std::move(best)),
-      of_threads_(static_cast<std::size_t>(best_->n_threads())) {}
+      taken_(std::move(taken)),
+      best_(taken_->best),
+      of_threads_(static_cast<std::size_t>(best_.n_threads())) {}
 
 std::int32_t CandidatesLaunch::prepare(const StepInfo& step) {
   step_ = step.number;
   if (!screen_.runs()) return 0;
   const ScreenArgs& screened = screen_.args();
   args_ = {.weight = screened.weight, .x = screened.x, .x_row_bytes = screened.x_row_bytes};
-  args_.best = {nullptr, best_->n(), best_->counts(), 0, 0.0f};
+  args_.best = {.n = best_.n(), .counts = best_.counts()};
   return static_cast<std::int32_t>((args_.weight->n_panels() + kPanelsPerSearch - 1) / kPanelsPerSearch);
 }
 
 float CandidatesLaunch::least_of(std::int64_t column, const TaskContext& context) const {
-  const Scratch scratch(context.scratch, args_.weight->columns, best_->n_threads(), best_->n());
+  const Scratch scratch(context.scratch, args_.weight->columns, best_.n_threads(), best_.n());
   const int n = screen_.best_sums().merge(column, scratch.next, scratch.sums);
   for (int i = 0; i < n; ++i) scratch.panels[i] = scratch.sums[i].index / kPanelRows;
   std::sort(scratch.panels, scratch.panels + n);
@@ -142,23 +146,23 @@ float CandidatesLaunch::least_of(std::int64_t column, const TaskContext& context
   std::fill_n(scratch.exact, n, kNoBest);
   MatmulArgs args = args_;
   args.x += static_cast<std::size_t>(column) * args.x_row_bytes;
-  args.best = {scratch.exact, n, nullptr, 0, 0.0f};
+  args.best = {.lists = scratch.exact, .n = n};
   for (const std::int32_t* panel = scratch.panels; panel != end; ++panel)
     context.kernels.matmul(args, {*panel, *panel + 1}, {0, 1});
   return scratch.exact[n - 1].value;
 }
 
 void CandidatesLaunch::run(std::int32_t task, const TaskContext& context) {
-  const Scratch scratch(context.scratch, args_.weight->columns, best_->n_threads(), best_->n());
+  const Scratch scratch(context.scratch, args_.weight->columns, best_.n_threads(), best_.n());
   OfThread& own = of_threads_[static_cast<std::size_t>(context.thread)];
-  const auto wanted = [&](std::int64_t column) { return wanted_best(best_->counts(), column, best_->n()); };
+  const auto wanted = [&](std::int64_t column) { return wanted_best(best_.counts(), column, best_.n()); };
   if (std::exchange(own.step, step_) != step_) {
     own.work = {};
     for (std::int64_t column = 0; column < screen_.n_columns(); ++column)
       if (wanted(column) > 0) own.least[column] = least_of(column, context);
   }
   MatmulArgs args = args_;
-  args.best.lists = best_->of_thread(context.thread);
+  args.best.lists = best_.of_thread(context.thread);
   const PackedMatrix& weight = *args_.weight;
   const auto work_of = [&](int n_panels, std::size_t bytes_of_panel) {
     return Work{static_cast<double>(n_panels) * static_cast<double>(bytes_of_panel),
@@ -183,7 +187,7 @@ void CandidatesLaunch::run(std::int32_t task, const TaskContext& context) {
 }
 
 std::size_t CandidatesLaunch::scratch_bytes() const {
-  return Scratch::bytes(screen_.weight_columns(), best_->n_threads(), best_->n());
+  return Scratch::bytes(screen_.weight_columns(), best_.n_threads(), best_.n());
 }
 
 Work CandidatesLaunch::work() const {

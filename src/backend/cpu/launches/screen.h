@@ -20,23 +20,25 @@ namespace weft::cpu {
 
 /// Whether such a product is to be screened where its weight lies packed.
 bool can_screen(const Graph& graph, const MatmulValues& values);
-/// Whether a step of so many columns is.
-inline bool screens(const PackedMatrix& weight, std::int64_t n_columns) {
-  return weight.low_bytes > 0 && n_columns > 0 && n_columns <= kScreenColumns;
+/// Whether a step of so many columns is, of which that is taken.
+inline bool screens(const PackedMatrix& weight, std::int64_t n_columns, const Taken& taken) {
+  return weight.low_bytes > 0 && n_columns > 0 && n_columns <= kScreenColumns && taken.only_best();
 }
 
 /// Sums and bounds of all rows.
 class ScreenLaunch final : public Launch {
  public:
-  ScreenLaunch(const Graph& graph, const MatmulValues& values, const Node& best, int n_threads);
+  /// The product's launch is prepared before it.
+  ScreenLaunch(const Graph& graph, const MatmulValues& values, const Node& best,
+               std::shared_ptr<const Taken> taken, int n_threads);
   /// Of the step, once it ran.
   const ScreenArgs& args() const { return args_; }
   const BestLists& best_sums() const { return best_sums_; }
   /// So many panels had to be looked at again. From any thread, while the step runs.
   void count_again(int n_panels) { n_again_.fetch_add(n_panels, std::memory_order_relaxed); }
   std::int64_t weight_columns() const { return weight_columns_; }
-  std::int64_t n_columns() const { return n_columns_; }             ///< Of the step, once it is prepared ...
-  bool runs() const { return screens(*args_.weight, n_columns_); }  ///< ... and whether it is screened.
+  std::int64_t n_columns() const { return n_columns_; }  ///< Of the step, once it is prepared ...
+  bool runs() const { return screens(*args_.weight, n_columns_, *taken_); }  ///< ... whether it is screened.
 
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
@@ -51,6 +53,7 @@ class ScreenLaunch final : public Launch {
   MatmulValues values_;
   Dim rows_;
   std::int64_t weight_columns_;
+  std::shared_ptr<const Taken> taken_;
   BestLists best_sums_;
   base::Memory memory_;
   ScreenArgs args_;
@@ -60,10 +63,10 @@ class ScreenLaunch final : public Launch {
   std::int64_t panels_per_task_ = 1;
 };
 
-/// The products of rows that may be among the best, offered to `best`.
+/// The products of rows that may be among the best, offered to the lists of what is taken.
 class CandidatesLaunch final : public Launch {
  public:
-  CandidatesLaunch(const MatmulValues& values, ScreenLaunch& screen, std::shared_ptr<BestLists> best);
+  CandidatesLaunch(const MatmulValues& values, ScreenLaunch& screen, std::shared_ptr<Taken> taken);
   void bind(const Addresses&) override {}  // It reads what `screen` reads.
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
@@ -83,7 +86,8 @@ class CandidatesLaunch final : public Launch {
 
   MatmulValues values_;
   ScreenLaunch& screen_;
-  std::shared_ptr<BestLists> best_;
+  const std::shared_ptr<Taken> taken_;
+  BestLists& best_;
   MatmulArgs args_;
   std::vector<OfThread> of_threads_;
   std::uint64_t step_ = 0;
