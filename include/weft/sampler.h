@@ -55,10 +55,12 @@ struct SamplerParams {
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   float dry_multiplier = 0.0f;  ///< 0: off.
-  float dry_base = 1.75f;
+  float dry_base = 1.75f;       ///< At least 1.
   int dry_allowed_length = 2;
   int dry_penalty_last_n = -1;
-  std::vector<std::vector<Token>> dry_breakers;  ///< Token sequences that end a repetition.
+  /// Token sequences that end a repetition: kMaxBreakerTokens together, each of at most kMaxBreakerLength.
+  std::vector<std::vector<Token>> dry_breakers;
+  /// Added to logits; minus infinity bans a token. At most as many as there are tokens, and not all banned.
   std::vector<std::pair<Token, float>> logit_bias;
   std::vector<SamplerStep> steps = {
       SamplerStep::kPenalties, SamplerStep::kDry,     SamplerStep::kTopNSigma,
@@ -66,6 +68,8 @@ struct SamplerParams {
       SamplerStep::kMinP,      SamplerStep::kXtc,     SamplerStep::kTemperature};
 
   static constexpr std::uint64_t kRandomSeed = ~std::uint64_t{0};
+  static constexpr std::size_t kMaxBreakerTokens = std::size_t{1} << 16;
+  static constexpr std::size_t kMaxBreakerLength = 64;
 };
 
 struct Candidate {
@@ -74,17 +78,22 @@ struct Candidate {
   float probability;
 };
 
-/// One per stream of text, used by one thread at a time. After the first call sample() allocates nothing.
+/// One per stream of text, used by one thread at a time. It takes its memory with the first sample(), what it
+/// needs for all logits with the first that has all; later calls allocate nothing. Before, it weighs as much
+/// as its parameters and the text that it was told, where that counts. One that was moved from throws Error
+/// kInvalidArgument.
 class Sampler {
  public:
-  /// Throws Error kInvalidArgument for values that make no sense (NaN, top_p > 1, ids outside the
-  /// vocabulary).
+  /// Throws Error kInvalidArgument for values that make no sense (NaN, top_p > 1, ids outside the vocabulary)
+  /// or exceed a limit above.
   Sampler(const SamplerParams& params, int n_vocab);
   ~Sampler();
   Sampler(Sampler&&) noexcept;
   Sampler& operator=(Sampler&&) noexcept;
 
   /// Draws the next token. `logits` has n_vocab values; NaN counts as minus infinity. Does not accept it.
+  /// Error kInvalidArgument where the bias leaves nothing but minus infinity; logits that are nothing else by
+  /// themselves give any token.
   Token sample(std::span<const float> logits);
   /// How many of the best tokens suffice to draw as from all logits: 1 where the best is picked as it is, k
   /// where all begins with the k best; 0: all logits are needed (a bias, penalties, steps before the k best).
@@ -104,6 +113,7 @@ class Sampler {
 
  private:
   struct Impl;
+  Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };
 

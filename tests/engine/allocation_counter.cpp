@@ -7,6 +7,7 @@
 namespace {
 std::atomic<long> g_allocations{0};
 thread_local long t_until_failure = 0;
+std::atomic<long> g_bytes{0};
 }  // namespace
 
 namespace weft::test {
@@ -15,6 +16,7 @@ void fail_allocation(long n) { t_until_failure = n; }
 long allocations_until_failure() { return t_until_failure; }
 AllocationsSucceed::AllocationsSucceed() : until_failure_(t_until_failure) { t_until_failure = 0; }
 AllocationsSucceed::~AllocationsSucceed() { t_until_failure = until_failure_; }
+long n_allocated_bytes() { return g_bytes.load(); }
 }  // namespace weft::test
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -23,6 +25,7 @@ AllocationsSucceed::~AllocationsSucceed() { t_until_failure = until_failure_; }
 void* operator new(std::size_t size) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
   if (t_until_failure > 0 && --t_until_failure == 0) throw std::bad_alloc();
+  g_bytes.fetch_add(static_cast<long>(size), std::memory_order_relaxed);
   if (void* p = std::malloc(size != 0 ? size : 1)) return p;
   throw std::bad_alloc();
 }

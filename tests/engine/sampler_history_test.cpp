@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/sampler_testing.h"
+#include "engine/sampling/dry_breakers.h"
 
 namespace weft {
 namespace {
@@ -107,6 +108,60 @@ TEST(Sampler, DryByHand) {
   expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, -2.0, 0});
   params.dry_penalty_last_n = 4;  // 0 1 2 3: nothing repeats.
   expect_near(logits_left(params, logits, {1, 2, 3, 4, 0, 1, 2, 3}), {0, 0, 0, 0, 0, 0});
+}
+
+TEST(DryBreakers, FindTheShortestThatEndsHere) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::vector<Token>> breakers(random() % 30);
+    for (auto& breaker : breakers) {
+      breaker.resize(1 + random() % 4);
+      for (Token& token : breaker) token = static_cast<Token>(random() % 5);
+    }
+    const engine::DryBreakers known(breakers);
+    std::vector<Token> text;
+    for (int i = 0; i < 60; ++i) {
+      std::size_t shortest = 0;
+      for (const auto& breaker : breakers) {
+        const bool ends =
+            text.size() >= breaker.size() && std::equal(breaker.rbegin(), breaker.rend(), text.rbegin());
+        if (ends && (shortest == 0 || breaker.size() < shortest)) shortest = breaker.size();
+      }
+      ASSERT_EQ(known.shortest_at_end(text), shortest);
+      text.push_back(static_cast<Token>(random() % 6));
+    }
+  }
+}
+
+TEST(Sampler, ALongTextIsForgottenWhereNoWindowReaches) {
+  std::mt19937 random(13);
+  constexpr int kVocab = 5;
+  SamplerParams params = neutral();
+  params.penalty_last_n = 9;
+  params.frequency_penalty = 0.5f;
+  params.dry_multiplier = 0.25f;
+  params.dry_penalty_last_n = 30;
+  params.dry_breakers = {{0, 1}, {3}};
+  // One is asked at times, and others only after so many tokens.
+  Sampler always(params, kVocab);
+  const std::vector<float> logits = {0.5f, 0.1f, 0.2f, 0.3f, 0.4f};
+  std::vector<Token> text;
+  for (int i = 0; i < 6000; ++i) {
+    text.push_back(static_cast<Token>(random() % kVocab));
+    always.accept(text.back());
+    if (i % 97 != 0 && i % 1024 > 2) continue;
+    Sampler late(params, kVocab), of_end(params, kVocab);
+    for (const Token token : text) late.accept(token);
+    for (const Token token : std::span(text).last(std::min<std::size_t>(text.size(), 30)))
+      of_end.accept(token);
+    for (Sampler* sampler : {&always, &late, &of_end}) sampler->sample(logits);
+    EXPECT_TRUE(std::ranges::equal(always.candidates(), of_end.candidates(), {}, &Candidate::logit,
+                                   &Candidate::logit))
+        << i;
+    EXPECT_TRUE(
+        std::ranges::equal(late.candidates(), of_end.candidates(), {}, &Candidate::logit, &Candidate::logit))
+        << i;
+  }
 }
 
 TEST(Sampler, DryOfRandomTexts) {

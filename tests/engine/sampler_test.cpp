@@ -321,11 +321,59 @@ TEST(Sampler, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refused([](P& p) { p.logit_bias = {{-1, 0.0f}}; }), HasSubstr("token -1"));
   EXPECT_THAT(refused([](P& p) { p.logit_bias = {{1, kNan}}; }), HasSubstr("logit bias"));
   EXPECT_THAT(refused([](P& p) { p.logit_bias = {{1, kInf}}; }), HasSubstr("logit bias"));
+  EXPECT_THAT(refused([](P& p) { p.steps = {SamplerStep::kTopK, static_cast<SamplerStep>(99)}; }),
+              HasSubstr("no step 99"));
+  EXPECT_THAT(refused([](P& p) { p.steps.assign(1000, SamplerStep::kTopK); }), HasSubstr("1000 steps"));
+  for (const float base : {0.0f, 0.5f, kNan})
+    EXPECT_THAT(refused([=](P& p) { p.dry_base = base; }), HasSubstr("dry_base"));
+  EXPECT_THAT(refused([](P& p) { p.dry_breakers = {std::vector<Token>(65, 1)}; }), HasSubstr("65 tokens"));
+  EXPECT_THAT(refused([](P& p) { p.dry_breakers.assign((1 << 16) + 1, {1}); }), HasSubstr("together"));
+  EXPECT_EQ(refused([](P& p) { p.dry_breakers.assign(1 << 10, std::vector<Token>(64, 1)); }), "accepted");
+  EXPECT_THAT(refused([](P& p) { p.logit_bias.assign(11, {1, 1.0f}); }), HasSubstr("11 entries"));
+  const auto ban = [](int n) {
+    return [n](P& p) {
+      for (Token id = 0; id < n; ++id) p.logit_bias.emplace_back(id, -kInf);
+    };
+  };
+  EXPECT_THAT(refused(ban(10)), HasSubstr("bans all"));
+  EXPECT_EQ(refused(ban(9)), "accepted");
   EXPECT_THROW(Sampler(SamplerParams(), 0), Error);
   Sampler sampler(SamplerParams(), 10);
   EXPECT_THROW(sampler.sample(std::vector<float>(9)), Error);
   EXPECT_THROW(sampler.accept(10), Error);
   EXPECT_THROW(sampler.accept(-1), Error);
+}
+
+TEST(Sampler, WhatIsBannedIsNeverDrawn) {
+  // Minus infinity and no number are all that the bias has left.
+  const std::vector<float> logits = {1.0f, -kInf, kNan, 2.0f};
+  for (const float temperature : {0.0f, 1.0f}) {
+    SamplerParams params;
+    params.temperature = temperature;
+    params.logit_bias = {{0, -kInf}, {3, -kInf}};
+    Sampler sampler(params, 4);
+    EXPECT_THROW(sampler.sample(logits), Error);
+    EXPECT_EQ(sampler.sample(std::vector<float>{1.0f, -3.0f, kNan, 2.0f}), 1);
+    params.logit_bias = {{0, -3e38f}, {0, -3e38f}, {1, -3e38f}, {1, -3e38f}};  // As good as banned.
+    Sampler twice(params, 4);
+    EXPECT_EQ(twice.sample(std::vector<float>{1.0f, 1.0f, -kInf, -5.0f}), 3);
+    EXPECT_THROW(twice.sample(std::vector<float>{1.0f, 1.0f, -kInf, kNan}), Error);
+  }
+}
+
+TEST(Sampler, OneThatWasMovedFromSaysSo) {
+  Sampler sampler({.seed = 5}, 4);
+  Sampler other = std::move(sampler);
+  EXPECT_EQ(other.seed(), 5u);
+  const std::vector<float> logits(4);
+  const std::vector<Best> best(4, Best{1, 0.0f});
+  const std::function<void()> uses[] = {[&] { sampler.sample(logits); }, [&] { sampler.sample(best); },
+                                        [&] { sampler.n_best(); },       [&] { sampler.accept(1); },
+                                        [&] { sampler.reset(); },        [&] { sampler.seed(); },
+                                        [&] { sampler.candidates(); }};
+  for (const auto& use : uses) EXPECT_THROW(use(), Error);
+  sampler = std::move(other);
+  EXPECT_EQ(sampler.seed(), 5u);
 }
 
 TEST(Sampler, StepsHaveNames) {
@@ -436,6 +484,23 @@ TEST(Sampler, DoesNotAllocateAfterTheFirstCall) {
       sampler.accept(id);
     }
   }
+}
+
+TEST(Sampler, WeighsLittleBeforeItDraws) {
+  if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
+  constexpr int kVocab = 262'144;
+  SamplerParams params;
+  params.repetition_penalty = 1.1f;
+  params.dry_multiplier = 0.5f;
+  params.mirostat = 2;
+  const long before = test::n_allocated_bytes();
+  Sampler sampler(params, kVocab);
+  for (Token id = 0; id < 1000; ++id) sampler.accept(id);
+  const long idle = test::n_allocated_bytes() - before;
+  EXPECT_LT(idle, 32 << 10);
+  // What it saved is taken when it draws: the count sees such things.
+  sampler.sample(std::vector<float>(kVocab));
+  EXPECT_GT(test::n_allocated_bytes() - before, kVocab);
 }
 
 /// The best of logits, as a context gives them.

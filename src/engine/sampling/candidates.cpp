@@ -88,12 +88,6 @@ std::size_t argmax(std::span<const float> values) {
   return result;
 }
 
-Candidates::Candidates(std::size_t n_vocab) {
-  list_.reserve(n_vocab + 1);
-  copy_.reserve(n_vocab);
-  maxima_.reserve(n_vocab / kBlock + 1);
-}
-
 void Candidates::start(std::span<const float> logits) {
   logits_ = logits;
   is_list_ = false;
@@ -122,6 +116,7 @@ std::span<float> Candidates::editable_logits() {
 std::span<Candidate> Candidates::list() {
   if (!is_list_) {
     is_list_ = true;
+    reserve_all();
     list_.resize(logits_.size());
     for (std::size_t i = 0; i < logits_.size(); ++i) {
       list_[i] = {static_cast<Token>(i), clean_logit(logits_[i]), 0.0f};
@@ -134,6 +129,7 @@ std::span<Candidate> Candidates::list() {
 // far at its front.
 void Candidates::collect_top(std::size_t n) {
   std::size_t i = 0;
+  list_.reserve(n);
   for (; i < n; ++i) list_.push_back({static_cast<Token>(i), clean_logit(logits_[i]), 0.0f});
   std::make_heap(list_.begin(), list_.end(), goes_before);
   const auto offer = [&](std::size_t at) {
@@ -164,6 +160,7 @@ void Candidates::keep_top(std::size_t n) {
 void Candidates::find_maxima() {
   if (!maxima_.empty()) return;
   max_ = kLowest;
+  maxima_.reserve(n_vocab_ / kBlock + 1);
   std::size_t i = 0;
   for (; i + kBlock <= logits_.size(); i += kBlock) {
     maxima_.push_back(block_max(logits_.data() + i));
@@ -179,6 +176,7 @@ void Candidates::find_maxima() {
 void Candidates::collect_at_least(float least) {
   constexpr std::size_t kFew = 16;
   find_maxima();
+  reserve_all();
   list_.clear();
   const auto offer = [&](std::size_t i) {
     const float logit = clean_logit(logits_[i]);

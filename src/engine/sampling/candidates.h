@@ -21,8 +21,8 @@ std::size_t argmax(std::span<const float> values);
 
 class Candidates {
  public:
-  /// Reserves room for n_vocab candidates; nothing is allocated afterwards.
-  explicit Candidates(std::size_t n_vocab);
+  /// Allocates nothing yet. Room for all n_vocab candidates is taken when a list of them is first asked for.
+  explicit Candidates(std::size_t n_vocab) : n_vocab_(n_vocab) {}
 
   /// Starts over with the logits of a step, which are not copied and must stay
   /// until the next start().
@@ -77,6 +77,7 @@ class Candidates {
 
  private:
   const Candidate& best_of_list() const;
+  void reserve_all() { list_.reserve(n_vocab_ + 1); }
   void collect_top(std::size_t n);
   bool cut_behind_mass(double p);
   // Of the logits as long as there is no list.
@@ -84,6 +85,7 @@ class Candidates {
   void collect_at_least(float least);
   double sum_of_weights() const;
 
+  const std::size_t n_vocab_;
   std::span<const float> logits_;
   std::vector<float> copy_;
   // The largest logit, and of each whole block; empty before anybody asked.

@@ -6,16 +6,19 @@
 
 namespace weft::engine {
 
-History::History(const SamplerParams& params, std::size_t n_vocab) : params_(params) {
+namespace {
+
+// Tokens that may pile up behind those that windows reach, before they are forgotten together.
+constexpr std::size_t kForgottenTogether = 1024;
+
+}  // namespace
+
+History::History(const SamplerParams& params, std::size_t n_vocab)
+    : params_(params), breakers_(params.dry_breakers), n_vocab_(n_vocab) {
   const bool neutral = params.repetition_penalty == 1.0f && params.frequency_penalty == 0.0f &&
                        params.presence_penalty == 0.0f;
   penalises_ = params.penalty_last_n != 0 && !neutral;
-  has_dry_ = params.dry_multiplier > 0.0f && params.dry_base > 0.0f && params.dry_penalty_last_n != 0;
-  if (penalises_) {
-    counts_.resize(n_vocab);
-    place_.resize(n_vocab);
-  }
-  if (has_dry_) longest_.resize(n_vocab);
+  has_dry_ = params.dry_multiplier > 0.0f && params.dry_penalty_last_n != 0;
 }
 
 std::size_t History::window(int n) const {
@@ -25,29 +28,52 @@ std::size_t History::window(int n) const {
 void History::accept(Token id) {
   if (!penalises_ && !has_dry_) return;
   text_.push_back(id);
-  if (has_dry_) {  // All that apply_dry() will need.
-    matches_.resize(text_.size());
-    if (prolonging_.capacity() < text_.size()) prolonging_.reserve(2 * text_.size());
-  }
-  if (!penalises_) return;
-  const auto index = [](Token token) { return static_cast<std::size_t>(token); };
-  if (counts_[index(id)]++ == 0) {
-    place_[index(id)] = present_.size();
-    present_.push_back(id);
-  }
-  const auto n = static_cast<std::size_t>(params_.penalty_last_n);
-  if (params_.penalty_last_n < 0 || text_.size() <= n) return;
-  const Token left = from_end(n);
-  if (--counts_[index(left)] > 0) return;
-  present_[place_[index(left)]] = present_.back();
-  place_[index(present_.back())] = place_[index(left)];
-  present_.pop_back();
+  forget_beginning();
+  if (dry_applied_) make_room();
+}
+
+void History::forget_beginning() {
+  const std::size_t needed = std::max(penalises_ ? window(params_.penalty_last_n) : 0,
+                                      has_dry_ ? window(params_.dry_penalty_last_n) : 0);
+  if (text_.size() < needed + std::max(needed, kForgottenTogether)) return;
+  if (!counts_.empty()) count_window();
+  const std::size_t n = text_.size() - needed;
+  const auto forget = [n](auto& from) {
+    from.erase(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(std::min(n, from.size())));
+  };
+  forget(text_);
+  forget(breaker_ends_);
+  count_begin_ -= std::min(n, count_begin_);
+  count_end_ -= std::min(n, count_end_);
 }
 
 void History::clear() {
   text_.clear();
-  for (Token id : present_) counts_[static_cast<std::size_t>(id)] = 0;
+  for (Token id : present_) counts_[static_cast<std::size_t>(id)] = {};
   present_.clear();
+  count_begin_ = count_end_ = 0;
+  breaker_ends_.clear();
+}
+
+void History::count_window() {
+  if (counts_.empty()) {
+    counts_.resize(n_vocab_);
+    present_.reserve(n_vocab_);
+  }
+  const auto count_of = [&](Token id) -> Count& { return counts_[static_cast<std::size_t>(id)]; };
+  for (; count_end_ < text_.size(); ++count_end_) {
+    const Token id = text_[count_end_];
+    if (count_of(id).n++ > 0) continue;
+    count_of(id).place = static_cast<std::uint32_t>(present_.size());
+    present_.push_back(id);
+  }
+  for (; count_begin_ < text_.size() - window(params_.penalty_last_n); ++count_begin_) {
+    Count& left = count_of(text_[count_begin_]);
+    if (--left.n > 0) continue;
+    present_[left.place] = present_.back();
+    count_of(present_.back()).place = left.place;
+    present_.pop_back();
+  }
 }
 
 // Replaces the logit of each of `ids` (which are distinct) by change(id,
@@ -68,29 +94,35 @@ void History::change(Candidates& candidates, const std::vector<Token>& ids, Chan
   candidates.order_changed();
 }
 
-void History::apply_penalties(Candidates& candidates) const {
+void History::apply_penalties(Candidates& candidates) {
   if (!penalises_) return;
+  count_window();
   change(candidates, present_, [this](Token id, float logit) {
-    const auto count = static_cast<float>(counts_[static_cast<std::size_t>(id)]);
+    const auto count = static_cast<float>(counts_[static_cast<std::size_t>(id)].n);
     if (count == 0.0f) return logit;
     logit = logit <= 0.0f ? logit * params_.repetition_penalty : logit / params_.repetition_penalty;
     return clean_logit(logit - count * params_.frequency_penalty - params_.presence_penalty);
   });
 }
 
-// How many of the last n tokens come behind the last breaker.
-std::size_t History::since_breaker(std::size_t n) const {
-  const auto ends_here = [&](std::size_t i, const std::vector<Token>& breaker) {
-    if (breaker.size() > n - i) return false;
-    for (std::size_t j = 0; j < breaker.size(); ++j) {
-      if (from_end(i + j) != breaker[breaker.size() - 1 - j]) return false;
-    }
-    return true;
-  };
+// For all that apply_dry() will need.
+void History::make_room() {
+  const std::size_t n = text_.size();
+  if (matches_.size() >= n) return;
+  matches_.resize(2 * n);
+  prolonging_.reserve(2 * n);
+  breaker_ends_.reserve(2 * n);
+}
+
+// How many of the last n tokens come behind the last breaker among them.
+std::size_t History::since_breaker(std::size_t n) {
+  for (std::size_t end = breaker_ends_.size(); end < text_.size(); ++end) {
+    const std::size_t length = breakers_.shortest_at_end(std::span(text_).first(end + 1));
+    breaker_ends_.push_back(static_cast<std::uint32_t>(length));
+  }
   for (std::size_t i = 0; i < n; ++i) {
-    for (const auto& breaker : params_.dry_breakers) {
-      if (ends_here(i, breaker)) return i;
-    }
+    const std::size_t length = breaker_ends_[text_.size() - 1 - i];
+    if (length > 0 && i + length <= n) return i;
   }
   return n;
 }
@@ -122,6 +154,9 @@ void History::measure_repetitions(std::size_t n, std::size_t limit) {
 
 void History::apply_dry(Candidates& candidates) {
   if (!has_dry_) return;
+  if (!dry_applied_) longest_.resize(n_vocab_);
+  dry_applied_ = true;
+  make_room();
   const std::size_t n = window(params_.dry_penalty_last_n);
   const std::size_t limit = n > 1 ? since_breaker(n) : 0;
   if (limit == 0) return;

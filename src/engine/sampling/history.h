@@ -1,19 +1,20 @@
 #pragma once
-// What the text so far does to logits: penalties for repeated tokens, and DRY
-// for repeated sequences.
+// What the text so far does to logits: penalties for repeated tokens, and DRY for repeated sequences. Until
+// it is first applied it holds the text and nothing else.
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "engine/sampling/candidates.h"
+#include "engine/sampling/dry_breakers.h"
 #include "weft/sampler.h"
 
 namespace weft::engine {
 
 class History {
  public:
-  /// `params` must outlive it.
+  /// `params` must outlive it; its breakers need not.
   History(const SamplerParams& params, std::size_t n_vocab);
 
   // Whether the parameters ask for it, whatever the text is.
@@ -23,14 +24,13 @@ class History {
   void accept(Token id);
   void clear();
 
-  /// For a token that occurs c > 0 times among the last n: its logit is divided
-  /// by the repetition penalty (multiplied where negative; Keskar et al. 2019),
-  /// then loses c times the frequency penalty and once the presence penalty.
-  void apply_penalties(Candidates& candidates) const;
-  /// DRY (p-e-w, text-generation-webui 2024): a token that would prolong a
-  /// repetition of length m >= allowed, that is one which followed an earlier
-  /// copy of the last m tokens, loses multiplier * base^(m - allowed). A
-  /// repetition does not reach back beyond a breaker.
+  /// For a token that occurs c > 0 times among the last n: its logit is divided by the repetition penalty
+  /// (multiplied where negative; Keskar et al. 2019), then loses c times the frequency penalty and once the
+  /// presence penalty.
+  void apply_penalties(Candidates& candidates);
+  /// DRY (p-e-w, text-generation-webui 2024): a token that would prolong a repetition of length m >= allowed,
+  /// that is one which followed an earlier copy of the last m tokens, loses multiplier * base^(m - allowed).
+  /// A repetition does not reach back beyond a breaker. Takes time linear in the text.
   void apply_dry(Candidates& candidates);
 
  private:
@@ -38,24 +38,36 @@ class History {
   void change(Candidates& candidates, const std::vector<Token>& ids, Change change) const;
   std::size_t window(int n) const;
   Token from_end(std::size_t i) const { return text_[text_.size() - 1 - i]; }
-  std::size_t since_breaker(std::size_t n) const;
+  void forget_beginning();
+  void count_window();
+  void make_room();
+  std::size_t since_breaker(std::size_t n);
   void measure_repetitions(std::size_t n, std::size_t limit);
 
   const SamplerParams& params_;
+  const DryBreakers breakers_;
+  const std::size_t n_vocab_;
   bool penalises_ = false;
   bool has_dry_ = false;
-  std::vector<Token> text_;
+  std::vector<Token> text_;  // Its beginning may be forgotten once no window reaches it.
 
-  // Of the last penalty_last_n tokens: how often each occurs, and which do
-  // (with their places in that list).
-  std::vector<std::int32_t> counts_;
+  // Of text_[count_begin_ .. count_end_): how often each token occurs, and which do (with their places in
+  // that list). Follows the window of the penalties when they are applied.
+  struct Count {
+    std::int32_t n = 0;
+    std::uint32_t place = 0;
+  };
+  std::vector<Count> counts_;  // By token; empty before the first time.
   std::vector<Token> present_;
-  std::vector<std::size_t> place_;
+  std::size_t count_begin_ = 0, count_end_ = 0;
 
-  std::vector<std::size_t> matches_;   // Scratch, as long as the text: see measure_repetitions.
-  std::vector<std::int32_t> longest_;  // By token: the longest repetition that
-                                       // it would prolong; 0 between calls.
-  std::vector<Token> prolonging_;      // Those with longest_ > 0.
+  bool dry_applied_ = false;
+  std::vector<std::uint32_t> breaker_ends_;  // By place of the text: of the shortest breaker that ends there
+                                             // the length, or 0. As far as it was needed.
+  std::vector<std::size_t> matches_;         // Scratch, as long as the text: see measure_repetitions.
+  std::vector<std::int32_t> longest_;        // By token: the longest repetition that it would prolong; 0
+                                             // between calls.
+  std::vector<Token> prolonging_;            // Those with longest_ > 0.
 };
 
 }  // namespace weft::engine

@@ -1,5 +1,6 @@
 #include "weft/sampler.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -48,6 +49,27 @@ void check_least(const char* name, int value, int least) {
   }
 }
 
+constexpr std::size_t kMaxSteps = 64;
+
+template <class CheckId>
+void check_bias(std::span<const std::pair<Token, float>> biases, int n_vocab, CheckId check_id) {
+  if (biases.size() > static_cast<std::size_t>(n_vocab))
+    refuse("logit_bias has " + std::to_string(biases.size()) + " entries for a vocabulary of " +
+           std::to_string(n_vocab) + "; give one a token");
+  std::size_t n_banned = 0;
+  for (const auto& [id, bias] : biases) {
+    check_id("logit_bias", id);
+    if (!(bias < std::numeric_limits<float>::infinity()))
+      refuse("a logit bias must be a number or minus infinity");
+    n_banned += bias == -std::numeric_limits<float>::infinity() ? 1 : 0;
+  }
+  if (n_banned < static_cast<std::size_t>(n_vocab)) return;
+  std::vector<bool> banned(static_cast<std::size_t>(n_vocab));
+  for (const auto& [id, bias] : biases) banned[static_cast<std::size_t>(id)] = true;
+  if (std::ranges::find(banned, false) == banned.end())
+    refuse("logit_bias bans all tokens; leave one to draw");
+}
+
 void check(const SamplerParams& params, int n_vocab) {
   constexpr float kLarge = 1e9f;
   if (n_vocab < 1) refuse("the vocabulary is empty");
@@ -68,7 +90,7 @@ void check(const SamplerParams& params, int n_vocab) {
   check_range("frequency_penalty", params.frequency_penalty, -kLarge, kLarge);
   check_range("presence_penalty", params.presence_penalty, -kLarge, kLarge);
   check_range("dry_multiplier", params.dry_multiplier, 0.0f, kLarge);
-  check_range("dry_base", params.dry_base, 0.0f, kLarge);
+  check_range("dry_base", params.dry_base, 1.0f, kLarge);
   check_least("dry_allowed_length", params.dry_allowed_length, 0);
   check_least("dry_penalty_last_n", params.dry_penalty_last_n, -1);
   const auto check_id = [&](const char* name, Token id) {
@@ -76,15 +98,25 @@ void check(const SamplerParams& params, int n_vocab) {
     refuse(std::string(name) + " names token " + std::to_string(id) + ", the vocabulary has " +
            std::to_string(n_vocab));
   };
+  if (params.steps.size() > kMaxSteps)
+    refuse("the chain has " + std::to_string(params.steps.size()) + " steps, at most " +
+           std::to_string(kMaxSteps) + " are allowed");
+  for (const SamplerStep step : params.steps)
+    if (std::ranges::find(kSteps, step, &decltype(kSteps)::value_type::first) == kSteps.end())
+      refuse("there is no step " + std::to_string(static_cast<int>(step)));
+  std::size_t n_breaker_tokens = 0;
   for (const auto& breaker : params.dry_breakers) {
     if (breaker.empty()) refuse("a DRY breaker is empty");
+    if (breaker.size() > SamplerParams::kMaxBreakerLength)
+      refuse("a DRY breaker has " + std::to_string(breaker.size()) + " tokens, at most " +
+             std::to_string(SamplerParams::kMaxBreakerLength) + " are allowed");
     for (Token id : breaker) check_id("a DRY breaker", id);
+    n_breaker_tokens += breaker.size();
   }
-  for (const auto& [id, bias] : params.logit_bias) {
-    check_id("logit_bias", id);
-    if (!(bias < std::numeric_limits<float>::infinity()))
-      refuse("a logit bias must be a number or minus infinity");
-  }
+  if (n_breaker_tokens > SamplerParams::kMaxBreakerTokens)
+    refuse("the DRY breakers have " + std::to_string(n_breaker_tokens) + " tokens together, at most " +
+           std::to_string(SamplerParams::kMaxBreakerTokens) + " are allowed; give fewer");
+  check_bias(params.logit_bias, n_vocab, check_id);
 }
 
 std::uint64_t random_seed() {
@@ -137,6 +169,7 @@ struct Sampler::Impl {
         random(seed),
         candidates(n_vocab),
         history(params, n_vocab) {
+    params.dry_breakers = {};  // `history` has them in a form of its own.
     if (params.mirostat != 0)
       mirostat.emplace(params.mirostat, params.mirostat_tau, params.mirostat_eta, n_vocab);
   }
@@ -151,7 +184,7 @@ struct Sampler::Impl {
   void apply_bias();
   Token pick_best();
 
-  const SamplerParams params;
+  SamplerParams params;  // As it was given, but for the breakers.
   const std::size_t n_vocab;
   const std::uint64_t seed;
   engine::Random random;
@@ -161,10 +194,17 @@ struct Sampler::Impl {
   Token drawn = kNoToken;  // Not accepted yet.
 };
 
+/// Behind what bans tokens: one that is banned is never drawn, so there must be another.
+void check_any_left(std::span<const float> logits, const char* what) {
+  if (std::ranges::none_of(logits, [](float x) { return x > -std::numeric_limits<float>::infinity(); }))
+    refuse(std::string("with ") + what + " no token is left to draw");
+}
+
 void Sampler::Impl::apply_bias() {
   if (params.logit_bias.empty()) return;
   const auto logits = candidates.editable_logits();
   for (const auto& [id, bias] : params.logit_bias) logits[static_cast<std::size_t>(id)] += bias;
+  check_any_left(logits, "the bias");
 }
 
 // A step at its neutral value does nothing. Greedy picks and mirostat have
@@ -245,8 +285,13 @@ Sampler::~Sampler() = default;
 Sampler::Sampler(Sampler&&) noexcept = default;
 Sampler& Sampler::operator=(Sampler&&) noexcept = default;
 
+Sampler::Impl& Sampler::impl() const {
+  if (!impl_) refuse("it was moved from");
+  return *impl_;
+}
+
 Token Sampler::sample(std::span<const float> logits) {
-  Impl& it = *impl_;
+  Impl& it = impl();
   if (logits.size() != it.n_vocab) {
     refuse("got " + std::to_string(logits.size()) + " logits for a vocabulary of " +
            std::to_string(it.n_vocab));
@@ -280,10 +325,10 @@ int Sampler::Impl::n_best() const {
   return greedy() ? 1 : 0;
 }
 
-int Sampler::n_best() const { return impl_->n_best(); }
+int Sampler::n_best() const { return impl().n_best(); }
 
 Token Sampler::sample(std::span<const Best> best) {
-  Impl& it = *impl_;
+  Impl& it = impl();
   const int n = it.n_best();
   if (n == 0) refuse("it draws from all logits, the best tokens do not suffice");
   if (best.size() < static_cast<std::size_t>(n))
@@ -298,7 +343,7 @@ Token Sampler::sample(std::span<const Best> best) {
 }
 
 void Sampler::accept(Token id) {
-  Impl& it = *impl_;
+  Impl& it = impl();
   if (id < 0 || static_cast<std::size_t>(id) >= it.n_vocab) {
     refuse("token " + std::to_string(id) + " is not in the vocabulary of " + std::to_string(it.n_vocab));
   }
@@ -308,19 +353,20 @@ void Sampler::accept(Token id) {
 }
 
 void Sampler::reset() {
-  Impl& it = *impl_;
+  Impl& it = impl();
   it.random = engine::Random(it.seed);
   it.history.clear();
   if (it.mirostat) it.mirostat->reset();
   it.drawn = kNoToken;
 }
 
-std::uint64_t Sampler::seed() const { return impl_->seed; }
+std::uint64_t Sampler::seed() const { return impl().seed; }
 
 std::span<const Candidate> Sampler::candidates() const {
-  if (!impl_->candidates.is_list()) return {};
-  impl_->candidates.sort_first(impl_->n_vocab);
-  return impl_->candidates.list();
+  Impl& it = impl();
+  if (!it.candidates.is_list()) return {};
+  it.candidates.sort_first(it.n_vocab);
+  return it.candidates.list();
 }
 
 }  // namespace weft
