@@ -3,6 +3,7 @@
 // draws.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -102,6 +103,16 @@ class Sampler {
   /// candidates and random numbers are those of sample() with all logits. Error kInvalidArgument where those
   /// are needed.
   Token sample(std::span<const Best> best);
+
+  // Constrained: a bit for each token, bit i % 32 of word i / 32, n_vocab of them (bits behind are ignored).
+  // Tokens whose bit is 0 have minus infinity for a logit before anything else, and are never drawn.
+
+  /// Error kInvalidArgument where no token is left whose logit is more than that.
+  Token sample(std::span<const float> logits, std::span<const std::uint32_t> allowed);
+  /// Draws from the best where n_best() of them are allowed: as from all logits. Nothing where fewer are:
+  /// then all logits are needed, and nothing has changed.
+  std::optional<Token> sample(std::span<const Best> best, std::span<const std::uint32_t> allowed);
+
   /// Tells the sampler what was appended to the text (drawn or from the prompt).
   void accept(Token id);
   /// Forgets the text, and starts the random numbers anew from the seed.

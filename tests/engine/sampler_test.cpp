@@ -582,6 +582,96 @@ TEST(Sampler, TheBestGiveTheDrawsOfAllLogits) {
   }
 }
 
+/// Bits by chance, each with this share of ones.
+std::vector<std::uint32_t> random_mask(std::size_t n_vocab, double share, std::mt19937& random) {
+  std::vector<std::uint32_t> mask((n_vocab + 31) / 32);
+  for (std::uint32_t& word : mask) {
+    for (std::size_t bit = 0; bit < 32; ++bit)
+      if (static_cast<double>(random() % 1000) < share * 1000.0) word |= 1u << bit;
+    if (random() % 4 == 0) word = random() % 2 == 0 ? ~0u : 0u;
+  }
+  return mask;
+}
+
+bool is_allowed(std::span<const std::uint32_t> mask, Token id) {
+  return (mask[static_cast<std::size_t>(id) / 32] >> static_cast<std::size_t>(id) % 32 & 1u) != 0;
+}
+
+TEST(Sampler, AMaskIsMinusInfinityInTheLogits) {
+  std::mt19937 random(21);
+  std::vector<SamplerParams> all(9);
+  all[1] = neutral();
+  all[2].temperature = 0.0f;
+  all[3].repetition_penalty = 1.3f;
+  all[4].logit_bias = {{3, 2.0f}, {20, -kInf}};
+  all[5].mirostat = 1;
+  all[6].mirostat = 2;
+  all[7].typical_p = 0.5f;
+  all[7].top_k = 0;
+  all[8].dynamic_temperature_range = 0.5f;
+  all[8].xtc_probability = 0.5f;
+  for (SamplerParams& params : all) {
+    params.seed = 4;
+    for (const int n_vocab : {33, 64, 1000}) {
+      Sampler masked(params, n_vocab), banned(params, n_vocab), of_best(params, n_vocab);
+      int n_of_best = 0;
+      for (int i = 0; i < 60; ++i) {
+        const auto logits = random_logits(static_cast<std::size_t>(n_vocab), random(), 4.0f);
+        auto mask = random_mask(logits.size(), i % 3 == 0 ? 0.1 : 0.9, random);
+        mask[0] |= 1u;
+        std::vector<float> by_hand = logits;
+        for (Token id = 0; id < n_vocab; ++id)
+          if (!is_allowed(mask, id)) by_hand[static_cast<std::size_t>(id)] = -kInf;
+        const Token drawn = masked.sample(logits, mask);
+        EXPECT_TRUE(is_allowed(mask, drawn));
+        ASSERT_EQ(drawn, banned.sample(by_hand));
+        EXPECT_TRUE(
+            std::ranges::equal(masked.candidates(), banned.candidates(), {}, &Candidate::id, &Candidate::id));
+        // The best do only where so many of them are allowed, and change nothing where not.
+        if (of_best.n_best() > 0) {
+          const std::size_t n = std::min<std::size_t>(logits.size(), 64);
+          if (const auto token = of_best.sample(best_of(logits, n), mask)) {
+            ASSERT_EQ(*token, drawn);
+            ++n_of_best;
+          } else {
+            ASSERT_EQ(of_best.sample(logits, mask), drawn);
+          }
+        }
+        for (Sampler* sampler : {&masked, &banned, &of_best}) sampler->accept(drawn);
+      }
+      if (of_best.n_best() == 1) {
+        EXPECT_GT(n_of_best, 30);
+      }
+    }
+  }
+}
+
+TEST(Sampler, AMaskThatLeavesNothingIsRefused) {
+  const std::vector<float> logits = {1.0f, -kInf, kNan, 2.0f};
+  for (const float temperature : {0.0f, 1.0f}) {
+    SamplerParams params;
+    params.temperature = temperature;
+    params.top_k = 2;
+    Sampler sampler(params, 4);
+    const auto draw = [&](std::uint32_t bits) { return sampler.sample(logits, std::vector{bits}); };
+    EXPECT_THROW(draw(0), Error);
+    EXPECT_THROW(draw(0b0110), Error);    // Nothing that has a chance.
+    EXPECT_THROW(draw(~0b1111u), Error);  // No token at all.
+    EXPECT_EQ(draw(0b0111), 0);
+    EXPECT_EQ(draw(0b1110), 3);
+    EXPECT_THROW(sampler.sample(logits, std::vector<std::uint32_t>(2)), Error);
+    EXPECT_THROW(sampler.sample(logits, std::vector<std::uint32_t>()), Error);
+    const std::vector<Best> best = best_of(logits, 4);
+    EXPECT_EQ(sampler.sample(best, std::vector<std::uint32_t>{0}), std::nullopt);
+    EXPECT_EQ(sampler.sample(best, std::vector<std::uint32_t>{0b0110}), std::nullopt);
+    EXPECT_THROW(sampler.sample(best, std::vector<std::uint32_t>(2)), Error);
+    params.logit_bias = {{3, -kInf}};
+    Sampler biased(params, 4);
+    EXPECT_THROW(biased.sample(logits, std::vector<std::uint32_t>{0b1000}), Error);
+    EXPECT_THROW(biased.sample(best, std::vector<std::uint32_t>{0b0111}), Error);
+  }
+}
+
 TEST(Sampler, TooFewOfTheBestAreRefused) {
   SamplerParams params;
   params.top_k = 3;

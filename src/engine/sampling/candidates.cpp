@@ -3,11 +3,10 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <numbers>
 
 #include "base/check.h"
+#include "engine/sampling/log_sum_exp.h"
 
 namespace weft::engine {
 namespace {
@@ -29,25 +28,32 @@ float block_max(const float* values) {
   return result;
 }
 
-// e^x of -87 <= x <= 0, to a few units in the last place. Without calls and
-// branches, so that a loop of it becomes vector instructions.
-float exponential(float x) {
-  // x = k ln 2 + r, |r| <= ln 2 / 2: adding 1.5 * 2^23 rounds to a whole number
-  // and leaves it in the low bits. ln 2 is in two parts; k times the first is
-  // exact.
-  constexpr float kRound = 12582912.0f;
-  const float rounded = x * std::numbers::log2e_v<float> + kRound;
-  const float k = rounded - kRound;
-  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
-  // Taylor's series.
-  float y = 1.0f / 720.0f;
-  y = y * r + 1.0f / 120.0f;
-  y = y * r + 1.0f / 24.0f;
-  y = y * r + 1.0f / 6.0f;
-  y = y * r + 0.5f;
-  y = y * r + 1.0f;
-  y = y * r + 1.0f;
-  return y * std::bit_cast<float>((std::bit_cast<std::uint32_t>(rounded) + 127) << 23);
+constexpr std::size_t kBitsOfWord = 32;
+constexpr auto kBitAt = [] {
+  std::array<std::uint32_t, kBitsOfWord> bits{};
+  for (std::size_t i = 0; i < kBitsOfWord; ++i) bits[i] = std::uint32_t{1} << i;
+  return bits;
+}();
+
+// logits, or minus infinity where the bit is 0.
+void mask(std::span<const float> logits, std::span<const std::uint32_t> allowed, float* to) {
+  std::size_t i = 0;
+  for (; i + kBitsOfWord <= logits.size(); i += kBitsOfWord) {
+    const std::uint32_t word = allowed[i / kBitsOfWord];
+    if (word == 0) {
+      std::fill_n(to + i, kBitsOfWord, kLowest);
+    } else if (word == ~std::uint32_t{0}) {
+      std::copy_n(logits.data() + i, kBitsOfWord, to + i);
+    } else {  // Without branches and shifts, so that it becomes vector instructions.
+      for (std::size_t j = 0; j < kBitsOfWord; ++j) {
+        const std::uint32_t keep = (word & kBitAt[j]) != 0 ? ~std::uint32_t{0} : 0;
+        const std::uint32_t kept = std::bit_cast<std::uint32_t>(logits[i + j]) & keep;
+        to[i + j] = std::bit_cast<float>(kept | (std::bit_cast<std::uint32_t>(kLowest) & ~keep));
+      }
+    }
+  }
+  for (; i < logits.size(); ++i)
+    to[i] = (allowed[i / kBitsOfWord] >> i % kBitsOfWord & 1u) != 0 ? logits[i] : kLowest;
 }
 
 // A candidate's share, not normalised. Where all are minus infinity, nothing
@@ -101,6 +107,25 @@ void Candidates::start(std::span<const Best> best) {
   list_.clear();
   for (const Best& one : best) list_.push_back({one.id, clean_logit(one.logit), 0.0f});
   n_sorted_ = list_.size();
+}
+
+bool Candidates::start(std::span<const Best> best, std::size_t n, std::span<const std::uint32_t> allowed) {
+  start(std::span<const float>());
+  for (const Best& one : best) {
+    if (list_.size() == n) break;
+    const auto id = static_cast<std::size_t>(one.id);
+    if ((allowed[id / kBitsOfWord] >> id % kBitsOfWord & 1u) != 0)
+      list_.push_back({one.id, clean_logit(one.logit), 0.0f});
+  }
+  is_list_ = list_.size() == n;
+  n_sorted_ = is_list_ ? n : 0;
+  return is_list_;
+}
+
+void Candidates::start(std::span<const float> logits, std::span<const std::uint32_t> allowed) {
+  copy_.resize(logits.size());
+  mask(logits, allowed, copy_.data());
+  start(copy_);
 }
 
 std::span<float> Candidates::editable_logits() {
@@ -200,23 +225,7 @@ void Candidates::collect_at_least(float least) {
 
 double Candidates::sum_of_weights() const {
   if (max_ == kLowest) return static_cast<double>(logits_.size());
-  double sum = 0.0;
-  std::array<float, kBlock> below;
-  for (std::size_t begin = 0; begin < logits_.size(); begin += kBlock) {
-    const std::size_t n = std::min(kBlock, logits_.size() - begin);
-    // What is far below the largest, or no number, counts for less than 1e-37.
-    if (n < kBlock) below.fill(-87.0f);
-    for (std::size_t i = 0; i < n; ++i) {
-      const float x = std::min(logits_[begin + i], max_) - max_;
-      below[i] = x > -87.0f ? x : -87.0f;
-    }
-    constexpr std::size_t kLanes = 16;
-    std::array<float, kLanes> lanes{};
-    for (std::size_t i = 0; i < kBlock; i += kLanes)
-      for (std::size_t j = 0; j < kLanes; ++j) lanes[j] += exponential(below[i + j]);
-    for (const float lane : lanes) sum += static_cast<double>(lane);
-  }
-  return sum;
+  return sum_of_exponentials(logits_, max_);
 }
 
 void Candidates::keep_at_least(float least) {

@@ -4,6 +4,7 @@
 // vocabulary. Their order is that of the best (engine/sampling/best.h).
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -27,8 +28,13 @@ class Candidates {
   /// Starts over with the logits of a step, which are not copied and must stay
   /// until the next start().
   void start(std::span<const float> logits);
+  /// Starts over with a copy of them in which what is not allowed has minus infinity: `allowed` has a bit for
+  /// each, 32 a word.
+  void start(std::span<const float> logits, std::span<const std::uint32_t> allowed);
   /// Starts over with the best of a step's logits, which nothing else is drawn from.
   void start(std::span<const Best> best);
+  /// Likewise with the first n of the best that are allowed. False where there are fewer: no list then.
+  bool start(std::span<const Best> best, std::size_t n, std::span<const std::uint32_t> allowed);
   /// The logits so far as a copy to change; only before there is a list.
   std::span<float> editable_logits();
   std::span<const float> logits() const { return logits_; }  ///< Only before there is a list.

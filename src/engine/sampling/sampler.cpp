@@ -180,6 +180,9 @@ struct Sampler::Impl {
   bool acts(SamplerStep step) const;
   void run(SamplerStep step);
   int n_best() const;
+  void check_logits(std::span<const float> logits) const;
+  void check_mask(std::span<const std::uint32_t> allowed) const;
+  std::size_t check_best(std::span<const Best> best) const;  ///< Gives how many of them are needed.
   Token draw();
   void apply_bias();
   Token pick_best();
@@ -290,14 +293,34 @@ Sampler::Impl& Sampler::impl() const {
   return *impl_;
 }
 
+void Sampler::Impl::check_logits(std::span<const float> logits) const {
+  if (logits.size() != n_vocab)
+    refuse("got " + std::to_string(logits.size()) + " logits for a vocabulary of " + std::to_string(n_vocab));
+}
+
+void Sampler::Impl::check_mask(std::span<const std::uint32_t> allowed) const {
+  constexpr std::size_t kBitsOfWord = 32;
+  const std::size_t n_words = (n_vocab + kBitsOfWord - 1) / kBitsOfWord;
+  if (allowed.size() != n_words)
+    refuse("the mask of allowed tokens has " + std::to_string(allowed.size()) + " words, a vocabulary of " +
+           std::to_string(n_vocab) + " needs " + std::to_string(n_words));
+}
+
 Token Sampler::sample(std::span<const float> logits) {
   Impl& it = impl();
-  if (logits.size() != it.n_vocab) {
-    refuse("got " + std::to_string(logits.size()) + " logits for a vocabulary of " +
-           std::to_string(it.n_vocab));
-  }
+  it.check_logits(logits);
   it.candidates.start(logits);
   it.apply_bias();
+  return it.draw();
+}
+
+Token Sampler::sample(std::span<const float> logits, std::span<const std::uint32_t> allowed) {
+  Impl& it = impl();
+  it.check_logits(logits);
+  it.check_mask(allowed);
+  it.candidates.start(logits, allowed);
+  it.apply_bias();
+  check_any_left(it.candidates.logits(), "the mask of allowed tokens");
   return it.draw();
 }
 
@@ -327,18 +350,29 @@ int Sampler::Impl::n_best() const {
 
 int Sampler::n_best() const { return impl().n_best(); }
 
+std::size_t Sampler::Impl::check_best(std::span<const Best> best) const {
+  const auto n = static_cast<std::size_t>(n_best());
+  if (n == 0) refuse("it draws from all logits, the best tokens do not suffice");
+  if (best.size() < n)
+    refuse("got the best " + std::to_string(best.size()) + " tokens, needs " + std::to_string(n));
+  for (const Best& one : best)
+    if (one.id < 0 || static_cast<std::size_t>(one.id) >= n_vocab)
+      refuse("token " + std::to_string(one.id) + " is not in the vocabulary of " + std::to_string(n_vocab));
+  return n;
+}
+
 Token Sampler::sample(std::span<const Best> best) {
   Impl& it = impl();
-  const int n = it.n_best();
-  if (n == 0) refuse("it draws from all logits, the best tokens do not suffice");
-  if (best.size() < static_cast<std::size_t>(n))
-    refuse("got the best " + std::to_string(best.size()) + " tokens, needs " + std::to_string(n));
-  best = best.first(static_cast<std::size_t>(n));
-  for (const Best& one : best)
-    if (one.id < 0 || static_cast<std::size_t>(one.id) >= it.n_vocab)
-      refuse("token " + std::to_string(one.id) + " is not in the vocabulary of " +
-             std::to_string(it.n_vocab));
-  it.candidates.start(best);
+  it.candidates.start(best.first(it.check_best(best)));
+  return it.draw();
+}
+
+std::optional<Token> Sampler::sample(std::span<const Best> best, std::span<const std::uint32_t> allowed) {
+  Impl& it = impl();
+  const std::size_t n = it.check_best(best);
+  it.check_mask(allowed);
+  if (!it.candidates.start(best, n, allowed)) return std::nullopt;
+  if (it.candidates.max_logit() == -std::numeric_limits<float>::infinity()) return std::nullopt;
   return it.draw();
 }
 
