@@ -61,6 +61,11 @@ class Batch {
   /// Context::logits, which are not written for it, whatever others of the batch ask for. 1 to
   /// ContextParams::n_best.
   void only_best(int item, int n);
+  /// Of the item, which asks for logits or the best of them, the log-sum-exp is wanted too: the logarithm of
+  /// the sum of e^logit over the vocabulary. What that leaves of a token's logit is the logarithm of its
+  /// probability: logit - Context::log_sum_exp. And the logit of `token`, where it is known beforehand, as
+  /// the next one of a prompt is (Context::logit).
+  void want_log_sum_exp(int item, Token token = kNoToken);
 
   // What items see. Without these an item sees its sequence up to its own position.
   /// The item sees its sequence up to before `end`, beyond its own position: a prefix that is read both ways,
@@ -81,6 +86,8 @@ class Batch {
     std::int32_t n_embedding = 0;  ///< ... and how many they are.
     Pos sees_to = -1;              ///< -1: its own position.
     int n_best = 0;                ///< Only so many tokens are wanted; 0: all logits.
+    bool log_sum_exp = false;      ///< Is wanted, and ...
+    Token token_of_logit = -1;     ///< ... the logit of this token.
   };
   const Item& operator[](int i) const { return items_[static_cast<std::size_t>(i)]; }
   std::span<const SeqId> shared_with(int i) const {
@@ -172,6 +179,14 @@ class Context {
   /// best first, with the bits that their logits would have had. NaN counts as minus infinity. Valid until
   /// the next decode.
   std::span<const Best> best(int i) const;
+  /// Of item i of the last batch, which must have asked for it (Batch::want_log_sum_exp). Found while the
+  /// logits are computed, where the model is on the CPU alone and ContextParams::n_best is not 0, else by the
+  /// calling thread from the row of logits; the same bits whatever stands beside it in the batch. NaN counts
+  /// as minus infinity; where all logits are, so is this.
+  float log_sum_exp(int i) const;
+  /// The logit of the token that was named with it, with the bits of Context::logits; NaN becomes minus
+  /// infinity.
+  float logit(int i) const;
 
   // Operations on sequences. Positions are half-open ranges [begin, end); end < 0 means to the end. An
   // operation on one sequence never changes what another computes. Wrong arguments throw Error

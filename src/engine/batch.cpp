@@ -37,6 +37,13 @@ void Batch::only_best(int item, int n) {
   items_[static_cast<std::size_t>(item)].n_best = n;
 }
 
+void Batch::want_log_sum_exp(int item, Token token) {
+  if (item < 0 || item >= size() || !items_[static_cast<std::size_t>(item)].logits)
+    refuse("the batch has no item " + std::to_string(item) + " that asks for logits");
+  items_[static_cast<std::size_t>(item)].log_sum_exp = true;
+  items_[static_cast<std::size_t>(item)].token_of_logit = token;
+}
+
 void Batch::hide(int item, int other) {
   if (item < 0 || item >= size() || other < 0 || other >= size() || item == other)
     refuse("items " + std::to_string(item) + " and " + std::to_string(other) +

@@ -137,6 +137,20 @@ std::span<const Best> Context::best(int i) const {
   return std::span(impl().best).subspan(begin, n);
 }
 
+const engine::LogSumExp& Context::Impl::log_sum_of(int item) const {
+  if (item < 0 || item >= static_cast<int>(log_sums.size()) || !log_sums[static_cast<std::size_t>(item)])
+    refuse("item " + std::to_string(item) +
+           " of the last batch did not ask for its log-sum-exp (want_log_sum_exp)");
+  return *log_sums[static_cast<std::size_t>(item)];
+}
+
+float Context::log_sum_exp(int i) const { return impl_->log_sum_of(i).sum; }
+float Context::logit(int i) const {
+  const engine::LogSumExp& of = impl_->log_sum_of(i);
+  if (of.token == kNoToken) refuse("item " + std::to_string(i) + " of the last batch named no token");
+  return of.logit;
+}
+
 namespace {
 
 /// The end of a range that may be given as "to the end".

@@ -9,6 +9,7 @@
 #include "engine/graph_sizes.h"
 #include "engine/memories.h"
 #include "engine/model_impl.h"
+#include "engine/sampling/log_sum_exp.h"
 #include "engine/states/states.h"
 #include "engine/ubatch_placer.h"
 #include "exec/plan.h"
@@ -73,6 +74,8 @@ struct Context::Impl {
   void read_step(const Batch& batch, const engine::Ubatch& step);
   void read_logits(const Batch& batch, const engine::Ubatch& step);
   void read_best(const Batch& batch, const engine::Ubatch& step);
+  void read_log_sums(const Batch& batch, const engine::Ubatch& step);
+  const engine::LogSumExp& log_sum_of(int item) const;
   /// Room for the best tokens of an item.
   std::span<Best> add_best(const Batch& batch, int item);
 
@@ -111,6 +114,7 @@ struct Context::Impl {
   };
   std::vector<BestOf> best_of;  // By item of the last batch.
   std::vector<Best> best;
+  std::vector<std::optional<engine::LogSumExp>> log_sums;  // By item of the last batch.
   std::vector<std::int64_t> symbols;  // Of the step, and of the one before.
   std::vector<std::int64_t> last_symbols;
   std::vector<exec::InputPart> parts;  // Of the step.

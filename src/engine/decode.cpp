@@ -9,6 +9,7 @@
 
 #include "engine/context_impl.h"
 #include "engine/refuse.h"
+#include "engine/sampling/log_sum_exp.h"
 
 namespace weft {
 namespace {
@@ -71,6 +72,10 @@ void Context::Impl::check(const Batch& batch) {
     if (item.n_best > params.n_best)
       refuse("the " + std::to_string(item.n_best) + " best tokens are asked for, the context gives " +
              std::to_string(params.n_best) + where() + "; make it with a larger n_best");
+    if (item.log_sum_exp && item.token_of_logit != kNoToken &&
+        (item.token_of_logit < 0 || item.token_of_logit >= model->info().n_vocab))
+      refuse("the logit of token " + std::to_string(item.token_of_logit) +
+             " is asked for, the vocabulary has " + std::to_string(model->info().n_vocab) + where());
     const Pos last = last_of(item.seq);
     const Pos pos = item.pos != Batch::kNextPos
                         ? item.pos
@@ -133,6 +138,7 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
   const auto output_rows = values<std::int32_t>(graph.output_rows);
   const auto logit_rows = values<std::int32_t>(graph.logit_rows);
   const auto best_counts = values<std::int32_t>(graph.best_counts);
+  const auto log_sum_ids = values<std::int32_t>(graph.log_sum_ids);
   std::size_t n_outputs = 0, n_logits = 0;
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const auto row = static_cast<std::size_t>(i - ubatch.begin);
@@ -152,6 +158,8 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
     if (params.n_best > 0) {
       if (batch[i].n_best == 0) logit_rows[n_logits++] = static_cast<std::int32_t>(n_outputs);
       best_counts[n_outputs] = batch[i].n_best;
+      static_assert(ops::LogSumExp::kNoColumn == kNoToken);
+      log_sum_ids[n_outputs] = batch[i].log_sum_exp ? batch[i].token_of_logit : ops::LogSumExp::kNoRow;
     }
     output_rows[n_outputs++] = static_cast<std::int32_t>(row);
   }
@@ -251,7 +259,9 @@ void Context::Impl::carry_out_moves() {
 
 void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step) {
   read_logits(batch, step);
-  if (params.n_best > 0) read_best(batch, step);
+  if (params.n_best == 0) return;
+  read_best(batch, step);
+  read_log_sums(batch, step);
 }
 
 void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step) {
@@ -265,7 +275,19 @@ void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step) 
     if (keep) std::copy_n(row, n_vocab, kept);
     if (keep) ++n_kept;
     logits_of[static_cast<std::size_t>(i)] = keep ? kept : row;
+    if (params.n_best == 0 && batch[i].log_sum_exp)  // The graph has not found it.
+      log_sums[static_cast<std::size_t>(i)] = engine::log_sum_exp({row, n_vocab}, batch[i].token_of_logit);
     row += n_vocab;
+  }
+}
+
+void Context::Impl::read_log_sums(const Batch& batch, const engine::Ubatch& step) {
+  const auto* row = reinterpret_cast<const float*>(plan.output(graph.log_sums).host().data());
+  for (int i = step.begin; i < step.end; ++i) {
+    if (!batch[i].logits) continue;
+    const float* const pair = std::exchange(row, row + 2);
+    if (batch[i].log_sum_exp)
+      log_sums[static_cast<std::size_t>(i)] = {pair[0], batch[i].token_of_logit, pair[1]};
   }
 }
 
@@ -298,6 +320,7 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
     begin_memories(batch);
     logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
     best_of.assign(static_cast<std::size_t>(batch.size()), {});
+    log_sums.assign(static_cast<std::size_t>(batch.size()), {});
     best.clear();
     n_kept = 0;
     status = run_ubatches(batch);
@@ -331,6 +354,7 @@ void Context::Impl::undo(const Batch& batch) {
   for (const auto& memory : memories) memory->end_batch(/*computed=*/false);
   logits_of.clear();
   best_of.clear();
+  log_sums.clear();
 }
 
 DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {

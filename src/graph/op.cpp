@@ -243,6 +243,13 @@ ValueType rule(const ops::Best& op, const Inputs& in) {
   return f32({in.shape(0)[0], 2 * std::int64_t{op.n}});
 }
 
+ValueType rule(const ops::LogSumExp&, const Inputs& in) {
+  in.f32(0);
+  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
+  in.index_per_row(1, 0);
+  return f32({in.shape(0)[0], 2});
+}
+
 ValueType rule(const ops::ExpertWeights&, const Inputs& in) {
   in.f32(0);
   in.integer(1, DType::kI32, 2);

@@ -217,6 +217,15 @@ struct Best {
   int n = 1;
 };
 
+/// x {m, d}, ids {m} I32 -> {m, 2}: the logarithm of the sum of e^x over a row, and beside it the row's value
+/// at column ids[r], or minus infinity where that is kNoColumn. NaN counts as minus infinity, plus infinity
+/// in the sum as the largest number. Of rows where it is kNoRow neither is wanted: both are minus infinity.
+struct LogSumExp {
+  static constexpr std::string_view kName = "log_sum_exp";
+  static constexpr int kMinInputs = 2, kMaxInputs = 2;
+  static constexpr std::int32_t kNoColumn = -1, kNoRow = -2;
+};
+
 /// Router logits {m, e}, ids {m, k} -> {m, k}: the experts' weights.
 struct ExpertWeights {
   static constexpr std::string_view kName = "expert_weights";
@@ -242,7 +251,7 @@ struct SumExperts {
 using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
                         ops::Softcap, ops::Activate, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells,
                         ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK,
-                        ops::Best, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
+                        ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
 
 std::string_view name(const Op& op);
 

@@ -44,6 +44,7 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   if (sizes.n_best > 0) {
     model_.n_logits = graph.add_symbol("n_logits", 0, sizes.n_outputs);
     model_.logit_rows = graph.add_input("logit_rows", DType::kI32, {Dim(1, model_.n_logits)});
+    model_.log_sum_ids = graph.add_input("log_sum_ids", DType::kI32, {Dim(1, model_.n_outputs)});
     model_.best_counts = graph.add_input("best_counts", DType::kI32, {Dim(1, model_.n_outputs)});
   }
   model_.full = add_cells("");
@@ -202,6 +203,7 @@ void Builder::check_layers() const {
 
 void Builder::take_best(ValueId logits) {
   model_.best = add(ops::Best{sizes_.n_best}, {logits, model_.best_counts}, "best");
+  model_.log_sums = add(ops::LogSumExp{}, {logits, model_.log_sum_ids}, "log_sums");
 }
 
 ModelGraph Builder::finish(ValueId logits) {
@@ -213,7 +215,8 @@ ModelGraph Builder::finish(ValueId logits) {
   check_layers();
   model_.logits = logits;
   model_.graph.add_output(logits);
-  if (model_.best != kNoValue) model_.graph.add_output(model_.best);
+  for (const ValueId taken : {model_.best, model_.log_sums})
+    if (taken != kNoValue) model_.graph.add_output(taken);
   return std::move(model_);
 }
 

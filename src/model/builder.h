@@ -88,6 +88,8 @@ struct ModelGraph {
   ValueId logit_rows = kNoValue;   ///< {n_logits} I32: among the outputs' rows.
   ValueId best_counts = kNoValue;  ///< {n_outputs} I32: how many of the best of each.
   ValueId best = kNoValue;         ///< {n_outputs, 2 * n_best}: see ops::Best.
+  ValueId log_sum_ids = kNoValue;  ///< {n_outputs} I32
+  ValueId log_sums = kNoValue;     ///< {n_outputs, 2}: see ops::LogSumExp.
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;          ///< Caches.
   std::vector<ValueId> running_states;  ///< {n_slots, rows, columns} F32
@@ -145,7 +147,7 @@ class Builder {
   ValueId store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows);
 
   bool wants_best() const { return sizes_.n_best > 0; }
-  /// The best of the outputs' rows of logits.
+  /// The best of the outputs' rows of logits, and their sums.
   void take_best(ValueId logits);
 
   /// Names the logits and returns the graph. Throws Error kInvalidFile where weights are missing.

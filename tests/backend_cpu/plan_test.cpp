@@ -122,6 +122,8 @@ class Rig {
           ints[r] = row % 4;
         else if (value.name == "copied")  // Of the piece's rows some, in no order, and some twice.
           ints[r] = static_cast<std::int32_t>(r * 3 % count / 2);
+        else if (value.name == "summed")
+          ints[r] = row % 4 < 2 ? row % 4 - 2 : row * 37 % 900;
         else if (value.name == "ends")
           ints[r] = row + 1;
         else if (value.name == "hidden_first")
@@ -316,7 +318,7 @@ TEST_P(CpuBest, OfAProductWithoutWritingItAreTheSameBits) {
   }
 }
 
-TEST_P(CpuBest, StandBesideCopiesOfRowsInOneProduct) {
+TEST_P(CpuBest, StandBesideCopiesAndSumsOfRowsInOneProduct) {
   for (const float cap : {0.0f, 3.0f}) {  // Without one, steps that copy nothing may be screened.
     Rig rig;
     Graph& g = rig.graph;
@@ -330,20 +332,24 @@ TEST_P(CpuBest, StandBesideCopiesOfRowsInOneProduct) {
     const ValueId capped = cap > 0.0f ? g.add(ops::Softcap{cap}, {logits}, "capped") : logits;
     const ValueId best = g.add(ops::Best{5}, {capped, counts}, "best");
     const ValueId copies = g.add(ops::GetRows{}, {capped, ids}, "copies");
+    const ValueId summed = g.add_input("summed", DType::kI32, {Dim(1, rig.n)});
+    const ValueId sums = g.add(ops::LogSumExp{}, {capped, summed}, "sums");
     for (const bool packed : {true, false}) {
       rig.device = make_device({.n_threads = 2, .repack = packed});
       for (const std::int64_t piece : {20, 7, 2, 1})
         for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, piece}) {
           rig.more_symbols = {n};
-          const auto unfused = rig.run({logits, capped, best, copies}, 1, 20, piece);
+          const auto unfused = rig.run({logits, capped, best, copies, sums}, 1, 20, piece);
           for (const int n_threads : {1, 3}) {
-            const auto fused = rig.run({best, copies}, n_threads, 20, piece);
+            const auto fused = rig.run({best, copies, sums}, n_threads, 20, piece);
+            EXPECT_TRUE(fused.at(sums) == unfused.at(sums)) << piece << ", copies " << n;
             EXPECT_TRUE(fused.at(best) == unfused.at(best)) << piece << ", copies " << n;
             EXPECT_TRUE(fused.at(copies) == unfused.at(copies)) << piece << ", copies " << n;
           }
           // The product is made once, and not written.
           EXPECT_NE(rig.description.find("matmul w best"), std::string::npos) << rig.description;
           EXPECT_EQ(rig.description.find("get_rows"), std::string::npos) << rig.description;
+          EXPECT_EQ(rig.description.find("log_sum_exp"), std::string::npos) << rig.description;
         }
     }
   }

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "engine/allocation_counter.h"
+#include "engine/sampling/log_sum_exp.h"
 #include "engine/test_support.h"
 #include "weft/batcher.h"
 #include "weft/generate.h"
@@ -147,6 +148,119 @@ TEST(BestTokens, StandBesideRowsOfLogits) {
         }
       }
     }
+}
+
+/// The logarithm of the sum of e^logit, in double.
+double log_sum(std::span<const float> logits) {
+  double sum = 0.0, max = -std::numeric_limits<double>::infinity();
+  for (const float x : logits) max = std::max(max, static_cast<double>(x));
+  for (const float x : logits) sum += std::exp(static_cast<double>(x) - max);
+  return max + std::log(sum);
+}
+
+class LogSumsOfFamily : public testing::TestWithParam<const char*> {};
+
+TEST_P(LogSumsOfFamily, AreThoseOfTheLogitsWhateverStandsBesideThem) {
+  const auto model = golden(GetParam());
+  const std::vector<Token> tokens = golden_tokens(GetParam());
+  const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
+  Context reference(model, {.n_ctx = 64, .n_best = 0});
+  const std::vector<float> logits = test::all_logits(reference, tokens, tokens.size());
+  for (const int n_best : {0, -1}) {
+    std::vector<float> first;  // One after another, each in a step of its own.
+    for (const int n_threads : {1, 2})
+      for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, tokens.size()}) {
+        Context context(model, {.n_ctx = 64, .n_outputs = 5, .n_threads = n_threads, .n_best = n_best});
+        std::vector<float> sums;
+        Batch batch;
+        for (std::size_t done = 0; done < tokens.size(); done += piece) {
+          batch.clear();
+          const std::size_t n = std::min(piece, tokens.size() - done);
+          for (std::size_t i = 0; i < n; ++i) {
+            batch.add(tokens[done + i], 0, true);
+            const int item = batch.size() - 1;
+            // The next token of a text, as those want who look at a prompt; some want all logits beside it.
+            if (done + i + 1 < tokens.size()) {
+              batch.want_log_sum_exp(item, tokens[done + i + 1]);
+            } else {
+              batch.want_log_sum_exp(item);
+            }
+            if (n_best != 0 && (done + i) % 3 != 0) batch.only_best(item, 1 + item % 3);
+          }
+          ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+          for (std::size_t i = 0; i < n; ++i) {
+            const int item = static_cast<int>(i);
+            const auto row = std::span(logits).subspan((done + i) * n_vocab, n_vocab);
+            sums.push_back(context.log_sum_exp(item));
+            EXPECT_NEAR(static_cast<double>(sums.back()), log_sum(row), 2e-6 * std::abs(log_sum(row)) + 1e-6);
+            if (done + i + 1 < tokens.size()) {
+              EXPECT_EQ(context.logit(item), row[static_cast<std::size_t>(tokens[done + i + 1])]);
+            } else {
+              EXPECT_EQ(code_of([&] { context.logit(item); }), ErrorCode::kInvalidArgument);
+            }
+            if (batch[item].n_best == 0) {
+              EXPECT_TRUE(std::ranges::equal(context.logits(item), row));
+            } else {
+              expect_same(context.best(item), sorted(row, static_cast<std::size_t>(batch[item].n_best)), "");
+            }
+          }
+        }
+        if (first.empty()) first = sums;
+        EXPECT_EQ(sums, first) << "pieces of " << piece << ", " << n_threads << " threads";
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LogSumsOfFamily, testing::Values("llama", "gemma3", "mamba"),
+                         test::name_of_family);
+
+TEST(LogSums, OfTheHostCountWhatIsNoNumberForNothing) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal(0.0f, 8.0f);
+  for (const std::size_t n : {1, 5, 127, 128, 129, 5000}) {
+    std::vector<float> logits(n);
+    for (float& x : logits) x = normal(random);
+    const auto near = [&](double expected) {
+      EXPECT_NEAR(static_cast<double>(engine::log_sum_exp(logits, kNoToken).sum), expected,
+                  1e-6 * std::abs(expected) + 1e-6);
+    };
+    near(log_sum(logits));
+    for (std::size_t i = 1; i < n; i += 3) logits[i] = i % 2 == 0 ? std::nanf("") : -kInf;
+    std::vector<float> rest;
+    std::ranges::copy_if(logits, std::back_inserter(rest), [](float x) { return std::isfinite(x); });
+    near(log_sum(rest));
+    if (n > 1) {
+      EXPECT_EQ(engine::log_sum_exp(logits, 1).logit, -kInf);
+    }
+    std::ranges::fill(logits, std::nanf(""));
+    EXPECT_EQ(engine::log_sum_exp(logits, kNoToken).sum, -kInf);
+  }
+}
+
+TEST(LogSums, ThatNobodyAskedForAreRefused) {
+  const auto model = golden("llama");
+  for (const int n_best : {0, -1}) {
+    Context context(model, {.n_ctx = 64, .n_best = n_best});
+    Batch batch;
+    batch.add(5, 0, false);
+    batch.add(6, 0, true);
+    batch.add(7, 0, true);
+    for (const int item : {-1, 0, 3})
+      EXPECT_EQ(code_of([&] { batch.want_log_sum_exp(item); }), ErrorCode::kInvalidArgument);
+    for (const Token token : {-2, model->info().n_vocab}) {
+      batch.want_log_sum_exp(1, token);
+      EXPECT_EQ(code_of([&] { context.decode(batch); }), ErrorCode::kInvalidArgument);
+      EXPECT_EQ(context.next_pos(0), 0);
+    }
+    batch.want_log_sum_exp(1, 3);
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    EXPECT_EQ(context.logit(1), context.logits(1)[3]);
+    for (const int item : {-1, 0, 2, 3}) {
+      EXPECT_EQ(code_of([&] { context.log_sum_exp(item); }), ErrorCode::kInvalidArgument);
+      EXPECT_EQ(code_of([&] { context.logit(item); }), ErrorCode::kInvalidArgument);
+    }
+  }
 }
 
 TEST(BestTokens, WrongWishesAreRefusedAndChangeNothing) {

@@ -81,11 +81,13 @@ TEST_F(GraphTest, EveryRuleRefusesWhatDoesNotFit) {
   EXPECT_NE(refusal(ops::Best{9}, {x}), "");
   EXPECT_NE(refusal(ops::Best{0}, {x}), "");
   EXPECT_NE(refusal(ops::Best{2}, {x, few_ids}), "");
+  EXPECT_NE(refusal(ops::LogSumExp{}, {x, few_ids}), "");
   EXPECT_NE(refusal(ops::Best{2}, {graph.add_input("wide", DType::kF32, {Dim(1, n), (1 << 24) + 1})}), "");
   EXPECT_NE(refusal(ops::MatmulExperts{}, {experts, x, pairs}), "");
   EXPECT_NE(refusal(ops::StoreCache{}, {cache, x, ids}), "");
   // ... and accepts what does.
   EXPECT_EQ(graph.value(graph.add(ops::Best{2}, {x, ids}, "best")).shape, (Shape{Dim(1, n), 4}));
+  EXPECT_EQ(graph.value(graph.add(ops::LogSumExp{}, {x, ids}, "sums")).shape, (Shape{Dim(1, n), 2}));
   EXPECT_EQ(refusal(ops::StoreCache{}, {cache, other, ids}), "");
   EXPECT_EQ(refusal(ops::MatmulExperts{}, {experts, other, pairs}), "");
   EXPECT_EQ(refusal(ops::Rope{.head_dim = 4, .n_rot = 4}, {x, ids}), "");

@@ -128,6 +128,7 @@ void caches(Suite& suite);
 void attention(Suite& suite);
 void recurrent(Suite& suite);
 void best(Suite& suite);
+void log_sums(Suite& suite);
 void experts(Suite& suite);
 
 }  // namespace cases

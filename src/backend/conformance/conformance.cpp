@@ -15,6 +15,7 @@ std::vector<ConformanceCase> check_conformance(Device& device, const Conformance
   conformance::cases::attention(suite);
   conformance::cases::recurrent(suite);
   conformance::cases::best(suite);
+  conformance::cases::log_sums(suite);
   conformance::cases::experts(suite);
   return suite.results();
 }

@@ -189,4 +189,36 @@ void best(Suite& suite) {
         }
 }
 
+void log_sums(Suite& suite) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const std::int64_t m : {0, 1, 6})
+    for (const std::int64_t d : {1, 7, 16, 50, 700})
+      for (const double shift : {0.0, -300.0, 300.0}) {  // Where e^x is 0, and where it is infinite.
+        if (!suite.wanted("log_sum_exp")) continue;
+        Case c = suite.next();
+        Values x = c.floats({m, d});
+        for (double& value : x) {
+          value = static_cast<double>(static_cast<float>(4.0 * value + shift));
+          const std::int32_t draw = c.integer(0, 19);
+          if (draw == 0) value = kNan;
+          if (draw == 1) value = -kInf;
+        }
+        Indices ids(static_cast<std::size_t>(m));
+        for (std::int32_t& id : ids) id = c.integer(-2, static_cast<std::int32_t>(d) - 1);
+        const auto fill = [&](std::int64_t row, double value) {
+          if (row < m) std::fill_n(x.begin() + row * d, d, value);
+        };
+        fill(1, kNan);
+        fill(2, -kInf);
+        if (m > 3) x[static_cast<std::size_t>(3 * d)] = kInf;
+        const ValueId in = c.input({c.rows(m), d}, x);
+        const ValueId of_rows = c.input({c.rows(m)}, ids);
+        c.expect(c.graph.add(ops::LogSumExp{}, {in, of_rows}, "y"),
+                 log_sum_exp(x, static_cast<std::size_t>(d), ids));
+        suite.take(c, text({m, d}) + " shifted by " + std::to_string(static_cast<int>(shift)),
+                   kFloatTolerance);
+      }
+}
+
 }  // namespace weft::conformance::cases

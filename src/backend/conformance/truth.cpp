@@ -162,6 +162,26 @@ Values best(const Values& x, std::size_t columns, std::size_t n, const Indices& 
   return y;
 }
 
+Values log_sum_exp(const Values& x, std::size_t columns, const Indices& ids) {
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  constexpr auto kLargest = static_cast<double>(std::numeric_limits<float>::max());
+  Values y;
+  for (std::size_t r = 0; r < ids.size(); ++r) {
+    const double* const row = x.data() + r * columns;
+    double largest = kLowest, sum = 0.0;
+    const auto value = [&](std::size_t i) {
+      return std::isnan(row[i]) ? kLowest : std::min(row[i], kLargest);
+    };
+    for (std::size_t i = 0; i < columns; ++i) largest = std::max(largest, value(i));
+    for (std::size_t i = 0; i < columns && largest > kLowest; ++i) sum += std::exp(value(i) - largest);
+    const bool wanted = ids[r] != ops::LogSumExp::kNoRow && largest > kLowest;
+    y.push_back(wanted ? largest + std::log(sum) : kLowest);
+    const double at = ids[r] >= 0 ? row[ids[r]] : kLowest;
+    y.push_back(std::isnan(at) ? kLowest : at);
+  }
+  return y;
+}
+
 Indices top_k(const Values& x, std::size_t columns, std::size_t k) {
   Indices result;
   for (std::size_t begin = 0; begin < x.size(); begin += columns) {

@@ -34,6 +34,7 @@ struct ExpertShape {
 Values matmul_experts(const Values& weight, const Values& x, const Indices& ids, const ExpertShape& shape);
 /// Rows of ops::Best; `counts` may be empty.
 Values best(const Values& x, std::size_t columns, std::size_t n, const Indices& counts);
+Values log_sum_exp(const Values& x, std::size_t columns, const Indices& ids);
 Indices top_k(const Values& x, std::size_t columns, std::size_t k);
 Values expert_weights(const ops::ExpertWeights& op, const Values& logits, std::size_t columns,
                       const Indices& ids, std::size_t k);

@@ -220,6 +220,7 @@ class Fuser {
   struct TakenNodes {
     NodeId best = kNoNode;
     NodeId copies = kNoNode;  ///< A get_rows.
+    NodeId log_sums = kNoNode;
   };
 
   /// Those of a product, whose rows are capped before perhaps, where nobody else reads them; or none.
@@ -232,10 +233,11 @@ class Fuser {
     TakenNodes taken;
     for (const NodeId user : users_[index(rows)]) {
       const Node& node = graph_.node(user);
-      NodeId& place = get_op<ops::Best>(node) != nullptr ? taken.best : taken.copies;
-      if ((get_op<ops::Best>(node) == nullptr && get_op<ops::GetRows>(node) == nullptr) ||
-          node.inputs[0] != rows || std::exchange(place, user) != kNoNode)
-        return {};
+      NodeId* const place = get_op<ops::Best>(node) != nullptr        ? &taken.best
+                            : get_op<ops::GetRows>(node) != nullptr   ? &taken.copies
+                            : get_op<ops::LogSumExp>(node) != nullptr ? &taken.log_sums
+                                                                      : nullptr;
+      if (place == nullptr || node.inputs[0] != rows || std::exchange(*place, user) != kNoNode) return {};
       // Counts and ids are read while the product is made.
       if (node.inputs.size() > 1 && graph_.value(node.inputs[1]).producer != kNoNode) return {};
     }
@@ -245,8 +247,8 @@ class Fuser {
       done_[index(cap)] = true;
     }
     values.out = graph_.node(taken.best).output;
-    done_[index(taken.best)] = true;
-    if (taken.copies != kNoNode) done_[index(taken.copies)] = true;
+    for (const NodeId node : {taken.best, taken.copies, taken.log_sums})
+      if (node != kNoNode) done_[index(node)] = true;
     return taken;
   }
 
@@ -284,12 +286,14 @@ class Fuser {
     program_.makes(launch, values.out);
   }
 
-  /// A product that leaves lists of its best, and copies of some rows; and the merge of the lists.
+  /// A product that leaves lists of its best, copies of some rows, and parts of their sums; and the merges.
   void add_taken(const MatmulValues& values, const TakenNodes& nodes) {
     const Node& node = graph_.node(nodes.best);
-    const Node* const copies = nodes.copies != kNoNode ? &graph_.node(nodes.copies) : nullptr;
-    const auto taken =
-        std::make_shared<Taken>(Taken{BestLists(graph_, node, n_threads_), RowCopies(graph_, copies)});
+    const auto node_or_null = [&](NodeId id) { return id != kNoNode ? &graph_.node(id) : nullptr; };
+    const Node* const copies = node_or_null(nodes.copies);
+    const Node* const log_sums = node_or_null(nodes.log_sums);
+    const auto taken = std::make_shared<Taken>(
+        Taken{BestLists(graph_, node, n_threads_), RowCopies(graph_, copies), LogSums(graph_, log_sums)});
     int phase = require_form(values.x, form_for(values.weight));
     const int product = program_.add(std::make_unique<MatmulLaunch>(graph_, values, taken), phase);
     read_operands(product, values);
@@ -308,6 +312,11 @@ class Fuser {
     program_.reads_from(merge, product);
     if (last != product) program_.reads_from(merge, last);
     program_.makes(merge, node.output);
+    if (log_sums == nullptr) return;
+    const int sum = program_.add(std::make_unique<LogSumLaunch>(graph_, *log_sums, taken),
+                                 program_.phase(product) + 1, true);
+    program_.reads_from(sum, product);
+    program_.makes(sum, log_sums->output);
   }
 
   void add_matmul(const MatmulValues& values) {

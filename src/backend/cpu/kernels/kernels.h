@@ -55,6 +55,19 @@ struct BestArgs {
   const std::int32_t* next_copy = nullptr;  ///< [row of the output]: a further one of the same column, or -1.
 };
 
+/// Sums of e^x over rows (ops::LogSumExp) are made in parts of so many values: of each the largest and the
+/// sum relative to it, which are merged in order. So it does not matter who made which.
+inline constexpr int kLogSumPart = 16;
+inline constexpr std::int32_t kNoLogSum = -2;  ///< ops::LogSumExp::kNoRow.
+/// Where a product's parts go, one a panel.
+struct LogSumArgs {
+  const std::int32_t* ids = nullptr;  ///< [column]: as those of the op.
+  float* largest = nullptr;           ///< [column][part]
+  float* sums = nullptr;              ///< Likewise.
+  std::int64_t stride = 0;            ///< From one column to the next.
+  float* picked = nullptr;            ///< [column]: the value of the row that ids names.
+};
+
 /// out[c, r] = epilogue(sum_k weight[r, k] * x[c, k]) for rows r of `weight` and columns c (tokens).
 ///   y = weight.x[c] + bias;  with gate: y = activation(gate.x[c] + gate_bias) * y;
 ///   without gate: y = activation(y);  then y += residual[c].
@@ -72,6 +85,7 @@ struct MatmulArgs {
   const std::int32_t* out_rows = nullptr;
   const float* residual = nullptr;  ///< Same rows and stride as out; may be out itself. Or null.
   BestArgs best;                    ///< With lists: results go where it says; no residual then.
+  LogSumArgs log_sums;              ///< Only with lists.
 };
 
 /// What the high bits of a tall matrix's codes say of its product with a column: a sum, and how far from it
@@ -205,6 +219,9 @@ struct Kernels {
   void (*glu_row)(Activation kind, const float* gate, const float* up, std::int64_t n, float* out);
   /// Offers a row's values to a sorted list of the best n.
   void (*best_row)(const float* x, std::int64_t n_values, int n, BestEntry* list);
+  /// A row's parts, (n + 15) / 16 of them, and what they add up to: the logarithm of the sum of e^x.
+  void (*log_sum_parts)(const float* x, std::int64_t n, float* largest, float* sums);
+  float (*merge_log_sums)(const float* largest, const float* sums, std::int64_t n_parts);
   void (*softmax_row)(const float* a, std::int64_t n, float* out);
   /// One head of one token; out may be x.
   void (*rope_head)(const RopeTable& table, const float* x, int head_dim, float* out);

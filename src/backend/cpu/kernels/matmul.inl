@@ -396,6 +396,17 @@ static inline void write_rows(const float* tile, const float* residual, std::int
   for (std::int64_t i = 0; i < n; ++i) out[i] = residual != nullptr ? tile[i] + residual[i] : tile[i];
 }
 
+/// A panel's part of a column's sum, and the value that is picked where it is among these.
+static void add_log_sum(const LogSumArgs& sums, std::int64_t first_index, std::int64_t n_rows,
+                        std::int64_t column, const float* values) {
+  static_assert(kLogSumPart == kPanelRows);
+  const std::int32_t id = sums.ids[column];
+  if (id == kNoLogSum) return;
+  const std::int64_t part = column * sums.stride + first_index / kLogSumPart;
+  log_sum_part(values, static_cast<int>(n_rows), sums.largest + part, sums.sums + part);
+  if (id >= first_index && id < first_index + n_rows) sums.picked[column] = values[id - first_index];
+}
+
 /// Offers the rows of a panel's tile to the lists of its columns, and writes those that are wanted whole.
 static void offer_tile(const MatmulArgs& args, std::int64_t row, std::int64_t n_rows,
                        std::int64_t first_column, int n_columns, float* tile) {
@@ -406,6 +417,8 @@ static void offer_tile(const MatmulArgs& args, std::int64_t row, std::int64_t n_
     const float* const values = tile + kPanelRows * c;
     offer_best(values, static_cast<int>(n_rows), best.first_index + static_cast<std::int32_t>(row),
                wanted_best(best.counts, column, best.n), best.lists + column * best.n);
+    if (args.log_sums.ids != nullptr)
+      add_log_sum(args.log_sums, best.first_index + row, n_rows, column, values);
     if (best.first_copy == nullptr) continue;
     for (std::int32_t copy = best.first_copy[column]; copy >= 0; copy = best.next_copy[copy])
       write_rows(values, nullptr, n_rows, args.out + copy * args.out_stride + row);

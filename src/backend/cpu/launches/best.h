@@ -1,11 +1,13 @@
 #pragma once
-// What is taken of a product's rows while its tiles are made, in place of writing it: the best values, and
-// copies of some rows. Each thread keeps lists of the best that it saw; once all have seen theirs, the lists
-// are merged. Their order is total (larger value, then lower index), so it does not matter who saw what.
+// What is taken of a product's rows while its tiles are made, in place of writing it: the best values, copies
+// of some rows, and sums (log_sum.h). Each thread keeps lists of the best that it saw; once all have seen
+// theirs, the lists are merged. Their order is total (larger value, then lower index), so it does not matter
+// who saw what.
 #include <memory>
 #include <vector>
 
 #include "backend/cpu/launches/launch.h"
+#include "backend/cpu/launches/log_sum.h"
 #include "base/memory.h"
 
 namespace weft::cpu {
@@ -77,12 +79,15 @@ class RowCopies {
 struct Taken {
   BestLists best;
   RowCopies copies;
+  LogSums log_sums;
 
-  void bind(const Addresses& addresses) { best.bind(addresses), copies.bind(addresses); }
-  void begin_step(const StepInfo& step, std::int64_t n_rows) {
-    best.begin_step(step, n_rows), copies.begin_step(step);
+  void bind(const Addresses& addresses) {
+    best.bind(addresses), copies.bind(addresses), log_sums.bind(addresses);
   }
-  bool only_best() const { return copies.n() == 0; }  ///< Of the step, once it has begun.
+  void begin_step(const StepInfo& step, std::int64_t n_rows) {
+    best.begin_step(step, n_rows), copies.begin_step(step), log_sums.begin_step(n_rows);
+  }
+  bool only_best() const { return copies.n() == 0 && !log_sums.any(); }  ///< Of the step, once it has begun.
 };
 
 /// Merges the lists.

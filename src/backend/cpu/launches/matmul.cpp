@@ -161,6 +161,7 @@ void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskConte
   if (taken_ != nullptr) {
     args.best.lists = taken_->best.of_thread(context.thread);
     taken_->copies.ask(args);
+    taken_->log_sums.ask(args);
   }
   while (begin < end) {
     const std::int64_t block = begin / panel_tasks_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "backend/cpu/launches/best.h"
 #include "backend/rope.h"
@@ -14,6 +15,11 @@ namespace {
 constexpr std::int64_t kMaxRowsPerTask = 16;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::int64_t n_log_sum_parts(std::int64_t columns) { return (columns + kLogSumPart - 1) / kLogSumPart; }
+std::size_t log_sum_part_bytes(std::int64_t columns) {
+  return static_cast<std::size_t>(n_log_sum_parts(columns)) * sizeof(float);
+}
 
 }  // namespace
 
@@ -136,6 +142,10 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
     if (const auto* best = std::get_if<ops::Best>(&instruction.op)) {
       instruction.scratch_offset = scratch_bytes_;
       scratch_bytes_ += aligned(static_cast<std::size_t>(best->n) * sizeof(BestEntry));
+    }
+    if (std::holds_alternative<ops::LogSumExp>(instruction.op)) {
+      instruction.scratch_offset = scratch_bytes_;
+      scratch_bytes_ += 2 * aligned(log_sum_part_bytes(instruction.columns));
     }
     Operand& out = instruction.out;
     if (quantise != nullptr) {
@@ -270,6 +280,17 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
             std::fill_n(list, wanted, kNoBest);
             kernels.best_row(in(0), n, wanted, list);
             write_best(list, wanted, op.n, out);
+          },
+          [&](const ops::LogSumExp&) {
+            constexpr float kLowest = -std::numeric_limits<float>::infinity();
+            const std::int32_t id = index(1);
+            if (id == ops::LogSumExp::kNoRow) return write_log_sum(kLowest, kLowest, out);
+            std::byte* const parts = context.scratch + instruction.scratch_offset;
+            auto* const largest = reinterpret_cast<float*>(parts);
+            auto* const sums = reinterpret_cast<float*>(parts + aligned(log_sum_part_bytes(n)));
+            kernels.log_sum_parts(in(0), n, largest, sums);
+            write_log_sum(kernels.merge_log_sums(largest, sums, n_log_sum_parts(n)),
+                          id >= 0 ? in(0)[id] : kLowest, out);
           },
           [&](const ops::ExpertWeights& op) {
             const auto* ids = reinterpret_cast<const std::int32_t*>(in(1));

@@ -43,9 +43,10 @@ struct Quantise {
   Form form = Form::kQ8;
 };
 
-using RowOp = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale,
-                           ops::Concat, ops::Softcap, ops::Activate, ops::Glu, ops::Rope, ops::StoreCache,
-                           ops::TopK, ops::Best, ops::ExpertWeights, ops::SumExperts, Quantise>;
+using RowOp =
+    std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
+                 ops::Softcap, ops::Activate, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK, ops::Best,
+                 ops::LogSumExp, ops::ExpertWeights, ops::SumExperts, Quantise>;
 
 class RowLaunch final : public Launch {
  public:
@@ -82,7 +83,7 @@ class RowLaunch final : public Launch {
     const MatrixTensor* table = nullptr;  // get_rows from a weight.
     CacheLayout cache;
     int n_experts_used = 0;
-    std::size_t scratch_offset = 0;  // Own temporary of expert_weights and best.
+    std::size_t scratch_offset = 0;  // Own temporary of expert_weights, best and log_sum_exp.
   };
 
   std::size_t row_stride(ValueId value) const;

@@ -1,0 +1,64 @@
+#pragma once
+// Sums of e^x over a product's rows (ops::LogSumExp), made while its tiles are: each panel leaves its part of
+// a row, and once all have, the parts are merged in order.
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/launches/launch.h"
+#include "base/memory.h"
+
+namespace weft::cpu {
+
+/// A row of the op's result.
+void write_log_sum(float log_sum, float picked, float* out);
+
+/// The parts of a step's rows.
+class LogSums {
+ public:
+  /// `node` is null where none are wanted ever.
+  LogSums(const Graph& graph, const Node* node);
+  void bind(const Addresses& addresses);
+  /// Runs before any task of a step.
+  void begin_step(std::int64_t n_rows);
+  bool any() const { return any_; }  ///< Wanted in the step, once it has begun.
+  /// Says so to a kernel.
+  void ask(MatmulArgs& args) const;
+  /// Once all parts are there: a row of the op's result.
+  void merge(const Kernels& kernels, std::int64_t row, float* out) const;
+  std::size_t held_bytes() const { return memory_.size(); }
+
+ private:
+  ValueId ids_id_ = kNoValue;
+  std::int64_t n_parts_ = 0;
+  std::int64_t max_rows_ = 0;
+  base::Memory memory_;  // [row][part] twice: LogSumArgs::largest, then sums; and [row] picked.
+  const std::int32_t* ids_ = nullptr;
+  bool any_ = false;
+
+  float* largest() const { return reinterpret_cast<float*>(memory_.data()); }
+  float* sums() const { return largest() + max_rows_ * n_parts_; }
+  float* picked() const { return sums() + max_rows_ * n_parts_; }
+};
+
+struct Taken;
+
+/// Merges the parts.
+class LogSumLaunch final : public Launch {
+ public:
+  LogSumLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken);
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t held_bytes() const override;
+  std::string describe(const Graph& graph) const override;
+
+ private:
+  std::shared_ptr<const Taken> taken_;
+  ValueId out_id_;
+  Dim rows_;
+  float* out_ = nullptr;
+  std::int64_t n_rows_ = 0;
+  std::int64_t rows_per_task_ = 1;
+};
+
+}  // namespace weft::cpu
