@@ -25,9 +25,9 @@ setup: ## install the Debian packages that are missing (root or sudo)
 	@./scripts/setup.sh build
 
 .PHONY: build
-build: setup ## build the release program, build/release/weft
+build: setup ## build what is installed: the program (build/release/weft), the library, modules
 	@$(call configure,release)
-	@cmake --build --preset release -j $(JOBS) --target weft
+	@cmake --build --preset release -j $(JOBS) --target product
 
 .PHONY: model
 model: setup

@@ -16,6 +16,12 @@ target_compile_features(weft_shared INTERFACE cxx_std_20)
 set_target_properties(weft_shared PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft VERSION "${PROJECT_VERSION}"
   SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 
+# What is installed, and so what must be built before: `make build` does.
+add_custom_target(product DEPENDS weft weft_shared)
+if(TARGET weft_backend_vulkan_module)
+  add_dependencies(product weft_backend_vulkan_module)
+endif()
+
 install(TARGETS weft RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 if(TARGET weft_backend_vulkan_module)
   install(TARGETS weft_backend_vulkan_module LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/weft")

@@ -13,8 +13,8 @@
 namespace weft {
 
 struct ChatMessage {
-  std::string role;  ///< "system", "user", "assistant", "tool"
-  std::string content;
+  std::string role = {};  ///< "system", "user", "assistant", "tool"
+  std::string content = {};
 };
 
 /// Immutable: any number of threads may render. Copies share what was parsed; moving copies.
@@ -28,12 +28,12 @@ class ChatTemplate {
 
   struct Options {
     bool add_generation_prompt = true;
-    std::string tools_json;  ///< Empty, or a JSON array of tools as OpenAI's API has them.
+    std::string tools_json = {};  ///< Empty, or a JSON array of tools as OpenAI's API has them.
     /// Empty, or a JSON object of further variables (not messages, tools or add_generation_prompt). The
     /// variable `now` ("2025-01-31", "2025-01-31T12:00:00" or seconds since 1970) is the time of
     /// strftime_now(), which does not exist without it: weft reads no clock, so that the same conversation
     /// gives the same prompt.
-    std::string variables_json;
+    std::string variables_json = {};
   };
   /// Throws Error kInvalidArgument where the template raises an error or exceeds a bound.
   std::vector<PromptPiece> render(const std::vector<ChatMessage>& messages, const Options& options) const;

@@ -14,8 +14,8 @@
 namespace weft {
 
 struct ConformanceCase {
-  std::string op;    ///< As the op table names it.
-  std::string what;  ///< Types and shapes.
+  std::string op = {};    ///< As the op table names it.
+  std::string what = {};  ///< Types and shapes.
   bool supported = true;
   double error = 0.0;      ///< sqrt(sum (x - truth)^2 / sum truth^2), over all outputs; infinite for NaN. Of
                            ///< sums that cancel, against the size that such sums have.
@@ -25,9 +25,9 @@ struct ConformanceCase {
 };
 
 struct ConformanceOptions {
-  std::string only;  ///< Cases of this op; empty: of all.
+  std::string only = {};  ///< Cases of this op; empty: of all.
   std::uint64_t seed = 1;
-  std::function<void(const ConformanceCase&)> progress;  ///< After each case.
+  std::function<void(const ConformanceCase&)> progress = {};  ///< After each case.
 };
 
 /// All ops there are.
@@ -40,9 +40,9 @@ std::vector<ConformanceCase> check_conformance(const Registry& registry, const s
 
 /// The cases of one op.
 struct ConformanceRow {
-  std::string op;
+  std::string op = {};
   int n_cases = 0, n_unsupported = 0, n_failed = 0;
-  ConformanceCase worst;  ///< Nearest to its tolerance, or farthest past it.
+  ConformanceCase worst = {};  ///< Nearest to its tolerance, or farthest past it.
 };
 /// In the order in which the ops came.
 std::vector<ConformanceRow> by_op(std::span<const ConformanceCase> cases);

@@ -76,10 +76,10 @@ class Batch {
 
   int size() const { return static_cast<int>(items_.size()); }
   struct Item {
-    Token token;  ///< -1: an embedding.
-    Pos pos;
-    SeqId seq;
-    bool logits;
+    Token token = kNoToken;  ///< -1: an embedding.
+    Pos pos = kNextPos;
+    SeqId seq = 0;
+    bool logits = false;
     std::int32_t n_shared = 0;  ///< Further sequences that get the token: shared_with(i).
     std::int32_t first_shared = 0;
     std::int32_t embedding = -1;   ///< Where its floats begin ...

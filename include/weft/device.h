@@ -20,15 +20,15 @@ struct DeviceSpeed {
 };
 
 struct DeviceInfo {
-  std::string name;  ///< "cpu", "vulkan0", ... as options name it.
-  std::string backend;
-  std::string description;         ///< For people: the processor's name.
+  std::string name = {};  ///< "cpu", "vulkan0", ... as options name it.
+  std::string backend = {};
+  std::string description = {};    ///< For people: the processor's name.
   std::uint64_t memory_total = 0;  ///< Bytes.
   std::uint64_t memory_free = 0;
   int n_threads = 0;                  ///< Of a CPU: how many it uses by default. 0 elsewhere.
   bool beside_host = false;           ///< Steps run beside the host, which goes on meanwhile.
   bool on_host_cpu = false;           ///< It computes with the host's cores: the CPU, and drivers that do.
-  std::vector<std::string> features;  ///< Instruction sets and abilities that weft uses here.
+  std::vector<std::string> features = {};  ///< Instruction sets and abilities that weft uses here.
   /// What the backend knows of it, not measured: placement weighs devices by it. 0: as usual for its kind.
   DeviceSpeed speed = {};
 };
@@ -50,8 +50,8 @@ std::vector<std::string> problems(const Registry& registry);
 /// Places on the device whatever has a name in which the pattern is found: weights, states, results of nodes.
 /// Of several pins that match the last one wins.
 struct Pin {
-  std::string pattern;  ///< A regular expression (PCRE2).
-  std::string device;
+  std::string pattern = {};  ///< A regular expression (PCRE2).
+  std::string device = {};
 };
 
 /// How a model is spread over devices. What is left open is placed where a step costs least.

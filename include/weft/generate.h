@@ -27,22 +27,23 @@ enum class StopReason : std::uint8_t {
 std::string_view name(StopReason reason);
 
 struct GenerateParams {
-  int n_predict = -1;             ///< < 0: until an end token or the context is full.
-  bool ignore_end = false;        ///< Go on past end tokens.
-  std::vector<std::string> stop;  ///< Text that ends the generation and is not part of it.
+  int n_predict = -1;       ///< < 0: until an end token or the context is full.
+  bool ignore_end = false;  ///< Go on past end tokens.
+  std::vector<std::string> stop =
+      {};  ///< Texts that end the generation and are not part of it; none is empty.
   /// When the context is full, forget the older half of the text but its first n_keep tokens, and go on.
   bool context_shift = false;
-  int n_keep = 4;
+  int n_keep = 4;   ///< From 0.
   int n_chunk = 0;  ///< Cut the prompt into pieces of this many tokens. 0: as the context likes.
   /// Called with valid UTF-8 as it is complete; returning false stops (kCancelled).
-  std::function<bool(std::string_view)> on_text;
+  std::function<bool(std::string_view)> on_text = {};
   /// Called while the prompt is computed, with the tokens done so far; returning false stops.
-  std::function<bool(int)> on_prefill;
+  std::function<bool(int)> on_prefill = {};
 };
 
 struct Generation {
-  std::string text;
-  std::vector<Token> tokens;  ///< Without the end token.
+  std::string text = {};
+  std::vector<Token> tokens = {};  ///< Without the end token.
   int n_prompt = 0;
   StopReason stop = StopReason::kEnd;
   double prefill_ms = 0.0;
@@ -52,7 +53,8 @@ struct Generation {
 
 /// Appends `prompt` to sequence `seq` and generates. Context::cancel() ends it with StopReason::kCancelled.
 /// The sequence keeps the prompt and what was generated, except a last token that was not computed. Throws
-/// Error kInvalidArgument where the prompt does not fit the context, with both numbers.
+/// Error kInvalidArgument for wrong parameters, and where the prompt does not fit the context, with both
+/// numbers; nothing has changed then.
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
                     const GenerateParams& params, SeqId seq = 0);
 

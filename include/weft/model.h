@@ -50,9 +50,10 @@ struct ModelParams {
 };
 
 struct ModelInfo {
-  std::string name;
-  std::string architecture;
-  std::string quantisation;  ///< The type most weights have, "q4_K" ...
+  std::string name = {};
+  std::string architecture = {};
+  /// As the file calls it, "Q4_K_M"; where it says nothing, the type most weights have, "q4_K".
+  std::string quantisation = {};
   std::int64_t n_parameters = 0;
   std::int64_t file_bytes = 0;
   std::int64_t weight_bytes =
@@ -98,24 +99,24 @@ Tokenizer load_tokenizer(const std::filesystem::path& path);
 /// What a GGUF file holds, without loading it.
 struct FileInfo {
   struct Entry {
-    std::string key;
-    std::string type;
-    std::string value;  ///< For people; long arrays and strings are cut.
+    std::string key = {};
+    std::string type = {};
+    std::string value = {};  ///< For people; long arrays and strings are cut.
   };
   struct Tensor {
-    std::string name;
-    std::string type;
-    std::vector<std::int64_t> shape;  ///< Outermost first.
+    std::string name = {};
+    std::string type = {};
+    std::vector<std::int64_t> shape = {};  ///< Outermost first.
     std::uint64_t bytes = 0;
   };
   int version = 0;
   int n_parts = 1;
   std::uint64_t file_bytes = 0;
-  std::vector<Entry> metadata;
-  std::vector<Tensor> tensors;
+  std::vector<Entry> metadata = {};
+  std::vector<Tensor> tensors = {};
   /// Set where the file holds a model that weft can run; otherwise `problem` says why not.
-  std::optional<ModelInfo> model;
-  std::string problem;
+  std::optional<ModelInfo> model = {};
+  std::string problem = {};
   std::uint64_t cache_bytes_per_token = 0;  ///< With an F16 cache.
 };
 FileInfo inspect(const std::filesystem::path& path);
@@ -123,27 +124,27 @@ FileInfo inspect(const std::filesystem::path& path);
 /// How a model is spread over devices: what a context of the expected sizes will run in each step.
 struct PlanReport {
   struct Device {
-    std::string name;
+    std::string name = {};
     std::uint64_t weights = 0, cache = 0;
     std::uint64_t workspace = 0;  ///< Of steps: inputs, outputs, copies, temporaries.
     std::uint64_t free = 0;
   };
   /// A run of nodes on one device.
   struct Split {
-    std::string device;
+    std::string device = {};
     int n_nodes = 0;
-    std::string first, last;  ///< Of the values that it makes.
+    std::string first = {}, last = {};  ///< Of the values that it makes.
   };
   struct Copy {
-    std::string value;
-    std::string from, to;
+    std::string value = {};
+    std::string from = {}, to = {};
     std::uint64_t bytes = 0;  ///< In a step of one token.
     int before = 0;           ///< The split that reads it first.
   };
-  std::vector<Device> devices;
-  std::vector<Split> splits;
-  std::vector<Copy> copies;
-  std::string drawing;  ///< For Graphviz.
+  std::vector<Device> devices = {};
+  std::vector<Split> splits = {};
+  std::vector<Copy> copies = {};
+  std::string drawing = {};  ///< For Graphviz.
 };
 /// Reads the file's description only. Opens the devices.
 PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& params);

@@ -16,7 +16,7 @@ namespace weft {
 struct Profile {
   /// One kind of work: the same kernel with the same operands, the layers taken together.
   struct Work {
-    std::string name;        ///< "matmul attn_q.weight"
+    std::string name = {};   ///< "matmul attn_q.weight"
     std::int64_t calls = 0;  ///< Times that it was in a step with something to do.
     /// Of all threads together: at work on it, and idle behind it (claiming tasks, waiting for others).
     double busy_seconds = 0.0;
@@ -34,9 +34,9 @@ struct Profile {
     double begin = 0.0, end = 0.0;  ///< Seconds since the context was given the profile.
   };
 
-  std::vector<Work> work;     ///< In the order in which a step comes to them.
-  std::vector<Span> spans;    ///< Of the first steps, as many as max_spans allows.
-  std::size_t max_spans = 0;  ///< 0: no spans.
+  std::vector<Work> work = {};   ///< In the order in which a step comes to them.
+  std::vector<Span> spans = {};  ///< Of the first steps, as many as max_spans allows.
+  std::size_t max_spans = 0;     ///< 0: no spans.
   std::int64_t n_steps = 0;
   /// Of all steps: stretches of work between which all threads wait for each other. Those of the CPU only.
   std::int64_t n_phases = 0;
@@ -50,7 +50,7 @@ struct Profile {
 /// What this machine does at best, measured in about half a second.
 struct MachineLimits {
   int n_threads = 0;
-  std::string kernels;  ///< The instruction set whose dot product was measured.
+  std::string kernels = {};  ///< The instruction set whose dot product was measured.
   /// Reading memory one after another, each thread its own part of 256 MiB: the fastest of several passes.
   double read_bytes_per_second = 0.0;
   /// 8-bit integer products, added up in registers by the dot product that the kernels use.

@@ -60,9 +60,9 @@ struct SamplerParams {
   int dry_allowed_length = 2;
   int dry_penalty_last_n = -1;
   /// Token sequences that end a repetition: kMaxBreakerTokens together, each of at most kMaxBreakerLength.
-  std::vector<std::vector<Token>> dry_breakers;
+  std::vector<std::vector<Token>> dry_breakers = {};
   /// Added to logits; minus infinity bans a token. At most as many as there are tokens, and not all banned.
-  std::vector<std::pair<Token, float>> logit_bias;
+  std::vector<std::pair<Token, float>> logit_bias = {};
   std::vector<SamplerStep> steps = {
       SamplerStep::kPenalties, SamplerStep::kDry,     SamplerStep::kTopNSigma,
       SamplerStep::kTopK,      SamplerStep::kTypical, SamplerStep::kTopP,
@@ -74,9 +74,9 @@ struct SamplerParams {
 };
 
 struct Candidate {
-  Token id;
-  float logit;
-  float probability;
+  Token id = kNoToken;
+  float logit = 0.0f;
+  float probability = 0.0f;
 };
 
 /// One per stream of text, used by one thread at a time. It takes its memory with the first sample(), what it

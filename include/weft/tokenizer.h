@@ -23,7 +23,7 @@ enum class TokenKind : std::uint8_t { kNormal, kUnknown, kControl, kUserDefined,
 /// text of the template itself (and in bos_token and eos_token, which come with it), never in what came from
 /// messages, tools or variables. Ordinary text is tokenized across the borders of pieces.
 struct PromptPiece {
-  std::string text;
+  std::string text = {};
   bool from_template = false;
 };
 

@@ -22,15 +22,33 @@ def need(condition: bool, message: str) -> None:
         sys.exit(f"FAILED: {message}")
 
 
+def check_build_target(build: Path, source: Path) -> None:
+    """What `make build` builds is all that is installed: ninja is asked what its target needs."""
+    commands = run(["make", "-n", "-C", source, "build"])
+    (target,) = re.findall(r"cmake --build .* --target (\w+)", commands)
+    # What the linker writes, and its links with less of the version.
+    made = set(re.findall(r" -o (\S+)", run(["ninja", "-C", build, "-t", "commands", target])))
+    install = "".join(path.read_text() for path in build.rglob("cmake_install.cmake"))
+    installed = [Path(path) for path in re.findall(r'FILES "([^"]+)"', install)]
+    built = {path.relative_to(build).as_posix() for path in installed if path.is_relative_to(build)}
+    # CMake writes packages' files when it configures.
+    built = {path for path in built if not path.endswith((".cmake", ".pc"))}
+    need("weft" in built and any("libweft.so" in path for path in built), f"nothing is built of {built}")
+    for path in sorted(built):
+        known = any(one == path or one.startswith(path + ".") for one in made)
+        need(known, f"{path} is installed, and `make build` does not build it")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--build", "--example", "--scratch", "--model"):
+    for name in ("--build", "--source", "--example", "--scratch", "--model"):
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--cxx", required=True)
     parser.add_argument("--cmake", required=True)
     args = parser.parse_args()
 
     shutil.rmtree(args.scratch, ignore_errors=True)
+    check_build_target(args.build, args.source)
     first, prefix = args.scratch / "first", args.scratch / "moved"
     run([args.cmake, "--install", args.build, "--prefix", first])
     # Moved: an installation that named its prefix would stop working here.
@@ -59,8 +77,10 @@ def main() -> None:
 
     environment = os.environ | {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
     flags = run(["pkg-config", "--cflags", "--libs", "weft"], env=environment).split()
+    # No warning comes of a header, nor of parameters of which a user names some.
+    warnings = ["-Wall", "-Wextra", "-Werror"]
     by_pkgconfig = args.scratch / "by_pkgconfig"
-    run([args.cxx, "-std=c++20", args.example / "main.cpp", "-o", by_pkgconfig, *flags])
+    run([args.cxx, "-std=c++20", *warnings, args.example / "main.cpp", "-o", by_pkgconfig, *flags])
 
     for program, env in [(by_cmake / "example", None), (by_pkgconfig, os.environ | {"LD_LIBRARY_PATH": str(libdir)})]:
         output = run([program, args.model], env=env)
