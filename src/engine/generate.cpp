@@ -5,9 +5,12 @@
 
 #include "engine/batching/stop_filter.h"
 #include "engine/forget.h"
-#include "weft/error.h"
+#include "engine/refuse.h"
 
 namespace weft {
+
+using engine::refuse;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -48,13 +51,18 @@ class Generator {
 
  private:
   void check(std::span<const Token> prompt) const {
-    if (prompt.empty()) throw Error(ErrorCode::kInvalidArgument, "the prompt is empty");
+    if (prompt.empty()) refuse("the prompt is empty");
+    if (params_.n_chunk < 0)
+      refuse("n_chunk is " + std::to_string(params_.n_chunk) + "; it must be 1 or more tokens, or 0");
+    if (params_.n_keep < 0)
+      refuse("n_keep is " + std::to_string(params_.n_keep) +
+             "; it must not be negative: a number of tokens at the beginning of the text");
+    for (const std::string& stop : params_.stop)
+      if (stop.empty()) refuse("a stop string is empty; leave it out");
     const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
     if (prompt.size() > room)
-      throw Error(ErrorCode::kInvalidArgument, "the prompt has " + std::to_string(prompt.size()) +
-                                                   " tokens and the context has room for " +
-                                                   std::to_string(room) +
-                                                   "; use a larger context (-c) or a shorter prompt");
+      refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
+             std::to_string(room) + "; use a larger context (-c) or a shorter prompt");
   }
 
   bool stopped(StopReason reason) {

@@ -70,6 +70,20 @@ TEST(Generate, ChunksChangeNothing) {
             run(b, {.n_predict = 10, .ignore_end = true, .n_chunk = 1}).tokens);
 }
 
+TEST(Generate, WrongParametersAreRefusedAndChangeNothing) {
+  Context context(tiny(), {.n_ctx = 64});
+  for (const GenerateParams& params :
+       {GenerateParams{.n_keep = -1}, GenerateParams{.n_chunk = -1}, GenerateParams{.stop = {"a", ""}}}) {
+    try {
+      run(context, params);
+      ADD_FAILURE() << "nothing was refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+    }
+    EXPECT_EQ(context.next_pos(0), 0);
+  }
+}
+
 TEST(Generate, AFullContextEndsTheText) {
   Context context(tiny(), {.n_ctx = 64});
   const Generation g = run(context, {.ignore_end = true});
