@@ -18,7 +18,8 @@ class LineEditor {
     kInterrupted,  ///< Ctrl-C; what was typed is gone.
     kEnd,          ///< Ctrl-D, or the end of the file.
   };
-  /// Reads a line, without its newline. `prompt` is shown on a terminal only.
+  /// Reads a line, without its newline; what was pasted on a terminal may have several. `prompt`, which must
+  /// not be empty, is shown on a terminal only.
   Result read(const std::string& prompt, bool color, std::string& line);
 
  private:

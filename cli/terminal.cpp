@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <clocale>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -24,6 +25,21 @@ bool use_color(ColorMode mode, int descriptor) {
   return is_terminal(descriptor);
 }
 
+int columns_of(int descriptor) {
+  constexpr int kUsual = 80;
+  winsize size{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+}
+
+bool moves_cursor(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return is_terminal(descriptor) && term != nullptr && std::string_view(term) != "dumb";
+}
+
+void use_utf8() {
+  if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 std::string styled(std::string_view text, std::string_view style, bool on) {
   return on ? fmt::format("{}{}\033[0m", style, text) : std::string(text);
 }
@@ -40,20 +56,15 @@ void note(const Talk& talk, std::string_view line) {
 
 Progress::Progress(const Talk& talk, std::string label)
     : label_(std::move(label)),
-      enabled_(talk.progress && !talk.quiet && is_terminal(STDERR_FILENO)),
-      next_(Clock::now() + std::chrono::milliseconds(330)) {
-  const char* term = std::getenv("TERM");
-  if (term == nullptr || std::string_view(term) == "dumb") enabled_ = false;
-}
+      enabled_(talk.progress && !talk.quiet && moves_cursor(STDERR_FILENO)),
+      next_(Clock::now() + std::chrono::milliseconds(330)) {}
 
 void Progress::update(double fraction) {
   if (!enabled_ || Clock::now() < next_) return;
   next_ = Clock::now() + std::chrono::milliseconds(50);
   shown_ = true;
   fraction = std::clamp(fraction, 0.0, 1.0);
-  winsize size{};
-  const int columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  const int width = std::clamp(columns - static_cast<int>(label_.size()) - 9, 0, 40);
+  const int width = std::clamp(columns_of(STDERR_FILENO) - static_cast<int>(label_.size()) - 9, 0, 40);
   const int filled = static_cast<int>(fraction * width);
   std::string bar;
   for (int i = 0; i < width; ++i) bar += i < filled ? "█" : "░";

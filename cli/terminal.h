@@ -25,6 +25,13 @@ inline constexpr std::string_view kBold = "\033[1m";
 inline constexpr std::string_view kDim = "\033[2m";
 inline constexpr std::string_view kRed = "\033[31m";
 inline constexpr std::string_view kGreen = "\033[32m";
+/// The terminal's width, 80 where it does not tell.
+int columns_of(int descriptor);
+/// Whether escape sequences that move the cursor work there.
+bool moves_cursor(int descriptor);
+/// Makes the C library read characters as UTF-8, whatever the user's locale.
+void use_utf8();
+
 /// `text` in that style if `on`.
 std::string styled(std::string_view text, std::string_view style, bool on);
 
