@@ -1,8 +1,9 @@
 #pragma once
-// What CLI11 2.1 lacks: short options of several letters, sizes such as 8k, "did you mean", and help in our
-// layout.
+// What CLI11 2.1 lacks: short options of several letters, options of llama.cpp, sizes such as 8k, ranges,
+// "did you mean", and help in our layout.
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,18 +12,28 @@
 
 namespace weft::cli {
 
-/// Replaces short options of several letters (-ctk) by their long names, up to "--". CLI11 would read -ctk as
-/// the three flags -c -t -k.
-std::vector<std::string> expand_short_options(std::vector<std::string> arguments);
-
 /// "512", "8k", "1M" (of 1024), as users write counts of tokens. Throws UsageError.
 std::int64_t parse_size(std::string_view text);
 
 /// The long name among an option's names: "--ctx-size" of "-c,--ctx-size".
 std::string long_name(const std::string& names);
 
+/// What an option's number must be in. The message for others says so, and `otherwise` if there is more to
+/// say.
+template <typename T>
+struct Range {
+  T least = 0;
+  T most = std::numeric_limits<T>::max();
+  std::string_view otherwise = {};
+};
+
 /// An option with such a size as its value.
-CLI::Option* add_size(CLI::App& app, const std::string& names, int& value, const std::string& help);
+CLI::Option* add_size(CLI::App& app, const std::string& names, int& value, Range<int> range,
+                      const std::string& help);
+
+/// An option whose value is a number.
+CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, Range<float> range,
+                        const std::string& help);
 
 /// A flag that --no-NAME takes back. `names` ends with the long name.
 CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& help);
@@ -31,8 +42,10 @@ CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, co
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 /// Parses `arguments` into the options of `app`; options that are not given are looked up in the environment
-/// as WEFT_ARG_<LONG_NAME>. Throws UsageError; returns false where help was asked for.
-bool parse(CLI::App& app, std::vector<std::string> arguments);
+/// as WEFT_ARG_<LONG_NAME>, then under llama.cpp's names. A word that begins with a dash is an option as a
+/// whole: -ctk is none of -c. Options that weft has no use for are noted on stderr. Throws UsageError;
+/// returns false where help was asked for.
+bool parse(const Command& command, CLI::App& app, const std::vector<std::string>& arguments);
 
 /// Usage, options in groups, details.
 std::string help_text(const Command& command, const CLI::App& app);

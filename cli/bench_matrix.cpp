@@ -113,6 +113,9 @@ Matrix parse_matrix(const BenchOptions& options) {
     return types;
   };
   for (const int n_threads : sizes_or("--threads", options.threads, options.model.n_threads)) {
+    if (n_threads > kMaxThreads)
+      throw UsageError(
+          fmt::format("--threads: {} is out of range, it must be from 0 to {}", n_threads, kMaxThreads));
     for (const int n_batch : sizes_or("--batch-size", options.batch_sizes, 0)) {
       for (const int n_ubatch : sizes_or("--ubatch-size", options.ubatch_sizes, 0)) {
         for (const CacheType k_type : types_or("--cache-type-k", options.k_types)) {

@@ -200,7 +200,6 @@ class BenchRun {
 };
 
 int run(BenchOptions options) {
-  if (options.repetitions < 1) throw UsageError("--repetitions must be positive");
   if (options.json) options.format = "json";
   const std::vector<std::string> formats = {"md", "json", "jsonl", "csv"};
   if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
@@ -237,7 +236,8 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   add_list("-d,--depth,--n-depth", options->depths,
            "tokens that are in the cache before a test begins, or several (default 0)");
-  add_size(app, "-r,--repetitions", options->repetitions, "how often, after one round to warm up (default 5)")
+  add_size(app, "-r,--repetitions", options->repetitions, {1},
+           "how often, after one round to warm up (default 5)")
       ->group(group);
   app.add_option_function<std::string>(
          "--parallel", [options](const std::string& text) { set_parallel(options->n_parallel, text); },
@@ -276,7 +276,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group("Model");
-  add_size(app, "-c,--ctx-size", options->context.n_ctx,
+  add_size(app, "-c,--ctx-size", options->context.n_ctx, {0},
            "tokens that fit (default: as many as the tests need)")
       ->group("Context");
   add_list("-t,--threads", options->threads, "threads to compute with, or several: 1,2 (default: all cores)");

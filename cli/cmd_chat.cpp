@@ -233,7 +233,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   app.add_option("-p,--prompt", options->prompt, "the first question")->type_name("TEXT")->group(group);
   add_switch(app, "--single-turn", options->single_turn, "leave after one answer")->group(group);
-  add_size(app, "-n,--predict,--n-predict", options->n_predict,
+  add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
            "tokens of an answer at most (default -1: no limit)")
       ->group(group);
   app.add_option("--chat-template-file", options->template_file, "a Jinja template instead of the model's")

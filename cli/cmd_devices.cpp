@@ -16,7 +16,7 @@
 namespace weft::cli {
 namespace {
 
-int run(bool json, bool measured) {
+int run(bool json, bool measured, const Talk& talk) {
   Json array = Json::array();
   std::string text;
   const std::shared_ptr<Registry> registry = find_all_backends();
@@ -48,25 +48,31 @@ int run(bool json, bool measured) {
     if (!device.features.empty()) text += fmt::format("    features  {}\n", fmt::join(device.features, " "));
     text += speed_text;
   }
-  for (const std::string& problem : problems(*registry)) note({}, problem);
+  for (const std::string& problem : problems(*registry)) note(talk, problem);
   print(json ? to_text(array, 2) : text);
   return kExitOk;
 }
 
 std::function<int()> prepare(CLI::App& app) {
   struct Options {
+    Talk talk;
     bool json = false, measured = false;
   };
   auto options = std::make_shared<Options>();
   add_switch(app, "--json", options->json, "print one JSON array")->group("Output");
   add_switch(app, "--measure", options->measured, "measure how fast they are, which takes a moment")
       ->group("Output");
-  return [options] { return run(options->json, options->measured); };
+  add_talk_options(app, options->talk);
+  return [options] { return run(options->json, options->measured, options->talk); };
 }
 
 }  // namespace
 
-const Command kDevicesCommand = {"devices", "[--json] [--measure]", "what weft can compute on here",
-                                 "Example:\n  weft devices\n", prepare};
+const Command kDevicesCommand = {
+    "devices", "[options]", "what weft can compute on here",
+    "Names that --device and --pin take. Backends are found beside the program, in lib/weft and\n"
+    "in the folders of WEFT_BACKENDS.\n"
+    "\nExamples:\n  weft devices\n  weft devices --measure\n",
+    prepare};
 
 }  // namespace weft::cli

@@ -251,7 +251,7 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("-m,--model", options->model, "the same: a GGUF file or a name in the model cache")
       ->type_name("FILE")
       ->group("Options");
-  add_size(app, "-c,--ctx-size", options->n_ctx, "tell the memory need for this many tokens")
+  add_size(app, "-c,--ctx-size", options->n_ctx, {0}, "tell the memory need for this many tokens")
       ->group("Options");
   add_switch(app, "--tensors", options->tensors, "list every tensor, shapes outermost first")
       ->group("Output");

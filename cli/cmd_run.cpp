@@ -84,7 +84,8 @@ void check(const RunOptions& options) {
   if (sources == 0)
     throw UsageError("no prompt: give one with -p TEXT, -f FILE ('-': standard input) or --tokens IDS");
   if (sources > 1) throw UsageError("-p, -f and --tokens each set the prompt; give one of them");
-  if (options.n_chunk < 0) throw UsageError("--chunk must be positive");
+  for (const std::string& stop : options.stop)
+    if (stop.empty()) throw UsageError("--stop: the text is empty; leave the option out to stop nowhere");
   if (!options.logits_file.empty() && options.json)
     throw UsageError("--logits generates nothing; --json has no use there");
 }
@@ -215,6 +216,11 @@ int run(const RunOptions& options) {
   } else if (!result.text.ends_with('\n')) {
     print("\n");
   }
+  if (result.stop == StopReason::kContextFull)
+    note(options.talk,
+         fmt::format("(the context of {} tokens is full; -c makes it larger, --context-shift goes on "
+                     "without the oldest text)",
+                     context.params().n_ctx));
   if (options.talk.verbose || (is_terminal(1) && !options.json)) {
     note(options.talk,
          fmt::format("prompt: {} tokens, {:.1f}/s; generated: {} tokens, {:.1f}/s; stopped: {}",
@@ -239,7 +245,7 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("--tokens", options->tokens, "the same as token ids: 1,2,3 or @FILE or '-'")
       ->type_name("IDS")
       ->group(group);
-  add_size(app, "-n,--predict,--n-predict", options->n_predict,
+  add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
            "tokens to generate at most (default -1: until the text ends or the context is full)")
       ->group(group);
   add_switch(app, "--ignore-eos", options->ignore_eos, "go on where the model would end the text")
@@ -247,7 +253,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--context-shift", options->context_shift,
              "when the context is full, forget the older half of the text and go on")
       ->group(group);
-  add_size(app, "--keep", options->n_keep, "tokens at the beginning that --context-shift keeps")
+  add_size(app, "--keep", options->n_keep, {0}, "tokens at the beginning that --context-shift keeps")
       ->group(group);
   app.add_option("--stop,-r,--reverse-prompt", options->stop, "end before this text; may be given again")
       ->type_name("TEXT")
@@ -257,7 +263,7 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--parse-special", options->parse_special,
              "read control tokens such as <|im_end|> in the prompt")
       ->group(group);
-  add_size(app, "--chunk", options->n_chunk, "compute the prompt in pieces of N tokens")->group(group);
+  add_size(app, "--chunk", options->n_chunk, {1}, "compute the prompt in pieces of N tokens")->group(group);
   app.add_option(
          "--logits", options->logits_file,
          "write the logits of every position as raw float32 [tokens][vocabulary] and generate nothing")

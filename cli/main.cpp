@@ -79,7 +79,7 @@ int dispatch(std::vector<std::string> arguments, std::string& context) {
   CLI::App app;
   const std::function<int()> run = command.prepare(app);
   app.set_help_flag("-h,--help", "this text")->group("Output");
-  if (!parse(app, expand_short_options(std::move(arguments)))) {
+  if (!parse(command, app, arguments)) {
     print(help_text(command, app));
     return kExitOk;
   }

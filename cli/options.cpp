@@ -17,6 +17,9 @@
 namespace weft::cli {
 namespace {
 
+constexpr int kMaxGib = 1 << 20;
+constexpr float kLarge = 1e9f;
+
 // As an option's type is shown: a|b|c
 template <typename T>
 std::string words_of(const std::map<std::string, T>& choices) {
@@ -49,18 +52,15 @@ const std::map<std::string, CacheType>& cache_types() {
   return types;
 }
 
-CLI::Option* add_float(CLI::App& app, const std::string& names, float& value, const std::string& help) {
-  return app.add_option(names, value, fmt::format("{} (default {})", help, value))->type_name("F");
-}
-
-CLI::Option* add_int(CLI::App& app, const std::string& names, int& value, const std::string& help) {
-  return app.add_option(names, value, fmt::format("{} (default {})", help, value))->type_name("N");
+CLI::Option* add_int(CLI::App& app, const std::string& names, int& value, Range<int> range,
+                     const std::string& help) {
+  return add_size(app, names, value, range, fmt::format("{} (default {})", help, value));
 }
 
 // OpenMP's variable is what people already set to leave cores to others.
 int threads_from_environment() {
   const char* text = std::getenv("OMP_NUM_THREADS");
-  return text != nullptr ? std::max(0, std::atoi(text)) : 0;
+  return text != nullptr ? std::clamp(std::atoi(text), 0, kMaxThreads) : 0;
 }
 
 std::pair<Token, float> parse_logit_bias(const std::string& text) {
@@ -106,10 +106,13 @@ void add_talk_options(CLI::App& app, Talk& talk) {
       ->group("Output");
   add_switch(app, "--progress", talk.progress, "progress bars on a terminal; --no-progress leaves them out")
       ->group("Output");
-  add_choice<ColorMode>(
-      app, "--color", talk.color,
-      {{"auto", ColorMode::kAuto}, {"always", ColorMode::kAlways}, {"never", ColorMode::kNever}},
-      "colour; auto: on a terminal, unless NO_COLOR is set")
+  add_choice<ColorMode>(app, "--color", talk.color,
+                        {{"auto", ColorMode::kAuto},
+                         {"always", ColorMode::kAlways},
+                         {"never", ColorMode::kNever},
+                         {"on", ColorMode::kAlways},
+                         {"off", ColorMode::kNever}},
+                        "colour; auto: on a terminal, unless NO_COLOR is set")
       ->group("Output");
 }
 
@@ -121,7 +124,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
          "the default model)")
       ->type_name("FILE")
       ->group("Model");
-  add_size(app, "-t,--threads", options.n_threads,
+  add_size(app, "-t,--threads", options.n_threads, {0, kMaxThreads, "0: all cores"},
            "threads to compute with (default: OMP_NUM_THREADS or all cores)")
       ->group("Model");
   add_switch(
@@ -133,7 +136,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
              "keep packed weights beside the model cache, for a fast start the next time (default); "
              "--no-pack-cache leaves the disk alone")
       ->group("Model");
-  add_size(app, "--pack-cache-size", options.pack_cache_gib,
+  add_size(app, "--pack-cache-size", options.pack_cache_gib, {0, kMaxGib, "0: none are kept"},
            "GiB that packed weights may take; what was used least recently goes first (default 64)")
       ->group("Model");
   add_choice<CpuIsa>(app, "--isa", options.isa,
@@ -231,6 +234,12 @@ std::shared_ptr<Registry> find_all_backends() {
   return find_backends(folders);
 }
 
+void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk) {
+  if (params.n_layers <= 0 || !params.devices.empty() || devices(registry).size() > 1) return;
+  note(talk, "weft: note: --gpu-layers has no effect: no GPU was found; 'weft devices' tells what there is");
+  for (const std::string& problem : problems(registry)) note(talk, problem);
+}
+
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
                        const ContextOptions& context) {
   const auto start = std::chrono::steady_clock::now();
@@ -241,12 +250,13 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   params.isa = options.isa;
   params.repack = options.repack;
   if (options.pack_cache) params.pack_cache = packed_cache_dir();
-  params.pack_cache_bytes = static_cast<std::uint64_t>(std::max(0, options.pack_cache_gib)) << 30;
+  params.pack_cache_bytes = static_cast<std::uint64_t>(options.pack_cache_gib) << 30;
   params.placement = placement_params(options);
   const ContextParams expected = context_params(context, options);
   params.placement.n_ctx = expected.n_ctx;
   params.placement.n_ubatch = expected.n_ubatch;
   params.registry = find_all_backends();
+  note_missing_gpu(params.placement, *params.registry, talk);
   params.progress = [&](float fraction) {
     bar.update(fraction);
     return !interrupt.requested();
@@ -265,20 +275,26 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   return loaded;
 }
 
-void add_context_options(CLI::App& app, ContextOptions& options) {
-  const std::string group = "Context";
-  add_size(app, "-c,--ctx-size", options.n_ctx, "tokens that fit (default: the model's length, at most 8k)")
-      ->group(group);
-  add_size(app, "-b,--batch-size", options.n_batch,
-           "tokens of the prompt that are computed together (default 512)")
-      ->group(group);
-  add_size(app, "--ubatch-size", options.n_ubatch, "the same; the smaller of the two holds")->group(group);
+void add_cache_type_options(CLI::App& app, ContextOptions& options, const std::string& group) {
   add_choice(app, "--cache-type-k", options.k_type, cache_types(),
              "how keys are kept (default: bf16 where the processor multiplies that faster, else f16)")
       ->group(group);
   add_choice(app, "--cache-type-v", options.v_type, cache_types(), "how values are kept (the same default)")
       ->group(group);
-  add_size(app, "--window-rewind", options.window_rewind,
+}
+
+void add_context_options(CLI::App& app, ContextOptions& options) {
+  const std::string group = "Context";
+  add_size(app, "-c,--ctx-size", options.n_ctx, {0},
+           "tokens that fit (default: the model's length, at most 8k)")
+      ->group(group);
+  add_size(app, "-b,--batch-size", options.n_batch, {0},
+           "tokens of the prompt that are computed together (default 512)")
+      ->group(group);
+  add_size(app, "--ubatch-size", options.n_ubatch, {0}, "the same; the smaller of the two holds")
+      ->group(group);
+  add_cache_type_options(app, options, group);
+  add_size(app, "--window-rewind", options.window_rewind, {.otherwise = "--swa-full keeps everything"},
            "tokens by which texts can be cut back where layers keep a sliding window only (default 256)")
       ->group(group);
   app.add_flag("--swa-full", options.full_windows, "sliding-window layers keep all text")->group(group);
@@ -295,14 +311,11 @@ std::string to_string(CacheType type) {
 }
 
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model) {
-  if (options.n_ctx < 0) throw UsageError("--ctx-size must not be negative");
   ContextParams params;
   params.n_ctx = options.n_ctx;
   params.n_threads = model.n_threads;
   params.k_type = options.k_type;
   params.v_type = options.v_type;
-  if (options.window_rewind < 0)
-    throw UsageError("--window-rewind must not be negative; --swa-full keeps everything");
   params.window_rewind = options.full_windows ? -1 : options.window_rewind;
   if (options.n_batch > 0 && options.n_ubatch == 0) {
     // llama.cpp's two sizes, of which people copy the first one with its default of 2048: it bounds, no more.
@@ -310,7 +323,6 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
   } else if (options.n_ubatch > 0) {
     params.n_ubatch = options.n_batch > 0 ? std::min(options.n_batch, options.n_ubatch) : options.n_ubatch;
   }
-  if (options.n_batch < 0 || options.n_ubatch < 0) throw UsageError("a batch size must be positive");
   return params;
 }
 
@@ -320,43 +332,56 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
   app.add_option("-s,--seed", options.seed, "of the random numbers; -1: another one each time (default)")
       ->type_name("N")
       ->group(group);
-  add_float(app, "--temp,--temperature", p.temperature, "0: always the most probable token")->group(group);
-  add_int(app, "--top-k", p.top_k, "keep the K most probable tokens; 0: all")->group(group);
-  add_float(app, "--top-p", p.top_p, "keep the most probable tokens that make up this probability; 1: all")
+  add_number(app, "--temp,--temperature", p.temperature,
+             {0, kLarge, "0 always takes the most probable token"}, "0: always the most probable token")
       ->group(group);
-  add_float(app, "--min-p", p.min_p, "keep tokens at least this probable, relative to the first; 0: all")
+  add_int(app, "--top-k", p.top_k, {-1}, "keep the K most probable tokens; 0: all")->group(group);
+  add_number(app, "--top-p", p.top_p, {0, 1},
+             "keep the most probable tokens that make up this probability; 1: all")
       ->group(group);
-  add_float(app, "--typical,--typical-p", p.typical_p, "keep locally typical tokens; 1: all")->group(group);
-  add_float(app, "--top-nsigma,--top-n-sigma", p.top_n_sigma,
-            "keep logits within N standard deviations of the highest; -1: all")
+  add_number(app, "--min-p", p.min_p, {0, 1},
+             "keep tokens at least this probable, relative to the first; 0: all")
       ->group(group);
-  add_float(app, "--xtc-probability", p.xtc_probability,
-            "chance to leave out the most probable tokens; 0: off")
+  add_number(app, "--typical,--typical-p", p.typical_p, {0, 1}, "keep locally typical tokens; 1: all")
       ->group(group);
-  add_float(app, "--xtc-threshold", p.xtc_threshold, "how probable those must be")->group(group);
-  add_float(app, "--dynatemp-range", p.dynamic_temperature_range,
-            "temperature varies by this with the entropy; 0: off")
+  add_number(app, "--top-nsigma,--top-n-sigma", p.top_n_sigma, {-1, kLarge},
+             "keep logits within N standard deviations of the highest; -1: all")
       ->group(group);
-  add_float(app, "--dynatemp-exp", p.dynamic_temperature_exponent, "exponent of dynamic temperature")
+  add_number(app, "--xtc-probability", p.xtc_probability, {0, 1},
+             "chance to leave out the most probable tokens; 0: off")
       ->group(group);
-  add_int(app, "--mirostat", p.mirostat, "1 or 2: mirostat instead of the truncating steps; 0: off")
+  add_number(app, "--xtc-threshold", p.xtc_threshold, {0, 1}, "how probable those must be")->group(group);
+  add_number(app, "--dynatemp-range", p.dynamic_temperature_range, {0, kLarge},
+             "temperature varies by this with the entropy; 0: off")
       ->group(group);
-  add_float(app, "--mirostat-ent,--mirostat-tau", p.mirostat_tau, "mirostat's target surprise")->group(group);
-  add_float(app, "--mirostat-lr,--mirostat-eta", p.mirostat_eta, "mirostat's learning rate")->group(group);
-  add_int(app, "--repeat-last-n", p.penalty_last_n, "tokens that penalties look back at; 0: off, -1: all")
+  add_number(app, "--dynatemp-exp", p.dynamic_temperature_exponent, {0, kLarge},
+             "exponent of dynamic temperature")
       ->group(group);
-  add_float(app, "--repeat-penalty", p.repetition_penalty, "divides the logits of what was said; 1: off")
+  add_int(app, "--mirostat", p.mirostat, {0, 2}, "1 or 2: mirostat instead of the truncating steps; 0: off")
       ->group(group);
-  add_float(app, "--presence-penalty", p.presence_penalty, "subtracted from what was said; 0: off")
+  add_number(app, "--mirostat-ent,--mirostat-tau", p.mirostat_tau, {0, kLarge}, "mirostat's target surprise")
       ->group(group);
-  add_float(app, "--frequency-penalty", p.frequency_penalty, "subtracted for each time it was said; 0: off")
+  add_number(app, "--mirostat-lr,--mirostat-eta", p.mirostat_eta, {0, kLarge}, "mirostat's learning rate")
       ->group(group);
-  add_float(app, "--dry-multiplier", p.dry_multiplier, "DRY: strength against repeated runs; 0: off")
+  add_int(app, "--repeat-last-n", p.penalty_last_n, {-1},
+          "tokens that penalties look back at; 0: off, -1: all")
       ->group(group);
-  add_float(app, "--dry-base", p.dry_base, "DRY: growth with the run's length")->group(group);
-  add_int(app, "--dry-allowed-length", p.dry_allowed_length, "DRY: runs up to this length are free")
+  add_number(app, "--repeat-penalty", p.repetition_penalty, {1e-6f, kLarge},
+             "divides the logits of what was said; 1: off")
       ->group(group);
-  add_int(app, "--dry-penalty-last-n", p.dry_penalty_last_n, "DRY: tokens to look back at; -1: all")
+  add_number(app, "--presence-penalty", p.presence_penalty, {-kLarge, kLarge},
+             "subtracted from what was said; 0: off")
+      ->group(group);
+  add_number(app, "--frequency-penalty", p.frequency_penalty, {-kLarge, kLarge},
+             "subtracted for each time it was said; 0: off")
+      ->group(group);
+  add_number(app, "--dry-multiplier", p.dry_multiplier, {0, kLarge},
+             "DRY: strength against repeated runs; 0: off")
+      ->group(group);
+  add_number(app, "--dry-base", p.dry_base, {0, kLarge}, "DRY: growth with the run's length")->group(group);
+  add_int(app, "--dry-allowed-length", p.dry_allowed_length, {0}, "DRY: runs up to this length are free")
+      ->group(group);
+  add_int(app, "--dry-penalty-last-n", p.dry_penalty_last_n, {-1}, "DRY: tokens to look back at; -1: all")
       ->group(group);
   app.add_option("--dry-sequence-breaker", options.dry_breakers,
                  R"(DRY: text that ends a run, may be given again; 'none': no text (default: newline : " *))")

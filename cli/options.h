@@ -1,10 +1,12 @@
 #pragma once
 // Options that several subcommands share, and what they become: models, contexts, samplers.
 #include <CLI/CLI.hpp>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "terminal.h"
 #include "weft/context.h"
 #include "weft/model.h"
@@ -13,6 +15,9 @@
 namespace weft::cli {
 
 class InterruptGuard;
+
+/// More threads than any machine has cores are a slip.
+inline constexpr int kMaxThreads = 1024;
 
 /// -q, -v, --color, --progress. Every command has them.
 void add_talk_options(CLI::App& app, Talk& talk);
@@ -32,6 +37,8 @@ struct ModelOptions {
 PlacementParams placement_params(const ModelOptions& options);
 /// The CPU and the backends found beside the program and in the folders of WEFT_BACKENDS.
 std::shared_ptr<Registry> find_all_backends();
+/// Says so where layers are wanted on GPUs and there is none.
+void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk);
 void add_device_options(CLI::App& app, ModelOptions& options);
 /// Those, and the model's own.
 void add_model_options(CLI::App& app, ModelOptions& options);
@@ -49,6 +56,8 @@ struct ContextOptions {
   int window_rewind = ContextParams{}.window_rewind;
   bool full_windows = false;
 };
+/// Those of the caches' types alone.
+void add_cache_type_options(CLI::App& app, ContextOptions& options, const std::string& group);
 void add_context_options(CLI::App& app, ContextOptions& options);
 /// "f16", ... Throws UsageError that names the option.
 CacheType parse_cache_type(const std::string& option, const std::string& text);
@@ -80,6 +89,9 @@ struct GenerationOptions {
   SamplingOptions sampling;
 };
 void add_generation_options(CLI::App& app, GenerationOptions& options);
+
+/// Of --predict: -1 and llama.cpp's -2 both go on until the text ends or the context is full.
+inline constexpr Range<int> kPredictRange = {-2, std::numeric_limits<int>::max(), "-1: no limit"};
 
 /// A file's bytes, "-" for the standard input. Throws Error.
 std::string read_text(const std::string& path);

@@ -83,7 +83,16 @@ std::shared_ptr<Device> Registry::open(std::string_view device, const OpenOption
     if (has(backend)) return backend.open(device, options);
   std::string known;
   for (const DeviceInfo& info : devices()) known += (known.empty() ? "" : ", ") + info.name;
-  throw Error(ErrorCode::kNotFound, "there is no device \"" + std::string(device) + "\"; known are " + known);
+  std::string message = "there is no device \"" + std::string(device) + "\"; known are " + known;
+  constexpr std::string_view kVulkan = "vulkan";
+  const bool has_vulkan = std::any_of(backends_.begin(), backends_.end(),
+                                      [&](const Backend& backend) { return backend.name == kVulkan; });
+  if (device.starts_with(kVulkan) && !has_vulkan)
+    message +=
+        "; the module weft_backend_vulkan.so is not there or of no use: it is built where Vulkan's headers "
+        "and glslc are installed, and found beside the program and in lib/weft";
+  for (const std::string& problem : problems_) message += "; " + problem;
+  throw Error(ErrorCode::kNotFound, message);
 }
 
 }  // namespace weft

@@ -1,0 +1,35 @@
+#pragma once
+// What users of llama.cpp bring along: its spellings of our options, its options that weft does not have, its
+// variables in the environment.
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace weft::cli {
+
+/// Another spelling of one of our options: "-ctk" of "--cache-type-k".
+struct Alias {
+  std::string_view alias;
+  std::string_view name;
+};
+std::span<const Alias> aliases();
+
+/// An option of llama.cpp that weft does not have.
+struct ForeignOption {
+  enum class Value {
+    kNone,
+    kSwitch,  ///< on, off or auto may follow.
+    kOne,
+  };
+  std::string_view name;
+  Value value;
+  /// Without it the result is what the user expects: taken with a note. Otherwise it is refused.
+  bool harmless;
+  std::string_view reason;  ///< Why it is not needed, or the way out.
+};
+const ForeignOption* find_foreign_option(std::string_view name);
+
+/// llama.cpp's variables that mean the same as the option of that long name (without dashes).
+std::span<const std::string_view> foreign_variables(std::string_view long_name);
+
+}  // namespace weft::cli
