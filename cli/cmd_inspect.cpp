@@ -28,7 +28,7 @@ struct InspectOptions {
   Talk talk;
   std::string file;
   std::string model;
-  int n_ctx = 0;
+  ContextOptions context;
   bool json = false;
   bool tensors = false;
   bool plan = false;
@@ -41,22 +41,7 @@ struct TypeSum {
   std::uint64_t bytes = 0;
 };
 
-struct Memory {
-  int n_ctx = 0;
-  std::uint64_t weights = 0;
-  std::uint64_t cache = 0;
-};
-
-Memory memory_need(const FileInfo& file, int n_ctx) {
-  Memory need;
-  // What a context takes where nothing else is asked for.
-  need.n_ctx = n_ctx > 0 ? n_ctx : std::min(file.model->n_ctx_train, 8192);
-  need.weights = static_cast<std::uint64_t>(file.model->weight_bytes);
-  need.cache = file.cache_bytes_per_token * static_cast<std::uint64_t>(need.n_ctx);
-  return need;
-}
-
-Json to_json(const FileInfo& file, const std::map<std::string, TypeSum>& types, int n_ctx) {
+Json to_json(const FileInfo& file, const std::map<std::string, TypeSum>& types) {
   Json json;
   json["version"] = file.version;
   json["parts"] = file.n_parts;
@@ -73,11 +58,11 @@ Json to_json(const FileInfo& file, const std::map<std::string, TypeSum>& types, 
                      {"layers", m.n_layers},
                      {"heads", m.n_heads},
                      {"kv_heads", m.n_kv_heads}};
-    const Memory need = memory_need(file, n_ctx);
-    json["memory"] = {{"context", need.n_ctx},
-                      {"weight_bytes", need.weights},
-                      {"cache_bytes", need.cache},
-                      {"cache_bytes_per_token", file.cache_bytes_per_token}};
+    json["memory"] = {{"context", file.cache.n_ctx},
+                      {"weight_bytes", m.weight_bytes},
+                      {"cache_bytes", file.cache.bytes},
+                      {"cache_bytes_per_token", file.cache.bytes_per_token},
+                      {"cache_type", file.cache.type}};
   } else {
     json["model"] = nullptr;
     json["problem"] = file.problem;
@@ -95,6 +80,15 @@ Json to_json(const FileInfo& file, const std::map<std::string, TypeSum>& types, 
         {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
   }
   return json;
+}
+
+// How a cache grows, in words.
+std::string growth_of(const FileInfo::Cache& cache, const ModelInfo& model) {
+  if (cache.bytes_per_token == 0) return ", whatever the length";
+  const std::string growth = fmt::format("{} a token", bytes_text(cache.bytes_per_token));
+  const bool grows_so_from_the_start = model.window == 0 && !model.recurrent;
+  return fmt::format(" ({}{})", growth,
+                     grows_so_from_the_start ? "" : ", beside layers that keep windows or states");
 }
 
 std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>& types,
@@ -119,11 +113,13 @@ std::string to_report(const FileInfo& file, const std::map<std::string, TypeSum>
          {"  file", fmt::format("{}, GGUF version {}, {} {}", bytes_text(file.file_bytes), file.version,
                                 file.n_parts, file.n_parts == 1 ? "part" : "parts")}});
     out += heading("Memory");
-    const Memory need = memory_need(file, options.n_ctx);
-    out += table_text({{"  weights", bytes_text(need.weights)},
-                       {"  cache", fmt::format("{} for {} tokens in F16 ({} a token)", bytes_text(need.cache),
-                                               need.n_ctx, bytes_text(file.cache_bytes_per_token))},
-                       {"  together", bytes_text(need.weights + need.cache)}});
+    const FileInfo::Cache& cache = file.cache;
+    const auto weights = static_cast<std::uint64_t>(m.weight_bytes);
+    out += table_text({{"  weights", bytes_text(weights)},
+                       {"  cache", fmt::format("{} for {} tokens{}{}", bytes_text(cache.bytes), cache.n_ctx,
+                                               cache.type.empty() ? "" : " in ", cache.type) +
+                                       growth_of(cache, m)},
+                       {"  together", bytes_text(weights + cache.bytes)}});
   } else {
     out += fmt::format("  GGUF version {}, {}\n  no model that weft can run: {}\n", file.version,
                        bytes_text(file.file_bytes), printable(file.problem));
@@ -198,8 +194,8 @@ std::string to_report(const PlanReport& plan, const Talk& talk) {
   return out;
 }
 
-/// Through Graphviz where it is there; otherwise its input is left beside the place.
-void draw(const PlanReport& plan, const std::string& path, const Talk& talk) {
+/// Through Graphviz. Without it nothing is left but its input, beside the place.
+void draw(const PlanReport& plan, const std::string& path) {
   const std::string source = path + ".dot";
   {
     std::ofstream file(source);
@@ -210,23 +206,27 @@ void draw(const PlanReport& plan, const std::string& path, const Talk& talk) {
   char* arguments[] = {words[0].data(), words[1].data(), words[2].data(),
                        words[3].data(), words[4].data(), nullptr};
   pid_t child = 0;
+  if (posix_spawnp(&child, "dot", nullptr, nullptr, arguments, environ) != 0)
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("--svg needs Graphviz's dot, which is not installed (apt-get install graphviz); "
+                            "its input is in {}",
+                            source));
   int status = 1;
-  if (posix_spawnp(&child, "dot", nullptr, nullptr, arguments, environ) == 0 &&
-      waitpid(child, &status, 0) == child && status == 0) {
-    std::filesystem::remove(source);
-  } else {
-    note(talk, fmt::format("Graphviz's dot could not draw; its input is in {}", source));
-  }
+  if (waitpid(child, &status, 0) != child || status != 0)
+    throw Error(ErrorCode::kIo,
+                fmt::format("Graphviz's dot could not draw {}; its input is in {}", path, source));
+  std::filesystem::remove(source);
 }
 
 int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
   ModelParams params;
   params.placement = placement_params(options.devices);
-  params.placement.n_ctx = options.n_ctx;
+  params.placement.n_ctx = options.context.n_ctx;
   params.registry = find_all_backends();
+  note_missing_gpu(params.placement, *params.registry, options.talk);
   const PlanReport plan = inspect_plan(path, params);
-  if (!options.drawing.empty()) draw(plan, options.drawing, options.talk);
   print(options.json ? to_text(to_json(plan), 2) : to_report(plan, options.talk));
+  if (!options.drawing.empty()) draw(plan, options.drawing);
   return kExitOk;
 }
 
@@ -234,14 +234,14 @@ int run(const InspectOptions& options) {
   if (!options.file.empty() && !options.model.empty()) throw UsageError("name the file once");
   const std::filesystem::path path = find_model(options.file.empty() ? options.model : options.file);
   if (options.plan || !options.drawing.empty()) return run_plan(options, path);
-  const FileInfo file = inspect(path);
+  const FileInfo file = inspect(path, context_params(options.context, options.devices));
   std::map<std::string, TypeSum> types;
   for (const FileInfo::Tensor& tensor : file.tensors) {
     TypeSum& sum = types[tensor.type];
     ++sum.n_tensors;
     sum.bytes += tensor.bytes;
   }
-  print(options.json ? to_text(to_json(file, types, options.n_ctx), 2) : to_report(file, types, options));
+  print(options.json ? to_text(to_json(file, types), 2) : to_report(file, types, options));
   return kExitOk;
 }
 
@@ -251,8 +251,10 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("-m,--model", options->model, "the same: a GGUF file or a name in the model cache")
       ->type_name("FILE")
       ->group("Options");
-  add_size(app, "-c,--ctx-size", options->n_ctx, {0}, "tell the memory need for this many tokens")
+  add_size(app, "-c,--ctx-size", options->context.n_ctx, {0},
+           "tell the memory need for this many tokens (default: the model's length, at most 8k)")
       ->group("Options");
+  add_cache_type_options(app, options->context, "Options");
   add_switch(app, "--tensors", options->tensors, "list every tensor, shapes outermost first")
       ->group("Output");
   add_switch(app, "--plan", options->plan, "tell how it is spread over devices: memory, splits, copies")
@@ -272,7 +274,8 @@ const Command kInspectCommand = {"inspect", "[options] FILE",
                                  "\n"
                                  "Examples:\n"
                                  "  weft inspect model.gguf\n"
-                                 "  weft inspect model.gguf -c 32k --tensors\n"
+                                 "  weft inspect model.gguf -c 32k -ctk q8_0 -ctv q8_0\n"
+                                 "  weft inspect model.gguf --tensors\n"
                                  "  weft inspect gemma --json\n"
                                  "  weft inspect gemma --plan --device vulkan0 -ngl 10 --svg plan.svg\n",
                                  prepare};

@@ -19,6 +19,8 @@
 
 namespace weft {
 
+struct ContextParams;
+
 namespace engine {
 struct ModelImpl;
 }
@@ -117,9 +119,18 @@ struct FileInfo {
   /// Set where the file holds a model that weft can run; otherwise `problem` says why not.
   std::optional<ModelInfo> model = {};
   std::string problem = {};
-  std::uint64_t cache_bytes_per_token = 0;  ///< With an F16 cache.
+  /// What a context on the CPU would keep of one text that fills it; zeros where there is no model.
+  struct Cache {
+    int n_ctx = 0;
+    std::string type = {};              ///< "bf16"; "q8_0, f16" where keys and values differ.
+    std::uint64_t bytes = 0;            ///< Layers with a sliding window keep little more than that.
+    std::uint64_t bytes_per_token = 0;  ///< By which it grows with each token, once windows are full.
+  };
+  Cache cache = {};
 };
-FileInfo inspect(const std::filesystem::path& path);
+/// Throws Error kInvalidArgument for a context that there cannot be.
+FileInfo inspect(const std::filesystem::path& path, const ContextParams& context);
+FileInfo inspect(const std::filesystem::path& path);  ///< With a context's defaults.
 
 /// How a model is spread over devices: what a context of the expected sizes will run in each step.
 struct PlanReport {

@@ -21,12 +21,9 @@ namespace {
 /// What CacheType::kAuto means.
 CacheType best_cache_type(const engine::ModelImpl& model) {
   const auto& devices = model.devices.devices;
-  const model::HParams& hparams = model.description.hparams;
-  const bool bf16 = engine::fits_cache(CacheType::kBF16, hparams.k_head_dim) &&
-                    engine::fits_cache(CacheType::kBF16, hparams.v_head_dim) &&
-                    std::all_of(devices.begin(), devices.end(),
+  const bool bf16 = std::all_of(devices.begin(), devices.end(),
                                 [](const auto& device) { return device->best_cache_type() == DType::kBF16; });
-  return bf16 ? CacheType::kBF16 : CacheType::kF16;
+  return engine::auto_cache_type(model.description.hparams, bf16 ? DType::kBF16 : DType::kF16);
 }
 
 std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model) {

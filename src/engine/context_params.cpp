@@ -73,6 +73,12 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
   return p;
 }
 
+CacheType auto_cache_type(const model::HParams& hparams, DType fastest) {
+  const bool bf16 = fastest == DType::kBF16 && fits_cache(CacheType::kBF16, hparams.k_head_dim) &&
+                    fits_cache(CacheType::kBF16, hparams.v_head_dim);
+  return bf16 ? CacheType::kBF16 : CacheType::kF16;
+}
+
 bool fits_cache(CacheType type, int head_dim) { return head_dim % multiple_of(type) == 0; }
 
 DType cache_dtype(const char* what, CacheType type, int head_dim) {

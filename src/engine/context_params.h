@@ -1,5 +1,6 @@
 #pragma once
 // What a context is asked for, checked and filled in.
+#include "model/hparams.h"
 #include "tensor/dtype.h"
 #include "weft/context.h"
 
@@ -8,6 +9,9 @@ namespace weft::engine {
 /// With the defaults filled in; `cache` is what CacheType::kAuto means, and `finds_best` whether the context
 /// can find the best tokens itself. Throws Error kInvalidArgument.
 ContextParams fill_in(ContextParams params, const ModelInfo& info, CacheType cache, bool finds_best = false);
+
+/// What CacheType::kAuto means where all devices multiply caches of type `fastest` faster than others.
+CacheType auto_cache_type(const model::HParams& hparams, DType fastest);
 
 /// Whether heads of `head_dim` elements can be kept so.
 bool fits_cache(CacheType type, int head_dim);

@@ -1,7 +1,10 @@
 // What a file holds, for people and scripts.
+#include <algorithm>
 #include <cstdio>
 
 #include "backend/cpu/device.h"
+#include "engine/context_params.h"
+#include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 #include "gguf/gguf.h"
 #include "weft/error.h"
@@ -55,19 +58,63 @@ std::string type_of(const gguf::Value& value) {
 }
 
 /// As a CPU holds them that packs them.
-std::int64_t weight_bytes(const model::ModelGraph& graph) {
-  const auto device = cpu::make_device({.n_threads = 1});
+std::int64_t weight_bytes(const model::ModelGraph& graph, const Device& cpu) {
   std::size_t bytes = 0;
   for (const model::WeightUse& use : graph.weights) {
     const ValueInfo& value = graph.graph.value(use.value);
-    bytes += device->bytes_of(ValueKind::kWeight, value.dtype, value.shape.dims({}));
+    bytes += cpu.bytes_of(ValueKind::kWeight, value.dtype, value.shape.dims({}));
   }
   return static_cast<std::int64_t>(bytes);
 }
 
+/// Tokens of one text that layers with a window hold at most: what the next step sees and what may be cut off
+/// again, the step's own, and what waits to be evicted.
+std::int64_t tokens_in_windows(const ContextParams& params, int window) {
+  constexpr int kEvictionShare = 8;  // See WindowPages::evict_now_and_then.
+  const std::int64_t needed = std::int64_t{window} + params.window_rewind + params.n_ubatch + kPageCells;
+  return std::min<std::int64_t>(params.n_ctx, needed + needed / kEvictionShare);
+}
+
+std::uint64_t page_bytes(const ValueInfo& cache) {
+  return row_bytes(cache.dtype, cache.shape[1].factor * cache.shape[2].factor) * kPageCells;
+}
+
+FileInfo::Cache cache_need(const model::ModelGraph& model, const ContextParams& params) {
+  const auto pages = [](std::int64_t n_tokens) {
+    return static_cast<std::uint64_t>((n_tokens + kPageCells - 1) / kPageCells);
+  };
+  FileInfo::Cache need;
+  need.n_ctx = params.n_ctx;
+  for (const Node& node : model.graph.nodes()) {
+    const auto* const moves = get_op<ops::MoveCells>(node);
+    const ValueInfo& cache = model.graph.value(node.inputs[0]);
+    if (moves == nullptr || cache.kind != ValueKind::kState) continue;
+    if (model.window > 0 && node.inputs[1] == model.windowed.move_from) {
+      need.bytes += page_bytes(cache) * pages(tokens_in_windows(params, model.window));
+    } else {
+      need.bytes += page_bytes(cache) * pages(params.n_ctx);
+      need.bytes_per_token += page_bytes(cache) / kPageCells;
+    }
+    const std::string type(info(cache.dtype).name);
+    if (need.type.empty()) {
+      need.type = type;
+    } else if (!need.type.starts_with(type) && !need.type.ends_with(type)) {
+      need.type += ", " + type;
+    }
+  }
+  for (const ValueId state : model.running_states) {
+    const ValueInfo& value = model.graph.value(state);
+    need.bytes += row_bytes(value.dtype, value.shape[1].factor * value.shape[2].factor) *
+                  static_cast<std::uint64_t>(value.shape[0].factor);
+  }
+  return need;
+}
+
 }  // namespace
 
-FileInfo inspect(const std::filesystem::path& path) {
+FileInfo inspect(const std::filesystem::path& path) { return inspect(path, {}); }
+
+FileInfo inspect(const std::filesystem::path& path, const ContextParams& context) {
   const gguf::File file = gguf::File::open(path);
   FileInfo result;
   result.version = static_cast<int>(file.version());
@@ -80,18 +127,25 @@ FileInfo inspect(const std::filesystem::path& path) {
                               static_cast<std::size_t>(tensor.n_elements() / tensor.shape.back());
     result.tensors.push_back({tensor.name, std::string(info(tensor.dtype).name), tensor.shape, bytes});
   }
+  std::optional<model::ModelDescription> description;
   try {
-    const model::ModelDescription description = model::describe(file);
-    const model::ModelGraph graph = model::build_graph(file, description, {});
-    result.model = engine::model_info(file, description);
-    result.model->weight_bytes = weight_bytes(graph);
-    const model::HParams& h = description.hparams;
-    result.cache_bytes_per_token = 2 *
-                                   static_cast<std::uint64_t>(h.n_layers_of(model::LayerKind::kAttention)) *
-                                   static_cast<std::uint64_t>(h.n_kv_heads * (h.k_head_dim + h.v_head_dim));
+    description = model::describe(file);
+    (void)model::build_graph(file, *description, {});  // Building is the check.
   } catch (const Error& error) {
     result.problem = error.what();
+    return result;
   }
+  const model::HParams& h = description->hparams;
+  const auto cpu = cpu::make_device({.n_threads = 1});
+  result.model = engine::model_info(file, *description);
+  const ContextParams params =
+      engine::fill_in(context, *result.model, engine::auto_cache_type(h, cpu->best_cache_type()));
+  const model::ModelGraph graph =
+      model::build_graph(file, *description,
+                         engine::graph_sizes(params, engine::cache_dtype("K", params.k_type, h.k_head_dim),
+                                             engine::cache_dtype("V", params.v_type, h.v_head_dim), {1.0}));
+  result.model->weight_bytes = weight_bytes(graph, *cpu);
+  result.cache = cache_need(graph, params);
   return result;
 }
 
