@@ -18,9 +18,10 @@ std::size_t common_prefix(const std::vector<Token>& a, const std::vector<Token>&
 
 }  // namespace
 
-Conversation::Conversation(Context& context, const ChatTemplate& chat_template, const SamplerParams& sampling,
-                           std::string system)
+Conversation::Conversation(Context& context, const ChatTemplate& chat_template, std::string variables,
+                           const SamplerParams& sampling, std::string system)
     : context_(&context), template_(&chat_template), sampling_(sampling) {
+  template_options_.variables_json = std::move(variables);
   // One seed for the whole conversation; each answer draws from it plus its number.
   sampling_.seed = Sampler(sampling_, context.model().info().n_vocab).seed();
   set_system(std::move(system));
@@ -96,7 +97,8 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
 }
 
 std::vector<Token> Conversation::render() const {
-  std::vector<Token> tokens = context_->model().tokenizer().encode(template_->render(messages_, {}));
+  std::vector<Token> tokens =
+      context_->model().tokenizer().encode(template_->render(messages_, template_options_));
   if (tokens.empty()) throw Error(ErrorCode::kInvalidArgument, "the chat template renders to nothing");
   return tokens;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/chat_template.h"
@@ -16,9 +17,10 @@ namespace weft::cli {
 
 class Conversation {
  public:
-  /// `chat_template` must outlive the conversation. An empty `system` means none.
-  Conversation(Context& context, const ChatTemplate& chat_template, const SamplerParams& sampling,
-               std::string system);
+  /// `chat_template` must outlive the conversation; `variables` are a JSON object for it, or empty. An empty
+  /// `system` means none.
+  Conversation(Context& context, const ChatTemplate& chat_template, std::string variables,
+               const SamplerParams& sampling, std::string system);
 
   struct Turn {
     Generation generation;
@@ -35,6 +37,8 @@ class Conversation {
   /// Forgets everything but the system prompt.
   void clear();
   void set_system(std::string system);
+  /// Takes the place of the conversation, the system prompt included.
+  void set_messages(std::vector<ChatMessage> messages) { messages_ = std::move(messages); }
   const std::vector<ChatMessage>& messages() const { return messages_; }
 
  private:
@@ -44,6 +48,7 @@ class Conversation {
 
   Context* context_;
   const ChatTemplate* template_;
+  ChatTemplate::Options template_options_;
   SamplerParams sampling_;
   std::uint64_t turns_ = 0;
   std::vector<ChatMessage> messages_;

@@ -5,14 +5,18 @@ Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment.
 """
 import array
 import csv
+import fcntl
 import itertools
 import json
 import os
 import pty
 import select
+import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 from pathlib import Path
@@ -26,7 +30,7 @@ LINE_OF_ERROR = "weft: error: "
 
 def clean_environment(**extra: str) -> dict[str, str]:
     """Nothing that changes what the program does, and a model cache that is not there."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "XDG_", "OMP_"))}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "LLAMA_", "XDG_", "OMP_"))}
     return kept | {"WEFT_CACHE": "/dev/null/none", "XDG_STATE_HOME": tempfile.gettempdir() + "/weft-test-state"} | extra
 
 
@@ -83,6 +87,56 @@ class Usage(Case):
         self.assertNotIn("did you mean", self.fail_with(2, "run", "--xyzzyplugh", "-p", "x"))
         self.assertIn("'world'", self.fail_with(2, "run", "-p", "hello", "world"))
 
+    def test_short_options_are_whole_words(self):
+        """-fa is not -f a, nor -hf the help."""
+        for words, part in (
+            (["-hf", "user/model"], "downloads nothing"),
+            (["-md", "draft.gguf"], "does not draft"),
+            (["-mg", "1"], "--device"),
+            (["-ncmoe", "4"], "--cpu-moe"),
+            (["-nkvo"], "--pin"),
+            (["-bf", "file"], "-f takes"),
+            (["-sp"], "left out"),
+            (["-t4"], "did you mean -t 4?"),
+            (["-temp", "1"], "did you mean --temp?"),
+            (["-xy"], "unknown option -xy"),
+            (["-st"], "-st is an option of 'weft chat', not of 'weft run'"),
+            (["--system-prompt", "x"], "--system-prompt is an option of 'weft chat'"),
+            (["--shared-prompt"], "'weft bench'"),
+            (["-p"], "-p needs a value"),
+            (["--json=maybe"], "'maybe'"),
+        ):
+            self.assertIn(part, self.fail_with(2, "run", "-m", LLAMA, "-p", "x", "-n", "1", *words), words)
+        self.assertIn("'weft run'", self.fail_with(2, "chat", "--context-shift"))
+
+    def test_harmless_options_of_llama_cpp_are_taken_with_a_note(self):
+        plain = ["run", "-m", LLAMA, "-p", "x", "-n", "2", "--temp", "0", "-t", "1", "-c", "64"]
+        expected = self.succeed(*plain)
+        flags = ["-fa", "on", "-fa", "--flash-attn=auto", "--jinja", "--no-mmap", "--mlock", "--no-warmup", "--perf"]
+        flags += ["--no-perf", "-no-cnv", "-e", "--simple-io", "--log-disable", "-tb", "2", "--numa", "distribute"]
+        result = weft(*plain, *flags)
+        self.assertEqual((result.returncode, result.stdout.decode()), (0, expected), result.stderr)
+        notes = result.stderr.decode().splitlines()
+        for flag in flags:
+            if flag.startswith("-"):
+                self.assertTrue(any(f"{flag.split('=')[0]} has no effect: " in line for line in notes), flag)
+        self.assertEqual(weft(*plain, *flags, "-q").stderr, b"")
+
+    def test_environment(self):
+        command = ["run", "-m", LLAMA, "-p", "Hello", "--ignore-eos", "--json", "-t", "1"]
+        def generated(*words, **env) -> int:
+            return json.loads(self.succeed(*command, *words, env=env))["generated_tokens"]
+
+        self.assertEqual(generated(LLAMA_ARG_N_PREDICT="3", LLAMA_ARG_CTX_SIZE="64"), 3)
+        self.assertEqual(generated(LLAMA_ARG_N_PREDICT="3", WEFT_ARG_PREDICT="2"), 2)
+        self.assertEqual(generated("-n", "4", LLAMA_ARG_N_PREDICT="3", WEFT_ARG_PREDICT="2"), 4)
+        self.assertEqual(generated("-n", "1", WEFT_ARG_JSON="off", LLAMA_ARG_SOMETHING="x"), 1)
+        self.assertIn(b"LLAMA_ARG_N_PREDICT", weft(*command, env={"LLAMA_ARG_N_PREDICT": "1"}).stderr)
+        slip = self.fail_with(2, *command, env={"WEFT_ARG_TMEP": "1"})
+        self.assertIn("did you mean WEFT_ARG_TEMP?", slip)
+        self.assertIn("from WEFT_ARG_TEMP", self.fail_with(2, *command, env={"WEFT_ARG_TEMP": "hot"}))
+        self.assertIn("WEFT_ARG_CPU_MOE", self.fail_with(2, *command, env={"WEFT_ARG_CPU_MOE": "perhaps"}))
+
     def test_bad_values(self):
         for words in (
             ["-c", "8q"],
@@ -100,8 +154,28 @@ class Usage(Case):
             ["--color", "red"],
             ["--isa", "mmx"],
             ["-f", "file"],
+            ["-n", "-5"],
+            ["--temp", "-1"],
+            ["--temp", ""],
+            ["--keep", "-3"],
+            ["--chunk", "0"],
+            ["--stop", ""],
+            ["-t", "4096"],
+            ["-t", "40000"],
+            ["-t", "-5"],
+            ["-b", "-1"],
+            ["--pack-cache-size", "-1"],
+            ["--window-rewind", "-1"],
+            ["--repeat-penalty", "0"],
+            ["--mirostat", "3"],
         ):
-            self.fail_with(2, "run", "-m", LLAMA, "-p", "x", *words)
+            message = self.fail_with(2, "run", "-m", LLAMA, "-p", "x", *words)
+            self.assertNotIn("000000", message)
+        self.assertIn("--temp: 'abc' is no number", self.fail_with(2, "run", "-p", "x", "--temp", "abc"))
+        message = self.fail_with(2, "run", "-p", "x", "--temp", "-1")
+        self.assertIn("0 always takes the most probable token", message)
+        self.assertIn("from 0 to 1024", self.fail_with(2, "bench", "-t", "1,4096"))
+        self.fail_with(2, "inspect", LLAMA, "-c", "-5")
         self.fail_with(2, "run", "-m", LLAMA)
         self.fail_with(2, "run", "-m", LLAMA, "--tokens", "1,2,x")
         self.fail_with(2, "run", "-m", LLAMA, "--tokens", "1,2,512000")
@@ -142,6 +216,20 @@ class Usage(Case):
         self.assertGreater(report["ops"][0]["cases"], 5)
         self.assertIn("known are get_rows", self.fail_with(1, "test-backend", "--op", "nothing"))
         self.assertIn("known are cpu", self.fail_with(1, "test-backend", "gpu9"))
+
+    def test_what_is_missing_of_vulkan_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = Path(folder) / "weft"  # Beside it are no modules.
+            alone.write_bytes(Path(WEFT).read_bytes())
+            alone.chmod(0o755)
+            run = lambda *words: subprocess.run([alone, *words], capture_output=True, text=True, env=clean_environment())
+            for words in (["test-backend", "vulkan0"], ["run", "-m", LLAMA, "-p", "x", "--device", "vulkan0"]):
+                result = run(*words)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("weft_backend_vulkan.so is not there", result.stderr)
+            result = run("run", "-m", LLAMA, "-p", "x", "-n", "1", "-ngl", "99")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("no GPU was found", result.stderr)
 
     def test_models(self):
         self.assertEqual(json.loads(self.succeed("models", "--json")), [])
@@ -200,6 +288,24 @@ class Inspect(Case):
         twice = json.loads(self.succeed("inspect", LLAMA, "--json", "-c", "2k"))
         self.assertEqual(twice["memory"]["context"], 2048)
         self.assertEqual(twice["memory"]["cache_bytes"], 2048 * info["memory"]["cache_bytes_per_token"])
+        wide = json.loads(self.succeed("inspect", LLAMA, "--json", "-c", "2k", "-ctk", "f32", "-ctv", "f32"))
+        self.assertEqual(wide["memory"]["cache_bytes"], 2 * twice["memory"]["cache_bytes"])
+        self.assertEqual(wide["memory"]["cache_type"], "f32")
+
+    def test_memory_of_windows(self):
+        file = GOLDEN / "gemma3" / "model.gguf"
+        short, long = (json.loads(self.succeed("inspect", file, "--json", "-c", c))["memory"] for c in ("8k", "16k"))
+        # Only the layers without a window grow.
+        self.assertEqual(long["cache_bytes"] - short["cache_bytes"], 8192 * short["cache_bytes_per_token"])
+        self.assertIn(f"in {short['cache_type']}", self.succeed("inspect", file))
+
+    def test_drawing_without_graphviz(self):
+        with tempfile.TemporaryDirectory() as folder:
+            drawing = Path(folder) / "plan.svg"
+            result = weft("inspect", LLAMA, "--plan", "-ngl", "0", "--svg", drawing, env={"PATH": folder})
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("apt-get install graphviz", result.stderr.decode())
+            self.assertIn("split 0 on cpu", Path(f"{drawing}.dot").read_text())
 
     def test_report(self):
         text = self.succeed("inspect", LLAMA, "--tensors")
@@ -211,12 +317,13 @@ class Inspect(Case):
         devices = ["--device", "cpu1=cpu", "-ngl", "1", "-c", "256"]
         with tempfile.TemporaryDirectory() as folder:
             drawing = Path(folder) / "plan.svg"
-            text = self.succeed("inspect", LLAMA, "--plan", *devices, "--svg", drawing)
+            text = self.succeed("inspect", LLAMA, "--plan", *devices)
             for part in ("Memory", "cpu1", "Splits"):
                 self.assertIn(part, text)
-            # Without Graphviz its input is left.
-            made = drawing if drawing.exists() else Path(str(drawing) + ".dot")
-            self.assertIn("split 0 on cpu", made.read_text())
+            if shutil.which("dot"):
+                self.succeed("inspect", LLAMA, "--plan", *devices, "--svg", drawing)
+                self.assertIn("split 0 on cpu", drawing.read_text())
+                self.assertEqual(os.listdir(folder), [drawing.name])
         plan = json.loads(self.succeed("inspect", LLAMA, "--plan", "--json", *devices))
         self.assertEqual({split["device"] for split in plan["splits"]}, {"cpu", "cpu1"})
         self.assertTrue(all(copy["from"] != copy["to"] for copy in plan["copies"]))
@@ -285,6 +392,8 @@ class Run(Case):
         self.assertNotEqual(one, other)
 
     def test_ends(self):
+        full = weft(*self.BASE, "-p", "Hello", "--ignore-eos", "-c", "64")
+        self.assertIn("the context of 64 tokens is full; -c makes it larger", full.stderr.decode())
         full = self.generate("-c", "64")
         self.assertEqual(full["stop_reason"], "context")
         text = self.generate("-n", "24", "--temp", "0")["text"]
@@ -337,6 +446,63 @@ class Run(Case):
                 self.assertIn(b"interrupted", err)
 
 
+class Terminal:
+    """The program on a pseudo-terminal."""
+
+    def __init__(self, case: Case, *words, **env: str):
+        self.case, self.output = case, b""
+        environment = clean_environment(**env)
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.execve(WEFT, [WEFT, *map(str, words)], environment)
+        self.resize(24, 80)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.terminal)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def send(self, keys: bytes) -> None:
+        os.write(self.terminal, keys)
+
+    def expect(self, text: bytes) -> None:
+        """Waits for `text` and drops the output up to its end."""
+        end = time.monotonic() + 60
+        while text not in self.output:
+            ready, _, _ = select.select([self.terminal], [], [], max(0.0, end - time.monotonic()))
+            self.case.assertTrue(ready, f"no {text!r} in {self.output!r}")
+            try:
+                self.output += os.read(self.terminal, 65536)
+            except OSError:  # closed
+                self.case.fail(f"no {text!r} in {self.output!r}")
+        self.output = self.output[self.output.index(text) + len(text) :]
+
+    def prompt(self) -> None:
+        self.expect(b"\x1b[?2004h")  # Written once a line; the prompt itself also as it is typed.
+        time.sleep(0.3)  # The prompt comes a moment before Ctrl-C and Ctrl-D become keys.
+
+    def exit_code(self) -> int:
+        end = time.monotonic() + 60
+        status = (0, 0)
+        while status[0] == 0 and time.monotonic() < end:
+            if select.select([self.terminal], [], [], 0.05)[0]:
+                try:
+                    os.read(self.terminal, 65536)
+                except OSError:
+                    pass
+            status = os.waitpid(self.pid, os.WNOHANG)
+        self.case.assertEqual(status[0], self.pid, "it did not end")
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status[1])
+
+
 class Chat(Case):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -378,64 +544,119 @@ class Chat(Case):
         self.assertIn(b"forgotten", result.stderr)
         self.assertNotIn(b"error", result.stderr)
 
+    def conversation(self, script: str, *words) -> list[dict]:
+        """The messages of what a script makes."""
+        saved = Path(self.folder.name) / "conversation.json"
+        result = weft(*self.base, *words, stdin=f"{script}\n/save {saved}\n".encode())
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return json.loads(saved.read_text())["messages"]
+
+    def test_several_lines_are_one_question(self):
+        messages = self.conversation('"""first\n  second\n\nthird"""\n"""\nalone\n"""')
+        self.assertEqual([m["content"] for m in messages if m["role"] == "user"], ["first\n  second\n\nthird", "alone"])
+
+    def test_commands_as_people_type_them(self):
+        help_text = self.succeed(*self.base, stdin=b"/help\n")
+        self.assertIn("/load FILE", help_text)
+        self.assertEqual(self.succeed(*self.base, stdin=b"  /HELP \n"), help_text)
+        messages = self.conversation("/etc/hosts is what?")
+        self.assertEqual(messages[0]["content"], "/etc/hosts is what?")
+
+    def test_saved_conversations_are_loaded(self):
+        first = Path(self.folder.name) / "first.json"
+        weft(*self.base, "--system-prompt", "Be brief", stdin=f"Hello\n/save {first}\n".encode())
+        before = json.loads(first.read_text())["messages"]
+        messages = self.conversation(f"other\n/load {first}\nAnd then?")
+        self.assertEqual(messages[:3], before)
+        self.assertEqual(messages[3]["content"], "And then?")
+        # What stood there is replaced as a whole, not written over.
+        other = Path(self.folder.name) / "other.json"
+        os.link(first, other)
+        weft(*self.base, stdin=f"Something else\n/save {first}\n".encode())
+        self.assertEqual(json.loads(other.read_text())["messages"], before)
+        self.assertEqual(json.loads(first.read_text())["messages"][0]["content"], "Something else")
+        self.assertEqual(sorted(os.listdir(self.folder.name)),
+                         ["conversation.json", "first.json", "other.json", "template.jinja"])  # fmt: skip
+        for text, part in (("no JSON", "expected a JSON object"), ('{"messages": [{"role": "user"}]}', "message 1"),
+                           ('{"messages": [{"role": "king", "content": ""}]}', "'king'"),
+                           ('{"messages": [{"role": "user", "content": "?"}]}', "no answer")):  # fmt: skip
+            other.write_text(text)
+            result = weft(*self.base, stdin=f"/load {other}\n".encode())
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(part, result.stderr.decode())
+
+    def test_failures_have_an_exit_code(self):
+        too_long = ["-p", "word " * 600]
+        self.assertIn("512", self.fail_with(1, *self.base, *too_long, "-st"))
+        self.template.write_text("{{ raise_exception('not like this') }}")
+        self.assertIn("not like this", self.fail_with(1, *self.base, "-p", "Hello", "-st"))
+        self.assertEqual(weft(*self.base, stdin=b"Hello\n").returncode, 1)
+        self.assertEqual(weft(*self.base, stdin=b"/save /nonexistent/file\n").returncode, 1)
+
+    def test_variables_of_templates(self):
+        # What a template sees comes out as its error.
+        self.template.write_text("{{ raise_exception('at ' ~ strftime_now('%Y-%m-%d') ~ ', '"
+                                 " ~ (enable_thinking | default('?')) ~ ', ' ~ (reasoning_effort | default('?'))) }}")
+
+        def seen(*words) -> str:
+            return self.fail_with(1, *self.base, "-p", "Hello", "-st", *words)
+
+        today = {time.strftime("%Y-%m-%d"), time.strftime("%Y-%m-%d", time.localtime(time.time() - 60))}
+        self.assertTrue(any(f"at {day}, ?, ?" in seen() for day in today), today)
+        self.assertIn(", False, high", seen("--reasoning", "off", "--reasoning-effort", "high"))
+        self.assertIn(", True, ?", seen("-rea", "on"))
+        self.assertIn("at 2001-02-03, False, low", seen("--chat-template-kwargs", json.dumps(
+            {"now": "2001-02-03", "enable_thinking": False, "reasoning_effort": "low"})))  # fmt: skip
+        for text in ("{", "[]", '{"messages": []}', "[" * 1000):
+            self.assertIn("--chat-template-kwargs", self.fail_with(2, *self.base, "--chat-template-kwargs", text))
+        self.assertIn("on, off, auto", self.fail_with(2, *self.base, "--reasoning", "maybe"))
+
     def test_terminal(self):
         """Line editing, Ctrl-C and Ctrl-D on a pseudo-terminal."""
-        environment = clean_environment(TERM="xterm", XDG_STATE_HOME=self.folder.name)
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.execve(WEFT, [WEFT, *map(str, self.base)], environment)
-        output = b""
-
-        def expect(text: bytes) -> None:
-            """Waits for `text` and drops the output up to its end."""
-            nonlocal output
-            end = time.monotonic() + 60
-            while text not in output:
-                ready, _, _ = select.select([terminal], [], [], max(0.0, end - time.monotonic()))
-                self.assertTrue(ready, f"no {text!r} in {output!r}")
-                try:
-                    output += os.read(terminal, 65536)
-                except OSError:  # closed
-                    self.fail(f"no {text!r} in {output!r}")
-            output = output[output.index(text) + len(text) :]
-
-        try:
-            expect(b"> ")
-            os.write(terminal, b"Hellx\x7fo w\xc3\xa9lt")  # a backspace, and a letter of two bytes
-            os.write(terminal, b"\n")
-            expect(b"\r\n")
-            expect(b"> ")
-            time.sleep(0.2)  # the prompt comes a moment before Ctrl-C and Ctrl-D become keys
-            os.write(terminal, b"rubbish\x03")
-            expect(b"Ctrl-C again")
-            expect(b"> ")
-            os.write(terminal, f"/save {self.folder.name}/saved\n".encode())
-            expect(b"(saved 2 messages")
-            expect(b"> ")
-            time.sleep(0.2)
-            os.write(terminal, b"\x04")
-            end = time.monotonic() + 60
-            status = (0, 0)
-            while status[0] == 0 and time.monotonic() < end:
-                if select.select([terminal], [], [], 0.05)[0]:
-                    try:
-                        os.read(terminal, 65536)
-                    except OSError:
-                        pass
-                status = os.waitpid(pid, os.WNOHANG)
-            self.assertEqual(status[0], pid, "Ctrl-D did not end it")
-            pid = 0
-            self.assertEqual(os.waitstatus_to_exitcode(status[1]), 0)
-        finally:
-            if pid:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-            os.close(terminal)
+        with Terminal(self, *self.base, TERM="xterm", XDG_STATE_HOME=self.folder.name) as chat:
+            chat.expect(b"\x1b[1;32m")
+            chat.expect(b"\x1b[0m")  # The prompt's colour ends with the prompt.
+            chat.send(b"Hellx\x7fo w\xc3\xa9lt\n")  # a backspace, and a letter of two bytes
+            chat.expect(b"\r\n")
+            chat.prompt()
+            chat.send(b"rubbish\x03")
+            chat.expect(b"Ctrl-C again")
+            chat.prompt()
+            chat.send(f"/save {self.folder.name}/saved\n".encode())
+            chat.expect(b"(saved 2 messages")
+            chat.prompt()
+            chat.send(b"\x04")
+            self.assertEqual(chat.exit_code(), 0)
         messages = json.loads((Path(self.folder.name) / "saved").read_text())["messages"]
         self.assertEqual(messages[0]["content"], "Hello wélt")
         history = Path(self.folder.name) / "weft" / "history"
         self.assertEqual(history.stat().st_mode & 0o077, 0)
         self.assertIn("Hello", history.read_text())
+
+    def test_terminal_pastes_searches_and_sizes(self):
+        with Terminal(self, *self.base, TERM="xterm", XDG_STATE_HOME=self.folder.name) as chat:
+            chat.prompt()
+            chat.send(b"\x1b[200~first line\r  second\r\n\x1b[201~")
+            chat.expect(b"second")
+            chat.send(b"\n")
+            chat.expect(b"\r\n")
+            chat.prompt()
+            chat.send(b"\x12first")  # A search, and Ctrl-C in it: the line is given up, the chat goes on.
+            chat.expect(b"bck")
+            chat.send(b"\x03")
+            chat.expect(b"Ctrl-C again")
+            chat.prompt()
+            chat.send(b"abcdef")
+            chat.expect(b"f")
+            chat.resize(24, 40)
+            chat.expect(b"abcdef")  # The line is drawn anew.
+            chat.send(b"\x15" + f"/save {self.folder.name}/saved\n".encode())
+            chat.expect(b"(saved 2 messages")
+            chat.prompt()
+            chat.send(b"\x04")
+            self.assertEqual(chat.exit_code(), 0)
+        messages = json.loads((Path(self.folder.name) / "saved").read_text())["messages"]
+        self.assertEqual(messages[0]["content"], "first line\n  second")
 
 
 class Weights(Case):
