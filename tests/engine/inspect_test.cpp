@@ -69,7 +69,7 @@ TEST(Inspection, CallsFilesAsTheyCallThemselves) {
     return inspect(file.path()).model->quantisation;
   };
   EXPECT_EQ(name_with(15), "Q4_K_M");
-  EXPECT_EQ(name_with(9999), "f32");  // A number that nobody knows: the type of most weights.
+  EXPECT_EQ(name_with(9999), "f16");  // A number that nobody knows: the type of most weights.
 }
 
 }  // namespace
