@@ -59,10 +59,13 @@ struct Output {
   int completion = 0;                        ///< 0 to n - 1.
   std::string_view text = {};                ///< Whole characters; stop strings are held back.
   std::span<const OutputToken> tokens = {};  ///< Drawn in this step, an end token included.
-  bool done = false;                         ///< Told once for each completion, with its last call.
-  StopReason stop = StopReason::kEnd;        ///< With done.
-  std::string_view error = {};               ///< With StopReason::kError: what happened.
-  CompletionStats stats = {};                ///< With done.
+  /// With RequestParams::prompt_logprobs: the prompt's tokens that follow those that this step has read. All
+  /// but the first one are told, in their order, once.
+  std::span<const OutputToken> prompt = {};
+  bool done = false;                   ///< Told once for each completion, with its last call.
+  StopReason stop = StopReason::kEnd;  ///< With done.
+  std::string_view error = {};         ///< With StopReason::kError: what happened.
+  CompletionStats stats = {};          ///< With done.
 };
 
 /// Which tokens a completion may write next: a grammar, a schema. One per completion. Its members are called
@@ -88,7 +91,10 @@ struct RequestParams {
   int n_predict = -1;          ///< Tokens of each, < 0: until an end token or the context is full.
   bool ignore_end = false;
   std::vector<std::string> stop = {};
-  int n_logprobs = -1;  ///< < 0: none.
+  int n_logprobs = -1;  ///< The most probable tokens told beside each one, with logprobs. < 0: no logprobs.
+  /// With n_logprobs >= 0: of the prompt's tokens too. All of the prompt is computed then, whatever is
+  /// cached.
+  bool prompt_logprobs = false;
   /// Higher goes first. Who waits long comes up, so nobody waits for ever.
   int priority = 0;
   // Deadlines, in milliseconds since submit; 0: none. A completion that misses one ends with

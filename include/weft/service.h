@@ -33,6 +33,7 @@ struct Chunk {
   int completion = 0;
   std::string text = {};
   std::vector<OutputToken> tokens = {};
+  std::vector<OutputToken> prompt = {};  ///< As Output::prompt.
   bool done = false;  ///< The last chunk of this completion.
   StopReason stop = StopReason::kEnd;
   std::string error = {};

@@ -45,6 +45,8 @@ struct Context::Impl {
   void cancel() noexcept;
   /// Whether there was a cancel() since the last call.
   bool take_cancel() noexcept;
+  /// Those of the last batch are there no more.
+  void forget_results();
   /// Takes the batch's items back.
   void undo(const Batch& batch);
   /// Tells the memories of a batch that is to be computed.

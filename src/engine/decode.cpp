@@ -313,6 +313,7 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
   const auto start = std::chrono::steady_clock::now();
   const double kernels_before = plan.kernel_seconds();
   check(batch);
+  forget_results();
   if (take_cancel()) return DecodeStatus::kCancelled;
   if (sequences.cells_used() + batch.size() > sequences.cells_total()) return DecodeStatus::kCacheFull;
   DecodeStatus status = DecodeStatus::kOk;
@@ -352,6 +353,10 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
 void Context::Impl::undo(const Batch& batch) {
   placer.give_back(batch);
   for (const auto& memory : memories) memory->end_batch(/*computed=*/false);
+  forget_results();
+}
+
+void Context::Impl::forget_results() {
   logits_of.clear();
   best_of.clear();
   log_sums.clear();

@@ -61,7 +61,7 @@ void check_list(const gguf::File& file, std::string_view name, gguf::ValueType t
             std::string(gguf::name(type)));
   if (list->size() != n_tokens)
     invalid(key(name) + " has " + std::to_string(list->size()) + " entries, expected one for each of " +
-            std::to_string(n_tokens) + " tokens");
+            std::to_string(n_tokens) + " tokens of tokenizer.ggml.tokens");
 }
 
 void read_tokens(const gguf::File& file, Vocabulary& v) {

@@ -18,6 +18,8 @@ using engine::StreamPtr;
 
 /// Steps that may fail one after another before each stream is tried alone.
 constexpr int kFailuresTogether = 2;
+/// Prompt tokens of a step whose rows of logits are written whole: they take memory.
+constexpr int kMaxWholeRows = 64;
 /// Of the prompt budget that goes to who was served longest ago, whatever its rank: nobody starves.
 constexpr int kStarvedShare = 4;
 
@@ -184,9 +186,15 @@ void Batcher::Impl::add_prompts() {
     n = std::min(n, left - kept);
     if (n <= 0) continue;
     stream->served_at = step_number;
+    if (stream->wants_prompt(stream->n_computed + 1) && !finds_logprobs(*stream))
+      n = std::min(n, kMaxWholeRows);
     const bool ends = n == stream->n_pending();
     shares.push_back({stream, batch.size(), n});
-    batch.add(stream->pending().first(static_cast<std::size_t>(n)), stream->seq, ends);
+    for (int i = 0; i < n; ++i) {
+      const bool told = stream->wants_prompt(stream->n_computed + i + 1);
+      batch.add(stream->pending()[static_cast<std::size_t>(i)], stream->seq, told || (ends && i == n - 1));
+      if (told) ask_for_prompt(*stream, batch.size() - 1, stream->n_computed + i + 1);
+    }
     left -= n;
     if (ends) left = std::min(left, pace.max_rows_behind(batch.size()) - batch.size());
   }
@@ -194,11 +202,24 @@ void Batcher::Impl::add_prompts() {
 
 /// Where the best few tokens do, the step need not write logits.
 void Batcher::Impl::ask_for_best(const Share& share) {
-  const int n = share.stream->n_best();
-  if (n == 0 || n > context.params().n_best) return;
+  const Stream& stream = *share.stream;
+  if (stream.n_pending() != share.n) return;  // A piece of a prompt.
+  const int n = stream.n_best();
   const int last = share.first + share.n - 1;
-  for (int item = last; item <= last + share.stream->draft.size(); ++item)
-    if (batch[item].logits) batch.only_best(item, n);
+  for (int item = last; item <= last + stream.draft.size(); ++item) {
+    if (n > 0 && n <= context.params().n_best) batch.only_best(item, n);
+    if (stream.params().n_logprobs >= 0) batch.want_log_sum_exp(item);
+  }
+}
+
+/// Whether logprobs are found without writing all logits.
+bool Batcher::Impl::finds_logprobs(const Stream& stream) const {
+  return std::max(stream.params().n_logprobs, 1) <= context.params().n_best;
+}
+
+void Batcher::Impl::ask_for_prompt(const Stream& stream, int item, int next) {
+  if (finds_logprobs(stream)) batch.only_best(item, std::max(stream.params().n_logprobs, 1));
+  batch.want_log_sum_exp(item, stream.text[static_cast<std::size_t>(next)]);
 }
 
 // --- What comes of it
@@ -218,6 +239,9 @@ void Batcher::Impl::read(const Share& share) {
   Stream& stream = *share.stream;
   const int n_prompt = stream.stats.n_prompt;
   const int n_before = std::min(std::max(stream.n_computed, stream.n_reached), n_prompt);
+  for (int i = 0; i < share.n; ++i)
+    if (stream.wants_prompt(stream.n_computed + i + 1))
+      stream.read_prompt(context, share.first + i, batch[share.first + i].n_best > 0);
   cache.computed(stream, share.n);
   if (stream.stats.n_generated == 0)
     counters.n_prompt_tokens += std::max(std::min(stream.n_computed, n_prompt) - n_before, 0);
@@ -285,8 +309,12 @@ void Batcher::Impl::make_room() {
 }
 
 void Batcher::Impl::preempt(const StreamPtr& stream) {
+  if (stream->shifted) stream->saved = context.save(stream->seq);
+  wait_again(stream);
+}
+
+void Batcher::Impl::wait_again(const StreamPtr& stream) {
   const StreamPtr kept = stream;
-  if (kept->shifted) kept->saved = context.save(kept->seq);
   cache.release(*kept);
   kept->n_computed = 0;
   ++kept->stats.n_preempted;
@@ -326,12 +354,26 @@ void Batcher::Impl::failed(std::string_view why, bool unsure) noexcept {
     }
     for (const Share& share : shares) share.stream->is_suspect = true;
   }
-  if (unsure || true) {
-    rebuild(why);
-  } else {
-    drop_branches();
-    drop_done();
+  try {
+    if (!unsure) return give_up_unsound(why);
+  } catch (const std::exception&) {  // Then all of it.
   }
+  rebuild(why);
+}
+
+/// What the failed step was to move lies nobody knows how: those texts are computed again.
+void Batcher::Impl::give_up_unsound(std::string_view why) {
+  drop_branches();
+  for (std::size_t i = running.size(); i-- > 0;) {
+    if (context.intact(running[i]->seq)) continue;
+    if (running[i]->shifted) {
+      running[i]->fail(why);  // What it has forgotten cannot be computed again.
+    } else {
+      wait_again(running[i]);
+    }
+  }
+  cache.evict_unsound();
+  drop_done();
 }
 
 void Batcher::Impl::rebuild(std::string_view why) noexcept {

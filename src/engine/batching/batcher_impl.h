@@ -60,6 +60,9 @@ struct Batcher::Impl {
   void build();
   void add_prompts();
   void ask_for_best(const Share& share);
+  bool finds_logprobs(const engine::Stream& stream) const;
+  /// An item reads a prompt token: the logprob of the next one, text[next], is wanted.
+  void ask_for_prompt(const engine::Stream& stream, int item, int next);
   void read_all(double decode_ms);
   void read(const Share& share);
   void draw(const Share& share);
@@ -69,9 +72,11 @@ struct Batcher::Impl {
 
   void make_room();
   void preempt(const engine::StreamPtr& stream);
+  void wait_again(const engine::StreamPtr& stream);
   bool preempt_youngest(const engine::Stream* except);
   /// A step failed. `unsure`: what the cache and its index hold may be anything.
   void failed(std::string_view why, bool unsure) noexcept;
+  void give_up_unsound(std::string_view why);
   /// Gives up the cache; all streams that run wait again, to be computed from their texts.
   void rebuild(std::string_view why) noexcept;
 

@@ -47,7 +47,7 @@ void PrefixCache::reset() {
 // --- A stream comes and goes
 
 PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
-  if (!shares(stream)) return {};
+  if (!shares(stream) || stream.wants_prompt()) return {};
   if (cuts_anywhere_) return index_.find(all_but_last(stream));
   return index_.find(all_but_last(stream), [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
 }
@@ -153,6 +153,15 @@ bool PrefixCache::evict(SeqId except) {
   idle_.erase(victim);
   ++counters_.n_evicted;
   return true;
+}
+
+void PrefixCache::evict_unsound() {
+  std::erase_if(idle_, [&](SeqId seq) {
+    if (context_.intact(seq)) return false;
+    empty(seq);
+    ++counters_.n_evicted;
+    return true;
+  });
 }
 
 bool PrefixCache::shorten(const Match& match) {

@@ -57,6 +57,8 @@ class PrefixCache {
   void release(Stream& stream);
   /// Gives up the idle text that was of use least recently, `except` not counted. False where there is none.
   bool evict(SeqId except = -1);
+  /// Gives up idle texts whose cells a failed step has left unsure (Context::intact).
+  void evict_unsound();
   /// Forgets the older half of a running text behind what is kept, in whole pages where it is long enough for
   /// that. The rest moves up, which may take cells where it is shared: while there are none, `make_room` is
   /// asked for them. False where that cannot be done, and the text cannot go on.

@@ -1,7 +1,6 @@
 #include "engine/batching/stream.h"
 
-#include <cmath>
-#include <limits>
+#include "engine/sampling/best.h"
 
 namespace weft::engine {
 namespace {
@@ -12,31 +11,24 @@ SamplerParams sampler_of(const RequestParams& params, int completion) {
   return result;
 }
 
-/// The drawn token and the n most probable ones, with the logarithms of their probabilities.
-OutputToken with_logprobs(std::span<const float> logits, Token drawn, int n) {
-  const float top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0.0;
-  for (const float x : logits) sum += std::exp(static_cast<double>(x - top));
-  const auto logprob = [&](Token id) {
-    return static_cast<float>(logits[static_cast<std::size_t>(id)] - top - std::log(sum));
-  };
-  std::vector<Token> best(logits.size());
-  for (std::size_t i = 0; i < best.size(); ++i) best[i] = static_cast<Token>(i);
-  const auto end = best.begin() + std::min<std::ptrdiff_t>(n, std::ssize(best));
-  std::partial_sort(best.begin(), end, best.end(), [&](Token a, Token b) {
-    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
-  });
-  OutputToken token{drawn, logprob(drawn), {}};
-  for (auto id = best.begin(); id != end; ++id) token.top.push_back({*id, logprob(*id)});
-  return token;
+/// The most probable tokens of an item of the last batch, best first.
+std::vector<Best> best_of(const Context& context, int item, bool from_best, int n) {
+  std::vector<Best> best;
+  if (from_best) {
+    const std::span<const Best> all = context.best(item);
+    best.assign(all.begin(), all.begin() + std::min<std::ptrdiff_t>(n, std::ssize(all)));
+  } else if (n > 0) {
+    const std::span<const float> logits = context.logits(item);
+    best.resize(std::min(static_cast<std::size_t>(n), logits.size()));
+    find_best(logits, best);
+  }
+  return best;
 }
 
-/// The logits with those that are not allowed at minus infinity.
-std::vector<float> masked(std::span<const float> logits, std::span<const std::uint32_t> allowed) {
-  std::vector<float> result(logits.begin(), logits.end());
-  for (std::size_t i = 0; i < result.size(); ++i)
-    if ((allowed[i / 32] >> (i % 32) & 1) == 0) result[i] = -std::numeric_limits<float>::infinity();
+OutputToken with_logprobs(Token token, float logit, float log_sum_exp, std::span<const Best> best) {
+  OutputToken result{token, logit - log_sum_exp, {}};
+  result.top.reserve(best.size());
+  for (const Best& one : best) result.top.push_back({one.id, one.logit - log_sum_exp});
   return result;
 }
 
@@ -72,18 +64,36 @@ void Stream::prepare() {
 }
 
 int Stream::n_best() const {
-  return params().n_logprobs >= 0 || constraint_ != nullptr ? 0 : writer_->sampler.n_best();
+  const int n = constraint_ != nullptr ? 0 : writer_->sampler.n_best();
+  return n == 0 ? 0 : std::max(n, params().n_logprobs);
+}
+
+OutputToken Stream::drawn(const Context& context, int item, bool from_best, Token token) const {
+  if (params().n_logprobs < 0) return {token};
+  float logit = 0.0f;
+  if (from_best) {
+    for (const Best& one : context.best(item))
+      if (one.id == token) logit = one.logit;
+  } else {
+    logit = context.logits(item)[static_cast<std::size_t>(token)];
+  }
+  return with_logprobs(token, logit, context.log_sum_exp(item),
+                       best_of(context, item, from_best, params().n_logprobs));
+}
+
+void Stream::read_prompt(const Context& context, int item, bool from_best) {
+  const Token token = request_->prompt[static_cast<std::size_t>(++n_prompt_told_)];
+  new_prompt_.push_back(with_logprobs(token, context.logit(item), context.log_sum_exp(item),
+                                      best_of(context, item, from_best, params().n_logprobs)));
 }
 
 bool Stream::draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed) {
   Sampler& sampler = writer_->sampler;
-  const Token token = !allowed.empty() ? sampler.sample(masked(context.logits(item), allowed))
+  const Token token = !allowed.empty() ? sampler.sample(context.logits(item), allowed)
                       : from_best      ? sampler.sample(context.best(item))
                                        : sampler.sample(context.logits(item));
   sampler.accept(token);
-  new_tokens_.push_back(params().n_logprobs >= 0
-                            ? with_logprobs(context.logits(item), token, params().n_logprobs)
-                            : OutputToken{token, 0.0f, {}});
+  new_tokens_.push_back(drawn(context, item, from_best, token));
   const auto now = Clock::now();
   if (++stats.n_generated == 1) stats.first_token_ms = ms_between(request_->submitted, now);
   if (!params().ignore_end && model_.tokenizer().is_end(token)) {
@@ -143,12 +153,14 @@ Clock::time_point Stream::deadline() const {
 bool Stream::deliver() {
   const std::string told = std::exchange(new_text_, {});
   const std::vector<OutputToken> tokens = std::exchange(new_tokens_, {});
+  const std::vector<OutputToken> prompt = std::exchange(new_prompt_, {});
   told_end_ = done_;
   if (!params().on_output) return true;
   return params().on_output({.request = request_->id,
                              .completion = completion_,
                              .text = told,
                              .tokens = tokens,
+                             .prompt = prompt,
                              .done = done_,
                              .stop = stop_,
                              .error = error_,

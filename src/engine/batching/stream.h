@@ -67,13 +67,22 @@ class Stream {
 
   // --- Drawing
 
-  /// How many of the best tokens it draws from; 0: from all logits.
+  /// How many of the best tokens do for its draw, and for what is told of them; 0: all logits are needed.
   int n_best() const;
+  /// Whether logprobs of the prompt are still to be told: it is read from its beginning then.
+  bool wants_prompt() const { return wants_prompt(stats.n_prompt - 1); }
+  /// Whether that of token n of the text is.
+  bool wants_prompt(int n) const {
+    return params().prompt_logprobs && params().n_logprobs >= 0 && n > n_prompt_told_ && n < stats.n_prompt;
+  }
   TokenConstraint* constraint() const { return constraint_.get(); }
   /// Draws a token from an item of the last batch, its best tokens or its logits, of those that are `allowed`
   /// (empty: all), and adds it to the text. True where the stream goes on. Where this throws the sampler is
   /// of no more use: fail().
   bool draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed);
+
+  /// An item of the last batch has the logits of the next prompt token that is to be told.
+  void read_prompt(const Context& context, int item, bool from_best);
 
   // --- Its end
 
@@ -88,7 +97,9 @@ class Stream {
   /// The next of its deadlines that still counts.
   Clock::time_point deadline() const;
   /// Whether there is something to tell that was not told yet.
-  bool has_output() const { return !told_end_ && (done_ || !new_text_.empty() || !new_tokens_.empty()); }
+  bool has_output() const {
+    return !told_end_ && (done_ || !new_text_.empty() || !new_tokens_.empty() || !new_prompt_.empty());
+  }
   /// Tells it. False where the receiver wants no more. Throws what the receiver throws; it was told then.
   bool deliver();
   bool told_end() const { return told_end_; }
@@ -123,6 +134,7 @@ class Stream {
   };
 
   bool emit(std::string_view more);
+  OutputToken drawn(const Context& context, int item, bool from_best, Token token) const;
 
   std::shared_ptr<const Request> request_;
   int completion_;
@@ -133,6 +145,8 @@ class Stream {
   std::unique_ptr<TokenConstraint> constraint_;
   std::string new_text_;
   std::vector<OutputToken> new_tokens_;
+  std::vector<OutputToken> new_prompt_;
+  int n_prompt_told_ = 0;  // The prompt's last token whose logprob was found; the first one has none.
   bool done_ = false;
   bool told_end_ = false;
   StopReason stop_ = StopReason::kEnd;
