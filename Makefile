@@ -53,6 +53,14 @@ test-asan: setup model ## the tests under the address and undefined-behaviour sa
 test-tsan: setup model ## the tests under the thread sanitizer
 	@$(call run_tests,tsan)
 
+.PHONY: soak
+soak: setup model ## 10,000 requests of a server's day under the address and the thread sanitizer
+	@for preset in asan tsan; do \
+	  [[ -f build/$$preset/build.ninja ]] || cmake --preset $$preset --log-level=WARNING; \
+	  cmake --build --preset $$preset -j $(JOBS) --target test_engine; \
+	  build/$$preset/tests/engine/test_engine --gtest_also_run_disabled_tests --gtest_filter='ServiceSoak*'; \
+	done
+
 .PHONY: test-aarch64
 test-aarch64: ## the kernels' tests for AArch64, cross-compiled and under qemu
 	@./scripts/setup.sh build aarch64

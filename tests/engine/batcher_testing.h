@@ -84,7 +84,7 @@ inline Ask random_ask(const Model& model, std::mt19937_64& random, std::size_t m
 
 /// The text of a request that is the only one.
 inline Result alone(const std::shared_ptr<const Model>& model, const Ask& ask) {
-  Context context(model, {.n_ctx = 256, .n_threads = 1});
+  Context context(model, {.n_ctx = std::max(256, static_cast<int>(ask.prompt.size()) + 64), .n_threads = 1});
   Sampler sampler(ask.params.sampler, model->info().n_vocab);
   GenerateParams params;
   params.n_predict = ask.params.n_predict;

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -181,11 +183,11 @@ struct Town {
   ContextParams context;
   int n_requests;
   int max_prompt;
+  int max_large_prompt = 0;  ///< One prompt in twenty is up to so long, instead.
+  int n_clients = 8;
 };
-class ServiceDay : public testing::TestWithParam<Town> {};
 
-TEST_P(ServiceDay, NobodyIsLost) {
-  const Town& town = GetParam();
+void serve(const Town& town) {
   const auto plain = golden(town.family);
   const auto model = test::load_with_small(test::golden_dir() / town.family / "model.gguf",
                                            std::uint64_t{1} << 32, true, {.n_layers = 1});
@@ -194,7 +196,9 @@ TEST_P(ServiceDay, NobodyIsLost) {
   std::vector<Ask> asks;
   std::vector<Result> references;
   for (int i = 0; i < 60; ++i) {
-    asks.push_back(random_ask(*plain, random, static_cast<std::size_t>(town.max_prompt), 12));
+    const int max_prompt =
+        i % 20 == 19 && town.max_large_prompt > 0 ? town.max_large_prompt : town.max_prompt;
+    asks.push_back(random_ask(*plain, random, static_cast<std::size_t>(max_prompt), 12));
     references.push_back(alone(plain, asks.back()));
   }
   conduct.during = [n = 0]() mutable {
@@ -206,11 +210,10 @@ TEST_P(ServiceDay, NobodyIsLost) {
     Service service(
         Context(model, town.context),
         {.batcher = {.max_pause_ms = 5.0, .speculation = Speculation::kNgram, .n_draft = 4}, .n_unread = 3});
-    constexpr int kClients = 8;
     std::vector<std::thread> clients;
     std::atomic<int> n_left = town.n_requests;
     std::atomic<int> n_vanished = 0;
-    for (int c = 0; c < kClients; ++c)
+    for (int c = 0; c < town.n_clients; ++c)
       clients.emplace_back([&, seed = static_cast<std::uint64_t>(c)] {
         std::mt19937_64 own(seed);
         while (n_left.fetch_sub(1) > 0) {
@@ -270,6 +273,10 @@ TEST_P(ServiceDay, NobodyIsLost) {
   EXPECT_GT(n_ended[static_cast<int>(StopReason::kCancelled)], 0);
 }
 
+class ServiceDay : public testing::TestWithParam<Town> {};
+
+TEST_P(ServiceDay, NobodyIsLost) { serve(GetParam()); }
+
 INSTANTIATE_TEST_SUITE_P(
     Towns, ServiceDay,
     testing::Values(Town{"llama", "llama", {.n_ctx = 160, .n_sequences = 10, .n_threads = 1}, 1500, 60},
@@ -280,6 +287,18 @@ INSTANTIATE_TEST_SUITE_P(
                          120},
                     Town{"recurrent", "lfm2", {.n_ctx = 160, .n_sequences = 8, .n_threads = 1}, 800, 60}),
     [](const auto& tested) { return std::string(tested.param.name); });
+
+/// For `make soak`, with sanitizers: hours of a server in minutes. WEFT_SOAK says how many requests.
+TEST(ServiceSoak, DISABLED_TenThousandRequests) {
+  const char* n = std::getenv("WEFT_SOAK");
+  serve({.name = "soak",
+         .family = "llama",
+         .context = {.n_ctx = 8192, .n_sequences = 20, .n_threads = 1},
+         .n_requests = n != nullptr ? std::atoi(n) : 10000,
+         .max_prompt = 400,
+         .max_large_prompt = 8000,
+         .n_clients = 64});
+}
 
 }  // namespace
 }  // namespace weft
