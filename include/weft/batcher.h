@@ -44,7 +44,7 @@ struct CompletionStats {
   int n_prompt = 0;
   int n_cached = 0;  ///< Tokens of the prompt that were found in the cache.
   int n_generated = 0;
-  int n_preempted = 0;          ///< How often it lost its cells to others and was computed again.
+  int n_preempted = 0;          ///< How often it lost its cells to others, to be computed again.
   int n_recomputed = 0;         ///< Tokens that were computed again for that, or after a failure.
   int n_drafted = 0;            ///< By speculation ...
   int n_accepted = 0;           ///< ... and right.
@@ -60,7 +60,7 @@ struct Output {
   std::string_view text = {};                ///< Whole characters; stop strings are held back.
   std::span<const OutputToken> tokens = {};  ///< Drawn in this step, an end token included.
   /// With RequestParams::prompt_logprobs: the prompt's tokens that follow those that this step has read. All
-  /// but the first one are told, in their order, once.
+  /// but the first one are told, in their order, once for each completion.
   std::span<const OutputToken> prompt = {};
   bool done = false;                   ///< Told once for each completion, with its last call.
   StopReason stop = StopReason::kEnd;  ///< With done.
@@ -92,8 +92,8 @@ struct RequestParams {
   bool ignore_end = false;
   std::vector<std::string> stop = {};
   int n_logprobs = -1;  ///< The most probable tokens told beside each one, with logprobs. < 0: no logprobs.
-  /// With n_logprobs >= 0: of the prompt's tokens too. All of the prompt is computed then, whatever is
-  /// cached.
+  /// With n_logprobs >= 0: of the prompt's tokens too. Each completion computes all of the prompt
+  /// then, whatever is cached.
   bool prompt_logprobs = false;
   /// Higher goes first. Who waits long comes up, so nobody waits for ever.
   int priority = 0;
@@ -103,7 +103,8 @@ struct RequestParams {
   double first_token_timeout_ms = 0.0;  ///< To its first token.
   double timeout_ms = 0.0;              ///< To its end.
   /// When the text has filled the cache (or n_ctx cells), forget the older half behind the first n_keep
-  /// tokens, and go on.
+  /// tokens, and go on. Such a text cannot be computed again: preempted, its cells are kept on the host, and
+  /// a failure that leaves them unsure ends it.
   bool context_shift = false;
   int n_keep = 4;
   int n_ctx = 0;  ///< Cells that each completion may hold at most. 0: the whole cache.
@@ -147,12 +148,14 @@ struct BatcherParams {
   /// in sequences that no completion runs in: a context needs more sequences than this to have them while all
   /// are busy. 0: the context's sequences.
   int n_running = 0;
-  /// Tokens of a step, at most. 0: what the context likes best (Context::batch_size), which is also the most.
+  /// Tokens of prompts that a step computes, at most. 0: what the context likes best (Context::batch_size),
+  /// which is also the most.
   int n_step_tokens = 0;
   /// While others decode, or wait for their first token, prompts are cut so that a step takes about this
   /// long.
   double max_step_ms = 150.0;
-  /// A completion that is paused keeps its cells for so long, unless they are needed, and is preempted then.
+  /// A completion that is paused keeps its cells and its place among the running ones for so long, unless
+  /// running ones need the cells, and is preempted then.
   double max_pause_ms = 10000.0;
   BatcherLimits limits = {};
   /// Finished texts stay in the cache until their room is needed. Where texts cannot be cut anywhere
@@ -257,7 +260,8 @@ class Batcher {
 
   int n_running() const;
   int n_waiting() const;
-  BatcherStats stats() const;
+  std::int64_t n_waiting_tokens() const;
+  BatcherStats stats() const;  ///< Costs the number of open completions.
   /// Cells and sequences against what the requests hold: for tests and audits.
   bool consistent() const;
 

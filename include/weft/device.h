@@ -25,9 +25,9 @@ struct DeviceInfo {
   std::string description = {};    ///< For people: the processor's name.
   std::uint64_t memory_total = 0;  ///< Bytes.
   std::uint64_t memory_free = 0;
-  int n_threads = 0;                  ///< Of a CPU: how many it uses by default. 0 elsewhere.
-  bool beside_host = false;           ///< Steps run beside the host, which goes on meanwhile.
-  bool on_host_cpu = false;           ///< It computes with the host's cores: the CPU, and drivers that do.
+  int n_threads = 0;         ///< Of a CPU: how many it uses by default. 0 elsewhere.
+  bool beside_host = false;  ///< Steps run beside the host, which goes on meanwhile.
+  bool on_host_cpu = false;  ///< It computes with the host's cores: the CPU, and drivers that do.
   std::vector<std::string> features = {};  ///< Instruction sets and abilities that weft uses here.
   /// What the backend knows of it, not measured: placement weighs devices by it. 0: as usual for its kind.
   DeviceSpeed speed = {};

@@ -21,7 +21,7 @@ enum class StopReason : std::uint8_t {
   kStopString,
   kCancelled,
   kTimeout,  ///< A deadline of the request (RequestParams).
-  kError,    ///< A device or memory failed, again and again.
+  kError,    ///< A device or memory failed again and again, or a constraint did.
 };
 /// "end", "length", "context", "stop", "cancelled", "timeout", "error"
 std::string_view name(StopReason reason);

@@ -5,7 +5,7 @@
 //   weft::Response response = service.submit(prompt, params);
 //   for (weft::Chunk chunk; response.next(chunk);) std::cout << chunk.text;
 //
-// Each completion has a bounded queue for what it writes. Who reads slowly pauses the own completion, never
+// Each completion has a bounded queue for what it writes. Who reads slowly pauses its own completion, never
 // a step: it goes on once the queue was read down, and while it is paused its cells may go to others.
 #include <chrono>
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Chunk {
   std::string text = {};
   std::vector<OutputToken> tokens = {};
   std::vector<OutputToken> prompt = {};  ///< As Output::prompt.
-  bool done = false;  ///< The last chunk of this completion.
+  bool done = false;                     ///< The last chunk of this completion.
   StopReason stop = StopReason::kEnd;
   std::string error = {};
   CompletionStats stats = {};

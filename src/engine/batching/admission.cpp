@@ -1,8 +1,10 @@
 #include "engine/batching/admission.h"
 
 #include <algorithm>
-#include <exception>
+#include <new>
+#include <optional>
 
+#include "engine/batching/what.h"
 #include "graph/extent.h"
 
 namespace weft::engine {
@@ -44,16 +46,20 @@ void Admission::wait_again(const StreamPtr& stream) noexcept {
   entry.key() = stream->key();
   entry.mapped() = stream;
   waiting_.insert(std::move(entry));
+  n_tokens_ += std::ssize(stream->tokens());
 }
 
-void Admission::admit(std::vector<StreamPtr>& running) {
+bool Admission::admit(std::vector<StreamPtr>& running) {
   for (const StreamPtr& stream : running) pause_for_others(*stream);
+  concerned_ = nullptr;
+  bool any_failed = false;
   int n_seen = 0;
   std::vector<Stream*> passed;
-  for (auto entry = waiting_.begin(); entry != waiting_.end() && n_seen < kMaxLookAhead; ++n_seen) {
-    if (static_cast<int>(running.size()) >= n_running_) return;
+  std::optional<int> n_cached;  // Cells that could be had, while it is known.
+  for (auto entry = waiting_.begin(); entry != waiting_.end() && n_seen < kMaxLookAhead;) {
+    if (static_cast<int>(running.size()) >= n_running_) break;
     const StreamPtr stream = entry->second;
-    if (stream->paused) {
+    if (stream->paused || stream->done()) {
       ++entry;
       continue;
     }
@@ -62,33 +68,43 @@ void Admission::admit(std::vector<StreamPtr>& running) {
       ++entry;
       continue;
     }
+    ++n_seen;
+    concerned_ = stream;
     // Who would be alone is let in anyway: it fits, or its own steps make room.
-    if (!cache_.make_room(n_needed(*stream, match, running), match, running) && !running.empty()) {
-      if (stream->n_passed >= kMaxPassed) return;
+    if (!cache_.make_room(n_needed(*stream, match, running), match, running, n_cached) && !running.empty()) {
+      if (stream->n_passed >= kMaxPassed) break;
       passed.push_back(stream.get());
       ++entry;
       continue;
     }
+    n_cached.reset();
     try {
       stream->prepare();
-    } catch (const std::exception& error) {
-      stream->fail(error.what());
+    } catch (const std::bad_alloc&) {
+      throw;  // There may be more the next time.
+    } catch (...) {
+      stream->fail(what_is_thrown());
+      any_failed = true;
       ++entry;
       continue;
     }
     cache_.settle(*stream, match);
     if (stream->shifted && !take_up(*stream)) {
       cache_.release(*stream);
-      return;
+      break;
     }
     const auto next = std::next(entry);
+    n_tokens_ -= std::ssize(stream->tokens());
     if (entries_.size() == entries_.capacity()) entries_.pop_back();
     entries_.push_back(waiting_.extract(entry));
+    entries_.back().mapped() = nullptr;
     entry = next;
     running.push_back(stream);
     pause_for_others(*stream);
     for (Stream* other : passed) ++other->n_passed;
   }
+  concerned_ = nullptr;
+  return any_failed;
 }
 
 /// Whether somebody is about to compute more of the stream's text than the cache has: worth waiting for.
@@ -97,6 +113,9 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
   if (!cache_.shares(stream) || stream.wants_prompt()) return false;
   const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
     if (!other->is_prefilling() || other->shifted || other->paused) return false;
+    // The next token that it computes has to be theirs.
+    const auto next = static_cast<std::size_t>(other->n_computed);
+    if (next + 1 >= stream.tokens().size() || other->tokens()[next] != stream.tokens()[next]) return false;
     const int n = n_in_common(*other, stream);
     return n > other->n_computed && n > n_cached + kWorthWaiting;
   });

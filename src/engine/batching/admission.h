@@ -2,6 +2,7 @@
 // Who waits in a batcher, and who is let in: in the order of their rank, as far as there are sequences and
 // cells for them. One whose beginning another one is just computing waits for it. Where the first in the
 // queue does not fit yet, some of those behind may pass it, but not for ever.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -22,24 +23,41 @@ class Admission {
     entries_.reserve(static_cast<std::size_t>(n_running));
   }
 
-  void wait(const StreamPtr& stream) { waiting_.emplace(stream->key(), stream); }
+  void wait(const StreamPtr& stream) {
+    waiting_.emplace(stream->key(), stream);
+    n_tokens_ += std::ssize(stream->tokens());
+  }
   /// One that was let in waits again. Needs no memory.
   void wait_again(const StreamPtr& stream) noexcept;
   /// Those for which `gone(stream)` is true wait no longer.
   template <typename F>
   void erase_if(F&& gone) {
-    std::erase_if(waiting_, [&](const auto& entry) { return gone(entry.second); });
+    std::erase_if(waiting_, [&](const auto& entry) {
+      if (!gone(entry.second)) return false;
+      n_tokens_ -= std::ssize(entry.second->tokens());
+      return true;
+    });
+  }
+  void erase(const Stream& stream) {
+    if (waiting_.erase(stream.key()) > 0) n_tokens_ -= std::ssize(stream.tokens());
+  }
+  template <typename F>
+  bool any_of(F&& f) const {
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const auto& entry) { return f(entry.second); });
   }
   template <typename F>
   void for_each(F&& f) const {
     for (const auto& [key, stream] : waiting_) f(stream);
   }
   std::size_t n_waiting() const { return waiting_.size(); }
+  std::int64_t n_waiting_tokens() const { return n_tokens_; }  ///< Of their texts.
 
   /// Moves to `running` (whose capacity is n_running) who can go on now; each has a sequence then. Says of
-  /// all that run where their next step has to pause, because others want to begin like that. A stream that
-  /// cannot be prepared fails, and stays for the caller to take out (Stream::done).
-  void admit(std::vector<StreamPtr>& running);
+  /// all that run where their next step has to pause, because others want to begin like that.  /// A stream
+  /// that cannot be prepared fails; true where there was one, for the caller to take out.
+  bool admit(std::vector<StreamPtr>& running);
+  /// Where admit() has thrown: whom it was about.
+  const StreamPtr& concerned() const { return concerned_; }
 
  private:
   using Queue = std::map<std::pair<std::int64_t, std::int64_t>, StreamPtr>;  // By who goes first.
@@ -51,6 +69,8 @@ class Admission {
   PrefixCache& cache_;
   const int n_running_;
   Queue waiting_;
+  std::int64_t n_tokens_ = 0;
+  StreamPtr concerned_;
   std::vector<Queue::node_type> entries_;  // Of those that run: their places in the queue, for wait_again.
 };
 

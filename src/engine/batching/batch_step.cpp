@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/batching/batcher_impl.h"
+#include "engine/batching/what.h"
 
 namespace weft {
 namespace {
@@ -23,19 +24,23 @@ constexpr int kMaxWholeRows = 64;
 /// Of the prompt budget that goes to who was served longest ago, whatever its rank: nobody starves.
 constexpr int kStarvedShare = 4;
 
+/// Steps with it have failed: until one with nobody else has not, it is alone in them.
+constexpr auto is_tried_alone = [](const StreamPtr& stream) { return stream->is_suspect && !stream->paused; };
+
 }  // namespace
 
 void Batcher::Impl::compute() {
   const auto start = Clock::now();
   double in_decode = 0.0;
-  bool unsure = true;
+  bool unsure = false;
   ++step_number;
   shares.clear();
+  concerned = nullptr;
   try {
     drop_branches();  // Of a step that failed.
     admit();
     check_limits();
-    drafts_allowed = alone == nullptr;
+    drafts_allowed = std::none_of(running.begin(), running.end(), is_tried_alone);
     n_read_by_drafter = 0;
     for (DecodeStatus status = DecodeStatus::kCacheFull; status == DecodeStatus::kCacheFull;) {
       const int n_to_read = n_read_by_drafter == 0 ? pace.prompt_budget(static_cast<int>(running.size())) : 0;
@@ -44,7 +49,6 @@ void Batcher::Impl::compute() {
       build();
       if (batch.size() == 0) break;
       const auto before = Clock::now();
-      unsure = false;  // The context says what a failure left.
       masks.start();
       try {
         status = context.decode(batch);
@@ -53,18 +57,21 @@ void Batcher::Impl::compute() {
         throw;
       }
       masks.wait();
-      unsure = true;
       in_decode = ms_between(before, Clock::now());
       counters.decode_seconds += in_decode / 1e3;
-      if (status == DecodeStatus::kOk) read_all(in_decode);
+      if (status == DecodeStatus::kOk) {
+        unsure = true;  // Until all of it is read.
+        read_all(in_decode);
+        unsure = false;
+      }
       if (status == DecodeStatus::kCacheFull) {
         drop_branches();
         make_room();
       }
     }
     n_failures = 0;
-  } catch (const std::exception& error) {
-    failed(error.what(), unsure);
+  } catch (...) {
+    failed(engine::what_is_thrown(), unsure || cache.is_broken());
   }
   const double ms = ms_between(start, Clock::now());
   counters.host_seconds += (ms - in_decode) / 1e3;
@@ -78,27 +85,34 @@ void Batcher::Impl::admit() {
       preempt(running[i]);
   while (true) {
     const std::size_t n_before = running.size();
-    const std::size_t n_queued = admission.n_waiting();
-    admission.admit(running);
-    for (std::size_t i = n_before; i < running.size(); ++i) {
-      Stream& stream = *running[i];
-      if (stream.stats.queue_ms > 0.0) continue;  // Not for the first time.
-      stream.stats.queue_ms = std::max(ms_between(stream.request().submitted, now), 1e-6);
-      counters.queue.add(stream.stats.queue_ms);
-      const double ms = ms_between(last_admission, now) / static_cast<double>(running.size() - n_before);
-      last_admission = now;
-      if (n_queued > running.size() - n_before)
-        counters.ms_per_admission =
-            counters.ms_per_admission == 0.0 ? ms : 0.9 * counters.ms_per_admission + 0.1 * ms;
-    }
-    drop_done();  // Those that could not be prepared.
+    const bool any_failed = admission.admit(running);
+    note_admissions(n_before, now);
+    if (any_failed) drop_done_waiting();
     const auto goes_on = [](const StreamPtr& stream) { return !stream->paused; };
     if (running.empty() || std::any_of(running.begin(), running.end(), goes_on)) return;
     // Only paused ones run. Somebody else may want their room.
-    bool wanted = false;
-    admission.for_each([&](const StreamPtr& stream) { wanted = wanted || goes_on(stream); });
-    if (!wanted || !preempt_youngest(nullptr)) return;
+    if (!admission.any_of(goes_on) || !preempt_youngest(nullptr)) return;
   }
+}
+
+void Batcher::Impl::note_admissions(std::size_t n_before, Clock::time_point now) {
+  const auto n_new = static_cast<double>(running.size() - n_before);
+  for (std::size_t i = n_before; i < running.size(); ++i) {
+    Stream& stream = *running[i];
+    stream.served_at = step_number;
+    if (stream.stats.queue_ms > 0.0) continue;  // Not for the first time.
+    stream.stats.queue_ms = std::max(ms_between(stream.request().submitted, now), 1e-6);
+    counters.queue.add(stream.stats.queue_ms);
+  }
+  if (n_new > 0.0) {
+    double& mean = counters.ms_per_admission;
+    if (last_admission) {
+      const double ms = ms_between(*last_admission, now) / n_new;
+      mean = mean == 0.0 ? ms : 0.9 * mean + 0.1 * ms;
+    }
+    last_admission = now;
+  }
+  if (admission.n_waiting() == 0) last_admission.reset();  // Idle time is no waiting time.
 }
 
 void Batcher::Impl::check_limits() {
@@ -108,6 +122,8 @@ void Batcher::Impl::check_limits() {
       full.push_back(stream);
   for (const StreamPtr& stream : full) {
     if (stream->seq < 0) continue;  // Preempted for one before it.
+    // One that is computed again forgets as it did before: once it lacks its last token only.
+    if (stream->params().context_shift && stream->is_prefilling()) continue;
     const auto make_room_for_it = [&] { return cache.evict() || preempt_youngest(stream.get()); };
     if (!cache.forget(*stream, make_room_for_it)) end(*stream, StopReason::kContextFull);
   }
@@ -125,12 +141,9 @@ void Batcher::Impl::build() {
   batch.clear();
   shares.clear();
   masks.clear();
-  const auto suspect = std::find_if(running.begin(), running.end(), [](const StreamPtr& stream) {
-    return stream->is_suspect && !stream->paused;
-  });
-  alone = suspect == running.end() ? nullptr : suspect->get();
+  const auto suspect = std::find_if(running.begin(), running.end(), is_tried_alone);
   const auto takes_part = [&](const Stream& stream) {
-    return !stream.paused && (alone == nullptr || &stream == alone);
+    return !stream.paused && (suspect == running.end() || &stream == suspect->get());
   };
   int n_logits = 0;
   for (const StreamPtr& stream : running) {
@@ -178,22 +191,30 @@ void Batcher::Impl::add_prompts() {
   const Stream* const starved =
       *std::min_element(reading.rbegin(), reading.rend(),
                         [](const Stream* a, const Stream* b) { return a->served_at < b->served_at; });
-  int kept = reading.size() > 1 ? left / kStarvedShare : 0;  // For the starved one.
+  // For the starved one; of a budget too small to be shared it has all, now and then.
+  int kept = left >= kStarvedShare ? left / kStarvedShare : step_number % kStarvedShare == 0 ? left : 0;
+  if (reading.size() == 1) kept = 0;
+  int n_whole_rows = 0;
   for (Stream* stream : reading) {
     int n = stream->n_pending();
     if (stream->pause_at > stream->n_computed) n = std::min(n, stream->pause_at - stream->n_computed);
+    const int max_text = stream->request().max_text;
+    if (stream->params().context_shift && stream->n_computed + n > max_text)
+      n = max_text - stream->n_computed;
     if (stream == starved) kept = 0;
     n = std::min(n, left - kept);
+    const auto is_told = [&](int i) { return stream->wants_prompt(stream->n_computed + i + 1); };
+    if (!finds_logprobs(*stream))
+      for (int i = 0; i < n; ++i)
+        if (is_told(i) && ++n_whole_rows > kMaxWholeRows) n = i;
     if (n <= 0) continue;
     stream->served_at = step_number;
-    if (stream->wants_prompt(stream->n_computed + 1) && !finds_logprobs(*stream))
-      n = std::min(n, kMaxWholeRows);
     const bool ends = n == stream->n_pending();
     shares.push_back({stream, batch.size(), n});
     for (int i = 0; i < n; ++i) {
-      const bool told = stream->wants_prompt(stream->n_computed + i + 1);
-      batch.add(stream->pending()[static_cast<std::size_t>(i)], stream->seq, told || (ends && i == n - 1));
-      if (told) ask_for_prompt(*stream, batch.size() - 1, stream->n_computed + i + 1);
+      batch.add(stream->pending()[static_cast<std::size_t>(i)], stream->seq,
+                is_told(i) || (ends && i == n - 1));
+      if (is_told(i)) ask_for_prompt(*stream, batch.size() - 1, stream->n_computed + i + 1);
     }
     left -= n;
     if (ends) left = std::min(left, pace.max_rows_behind(batch.size()) - batch.size());
@@ -255,14 +276,15 @@ void Batcher::Impl::draw(const Share& share) {
   Stream& stream = *share.stream;
   int node = DraftTree::kRoot;
   int n_drawn = 0;
+  int n_first_guesses = stream.n_computed;  // Tokens up to which the text went as the drafter guessed first.
   bool goes_on = true;
   while (true) {
     // The root's logits are those of the last token, a node's stand behind them in the nodes' order.
     const int item = share.first + share.n + node;
     try {
       goes_on = stream.draw(context, item, batch[item].n_best > 0, masks.mask(stream, node));
-    } catch (const std::exception& error) {
-      stream.fail(error.what());  // Its sampler or its constraint: nobody else's business.
+    } catch (...) {
+      stream.fail(engine::what_is_thrown());  // Its sampler or its constraint: nobody else's business.
       return;
     }
     ++n_drawn;
@@ -272,6 +294,8 @@ void Batcher::Impl::draw(const Share& share) {
     if (!goes_on || next == DraftTree::kNone) break;
     ++stream.stats.n_accepted;
     ++counters.n_accepted_tokens;
+    const bool was_first = stream.draft.nodes()[static_cast<std::size_t>(next)].rank == 0;
+    if (was_first && n_first_guesses == stream.n_computed) ++n_first_guesses;
     cache.computed(stream, 1);
     node = next;
   }
@@ -288,7 +312,7 @@ void Batcher::Impl::draw(const Share& share) {
     counters.n_branches += static_cast<std::int64_t>(stream.branches.size()) - 1;
     drafts.fold(stream, node);
   }
-  drafts.checked(stream);
+  drafts.checked(stream, n_first_guesses);
   if (!goes_on) cache.retire(stream);
 }
 
@@ -309,18 +333,19 @@ void Batcher::Impl::make_room() {
 }
 
 void Batcher::Impl::preempt(const StreamPtr& stream) {
+  concerned = stream;
   if (stream->shifted) stream->saved = context.save(stream->seq);
-  wait_again(stream);
+  ++stream->stats.n_preempted;
+  ++counters.n_preempted;
+  wait_again(concerned);
+  concerned = nullptr;
 }
 
 void Batcher::Impl::wait_again(const StreamPtr& stream) {
-  const StreamPtr kept = stream;
-  cache.release(*kept);
-  kept->n_computed = 0;
-  ++kept->stats.n_preempted;
-  ++counters.n_preempted;
-  running.erase(std::find(running.begin(), running.end(), kept));
-  admission.wait_again(kept);
+  cache.release(*stream);
+  stream->n_computed = 0;
+  running.erase(std::find(running.begin(), running.end(), stream));
+  admission.wait_again(stream);
 }
 
 bool Batcher::Impl::preempt_youngest(const Stream* except) {
@@ -341,24 +366,23 @@ void Batcher::Impl::failed(std::string_view why, bool unsure) noexcept {
   ++counters.n_failed_steps;
   ++n_failures;
   for (const StreamPtr& stream : running) tell(stream);  // What it drew before holds.
-  if (n_failures >= kFailuresTogether) {
-    if (shares.size() == 1) {
-      shares.front().stream->fail(why);
-    } else if (shares.empty()) {
-      // It was not about a batch: somebody who wants to be let in, or everybody.
-      StreamPtr first = running.empty() ? nullptr : running.front();
-      admission.for_each([&](const StreamPtr& stream) {
-        if (first == nullptr && !stream->paused) first = stream;
-      });
-      if (first != nullptr) first->fail(why);
-    }
-    for (const Share& share : shares) share.stream->is_suspect = true;
-  }
+  if (n_failures >= kFailuresTogether) blame(why);
   try {
     if (!unsure) return give_up_unsound(why);
   } catch (const std::exception&) {  // Then all of it.
   }
   rebuild(why);
+}
+
+/// Steps go on failing: a stream that is alone in a batch, or that nobody else was concerned with, is why.
+/// Those that were in a batch together are tried alone from now on.
+void Batcher::Impl::blame(std::string_view why) noexcept {
+  if (shares.size() == 1) return shares.front().stream->fail(why);
+  for (const Share& share : shares) share.stream->is_suspect = true;
+  if (!shares.empty()) return;
+  StreamPtr stream = concerned != nullptr ? concerned : admission.concerned();
+  if (stream == nullptr && !running.empty()) stream = running.front();
+  if (stream != nullptr) stream->fail(why);
 }
 
 /// What the failed step was to move lies nobody knows how: those texts are computed again.
@@ -369,11 +393,13 @@ void Batcher::Impl::give_up_unsound(std::string_view why) {
     if (running[i]->shifted) {
       running[i]->fail(why);  // What it has forgotten cannot be computed again.
     } else {
-      wait_again(running[i]);
+      const StreamPtr stream = running[i];
+      wait_again(stream);
     }
   }
   cache.evict_unsound();
   drop_done();
+  drop_done_waiting();
 }
 
 void Batcher::Impl::rebuild(std::string_view why) noexcept {
@@ -397,6 +423,7 @@ void Batcher::Impl::rebuild(std::string_view why) noexcept {
     admission.for_each([&](const StreamPtr& stream) { stream->fail(error.what()); });
   }
   drop_done();
+  drop_done_waiting();
   while (!running.empty()) {
     admission.wait_again(running.back());
     running.pop_back();

@@ -40,13 +40,10 @@ RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) 
   engine::check_request(prompt, p, context, params.limits);
   const BatcherLimits& limits = params.limits;
   if (limits.n_waiting > 0 || limits.n_waiting_tokens > 0) {
-    engine::QueueLoad load{.ms_per_admission = counters.ms_per_admission};
-    admission.for_each([&](const StreamPtr& stream) {
-      ++load.n_waiting;
-      load.n_waiting_tokens += std::ssize(stream->tokens());
-    });
     try {
-      engine::check_load(load, prompt.size(), p.n, limits);
+      engine::check_load({static_cast<std::int64_t>(admission.n_waiting()), admission.n_waiting_tokens(),
+                          counters.ms_per_admission},
+                         prompt.size(), p.n, limits);
     } catch (const OverloadedError&) {
       ++counters.n_rejected;
       throw;
@@ -68,16 +65,24 @@ RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) 
   // So that nobody needs memory to tell its end.
   for (std::vector<StreamPtr>* box : {&outbox, &telling})
     if (box->capacity() < n_open + n) box->reserve(2 * (n_open + n));
+  std::map<RequestId, std::vector<StreamPtr>> entries;
+  entries[request->id].reserve(n);
+  auto entry = entries.extract(entries.begin());
   std::size_t n_waiting = 0;
   try {
     for (; n_waiting < n && request->params.n_predict != 0; ++n_waiting) admission.wait(streams[n_waiting]);
   } catch (...) {
-    admission.erase_if([&](const StreamPtr& stream) { return stream->request().id == request->id; });
+    while (n_waiting > 0) admission.erase(*streams[--n_waiting]);
     throw;
   }
   ++last_request;
   last_order += static_cast<std::int64_t>(n);
   n_open += n;
+  entry.mapped() = streams;
+  open.insert(std::move(entry));
+  for (const double ms :
+       {request->params.queue_timeout_ms, request->params.first_token_timeout_ms, request->params.timeout_ms})
+    any_deadlines = any_deadlines || ms > 0.0;
   ++counters.n_requests;
   if (request->params.n_predict == 0)
     for (const StreamPtr& stream : streams) {
@@ -88,49 +93,50 @@ RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) 
 }
 
 void Batcher::Impl::cancel(RequestId id) {
-  const auto ends = [&](const StreamPtr& stream) {
-    if (stream->request().id != id) return;
+  const auto found = open.find(id);
+  if (found == open.end()) return;
+  for (const StreamPtr& stream : found->second) {
+    if (stream->done()) continue;
     stream->finish(StopReason::kCancelled);
-    cache.release(*stream);
-  };
-  admission.for_each(ends);
-  for (const StreamPtr& stream : running) ends(stream);
-  drop_done();
+    leave(stream);
+  }
 }
 
 void Batcher::Impl::set_paused(RequestId id, int completion, bool paused) {
-  const auto set = [&](const StreamPtr& stream) {
-    if (stream->request().id != id || stream->completion() != completion ||
-        stream->paused.has_value() == paused)
-      return;
-    if (paused) {
-      stream->paused = Clock::now();
-    } else {
-      stream->paused.reset();
-    }
-  };
-  admission.for_each(set);
-  for (const StreamPtr& stream : running) set(stream);
+  const auto found = open.find(id);
+  if (found == open.end() || completion < 0 || completion >= static_cast<int>(found->second.size())) return;
+  Stream& stream = *found->second[static_cast<std::size_t>(completion)];
+  if (stream.paused.has_value() == paused) return;
+  if (paused) {
+    stream.paused = Clock::now();
+  } else {
+    stream.paused.reset();
+  }
 }
 
 // --- Deadlines
 
 void Batcher::Impl::expire(Clock::time_point now) {
+  if (open.empty()) any_deadlines = false;
+  if (!any_deadlines) return;
   bool any = false;
-  const auto late = [&](const StreamPtr& stream) {
-    if (stream->done() || !stream->is_late(now)) return false;
+  const auto end_if_late = [&](const StreamPtr& stream) {
+    if (stream->done() || !stream->is_late(now)) return;
+    stream->finish(StopReason::kTimeout);
     any = true;
-    return true;
   };
-  admission.for_each([&](const StreamPtr& stream) {
-    if (late(stream)) stream->finish(StopReason::kTimeout);
-  });
-  for (const StreamPtr& stream : running)
-    if (late(stream)) end(*stream, StopReason::kTimeout);
+  admission.for_each(end_if_late);
+  if (any) drop_done_waiting();
+  for (const StreamPtr& stream : running) {
+    if (stream->done() || !stream->is_late(now)) continue;
+    end(*stream, StopReason::kTimeout);
+    any = true;
+  }
   if (any) drop_done();
 }
 
 std::optional<Clock::time_point> Batcher::Impl::next_deadline() const {
+  if (!any_deadlines) return std::nullopt;
   auto next = Clock::time_point::max();
   const auto look = [&](const StreamPtr& stream) { next = std::min(next, stream->deadline()); };
   admission.for_each(look);
@@ -146,15 +152,31 @@ void Batcher::Impl::end(Stream& stream, StopReason reason) {
   cache.retire(stream);
 }
 
+void Batcher::Impl::leave(const StreamPtr& stream) {
+  cache.release(*stream);
+  const auto place = std::find(running.begin(), running.end(), stream);
+  if (place != running.end()) {
+    running.erase(place);
+  } else {
+    admission.erase(*stream);
+  }
+  tell(stream);
+}
+
 void Batcher::Impl::drop_done() {
-  const auto leaves = [&](const StreamPtr& stream) {
+  std::erase_if(running, [&](const StreamPtr& stream) {
     if (!stream->done()) return false;
     cache.release(*stream);  // Of those that end in their midst; others have left their sequence already.
     tell(stream);
     return true;
-  };
-  std::erase_if(running, leaves);
-  admission.erase_if(leaves);
+  });
+}
+
+void Batcher::Impl::drop_done_waiting() {
+  admission.erase_if([&](const StreamPtr& stream) {
+    if (stream->done()) tell(stream);
+    return stream->done();
+  });
 }
 
 void Batcher::Impl::tell(const StreamPtr& stream) {
@@ -166,28 +188,24 @@ void Batcher::Impl::tell(const StreamPtr& stream) {
 void Batcher::Impl::deliver() {
   std::exception_ptr thrown;
   delivering = true;
-  while (!outbox.empty()) {
-    std::swap(outbox, telling);  // What callbacks cancel or submit comes in the next round.
-    for (const StreamPtr& stream : telling) {
+  // What callbacks cancel is told now, too; what they submit waits for the next step.
+  const RequestId last = last_request;
+  const auto is_next = [&] {
+    return std::any_of(outbox.begin(), outbox.end(),
+                       [&](const StreamPtr& stream) { return stream->request().id <= last; });
+  };
+  while (is_next()) {
+    std::swap(outbox, telling);
+    for (std::size_t i = 0; i < telling.size(); ++i) {
+      const StreamPtr stream = telling[i];  // Callbacks that submit make room here.
       stream->in_outbox = false;
       if (!stream->has_output()) continue;
-      const bool is_end = stream->done();
-      if (is_end) {
-        --n_open;
-        switch (stream->stop()) {
-          case StopReason::kCancelled:
-            ++counters.n_cancelled;
-            break;
-          case StopReason::kTimeout:
-            ++counters.n_timed_out;
-            break;
-          case StopReason::kError:
-            ++counters.n_errors;
-            break;
-          default:
-            ++counters.n_completed;
-        }
+      if (stream->request().id > last) {
+        tell(stream);
+        continue;
       }
+      const bool is_end = stream->done();
+      if (is_end) count_end(*stream);
       bool wants_more = false;
       try {
         wants_more = stream->deliver();
@@ -202,14 +220,32 @@ void Batcher::Impl::deliver() {
   if (thrown) std::rethrow_exception(thrown);
 }
 
+void Batcher::Impl::count_end(const Stream& stream) {
+  --n_open;
+  switch (stream.stop()) {
+    case StopReason::kCancelled:
+      ++counters.n_cancelled;
+      break;
+    case StopReason::kTimeout:
+      ++counters.n_timed_out;
+      break;
+    case StopReason::kError:
+      ++counters.n_errors;
+      break;
+    default:
+      ++counters.n_completed;
+  }
+  const auto entry = open.find(stream.request().id);
+  if (std::all_of(entry->second.begin(), entry->second.end(),
+                  [&](const StreamPtr& other) { return other.get() == &stream || other->told_end(); }))
+    open.erase(entry);
+}
+
 // --- The loop
 
 bool Batcher::Impl::can_go_on() const {
   const auto goes_on = [](const StreamPtr& stream) { return !stream->paused; };
-  if (std::any_of(running.begin(), running.end(), goes_on)) return true;
-  bool any = false;
-  admission.for_each([&](const StreamPtr& stream) { any = any || goes_on(stream); });
-  return any;
+  return !outbox.empty() || std::any_of(running.begin(), running.end(), goes_on) || admission.any_of(goes_on);
 }
 
 bool Batcher::Impl::step() {
@@ -224,9 +260,9 @@ bool Batcher::Impl::step() {
 BatcherStats Batcher::Impl::stats() const {
   BatcherStats s = counters;
   const auto now = Clock::now();
+  s.n_waiting = static_cast<int>(admission.n_waiting());
+  s.n_waiting_tokens = admission.n_waiting_tokens();
   admission.for_each([&](const StreamPtr& stream) {
-    ++s.n_waiting;
-    s.n_waiting_tokens += std::ssize(stream->tokens());
     s.longest_wait_ms = std::max(s.longest_wait_ms, ms_between(stream->request().submitted, now));
     s.n_paused += stream->paused ? 1 : 0;
   });
@@ -258,6 +294,7 @@ bool Batcher::step() { return impl_->step(); }
 std::optional<Clock::time_point> Batcher::next_deadline() const { return impl_->next_deadline(); }
 int Batcher::n_running() const { return static_cast<int>(impl_->running.size()); }
 int Batcher::n_waiting() const { return static_cast<int>(impl_->admission.n_waiting()); }
+std::int64_t Batcher::n_waiting_tokens() const { return impl_->admission.n_waiting_tokens(); }
 BatcherStats Batcher::stats() const { return impl_->stats(); }
 bool Batcher::consistent() const {
   return impl_->context.consistent() && impl_->cache.consistent(impl_->running);

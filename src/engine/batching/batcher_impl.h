@@ -6,7 +6,9 @@
 // A stream is waiting, running (it has a sequence) or done. Those that have something to tell are in the
 // outbox once; nothing on the way from running to waiting or to the outbox needs memory, so that a step that
 // fails for want of it can be taken back.
+#include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -37,8 +39,11 @@ struct Batcher::Impl {
   void deliver();
   /// A running stream has ended: what it leaves may serve others.
   void end(engine::Stream& stream, StopReason reason);
-  /// Streams that have ended leave `running` and the queue; what they have to tell stays until it is told.
-  void drop_done();
+  // Streams that have ended leave where they are; what they have to tell stays until it is told:
+  void leave(const engine::StreamPtr& stream);  ///< One, wherever it is.
+  void drop_done();                             ///< Those of `running`.
+  void drop_done_waiting();                     ///< Those of the queue; costs its length.
+  void count_end(const engine::Stream& stream);
   void tell(const engine::StreamPtr& stream);
   bool can_go_on() const;
   BatcherStats stats() const;
@@ -55,6 +60,8 @@ struct Batcher::Impl {
   /// One step, whatever fails: what a device or memory refuses is tried again by the steps to come.
   void compute();
   void admit();
+  /// Of the streams of `running` from `n_before` on.
+  void note_admissions(std::size_t n_before, engine::Clock::time_point now);
   /// Room in the cache that one stream may use is up, before the batch is made.
   void check_limits();
   void build();
@@ -72,10 +79,11 @@ struct Batcher::Impl {
 
   void make_room();
   void preempt(const engine::StreamPtr& stream);
-  void wait_again(const engine::StreamPtr& stream);
+  void wait_again(const engine::StreamPtr& stream);  ///< Not a reference into `running`.
   bool preempt_youngest(const engine::Stream* except);
   /// A step failed. `unsure`: what the cache and its index hold may be anything.
   void failed(std::string_view why, bool unsure) noexcept;
+  void blame(std::string_view why) noexcept;
   void give_up_unsound(std::string_view why);
   /// Gives up the cache; all streams that run wait again, to be computed from their texts.
   void rebuild(std::string_view why) noexcept;
@@ -107,10 +115,12 @@ struct Batcher::Impl {
   engine::StepPace pace;
   engine::MaskMaker masks;
 
-  std::vector<engine::StreamPtr> running;  // In the order of their admission.
-  std::vector<engine::StreamPtr> outbox;   // With something to tell.
-  std::vector<engine::StreamPtr> telling;  // What deliver() has taken of it.
-  std::size_t n_open = 0;                  // Streams that were not told their end.
+  std::vector<engine::StreamPtr> running;                    // In the order of their admission.
+  std::vector<engine::StreamPtr> outbox;                     // With something to tell.
+  std::vector<engine::StreamPtr> telling;                    // What deliver() has taken of it.
+  std::size_t n_open = 0;                                    // Streams that were not told their end.
+  std::map<RequestId, std::vector<engine::StreamPtr>> open;  // Requests with such streams.
+  bool any_deadlines = false;                                // Among them.
   bool delivering = false;
 
   Batch batch;
@@ -120,10 +130,10 @@ struct Batcher::Impl {
   int n_read_by_drafter = 0;             // Tokens, in this step.
   bool drafts_allowed = true;
   int n_failures = 0;  // Steps that failed, one after another.
-  /// Alone in its steps, because steps with it failed: it has to show whether it is why.
-  const engine::Stream* alone = nullptr;
+  /// Being preempted: where that fails, it is why.
+  engine::StreamPtr concerned;
 
-  engine::Clock::time_point last_admission;
+  std::optional<engine::Clock::time_point> last_admission;  // Since somebody waits.
   std::int64_t step_number = 0;
   RequestId last_request = 0;
   std::int64_t last_order = 0;

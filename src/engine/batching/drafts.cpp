@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "engine/batching/what.h"
+
 namespace weft::engine {
 namespace {
 
@@ -84,15 +86,18 @@ int Drafts::write(std::span<const StreamPtr> streams, const StepCost& cost, bool
   return n_read;
 }
 
-/// Guesses that the stream's constraint forbids go, with all that stands behind them.
+/// Guesses that the stream's constraint forbids go, with all that stands behind them, and those behind an
+/// end.
 void Drafts::prune(Stream& stream) {
-  if (stream.constraint() == nullptr || stream.draft.empty()) return;
+  if (stream.draft.empty()) return;
   try {
-    stream.draft.keep_if(
-        [&](std::span<const Token> path, Token token) { return stream.constraint()->allows(path, token); });
-  } catch (const std::exception& error) {
+    stream.draft.keep_if([&](std::span<const Token> path, Token token) {
+      if (!path.empty() && stream.ends_with(path.back())) return false;
+      return stream.constraint() == nullptr || stream.constraint()->allows(path, token);
+    });
+  } catch (...) {
     stream.draft.clear();
-    stream.fail(error.what());
+    stream.fail(what_is_thrown());
   }
 }
 

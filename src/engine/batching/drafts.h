@@ -34,9 +34,9 @@ class Drafts {
   static void learn(Stream& stream, int node, int right);
   /// The stream goes on with the branch that `node` is on, as far as it is computed.
   void fold(Stream& stream, int node) const;
-  /// The text has been checked: what a drafter has kept beyond it is no longer so.
-  void checked(const Stream& stream) const {
-    if (drafter_ != nullptr) drafter_->cut(stream.seq, stream.n_computed);
+  /// The text has been checked: what a drafter has kept beyond its first n tokens is no longer so.
+  void checked(const Stream& stream, int n) const {
+    if (drafter_ != nullptr) drafter_->cut(stream.seq, n);
   }
 
  private:

@@ -90,14 +90,14 @@ void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, 
     throw OverloadedError(
         what + "; try again in " + std::to_string(static_cast<int>(std::ceil(ms / 1e3))) + " s", ms);
   };
-  if (limits.n_waiting > 0 && load.n_waiting + n_completions > limits.n_waiting) {
+  // A request that is larger than the limits is let in alone: it can be served.
+  if (limits.n_waiting > 0 && load.n_waiting > 0 && load.n_waiting + n_completions > limits.n_waiting) {
     const auto too_many = static_cast<double>(load.n_waiting + n_completions - limits.n_waiting);
     overloaded(std::to_string(load.n_waiting) + " completions wait already, at most " +
                    std::to_string(limits.n_waiting) + " may",
                too_many / std::max<double>(1.0, static_cast<double>(load.n_waiting)));
   }
   const auto n_tokens = static_cast<std::int64_t>(n_prompt) * n_completions;
-  // A request larger than the limit is let in alone: it can be served.
   if (limits.n_waiting_tokens > 0 && load.n_waiting > 0 &&
       load.n_waiting_tokens + n_tokens > limits.n_waiting_tokens)
     overloaded(std::to_string(load.n_waiting_tokens) + " tokens of prompts wait already, at most " +

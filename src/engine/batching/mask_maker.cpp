@@ -18,7 +18,7 @@ MaskMaker::~MaskMaker() {
 void MaskMaker::add(const Stream& stream) {
   if (stream.constraint() == nullptr) return;
   if (jobs_.empty()) n_masks_ = 0;
-  jobs_.push_back({&stream, n_masks_, nullptr});
+  jobs_.push_back({&stream, n_masks_, nullptr, 0});
   n_masks_ += 1 + static_cast<std::size_t>(stream.draft.size());
 }
 
@@ -61,15 +61,18 @@ void MaskMaker::run() {
 
 void MaskMaker::make_all() noexcept {
   for (Job& job : jobs_) {
+    int node = DraftTree::kRoot;
     try {
       const DraftTree& draft = job.stream->draft;
-      for (int node = DraftTree::kRoot; node < draft.size(); ++node) {
+      for (; node < draft.size(); ++node) {
         draft.path_to(node, path_);
+        if (!path_.empty() && job.stream->ends_with(path_.back())) continue;  // Nothing is drawn behind it.
         const std::size_t at = job.first + static_cast<std::size_t>(node + 1);
         job.stream->constraint()->fill(path_, std::span(masks_).subspan(at * n_words_, n_words_));
       }
     } catch (...) {
       job.error = std::current_exception();
+      job.failed_at = node;
     }
   }
 }
@@ -78,7 +81,7 @@ std::span<const std::uint32_t> MaskMaker::mask(const Stream& stream, int node) c
   const auto job =
       std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.stream == &stream; });
   if (job == jobs_.end()) return {};
-  if (job->error) std::rethrow_exception(job->error);
+  if (job->error && node >= job->failed_at) std::rethrow_exception(job->error);
   const std::size_t at = job->first + static_cast<std::size_t>(node + 1);
   return std::span(masks_).subspan(at * n_words_, n_words_);
 }

@@ -38,6 +38,7 @@ class MaskMaker {
     const Stream* stream;
     std::size_t first;  // Of its masks: the root's, then the nodes'.
     std::exception_ptr error;
+    int failed_at = 0;  // The node whose mask could not be made.
   };
   void run();
   void make_all() noexcept;

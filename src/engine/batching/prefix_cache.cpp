@@ -34,6 +34,7 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes
 
 void PrefixCache::reset() {
   context_.clear();
+  broken_ = false;
   idle_.clear();
   free_.clear();
   index_.clear();
@@ -52,16 +53,20 @@ PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
   return index_.find(all_but_last(stream), [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
 }
 
-bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running) {
+bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running,
+                            std::optional<int>& n_cached) {
   const auto n_missing = [&] { return context_.cells_used() + n_needed - context_.cells_total(); };
   if (n_missing() <= 0) return true;
-  if (n_missing() > cells_cached(running)) return false;
+  if (!n_cached) n_cached = cells_cached(running);
+  if (n_missing() > *n_cached) return false;
+  n_cached.reset();
   while (context_.cells_used() + n_needed > context_.cells_total())
     if (!evict(match.holder) && !shorten(match)) return false;
   return true;
 }
 
 void PrefixCache::settle(Stream& stream, Match match) {
+  broken_ = true;
   stream.snapshot_at = beginning_to_keep(stream, match);
   // All of an idle text, or the only one to be had: the stream goes on where it lies.
   const bool take_over = match.holder >= 0 && is_idle(match.holder) &&
@@ -85,13 +90,15 @@ void PrefixCache::settle(Stream& stream, Match match) {
   }
   stream.n_computed = match.n;
   index_.append(stream.seq, first(stream.text, match.n));
-  if (stream.n_reached == 0) {  // For the first time.
+  if (stream.stats.queue_ms == 0.0) {  // For the first time.
     stream.stats.n_cached = match.n;
     counters_.n_cached_tokens += match.n;
   }
+  broken_ = false;
 }
 
 void PrefixCache::computed(Stream& stream, int n) {
+  broken_ = true;
   if (!stream.shifted) index_.append(stream.seq, stream.pending().first(static_cast<std::size_t>(n)));
   stream.n_computed += n;
   const int n_again = std::min(n, stream.n_reached - (stream.n_computed - n));
@@ -100,6 +107,7 @@ void PrefixCache::computed(Stream& stream, int n) {
     counters_.n_recomputed_tokens += n_again;
   }
   stream.n_reached = std::max(stream.n_reached, stream.n_computed);
+  broken_ = false;
 }
 
 int PrefixCache::cells_cached(std::span<const StreamPtr> running) const {
@@ -126,13 +134,17 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
   if (stream.pause_at == 0 || stream.n_computed != stream.pause_at) return;
   if (index_.doubled(stream.seq) || (free_.empty() && !evict())) return;
   const SeqId seq = free_.back();
-  if (!context_.copy(stream.seq, seq)) return;
+  broken_ = true;
+  const bool copied = context_.copy(stream.seq, seq);
+  broken_ = copied;
+  if (!copied) return;
   free_.pop_back();
   if (drafter_ != nullptr) drafter_->copy(stream.seq, seq, stream.n_computed);
   index_.append(seq, first(stream.text, stream.n_computed));
   is_snapshot(seq) = true;
   idle_.push_back(seq);
   ++counters_.n_snapshots;
+  broken_ = false;
 }
 
 void PrefixCache::retire(Stream& stream) {
@@ -167,9 +179,11 @@ void PrefixCache::evict_unsound() {
 bool PrefixCache::shorten(const Match& match) {
   if (match.holder < 0 || match.n == index_.size(match.holder) || !is_idle(match.holder)) return false;
   const std::vector<Token> kept = index_.text(match.holder, match.n);
+  broken_ = true;
   index_.remove(match.holder);
   cut(match.holder, match.n);
   index_.append(match.holder, kept);
+  broken_ = false;
   return true;
 }
 
@@ -177,10 +191,13 @@ bool PrefixCache::forget(Stream& stream, const std::function<bool()>& make_room)
   if (!stream.params().context_shift || stream.n_pending() != 1) return false;
   const auto [keep, n] = middle_of(context_, stream.seq, stream.params().n_keep);
   if (n == 0) return false;
+  broken_ = true;
   index_.remove(stream.seq);
   if (drafter_ != nullptr) drafter_->cut(stream.seq, 0);
+  const bool done = engine::forget(context_, stream.seq, keep, n, make_room);
+  broken_ = false;
   stream.shifted = true;
-  if (!engine::forget(context_, stream.seq, keep, n, make_room)) return false;
+  if (!done) return false;
   stream.text.erase(stream.text.begin() + keep, stream.text.begin() + keep + n);
   stream.n_computed -= n;
   stream.n_reached = stream.n_computed;
@@ -190,6 +207,7 @@ bool PrefixCache::forget(Stream& stream, const std::function<bool()>& make_room)
 // --- Branches of a draft
 
 void PrefixCache::branch(Stream& stream, int n) {
+  stream.branches.reserve(static_cast<std::size_t>(n));
   stream.branches.assign(1, stream.seq);
   while (static_cast<int>(stream.branches.size()) < n) {
     stream.branches.push_back(take_free());

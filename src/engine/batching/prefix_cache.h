@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,8 +44,10 @@ class PrefixCache {
   /// Whether a text can be cut anywhere, so that others can begin with any part of it.
   bool cuts_anywhere() const { return cuts_anywhere_; }
   /// Whether `n_needed` cells are left for a stream that is to begin with the match. Evicts idle texts for
-  /// them, at last what the match's own has beyond it; none, where all of them would not do.
-  bool make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running);
+  /// them, at last what the match's own has beyond it; none, where all of them would not do. `n_cached` is
+  /// what cells_cached() says, where that was asked already.
+  bool make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running,
+                 std::optional<int>& n_cached);
   /// A sequence for a stream, beginning with the match.
   void settle(Stream& stream, Match match);
   /// The next `n` tokens of the stream's text are in the cache.
@@ -66,6 +69,8 @@ class PrefixCache {
   /// Empties everything, whatever state it is in. The streams that run must give up their sequences
   /// themselves.
   void reset();
+  /// Whether a change stopped halfway, for want of memory: only reset() helps then.
+  bool is_broken() const { return broken_; }
 
   // --- Branches of a draft
 
@@ -110,7 +115,8 @@ class PrefixCache {
   BatcherStats& counters_;
   PrefixIndex index_;
   std::vector<SeqId> free_;
-  std::vector<SeqId> idle_;        // Least recently used first.
+  std::vector<SeqId> idle_;  // Least recently used first.
+  bool broken_ = false;
   std::vector<bool> is_snapshot_;  // By sequence: an idle one that stays for others when one goes on from it.
 };
 

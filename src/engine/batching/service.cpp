@@ -19,6 +19,11 @@
 namespace weft {
 namespace {
 
+/// As good as for ever, and fits every clock.
+constexpr std::chrono::milliseconds kLong = std::chrono::hours(24 * 365);
+/// How things stand in detail is looked up again after so long.
+constexpr std::chrono::milliseconds kStatsAge{20};
+
 /// The queue's limits are the service's: it knows what is still on its way to the batcher.
 BatcherParams without_queue_limits(BatcherParams params) {
   params.limits.n_waiting = 0;
@@ -64,9 +69,9 @@ struct Response::State {
 
   /// From the service's thread. False where the reader is gone.
   bool add(const Output& output) {
+    bool wants_more = true;
     {
       const std::lock_guard lock(mutex);
-      if (wants_cancel && !output.done) return false;
       Part& part = parts[static_cast<std::size_t>(output.completion)];
       Chunk& chunk = part.chunk;
       if (!part.lost) {
@@ -86,9 +91,10 @@ struct Response::State {
         chunk.stats = output.stats;
       }
       note(part);
+      wants_more = !wants_cancel;
     }
     tell();
-    return true;
+    return wants_more;
   }
 
   /// Ends completions that the batcher never had.
@@ -132,8 +138,8 @@ struct Response::State {
   }
 
   bool at_end() const { return n_taken_to_end == parts.size(); }
-  bool is_full(const Part& part) const {
-    return static_cast<int>(part.chunk.tokens.size()) >= n_unread_max && !part.chunk.done;
+  bool is_full(const Chunk& chunk) const {
+    return static_cast<int>(chunk.tokens.size() + chunk.prompt.size()) >= n_unread_max && !chunk.done;
   }
 
   RequestId id;
@@ -157,7 +163,8 @@ Response::Response() = default;
 Response::Response(std::shared_ptr<State> state) : state_(std::move(state)) {}
 Response::Response(Response&&) noexcept = default;
 Response& Response::operator=(Response&& other) noexcept {
-  Response gone(std::move(*this));
+  if (this == &other) return *this;
+  const Response gone(std::move(*this));
   state_ = std::move(other.state_);
   return *this;
 }
@@ -176,14 +183,14 @@ Response::Poll Response::poll(Chunk& chunk, std::chrono::milliseconds at_most) {
   {
     std::unique_lock lock(state_->mutex);
     const auto ready = [&] { return !state_->news.empty() || state_->at_end(); };
-    if (at_most == std::chrono::milliseconds::max()) {
+    if (at_most > kLong) {
       state_->changed.wait(lock, ready);
     } else if (at_most.count() > 0) {
       state_->changed.wait_for(lock, at_most, ready);
     }
     if (!state_->take(chunk)) {
       result = state_->at_end() ? Poll::kEnd : Poll::kNothingYet;
-    } else if (static_cast<int>(chunk.tokens.size()) >= state_->n_unread_max && !chunk.done) {
+    } else if (state_->is_full(chunk)) {
       was_full = state_->has_room_again = true;
     }
   }
@@ -204,14 +211,15 @@ void Response::cancel() {
 
 void Response::on_ready(std::function<void()> wake) {
   if (!state_) return;
-  bool has_news = false;
-  {
-    const std::lock_guard lock(state_->mutex);
-    has_news = !state_->news.empty() || state_->at_end();
-  }
   const std::lock_guard lock(state_->wake_mutex);
   state_->wake = std::move(wake);
-  if (has_news && state_->wake) state_->wake();
+  if (!state_->wake) return;
+  bool has_news = false;  // What comes from here on finds `wake`.
+  {
+    const std::lock_guard news_lock(state_->mutex);
+    has_news = !state_->news.empty() || state_->at_end();
+  }
+  if (has_news) state_->wake();
 }
 
 // --- The service
@@ -265,9 +273,11 @@ struct Service::Impl {
       }
       state->id = last_id + 1;
       submission.state = state;
-      n_new += submission.params.n;
-      n_new_tokens += static_cast<std::int64_t>(submission.prompt.size()) * submission.params.n;
+      const int n = submission.params.n;
+      const auto n_tokens = static_cast<std::int64_t>(submission.prompt.size()) * n;
       submissions.push_back(std::move(submission));
+      n_new += n;
+      n_new_tokens += n_tokens;
       ++last_id;
     }
     wakeup->changed.notify_all();
@@ -286,7 +296,8 @@ struct Service::Impl {
     {
       std::unique_lock lock(wakeup->mutex);
       closed = true;
-      done = wakeup->changed.wait_for(lock, at_most, [&] { return idle && submissions.empty(); });
+      done = wakeup->changed.wait_for(lock, std::min(at_most, kLong),
+                                      [&] { return idle && submissions.empty(); });
     }
     if (!done) shutdown();
     return done;
@@ -309,7 +320,7 @@ struct Service::Impl {
     std::vector<Submission> taken;
     bool more = false;
     while (true) {
-      publish();
+      publish(!more);
       bool attention = false;
       {
         std::unique_lock lock(wakeup->mutex);
@@ -338,7 +349,7 @@ struct Service::Impl {
     while (step()) {
     }
     active.clear();
-    publish();
+    publish(true);
     const std::lock_guard lock(wakeup->mutex);
     idle = ended = true;
     wakeup->changed.notify_all();
@@ -347,7 +358,7 @@ struct Service::Impl {
   bool step() {
     try {
       return batcher.step();
-    } catch (const std::exception&) {
+    } catch (...) {
       return true;  // A waker that throws though it must not: its request is cancelled, and that is all.
     }
   }
@@ -355,7 +366,7 @@ struct Service::Impl {
   void begin(Submission& submission) {
     const StatePtr& state = submission.state;
     try {
-      active.reserve(active.size() + 1);
+      if (active.size() == active.capacity()) active.reserve(2 * active.size() + 8);
       submission.params.on_output = [this, state = state.get()](const Output& output) {
         if (!state->add(output)) return false;
         pause_if_full(*state, output.completion);
@@ -371,7 +382,7 @@ struct Service::Impl {
   void pause_if_full(Response::State& state, int completion) {
     const std::lock_guard lock(state.mutex);
     Response::State::Part& part = state.parts[static_cast<std::size_t>(completion)];
-    if (part.paused || !state.is_full(part)) return;
+    if (part.paused || !state.is_full(part.chunk)) return;
     part.paused = true;
     batcher.pause(state.in_batcher, completion);
   }
@@ -383,7 +394,7 @@ struct Service::Impl {
       if (state->wants_cancel) batcher.cancel(state->in_batcher);
       if (!std::exchange(state->has_room_again, false)) continue;
       for (Response::State::Part& part : state->parts) {
-        if (!part.paused || state->is_full(part)) continue;
+        if (!part.paused || state->is_full(part.chunk)) continue;
         part.paused = false;
         batcher.resume(state->in_batcher, part.chunk.completion);
       }
@@ -397,18 +408,24 @@ struct Service::Impl {
     });
   }
 
-  void publish() {
+  /// The queue's load each time, the rest now and then or where `all` is wanted.
+  void publish(bool all) {
+    const auto now = std::chrono::steady_clock::now();
+    std::optional<BatcherStats> stats;
     try {
-      const BatcherStats stats = batcher.stats();
-      const std::lock_guard lock(wakeup->mutex);
-      published = stats;
-      n_new = 0;
-      n_new_tokens = 0;
-      for (const Submission& submission : submissions) {
-        n_new += submission.params.n;
-        n_new_tokens += static_cast<std::int64_t>(submission.prompt.size()) * submission.params.n;
-      }
+      if (all || now - published_at >= kStatsAge) stats = batcher.stats();
     } catch (const std::bad_alloc&) {  // The next step tells.
+    }
+    const std::lock_guard lock(wakeup->mutex);
+    if (stats) published = *stats;
+    if (stats) published_at = now;
+    published.n_waiting = batcher.n_waiting();
+    published.n_waiting_tokens = batcher.n_waiting_tokens();
+    n_new = 0;
+    n_new_tokens = 0;
+    for (const Submission& submission : submissions) {
+      n_new += submission.params.n;
+      n_new_tokens += static_cast<std::int64_t>(submission.prompt.size()) * submission.params.n;
     }
   }
 
@@ -428,6 +445,7 @@ struct Service::Impl {
   // Of the service's thread:
   Batcher batcher;
   std::vector<StatePtr> active;
+  std::chrono::steady_clock::time_point published_at;
 
   std::thread thread;
 };

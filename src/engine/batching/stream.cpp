@@ -7,7 +7,9 @@ namespace {
 
 SamplerParams sampler_of(const RequestParams& params, int completion) {
   SamplerParams result = params.sampler;
-  if (result.seed != SamplerParams::kRandomSeed) result.seed += static_cast<std::uint64_t>(completion);
+  if (result.seed == SamplerParams::kRandomSeed) return result;
+  result.seed += static_cast<std::uint64_t>(completion);
+  if (result.seed == SamplerParams::kRandomSeed) result.seed = 0;
   return result;
 }
 
@@ -82,9 +84,10 @@ OutputToken Stream::drawn(const Context& context, int item, bool from_best, Toke
 }
 
 void Stream::read_prompt(const Context& context, int item, bool from_best) {
-  const Token token = request_->prompt[static_cast<std::size_t>(++n_prompt_told_)];
+  const Token token = request_->prompt[static_cast<std::size_t>(n_prompt_told_ + 1)];
   new_prompt_.push_back(with_logprobs(token, context.logit(item), context.log_sum_exp(item),
                                       best_of(context, item, from_best, params().n_logprobs)));
+  ++n_prompt_told_;
 }
 
 bool Stream::draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed) {
@@ -96,7 +99,7 @@ bool Stream::draw(const Context& context, int item, bool from_best, std::span<co
   new_tokens_.push_back(drawn(context, item, from_best, token));
   const auto now = Clock::now();
   if (++stats.n_generated == 1) stats.first_token_ms = ms_between(request_->submitted, now);
-  if (!params().ignore_end && model_.tokenizer().is_end(token)) {
+  if (ends_with(token)) {
     finish(StopReason::kEnd);
     return false;
   }

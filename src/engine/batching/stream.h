@@ -76,6 +76,8 @@ class Stream {
     return params().prompt_logprobs && params().n_logprobs >= 0 && n > n_prompt_told_ && n < stats.n_prompt;
   }
   TokenConstraint* constraint() const { return constraint_.get(); }
+  /// Whether the token ends it.
+  bool ends_with(Token token) const { return !params().ignore_end && model_.tokenizer().is_end(token); }
   /// Draws a token from an item of the last batch, its best tokens or its logits, of those that are `allowed`
   /// (empty: all), and adds it to the text. True where the stream goes on. Where this throws the sampler is
   /// of no more use: fail().
