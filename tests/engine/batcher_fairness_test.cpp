@@ -162,6 +162,76 @@ TEST(BatcherFairness, IdleTextsMakeRoomForTextsWithoutEnd) {
   }
 }
 
+TEST(BatcherFairness, NewcomersAreNotTheOnesWhoStarve) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 8192, .n_sequences = 8, .n_ubatch = 64, .n_threads = 1});
+  Batcher batcher(context, {.max_step_ms = 1e9, .reuse_prefixes = false});
+  Collector collector;
+  const RequestId large = collector.submit(batcher, {prompt_of(500, 1), {.n_predict = 1}});
+  int n_steps = 0;
+  for (; !collector(large).done && n_steps < 400; ++n_steps) {  // Each of them could fill its step.
+    collector.submit(batcher, {prompt_of(64, static_cast<Token>(4 + n_steps % 200)), {.n_predict = 1}});
+    batcher.step();
+  }
+  EXPECT_TRUE(collector(large).done);
+  batcher.run();
+}
+
+TEST(BatcherFairness, WhoCannotGoOnHidesNobody) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 4096, .n_sequences = 4, .n_ubatch = 64, .n_threads = 1});
+  Batcher batcher(context, {.n_running = 3});
+  Collector collector;
+  for (int i = 0; i < 70; ++i)
+    batcher.pause(collector.submit(batcher, {prompt_of(5, static_cast<Token>(i)), {.n_predict = 2}}));
+  const RequestId behind = collector.submit(batcher, {prompt_of(5, 100), {.n_predict = 2}});
+  for (int i = 0; i < 10; ++i) batcher.step();
+  EXPECT_TRUE(collector(behind).done);
+  EXPECT_FALSE(batcher.step());
+  // Completions that wait for a prompt that one of them is computing.
+  const RequestId many = collector.submit(batcher, {prompt_of(1000, 101), {.n = 70, .n_predict = 1}});
+  const RequestId quick = collector.submit(batcher, {prompt_of(5, 102), {.n_predict = 1}});
+  for (int i = 0; i < 4; ++i) batcher.step();
+  EXPECT_TRUE(collector(quick).done);
+  EXPECT_FALSE(collector(many).done);
+  batcher.run();
+  EXPECT_TRUE(collector(many, 69).done);
+}
+
+/// A full text that has lost its cells forgets as it would have done.
+TEST(BatcherFairness, FullTextsThatAreComputedAgainGoOn) {
+  const auto model = golden("llama");
+  std::vector<Token> reference;
+  for (const bool disturbed : {false, true}) {
+    Context context(model, {.n_ctx = 256, .n_sequences = 4, .n_threads = 1});
+    Batcher batcher(context, {.max_pause_ms = 0.0});
+    RequestParams params{.n_predict = 120, .ignore_end = true, .context_shift = true, .n_ctx = 64};
+    params.sampler.seed = 3;
+    std::vector<Token> tokens;
+    StopReason stop = StopReason::kError;
+    params.on_output = [&](const Output& output) {
+      for (const OutputToken& token : output.tokens) tokens.push_back(token.id);
+      if (output.done) stop = output.stop;
+      if (disturbed && tokens.size() == 61) batcher.pause(output.request);  // Of 65 tokens, with the prompt.
+      return true;
+    };
+    const RequestId id = batcher.submit(prompt_of(4, 1), params);
+    batcher.run();
+    if (disturbed) {
+      ASSERT_EQ(tokens.size(), 61u);
+      batcher.submit(prompt_of(10, 2), {.n_predict = 3});
+      batcher.run();  // The paused one is preempted meanwhile.
+      EXPECT_EQ(batcher.stats().n_preempted, 1);
+      batcher.resume(id);
+      batcher.run();
+    } else {
+      reference = tokens;
+    }
+    EXPECT_EQ(stop, StopReason::kLength);
+    EXPECT_EQ(tokens, reference);
+  }
+}
+
 // --- Deadlines, pauses, limits
 
 TEST(BatcherLimits, DeadlinesEndWhatIsLate) {
@@ -447,6 +517,89 @@ class Broken final : public TokenConstraint {
  private:
   int left_;
 };
+
+/// What users' code throws need not be an exception of the standard library.
+class Odd final : public TokenConstraint {
+ public:
+  explicit Odd(int where) : where_(where) {}
+  void accept(Token) override {
+    if (where_ == 0 && ++n_ == 3) throw 42;
+  }
+  void fill(std::span<const Token>, std::span<std::uint32_t> allowed) override {
+    if (where_ == 1 && ++n_ == 3) throw 42;
+    std::fill(allowed.begin(), allowed.end(), ~std::uint32_t{0});
+  }
+  bool allows(std::span<const Token>, Token) override {
+    if (where_ == 2) throw 42;
+    return true;
+  }
+
+ private:
+  int where_, n_ = 0;
+};
+
+TEST(BatcherConstraints, WhateverTheyThrowEndsTheirCompletionAlone) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 8, .n_threads = 1});
+  Batcher batcher(context, {.n_running = 5, .speculation = Speculation::kNgram, .adapt_drafts = false});
+  Collector collector;
+  std::mt19937_64 random(1);
+  const Ask other = random_ask(*model, random);
+  std::vector<RequestId> odd;
+  const RequestId id = collector.submit(batcher, other);
+  for (int where = 0; where < 4; ++where) {
+    Ask ask{{3, 6, 3, 6, 3, 6}, {.n_predict = 200, .ignore_end = true}};
+    ask.params.sampler.temperature = 0.0f;  // It repeats itself in the end, and is drafted.
+    ask.params.constraint = [where](int) -> std::unique_ptr<TokenConstraint> {
+      if (where == 3) throw 42;
+      return std::make_unique<Odd>(where);
+    };
+    odd.push_back(collector.submit(batcher, ask));
+  }
+  while (batcher.step()) ASSERT_TRUE(batcher.consistent());
+  for (const RequestId one : odd) EXPECT_EQ(collector(one).stop, StopReason::kError);
+  expect_same(collector(id), alone(model, other), "the other one");
+  EXPECT_EQ(batcher.stats().n_rebuilt, 0);
+}
+
+/// Guesses behind an end token are no business of a grammar.
+class EndsAtEnd final : public TokenConstraint {
+ public:
+  explicit EndsAtEnd(const Model& model) : model_(model) {}
+  void accept(Token) override {}
+  void fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) override {
+    check(draft);
+    std::fill(allowed.begin(), allowed.end(), ~std::uint32_t{0});
+  }
+  bool allows(std::span<const Token> draft, Token) override {
+    check(draft);
+    return true;
+  }
+
+ private:
+  void check(std::span<const Token> draft) const {
+    for (const Token token : draft)
+      if (model_.tokenizer().is_end(token)) throw Error(ErrorCode::kInvalidArgument, "the text is over");
+  }
+  const Model& model_;
+};
+
+TEST(BatcherConstraints, AreNotAskedBehindAnEnd) {
+  const auto model = golden("llama");
+  Token end = 0;
+  while (!model->tokenizer().is_end(end)) ++end;
+  Context context(model, {.n_ctx = 512, .n_sequences = 8, .n_threads = 1});
+  Batcher batcher(context, {.n_running = 2, .speculation = Speculation::kNgram, .adapt_drafts = false});
+  Collector collector;
+  Ask ask{{}, {.n_predict = 30}};
+  for (int i = 0; i < 6; ++i)
+    for (const Token token : {Token{7}, Token{8}, end, Token{9}, Token{10}}) ask.prompt.push_back(token);
+  ask.prompt.insert(ask.prompt.end(), {7, 8});
+  ask.params.constraint = [&](int) { return std::make_unique<EndsAtEnd>(*model); };
+  const RequestId id = collector.submit(batcher, ask);
+  batcher.run();
+  EXPECT_NE(collector(id).stop, StopReason::kError);
+}
 
 TEST(BatcherConstraints, OneThatFailsEndsItsCompletionAlone) {
   const auto model = golden("llama");

@@ -1,5 +1,7 @@
 // A batcher while memory, devices, samplers and receivers fail: nobody gets another text than alone,
 // everybody is told an end, once, and nothing is lost.
+#include <functional>
+#include <memory>
 #include <stdexcept>
 
 #include "engine/allocation_counter.h"
@@ -26,6 +28,8 @@ struct Day {
       asks.push_back(random_ask(*model, random, 40, 8));
       if (i == 2) asks.back().params.n = 2;
       if (i == 3) asks.back().params.stop = {"zq"};
+      if (i == 4) asks.back().params.n_logprobs = 2;
+      if (i == 4) asks.back().params.prompt_logprobs = true;
     }
     for (const Ask& ask : asks) {
       Ask single = ask;
@@ -205,6 +209,43 @@ TEST(BatcherFaults, StepsDoNotNest) {
                           }});
   batcher.run();
   EXPECT_TRUE(refused);
+}
+
+TEST(BatcherFaults, ReceiversMaySubmit) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
+  Batcher batcher(context);
+  int n_ends = 0, n_submitted = 1;
+  const std::vector<Token> prompt = {1, 2, 3};
+  std::function<bool(const Output&)> receive = [&](const Output& output) {
+    if (n_submitted < 200) {
+      RequestParams params{.n = 1 + n_submitted % 7, .n_predict = n_submitted % 3, .on_output = receive};
+      n_submitted += params.n;
+      batcher.submit(prompt, params);
+    }
+    n_ends += output.done ? 1 : 0;
+    return true;
+  };
+  batcher.submit(prompt, {.n_predict = 3, .on_output = receive});
+  batcher.run();
+  EXPECT_EQ(n_ends, n_submitted);
+  EXPECT_TRUE(batcher.consistent());
+}
+
+/// What a request brought is let go of when it is over.
+TEST(BatcherFaults, NothingOfThoseThatEndedIsKept) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
+  Batcher batcher(context);
+  std::vector<std::weak_ptr<int>> held;
+  for (int i = 0; i < 20; ++i) {
+    const auto own = std::make_shared<int>(i);
+    held.push_back(own);
+    batcher.submit(std::vector<Token>{1, 2, static_cast<Token>(i)},
+                   {.n_predict = 3, .on_output = [own](const Output&) { return true; }});
+  }
+  batcher.run();
+  for (const auto& one : held) EXPECT_TRUE(one.expired());
 }
 
 TEST(BatcherFaults, TheEndIsToldOnce) {

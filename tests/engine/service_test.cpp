@@ -108,6 +108,38 @@ TEST(Service, WhoVanishesFreesItsCells) {
   EXPECT_EQ(read_all(cancelled)[0].stop, StopReason::kCancelled);
 }
 
+TEST(Service, WhatACancelledOneWroteHasNoHoles) {
+  const auto model = golden("llama");
+  const std::vector<Token> prompt = {1, 2, 3};
+  Ask ask{prompt, {.n_predict = 400, .ignore_end = true}};
+  ask.params.sampler.seed = 1;
+  const Result whole = alone(model, ask);
+  // A stop string that is held back again and again.
+  ask.params.stop = {std::string(whole.text.substr(20, 1)) + "\x01"};
+  for (int i = 0; i < 50; ++i) {
+    Service service(Context(model, {.n_ctx = 512, .n_sequences = 2, .n_threads = 1}));
+    Response response = service.submit(prompt, ask.params);
+    std::this_thread::sleep_for(std::chrono::microseconds(37 * i));
+    response.cancel();
+    Result result = read_all(response)[0];
+    EXPECT_TRUE(result.done);
+    EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.end(), whole.tokens.begin()));
+    // Half a character at its end is told as such.
+    const auto same = std::mismatch(result.text.begin(), result.text.end(), whole.text.begin()).first;
+    EXPECT_LE(result.text.end() - same, 3);
+  }
+}
+
+TEST(Service, WaitsForAnyLength) {
+  const auto model = golden("llama");
+  Service service(Context(model, {.n_ctx = 512, .n_sequences = 2, .n_threads = 1}));
+  Response response = service.submit({1, 2, 3}, {.n_predict = 5, .ignore_end = true});
+  EXPECT_TRUE(service.drain(std::chrono::milliseconds::max()));
+  Chunk chunk;
+  EXPECT_EQ(response.poll(chunk, std::chrono::milliseconds::max() - 1ms), Response::Poll::kChunk);
+  EXPECT_EQ(read_all(response).size(), 1u);
+}
+
 TEST(Service, EventLoopsAreWoken) {
   const auto model = golden("llama");
   Service service(Context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1}));
