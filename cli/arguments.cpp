@@ -392,7 +392,9 @@ bool parse(const Command& command, CLI::App& app, const std::vector<std::string>
     throw UsageError(fmt::format("{} (from {})", text, found->second));
   }
   if (const std::vector<std::string> extras = app.remaining(); !extras.empty())
-    throw UsageError(fmt::format("unexpected argument '{}'; quote a text that has spaces", extras.front()));
+    throw UsageError(fmt::format(
+        "unexpected argument '{}'; {}", extras.front(),
+        extras.front().ends_with(".gguf") ? "a model is named with -m" : "quote a text that has spaces"));
 
   const CLI::Option* const quiet = app.get_option_no_throw("--quiet");
   if (quiet == nullptr || !quiet->as<bool>())

@@ -69,8 +69,9 @@ struct Output {
 };
 
 /// Which tokens a completion may write next: a grammar, a schema. One per completion. Its members are called
-/// by one thread at a time, fill() from another one than the batcher's, while a step computes. What it throws
-/// ends its completion with StopReason::kError.
+/// by one thread at a time, fill() from another one than the batcher's, while a step computes; the step waits
+/// for it, so one that is slow slows everybody. What accept() and fill() throw ends the completion with
+/// StopReason::kError.
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
@@ -81,7 +82,7 @@ class TokenConstraint {
   /// the text may end.
   virtual void fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) = 0;
   /// Whether `next` may follow the accepted ones and `draft` behind them: of guesses written ahead, before
-  /// the step.
+  /// the step. What it throws costs the guesses only.
   virtual bool allows(std::span<const Token> draft, Token next) = 0;
 };
 
@@ -247,7 +248,8 @@ class Batcher {
   ///
   /// A step that fails (a device, memory) is no error here: what it was about is computed again, in a cache
   /// that is made anew where the failure left it unsure; the results are the same. When steps go on failing
-  /// each completion is tried alone, and those that fail alone end with StopReason::kError. Throws only what
+  /// each completion is tried alone, and those that fail alone end with StopReason::kError; so does one that
+  /// lacks memory for its own draw, which cannot be done twice. Throws only what
   /// on_output throws.
   bool step();
   /// Steps until nothing is left to do.

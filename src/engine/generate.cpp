@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "engine/batching/stop_filter.h"
+#include "engine/boundary.h"
 #include "engine/forget.h"
 #include "engine/refuse.h"
 
@@ -174,8 +175,10 @@ std::string_view name(StopReason reason) {
 }
 
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
-                    const GenerateParams& params, SeqId seq) {
+                    const GenerateParams& params, SeqId seq) try {
   return Generator(context, sampler, params, seq).run(prompt);
+} catch (...) {
+  engine::rethrow_as_error();
 }
 
 }  // namespace weft

@@ -248,6 +248,22 @@ TEST(BatcherFaults, NothingOfThoseThatEndedIsKept) {
   for (const auto& one : held) EXPECT_TRUE(one.expired());
 }
 
+/// Wrong, and no reason to end the process.
+TEST(BatcherFaults, AContextThatIsMovedAwayIsAnErrorForAll) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 128, .n_threads = 1});
+  Collector collector;
+  RequestId id = 0;
+  {
+    Batcher batcher(context);
+    id = collector.submit(batcher, {{1, 2, 3}, {.n_predict = 9, .ignore_end = true}});
+    batcher.step();
+    const Context elsewhere(std::move(context));
+    batcher.run();
+  }
+  EXPECT_EQ(collector(id).stop, StopReason::kError);
+}
+
 TEST(BatcherFaults, TheEndIsToldOnce) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});

@@ -267,7 +267,13 @@ void Batcher::Impl::read(const Share& share) {
   if (stream.stats.n_generated == 0)
     counters.n_prompt_tokens += std::max(std::min(stream.n_computed, n_prompt) - n_before, 0);
   cache.leave_snapshot(stream);
-  if (stream.n_pending() == 0) draw(share);  // Else a piece of a prompt.
+  if (stream.n_pending() == 0) {  // Else a piece of a prompt.
+    if (stream.params().n_predict == 0) {
+      end(stream, StopReason::kLength);
+    } else {
+      draw(share);
+    }
+  }
   stream.is_suspect = false;
 }
 

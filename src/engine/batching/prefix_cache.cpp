@@ -32,6 +32,13 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes
   idle_.reserve(free_.size());
 }
 
+PrefixCache::~PrefixCache() {
+  try {
+    context_.clear();
+  } catch (const Error&) {  // The context was moved away beneath it.
+  }
+}
+
 void PrefixCache::reset() {
   context_.clear();
   broken_ = false;

@@ -30,7 +30,7 @@ class PrefixCache {
   /// `drafter` may be nullptr; both must outlive it. Evictions, snapshots and tokens that were found are
   /// counted in `counters`. The context's sequences are emptied, now and at the end.
   PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes, BatcherStats& counters);
-  ~PrefixCache() { context_.clear(); }
+  ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 

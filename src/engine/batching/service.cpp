@@ -82,7 +82,7 @@ struct Response::State {
           chunk.error = output.error;
         } catch (const std::bad_alloc&) {
           part.lost = true;
-          if (!output.done) return false;
+          if (!output.done && parts.size() == 1) return false;  // Others of the request go on.
         }
       }
       if (output.done) {
@@ -122,7 +122,10 @@ struct Response::State {
   void tell() {
     changed.notify_all();
     const std::lock_guard lock(wake_mutex);
-    if (wake) wake();
+    try {
+      if (wake) wake();
+    } catch (...) {  // It must not; nobody else is to pay for it.
+    }
   }
 
   /// With the mutex held. True where there was a chunk.
