@@ -2,6 +2,7 @@
 // The contract between weft and a backend: what a device is, how tensors live on it, and how a graph becomes
 // a plan that it runs. A backend is one folder that implements Device; nothing above it knows which.
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -52,7 +53,16 @@ struct CompileOptions {
   /// Memory for temporaries that such plans share. A device that can neither end a plan's step in submit nor
   /// keep the order of submission (workspace.h) leaves it alone.
   std::shared_ptr<Workspaces> workspaces = nullptr;
+  /// The caller's, who sets it from any thread or signal handler: while it is set, steps end early, also
+  /// those that are submitted then. Their outputs and what they store are undefined, but moves of cells are
+  /// done. Nobody else clears it. Null: steps always run to their end. Must outlive the plan.
+  const std::atomic<bool>* cancelled = nullptr;
 };
+/// What plans ask, of such a flag.
+inline bool is_cancelled(const std::atomic<bool>* flag) {
+  static_assert(std::atomic<bool>::is_always_lock_free);
+  return flag != nullptr && flag->load(std::memory_order_relaxed);
+}
 
 /// What a plan takes besides the tensors bound to it.
 struct PlanMemory {
@@ -78,9 +88,6 @@ class DevicePlan {
                       const Changes& actual) = 0;
   /// Blocks until the outputs of the last submitted step can be read.
   virtual void wait() = 0;
-  /// Makes a running step return early; its outputs and what it stored are then undefined, but moves of cells
-  /// are done. From any thread or signal handler: takes no lock.
-  virtual void cancel() noexcept = 0;
   /// Steps from now on are taken down in `profile`, until it is null. A device that cannot tell leaves it as
   /// it is.
   virtual void set_profile(Profile* /*profile*/) {}

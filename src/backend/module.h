@@ -7,7 +7,7 @@
 namespace weft {
 
 /// Counts the changes of weft/device.h, device.h, registry.h, graph.h and op.h that modules cannot live with.
-inline constexpr std::uint32_t kModuleVersion = 3;
+inline constexpr std::uint32_t kModuleVersion = 4;
 
 struct ModuleInfo {
   std::uint32_t version = kModuleVersion;

@@ -57,7 +57,8 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       workspaces(std::move(workspaces_in)),
       plan(bound.compile(graph.graph, {.allowed = {.shapes = true, .tensors = true},
                                        .n_threads = params.n_threads,
-                                       .workspaces = workspaces})),
+                                       .workspaces = workspaces,
+                                       .cancelled = &cancelled})),
       last_pos(static_cast<std::size_t>(params.n_sequences), -1),
       symbols(graph.graph.symbols().size(), 0),
       noted(static_cast<std::size_t>(params.n_sequences), 0) {
@@ -101,7 +102,7 @@ DecodeStatus Context::decode(const Batch& batch) {
 }
 
 void Context::cancel() noexcept {
-  if (impl_ != nullptr) impl_->cancel();
+  if (impl_ != nullptr) impl_->cancelled.store(true);
 }
 
 bool Context::take_back_cancel() noexcept { return impl_ != nullptr && impl_->take_cancel(); }

@@ -41,10 +41,8 @@ struct Context::Impl {
   void check(const Batch& batch);
   /// A batch that is cancelled meanwhile (see take_cancel) is left as it is, and kOk.
   DecodeStatus run_ubatches(const Batch& batch);
-  /// See Context::cancel.
-  void cancel() noexcept;
   /// Whether there was a cancel() since the last call.
-  bool take_cancel() noexcept;
+  bool take_cancel() noexcept { return cancelled.exchange(false); }
   /// Those of the last batch are there no more.
   void forget_results();
   /// Takes the batch's items back.
@@ -101,6 +99,7 @@ struct Context::Impl {
   engine::UbatchPlacer placer;
   engine::States states;
   const std::shared_ptr<Workspaces> workspaces;  // Of those who take turns.
+  std::atomic<bool> cancelled{false};            // See Context::cancel; the plan's devices look at it.
   exec::Plan plan;
   Pos max_pos = 0;
 
@@ -117,13 +116,11 @@ struct Context::Impl {
   std::vector<BestOf> best_of;  // By item of the last batch.
   std::vector<Best> best;
   std::vector<std::optional<engine::LogSumExp>> log_sums;  // By item of the last batch.
-  std::vector<std::int64_t> symbols;  // Of the step, and of the one before.
+  std::vector<std::int64_t> symbols;                       // Of the step, and of the one before.
   std::vector<std::int64_t> last_symbols;
   std::vector<exec::InputPart> parts;  // Of the step.
   std::vector<std::uint64_t> noted;    // By sequence: the last list of parts that has it.
   std::uint64_t n_noted = 0;
-  std::atomic<bool> cancelled{false};
-  std::atomic<int> n_cancelling{0};  // Threads within cancel().
   double host_seconds = 0.0;
   bool leased = false;  // To a batcher.
 };

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "engine/context_impl.h"
@@ -399,20 +398,6 @@ DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {
   if (!cancelled.load()) finish_started();
   plan.finish();  // One that was cancelled.
   return DecodeStatus::kOk;
-}
-
-void Context::Impl::cancel() noexcept {
-  n_cancelling.fetch_add(1);
-  cancelled.store(true);
-  plan.cancel();
-  n_cancelling.fetch_sub(1);
-}
-
-bool Context::Impl::take_cancel() noexcept {
-  if (!cancelled.exchange(false)) return false;
-  // Whoever called must be through with the plan before it runs again: else it would stop the wrong step.
-  while (n_cancelling.load() != 0) std::this_thread::yield();
-  return true;
 }
 
 }  // namespace weft

@@ -15,7 +15,6 @@
 // before that use the same state. Splits of a device that keeps steps in order (Device::in_order) follow each
 // other in its queue without the host. Between two such devices the host waits and copies: for one GPU to
 // wait for another's semaphore needs an extension that not all drivers have, and would save one submission.
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -74,7 +73,7 @@ struct PlanCounters {
   std::int64_t waits = 0;         ///< For a split, while others of its step were still to be submitted.
 };
 
-/// Used by one thread at a time, except cancel(). Devices and all bound tensors must outlive the plan, and no
+/// Used by one thread at a time. Devices and all bound tensors must outlive the plan, and no
 /// step may be in flight when it ends.
 class Plan {
  public:
@@ -104,8 +103,6 @@ class Plan {
   /// The tensor that an output of the last step that is done lies in.
   DeviceTensor& output(ValueId value) const;
 
-  /// Makes running steps return early, as DevicePlan::cancel says.
-  void cancel() noexcept;
   /// See DevicePlan::set_profile.
   void set_profile(Profile* profile);
 
@@ -192,7 +189,6 @@ class Plan {
   std::uint64_t n_submitted_ = 0;      // Parts.
   std::vector<std::int64_t> symbols_;  // Of the last step; empty before the first.
   bool cut_short_ = false;             // Some parts of the last step ran with other symbols, or not at all.
-  std::atomic<bool> cancelled_{false};
   PlanCounters counters_;
   Profile* profile_ = nullptr;
 };

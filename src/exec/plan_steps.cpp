@@ -13,7 +13,6 @@ namespace weft::exec {
 void Plan::run(const Step& step) {
   WEFT_CHECK(in_flight_ == nullptr);
   check(step);
-  cancelled_.store(false, std::memory_order_relaxed);
   if (step.actual.topology) {
     // Compile first: if that fails, the plan still stands for the old graph.
     now_ = compile(*step.graph);
@@ -32,7 +31,6 @@ void Plan::start(const Step& step) {
     throw Error(ErrorCode::kInvalidArgument,
                 "step refused: only shapes may change in a step that overlaps with others; run it instead");
   check(step);
-  if (in_flight_ == nullptr) cancelled_.store(false, std::memory_order_relaxed);
   Flight* const older = in_flight_;
   const std::size_t i = older == &flights_[0] ? 1 : 0;
   Flight& flight = flights_[i];
@@ -134,7 +132,7 @@ void Plan::work(Flight* older, Flight* newer) {
 void Plan::submit_next(Flight& flight) {
   Part& part = now_.parts[flight.next++];
   // A device that was not at it yet when the step was cancelled moves cells and does no more.
-  if (now_.parts.size() > 1 && options_.allowed.shapes && cancelled_.load(std::memory_order_relaxed)) {
+  if (now_.parts.size() > 1 && options_.allowed.shapes && is_cancelled(options_.cancelled)) {
     if (!std::exchange(flight.is_cut, true)) {
       flight.cut_symbols = flight.symbols;
       for (std::size_t i = 0; i < flight.symbols.size(); ++i)
@@ -196,11 +194,6 @@ void Plan::abandon() noexcept {
     } catch (...) {  // The first error is the one to tell.
     }
   }
-}
-
-void Plan::cancel() noexcept {
-  cancelled_.store(true, std::memory_order_relaxed);
-  for (Part& part : now_.parts) part.plan->cancel();
 }
 
 }  // namespace weft::exec

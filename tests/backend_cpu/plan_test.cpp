@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -522,6 +523,35 @@ TEST(CpuPlanMemory, HoldsWhatLaunchesHold) {
   once.run({}, 2, 1, 1);
   EXPECT_EQ(once.memory.own,
             device->memory_of(once.graph, {.allowed = {.shapes = true}, .n_threads = 2}).own);
+}
+
+// A cancel may come while a step is run that only moves cells, or between steps: the one that follows ends,
+// too.
+TEST(CpuPlan, StepsEndWhileTheFlagIsSet) {
+  Rig rig;
+  const ValueId x = rig.graph.add_input("x", DType::kF32, {Dim(1, rig.n), 64});
+  const ValueId y = rig.graph.add(ops::Scale{2.0f}, {x}, "y");
+  rig.graph.add_output(y);
+  const std::int64_t shape[] = {kMaxRows, 64};
+  const auto xs = rig.device->create_host_tensor(DType::kF32, shape);
+  const auto ys = rig.device->create_host_tensor(DType::kF32, shape);
+  Bindings bindings(rig.graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(x)] = xs.get();
+  bindings[static_cast<std::size_t>(y)] = ys.get();
+  std::atomic<bool> cancelled{false};
+  const auto plan = rig.device->compile(rig.graph, bindings, {.n_threads = 2, .cancelled = &cancelled});
+  float& in = *reinterpret_cast<float*>(xs->host().data());
+  const float& out = *reinterpret_cast<const float*>(ys->host().data());
+  const std::int64_t rows = kMaxRows;
+  float expected = 0.0f;
+  for (const bool cancel : {false, true, true, false}) {
+    cancelled = cancel;
+    in += 1.0f;
+    if (!cancel) expected = 2.0f * in;
+    plan->submit({&rows, 1}, bindings, {});
+    plan->wait();
+    EXPECT_EQ(out, expected);
+  }
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ class ForwardingPlan : public DevicePlan {
     inner_->submit(symbols, bindings, actual);
   }
   void wait() override { inner_->wait(); }
-  void cancel() noexcept override { inner_->cancel(); }
   PlanMemory memory() const override { return inner_->memory(); }
   double kernel_seconds() const override { return inner_->kernel_seconds(); }
   int n_launches() const override { return inner_->n_launches(); }

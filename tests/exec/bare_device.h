@@ -11,7 +11,6 @@ namespace weft::test {
 class BarePlan : public DevicePlan {
  public:
   void wait() override {}
-  void cancel() noexcept override {}
   PlanMemory memory() const override { return {}; }
   double kernel_seconds() const override { return 0; }
   int n_launches() const override { return 0; }

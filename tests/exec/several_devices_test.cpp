@@ -157,8 +157,9 @@ class SeveralDevices : public testing::Test {
     return result;
   }
   Plan make(const std::vector<int>& device_of) {
-    return Plan({&host, &beside, &other}, placed(device_of), {.allowed = kAll});
+    return Plan({&host, &beside, &other}, placed(device_of), {.allowed = kAll, .cancelled = &cancelled});
   }
+  std::atomic<bool> cancelled{false};
   static Step step(std::span<const std::int64_t> symbols, Changes actual = {}) {
     return {symbols, actual, {}, nullptr, {}};
   }
@@ -372,10 +373,16 @@ TEST_F(SeveralDevices, ChangesReachEveryDevicesPlan) {
 TEST_F(SeveralDevices, ACancelledStepEndsWithTheDeviceThatIsAtIt) {
   graph.add_output(scaled(scaled(x, 2.0f), 3.0f));
   Plan plan = make({0, 2});
-  host.toy.during = [&] { plan.cancel(); };
+  host.toy.during = [&] { cancelled = true; };
   plan.run(step(five));
+  EXPECT_EQ(host.toy.steps.back(), std::vector<std::int64_t>{5});
+  EXPECT_EQ(other.toy.steps.back(), std::vector<std::int64_t>{0});
+  // Whoever has set it clears it: steps do not.
+  plan.run(step(five));
+  EXPECT_EQ(host.toy.steps.back(), std::vector<std::int64_t>{0});
   EXPECT_EQ(other.toy.steps.back(), std::vector<std::int64_t>{0});
   host.toy.during = [] {};
+  cancelled = false;
   plan.run(step(five));
   EXPECT_EQ(other.toy.steps.back(), std::vector<std::int64_t>{5});
   EXPECT_TRUE(other.toy.changes.back().shapes);
@@ -552,13 +559,14 @@ TEST_F(SeveralDevices, CancellingCutsAllStepsInFlight) {
   graph.add_output(scaled(scaled(scaled(x, 2.0f), 3.0f), 5.0f));
   Plan plan = make({0, 1, 2});
   plan.start(step(five));
-  host.toy.during = [&] { plan.cancel(); };
+  host.toy.during = [&] { cancelled = true; };
   plan.start(step(five));
   plan.finish();
   const std::vector<std::vector<std::int64_t>> cut = {{0}, {0}};
   EXPECT_EQ(other.toy.steps, cut);
   EXPECT_EQ(beside.toy.steps, (std::vector<std::vector<std::int64_t>>{{5}, {0}}));
   host.toy.during = [] {};
+  cancelled = false;
   plan.start(step(five));
   plan.finish();
   for (const ToyDevice* device : {&host, &beside, &other}) {

@@ -89,6 +89,7 @@ class CpuPlan final : public DevicePlan {
           const CompileOptions& options)
       : graph_(graph),
         kernels_(kernels),
+        cancelled_(options.cancelled),
         program_(fuse(graph_, std::max(n_threads, options.pool != nullptr ? options.pool->n_threads() : 0))),
         addresses_(graph_.values().size()),
         pool_(options.pool != nullptr && options.pool->max_phases() >= program_.n_phases
@@ -107,7 +108,6 @@ class CpuPlan final : public DevicePlan {
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
     if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
-    cancelled_.store(false, std::memory_order_relaxed);
     schedule_.begin_step({symbols, ++step_number_, pool_->n_threads()});
     look_ahead();
     if (recorder_) recorder_->begin_step();
@@ -130,7 +130,6 @@ class CpuPlan final : public DevicePlan {
   }
 
   void wait() override {}
-  void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
 
   PlanMemory memory() const override { return memory_; }
   double kernel_seconds() const override { return kernel_seconds_; }
@@ -164,7 +163,7 @@ class CpuPlan final : public DevicePlan {
   template <bool kRecorded>
   void run_launch(std::size_t i, std::int32_t begin, std::int32_t end, const TaskContext& context) {
     Launch& launch = *program_.launches[i].launch;
-    if (!cancelled_.load(std::memory_order_relaxed) || launch.must_run()) {
+    if (!is_cancelled(cancelled_) || launch.must_run()) {
       if constexpr (kRecorded) recorder_->tasks_begin(context.thread);
       launch.run_all(begin, end, context);
       if constexpr (kRecorded) recorder_->tasks_end(context.thread, i);
@@ -229,6 +228,7 @@ class CpuPlan final : public DevicePlan {
 
   const Graph graph_;  // Its own copy: the caller's may go.
   const Kernels& kernels_;
+  const std::atomic<bool>* const cancelled_;
   Program program_;
   Addresses addresses_;
   const std::shared_ptr<base::Pool> pool_;
@@ -242,7 +242,6 @@ class CpuPlan final : public DevicePlan {
   std::optional<Recorder> recorder_;               // While steps are profiled.
   std::uint64_t step_number_ = 0;
   double kernel_seconds_ = 0.0;
-  std::atomic<bool> cancelled_{false};
 };
 
 }  // namespace

@@ -150,7 +150,8 @@ class VulkanDevice final : public Device {
     return make_plan(gpu_, pipelines_, graph, bindings,
                      {.first_piece = options_.first_piece,
                       .record_each_step = options_.record_each_step,
-                      .workspaces = options.workspaces});
+                      .workspaces = options.workspaces,
+                      .cancelled = options.cancelled});
   }
 
  private:

@@ -178,8 +178,8 @@ class VulkanPlan final : public DevicePlan {
     WEFT_CHECK(!running_);
     const auto start = Clock::now();
     if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
-    cancelled_.store(false, std::memory_order_relaxed);
     if (actual.shapes || actual.topology || stats_.steps == 0 || is_cut_) set_sizes(symbols);
+    if (is_cancelled(options_.cancelled)) cut();
     submitted_ = start;
     if (commands_.empty() || options_.record_each_step) {
       record_and_submit(start);
@@ -195,7 +195,7 @@ class VulkanPlan final : public DevicePlan {
     if (!running_) return;
     VkResult result = VK_TIMEOUT;
     while (result == VK_TIMEOUT) {
-      if (!is_cut_ && cancelled_.load(std::memory_order_relaxed)) cut();
+      if (!is_cut_ && is_cancelled(options_.cancelled)) cut();
       result = vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE,
                                is_cut_ ? UINT64_MAX : static_cast<std::uint64_t>(kLook.count()));
     }
@@ -204,9 +204,6 @@ class VulkanPlan final : public DevicePlan {
     running_ = false;
     kernel_seconds_ += gpu_->seconds_of_step(submitted_);
   }
-
-  /// May interrupt any of the above, in a signal handler: it leaves a mark, and the wait does the rest.
-  void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
 
   PlanMemory memory() const override {
     return memory_of(graph_, program_, layout_, options_.workspaces != nullptr);
@@ -366,8 +363,6 @@ class VulkanPlan final : public DevicePlan {
   std::vector<VkCommandBuffer> commands_;
   VkFence done_ = VK_NULL_HANDLE;
   bool running_ = false;
-  std::atomic<bool> cancelled_{false};
-  static_assert(std::atomic<bool>::is_always_lock_free);
   bool is_cut_ = false;  // The entries are those of a step that was cancelled.
   Clock::time_point submitted_;
   double kernel_seconds_ = 0.0;

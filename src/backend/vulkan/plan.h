@@ -16,6 +16,7 @@ struct PlanOptions {
   bool record_each_step = false;  ///< As other engines do; to compare with.
   /// See CompileOptions: the device has one queue, and each plan's commands begin with a barrier.
   std::shared_ptr<Workspaces> workspaces = nullptr;
+  const std::atomic<bool>* cancelled = nullptr;  ///< See CompileOptions.
 };
 
 /// What a plan did so far; times are of the calling thread.
