@@ -2,9 +2,11 @@
 // new, tensors bound anew, cancelled steps, errors.
 #include "backend/vulkan/plan.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <unistd.h>
+#include <vulkan/vulkan.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +17,26 @@
 #include "exec/plan.h"
 #include "vulkan_test_support.h"
 #include "weft/error.h"
+
+namespace {
+// The n-th call from now on fails; 0: none.
+int fail_end_of_recording = 0;
+int fail_wait = 0;
+
+bool fails(int& n) { return n > 0 && --n == 0; }
+}  // namespace
+
+// The driver's, or a failure.
+VKAPI_ATTR VkResult VKAPI_CALL vkEndCommandBuffer(VkCommandBuffer commands) {
+  static const auto own = reinterpret_cast<PFN_vkEndCommandBuffer>(dlsym(RTLD_NEXT, "vkEndCommandBuffer"));
+  const VkResult result = own(commands);
+  return fails(fail_end_of_recording) ? VK_ERROR_OUT_OF_DEVICE_MEMORY : result;
+}
+VKAPI_ATTR VkResult VKAPI_CALL vkWaitForFences(VkDevice device, uint32_t n, const VkFence* fences,
+                                               VkBool32 all, uint64_t timeout) {
+  static const auto own = reinterpret_cast<PFN_vkWaitForFences>(dlsym(RTLD_NEXT, "vkWaitForFences"));
+  return fails(fail_wait) ? VK_ERROR_DEVICE_LOST : own(device, n, fences, all, timeout);
+}
 
 namespace weft {
 namespace {
@@ -128,6 +150,46 @@ TEST_F(VulkanPlanTest, PiecesComputeWhatTheWholeDoes) {
       for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(floats(*y)[i], 8.0f) << first_piece;
     }
     EXPECT_EQ(vulkan::stats(*plan).times_recorded, 1);
+  }
+}
+
+TEST_F(VulkanPlanTest, StepsThatFailAreTriedAgain) {
+  devices_ = test::vulkan_devices({.first_piece = 1});
+  const Chain chain(4);
+  const auto x = host({20, 2}), y = host({20, 2}), b = weight({2}, {1, 1}), w = weight({2, 2}, kSwap);
+  Bindings bindings(chain.graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(chain.x)] = x.get();
+  bindings[static_cast<std::size_t>(chain.y)] = y.get();
+  bindings[static_cast<std::size_t>(chain.b)] = b.get();
+  bindings[static_cast<std::size_t>(chain.w)] = w.get();
+  const std::int64_t n = 20;
+  const auto run = [&](DevicePlan& plan) {
+    std::fill(floats(*y).begin(), floats(*y).end(), 0.0f);
+    plan.submit({&n, 1}, bindings, {.shapes = true});
+    plan.wait();
+    return std::vector<float>(floats(*y).begin(), floats(*y).end());
+  };
+  const auto code_of = [&](DevicePlan& plan) {
+    try {
+      run(plan);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    ADD_FAILURE() << "nothing has failed";
+    return ErrorCode::kCancelled;
+  };
+  const std::vector<float> right(40, 4.0f);
+  for (const int piece : {1, 2, 3}) {
+    const auto plan = device().compile(chain.graph, bindings, {.allowed = {.shapes = true}});
+    fail_end_of_recording = piece;
+    EXPECT_EQ(code_of(*plan), ErrorCode::kOutOfMemory);
+    EXPECT_EQ(run(*plan), right) << "piece " << piece;
+    EXPECT_EQ(run(*plan), right) << "piece " << piece;
+    for (int i = 0; i < 2; ++i) {
+      fail_wait = 1;
+      EXPECT_EQ(code_of(*plan), ErrorCode::kDevice);
+    }
+    EXPECT_EQ(run(*plan), right);
   }
 }
 

@@ -180,6 +180,7 @@ class VulkanPlan final : public DevicePlan {
     if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
     if (actual.shapes || actual.topology || stats_.steps == 0 || is_cut_) set_sizes(symbols);
     if (is_cancelled(options_.cancelled)) cut();
+    check(vkResetFences(gpu_->handle(), 1, &done_), "submitting a step");
     submitted_ = start;
     if (commands_.empty() || options_.record_each_step) {
       record_and_submit(start);
@@ -192,16 +193,15 @@ class VulkanPlan final : public DevicePlan {
   }
 
   void wait() override {
-    if (!running_) return;
+    if (!std::exchange(running_, false)) return;
     VkResult result = VK_TIMEOUT;
     while (result == VK_TIMEOUT) {
       if (!is_cut_ && is_cancelled(options_.cancelled)) cut();
       result = vkWaitForFences(gpu_->handle(), 1, &done_, VK_TRUE,
                                is_cut_ ? UINT64_MAX : static_cast<std::uint64_t>(kLook.count()));
     }
+    if (result != VK_SUCCESS) gpu_->wait_idle();  // Nothing of a step that failed goes on.
     check(result, "waiting for a step");
-    check(vkResetFences(gpu_->handle(), 1, &done_), "waiting for a step");
-    running_ = false;
     kernel_seconds_ += gpu_->seconds_of_step(submitted_);
   }
 
@@ -294,9 +294,8 @@ class VulkanPlan final : public DevicePlan {
     VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
     allocate.commandPool = pool_;
     allocate.commandBufferCount = 1;
-    VkCommandBuffer commands = VK_NULL_HANDLE;
+    VkCommandBuffer& commands = commands_.emplace_back(VK_NULL_HANDLE);
     check(vkAllocateCommandBuffers(gpu_->handle(), &allocate, &commands), "making a command buffer");
-    commands_.push_back(commands);
     VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     check(vkBeginCommandBuffer(commands, &begin), "recording a plan");
     return commands;
@@ -310,13 +309,27 @@ class VulkanPlan final : public DevicePlan {
                          nullptr);
   }
 
-  /// Each piece is on its way while the next is recorded.
+  void free_commands() {
+    if (commands_.empty()) return;
+    vkFreeCommandBuffers(gpu_->handle(), pool_, static_cast<std::uint32_t>(commands_.size()),
+                         commands_.data());
+    commands_.clear();
+  }
+
   void record_and_submit(Clock::time_point start) {
-    if (!commands_.empty()) {
-      vkFreeCommandBuffers(gpu_->handle(), pool_, static_cast<std::uint32_t>(commands_.size()),
-                           commands_.data());
-      commands_.clear();
+    free_commands();
+    try {
+      record_and_submit_pieces(start);
+    } catch (...) {
+      // No fence tells when the pieces before are done, and what was recorded is not all of the plan.
+      gpu_->wait_idle();
+      free_commands();
+      throw;
     }
+  }
+
+  /// Each piece is on its way while the next is recorded.
+  void record_and_submit_pieces(Clock::time_point start) {
     const std::size_t n = program_.launches.size();
     std::size_t piece = options_.first_piece > 0 ? static_cast<std::size_t>(options_.first_piece) : n;
     std::size_t i = 0;
