@@ -92,7 +92,10 @@ void AtomicFile::open_with_name(unsigned mode) {
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd_ < 0 && errno == EEXIST) continue;
     if (fd_ < 0) fail("create");
-    ::flock(fd_, LOCK_EX | LOCK_NB);
+    // Who looks whether it is abandoned may have the lock for an instant, and decides before it is given
+    // back. Where files cannot be locked, nobody takes any for abandoned.
+    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
     if (is_at(temporary_, fd_)) return;
     ::close(std::exchange(fd_, -1));  // Somebody took it for abandoned before it was locked.
   }

@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,16 +17,24 @@
 #include <csignal>
 #include <cstdarg>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "weft/error.h"
 
 namespace {
 std::atomic<bool> names_needed{false};
+std::function<void()> before_lock;  // Once.
 }  // namespace
+
+extern "C" int flock(int fd, int operation) noexcept {
+  if (const auto f = std::exchange(before_lock, nullptr)) f();
+  return static_cast<int>(::syscall(SYS_flock, fd, operation));
+}
 
 /// The system's own, or that of a file system whose files all have names.
 extern "C" int open(const char* path, int flags, ...) {
@@ -214,6 +224,30 @@ TEST_P(AtomicFileTest, OnlyFilesWithoutAWriterAreAbandoned) {
   std::ofstream(name) << "rest";
   EXPECT_TRUE(remove_abandoned(name));
   EXPECT_FALSE(fs::exists(name));
+}
+
+// Between making its file and locking it, a writer looks like one that was killed.
+TEST_P(AtomicFileTest, AFileThatIsTakenForAbandonedIsNotWritten) {
+  names_needed = true;
+  const fs::path name = folder_ / "state.tmp-0";
+  std::jthread other;
+  before_lock = [&] {
+    const int fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
+    other = std::jthread([=] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // Until the writer wants the lock.
+      ::unlink(name.c_str());
+      std::ofstream(name) << "by half";
+      ::close(fd);
+    });
+  };
+  AtomicFile file(path_);
+  other = {};
+  file.write(std::as_bytes(std::span("whole", 5)));
+  file.commit();
+  std::string text;
+  std::getline(std::ifstream(path_), text);
+  EXPECT_EQ(text, "whole");
 }
 
 INSTANTIATE_TEST_SUITE_P(Temporaries, AtomicFileTest, testing::Bool(),
