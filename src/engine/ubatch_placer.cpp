@@ -56,7 +56,7 @@ UbatchPlacer::Taken UbatchPlacer::take(const Batch& batch, int i) {
   if (!moves.store(cell(i))) return Taken::kNextUbatch;
   for (const auto& memory : memories_) memory->store(cell(i));
   for (const SeqId other : batch.shared_with(i))
-    if (!sequences_.follow(own.seq, other, own.pos)) return Taken::kCacheFull;
+    if (!sequences_.share(own.seq, other, own.pos)) return Taken::kCacheFull;
   follow_moves();
   return moves.n_forks() <= kMovesPerStep ? Taken::kYes : Taken::kNextUbatch;
 }
@@ -65,8 +65,8 @@ void UbatchPlacer::give_back(const Batch& batch, int begin, int end) {
   sequences_.moves().drop_ubatch();
   for (int i = begin; i < end; ++i) {
     const kv::SeqPos& own = at(i);
-    sequences_.remove(own.seq, own.pos, own.pos + 1);
-    for (const SeqId other : batch.shared_with(i)) sequences_.remove(other, own.pos, own.pos + 1);
+    sequences_.give_back(own.seq, own.pos);
+    for (const SeqId other : batch.shared_with(i)) sequences_.give_back(other, own.pos);
   }
   follow_moves();
 }

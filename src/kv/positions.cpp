@@ -42,11 +42,33 @@ bool Sequences::room_for_copies(SeqId seq, int begin, int end) const {
   return n_pages <= pages_free() && cells_used_ + n_cells <= n_cells_;
 }
 
+template <typename F>
+bool Sequences::change_or_put_back(SeqId seq, F change) {
+  const std::vector<Extent> before(row(seq), row(seq) + count(seq));
+  const auto put_back = [&] {
+    std::copy(before.begin(), before.end(), row(seq));
+    count(seq) = static_cast<std::int32_t>(before.size());
+  };
+  try {
+    if (change()) return true;
+  } catch (...) {
+    put_back();
+    throw;
+  }
+  put_back();
+  return false;
+}
+
 bool Sequences::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
   if (delta == 0) return true;
   WEFT_CHECK(can_shift(seq, begin, end, delta));
-  const auto [first, last] = isolate(seq, begin, end);
-  if (first < 0) return false;
+  return change_or_put_back(seq, [&] {
+    const auto [first, last] = isolate(seq, begin, end);
+    return first >= 0 && shift_extents(seq, first, last, delta);
+  });
+}
+
+bool Sequences::shift_extents(SeqId seq, int first, int last, Pos delta) {
   // Each extent may be copied to a page of its own, and each token moved.
   moves_.reserve(static_cast<std::size_t>(last - first + 3) * 2 * kPageCells);
   const Extent* const r = row(seq);
@@ -60,14 +82,11 @@ bool Sequences::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
     return shift_to_other_lanes(seq, first, last, delta);
   const std::vector<Page> pages = pages_;
   const std::vector<std::int32_t> free_pages = free_pages_;
-  const std::vector<Extent> row_before(row(seq), row(seq) + count(seq));
   const int used = cells_used_;
   const std::size_t n_moves = moves_.size();
   if (shift_to_other_lanes(seq, first, last, delta)) return true;
   pages_ = pages;
   free_pages_ = free_pages;
-  std::copy(row_before.begin(), row_before.end(), row(seq));
-  count(seq) = static_cast<std::int32_t>(row_before.size());
   cells_used_ = used;
   moves_.take_back(n_moves);
   return false;
@@ -130,8 +149,14 @@ bool Sequences::can_divide(SeqId seq, Pos begin, Pos end, int divisor) const {
 bool Sequences::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   if (divisor == 1) return true;
   WEFT_CHECK(divisor > 0 && can_divide(seq, begin, end, divisor));
-  const auto [first, last] = isolate(seq, begin, end);
-  if (first < 0 || !room_for_copies(seq, first, last)) return false;
+  return change_or_put_back(seq, [&] {
+    const auto [first, last] = isolate(seq, begin, end);
+    return first >= 0 && divide_extents(seq, first, last, divisor);
+  });
+}
+
+bool Sequences::divide_extents(SeqId seq, int first, int last, int divisor) {
+  if (!room_for_copies(seq, first, last)) return false;
   moves_.reserve(static_cast<std::size_t>(last - first) * 2 * kPageCells);
   for (int i = first; i < last; ++i) {
     Extent& e = row(seq)[i];

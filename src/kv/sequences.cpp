@@ -8,6 +8,15 @@
 #include "kv/lanes.h"
 
 namespace weft::kv {
+namespace {
+
+/// Whether an extent and the one behind it can be one.
+bool goes_on(const Extent& before, const Extent& after) {
+  return before.page == after.page && before.base == after.base && before.divisor == after.divisor &&
+         before.offset == after.offset && (before.mask & after.mask) == 0;
+}
+
+}  // namespace
 
 int Sequences::n_pages_for(int n_cells, int n_sequences) {
   return (n_cells + kPageCells - 1) / kPageCells + n_sequences;
@@ -32,7 +41,6 @@ std::span<const Extent> Sequences::extents(SeqId seq) const {
 }
 
 // --- Looking
-// ------------------------------------------------------------------------------------------------------
 
 Pos Sequences::next_pos(SeqId seq) const { return count(seq) == 0 ? 0 : row(seq)[count(seq) - 1].last() + 1; }
 Pos Sequences::min_pos(SeqId seq) const { return count(seq) == 0 ? -1 : row(seq)[0].first(); }
@@ -54,7 +62,6 @@ std::int32_t Sequences::cell_of(SeqId seq, Pos pos) const {
 }
 
 // --- The table
-// ----------------------------------------------------------------------------------------------------
 
 void Sequences::insert(SeqId seq, int index, const Extent& extent) {
   WEFT_CHECK(count(seq) < tables_.width);
@@ -90,7 +97,6 @@ std::pair<int, int> Sequences::isolate(SeqId seq, Pos begin, Pos end) {
 }
 
 // --- Pages
-// --------------------------------------------------------------------------------------------------------
 
 void Sequences::hold(std::int32_t p, std::uint64_t mask) {
   Page& held = page(p);
@@ -132,7 +138,6 @@ bool Sequences::make_own(Extent& extent) {
 }
 
 // --- Taking cells
-// -------------------------------------------------------------------------------------------------
 
 Sequences::Spot Sequences::spot_for(SeqId seq, Pos pos) const {
   const int next = upper_bound(seq, pos);
@@ -181,14 +186,25 @@ bool Sequences::take(std::span<const SeqPos> tokens, std::span<std::int32_t> cel
     if (cells[i] < 0 && cells_used_ < n_cells_ && free_pages_.empty() && defragment(kMovesToMakeRoom) > 0)
       cells[i] = take_one(tokens[i].seq, tokens[i].pos);
     if (cells[i] >= 0) continue;
-    while (i-- > 0) remove(tokens[i].seq, tokens[i].pos, tokens[i].pos + 1);
+    while (i-- > 0) give_back(tokens[i].seq, tokens[i].pos);
     return false;
   }
   return true;
 }
 
+void Sequences::give_back(SeqId seq, Pos pos) {
+  remove(seq, pos, pos + 1);
+  const int i = upper_bound(seq, pos);
+  if (i == 0 || i == count(seq)) return;
+  // Taking cuts divided extents only.
+  Extent& before = row(seq)[i - 1];
+  const Extent& after = row(seq)[i];
+  if (before.divisor == 1 || !goes_on(before, after)) return;
+  before.mask |= after.mask;
+  erase(seq, i, i + 1);
+}
+
 // --- Operations on ranges
-// -------------------------------------------------------------------------------------------
 
 void Sequences::remove(SeqId seq, Pos begin, Pos end) {
   if (begin >= end) return;
@@ -228,12 +244,8 @@ bool Sequences::copy(SeqId from, SeqId to, Pos begin, Pos end) {
     if (e.mask == 0) continue;
     hold(e.page, e.mask);
     // Token after token of one page is one extent, as it is in `from`.
-    Extent* const before = at > 0 ? row(to) + at - 1 : nullptr;
-    const bool goes_on = before != nullptr && before->page == e.page && before->base == e.base &&
-                         before->divisor == e.divisor && before->offset == e.offset &&
-                         (before->mask & e.mask) == 0;
-    if (goes_on) {
-      before->mask |= e.mask;
+    if (at > 0 && goes_on(row(to)[at - 1], e)) {
+      row(to)[at - 1].mask |= e.mask;
     } else {
       insert(to, at++, e);
     }
@@ -241,7 +253,7 @@ bool Sequences::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   return true;
 }
 
-bool Sequences::follow(SeqId from, SeqId to, Pos pos) {
+bool Sequences::share(SeqId from, SeqId to, Pos pos) {
   const Extent e = row(from)[upper_bound(from, pos) - 1];
   const Spot spot = spot_for(to, pos);
   if (e.divisor == 1 && e.base == spot.base) {

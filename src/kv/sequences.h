@@ -93,7 +93,9 @@ class Sequences {
   bool copy(SeqId from, SeqId to, Pos begin, Pos end);
   /// `to` gets the token that `from` holds at `pos`, in the place that it would have taken for itself: shared
   /// where that is the same page, else by a move to a cell of its own. False where there is no room.
-  bool follow(SeqId from, SeqId to, Pos pos);
+  bool share(SeqId from, SeqId to, Pos pos);
+  /// Takes a token back that was taken or shared: extents that were cut for it are whole again.
+  void give_back(SeqId seq, Pos pos);
   /// Removes all sequences but one.
   void keep(SeqId seq);
   /// Adds delta to positions. They must neither meet nor pass what is outside, nor go below 0 (can_shift).
@@ -171,8 +173,14 @@ class Sequences {
   Room restore_if_room(const Snapshot& snapshot, std::vector<std::int32_t>& cells);
   // Extents [first, last) of a sequence: by whole pages' lengths cells stay where they are; by others each
   // token goes to the lane of its new position.
+  bool shift_extents(SeqId seq, int first, int last, Pos delta);
   bool shift_in_place(SeqId seq, int first, int last, Pos delta);
   bool shift_to_other_lanes(SeqId seq, int first, int last, Pos delta);
+  bool divide_extents(SeqId seq, int first, int last, int divisor);
+  /// What `change` returns. Where that is false, or it throws, the extents of the sequence are as they were,
+  /// none cut; their pages are not its business.
+  template <typename F>
+  bool change_or_put_back(SeqId seq, F change);
   /// Extents [begin, end) with positions in the range, after cuts at its ends; {-1, -1} where the table is
   /// full.
   std::pair<int, int> isolate(SeqId seq, Pos begin, Pos end);

@@ -46,6 +46,56 @@ TEST(Sequences, AFullCacheTakesNothing) {
   EXPECT_TRUE(f.sequences.consistent());
 }
 
+std::vector<Extent> extents_of(const Fixture& f, SeqId seq) {
+  const std::span<const Extent> extents = f.sequences.extents(seq);
+  return {extents.begin(), extents.end()};
+}
+
+// Cuts count as changes: sums over other extents have other bits.
+TEST(Sequences, WhatFindsNoRoomLeavesNoCuts) {
+  const auto same = [](const Extent& a, const Extent& b) {
+    return a.page == b.page && a.base == b.base && a.mask == b.mask && a.divisor == b.divisor &&
+           a.offset == b.offset;
+  };
+  Fixture f(64, 2, 16);
+  ASSERT_TRUE(f.take_all(0, 64));
+  ASSERT_TRUE(f.sequences.copy(0, 1, 0, 64));
+  const std::vector<Extent> whole = extents_of(f, 0);
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_FALSE(f.sequences.shift(0, 10, 64, 64)) << "by pages";
+  EXPECT_TRUE(std::ranges::equal(extents_of(f, 0), whole, same));
+  EXPECT_FALSE(f.sequences.shift(0, 10, 64, 7)) << "to other lanes";
+  EXPECT_TRUE(std::ranges::equal(extents_of(f, 0), whole, same));
+  EXPECT_FALSE(f.sequences.divide(0, 0, 30, 2));
+  EXPECT_TRUE(std::ranges::equal(extents_of(f, 0), whole, same));
+  // A table that is full after one of two cuts.
+  Fixture narrow(64, 1, 2);
+  for (const Pos pos : {0, 40, 41, 60}) ASSERT_TRUE(narrow.take(0, pos, pos));
+  EXPECT_FALSE(narrow.sequences.divide(0, 30, 50, 2));
+  EXPECT_EQ(narrow.sequences.extents(0).size(), 1u);
+  EXPECT_TRUE(f.sequences.consistent());
+}
+
+// A divided extent reaches around positions that others may take, and is cut for them.
+TEST(Sequences, TokensThatAreGivenBackLeaveNoCuts) {
+  Fixture f(22, 1, 16);
+  for (const Pos pos : {0, 2, 4, 6, 8, 30, 32, 34, 36, 38}) ASSERT_TRUE(f.take(0, pos, pos));
+  ASSERT_TRUE(f.sequences.divide(0, 0, 64, 2));
+  f.carry_out_moves();
+  ASSERT_EQ(f.sequences.extents(0).size(), 1u);
+  std::vector<SeqPos> tokens;
+  for (Pos pos = 5; pos < 15; ++pos) tokens.push_back({0, pos});
+  std::vector<std::int32_t> cells(20);
+  ASSERT_TRUE(f.sequences.take(tokens, cells));
+  EXPECT_EQ(f.sequences.extents(0).size(), 3u);
+  for (const SeqPos& token : tokens) f.sequences.give_back(token.seq, token.pos);
+  EXPECT_EQ(f.sequences.extents(0).size(), 1u);
+  for (Pos pos = 100; pos < 110; ++pos) tokens.push_back({0, pos});
+  EXPECT_FALSE(f.sequences.take(tokens, cells));
+  EXPECT_EQ(f.sequences.extents(0).size(), 1u);
+  EXPECT_TRUE(f.sequences.consistent());
+}
+
 TEST(Sequences, CopiesShareCellsUntilOneGoesOn) {
   Fixture f(1000, 3, 16);
   ASSERT_TRUE(f.take_all(0, 100));
@@ -242,7 +292,7 @@ TEST_P(RandomSequences, AgreeWithAPlainModel) {
       for (SeqId to = 0; what < 20 && to < n_sequences; ++to) {
         if (f.sequences.holds(to, pos) || pick(2) == 0) continue;
         if (refused([&](const WindowPages& w) { return w.can_take(to, pos); })) continue;
-        if (!f.sequences.follow(seq, to, pos)) continue;
+        if (!f.sequences.share(seq, to, pos)) continue;
         f.carry_out_moves();
         add(plain[static_cast<std::size_t>(to)], pos, token);
         ++n_done[9];
