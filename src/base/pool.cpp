@@ -89,6 +89,9 @@ Pool::Pool(int n_threads, int max_phases)
                                              " of " + std::to_string(n_threads) + " threads (" +
                                              error.what() +
                                              "); use fewer threads, or raise its limit of processes");
+  } catch (...) {
+    join_all();
+    throw;
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "base/thread_limit.h"
+#include "engine/allocation_counter.h"
 #include "weft/error.h"
 
 namespace weft::base {
@@ -114,6 +115,21 @@ TEST(Pool, ThreadsThatCannotBeMadeAreAnError) {
   std::atomic<int> done{0};
   Pool(8, 1).parallel_for(20, [&](std::int32_t, int) { ++done; });
   EXPECT_EQ(done, 20);
+}
+
+TEST(Pool, ExhaustedMemoryEndsTheThreadsThatAreThere) {
+  if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
+  long n = 0;
+  for (bool failed = true; failed;) {
+    test::fail_allocation(++n);
+    try {
+      const Pool pool(4, 1);
+      failed = false;
+    } catch (const std::bad_alloc&) {
+    }
+    test::fail_allocation(0);
+  }
+  EXPECT_GT(n, 4);
 }
 
 TEST(Pool, DefaultThreadsIsPositive) {
