@@ -2,6 +2,8 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <chrono>
+#include <ctime>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -35,7 +37,7 @@ int list_packed(bool json) {
   Json array = Json::array();
   std::vector<std::vector<std::string>> rows = {{"MODEL", "SIZE", "LAST USED (UTC)"}};
   for (const PackedWeights& file : files) {
-    const auto used = std::chrono::time_point_cast<std::chrono::seconds>(file.last_used);
+    const std::tm used = fmt::gmtime(std::chrono::system_clock::to_time_t(file.last_used));
     array.push_back({{"model", file.model},
                      {"path", file.path.string()},
                      {"bytes", file.bytes},
@@ -110,10 +112,12 @@ int run(const Options& options) {
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  add_switch(app, "--packed", options->packed,
-             "list the packed weights that are kept for fast starts, and what they take");
+  CLI::Option* const packed =
+      add_switch(app, "--packed", options->packed,
+                 "list the packed weights that are kept for fast starts, and what they take");
   add_switch(app, "--clear-packed", options->clear_packed,
-             "remove them; the next start of a model packs again");
+             "remove them; the next start of a model packs again")
+      ->excludes(packed);
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
   return [options] { return run(*options); };
 }

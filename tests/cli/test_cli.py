@@ -19,6 +19,7 @@ import tempfile
 import termios
 import time
 import unittest
+from datetime import datetime, timezone
 from pathlib import Path
 
 WEFT = os.environ["WEFT_PROGRAM"]
@@ -697,6 +698,11 @@ class Weights(Case):
             for entry in packed:
                 self.assertEqual(entry["bytes"], Path(entry["path"]).stat().st_size)
             self.assertIn("my-llama", self.succeed("models", "--packed", env=env))
+            for zone in ("UTC", "XYZ-9"):  # Times are in UTC wherever one is.
+                for entry in json.loads(self.succeed("models", "--packed", "--json", env=env | {"TZ": zone})):
+                    used = datetime.fromtimestamp(Path(entry["path"]).stat().st_mtime, timezone.utc)
+                    self.assertEqual(entry["last_used"], used.strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self.fail_with(2, "models", "--packed", "--clear-packed", env=env)
             self.assertEqual(json.loads(self.succeed("models", "--json", env=env)), [])  # these are no models
             cleared = json.loads(self.succeed("models", "--clear-packed", "--json", env=env))
             self.assertEqual(cleared, {"files": 2, "bytes": sum(entry["bytes"] for entry in packed)})
