@@ -52,6 +52,16 @@ std::filesystem::path in_cache(const char* folder) {
 constexpr std::string_view kPacked = ".packed";
 constexpr std::size_t kKeyDigits = 32;
 
+/// Those that can be read; none where there is no folder.
+std::vector<std::filesystem::directory_entry> entries_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::directory_entry> entries;
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator at(folder, error); !error && at != end; at.increment(error))
+    entries.push_back(*at);
+  return entries;
+}
+
 }  // namespace
 
 std::filesystem::path model_cache_dir() { return in_cache("models"); }
@@ -64,8 +74,7 @@ std::string model_cache_text() {
 
 std::vector<PackedWeights> packed_weights() {
   std::vector<PackedWeights> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(packed_cache_dir(), error)) {
+  for (const auto& entry : entries_of(packed_cache_dir())) {
     const std::string name = entry.path().filename().string();
     std::error_code gone;  // Another process may be making room.
     if (!name.ends_with(kPacked) || !entry.is_regular_file(gone)) continue;
@@ -99,8 +108,7 @@ std::vector<PackedWeights> clear_packed_weights() {
 
 std::vector<CachedModel> cached_models() {
   std::vector<CachedModel> models;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(model_cache_dir(), error)) {
+  for (const auto& entry : entries_of(model_cache_dir())) {
     std::error_code ignored;
     if (entry.path().extension() != ".gguf" || !entry.is_regular_file(ignored)) continue;
     std::string name = entry.path().stem().string();

@@ -107,12 +107,14 @@ void intersect(std::vector<int>& cpus, const std::string& list) {
 std::map<int, int> read_nodes(const fs::path& root) {
   std::map<int, int> node_of;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root / "sys/devices/system/node", error)) {
-    const std::string name = entry.path().filename().string();
+  const fs::directory_iterator end;
+  for (fs::directory_iterator at(root / "sys/devices/system/node", error); !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
     if (!name.starts_with("node")) continue;
     const std::optional<int> node = number(std::string_view(name).substr(4));
     if (!node) continue;
-    for (const int cpu : parse_list(first_line(entry.path() / "cpulist"))) node_of[cpu] = *node;
+    for (const int cpu : parse_list(first_line(at->path() / "cpulist"))) node_of[cpu] = *node;
   }
   return node_of;
 }
