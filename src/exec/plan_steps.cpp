@@ -16,6 +16,7 @@ void Plan::run(const Step& step) {
   if (step.actual.topology) {
     // Compile first: if that fails, the plan still stands for the old graph.
     now_ = compile(*step.graph);
+    symbols_.clear();
     set_profile(profile_);
     ++counters_.compiled;
   }
@@ -48,9 +49,9 @@ void Plan::finish() {
 }
 
 void Plan::begin(Flight& flight, const Step& step, std::size_t set) {
-  symbols_.assign(step.symbols.begin(), step.symbols.end());
   flight.symbols.assign(step.symbols.begin(), step.symbols.end());
   flight.parts.assign(step.parts.begin(), step.parts.end());
+  symbols_.assign(step.symbols.begin(), step.symbols.end());  // Last: what throws has changed nothing.
   flight.is_cut = false;
   const bool catch_up = std::exchange(cut_short_, false);
   flight.changes = step.actual;
