@@ -238,7 +238,7 @@ class Context {
   std::vector<std::byte> save(SeqId seq) const;
   std::vector<std::byte> save() const;
   /// The state of one sequence becomes `seq`, in place of what that held. False where the cache has no room:
-  /// nothing has changed then. Where a device fails meanwhile (Error kDevice), it is not intact().
+  /// nothing has changed then. Where a device fails or memory runs out meanwhile, it is empty or not intact.
   [[nodiscard]] bool restore(std::span<const std::byte> state, SeqId seq);
   /// The state of a context takes the place of all sequences, under the ids that they had.
   [[nodiscard]] bool restore(std::span<const std::byte> state);

@@ -95,13 +95,14 @@ bool Sequences::restore(const Snapshot& snapshot, std::vector<std::int32_t>& cel
 Sequences::Room Sequences::restore_if_room(const Snapshot& snapshot, std::vector<std::int32_t>& cells) {
   using Text = Snapshot::Text;
   cells.reserve(static_cast<std::size_t>(snapshot.n_cells()));
+  std::vector<std::int32_t> at;
+  at.reserve(snapshot.pages.size());
   // The room that the texts' sequences held counts as free, but their tables stay until all has a place.
   const std::vector<std::int32_t> free_pages = free_pages_;
+  // From here on nothing throws.
   for (const Text& text : snapshot.texts)
     for (const Extent& e : extents(text.seq)) release(e.page, e.mask);
   const bool enough_cells = cells_used_ + snapshot.n_cells() <= n_cells_;
-  std::vector<std::int32_t> at;
-  at.reserve(snapshot.pages.size());
   while (enough_cells && at.size() < snapshot.pages.size()) {
     const std::int32_t p = find_page(snapshot.pages[at.size()]);
     if (p < 0) break;

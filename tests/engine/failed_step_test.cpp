@@ -233,6 +233,37 @@ TEST_P(FailedStep, ExhaustedMemoryIsAnErrorAndLeavesNothingHalfDone) {
   EXPECT_GT(n, 2);
 }
 
+// Texts of the state that are empty, too: what was in their place is gone then, or nothing has changed.
+TEST_P(FailedStep, ExhaustedMemoryWhileAStateIsTakenUpLeavesTextsThatGoOn) {
+  if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
+  const ContextParams params{.n_ctx = 256, .n_sequences = 3};
+  const std::span<const Token> text(tokens);
+  Context saved(model, params);
+  test::all_logits(saved, text.first(20), 20, 1);
+  const std::vector<std::byte> state = saved.save();
+  Context undisturbed(model, params);
+  const std::vector<float> right = test::all_logits(undisturbed, text.first(9), 9, 0);
+  long n = 0;
+  for (bool failed = true; failed;) {
+    Context context(model, params);
+    for (const SeqId seq : {0, 2}) test::all_logits(context, text.subspan(5, 11), 11, seq);
+    failed = false;
+    test::fail_allocation(++n);
+    try {
+      EXPECT_TRUE(context.restore(state));
+    } catch (const Error& error) {
+      test::fail_allocation(0);
+      EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory) << error.what();
+      failed = true;
+    }
+    test::fail_allocation(0);
+    EXPECT_TRUE(context.consistent()) << "allocation " << n;
+    if (context.next_pos(0) > 0) context.remove(0);
+    EXPECT_TRUE(test::all_logits(context, text.first(9), 9, 0) == right) << "allocation " << n;
+  }
+  EXPECT_GT(n, 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, FailedStep, testing::Values("llama", "gemma3", "gpt2", "mamba"),
                          test::name_of_family);
 

@@ -153,10 +153,20 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
   const State state = read(bytes, seq);
   std::vector<std::int32_t> cells;
   if (!sequences_.restore(state.snapshot, cells)) return false;
-  std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places = {{nullptr, cells}};
-  for (const auto& memory : memories_) {
-    memory->follow(sequences_.moves());
-    places[memory.get()] = memory->restored(state.snapshot, cells, state.kept);
+  std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places;
+  try {
+    places[nullptr] = cells;
+    for (const auto& memory : memories_) {
+      memory->follow(sequences_.moves());
+      places[memory.get()] = memory->restored(state.snapshot, cells, state.kept);
+    }
+  } catch (...) {
+    // A memory that does not know of a text still has what was there before.
+    for (const kv::Snapshot::Text& text : state.snapshot.texts) {
+      sequences_.remove(text.seq, 0, kv::kEndOfPositions);
+      for (const auto& memory : memories_) memory->removed(text.seq);
+    }
+    throw;
   }
   carry_out_moves();
   for (std::size_t i = 0; i < caches_.size(); ++i)

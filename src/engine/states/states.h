@@ -1,5 +1,5 @@
 #pragma once
-// Saving what a context's sequences hold, and taking it up again (state_format.h).
+// Saving what a context's sequences hold, and taking it up again (format.h).
 #include <functional>
 #include <optional>
 #include <span>
@@ -26,7 +26,9 @@ class States {
 
   /// Takes a state up: as that sequence, or all sequences of a context in place of what is there. Throws
   /// Error (see read_state) and changes nothing then; false where the cache has no room, nothing has changed
-  /// either. `carry_out_moves` is called between the bookkeeping and the writing of cells.
+  /// either. Where memory is exhausted or a device fails once all was checked, what was to be replaced is
+  /// gone: those sequences are empty, or not intact. `carry_out_moves` is called between the bookkeeping and
+  /// the writing of cells.
   bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                const std::function<void()>& carry_out_moves);
 
