@@ -142,9 +142,9 @@ const engine::LogSumExp& Context::Impl::log_sum_of(int item) const {
   return *log_sums[static_cast<std::size_t>(item)];
 }
 
-float Context::log_sum_exp(int i) const { return impl_->log_sum_of(i).sum; }
+float Context::log_sum_exp(int i) const { return impl().log_sum_of(i).sum; }
 float Context::logit(int i) const {
-  const engine::LogSumExp& of = impl_->log_sum_of(i);
+  const engine::LogSumExp& of = impl().log_sum_of(i);
   if (of.token == kNoToken) refuse("item " + std::to_string(i) + " of the last batch named no token");
   return of.logit;
 }

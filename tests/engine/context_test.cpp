@@ -240,6 +240,8 @@ TEST(Context, WithoutAModelAndOnceMovedFromItIsAnError) {
   EXPECT_THROW((void)first.decode(batch), Error);  // NOLINT(bugprone-use-after-move): the question.
   EXPECT_THROW(first.clear(), Error);
   EXPECT_THROW((void)first.logits(0), Error);
+  EXPECT_THROW((void)first.log_sum_exp(0), Error);
+  EXPECT_THROW((void)first.logit(0), Error);
   EXPECT_THROW(Context(tiny(), {}, first), Error);
   first.cancel();
   ASSERT_EQ(second.decode(batch), DecodeStatus::kOk);
