@@ -19,6 +19,11 @@ constexpr std::int64_t kSettledSeconds = 2;  // The coarsest clock of a file sys
 Hash128 identity_of(const struct stat& status) {
   const std::int64_t age = std::int64_t{::time(nullptr)} - status.st_ctim.tv_sec;
   if (age <= kSettledSeconds) return {};
+  // Some file systems know no time of the last change and tell that of the bytes in its place, in whole
+  // seconds, which images are made with at will: squashfs, FAT, archives.
+  const bool is_made_up = status.st_ctim.tv_sec == status.st_mtim.tv_sec && status.st_ctim.tv_nsec == 0 &&
+                          status.st_mtim.tv_nsec == 0;
+  if (is_made_up) return {};
   // The device's number is left out: a disk may get another one each time it is mounted.
   Hasher hasher;
   for (const auto value : {std::int64_t(status.st_ino), std::int64_t{status.st_size},

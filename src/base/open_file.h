@@ -23,7 +23,8 @@ class OpenFile {
   /// Changes with the file's bytes: made of what the system knew of the file when it was opened, with the
   /// time of its last change, which nobody sets back. The same for a file that was moved, another one for a
   /// copy. Zero, which is nobody's, of a file that was changed in the two seconds before: clocks of file
-  /// systems are coarse, and the next change might not be seen.
+  /// systems are coarse, and the next change might not be seen. Zero also where the file system seems to make
+  /// up the time of the last change (read-only images).
   Hash128 identity() const { return identity_; }
   /// Reads from that byte on and says how many it got: fewer than asked for where the file ends. Throws Error
   /// kIo. From any thread.
