@@ -231,6 +231,30 @@ TEST_F(PackedCacheTest, WhatWasUsedLeastRecentlyGoes) {
   EXPECT_FALSE(PackedCache(options(limit), model({2, 0})).found());
 }
 
+TEST_F(PackedCacheTest, NothingGoesForAFileThatCannotBeWritten) {
+  write(options(), {1, 0});
+  PackedCacheOptions full = options(700000);  // Of the folder; the disk has no room at all.
+  full.min_free_fraction = 1.0;
+  const PackedCache cache(full, model({2, 0}));
+  EXPECT_TRUE(holds(model({1, 0})));
+}
+
+TEST_F(PackedCacheTest, WhatIsWrittenOverIsWhatWasChecked) {
+  write(options());
+  constexpr base::Hash128 kCopy = {5, 6};
+  {
+    PackedCache cache(options(), model(kKey, kCopy));
+    for (const auto& [name, n] : {std::pair{"a", kBytes}, {"b", std::size_t{777}}})
+      ASSERT_FALSE(cache.find(name, DType::kQ4_K, kShape, n, pool_, [] { return kSource; }).empty());
+    std::fstream file(files()[0], std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-48, std::ios::end).put('\x77');  // Part of the trailer.
+    file.close();
+    cache.commit();
+  }
+  EXPECT_TRUE(holds(model(kKey, kCopy)));
+  EXPECT_EQ(n_sources_read_, 0);
+}
+
 TEST_F(PackedCacheTest, WritesNothingWhereItMayNot) {
   const auto nothing_from = [&](const PackedCacheOptions& how) {
     PackedCache cache(how, model());

@@ -24,21 +24,7 @@ constexpr std::uint64_t kAlignment =
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // What a thread reads and hashes at once.
 constexpr std::size_t kMaxNameBytes = 100;                   // Of the model, in the file's name.
 
-struct Trailer {
-  char magic[8] = {'W', 'E', 'F', 'T', 'P', 'A', 'C', 'K'};
-  std::uint32_t version = kPackedVersion;
-  std::uint32_t n_entries = 0;
-  base::Hash128 key;
-  base::Hash128 identity;  // Of the model's files.
-  std::uint64_t table_offset = 0;
-  std::uint64_t file_bytes = 0;
-  std::uint64_t table_hash = 0;
-  std::uint64_t hash = 0;  // Of everything before it.
-
-  std::uint64_t own_hash() const {
-    return base::hash64(std::as_bytes(std::span(this, 1)).first(sizeof(Trailer) - sizeof(hash)));
-  }
-};
+using Trailer = PackedCache::Trailer;
 static_assert(sizeof(Trailer) == 80 && std::has_unique_object_representations_v<Trailer>);
 static_assert(sizeof(PackedCache::Entry) == 48 &&
               std::has_unique_object_representations_v<PackedCache::Entry>);
@@ -121,6 +107,10 @@ std::string hex(base::Hash128 hash) {
 
 }  // namespace
 
+std::uint64_t PackedCache::Trailer::own_hash() const {
+  return base::hash64(std::as_bytes(std::span(this, 1)).first(sizeof(Trailer) - sizeof(hash)));
+}
+
 PackedCache::PackedCache(const PackedCacheOptions& options, const PackedModel& model)
     : options_(options),
       model_(model),
@@ -130,6 +120,7 @@ PackedCache::PackedCache(const PackedCacheOptions& options, const PackedModel& m
     auto file = std::make_shared<File>(base::MappedFile(path_), base::LargePages());
     if (std::optional<Contents> contents = read_contents(file->mapped, model_.key)) {
       entries_ = std::move(contents->entries);
+      trailer_ = contents->trailer;
       unchanged_ = contents->trailer.identity == model_.identity && model_.identity != base::Hash128();
       file_ = std::move(file);
       std::error_code ignored;
@@ -174,16 +165,23 @@ void PackedCache::make_room() {
     total += bytes;
   }
   std::sort(files.begin(), files.end(), [](const Found& a, const Found& b) { return a.used < b.used; });
-  for (const Found& file : files) {
-    if (total + n_bytes <= options_.max_bytes) break;
-    std::error_code ignored;
-    fs::remove(file.path, ignored);
-    total -= file.bytes;
+  const auto has_room = [&](std::uint64_t freed) {
+    const fs::space_info disk = fs::space(options_.folder);
+    const double left =
+        static_cast<double>(disk.available) + static_cast<double>(freed) - static_cast<double>(n_bytes);
+    return left >= options_.min_free_fraction * static_cast<double>(disk.capacity);
+  };
+  const auto is_enough = [&](std::uint64_t freed) { return total - freed + n_bytes <= options_.max_bytes; };
+  std::uint64_t would_be_freed = 0, freed = 0;
+  for (auto file = files.begin(); file != files.end() && !is_enough(would_be_freed); ++file)
+    would_be_freed += file->bytes;
+  if (!has_room(would_be_freed)) return;  // No other model loses its file for nothing.
+  for (auto file = files.begin(); file != files.end() && !is_enough(freed); ++file) {
+    std::error_code error;
+    if (fs::remove(file->path, error) || !error) freed += file->bytes;
   }
-
-  const fs::space_info disk = fs::space(options_.folder);
-  const double left = static_cast<double>(disk.available) - static_cast<double>(n_bytes);
-  if (left < options_.min_free_fraction * static_cast<double>(disk.capacity)) return;
+  // What another process has mapped takes its room for as long.
+  if (!is_enough(freed) || !has_room(0)) return;
   writer_ = std::make_unique<base::AtomicFile>(path_);
 }
 
@@ -242,17 +240,11 @@ void PackedCache::note_identity() {
   const std::string same_file = "/proc/self/fd/" + std::to_string(file_->mapped.file().descriptor());
   const int fd = ::open(same_file.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
-  try {
-    const std::span<const std::byte> place = file_->mapped.bytes().last(sizeof(Trailer));
-    Trailer trailer;
-    file_->mapped.read(place, std::as_writable_bytes(std::span(&trailer, 1)));
-    trailer.identity = model_.identity;
-    trailer.hash = trailer.own_hash();
-    [[maybe_unused]] const ssize_t n =
-        ::pwrite(fd, &trailer, sizeof(trailer), place.data() - file_->mapped.bytes().data());
-  } catch (const Error&) {
-    // The next start compares again.
-  }
+  trailer_.identity = model_.identity;
+  trailer_.hash = trailer_.own_hash();
+  // Where that fails, the next start compares again.
+  [[maybe_unused]] const ssize_t n =
+      ::pwrite(fd, &trailer_, sizeof(trailer_), static_cast<off_t>(trailer_.file_bytes - sizeof(trailer_)));
   ::close(fd);
 }
 
@@ -260,7 +252,7 @@ void PackedCache::commit() {
   if (found() && !unchanged_ && model_.identity != base::Hash128()) note_identity();
   if (file_ != nullptr) file_->pages = base::LargePages(file_->mapped);
   if (writer_ == nullptr) return;
-  Trailer trailer;
+  Trailer& trailer = trailer_;
   trailer.n_entries = static_cast<std::uint32_t>(entries_.size());
   trailer.key = model_.key;
   trailer.identity = model_.identity;

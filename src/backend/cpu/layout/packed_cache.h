@@ -10,20 +10,17 @@
 //
 // What a start is given from it is what packing the model's files as they are now would give:
 //
-// - Each matrix is read and compared with its checksum before it is given out: by the threads that load, from
-// the
-//   file and not through the mapping, so that a disk that fails is no end of the process. That costs what one
-//   step costs that reads all weights, and the first step then finds them in memory. Bits that change later,
-//   behind a mapping, are the machine's matter.
+// - Each matrix is read and compared with its checksum before it is given out: by the threads that load, and
+//   from the file, not through the mapping, so that a disk that fails is no end of the process. That costs
+//   what one step costs that reads all weights, and the first step then finds them in memory. Bits that
+//   change later, behind a mapping, are the machine's matter.
 // - Each matrix has a hash of all the bytes that it was packed from. Where the model's files are the same,
-// unchanged
-//   since, by what the system says of them (base/open_file.h: changing bytes and setting back the time is
-//   seen), nothing of them is read. Where they are not, or that is not known, they are read and their hashes
-//   compared; a model that was copied, touched or loaded anew is mapped then, and the next start knows its
-//   files.
+//   and unchanged since by what the system says of them (base/open_file.h: changing bytes and setting back
+//   the time is seen), nothing of them is read. Where they are not, or that is not known, they are read and
+//   their hashes compared; a model that was copied, touched or loaded anew is mapped then, and the next
+//   start knows its files.
 // - A file that fails in any of this goes: its matrices are packed as if it had never been, and the next
-// start
-//   writes another.
+//   start writes another.
 //
 // The cache is only ever a saving: whatever goes wrong with it (no folder, no room, a write that fails), the
 // model loads without.
@@ -94,6 +91,19 @@ class PackedCache {
     std::uint64_t checksum = 0;     ///< Of the bytes.
     std::uint64_t source_hash = 0;  ///< Of what they were packed from.
   };
+  struct Trailer {
+    char magic[8] = {'W', 'E', 'F', 'T', 'P', 'A', 'C', 'K'};
+    std::uint32_t version = kPackedVersion;
+    std::uint32_t n_entries = 0;
+    base::Hash128 key;
+    base::Hash128 identity;  ///< Of the model's files.
+    std::uint64_t table_offset = 0;
+    std::uint64_t file_bytes = 0;
+    std::uint64_t table_hash = 0;
+    std::uint64_t hash = 0;  ///< Of everything before it.
+
+    std::uint64_t own_hash() const;
+  };
 
  private:
   void make_room();
@@ -113,6 +123,7 @@ class PackedCache {
   std::shared_ptr<File> file_;
   std::unique_ptr<base::AtomicFile> writer_;
   std::uint64_t written_ = 0;
+  Trailer trailer_;  // As it was checked.
   std::vector<Entry> entries_;
 };
 
