@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "backend/cpu/device.h"
+#include "engine/boundary.h"
 #include "engine/context_params.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
@@ -114,7 +115,7 @@ FileInfo::Cache cache_need(const model::ModelGraph& model, const ContextParams& 
 
 FileInfo inspect(const std::filesystem::path& path) { return inspect(path, {}); }
 
-FileInfo inspect(const std::filesystem::path& path, const ContextParams& context) {
+FileInfo inspect(const std::filesystem::path& path, const ContextParams& context) try {
   const gguf::File file = gguf::File::open(path);
   FileInfo result;
   result.version = static_cast<int>(file.version());
@@ -149,4 +150,6 @@ FileInfo inspect(const std::filesystem::path& path, const ContextParams& context
   return result;
 }
 
+} catch (...) {
+  engine::rethrow_as_error();
 }  // namespace weft

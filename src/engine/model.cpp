@@ -195,15 +195,18 @@ const Tokenizer& Model::tokenizer() const { return *impl_->tokenizer; }
 const ChatTemplate* Model::chat_template() const { return impl_->chat_template.get(); }
 
 Tokenizer load_tokenizer(const std::filesystem::path& path) {
-  return Tokenizer(engine::vocabulary_from_gguf(gguf::File::open(path)));
+  return engine::throwing_errors(
+      [&] { return Tokenizer(engine::vocabulary_from_gguf(gguf::File::open(path))); });
 }
 
 MachineLimits measure_limits(int n_threads, CpuIsa isa) {
-  ModelParams params;
-  params.n_threads = n_threads;
-  params.isa = isa;
-  engine::check(params);
-  return cpu::measure_limits(cpu::isa_named(feature_of(isa)), n_threads);
+  return engine::throwing_errors([&] {
+    ModelParams params;
+    params.n_threads = n_threads;
+    params.isa = isa;
+    engine::check(params);
+    return cpu::measure_limits(cpu::isa_named(feature_of(isa)), n_threads);
+  });
 }
 
 }  // namespace weft

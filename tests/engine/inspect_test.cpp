@@ -1,4 +1,7 @@
 // What inspection says of a model's memory and its type.
+#include <functional>
+
+#include "engine/allocation_counter.h"
 #include "engine/model_draft.h"
 #include "engine/test_support.h"
 
@@ -70,6 +73,28 @@ TEST(Inspection, CallsFilesAsTheyCallThemselves) {
   };
   EXPECT_EQ(name_with(15), "Q4_K_M");
   EXPECT_EQ(name_with(9999), "f16");  // A number that nobody knows: the type of most weights.
+}
+
+// What the standard library throws inside is an Error outside.
+TEST(Inspection, OfAFileThatMemoryIsTooSmallForIsAnError) {
+  if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
+  const std::filesystem::path path = test::golden_dir() / "llama" / "model.gguf";
+  const std::function<void()> calls[] = {[&] { (void)inspect(path); }, [&] { (void)inspect_plan(path, {}); },
+                                         [&] { (void)load_tokenizer(path); }};
+  for (const auto& call : calls) {
+    for (const long n : {1, 2}) {
+      test::fail_allocation(n);
+      try {
+        call();
+        test::fail_allocation(0);
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const Error& error) {
+        test::fail_allocation(0);
+        EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+      }
+      test::fail_allocation(0);
+    }
+  }
 }
 
 }  // namespace

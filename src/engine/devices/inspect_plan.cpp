@@ -1,4 +1,5 @@
 // How a model would be spread over devices, without loading it.
+#include "engine/boundary.h"
 #include "engine/devices/device_choice.h"
 #include "engine/devices/device_set.h"
 #include "engine/devices/fit_model.h"
@@ -10,7 +11,7 @@
 
 namespace weft {
 
-PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& params) {
+PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& params) try {
   engine::check(params);
   const gguf::File file = gguf::File::open(path);
   const model::ModelDescription description = model::describe(file);
@@ -51,6 +52,8 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
                              exec::value_bytes(graph.value(copy.value), one_token), copy.before});
   report.drawing = exec::to_dot(graph, splits, names, one_token);
   return report;
+} catch (...) {
+  engine::rethrow_as_error();
 }
 
 }  // namespace weft
