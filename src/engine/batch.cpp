@@ -1,4 +1,6 @@
 // A batch under construction.
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "engine/refuse.h"
@@ -16,6 +18,8 @@ void Batch::clear() {
 }
 
 void Batch::add(std::span<const float> embedding, SeqId seq, bool logits, Pos pos) {
+  if (embeddings_.size() + embedding.size() > std::numeric_limits<std::int32_t>::max())
+    refuse("the batch's embeddings have more than 2^31 numbers; put fewer into one batch");
   items_.push_back({.token = -1,
                     .pos = pos,
                     .seq = seq,
