@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/pool.h"
-#include "engine/model_params.h"
 #include "engine/graph_sizes.h"
+#include "engine/model_params.h"
 #include "engine/refuse.h"
 
 namespace weft::engine {

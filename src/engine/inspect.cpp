@@ -88,9 +88,11 @@ FileInfo::Cache cache_need(const model::ModelGraph& model, const ContextParams& 
   need.n_ctx = params.n_ctx;
   for (const Node& node : model.graph.nodes()) {
     const auto* const moves = get_op<ops::MoveCells>(node);
-    const ValueInfo& cache = model.graph.value(node.inputs[0]);
-    if (moves == nullptr || cache.kind != ValueKind::kState) continue;
-    if (model.window > 0 && node.inputs[1] == model.windowed.move_from) {
+    if (moves == nullptr) continue;
+    const auto in = named_inputs<ops::MoveCells>(node);
+    const ValueInfo& cache = model.graph.value(in.cache);
+    if (cache.kind != ValueKind::kState) continue;
+    if (model.window > 0 && in.from == model.windowed.move_from) {
       need.bytes += page_bytes(cache) * pages(tokens_in_windows(params, model.window));
     } else {
       need.bytes += page_bytes(cache) * pages(params.n_ctx);
@@ -148,8 +150,8 @@ FileInfo inspect(const std::filesystem::path& path, const ContextParams& context
   result.model->weight_bytes = weight_bytes(graph, *cpu);
   result.cache = cache_need(graph, params);
   return result;
-}
-
 } catch (...) {
   engine::rethrow_as_error();
+}
+
 }  // namespace weft

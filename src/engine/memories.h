@@ -30,7 +30,8 @@ class Memories {
   auto end() const { return all_.end(); }
   /// Of a cache, by the node that moves its cells. Null: it has the cells of whole texts.
   kv::SequenceMemory* of_cache(const Node& moves) const {
-    return windowed_ != nullptr && named_inputs<ops::MoveCells>(moves).from == windowed_moves_ ? windowed_ : nullptr;
+    const bool windowed = windowed_ != nullptr && named_inputs<ops::MoveCells>(moves).from == windowed_moves_;
+    return windowed ? windowed_ : nullptr;
   }
   kv::SequenceMemory* of_running_states() const { return running_; }
 

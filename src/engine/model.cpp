@@ -86,10 +86,6 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// What general.file_type means. Empty: unknown.
 std::string_view file_type_name(std::uint64_t type) {
   static constexpr std::pair<std::uint64_t, std::string_view> kNames[] = {

@@ -6,9 +6,9 @@
 // then on; begin() puts it under way in a run of the plan, commit() ends it. What holds:
 //
 // - Each move is carried out at most once: keys that are turned in place would be turned twice.
-// - Moves are carried out in the order in which they were logged, before the tokens of the ubatch that is
-//   being placed are stored. Forks come behind the tokens: moves that read or write a cell which a token of
-//   the ubatch fills, or which a fork before them reads or writes. So only forks have to wait for forks.
+// - In a run: moves, then the ubatch's tokens, then forks; each kind in the order in which it was logged. A
+//   fork is a move that reads or writes a cell which a token of the ubatch fills, or which a fork before it
+//   reads or writes. So only forks have to wait for forks.
 // - Moves that do not fit into one run go in several. Forks go with the last of them, together with the
 //   tokens.
 // - What a failed run had under way may be done, half done or not done. It is not tried again: abandon()

@@ -14,24 +14,21 @@ bool StateMemory::has_nothing(SeqId seq, Pos begin, Pos end) const {
 
 Refusal StateMemory::why_not_remove(SeqId seq, Pos begin, Pos end) const {
   if (has_all(seq, begin, end) || has_nothing(seq, begin, end)) return nullptr;
-  return "this model has recurrent layers, whose state stands for the whole text; remove all of it, or go "
-         "back to "
-         "a copy made before";
+  return "this model has recurrent layers, whose state stands for the whole text; "
+         "remove all of it, or go back to a copy made before";
 }
 
 Refusal StateMemory::why_not_copy(SeqId from, SeqId to, Pos begin, Pos end) const {
   if (has_nothing(from, begin, end) && has_nothing(to, begin, end)) return nullptr;
   if ((is_empty(from) || has_all(from, begin, end)) && (is_empty(to) || has_all(to, begin, end)))
     return nullptr;
-  return "this model has recurrent layers, whose state stands for the whole text: a part of it can neither "
-         "be "
-         "copied nor replaced; copy all of it";
+  return "this model has recurrent layers, whose state stands for the whole text: "
+         "a part of it can neither be copied nor replaced; copy all of it";
 }
 
 Refusal StateMemory::why_not_shift(SeqId, Pos, Pos, Pos) const {
-  return "this model has recurrent layers, whose state stands for the whole text; remove it and decode it at "
-         "its new "
-         "positions";
+  return "this model has recurrent layers, whose state stands for the whole text; "
+         "remove it and decode it at its new positions";
 }
 
 Refusal StateMemory::why_not_divide(SeqId, Pos, Pos, int) const {
@@ -63,9 +60,8 @@ void StateMemory::begin_batch() {
 Refusal StateMemory::add(const SeqPos& at, std::span<const SeqId> shared_with) {
   for (const SeqId other : shared_with)
     if (!slots_.same_text(at.seq, other))
-      return "it is shared by sequences whose texts before it are not shared; this model has recurrent "
-             "layers: add "
-             "it to each";
+      return "it is shared by sequences whose texts before it are not shared; "
+             "this model has recurrent layers: add it to each";
   steps_.push_back({});
   steps_.back() = slots_.step(at.seq, shared_with);
   return nullptr;

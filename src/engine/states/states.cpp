@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "engine/model_impl.h"
+#include "engine/refuse.h"
 #include "kv/lanes.h"
 #include "weft/error.h"
 
 namespace weft::engine {
 namespace {
-
-[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
 
 /// Keys that are turned in the same way can take each other's place.
 std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
