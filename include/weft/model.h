@@ -149,7 +149,7 @@ struct PlanReport {
   struct Copy {
     std::string value = {};
     std::string from = {}, to = {};
-    std::uint64_t bytes = 0;  ///< In a step of one token.
+    std::uint64_t bytes = 0;  ///< In a step of one token, at most.
     int before = 0;           ///< The split that reads it first.
   };
   std::vector<Device> devices = {};

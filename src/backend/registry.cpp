@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/module.h"
+#include "base/folder.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -43,13 +44,9 @@ void Registry::load_module(const std::filesystem::path& path) {
 
 void Registry::load_modules(std::span<const std::filesystem::path> folders) {
   for (const std::filesystem::path& folder : folders) {
-    std::error_code none;
     std::vector<std::filesystem::path> found;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
-      const std::string file = entry.path().filename().string();
-      if (file.starts_with("weft_backend_") && entry.path().extension() == ".so")
-        found.push_back(entry.path());
-    }
+    for (const std::string& name : base::names_in(folder).value_or(std::vector<std::string>()))
+      if (name.starts_with("weft_backend_") && name.ends_with(".so")) found.push_back(folder / name);
     std::sort(found.begin(), found.end());
     for (const auto& path : found) load_module(path);
   }

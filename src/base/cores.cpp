@@ -10,6 +10,8 @@
 #include <string_view>
 #include <thread>
 
+#include "base/folder.h"
+
 #if defined(__linux__)
 #include <sched.h>
 #endif
@@ -106,15 +108,12 @@ void intersect(std::vector<int>& cpus, const std::string& list) {
 /// Of memory, by CPU.
 std::map<int, int> read_nodes(const fs::path& root) {
   std::map<int, int> node_of;
-  std::error_code error;
-  const fs::directory_iterator end;
-  for (fs::directory_iterator at(root / "sys/devices/system/node", error); !error && at != end;
-       at.increment(error)) {
-    const std::string name = at->path().filename().string();
+  const fs::path folder = root / "sys/devices/system/node";
+  for (const std::string& name : names_in(folder).value_or(std::vector<std::string>())) {
     if (!name.starts_with("node")) continue;
     const std::optional<int> node = number(std::string_view(name).substr(4));
     if (!node) continue;
-    for (const int cpu : parse_list(first_line(at->path() / "cpulist"))) node_of[cpu] = *node;
+    for (const int cpu : parse_list(first_line(folder / name / "cpulist"))) node_of[cpu] = *node;
   }
   return node_of;
 }

@@ -1,6 +1,12 @@
 #pragma once
 // A mapped file's bytes on large pages: streams through a file's own pages, of 4 KiB each, are a quarter to a
 // third slower.
+//
+// Weights lie on large pages, small ones too (WeightMemory cuts them from blocks), in turns on all nodes of
+// memory. What is mapped from the cache of packed weights starts on the file's small pages, and half a second
+// later a thread puts large ones in their place while others read (base/large_pages.h): the start stays
+// instant, and streams win a quarter to a third after a few seconds. (At the lowest priority that thread got
+// nothing beside a model that decodes.)
 #include <condition_variable>
 #include <cstddef>
 #include <memory>

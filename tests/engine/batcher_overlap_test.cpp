@@ -116,10 +116,10 @@ TEST(OverlappingBatches, APromptsFirstTokenWaitsForNoOtherPrompt) {
   EXPECT_TRUE(begun_at.empty());
   EXPECT_EQ(context.plan_stats().steps, 4);
   EXPECT_EQ(batcher.stats().n_prompt_tokens, 4 * kUbatch);
-  // It ends with the first token of the next batch, which has one step then.
+  // It ends with the first token of the next batch, which takes on no more than the least piece besides.
   step();
   EXPECT_EQ(begun_at, std::vector<std::int64_t>{2});
-  EXPECT_EQ(context.plan_stats().steps, 5);
+  EXPECT_EQ(context.plan_stats().steps, 4 + 3);
   while (batcher.n_running() > 0) step();
   EXPECT_EQ(begun_at.size(), 2u);
   // A short prompt's end ends its batch, though another one could go on.
@@ -146,6 +146,12 @@ TEST(StepPace, PromptsGoInLargeBatchesWhereNobodyWaits) {
   EXPECT_EQ(pace.max_rows_behind(1025), 1536);
   EXPECT_GT(pace.prompt_budget(4), 700);
   EXPECT_LT(pace.prompt_budget(4), 1000);
+  // Two prompts wait for each other's; and steps with prompts say what these cost, where there are no others.
+  EXPECT_EQ(pace.prompt_budget(0, 1), 2048);
+  EXPECT_LT(pace.prompt_budget(0, 2), 1001);
+  engine::StepPace always_reading({.n_step_tokens = 2048, .max_step_ms = 100.0}, 512);
+  always_reading.add(500, 4, 500.0, 4.0);  // 1 ms a token.
+  EXPECT_EQ(always_reading.prompt_budget(4), 96);
   // Without a limit.
   engine::StepPace patient({.n_step_tokens = 2048, .max_step_ms = 1e9}, 512);
   patient.add(2000, 0, 1.0, 1.0);

@@ -7,6 +7,7 @@
 #include "backend/vulkan/plan.h"
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
+#include "base/folder.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -258,14 +259,12 @@ std::filesystem::path pipeline_cache_file(VkPhysicalDevice physical, const std::
 bool system_shows_gpu() {
   constexpr std::string_view kNodes[] = {"dri",  "nvidia", "nvhost", "nvgpu", "nvmap",
                                          "kgsl", "mali",   "pvr",    "dxg"};
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
-    const std::string name = entry.path().filename().string();
-    if (std::any_of(std::begin(kNodes), std::end(kNodes),
-                    [&](std::string_view node) { return name.starts_with(node); }))
-      return true;
-  }
-  return static_cast<bool>(error);
+  const auto names = base::names_in("/dev");
+  if (!names) return true;  // Who knows.
+  return std::any_of(names->begin(), names->end(), [&](const std::string& name) {
+    return std::any_of(std::begin(kNodes), std::end(kNodes),
+                       [&](std::string_view node) { return name.starts_with(node); });
+  });
 }
 
 }  // namespace

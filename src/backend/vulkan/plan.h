@@ -1,5 +1,10 @@
 #pragma once
 // A graph as recorded commands.
+//
+// A GPU's commands are recorded once. Shaders reach memory by addresses from a table, and dispatches read
+// their sizes from a buffer: a step of another size or with other tensors writes a few words there and hands
+// over the same commands. Few rows and many rows have launches of their own, and a step gives one of the two
+// no groups.
 #include <memory>
 
 #include "backend/device.h"

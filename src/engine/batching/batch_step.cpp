@@ -181,7 +181,8 @@ void Batcher::Impl::build() {
 /// for a long one; a part of it goes to who was served longest ago.
 void Batcher::Impl::add_prompts() {
   if (reading.empty()) return;
-  int left = std::max(pace.prompt_budget(n_decoding) - n_read_by_drafter, 1);
+  const int budget = pace.prompt_budget(n_decoding, static_cast<int>(reading.size()));
+  int left = std::max(budget - n_read_by_drafter, 1);
   std::sort(reading.begin(), reading.end(), [](const Stream* a, const Stream* b) {
     if (a->params().priority != b->params().priority) return a->params().priority > b->params().priority;
     if (a->n_pending() != b->n_pending()) return a->n_pending() < b->n_pending();

@@ -7,6 +7,11 @@
 // with. What a drafter keeps for a sequence follows.
 //
 // It says who holds what; who gets something when is the batcher's business. Used by one thread.
+//
+// What cannot be cut is copied in time. Texts of recurrent layers and of windows cannot be cut anywhere. When
+// a request begins like a text that cannot be cut there, its own prefill pauses at that place and leaves a
+// copy, which costs no cells: the second one pays, all later ones share. Those that wait for a running prompt
+// make it pause too.
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -11,9 +11,11 @@ constexpr double kLikelyPromptMs = 0.1;
 
 }  // namespace
 
-int StepPace::prompt_budget(int n_decoding) const {
-  if (n_decoding == 0) return n_step_tokens_;
-  if (!cost_.known()) return std::max(std::min(n_step_tokens_, n_ubatch_) - n_decoding, 1);
+int StepPace::prompt_budget(int n_decoding, int n_reading) const {
+  if (n_decoding == 0 && (n_reading <= 1 || prompt_ms_ == 0.0)) return n_step_tokens_;
+  if (!cost_.known() && prompt_ms_ == 0.0)
+    return std::max(std::min(n_step_tokens_, n_ubatch_) - n_decoding, 1);
+  // Where there were no steps without prompts yet, those with them say enough.
   const double ms = max_step_ms_ - cost_.ms_per_step();
   const double per_row = prompt_ms_ > 0.0 ? prompt_ms_ : kLikelyPromptMs;
   const double rows = std::max(ms / per_row, double{kMinPiece}) - n_decoding;

@@ -16,7 +16,8 @@ class StepPace {
       : n_ubatch_(n_ubatch), n_step_tokens_(params.n_step_tokens), max_step_ms_(params.max_step_ms) {}
 
   /// Tokens of prompts that a step may take on besides `n_decoding` rows of streams that decode; at least 1.
-  int prompt_budget(int n_decoding) const;
+  /// A single prompt that nobody waits beside has all of a step.
+  int prompt_budget(int n_decoding, int n_reading = 1) const;
   /// Tokens that a step may have in which the first n_rows end a prompt: its stream waits for its first token
   /// from there on. At least n_rows.
   int max_rows_behind(int n_rows) const;

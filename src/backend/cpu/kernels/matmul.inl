@@ -3,6 +3,11 @@
 //
 // A column's result is the same whatever tile it falls into: integer sums are exact, and its float sums
 // follow the blocks of the panel.
+//
+// One column is left to the hardware's prefetching, which wants a panel read in the order of its addresses:
+// with scales before the codes in front of them, Q8_0 came at three quarters of the speed. More columns are
+// not left to it; all lines of a panel are fetched or none, and of a gated product sixteen panels of one
+// matrix go before those of the other. labs/matmul_lab shows each.
 #include <cstddef>
 #include <cstdint>
 

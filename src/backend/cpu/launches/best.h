@@ -3,6 +3,13 @@
 // of some rows, and sums (log_sum.h). Each thread keeps lists of the best that it saw; once all have seen
 // theirs, the lists are merged. Their order is total (larger value, then lower index), so it does not matter
 // who saw what.
+//
+// Logits that nobody reads are not written. Each row of a step says what it wants: its best tokens
+// (ops::Best), its log-sum-exp, all its logits. The head is one product for all of them, whose weights are
+// read once; its tiles stay in the kernel's buffer and are written for those rows alone that want them whole.
+// One comparison says of 16 logits that none is among the best so far, and threads' lists are merged at the
+// end. Largest first, lower ids first among equals is a total order, so who computed what does not matter.
+// Greedy and top-k sampling begin with it and draw the same tokens.
 #include <memory>
 #include <vector>
 

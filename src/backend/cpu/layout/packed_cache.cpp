@@ -10,6 +10,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/folder.h"
 #include "weft/error.h"
 
 namespace weft::cpu {
@@ -153,15 +154,15 @@ void PackedCache::make_room() {
   };
   std::vector<Found> files;
   std::uint64_t total = 0;
-  for (const fs::directory_entry& item : fs::directory_iterator(options_.folder)) {
-    const std::string name = item.path().filename().string();
-    if (name.find(kTemporary) != std::string::npos) base::remove_abandoned(item.path());
+  for (const std::string& name : base::names_in(options_.folder).value_or(std::vector<std::string>())) {
+    const fs::path item = options_.folder / name;
+    if (name.find(kTemporary) != std::string::npos) base::remove_abandoned(item);
     std::error_code gone;  // Another process may be making room, too.
-    const std::uint64_t bytes = item.file_size(gone);
-    if (gone || !name.ends_with(kExtension) || item.path() == path_) continue;
-    const fs::file_time_type used = item.last_write_time(gone);
+    const std::uint64_t bytes = fs::file_size(item, gone);
+    if (gone || !name.ends_with(kExtension) || item == path_) continue;
+    const fs::file_time_type used = fs::last_write_time(item, gone);
     if (gone) continue;
-    files.push_back({item.path(), used, bytes});
+    files.push_back({item, used, bytes});
     total += bytes;
   }
   std::sort(files.begin(), files.end(), [](const Found& a, const Found& b) { return a.used < b.used; });

@@ -24,6 +24,10 @@
 //
 // The cache is only ever a saving: whatever goes wrong with it (no folder, no room, a write that fails), the
 // model loads without.
+//
+// Kept weights are checked before they are used, not beside it. A start that maps them reads them all once,
+// as the first token would have: then nothing is computed of damaged weights, no step has to know of checks,
+// and what fails is packed anew without an error. A check in the background would end after short runs have.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
