@@ -1,0 +1,117 @@
+#pragma once
+// How a model talks: a conversation to a prompt, and what it writes back to content, reasoning and calls of
+// tools. Each way of writing them ("format") is a description; see Chat::formats().
+//
+//   weft::Chat chat(*model->chat_template());
+//   weft::ChatOpening opening = chat.open(turn);
+//   ... a completion of opening.prompt, with special tokens in its text ...
+//   for (const weft::AnswerEvent& event : opening.reader.push(chunk.text)) ...
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/chat_template.h"
+#include "weft/grammar.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+enum class ToolChoice : std::uint8_t { kNone, kAuto, kRequired, kNamed };
+
+/// What is asked of the model.
+struct ChatTurn {
+  /// A JSON array of messages as OpenAI's chat API has them: content as a string or as parts of text,
+  /// tool_calls with arguments as strings, role "tool" with tool_call_id, "developer" for "system",
+  /// reasoning_content.
+  std::string messages_json = {};
+  std::string tools_json = {};  ///< Empty, or a JSON array of OpenAI's tools.
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string tool_name = {};  ///< With kNamed.
+  bool parallel_tool_calls = true;
+  /// "", "none", "minimal", "low", "medium", "high": for templates that know them; "none" turns reasoning off
+  /// where the template can.
+  std::string reasoning_effort = {};
+  std::string variables_json = {};  ///< Empty, or an object of further variables for the template.
+  /// False: the last message is the beginning of the answer, to be continued.
+  bool add_generation_prompt = true;
+  /// What the content must be (response_format); reasoning before it stays free.
+  std::optional<Grammar> content_grammar = std::nullopt;
+};
+
+struct AnswerEvent {
+  enum class Kind : std::uint8_t {
+    kContent,        ///< text
+    kReasoning,      ///< text
+    kToolCall,       ///< A call begins: call, name, id.
+    kToolArguments,  ///< text: more of the call's arguments, JSON.
+    kToolCallEnd,    ///< The call is whole: its arguments are one JSON object.
+  };
+  Kind kind = Kind::kContent;
+  std::string text = {};
+  int call = 0;           ///< Of the calls of this answer, from 0.
+  std::string name = {};  ///< With kToolCall.
+  std::string id = {};    ///< With kToolCall: the model's own, where its format has one, else empty.
+};
+
+/// Reads one answer. Text comes in pieces cut anywhere, and is told as soon as it is certain what it is: never
+/// half a tag. Never throws on what a model writes: what is no whole call is content.
+class AnswerReader {
+ public:
+  AnswerReader();  ///< All text is content.
+  ~AnswerReader();
+  AnswerReader(AnswerReader&&) noexcept;
+  AnswerReader& operator=(AnswerReader&&) noexcept;
+  AnswerReader(const AnswerReader&);  ///< One per completion.
+  AnswerReader& operator=(const AnswerReader&);
+
+  std::vector<AnswerEvent> push(std::string_view text);
+  /// The text has ended: what was held back.
+  std::vector<AnswerEvent> finish();
+  /// Whether calls were told: the finish reason "tool_calls".
+  int n_calls() const;
+
+ private:
+  friend class Chat;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct ChatOpening {
+  std::vector<PromptPiece> prompt = {};
+  /// What the answer is held to: calls that are required, arguments by their schemas, the content's grammar.
+  std::optional<Grammar> grammar = std::nullopt;
+  AnswerReader reader = {};
+  std::vector<std::string> stop = {};  ///< Further stop strings of the format.
+};
+
+/// Immutable: any number of threads.
+class Chat {
+ public:
+  /// The format is found from the template; `format` names another. Throws Error kInvalidArgument for a name
+  /// that is unknown.
+  explicit Chat(ChatTemplate chat_template, std::string_view format = {});
+  ~Chat();
+  Chat(const Chat&);
+  Chat& operator=(const Chat&);
+
+  /// Throws Error kInvalidArgument for messages and tools that are not as they must be, or that the template
+  /// refuses.
+  ChatOpening open(const ChatTurn& turn) const;
+  std::string_view format() const;
+  bool has_tools() const;      ///< The template itself writes tools; otherwise they are told in the system prompt.
+  bool has_reasoning() const;
+
+  static std::vector<std::string> formats();
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace weft
+
+#pragma GCC visibility pop

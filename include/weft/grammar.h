@@ -1,0 +1,103 @@
+#pragma once
+// Languages that a completion is held to, token by token: JSON schemas, GBNF grammars, regular expressions
+// and what is put together from them.
+//
+//   weft::GrammarCompiler compiler(model->tokenizer());
+//   auto answer = compiler.compile(weft::Grammar::json_schema(schema));
+//   params.constraint = [answer](int) { return answer->constraint(); };
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/batcher.h"
+#include "weft/tokenizer.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// What a grammar may cost. Who exceeds a limit gets Error kInvalidArgument, within the time limit.
+struct GrammarLimits {
+  std::size_t source_bytes = std::size_t{1} << 20;
+  int depth = 128;                    ///< Of nested schemas, brackets, groups.
+  std::int64_t states = 1 << 20;      ///< Of what is compiled, repetitions written out.
+  double compile_ms = 2000.0;         ///< For making and compiling one.
+};
+
+struct JsonSchemaOptions {
+  GrammarLimits limits = {};
+  /// White space between the parts of objects and arrays: at most one space or line break with indentation.
+  /// Without it none but ", " and ": ", as models like to write.
+  bool any_whitespace = false;
+};
+
+/// A language over bytes. Immutable, any number of threads; copies share what was parsed.
+/// The functions that read a source throw Error kInvalidArgument that says where and what to write instead.
+class Grammar {
+ public:
+  /// llama.cpp's GBNF; begins at the rule "root".
+  static Grammar gbnf(std::string_view source, const GrammarLimits& limits = {});
+  /// The whole text matches the pattern: the part of ECMAScript's that is regular (no backreferences, no
+  /// lookaround).
+  static Grammar regex(std::string_view pattern, const GrammarLimits& limits = {});
+  /// JSON values that the schema (draft 2020-12) allows. Keywords that would allow too much if they were
+  /// ignored are refused; annotations are ignored. Properties are written in the schema's order.
+  static Grammar json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
+  static Grammar json_object();  ///< Any JSON object.
+
+  // What they are put together from:
+  static Grammar literal(std::string_view text);
+  /// The special token that is written so; the text itself where the tokenizer has none.
+  static Grammar tag(std::string_view text);
+  static Grammar sequence(std::vector<Grammar> parts);
+  static Grammar choice(std::vector<Grammar> parts);
+  static Grammar repeat(Grammar part, int least, int most);  ///< most < 0: any number.
+  /// Any text in which none of the tags stands, followed any number of times (at most `most` times, < 0: any
+  /// number) by a tag, what belongs behind it, and text again. With `least` > 0 the text may not end before.
+  static Grammar free_text(std::vector<std::pair<std::string, Grammar>> tags, int least = 0, int most = -1);
+
+ private:
+  friend class GrammarCompiler;
+  struct Rules;
+  explicit Grammar(std::shared_ptr<const Rules> rules);
+  std::shared_ptr<const Rules> rules_;
+};
+
+/// A grammar over the tokens of one vocabulary. Immutable, any number of threads. Must not outlive the
+/// tokenizer.
+class CompiledGrammar {
+ public:
+  ~CompiledGrammar();
+  /// Where a completion stands in it; keeps the grammar alive.
+  std::unique_ptr<TokenConstraint> constraint() const;
+  /// Whether it allows the whole text: for tests.
+  bool allows_text(std::string_view text) const;
+  std::size_t bytes() const;
+
+ private:
+  friend class GrammarCompiler;
+  struct Impl;
+  explicit CompiledGrammar(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// What is common to all grammars of a vocabulary: its tokens as a tree of bytes. Immutable, any number of
+/// threads; one per model.
+class GrammarCompiler {
+ public:
+  explicit GrammarCompiler(const Tokenizer& tokenizer);
+  ~GrammarCompiler();
+  std::shared_ptr<const CompiledGrammar> compile(const Grammar& grammar, const GrammarLimits& limits = {}) const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace weft
+
+#pragma GCC visibility pop

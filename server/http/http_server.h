@@ -1,0 +1,120 @@
+#pragma once
+// HTTP/1.1 with answers that are written piece by piece, for thousands of connections, on one thread. Knows
+// nothing of models. Boost.Beast is seen by http_server.cpp only.
+//
+// The handler is called on the server's thread and must not block: it answers, or hands the exchange to
+// another thread.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace weft::server {
+
+struct HttpRequest {
+  std::string method;
+  std::string path;   ///< Decoded, without the query; begins with "/".
+  std::string query;  ///< As sent.
+  std::string body;
+  std::string peer;  ///< "127.0.0.1:50412", for logs.
+  std::vector<std::pair<std::string, std::string>> headers;
+
+  std::string_view header(std::string_view name) const;  ///< In any case; empty where there is none.
+  std::string query_value(std::string_view name) const;  ///< Decoded; empty where there is none.
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpAnswer {
+  int status = 200;
+  std::string body = {};
+  std::string content_type = "application/json";
+  HttpHeaders headers = {};
+};
+
+/// A request and its answer. All members may be called from any thread. Answered once, by send() or by begin()
+/// ... end(); one that is let go unanswered gets a 500. What is written after the client has gone is dropped.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual const HttpRequest& request() const = 0;
+
+  virtual void send(HttpAnswer answer) = 0;
+  /// A streamed answer: head first, then pieces, then the end. abort() instead of end() closes the connection
+  /// without the end of the body.
+  virtual void begin(int status, std::string content_type, HttpHeaders headers = {}) = 0;
+  virtual void write(std::string piece) = 0;
+  virtual void end() = 0;
+  virtual void abort() = 0;
+
+  /// Bytes written and not yet taken by the client's side of the socket.
+  virtual std::size_t n_unsent() const = 0;
+  /// The client has gone, or took nothing for HttpParams::write_timeout.
+  virtual bool closed() const = 0;
+  /// Called once when the client goes before the answer has ended (at once, if it has gone), on the server's
+  /// thread.
+  virtual void on_closed(std::function<void()> call) = 0;
+  /// Called on the server's thread each time n_unsent() has fallen below HttpParams::low_water after it was
+  /// above high_water.
+  virtual void on_drained(std::function<void()> call) = 0;
+};
+
+struct HttpParams {
+  std::string host = "127.0.0.1";  ///< An address, a name, or the path of a Unix socket (with a "/").
+  std::uint16_t port = 8080;       ///< 0: any free one (HttpServer::port).
+  /// Sockets to take over that listen already (systemd); host and port are not used then.
+  std::vector<int> listening = {};
+  std::size_t header_bytes = 64 << 10;
+  std::size_t body_bytes = 64 << 20;
+  std::size_t low_water = 64 << 10;
+  std::size_t high_water = 1 << 20;
+  int n_connections = 16384;  ///< More are closed at once with a 503.
+  std::chrono::seconds header_timeout{30};  ///< From the first byte of a request to the end of its head.
+  std::chrono::seconds body_timeout{120};
+  std::chrono::seconds idle_timeout{600};   ///< Between requests.
+  std::chrono::seconds write_timeout{60};   ///< A client that takes nothing for so long has gone.
+  /// The body of an answer to what never becomes a request (bad syntax, too large, too slow).
+  std::function<std::string(int status, std::string_view reason)> error_body = nullptr;
+};
+
+struct HttpCounts {
+  int n_open = 0;  ///< Connections ...
+  int n_busy = 0;  ///< ... that have a request under way.
+  std::int64_t n_accepted = 0;
+  std::int64_t n_requests = 0;
+  std::int64_t n_malformed = 0;
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<void(std::shared_ptr<Exchange>)>;
+  /// Listens: requests wait until run(). Throws Error kIo where the address cannot be had.
+  HttpServer(HttpParams params, Handler handler);
+  ~HttpServer();
+
+  std::uint16_t port() const;
+  std::string address() const;  ///< "http://127.0.0.1:8080", or "unix:/path".
+  /// Serves until stop(), on the calling thread.
+  void run();
+
+  // From any thread:
+  /// Runs `call` on the server's thread, soon or after a time.
+  void post(std::function<void()> call);
+  void after(std::chrono::milliseconds time, std::function<void()> call);
+  /// No more connections; idle ones are closed, busy ones with the end of their answer.
+  void stop_accepting();
+  /// Closes what is left and ends run().
+  void stop();
+  HttpCounts counts() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft::server
