@@ -135,7 +135,13 @@ def conversations():
     return {"conversations": CONVERSATIONS, "variants": VARIANTS, "cases": rows}
 
 
+# Long words, hyphens, dashes and odd white space, at every width.
+WRAPPED = ["Hello there -- you goof-ball, use the -b option!", "aaaaaaaaaaaa bb-cc-dd e--f, g---h i-j-k-l 12-34-ab", "",
+           "  two  lines\n\n of\ttext \r\n and a third\n", "----- ---x--- well--being co-op e-mail x-ray--yes",
+           "d\u00e9j\u00e0-vu \u65e5\u672c\u8a9e\u306e\u6587\u7ae0\u306f-\u9577\u3044 \u00a0 \u3000x", "a" * 30 + "-" + "b" * 9,
+           "\u00a0\u00a0\u00a0\u00a0 x", "it's \"so-called\" (half-way) semi-auto-matic _a-b_c-d_ \u00b2-\u00b2x-yz"]
 VARIABLES = {
+    "wrapped": WRAPPED,
     "s": "Hello, World", "u": "grüße Ärger 日本 🙂", "ws": " \t x y  z\n ", "empty": "", "n": 7, "neg": -7, "f": 2.5,
     "yes": True, "no": False, "nothing": None, "l": [3, 1, 2], "words": ["pear", "Apple", "fig", "apple"],
     "d": {"b": 1, "a": "x", "C": [1, 2]}, "nested": {"k": {"items": [1], "deep": {"er": "found"}}},
@@ -340,6 +346,11 @@ EXPRESSIONS = r"""
 {{ words[1:]|join(' ')|lower }} {{ words[-1][::-1] }} {{ l[n - 7] }} {{ d[words[2][0:0] ~ 'a'] }}
 """.strip("\n").split("\n")
 
+EXPRESSIONS += ["{%% for t in wrapped %%}{%% for w in range(1, 24) %%}{{ t|wordwrap(w%s) }}|{%% endfor %%}{%% endfor %%}" % more
+                for more in ["", ", false", ", break_on_hyphens=false", ", false, '~', false"]]
+EXPRESSIONS += ["{{ wrapped|map('wordwrap')|join('|') }}", "{{ s|wordwrap(0) }}", "{{ ''|wordwrap(0) }}", "{{ n|wordwrap }}",
+                "{{ missing|wordwrap }}", "{{ none|wordwrap }}", "{{ s|wordwrap(5, wrapstring='<br>') }}"]
+
 # What filters of lists make of values that are false, undefined or no lists.
 EXPRESSIONS += [
     "{{ (%s|%s)|list }}" % (value, name)
@@ -359,6 +370,19 @@ DIFFERENT = [
     ("{% set l2 = [1] %}{{ l2.append(2) }}{{ l2 }}", {"output": "None[1, 2]"}),
     ("{% set d2 = {'a': 1} %}{{ d2.update({'b': 2}) }}{{ d2.pop('a') }}{{ d2 }}", {"output": "None1{'b': 2}"}),
     ("{{ 9223372036854775807 + 1 }}", {"error": "an integer does not fit into 64 bits"}),
+    ("{{ 9223372036854775808 }}", {"error": "the number 9223372036854775808 does not fit into 64 bits"}),
+    ("{{ 0xFFFF_FFFF_FFFF_FFFF }}", {"error": "the number 0xFFFF_FFFF_FFFF_FFFF does not fit into 64 bits"}),
+    ("{{ '99999999999999999999'|int }}", {"error": "does not fit into 64 bits"}),
+    ("{{ 'ffffffffffffffffff'|int(base=16) }}", {"error": "does not fit into 64 bits"}),
+    ("{{ 1e30|int }}", {"error": "does not fit into 64 bits"}),
+    ("{{ 9223372036854775807|round(-19) }}", {"error": "does not fit into 64 bits"}),
+    ("{{ '%d' % 1e30 }}", {"error": "does not fit into 64 bits"}),
+    ("{{ '{a!r:>5}'.format(a=1) }}", {"error": "{a!r:>5} is not supported: only {}, {0} and {name} are"}),
+    ("{{ '{:5}'.format(1) }}", {"error": "{:5} is not supported"}),
+    ("{{ '{0.real}'.format(1) }}", {"error": "{0.real} is not supported"}),
+    ("{% block a %}x{% endblock %}", {"error": "{% block %} is not supported: it is for templates that others extend"}),
+    ("{% autoescape true %}x{% endautoescape %}", {"error": "{% autoescape %} is not supported: nothing is escaped"}),
+    ("{% include 'x' %}", {"error": "{% include %} is not supported: a chat template stands alone"}),
     ("{{ '\\N{DEGREE SIGN}' }}", {"error": "not supported"}),
 ]
 

@@ -8,6 +8,7 @@
 #include "text/jinja/json.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/strings.h"
+#include "text/jinja/word_wrap.h"
 
 namespace weft::text::jinja {
 namespace {
@@ -99,6 +100,26 @@ Value truncate(I interpreter, A arguments) {
   if (!given.flag(2) && space != std::string_view::npos) kept = kept.slice(0, space);
   kept.append(end);
   return string(std::move(kept));
+}
+
+Value word_wrap(I interpreter, A arguments) {
+  const Parameters given("wordwrap", arguments,
+                         {"s", "width", "break_long_words", "wrapstring", "break_on_hyphens"});
+  const WrapStyle style{given.integer(1, 79), !given.has(2) || given.flag(2), !given.has(4) || given.flag(4)};
+  const Text between = given.is_none(3) ? Text("\n", false) : given.text(3);
+  Text out;
+  bool first = true;
+  for (const Text& line : split_lines(interpreter.budget(), given.text(0))) {
+    const auto add = [&](const Text& part) {
+      if (!std::exchange(first, false)) out.append(between);
+      out.append(part);
+      interpreter.budget().spend_bytes(between.size() + part.size());
+    };
+    const std::vector<Text> parts = wrap_words(interpreter.budget(), line, style);
+    if (parts.empty()) add({});
+    for (const Text& part : parts) add(part);
+  }
+  return string(std::move(out));
 }
 
 Value word_count(I interpreter, A arguments) {
@@ -215,8 +236,9 @@ std::optional<std::int64_t> parse_integer(I interpreter, const Text& text, std::
   std::int64_t value = 0;
   const auto end = std::from_chars(number.data(), number.data() + number.size(), value,
                                    base == 0 ? 10 : static_cast<int>(base));
-  if (end.ec != std::errc() || end.ptr != number.data() + number.size()) return std::nullopt;
-  return value;
+  if (end.ptr != number.data() + number.size()) return std::nullopt;
+  if (end.ec == std::errc::result_out_of_range) fail_overflow();
+  return end.ec == std::errc() ? std::optional(value) : std::nullopt;
 }
 
 std::optional<double> parse_float(I interpreter, const Text& text) {
@@ -232,11 +254,6 @@ void require_defined(const Value& value) {
   if (missing) throw Problem(missing->what ? *missing->what : "a value is undefined");
 }
 
-std::optional<std::int64_t> truncated(double value) {
-  if (!(std::fabs(value) < 9.2e18)) return std::nullopt;
-  return static_cast<std::int64_t>(value);
-}
-
 Value to_int(I interpreter, A arguments) {
   const Parameters given("int", arguments, {"value", "default", "base"});
   require_defined(given[0]);
@@ -246,6 +263,7 @@ Value to_int(I interpreter, A arguments) {
     if (const auto number = result ? std::nullopt : parse_float(interpreter, *text))
       result = truncated(*number);
   } else if (const auto number = result ? std::nullopt : as_number(given[0])) {
+    if (std::isinf(*number)) fail_overflow();
     result = truncated(*number);
   }
   return result ? Value(*result) : given.get(1, std::int64_t{0});
@@ -288,7 +306,7 @@ Value round_filter(I, A arguments) {
   if (method == "common") {
     if (const auto whole = as_integer(given[0]); whole && precision >= 0) return *whole;
     const double rounded = round_exactly(*number, precision);
-    if (as_integer(given[0])) return static_cast<std::int64_t>(rounded);
+    if (as_integer(given[0])) return *truncated(rounded);
     return rounded;
   }
   if (method != "ceil" && method != "floor") throw Problem("round: method must be common, ceil or floor");
@@ -330,6 +348,7 @@ constexpr FilterEntry kTextFilters[] = {
     {"center", center},
     {"truncate", truncate},
     {"wordcount", word_count},
+    {"wordwrap", word_wrap},
     {"format", format},
     {"tojson", to_json_filter},
     {"string", to_string},

@@ -164,8 +164,7 @@ class PercentFormat {
 
   void convert_integer(const Conversion& conversion, const Value& value) {
     std::optional<std::int64_t> number = as_integer(value);
-    const auto real = as_number(value);
-    if (!number && real && *real > -9.2e18 && *real < 9.2e18) number = static_cast<std::int64_t>(*real);
+    if (const auto real = number ? std::nullopt : as_number(value)) number = truncated(*real);
     if (!number) throw Problem("%d format: a real number is required, not " + std::string(type_name(value)));
     const bool decimal = conversion.type == 'd' || conversion.type == 'i' || conversion.type == 'u';
     if (!decimal && *number < 0) throw Problem("negative numbers in hexadecimal or octal are not supported");
@@ -382,8 +381,11 @@ Text format_braces(Heap& heap, const Text& format, const Arguments& arguments) {
     } else {
       for (const auto& [name, named] : arguments.named) value = name == field ? &named : value;
     }
-    if (!value)
-      throw Problem("format: no value for {" + std::string(field) + "}; only {}, {0} and {name} are known");
+    if (!value && field.find_first_of("!:.[") != std::string_view::npos)
+      throw Problem(
+          "format: {" + std::string(field) +
+          "} is not supported: only {}, {0} and {name} are; use filters for the value, or '%5s' % value");
+    if (!value) throw Problem("format: there is no value for {" + std::string(field) + "}");
     out.append(to_text(heap, *value));
     i = end + 1;
   }

@@ -236,7 +236,8 @@ class Lexer {
     if (digits.empty()) return false;
     std::int64_t value = 0;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), value, base).ec != std::errc()) {
-      fail("the number " + digits + " is out of range");
+      fail("the number " + source_.substr(position_, end - position_) +
+           " does not fit into 64 bits; write it as a float, or as a string");
     }
     add(TokenKind::kInteger, std::to_string(value));
     advance_to(end);

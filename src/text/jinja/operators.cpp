@@ -24,8 +24,6 @@ std::string_view symbol(Arithmetic op) {
                 std::string(type_name(a)) + "' and '" + std::string(type_name(b)) + "'");
 }
 
-[[noreturn]] void fail_overflow() { throw Problem("an integer does not fit into 64 bits"); }
-
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   if (b == -1 && a == INT64_MIN) fail_overflow();
   const std::int64_t quotient = a / b;
@@ -191,6 +189,17 @@ Text slice_text(Heap& heap, const Text& text, const Value& begin, const Value& e
 }
 
 }  // namespace
+
+void fail_overflow() {
+  throw Problem("an integer does not fit into 64 bits; use a float (with a point) or a string instead");
+}
+
+std::optional<std::int64_t> truncated(double value) {
+  if (!std::isfinite(value)) return std::nullopt;
+  constexpr double kEnd = 9223372036854775808.0;  // The first that is too large.
+  if (value < -kEnd || value >= kEnd) fail_overflow();
+  return static_cast<std::int64_t>(value);
+}
 
 Value arithmetic(Heap& heap, Arithmetic op, const Value& a, const Value& b) {
   if (const auto x = as_integer(a), y = as_integer(b); x && y) return integer_arithmetic(op, *x, *y);

@@ -1,12 +1,28 @@
 #include "text/jinja/parser.h"
 
 #include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include "text/jinja/parser_base.h"
 
 namespace weft::text::jinja {
 namespace {
+
+/// Tags of Jinja that chat templates have no use for, and what to do instead.
+struct MissingTag {
+  std::string_view name, instead;
+};
+constexpr MissingTag kMissingTags[] = {
+    {"block", "it is for templates that others extend; write its content without the tag"},
+    {"extends", "a chat template stands alone; write what it extends in its place"},
+    {"include", "a chat template stands alone; write what it includes in its place"},
+    {"import", "a chat template stands alone; write the macros into it"},
+    {"from", "a chat template stands alone; write the macros into it"},
+    {"autoescape", "nothing is escaped by itself; use the filter escape where that is wanted"},
+    {"do", "use {% set name = ... %} with a name that nothing reads"},
+    {"trans", "nothing is translated; write the text without the tag"},
+    {"debug", "print what you want to see with {{ ... }}"}};
 
 class StatementParser {
  public:
@@ -84,6 +100,9 @@ class StatementParser {
       if (name == "break") return add(ast::Break{});
       return add(ast::Continue{});
     }
+    for (const MissingTag& missing : kMissingTags)
+      if (missing.name == name)
+        tokens_.fail("{% " + name + " %} is not supported: " + std::string(missing.instead));
     tokens_.fail("the tag '" + name + "' is not known here");
   }
 

@@ -189,7 +189,8 @@ ExpressionPtr ExpressionParser::number() {
   const char* const end = token.text.data() + token.text.size();
   const auto check = [&](std::from_chars_result read) {
     if (read.ec != std::errc() || read.ptr != end)
-      tokens_.fail("the number " + token.text + " is out of range");
+      tokens_.fail("the number " + token.text + " does not fit into 64 bits" +
+                   (token.kind == TokenKind::kInteger ? "; write it as a float, or as a string" : ""));
   };
   if (token.kind == TokenKind::kFloat) {
     double value = 0.0;
