@@ -96,36 +96,17 @@ void RowCopies::ask(MatmulArgs& args) const {
   args.out = out_;
 }
 
-BestLaunch::BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken)
-    : taken_(std::move(taken)), out_id_(node.output), rows_(graph.value(node.output).shape.row_dim()) {}
-
-void BestLaunch::bind(const Addresses& addresses) { out_ = addresses.plain<float>(out_id_); }
-
-std::int32_t BestLaunch::prepare(const StepInfo& step) {
-  n_rows_ = rows_.value(step.symbols);
-  rows_per_task_ = std::max<std::int64_t>(1, n_rows_ / step.n_threads);
-  return static_cast<std::int32_t>((n_rows_ + rows_per_task_ - 1) / rows_per_task_);
-}
-
 std::size_t BestLaunch::scratch_bytes() const {
-  return static_cast<std::size_t>(taken_->best.n_threads()) * sizeof(const BestEntry*) +
-         static_cast<std::size_t>(taken_->best.n()) * sizeof(BestEntry);
+  return static_cast<std::size_t>(taken().best.n_threads()) * sizeof(const BestEntry*) +
+         static_cast<std::size_t>(taken().best.n()) * sizeof(BestEntry);
 }
 
-void BestLaunch::run(std::int32_t task, const TaskContext& context) {
-  const BestLists& lists = taken_->best;
-  const int n = lists.n();
+void BestLaunch::merge(std::int64_t row, const TaskContext& context, float* out) const {
+  const BestLists& lists = taken().best;
   auto** const next = reinterpret_cast<const BestEntry**>(context.scratch);
   auto* const best = reinterpret_cast<BestEntry*>(next + lists.n_threads());
-  const std::int64_t end = std::min((task + 1) * rows_per_task_, n_rows_);
-  for (std::int64_t row = task * rows_per_task_; row < end; ++row) {
-    const int wanted = lists.merge(row, next, best);
-    write_best(best, wanted, n, out_ + row * 2 * n);
-  }
-}
-
-std::string BestLaunch::describe(const Graph& graph) const {
-  return "best_merge -> " + graph.value(out_id_).name;
+  const int wanted = lists.merge(row, next, best);
+  write_best(best, wanted, lists.n(), out);
 }
 
 }  // namespace weft::cpu

@@ -11,10 +11,12 @@
 // end. Largest first, lower ids first among equals is a total order, so who computed what does not matter.
 // Greedy and top-k sampling begin with it and draw the same tokens.
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/launches/launch.h"
 #include "backend/cpu/launches/log_sum.h"
+#include "backend/cpu/launches/merge.h"
 #include "base/memory.h"
 
 namespace weft::cpu {
@@ -98,23 +100,15 @@ struct Taken {
 };
 
 /// Merges the lists.
-class BestLaunch final : public Launch {
+class BestLaunch final : public MergeLaunch {
  public:
-  BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken);
-  void bind(const Addresses& addresses) override;
-  std::int32_t prepare(const StepInfo& step) override;
-  void run(std::int32_t task, const TaskContext& context) override;
+  BestLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken)
+      : MergeLaunch(graph, node, "best_merge", std::move(taken)) {}
   std::size_t scratch_bytes() const override;
-  std::size_t held_bytes() const override { return taken_->best.held_bytes(); }
-  std::string describe(const Graph& graph) const override;
+  std::size_t held_bytes() const override { return taken().best.held_bytes(); }
 
  private:
-  std::shared_ptr<const Taken> taken_;
-  ValueId out_id_;
-  Dim rows_;
-  float* out_ = nullptr;
-  std::int64_t n_rows_ = 0;
-  std::int64_t rows_per_task_ = 1;
+  void merge(std::int64_t row, const TaskContext& context, float* out) const override;
 };
 
 }  // namespace weft::cpu

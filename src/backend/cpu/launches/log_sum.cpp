@@ -51,27 +51,10 @@ void LogSums::merge(const Kernels& kernels, std::int64_t row, float* out) const 
   write_log_sum(kernels.merge_log_sums(largest() + at, sums() + at, n_parts_), picked()[row], out);
 }
 
-LogSumLaunch::LogSumLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken)
-    : taken_(std::move(taken)), out_id_(node.output), rows_(graph.value(node.output).shape.row_dim()) {}
+std::size_t LogSumLaunch::held_bytes() const { return taken().log_sums.held_bytes(); }
 
-void LogSumLaunch::bind(const Addresses& addresses) { out_ = addresses.plain<float>(out_id_); }
-
-std::int32_t LogSumLaunch::prepare(const StepInfo& step) {
-  n_rows_ = rows_.value(step.symbols);
-  rows_per_task_ = std::max<std::int64_t>(1, n_rows_ / step.n_threads);
-  return static_cast<std::int32_t>((n_rows_ + rows_per_task_ - 1) / rows_per_task_);
-}
-
-void LogSumLaunch::run(std::int32_t task, const TaskContext& context) {
-  const std::int64_t end = std::min((task + 1) * rows_per_task_, n_rows_);
-  for (std::int64_t row = task * rows_per_task_; row < end; ++row)
-    taken_->log_sums.merge(context.kernels, row, out_ + 2 * row);
-}
-
-std::size_t LogSumLaunch::held_bytes() const { return taken_->log_sums.held_bytes(); }
-
-std::string LogSumLaunch::describe(const Graph& graph) const {
-  return "log_sum_merge -> " + graph.value(out_id_).name;
+void LogSumLaunch::merge(std::int64_t row, const TaskContext& context, float* out) const {
+  taken().log_sums.merge(context.kernels, row, out);
 }
 
 }  // namespace weft::cpu

@@ -6,9 +6,11 @@
 // row need be written for them. Each panel leaves its largest logit and its sum relative to that, and these
 // are merged in order: the same bits however the work is cut.
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/launches/launch.h"
+#include "backend/cpu/launches/merge.h"
 #include "base/memory.h"
 
 namespace weft::cpu {
@@ -44,25 +46,15 @@ class LogSums {
   float* picked() const { return sums() + max_rows_ * n_parts_; }
 };
 
-struct Taken;
-
 /// Merges the parts.
-class LogSumLaunch final : public Launch {
+class LogSumLaunch final : public MergeLaunch {
  public:
-  LogSumLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken);
-  void bind(const Addresses& addresses) override;
-  std::int32_t prepare(const StepInfo& step) override;
-  void run(std::int32_t task, const TaskContext& context) override;
+  LogSumLaunch(const Graph& graph, const Node& node, std::shared_ptr<const Taken> taken)
+      : MergeLaunch(graph, node, "log_sum_merge", std::move(taken)) {}
   std::size_t held_bytes() const override;
-  std::string describe(const Graph& graph) const override;
 
  private:
-  std::shared_ptr<const Taken> taken_;
-  ValueId out_id_;
-  Dim rows_;
-  float* out_ = nullptr;
-  std::int64_t n_rows_ = 0;
-  std::int64_t rows_per_task_ = 1;
+  void merge(std::int64_t row, const TaskContext& context, float* out) const override;
 };
 
 }  // namespace weft::cpu
