@@ -177,6 +177,17 @@ ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBl
   return output_logits(b, kind, x);
 }
 
+ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, ValueId)>& scan) {
+  const HParams& h = b.hparams();
+  for (int layer = 0; layer < h.n_layers; ++layer) {
+    b.enter(Part::kRecurrent, layer);
+    const ValueId y = scan(layer, norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm")));
+    const ValueId out = linear(b, wanted_rows(b, layer, y, x), layer_name(layer, "ssm_out"), h.n_embd);
+    x = add(b, x, out, layer_name(layer, "after_scan"));
+  }
+  return output_logits(b, NormKind::kRms, x);
+}
+
 ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& norm_name) {
   const HParams& h = b.hparams();
   b.enter(Part::kHead);

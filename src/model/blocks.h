@@ -62,6 +62,10 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
 ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
                          const std::function<ValueId(int, ValueId)>& ffn);
 
+/// The layers that Mambas have, x + ssm_out(scan(norm(x))), and behind them the output norm and the logits.
+/// `scan` gets the layer and its normed input.
+ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, ValueId)>& scan);
+
 /// The head: a norm with `norm_name`'s weights, and the product with output.weight, or with the embedding
 /// where the file has none. Where GraphSizes::n_best asks for them, also the best of the logits.
 ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& norm_name = "output_norm");

@@ -43,24 +43,21 @@ ValueId scan(Builder& b, int layer, ValueId x) {
                layer_name(layer, "scan"));
 }
 
+/// silu(gate) * scan(silu(conv(x))) with x and gate from one projection.
+ValueId gated_scan(Builder& b, int layer, ValueId input) {
+  const std::int64_t inner = b.hparams().n_ssm_inner;
+  const std::string in = layer_name(layer, "ssm_in");
+  const ValueId wide = linear_rows(b, input, in, 2 * inner, 0, inner);
+  const ValueId gate = linear_rows(b, input, in, 2 * inner, inner, inner);
+  const ValueId mixed =
+      b.add(ops::Activate{Activation::kSilu}, {short_conv(b, layer, wide, layer_name(layer, "ssm_conv1d"))},
+            layer_name(layer, "conv_active"));
+  return b.add(ops::Glu{Activation::kSilu}, {gate, scan(b, layer, mixed)}, layer_name(layer, "gated"));
+}
+
 ValueId build(Builder& b) {
-  const HParams& h = b.hparams();
-  ValueId x = embed_tokens(b);
-  for (int layer = 0; layer < h.n_layers; ++layer) {
-    b.enter(Part::kRecurrent, layer);
-    const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
-    const std::string in = layer_name(layer, "ssm_in");
-    const ValueId wide = linear_rows(b, normed, in, 2 * h.n_ssm_inner, 0, h.n_ssm_inner);
-    const ValueId gate = linear_rows(b, normed, in, 2 * h.n_ssm_inner, h.n_ssm_inner, h.n_ssm_inner);
-    const ValueId mixed =
-        b.add(ops::Activate{Activation::kSilu}, {short_conv(b, layer, wide, layer_name(layer, "ssm_conv1d"))},
-              layer_name(layer, "conv_active"));
-    const ValueId gated =
-        b.add(ops::Glu{Activation::kSilu}, {gate, scan(b, layer, mixed)}, layer_name(layer, "gated"));
-    const ValueId out = linear(b, wanted_rows(b, layer, gated, x), layer_name(layer, "ssm_out"), h.n_embd);
-    x = add(b, x, out, layer_name(layer, "after_scan"));
-  }
-  return output_logits(b, NormKind::kRms, x);
+  return scan_decoder(b, embed_tokens(b),
+                      [&](int layer, ValueId normed) { return gated_scan(b, layer, normed); });
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ void read(const Metadata& metadata, HParams& h) {
 
 /// The gated and normed scan. ssm_in has, in this order: gate, x, b, c (together the convolution's columns),
 /// dt.
-ValueId scan(Builder& b, int layer, ValueId input) {
+ValueId gated_scan(Builder& b, int layer, ValueId input) {
   const HParams& h = b.hparams();
   const std::int64_t inner = h.n_ssm_inner, heads = h.n_ssm_heads;
   const std::int64_t n_b = std::int64_t{h.n_ssm_groups} * h.n_ssm_state;
@@ -68,15 +68,8 @@ ValueId scan(Builder& b, int layer, ValueId input) {
 }
 
 ValueId build(Builder& b) {
-  const HParams& h = b.hparams();
-  ValueId x = embed_tokens(b);
-  for (int layer = 0; layer < h.n_layers; ++layer) {
-    b.enter(Part::kRecurrent, layer);
-    const ValueId y = scan(b, layer, norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm")));
-    x = add(b, x, linear(b, wanted_rows(b, layer, y, x), layer_name(layer, "ssm_out"), h.n_embd),
-            layer_name(layer, "after_scan"));
-  }
-  return output_logits(b, NormKind::kRms, x);
+  return scan_decoder(b, embed_tokens(b),
+                      [&](int layer, ValueId normed) { return gated_scan(b, layer, normed); });
 }
 
 }  // namespace
