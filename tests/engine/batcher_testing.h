@@ -64,6 +64,13 @@ inline std::shared_ptr<const Model> golden(const std::string& name) {
   return model;
 }
 
+/// So many tokens, alike but for the first one.
+inline std::vector<Token> prompt_of(int n, Token first) {
+  std::vector<Token> prompt(static_cast<std::size_t>(n), 17);
+  prompt[0] = first;
+  return prompt;
+}
+
 inline Ask random_ask(const Model& model, std::mt19937_64& random, std::size_t max_prompt = 60,
                       int max_tokens = 24) {
   Ask ask;

@@ -1,0 +1,99 @@
+// Log-probabilities of prompts and of what is written.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/batcher_testing.h"
+
+namespace weft {
+namespace {
+
+using test::golden;
+
+/// Of the prompt and of what is written, with the best few rows only and with whole rows, alone and beside
+/// others.
+TEST(BatcherLogprobs, AreThoseOfTheWholeRows) {
+  for (const char* family : {"llama", "gemma3", "lfm2"}) {
+    const auto model = golden(family);
+    const std::vector<Token> prompt = {3, 6, 9, 12, 7, 7, 1};
+    // The truth: each row's logits, in double.
+    std::vector<std::vector<double>> truth;
+    std::vector<Token> text = prompt;
+    {
+      Context context(model, {.n_ctx = 256, .n_threads = 1});
+      for (std::size_t i = 0; i < prompt.size() + 5; ++i) {
+        Batch batch;
+        batch.add(text[i], 0, true);
+        ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+        const auto logits = context.logits(0);
+        double sum = 0.0;
+        for (const float x : logits) sum += std::exp(static_cast<double>(x));
+        std::vector<double> row;
+        for (const float x : logits) row.push_back(x - std::log(sum));
+        if (i + 1 >= prompt.size())
+          text.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
+        truth.push_back(std::move(row));
+      }
+    }
+    const auto check = [&](const OutputToken& token, std::size_t at, int n_top) {
+      EXPECT_EQ(token.id, text[at]);
+      EXPECT_NEAR(token.logprob, truth[at - 1][static_cast<std::size_t>(token.id)], 1e-4);
+      ASSERT_EQ(token.top.size(), static_cast<std::size_t>(n_top));
+      for (const Logprob& top : token.top)
+        EXPECT_NEAR(top.logprob, truth[at - 1][static_cast<std::size_t>(top.id)], 1e-4);
+      for (int i = 1; i < n_top; ++i)
+        EXPECT_LE(token.top[static_cast<std::size_t>(i)].logprob,
+                  token.top[static_cast<std::size_t>(i - 1)].logprob);
+    };
+    for (const int n_best : {0, 64})
+      for (const int n_top : {0, 4, 90}) {
+        Context context(model,
+                        {.n_ctx = 512, .n_sequences = 4, .n_ubatch = 5, .n_threads = 1, .n_best = n_best});
+        Batcher batcher(context);
+        std::vector<OutputToken> read, written;
+        RequestParams params{
+            .n_predict = 5, .ignore_end = true, .n_logprobs = n_top, .prompt_logprobs = true};
+        params.sampler.temperature = 0.0f;
+        params.on_output = [&](const Output& output) {
+          read.insert(read.end(), output.prompt.begin(), output.prompt.end());
+          written.insert(written.end(), output.tokens.begin(), output.tokens.end());
+          return true;
+        };
+        for (int again = 0; again < 2; ++again) {  // The second time all of it is cached.
+          read.clear();
+          written.clear();
+          batcher.submit(prompt, params);
+          batcher.submit(std::vector<Token>{1, 2, 3}, {.n_predict = 4});
+          batcher.run();
+          ASSERT_EQ(read.size(), prompt.size() - 1);
+          ASSERT_EQ(written.size(), 5u);
+          for (std::size_t i = 0; i < read.size(); ++i) check(read[i], i + 1, n_top);
+          for (std::size_t i = 0; i < written.size(); ++i) check(written[i], prompt.size() + i, n_top);
+        }
+      }
+  }
+}
+
+/// A text that is only scored.
+TEST(BatcherLogprobs, OfAPromptWithoutAnAnswer) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
+  Batcher batcher(context);
+  std::vector<OutputToken> read;
+  int n_ends = 0;
+  RequestParams params{.n_predict = 0, .n_logprobs = 1, .prompt_logprobs = true};
+  params.on_output = [&](const Output& output) {
+    read.insert(read.end(), output.prompt.begin(), output.prompt.end());
+    n_ends += output.done ? 1 : 0;
+    EXPECT_TRUE(output.tokens.empty());
+    return true;
+  };
+  batcher.submit(std::vector<Token>{3, 1, 4, 1, 5}, params);
+  batcher.submit(std::vector<Token>{3}, params);
+  batcher.run();
+  EXPECT_EQ(read.size(), 4u);
+  EXPECT_EQ(n_ends, 2);
+  EXPECT_TRUE(batcher.consistent());
+}
+
+}  // namespace
+}  // namespace weft
