@@ -59,7 +59,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
   for (auto entry = waiting_.begin(); entry != waiting_.end() && n_seen < kMaxLookAhead;) {
     if (static_cast<int>(running.size()) >= n_running_) break;
     const StreamPtr stream = entry->second;
-    if (stream->paused || stream->done()) {
+    if (!goes_on(stream) || stream->done()) {
       ++entry;
       continue;
     }
@@ -112,7 +112,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
 bool Admission::should_wait(const Stream& stream, int n_cached, const std::vector<StreamPtr>& running) const {
   if (!cache_.shares(stream) || stream.wants_prompt()) return false;
   const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
-    if (!other->is_prefilling() || other->shifted || other->paused) return false;
+    if (!other->is_prefilling() || other->shifted || !goes_on(other)) return false;
     // The next token that it computes has to be theirs.
     const auto next = static_cast<std::size_t>(other->n_computed);
     if (next + 1 >= stream.tokens().size() || other->tokens()[next] != stream.tokens()[next]) return false;

@@ -13,6 +13,7 @@ namespace {
 
 using engine::Clock;
 using engine::DraftTree;
+using engine::goes_on;
 using engine::ms_between;
 using engine::Stream;
 using engine::StreamPtr;
@@ -25,7 +26,7 @@ constexpr int kMaxWholeRows = 64;
 constexpr int kStarvedShare = 4;
 
 /// Steps with it have failed: until one with nobody else has not, it is alone in them.
-constexpr auto is_tried_alone = [](const StreamPtr& stream) { return stream->is_suspect && !stream->paused; };
+bool is_tried_alone(const StreamPtr& stream) { return stream->is_suspect && goes_on(stream); }
 
 }  // namespace
 
@@ -88,7 +89,6 @@ void Batcher::Impl::admit() {
     const bool any_failed = admission.admit(running);
     note_admissions(n_before, now);
     if (any_failed) drop_done_waiting();
-    const auto goes_on = [](const StreamPtr& stream) { return !stream->paused; };
     if (running.empty() || std::any_of(running.begin(), running.end(), goes_on)) return;
     // Only paused ones run. Somebody else may want their room.
     if (!admission.any_of(goes_on) || !preempt_youngest(nullptr)) return;
@@ -118,7 +118,7 @@ void Batcher::Impl::note_admissions(std::size_t n_before, Clock::time_point now)
 void Batcher::Impl::check_limits() {
   std::vector<StreamPtr> full;
   for (const StreamPtr& stream : running)
-    if (!stream->paused && static_cast<int>(stream->text.size()) > stream->request().max_text)
+    if (goes_on(stream) && static_cast<int>(stream->text.size()) > stream->request().max_text)
       full.push_back(stream);
   for (const StreamPtr& stream : full) {
     if (stream->seq < 0) continue;  // Preempted for one before it.
@@ -142,12 +142,12 @@ void Batcher::Impl::build() {
   shares.clear();
   masks.clear();
   const auto suspect = std::find_if(running.begin(), running.end(), is_tried_alone);
-  const auto takes_part = [&](const Stream& stream) {
-    return !stream.paused && (suspect == running.end() || &stream == suspect->get());
+  const auto takes_part = [&](const StreamPtr& stream) {
+    return goes_on(stream) && (suspect == running.end() || stream == *suspect);
   };
   int n_logits = 0;
   for (const StreamPtr& stream : running) {
-    if (!takes_part(*stream) || stream->is_prefilling()) continue;
+    if (!takes_part(stream) || stream->is_prefilling()) continue;
     shares.push_back({stream.get(), batch.size(), 1});
     batch.add(stream->text.back(), stream->seq, true);
     ++n_logits;
@@ -169,7 +169,7 @@ void Batcher::Impl::build() {
   n_decoding = batch.size();
   reading.clear();
   for (const StreamPtr& stream : running)
-    if (takes_part(*stream) && stream->is_prefilling()) reading.push_back(stream.get());
+    if (takes_part(stream) && stream->is_prefilling()) reading.push_back(stream.get());
   add_prompts();
   for (const Share& share : shares) {
     ask_for_best(share);

@@ -245,8 +245,8 @@ void Batcher::Impl::count_end(const Stream& stream) {
 // --- The loop
 
 bool Batcher::Impl::can_go_on() const {
-  const auto goes_on = [](const StreamPtr& stream) { return !stream->paused; };
-  return !outbox.empty() || std::any_of(running.begin(), running.end(), goes_on) || admission.any_of(goes_on);
+  return !outbox.empty() || std::any_of(running.begin(), running.end(), engine::goes_on) ||
+         admission.any_of(engine::goes_on);
 }
 
 bool Batcher::Impl::step() {

@@ -45,7 +45,7 @@ int Drafts::write(std::span<const StreamPtr> streams, const StepCost& cost, bool
   const int n_spare = cache_.n_spare(static_cast<int>(streams.size()));
   const auto may_draft = [&](const auto& stream) {
     return allowed && n_failures_ < kMaxFailures && stream->params().speculate && stream->n_pending() == 1 &&
-           !stream->paused;
+           goes_on(stream);
   };
   const auto n_jobs = static_cast<int>(std::count_if(streams.begin(), streams.end(), may_draft));
   const double least = params_.adapt_drafts ? least_chance(cost, drafter_->ms_per_token(n_jobs)) : 0.0;

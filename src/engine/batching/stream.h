@@ -157,4 +157,7 @@ class Stream {
 
 using StreamPtr = std::shared_ptr<Stream>;
 
+/// Whether its reader lets it go on.
+inline bool goes_on(const StreamPtr& stream) { return !stream->paused; }
+
 }  // namespace weft::engine
