@@ -122,6 +122,35 @@ TEST(TokenizerLimits, AMegabyteOfAnythingOnASmallStack) {
   }
 }
 
+// Ten megabytes without a place to cut: what grows faster than the text, or recurses with it, never ends
+// here. The number of tokens follows from the merges, of which the longest makes 64 characters.
+TEST(TokenizerLimits, RunsOfTenMegabytesOfACharacterClass) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t kSize = std::size_t{1} << 20;
+#else
+  constexpr std::size_t kSize = std::size_t{10} << 20;
+#endif
+  const struct {
+    const char* unit;
+    std::size_t n_tokens;
+  } runs[] = {{"a", kSize / 64},
+              {" ", kSize / 64},
+              {"\n", kSize / 64},
+              {"!", kSize / 64},
+              {"7", kSize / 3 * 2 + (kSize % 3 + 1) / 2},  // Cut into threes: "77" and "7".
+              {"🦙", kSize / 4}};
+  on_small_stack([&] {
+    const Tokenizer tokenizer(runs_bpe("llama-bpe"));
+    for (const auto& [unit, n_tokens] : runs) {
+      std::string text;
+      while (text.size() < kSize) text += unit;
+      const std::vector<Token> tokens = tokenizer.encode(text, {.add_special = false});
+      EXPECT_EQ(tokens.size(), n_tokens) << unit;
+      EXPECT_TRUE(tokenizer.decode(tokens) == text) << unit;
+    }
+  });
+}
+
 // What a session learns about whole pieces is shared: all threads must see the same tokens, whoever came
 // first.
 TEST(TokenizerLimits, ThreadsShareATokenizer) {
