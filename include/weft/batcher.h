@@ -268,6 +268,7 @@ class Batcher {
   bool consistent() const;
 
  private:
+  friend class Service;  // It has checked its requests on their callers' threads.
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -38,21 +38,29 @@ Batcher::Impl::Impl(Context& context_in, const BatcherParams& params_in)
 
 RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) {
   engine::check_request(prompt, p, context, params.limits);
+  check_queue(prompt.size(), p.n);
+  return add({prompt.begin(), prompt.end()}, std::move(p));
+}
+
+void Batcher::Impl::check_queue(std::size_t n_prompt, int n_completions) {
   const BatcherLimits& limits = params.limits;
   if (limits.n_waiting > 0 || limits.n_waiting_tokens > 0) {
     try {
       engine::check_load({static_cast<std::int64_t>(admission.n_waiting()), admission.n_waiting_tokens(),
                           counters.ms_per_admission},
-                         prompt.size(), p.n, limits);
+                         n_prompt, n_completions, limits);
     } catch (const OverloadedError&) {
       ++counters.n_rejected;
       throw;
     }
   }
+}
+
+RequestId Batcher::Impl::add(std::vector<Token> prompt, RequestParams p) {
   const auto n = static_cast<std::size_t>(p.n);
   auto request = std::make_shared<engine::Request>();
   request->id = last_request + 1;
-  request->prompt.assign(prompt.begin(), prompt.end());
+  request->prompt = std::move(prompt);
   request->max_text = engine::max_text(p, context);
   request->submitted = Clock::now();
   request->params = std::move(p);

@@ -29,6 +29,10 @@ struct Batcher::Impl {
   // --- Requests and their ends (batcher.cpp)
 
   RequestId submit(std::span<const Token> prompt, RequestParams params);
+  /// Throws OverloadedError where the queue has no room.
+  void check_queue(std::size_t n_prompt, int n_completions);
+  /// The request was checked (check_request), and may wait.
+  RequestId add(std::vector<Token> prompt, RequestParams params);
   void cancel(RequestId id);
   void set_paused(RequestId id, int completion, bool paused);
   bool step();

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/batching/batcher_impl.h"
 #include "engine/batching/limits.h"
 #include "engine/refuse.h"
 
@@ -23,13 +24,6 @@ namespace {
 constexpr std::chrono::milliseconds kLong = std::chrono::hours(24 * 365);
 /// How things stand in detail is looked up again after so long.
 constexpr std::chrono::milliseconds kStatsAge{20};
-
-/// The queue's limits are the service's: it knows what is still on its way to the batcher.
-BatcherParams without_queue_limits(BatcherParams params) {
-  params.limits.n_waiting = 0;
-  params.limits.n_waiting_tokens = 0;
-  return params;
-}
 
 }  // namespace
 
@@ -239,7 +233,7 @@ struct Service::Impl {
       : context(std::move(context_in)),
         limits(params_in.batcher.limits),
         n_unread(params_in.n_unread),
-        batcher(context, without_queue_limits(params_in.batcher)) {
+        batcher(context, params_in.batcher) {
     if (n_unread < 1) engine::refuse("a completion must be allowed at least 1 token that was not read yet");
     published = batcher.stats();
     try {
@@ -375,7 +369,8 @@ struct Service::Impl {
         pause_if_full(*state, output.completion);
         return true;
       };
-      state->in_batcher = batcher.submit(submission.prompt, std::move(submission.params));
+      // Checked when it was submitted, here with what was still on its way to the queue.
+      state->in_batcher = batcher.impl_->add(std::move(submission.prompt), std::move(submission.params));
       active.push_back(state);
     } catch (const std::exception& error) {
       state->end_all(StopReason::kError, error.what());
