@@ -73,12 +73,14 @@ TEST(Limits, AreMeasured) {
 }
 
 TEST(Recorder, KindsStandForAllLayers) {
-  EXPECT_EQ(kind_of("matmul blk.12.ffn_down.weight + blk.12.after_attention -> blk.12.after_ffn"),
+  EXPECT_EQ(kind_of("matmul blk.12.ffn_down.weight + blk.11.after_ffn -> blk.12.after_ffn", 12),
             "matmul ffn_down + residual");
-  EXPECT_EQ(kind_of("matmul blk.0.ffn_up.weight gated by blk.0.ffn_gate.weight + activation -> x"),
+  EXPECT_EQ(kind_of("matmul blk.0.ffn_up.weight gated by blk.0.ffn_gate.weight + activation -> x", 0),
             "matmul ffn_up gated by ffn_gate + activation");
-  EXPECT_EQ(kind_of("matmul output.weight + bias -> logits"), "matmul output + bias");
-  EXPECT_EQ(kind_of("rows norm:blk.3.a* quantise:blk.3.a"), "rows norm quantise");
+  EXPECT_EQ(kind_of("matmul output.weight + bias -> logits", NodeTag::kNone), "matmul output + bias");
+  EXPECT_EQ(kind_of("rows norm:blk.3.a* quantise:blk.3.a", 3), "rows norm quantise");
+  EXPECT_EQ(kind_of("matmul h.4.mlp.weight -> x", 4), "matmul mlp");
+  EXPECT_EQ(kind_of("matmul h.4.mlp.weight -> x", 5), "matmul h.4.mlp");
 }
 
 }  // namespace

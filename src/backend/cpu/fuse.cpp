@@ -45,6 +45,7 @@ class Fuser {
 
   void add_node(NodeId id) {
     const Node& node = graph_.node(id);
+    program_.enter_layer(node.tag.layer);
     if (const auto row_op = as_row_op(node.op)) return add_row_op(id, *row_op);
     if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
       return add_product(id);

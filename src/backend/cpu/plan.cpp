@@ -125,7 +125,7 @@ class CpuPlan final : public DevicePlan {
     if (profile == nullptr) return;
     std::vector<std::string> names;
     for (const Program::Entry& entry : program_.launches)
-      names.push_back(kind_of(entry.launch->describe(graph_)));
+      names.push_back(kind_of(entry.launch->describe(graph_), entry.layer));
     recorder_.emplace(*profile, names, pool_->n_threads());
   }
 

@@ -11,7 +11,7 @@ ProgramBuilder::ProgramBuilder(std::size_t n_values) : makers_(n_values), kept_(
 }
 
 int ProgramBuilder::add(std::unique_ptr<Launch> launch, int phase, bool may_follow) {
-  entries_.push_back({std::move(launch), phase, may_follow, {}, {}});
+  entries_.push_back({std::move(launch), layer_, phase, may_follow, {}, {}});
   return n_launches() - 1;
 }
 
@@ -39,7 +39,11 @@ Program ProgramBuilder::finish() {
   Program program;
   for (const std::size_t i : order) {
     Entry& entry = entries_[i];
-    Program::Entry made = {std::move(entry.launch), entry.phase, entry.may_follow, entry.phase, {}};
+    Program::Entry made = {.launch = std::move(entry.launch),
+                           .layer = entry.layer,
+                           .phase = entry.phase,
+                           .may_follow = entry.may_follow,
+                           .first_phase = entry.phase};
     const auto add_after = [&](int other) {
       if (other != kNoLaunch) made.after.push_back(place[static_cast<std::size_t>(other)]);
     };

@@ -18,6 +18,7 @@ struct FormLife {
 struct Program {
   struct Entry {
     std::unique_ptr<Launch> launch;
+    int layer = NodeTag::kNone;  ///< Of the model: that of the node which it was made for.
     int phase = 0;
     /// Of little work where it has few tasks: then it needs no phase of its own, but may run as soon as those
     /// that it reads from are done. That is in first_phase at the earliest.
@@ -37,6 +38,8 @@ class ProgramBuilder {
 
   explicit ProgramBuilder(std::size_t n_values);
 
+  /// Launches that are added from here on are made for nodes of that layer.
+  void enter_layer(int layer) { layer_ = layer; }
   int add(std::unique_ptr<Launch> launch, int phase, bool may_follow = false);
   int n_launches() const { return static_cast<int>(entries_.size()); }
   Launch& launch(int launch) const { return *entry(launch).launch; }
@@ -65,6 +68,7 @@ class ProgramBuilder {
  private:
   struct Entry {
     std::unique_ptr<Launch> launch;
+    int layer = NodeTag::kNone;
     int phase = 0;
     bool may_follow = false;
     std::vector<std::pair<ValueId, Form>> reads;
@@ -74,6 +78,7 @@ class ProgramBuilder {
   const Entry& entry(int launch) const { return entries_[static_cast<std::size_t>(launch)]; }
   void settle_lives(Program& program, const std::vector<std::size_t>& place) const;
 
+  int layer_ = NodeTag::kNone;
   std::vector<Entry> entries_;
   std::vector<ByForm<int>> makers_;  // By value.
   std::vector<bool> kept_;

@@ -5,15 +5,16 @@
 
 namespace weft::cpu {
 
-std::string kind_of(const std::string& description) {
+std::string kind_of(const std::string& description, int layer) {
   // "matmul blk.3.ffn_down.weight + blk.3.x -> blk.3.y", "rows norm:blk.3.a quantise:blk.3.b": what a launch
   // makes stands behind an arrow or a colon, and a residual comes from elsewhere in the first layer.
+  const std::string number = "." + std::to_string(layer) + ".";
   std::string kind, last;
   std::istringstream words(description);
   for (std::string word; words >> word && word != "->";) {
     word = word.substr(0, word.find(':'));
-    if (word.starts_with("blk.") && word.find('.', 4) != std::string::npos)
-      word.erase(0, word.find('.', 4) + 1);
+    if (const std::size_t at = word.find(number); layer != NodeTag::kNone && at != std::string::npos)
+      word.erase(0, at + number.size());
     if (word.ends_with(".weight")) word.resize(word.size() - 7);
     if (last == "+" && word != "bias" && word != "activation") word = "residual";
     if (word != last) kind += (kind.empty() ? "" : " ") + word;

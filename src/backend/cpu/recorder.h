@@ -50,7 +50,7 @@ class Recorder {
   double step_begin_ = 0.0;
 };
 
-/// A launch's description without what differs from layer to layer.
-std::string kind_of(const std::string& description);
+/// The description of a launch of that layer (NodeTag::layer), without what differs from layer to layer.
+std::string kind_of(const std::string& description, int layer);
 
 }  // namespace weft::cpu
