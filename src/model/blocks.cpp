@@ -177,6 +177,21 @@ ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBl
   return output_logits(b, kind, x);
 }
 
+ValueId selective_scan(Builder& b, int layer, const ScanInputs& in) {
+  const ValueId state = b.running_state("scan", layer, b.hparams().n_ssm_state, b.hparams().n_ssm_inner);
+  return b.add(ops::SelectiveScan{},
+               {.state = state,
+                .x = in.x,
+                .dt = in.dt,
+                .b = in.b,
+                .c = in.c,
+                .a = in.a,
+                .skip = in.skip,
+                .from = b.model().state_from,
+                .to = b.model().state_to},
+               layer_name(layer, "scan"));
+}
+
 ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, ValueId)>& scan) {
   const HParams& h = b.hparams();
   for (int layer = 0; layer < h.n_layers; ++layer) {

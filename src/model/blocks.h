@@ -62,6 +62,12 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
 ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
                          const std::function<ValueId(int, ValueId)>& ffn);
 
+struct ScanInputs {
+  ValueId x, dt, b, c, a, skip;  ///< See ops::SelectiveScan.
+};
+/// The scan of a layer over its running state.
+ValueId selective_scan(Builder& b, int layer, const ScanInputs& in);
+
 /// The layers that Mambas have, x + ssm_out(scan(norm(x))), and behind them the output norm and the logits.
 /// `scan` gets the layer and its normed input.
 ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, ValueId)>& scan);

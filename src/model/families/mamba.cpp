@@ -27,20 +27,9 @@ ValueId scan(Builder& b, int layer, ValueId x) {
   const ValueId dt =
       b.add(ops::Activate{Activation::kSoftplus},
             {linear(b, steps, layer_name(layer, "ssm_dt"), h.n_ssm_inner)}, layer_name(layer, "dt"));
-  const ValueId state = b.running_state("scan", layer, n, h.n_ssm_inner);
   const ValueId a = b.weight(layer_name(layer, "ssm_a"), {h.n_ssm_inner, n});
   const ValueId skip = b.weight(layer_name(layer, "ssm_d"), {h.n_ssm_inner});
-  return b.add(ops::SelectiveScan{},
-               {.state = state,
-                .x = x,
-                .dt = dt,
-                .b = into,
-                .c = out_of,
-                .a = a,
-                .skip = skip,
-                .from = b.model().state_from,
-                .to = b.model().state_to},
-               layer_name(layer, "scan"));
+  return selective_scan(b, layer, {.x = x, .dt = dt, .b = into, .c = out_of, .a = a, .skip = skip});
 }
 
 /// silu(gate) * scan(silu(conv(x))) with x and gate from one projection.

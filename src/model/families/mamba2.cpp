@@ -43,20 +43,10 @@ ValueId gated_scan(Builder& b, int layer, ValueId input) {
                                b.weight(layer_name(layer, "ssm_dt.bias"), {heads})},
                               layer_name(layer, "dt_biased"));
   const ValueId dt = b.add(ops::Activate{Activation::kSoftplus}, {steps}, layer_name(layer, "dt"));
-  const ValueId state = b.running_state("scan", layer, h.n_ssm_state, inner);
   const ValueId a = b.flat_weight(layer_name(layer, "ssm_a"), {heads, 1});
   const ValueId skip = b.flat_weight(layer_name(layer, "ssm_d"), {heads, 1});
-  const ValueId y = b.add(ops::SelectiveScan{},
-                          {.state = state,
-                           .x = x,
-                           .dt = dt,
-                           .b = into,
-                           .c = out_of,
-                           .a = a,
-                           .skip = skip,
-                           .from = b.model().state_from,
-                           .to = b.model().state_to},
-                          layer_name(layer, "scan"));
+  const ValueId y =
+      selective_scan(b, layer, {.x = x, .dt = dt, .b = into, .c = out_of, .a = a, .skip = skip});
   const ValueId gated = b.add(ops::Glu{Activation::kSilu}, {gate, y}, layer_name(layer, "gated"));
   // Each group is normed on its own.
   const std::int64_t group = inner / h.n_ssm_groups;
