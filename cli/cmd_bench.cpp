@@ -85,11 +85,13 @@ class BenchRun {
     ModelOptions model = options_.model;
     model.model = name;
     // Before the model takes memory, and threads of contexts their time.
+    bar.begin("measuring this machine", n_done_ / n_rounds_);
     for (const Matrix::Setting& setting : matrix_.settings) {
       model.n_threads = std::max(model.n_threads, setting.n_threads);
       limits_.of(setting.n_threads);
     }
     const LoadedModel loaded = load_model(model, options_.talk, interrupt_);
+    bar.begin("moving weights to large pages", n_done_ / n_rounds_);
     loaded.model->settle();
     const ModelInfo& info = loaded.model->info();
     findings_.models.push_back({{"name", info.name},
@@ -98,7 +100,6 @@ class BenchRun {
                                 {"parameters", info.n_parameters},
                                 {"file_bytes", info.file_bytes},
                                 {"load_ms", loaded.load_ms}});
-    const auto on_round = [&] { bar.update((n_done_ += 1.0) / n_rounds_); };
     for (const Matrix::Setting& setting : matrix_.settings) {
       model.n_threads = setting.n_threads;
       ContextParams params = context_params(setting.context, model);
@@ -112,13 +113,17 @@ class BenchRun {
       if (params.n_ctx == 0) params.n_ctx = n_cells;
       Context context(loaded.model, params);
       interrupt_.watch(context);
-      measure(context, limits_.of(setting.n_threads), on_round);
+      measure(context, limits_.of(setting.n_threads), bar);
       add(findings_.plans, context.plan_stats());
       interrupt_.unwatch();
     }
   }
 
-  void measure(Context& context, const MachineLimits& limits, const std::function<void()>& on_round) {
+  void measure(Context& context, const MachineLimits& limits, Progress& bar) {
+    const auto begin = [&](const std::string& test) {
+      bar.begin("measuring " + test, n_done_ / n_rounds_);  // Its first round may take minutes.
+    };
+    const auto on_round = [&] { bar.update((n_done_ += 1.0) / n_rounds_); };
     const auto add_row = [&](const Json& fields) {
       findings_.rows.push_back(row_of(context.model().info(), context.params()));
       findings_.rows.back().update(fields);
@@ -131,10 +136,12 @@ class BenchRun {
     };
     SingleBench bench(context, interrupt_);
     for (const SingleTest& test : matrix_.single) {
+      begin(test.name());
       add_row(to_json(bench.measure(test, options_.repetitions, limits, on_round)));
       if (profiled) add_profile("profile", {test.name(), limits, bench.profile(test, max_spans)});
     }
     for (const ParallelTest& test : matrix_.parallel) {
+      begin(name_of(test));
       add_row(to_json(run_parallel(context, test, options_.repetitions, limits, interrupt_, on_round)));
       if (!profiled) continue;
       StagesProfile profile = profile_parallel(context, test, max_spans, interrupt_);

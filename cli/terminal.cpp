@@ -59,8 +59,16 @@ Progress::Progress(const Talk& talk, std::string label)
       enabled_(talk.progress && !talk.quiet && moves_cursor(STDERR_FILENO)),
       next_(Clock::now() + std::chrono::milliseconds(330)) {}
 
+void Progress::begin(std::string label, double fraction) {
+  label_ = std::move(label);
+  if (enabled_) show(fraction);
+}
+
 void Progress::update(double fraction) {
-  if (!enabled_ || Clock::now() < next_) return;
+  if (enabled_ && Clock::now() >= next_) show(fraction);
+}
+
+void Progress::show(double fraction) {
   next_ = Clock::now() + std::chrono::milliseconds(50);
   shown_ = true;
   fraction = std::clamp(fraction, 0.0, 1.0);

@@ -50,11 +50,15 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  /// At once: something else is being done from here on, which may take long to the next update.
+  void begin(std::string label, double fraction);
   void update(double fraction);
   void done();
 
  private:
   using Clock = std::chrono::steady_clock;
+  void show(double fraction);
+
   std::string label_;
   bool enabled_;
   bool shown_ = false;

@@ -771,6 +771,12 @@ class Bench(Case):
         self.assertEqual([m["architecture"] for m in two["models"]], ["llama", "gpt2"])
         self.assertEqual(len(two["results"]), 2)
 
+    def test_says_what_it_measures_before_the_first_result(self):
+        with Terminal(self, "bench", "-m", LLAMA, "-p", "8", "-n", "2", "-r", "1", "-t", "1", TERM="xterm") as terminal:
+            for text in (b"measuring this machine", b"measuring pp8", b"measuring tg2", b"tokens/s"):
+                terminal.expect(text)
+            self.assertEqual(terminal.exit_code(), 0)
+
     def test_depth_of_recurrent_models(self):
         rows = json.loads(self.succeed("bench", "-m", GOLDEN / "lfm2" / "model.gguf", "-p", "4", "-n", "2", "-d", "9",
                                        "-r", "2", "-t", "1", "--json"))["results"]  # fmt: skip
