@@ -211,7 +211,9 @@ class Context {
   /// Whether the text could be cut off before `pos`, or copied up to there, and go on.
   bool can_cut(SeqId seq, Pos pos) const;
   bool cuts_anywhere() const;  ///< Whether can_cut() is always true.
-  bool can_shift() const;      ///< Whether the model's positions can be shifted and divided.
+  /// Whether what the last batch added to a text can be cut off again, as drafts are that were wrong.
+  bool cuts_back() const;
+  bool can_shift() const;  ///< Whether the model's positions can be shifted and divided.
   /// Divides positions, rounding down.
   [[nodiscard]] bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   void clear();

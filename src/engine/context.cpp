@@ -258,6 +258,12 @@ bool Context::can_cut(SeqId seq, Pos pos) const {
 
 bool Context::cuts_anywhere() const { return impl().memories.begin() == impl().memories.end(); }
 
+bool Context::cuts_back() const {
+  const Impl& c = impl();
+  return std::all_of(c.memories.begin(), c.memories.end(),
+                     [](const auto& memory) { return memory->cuts_back(); });
+}
+
 void Context::defragment(int max_cells) {
   engine::throwing_errors([&] { impl().sequences.defragment(max_cells); });
   impl().follow_moves();

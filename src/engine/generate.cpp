@@ -124,7 +124,7 @@ class Generator {
   }
 
   bool make_room() {
-    if (context_.model().info().recurrent) return false;  // Its state cannot forget a part.
+    if (!context_.can_shift()) return false;
     const engine::Middle middle = engine::middle_of(context_, seq_, params_.n_keep);
     return middle.n > 0 && engine::forget(context_, seq_, middle.begin, middle.n);
   }

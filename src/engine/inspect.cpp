@@ -6,6 +6,7 @@
 #include "engine/boundary.h"
 #include "engine/context_params.h"
 #include "engine/graph_sizes.h"
+#include "engine/memories.h"
 #include "engine/model_impl.h"
 #include "gguf/gguf.h"
 #include "weft/error.h"
@@ -68,14 +69,6 @@ std::int64_t weight_bytes(const model::ModelGraph& graph, const Device& cpu) {
   return static_cast<std::int64_t>(bytes);
 }
 
-/// Tokens of one text that layers with a window hold at most: what the next step sees and what may be cut off
-/// again, the step's own, and what waits to be evicted.
-std::int64_t tokens_in_windows(const ContextParams& params, int window) {
-  constexpr int kEvictionShare = 8;  // See WindowPages::evict_now_and_then.
-  const std::int64_t needed = std::int64_t{window} + params.window_rewind + params.n_ubatch + kPageCells;
-  return std::min<std::int64_t>(params.n_ctx, needed + needed / kEvictionShare);
-}
-
 std::uint64_t page_bytes(const ValueInfo& cache) {
   return row_bytes(cache.dtype, cache.shape[1].factor * cache.shape[2].factor) * kPageCells;
 }
@@ -92,12 +85,9 @@ FileInfo::Cache cache_need(const model::ModelGraph& model, const ContextParams& 
     const auto in = named_inputs<ops::MoveCells>(node);
     const ValueInfo& cache = model.graph.value(in.cache);
     if (cache.kind != ValueKind::kState) continue;
-    if (model.window > 0 && in.from == model.windowed.move_from) {
-      need.bytes += page_bytes(cache) * pages(tokens_in_windows(params, model.window));
-    } else {
-      need.bytes += page_bytes(cache) * pages(params.n_ctx);
-      need.bytes_per_token += page_bytes(cache) / kPageCells;
-    }
+    const engine::TextInCache text = engine::text_in_cache(model, node, params);
+    need.bytes += page_bytes(cache) * pages(text.n_tokens);
+    if (text.grows) need.bytes_per_token += page_bytes(cache) / kPageCells;
     const std::string type(info(cache.dtype).name);
     if (need.type.empty()) {
       need.type = type;

@@ -1,9 +1,27 @@
 #include "engine/memories.h"
 
+#include <algorithm>
+
 #include "kv/state_memory.h"
 #include "kv/window_memory.h"
 
 namespace weft::engine {
+namespace {
+
+bool has_window(const model::ModelGraph& graph, const Node& moves) {
+  return graph.window > 0 && named_inputs<ops::MoveCells>(moves).from == graph.windowed.move_from;
+}
+
+}  // namespace
+
+TextInCache text_in_cache(const model::ModelGraph& graph, const Node& moves, const ContextParams& params) {
+  if (!has_window(graph, moves)) return {params.n_ctx, true};
+  // What the next step sees and what may be cut off again, the step's own, and what waits to be evicted.
+  constexpr int kEvictionShare = 8;  // See WindowPages::evict_now_and_then.
+  const std::int64_t needed =
+      std::int64_t{graph.window} + params.window_rewind + params.n_ubatch + kPageCells;
+  return {std::min<std::int64_t>(params.n_ctx, needed + needed / kEvictionShare), false};
+}
 
 Memories::Memories(const model::ModelGraph& graph, const Bindings& bindings, const kv::Sequences& sequences,
                    int width, const ContextParams& params) {

@@ -20,6 +20,13 @@ std::span<T> host_values(const Bindings& bindings, ValueId id) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
+/// What of one text lies in a cache, by the node that moves its cells.
+struct TextInCache {
+  std::int64_t n_tokens = 0;  ///< At most, in a context of these parameters.
+  bool grows = false;         ///< From the first token to the last.
+};
+TextInCache text_in_cache(const model::ModelGraph& graph, const Node& moves, const ContextParams& params);
+
 /// The memories of a context, whose tensors are `bindings`. What it is given must outlive it.
 class Memories {
  public:

@@ -43,6 +43,8 @@ class SequenceMemory {
   virtual Refusal why_not_take(SeqId seq, Pos pos) const = 0;
   /// Whether texts can be shifted and divided at all.
   virtual bool shifts() const = 0;
+  /// Whether what the last batch added to a text can be cut off again.
+  virtual bool cuts_back() const = 0;
 
   // --- What was done
 

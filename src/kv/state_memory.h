@@ -22,6 +22,7 @@ class StateMemory final : public SequenceMemory {
   Refusal why_not_divide(SeqId seq, Pos begin, Pos end, int divisor) const override;
   Refusal why_not_take(SeqId seq, Pos pos) const override;
   bool shifts() const override { return false; }
+  bool cuts_back() const override { return false; }
 
   void removed(SeqId seq) override;
   void copied(SeqId from, SeqId to, Pos begin, Pos end) override;

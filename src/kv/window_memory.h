@@ -22,6 +22,7 @@ class WindowMemory final : public SequenceMemory {
   Refusal why_not_divide(SeqId seq, Pos begin, Pos end, int divisor) const override;
   Refusal why_not_take(SeqId seq, Pos pos) const override;
   bool shifts() const override { return true; }
+  bool cuts_back() const override { return true; }
 
   void follow(MoveLog& moves) override { pages_.follow(moves); }
 

@@ -45,6 +45,10 @@ class RecurrentModels : public testing::TestWithParam<const char*> {
 
 TEST_P(RecurrentModels, SayThatTheyAre) {
   EXPECT_TRUE(model->info().recurrent);
+  const Context context(model, {.n_ctx = 512});
+  EXPECT_FALSE(context.cuts_back());
+  EXPECT_FALSE(context.cuts_anywhere());
+  EXPECT_FALSE(context.can_shift());
   EXPECT_FALSE(Model::load(test::golden_dir() / "llama" / "model.gguf")->info().recurrent);
 }
 

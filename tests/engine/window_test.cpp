@@ -49,6 +49,7 @@ TEST(Windows, AnyStepsGiveTheBitsOfAFullCacheInLessMemory) {
       EXPECT_TRUE(context.consistent());
       EXPECT_LT(context.cache_bytes(), full.cache_bytes() * 2 / 3) << rewind << " " << n_ubatch;
       EXPECT_FALSE(context.cuts_anywhere());
+      EXPECT_TRUE(context.cuts_back());
     }
   EXPECT_TRUE(full.cuts_anywhere());
   // Where everything fits into the window there is nothing to be saved.

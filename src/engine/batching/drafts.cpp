@@ -18,7 +18,7 @@ constexpr int kMaxFailures = 4;
 }  // namespace
 
 std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context& context) {
-  if (context.model().info().recurrent) return nullptr;
+  if (!context.cuts_back()) return nullptr;
   if (params.speculation == Speculation::kNgram) return make_ngram_drafter();
   if (params.speculation == Speculation::kModel)
     return make_model_drafter(*params.draft, context.model(), context.params().n_sequences);

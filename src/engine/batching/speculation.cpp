@@ -234,9 +234,8 @@ std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, 
   if (draft.params().n_sequences < n_sequences)
     refuse("the draft model's context has " + std::to_string(draft.params().n_sequences) +
            " sequences, the model's " + std::to_string(n_sequences) + "; make it with as many");
-  if (draft.model().info().recurrent)
-    refuse(
-        "a draft model with recurrent layers cannot go back behind a draft that was wrong; use another one");
+  if (!draft.cuts_back())
+    refuse("the draft model cannot go back behind a draft that was wrong; use one without recurrent layers");
   const Tokenizer& own = draft.model().tokenizer();
   const Tokenizer& theirs = model.tokenizer();
   if (own.n_vocab() != theirs.n_vocab())
