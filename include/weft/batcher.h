@@ -64,6 +64,7 @@ struct Output {
   std::span<const OutputToken> prompt = {};
   bool done = false;                   ///< Told once for each completion, with its last call.
   StopReason stop = StopReason::kEnd;  ///< With done.
+  int stop_string = -1;                ///< With StopReason::kStopString: which of RequestParams::stop it was.
   std::string_view error = {};         ///< With StopReason::kError: what happened.
   CompletionStats stats = {};          ///< With done.
 };
@@ -90,7 +91,12 @@ struct RequestParams {
   SamplerParams sampler = {};  ///< Completion i draws with seed + i.
   int n = 1;                   ///< Completions of the prompt.
   int n_predict = -1;          ///< Tokens of each, < 0: until an end token or the context is full.
-  bool ignore_end = false;
+  bool ignore_end = false;     ///< End tokens are tokens like others.
+  /// Tokens of each before an end token may be drawn. Stop strings end a text at any time, and so does a
+  /// constraint that allows nothing but an end. With ignore_end there is nothing to hold back.
+  int n_min = 0;
+  /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
+  bool special = false;
   std::vector<std::string> stop = {};
   int n_logprobs = -1;  ///< The most probable tokens told beside each one, with logprobs. < 0: no logprobs.
   /// With n_logprobs >= 0: of the prompt's tokens too. Each completion computes all of the prompt

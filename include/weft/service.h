@@ -36,6 +36,7 @@ struct Chunk {
   std::vector<OutputToken> prompt = {};  ///< As Output::prompt.
   bool done = false;                     ///< The last chunk of this completion.
   StopReason stop = StopReason::kEnd;
+  int stop_string = -1;  ///< As Output::stop_string.
   std::string error = {};
   CompletionStats stats = {};
 };

@@ -22,6 +22,7 @@ struct Result {
   std::vector<Token> tokens;
   bool done = false;
   StopReason stop = StopReason::kEnd;
+  int stop_string = -1;
   CompletionStats stats;
   friend bool operator==(const Result& a, const Result& b) {
     return a.text == b.text && a.tokens == b.tokens && a.done == b.done && a.stop == b.stop;
@@ -32,6 +33,30 @@ struct Result {
 struct Ask {
   std::vector<Token> prompt;
   RequestParams params;
+};
+
+/// Allows one text only.
+class Script final : public TokenConstraint {
+ public:
+  explicit Script(std::vector<Token> script) : script_(std::move(script)) {}
+  static std::function<std::unique_ptr<TokenConstraint>(int)> writes(std::vector<Token> script) {
+    return [script = std::move(script)](int) { return std::make_unique<Script>(script); };
+  }
+  void accept(Token token) override {
+    EXPECT_EQ(token, script_[n_]);
+    ++n_;
+  }
+  void fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) override {
+    const Token next = script_.at(n_ + draft.size());
+    allowed[static_cast<std::size_t>(next) / 32] |= 1u << next % 32;
+  }
+  bool allows(std::span<const Token> draft, Token next) override {
+    return n_ + draft.size() < script_.size() && next == script_[n_ + draft.size()];
+  }
+
+ protected:
+  std::vector<Token> script_;
+  std::size_t n_ = 0;
 };
 
 /// Submits and collects; the result lives as long as the map.
@@ -47,6 +72,7 @@ class Collector {
       for (const OutputToken& token : output.tokens) result.tokens.push_back(token.id);
       result.done = output.done;
       result.stop = output.stop;
+      result.stop_string = output.stop_string;
       result.stats = output.stats;
       return true;
     };
@@ -98,7 +124,7 @@ inline Result alone(const std::shared_ptr<const Model>& model, const Ask& ask) {
   params.ignore_end = ask.params.ignore_end;
   params.stop = ask.params.stop;
   const Generation g = generate(context, sampler, ask.prompt, params);
-  Result result{g.text, g.tokens, true, g.stop, {}};
+  Result result{.text = g.text, .tokens = g.tokens, .done = true, .stop = g.stop, .stats = {}};
   return result;
 }
 

@@ -59,6 +59,10 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
            " tokens); ask for fewer completions");
   if (p.n_logprobs > kMaxLogprobs) refuse("at most " + std::to_string(kMaxLogprobs) + " log-probabilities");
   if (p.n_ctx < 0 || p.n_keep < 0) refuse("n_ctx and n_keep must not be negative");
+  if (p.n_min < 0) refuse("n_min is " + std::to_string(p.n_min) + ", expected 0 or more tokens");
+  if (p.n_predict >= 0 && p.n_min > p.n_predict)
+    refuse("n_min asks for " + std::to_string(p.n_min) + " tokens and n_predict for at most " +
+           std::to_string(p.n_predict) + "; make n_min the smaller one");
   for (const double ms : {p.queue_timeout_ms, p.first_token_timeout_ms, p.timeout_ms})
     if (!(ms >= 0.0)) refuse("deadlines must be 0 (none) or more milliseconds");
   std::size_t stop_bytes = 0;

@@ -16,7 +16,7 @@ MaskMaker::~MaskMaker() {
 }
 
 void MaskMaker::add(const Stream& stream) {
-  if (stream.constraint() == nullptr) return;
+  if (stream.constraint() == nullptr && !stream.holds_back_end(0)) return;
   if (jobs_.empty()) n_masks_ = 0;
   jobs_.push_back({&stream, n_masks_, nullptr, 0});
   n_masks_ += 1 + static_cast<std::size_t>(stream.draft.size());
@@ -68,13 +68,39 @@ void MaskMaker::make_all() noexcept {
         draft.path_to(node, path_);
         if (!path_.empty() && job.stream->ends_with(path_.back())) continue;  // Nothing is drawn behind it.
         const std::size_t at = job.first + static_cast<std::size_t>(node + 1);
-        job.stream->constraint()->fill(path_, std::span(masks_).subspan(at * n_words_, n_words_));
+        make(*job.stream, std::span(masks_).subspan(at * n_words_, n_words_));
       }
     } catch (...) {
       job.error = std::current_exception();
       job.failed_at = node;
     }
   }
+}
+
+/// The mask behind `path_`.
+void MaskMaker::make(const Stream& stream, std::span<std::uint32_t> mask) const {
+  if (stream.constraint() != nullptr) {
+    stream.constraint()->fill(path_, mask);
+  } else {
+    std::fill(mask.begin(), mask.end(), ~std::uint32_t{0});
+  }
+  if (!stream.holds_back_end(static_cast<int>(path_.size()))) return;
+  if (n_vocab_ % 32 != 0) mask.back() &= (std::uint32_t{1} << n_vocab_ % 32) - 1;
+  const auto is_allowed = [&](Token token) {
+    return (mask[static_cast<std::size_t>(token) / 32] >> token % 32 & 1u) != 0;
+  };
+  const auto set = [&](Token token, bool allowed) {
+    std::uint32_t& word = mask[static_cast<std::size_t>(token) / 32];
+    const std::uint32_t bit = std::uint32_t{1} << token % 32;
+    word = allowed ? word | bit : word & ~bit;
+  };
+  std::vector<Token> held_back;
+  for (const Token token : stream.end_tokens())
+    if (is_allowed(token)) held_back.push_back(token);
+  for (const Token token : held_back) set(token, false);
+  // A constraint's text that is over cannot go on.
+  if (std::all_of(mask.begin(), mask.end(), [](std::uint32_t word) { return word == 0; }))
+    for (const Token token : held_back) set(token, true);
 }
 
 std::span<const std::uint32_t> MaskMaker::mask(const Stream& stream, int node) const {

@@ -1,6 +1,6 @@
 #pragma once
-// Masks of allowed tokens for streams with a constraint, made by a thread of their own while the step
-// computes.
+// Masks of allowed tokens for streams with a constraint, or that must not end yet, made by a thread of their
+// own while the step computes.
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -15,7 +15,8 @@ namespace weft::engine {
 
 class MaskMaker {
  public:
-  explicit MaskMaker(int n_vocab) : n_words_((static_cast<std::size_t>(n_vocab) + 31) / 32) {}
+  explicit MaskMaker(int n_vocab)
+      : n_vocab_(n_vocab), n_words_((static_cast<std::size_t>(n_vocab) + 31) / 32) {}
   ~MaskMaker();
   MaskMaker(const MaskMaker&) = delete;
   MaskMaker& operator=(const MaskMaker&) = delete;
@@ -25,7 +26,7 @@ class MaskMaker {
   /// The step wants masks of the stream: behind its text and behind each node of its draft. Its draft stays
   /// as it is until wait().
   void add(const Stream& stream);
-  /// Begins to make them. Without constraints nothing happens.
+  /// Begins to make them. Where no stream needs any nothing happens.
   void start();
   /// Returns when they are made.
   void wait();
@@ -42,7 +43,9 @@ class MaskMaker {
   };
   void run();
   void make_all() noexcept;
+  void make(const Stream& stream, std::span<std::uint32_t> mask) const;
 
+  const int n_vocab_;
   const std::size_t n_words_;
   std::vector<Job> jobs_;
   std::vector<std::uint32_t> masks_;

@@ -82,6 +82,7 @@ struct Response::State {
       if (output.done) {
         chunk.done = true;
         chunk.stop = part.lost ? StopReason::kError : output.stop;
+        chunk.stop_string = part.lost ? -1 : output.stop_string;
         chunk.stats = output.stats;
       }
       note(part);

@@ -18,8 +18,13 @@ class StopFilter {
   bool push(std::string_view text, std::string& out) {
     held_ += text;
     std::size_t found = std::string::npos;
-    for (const std::string& stop : *stops_)
-      if (!stop.empty()) found = std::min(found, held_.find(stop));
+    for (std::size_t i = 0; i < stops_->size(); ++i) {
+      if ((*stops_)[i].empty()) continue;
+      const std::size_t at = held_.find((*stops_)[i]);
+      if (at >= found) continue;
+      found = at;
+      found_ = static_cast<int>(i);
+    }
     if (found != std::string::npos) {
       out = held_.substr(0, found);
       held_.clear();
@@ -36,10 +41,13 @@ class StopFilter {
 
   /// What is still held back when the text is over.
   std::string rest() { return std::exchange(held_, {}); }
+  /// The stop string that was found: the first of the list, where several begin at its place. -1: none was.
+  int found() const { return found_; }
 
  private:
   const std::vector<std::string>* stops_;
   std::string held_;
+  int found_ = -1;
 };
 
 }  // namespace weft::engine

@@ -45,7 +45,7 @@ Clock::time_point after(Clock::time_point start, double ms) {
 
 Stream::Writer::Writer(const Request& request, int completion, const Model& model)
     : sampler(sampler_of(request.params, completion), model.info().n_vocab),
-      detokenizer(model.tokenizer()),
+      detokenizer(model.tokenizer(), request.params.special),
       filter(request.params.stop) {
   for (const Token token : request.prompt) sampler.accept(token);
 }
@@ -66,7 +66,7 @@ void Stream::prepare() {
 }
 
 int Stream::n_best() const {
-  const int n = constraint_ != nullptr ? 0 : writer_->sampler.n_best();
+  const int n = constraint_ != nullptr || holds_back_end(0) ? 0 : writer_->sampler.n_best();
   return n == 0 ? 0 : std::max(n, params().n_logprobs);
 }
 
@@ -105,7 +105,8 @@ bool Stream::draw(const Context& context, int item, bool from_best, std::span<co
   }
   text.push_back(token);
   if (constraint_) constraint_->accept(token);
-  if (!emit(writer_->detokenizer.push(token))) return false;
+  const bool is_silent = params().special && model_.tokenizer().is_end(token);
+  if (!is_silent && !emit(writer_->detokenizer.push(token))) return false;
   if (params().n_predict < 0 || stats.n_generated < params().n_predict) return true;
   finish(StopReason::kLength);
   return false;
@@ -166,6 +167,7 @@ bool Stream::deliver() {
                              .prompt = prompt,
                              .done = done_,
                              .stop = stop_,
+                             .stop_string = stop_ == StopReason::kStopString ? writer_->filter.found() : -1,
                              .error = error_,
                              .stats = stats});
 }

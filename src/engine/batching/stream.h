@@ -78,6 +78,11 @@ class Stream {
   TokenConstraint* constraint() const { return constraint_.get(); }
   /// Whether the token ends it.
   bool ends_with(Token token) const { return !params().ignore_end && model_.tokenizer().is_end(token); }
+  /// Whether its next token but `n_ahead` must be none that ends it.
+  bool holds_back_end(int n_ahead) const {
+    return !params().ignore_end && stats.n_generated + n_ahead < params().n_min;
+  }
+  std::span<const Token> end_tokens() const { return model_.tokenizer().end_tokens(); }
   /// Draws a token from an item of the last batch, its best tokens or its logits, of those that are `allowed`
   /// (empty: all), and adds it to the text. True where the stream goes on. Where this throws the sampler is
   /// of no more use: fail().

@@ -1,0 +1,133 @@
+// What a request may ask for about its text's beginning, end and form.
+#include <limits>
+
+#include "engine/batcher_testing.h"
+#include "weft/service.h"
+
+namespace weft {
+namespace {
+
+using test::Ask;
+using test::Collector;
+using test::golden;
+using test::Result;
+using test::Script;
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+Token end_of(const Model& model) { return model.tokenizer().end_tokens().front(); }
+
+Token control_of(const Model& model) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  Token token = 0;
+  while (tokenizer.kind(token) != TokenKind::kControl || tokenizer.is_end(token)) ++token;
+  return token;
+}
+
+/// What becomes of a request that nobody else shares the batcher with.
+Result run(const std::shared_ptr<const Model>& model, const Ask& ask, const BatcherParams& params = {}) {
+  Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
+  Batcher batcher(context, params);
+  Collector collector;
+  const RequestId id = collector.submit(batcher, ask);
+  batcher.run();
+  return collector(id);
+}
+
+TEST(BatcherOptions, ControlTokensStandInTheTextAndEndTokensDoNot) {
+  const auto model = golden("gemma3");
+  const Tokenizer& tokenizer = model->tokenizer();
+  const Token end = end_of(*model), control = control_of(*model);
+  for (const bool special : {false, true}) {
+    Ask ask{{5, 6, 7}, {.special = special}};
+    ask.params.constraint = Script::writes({40, control, 41, end});
+    const Result result = run(model, ask);
+    EXPECT_EQ(result.stop, StopReason::kEnd);
+    EXPECT_EQ(result.text, tokenizer.decode(std::vector<Token>{40, control, 41}, special));
+    EXPECT_EQ(result.text.find(tokenizer.text(control)) != std::string::npos, special);
+
+    Ask on{{5, 6, 7}, {.n_predict = 3, .ignore_end = true, .special = special}};
+    on.params.constraint = Script::writes({40, end, 41});
+    EXPECT_EQ(run(model, on).text, tokenizer.decode(std::vector<Token>{40, 41}, special));
+  }
+}
+
+TEST(BatcherOptions, AStopStringIsNamed) {
+  const auto model = golden("llama");
+  const Tokenizer& tokenizer = model->tokenizer();
+  const std::vector<Token> script = tokenizer.encode("one two three four", {.add_special = false});
+  const auto ask_with = [&](std::vector<std::string> stop) {
+    Ask ask{{5, 6, 7}, {.n_predict = static_cast<int>(script.size()), .stop = std::move(stop)}};
+    ask.params.constraint = Script::writes(script);
+    return ask;
+  };
+  EXPECT_EQ(run(model, ask_with({"five", "four", "three"})).stop_string, 2) << "the first in the text";
+  EXPECT_EQ(run(model, ask_with({"xx", " three", "three", " three"})).stop_string, 1);
+  EXPECT_EQ(run(model, ask_with({"five"})).stop_string, -1);
+  EXPECT_EQ(run(model, ask_with({})).stop_string, -1);
+
+  Service service(Context(model, {.n_ctx = 256, .n_sequences = 2, .n_threads = 1}));
+  const Ask ask = ask_with({"five", "two"});
+  Response response = service.submit(ask.prompt, ask.params);
+  int stop_string = -1;
+  for (Chunk chunk; response.next(chunk);) {
+    EXPECT_TRUE(chunk.done || chunk.stop_string == -1);
+    stop_string = chunk.stop_string;
+  }
+  EXPECT_EQ(stop_string, 1);
+}
+
+/// A text that would end at once writes what it would without end tokens, and ends then.
+TEST(BatcherOptions, NoTextEndsBeforeItsLeastLength) {
+  for (const char* family : {"llama", "gemma3", "mamba"}) {
+    const auto model = golden(family);
+    const std::span<const Token> ends = model->tokenizer().end_tokens();
+    for (const float temperature : {0.0f, 1.0f})
+      for (const auto speculation : {Speculation::kNone, Speculation::kNgram}) {
+        const BatcherParams params{.speculation = speculation, .adapt_drafts = false};
+        Ask ask{{5, 6, 7, 5, 6, 7, 5, 6}, {.n_predict = 20}};
+        ask.params.sampler.seed = 3;
+        ask.params.sampler.temperature = temperature;
+        Ask endless = ask;
+        for (const Token end : ends) {
+          ask.params.sampler.logit_bias.emplace_back(end, 1e6f);
+          endless.params.sampler.logit_bias.emplace_back(end, kNever);
+        }
+        EXPECT_EQ(run(model, ask, params).tokens.size(), 1u);
+        std::vector<Token> expected = run(model, endless, params).tokens;
+        for (const int n_min : {1, 7, 20}) {
+          ask.params.n_min = n_min;
+          const Result result = run(model, ask, params);
+          ASSERT_EQ(result.tokens.size(), std::min<std::size_t>(static_cast<std::size_t>(n_min) + 1, 20));
+          EXPECT_TRUE(std::equal(result.tokens.begin(), result.tokens.begin() + n_min, expected.begin()));
+          EXPECT_EQ(result.stop, n_min < 20 ? StopReason::kEnd : StopReason::kLength);
+        }
+        // Where ends are tokens like others there is nothing to hold back.
+        ask.params.ignore_end = true;
+        const Result held = run(model, ask, params);
+        ask.params.n_min = 0;
+        EXPECT_TRUE(held == run(model, ask, params));
+        EXPECT_TRUE(model->tokenizer().is_end(held.tokens.front()));
+      }
+  }
+}
+
+TEST(BatcherOptions, AConstraintEndsATextAtAnyLength) {
+  const auto model = golden("llama");
+  Ask ask{{5, 6, 7}, {.n_predict = 20, .n_min = 10}};
+  ask.params.constraint = Script::writes({40, 41, end_of(*model)});
+  const Result result = run(model, ask);
+  EXPECT_EQ(result.stop, StopReason::kEnd);
+  EXPECT_EQ(result.tokens.size(), 3u);
+}
+
+TEST(BatcherOptions, LengthsThatContradictEachOtherAreRefused) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 128, .n_sequences = 1, .n_threads = 1});
+  Batcher batcher(context);
+  EXPECT_THROW(batcher.submit(std::vector<Token>{1}, {.n_predict = 4, .n_min = 5}), Error);
+  EXPECT_THROW(batcher.submit(std::vector<Token>{1}, {.n_min = -1}), Error);
+}
+
+}  // namespace
+}  // namespace weft
