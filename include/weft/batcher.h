@@ -227,6 +227,43 @@ struct BatcherStats {
   int sequences_free = 0;
 };
 
+enum class StreamState : std::uint8_t {
+  kWaiting,     ///< In the queue, or preempted.
+  kPrefilling,  ///< Reads its prompt, or again what it lost.
+  kDecoding,
+  kPaused,  ///< By its reader; in the queue where it has no sequence.
+};
+/// "waiting", "prefilling", "decoding", "paused"
+std::string_view name(StreamState state);
+
+/// What is in the cache and who is served: for people to look at.
+struct BatcherPicture {
+  struct Stream {
+    RequestId request = 0;
+    int completion = 0;
+    StreamState state = StreamState::kWaiting;
+    SeqId sequence = -1;  ///< Where it runs; -1: it has none.
+    int n_prompt = 0;
+    int n_cached = 0;  ///< Of the prompt: found in the cache when it ran first.
+    int n_read = 0;    ///< Of its text, prompt and what it wrote: in the cache now.
+    int n_generated = 0;
+    int priority = 0;
+    double age_ms = 0.0;  ///< Since it was submitted.
+  };
+  struct Sequence {
+    SeqId id = -1;
+    int n_tokens = 0;
+    bool running = false;  ///< A stream's; else a finished text or a snapshot that was kept.
+  };
+  std::vector<CellRun> cells = {};         ///< As Context::cell_runs.
+  int n_pages = 0;                         ///< That the cells are numbered in ...
+  int page_cells = Context::kCellsOfPage;  ///< ... and the cells of each.
+  std::vector<Stream> streams = {};        ///< Those that run, then those that wait: the first kMostWaiting.
+  int n_waiting = 0;                       ///< All of them.
+  std::vector<Sequence> sequences = {};    ///< That hold something, by their ids.
+  static constexpr int kMostWaiting = 256;
+};
+
 /// Used by one thread. The context must outlive it and is the batcher's alone in the meantime (a second
 /// batcher on it is refused); its sequences are emptied at the beginning and at the end.
 class Batcher {
@@ -269,7 +306,8 @@ class Batcher {
   int n_running() const;
   int n_waiting() const;
   std::int64_t n_waiting_tokens() const;
-  BatcherStats stats() const;  ///< Costs the number of open completions.
+  BatcherStats stats() const;      ///< Costs the number of open completions.
+  BatcherPicture picture() const;  ///< Costs what the cache holds. Between steps.
   /// Cells and sequences against what the requests hold: for tests and audits.
   bool consistent() const;
 

@@ -115,6 +115,14 @@ enum class DecodeStatus : std::uint8_t {
   kCancelled,  ///< cancel() was called: all sequences are as they were before the batch.
 };
 
+/// Cells of a cache that the same sequences hold, one after another.
+struct CellRun {
+  int first = 0;  ///< Cells are numbered page by page, kCellsOfPage each.
+  int n = 0;
+  std::vector<SeqId> sequences = {};  ///< In their order; more than one share the cells.
+  friend bool operator==(const CellRun&, const CellRun&) = default;
+};
+
 /// How often plans were compiled and reused, and what that cost the host.
 struct PlanStats {
   std::int64_t compiled = 0;
@@ -228,6 +236,12 @@ class Context {
   int batch_size() const;
   int cells_used() const;
   int cells_total() const;
+  /// Who holds which cells, in the order of their numbers; those that nobody holds are left out. Costs what
+  /// sequences hold. There are cells_total() that may be in use, spread over n_pages() pages, which are a few
+  /// more.
+  std::vector<CellRun> cell_runs() const;
+  int n_pages() const;
+  static constexpr int kCellsOfPage = 64;
   /// Bytes of the caches that were ever in use: memory is taken as it is touched.
   std::int64_t cache_bytes() const;
   /// Whether all counts agree: for tests and audits. Costs the size of the cache.

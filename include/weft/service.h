@@ -89,6 +89,9 @@ class Service {
   Response submit(std::vector<Token> prompt, RequestParams params);
   /// How things stand after the last step.
   BatcherStats stats() const;
+  /// What is in the cache and who is served. Made by the service's thread when it is asked for: waits until
+  /// the step that computes is over. Throws Error kUnavailable once the service is down.
+  BatcherPicture picture() const;
 
   /// Takes no more requests, and waits until those that it has are done, at most so long; those that remain
   /// are cancelled then. True where none had to be.

@@ -305,6 +305,7 @@ int Batcher::n_running() const { return static_cast<int>(impl_->running.size());
 int Batcher::n_waiting() const { return static_cast<int>(impl_->admission.n_waiting()); }
 std::int64_t Batcher::n_waiting_tokens() const { return impl_->admission.n_waiting_tokens(); }
 BatcherStats Batcher::stats() const { return impl_->stats(); }
+BatcherPicture Batcher::picture() const { return impl_->picture(); }
 bool Batcher::consistent() const {
   return impl_->context.consistent() && impl_->cache.consistent(impl_->running);
 }

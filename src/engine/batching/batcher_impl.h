@@ -51,6 +51,7 @@ struct Batcher::Impl {
   void tell(const engine::StreamPtr& stream);
   bool can_go_on() const;
   BatcherStats stats() const;
+  BatcherPicture picture() const;  // picture.cpp
 
   // --- A step (batch_step.cpp)
 

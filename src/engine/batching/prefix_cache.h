@@ -92,6 +92,8 @@ class PrefixCache {
   // --- How things stand
 
   int n_idle() const { return static_cast<int>(idle_.size()); }
+  std::span<const SeqId> idle() const { return idle_; }
+  int n_tokens(SeqId idle) const { return index_.size(idle); }
   int n_free() const { return static_cast<int>(free_.size()); }
   /// Of the cells in use those that evicting all idle texts would free: counted in tokens of the index, which
   /// may be more than that where texts that are the same were computed apart.

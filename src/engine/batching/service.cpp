@@ -7,10 +7,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <exception>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "engine/batching/batcher_impl.h"
@@ -289,6 +292,27 @@ struct Service::Impl {
     return result;
   }
 
+  /// What `f` makes of the batcher on the service's thread, between two steps.
+  template <typename F>
+  auto between_steps(F f) {
+    using Result = std::invoke_result_t<F>;
+    auto task = std::make_shared<std::packaged_task<Result()>>(std::move(f));
+    std::future<Result> result = task->get_future();
+    {
+      const std::lock_guard lock(wakeup->mutex);
+      if (ending) throw_down();
+      calls.push_back([task = std::move(task)] { (*task)(); });
+    }
+    wakeup->changed.notify_all();
+    try {
+      return result.get();
+    } catch (const std::future_error&) {  // It ended before it came to that.
+      throw_down();
+    }
+  }
+
+  [[noreturn]] static void throw_down() { throw Error(ErrorCode::kUnavailable, "the service was shut down"); }
+
   bool drain(std::chrono::milliseconds at_most) {
     bool done = false;
     {
@@ -316,6 +340,7 @@ struct Service::Impl {
 
   void run() {
     std::vector<Submission> taken;
+    std::vector<std::function<void()>> asked;
     bool more = false;
     while (true) {
       publish(!more);
@@ -324,13 +349,16 @@ struct Service::Impl {
         std::unique_lock lock(wakeup->mutex);
         idle = active.empty();
         if (idle) wakeup->changed.notify_all();
-        const auto ready = [&] { return more || ending || wakeup->attention || !submissions.empty(); };
+        const auto ready = [&] {
+          return more || ending || wakeup->attention || !submissions.empty() || !calls.empty();
+        };
         if (const auto deadline = more ? std::nullopt : batcher.next_deadline()) {
           wakeup->changed.wait_until(lock, *deadline, ready);
         } else {
           wakeup->changed.wait(lock, ready);
         }
         std::swap(taken, submissions);
+        std::swap(asked, calls);
         if (!taken.empty()) idle = false;
         attention = std::exchange(wakeup->attention, false);
         if (ending) break;
@@ -338,9 +366,12 @@ struct Service::Impl {
       for (Submission& submission : taken) begin(submission);
       taken.clear();
       if (attention) listen();
+      for (const auto& call : asked) call();
+      asked.clear();
       more = step();
       std::erase_if(active, [](const StatePtr& state) { return is_over(*state); });
     }
+    asked.clear();
     for (const Submission& submission : taken)
       submission.state->end_all(StopReason::kCancelled, "the service was shut down");
     for (const StatePtr& state : active) batcher.cancel(state->in_batcher);
@@ -435,6 +466,7 @@ struct Service::Impl {
 
   // With the mutex of `wakeup`:
   std::vector<Submission> submissions;
+  std::vector<std::function<void()>> calls;  // For between steps; they do not throw.
   BatcherStats published;
   std::int64_t n_new = 0, n_new_tokens = 0;  // Submitted since that was published.
   std::int64_t n_rejected = 0;
@@ -457,6 +489,9 @@ Response Service::submit(std::vector<Token> prompt, RequestParams params) {
   return impl_->submit(std::move(prompt), std::move(params));
 }
 BatcherStats Service::stats() const { return impl_->stats(); }
+BatcherPicture Service::picture() const {
+  return impl_->between_steps([&] { return impl_->batcher.picture(); });
+}
 bool Service::drain(std::chrono::milliseconds at_most) { return impl_->drain(at_most); }
 void Service::shutdown() { impl_->shutdown(); }
 
