@@ -150,6 +150,24 @@ class OverloadedError : public Error {
   double retry_after_ms;  ///< When there may be room, from how fast the queue moved lately.
 };
 
+/// What a step did, and where its time went.
+struct StepRecord {
+  std::chrono::steady_clock::time_point begin = {};
+  std::chrono::steady_clock::time_point end = {};
+  // Parts of it: the host's before Context::decode (one that found no room and was repeated included), decode
+  // itself, and the host's after it. Of a step that failed the parts that it came to.
+  double host_before_ms = 0.0;
+  double decode_ms = 0.0;
+  double host_after_ms = 0.0;
+  int n_streams = 0;  ///< That had a share in it.
+  int n_rows = 0;     ///< Tokens computed: of prompts, the last ones of texts, drafted ones ...
+  int n_prompt = 0;   ///< ... of them those of prompts, and of texts that are computed again.
+  int n_generated = 0;
+  int n_drafted = 0;
+  int n_accepted = 0;
+  bool failed = false;  ///< A device or memory did; what it was about is tried again.
+};
+
 struct BatcherParams {
   /// Completions computed at the same time, at most. The prefix cache, snapshots and branches of drafts live
   /// in sequences that no completion runs in: a context needs more sequences than this to have them while all
@@ -173,6 +191,9 @@ struct BatcherParams {
   int n_draft_branches = 4;  ///< Ways to go on that a draft may hold, where sequences are free for them.
   bool adapt_drafts =
       true;  ///< Draft as much as pays, which is measured; otherwise always as much as allowed.
+  /// Called after each step that computed something, before its outputs are told: for traces. It must be
+  /// quick and not use the batcher; what it throws is dropped. By the thread that steps.
+  std::function<void(const StepRecord&)> on_step = nullptr;
   /// With kModel: a context of the draft model with at least as many sequences. Must outlive the batcher,
   /// which uses it and the model's by turns.
   Context* draft = nullptr;

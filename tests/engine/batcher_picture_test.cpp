@@ -1,9 +1,12 @@
-// What a batcher shows of itself: the cache as a picture.
+// What a batcher shows of itself: the cache as a picture, and a record of each step.
 #include <numeric>
 #include <set>
 #include <thread>
 
 #include "engine/batcher_testing.h"
+#include "engine/batching/stream.h"
+#include "engine/model_impl.h"
+#include "engine/small_device.h"
 #include "weft/service.h"
 
 namespace weft {
@@ -174,6 +177,72 @@ TEST(BatcherPicture, AServiceShowsItToAnyThread) {
   service.shutdown();
   late.join();
   EXPECT_TRUE(refused);
+}
+
+// --- Records of steps
+
+TEST(StepRecords, AddUpToWhatTheBatcherCounts) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 192, .n_sequences = 8, .n_threads = 1});
+  std::vector<StepRecord> records;
+  Batcher batcher(context, {.n_running = 4,
+                            .speculation = Speculation::kNgram,
+                            .adapt_drafts = false,
+                            .on_step = [&](const StepRecord& record) { records.push_back(record); }});
+  Collector collector;
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 20; ++i) collector.submit(batcher, random_ask(*model, random));
+  Ask ask{{5, 6, 7, 5, 6, 7, 5, 6, 7}, {.n_predict = 100, .ignore_end = true}};
+  ask.params.sampler.temperature = 0.0f;  // It repeats itself in the end.
+  collector.submit(batcher, ask);
+  batcher.run();
+  const BatcherStats stats = batcher.stats();
+  const auto sum = [&](int StepRecord::* member) {
+    return std::accumulate(records.begin(), records.end(), std::int64_t{0},
+                           [&](std::int64_t n, const StepRecord& record) { return n + record.*member; });
+  };
+  EXPECT_EQ(std::ssize(records), stats.n_steps);
+  EXPECT_EQ(sum(&StepRecord::n_generated), stats.n_generated_tokens);
+  EXPECT_EQ(sum(&StepRecord::n_drafted), stats.n_drafted_tokens);
+  EXPECT_EQ(sum(&StepRecord::n_accepted), stats.n_accepted_tokens);
+  EXPECT_GT(stats.n_accepted_tokens, 0);
+  EXPECT_GE(sum(&StepRecord::n_prompt), stats.n_prompt_tokens);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const StepRecord& record = records[i];
+    EXPECT_FALSE(record.failed);
+    EXPECT_GT(record.n_streams, 0);
+    EXPECT_LE(record.n_prompt + record.n_drafted, record.n_rows);
+    EXPECT_TRUE(i == 0 || records[i - 1].end <= record.begin);
+    const double ms = engine::ms_between(record.begin, record.end);
+    EXPECT_NEAR(record.host_before_ms + record.decode_ms + record.host_after_ms, ms, 1e-6 * (1.0 + ms));
+  }
+}
+
+TEST(StepRecords, OnesThatFailAreToldAndReceiversThatFailChangeNothing) {
+  const auto plain = golden("llama");
+  const auto model = test::load_with_small(test::golden_dir() / "llama" / "model.gguf",
+                                           std::uint64_t{1} << 32, true, {.n_layers = 1});
+  test::Conduct& conduct = *dynamic_cast<test::SmallDevice&>(*model->impl().devices.devices[0]).conduct;
+  Context context(model, {.n_ctx = 256, .n_sequences = 4, .n_threads = 1});
+  int n_failed = 0, n_told = 0;
+  Batcher batcher(context, {.on_step = [&](const StepRecord& record) {
+                    ++n_told;
+                    n_failed += record.failed ? 1 : 0;
+                    throw 42;
+                  }});
+  conduct.during = [n = 0]() mutable {
+    if (++n % 7 == 0) throw Error(ErrorCode::kDevice, "the device hiccups");
+  };
+  Collector collector;
+  std::mt19937_64 random(2);
+  const Ask ask = random_ask(*plain, random);
+  const RequestId id = collector.submit(batcher, ask);
+  batcher.run();
+  conduct.during = [] {};
+  test::expect_same(collector(id), test::alone(plain, ask), "beside failures");
+  EXPECT_GT(n_failed, 0);
+  EXPECT_EQ(n_failed, batcher.stats().n_failed_steps);
+  EXPECT_EQ(n_told - n_failed, batcher.stats().n_steps);
 }
 
 }  // namespace

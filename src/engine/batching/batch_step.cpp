@@ -32,10 +32,14 @@ bool is_tried_alone(const StreamPtr& stream) { return stream->is_suspect && goes
 
 void Batcher::Impl::compute() {
   const auto start = Clock::now();
+  Clock::time_point decode_begin, decode_end;  // Of the last time, where it came to that.
   double in_decode = 0.0;
-  bool unsure = false;
+  bool unsure = false, has_failed = false;
+  const std::int64_t n_generated = counters.n_generated_tokens, n_drafted = counters.n_drafted_tokens,
+                     n_accepted = counters.n_accepted_tokens;
   ++step_number;
   shares.clear();
+  batch.clear();
   concerned = nullptr;
   try {
     drop_branches();  // Of a step that failed.
@@ -49,16 +53,18 @@ void Batcher::Impl::compute() {
       drop_done();
       build();
       if (batch.size() == 0) break;
-      const auto before = Clock::now();
+      decode_begin = Clock::now();
       masks.start();
       try {
         status = context.decode(batch);
       } catch (...) {
         masks.wait();
+        decode_end = Clock::now();
         throw;
       }
       masks.wait();
-      in_decode = ms_between(before, Clock::now());
+      decode_end = Clock::now();
+      in_decode = ms_between(decode_begin, decode_end);
       counters.decode_seconds += in_decode / 1e3;
       if (status == DecodeStatus::kOk) {
         unsure = true;  // Until all of it is read.
@@ -72,11 +78,34 @@ void Batcher::Impl::compute() {
     }
     n_failures = 0;
   } catch (...) {
+    has_failed = true;
     failed(engine::what_is_thrown(), unsure || cache.is_broken());
   }
-  const double ms = ms_between(start, Clock::now());
+  const auto end = Clock::now();
+  const double ms = ms_between(start, end);
   counters.host_seconds += (ms - in_decode) / 1e3;
   counters.step.add(ms);
+  if (!params.on_step || (batch.size() == 0 && !has_failed)) return;
+  if (decode_begin == Clock::time_point{}) decode_begin = decode_end = end;
+  tell_step({.begin = start,
+             .end = end,
+             .host_before_ms = ms_between(start, decode_begin),
+             .decode_ms = ms_between(decode_begin, decode_end),
+             .host_after_ms = ms_between(decode_end, end),
+             .n_streams = static_cast<int>(shares.size()),
+             .n_rows = batch.size(),
+             .n_prompt = batch.size() > 0 ? batch.size() - n_decoding : 0,
+             .n_generated = static_cast<int>(counters.n_generated_tokens - n_generated),
+             .n_drafted = static_cast<int>(counters.n_drafted_tokens - n_drafted),
+             .n_accepted = static_cast<int>(counters.n_accepted_tokens - n_accepted),
+             .failed = has_failed});
+}
+
+void Batcher::Impl::tell_step(const StepRecord& record) const noexcept {
+  try {
+    params.on_step(record);
+  } catch (...) {  // It must not; nobody else is to pay for it.
+  }
 }
 
 void Batcher::Impl::admit() {

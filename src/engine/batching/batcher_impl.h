@@ -76,6 +76,7 @@ struct Batcher::Impl {
   /// An item reads a prompt token: the logprob of the next one, text[next], is wanted.
   void ask_for_prompt(const engine::Stream& stream, int item, int next);
   void read_all(double decode_ms);
+  void tell_step(const StepRecord& record) const noexcept;
   void read(const Share& share);
   void draw(const Share& share);
   void drop_branches();
