@@ -85,6 +85,11 @@ class TokenConstraint {
   /// Whether `next` may follow the accepted ones and `draft` behind them: of guesses written ahead, before
   /// the step. What it throws costs the guesses only.
   virtual bool allows(std::span<const Token> draft, Token next) = 0;
+  /// Appends to `tokens` what the constraint leaves no choice about behind the accepted ones and `draft`, or
+  /// the beginning of it. These are written ahead and checked like any guess, in one step: where a text can
+  /// be cut into tokens in several ways, any of them will do. Before the step, by the batcher's thread; what
+  /// it throws costs the guesses only.
+  virtual void forced(std::span<const Token> /*draft*/, std::vector<Token>& /*tokens*/) {}
 };
 
 struct RequestParams {
@@ -115,7 +120,8 @@ struct RequestParams {
   bool context_shift = false;
   int n_keep = 4;
   int n_ctx = 0;  ///< Cells that each completion may hold at most. 0: the whole cache.
-  bool speculate = true;
+  bool speculate =
+      true;  ///< Tokens are drafted, by the batcher's drafter or because a constraint forces them.
   /// Makes the constraint of a completion, when it runs first. Null: none.
   std::function<std::unique_ptr<TokenConstraint>(int completion)> constraint = nullptr;
   /// Called from step() after the step's computation. May submit, cancel, pause and resume, but not step.
@@ -124,7 +130,8 @@ struct RequestParams {
   std::function<bool(const Output&)> on_output = nullptr;
 };
 
-/// Models with recurrent layers cannot go back behind a wrong draft: they write without one.
+/// Who drafts, besides constraints (TokenConstraint::forced). Models with recurrent layers cannot go back
+/// behind a wrong draft: they write without one.
 enum class Speculation : std::uint8_t {
   kNone,
   kNgram,  ///< What followed the last tokens when they stood in the text before.

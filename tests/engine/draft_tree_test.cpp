@@ -49,5 +49,28 @@ TEST(DraftTree, GrowsAsFarAsItIsWorthIt) {
   EXPECT_FALSE(tree.grows(DraftTree::kRoot));  // 0.5 * 0.6 * 0.6 * 0.4
 }
 
+TEST(DraftTree, ATreeIsPutBehindTheLastNodeOfAnother) {
+  DraftTree tree, tail;
+  tree.begin({.right = 1.0, .n_max = 8});
+  const int last = tree.grow(tree.grow(DraftTree::kRoot, 1), 2);
+  tail.begin({.n_max = 8, .n_leaves = 2});
+  const int first = tail.grow(DraftTree::kRoot, 3);
+  tail.grow(first, 4);
+  tail.grow(DraftTree::kRoot, 5);
+  tree.graft(tail);
+  EXPECT_EQ(tree.size(), 5);
+  EXPECT_EQ(tree.n_children(last), 2);
+  std::vector<Token> path;
+  tree.path_to(tree.child(tree.child(last, 3), 4), path);
+  EXPECT_EQ(path, (std::vector<Token>{1, 2, 3, 4}));
+  EXPECT_EQ(tree.nodes()[static_cast<std::size_t>(tree.child(last, 5))].rank, 1);
+  EXPECT_EQ(tree.leaves().size(), 2u);
+
+  DraftTree empty;
+  empty.begin({});
+  empty.graft(tail);
+  EXPECT_EQ(empty.child(DraftTree::kRoot, 5), 2);
+}
+
 }  // namespace
 }  // namespace weft::engine

@@ -30,7 +30,7 @@ Batcher::Impl::Impl(Context& context_in, const BatcherParams& params_in)
       drafter(engine::make_drafter(params, context)),
       cache(context, drafter.get(), params.reuse_prefixes, counters),
       admission(context, cache, params.n_running),
-      drafts(params, drafter.get(), cache),
+      drafts(params, drafter.get(), cache, context),
       pace(params, context.params().n_ubatch),
       masks(context.model().info().n_vocab) {
   running.reserve(static_cast<std::size_t>(params.n_running));

@@ -44,6 +44,14 @@ int DraftTree::grow(int parent, Token token) {
   return size() - 1;
 }
 
+void DraftTree::graft(const DraftTree& tail) {
+  const int offset = size();
+  for (Node node : tail.nodes_) {
+    node.parent = node.parent == kRoot ? offset - 1 : node.parent + offset;
+    nodes_.push_back(node);
+  }
+}
+
 void DraftTree::cut(int n) {
   if (n < size()) nodes_.resize(static_cast<std::size_t>(std::max(n, 0)));
 }

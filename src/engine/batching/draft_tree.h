@@ -45,6 +45,8 @@ class DraftTree {
   /// The child with this token, or kNone.
   int child(int parent, Token token) const;
   int n_children(int parent) const;
+  /// Puts another tree behind the last node: its root is that one.
+  void graft(const DraftTree& tail);
   /// Keeps the first n nodes.
   void cut(int n);
   /// Keeps the nodes for which `keep(path, token)` is true, where path are the tokens above them, and whose

@@ -14,6 +14,19 @@ constexpr double kMostToTry = 4.0;
 constexpr int kOnFaith = 2;
 /// A drafter that failed so many times one after another is not asked any more.
 constexpr int kMaxFailures = 4;
+/// Forced tokens that a step takes on for a stream.
+constexpr int kMaxForced = 32;
+
+bool may_draft(const Stream& stream) {
+  return stream.params().speculate && stream.n_pending() == 1 && !stream.paused;
+}
+
+/// Tokens that a draft may have: none past the end of what the stream may write.
+int most_ahead(const Stream& stream) {
+  const int n = stream.request().max_text - static_cast<int>(stream.text.size());
+  const int n_predict = stream.params().n_predict;
+  return n_predict < 0 ? n : std::min(n, n_predict - stream.stats.n_generated - 1);
+}
 
 }  // namespace
 
@@ -28,46 +41,85 @@ std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context
 void Drafts::add_step(double ms) { ms_to_try_ = std::min(ms_to_try_ + kShareToTry * ms, kMostToTry * ms); }
 
 /// Whether a draft that is not expected to pay is tried, for one token, to see whether it would by now.
-bool Drafts::tries(Stream& stream, const StepCost& cost) {
+bool Drafts::tries(Stream& stream, const DraftTree& draft, const StepCost& cost) {
   if (stream.n_until_probe-- > 0) return false;
   const double ms = cost.ms_per_row() + drafter_->ms_to_begin(stream.seq, stream.text);
   if (ms > ms_to_try_) return false;
   ms_to_try_ -= ms;
-  trials_.push_back({&stream.draft, ms});
+  trials_.push_back({&draft, ms});
   return true;
 }
 
 int Drafts::write(std::span<const StreamPtr> streams, const StepCost& cost, bool allowed, int n_to_read) {
-  if (drafter_ == nullptr) return 0;
-  jobs_.clear();
-  trials_.clear();
-  // Branches are sequences: the free ones are shared out evenly.
-  const int n_spare = cache_.n_spare(static_cast<int>(streams.size()));
-  const auto may_draft = [&](const auto& stream) {
-    return allowed && n_failures_ < kMaxFailures && stream->params().speculate && stream->n_pending() == 1 &&
-           goes_on(stream);
-  };
-  const auto n_jobs = static_cast<int>(std::count_if(streams.begin(), streams.end(), may_draft));
-  const double least = params_.adapt_drafts ? least_chance(cost, drafter_->ms_per_token(n_jobs)) : 0.0;
   for (const auto& stream : streams) {
     stream->draft.clear();
-    if (!may_draft(stream)) continue;
+    stream->n_forced = 0;
+    if (allowed && may_draft(*stream)) force(*stream, cost);
+  }
+  if (drafter_ == nullptr || !allowed || n_failures_ >= kMaxFailures) return 0;
+  const int n_read = ask_drafter(streams, cost, n_to_read);
+  for (const Tail& tail : tails_) tail.stream->draft.graft(tail.draft);
+  for (const auto& stream : streams) prune(*stream);
+  for (const Trial& trial : trials_)
+    if (trial.draft->empty()) ms_to_try_ += trial.ms;  // There was nothing to try.
+  return n_read;
+}
+
+void Drafts::force(Stream& stream, const StepCost& cost) {
+  if (!can_go_back_ || stream.constraint() == nullptr) return;
+  const int n_max = std::min(kMaxForced, most_ahead(stream));
+  if (n_max <= 0) return;
+  forced_.clear();
+  try {
+    stream.constraint()->forced({}, forced_);
+  } catch (...) {
+    return;
+  }
+  // The first one is always tried, so that it shows when they are right again.
+  const double least = params_.adapt_drafts ? std::min(least_chance(cost, 0.0), stream.forced_right) : 0.0;
+  stream.draft.begin({.right = stream.forced_right, .least = least, .n_max = n_max});
+  int node = DraftTree::kRoot;
+  for (const Token token : forced_) {
+    if (token < 0 || token >= n_vocab_ || stream.ends_with(token)) break;  // An end needs no row.
+    node = stream.draft.grow(node, token);
+    if (node == DraftTree::kNone) break;
+  }
+  stream.n_forced = stream.draft.size();
+}
+
+int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost, int n_to_read) {
+  jobs_.clear();
+  trials_.clear();
+  tails_.clear();
+  tails_.reserve(streams.size());
+  // Branches are sequences: the free ones are shared out evenly.
+  const int n_spare = cache_.n_spare(static_cast<int>(streams.size()));
+  const auto n_jobs = static_cast<int>(
+      std::count_if(streams.begin(), streams.end(), [](const auto& stream) { return may_draft(*stream); }));
+  const double least = params_.adapt_drafts ? least_chance(cost, drafter_->ms_per_token(n_jobs)) : 0.0;
+  for (const auto& stream : streams) {
+    if (!may_draft(*stream)) continue;
+    DraftTree* draft = &stream->draft;
+    std::span<const Token> text = stream->text;
     DraftOdds& odds = stream->odds;
-    odds.n_leaves = std::min(1 + n_spare, params_.n_draft_branches);
     odds.least = least;
-    // Not past the end of what the stream may write.
-    odds.n_max =
-        std::min(params_.n_draft, stream->request().max_text - static_cast<int>(stream->text.size()));
-    if (stream->params().n_predict >= 0)
-      odds.n_max = std::min(odds.n_max, stream->params().n_predict - stream->stats.n_generated - 1);
+    if (stream->n_forced > 0) {
+      const std::span<const DraftTree::Node> forced = draft->nodes();
+      odds.least = least / forced.back().chance;
+      Tail& tail = tails_.emplace_back(Tail{stream.get(), stream->text, {}});
+      for (const DraftTree::Node& node : forced) tail.text.push_back(node.token);
+      draft = &tail.draft;
+      text = tail.text;
+    }
+    odds.n_leaves = std::min(1 + n_spare, params_.n_draft_branches);
+    odds.n_max = std::min(params_.n_draft, most_ahead(*stream) - stream->n_forced);
     if (params_.adapt_drafts && !cost.known()) odds.n_max = std::min(odds.n_max, kOnFaith);
-    if (odds.right < odds.least && tries(*stream, cost)) {
+    if (odds.right < odds.least && tries(*stream, *draft, cost)) {
       odds.n_max = std::min(odds.n_max, 1);
       odds.least = 0.0;
     }
-    stream->draft.begin(odds);
-    if (odds.n_max > 0 && stream->draft.grows(DraftTree::kRoot))
-      jobs_.push_back({stream->seq, stream->text, &stream->draft});
+    draft->begin(odds);
+    if (odds.n_max > 0 && draft->grows(DraftTree::kRoot)) jobs_.push_back({stream->seq, text, draft});
   }
   int n_read = 0;
   try {
@@ -78,23 +130,21 @@ int Drafts::write(std::span<const StreamPtr> streams, const StepCost& cost, bool
     drafter_->reset();
     for (const DraftJob& job : jobs_) job.draft->clear();
   }
-  for (const auto& stream : streams) prune(*stream);
-  for (const Trial& trial : trials_)
-    if (trial.draft->empty()) ms_to_try_ += trial.ms;  // There was nothing to try.
   return n_read;
 }
 
 /// Guesses that the stream's constraint forbids go, with all that stands behind them, and those behind an
 /// end.
 void Drafts::prune(Stream& stream) {
-  if (stream.draft.empty()) return;
+  if (stream.draft.size() == stream.n_forced) return;
   try {
     stream.draft.keep_if([&](std::span<const Token> path, Token token) {
+      if (std::ssize(path) < stream.n_forced) return true;
       if (!path.empty() && stream.ends_with(path.back())) return false;
       return stream.constraint() == nullptr || stream.constraint()->allows(path, token);
     });
   } catch (...) {  // Of guesses: the text itself shows whether there is something wrong.
-    stream.draft.clear();
+    stream.draft.cut(stream.n_forced);
   }
 }
 
@@ -117,6 +167,10 @@ void Drafts::learn(Stream& stream, int node, int right) {
   if (n_guesses == 0) return;
   constexpr double kRate = 0.12;
   constexpr int kProbeEvery = 24;
+  if (node + 1 < stream.n_forced) {
+    stream.forced_right += kRate * ((right != DraftTree::kNone ? 1.0 : 0.0) - stream.forced_right);
+    return;
+  }
   // Each guess was a trial, up to the one that was right.
   const int rank =
       right == DraftTree::kNone ? n_guesses : draft.nodes()[static_cast<std::size_t>(right)].rank;

@@ -17,9 +17,13 @@ std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context
 
 class Drafts {
  public:
-  /// All must outlive it; without a drafter there are no drafts.
-  Drafts(const BatcherParams& params, Drafter* drafter, PrefixCache& cache)
-      : params_(params), drafter_(drafter), cache_(cache) {}
+  /// All must outlive it; without a drafter there are drafts of what constraints force only.
+  Drafts(const BatcherParams& params, Drafter* drafter, PrefixCache& cache, const Context& context)
+      : params_(params),
+        drafter_(drafter),
+        cache_(cache),
+        n_vocab_(context.model().info().n_vocab),
+        can_go_back_(!context.model().info().recurrent) {}
 
   /// Tells of a step's time: a share of it may go on trying whether drafts would pay where they did not.
   void add_step(double ms);
@@ -40,14 +44,28 @@ class Drafts {
   }
 
  private:
+  /// What the drafter writes behind forced tokens.
+  struct Tail {
+    Stream* stream;
+    std::vector<Token> text;  // The stream's, with these tokens.
+    DraftTree draft;
+  };
+
+  /// A stream's draft begins with what its constraint forces.
+  void force(Stream& stream, const StepCost& cost);
+  int ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost, int n_to_read);
   static void prune(Stream& stream);
-  bool tries(Stream& stream, const StepCost& cost);
+  bool tries(Stream& stream, const DraftTree& draft, const StepCost& cost);
 
   const BatcherParams& params_;
   Drafter* const drafter_;
   PrefixCache& cache_;
+  const int n_vocab_;
+  const bool can_go_back_;
+  std::vector<Token> forced_;
   std::vector<DraftJob> jobs_;
-  int n_failures_ = 0;  // Of the drafter, one after another.
+  std::vector<Tail> tails_;  // Of this step; jobs point into it.
+  int n_failures_ = 0;       // Of the drafter, one after another.
   struct Trial {
     const DraftTree* draft;
     double ms;

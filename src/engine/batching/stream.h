@@ -126,6 +126,8 @@ class Stream {
   bool in_outbox = false;
   DraftTree draft;              ///< Of this step ...
   std::vector<SeqId> branches;  ///< ... a sequence for each of its leaves, the stream's own first.
+  int n_forced = 0;             ///< Of the draft: its first nodes, which the constraint forces.
+  double forced_right = 1.0;    ///< The chance lately that such a one was drawn.
   DraftOdds odds;               ///< What drafts were worth lately.
   int n_until_probe = 0;        ///< Steps without a draft, before one is tried again.
   CompletionStats stats;
