@@ -255,6 +255,12 @@ struct BatcherStats {
   int sequences_free = 0;
 };
 
+/// The beginning of a text, as the cache held it.
+struct SavedText {
+  int n_tokens = 0;                   ///< 0: it held none of it.
+  std::vector<std::byte> state = {};  ///< These tokens and what the cache has of them, for restore_text().
+};
+
 enum class StreamState : std::uint8_t {
   kWaiting,     ///< In the queue, or preempted.
   kPrefilling,  ///< Reads its prompt, or again what it lost.
@@ -330,6 +336,25 @@ class Batcher {
   }
   /// The next deadline of those that wait or run: step() then ends who misses it.
   std::optional<std::chrono::steady_clock::time_point> next_deadline() const;
+
+  // Texts that outlive the cache. Between steps, and not from on_output. Where a device or memory fails
+  // meanwhile they throw Error kDevice or kOutOfMemory; streams whose cells that left unsure are computed
+  // again.
+
+  /// The longest beginning of `tokens` that the cache holds, finished texts and running ones, and that can
+  /// be given: models with recurrent layers give texts as a whole only, windows ones whose window is there.
+  /// Never more than was asked for. A text's last token was drawn and not computed: it is not in the cache.
+  /// Error kOverloaded where a part of a text is asked for and there is no sequence to copy it to.
+  SavedText save_text(std::span<const Token> tokens);
+  /// A saved text is in the cache as if it had just been finished, for requests that begin like it; finished
+  /// texts make room. Returns its tokens. Throws Error and takes nothing up: kInvalidFile and
+  /// kInvalidArgument like Context::restore, kOverloaded where running texts leave no room, kUnsupported
+  /// without BatcherParams::reuse_prefixes. Damage is found; who forges a state chooses what its tokens stand
+  /// for, so take up only what you saved yourself.
+  std::vector<Token> restore_text(std::span<const std::byte> state);
+  /// Finished texts that begin with `tokens`, or that `tokens` begin with, leave the cache. Returns how many.
+  /// What running texts share with them stays.
+  int forget_text(std::span<const Token> tokens);
 
   int n_running() const;
   int n_waiting() const;

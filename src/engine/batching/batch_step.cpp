@@ -403,6 +403,10 @@ void Batcher::Impl::failed(std::string_view why, bool unsure) noexcept {
   ++n_failures;
   for (const StreamPtr& stream : running) tell(stream);  // What it drew before holds.
   if (n_failures >= kFailuresTogether) blame(why);
+  recover(why, unsure);
+}
+
+void Batcher::Impl::recover(std::string_view why, bool unsure) noexcept {
   try {
     if (!unsure) return give_up_unsound(why);
   } catch (const std::exception&) {  // Then all of it.

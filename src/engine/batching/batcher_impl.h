@@ -53,6 +53,15 @@ struct Batcher::Impl {
   BatcherStats stats() const;
   BatcherPicture picture() const;  // picture.cpp
 
+  // --- Texts that outlive the cache (saved_texts.cpp)
+
+  SavedText save_text(std::span<const Token> tokens);
+  std::vector<Token> restore_text(std::span<const std::byte> state);
+  int forget_text(std::span<const Token> tokens);
+  /// What `f` returns; where it throws, what it left unsure is computed again.
+  template <typename F>
+  auto or_recover(F f);
+
   // --- A step (batch_step.cpp)
 
   /// What a stream has in the batch.
@@ -90,6 +99,7 @@ struct Batcher::Impl {
   /// A step failed. `unsure`: what the cache and its index hold may be anything.
   void failed(std::string_view why, bool unsure) noexcept;
   void blame(std::string_view why) noexcept;
+  void recover(std::string_view why, bool unsure) noexcept;
   void give_up_unsound(std::string_view why);
   /// Gives up the cache; all streams that run wait again, to be computed from their texts.
   void rebuild(std::string_view why) noexcept;

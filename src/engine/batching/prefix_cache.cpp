@@ -240,6 +240,93 @@ void PrefixCache::drop_branches(Stream& stream) {
   stream.draft.clear();
 }
 
+// --- Texts that outlive the cache
+
+PrefixCache::Saved PrefixCache::save(std::span<const Token> text) {
+  const Match match =
+      cuts_anywhere_ ? index_.find(text)
+                     : index_.find(text, [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
+  if (match.n == 0) return {};
+  if (match.n == index_.size(match.holder)) return {match.n, context_.save(match.holder)};
+  // What stands behind it is somebody else's.
+  const auto overloaded = [] {
+    throw Error(ErrorCode::kOverloaded,
+                "the cache has no room to copy the part of a text that is to be saved; try again when a "
+                "request has ended");
+  };
+  if (free_.empty() && !evict(match.holder)) overloaded();
+  const SeqId seq = free_.back();
+  broken_ = true;
+  while (!context_.copy(match.holder, seq, 0, match.n))
+    if (!evict(match.holder)) {
+      broken_ = false;
+      overloaded();
+    }
+  Saved saved{match.n, {}};
+  try {
+    saved.state = context_.save(seq);
+  } catch (...) {
+    context_.remove(seq);
+    broken_ = false;
+    throw;
+  }
+  context_.remove(seq);
+  broken_ = false;
+  return saved;
+}
+
+bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Token> text) {
+  if (free_.empty() && !evict()) return false;
+  const auto n = static_cast<Pos>(text.size());
+  const auto make_room_for_it = [&] {
+    if (!evict()) return false;
+    while (context_.cells_used() + n > context_.cells_total())
+      if (!evict()) return false;
+    return true;
+  };
+  broken_ = true;
+  const SeqId seq = take_free();
+  bool restored = false;
+  try {
+    do restored = context_.restore(state, seq);
+    while (!restored && make_room_for_it());
+    if (restored && context_.next_pos(seq) != n)
+      throw Error(ErrorCode::kInvalidFile,
+                  "the saved text is damaged: its state is of another length; nothing was restored");
+  } catch (...) {
+    context_.remove(seq);
+    free_.push_back(seq);
+    broken_ = false;
+    throw;
+  }
+  if (restored) index_.append(seq, text);
+  is_snapshot(seq) = false;
+  if (!restored) {
+    free_.push_back(seq);
+  } else if (cuts_anywhere_ ? index_.covered(seq) : index_.doubled(seq)) {
+    empty(seq);
+  } else {
+    idle_.push_back(seq);
+  }
+  broken_ = false;
+  return restored;
+}
+
+int PrefixCache::forget_idle(std::span<const Token> text) {
+  if (text.empty()) return 0;
+  const auto is_concerned = [&](SeqId seq) {
+    const auto n = static_cast<int>(std::min(text.size(), static_cast<std::size_t>(index_.size(seq))));
+    const std::vector<Token> own = index_.text(seq, n);
+    return std::equal(own.begin(), own.end(), text.begin());
+  };
+  return static_cast<int>(std::erase_if(idle_, [&](SeqId seq) {
+    if (!is_concerned(seq)) return false;
+    empty(seq);
+    ++counters_.n_evicted;
+    return true;
+  }));
+}
+
 // --- Sequences
 
 SeqId PrefixCache::take_free() {

@@ -89,6 +89,21 @@ class PrefixCache {
   /// Branches are given up, and the draft that they were for.
   void drop_branches(Stream& stream);
 
+  // --- Texts that outlive the cache
+
+  struct Saved {
+    int n = 0;  ///< Tokens.
+    std::vector<std::byte> state = {};
+  };
+  /// The longest beginning of the text that the cache has and can give. Error kOverloaded where it is a part
+  /// of what a sequence holds and there is no sequence, or no cell, for a copy.
+  Saved save(std::span<const Token> text);
+  /// A saved state becomes an idle text of these tokens; others that are idle make room. False where there
+  /// is none. Throws Error where the state cannot be taken up.
+  bool restore(std::span<const std::byte> state, std::span<const Token> text);
+  /// Drops idle texts that begin with this one, or that this one begins with. How many those were.
+  int forget_idle(std::span<const Token> text);
+
   // --- How things stand
 
   int n_idle() const { return static_cast<int>(idle_.size()); }

@@ -492,6 +492,15 @@ BatcherStats Service::stats() const { return impl_->stats(); }
 BatcherPicture Service::picture() const {
   return impl_->between_steps([&] { return impl_->batcher.picture(); });
 }
+SavedText Service::save_text(std::span<const Token> tokens) {
+  return impl_->between_steps([&] { return impl_->batcher.save_text(tokens); });
+}
+std::vector<Token> Service::restore_text(std::span<const std::byte> state) {
+  return impl_->between_steps([&] { return impl_->batcher.restore_text(state); });
+}
+int Service::forget_text(std::span<const Token> tokens) {
+  return impl_->between_steps([&] { return impl_->batcher.forget_text(tokens); });
+}
 bool Service::drain(std::chrono::milliseconds at_most) { return impl_->drain(at_most); }
 void Service::shutdown() { impl_->shutdown(); }
 

@@ -1,0 +1,59 @@
+// Texts that outlive the cache: saved with their tokens, taken up as finished ones, and dropped.
+#include <string>
+
+#include "engine/batching/batcher_impl.h"
+#include "engine/batching/what.h"
+#include "engine/refuse.h"
+#include "engine/states/text_state.h"
+
+namespace weft {
+namespace {
+
+void check_tokens(std::span<const Token> tokens, int n_vocab) {
+  for (const Token token : tokens)
+    if (token < 0 || token >= n_vocab)
+      engine::refuse("token " + std::to_string(token) + " of the text is outside the vocabulary of " +
+                     std::to_string(n_vocab));
+}
+
+}  // namespace
+
+template <typename F>
+auto Batcher::Impl::or_recover(F f) {
+  if (delivering) engine::refuse("texts are saved and restored between steps, not from on_output");
+  try {
+    return f();
+  } catch (...) {
+    recover(engine::what_is_thrown(), cache.is_broken());
+    throw;
+  }
+}
+
+SavedText Batcher::Impl::save_text(std::span<const Token> tokens) {
+  return or_recover([&]() -> SavedText {
+    const engine::PrefixCache::Saved saved = cache.save(tokens);
+    if (saved.n == 0) return {};
+    return {saved.n, engine::write_text_state(tokens.first(static_cast<std::size_t>(saved.n)), saved.state)};
+  });
+}
+
+std::vector<Token> Batcher::Impl::restore_text(std::span<const std::byte> state) {
+  if (!params.reuse_prefixes)
+    throw Error(ErrorCode::kUnsupported,
+                "this batcher keeps no finished texts; make it with reuse_prefixes to restore any");
+  return or_recover([&] {
+    engine::TextState text = engine::read_text_state(state);
+    check_tokens(text.tokens, context.model().info().n_vocab);
+    if (!cache.restore(text.state, text.tokens))
+      throw Error(ErrorCode::kOverloaded, "running texts leave no room in the cache for the " +
+                                              std::to_string(text.tokens.size()) +
+                                              " tokens of the saved one; try again when they have ended");
+    return std::move(text.tokens);
+  });
+}
+
+int Batcher::Impl::forget_text(std::span<const Token> tokens) {
+  return or_recover([&] { return cache.forget_idle(tokens); });
+}
+
+}  // namespace weft
