@@ -62,6 +62,9 @@ struct Output {
   /// With RequestParams::prompt_logprobs: the prompt's tokens that follow those that this step has read. All
   /// but the first one are told, in their order, once for each completion.
   std::span<const OutputToken> prompt = {};
+  /// With done, and RequestParams::pooling: n_embd floats, not normalised. Empty where it did not come to
+  /// that.
+  std::span<const float> embedding = {};
   bool done = false;                   ///< Told once for each completion, with its last call.
   StopReason stop = StopReason::kEnd;  ///< With done.
   int stop_string = -1;                ///< With StopReason::kStopString: which of RequestParams::stop it was.
@@ -92,6 +95,13 @@ class TokenConstraint {
   virtual void forced(std::span<const Token> /*draft*/, std::vector<Token>& /*tokens*/) {}
 };
 
+/// What becomes of a prompt whose embedding is wanted.
+enum class Pooling : std::uint8_t {
+  kNone,  ///< It is gone on with.
+  kMean,  ///< The mean of its tokens' embeddings (Context::embedding).
+  kLast,  ///< That of its last token.
+};
+
 struct RequestParams {
   SamplerParams sampler = {};  ///< Completion i draws with seed + i.
   int n = 1;                   ///< Completions of the prompt.
@@ -103,6 +113,9 @@ struct RequestParams {
   /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
   bool special = false;
   std::vector<std::string> stop = {};
+  /// Else than kNone: nothing is written. The completion ends with kLength as soon as its prompt is read, and
+  /// Output::embedding is told. The mean needs all of the prompt computed, whatever is cached.
+  Pooling pooling = Pooling::kNone;
   int n_logprobs = -1;  ///< The most probable tokens told beside each one, with logprobs. < 0: no logprobs.
   /// With n_logprobs >= 0: of the prompt's tokens too. Each completion computes all of the prompt
   /// then, whatever is cached.

@@ -66,6 +66,9 @@ class Batch {
   /// probability: logit - Context::log_sum_exp. And the logit of `token`, where it is known beforehand, as
   /// the next one of a prompt is (Context::logit).
   void want_log_sum_exp(int item, Token token = kNoToken);
+  /// Of the item the embedding is wanted (Context::embedding), whether it asks for logits or not; the head is
+  /// not computed for it.
+  void want_embedding(int item);
 
   // What items see. Without these an item sees its sequence up to its own position.
   /// The item sees its sequence up to before `end`, beyond its own position: a prefix that is read both ways,
@@ -88,6 +91,7 @@ class Batch {
     int n_best = 0;                ///< Only so many tokens are wanted; 0: all logits.
     bool log_sum_exp = false;      ///< Is wanted, and ...
     Token token_of_logit = -1;     ///< ... the logit of this token.
+    bool wants_embedding = false;
   };
   const Item& operator[](int i) const { return items_[static_cast<std::size_t>(i)]; }
   std::span<const SeqId> shared_with(int i) const {
@@ -195,6 +199,10 @@ class Context {
   /// The logit of the token that was named with it, with the bits of Context::logits; NaN becomes minus
   /// infinity.
   float logit(int i) const;
+  /// What the model knows of item i of the last batch and its text before, which must have asked for it
+  /// (Batch::want_embedding): n_embd floats, its last hidden state behind the final norm, which the head
+  /// turns into logits. The same bits whatever stands beside it in the batch. Valid until the next decode.
+  std::span<const float> embedding(int i) const;
 
   // Operations on sequences. Positions are half-open ranges [begin, end); end < 0 means to the end. An
   // operation on one sequence never changes what another computes. Wrong arguments throw Error

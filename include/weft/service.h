@@ -34,6 +34,7 @@ struct Chunk {
   std::string text = {};
   std::vector<OutputToken> tokens = {};
   std::vector<OutputToken> prompt = {};  ///< As Output::prompt.
+  std::vector<float> embedding = {};     ///< As Output::embedding.
   bool done = false;                     ///< The last chunk of this completion.
   StopReason stop = StopReason::kEnd;
   int stop_string = -1;  ///< As Output::stop_string.

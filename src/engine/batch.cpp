@@ -48,6 +48,11 @@ void Batch::want_log_sum_exp(int item, Token token) {
   items_[static_cast<std::size_t>(item)].token_of_logit = token;
 }
 
+void Batch::want_embedding(int item) {
+  if (item < 0 || item >= size()) refuse("the batch has no item " + std::to_string(item));
+  items_[static_cast<std::size_t>(item)].wants_embedding = true;
+}
+
 void Batch::hide(int item, int other) {
   if (item < 0 || item >= size() || other < 0 || other >= size() || item == other)
     refuse("items " + std::to_string(item) + " and " + std::to_string(other) +

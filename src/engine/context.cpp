@@ -137,6 +137,16 @@ std::span<const Best> Context::best(int i) const {
   return std::span(impl().best).subspan(begin, n);
 }
 
+std::span<const float> Context::embedding(int i) const {
+  if (i < 0 || i >= static_cast<int>(impl().embedding_of.size()) ||
+      impl().embedding_of[static_cast<std::size_t>(i)] < 0)
+    refuse("item " + std::to_string(i) +
+           " of the last batch did not ask for its embedding (Batch::want_embedding)");
+  const auto n_embd = static_cast<std::size_t>(impl().model->info().n_embd);
+  return std::span(impl().kept_embeddings)
+      .subspan(static_cast<std::size_t>(impl().embedding_of[static_cast<std::size_t>(i)]) * n_embd, n_embd);
+}
+
 const engine::LogSumExp& Context::Impl::log_sum_of(int item) const {
   if (item < 0 || item >= static_cast<int>(log_sums.size()) || !log_sums[static_cast<std::size_t>(item)])
     refuse("item " + std::to_string(item) +

@@ -49,17 +49,19 @@ struct Context::Impl {
   void undo(const Batch& batch);
   /// Tells the memories of a batch that is to be computed.
   void begin_memories(const Batch& batch);
-  /// Writes the inputs of a ubatch's items. Gives the number of entries of what is hidden from them.
-  std::int64_t bind_ubatch(const Batch& batch);
   kv::MoveInputs move_inputs(const model::CellInputs& inputs) const;
   /// Which parts of large inputs the ubatch uses; null: a step without tokens.
   void note_parts(const Batch* batch);
   struct StepSizes {
     std::int64_t n_tokens = 0;
-    std::int64_t n_outputs = 0;
+    std::int64_t n_wanted = 0;   ///< Of which anything is wanted.
+    std::int64_t n_outputs = 0;  ///< Of which the head's.
+    std::int64_t n_embeddings = 0;
     std::int64_t n_logits = 0;  ///< Outputs whose logits are wanted, all of them.
-    std::int64_t n_hidden = 0;
+    std::int64_t n_hidden = 0;  ///< Entries of what is hidden from tokens.
   };
+  /// Writes the inputs of a ubatch's items.
+  StepSizes bind_ubatch(const Batch& batch);
   /// One step, with the last of the moves that are owed before it; what does not fit goes in steps of their
   /// own. `start`: it is started and not waited for (exec::Plan::start). Where it throws, the moves that it
   /// had under way are still to be abandoned.
@@ -75,6 +77,7 @@ struct Context::Impl {
   void read_logits(const Batch& batch, const engine::Ubatch& step);
   void read_best(const Batch& batch, const engine::Ubatch& step);
   void read_log_sums(const Batch& batch, const engine::Ubatch& step);
+  void read_embeddings(const Batch& batch, const engine::Ubatch& step);
   const engine::LogSumExp& log_sum_of(int item) const;
   /// Room for the best tokens of an item.
   std::span<Best> add_best(const Batch& batch, int item);
@@ -116,7 +119,9 @@ struct Context::Impl {
   std::vector<BestOf> best_of;  // By item of the last batch.
   std::vector<Best> best;
   std::vector<std::optional<engine::LogSumExp>> log_sums;  // By item of the last batch.
-  std::vector<std::int64_t> symbols;                       // Of the step, and of the one before.
+  std::vector<int> embedding_of;                           // By item of the last batch: a row, or -1.
+  std::vector<float> kept_embeddings;
+  std::vector<std::int64_t> symbols;  // Of the step, and of the one before.
   std::vector<std::int64_t> last_symbols;
   std::vector<exec::InputPart> parts;  // Of the step.
   std::vector<std::uint64_t> noted;    // By sequence: the last list of parts that has it.

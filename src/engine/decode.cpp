@@ -124,7 +124,7 @@ void Context::Impl::begin_memories(const Batch& batch) {
   }
 }
 
-std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
+Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
   const engine::Ubatch& ubatch = placer.ubatch();
   const auto tokens = values<std::int32_t>(graph.tokens);
   const auto use_embeddings = values<std::int32_t>(graph.use_embeddings);
@@ -134,11 +134,13 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
   const auto position_of = values<std::int32_t>(graph.positions);
   const auto sequence_of = values<std::int32_t>(graph.sequences);
   const auto cell_of = values<std::int32_t>(graph.full.cells);
+  const auto wanted_rows = values<std::int32_t>(graph.wanted_rows);
   const auto output_rows = values<std::int32_t>(graph.output_rows);
+  const auto embedding_rows = values<std::int32_t>(graph.embedding_rows);
   const auto logit_rows = values<std::int32_t>(graph.logit_rows);
   const auto best_counts = values<std::int32_t>(graph.best_counts);
   const auto log_sum_ids = values<std::int32_t>(graph.log_sum_ids);
-  std::size_t n_outputs = 0, n_logits = 0;
+  std::size_t n_wanted = 0, n_outputs = 0, n_logits = 0, n_embeddings = 0;
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const auto row = static_cast<std::size_t>(i - ubatch.begin);
     tokens[row] = std::max(batch[i].token, 0);
@@ -153,6 +155,10 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
     position_of[row] = placer.at(i).pos;
     sequence_of[row] = placer.at(i).seq;
     cell_of[row] = placer.cell(i);
+    if (!batch[i].logits && !batch[i].wants_embedding) continue;
+    const auto wanted = static_cast<std::int32_t>(n_wanted);
+    wanted_rows[n_wanted++] = static_cast<std::int32_t>(row);
+    if (batch[i].wants_embedding) embedding_rows[n_embeddings++] = wanted;
     if (!batch[i].logits) continue;
     if (params.n_best > 0) {
       if (batch[i].n_best == 0) logit_rows[n_logits++] = static_cast<std::int32_t>(n_outputs);
@@ -160,7 +166,7 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
       static_assert(ops::LogSumExp::kNoColumn == kNoToken);
       log_sum_ids[n_outputs] = batch[i].log_sum_exp ? batch[i].token_of_logit : ops::LogSumExp::kNoRow;
     }
-    output_rows[n_outputs++] = static_cast<std::int32_t>(row);
+    output_rows[n_outputs++] = wanted;
   }
   // The pairs stand in the order of their items.
   const auto hidden = values<HiddenCells>(graph.full.hidden);
@@ -180,7 +186,12 @@ std::int64_t Context::Impl::bind_ubatch(const Batch& batch) {
   kv::PlacedItems items = placer.items();
   items.hidden = hidden.first(n_hidden);
   for (const auto& memory : memories) memory->bind(items);
-  return static_cast<std::int64_t>(n_hidden);
+  return {.n_tokens = ubatch.end - ubatch.begin,
+          .n_wanted = static_cast<std::int64_t>(n_wanted),
+          .n_outputs = static_cast<std::int64_t>(n_outputs),
+          .n_embeddings = static_cast<std::int64_t>(n_embeddings),
+          .n_logits = static_cast<std::int64_t>(params.n_best > 0 ? n_logits : n_outputs),
+          .n_hidden = static_cast<std::int64_t>(n_hidden)};
 }
 
 kv::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) const {
@@ -225,7 +236,9 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
     };
     const StepSizes now = last ? sizes : StepSizes{};
     set(graph.n_tokens, now.n_tokens);
+    set(graph.n_wanted, now.n_wanted);
     set(graph.n_outputs, now.n_outputs);
+    set(graph.n_embeddings, now.n_embeddings);
     set(graph.n_logits, now.n_logits);
     set(graph.n_hidden, now.n_hidden);
     set(graph.n_moves, moves.n_moves);
@@ -257,10 +270,22 @@ void Context::Impl::carry_out_moves() {
 }
 
 void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step) {
+  read_embeddings(batch, step);
   read_logits(batch, step);
   if (params.n_best == 0) return;
   read_best(batch, step);
   read_log_sums(batch, step);
+}
+
+void Context::Impl::read_embeddings(const Batch& batch, const engine::Ubatch& step) {
+  const auto n_embd = static_cast<std::size_t>(model->info().n_embd);
+  const auto* row = reinterpret_cast<const float*>(plan.output(graph.row_embeddings).host().data());
+  for (int i = step.begin; i < step.end; ++i) {
+    if (!batch[i].wants_embedding) continue;
+    embedding_of[static_cast<std::size_t>(i)] = static_cast<int>(kept_embeddings.size() / n_embd);
+    kept_embeddings.insert(kept_embeddings.end(), row, row + n_embd);
+    row += n_embd;
+  }
 }
 
 void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step) {
@@ -322,6 +347,8 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
     best_of.assign(static_cast<std::size_t>(batch.size()), {});
     log_sums.assign(static_cast<std::size_t>(batch.size()), {});
     best.clear();
+    embedding_of.assign(static_cast<std::size_t>(batch.size()), -1);
+    kept_embeddings.clear();
     n_kept = 0;
     status = run_ubatches(batch);
     if (take_cancel()) status = DecodeStatus::kCancelled;
@@ -359,6 +386,7 @@ void Context::Impl::forget_results() {
   logits_of.clear();
   best_of.clear();
   log_sums.clear();
+  embedding_of.clear();
 }
 
 DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {
@@ -375,18 +403,13 @@ DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {
     }
     const engine::Ubatch ubatch = placer.ubatch();
     end = ubatch.end;
-    const std::int64_t n_hidden = bind_ubatch(batch);
+    const StepSizes sizes = bind_ubatch(batch);
     // Moves that are owed are known to be done only when their step is: it does not overlap.
     const bool ahead =
         plan.pipelined() && ubatch.end - ubatch.begin < batch.size() && sequences.moves().empty();
     if (!ahead) finish_started();
     note_parts(&batch);
-    if (!cancelled.load())
-      run_step({.n_tokens = ubatch.end - ubatch.begin,
-                .n_outputs = ubatch.n_outputs,
-                .n_logits = static_cast<std::int64_t>(count_logits(batch, ubatch.begin, ubatch.end)),
-                .n_hidden = n_hidden},
-               ahead);
+    if (!cancelled.load()) run_step(sizes, ahead);
     if (cancelled.load()) break;
     if (!ahead) {
       read_step(batch, ubatch);

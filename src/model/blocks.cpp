@@ -13,11 +13,12 @@ ValueId embed_tokens(Builder& b, float scale) {
   return b.add(ops::Override{}, {x, b.model().embeddings, b.model().use_embeddings}, "embedded");
 }
 
-ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name) {
+ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result) {
   const std::int64_t n = b.model().graph.value(x).shape.columns();
   const ValueId weight = b.weight(name + ".weight", {n});
   const ValueId bias = kind == NormKind::kLayer ? b.weight(name + ".bias", {n}) : kNoValue;
-  return b.add(ops::Norm{.kind = kind, .eps = b.hparams().norm_eps}, {x, weight, bias}, name);
+  return b.add(ops::Norm{.kind = kind, .eps = b.hparams().norm_eps}, {x, weight, bias},
+               result.empty() ? name : result);
 }
 
 ValueId linear(Builder& b, ValueId x, const std::string& name, std::int64_t n_out) {
@@ -88,7 +89,7 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
 
 ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual) {
   if (layer != b.hparams().n_layers - 1) return x;
-  const ValueId rows = b.model().output_rows;
+  const ValueId rows = b.model().wanted_rows;
   residual = b.add(ops::GetRows{}, {residual, rows}, "residual_outputs");
   return b.add(ops::GetRows{}, {x, rows}, "last_layer_outputs");
 }
@@ -206,7 +207,13 @@ ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, Val
 ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& norm_name) {
   const HParams& h = b.hparams();
   b.enter(Part::kHead);
-  x = norm(b, kind, x, norm_name);
+  // A norm for each, so that rows of which only the embedding is wanted never meet the head.
+  const auto normed = [&](ValueId rows, const char* name) {
+    const ValueId taken = b.add(ops::GetRows{}, {x, rows}, name);
+    return norm(b, kind, taken, norm_name, std::string(name) + "_normed");
+  };
+  b.take_embeddings(normed(b.model().embedding_rows, "embeddings_of_rows"));
+  x = normed(b.model().output_rows, "outputs");
   const char* const weight = b.has("output.weight") ? "output.weight" : "token_embd.weight";
   const auto logits_of = [&](ValueId rows, const std::string& name) {
     const ValueId logits = b.product(rows, weight, "output.bias", h.n_vocab, 0, h.n_vocab, name);

@@ -14,8 +14,9 @@ namespace weft::model {
 /// {n_tokens, n_embd}
 ValueId embed_tokens(Builder& b, float scale = 1.0f);
 
-/// RMS norm with a weight, or layer norm with weight and bias: tensors `name`.weight and `name`.bias.
-ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name);
+/// RMS norm with a weight, or layer norm with weight and bias: tensors `name`.weight and `name`.bias. What it
+/// makes is called `result`, or `name`.
+ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result = {});
 
 /// A product with `name`.weight {n_out, columns of x} and, where the file has it, `name`.bias.
 ValueId linear(Builder& b, ValueId x, const std::string& name, std::int64_t n_out);
@@ -32,11 +33,11 @@ struct AttentionBlock {
   float scale = 0.0f;  ///< 0: 1 / sqrt(head_dim)
   int window = 0;      ///< 0: all positions
 };
-/// Projections, rope, cache write, attention and the output projection. In the last layer only rows whose
-/// logits are wanted come out, and `residual` is reduced to them as well.
+/// Projections, rope, cache write, attention and the output projection. In the last layer only rows that
+/// something is wanted of come out, and `residual` is reduced to them as well.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
 
-/// In the last layer, x and `residual` reduced to the rows whose logits are wanted. Elsewhere all rows.
+/// In the last layer, x and `residual` reduced to the rows that something is wanted of. Elsewhere all rows.
 ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual);
 
 /// A causal convolution of x's columns with `name`.weight {columns, conv_taps} and, where the file has it,
@@ -73,7 +74,8 @@ ValueId selective_scan(Builder& b, int layer, const ScanInputs& in);
 ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, ValueId)>& scan);
 
 /// The head: a norm with `norm_name`'s weights, and the product with output.weight, or with the embedding
-/// where the file has none. Where GraphSizes::n_best asks for them, also the best of the logits.
+/// where the file has none. Where GraphSizes::n_best asks for them, also the best of the logits. And what the
+/// norm makes of rows whose embeddings are wanted.
 ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& norm_name = "output_norm");
 
 }  // namespace weft::model

@@ -28,7 +28,9 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
     : file_(file), hparams_(hparams), sizes_(sizes) {
   Graph& graph = model_.graph;
   model_.n_tokens = graph.add_symbol("n_tokens", 0, sizes.n_ubatch);
+  model_.n_wanted = graph.add_symbol("n_wanted", 0, sizes.n_ubatch);
   model_.n_outputs = graph.add_symbol("n_outputs", 0, sizes.n_outputs);
+  model_.n_embeddings = graph.add_symbol("n_embeddings", 0, sizes.n_ubatch);
   model_.n_moves = graph.add_symbol("n_moves", 0, sizes.n_moves);
   const Shape per_token = {Dim(1, model_.n_tokens)};
   model_.tokens = graph.add_input("tokens", DType::kI32, per_token);
@@ -38,7 +40,9 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
   model_.sequences = graph.add_input("sequences", DType::kI32, per_token);
   model_.ends = graph.add_input("ends", DType::kI32, per_token);
   model_.hidden_first = graph.add_input("hidden_first", DType::kI32, per_token);
+  model_.wanted_rows = graph.add_input("wanted_rows", DType::kI32, {Dim(1, model_.n_wanted)});
   model_.output_rows = graph.add_input("output_rows", DType::kI32, {Dim(1, model_.n_outputs)});
+  model_.embedding_rows = graph.add_input("embedding_rows", DType::kI32, {Dim(1, model_.n_embeddings)});
   model_.n_forks = graph.add_symbol("n_forks", 0, sizes.n_moves);
   model_.n_hidden = graph.add_symbol("n_hidden", 0, sizes.n_hidden);
   if (sizes.n_best > 0) {
@@ -215,7 +219,7 @@ ModelGraph Builder::finish(ValueId logits) {
   check_layers();
   model_.logits = logits;
   model_.graph.add_output(logits);
-  for (const ValueId taken : {model_.best, model_.log_sums})
+  for (const ValueId taken : {model_.row_embeddings, model_.best, model_.log_sums})
     if (taken != kNoValue) model_.graph.add_output(taken);
   return std::move(model_);
 }

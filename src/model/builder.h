@@ -62,7 +62,9 @@ struct CellInputs {
 struct ModelGraph {
   Graph graph;
   SymbolId n_tokens = kNoSymbol;
-  SymbolId n_outputs = kNoSymbol;
+  SymbolId n_wanted = kNoSymbol;   ///< Rows that the last layer computes: those that anything is wanted of.
+  SymbolId n_outputs = kNoSymbol;  ///< Rows that the head computes ...
+  SymbolId n_embeddings = kNoSymbol;  ///< ... and those whose embeddings are wanted, without it.
   SymbolId n_moves = kNoSymbol;
   SymbolId n_forks = kNoSymbol;
   SymbolId n_hidden = kNoSymbol;  ///< 0 where nothing is hidden.
@@ -76,13 +78,16 @@ struct ModelGraph {
   ValueId positions = kNoValue;       ///< {n_tokens} I32
   ValueId sequences = kNoValue;       ///< {n_tokens} I32
   ValueId ends = kNoValue;  ///< {n_tokens} I32: the position before which each token sees its sequence.
-  ValueId hidden_first = kNoValue;  ///< {n_tokens} I32: the token's first entry in CellInputs::hidden.
-  ValueId output_rows = kNoValue;   ///< {n_outputs} I32: the tokens whose logits are wanted.
-  CellInputs full;                  ///< Of layers that keep all cells ...
-  CellInputs windowed;              ///< ... and of those that keep a window; kNoValue where there are none.
-  int window = 0;                   ///< The largest of the latter.
-  ValueId state_from = kNoValue;    ///< {n_tokens} I32: slots of running states before each token ...
-  ValueId state_to = kNoValue;      ///< ... and after it; both only in models with recurrent layers.
+  ValueId hidden_first = kNoValue;    ///< {n_tokens} I32: the token's first entry in CellInputs::hidden.
+  ValueId wanted_rows = kNoValue;     ///< {n_wanted} I32: the tokens that something is wanted of.
+  ValueId output_rows = kNoValue;     ///< {n_outputs} I32: of these rows, those whose logits are wanted, ...
+  ValueId embedding_rows = kNoValue;  ///< {n_embeddings} I32: ... and those whose embeddings are.
+  CellInputs full;                    ///< Of layers that keep all cells ...
+  CellInputs windowed;                ///< ... and of those that keep a window; kNoValue where there are none.
+  int window = 0;                     ///< The largest of the latter.
+  ValueId state_from = kNoValue;      ///< {n_tokens} I32: slots of running states before each token ...
+  ValueId state_to = kNoValue;        ///< ... and after it; both only in models with recurrent layers.
+  ValueId row_embeddings = kNoValue;  ///< {n_embeddings, n_embd}: what the head would read of them.
   ValueId logits = kNoValue;  ///< {n_outputs, n_vocab}; {n_logits, n_vocab} where the best can be asked for
   // With GraphSizes::n_best:
   ValueId logit_rows = kNoValue;   ///< {n_logits} I32: among the outputs' rows.
@@ -146,6 +151,8 @@ class Builder {
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
   ValueId store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows);
 
+  /// What is known of the embedding_rows behind the last norm.
+  void take_embeddings(ValueId rows) { model_.row_embeddings = rows; }
   bool wants_best() const { return sizes_.n_best > 0; }
   /// The best of the outputs' rows of logits, and their sums.
   void take_best(ValueId logits);

@@ -26,7 +26,7 @@ struct Steps {
     for (std::size_t v = 0; v < bindings.size(); ++v) {
       const ValueInfo& value = graph.graph.values()[v];
       const std::vector<std::int64_t> shape = value.shape.dims(bounds);
-      const bool output = static_cast<ValueId>(v) == graph.logits;
+      const bool output = graph.graph.is_output(static_cast<ValueId>(v));
       if (value.kind == ValueKind::kWeight) {
         bindings[v] = weights.at(value.name).get();
       } else if (value.kind != ValueKind::kResult || output) {
@@ -41,7 +41,8 @@ struct Steps {
   void run(std::int64_t n_tokens, bool shapes) {
     std::vector<std::int64_t> symbols(graph.graph.symbols().size(), 0);
     symbols[static_cast<std::size_t>(graph.n_tokens)] = n_tokens;
-    symbols[static_cast<std::size_t>(graph.n_outputs)] = 1;
+    for (const SymbolId symbol : {graph.n_wanted, graph.n_outputs})
+      symbols[static_cast<std::size_t>(symbol)] = 1;
     plan->submit(symbols, bindings, {.shapes = shapes});
     plan->wait();
   }

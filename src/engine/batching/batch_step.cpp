@@ -201,6 +201,7 @@ void Batcher::Impl::build() {
     if (takes_part(stream) && stream->is_prefilling()) reading.push_back(stream.get());
   add_prompts();
   for (const Share& share : shares) {
+    if (share.stream->is_pooled()) continue;
     ask_for_best(share);
     if (share.stream->n_pending() == share.n) masks.add(*share.stream);
   }
@@ -243,8 +244,9 @@ void Batcher::Impl::add_prompts() {
     shares.push_back({stream, batch.size(), n});
     for (int i = 0; i < n; ++i) {
       batch.add(stream->pending()[static_cast<std::size_t>(i)], stream->seq,
-                is_told(i) || (ends && i == n - 1));
+                is_told(i) || (ends && i == n - 1 && !stream->is_pooled()));
       if (is_told(i)) ask_for_prompt(*stream, batch.size() - 1, stream->n_computed + i + 1);
+      if (stream->wants_embedding(stream->n_computed + i)) batch.want_embedding(batch.size() - 1);
     }
     left -= n;
     if (ends) left = std::min(left, pace.max_rows_behind(batch.size()) - batch.size());
@@ -293,12 +295,14 @@ void Batcher::Impl::read(const Share& share) {
   for (int i = 0; i < share.n; ++i)
     if (stream.wants_prompt(stream.n_computed + i + 1))
       stream.read_prompt(context, share.first + i, batch[share.first + i].n_best > 0);
+  for (int i = 0; i < share.n; ++i)
+    if (stream.wants_embedding(stream.n_computed + i)) stream.pool(context.embedding(share.first + i));
   cache.computed(stream, share.n);
   if (stream.stats.n_generated == 0)
     counters.n_prompt_tokens += std::max(std::min(stream.n_computed, n_prompt) - n_before, 0);
   cache.leave_snapshot(stream);
   if (stream.n_pending() == 0) {  // Else a piece of a prompt.
-    if (stream.params().n_predict == 0) {
+    if (stream.params().n_predict == 0 || stream.is_pooled()) {
       end(stream, StopReason::kLength);
     } else {
       draw(share);

@@ -76,7 +76,8 @@ RequestId Batcher::Impl::add(std::vector<Token> prompt, RequestParams p) {
   std::map<RequestId, std::vector<StreamPtr>> entries;
   entries[request->id].reserve(n);
   auto entry = entries.extract(entries.begin());
-  const bool has_work = request->params.n_predict != 0 || streams.front()->wants_prompt();
+  const bool has_work = request->params.n_predict != 0 || streams.front()->wants_prompt() ||
+                        request->params.pooling != Pooling::kNone;
   std::size_t n_waiting = 0;
   try {
     for (; n_waiting < n && has_work; ++n_waiting) admission.wait(streams[n_waiting]);

@@ -59,6 +59,10 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
            " tokens); ask for fewer completions");
   if (p.n_logprobs > kMaxLogprobs) refuse("at most " + std::to_string(kMaxLogprobs) + " log-probabilities");
   if (p.n_ctx < 0 || p.n_keep < 0) refuse("n_ctx and n_keep must not be negative");
+  if (p.pooling != Pooling::kNone && (p.n > 1 || p.prompt_logprobs || p.context_shift || p.constraint))
+    refuse(
+        "an embedding is one completion, of which nothing is written: ask without n, prompt_logprobs, "
+        "context_shift and a constraint");
   if (p.n_min < 0) refuse("n_min is " + std::to_string(p.n_min) + ", expected 0 or more tokens");
   if (p.n_predict >= 0 && p.n_min > p.n_predict)
     refuse("n_min asks for " + std::to_string(p.n_min) + " tokens and n_predict for at most " +

@@ -76,6 +76,7 @@ struct Response::State {
           chunk.text += output.text;
           chunk.tokens.insert(chunk.tokens.end(), output.tokens.begin(), output.tokens.end());
           chunk.prompt.insert(chunk.prompt.end(), output.prompt.begin(), output.prompt.end());
+          chunk.embedding.assign(output.embedding.begin(), output.embedding.end());
           chunk.error = output.error;
         } catch (const std::bad_alloc&) {
           part.lost = true;

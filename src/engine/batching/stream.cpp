@@ -90,6 +90,12 @@ void Stream::read_prompt(const Context& context, int item, bool from_best) {
   ++n_prompt_told_;
 }
 
+void Stream::pool(std::span<const float> embedding) {
+  pooled_.resize(embedding.size());
+  for (std::size_t i = 0; i < embedding.size(); ++i) pooled_[i] += static_cast<double>(embedding[i]);
+  ++n_pooled_;
+}
+
 bool Stream::draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed) {
   Sampler& sampler = writer_->sampler;
   const Token token = !allowed.empty() ? sampler.sample(context.logits(item), allowed)
@@ -158,6 +164,9 @@ bool Stream::deliver() {
   const std::string told = std::exchange(new_text_, {});
   const std::vector<OutputToken> tokens = std::exchange(new_tokens_, {});
   const std::vector<OutputToken> prompt = std::exchange(new_prompt_, {});
+  std::vector<float> embedding;
+  if (done_ && stop_ == StopReason::kLength)
+    for (const double sum : pooled_) embedding.push_back(static_cast<float>(sum / n_pooled_));
   told_end_ = done_;
   if (!params().on_output) return true;
   return params().on_output({.request = request_->id,
@@ -165,6 +174,7 @@ bool Stream::deliver() {
                              .text = told,
                              .tokens = tokens,
                              .prompt = prompt,
+                             .embedding = embedding,
                              .done = done_,
                              .stop = stop_,
                              .stop_string = stop_ == StopReason::kStopString ? writer_->filter.found() : -1,

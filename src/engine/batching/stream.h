@@ -57,7 +57,7 @@ class Stream {
   int n_pending() const { return static_cast<int>(tokens().size()) - n_computed; }
   std::span<const Token> pending() const { return tokens().subspan(static_cast<std::size_t>(n_computed)); }
   /// It reads a prompt (or what it lost): more than the one token that it has drawn last.
-  bool is_prefilling() const { return n_pending() > 1; }
+  bool is_prefilling() const { return n_pending() > 1 || is_pooled(); }
 
   /// The steps to come compute no token beyond the first n, if there are more.
   void pause_reading_at(int n) {
@@ -69,8 +69,8 @@ class Stream {
 
   /// How many of the best tokens do for its draw, and for what is told of them; 0: all logits are needed.
   int n_best() const;
-  /// Whether logprobs of the prompt are still to be told: it is read from its beginning then.
-  bool wants_prompt() const { return wants_prompt(stats.n_prompt - 1); }
+  /// Whether something of each token of the prompt is still to be told: it is read from its beginning then.
+  bool wants_prompt() const { return wants_prompt(stats.n_prompt - 1) || params().pooling == Pooling::kMean; }
   /// Whether that of token n of the text is.
   bool wants_prompt(int n) const {
     return params().prompt_logprobs && params().n_logprobs >= 0 && n > n_prompt_told_ && n < stats.n_prompt;
@@ -87,6 +87,16 @@ class Stream {
   /// (empty: all), and adds it to the text. True where the stream goes on. Where this throws the sampler is
   /// of no more use: fail().
   bool draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed);
+
+  /// Nothing is written: its prompt's embedding is wanted.
+  bool is_pooled() const { return params().pooling != Pooling::kNone; }
+  /// Whether the embedding of token n of the prompt is still to be read.
+  bool wants_embedding(int n) const {
+    return (params().pooling == Pooling::kMean && n >= n_pooled_) ||
+           (params().pooling == Pooling::kLast && n == stats.n_prompt - 1);
+  }
+  /// An item of the last batch has the next embedding that is wanted.
+  void pool(std::span<const float> embedding);
 
   /// An item of the last batch has the logits of the next prompt token that is to be told.
   void read_prompt(const Context& context, int item, bool from_best);
@@ -155,7 +165,9 @@ class Stream {
   std::string new_text_;
   std::vector<OutputToken> new_tokens_;
   std::vector<OutputToken> new_prompt_;
-  int n_prompt_told_ = 0;  // The prompt's last token whose logprob was found; the first one has none.
+  int n_prompt_told_ = 0;       // The prompt's last token whose logprob was found; the first one has none.
+  std::vector<double> pooled_;  // The sum of embeddings so far ...
+  int n_pooled_ = 0;            // ... and of how many.
   bool done_ = false;
   bool told_end_ = false;
   StopReason stop_ = StopReason::kEnd;
