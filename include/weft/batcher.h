@@ -132,9 +132,8 @@ struct RequestParams {
   /// a failure that leaves them unsure ends it.
   bool context_shift = false;
   int n_keep = 4;
-  int n_ctx = 0;  ///< Cells that each completion may hold at most. 0: the whole cache.
-  bool speculate =
-      true;  ///< Tokens are drafted, by the batcher's drafter or because a constraint forces them.
+  int n_ctx = 0;          ///< Cells that each completion may hold at most. 0: the whole cache.
+  bool speculate = true;  ///< Tokens are written ahead, those that a constraint forces too.
   /// Makes the constraint of a completion, when it runs first. Null: none.
   std::function<std::unique_ptr<TokenConstraint>(int completion)> constraint = nullptr;
   /// Called from step() after the step's computation. May submit, cancel, pause and resume, but not step.
