@@ -59,6 +59,8 @@ class Grammar {
   /// Any text in which none of the tags stands, followed any number of times (at most `most` times, < 0: any
   /// number) by a tag, what belongs behind it, and text again. With `least` > 0 the text may not end before.
   static Grammar free_text(std::vector<std::pair<std::string, Grammar>> tags, int least = 0, int most = -1);
+  /// Any text up to the first place where the tag stands, and the tag: what comes before an answer.
+  static Grammar until(std::string_view tag);
 
  private:
   friend class GrammarCompiler;

@@ -1,0 +1,110 @@
+#pragma once
+// A language as it was described: expressions and named rules, before anything is known of a vocabulary.
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "grammar/char_set.h"
+#include "weft/grammar.h"
+
+namespace weft::grammar {
+
+using NodeId = std::uint32_t;
+using RuleId = std::uint32_t;
+
+inline constexpr std::int32_t kUnlimited = -1;  ///< Of Node::most.
+inline constexpr int kMaxNodeDepth = 512;       ///< Of expressions within each other, rules not followed.
+
+enum class NodeKind : std::uint8_t {
+  kBytes,     ///< A text: `begin`, `size` in Language::bytes.
+  kClass,     ///< A character, as UTF-8: `begin`, `size` in Language::ranges.
+  kSequence,  ///< `begin`, `size` in Language::children, as for all that follow.
+  kChoice,    ///< Of none: nothing matches.
+  kRepeat,    ///< Of one child, `least` to `most` times.
+  kRule,      ///< What the rule `begin` is.
+  kTag,       ///< A special token by its text, as kBytes.
+  kFreeText,  ///< Children: tag, what follows it, tag, ... See Grammar::free_text.
+  kUntil,     ///< Of one tag: text up to its first place, and the tag.
+  kBoth,      ///< What both children match. They are regular: no rule in them calls itself.
+};
+
+struct Node {
+  NodeKind kind = NodeKind::kSequence;
+  std::uint16_t depth = 1;
+  std::int32_t least = 0, most = 0;
+  std::uint32_t begin = 0, size = 0;
+};
+
+/// Children of a node have lower ids than the node.
+struct Language {
+  std::vector<Node> nodes;
+  std::vector<NodeId> children;
+  std::vector<CharRange> ranges;
+  std::string bytes;
+  struct Rule {
+    std::string name;  ///< For messages.
+    NodeId body = 0;
+  };
+  std::vector<Rule> rules;
+  NodeId root = 0;
+
+  std::span<const NodeId> children_of(const Node& node) const {
+    return std::span(children).subspan(node.begin, node.size);
+  }
+  std::string_view text_of(const Node& node) const {
+    return std::string_view(bytes).substr(node.begin, node.size);
+  }
+  std::span<const CharRange> ranges_of(const Node& node) const {
+    return std::span(ranges).subspan(node.begin, node.size);
+  }
+};
+
+/// Builds one. Throws Error kInvalidArgument where expressions are nested beyond kMaxNodeDepth.
+class Builder {
+ public:
+  NodeId bytes(std::string_view text);
+  NodeId character(const CharSet& set);
+  NodeId sequence(std::span<const NodeId> parts);
+  NodeId sequence(std::initializer_list<NodeId> parts) { return sequence(std::span(parts)); }
+  NodeId choice(std::span<const NodeId> parts);
+  NodeId choice(std::initializer_list<NodeId> parts) { return choice(std::span(parts)); }
+  NodeId repeat(NodeId part, std::int32_t least, std::int32_t most);
+  NodeId optional(NodeId part) { return repeat(part, 0, 1); }
+  NodeId tag(std::string_view text);
+  NodeId free_text(std::span<const NodeId> tags_and_parts, std::int32_t least, std::int32_t most);
+  NodeId until(NodeId tag);
+  NodeId both(NodeId a, NodeId b);
+  NodeId empty() { return sequence(std::span<const NodeId>()); }
+  NodeId nothing() { return choice(std::span<const NodeId>()); }
+
+  RuleId declare(std::string name);
+  void define(RuleId rule, NodeId body) { language_.rules[rule].body = body; }
+  NodeId rule(RuleId rule);
+
+  /// Takes over another language; its root.
+  NodeId append(const Language& other);
+
+  std::size_t n_nodes() const { return language_.nodes.size(); }
+  Language finish(NodeId root);
+
+ private:
+  NodeId add(Node node);
+  NodeId add_parent(NodeKind kind, std::span<const NodeId> children, std::int32_t least = 0,
+                    std::int32_t most = 0);
+
+  Language language_;
+};
+
+}  // namespace weft::grammar
+
+namespace weft {
+
+struct Grammar::Rules {
+  grammar::Language language;
+};
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+#pragma once
+// A JSON text as a tree that needs no recursion to be built or freed.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "grammar/budget.h"
+
+namespace weft::grammar {
+
+using ValueId = std::uint32_t;
+inline constexpr ValueId kNoValue = 0xFFFFFFFF;
+
+enum class JsonKind : std::uint8_t { kNull, kBool, kInteger, kNumber, kString, kArray, kObject };
+
+struct JsonValue {
+  JsonKind kind = JsonKind::kNull;
+  bool flag = false;
+  std::string text;  ///< Of a string; of a number as it was written.
+  std::vector<std::pair<std::string, ValueId>> members;  ///< In the text's order; of a key the last value.
+  std::vector<std::uint32_t> by_name;                    ///< Positions in members, ordered by key.
+  std::vector<ValueId> items;
+};
+
+/// Immutable once read.
+class JsonTree {
+ public:
+  /// Throws Error kInvalidArgument for what is no JSON, and for nesting beyond `depth`. `what` names the text.
+  JsonTree(std::string_view text, int depth, const std::string& what);
+
+  ValueId root() const { return root_; }
+  const JsonValue& operator[](ValueId id) const { return values_[id]; }
+  /// The member of an object, or kNoValue.
+  ValueId find(ValueId object, std::string_view key) const;
+  std::size_t size() const { return values_.size(); }
+
+ private:
+  class Reader;
+  std::vector<JsonValue> values_;
+  ValueId root_ = 0;
+};
+
+/// The text as a JSON string, quotes included.
+std::string json_quoted(std::string_view text);
+
+}  // namespace weft::grammar

@@ -1,0 +1,43 @@
+#pragma once
+// A vocabulary as grammars see it: the bytes of its tokens, a tree of them, its special tokens and its ends.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/special_tokens.h"
+#include "grammar/token_trie.h"
+#include "weft/tokenizer.h"
+
+namespace weft::grammar {
+
+/// Immutable. The tokenizer must outlive it.
+class TokenTable {
+ public:
+  explicit TokenTable(const Tokenizer& tokenizer);
+
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const SpecialTokens& special() const { return special_; }
+  const TokenTrie& trie() const { return trie_; }
+  int n_vocab() const { return tokenizer_.n_vocab(); }
+  /// What it adds to a text. Empty: it stands for no text (control tokens, ends, ids that do not exist).
+  std::string_view bytes_of(Token token) const {
+    if (token < 0 || token >= n_vocab()) return {};
+    const auto i = static_cast<std::size_t>(token);
+    return std::string_view(bytes_).substr(begins_[i], begins_[i + 1] - begins_[i]);
+  }
+
+  /// The text as the tokenizer would write it in the middle of a longer one.
+  std::vector<Token> encode(std::string_view text) const;
+
+ private:
+  std::string joined(const std::vector<Token>& tokens, std::size_t n) const;
+
+  const Tokenizer& tokenizer_;
+  SpecialTokens special_;
+  std::string bytes_;
+  std::vector<std::uint32_t> begins_;
+  TokenTrie trie_;
+};
+
+}  // namespace weft::grammar
