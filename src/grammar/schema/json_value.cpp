@@ -127,6 +127,33 @@ ValueId JsonTree::find(ValueId object, std::string_view key) const {
   return value.members[*at].second;
 }
 
+std::string JsonTree::pointer_to(ValueId id) const {
+  std::string pointer;
+  while (id != root_) {
+    // A parent is read before what it holds.
+    std::string name;
+    ValueId parent = id;
+    for (ValueId p = 0; p < id && parent == id; ++p) {
+      const auto& items = values_[p].items;
+      if (const auto at = std::find(items.begin(), items.end(), id); at != items.end()) {
+        parent = p;
+        name = std::to_string(at - items.begin());
+      }
+      for (const auto& [key, value] : values_[p].members) {
+        if (value != id) continue;
+        parent = p;
+        name = key;
+      }
+    }
+    if (parent == id) break;  // Of a key that stands there twice, the value that does not count.
+    std::string escaped;
+    for (const char c : name) escaped += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+    pointer = "/" + escaped + pointer;
+    id = parent;
+  }
+  return "#" + pointer;
+}
+
 std::string json_quoted(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string result = "\"";

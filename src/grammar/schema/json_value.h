@@ -35,6 +35,8 @@ class JsonTree {
   /// The member of an object, or kNoValue.
   ValueId find(ValueId object, std::string_view key) const;
   std::size_t size() const { return values_.size(); }
+  /// Where a value stands, as a JSON pointer behind '#'. Takes time: for messages.
+  std::string pointer_to(ValueId id) const;
 
  private:
   class Reader;

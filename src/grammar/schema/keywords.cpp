@@ -1,0 +1,291 @@
+#include "grammar/schema/keywords.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace weft::grammar {
+namespace {
+
+constexpr std::size_t kMaxParts = 1000;  // Schemas that must hold together.
+constexpr std::size_t kNoParent = std::numeric_limits<std::size_t>::max();
+
+/// Keywords that would allow too much if they were ignored, and what to write instead.
+constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
+    {"not", "say what the value is instead"},
+    {"if", "write anyOf with one schema for each case"},
+    {"then", "write anyOf with one schema for each case"},
+    {"else", "write anyOf with one schema for each case"},
+    {"dependentRequired", "write anyOf with one schema for each case"},
+    {"dependentSchemas", "write anyOf with one schema for each case"},
+    {"dependencies", "write anyOf with one schema for each case"},
+    {"contains", "describe all items by items or prefixItems"},
+    {"minContains", "describe all items by items or prefixItems"},
+    {"maxContains", "describe all items by items or prefixItems"},
+    {"$dynamicRef", "write $ref"},
+    {"$recursiveRef", "write $ref"},
+};
+
+std::string percent_decoded(std::string_view text) {
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+  };
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
+      result += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
+      i += 2;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void KeywordReader::fail(ValueId at, const std::string& message) const {
+  refuse("JSON schema, " + tree_.pointer_to(at) + ": " + message);
+}
+
+std::int64_t KeywordReader::count(ValueId at) const {
+  constexpr std::int64_t kMost = 1'000'000'000;
+  const JsonValue& value = tree_[at];
+  // 3.0 is an integer, too.
+  std::string_view text = value.text;
+  if (value.kind == JsonKind::kNumber && text.ends_with(".0")) text.remove_suffix(2);
+  if ((value.kind != JsonKind::kInteger && value.kind != JsonKind::kNumber) || text.empty() ||
+      text.find_first_not_of("0123456789") != std::string_view::npos)
+    fail(at, "expected a number of 0 or more");
+  return text.size() > 9 ? kMost : std::stoll(std::string(text));
+}
+
+std::string KeywordReader::number(ValueId at) const {
+  if (tree_[at].kind != JsonKind::kInteger && tree_[at].kind != JsonKind::kNumber) fail(at, "expected a number");
+  return tree_[at].text;
+}
+
+std::vector<ValueId> KeywordReader::array(ValueId at) const {
+  if (tree_[at].kind != JsonKind::kArray) fail(at, "expected an array");
+  return tree_[at].items;
+}
+
+const std::string& KeywordReader::string(ValueId at) const {
+  if (tree_[at].kind != JsonKind::kString) fail(at, "expected a string");
+  return tree_[at].text;
+}
+
+ValueId KeywordReader::resolve(ValueId reference) {
+  const std::string& text = string(reference);
+  if (const auto known = references_.find(text); known != references_.end()) return known->second;
+  std::string_view rest = text;
+  if (const ValueId id = tree_[tree_.root()].kind == JsonKind::kObject ? tree_.find(tree_.root(), "$id") : kNoValue;
+      id != kNoValue && !tree_[id].text.empty() && rest.starts_with(tree_[id].text))
+    rest.remove_prefix(tree_[id].text.size());
+  if (!rest.empty() && !rest.starts_with('#'))
+    fail(reference, "a reference to another document; write the schema into $defs and refer to #/$defs/NAME");
+  if (!rest.empty()) rest.remove_prefix(1);
+  ValueId at = tree_.root();
+  const std::string path = percent_decoded(rest);
+  if (!path.empty() && path[0] != '/') {
+    at = kNoValue;
+    for (ValueId v = 0; v < tree_.size() && at == kNoValue; ++v) {
+      const ValueId anchor = tree_[v].kind == JsonKind::kObject ? tree_.find(v, "$anchor") : kNoValue;
+      if (anchor != kNoValue && tree_[anchor].text == path) at = v;
+    }
+    if (at == kNoValue) fail(reference, "there is no $anchor \"" + path + "\"");
+  }
+  for (std::size_t begin = 1; at != kNoValue && begin <= path.size() && path[0] == '/';) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    std::string name;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (path[i] == '~' && i + 1 < end && (path[i + 1] == '0' || path[i + 1] == '1')) {
+        name += path[++i] == '0' ? '~' : '/';
+      } else {
+        name += path[i];
+      }
+    }
+    const JsonValue& value = tree_[at];
+    if (value.kind == JsonKind::kObject) {
+      at = tree_.find(at, name);
+    } else if (value.kind == JsonKind::kArray && !name.empty() && name.size() < 9 &&
+               name.find_first_not_of("0123456789") == std::string::npos &&
+               std::stoul(name) < value.items.size()) {
+      at = value.items[std::stoul(name)];
+    } else {
+      at = kNoValue;
+    }
+    begin = end + 1;
+  }
+  if (at == kNoValue) fail(reference, "the reference \"" + text + "\" leads nowhere");
+  references_.emplace(text, at);
+  return at;
+}
+
+void KeywordReader::add_part(ValueId schema, Keywords& out) {
+  for (std::size_t p = reading_; p != kNoParent; p = parents_[p])
+    if (out.parts[p].schema == schema)
+      fail(schema, "the schema refers to itself without anything in between: no value would ever end");
+  for (const SchemaPart& part : out.parts) {
+    if (part.schema != schema) continue;
+    // An alternative that is what it is an alternative of adds nothing.
+    if (part.no_any_of || part.no_one_of) out.impossible = true;
+    return;
+  }
+  if (out.parts.size() == kMaxParts)
+    fail(schema, "more than " + std::to_string(kMaxParts) + " schemas would have to hold together");
+  out.parts.push_back({schema, false, false, false});
+  parents_.push_back(reading_);
+}
+
+void KeywordReader::read_types(ValueId value, Keywords& out) {
+  const auto bits_of = [&](ValueId at) -> unsigned {
+    const std::string& name = string(at);
+    if (name == "null") return kNullBit;
+    if (name == "boolean") return kBoolBit;
+    if (name == "integer") return kIntegerBit;
+    if (name == "number") return kIntegerBit | kNumberBit;
+    if (name == "string") return kStringBit;
+    if (name == "array") return kArrayBit;
+    if (name == "object") return kObjectBit;
+    fail(at, "unknown type \"" + name +
+                 "\"; known ones are null, boolean, integer, number, string, array, object");
+  };
+  unsigned types = 0;
+  if (tree_[value].kind == JsonKind::kArray) {
+    for (const ValueId item : tree_[value].items) types |= bits_of(item);
+  } else {
+    types = bits_of(value);
+  }
+  out.types &= types;
+}
+
+bool KeywordReader::read_bound(std::string_view name, ValueId schema, ValueId value, Keywords& out) {
+  if (name == "minimum" || name == "maximum") {
+    // Draft 4 says with a boolean whether the bound itself is left out.
+    const ValueId flag = tree_.find(schema, name == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
+    const bool exclusive = flag != kNoValue && tree_[flag].kind == JsonKind::kBool && tree_[flag].flag;
+    (name == "minimum" ? out.at_least : out.at_most).push_back({number(value), exclusive, value});
+  } else if (name == "exclusiveMinimum" || name == "exclusiveMaximum") {
+    if (tree_[value].kind != JsonKind::kBool)
+      (name == "exclusiveMinimum" ? out.at_least : out.at_most).push_back({number(value), true, value});
+  } else if (name == "multipleOf") {
+    out.multiples.push_back(value);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool KeywordReader::read_for_arrays(std::string_view name, ValueId schema, ValueId value, Keywords& out) {
+  const auto at_most = [&](std::int64_t& limit) {
+    limit = limit < 0 ? count(value) : std::min(limit, count(value));
+  };
+  if (name == "minItems") {
+    out.min_items = std::max(out.min_items, count(value));
+  } else if (name == "maxItems") {
+    at_most(out.max_items);
+  } else if (name == "uniqueItems") {
+    if (tree_[value].kind != JsonKind::kBool || tree_[value].flag)
+      fail(value, "uniqueItems cannot be held to while items are written; leave it out and check it afterwards");
+  } else if (name == "items" || name == "prefixItems") {
+    // Read together; draft 7 writes prefixItems and items as items and additionalItems.
+    const ValueId prefix = tree_.find(schema, "prefixItems"), items = tree_.find(schema, "items");
+    if (name == "items" && prefix != kNoValue) return true;
+    ArrayKeywords keywords;
+    if (prefix != kNoValue) {
+      keywords.prefix = array(prefix);
+      keywords.items = items;
+    } else if (tree_[items].kind == JsonKind::kArray) {
+      keywords.prefix = array(items);
+      keywords.items = tree_.find(schema, "additionalItems");
+    } else {
+      keywords.items = items;
+    }
+    out.arrays.push_back(std::move(keywords));
+  } else if (name == "minLength") {
+    out.min_length = std::max(out.min_length, count(value));
+  } else if (name == "maxLength") {
+    at_most(out.max_length);
+  } else if (name == "pattern") {
+    (void)string(value);
+    out.patterns.push_back(value);
+  } else if (name == "format") {
+    (void)string(value);
+    out.formats.push_back(value);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool KeywordReader::read_for_objects(std::string_view name, ValueId schema, ValueId value, Keywords& out) {
+  if (name == "properties" || name == "additionalProperties" || name == "patternProperties") {
+    const ValueId properties = tree_.find(schema, "properties");
+    const ValueId additional = tree_.find(schema, "additionalProperties");
+    const ValueId patterns = tree_.find(schema, "patternProperties");
+    for (const ValueId map : {properties, patterns})
+      if (map != kNoValue && tree_[map].kind != JsonKind::kObject) fail(map, "expected an object");
+    // Read together, with the first of them.
+    const ValueId first = properties != kNoValue ? properties : additional != kNoValue ? additional : patterns;
+    if (value == first) out.objects.push_back({properties, additional, patterns});
+  } else if (name == "required") {
+    if (tree_[value].kind == JsonKind::kBool) return true;  // Draft 3's, beside a property.
+    for (const ValueId item : array(value))
+      if (std::find(out.required.begin(), out.required.end(), string(item)) == out.required.end())
+        out.required.push_back(string(item));
+  } else if (name == "propertyNames") {
+    out.names.push_back(value);
+  } else if (name == "minProperties") {
+    out.min_properties = std::max(out.min_properties, count(value));
+    out.properties_at = value;
+  } else if (name == "maxProperties") {
+    out.max_properties = out.max_properties < 0 ? count(value) : std::min(out.max_properties, count(value));
+    out.properties_at = value;
+  } else if (name == "unevaluatedProperties") {
+    out.no_others = out.no_others || (tree_[value].kind == JsonKind::kBool && !tree_[value].flag);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void KeywordReader::read_keyword(std::string_view name, ValueId schema, ValueId value, Keywords& out) {
+  if (name == "type") return read_types(value, out);
+  if (name == "enum") return out.enums.push_back(array(value));
+  if (name == "const") return out.enums.push_back({value});
+  if (read_bound(name, schema, value, out) || read_for_arrays(name, schema, value, out) ||
+      read_for_objects(name, schema, value, out))
+    return;
+  for (const auto& [refused, instead] : kRefused)
+    if (name == refused) fail(value, std::string(name) + " is not supported: " + std::string(instead));
+  const SchemaPart part = out.parts[reading_];
+  if (name == "$ref" && !part.no_references) add_part(resolve(value), out);
+  if (name == "allOf" && !part.no_references)
+    for (const ValueId item : array(value)) add_part(item, out);
+  const bool any_of = name == "anyOf" && !part.no_any_of, one_of = name == "oneOf" && !part.no_one_of;
+  if ((any_of || one_of) && !out.first_union) out.first_union = Keywords::Union{reading_, one_of, array(value)};
+}
+
+Keywords KeywordReader::read(const Conjunction& conjunction) {
+  Keywords out;
+  out.parts = conjunction;
+  parents_.assign(conjunction.size(), kNoParent);
+  for (reading_ = 0; reading_ < out.parts.size() && !out.impossible; ++reading_) {
+    const ValueId schema = out.parts[reading_].schema;
+    const JsonValue& value = tree_[schema];
+    budget_.spend(static_cast<std::int64_t>(value.members.size()) + 1);
+    if (value.kind == JsonKind::kBool) {
+      out.impossible = out.impossible || !value.flag;
+      continue;
+    }
+    if (value.kind != JsonKind::kObject) fail(schema, "a schema is an object, true or false");
+    const ValueId nullable = tree_.find(schema, "nullable");  // OpenAPI's.
+    const bool or_null = nullable != kNoValue && tree_[nullable].kind == JsonKind::kBool && tree_[nullable].flag;
+    const unsigned before = out.types;
+    for (const auto& [name, keyword] : value.members) read_keyword(name, schema, keyword, out);
+    if (or_null) out.types |= before & kNullBit;
+  }
+  return out;
+}
+
+}  // namespace weft::grammar

@@ -1,0 +1,118 @@
+#pragma once
+// What schemas that must all hold say together, keyword by keyword.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "grammar/budget.h"
+#include "grammar/schema/json_value.h"
+
+namespace weft::grammar {
+
+/// A schema, and which of its keywords have been seen to already.
+struct SchemaPart {
+  ValueId schema = kNoValue;
+  bool no_any_of = false, no_one_of = false;  ///< An alternative was chosen.
+  bool no_references = false;                 ///< $ref and allOf stand beside it.
+  bool operator==(const SchemaPart&) const = default;
+  auto operator<=>(const SchemaPart&) const = default;
+};
+/// Schemas that must all hold. Of none: any value.
+using Conjunction = std::vector<SchemaPart>;
+
+enum TypeBit : unsigned {
+  kNullBit = 1,
+  kBoolBit = 2,
+  kIntegerBit = 4,
+  kNumberBit = 8,  ///< That is no integer.
+  kStringBit = 16,
+  kArrayBit = 32,
+  kObjectBit = 64,
+  kAllTypes = 127,
+};
+
+struct NumberBound {
+  std::string number;
+  bool exclusive = false;
+  ValueId at = kNoValue;
+};
+
+/// What one schema says of arrays.
+struct ArrayKeywords {
+  std::vector<ValueId> prefix;
+  ValueId items = kNoValue;  ///< Of those behind the prefix.
+};
+/// What one schema says of objects.
+struct ObjectKeywords {
+  ValueId properties = kNoValue;
+  ValueId additional = kNoValue;
+  ValueId patterns = kNoValue;
+};
+
+struct Keywords {
+  bool impossible = false;
+  unsigned types = kAllTypes;
+  std::vector<std::vector<ValueId>> enums;
+
+  std::int64_t min_length = 0, max_length = -1;
+  std::vector<ValueId> patterns;
+  std::vector<ValueId> formats;
+
+  std::vector<NumberBound> at_least, at_most;
+  std::vector<ValueId> multiples;
+
+  std::vector<ArrayKeywords> arrays;
+  std::int64_t min_items = 0, max_items = -1;
+
+  std::vector<ObjectKeywords> objects;
+  std::vector<std::string> required;
+  std::vector<ValueId> names;  ///< propertyNames.
+  bool no_others = false;      ///< unevaluatedProperties: false.
+  std::int64_t min_properties = 0, max_properties = -1;
+  ValueId properties_at = kNoValue;  ///< Who limits their number.
+
+  /// The first union that no alternative was chosen of, and its owner among `parts`.
+  struct Union {
+    std::size_t owner = 0;
+    bool one_of = false;
+    std::vector<ValueId> alternatives;
+  };
+  std::optional<Union> first_union;
+  Conjunction parts;  ///< All schemas, those that are referred to included.
+};
+
+/// Reads schemas of one tree. Throws Error kInvalidArgument with a JSON pointer for what cannot be honoured.
+class KeywordReader {
+ public:
+  KeywordReader(const JsonTree& tree, Budget& budget) : tree_(tree), budget_(budget) {}
+  Keywords read(const Conjunction& conjunction);
+  [[noreturn]] void fail(ValueId at, const std::string& message) const;
+  /// A number's text, of a value that must be a number.
+  std::string number(ValueId at) const;
+
+ private:
+  void read_keyword(std::string_view name, ValueId schema, ValueId value, Keywords& out);
+  bool read_for_arrays(std::string_view name, ValueId schema, ValueId value, Keywords& out);
+  bool read_for_objects(std::string_view name, ValueId schema, ValueId value, Keywords& out);
+  bool read_bound(std::string_view name, ValueId schema, ValueId value, Keywords& out);
+  void read_types(ValueId value, Keywords& out);
+  void add_part(ValueId schema, Keywords& out);
+  ValueId resolve(ValueId reference);
+  std::int64_t count(ValueId at) const;
+  std::vector<ValueId> array(ValueId at) const;
+  const std::string& string(ValueId at) const;
+
+  const JsonTree& tree_;
+  Budget& budget_;
+  std::unordered_map<std::string, ValueId> references_;
+  // For each schema that is being read: who refers to it, as a place in Keywords::parts.
+  std::vector<std::size_t> parents_;
+  std::size_t reading_ = 0;
+};
+
+}  // namespace weft::grammar
