@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <string>
+
+#include "grammar/budget.h"
 
 namespace weft::grammar {
 namespace {
@@ -141,14 +142,13 @@ void TokenMasks::fill(const Configuration& from, Walker& walker, Stepper& steppe
 }
 
 void TokenMasks::prepare(double ms) const {
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(ms * 1000.0));
+  const double deadline_ms = thread_ms() + ms;
   for (StateId s = 0; s < automaton_.n_states(); ++s) {
     int n_bytes = 0;
     for (const ByteEdge& edge : automaton_.bytes_of(s)) n_bytes += edge.high - edge.low + 1;
     if (n_bytes < kWideState) continue;
     (void)of(s);
-    if (std::chrono::steady_clock::now() > deadline) return;
+    if (thread_ms() > deadline_ms) return;
   }
 }
 
