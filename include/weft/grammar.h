@@ -45,7 +45,10 @@ class Grammar {
   /// lookaround).
   static Grammar regex(std::string_view pattern, const GrammarLimits& limits = {});
   /// JSON values that the schema (draft 2020-12) allows. Keywords that would allow too much if they were
-  /// ignored are refused; annotations are ignored. Properties are written in the schema's order.
+  /// ignored are refused with their JSON pointer; annotations are ignored, and so are formats that are none of
+  /// JSON Schema's. Properties are written in the schema's order. Where nothing is said about others, an
+  /// object that names properties has no others, and an array with prefixItems nothing behind them. oneOf is
+  /// read as anyOf. Numbers with bounds are written without exponent, strings with bounds without \u.
   static Grammar json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
   static Grammar json_object();  ///< Any JSON object.
 

@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kMaxAutomatonBytes = std::size_t{40} << 20;
-constexpr std::size_t kMaxMaskBytes = std::size_t{24} << 20;  // Together with the automaton 64 MiB.
+constexpr std::size_t kMaxMaskBytes = std::size_t{18} << 20;  // With those of long tokens and the automaton 64 MiB.
 constexpr double kPrepareMs = 15.0;
 
 }  // namespace
@@ -35,7 +35,8 @@ bool CompiledGrammar::allows_text(std::string_view text) const {
 }
 
 std::size_t CompiledGrammar::bytes() const {
-  return impl_->program.automaton.bytes() + impl_->program.masks.bytes();
+  return impl_->program.automaton.bytes() + impl_->program.short_masks.bytes() +
+         impl_->program.long_masks.bytes();
 }
 
 struct GrammarCompiler::Impl {
@@ -56,7 +57,7 @@ std::shared_ptr<const CompiledGrammar> GrammarCompiler::compile(const Grammar& g
                     " MiB, at most " + std::to_string(kMaxAutomatonBytes >> 20) +
                     " are allowed: use smaller repetitions or fewer alternatives");
   auto impl = std::make_shared<const CompiledGrammar::Impl>(impl_->table, std::move(automaton));
-  impl->program.masks.prepare(kPrepareMs);
+  impl->program.short_masks.prepare(kPrepareMs);
   return std::shared_ptr<const CompiledGrammar>(new CompiledGrammar(std::move(impl)));
 }
 

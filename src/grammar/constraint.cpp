@@ -120,7 +120,10 @@ void Constraint::accept(Token token) {
 
 void Constraint::fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) {
   const Place& place = behind(draft);
-  if (!place.is_over) program_.masks.fill(place.configuration, walker_, stepper_, allowed);
+  if (!place.is_over) {
+    program_.short_masks.fill(place.configuration, walker_, stepper_, allowed);
+    program_.long_masks.fill(place.configuration, walker_, stepper_, allowed);
+  }
   if (place.is_over || place.configuration.ended)
     for (const Token token : program_.table->tokenizer().end_tokens()) {
       const auto i = static_cast<std::size_t>(token);
@@ -176,7 +179,7 @@ void Constraint::forced(std::span<const Token> draft, std::vector<Token>& tokens
 
 /// Without the tokens that might be written otherwise together with what follows the text.
 void Constraint::append_forced(std::string_view text, const Configuration& end, std::vector<Token>& tokens) {
-  const TokenTrie& trie = program_.table->trie();
+  const TokenTrie& trie = program_.table->short_tokens();
   std::size_t begin = 0;
   for (const Token token : program_.table->encode(text)) {
     std::size_t node = 0;

@@ -19,11 +19,12 @@ struct Program {
   Program(std::shared_ptr<const TokenTable> table_in, Automaton automaton_in, std::size_t mask_bytes)
       : table(std::move(table_in)),
         automaton(std::move(automaton_in)),
-        masks(automaton, table->trie(), table->n_vocab(), mask_bytes) {}
+        short_masks(automaton, table->short_tokens(), table->n_vocab(), mask_bytes),
+        long_masks(automaton, table->long_tokens(), table->n_vocab(), mask_bytes / 4) {}
 
   std::shared_ptr<const TokenTable> table;
   Automaton automaton;
-  TokenMasks masks;
+  TokenMasks short_masks, long_masks;
 };
 
 /// Whether the automaton allows the whole text. Special tokens stand in it as they are written.

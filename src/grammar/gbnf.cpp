@@ -31,10 +31,12 @@ class Parser {
       parse_rule();
       skip_space(true);
     }
-    for (const auto& [name, rule] : rules_)
-      if (!rule.defined)
-        refuse("the GBNF grammar has no rule \"" + name + "\", which " +
-               line_and_column(in_.source(), rule.used_at) + " uses: write " + name + " ::= ...");
+    const auto missing = std::min_element(rules_.begin(), rules_.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.second.defined, a.second.used_at) < std::pair(b.second.defined, b.second.used_at);
+    });
+    if (missing != rules_.end() && !missing->second.defined)
+      refuse("the GBNF grammar has no rule \"" + missing->first + "\", which " +
+             line_and_column(in_.source(), missing->second.used_at) + " uses: write " + missing->first + " ::= ...");
     const auto root = rules_.find("root");
     if (root == rules_.end())
       refuse("the GBNF grammar has no rule \"root\", with which texts begin: write root ::= ...");

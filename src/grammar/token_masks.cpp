@@ -71,7 +71,7 @@ TokenMask TokenMasks::make(StateId state) const {
     const TokenTrie::Node& node = trie_[n];
     while (!exits.empty() && exits.back() >= node.depth) exits.pop_back();
     path[node.depth - 1u] = static_cast<char>(node.byte);
-    if (walker.ends(place)) exits.push_back(node.depth);
+    if (Walker::ends(place)) exits.push_back(node.depth);
     const auto tokens = trie_.tokens_at(n);
     set_all(mask.bits, tokens);
     n_tokens += tokens.size();
@@ -124,7 +124,7 @@ void TokenMasks::fill(const Configuration& from, Walker& walker, Stepper& steppe
     for (const TokenEdge& edge : automaton_.tokens_of(item.state)) set_bit(allowed, edge.token);
     if (automaton_.bytes_of(item.state).empty()) continue;
     const std::shared_ptr<const TokenMask> mask = of(item.state);
-    for (std::size_t i = 0; i < mask->bits.size(); ++i) allowed[i] |= mask->bits[i];
+    for (std::size_t i = 0; i < std::min(allowed.size(), mask->bits.size()); ++i) allowed[i] |= mask->bits[i];
     set_all(allowed, mask->tokens);
     const auto none = [](std::size_t) {};
     if (mask->is_partial) {

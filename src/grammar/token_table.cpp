@@ -16,9 +16,11 @@ TokenTable::TokenTable(const Tokenizer& tokenizer) : tokenizer_(tokenizer), spec
     if (stands_for_text(tokenizer, id)) bytes_ += tokenizer.piece(id);
     begins_.push_back(static_cast<std::uint32_t>(bytes_.size()));
   }
-  std::vector<TokenTrie::Entry> entries;
-  for (Token id = 0; id < tokenizer.n_vocab(); ++id) entries.push_back({bytes_of(id), id});
-  trie_ = TokenTrie(std::move(entries));
+  std::vector<TokenTrie::Entry> short_entries, long_entries;
+  for (Token id = 0; id < tokenizer.n_vocab(); ++id)
+    (bytes_of(id).size() <= kShort ? short_entries : long_entries).push_back({bytes_of(id), id});
+  short_ = TokenTrie(std::move(short_entries));
+  long_ = TokenTrie(std::move(long_entries));
 }
 
 std::string TokenTable::joined(const std::vector<Token>& tokens, std::size_t n) const {
@@ -45,10 +47,10 @@ std::vector<Token> TokenTable::encode(std::string_view text) const {
     std::size_t node = 0, size = 0;
     Token longest = kNoToken;
     for (std::size_t i = done; i < text.size(); ++i) {
-      node = trie_.child(node, static_cast<std::uint8_t>(text[i]));
+      node = short_.child(node, static_cast<std::uint8_t>(text[i]));
       if (node == 0) break;
-      if (trie_.tokens_at(node).empty()) continue;
-      longest = trie_.tokens_at(node)[0];
+      if (short_.tokens_at(node).empty()) continue;
+      longest = short_.tokens_at(node)[0];
       size = i + 1 - done;
     }
     if (longest == kNoToken) break;

@@ -14,11 +14,16 @@ namespace weft::grammar {
 /// Immutable. The tokenizer must outlive it.
 class TokenTable {
  public:
+  /// Masks of the short tokens cost most, and fewer bytes ahead tell fewer states apart.
+  static constexpr std::size_t kShort = 20;
+
   explicit TokenTable(const Tokenizer& tokenizer);
 
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const SpecialTokens& special() const { return special_; }
-  const TokenTrie& trie() const { return trie_; }
+  /// Of tokens of at most kShort bytes, which are nearly all, and of the longer ones.
+  const TokenTrie& short_tokens() const { return short_; }
+  const TokenTrie& long_tokens() const { return long_; }
   int n_vocab() const { return tokenizer_.n_vocab(); }
   /// What it adds to a text. Empty: it stands for no text (control tokens, ends, ids that do not exist).
   std::string_view bytes_of(Token token) const {
@@ -37,7 +42,7 @@ class TokenTable {
   SpecialTokens special_;
   std::string bytes_;
   std::vector<std::uint32_t> begins_;
-  TokenTrie trie_;
+  TokenTrie short_, long_;
 };
 
 }  // namespace weft::grammar

@@ -22,8 +22,8 @@ Walker::Walker(const Automaton& automaton, Stacks& stacks) : stepper_(automaton,
 
 void Walker::forget() {
   places_.assign(1, Configuration());
-  rows_.resize(1);
-  rows_[0].fill(kDead);
+  if (rows_.empty()) rows_.push_back(std::make_unique<Row>());
+  rows_[0]->fill(kDead);
   index_.clear();
   n_items_ = 0;
 }
@@ -37,31 +37,37 @@ Walker::PlaceId Walker::place_of(const Configuration& configuration) {
   const std::uint64_t hash = hash_of(sorted);
   const auto [first, last] = index_.equal_range(hash);
   for (auto at = first; at != last; ++at) {
-    const Configuration& other = places_[at->second];
+    const Configuration& other = places_[at->second & ~kEnds];
     if (other.ended == sorted.ended && other.items == sorted.items) return at->second;
   }
-  const auto id = static_cast<PlaceId>(places_.size());
+  const PlaceId id = static_cast<PlaceId>(places_.size()) | (sorted.ended ? kEnds : 0);
+  if (rows_.size() == places_.size()) rows_.push_back(std::make_unique<Row>());
+  rows_[places_.size()]->fill(sorted.items.empty() ? kDead : kUnknown);
   n_items_ += sorted.items.size();
-  rows_.emplace_back().fill(sorted.items.empty() ? kDead : kUnknown);
   places_.push_back(std::move(sorted));
   index_.emplace(hash, id);
   return id;
 }
 
 Walker::PlaceId Walker::find_next(PlaceId place, std::uint8_t byte) {
-  work_ += places_[place].items.size() + 1;
-  if (work_ > kMaxWork) refuse("the grammar is too ambiguous: finding the tokens that may follow takes too long");
-  stepper_.step(places_[place], byte, scratch_);
+  const Configuration& from = places_[place & ~kEnds];
+  work_ += from.items.size() + 1;
+  if (work_ > kMaxWork)
+    refuse("the grammar is too ambiguous: finding the tokens that may follow takes too long");
+  stepper_.step(from, byte, scratch_);
   const PlaceId next = place_of(scratch_);
-  rows_[place][byte] = next;
+  (*row_of(place))[byte] = next;
   return next;
 }
 
 void Walker::keep_only(std::span<PlaceId> places) {
   std::vector<Configuration> kept;
-  for (const PlaceId place : places) kept.push_back(places_[place]);
+  for (const PlaceId place : places) kept.push_back(places_[place & ~kEnds]);
   forget();
-  for (std::size_t i = 0; i < places.size(); ++i) places[i] = place_of(kept[i]);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    places[i] = place_of(kept[i]);
+    rows_on_path_[i] = row_of(places[i]);
+  }
 }
 
 }  // namespace weft::grammar

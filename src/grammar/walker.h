@@ -3,6 +3,7 @@
 // them are remembered.
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -15,22 +16,17 @@ namespace weft::grammar {
 /// Used by one thread. What it is given must outlive it.
 class Walker {
  public:
+  /// A configuration's number, and whether a text may end in it.
   using PlaceId = std::uint32_t;
   static constexpr PlaceId kDead = 0;  ///< No text leads here.
+  static bool ends(PlaceId place) { return (place & kEnds) != 0; }
 
   Walker(const Automaton& automaton, Stacks& stacks);
 
-  /// The configuration's number. Numbers are good until forget().
-  PlaceId place_of(const Configuration& configuration);
-  PlaceId next(PlaceId place, std::uint8_t byte) {
-    const PlaceId known = rows_[place][byte];
-    return known != kUnknown ? known : find_next(place, byte);
-  }
-  const Configuration& at(PlaceId place) const { return places_[place]; }
-  bool ends(PlaceId place) const { return places_[place].ended; }
+  /// All configurations: they must be forgotten where stacks are.
   void forget();
 
-  /// Walks from `start`. For each node that is reached calls reached(node, place), for each first one that is
+  /// Walks a tree from `start`. For each node that is reached calls reached(node, place), for each first one that is
   /// not, dead(node). The walker may forget all places on the way. Throws Error kInvalidArgument where the
   /// grammar is so ambiguous that the walk takes too long for those who wait for it.
   template <typename Reached, typename Dead>
@@ -39,40 +35,54 @@ class Walker {
     work_ = 0;
     if (is_full()) forget();
     path_.assign(trie.max_depth() + 1, kDead);
+    rows_on_path_.resize(path_.size());
     path_[0] = place_of(start);
+    rows_on_path_[0] = row_of(path_[0]);
     for (std::size_t n = 1; n < trie.size();) {
       const TokenTrie::Node& node = trie[n];
-      const PlaceId place = next(path_[node.depth - 1u], node.byte);
+      PlaceId place = (*rows_on_path_[node.depth - 1u])[node.byte];
+      if (place == kUnknown) [[unlikely]] {
+        place = find_next(path_[node.depth - 1u], node.byte);
+        if (is_full()) {
+          path_[node.depth] = place;
+          keep_only(std::span(path_).first(node.depth + 1u));
+          place = path_[node.depth];
+        }
+      }
       if (place == kDead) {
         dead(n);
         n = node.behind;
         continue;
       }
       path_[node.depth] = place;
+      rows_on_path_[node.depth] = row_of(place);
       reached(n, place);
-      if (is_full()) keep_only(std::span(path_).first(node.depth + 1u));
       ++n;
     }
   }
 
  private:
-  static constexpr PlaceId kUnknown = 0xFFFFFFFF;
+  using Row = std::array<PlaceId, 256>;
+  static constexpr PlaceId kUnknown = 0xFFFFFFFF, kEnds = 0x80000000;
   static constexpr std::size_t kMaxPlaces = 2048;
   static constexpr std::size_t kMaxItems = std::size_t{1} << 16;
   static constexpr std::size_t kMaxWork = std::size_t{1} << 22;  // Items stepped in one walk.
 
+  PlaceId place_of(const Configuration& configuration);
   PlaceId find_next(PlaceId place, std::uint8_t byte);
+  Row* row_of(PlaceId place) const { return rows_[place & ~kEnds].get(); }
   bool is_full() const { return places_.size() > kMaxPlaces || n_items_ > kMaxItems; }
   void keep_only(std::span<PlaceId> places);
 
   Stepper stepper_;
   std::vector<Configuration> places_;
-  std::vector<std::array<PlaceId, 256>> rows_;
+  std::vector<std::unique_ptr<Row>> rows_;  // More than there are places: kept for the next ones.
   std::unordered_multimap<std::uint64_t, PlaceId> index_;
   std::size_t n_items_ = 0;
   std::size_t work_ = 0;
   Configuration scratch_;
   std::vector<PlaceId> path_;
+  std::vector<const Row*> rows_on_path_;
 };
 
 }  // namespace weft::grammar

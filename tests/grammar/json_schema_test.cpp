@@ -1,0 +1,159 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "grammar_testing.h"
+
+namespace weft::grammar {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const std::string& schema, const JsonSchemaOptions& options = {}) {
+  return error_of([&] { (void)compiled(Grammar::json_schema(schema, options)); });
+}
+bool fits(const std::string& schema, std::string_view text, const JsonSchemaOptions& options = {}) {
+  return allows(Grammar::json_schema(schema, options), text);
+}
+
+nlohmann::json vectors() {
+  std::ifstream file(WEFT_TEST_DATA "/grammar/schemas.json");
+  return nlohmann::json::parse(file);
+}
+
+// The package jsonschema says which texts are valid (scripts/make_schema_vectors.py).
+TEST(JsonSchema, AllowsWhatAnIndependentCheckerAllows) {
+  const nlohmann::json all = vectors();
+  ASSERT_GE(all.size(), 100u);
+  for (const auto& vector : all) {
+    const auto grammar = compiled(Grammar::json_schema(vector["source"].get<std::string>()));
+    for (const auto& text : vector["valid"])
+      EXPECT_TRUE(grammar->allows_text(text.get<std::string>())) << vector["source"] << "\n" << text.get<std::string>();
+    for (const auto& text : vector["invalid"])
+      EXPECT_FALSE(grammar->allows_text(text.get<std::string>())) << vector["source"] << "\n" << text.get<std::string>();
+  }
+}
+
+// Along random texts, masks say what the automaton says of each token, and the texts come to an end that is
+// allowed.
+TEST(JsonSchema, MasksAgreeWithTheLanguage) {
+  std::mt19937 random(7);
+  for (const auto& vector : vectors()) {
+    const auto grammar = compiled(Grammar::json_schema(vector["source"].get<std::string>()));
+    const auto constraint = grammar->constraint();
+    std::string text;
+    for (int i = 0; i < 60; ++i) {
+      const std::vector<Token> tokens = allowed_tokens(*constraint);
+      if (i % 10 == 0) {
+        for (Token t = 0; t < small_tokenizer().n_vocab(); ++t)
+          ASSERT_EQ(constraint->allows({}, t), std::binary_search(tokens.begin(), tokens.end(), t))
+              << vector["source"] << "\n" << text << " + " << small_tokenizer().piece(t, true);
+      }
+      const Token token = tokens[random() % tokens.size()];
+      if (small_tokenizer().is_end(token)) {
+        EXPECT_TRUE(grammar->allows_text(text)) << vector["source"] << "\n" << text;
+        EXPECT_TRUE(nlohmann::json::accept(text)) << text;
+        break;
+      }
+      EXPECT_FALSE(small_tokenizer().piece(token).empty());
+      constraint->accept(token);
+      text += small_tokenizer().piece(token);
+    }
+  }
+}
+
+TEST(JsonSchema, WhiteSpaceOnRequest) {
+  const std::string schema = R"({"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"}}},"required":["a"]})";
+  JsonSchemaOptions options;
+  options.any_whitespace = true;
+  EXPECT_TRUE(fits(schema, R"({"a": [1, 2]})"));
+  EXPECT_FALSE(fits(schema, R"({"a":[1,2]})"));
+  EXPECT_TRUE(fits(schema, R"({"a":[1,2]})", options));
+  EXPECT_TRUE(fits(schema, "{\n  \"a\" : [ 1,\n    2 ]\n}", options));
+  EXPECT_FALSE(fits(schema, "{   \"a\": [1]}", options));
+}
+
+TEST(JsonSchema, AdditionalKeysAreNoneOfTheNames) {
+  const std::string schema = R"({"type":"object","properties":{"ab":{"type":"integer"}},"additionalProperties":{"type":"string"}})";
+  EXPECT_TRUE(fits(schema, R"({"a": "x", "abc": "y"})"));
+  EXPECT_FALSE(fits(schema, R"({"ab": 1, "ab": "x"})"));
+  EXPECT_FALSE(fits(schema, R"({"\u0061b": "x"})"));
+}
+
+TEST(JsonSchema, StringsAreValidUtf8AndEscapes) {
+  EXPECT_FALSE(fits("{}", "\"\xFF\""));
+  EXPECT_FALSE(fits("{}", "\"\n\""));
+  EXPECT_FALSE(fits("{}", R"("\ud83d")"));
+  EXPECT_FALSE(fits("{}", R"("\udc00\ud83d")"));
+  EXPECT_FALSE(fits("{}", R"("\x41")"));
+  EXPECT_TRUE(fits("{}", R"("\u00e9\/\b")"));
+}
+
+TEST(JsonSchema, ObjectsOfAnyKind) {
+  EXPECT_TRUE(allows(Grammar::json_object(), R"({"a": [{}, []], "b": "x"})"));
+  EXPECT_FALSE(allows(Grammar::json_object(), "[]"));
+}
+
+TEST(JsonSchema, RefusesWhatItCannotHoldTo) {
+  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"not":{"type":"string"}}}})"), HasSubstr("#/properties/a/not"));
+  EXPECT_THAT(refusal(R"({"if":{},"then":{}})"), HasSubstr("if is not supported"));
+  EXPECT_THAT(refusal(R"({"type":"array","uniqueItems":true})"), HasSubstr("uniqueItems"));
+  EXPECT_THAT(refusal(R"({"type":"array","contains":{}})"), HasSubstr("contains"));
+  EXPECT_THAT(refusal(R"({"type":"integer","multipleOf":7})"), HasSubstr("#/multipleOf"));
+  EXPECT_THAT(refusal(R"json({"type":"string","pattern":"(?=a)"})json"), HasSubstr("#/pattern"));
+  EXPECT_THAT(refusal(R"({"type":"string","format":"uri-template"})"), HasSubstr("uri-template"));
+  EXPECT_THAT(refusal(R"({"type":"object","patternProperties":{"^a":{}, "b$":{}}})"), HasSubstr("patternProperties"));
+  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{}},"minProperties":1})"), HasSubstr("number of properties"));
+  EXPECT_THAT(refusal(R"({"$ref":"https://example.com/x"})"), HasSubstr("another document"));
+  EXPECT_THAT(refusal(R"({"$ref":"#/$defs/none"})"), HasSubstr("leads nowhere"));
+  EXPECT_EQ(refusal(R"({"type":"string","format":"int32"})"), "");
+}
+
+TEST(JsonSchema, RefusesWhatIsNoSchema) {
+  EXPECT_THAT(refusal("{"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refusal("3"), HasSubstr("a schema is an object"));
+  EXPECT_THAT(refusal(R"({"type":"text"})"), HasSubstr("unknown type"));
+  EXPECT_THAT(refusal(R"({"type":"string","minLength":-1})"), HasSubstr("#/minLength"));
+  EXPECT_THAT(refusal(R"({"properties":3})"), HasSubstr("expected an object"));
+  EXPECT_THAT(refusal(R"({"required":["a",1]})"), HasSubstr("#/required/1"));
+}
+
+TEST(JsonSchema, RefusesWhatHasNoText) {
+  EXPECT_THAT(refusal("false"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal(R"({"type":"string","minLength":3,"maxLength":2})"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal(R"({"type":"integer","minimum":3,"maximum":2})"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal(R"({"allOf":[{"type":"string"},{"type":"integer"}]})"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal(R"({"$ref":"#"})"), HasSubstr("refers to itself"));
+  EXPECT_THAT(refusal(R"({"anyOf":[{"$ref":"#"}]})"), HasSubstr("allows no text"));
+  EXPECT_TRUE(fits(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "null"));
+  EXPECT_FALSE(fits(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "1"));
+}
+
+TEST(JsonSchema, HostileSchemasAreErrors) {
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += R"({"items":)";
+  EXPECT_THAT(refusal(deep), HasSubstr("nested deeper"));
+  EXPECT_THAT(refusal(std::string(100000, '[')), HasSubstr("nested deeper"));
+  // Unions that multiply.
+  std::string product = R"({"allOf":[)";
+  for (int i = 0; i < 24; ++i)
+    product += std::string(i > 0 ? "," : "") + R"({"anyOf":[{"required":["a)" + std::to_string(i) + R"("]},{"required":["b)" +
+               std::to_string(i) + R"("]}]})";
+  GrammarLimits limits;
+  limits.compile_ms = 200.0;
+  JsonSchemaOptions options;
+  options.limits = limits;
+  EXPECT_NE(refusal(product + "]}", options), "");
+  EXPECT_NE(refusal(R"({"type":"array","items":{"type":"array","items":{"type":"string","maxLength":900},"minItems":900},"minItems":900})", options), "");
+  std::string wide = R"({"type":"object","properties":{)";
+  for (int i = 0; i < 2000; ++i)
+    wide += std::string(i > 0 ? "," : "") + "\"p" + std::to_string(i) + R"(":{"type":"string"})";
+  EXPECT_TRUE(fits(wide + "}}", R"({"p3": "x", "p1999": "y"})"));
+}
+
+}  // namespace
+}  // namespace weft::grammar

@@ -1,0 +1,77 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "grammar_testing.h"
+
+namespace weft::grammar {
+namespace {
+
+using testing::HasSubstr;
+
+bool matches(const std::string& pattern, std::string_view text) { return allows(Grammar::regex(pattern), text); }
+std::string refusal(const std::string& pattern) {
+  return error_of([&] { (void)compiled(Grammar::regex(pattern)); });
+}
+
+TEST(Pattern, MatchesTheWholeText) {
+  EXPECT_TRUE(matches("a|bc", "bc"));
+  EXPECT_FALSE(matches("a|bc", "abc"));
+  EXPECT_TRUE(matches("^(a|b)c$", "bc"));
+  EXPECT_TRUE(matches("(?:a|(?<name>b))+?c*?", "abcc"));
+  EXPECT_TRUE(matches("a{2}b{1,}c{0,2}", "aabbcc"));
+  EXPECT_FALSE(matches("a{2}b{1,}c{0,2}", "aabccc"));
+  EXPECT_TRUE(matches("x{,2}", "x{,2}"));
+  EXPECT_TRUE(matches("", ""));
+}
+
+TEST(Pattern, Classes) {
+  EXPECT_TRUE(matches(R"(\d\D\w\W\s\S)", "1a_- x"));
+  EXPECT_FALSE(matches(R"(\d)", "\xD9\xA3"));  // An Arabic digit is none here.
+  EXPECT_TRUE(matches(R"([^a-c\d]+)", "xyz\xC3\xA9"));
+  EXPECT_FALSE(matches(R"([^a-c\d]+)", "xb"));
+  EXPECT_TRUE(matches(R"([\w.-]+@[\w-]+)", "a.b-c@d-e"));
+  EXPECT_TRUE(matches(R"([\]a-]+)", "]a-"));
+  EXPECT_TRUE(matches(".", "\xF0\x9F\x98\x80"));
+  EXPECT_FALSE(matches(".", "\n"));
+  EXPECT_FALSE(matches(".", "\xF0\x9F\x98"));
+  EXPECT_FALSE(matches("[^a]", "\xED\xA0\x80"));  // No surrogates.
+  EXPECT_FALSE(matches("[^a]", "\xC0\x80"));      // No overlong forms.
+}
+
+TEST(Pattern, Escapes) {
+  EXPECT_TRUE(matches(R"(\t\n\r\f\v\0\x41\u00e9\u{1F600}\cJ\.\/\-\$)", std::string("\t\n\r\f\v\0A\xC3\xA9\xF0\x9F\x98\x80\n./-$", 18)));
+  EXPECT_TRUE(matches(R"(\uD83D\uDE00)", "\xF0\x9F\x98\x80"));
+  EXPECT_TRUE(matches(R"(\p{Lu}\p{L}+\P{L})", "\xC3\x89t\xC3\xA9!"));
+  EXPECT_FALSE(matches(R"(\p{Lu})", "a"));
+}
+
+TEST(Pattern, RefusesWhatIsNotRegular) {
+  EXPECT_THAT(refusal("(a)\\1"), HasSubstr("backreferences"));
+  EXPECT_THAT(refusal("(?=a)b"), HasSubstr("lookaround"));
+  EXPECT_THAT(refusal("(?<!a)b"), HasSubstr("lookaround"));
+  EXPECT_THAT(refusal("\\bword"), HasSubstr("word borders"));
+  EXPECT_THAT(refusal("a^b"), HasSubstr("^"));
+  EXPECT_THAT(refusal("a$b"), HasSubstr("$"));
+  EXPECT_THAT(refusal("(^a)*"), HasSubstr("repeated"));
+}
+
+TEST(Pattern, SaysWhereItIsWrong) {
+  EXPECT_THAT(refusal("ab(c"), HasSubstr("byte 4"));
+  EXPECT_THAT(refusal("a)"), HasSubstr("unmatched"));
+  EXPECT_THAT(refusal("[z-a]"), HasSubstr("swap"));
+  EXPECT_THAT(refusal("[a"), HasSubstr("]"));
+  EXPECT_THAT(refusal("*a"), HasSubstr("nothing to repeat"));
+  EXPECT_THAT(refusal("a**"), HasSubstr("nothing to repeat"));
+  EXPECT_THAT(refusal("\\"), HasSubstr("backslash"));
+  EXPECT_THAT(refusal("\\q"), HasSubstr("unknown escape"));
+  EXPECT_THAT(refusal("\\p{Nope}"), HasSubstr("unknown property"));
+  EXPECT_THAT(refusal("\xC3"), HasSubstr("UTF-8"));
+  EXPECT_THAT(refusal("a{3,2}"), HasSubstr("second number"));
+  EXPECT_THAT(refusal(std::string(60000, '(')), HasSubstr("nested deeper"));
+  EXPECT_THAT(refusal("[^\\s\\S]"), HasSubstr("allows no text"));
+  EXPECT_TRUE(matches("(a*)*b", "aab"));
+  EXPECT_NE(refusal("(a|b)*a(a|b){40}"), "");
+}
+
+}  // namespace
+}  // namespace weft::grammar
