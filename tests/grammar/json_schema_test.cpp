@@ -37,6 +37,16 @@ TEST(JsonSchema, AllowsWhatAnIndependentCheckerAllows) {
   }
 }
 
+bool is_json(const std::string& text) {
+  try {
+    (void)nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error&) {
+    return false;
+  } catch (const nlohmann::json::out_of_range&) {  // Very many digits, which nlohmann does not read.
+  }
+  return true;
+}
+
 // Along random texts, masks say what the automaton says of each token, and the texts come to an end that is
 // allowed.
 TEST(JsonSchema, MasksAgreeWithTheLanguage) {
@@ -55,7 +65,7 @@ TEST(JsonSchema, MasksAgreeWithTheLanguage) {
       const Token token = tokens[random() % tokens.size()];
       if (small_tokenizer().is_end(token)) {
         EXPECT_TRUE(grammar->allows_text(text)) << vector["source"] << "\n" << text;
-        EXPECT_TRUE(nlohmann::json::accept(text)) << text;
+        EXPECT_TRUE(is_json(text)) << text;
         break;
       }
       EXPECT_FALSE(small_tokenizer().piece(token).empty());

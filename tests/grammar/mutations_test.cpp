@@ -47,7 +47,7 @@ int run(const std::vector<std::string>& seeds, std::string_view alphabet, Make&&
   std::mt19937 random(42);
   GrammarLimits limits;
   limits.states = 20000;
-  limits.compile_ms = 500.0;
+  limits.compile_ms = 200.0;
   int n_good = 0;
   for (int i = 0; i < kMutations; ++i) {
     const std::string source = mutated(seeds[random() % seeds.size()], seeds, alphabet, random);
@@ -73,12 +73,12 @@ TEST(Mutations, OfGbnf) {
       "root ::= object\nvalue ::= object | array | string | \"true\"\nobject ::= \"{\" (string \":\" value (\",\" string \":\" value)*)? \"}\"\n"
       "array ::= \"[\" (value (\",\" value)*)? \"]\"\nstring ::= \"\\\"\" ([^\"\\\\] | \"\\\\\" [\"\\\\nu])* \"\\\"\"\n",
       "root ::= item{1,3} <call> # end\nitem ::= \"- \" [^\\r\\n\\x0b\\u2028]{2,} .? \"\\n\""};
-  EXPECT_GT(run(seeds, "()[]{}|*+?\"\\.^-:=<>#\n \t", [](const std::string& s, const GrammarLimits& l) { return Grammar::gbnf(s, l); }), 500);
+  EXPECT_GT(run(seeds, "()[]{}|*+?\"\\.^-:=<>#\n \t", [](const std::string& s, const GrammarLimits& l) { return Grammar::gbnf(s, l); }), 300);
 }
 
 TEST(Mutations, OfPatterns) {
   const std::vector<std::string> seeds = {R"(^(\d{4})-(0[1-9]|1[0-2])-([0-2]\d|3[01])$)", R"([\w.+-]+@(?:[a-z0-9-]+\.)+[a-z]{2,}?)",
-                                          R"((a|b)*c{2,5}[^x-z\s]+\u00e9\x41\p{Lu}?)", R"((?<year>[12]\d{3})|.*\S\W)"};
+                                          R"((a|b)*c{2,5}[^x-z\s]+\u00e9\x41?)", R"((?<year>[12]\d{3})|.*\S\W)"};
   EXPECT_GT(run(seeds, "()[]{}|*+?\\.^$-:dDwWsSpu", [](const std::string& s, const GrammarLimits& l) { return Grammar::regex(s, l); }), 500);
 }
 

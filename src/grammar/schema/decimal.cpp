@@ -135,10 +135,11 @@ NodeId add_number(bool integer, bool plain, Builder& b) {
   Magnitudes m(b);
   std::vector<NodeId> parts = {b.optional(b.bytes("-")), m.any_whole()};
   if (!integer) parts.push_back(m.any_fraction());
+  // Up to 299: what readers of JSON take for infinity is no number.
   if (!integer && !plain)
-    parts.push_back(b.optional(b.sequence({b.character(CharSet({{'e', 'e'}, {'E', 'E'}})),
-                                           b.optional(b.character(CharSet({{'+', '+'}, {'-', '-'}}))),
-                                           m.digits(1, kUnlimited)})));
+    parts.push_back(b.optional(b.sequence(
+        {b.character(CharSet({{'e', 'e'}, {'E', 'E'}})), b.optional(b.character(CharSet({{'+', '+'}, {'-', '-'}}))),
+         b.choice({m.digits(1, 2), b.sequence({m.digit('0', '2'), m.digits(2, 2)})})})));
   return b.sequence(parts);
 }
 
