@@ -23,7 +23,7 @@ struct SetHash {
 class Determiniser {
  public:
   Determiniser(const Nfa& nfa, StateId accepting, Budget& budget, Automaton& out)
-      : nfa_(nfa), accepting_(accepting), budget_(budget), out_(out), seen_(nfa.n_states(), 0) {}
+      : nfa_(nfa), accepting_(accepting), budget_(budget), out_(out), seen_(nfa.n_states(), 0), of_one_(nfa.n_states(), kNoState) {}
 
   StateId run(StateId from) {
     const auto base = static_cast<StateId>(out_.states.size());
@@ -69,6 +69,13 @@ class Determiniser {
   }
 
   StateId find(const StateSet& targets) {
+    if (targets.size() > 1) return find_set(targets);
+    StateId& known = of_one_[targets[0]];
+    if (known == kNoState) known = find_set(targets);
+    return known;
+  }
+
+  StateId find_set(const StateSet& targets) {
     StateSet set = closure(targets);
     const auto [at, added] = ids_.try_emplace(std::move(set), next_id_);
     if (added) {
@@ -146,6 +153,7 @@ class Determiniser {
   std::vector<std::uint32_t> seen_;
   std::uint32_t epoch_ = 0;
   StateSet todo_;
+  std::vector<StateId> of_one_;  // Of sets that begin with one state, which most do.
   std::unordered_map<StateSet, StateId, SetHash> ids_;
   std::deque<StateSet> open_;
   StateId next_id_ = 0;
