@@ -2,9 +2,11 @@
 //
 //   bench_grammar VOCABULARY.gguf [SCHEMA.json...]
 //
-// Without schemas: a fixed set of them, GBNF and free text. Columns: compiling in milliseconds, tokens walked,
-// masks in microseconds (median, 99th percentile, the slowest), the grammar's memory in KiB. Times are the
-// processor's.
+// Without schemas: a fixed set of them, GBNF and free text. Columns: compiling in milliseconds, tokens
+// walked, masks in microseconds (median, 99th percentile, the slowest), the grammar's memory in KiB. Times
+// are the processor's.
+#include "weft/grammar.h"
+
 #include <time.h>
 
 #include <algorithm>
@@ -19,7 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "weft/grammar.h"
 #include "weft/model.h"
 
 namespace {
@@ -39,7 +40,8 @@ struct Case {
 };
 
 /// Random texts: each token is drawn from those that are allowed, ends as soon as they are now and then.
-void walk(const weft::CompiledGrammar& grammar, const weft::Tokenizer& tokenizer, std::mt19937& random, Case& result) {
+void walk(const weft::CompiledGrammar& grammar, const weft::Tokenizer& tokenizer, std::mt19937& random,
+          Case& result) {
   constexpr int kTexts = 5, kTokens = 200;
   const auto n_vocab = static_cast<std::size_t>(tokenizer.n_vocab());
   std::vector<std::uint32_t> allowed((n_vocab + 31) / 32);
@@ -75,13 +77,16 @@ std::vector<std::pair<std::string, std::string>> default_schemas() {
       {"object", R"({"type":"object"})"},
       {"flat", R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},
         "email":{"type":"string","format":"email"},"active":{"type":"boolean"}},"required":["name","age","email","active"]})"},
-      {"optional", R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"number"},"c":{"type":"array",
+      {"optional",
+       R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"number"},"c":{"type":"array",
         "items":{"type":"string"}},"d":{"enum":["red","green","blue"]},"e":{"type":"null"}}})"},
       {"lengths", R"({"type":"object","properties":{"title":{"type":"string","maxLength":140},
         "body":{"type":"string","minLength":10,"maxLength":5000}},"required":["title","body"]})"},
-      {"recursive", R"({"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"value":{"type":"string"},
+      {"recursive",
+       R"({"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"value":{"type":"string"},
         "children":{"type":"array","items":{"$ref":"#/$defs/node"}}},"required":["value","children"]}}})"},
-      {"union", R"({"anyOf":[{"type":"object","properties":{"kind":{"const":"circle"},"radius":{"type":"number"}},
+      {"union",
+       R"({"anyOf":[{"type":"object","properties":{"kind":{"const":"circle"},"radius":{"type":"number"}},
         "required":["kind","radius"]},{"type":"object","properties":{"kind":{"const":"square"},"side":{"type":"number"}},
         "required":["kind","side"]},{"type":"array","items":{"type":"integer"}},{"type":"string"}]})"},
       {"dates", R"({"type":"array","items":{"type":"string","format":"date-time"},"minItems":3})"},
@@ -102,7 +107,8 @@ void run(int n_arguments, char** arguments) {
   auto begin = now_ms();
   const weft::GrammarCompiler compiler(tokenizer);
   std::printf("vocabulary of %d tokens, prepared in %.1f ms\n", tokenizer.n_vocab(), (now_ms() - begin));
-  std::printf("%-32s %9s %7s %9s %9s %9s %8s\n", "grammar", "compile", "tokens", "median", "p99", "max", "KiB");
+  std::printf("%-32s %9s %7s %9s %9s %9s %8s\n", "grammar", "compile", "tokens", "median", "p99", "max",
+              "KiB");
   std::mt19937 random(1);
   const auto measure = [&](const std::string& name, auto&& make) {
     Case result;
@@ -127,8 +133,9 @@ void run(int n_arguments, char** arguments) {
   measure("gbnf: arithmetic", [] { return weft::Grammar::gbnf(kArithmetic); });
   measure("regex: words", [] { return weft::Grammar::regex(R"([A-Z][a-z]+( [a-z]+)*\.)"); });
   measure("free text with calls", [] {
-    return weft::Grammar::free_text({{"<tool_call>", weft::Grammar::sequence({weft::Grammar::json_object(),
-                                                                              weft::Grammar::literal("</tool_call>")})}});
+    return weft::Grammar::free_text(
+        {{"<tool_call>",
+          weft::Grammar::sequence({weft::Grammar::json_object(), weft::Grammar::literal("</tool_call>")})}});
   });
 }
 

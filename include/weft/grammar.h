@@ -23,9 +23,9 @@ namespace weft {
 /// What a grammar may cost. Who exceeds a limit gets Error kInvalidArgument, within the time limit.
 struct GrammarLimits {
   std::size_t source_bytes = std::size_t{1} << 20;
-  int depth = 128;                    ///< Of nested schemas, brackets, groups.
-  std::int64_t states = 1 << 20;      ///< Of what is compiled, repetitions written out.
-  double compile_ms = 2000.0;         ///< For making one, and for compiling one: of the processor's time.
+  int depth = 128;                ///< Of nested schemas, brackets, groups.
+  std::int64_t states = 1 << 20;  ///< Of what is compiled, repetitions written out.
+  double compile_ms = 2000.0;     ///< For making one, and for compiling one: of the processor's time.
 };
 
 struct JsonSchemaOptions {
@@ -45,8 +45,8 @@ class Grammar {
   /// lookaround).
   static Grammar regex(std::string_view pattern, const GrammarLimits& limits = {});
   /// JSON values that the schema (draft 2020-12) allows. Keywords that would allow too much if they were
-  /// ignored are refused with their JSON pointer; annotations are ignored, and so are formats that are none of
-  /// JSON Schema's. Properties are written in the schema's order. Where nothing is said about others, an
+  /// ignored are refused with their JSON pointer; annotations are ignored, and so are formats that are none
+  /// of JSON Schema's. Properties are written in the schema's order. Where nothing is said about others, an
   /// object that names properties has no others, and an array with prefixItems nothing behind them. oneOf is
   /// read as anyOf. Numbers with bounds are written without exponent, strings with bounds without \u.
   static Grammar json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
@@ -96,7 +96,8 @@ class GrammarCompiler {
  public:
   explicit GrammarCompiler(const Tokenizer& tokenizer);
   ~GrammarCompiler();
-  std::shared_ptr<const CompiledGrammar> compile(const Grammar& grammar, const GrammarLimits& limits = {}) const;
+  std::shared_ptr<const CompiledGrammar> compile(const Grammar& grammar,
+                                                 const GrammarLimits& limits = {}) const;
 
  private:
   struct Impl;

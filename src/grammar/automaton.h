@@ -40,10 +40,12 @@ struct Automaton {
 
   std::size_t n_states() const { return states.size(); }
   std::span<const ByteEdge> bytes_of(StateId s) const {
-    return edges(byte_edges, states[s].bytes, s + 1 < states.size() ? states[s + 1].bytes : byte_edges.size());
+    return edges(byte_edges, states[s].bytes,
+                 s + 1 < states.size() ? states[s + 1].bytes : byte_edges.size());
   }
   std::span<const CallEdge> calls_of(StateId s) const {
-    return edges(call_edges, states[s].calls, s + 1 < states.size() ? states[s + 1].calls : call_edges.size());
+    return edges(call_edges, states[s].calls,
+                 s + 1 < states.size() ? states[s + 1].calls : call_edges.size());
   }
   std::span<const TokenEdge> tokens_of(StateId s) const {
     return edges(token_edges, states[s].tokens,

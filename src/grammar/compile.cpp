@@ -147,7 +147,8 @@ class Compiler {
 
   std::string name_of(StateId start) const {
     const auto at = std::find(starts_.begin(), starts_.end(), start);
-    return at == starts_.end() ? "root" : language_.rules[static_cast<std::size_t>(at - starts_.begin())].name;
+    return at == starts_.end() ? "root"
+                               : language_.rules[static_cast<std::size_t>(at - starts_.begin())].name;
   }
 
   const Language& language_;

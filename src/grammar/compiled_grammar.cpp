@@ -12,7 +12,8 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kMaxAutomatonBytes = std::size_t{40} << 20;
-constexpr std::size_t kMaxMaskBytes = std::size_t{18} << 20;  // With those of long tokens and the automaton 64 MiB.
+constexpr std::size_t kMaxMaskBytes = std::size_t{18}
+                                      << 20;  // With those of long tokens and the automaton 64 MiB.
 constexpr double kPrepareMs = 15.0;
 
 }  // namespace
@@ -50,8 +51,7 @@ GrammarCompiler::~GrammarCompiler() = default;
 std::shared_ptr<const CompiledGrammar> GrammarCompiler::compile(const Grammar& grammar,
                                                                 const GrammarLimits& limits) const {
   grammar::Budget budget(limits);
-  grammar::Automaton automaton =
-      grammar::compile(grammar.rules_->language, impl_->table->special(), budget);
+  grammar::Automaton automaton = grammar::compile(grammar.rules_->language, impl_->table->special(), budget);
   if (automaton.bytes() > kMaxAutomatonBytes)
     grammar::refuse("the compiled grammar takes " + std::to_string(automaton.bytes() >> 20) +
                     " MiB, at most " + std::to_string(kMaxAutomatonBytes >> 20) +

@@ -8,8 +8,8 @@
 namespace weft::grammar {
 namespace {
 
-constexpr std::size_t kMaxForced = 256;                        // Bytes that are looked ahead.
-constexpr std::size_t kManyStacks = std::size_t{1} << 16;      // Then unused ones are dropped.
+constexpr std::size_t kMaxForced = 256;                    // Bytes that are looked ahead.
+constexpr std::size_t kManyStacks = std::size_t{1} << 16;  // Then unused ones are dropped.
 
 void merge(const Configuration& from, Configuration& to) {
   for (const Item& item : from.items)
@@ -144,7 +144,8 @@ Constraint::Only Constraint::only_way(const Configuration& from) const {
   for (const Item& item : from.items) {
     for (const ByteEdge& edge : program_.automaton.bytes_of(item.state)) {
       if (edge.low != edge.high) return {};
-      if (only.kind != Only::Kind::kNone && !(only.kind == Only::Kind::kByte && only.byte == edge.low)) return {};
+      if (only.kind != Only::Kind::kNone && !(only.kind == Only::Kind::kByte && only.byte == edge.low))
+        return {};
       only = {Only::Kind::kByte, edge.low, kNoToken};
     }
     for (const TokenEdge& edge : program_.automaton.tokens_of(item.state)) {

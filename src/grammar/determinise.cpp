@@ -23,7 +23,12 @@ struct SetHash {
 class Determiniser {
  public:
   Determiniser(const Nfa& nfa, StateId accepting, Budget& budget, Automaton& out)
-      : nfa_(nfa), accepting_(accepting), budget_(budget), out_(out), seen_(nfa.n_states(), 0), of_one_(nfa.n_states(), kNoState) {}
+      : nfa_(nfa),
+        accepting_(accepting),
+        budget_(budget),
+        out_(out),
+        seen_(nfa.n_states(), 0),
+        of_one_(nfa.n_states(), kNoState) {}
 
   StateId run(StateId from) {
     const auto base = static_cast<StateId>(out_.states.size());
@@ -119,7 +124,8 @@ class Determiniser {
     std::size_t next = 0;
     for (int low = 0; low < 256;) {
       std::erase_if(active, [&](StateId r) { return ranges_[r].high < low; });
-      while (next < ranges_.size() && ranges_[next].low <= low) active.push_back(static_cast<StateId>(next++));
+      while (next < ranges_.size() && ranges_[next].low <= low)
+        active.push_back(static_cast<StateId>(next++));
       int high = next < ranges_.size() ? ranges_[next].low - 1 : 255;
       StateSet targets;
       for (const StateId r : active) {

@@ -51,7 +51,8 @@ void ExpressionNfa::add_text(std::string_view text, bool is_tag, StateId from, S
   if (text.empty()) return nfa_.add_empty(from, to);
   StateId at = from;
   for (std::size_t i = 0; i < text.size();) {
-    const SpecialTokens::Match special = is_tag ? special_.at_begin_of(text.substr(i)) : SpecialTokens::Match{};
+    const SpecialTokens::Match special =
+        is_tag ? special_.at_begin_of(text.substr(i)) : SpecialTokens::Match{};
     const std::size_t size = special.token == kNoToken ? 1 : special.size;
     const StateId next = i + size == text.size() ? to : nfa_.add_state();
     const auto byte = static_cast<std::uint8_t>(text[i]);

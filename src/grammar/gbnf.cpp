@@ -36,7 +36,8 @@ class Parser {
     });
     if (missing != rules_.end() && !missing->second.defined)
       refuse("the GBNF grammar has no rule \"" + missing->first + "\", which " +
-             line_and_column(in_.source(), missing->second.used_at) + " uses: write " + missing->first + " ::= ...");
+             line_and_column(in_.source(), missing->second.used_at) + " uses: write " + missing->first +
+             " ::= ...");
     const auto root = rules_.find("root");
     if (root == rules_.end())
       refuse("the GBNF grammar has no rule \"root\", with which texts begin: write root ::= ...");

@@ -1,4 +1,6 @@
 // Grammars that are put together from others.
+#include "weft/grammar.h"
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -6,7 +8,6 @@
 
 #include "grammar/budget.h"
 #include "grammar/language.h"
-#include "weft/grammar.h"
 
 namespace weft {
 namespace {

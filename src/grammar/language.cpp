@@ -113,8 +113,7 @@ NodeId Builder::append(const Language& other) {
   for (const NodeId child : other.children) language_.children.push_back(child + n_nodes);
   language_.ranges.insert(language_.ranges.end(), other.ranges.begin(), other.ranges.end());
   language_.bytes += other.bytes;
-  for (const Language::Rule& rule : other.rules)
-    language_.rules.push_back({rule.name, rule.body + n_nodes});
+  for (const Language::Rule& rule : other.rules) language_.rules.push_back({rule.name, rule.body + n_nodes});
   return other.root + n_nodes;
 }
 

@@ -21,8 +21,15 @@ const CharSet& word_characters() {
   return set;
 }
 const CharSet& white_space() {
-  static const CharSet set({{'\t', '\r'}, {' ', ' '}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A},
-                            {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
+  static const CharSet set({{'\t', '\r'},
+                            {' ', ' '},
+                            {0xA0, 0xA0},
+                            {0x1680, 0x1680},
+                            {0x2000, 0x200A},
+                            {0x2028, 0x2029},
+                            {0x202F, 0x202F},
+                            {0x205F, 0x205F},
+                            {0x3000, 0x3000},
                             {0xFEFF, 0xFEFF}});
   return set;
 }
@@ -83,8 +90,7 @@ class Parser {
     }
     std::vector<NodeId> nodes;
     for (const Part& part : parts)
-      nodes.push_back(
-          complete(part, options_.anywhere && all.starts, options_.anywhere && all.ends).node);
+      nodes.push_back(complete(part, options_.anywhere && all.starts, options_.anywhere && all.ends).node);
     all.node = builder_.choice(nodes);
     return all;
   }
@@ -131,7 +137,8 @@ class Parser {
     if (depth >= max_depth_) fail("groups are nested deeper than " + std::to_string(max_depth_) + " levels");
     if (in_.take('?')) {
       if (in_.starts_with("=") || in_.starts_with("!") || in_.starts_with("<=") || in_.starts_with("<!"))
-        fail("lookaround is not regular and not supported: say what the text is instead of what is beside it");
+        fail(
+            "lookaround is not regular and not supported: say what the text is instead of what is beside it");
       if (in_.take('<')) {
         while (!in_.at_end() && in_.peek() != '>') in_.skip();
         if (!in_.take('>')) fail("expected > at the end of the group's name");
@@ -261,7 +268,8 @@ class Parser {
       in_.skip();
       const CharSet high = class_member();
       if (!is_one(low) || !is_one(high)) fail("a range needs a character at each end");
-      if (high.ranges()[0].low < low.ranges()[0].low) fail("a range that ends before it begins; swap its characters");
+      if (high.ranges()[0].low < low.ranges()[0].low)
+        fail("a range that ends before it begins; swap its characters");
       set.add(low.ranges()[0].low, high.ranges()[0].low);
     }
     return negated ? set.negated() : set;
@@ -289,7 +297,8 @@ class Parser {
     } else if (const auto counts = braces()) {
       least = counts->first;
       most = counts->second;
-      if (most != kUnlimited && most < least) fail("a repetition's second number must not be below the first");
+      if (most != kUnlimited && most < least)
+        fail("a repetition's second number must not be below the first");
     } else {
       return part;
     }
@@ -347,12 +356,14 @@ NodeId add_json_character(const CharSet& set, Builder& builder) {
       if (low >= 10) digit.add('A' + low - 10);
     }
     if (!digit.empty())
-      choices.push_back(builder.sequence({builder.bytes(high == 0 ? "\\u000" : "\\u001"), builder.character(digit)}));
+      choices.push_back(
+          builder.sequence({builder.bytes(high == 0 ? "\\u000" : "\\u001"), builder.character(digit)}));
   }
   return builder.choice(choices);
 }
 
-NodeId add_pattern(std::string_view pattern, const PatternOptions& options, Budget& budget, Builder& builder) {
+NodeId add_pattern(std::string_view pattern, const PatternOptions& options, Budget& budget,
+                   Builder& builder) {
   return Parser(pattern, options, budget, builder).run();
 }
 

@@ -6,11 +6,11 @@ namespace weft::grammar {
 namespace {
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;  // Sizes are cut off here.
-constexpr std::int64_t kSmall = 160;         // States of a rule that is copied to wherever it is used ...
-constexpr std::int64_t kSmallOnce = 8192;    // ... and of one that is used once.
-constexpr int kMaxInlinedDepth = 64;         // Of the expressions of what is copied.
-constexpr std::int64_t kManyWide = 3;        // Characters of wide classes that make a rule be called.
-constexpr char32_t kWide = 32;               // Characters that make a class wide.
+constexpr std::int64_t kSmall = 160;       // States of a rule that is copied to wherever it is used ...
+constexpr std::int64_t kSmallOnce = 8192;  // ... and of one that is used once.
+constexpr int kMaxInlinedDepth = 64;       // Of the expressions of what is copied.
+constexpr std::int64_t kManyWide = 3;      // Characters of wide classes that make a rule be called.
+constexpr char32_t kWide = 32;             // Characters that make a class wide.
 
 struct NodeFacts {
   std::int64_t size = 1;
@@ -36,9 +36,9 @@ class Finder {
  private:
   struct Rule {
     bool used = false;
-    std::vector<NodeId> nodes;  // Ascending: children first.
+    std::vector<NodeId> nodes;                  // Ascending: children first.
     std::vector<std::uint32_t> users, callees;  // Once for each use.
-    std::size_t n_open = 0;     // Callees without facts.
+    std::size_t n_open = 0;                     // Callees without facts.
     NodeFacts whole;
   };
 
@@ -101,7 +101,7 @@ class Finder {
 
   bool is_nullable(const Node& node, const std::vector<char>& nullable) const {
     if (!has_children(node))
-      return node.kind == NodeKind::kBytes   ? node.size == 0
+      return node.kind == NodeKind::kBytes  ? node.size == 0
              : node.kind == NodeKind::kRule ? facts_[node.begin].nullable
                                             : false;
     const auto children = language_.children_of(node);
@@ -170,9 +170,9 @@ class Finder {
     }
     for (const NodeId child : language_.children_of(node)) {
       facts.size = std::min(kMany, facts.size + nodes[child].size);
-      facts.n_wide = std::min(kMany, node.kind == NodeKind::kChoice
-                                         ? std::max(facts.n_wide, nodes[child].n_wide)
-                                         : facts.n_wide + nodes[child].n_wide);
+      facts.n_wide =
+          std::min(kMany, node.kind == NodeKind::kChoice ? std::max(facts.n_wide, nodes[child].n_wide)
+                                                         : facts.n_wide + nodes[child].n_wide);
       facts.depth = std::max(facts.depth, nodes[child].depth);
     }
     ++facts.depth;

@@ -93,7 +93,8 @@ TokenMask TokenMasks::make(StateId state) const {
     mask.tokens.reserve(n_tokens);
     for (std::size_t word = 0; word < mask.bits.size(); ++word)
       for (std::uint32_t rest = mask.bits[word]; rest != 0; rest &= rest - 1)
-        mask.tokens.push_back(static_cast<Token>(word * 32 + static_cast<std::size_t>(std::countr_zero(rest))));
+        mask.tokens.push_back(
+            static_cast<Token>(word * 32 + static_cast<std::size_t>(std::countr_zero(rest))));
     mask.bits = {};
   }
   return mask;

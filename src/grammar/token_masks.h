@@ -39,7 +39,8 @@ class TokenMasks {
   TokenMasks(const Automaton& automaton, const TokenTrie& trie, int n_vocab, std::size_t kept_bytes);
 
   /// Sets the bits of all tokens that may follow, end tokens aside. `walker` belongs to the caller.
-  void fill(const Configuration& from, Walker& walker, Stepper& stepper, std::span<std::uint32_t> allowed) const;
+  void fill(const Configuration& from, Walker& walker, Stepper& stepper,
+            std::span<std::uint32_t> allowed) const;
   /// Makes masks that take long ahead, until `ms` have passed.
   void prepare(double ms) const;
   std::size_t bytes() const;

@@ -38,7 +38,8 @@ std::vector<Token> TokenTable::encode(std::string_view text) const {
   const std::string whole = joined(line, line.size());
   if (whole.size() > text.size() && whole.ends_with(text)) {
     std::size_t before = whole.size() - text.size(), n = 0;
-    while (n < line.size() && before >= bytes_of(line[n]).size() && before > 0) before -= bytes_of(line[n++]).size();
+    while (n < line.size() && before >= bytes_of(line[n]).size() && before > 0)
+      before -= bytes_of(line[n++]).size();
     if (before == 0) return std::vector<Token>(line.begin() + static_cast<std::ptrdiff_t>(n), line.end());
   }
   // The longest tokens, from the front.

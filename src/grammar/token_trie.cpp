@@ -34,7 +34,8 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
   }
   close(0);
   nodes_[0].behind = static_cast<std::uint32_t>(nodes_.size());
-  nodes_.push_back({static_cast<std::uint32_t>(nodes_.size()) + 1, static_cast<std::uint32_t>(tokens_.size()), 0, 0});
+  nodes_.push_back(
+      {static_cast<std::uint32_t>(nodes_.size()) + 1, static_cast<std::uint32_t>(tokens_.size()), 0, 0});
 }
 
 std::size_t TokenTrie::child(std::size_t n, std::uint8_t byte) const {

@@ -8,11 +8,20 @@
 namespace weft::grammar {
 namespace {
 
-constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {
-    {"Letter", "L"},           {"Lowercase_Letter", "Ll"}, {"Uppercase_Letter", "Lu"}, {"Mark", "M"},
-    {"Number", "N"},           {"Decimal_Number", "Nd"},   {"Punctuation", "P"},       {"Symbol", "S"},
-    {"Separator", "Z"},        {"Space_Separator", "Zs"},  {"Other", "C"},             {"Control", "Cc"},
-    {"Currency_Symbol", "Sc"}, {"Math_Symbol", "Sm"}};
+constexpr std::pair<std::string_view, std::string_view> kLongNames[] = {{"Letter", "L"},
+                                                                        {"Lowercase_Letter", "Ll"},
+                                                                        {"Uppercase_Letter", "Lu"},
+                                                                        {"Mark", "M"},
+                                                                        {"Number", "N"},
+                                                                        {"Decimal_Number", "Nd"},
+                                                                        {"Punctuation", "P"},
+                                                                        {"Symbol", "S"},
+                                                                        {"Separator", "Z"},
+                                                                        {"Space_Separator", "Zs"},
+                                                                        {"Other", "C"},
+                                                                        {"Control", "Cc"},
+                                                                        {"Currency_Symbol", "Sc"},
+                                                                        {"Math_Symbol", "Sm"}};
 
 }  // namespace
 
@@ -24,7 +33,8 @@ std::optional<CharSet> general_category(std::string_view name) {
   char32_t first = 0;
   bool inside = false;
   for (char32_t c = 0; c <= kLastCharacter; ++c) {
-    const bool matches = std::string_view(utf8proc_category_string(static_cast<utf8proc_int32_t>(c))).starts_with(name);
+    const bool matches =
+        std::string_view(utf8proc_category_string(static_cast<utf8proc_int32_t>(c))).starts_with(name);
     if (matches && !inside) first = c;
     if (!matches && inside) set.add(first, c - 1);
     inside = matches;

@@ -26,9 +26,9 @@ class Walker {
   /// All configurations: they must be forgotten where stacks are.
   void forget();
 
-  /// Walks a tree from `start`. For each node that is reached calls reached(node, place), for each first one that is
-  /// not, dead(node). The walker may forget all places on the way. Throws Error kInvalidArgument where the
-  /// grammar is so ambiguous that the walk takes too long for those who wait for it.
+  /// Walks a tree from `start`. For each node that is reached calls reached(node, place), for each first one
+  /// that is not, dead(node). The walker may forget all places on the way. Throws Error kInvalidArgument
+  /// where the grammar is so ambiguous that the walk takes too long for those who wait for it.
   template <typename Reached, typename Dead>
   void walk(const TokenTrie& trie, const Configuration& start, Reached&& reached, Dead&& dead) {
     if (trie.size() <= 1) return;

@@ -81,7 +81,8 @@ TEST(Gbnf, RightRecursionOverLongTexts) {
 
 TEST(Gbnf, RefusesLeftRecursion) {
   EXPECT_THAT(refusal("root ::= root \"a\" | \"b\""), HasSubstr("left recursion"));
-  EXPECT_THAT(refusal("root ::= a\na ::= b \"x\"\nb ::= e a | \"y\"\ne ::= \"z\"?"), HasSubstr("left recursion"));
+  EXPECT_THAT(refusal("root ::= a\na ::= b \"x\"\nb ::= e a | \"y\"\ne ::= \"z\"?"),
+              HasSubstr("left recursion"));
 }
 
 TEST(Gbnf, SaysWhereItIsWrong) {
@@ -117,8 +118,8 @@ TEST(Gbnf, HostileGrammarsAreErrors) {
   std::string doubling = "root ::= r0\n";
   for (int i = 0; i < 40; ++i) {
     const std::string next = std::to_string(i + 1);
-    doubling += "r" + std::to_string(i) + " ::= r" + next + " \"a\" | q" + next + " \"b\"\nq" + std::to_string(i) +
-                " ::= r" + next + " \"c\" | q" + next + " \"d\"\n";
+    doubling += "r" + std::to_string(i) + " ::= r" + next + " \"a\" | q" + next + " \"b\"\nq" +
+                std::to_string(i) + " ::= r" + next + " \"c\" | q" + next + " \"d\"\n";
   }
   doubling += "r40 ::= \"x\" root?\nq40 ::= \"y\" root?";
   EXPECT_NE(error_of([&] { (void)compiled(Grammar::gbnf(doubling))->constraint(); }), "");

@@ -30,7 +30,8 @@ void expect_consistent(TokenConstraint& constraint, std::span<const Token> draft
 }
 
 TEST(Compose, PartsAreReadInTheirOrder) {
-  const Grammar g = Grammar::sequence({Grammar::literal("ab"), Grammar::choice({Grammar::literal("x"), Grammar::literal("yz")}),
+  const Grammar g = Grammar::sequence({Grammar::literal("ab"),
+                                       Grammar::choice({Grammar::literal("x"), Grammar::literal("yz")}),
                                        Grammar::repeat(Grammar::literal("!"), 1, 3)});
   EXPECT_TRUE(allows(g, "abx!"));
   EXPECT_TRUE(allows(g, "abyz!!!"));
@@ -55,7 +56,8 @@ TEST(Compose, NestsDeeplyOrSaysSo) {
 }
 
 TEST(Constraint, MasksHoldTokensThatCrossParts) {
-  const auto g = compiled(Grammar::json_schema(R"({"type":"object","properties":{"name":{"type":"string"}},"required":["name"]})"));
+  const auto g = compiled(Grammar::json_schema(
+      R"({"type":"object","properties":{"name":{"type":"string"}},"required":["name"]})"));
   const auto c = g->constraint();
   EXPECT_THAT(allowed_tokens(*c), ElementsAre(find("{"), find("{\"")));
   expect_consistent(*c);
@@ -98,7 +100,8 @@ TEST(Constraint, DraftsAreReadBehindTheText) {
 }
 
 TEST(Constraint, TagsAreSpecialTokensWhereThereAreSome) {
-  const auto g = compiled(Grammar::sequence({Grammar::tag("<call>"), Grammar::literal("ab"), Grammar::tag("<none>")}));
+  const auto g =
+      compiled(Grammar::sequence({Grammar::tag("<call>"), Grammar::literal("ab"), Grammar::tag("<none>")}));
   const auto c = g->constraint();
   EXPECT_THAT(allowed_tokens(*c), ElementsAre(find("<call>")));
   c->accept(find("<call>"));
@@ -109,7 +112,8 @@ TEST(Constraint, TagsAreSpecialTokensWhereThereAreSome) {
 }
 
 TEST(FreeText, AllowsEverythingUntilATag) {
-  const auto g = compiled(Grammar::free_text({{"<call>", Grammar::literal("ab")}, {"<tool>", Grammar::literal("12")}}));
+  const auto g =
+      compiled(Grammar::free_text({{"<call>", Grammar::literal("ab")}, {"<tool>", Grammar::literal("12")}}));
   const auto c = g->constraint();
   const std::vector<Token> free = allowed_tokens(*c);
   EXPECT_TRUE(has(free, "<call>"));
@@ -144,7 +148,8 @@ TEST(FreeText, CountsItsTags) {
 }
 
 TEST(FreeText, TagsThatBeginAlikeAndStandInEachOther) {
-  const Grammar g = Grammar::free_text({{"<ab>", Grammar::literal("1")}, {"<ac", Grammar::literal("2")}, {"b>", Grammar::literal("3")}});
+  const Grammar g = Grammar::free_text(
+      {{"<ab>", Grammar::literal("1")}, {"<ac", Grammar::literal("2")}, {"b>", Grammar::literal("3")}});
   EXPECT_TRUE(allows(g, "<ab>1"));
   EXPECT_TRUE(allows(g, "<ab>3"));  // "b>" ends there, too.
   EXPECT_TRUE(allows(g, "<<ac2"));
@@ -166,7 +171,8 @@ TEST(FreeText, UntilATag) {
 }
 
 TEST(Forced, WritesWhatHasNoChoice) {
-  const auto g = compiled(Grammar::sequence({Grammar::literal("{\"name\": "), Grammar::regex("[a-z]+"), Grammar::tag("<call>")}));
+  const auto g = compiled(
+      Grammar::sequence({Grammar::literal("{\"name\": "), Grammar::regex("[a-z]+"), Grammar::tag("<call>")}));
   const auto c = g->constraint();
   std::vector<Token> tokens;
   c->forced({}, tokens);
@@ -179,7 +185,9 @@ TEST(Forced, WritesWhatHasNoChoice) {
   }
   EXPECT_TRUE(std::string_view("{\"name\": ").starts_with(text)) << text;
   tokens.clear();
-  const auto d = compiled(Grammar::sequence({Grammar::literal("12345"), Grammar::tag("<call>"), Grammar::literal("?")}))->constraint();
+  const auto d =
+      compiled(Grammar::sequence({Grammar::literal("12345"), Grammar::tag("<call>"), Grammar::literal("?")}))
+          ->constraint();
   d->forced({}, tokens);
   text.clear();
   for (const Token token : tokens) text += small_tokenizer().piece(token, true);

@@ -33,8 +33,8 @@ inline text::Vocabulary small_vocabulary() {
   v.pre = "gpt-2";
   for (int b = 0; b < 256; ++b) add_token(v, std::string(1, static_cast<char>(b)), TokenKind::kNormal);
   for (const std::string_view text :
-       {"ab", "abc", "\": ", "{\"", "\"}", "\", \"", "name", " the", "true", "12", "123", "\xC3\xA9", "]]", "}}", ", ",
-        "hello world", "<tool", "\": \"", "  ", "    ", "\n\n"})
+       {"ab",       "abc", "\": ", "{\"", "\"}",         "\", \"", "name",   " the", "true", "12",  "123",
+        "\xC3\xA9", "]]",  "}}",   ", ",  "hello world", "<tool",  "\": \"", "  ",   "    ", "\n\n"})
     add_token(v, text, TokenKind::kNormal);
   add_token(v, "<user>", TokenKind::kUserDefined);
   for (const std::string_view text : {"<call>", "</call>", "<|unused|>", "<bos>"})
@@ -55,7 +55,9 @@ inline const GrammarCompiler& small_compiler() {
 inline std::shared_ptr<const CompiledGrammar> compiled(const Grammar& grammar) {
   return small_compiler().compile(grammar);
 }
-inline bool allows(const Grammar& grammar, std::string_view text) { return compiled(grammar)->allows_text(text); }
+inline bool allows(const Grammar& grammar, std::string_view text) {
+  return compiled(grammar)->allows_text(text);
+}
 
 /// The message of the Error that is thrown; empty where none is.
 template <typename Function>
@@ -63,7 +65,8 @@ std::string error_of(Function&& function) {
   try {
     function();
   } catch (const Error& error) {
-    return error.code() == ErrorCode::kInvalidArgument ? error.what() : "of another kind: " + std::string(error.what());
+    return error.code() == ErrorCode::kInvalidArgument ? error.what()
+                                                       : "of another kind: " + std::string(error.what());
   }
   return {};
 }

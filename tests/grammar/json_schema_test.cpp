@@ -31,9 +31,11 @@ TEST(JsonSchema, AllowsWhatAnIndependentCheckerAllows) {
   for (const auto& vector : all) {
     const auto grammar = compiled(Grammar::json_schema(vector["source"].get<std::string>()));
     for (const auto& text : vector["valid"])
-      EXPECT_TRUE(grammar->allows_text(text.get<std::string>())) << vector["source"] << "\n" << text.get<std::string>();
+      EXPECT_TRUE(grammar->allows_text(text.get<std::string>())) << vector["source"] << "\n"
+                                                                 << text.get<std::string>();
     for (const auto& text : vector["invalid"])
-      EXPECT_FALSE(grammar->allows_text(text.get<std::string>())) << vector["source"] << "\n" << text.get<std::string>();
+      EXPECT_FALSE(grammar->allows_text(text.get<std::string>())) << vector["source"] << "\n"
+                                                                  << text.get<std::string>();
   }
 }
 
@@ -60,7 +62,8 @@ TEST(JsonSchema, MasksAgreeWithTheLanguage) {
       if (i % 10 == 0) {
         for (Token t = 0; t < small_tokenizer().n_vocab(); ++t)
           ASSERT_EQ(constraint->allows({}, t), std::binary_search(tokens.begin(), tokens.end(), t))
-              << vector["source"] << "\n" << text << " + " << small_tokenizer().piece(t, true);
+              << vector["source"] << "\n"
+              << text << " + " << small_tokenizer().piece(t, true);
       }
       const Token token = tokens[random() % tokens.size()];
       if (small_tokenizer().is_end(token)) {
@@ -76,7 +79,8 @@ TEST(JsonSchema, MasksAgreeWithTheLanguage) {
 }
 
 TEST(JsonSchema, WhiteSpaceOnRequest) {
-  const std::string schema = R"({"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"}}},"required":["a"]})";
+  const std::string schema =
+      R"({"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"}}},"required":["a"]})";
   JsonSchemaOptions options;
   options.any_whitespace = true;
   EXPECT_TRUE(fits(schema, R"({"a": [1, 2]})"));
@@ -87,7 +91,8 @@ TEST(JsonSchema, WhiteSpaceOnRequest) {
 }
 
 TEST(JsonSchema, AdditionalKeysAreNoneOfTheNames) {
-  const std::string schema = R"({"type":"object","properties":{"ab":{"type":"integer"}},"additionalProperties":{"type":"string"}})";
+  const std::string schema =
+      R"({"type":"object","properties":{"ab":{"type":"integer"}},"additionalProperties":{"type":"string"}})";
   EXPECT_TRUE(fits(schema, R"({"a": "x", "abc": "y"})"));
   EXPECT_FALSE(fits(schema, R"({"ab": 1, "ab": "x"})"));
   EXPECT_FALSE(fits(schema, R"({"\u0061b": "x"})"));
@@ -108,15 +113,18 @@ TEST(JsonSchema, ObjectsOfAnyKind) {
 }
 
 TEST(JsonSchema, RefusesWhatItCannotHoldTo) {
-  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"not":{"type":"string"}}}})"), HasSubstr("#/properties/a/not"));
+  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"not":{"type":"string"}}}})"),
+              HasSubstr("#/properties/a/not"));
   EXPECT_THAT(refusal(R"({"if":{},"then":{}})"), HasSubstr("if is not supported"));
   EXPECT_THAT(refusal(R"({"type":"array","uniqueItems":true})"), HasSubstr("uniqueItems"));
   EXPECT_THAT(refusal(R"({"type":"array","contains":{}})"), HasSubstr("contains"));
   EXPECT_THAT(refusal(R"({"type":"integer","multipleOf":7})"), HasSubstr("#/multipleOf"));
   EXPECT_THAT(refusal(R"json({"type":"string","pattern":"(?=a)"})json"), HasSubstr("#/pattern"));
   EXPECT_THAT(refusal(R"({"type":"string","format":"uri-template"})"), HasSubstr("uri-template"));
-  EXPECT_THAT(refusal(R"({"type":"object","patternProperties":{"^a":{}, "b$":{}}})"), HasSubstr("patternProperties"));
-  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{}},"minProperties":1})"), HasSubstr("number of properties"));
+  EXPECT_THAT(refusal(R"({"type":"object","patternProperties":{"^a":{}, "b$":{}}})"),
+              HasSubstr("patternProperties"));
+  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{}},"minProperties":1})"),
+              HasSubstr("number of properties"));
   EXPECT_THAT(refusal(R"({"$ref":"https://example.com/x"})"), HasSubstr("another document"));
   EXPECT_THAT(refusal(R"({"$ref":"#/$defs/none"})"), HasSubstr("leads nowhere"));
   EXPECT_EQ(refusal(R"({"type":"string","format":"int32"})"), "");
@@ -136,7 +144,8 @@ TEST(JsonSchema, RefusesWhatHasNoText) {
   EXPECT_THAT(refusal(R"({"type":"string","minLength":3,"maxLength":2})"), HasSubstr("allows no text"));
   EXPECT_THAT(refusal(R"({"type":"integer","minimum":3,"maximum":2})"), HasSubstr("allows no text"));
   EXPECT_THAT(refusal(R"({"allOf":[{"type":"string"},{"type":"integer"}]})"), HasSubstr("allows no text"));
-  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"), HasSubstr("allows no text"));
+  EXPECT_THAT(refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"),
+              HasSubstr("allows no text"));
   EXPECT_THAT(refusal(R"({"$ref":"#"})"), HasSubstr("refers to itself"));
   EXPECT_THAT(refusal(R"({"anyOf":[{"$ref":"#"}]})"), HasSubstr("allows no text"));
   EXPECT_TRUE(fits(R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "null"));
@@ -151,14 +160,18 @@ TEST(JsonSchema, HostileSchemasAreErrors) {
   // Unions that multiply.
   std::string product = R"({"allOf":[)";
   for (int i = 0; i < 24; ++i)
-    product += std::string(i > 0 ? "," : "") + R"({"anyOf":[{"required":["a)" + std::to_string(i) + R"("]},{"required":["b)" +
-               std::to_string(i) + R"("]}]})";
+    product += std::string(i > 0 ? "," : "") + R"({"anyOf":[{"required":["a)" + std::to_string(i) +
+               R"("]},{"required":["b)" + std::to_string(i) + R"("]}]})";
   GrammarLimits limits;
   limits.compile_ms = 200.0;
   JsonSchemaOptions options;
   options.limits = limits;
   EXPECT_NE(refusal(product + "]}", options), "");
-  EXPECT_NE(refusal(R"({"type":"array","items":{"type":"array","items":{"type":"string","maxLength":900},"minItems":900},"minItems":900})", options), "");
+  EXPECT_NE(
+      refusal(
+          R"({"type":"array","items":{"type":"array","items":{"type":"string","maxLength":900},"minItems":900},"minItems":900})",
+          options),
+      "");
   std::string wide = R"({"type":"object","properties":{)";
   for (int i = 0; i < 2000; ++i)
     wide += std::string(i > 0 ? "," : "") + "\"p" + std::to_string(i) + R"(":{"type":"string"})";

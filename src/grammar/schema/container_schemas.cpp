@@ -12,8 +12,10 @@ NodeId SchemaWriter::space() {
   if (!options_.any_whitespace) return builder_.empty();
   constexpr std::int32_t kMaxIndentation = 40;
   return shared("space", [&] {
-    const NodeId indentation = builder_.repeat(builder_.character(CharSet({{' ', ' '}, {'\t', '\t'}})), 0, kMaxIndentation);
-    return builder_.optional(builder_.choice({builder_.bytes(" "), builder_.sequence({builder_.bytes("\n"), indentation})}));
+    const NodeId indentation =
+        builder_.repeat(builder_.character(CharSet({{' ', ' '}, {'\t', '\t'}})), 0, kMaxIndentation);
+    return builder_.optional(
+        builder_.choice({builder_.bytes(" "), builder_.sequence({builder_.bytes("\n"), indentation})}));
   });
 }
 NodeId SchemaWriter::comma() {
@@ -26,7 +28,8 @@ NodeId SchemaWriter::colon() {
 }
 NodeId SchemaWriter::in_braces(NodeId inside, bool may_be_empty) {
   const NodeId rest = builder_.sequence({inside, space()});
-  return builder_.sequence({builder_.bytes("{"), space(), may_be_empty ? builder_.optional(rest) : rest, builder_.bytes("}")});
+  return builder_.sequence(
+      {builder_.bytes("{"), space(), may_be_empty ? builder_.optional(rest) : rest, builder_.bytes("}")});
 }
 
 NodeId SchemaWriter::array(const Keywords& k) {
@@ -41,8 +44,8 @@ NodeId SchemaWriter::array(const Keywords& k) {
   std::vector<Conjunction> prefix(n_prefix);
   Conjunction rest;
   for (const ArrayKeywords& a : k.arrays) {
-    const bool closed =
-        a.items == kNoValue ? !a.prefix.empty() : tree_[a.items].kind == JsonKind::kBool && !tree_[a.items].flag;
+    const bool closed = a.items == kNoValue ? !a.prefix.empty()
+                                            : tree_[a.items].kind == JsonKind::kBool && !tree_[a.items].flag;
     if (closed) at_most(a.prefix.size());
     for (std::size_t i = 0; i < n_prefix; ++i) {
       if (i < a.prefix.size()) {
@@ -69,7 +72,8 @@ NodeId SchemaWriter::array(const Keywords& k) {
       tail = builder_.repeat(more, count(least), count(limit));
     } else {
       const std::int64_t others = limit < 0 ? kUnlimited : limit - 1;
-      tail = builder_.sequence({item, builder_.repeat(more, count(std::max<std::int64_t>(0, least - 1)), count(others))});
+      tail = builder_.sequence(
+          {item, builder_.repeat(more, count(std::max<std::int64_t>(0, least - 1)), count(others))});
       if (least == 0) tail = builder_.optional(*tail);
     }
   }
@@ -81,7 +85,8 @@ NodeId SchemaWriter::array(const Keywords& k) {
     tail = builder_.sequence(parts);
     if (static_cast<std::int64_t>(i) >= k.min_items) tail = builder_.optional(*tail);
   }
-  return builder_.sequence({builder_.bytes("["), space(), tail ? *tail : builder_.empty(), space(), builder_.bytes("]")});
+  return builder_.sequence(
+      {builder_.bytes("["), space(), tail ? *tail : builder_.empty(), space(), builder_.bytes("]")});
 }
 
 /// All that are named, in the order in which they are, with what every schema says of each.
@@ -100,11 +105,13 @@ std::vector<SchemaWriter::Property> SchemaWriter::properties(const Keywords& k) 
   for (Property& property : result) {
     for (const ObjectKeywords& object : k.objects) {
       budget_.spend();
-      const ValueId schema = object.properties == kNoValue ? kNoValue : tree_.find(object.properties, property.name);
+      const ValueId schema =
+          object.properties == kNoValue ? kNoValue : tree_.find(object.properties, property.name);
       if (schema != kNoValue) {
         property.schema.push_back({schema});
       } else if (object.patterns != kNoValue && !tree_[object.patterns].members.empty()) {
-        reader_.fail(object.patterns, "patternProperties beside named properties are not supported; name them all");
+        reader_.fail(object.patterns,
+                     "patternProperties beside named properties are not supported; name them all");
       } else if (object.additional != kNoValue) {
         property.schema.push_back({object.additional});
       }
@@ -118,15 +125,17 @@ SchemaWriter::Others SchemaWriter::pattern_properties(const ObjectKeywords& obje
   const bool closed = object.additional == kNoValue ||
                       (tree_[object.additional].kind == JsonKind::kBool && !tree_[object.additional].flag);
   if (members.size() != 1 || !closed || k.objects.size() != 1 || !k.names.empty())
-    reader_.fail(object.patterns, "patternProperties are supported for one pattern and additionalProperties: false");
+    reader_.fail(object.patterns,
+                 "patternProperties are supported for one pattern and additionalProperties: false");
   Others result;
   result.allowed = true;
   PatternOptions options;
   options.anywhere = true;
   options.in_json = true;
   options.name = "JSON schema, " + tree_.pointer_to(object.patterns);
-  result.key = builder_.sequence(
-      {builder_.bytes("\""), add_pattern(members[0].first, options, budget_, builder_), builder_.bytes("\"")});
+  result.key =
+      builder_.sequence({builder_.bytes("\""), add_pattern(members[0].first, options, budget_, builder_),
+                         builder_.bytes("\"")});
   result.schema.push_back({members[0].second});
   return result;
 }
@@ -138,10 +147,12 @@ SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<P
   bool said = false;
   result.allowed = !k.no_others;
   for (const ObjectKeywords& object : k.objects) {
-    if (object.patterns != kNoValue && !tree_[object.patterns].members.empty()) return pattern_properties(object, k);
+    if (object.patterns != kNoValue && !tree_[object.patterns].members.empty())
+      return pattern_properties(object, k);
     if (object.additional == kNoValue) continue;
     said = true;
-    if (tree_[object.additional].kind == JsonKind::kBool && !tree_[object.additional].flag) result.allowed = false;
+    if (tree_[object.additional].kind == JsonKind::kBool && !tree_[object.additional].flag)
+      result.allowed = false;
     result.schema.push_back({object.additional});
   }
   if (!said && !named.empty()) result.allowed = false;
@@ -154,7 +165,8 @@ SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<P
   Conjunction names;
   for (const ValueId schema : k.names) names.push_back({schema});
   Keywords limits = reader_.read(names);
-  if (limits.first_union) reader_.fail(k.names[0], "a union in propertyNames is not supported; write a pattern");
+  if (limits.first_union)
+    reader_.fail(k.names[0], "a union in propertyNames is not supported; write a pattern");
   limits.types &= kStringBit;
   result.key = limits.impossible || limits.types == 0 ? builder_.nothing() : values_of(limits);
   return result;
@@ -200,16 +212,18 @@ NodeId SchemaWriter::key_besides(const std::vector<Property>& named) {
     if (!nodes[i].is_name) choices.push_back(builder_.empty());
     written[i] = builder_.choice(choices);
   }
-  return shared("key besides names " + std::to_string(builder_.n_nodes()), [&] {
-    return builder_.sequence({builder_.bytes("\""), written[0], builder_.bytes("\"")});
-  });
+  return shared("key besides names " + std::to_string(builder_.n_nodes()),
+                [&] { return builder_.sequence({builder_.bytes("\""), written[0], builder_.bytes("\"")}); });
 }
 
-void SchemaWriter::check_number_of_properties(const Keywords& k, const std::vector<Property>& named, bool open) {
+void SchemaWriter::check_number_of_properties(const Keywords& k, const std::vector<Property>& named,
+                                              bool open) {
   if (k.properties_at == kNoValue) return;
-  const auto n_required = std::count_if(named.begin(), named.end(), [](const Property& p) { return p.required; });
+  const auto n_required =
+      std::count_if(named.begin(), named.end(), [](const Property& p) { return p.required; });
   const bool enough = k.min_properties <= n_required || (open && named.empty() && k.min_properties <= 1);
-  const bool few = k.max_properties < 0 || (open ? named.empty() : static_cast<std::int64_t>(named.size()) <= k.max_properties);
+  const bool few = k.max_properties < 0 ||
+                   (open ? named.empty() : static_cast<std::int64_t>(named.size()) <= k.max_properties);
   if (!enough || !few)
     reader_.fail(k.properties_at, "the number of properties cannot be held to here; say which are required");
 }
@@ -217,7 +231,8 @@ void SchemaWriter::check_number_of_properties(const Keywords& k, const std::vect
 NodeId SchemaWriter::map(NodeId member, const Keywords& k) {
   const std::int32_t most = k.max_properties < 0 ? kUnlimited : static_cast<std::int32_t>(k.max_properties);
   if (most == 0) return in_braces(builder_.empty(), true);
-  const NodeId more = builder_.repeat(builder_.sequence({comma(), member}), 0, most == kUnlimited ? most : most - 1);
+  const NodeId more =
+      builder_.repeat(builder_.sequence({comma(), member}), 0, most == kUnlimited ? most : most - 1);
   return in_braces(builder_.sequence({member, more}), k.min_properties == 0);
 }
 

@@ -54,7 +54,8 @@ class Magnitudes {
   NodeId whole_below(const std::string& whole) {
     const int n = size_of(whole);
     std::vector<NodeId> choices;
-    if (n > 1) choices.push_back(b_.choice({b_.bytes("0"), b_.sequence({digit('1', '9'), digits(0, n - 2)})}));
+    if (n > 1)
+      choices.push_back(b_.choice({b_.bytes("0"), b_.sequence({digit('1', '9'), digits(0, n - 2)})}));
     for (int i = 0; i < n; ++i) {
       const char c = whole[static_cast<std::size_t>(i)], lowest = i == 0 && n > 1 ? '1' : '0';
       if (c <= lowest) continue;
@@ -71,8 +72,9 @@ class Magnitudes {
     return fraction.empty() ? b_.optional(written) : written;
   }
   NodeId fraction_above(const std::string& fraction) {
-    std::vector<NodeId> choices = {b_.sequence({b_.bytes("." + fraction), b_.repeat(b_.bytes("0"), 0, kUnlimited),
-                                                digit('1', '9'), digits(0, kUnlimited)})};
+    std::vector<NodeId> choices = {
+        b_.sequence({b_.bytes("." + fraction), b_.repeat(b_.bytes("0"), 0, kUnlimited), digit('1', '9'),
+                     digits(0, kUnlimited)})};
     for (std::size_t i = 0; i < fraction.size(); ++i) {
       if (fraction[i] == '9') continue;
       choices.push_back(b_.sequence({b_.bytes("." + fraction.substr(0, i)),
@@ -114,7 +116,8 @@ std::optional<Decimal> parse_decimal(std::string_view number) {
   const std::size_t point = std::min(digits.find('.'), digits.size());
   std::string all(digits.substr(0, point));
   if (point < digits.size()) all += digits.substr(point + 1);
-  if (all.size() > static_cast<std::size_t>(kMaxDigits) || std::abs(exponent) > kMaxDigits) return std::nullopt;
+  if (all.size() > static_cast<std::size_t>(kMaxDigits) || std::abs(exponent) > kMaxDigits)
+    return std::nullopt;
   int whole = static_cast<int>(point) + exponent;  // Digits before the point.
   if (whole < 0) {
     all.insert(0, static_cast<std::size_t>(-whole), '0');
@@ -137,9 +140,10 @@ NodeId add_number(bool integer, bool plain, Builder& b) {
   if (!integer) parts.push_back(m.any_fraction());
   // Up to 299: what readers of JSON take for infinity is no number.
   if (!integer && !plain)
-    parts.push_back(b.optional(b.sequence(
-        {b.character(CharSet({{'e', 'e'}, {'E', 'E'}})), b.optional(b.character(CharSet({{'+', '+'}, {'-', '-'}}))),
-         b.choice({m.digits(1, 2), b.sequence({m.digit('0', '2'), m.digits(2, 2)})})})));
+    parts.push_back(b.optional(
+        b.sequence({b.character(CharSet({{'e', 'e'}, {'E', 'E'}})),
+                    b.optional(b.character(CharSet({{'+', '+'}, {'-', '-'}}))),
+                    b.choice({m.digits(1, 2), b.sequence({m.digit('0', '2'), m.digits(2, 2)})})})));
   return b.sequence(parts);
 }
 
@@ -168,20 +172,24 @@ std::optional<NodeId> add_multiple(const Decimal& step, Builder& b) {
   if (step.negative || step.is_zero()) return std::nullopt;
   const NodeId whole_only = b.optional(b.sequence({b.bytes("."), b.repeat(b.bytes("0"), 1, kUnlimited)}));
   if (step.fraction.empty() && (step.whole == "2" || step.whole == "5")) {
-    const CharSet last = step.whole == "2" ? CharSet({{'0', '0'}, {'2', '2'}, {'4', '4'}, {'6', '6'}, {'8', '8'}})
-                                           : CharSet({{'0', '0'}, {'5', '5'}});
+    const CharSet last = step.whole == "2"
+                             ? CharSet({{'0', '0'}, {'2', '2'}, {'4', '4'}, {'6', '6'}, {'8', '8'}})
+                             : CharSet({{'0', '0'}, {'5', '5'}});
     return b.sequence({sign, m.digits(0, kUnlimited), b.character(last), whole_only});
   }
   // Powers of ten.
-  if (step.fraction.empty() && step.whole[0] == '1' && step.whole.find_first_not_of('0', 1) == std::string::npos) {
+  if (step.fraction.empty() && step.whole[0] == '1' &&
+      step.whole.find_first_not_of('0', 1) == std::string::npos) {
     const auto zeros = static_cast<std::int32_t>(step.whole.size()) - 1;
-    return b.choice({b.sequence({sign, m.digits(1, kUnlimited), b.repeat(b.bytes("0"), zeros, zeros), whole_only}),
-                     b.sequence({sign, b.bytes("0"), whole_only})});
+    return b.choice(
+        {b.sequence({sign, m.digits(1, kUnlimited), b.repeat(b.bytes("0"), zeros, zeros), whole_only}),
+         b.sequence({sign, b.bytes("0"), whole_only})});
   }
   if (step.whole == "0" && step.fraction.find_first_not_of('0') == step.fraction.size() - 1 &&
       step.fraction.back() == '1') {
     const auto n = static_cast<std::int32_t>(step.fraction.size());
-    return b.sequence({sign, m.digits(1, kUnlimited), b.optional(b.sequence({b.bytes("."), m.digits(1, n)}))});
+    return b.sequence(
+        {sign, m.digits(1, kUnlimited), b.optional(b.sequence({b.bytes("."), m.digits(1, n)}))});
   }
   return std::nullopt;
 }

@@ -18,7 +18,8 @@ constexpr std::string_view kDateTime =
 constexpr std::string_view kDuration =
     R"(P(\d+W|(\d+Y(\d+M)?(\d+D)?|\d+M(\d+D)?|\d+D)(T(\d+H(\d+M)?(\d+S)?|\d+M(\d+S)?|\d+S))?|)"
     R"(T(\d+H(\d+M)?(\d+S)?|\d+M(\d+S)?|\d+S)))";
-constexpr std::string_view kIpv4 = R"(((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))";
+constexpr std::string_view kIpv4 =
+    R"(((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))";
 constexpr std::string_view kIpv6 =
     R"((([\da-fA-F]{1,4}:){7}[\da-fA-F]{1,4}|([\da-fA-F]{1,4}:){1,7}:|)"
     R"(([\da-fA-F]{1,4}:){1,6}:[\da-fA-F]{1,4}|([\da-fA-F]{1,4}:){1,5}(:[\da-fA-F]{1,4}){1,2}|)"

@@ -19,8 +19,12 @@ class JsonTree::Reader final : public nlohmann::json_sax<nlohmann::json> {
     v.flag = value;
     return add(std::move(v));
   }
-  bool number_integer(std::int64_t value) override { return number(JsonKind::kInteger, std::to_string(value)); }
-  bool number_unsigned(std::uint64_t value) override { return number(JsonKind::kInteger, std::to_string(value)); }
+  bool number_integer(std::int64_t value) override {
+    return number(JsonKind::kInteger, std::to_string(value));
+  }
+  bool number_unsigned(std::uint64_t value) override {
+    return number(JsonKind::kInteger, std::to_string(value));
+  }
   bool number_float(double, const std::string& text) override { return number(JsonKind::kNumber, text); }
   bool string(std::string& value) override {
     JsonValue v;
@@ -120,9 +124,9 @@ JsonTree::JsonTree(std::string_view text, int depth, const std::string& what) {
 
 ValueId JsonTree::find(ValueId object, std::string_view key) const {
   const JsonValue& value = values_[object];
-  const auto at = std::lower_bound(
-      value.by_name.begin(), value.by_name.end(), key,
-      [&](std::uint32_t i, std::string_view name) { return value.members[i].first < name; });
+  const auto at =
+      std::lower_bound(value.by_name.begin(), value.by_name.end(), key,
+                       [&](std::uint32_t i, std::string_view name) { return value.members[i].first < name; });
   if (at == value.by_name.end() || value.members[*at].first != key) return kNoValue;
   return value.members[*at].second;
 }

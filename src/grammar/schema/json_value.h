@@ -18,7 +18,7 @@ enum class JsonKind : std::uint8_t { kNull, kBool, kInteger, kNumber, kString, k
 struct JsonValue {
   JsonKind kind = JsonKind::kNull;
   bool flag = false;
-  std::string text;  ///< Of a string; of a number as it was written.
+  std::string text;                                      ///< Of a string; of a number as it was written.
   std::vector<std::pair<std::string, ValueId>> members;  ///< In the text's order; of a key the last value.
   std::vector<std::uint32_t> by_name;                    ///< Positions in members, ordered by key.
   std::vector<ValueId> items;
@@ -27,7 +27,8 @@ struct JsonValue {
 /// Immutable once read.
 class JsonTree {
  public:
-  /// Throws Error kInvalidArgument for what is no JSON, and for nesting beyond `depth`. `what` names the text.
+  /// Throws Error kInvalidArgument for what is no JSON, and for nesting beyond `depth`. `what` names the
+  /// text.
   JsonTree(std::string_view text, int depth, const std::string& what);
 
   ValueId root() const { return root_; }

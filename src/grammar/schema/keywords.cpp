@@ -27,7 +27,9 @@ constexpr std::pair<std::string_view, std::string_view> kRefused[] = {
 
 std::string percent_decoded(std::string_view text) {
   const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'                     ? c - '0'
+           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                    : -1;
   };
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -60,7 +62,8 @@ std::int64_t KeywordReader::count(ValueId at) const {
 }
 
 std::string KeywordReader::number(ValueId at) const {
-  if (tree_[at].kind != JsonKind::kInteger && tree_[at].kind != JsonKind::kNumber) fail(at, "expected a number");
+  if (tree_[at].kind != JsonKind::kInteger && tree_[at].kind != JsonKind::kNumber)
+    fail(at, "expected a number");
   return tree_[at].text;
 }
 
@@ -78,7 +81,8 @@ ValueId KeywordReader::resolve(ValueId reference) {
   const std::string& text = string(reference);
   if (const auto known = references_.find(text); known != references_.end()) return known->second;
   std::string_view rest = text;
-  if (const ValueId id = tree_[tree_.root()].kind == JsonKind::kObject ? tree_.find(tree_.root(), "$id") : kNoValue;
+  if (const ValueId id =
+          tree_[tree_.root()].kind == JsonKind::kObject ? tree_.find(tree_.root(), "$id") : kNoValue;
       id != kNoValue && !tree_[id].text.empty() && rest.starts_with(tree_[id].text))
     rest.remove_prefix(tree_[id].text.size());
   if (!rest.empty() && !rest.starts_with('#'))
@@ -186,7 +190,8 @@ bool KeywordReader::read_for_arrays(std::string_view name, ValueId schema, Value
     at_most(out.max_items);
   } else if (name == "uniqueItems") {
     if (tree_[value].kind != JsonKind::kBool || tree_[value].flag)
-      fail(value, "uniqueItems cannot be held to while items are written; leave it out and check it afterwards");
+      fail(value,
+           "uniqueItems cannot be held to while items are written; leave it out and check it afterwards");
   } else if (name == "items" || name == "prefixItems") {
     // Read together; draft 7 writes prefixItems and items as items and additionalItems.
     const ValueId prefix = tree_.find(schema, "prefixItems"), items = tree_.find(schema, "items");
@@ -226,7 +231,9 @@ bool KeywordReader::read_for_objects(std::string_view name, ValueId schema, Valu
     for (const ValueId map : {properties, patterns})
       if (map != kNoValue && tree_[map].kind != JsonKind::kObject) fail(map, "expected an object");
     // Read together, with the first of them.
-    const ValueId first = properties != kNoValue ? properties : additional != kNoValue ? additional : patterns;
+    const ValueId first = properties != kNoValue   ? properties
+                          : additional != kNoValue ? additional
+                                                   : patterns;
     if (value == first) out.objects.push_back({properties, additional, patterns});
   } else if (name == "required") {
     if (tree_[value].kind == JsonKind::kBool) return true;  // Draft 3's, beside a property.
@@ -263,7 +270,8 @@ void KeywordReader::read_keyword(std::string_view name, ValueId schema, ValueId 
   if (name == "allOf" && !part.no_references)
     for (const ValueId item : array(value)) add_part(item, out);
   const bool any_of = name == "anyOf" && !part.no_any_of, one_of = name == "oneOf" && !part.no_one_of;
-  if ((any_of || one_of) && !out.first_union) out.first_union = Keywords::Union{reading_, one_of, array(value)};
+  if ((any_of || one_of) && !out.first_union)
+    out.first_union = Keywords::Union{reading_, one_of, array(value)};
 }
 
 Keywords KeywordReader::read(const Conjunction& conjunction) {
@@ -280,7 +288,8 @@ Keywords KeywordReader::read(const Conjunction& conjunction) {
     }
     if (value.kind != JsonKind::kObject) fail(schema, "a schema is an object, true or false");
     const ValueId nullable = tree_.find(schema, "nullable");  // OpenAPI's.
-    const bool or_null = nullable != kNoValue && tree_[nullable].kind == JsonKind::kBool && tree_[nullable].flag;
+    const bool or_null =
+        nullable != kNoValue && tree_[nullable].kind == JsonKind::kBool && tree_[nullable].flag;
     const unsigned before = out.types;
     for (const auto& [name, keyword] : value.members) read_keyword(name, schema, keyword, out);
     if (or_null) out.types |= before & kNullBit;

@@ -110,7 +110,7 @@ class KeywordReader {
   const JsonTree& tree_;
   Budget& budget_;
   std::unordered_map<std::string, ValueId> references_;
-  // For each schema that is being read: who refers to it, as a place in Keywords::parts.
+  // Of each of Keywords::parts: who refers to it, by place.
   std::vector<std::size_t> parents_;
   std::size_t reading_ = 0;
 };

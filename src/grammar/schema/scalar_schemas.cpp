@@ -9,22 +9,28 @@
 namespace weft::grammar {
 namespace {
 
-constexpr std::int64_t kBlock = 256;         // Characters of a rule that long strings are counted in.
-constexpr std::int64_t kWrittenOut = 1024;   // Up to here each character has states of its own.
+constexpr std::int64_t kBlock = 256;        // Characters of a rule that long strings are counted in.
+constexpr std::int64_t kWrittenOut = 1024;  // Up to here each character has states of its own.
 
 /// A character of a string, as JSON may write it.
 NodeId any_escape(Builder& b) {
   const CharSet hex({{'0', '9'}, {'A', 'F'}, {'a', 'f'}});
-  const CharSet short_escapes({{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}});
+  const CharSet short_escapes(
+      {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}});
   const NodeId digit = b.character(hex);
   // Surrogates stand in pairs only.
   const NodeId d = b.character(CharSet({{'D', 'D'}, {'d', 'd'}}));
-  const NodeId plain = b.choice({b.sequence({b.character(CharSet({{'0', '9'}, {'A', 'C'}, {'E', 'F'}, {'a', 'c'}, {'e', 'f'}})), digit}),
-                                 b.sequence({d, b.character(CharSet({{'0', '7'}}))})});
-  const NodeId pair = b.sequence({d, b.character(CharSet({{'8', '9'}, {'A', 'B'}, {'a', 'b'}})), digit, digit, b.bytes("\\u"),
-                                  d, b.character(CharSet({{'C', 'F'}, {'c', 'f'}})), digit, digit});
-  return b.sequence({b.bytes("\\"), b.choice({b.character(short_escapes),
-                                              b.sequence({b.bytes("u"), b.choice({b.sequence({plain, digit, digit}), pair})})})});
+  const NodeId plain = b.choice(
+      {b.sequence(
+           {b.character(CharSet({{'0', '9'}, {'A', 'C'}, {'E', 'F'}, {'a', 'c'}, {'e', 'f'}})), digit}),
+       b.sequence({d, b.character(CharSet({{'0', '7'}}))})});
+  const NodeId pair =
+      b.sequence({d, b.character(CharSet({{'8', '9'}, {'A', 'B'}, {'a', 'b'}})), digit, digit, b.bytes("\\u"),
+                  d, b.character(CharSet({{'C', 'F'}, {'c', 'f'}})), digit, digit});
+  return b.sequence(
+      {b.bytes("\\"),
+       b.choice({b.character(short_escapes),
+                 b.sequence({b.bytes("u"), b.choice({b.sequence({plain, digit, digit}), pair})})})});
 }
 
 CharSet plain_characters() { return CharSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}).negated(); }
@@ -34,7 +40,8 @@ CharSet plain_characters() { return CharSet({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}
 NodeId SchemaWriter::any_string() {
   return shared("string", [&] {
     const NodeId one = builder_.choice({builder_.character(plain_characters()), any_escape(builder_)});
-    return builder_.sequence({builder_.bytes("\""), builder_.repeat(one, 0, kUnlimited), builder_.bytes("\"")});
+    return builder_.sequence(
+        {builder_.bytes("\""), builder_.repeat(one, 0, kUnlimited), builder_.bytes("\"")});
   });
 }
 
@@ -52,12 +59,14 @@ NodeId SchemaWriter::characters(NodeId one, std::int64_t least, std::int64_t mos
   };
   if (std::max(least, most) <= kWrittenOut) return repeat(one, least, most);
   const NodeId block = shared("characters", [&] { return repeat(one, kBlock, kBlock); });
-  std::vector<NodeId> parts = {repeat(block, least / kBlock, least / kBlock), repeat(one, least % kBlock, least % kBlock)};
+  std::vector<NodeId> parts = {repeat(block, least / kBlock, least / kBlock),
+                               repeat(one, least % kBlock, least % kBlock)};
   if (most < 0) {
     parts.push_back(repeat(one, 0, kUnlimited));
   } else {
     const std::int64_t rest = most - least, blocks = rest / kBlock;
-    std::vector<NodeId> choices = {b.sequence({repeat(block, blocks, blocks), repeat(one, 0, rest % kBlock)})};
+    std::vector<NodeId> choices = {
+        b.sequence({repeat(block, blocks, blocks), repeat(one, 0, rest % kBlock)})};
     if (blocks > 0) choices.push_back(b.sequence({repeat(block, 0, blocks - 1), repeat(one, 0, kBlock - 1)}));
     parts.push_back(b.choice(choices));
   }
@@ -87,9 +96,11 @@ std::vector<NodeId> SchemaWriter::string_contents(const Keywords& k) {
   }
   if (k.min_length > 0 || k.max_length >= 0) {
     if (contents.empty()) {
-      const CharSet escapes({{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}});
-      const NodeId one = builder_.choice({builder_.character(plain_characters()),
-                                          builder_.sequence({builder_.bytes("\\"), builder_.character(escapes)})});
+      const CharSet escapes(
+          {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}});
+      const NodeId one =
+          builder_.choice({builder_.character(plain_characters()),
+                           builder_.sequence({builder_.bytes("\\"), builder_.character(escapes)})});
       contents.push_back(characters(one, k.min_length, k.max_length));
     } else {
       contents.push_back(builder_.repeat(any, static_cast<std::int32_t>(k.min_length),

@@ -39,8 +39,9 @@ NodeId SchemaWriter::any_value() {
   return shared("any value", [&] {
     const NodeId list = builder_.sequence(
         {any_value(), builder_.repeat(builder_.sequence({comma(), any_value()}), 0, kUnlimited)});
-    const NodeId array = builder_.sequence({builder_.bytes("["), space(), builder_.optional(builder_.sequence({list, space()})),
-                                            builder_.bytes("]")});
+    const NodeId array =
+        builder_.sequence({builder_.bytes("["), space(),
+                           builder_.optional(builder_.sequence({list, space()})), builder_.bytes("]")});
     return builder_.choice({any_object(), array, any_string(), add_number(false, false, builder_),
                             builder_.bytes("true"), builder_.bytes("false"), builder_.bytes("null")});
   });
@@ -72,7 +73,8 @@ NodeId SchemaWriter::union_of(const Keywords& keywords) {
     budget_.spend(static_cast<std::int64_t>(rest.size()) + 1);
     const SchemaPart part{alternative};
     Conjunction both = rest;
-    const auto same = std::find_if(both.begin(), both.end(), [&](const SchemaPart& p) { return p.schema == alternative; });
+    const auto same =
+        std::find_if(both.begin(), both.end(), [&](const SchemaPart& p) { return p.schema == alternative; });
     if (same == both.end()) both.push_back(part);
     choices.push_back(value_of(std::move(both)));
   }
@@ -99,7 +101,8 @@ NodeId SchemaWriter::values_of(const Keywords& keywords) {
   if ((types & kObjectBit) != 0) choices.push_back(object(keywords));
   if ((types & kArrayBit) != 0) choices.push_back(array(keywords));
   if ((types & kStringBit) != 0) choices.push_back(string(keywords));
-  if ((types & (kIntegerBit | kNumberBit)) != 0) choices.push_back(number(keywords, (types & kNumberBit) == 0));
+  if ((types & (kIntegerBit | kNumberBit)) != 0)
+    choices.push_back(number(keywords, (types & kNumberBit) == 0));
   if ((types & kBoolBit) != 0) {
     choices.push_back(builder_.bytes("true"));
     choices.push_back(builder_.bytes("false"));
@@ -193,10 +196,11 @@ NodeId SchemaWriter::enumeration(const Keywords& k) {
     budget_.spend();
     const unsigned type = type_of(tree_[id]);
     if ((k.types & type) == 0) continue;
-    const bool in_all = std::all_of(k.enums.begin() + 1, k.enums.end(), [&](const std::vector<ValueId>& other) {
-      budget_.spend(static_cast<std::int64_t>(other.size()));
-      return std::any_of(other.begin(), other.end(), [&](ValueId value) { return are_equal(id, value); });
-    });
+    const bool in_all =
+        std::all_of(k.enums.begin() + 1, k.enums.end(), [&](const std::vector<ValueId>& other) {
+          budget_.spend(static_cast<std::int64_t>(other.size()));
+          return std::any_of(other.begin(), other.end(), [&](ValueId value) { return are_equal(id, value); });
+        });
     if (!in_all) continue;
     std::vector<NodeId> parts = {literal(id)};
     if (type == kStringBit && limits_strings(k)) parts.push_back(string(k));
