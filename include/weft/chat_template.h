@@ -39,6 +39,7 @@ class ChatTemplate {
   std::vector<PromptPiece> render(const std::vector<ChatMessage>& messages, const Options& options) const;
   /// The same with messages as a JSON array, for content parts and tool calls.
   std::vector<PromptPiece> render_json(std::string_view messages_json, const Options& options) const;
+  std::string_view source() const;
 
  private:
   struct Impl;

@@ -13,6 +13,7 @@ namespace weft {
 namespace jinja = text::jinja;
 
 struct ChatTemplate::Impl {
+  std::string source;
   jinja::ast::Block program;
   std::string bos_token, eos_token;
 
@@ -88,8 +89,8 @@ std::vector<PromptPiece> ChatTemplate::Impl::render(jinja::Heap& heap, jinja::Va
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string bos_token, std::string eos_token) {
   try {
-    impl_ =
-        std::make_shared<const Impl>(Impl{jinja::parse(source), std::move(bos_token), std::move(eos_token)});
+    impl_ = std::make_shared<const Impl>(
+        Impl{std::string(source), jinja::parse(source), std::move(bos_token), std::move(eos_token)});
   } catch (const jinja::Problem& problem) {
     throw Error(ErrorCode::kInvalidFile, problem.what());
   }
@@ -120,6 +121,8 @@ std::vector<PromptPiece> ChatTemplate::render_json(std::string_view messages_jso
     return impl_->render(heap, list_from_json(heap, messages_json, "messages_json"), options);
   });
 }
+
+std::string_view ChatTemplate::source() const { return impl_->source; }
 
 std::string join(const std::vector<PromptPiece>& pieces) {
   std::string all;

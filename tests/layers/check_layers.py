@@ -20,7 +20,7 @@ DESIGN = {
     "tensor": {"base"},
     "gguf": {"tensor"},
     "text": {"tensor"},
-    "grammar": {"text"},
+    "chat": {"text"},
     "graph": {"tensor"},
     "backend": {"graph"},
     "backend_cpu": {"backend"},

@@ -1,0 +1,36 @@
+#pragma once
+// What a chat template can do, found by rendering small conversations and looking what of them arrives.
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "weft/chat_template.h"
+
+namespace weft::chat {
+
+struct Abilities {
+  bool system = true;            ///< A system message at the beginning.
+  bool later_system = true;      ///< And after others.
+  bool repeated_roles = true;    ///< Two messages of one role after each other.
+  bool parts_only = false;       ///< Content must be a list of parts.
+  bool tools = false;            ///< Tools are written.
+  bool calls = false;            ///< Calls of earlier answers are, and what the tools gave.
+  bool parallel_calls = false;   ///< Several in one message.
+  bool object_arguments = true;  ///< Arguments are given as an object, otherwise as JSON in a string.
+  bool null_content = false;     ///< Messages with calls have null for content, not "".
+  bool content_with_calls = true;
+  bool short_ids = false;             ///< Ids of calls must be nine letters and digits.
+  std::string reasoning_key = {};     ///< How a message's reasoning is named; empty where it is not written.
+  std::string reasoning_switch = {};  ///< The variable that turns reasoning on and off; empty: there is none.
+  bool reasoning_effort = false;      ///< The variable of this name makes a difference.
+};
+
+/// Renders about twenty small conversations, each bounded as all renderings are.
+Abilities find_abilities(const ChatTemplate& chat_template);
+
+/// The prompt of a conversation, or nothing where the template raises an error.
+std::optional<std::string> try_render(const ChatTemplate& chat_template, std::string_view messages_json,
+                                      std::string_view tools_json = {}, std::string_view variables_json = {},
+                                      bool add_generation_prompt = true);
+
+}  // namespace weft::chat

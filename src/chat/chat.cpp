@@ -1,0 +1,154 @@
+#include "weft/chat.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "chat/abilities.h"
+#include "chat/answer_state.h"
+#include "chat/messages.h"
+#include "chat/request_json.h"
+
+namespace weft {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Marks the end of the message that is to be continued; no text of a template.
+constexpr std::string_view kContinues = "\xEE\x80\x80weft continues here\xEE\x80\x80";
+
+bool comes_from(const chat::Format& format, std::string_view source) {
+  const auto stands = [source](const std::string& mark) { return source.find(mark) != source.npos; };
+  return std::all_of(format.marks.begin(), format.marks.end(), stands) &&
+         std::none_of(format.not_marks.begin(), format.not_marks.end(), stands);
+}
+
+const chat::Format& format_named(std::string_view name) {
+  for (const chat::Format& format : chat::known_formats()) {
+    if (format.name == name) return format;
+  }
+  std::string names;
+  for (const std::string& known : Chat::formats()) names += (names.empty() ? "" : ", ") + known;
+  chat::refuse("there is no chat format \"" + std::string(name) + "\"; those known are " + names);
+}
+
+/// The prompt up to the mark, which is removed.
+void cut_at_mark(std::vector<PromptPiece>& prompt) {
+  for (std::size_t i = prompt.size(); i-- > 0;) {
+    const std::size_t at = prompt[i].text.rfind(kContinues);
+    if (at == std::string::npos) continue;
+    prompt[i].text.resize(at);
+    prompt.resize(i + 1);
+    return;
+  }
+  chat::refuse("the chat template does not write the end of the last message, so it cannot be continued");
+}
+
+/// Whether the template's own text at the prompt's end begins reasoning.
+bool ends_in(const std::vector<PromptPiece>& prompt, std::string_view tag) {
+  if (tag.empty() || prompt.empty() || !prompt.back().from_template) return false;
+  return chat::trimmed(prompt.back().text).ends_with(chat::trimmed(tag));
+}
+
+}  // namespace
+
+struct Chat::Impl {
+  ChatTemplate chat_template;
+  chat::Abilities abilities;
+  chat::Format format;
+
+  std::string variables(const ChatTurn& turn) const;
+};
+
+/// What the request says about reasoning in the template's words; its own variables come last.
+std::string Chat::Impl::variables(const ChatTurn& turn) const {
+  ordered_json all = ordered_json::object();
+  if (const std::string& effort = turn.reasoning_effort; !effort.empty()) {
+    constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high"};
+    if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts)) {
+      chat::refuse("reasoning_effort must be \"none\", \"minimal\", \"low\", \"medium\" or \"high\", not \"" +
+                   effort + "\"");
+    }
+    if (!abilities.reasoning_switch.empty()) all[abilities.reasoning_switch] = effort != "none";
+    // Templates know three efforts.
+    if (abilities.reasoning_effort) {
+      all["reasoning_effort"] = effort == "none" || effort == "minimal" ? "low" : effort;
+    }
+  }
+  if (!turn.variables_json.empty()) {
+    const ordered_json given = chat::parse_request_json(turn.variables_json, "the template's variables");
+    if (!given.is_object()) chat::refuse("the template's variables must be a JSON object");
+    all.update(given);
+  }
+  return all.empty() ? std::string() : all.dump();
+}
+
+Chat::Chat(ChatTemplate chat_template, std::string_view format) {
+  chat::Abilities abilities = chat::find_abilities(chat_template);
+  const std::vector<chat::Format>& all = chat::known_formats();
+  chat::Format chosen = all.back();
+  if (!format.empty()) {
+    chosen = format_named(format);
+  } else {
+    const std::string_view source = chat_template.source();
+    chosen = *std::find_if(all.begin(), all.end(),
+                           [&](const chat::Format& known) { return comes_from(known, source); });
+  }
+  impl_ =
+      std::make_shared<const Impl>(Impl{std::move(chat_template), std::move(abilities), std::move(chosen)});
+}
+Chat::~Chat() = default;
+Chat::Chat(const Chat&) = default;
+Chat& Chat::operator=(const Chat&) = default;
+
+ChatOpening Chat::open(const ChatTurn& turn) const {
+  const Impl& impl = *impl_;
+  std::vector<chat::Tool> tools = chat::read_tools(turn.tools_json);
+  const bool must_call = turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed;
+  if (must_call && tools.empty()) chat::refuse("tool_choice asks for a call, but there are no tools");
+  if (turn.tool_choice == ToolChoice::kNamed && !chat::find_tool(tools, turn.tool_name)) {
+    chat::refuse("tool_choice names the function \"" + turn.tool_name + "\", which is none of the tools");
+  }
+  if (turn.tool_choice == ToolChoice::kNone) tools.clear();
+  const bool calls = !tools.empty();
+
+  std::vector<chat::Message> messages = chat::read_messages(turn.messages_json);
+  const bool continues = !turn.add_generation_prompt && messages.back().role == "assistant";
+  if (continues && !messages.back().calls.empty()) {
+    chat::refuse("the last message has calls of tools, so it cannot be continued");
+  }
+  if (continues) messages.back().content += kContinues;
+  const std::string_view tools_json = calls ? std::string_view(turn.tools_json) : std::string_view();
+  messages = chat::adapted(std::move(messages), impl.abilities, tools_json);
+
+  ChatTemplate::Options options;
+  options.add_generation_prompt = turn.add_generation_prompt;
+  if (impl.abilities.tools && impl.abilities.calls) options.tools_json = tools_json;
+  options.variables_json = impl.variables(turn);
+
+  ChatOpening opening;
+  opening.prompt = impl.chat_template.render_json(to_json(messages, impl.abilities).dump(), options);
+  if (continues) cut_at_mark(opening.prompt);
+  const bool reasons = turn.add_generation_prompt && ends_in(opening.prompt, impl.format.reasoning_begin);
+  opening.reader.state_ = std::make_unique<AnswerReader::State>(
+      std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons));
+  opening.stop = impl.format.stop;
+  return opening;
+}
+
+std::string_view Chat::format() const { return impl_->format.name; }
+bool Chat::has_tools() const { return impl_->abilities.tools && impl_->abilities.calls; }
+bool Chat::has_reasoning() const {
+  const chat::Format& format = impl_->format;
+  return format.channels || !impl_->abilities.reasoning_switch.empty() ||
+         (!format.reasoning_begin.empty() && impl_->chat_template.source().find(chat::trimmed(
+                                                 format.reasoning_begin)) != std::string_view::npos);
+}
+
+std::vector<std::string> Chat::formats() {
+  std::vector<std::string> names;
+  for (const chat::Format& format : chat::known_formats()) names.push_back(format.name);
+  return names;
+}
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+#pragma once
+// Reads one JSON value byte by byte, as a model writes it.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::chat {
+
+/// Finds the end of a value and checks it (RFC 8259, valid UTF-8, no lone surrogates). One per value.
+class JsonScanner {
+ public:
+  enum class Step : std::uint8_t {
+    kMore,
+    kDone,        ///< The value ends with this byte.
+    kDoneBefore,  ///< The value, a number, ended before this byte.
+    kBad,
+  };
+  /// Appends the byte to `out` where it belongs to the value, so not after kDoneBefore and kBad. A control
+  /// character in a string, which models write and JSON forbids, is appended as its escape.
+  Step feed(char c, std::string& out);
+  /// The text has ended: whether the value is whole, as only a number can be without kDone.
+  bool whole_at_end() const;
+
+  static constexpr std::size_t kMaxDepth = 100;
+
+ private:
+  enum class Mode : std::uint8_t {
+    kValue,
+    kFirstItem,  ///< A value or the end of an array.
+    kFirstKey,   ///< A key or the end of an object.
+    kKey,
+    kColon,
+    kAfterValue,
+    kString,
+    kEscape,
+    kHex,
+    kMinus,
+    kZero,
+    kDigits,
+    kPoint,
+    kFraction,
+    kExponentSign,
+    kExponentFirst,
+    kExponent,
+    kLiteral,
+    kDone,
+  };
+  Step read(char c, std::string& out);
+  Step value_begins(char c);
+  Step value_ended();
+  Step in_string(char c, std::string& out);
+  Step in_hex(char c);
+  Step in_number(char c);
+  Step after_value(char c);
+  bool continues_character(unsigned char c);
+
+  Mode mode_ = Mode::kValue;
+  bool string_is_key_ = false;
+  std::vector<bool> in_object_ = {};  ///< Of each open bracket: whether it is an object's.
+  std::string_view literal_ = {};     ///< What is left of true, false, null.
+  int n_hex_ = 0;
+  std::uint32_t code_ = 0;
+  bool wants_low_surrogate_ = false;
+  int n_continuation_ = 0;  ///< Bytes that the UTF-8 character still lacks, the next one within these bounds.
+  unsigned char least_ = 0x80, most_ = 0xBF;
+};
+
+/// Whether the text is one JSON value, with white space around it, nested no deeper than kMaxDepth.
+bool is_json(std::string_view text);
+/// The text as a JSON string, with its quotes left out.
+void append_escaped(std::string& out, std::string_view text);
+
+inline bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+std::string_view trimmed(std::string_view text);
+
+}  // namespace weft::chat

@@ -1,0 +1,26 @@
+#pragma once
+// Calls that are not written in JSON, as a whole.
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chat/tools.h"
+
+namespace weft::chat {
+
+struct WholeCall {
+  std::string name = {};
+  std::string arguments = {};  ///< A JSON object.
+};
+
+/// Python's calls with literals for arguments, one or several between commas, semicolons, line breaks or in a
+/// list; also print(f(...)). Positional arguments get the names of the tool's properties. Nothing where the
+/// text is anything else.
+std::optional<std::vector<WholeCall>> read_python_calls(std::string_view text,
+                                                        const std::vector<Tool>& tools);
+
+/// f{key:<quote>text<quote>,n:1}
+std::optional<WholeCall> read_unquoted_call(std::string_view text, std::string_view quote);
+
+}  // namespace weft::chat

@@ -1,0 +1,309 @@
+#include "chat/messages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "chat/request_json.h"
+
+namespace weft::chat {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+/// A string member; empty where there is none or it is null.
+std::string text_of(const ordered_json& object, const char* key, const std::string& where) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return {};
+  if (!found->is_string()) refuse(where + "." + key + " must be a string");
+  return found->get<std::string>();
+}
+
+std::string read_content(const ordered_json& message, const std::string& where) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) return {};
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) refuse(where + ".content must be a string or an array of parts");
+  std::string text;
+  for (std::size_t i = 0; i < content->size(); ++i) {
+    const ordered_json& part = (*content)[i];
+    const std::string here = where + ".content[" + std::to_string(i) + "]";
+    if (!part.is_object()) refuse(here + " must be an object {\"type\": \"text\", \"text\": ...}");
+    const std::string type = text_of(part, "type", here);
+    const bool refusal = type == "refusal";
+    if (type != "text" && type != "input_text" && type != "output_text" && !refusal) {
+      refuse(here + ".type is \"" + type +
+             "\": only parts of type \"text\" are read, no images, audio or files");
+    }
+    const char* key = refusal ? "refusal" : "text";
+    if (!part.contains(key)) refuse(here + "." + key + " is missing");
+    if (i > 0) text += '\n';
+    text += text_of(part, key, here);
+  }
+  return text;
+}
+
+HistoryCall read_call(const ordered_json& item, const std::string& where) {
+  if (!item.is_object() || !item.contains("function") || !item["function"].is_object()) {
+    refuse(where + " must be an object with id, type \"function\" and function");
+  }
+  const ordered_json& function = item["function"];
+  HistoryCall call{.id = text_of(item, "id", where), .name = text_of(function, "name", where + ".function")};
+  if (!is_tool_name(call.name)) refuse(where + ".function.name must be the name of a function");
+  const auto arguments = function.find("arguments");
+  if (arguments == function.end() || arguments->is_null()) return call;
+  if (arguments->is_object()) {
+    call.arguments = *arguments;
+    return call;
+  }
+  const std::string what = where + ".function.arguments";
+  if (!arguments->is_string()) refuse(what + " must be a JSON object in a string");
+  const std::string& text = arguments->get_ref<const std::string&>();
+  if (!text.empty()) call.arguments = parse_request_json(text, what);
+  if (!call.arguments.is_object()) refuse(what + " must be a JSON object in a string");
+  return call;
+}
+
+Message read_message(const ordered_json& item, const std::string& where) {
+  if (!item.is_object()) refuse(where + " must be an object with role and content");
+  Message message{.role = text_of(item, "role", where), .content = read_content(item, where)};
+  if (message.role == "developer") message.role = "system";
+  if (message.role == "function") message.role = "tool";
+  if (message.role != "system" && message.role != "user" && message.role != "assistant" &&
+      message.role != "tool") {
+    refuse(where + ".role must be \"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
+  }
+  message.name = text_of(item, "name", where);
+  if (message.role == "tool") message.call_id = text_of(item, "tool_call_id", where);
+  const auto calls = item.find("tool_calls");
+  const bool has_calls = calls != item.end() && !calls->is_null();
+  if (message.role == "assistant") {
+    for (const char* key : {"reasoning_content", "reasoning", "thinking"}) {
+      if (message.reasoning.empty() && item.contains(key) && item[key].is_string())
+        message.reasoning = item[key];
+    }
+    if (has_calls) {
+      if (!calls->is_array()) refuse(where + ".tool_calls must be an array");
+      for (std::size_t i = 0; i < calls->size(); ++i) {
+        message.calls.push_back(read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]"));
+      }
+    }
+  } else if (has_calls) {
+    refuse(where + ".tool_calls belongs into messages of the assistant");
+  } else if (!item.contains("content") || item["content"].is_null()) {
+    refuse(where + ".content is missing");
+  }
+  return message;
+}
+
+void append_paragraph(std::string& text, std::string_view more) {
+  if (!text.empty() && !more.empty()) text += "\n\n";
+  text += more;
+}
+
+/// For models whose template knows no tools.
+std::string describe_tools(std::string_view tools_json) {
+  std::string text =
+      "You may call one or more functions to help with the user's request. These functions are available, "
+      "each "
+      "described by a JSON schema:\n<tools>\n";
+  for (const ordered_json& tool : parse_request_json(tools_json, "tools")) text += tool.dump() + "\n";
+  text +=
+      "</tools>\n\nTo call a function write a JSON object with its name and arguments within <tool_call> "
+      "tags, and "
+      "nothing after it:\n<tool_call>\n{\"name\": \"function_name\", \"arguments\": {\"argument_name\": "
+      "\"value\"}}\n</tool_call>\nThe result is given to you within <tool_response> tags.";
+  return text;
+}
+
+/// Calls and results as the text that describe_tools asks for.
+void write_calls_as_text(std::vector<Message>& messages) {
+  for (Message& message : messages) {
+    for (const HistoryCall& call : std::exchange(message.calls, {})) {
+      const ordered_json object = {{"name", call.name}, {"arguments", call.arguments}};
+      if (!message.content.empty()) message.content += '\n';
+      message.content += "<tool_call>\n" + object.dump() + "\n</tool_call>";
+    }
+    if (message.role != "tool") continue;
+    message.role = "user";
+    message.content = "<tool_response>\n" + message.content + "\n</tool_response>";
+  }
+}
+
+/// Calls one after another, each with its result.
+std::vector<Message> without_parallel_calls(std::vector<Message> messages) {
+  std::vector<Message> all;
+  for (std::size_t i = 0; i < messages.size();) {
+    Message& message = messages[i++];
+    if (message.calls.size() < 2) {
+      all.push_back(std::move(message));
+      continue;
+    }
+    std::vector<HistoryCall> calls = std::exchange(message.calls, {});
+    std::vector<Message> results;
+    while (i < messages.size() && messages[i].role == "tool") results.push_back(std::move(messages[i++]));
+    for (std::size_t k = 0; k < std::max(calls.size(), results.size()); ++k) {
+      if (k < calls.size()) {
+        Message single = k == 0 ? std::move(message) : Message{.role = "assistant"};
+        single.calls.push_back(std::move(calls[k]));
+        all.push_back(std::move(single));
+      }
+      if (k < results.size()) all.push_back(std::move(results[k]));
+    }
+  }
+  return all;
+}
+
+std::vector<Message> with_calls_apart(std::vector<Message> messages) {
+  std::vector<Message> all;
+  for (Message& message : messages) {
+    if (!message.calls.empty() && !message.content.empty()) {
+      Message calls = message;
+      calls.content.clear();
+      message.calls.clear();
+      all.push_back(std::move(message));
+      all.push_back(std::move(calls));
+    } else {
+      all.push_back(std::move(message));
+    }
+  }
+  return all;
+}
+
+/// All system messages at the beginning are one; then what the template can do with it.
+void place_system(std::vector<Message>& messages, const Abilities& abilities, std::string_view more) {
+  std::string system;
+  std::size_t n = 0;
+  while (n < messages.size() && messages[n].role == "system") append_paragraph(system, messages[n++].content);
+  append_paragraph(system, more);
+  messages.erase(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(n));
+  for (Message& message : messages) {
+    if (message.role == "system" && !abilities.later_system) message.role = "user";
+  }
+  if (system.empty()) return;
+  if (abilities.system) {
+    messages.insert(messages.begin(), Message{.role = "system", .content = std::move(system)});
+  } else if (!messages.empty() && messages.front().role == "user") {
+    append_paragraph(system, messages.front().content);
+    messages.front().content = std::move(system);
+  } else {
+    messages.insert(messages.begin(), Message{.role = "user", .content = std::move(system)});
+  }
+}
+
+std::vector<Message> with_alternating_roles(std::vector<Message> messages) {
+  std::vector<Message> all;
+  for (Message& message : messages) {
+    const bool joins = !all.empty() && all.back().role == message.role && message.role != "tool" &&
+                       all.back().calls.empty() && message.calls.empty();
+    if (joins) {
+      append_paragraph(all.back().content, message.content);
+      append_paragraph(all.back().reasoning, message.reasoning);
+    } else {
+      all.push_back(std::move(message));
+    }
+  }
+  return all;
+}
+
+/// Nine letters and digits made of an id, the same for the same.
+std::string short_id(const std::string& id) {
+  constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a
+  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  std::string digits;
+  for (int i = 0; i < 9; ++i, hash /= kDigits.size()) digits += kDigits[hash % kDigits.size()];
+  return digits;
+}
+
+bool is_short_id(const std::string& id) {
+  return id.size() == 9 && std::all_of(id.begin(), id.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+         });
+}
+
+/// Templates look for ids and names that clients may leave out.
+void complete_calls(std::vector<Message>& messages, bool short_ids) {
+  const auto shorten = [short_ids](std::string& id) {
+    if (short_ids && !is_short_id(id)) id = short_id(id);
+  };
+  int n_calls = 0;
+  std::vector<const HistoryCall*> open;  // Calls whose results may follow.
+  for (Message& message : messages) {
+    if (message.role != "tool") open.clear();
+    for (HistoryCall& call : message.calls) {
+      if (call.id.empty()) call.id = "call_" + std::to_string(n_calls);
+      ++n_calls;
+      shorten(call.id);
+      open.push_back(&call);
+    }
+    if (message.role != "tool") continue;
+    if (message.call_id.empty() && !open.empty()) {
+      message.call_id = open.front()->id;
+    } else {
+      shorten(message.call_id);
+    }
+    const auto found = std::find_if(open.begin(), open.end(),
+                                    [&](const HistoryCall* call) { return call->id == message.call_id; });
+    if (found == open.end()) continue;
+    if (message.name.empty()) message.name = (*found)->name;
+    open.erase(found);
+  }
+}
+
+}  // namespace
+
+std::vector<Message> read_messages(std::string_view messages_json) {
+  const ordered_json all = parse_request_json(messages_json, "messages");
+  if (!all.is_array() || all.empty()) refuse("messages must be an array of at least one message");
+  std::vector<Message> messages;
+  for (const ordered_json& item : all) {
+    messages.push_back(read_message(item, "messages[" + std::to_string(messages.size()) + "]"));
+  }
+  return messages;
+}
+
+std::vector<Message> adapted(std::vector<Message> messages, const Abilities& abilities,
+                             std::string_view tools_json) {
+  complete_calls(messages, abilities.short_ids);
+  const bool describes = !abilities.tools || !abilities.calls;
+  if (describes) {
+    write_calls_as_text(messages);
+  } else {
+    if (!abilities.parallel_calls) messages = without_parallel_calls(std::move(messages));
+    if (!abilities.content_with_calls) messages = with_calls_apart(std::move(messages));
+  }
+  place_system(messages, abilities,
+               describes && !tools_json.empty() ? describe_tools(tools_json) : std::string());
+  if (!abilities.repeated_roles) messages = with_alternating_roles(std::move(messages));
+  return messages;
+}
+
+ordered_json to_json(const std::vector<Message>& messages, const Abilities& abilities) {
+  ordered_json all = ordered_json::array();
+  for (const Message& message : messages) {
+    ordered_json item = {{"role", message.role}, {"content", message.content}};
+    if (abilities.parts_only) {
+      item["content"] = ordered_json::array({{{"type", "text"}, {"text", message.content}}});
+    }
+    if (!message.name.empty()) item["name"] = message.name;
+    if (!message.call_id.empty()) item["tool_call_id"] = message.call_id;
+    if (!message.reasoning.empty() && !abilities.reasoning_key.empty()) {
+      item[abilities.reasoning_key] = message.reasoning;
+    }
+    for (const HistoryCall& call : message.calls) {
+      ordered_json arguments = call.arguments;
+      if (!abilities.object_arguments) arguments = call.arguments.dump();
+      item["tool_calls"].push_back(
+          {{"id", call.id},
+           {"type", "function"},
+           {"function", {{"name", call.name}, {"arguments", std::move(arguments)}}}});
+    }
+    if (!message.calls.empty() && message.content.empty() && abilities.null_content)
+      item["content"] = nullptr;
+    all.push_back(std::move(item));
+  }
+  return all;
+}
+
+}  // namespace weft::chat

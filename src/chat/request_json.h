@@ -1,0 +1,16 @@
+#pragma once
+// JSON of requests.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "weft/error.h"
+
+namespace weft::chat {
+
+/// Throws Error kInvalidArgument where it is no JSON or is nested too deep. `what` names it.
+nlohmann::ordered_json parse_request_json(std::string_view text, std::string_view what);
+
+[[noreturn]] inline void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidArgument, what); }
+
+}  // namespace weft::chat

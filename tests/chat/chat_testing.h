@@ -1,0 +1,87 @@
+#pragma once
+// Answers of models and what is read from them.
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/chat.h"
+
+namespace weft {
+
+inline std::string read_test_file(const std::string& name) {
+  std::ifstream file(std::string(WEFT_TEST_DATA) + "/" + name, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+/// get_weather(city, n), search(query, options, other) and now().
+inline std::string test_tools() { return read_test_file("chat/tools.json"); }
+
+struct Transcript {
+  std::string format;
+  std::string text;
+  std::string prompt_end;
+  bool tools = true;
+  nlohmann::json events;
+};
+
+inline std::vector<Transcript> transcripts() {
+  std::vector<Transcript> all;
+  for (const nlohmann::json& row : nlohmann::json::parse(read_test_file("chat/transcripts.json"))) {
+    all.push_back(
+        {row["format"], row["text"], row.value("prompt_end", ""), row.value("tools", true), row["events"]});
+  }
+  return all;
+}
+
+inline AnswerReader reader_of(const Transcript& transcript) {
+  const std::string source =
+      "{{ messages[0].content }}{% if add_generation_prompt %}" + transcript.prompt_end + "{% endif %}";
+  ChatTurn turn;
+  turn.messages_json = R"([{"role": "user", "content": "How is the weather?"}])";
+  if (transcript.tools) turn.tools_json = test_tools();
+  return Chat(ChatTemplate(source), transcript.format).open(turn).reader;
+}
+
+/// Events with neighbours of one kind joined, as the transcripts write them.
+class EventLog {
+ public:
+  void add(const std::vector<AnswerEvent>& events) {
+    for (const AnswerEvent& event : events) add(event);
+  }
+  nlohmann::json rows() const { return rows_; }
+
+ private:
+  void add(const AnswerEvent& event) {
+    using Kind = AnswerEvent::Kind;
+    switch (event.kind) {
+      case Kind::kContent:
+        return add_text("content", event.text);
+      case Kind::kReasoning:
+        return add_text("reasoning", event.text);
+      case Kind::kToolCall:
+        rows_.push_back({"unfinished", event.name, event.id, ""});
+        break;
+      case Kind::kToolArguments:
+        rows_.back()[3] = rows_.back()[3].get<std::string>() + event.text;
+        break;
+      case Kind::kToolCallEnd:
+        rows_.back()[0] = "call";
+        break;
+    }
+  }
+  void add_text(const char* kind, const std::string& text) {
+    if (!rows_.empty() && rows_.back()[0] == kind) {
+      rows_.back()[1] = rows_.back()[1].get<std::string>() + text;
+    } else {
+      rows_.push_back({kind, text});
+    }
+  }
+  nlohmann::json rows_ = nlohmann::json::array();
+};
+
+}  // namespace weft
