@@ -32,8 +32,8 @@ ordered_json result(const char* id) {
 ordered_json tools() {
   const ordered_json text = {{"type", "string"}, {"description", "probe_about"}};
   const ordered_json schema = {{"type", "object"},
-                               {"properties", {{"probe_key", text}}},
-                               {"required", ordered_json::array({"probe_key"})}};
+                               {"properties", {{"probe_property", text}}},
+                               {"required", ordered_json::array({"probe_property"})}};
   const ordered_json function = {
       {"name", "probe_tool"}, {"description", "probe_description"}, {"parameters", schema}};
   return ordered_json::array({{{"type", "function"}, {"function", function}}});
@@ -65,7 +65,8 @@ class Probe {
                                     const ordered_json& variables = ordered_json::object()) const {
     ordered_json all = variables;
     all["now"] = "2024-07-26";
-    return try_render(template_, messages.dump(), with_tools ? std::string_view(tools_) : std::string_view(),
+    return try_render(template_, messages.dump(),
+                      with_tools || found_.needs_tools ? std::string_view(tools_) : std::string_view(),
                       all.dump());
   }
 
@@ -76,14 +77,18 @@ class Probe {
       found_.parts_only = has(render({message("user", parts)}), "probe_user");
       // Where messages of text do not arrive nothing more can be learned from them.
       if (found_.parts_only) return;
+      found_.needs_tools = has(render({user}, true), "probe_user");
     }
     const ordered_json system = message("system", "probe_system");
     found_.system = has(render({system, user}), "probe_system");
-    found_.later_system = has(render({user, assistant, system, user}), "probe_system");
+    const auto later = render({system, user, assistant, message("system", "probe_later"), user});
+    found_.later_system = has(later, "probe_system") && has(later, "probe_later");
     const auto twice = render({user, message("user", "probe_more")});
     found_.repeated_roles = has(twice, "probe_user") && has(twice, "probe_more");
     found_.tools = has(render({user}, true), "probe_tool");
     if (!found_.tools) found_.tools = has(render({system, user}, true), "probe_tool");
+    found_.results = has(render({user, assistant, result(kShortId), assistant}), "probe_result");
+    writes_none_ = has(render({user}, true), "None");
   }
 
   /// A conversation with calls, as the abilities found so far want it.
@@ -105,7 +110,8 @@ class Probe {
   /// it.
   bool arrives(const std::optional<std::string>& prompt) const {
     return has(prompt, "probe_call") && has(prompt, "probe_key") && has(prompt, "probe_value") &&
-           !has(prompt, "'probe_key'") && !has(prompt, "\\\"probe_key") && !has(prompt, "None");
+           !has(prompt, "'probe_key'") && !has(prompt, "\\\"probe_key") &&
+           (writes_none_ || !has(prompt, "None"));
   }
 
   void calls() {
@@ -162,6 +168,7 @@ class Probe {
   const ChatTemplate& template_;
   std::string tools_;
   Abilities found_ = {};
+  bool writes_none_ = false;  ///< A template says "None" of its own.
 };
 
 }  // namespace

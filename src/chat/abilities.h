@@ -14,7 +14,9 @@ struct Abilities {
   bool repeated_roles = true;    ///< Two messages of one role after each other.
   bool parts_only = false;       ///< Content must be a list of parts.
   bool tools = false;            ///< Tools are written.
+  bool needs_tools = false;      ///< Without tools nothing is, so there must be a list at least.
   bool calls = false;            ///< Calls of earlier answers are, and what the tools gave.
+  bool results = false;          ///< What tools gave is written as a message of its own, calls or not.
   bool parallel_calls = false;   ///< Several in one message.
   bool object_arguments = true;  ///< Arguments are given as an object, otherwise as JSON in a string.
   bool null_content = false;     ///< Messages with calls have null for content, not "".

@@ -11,13 +11,16 @@
 
 namespace weft {
 
-struct AnswerReader::State {
-  explicit State(std::shared_ptr<const chat::AnswerFormat> answer_format);
+namespace chat {
+
+class AnswerState {
+ public:
+  explicit AnswerState(std::shared_ptr<const AnswerFormat> answer_format);
 
   /// Reads on, with more text or, where `ended`, to the end.
   std::vector<AnswerEvent> read(std::string_view more, bool ended);
 
-  int n_calls = 0;
+  int n_calls() const { return n_calls_; }
 
  private:
   enum class Mode {
@@ -28,28 +31,28 @@ struct AnswerReader::State {
     kCall,
   };
 
-  bool step(chat::Input& input);
-  bool text_step(chat::Input& input);
-  bool reasoning_step(chat::Input& input);
-  bool header_step(chat::Input& input);
-  bool between_step(chat::Input& input);
-  bool between_objects_step(chat::Input& input, bool& decided);
-  bool call_step(chat::Input& input);
+  bool step(Input& input);
+  bool text_step(Input& input);
+  bool reasoning_step(Input& input);
+  bool header_step(Input& input);
+  bool between_step(Input& input);
+  bool between_objects_step(Input& input, bool& decided);
+  bool call_step(Input& input);
 
   /// The opener has been read: what stands behind it says which of the formats that begin so it is.
-  bool choose_format(const chat::Input& input);
+  bool choose_format(const Input& input);
   void begin_message(std::string_view header);
-  void begin_section(const chat::CallFormat& format, bool certain);
+  void begin_section(const CallFormat& format, bool certain);
   void begin_call();
   void end_section();
   /// It was no call: what was read since the last one is content.
-  bool give_up(chat::Input& input);
+  bool give_up(Input& input);
 
   void tell(AnswerEvent::Kind kind, std::string_view text);
   /// Text whose white space at the beginning and end is not the model's to say.
   void tell_trimmed(AnswerEvent::Kind kind, std::string_view text);
 
-  std::shared_ptr<const chat::AnswerFormat> format_;
+  std::shared_ptr<const AnswerFormat> format_;
   std::string text_ = {};      ///< From the first byte on that is not decided.
   std::size_t at_ = 0;         ///< What is read of it.
   std::size_t raw_begin_ = 0;  ///< In a section or header: what is content if nothing comes of it.
@@ -60,14 +63,21 @@ struct AnswerReader::State {
   bool reasoned_ = false;        ///< In reasoning: some was told.
   bool expects_header_ = false;  ///< The prompt ends within a header.
   bool chooses_ = false;         ///< An opener was read, choose_format is next.
-  const chat::CallFormat* calls_ = nullptr;
+  const CallFormat* calls_ = nullptr;
   std::size_t opener_ = 0;  ///< Index of the first format of the opener.
   bool certain_ = true;     ///< A tag opened the section.
   bool list_open_ = false;
   int n_in_section_ = 0;  ///< Calls that were told.
   bool told_in_call_ = false;
-  chat::CallReader reader_ = chat::WholeCalls{};
+  CallReader reader_ = WholeCalls{};
   std::vector<AnswerEvent> events_ = {};
+  int n_calls_ = 0;
+};
+
+}  // namespace chat
+
+struct AnswerReader::State {
+  chat::AnswerState answer;
 };
 
 }  // namespace weft

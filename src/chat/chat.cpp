@@ -5,6 +5,7 @@
 
 #include "chat/abilities.h"
 #include "chat/answer_state.h"
+#include "chat/derived_format.h"
 #include "chat/messages.h"
 #include "chat/request_json.h"
 
@@ -58,6 +59,7 @@ struct Chat::Impl {
   chat::Format format;
 
   std::string variables(const ChatTurn& turn) const;
+  const chat::CallFormat* calls() const { return format.calls.empty() ? nullptr : &format.calls.front(); }
 };
 
 /// What the request says about reasoning in the template's words; its own variables come last.
@@ -83,16 +85,32 @@ std::string Chat::Impl::variables(const ChatTurn& turn) const {
   return all.empty() ? std::string() : all.dump();
 }
 
+namespace {
+
+/// The format of a template: a known one, if its readers find what the template writes, or what the template
+/// shows of its own.
+chat::Format find_format(const ChatTemplate& chat_template, const chat::Abilities& abilities) {
+  const std::vector<chat::Format>& all = chat::known_formats();
+  const std::string_view source = chat_template.source();
+  const chat::Format& known = *std::find_if(
+      all.begin(), all.end(), [&](const chat::Format& format) { return comes_from(format, source); });
+  const auto written = chat::write_probe_calls(chat_template, abilities);
+  if (!written || chat::reads_back(known, *written)) return known;
+  std::optional<chat::Format> derived = chat::derive_format(*written);
+  if (!derived) return known;
+  derived->reasoning_begin = known.reasoning_begin;
+  derived->reasoning_end = known.reasoning_end;
+  return *std::move(derived);
+}
+
+}  // namespace
+
 Chat::Chat(ChatTemplate chat_template, std::string_view format) {
   chat::Abilities abilities = chat::find_abilities(chat_template);
-  const std::vector<chat::Format>& all = chat::known_formats();
-  chat::Format chosen = all.back();
-  if (!format.empty()) {
-    chosen = format_named(format);
-  } else {
-    const std::string_view source = chat_template.source();
-    chosen = *std::find_if(all.begin(), all.end(),
-                           [&](const chat::Format& known) { return comes_from(known, source); });
+  chat::Format chosen = format.empty() ? find_format(chat_template, abilities) : format_named(format);
+  if (format.empty() && !abilities.tools && !abilities.calls && !chosen.channels) {
+    // It is told how to write them.
+    chosen.calls.insert(chosen.calls.begin(), chat::known_formats().back().calls.front());
   }
   impl_ =
       std::make_shared<const Impl>(Impl{std::move(chat_template), std::move(abilities), std::move(chosen)});
@@ -119,25 +137,26 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   }
   if (continues) messages.back().content += kContinues;
   const std::string_view tools_json = calls ? std::string_view(turn.tools_json) : std::string_view();
-  messages = chat::adapted(std::move(messages), impl.abilities, tools_json);
+  messages = chat::adapted(std::move(messages), impl.abilities, impl.calls(), tools_json);
 
   ChatTemplate::Options options;
   options.add_generation_prompt = turn.add_generation_prompt;
-  if (impl.abilities.tools && impl.abilities.calls) options.tools_json = tools_json;
+  if (impl.abilities.tools) options.tools_json = tools_json;
+  if (impl.abilities.needs_tools && !calls) options.tools_json = "[]";
   options.variables_json = impl.variables(turn);
 
   ChatOpening opening;
   opening.prompt = impl.chat_template.render_json(to_json(messages, impl.abilities).dump(), options);
   if (continues) cut_at_mark(opening.prompt);
   const bool reasons = turn.add_generation_prompt && ends_in(opening.prompt, impl.format.reasoning_begin);
-  opening.reader.state_ = std::make_unique<AnswerReader::State>(
-      std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons));
+  opening.reader.state_ = std::make_unique<AnswerReader::State>(AnswerReader::State{chat::AnswerState(
+      std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons))});
   opening.stop = impl.format.stop;
   return opening;
 }
 
 std::string_view Chat::format() const { return impl_->format.name; }
-bool Chat::has_tools() const { return impl_->abilities.tools && impl_->abilities.calls; }
+bool Chat::has_tools() const { return impl_->abilities.tools; }
 bool Chat::has_reasoning() const {
   const chat::Format& format = impl_->format;
   return format.channels || !impl_->abilities.reasoning_switch.empty() ||

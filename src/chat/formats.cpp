@@ -68,8 +68,7 @@ std::vector<Format> make_formats() {
   std::vector<Format> all;
 
   // OpenAI's harmony: github.com/openai/harmony, docs/format.md.
-  all.push_back(
-      {.name = "harmony", .marks = {"<|channel|>", "<|message|>", "to=functions."}, .channels = true});
+  all.push_back({.name = "harmony", .marks = {"<|channel|>", "<|message|>"}, .channels = true});
 
   // Gemma 4 and FunctionGemma: ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices.
   all.push_back({.name = "gemma4",
@@ -303,9 +302,13 @@ std::vector<Format> make_formats() {
   // Nous Research's Hermes (github.com/NousResearch/Hermes-Function-Calling), Qwen 2.5, QwQ, Qwen 3, Granite
   // 4, SmolLM3, MiMo, Reka; and what models are told that know no tools of their own.
   all.push_back({.name = "hermes",
+                 .marks = {"<tool_call>"},
                  .calls = {hermes_calls()},
                  .reasoning_begin = "<think>\n",
                  .reasoning_end = "\n</think>\n\n"});
+  all.push_back(all.back());
+  all.back().name = "generic";
+  all.back().marks.clear();
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "chat/call_writer.h"
 #include "chat/request_json.h"
 
 namespace weft::chat {
@@ -102,29 +103,27 @@ void append_paragraph(std::string& text, std::string_view more) {
 }
 
 /// For models whose template knows no tools.
-std::string describe_tools(std::string_view tools_json) {
+std::string describe_tools(const CallFormat& calls, std::string_view tools_json) {
   std::string text =
       "You may call one or more functions to help with the user's request. These functions are available, "
       "each "
       "described by a JSON schema:\n<tools>\n";
   for (const ordered_json& tool : parse_request_json(tools_json, "tools")) text += tool.dump() + "\n";
-  text +=
-      "</tools>\n\nTo call a function write a JSON object with its name and arguments within <tool_call> "
-      "tags, and "
-      "nothing after it:\n<tool_call>\n{\"name\": \"function_name\", \"arguments\": {\"argument_name\": "
-      "\"value\"}}\n</tool_call>\nThe result is given to you within <tool_response> tags.";
-  return text;
+  HistoryCall example{.id = "0", .name = "function_name"};
+  example.arguments["argument_name"] = "value";
+  return text +
+         "</tools>\n\nTo call a function write its name and arguments in this way, and nothing after it:\n" +
+         write_calls(calls, {example}) + "\nThen its result is given to you.";
 }
 
-/// Calls and results as the text that describe_tools asks for.
-void write_calls_as_text(std::vector<Message>& messages) {
+/// Calls and results as text.
+void write_as_text(std::vector<Message>& messages, const CallFormat& format, bool results) {
   for (Message& message : messages) {
-    for (const HistoryCall& call : std::exchange(message.calls, {})) {
-      const ordered_json object = {{"name", call.name}, {"arguments", call.arguments}};
+    if (!message.calls.empty()) {
       if (!message.content.empty()) message.content += '\n';
-      message.content += "<tool_call>\n" + object.dump() + "\n</tool_call>";
+      message.content += write_calls(format, std::exchange(message.calls, {}));
     }
-    if (message.role != "tool") continue;
+    if (message.role != "tool" || results) continue;
     message.role = "user";
     message.content = "<tool_response>\n" + message.content + "\n</tool_response>";
   }
@@ -264,17 +263,17 @@ std::vector<Message> read_messages(std::string_view messages_json) {
 }
 
 std::vector<Message> adapted(std::vector<Message> messages, const Abilities& abilities,
-                             std::string_view tools_json) {
+                             const CallFormat* calls, std::string_view tools_json) {
   complete_calls(messages, abilities.short_ids);
-  const bool describes = !abilities.tools || !abilities.calls;
-  if (describes) {
-    write_calls_as_text(messages);
-  } else {
+  if (abilities.calls) {
     if (!abilities.parallel_calls) messages = without_parallel_calls(std::move(messages));
-    if (!abilities.content_with_calls) messages = with_calls_apart(std::move(messages));
+    if (!abilities.content_with_calls && abilities.repeated_roles)
+      messages = with_calls_apart(std::move(messages));
+  } else if (calls) {
+    write_as_text(messages, *calls, abilities.results);
   }
-  place_system(messages, abilities,
-               describes && !tools_json.empty() ? describe_tools(tools_json) : std::string());
+  const bool describes = calls && !abilities.tools && !tools_json.empty();
+  place_system(messages, abilities, describes ? describe_tools(*calls, tools_json) : std::string());
   if (!abilities.repeated_roles) messages = with_alternating_roles(std::move(messages));
   return messages;
 }

@@ -30,9 +30,9 @@ struct Message {
 std::vector<Message> read_messages(std::string_view messages_json);
 
 /// Rewrites messages for a template: what it cannot write is told in another way. With `tools_json`, tools
-/// that the template does not know are described in the system message.
+/// that the template does not know are described in the system message, with calls written as in `calls`.
 std::vector<Message> adapted(std::vector<Message> messages, const Abilities& abilities,
-                             std::string_view tools_json);
+                             const CallFormat* calls, std::string_view tools_json);
 
 nlohmann::ordered_json to_json(const std::vector<Message>& messages, const Abilities& abilities);
 
