@@ -24,7 +24,9 @@ std::string write_named(const CallFormat& format, const HistoryCall& call) {
 std::string write_parameters(const CallFormat& format, const HistoryCall& call) {
   std::string text = format.name_prefix + call.name + format.name_end;
   for (const auto& [key, value] : call.arguments.items()) {
-    text += format.key_begin + key + format.key_end + format.value_begin;
+    text +=
+        format.key_begin + key + format.key_end + (value.is_string() ? format.text_kind : format.other_kind);
+    text += format.value_begin;
     text += (value.is_string() ? value.get<std::string>() : value.dump()) + format.value_end;
   }
   return text;

@@ -5,6 +5,7 @@
 
 #include "chat/abilities.h"
 #include "chat/answer_state.h"
+#include "chat/call_grammar.h"
 #include "chat/derived_format.h"
 #include "chat/messages.h"
 #include "chat/request_json.h"
@@ -149,6 +150,13 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   opening.prompt = impl.chat_template.render_json(to_json(messages, impl.abilities).dump(), options);
   if (continues) cut_at_mark(opening.prompt);
   const bool reasons = turn.add_generation_prompt && ends_in(opening.prompt, impl.format.reasoning_begin);
+  std::vector<chat::Tool> callable = tools;
+  if (turn.tool_choice == ToolChoice::kNamed) callable = {*chat::find_tool(tools, turn.tool_name)};
+  const auto reasoning = reasons ? chat::ReasoningState::kOpen
+                         : has_reasoning() && !impl.format.reasoning_end.empty()
+                             ? chat::ReasoningState::kPossible
+                             : chat::ReasoningState::kNone;
+  if (!continues) opening.grammar = chat::answer_grammar(impl.format, callable, turn, reasoning);
   opening.reader.state_ = std::make_unique<AnswerReader::State>(AnswerReader::State{chat::AnswerState(
       std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons))});
   opening.stop = impl.format.stop;

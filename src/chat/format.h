@@ -50,6 +50,9 @@ struct CallFormat {
   std::string key_end = {};
   std::string value_begin = {};  ///< Where something stands between key_end and the value.
   std::string value_end = {};
+  /// Between key_end and value_begin: whether the value is text or JSON.
+  std::string text_kind = {};
+  std::string other_kind = {};
   std::string quote = {};
   bool padded = false;  ///< Values stand between line breaks.
 

@@ -51,6 +51,7 @@ CallFormat seed_calls() {
   return calls;
 }
 
+/// DeepSeek's, which say of each value whether it is text.
 CallFormat invoke_calls(std::string section, std::string prefix) {
   return {.style = CallStyle::kParameters,
           .section_begin = "<" + prefix + section + ">\n",
@@ -61,7 +62,9 @@ CallFormat invoke_calls(std::string section, std::string prefix) {
           .key_begin = "<" + prefix + "parameter name=\"",
           .key_end = "\"",
           .value_begin = ">",
-          .value_end = "</" + prefix + "parameter>\n"};
+          .value_end = "</" + prefix + "parameter>\n",
+          .text_kind = " string=\"true\"",
+          .other_kind = " string=\"false\""};
 }
 
 std::vector<Format> make_formats() {

@@ -50,10 +50,32 @@ inline AnswerReader reader_of(const Transcript& transcript) {
 /// Events with neighbours of one kind joined, as the transcripts write them.
 class EventLog {
  public:
+  struct Row {
+    std::string kind;  ///< "content", "reasoning", "call" or, without an end, "unfinished"
+    std::string name = {};
+    std::string id = {};
+    std::string text = {};
+  };
+
   void add(const std::vector<AnswerEvent>& events) {
     for (const AnswerEvent& event : events) add(event);
   }
-  nlohmann::json rows() const { return rows_; }
+  const std::vector<Row>& all() const { return rows_; }
+  nlohmann::json rows() const {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const Row& row : rows_) {
+      const bool call = row.kind == "call" || row.kind == "unfinished";
+      rows.push_back(call ? nlohmann::json{row.kind, row.name, row.id, row.text}
+                          : nlohmann::json{row.kind, row.text});
+    }
+    return rows;
+  }
+  /// The same for texts of any bytes.
+  std::string text() const {
+    std::string all;
+    for (const Row& row : rows_) all += row.kind + "|" + row.name + "|" + row.id + "|" + row.text + "\n";
+    return all;
+  }
 
  private:
   void add(const AnswerEvent& event) {
@@ -64,24 +86,21 @@ class EventLog {
       case Kind::kReasoning:
         return add_text("reasoning", event.text);
       case Kind::kToolCall:
-        rows_.push_back({"unfinished", event.name, event.id, ""});
+        rows_.push_back({"unfinished", event.name, event.id});
         break;
       case Kind::kToolArguments:
-        rows_.back()[3] = rows_.back()[3].get<std::string>() + event.text;
+        rows_.back().text += event.text;
         break;
       case Kind::kToolCallEnd:
-        rows_.back()[0] = "call";
+        rows_.back().kind = "call";
         break;
     }
   }
   void add_text(const char* kind, const std::string& text) {
-    if (!rows_.empty() && rows_.back()[0] == kind) {
-      rows_.back()[1] = rows_.back()[1].get<std::string>() + text;
-    } else {
-      rows_.push_back({kind, text});
-    }
+    if (rows_.empty() || rows_.back().kind != kind) rows_.push_back({kind});
+    rows_.back().text += text;
   }
-  nlohmann::json rows_ = nlohmann::json::array();
+  std::vector<Row> rows_ = {};
 };
 
 }  // namespace weft

@@ -1,0 +1,215 @@
+// Grammars of answers: what they let a model write is read back as calls that fit, and nothing else passes.
+#include <gtest/gtest.h>
+
+#include "chat/call_writer.h"
+#include "chat/chat_testing.h"
+#include "chat/format.h"
+#include "text/encoder.h"
+#include "text/vocabulary.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+/// The bytes, and some tags as special tokens.
+const Tokenizer& tokenizer() {
+  static const Tokenizer made = [] {
+    text::Vocabulary v;
+    v.kind = text::VocabularyKind::kBpe;
+    v.pre = "gpt-2";
+    for (int b = 0; b < 256; ++b) {
+      v.tokens.push_back(std::string(text::alphabet_of_byte(static_cast<unsigned char>(b))));
+      v.kinds.push_back(TokenKind::kNormal);
+    }
+    for (const char* tag :
+         {"[TOOL_CALLS]", "<|channel|>", "<|message|>", "<tool_call>", "<|call|>", "<eos>"}) {
+      v.tokens.emplace_back(tag);
+      v.kinds.push_back(TokenKind::kControl);
+    }
+    v.eos = static_cast<Token>(v.tokens.size() - 1);
+    return Tokenizer(std::move(v));
+  }();
+  return made;
+}
+
+bool allows(const Grammar& grammar, std::string_view text) {
+  static const GrammarCompiler compiler(tokenizer());
+  return compiler.compile(grammar)->allows_text(text);
+}
+
+Chat chat_of(const std::string& format, const std::string& prompt_end = {}) {
+  return Chat(
+      ChatTemplate("{{ messages[0].content }}{% if add_generation_prompt %}" + prompt_end + "{% endif %}"),
+      format);
+}
+
+ChatTurn turn_with(const std::string& tools, ToolChoice choice) {
+  ChatTurn turn;
+  turn.messages_json = R"([{"role": "user", "content": "How is the weather?"}])";
+  turn.tools_json = tools;
+  turn.tool_choice = choice;
+  return turn;
+}
+
+/// One function whose arguments are held, and one without.
+std::string tools(bool strict) {
+  return std::string(R"([{"type": "function", "function": {"name": "get_weather", "strict": )") +
+         (strict ? "true" : "false") +
+         R"(, "parameters": {"type": "object", "properties": {"city": {"type": "string"},
+            "unit": {"type": "string", "enum": ["C", "F"]}, "n": {"type": "integer"}}, "required": ["city", "n"],
+            "additionalProperties": false}}},
+            {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {},
+            "additionalProperties": false}}}])";
+}
+
+std::string replaced(std::string text, std::string_view part, std::string_view by) {
+  if (const std::size_t at = text.find(part); at != text.npos) text.replace(at, part.size(), by);
+  return text;
+}
+
+/// A call as the format writes it, with spaces where models have them.
+std::string written(const chat::Format& format, const std::vector<std::string>& calls) {
+  if (format.channels)
+    return "<|channel|>commentary to=functions." + calls.at(0) + " <|constrain|>json<|message|>" +
+           (calls.at(0) == "now" ? "{}" : R"({"city": "Rome", "n": 3})");
+  std::vector<chat::HistoryCall> all;
+  for (const std::string& name : calls) {
+    chat::HistoryCall call{.id = "1", .name = name};
+    if (name != "now") call.arguments = {{"city", "Rome"}, {"n", 3}};
+    all.push_back(std::move(call));
+  }
+  chat::CallFormat writes = format.calls.front();
+  if (format.bare_object) writes.section_begin.clear();
+  std::string text = chat::write_calls(writes, all);
+  const bool json = writes.style == chat::CallStyle::kObject || writes.style == chat::CallStyle::kNamed;
+  if (!json) return text;
+  // As a compact object with ", " and ": ".
+  std::string spaced;
+  bool in_string = false;
+  for (const char c : text) {
+    if (c == '"') in_string = !in_string;
+    spaced += c;
+    if (!in_string && (c == ',' || c == ':') && !(spaced.size() > 1 && spaced[spaced.size() - 2] == 'w'))
+      spaced += ' ';
+  }
+  return spaced;
+}
+
+TEST(CallGrammar, RequiredCallsAreAllowedAsTheFormatWritesThem) {
+  for (const chat::Format& format : chat::known_formats()) {
+    const Chat chat = chat_of(format.name);
+    const ChatOpening opening = chat.open(turn_with(tools(false), ToolChoice::kRequired));
+    ASSERT_TRUE(opening.grammar) << format.name;
+    std::vector<std::vector<std::string>> answers = {{"get_weather"}, {"now"}};
+    if (!format.channels && format.calls.front().style != chat::CallStyle::kNamed)
+      answers.push_back({"get_weather", "now"});
+    for (const std::vector<std::string>& calls : answers) {
+      const std::string text = written(format, calls);
+      EXPECT_TRUE(allows(*opening.grammar, text)) << format.name << ": " << text;
+      AnswerReader reader = opening.reader;
+      EventLog log;
+      log.add(reader.push(text));
+      log.add(reader.finish());
+      ASSERT_EQ(log.all().size(), calls.size()) << format.name << ": " << text << log.rows();
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        EXPECT_EQ(log.all()[i].kind, "call") << format.name << ": " << text;
+        EXPECT_EQ(log.all()[i].name, calls[i]);
+      }
+      EXPECT_FALSE(allows(*opening.grammar, "Hello." + text)) << format.name;
+      EXPECT_FALSE(allows(*opening.grammar, text + "Hello.")) << format.name;
+      EXPECT_FALSE(allows(*opening.grammar, replaced(text, calls[0], "other"))) << format.name;
+      if (calls[0] == "get_weather") {
+        EXPECT_FALSE(allows(*opening.grammar, replaced(text, "3", "x"))) << format.name << ": " << text;
+        EXPECT_FALSE(allows(*opening.grammar, replaced(text, "city", "town"))) << format.name << ": " << text;
+      }
+    }
+    EXPECT_FALSE(allows(*opening.grammar, "Hello.")) << format.name;
+    EXPECT_FALSE(allows(*opening.grammar, "")) << format.name;
+  }
+}
+
+TEST(CallGrammar, ANamedFunctionAloneIsAllowed) {
+  ChatTurn turn = turn_with(tools(false), ToolChoice::kNamed);
+  turn.tool_name = "now";
+  turn.parallel_tool_calls = false;
+  const Grammar grammar = *chat_of("hermes").open(turn).grammar;
+  const std::string now = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  EXPECT_TRUE(allows(grammar, now));
+  EXPECT_FALSE(allows(grammar, now + "\n" + now));
+  EXPECT_FALSE(allows(grammar,
+                      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"n\": "
+                      "3}}\n</tool_call>"));
+}
+
+TEST(CallGrammar, ParametersWithoutQuotesAreHeld) {
+  const Grammar grammar =
+      *chat_of("qwen3-coder").open(turn_with(tools(false), ToolChoice::kRequired)).grammar;
+  const auto call = [](const std::string& unit, const std::string& n) {
+    return "<tool_call>\n<function=get_weather>\n<parameter=city>\nRo<me\n</parameter>\n<parameter=unit>\n" +
+           unit + "\n</parameter>\n<parameter=n>\n" + n + "\n</parameter>\n</function>\n</tool_call>";
+  };
+  EXPECT_TRUE(allows(grammar, call("C", "3")));
+  EXPECT_FALSE(allows(grammar, call("K", "3")));
+  EXPECT_FALSE(allows(grammar, call("C", "three")));
+}
+
+TEST(CallGrammar, StrictToolsAreHeldWhereTheModelCalls) {
+  EXPECT_FALSE(chat_of("hermes").open(turn_with(tools(false), ToolChoice::kAuto)).grammar);
+  for (const char* name : {"hermes", "llama3", "mistral", "harmony", "command-r7b"}) {
+    const chat::Format& format = *std::find_if(chat::known_formats().begin(), chat::known_formats().end(),
+                                               [&](const chat::Format& each) { return each.name == name; });
+    const ChatOpening opening = chat_of(name).open(turn_with(tools(true), ToolChoice::kAuto));
+    ASSERT_TRUE(opening.grammar) << name;
+    const std::string call = written(format, {"get_weather"});
+    EXPECT_TRUE(allows(*opening.grammar, call)) << name << ": " << call;
+    EXPECT_FALSE(allows(*opening.grammar, replaced(call, "3", "\"x\""))) << name;
+    const std::string text = "Just [text] with a < in it.";
+    EXPECT_TRUE(allows(*opening.grammar, format.channels ? "<|channel|>final<|message|>" + text : text))
+        << name;
+  }
+  const Grammar grammar = *chat_of("hermes").open(turn_with(tools(true), ToolChoice::kAuto)).grammar;
+  const std::string call =
+      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"n\": 3}}\n</tool_call>";
+  EXPECT_TRUE(allows(grammar, "I look.\n" + call + "\n" + call + "\n"));
+  EXPECT_FALSE(
+      allows(grammar, "I look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {}}\n</tool_call>"));
+}
+
+TEST(CallGrammar, ReasoningStandsBeforeWhatIsHeld) {
+  const std::string call = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const Grammar open =
+      *chat_of("hermes", "<think>\n").open(turn_with(tools(false), ToolChoice::kRequired)).grammar;
+  EXPECT_TRUE(allows(open, "Which < time?\n</think>\n\n" + call));
+  EXPECT_FALSE(allows(open, call));
+  EXPECT_FALSE(allows(open, "I think.\n</think>\n\nHello."));
+
+  ChatTurn turn = turn_with("", ToolChoice::kAuto);
+  turn.content_grammar = Grammar::literal("{\"a\": 1}");
+  const Grammar content = *chat_of("hermes", "<think>\n").open(turn).grammar;
+  EXPECT_TRUE(allows(content, "Hm.\n</think>\n\n{\"a\": 1}"));
+  EXPECT_FALSE(allows(content, "Hm.\n</think>\n\n{\"a\": 2}"));
+  const Grammar harmony = *chat_of("harmony").open(turn).grammar;
+  EXPECT_TRUE(allows(
+      harmony,
+      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>{\"a\": 1}"));
+  EXPECT_TRUE(allows(harmony, "<|channel|>final<|message|>{\"a\": 1}"));
+  EXPECT_FALSE(allows(harmony, "{\"a\": 1}"));
+  const Grammar plain = *chat_of("gemma").open(turn).grammar;
+  EXPECT_TRUE(allows(plain, "{\"a\": 1}"));
+  EXPECT_FALSE(allows(plain, "Well: {\"a\": 1}"));
+}
+
+TEST(CallGrammar, SchemasThatAreNoneAreRefused) {
+  const std::string bad =
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "nothing"}}}}}])";
+  try {
+    chat_of("hermes").open(turn_with(bad, ToolChoice::kRequired));
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("\"f\""), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,225 @@
+// Conversations to prompts: what weft makes of a request against what Jinja2 makes of messages that were made
+// ready by hand (scripts/make_chat_vectors.py).
+#include "weft/chat.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "chat/abilities.h"
+#include "chat/chat_testing.h"
+#include "chat/derived_format.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+ChatTemplate test_template(const std::string& name) {
+  return ChatTemplate(read_test_file("chat/templates/" + name + ".jinja"), "<s>", "</s>");
+}
+
+ChatTurn turn_of(const std::string& messages, bool tools = false) {
+  ChatTurn turn;
+  turn.messages_json = messages;
+  if (tools) turn.tools_json = test_tools();
+  return turn;
+}
+
+std::string prompt_of(const Chat& chat, const ChatTurn& turn) { return join(chat.open(turn).prompt); }
+
+std::string error_of(const Chat& chat, const ChatTurn& turn) {
+  try {
+    chat.open(turn);
+    return "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+}
+
+nlohmann::json answer(const Chat& chat, const ChatTurn& turn, const std::string& text) {
+  AnswerReader reader = chat.open(turn).reader;
+  EventLog log;
+  log.add(reader.push(text));
+  log.add(reader.finish());
+  return log.rows();
+}
+
+TEST(Chat, MakesThePromptsThatJinjaMakes) {
+  for (const ordered_json& row : ordered_json::parse(read_test_file("chat/prompts.json"))) {
+    const Chat chat(test_template(row["template"]));
+    ChatTurn turn = turn_of(row["messages"].dump(), row["tools"]);
+    turn.reasoning_effort = row.value("reasoning_effort", "");
+    EXPECT_EQ(prompt_of(chat, turn), row["prompt"].get<std::string>()) << row["template"];
+  }
+}
+
+TEST(Chat, FindsFormatsAndAbilities) {
+  struct Expected {
+    const char* name;
+    const char* format;
+    bool tools, reasoning;
+  };
+  for (const Expected& expected : {Expected{"tags", "hermes", true, true},
+                                   {"alternating", "gemma", false, false},
+                                   {"nine", "mistral-v3", true, false},
+                                   {"strings", "deepseek-r1", false, true},
+                                   {"one_call", "llama3", true, false},
+                                   {"unknown_tags", "derived", true, false}}) {
+    const Chat chat(test_template(expected.name));
+    EXPECT_EQ(chat.format(), expected.format) << expected.name;
+    EXPECT_EQ(chat.has_tools(), expected.tools) << expected.name;
+    EXPECT_EQ(chat.has_reasoning(), expected.reasoning) << expected.name;
+  }
+}
+
+/// What a template writes of an earlier answer is read as that answer.
+TEST(Chat, ReadsWhatItsTemplateWrites) {
+  for (const char* name : {"tags", "nine", "strings", "one_call", "unknown_tags"}) {
+    const ChatTemplate source = test_template(name);
+    const auto written = chat::write_probe_calls(source, chat::find_abilities(source));
+    ASSERT_TRUE(written) << name;
+    const std::string format(Chat(source).format());
+    bool known = false;
+    for (const chat::Format& each : chat::known_formats()) {
+      if (each.name != format) continue;
+      known = true;
+      EXPECT_TRUE(chat::reads_back(each, *written)) << name << ": " << written->one << written->two;
+    }
+    EXPECT_EQ(known, format != "derived");
+    if (!known) EXPECT_TRUE(chat::derive_format(*written)) << name;
+  }
+}
+
+TEST(Chat, LearnsAFormatFromItsTemplate) {
+  const Chat chat(test_template("unknown_tags"));
+  const ChatTurn turn = turn_of(R"([{"role": "user", "content": "How is the weather?"}])", true);
+  EXPECT_EQ(
+      answer(chat, turn,
+             "I look.<all_calls:x>\n<one:x>get_weather<with:x>\n<key:x>city</key:x><value:x>Rome</value:x>\n"
+             "<key:x>n</key:x><value:x>3</value:x>\n</one:x>\n<one:x>now<with:x>\n</one:x>\n</all_calls:x>"),
+      nlohmann::json::parse(R"x([["content", "I look."],
+              ["call", "get_weather", "", "{\"city\": \"Rome\", \"n\": 3}"], ["call", "now", "", "{}"]])x"));
+}
+
+TEST(Chat, ReasoningThatThePromptOpensIsRead) {
+  const Chat chat(test_template("strings"));
+  const ChatTurn turn = turn_of(R"([{"role": "user", "content": "Hi"}])");
+  EXPECT_EQ(answer(chat, turn, "A greeting.\n</think>\n\nHello!"),
+            nlohmann::json::parse(R"([["reasoning", "A greeting."], ["content", "Hello!"]])"));
+}
+
+TEST(Chat, ToolsThatMayNotBeCalledAreNotTold) {
+  const Chat chat(test_template("tags"));
+  ChatTurn turn = turn_of(R"([{"role": "user", "content": "Hi"}])", true);
+  EXPECT_THAT(prompt_of(chat, turn), HasSubstr("get_weather"));
+  turn.tool_choice = ToolChoice::kNone;
+  EXPECT_EQ(prompt_of(chat, turn), prompt_of(chat, turn_of(turn.messages_json)));
+  const std::string call = R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)";
+  EXPECT_EQ(answer(chat, turn, call), nlohmann::json::array({{"content", call}}));
+}
+
+TEST(Chat, ContinuesTheLastMessage) {
+  for (const char* name : {"tags", "alternating", "nine", "strings", "one_call", "unknown_tags", "parts"}) {
+    const Chat chat(test_template(name));
+    ChatTurn turn =
+        turn_of(R"([{"role": "user", "content": "Count."}, {"role": "assistant", "content": "one, two, "}])");
+    turn.add_generation_prompt = false;
+    EXPECT_TRUE(prompt_of(chat, turn).ends_with("one, two, ")) << name << ": " << prompt_of(chat, turn);
+  }
+}
+
+TEST(Chat, TextOfUsersIsNeverTheTemplates) {
+  const Chat chat(test_template("alternating"));
+  const ChatTurn turn = turn_of(
+      R"([{"role": "system", "content": "<end_of_turn>"}, {"role": "user", "content": "<eos>"}])", true);
+  for (const PromptPiece& piece : chat.open(turn).prompt) {
+    if (!piece.from_template) continue;
+    EXPECT_EQ(piece.text.find("<eos>"), std::string::npos);
+    EXPECT_EQ(piece.text.find("get_weather"), std::string::npos);
+  }
+}
+
+TEST(Chat, RefusesWhatItCannotRead) {
+  const Chat chat(test_template("tags"));
+  const auto user = [](const std::string& content) {
+    return R"([{"role": "user", "content": )" + content + "}]";
+  };
+  for (const auto& [messages, message] : std::vector<std::pair<std::string, std::string>>{
+           {"", "messages must be JSON"},
+           {"{}", "messages must be an array"},
+           {"[]", "at least one message"},
+           {"[1]", "messages[0] must be an object"},
+           {R"([{"role": "king", "content": ""}])", "messages[0].role must be"},
+           {R"([{"role": "user"}])", "messages[0].content is missing"},
+           {user("3"), "messages[0].content must be a string or an array"},
+           {user(R"([{"type": "image_url", "image_url": {"url": "x"}}])"),
+            "messages[0].content[0].type is \"image_url\""},
+           {user(R"([{"type": "text"}])"), "messages[0].content[0].text is missing"},
+           {R"([{"role": "user", "content": "", "tool_calls": []}])",
+            "belongs into messages of the assistant"},
+           {R"([{"role": "assistant", "tool_calls": [{"id": "1"}]}])",
+            "messages[0].tool_calls[0] must be an object"},
+           {R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}])",
+            "messages[0].tool_calls[0].function.arguments"},
+           {user("\"\\ud800\""), "messages must be JSON"},
+           {user("\"\xFF\""), "messages must be JSON"},
+           {user(std::string(200, '[') + std::string(200, ']')), "nested at most 100"},
+           {user(std::string(100'000, '[')), "nested at most 100"}}) {
+    EXPECT_THAT(error_of(chat, turn_of(messages)), HasSubstr(message)) << messages.substr(0, 100);
+  }
+  const std::string hello = user("\"Hello\"");
+  const auto with_tools = [&](const std::string& tools) {
+    ChatTurn turn = turn_of(hello);
+    turn.tools_json = tools;
+    return error_of(chat, turn);
+  };
+  EXPECT_THAT(with_tools("{}"), HasSubstr("tools must be an array"));
+  EXPECT_THAT(with_tools("[{}]"), HasSubstr("tools[0].type must be \"function\""));
+  EXPECT_THAT(with_tools(R"([{"type": "web_search"}])"), HasSubstr("tools[0].type"));
+  EXPECT_THAT(with_tools(R"([{"type": "function", "function": {"name": "a b"}}])"), HasSubstr("letters"));
+  EXPECT_THAT(with_tools(R"([{"type": "function", "function": {"name": "f", "parameters": 1}}])"),
+              HasSubstr("parameters"));
+  EXPECT_THAT(
+      with_tools(
+          R"([{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "f"}}])"),
+      HasSubstr("two functions named \"f\""));
+  ChatTurn turn = turn_of(hello);
+  turn.tool_choice = ToolChoice::kRequired;
+  EXPECT_THAT(error_of(chat, turn), HasSubstr("there are no tools"));
+  turn = turn_of(hello, true);
+  turn.tool_choice = ToolChoice::kNamed;
+  turn.tool_name = "missing";
+  EXPECT_THAT(error_of(chat, turn), HasSubstr("\"missing\""));
+  turn = turn_of(hello);
+  turn.reasoning_effort = "extreme";
+  EXPECT_THAT(error_of(chat, turn), HasSubstr("reasoning_effort"));
+  turn.reasoning_effort = "";
+  turn.variables_json = "[]";
+  EXPECT_THAT(error_of(chat, turn), HasSubstr("object"));
+  EXPECT_THAT(
+      error_of(
+          Chat(test_template("nine")),
+          turn_of(
+              R"([{"role": "assistant", "content": "x", "tool_calls": [{"id": "1", "function": {"name": "f"}}]},
+                       {"role": "tool", "content": [{"type": "input_audio"}]}])")),
+      HasSubstr("input_audio"));
+  EXPECT_THROW(Chat(test_template("tags"), "no such format"), Error);
+}
+
+/// A template that raises an error, loops or writes nothing is a chat all the same.
+TEST(Chat, TemplatesThatCannotBeProbedAreTaken) {
+  for (const char* source :
+       {"{{ raise_exception('no') }}", "",
+        "{% for i in range(100000) %}{% for k in range(100000) %}x{% endfor %}{% endfor %}",
+        "{{ messages[0]['content']['x']['y'] }}"}) {
+    const Chat chat{ChatTemplate(source)};
+    EXPECT_EQ(chat.format(), "generic");
+    EXPECT_FALSE(chat.has_tools());
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,154 @@
+// Answers that no model should write: random changes of transcripts, in random pieces.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "chat/chat_testing.h"
+
+namespace weft {
+namespace {
+
+constexpr int kRounds = 50'000;
+
+struct Fuzzed {
+  std::string text;
+  std::vector<std::string> pieces;
+};
+
+class Mutator {
+ public:
+  explicit Mutator(const std::vector<Transcript>& all) : all_(all) {}
+
+  std::size_t below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
+
+  Fuzzed mutate(const Transcript& transcript) {
+    std::string text = transcript.text;
+    for (std::size_t n = 1 + below(4); n > 0 && !text.empty(); --n) change(text);
+    Fuzzed fuzzed{text, {}};
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t size = 1 + below(12);
+      fuzzed.pieces.push_back(text.substr(at, size));
+      at += size;
+    }
+    return fuzzed;
+  }
+
+ private:
+  void change(std::string& text) {
+    const std::size_t at = below(text.size());
+    const std::size_t size = 1 + below(std::min<std::size_t>(20, text.size() - at));
+    const std::string& other = all_[below(all_.size())].text;
+    switch (below(6)) {
+      case 0:
+        text.erase(at, size);
+        break;
+      case 1:
+        text[at] = static_cast<char>(below(256));
+        break;
+      case 2:
+        text.insert(at, text.substr(at, size));
+        break;
+      case 3: {
+        const std::size_t from = below(other.size());
+        text.insert(at, other.substr(from, 1 + below(40)));
+        break;
+      }
+      case 4: {
+        static const std::string kBytes = "{}[]\"\\<>:,;\n 0-ue";
+        text.insert(at, 1, kBytes[below(kBytes.size())]);
+        break;
+      }
+      default:
+        text.resize(at);
+        break;
+    }
+  }
+
+  const std::vector<Transcript>& all_;
+  std::mt19937_64 random_{20240726};
+};
+
+/// JSON as another reader sees it; numbers beyond its range are JSON, too.
+bool is_valid(const std::string& json) {
+  try {
+    return nlohmann::json::parse(json).is_object();
+  } catch (const nlohmann::json::out_of_range&) {
+    return true;
+  } catch (const nlohmann::json::parse_error&) {
+    return false;
+  }
+}
+
+TEST(AnswerReader, TakesWhateverIsWritten) {
+  const std::vector<Transcript> all = transcripts();
+  std::vector<AnswerReader> readers;
+  for (const Transcript& transcript : all) readers.push_back(reader_of(transcript));
+  Mutator mutator(all);
+  int n_whole = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::size_t which = mutator.below(all.size());
+    const Fuzzed fuzzed = mutator.mutate(all[which]);
+    AnswerReader reader = readers[which], whole_reader = readers[which];
+    EventLog log, whole_log;
+    std::size_t n_bytes = 0;
+    std::vector<AnswerEvent> events;
+    for (const std::string& piece : fuzzed.pieces) {
+      for (AnswerEvent& event : reader.push(piece)) events.push_back(std::move(event));
+    }
+    for (AnswerEvent& event : reader.finish()) events.push_back(std::move(event));
+    int open = -1;
+    for (const AnswerEvent& event : events) {
+      n_bytes += event.text.size() + event.name.size();
+      if (event.kind == AnswerEvent::Kind::kToolCall) {
+        ASSERT_EQ(event.call, open + 1) << fuzzed.text;
+        open = event.call;
+      } else if (event.kind != AnswerEvent::Kind::kContent && event.kind != AnswerEvent::Kind::kReasoning) {
+        ASSERT_EQ(event.call, open) << fuzzed.text;
+      }
+    }
+    ASSERT_EQ(reader.n_calls(), open + 1);
+    // What is escaped takes up to six bytes; what is left out of a call is written by us.
+    ASSERT_LE(n_bytes, 6 * fuzzed.text.size() + 8) << fuzzed.text;
+    log.add(events);
+    whole_log.add(whole_reader.push(fuzzed.text));
+    whole_log.add(whole_reader.finish());
+    ASSERT_EQ(log.text(), whole_log.text()) << all[which].format << ": " << fuzzed.text;
+    for (const EventLog::Row& row : log.all()) {
+      if (row.kind != "call") continue;
+      ++n_whole;
+      ASSERT_TRUE(is_valid(row.text)) << row.text << " of " << fuzzed.text;
+    }
+  }
+  EXPECT_GT(n_whole, kRounds / 10);
+}
+
+/// Quadratic time would not end here.
+TEST(AnswerReader, ReadsLongTextsByteByByte) {
+  const std::size_t n = 60'000;
+  const auto repeated = [n](const std::string& part) {
+    std::string text;
+    while (text.size() < n) text += part;
+    return text;
+  };
+  for (const std::string& format : Chat::formats()) {
+    const AnswerReader fresh = reader_of({format, "", "", true, {}});
+    for (const std::string& text :
+         {repeated("<"), repeated(" "), repeated("<tool_call>"), repeated("<tool_call>{\"a\":\""),
+          "<tool_call>" + repeated("{\"a\":"),
+          "<tool_call>\n<function=search>\n<parameter=query>\n" + repeated("a\n"), repeated("[TOOL_CALLS]f"),
+          "<tool_call>{\"name\": \"search\", \"arguments\": {\"query\": \"" + repeated("x<")}) {
+      AnswerReader reader = fresh;
+      std::size_t n_bytes = 0;
+      const auto count = [&](const std::vector<AnswerEvent>& events) {
+        for (const AnswerEvent& event : events) n_bytes += event.text.size();
+      };
+      for (const char& c : text) count(reader.push({&c, 1}));
+      count(reader.finish());
+      EXPECT_LE(n_bytes, 6 * text.size() + 8);
+      EXPECT_GT(n_bytes, 0u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
