@@ -1,6 +1,8 @@
 #include "chat/abilities.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "weft/error.h"
 
@@ -54,6 +56,8 @@ class Probe {
   explicit Probe(const ChatTemplate& chat_template) : template_(chat_template), tools_(tools().dump()) {}
 
   Abilities abilities() {
+    // Where no message arrives nothing more can be learned.
+    if (!finds_user()) return {};
     roles();
     calls();
     reasoning();
@@ -61,43 +65,52 @@ class Probe {
   }
 
  private:
-  std::optional<std::string> render(const ordered_json& messages, bool with_tools = false,
+  std::optional<std::string> render(std::vector<ordered_json> messages, bool with_tools = false,
                                     const ordered_json& variables = ordered_json::object()) const {
     ordered_json all = variables;
     all["now"] = "2024-07-26";
-    return try_render(template_, messages.dump(),
+    for (ordered_json& one : messages) {
+      if (!found_.parts_only || !one["content"].is_string()) continue;
+      const ordered_json part = {{"type", "text"}, {"text", one["content"]}};
+      one["content"] = ordered_json::array();
+      one["content"].push_back(part);
+    }
+    return try_render(template_, ordered_json(messages).dump(),
                       with_tools || found_.needs_tools ? std::string_view(tools_) : std::string_view(),
                       all.dump());
   }
 
+  bool finds_user() {
+    const ordered_json user = message("user", "probe_user");
+    if (has(render({user}), "probe_user")) return true;
+    found_.parts_only = true;
+    if (has(render({user}), "probe_user")) return true;
+    found_.parts_only = false;
+    found_.needs_tools = has(render({user}, true), "probe_user");
+    return found_.needs_tools;
+  }
+
   void roles() {
     const ordered_json user = message("user", "probe_user"), assistant = message("assistant", "probe_answer");
-    if (!has(render({user}), "probe_user")) {
-      const ordered_json parts = ordered_json::array({{{"type", "text"}, {"text", "probe_user"}}});
-      found_.parts_only = has(render({message("user", parts)}), "probe_user");
-      // Where messages of text do not arrive nothing more can be learned from them.
-      if (found_.parts_only) return;
-      found_.needs_tools = has(render({user}, true), "probe_user");
-    }
     const ordered_json system = message("system", "probe_system");
     found_.system = has(render({system, user}), "probe_system");
     const auto later = render({system, user, assistant, message("system", "probe_later"), user});
     found_.later_system = has(later, "probe_system") && has(later, "probe_later");
     const auto twice = render({user, message("user", "probe_more")});
     found_.repeated_roles = has(twice, "probe_user") && has(twice, "probe_more");
-    found_.tools = has(render({user}, true), "probe_tool");
-    if (!found_.tools) found_.tools = has(render({system, user}, true), "probe_tool");
+    const auto with_tools = render({user}, true);
+    found_.tools = has(with_tools, "probe_tool") || has(render({system, user}, true), "probe_tool");
     found_.results = has(render({user, assistant, result(kShortId), assistant}), "probe_result");
-    writes_none_ = has(render({user}, true), "None");
+    writes_none_ = has(with_tools, "None");
   }
 
   /// A conversation with calls, as the abilities found so far want it.
-  ordered_json conversation(int n_calls, ordered_json content, const char* id) const {
+  std::vector<ordered_json> conversation(int n_calls, ordered_json content, const char* id) const {
     ordered_json answer = message("assistant", std::move(content));
     ordered_json arguments = {{"probe_key", "probe_value"}};
     if (!found_.object_arguments) arguments = arguments.dump();
     answer["tool_calls"] = ordered_json::array();
-    ordered_json all = ordered_json::array({message("user", "probe_user"), nullptr});
+    std::vector<ordered_json> all = {message("user", "probe_user"), nullptr};
     for (int i = 0; i < n_calls; ++i) {
       answer["tool_calls"].push_back(call("probe_call", id, arguments));
       all.push_back(result(id));
@@ -140,16 +153,15 @@ class Probe {
     const char* id = found_.short_ids ? kShortId : kLongId;
     for (const char* key : {"reasoning_content", "thinking", "reasoning", "thought"}) {
       // Most templates keep reasoning only since the last question.
-      ordered_json messages =
-          conversation(1, found_.null_content ? ordered_json(nullptr) : ordered_json(""), id);
-      if (!found_.calls)
-        messages = ordered_json::array({message("user", "probe_user"), message("assistant", "probe_answer")});
+      const ordered_json empty = found_.null_content ? ordered_json(nullptr) : ordered_json("");
+      std::vector<ordered_json> messages = conversation(1, empty, id);
+      if (!found_.calls) messages = {message("user", "probe_user"), message("assistant", "probe_answer")};
       messages[1][key] = "probe_reasoning";
       if (!has(render(messages, found_.calls), "probe_reasoning")) continue;
       found_.reasoning_key = key;
       break;
     }
-    const ordered_json user = ordered_json::array({message("user", "probe_user")});
+    const std::vector<ordered_json> user = {message("user", "probe_user")};
     const auto plain = [&](const char* name, ordered_json value) {
       ordered_json variables = ordered_json::object();
       variables[name] = std::move(value);

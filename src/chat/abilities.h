@@ -27,7 +27,7 @@ struct Abilities {
   bool reasoning_effort = false;      ///< The variable of this name makes a difference.
 };
 
-/// Renders about twenty small conversations, each bounded as all renderings are.
+/// Renders up to thirty small conversations, each bounded as all renderings are.
 Abilities find_abilities(const ChatTemplate& chat_template);
 
 /// The prompt of a conversation, or nothing where the template raises an error.

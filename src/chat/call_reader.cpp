@@ -342,13 +342,13 @@ ParameterCall::Found ParameterCall::take_until(Input& input, const std::vector<s
   return match.tag == TagMatch::kNone ? Found::kNotYet : Found::kYes;
 }
 
-bool ParameterCall::tell(std::string_view json, CallEvents& out) {
+void ParameterCall::tell(std::string_view json, CallEvents& out) {
+  scratch_.clear();
   for (const char c : json) {
-    scratch_.clear();
-    if (check_.feed(c, scratch_) == Step::kBad) return false;
+    if (broken_) break;
+    broken_ = check_.feed(c, scratch_) == Step::kBad;
   }
-  out.arguments(json);
-  return true;
+  out.arguments(scratch_);
 }
 
 void ParameterCall::value_begins(const CallContext& context) {
@@ -373,7 +373,8 @@ Progress ParameterCall::next(Input& input, const CallContext& context, CallEvent
     return Progress::kMore;
   }
   if (end == Begins::kYes) {
-    if (!tell("}", out)) return Progress::kFailed;
+    tell("}", out);
+    if (broken_) return Progress::kFailed;
     out.end();
     return Progress::kDone;
   }
@@ -396,7 +397,8 @@ Progress ParameterCall::step(Input& input, const CallContext& context, CallEvent
       if (!is_tool_name(name_)) return Progress::kFailed;
       out.begin(name_, {});
       mode_ = Mode::kNext;
-      return tell("{", out) ? Progress::kMore : Progress::kFailed;
+      tell("{", out);
+      return Progress::kMore;
     }
     case Mode::kNext:
       return next(input, context, out);
@@ -408,7 +410,7 @@ Progress ParameterCall::step(Input& input, const CallContext& context, CallEvent
       std::string json = n_parameters_++ > 0 ? ", \"" : "\"";
       append_escaped(json, key_);
       json += "\": ";
-      if (!tell(json, out)) return Progress::kFailed;
+      tell(json, out);
       part_.clear();
       mode_ = Mode::kBeforeValue;
       if (format.value_begin.empty()) value_begins(context);
@@ -439,7 +441,7 @@ Progress ParameterCall::step(Input& input, const CallContext& context, CallEvent
       append_escaped(json, text);
       json += '"';
     }
-    if (!tell(json, out)) return Progress::kFailed;
+    tell(json, out);
   } else {
     // A line break at the value's beginning and end belongs to the format; the last one waits for the tag.
     std::string json = value_is_empty_ && !part_.empty() ? "\"" : "";
@@ -454,7 +456,7 @@ Progress ParameterCall::step(Input& input, const CallContext& context, CallEvent
       json += '"';
     }
     part_ = held && !found ? "\n" : "";
-    if (!tell(json, out)) return Progress::kFailed;
+    tell(json, out);
     if (!found) return Progress::kMore;
   }
   input.at += format.value_end.size();

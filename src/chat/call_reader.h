@@ -104,7 +104,7 @@ class ParameterCall {
   Found take_until(Input& input, const std::vector<std::string>& tags, std::size_t most);
   Progress next(Input& input, const CallContext& context, CallEvents& out);
   void value_begins(const CallContext& context);
-  bool tell(std::string_view json, CallEvents& out);
+  void tell(std::string_view json, CallEvents& out);
 
   Mode mode_ = Mode::kName;
   std::string part_ = {};  ///< Of a name, key or value: what was read.
@@ -112,6 +112,7 @@ class ParameterCall {
   int n_parameters_ = 0;
   bool value_is_empty_ = true;
   JsonScanner check_ = {};  ///< What is told is JSON, whatever bytes the model wrote.
+  bool broken_ = false;     ///< It would be none: nothing more is told, and the call has no end.
   std::string scratch_ = {};
 };
 

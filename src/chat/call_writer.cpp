@@ -15,10 +15,11 @@ std::string write_object(const CallFormat& format, const HistoryCall& call) {
   return object.dump();
 }
 
-std::string write_named(const CallFormat& format, const HistoryCall& call) {
+std::string write_named(const CallFormat& format, const HistoryCall& call, std::size_t index) {
   std::string text = format.id_end.empty() ? std::string() : call.id + format.id_end;
-  text += format.name_prefix + call.name + format.name_end;
-  return text + call.arguments.dump();
+  text += format.name_prefix + call.name;
+  if (!format.index_mark.empty()) text += format.index_mark + std::to_string(index);
+  return text + format.name_end + call.arguments.dump();
 }
 
 std::string write_parameters(const CallFormat& format, const HistoryCall& call) {
@@ -52,12 +53,12 @@ std::string write_unquoted(const CallFormat& format, const HistoryCall& call) {
   return text + "}";
 }
 
-std::string write_call(const CallFormat& format, const HistoryCall& call) {
+std::string write_call(const CallFormat& format, const HistoryCall& call, std::size_t index) {
   switch (format.style) {
     case CallStyle::kObject:
       return write_object(format, call);
     case CallStyle::kNamed:
-      return write_named(format, call);
+      return write_named(format, call, index);
     case CallStyle::kParameters:
       return write_parameters(format, call);
     case CallStyle::kPython:
@@ -72,11 +73,9 @@ std::string write_call(const CallFormat& format, const HistoryCall& call) {
 
 std::string write_calls(const CallFormat& format, const std::vector<HistoryCall>& calls) {
   std::string text = format.section_begin;
-  bool first = true;
-  for (const HistoryCall& call : calls) {
-    if (!first) text += format.separator;
-    first = false;
-    text += format.call_begin + write_call(format, call) + format.call_end;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (i > 0) text += format.separator;
+    text += format.call_begin + write_call(format, calls[i], i) + format.call_end;
   }
   return text + format.section_end;
 }

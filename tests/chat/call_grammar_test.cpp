@@ -4,6 +4,7 @@
 #include "chat/call_writer.h"
 #include "chat/chat_testing.h"
 #include "chat/format.h"
+#include "chat/json_scanner.h"
 #include "text/encoder.h"
 #include "text/vocabulary.h"
 #include "weft/error.h"
@@ -86,11 +87,11 @@ std::string written(const chat::Format& format, const std::vector<std::string>& 
   // As a compact object with ", " and ": ".
   std::string spaced;
   bool in_string = false;
-  for (const char c : text) {
-    if (c == '"') in_string = !in_string;
-    spaced += c;
-    if (!in_string && (c == ',' || c == ':') && !(spaced.size() > 1 && spaced[spaced.size() - 2] == 'w'))
-      spaced += ' ';
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string = !in_string;
+    spaced += text[i];
+    const bool separates = text[i] == ',' || (text[i] == ':' && i > 0 && text[i - 1] == '"');
+    if (!in_string && separates && i + 1 < text.size() && !chat::is_space(text[i + 1])) spaced += ' ';
   }
   return spaced;
 }

@@ -89,7 +89,9 @@ TEST(Chat, ReadsWhatItsTemplateWrites) {
       EXPECT_TRUE(chat::reads_back(each, *written)) << name << ": " << written->one << written->two;
     }
     EXPECT_EQ(known, format != "derived");
-    if (!known) EXPECT_TRUE(chat::derive_format(*written)) << name;
+    if (!known) {
+      EXPECT_TRUE(chat::derive_format(*written)) << name;
+    }
   }
 }
 
