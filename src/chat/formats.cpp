@@ -231,16 +231,7 @@ std::vector<Format> make_formats() {
 
   // Liquid's LFM2: docs.liquid.ai/docs/key-concepts/tool-use.
   all.push_back({.name = "lfm2",
-                 .marks = {"<|tool_list_start|>"},
-                 .calls = {{.style = CallStyle::kPython,
-                            .section_begin = "<|tool_call_start|>[",
-                            .section_end = "]<|tool_call_end|>",
-                            .separator = ", ",
-                            .list = true}},
-                 .reasoning_begin = "<think>",
-                 .reasoning_end = "</think>"});
-  all.push_back({.name = "lfm2.5",
-                 .marks = {"<|tool_call_start|>"},
+                 .marks = {"List of tools: "},
                  .calls = {{.style = CallStyle::kPython,
                             .section_begin = "<|tool_call_start|>[",
                             .section_end = "]<|tool_call_end|>",
