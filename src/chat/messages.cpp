@@ -12,6 +12,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Of one message: each result looks for its call among them.
+constexpr std::size_t kMaxCalls = 1024;
+
 /// A string member; empty where there is none or it is null.
 std::string text_of(const ordered_json& object, const char* key, const std::string& where) {
   const auto found = object.find(key);
@@ -85,6 +88,9 @@ Message read_message(const ordered_json& item, const std::string& where) {
     }
     if (has_calls) {
       if (!calls->is_array()) refuse(where + ".tool_calls must be an array");
+      if (calls->size() > kMaxCalls) {
+        refuse(where + ".tool_calls must have at most " + std::to_string(kMaxCalls) + " calls");
+      }
       for (std::size_t i = 0; i < calls->size(); ++i) {
         message.calls.push_back(read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]"));
       }

@@ -8,7 +8,8 @@
 
 namespace weft::chat {
 
-/// Throws Error kInvalidArgument where it is no JSON or is nested too deep. `what` names it.
+/// Throws Error kInvalidArgument where it is no JSON, is nested too deep or has objects too large. `what`
+/// names it.
 nlohmann::ordered_json parse_request_json(std::string_view text, std::string_view what);
 
 [[noreturn]] inline void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidArgument, what); }

@@ -11,6 +11,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxNameBytes = 128;
+/// Of the schemas of a tool's parameters, each with the definitions that it needs.
+constexpr std::size_t kMaxSchemaBytes = std::size_t{8} << 20;
 
 /// Whether a schema allows strings only. `more` says that it also says which.
 bool is_text(const ordered_json& schema, bool& more) {
@@ -45,17 +47,25 @@ void read_properties(Tool& tool, const ordered_json& schema) {
     }
   }
   std::sort(required.begin(), required.end());
+  std::size_t n_bytes = 0;
   for (const auto& [name, property] : properties->items()) {
     ToolParameter parameter{.name = name};
     parameter.text = is_text(property, parameter.choices);
     parameter.required = std::binary_search(required.begin(), required.end(), name);
     ordered_json whole = property;
-    if (whole.is_object()) {
+    if (whole.is_object() && whole.dump().find("\"$ref\"") != std::string::npos) {
       for (const char* definitions : {"$defs", "definitions"}) {
         if (schema.contains(definitions)) whole[definitions] = schema[definitions];
       }
     }
     parameter.schema = whole.dump();
+    n_bytes += parameter.schema.size();
+    if (n_bytes > kMaxSchemaBytes) {
+      refuse("the parameters of the function \"" + tool.name +
+             "\" refer to definitions that are too large: with " +
+             "those that each property needs they have more than " + std::to_string(kMaxSchemaBytes) +
+             " bytes");
+    }
     tool.properties.push_back(std::move(parameter));
   }
 }

@@ -211,6 +211,29 @@ TEST(Chat, RefusesWhatItCannotRead) {
   EXPECT_THROW(Chat(test_template("tags"), "no such format"), Error);
 }
 
+TEST(Chat, BoundsWhatWouldTakeTooLong) {
+  const Chat chat(test_template("tags"));
+  std::string object = "{";
+  for (int i = 0; i < 100'000; ++i) object += "\"k" + std::to_string(i) + "\": 1, ";
+  EXPECT_THAT(error_of(chat, turn_of("[" + object + "\"role\": \"user\", \"content\": \"\"}]")),
+              HasSubstr("more than 4096 members"));
+  std::string calls;
+  for (int i = 0; i < 2000; ++i) calls += R"({"id": "1", "function": {"name": "f"}}, )";
+  EXPECT_THAT(error_of(chat, turn_of(R"([{"role": "assistant", "tool_calls": [)" + calls +
+                                     R"({"function": {"name": "f"}}]}])")),
+              HasSubstr("at most 1024 calls"));
+  ordered_json properties = ordered_json::object();
+  for (int i = 0; i < 1000; ++i) properties["p" + std::to_string(i)] = {{"$ref", "#/$defs/a"}};
+  const ordered_json schema = {
+      {"type", "object"},
+      {"properties", properties},
+      {"$defs", {{"a", {{"type", "string"}, {"description", std::string(20'000, 'x')}}}}}};
+  ordered_json tool = {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", schema}}}};
+  ChatTurn turn = turn_of(R"([{"role": "user", "content": "Hi"}])");
+  turn.tools_json = "[" + tool.dump() + "]";
+  EXPECT_THAT(error_of(chat, turn), HasSubstr("definitions that are too large"));
+}
+
 /// A template that raises an error, loops or writes nothing is a chat all the same.
 TEST(Chat, TemplatesThatCannotBeProbedAreTaken) {
   for (const char* source :
