@@ -3,7 +3,12 @@
 // nothing of models. Boost.Beast is seen by http_server.cpp only.
 //
 // The handler is called on the server's thread and must not block: it answers, or hands the exchange to
-// another thread.
+// another thread. What a handler or a call throws is caught: the exchange gets a 500, the server goes on.
+//
+// The server answers itself what never becomes a request: syntax that is wrong or ambiguous (both lengths of
+// a body, escapes that are not complete, no Host), what is too large (413, 431) or too slow (408). Requests
+// that a client sends ahead wait, and are answered in order. A client has gone when it closes its side of the
+// connection, though it may still listen: an answer that has not ended by then is dropped.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +42,8 @@ struct HttpAnswer {
   HttpHeaders headers = {};
 };
 
-/// A request and its answer. All members may be called from any thread. Answered once, by send() or by begin()
+/// A request and its answer. All members may be called from any thread. Answered once, by send() or by
+/// begin()
 /// ... end(); one that is let go unanswered gets a 500. What is written after the client has gone is dropped.
 class Exchange {
  public:
@@ -71,30 +77,35 @@ struct HttpParams {
   std::vector<int> listening = {};
   std::size_t header_bytes = 64 << 10;
   std::size_t body_bytes = 64 << 20;
+  std::size_t all_bodies_bytes = std::size_t{1} << 30;  ///< Of all requests together; more get a 503.
   std::size_t low_water = 64 << 10;
   std::size_t high_water = 1 << 20;
-  int n_connections = 16384;  ///< More are closed at once with a 503.
+  int n_connections = 16384;                ///< More are closed at once with a 503.
   std::chrono::seconds header_timeout{30};  ///< From the first byte of a request to the end of its head.
   std::chrono::seconds body_timeout{120};
-  std::chrono::seconds idle_timeout{600};   ///< Between requests.
-  std::chrono::seconds write_timeout{60};   ///< A client that takes nothing for so long has gone.
-  /// The body of an answer to what never becomes a request (bad syntax, too large, too slow).
+  std::chrono::seconds idle_timeout{600};  ///< Between requests.
+  std::chrono::seconds write_timeout{60};  ///< A client that takes nothing for so long has gone.
+  /// The body of an answer of the server's own, as JSON. Called on the server's thread. Without it: plain
+  /// text.
   std::function<std::string(int status, std::string_view reason)> error_body = nullptr;
 };
 
 struct HttpCounts {
   int n_open = 0;  ///< Connections ...
-  int n_busy = 0;  ///< ... that have a request under way.
+  int n_busy = 0;  ///< ... that have a request under way: from its first byte to the end of its answer.
   std::int64_t n_accepted = 0;
   std::int64_t n_requests = 0;
-  std::int64_t n_malformed = 0;
+  std::int64_t n_malformed = 0;  ///< Answered by the server itself.
+  std::int64_t n_refused = 0;    ///< Connections beyond n_connections.
 };
 
 class HttpServer {
  public:
   using Handler = std::function<void(std::shared_ptr<Exchange>)>;
-  /// Listens: requests wait until run(). Throws Error kIo where the address cannot be had.
+  /// Listens: requests wait until run(). Raises the process's limit of open files as far as it may.
+  /// Throws Error kIo where the address cannot be had.
   HttpServer(HttpParams params, Handler handler);
+  /// run() must not be running. Exchanges may live longer: what is written to them is dropped.
   ~HttpServer();
 
   std::uint16_t port() const;

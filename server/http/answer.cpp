@@ -1,0 +1,255 @@
+#include "http/answer.h"
+
+#include <array>
+#include <charconv>
+#include <exception>
+#include <utility>
+
+namespace weft::server {
+namespace {
+
+bool has_no_body(int status) { return status / 100 == 1 || status == 204 || status == 304; }
+
+class HeldExchange final : public Exchange {
+ public:
+  explicit HeldExchange(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
+  ~HeldExchange() override { answer_->let_go(); }
+  HeldExchange(const HeldExchange&) = delete;
+  HeldExchange& operator=(const HeldExchange&) = delete;
+
+  const HttpRequest& request() const override { return answer_->request(); }
+  void send(HttpAnswer answer) override { answer_->send(std::move(answer)); }
+  void begin(int status, std::string content_type, HttpHeaders headers) override {
+    answer_->begin(status, content_type, headers);
+  }
+  void write(std::string piece) override { answer_->write(piece); }
+  void end() override { answer_->end(); }
+  void abort() override { answer_->abort(); }
+  std::size_t n_unsent() const override { return answer_->n_unsent(); }
+  bool closed() const override { return answer_->closed(); }
+  void on_closed(std::function<void()> call) override { answer_->on_closed(std::move(call)); }
+  void on_drained(std::function<void()> call) override { answer_->on_drained(std::move(call)); }
+
+ private:
+  std::shared_ptr<Answer> answer_;
+};
+
+}  // namespace
+
+void Mailbox::add(std::shared_ptr<Answer> answer) {
+  const std::lock_guard lock(mutex_);
+  if (!wake_) return;
+  mail_.answers.push_back(std::move(answer));
+  wake();
+}
+
+void Mailbox::add(std::function<void()> call) {
+  const std::lock_guard lock(mutex_);
+  if (!wake_) return;
+  mail_.calls.push_back(std::move(call));
+  wake();
+}
+
+void Mailbox::wake() {
+  if (!std::exchange(awake_, true)) wake_();
+}
+
+Mailbox::Mail Mailbox::take() {
+  const std::lock_guard lock(mutex_);
+  awake_ = false;
+  return std::exchange(mail_, {});
+}
+
+void Mailbox::close() {
+  Mail dropped;  // Freed without the lock: it may hold exchanges that let go.
+  const std::lock_guard lock(mutex_);
+  wake_ = nullptr;
+  dropped = std::exchange(mail_, {});
+}
+
+BodyShare& BodyShare::operator=(BodyShare&& other) noexcept {
+  std::swap(budget_, other.budget_);
+  std::swap(held_, other.held_);
+  return *this;
+}
+
+BodyShare::~BodyShare() {
+  if (budget_) budget_->held -= held_;
+}
+
+bool BodyShare::grow(std::size_t bytes) {
+  if (!budget_) return true;
+  if (budget_->held.fetch_add(bytes) + bytes > budget_->most) {
+    budget_->held -= bytes;
+    return false;
+  }
+  held_ += bytes;
+  return true;
+}
+
+Answer::Answer(HttpRequest request, BodyShare body, AnswerTerms terms, std::shared_ptr<Mailbox> mailbox)
+    : request_(std::move(request)), body_(std::move(body)), terms_(terms), mailbox_(std::move(mailbox)) {}
+
+void Answer::announce() {
+  if (!std::exchange(announced_, true)) mailbox_->add(shared_from_this());
+}
+
+void Answer::add_head(int status, std::string_view content_type, const HttpHeaders& headers, Framing framing,
+                      std::size_t length) {
+  framing_ = has_no_body(status) ? Framing::kNone : framing;
+  keep_alive_ = terms_.keep_alive && framing != Framing::kClose && !mailbox_->draining.load();
+  add_bytes(head_text({.status = status,
+                       .content_type = content_type,
+                       .headers = &headers,
+                       .framing = framing_,
+                       .length = length,
+                       .keep_alive = keep_alive_,
+                       .old_client = terms_.old_client}));
+}
+
+void Answer::add_bytes(std::string_view bytes) {
+  bytes_ += bytes;
+  if ((n_unsent_ += bytes.size()) > terms_.high_water) high_ = true;
+}
+
+void Answer::send(HttpAnswer answer) {
+  const std::lock_guard lock(mutex_);
+  if (closed() || (phase_ != Phase::kNew && phase_ != Phase::kLetGo)) return;
+  add_head(answer.status, answer.content_type, answer.headers, Framing::kLength, answer.body.size());
+  if (!terms_.head_only && framing_ != Framing::kNone) add_bytes(answer.body);
+  phase_ = Phase::kEnded;
+  announce();
+}
+
+void Answer::begin(int status, std::string_view content_type, const HttpHeaders& headers) {
+  const std::lock_guard lock(mutex_);
+  if (closed() || phase_ != Phase::kNew) return;
+  add_head(status, content_type, headers, terms_.old_client ? Framing::kClose : Framing::kChunks, 0);
+  phase_ = Phase::kStreaming;
+  announce();
+}
+
+void Answer::write(std::string_view piece) {
+  const std::lock_guard lock(mutex_);
+  // An empty chunk would be the end of the body.
+  if (closed() || phase_ != Phase::kStreaming || piece.empty()) return;
+  if (terms_.head_only || framing_ == Framing::kNone) return;
+  if (framing_ == Framing::kChunks) {
+    std::array<char, 20> size{};
+    char* const end = std::to_chars(size.data(), size.data() + size.size(), piece.size(), 16).ptr;
+    add_bytes({size.data(), end});
+    add_bytes("\r\n");
+  }
+  add_bytes(piece);
+  if (framing_ == Framing::kChunks) add_bytes("\r\n");
+  announce();
+}
+
+void Answer::end() {
+  const std::lock_guard lock(mutex_);
+  if (closed() || phase_ != Phase::kStreaming) return;
+  if (framing_ == Framing::kChunks && !terms_.head_only) add_bytes("0\r\n\r\n");
+  phase_ = Phase::kEnded;
+  announce();
+}
+
+void Answer::abort() {
+  const std::lock_guard lock(mutex_);
+  if (closed() || (phase_ != Phase::kNew && phase_ != Phase::kStreaming)) return;
+  phase_ = Phase::kAborted;
+  announce();
+}
+
+void Answer::let_go() {
+  const std::lock_guard lock(mutex_);
+  if (closed() || (phase_ != Phase::kNew && phase_ != Phase::kStreaming)) return;
+  phase_ = phase_ == Phase::kNew ? Phase::kLetGo : Phase::kAborted;
+  announce();
+}
+
+void Answer::on_closed(std::function<void()> call) {
+  const std::lock_guard lock(mutex_);
+  if (closed()) {
+    if (phase_ == Phase::kNew || phase_ == Phase::kStreaming) mailbox_->add(std::move(call));
+  } else if (phase_ == Phase::kNew || phase_ == Phase::kStreaming) {
+    on_closed_ = std::move(call);
+  }
+}
+
+void Answer::on_drained(std::function<void()> call) {
+  const std::lock_guard lock(mutex_);
+  if (!closed() && (phase_ == Phase::kNew || phase_ == Phase::kStreaming)) on_drained_ = std::move(call);
+}
+
+Answer::Next Answer::take(std::string& bytes) {
+  const std::lock_guard lock(mutex_);
+  announced_ = false;
+  bytes.swap(bytes_);
+  switch (phase_) {
+    case Phase::kEnded:
+      return keep_alive_ ? Next::kEnd : Next::kClose;
+    case Phase::kAborted:
+      return Next::kClose;
+    case Phase::kLetGo:
+      return Next::kUnasked;
+    case Phase::kNew:
+    case Phase::kStreaming:
+      break;
+  }
+  return Next::kMore;
+}
+
+void Answer::sent(std::size_t bytes) {
+  std::function<void()> drained;
+  {
+    const std::lock_guard lock(mutex_);
+    n_unsent_ -= bytes;
+    if (high_ && n_unsent_ < terms_.low_water) {
+      high_ = false;
+      drained = on_drained_;
+    }
+  }
+  call_guarded(drained);
+}
+
+bool Answer::ended() const {
+  const std::lock_guard lock(mutex_);
+  return phase_ == Phase::kEnded || phase_ == Phase::kAborted;
+}
+
+void Answer::gone() {
+  // Calls may hold the last of an exchange, which would come back here: they are freed without the lock.
+  std::function<void()> closed, drained;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_.exchange(true)) return;
+    bytes_.clear();
+    n_unsent_ = 0;
+    closed = std::exchange(on_closed_, nullptr);
+    drained = std::exchange(on_drained_, nullptr);
+    if (phase_ != Phase::kNew && phase_ != Phase::kStreaming) closed = nullptr;
+  }
+  call_guarded(closed);
+}
+
+void Answer::finish() {
+  std::function<void()> closed, drained;
+  const std::lock_guard lock(mutex_);
+  closed = std::exchange(on_closed_, nullptr);
+  drained = std::exchange(on_drained_, nullptr);
+}
+
+void call_guarded(const std::function<void()>& call) {
+  if (!call) return;
+  try {
+    call();
+  } catch (const std::exception&) {
+    // There is nobody to tell.
+  }
+}
+
+std::shared_ptr<Exchange> make_exchange(std::shared_ptr<Answer> answer) {
+  return std::make_shared<HeldExchange>(std::move(answer));
+}
+
+}  // namespace weft::server

@@ -1,0 +1,158 @@
+#pragma once
+// An answer between the threads that write it and the connection that sends it. Knows no sockets: a
+// connection takes what has been written, and says what became of it.
+//
+// Members say which side calls them: the writers' may be called by any thread, the connection's by the
+// server's thread alone.
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "http/http_server.h"
+#include "http/http_text.h"
+
+namespace weft::server {
+
+class Answer;
+
+/// What waits for the server's thread: answers that have something to send, and calls. The thread is woken
+/// once for everything that came since it last looked.
+class Mailbox {
+ public:
+  explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
+
+  void add(std::shared_ptr<Answer> answer);
+  void add(std::function<void()> call);
+  struct Mail {
+    std::vector<std::shared_ptr<Answer>> answers;
+    std::vector<std::function<void()>> calls;
+  };
+  Mail take();
+  /// The server ends: what comes from now on is dropped.
+  void close();
+
+  std::atomic<bool> draining = false;  ///< Answers that begin now are their connection's last.
+
+ private:
+  void wake();
+
+  std::mutex mutex_;
+  std::function<void()> wake_;  ///< Empty after close().
+  Mail mail_;
+  bool awake_ = false;
+};
+
+/// Bodies of requests that are held, all connections together, and their bound.
+struct BodyBudget {
+  explicit BodyBudget(std::size_t bytes) : most(bytes) {}
+  const std::size_t most;
+  std::atomic<std::size_t> held = 0;
+};
+/// The share of one request.
+class BodyShare {
+ public:
+  BodyShare() = default;
+  explicit BodyShare(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
+  BodyShare(BodyShare&& other) noexcept
+      : budget_(std::move(other.budget_)), held_(std::exchange(other.held_, 0)) {}
+  BodyShare& operator=(BodyShare&& other) noexcept;
+  ~BodyShare();
+
+  /// False, and nothing is taken, where that is more than there is.
+  bool grow(std::size_t bytes);
+
+ private:
+  std::shared_ptr<BodyBudget> budget_;
+  std::size_t held_ = 0;
+};
+
+/// What the answer must know of its request and its server.
+struct AnswerTerms {
+  bool head_only = false;   ///< HEAD
+  bool old_client = false;  ///< HTTP/1.0: no chunks.
+  bool keep_alive = true;   ///< As the client wishes.
+  std::size_t low_water = 0;
+  std::size_t high_water = 0;
+};
+
+/// The connection, as its answer sees it.
+class AnswerSender {
+ public:
+  virtual ~AnswerSender() = default;
+  /// The answer has more to send, or has ended.
+  virtual void flush() = 0;
+};
+
+class Answer : public std::enable_shared_from_this<Answer> {
+ public:
+  Answer(HttpRequest request, BodyShare body, AnswerTerms terms, std::shared_ptr<Mailbox> mailbox);
+
+  // The writers' side, as Exchange has it.
+  const HttpRequest& request() const { return request_; }
+  void send(HttpAnswer answer);
+  void begin(int status, std::string_view content_type, const HttpHeaders& headers);
+  void write(std::string_view piece);
+  void end();
+  void abort();
+  /// Nobody holds the exchange any more: what is unanswered gets a 500, what has begun is aborted.
+  void let_go();
+  std::size_t n_unsent() const { return n_unsent_.load(); }
+  bool closed() const { return closed_.load(); }
+  void on_closed(std::function<void()> call);
+  void on_drained(std::function<void()> call);
+
+  // The connection's side.
+  /// Who sends it; nullptr once all has been sent, or the client has gone.
+  AnswerSender* sender() const { return sender_; }
+  void set_sender(AnswerSender* sender) { sender_ = sender; }
+  enum class Next {
+    kMore,     ///< The answer goes on.
+    kEnd,      ///< What was taken is its end.
+    kClose,    ///< The same, and the connection ends with it.
+    kUnasked,  ///< It was let go without an answer: send() one.
+  };
+  /// Puts what has been written since the last call into `bytes`, which is empty.
+  Next take(std::string& bytes);
+  /// So many bytes have been sent. Calls on_drained where that is due.
+  void sent(std::size_t bytes);
+  /// end() or send() was called.
+  bool ended() const;
+  /// The client has gone. Calls on_closed where the answer has not ended.
+  void gone();
+  /// All has been sent.
+  void finish();
+
+ private:
+  enum class Phase { kNew, kStreaming, kEnded, kAborted, kLetGo };
+
+  /// These hold the lock.
+  void add_head(int status, std::string_view content_type, const HttpHeaders& headers, Framing framing,
+                std::size_t length);
+  void add_bytes(std::string_view bytes);
+  void announce();
+
+  const HttpRequest request_;
+  const BodyShare body_;
+  const AnswerTerms terms_;
+  const std::shared_ptr<Mailbox> mailbox_;
+
+  mutable std::mutex mutex_;
+  Phase phase_ = Phase::kNew;
+  Framing framing_ = Framing::kLength;
+  bool keep_alive_ = true;
+  bool announced_ = false;  ///< In the mailbox, and not yet taken.
+  bool high_ = false;       ///< Above high_water since it was last below low_water.
+  std::string bytes_;       ///< Written, and not yet taken.
+  std::function<void()> on_closed_, on_drained_;
+  std::atomic<std::size_t> n_unsent_ = 0;
+  std::atomic<bool> closed_ = false;
+  AnswerSender* sender_ = nullptr;
+};
+
+/// Runs a call of the server's user: what it throws must not reach connections of others.
+void call_guarded(const std::function<void()>& call);
+
+/// The Exchange that a handler holds.
+std::shared_ptr<Exchange> make_exchange(std::shared_ptr<Answer> answer);
+
+}  // namespace weft::server

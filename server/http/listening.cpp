@@ -1,0 +1,222 @@
+#include "http/listening.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft::server {
+namespace {
+
+constexpr int kBacklog = 4096;
+
+std::string reason(int number) {
+  std::array<char, 128> text{};
+  return ::strerror_r(number, text.data(), text.size());
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  int get() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+int open_socket(int family) { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+
+std::pair<sockaddr_storage, socklen_t> address_of(int socket, bool other_end) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  auto* const where = reinterpret_cast<sockaddr*>(&address);
+  const int failed = other_end ? ::getpeername(socket, where, &size) : ::getsockname(socket, where, &size);
+  if (failed != 0) address.ss_family = AF_UNSPEC;
+  return {address, size};
+}
+
+std::uint16_t port_of(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  return 0;
+}
+
+void set_port(sockaddr_storage& address, std::uint16_t port) {
+  if (address.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(address).sin_port = htons(port);
+  if (address.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_port = htons(port);
+}
+
+/// "127.0.0.1:80", "[::1]:80"
+std::string text_of(const sockaddr_storage& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const std::string port = ":" + std::to_string(port_of(address));
+  if (address.ss_family == AF_INET) {
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text.data(), text.size());
+    return text.data() + port;
+  }
+  if (address.ss_family == AF_INET6) {
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text.data(),
+                text.size());
+    return "[" + std::string(text.data()) + "]" + port;
+  }
+  return "unix";
+}
+
+void set_option(int socket, int level, int name) {
+  const int on = 1;
+  ::setsockopt(socket, level, name, &on, sizeof(on));
+}
+
+/// Whether a socket lies at that path whose program has ended.
+bool is_left_over(const sockaddr_un& address) {
+  struct stat found{};
+  if (::lstat(address.sun_path, &found) != 0 || !S_ISSOCK(found.st_mode)) return false;
+  const Descriptor socket(open_socket(AF_UNIX));
+  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 &&
+         errno == ECONNREFUSED;
+}
+
+}  // namespace
+
+ListeningSockets::ListeningSockets(const std::string& host, std::uint16_t port) {
+  if (host.find('/') != host.npos) {
+    listen_at_path(host);
+  } else {
+    listen_at_name(host, port);
+  }
+}
+
+ListeningSockets::ListeningSockets(const std::vector<int>& inherited) {
+  for (const int socket : inherited) {
+    int listens = 0;
+    socklen_t size = sizeof(listens);
+    if (::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0)
+      throw Error(ErrorCode::kInvalidArgument, "descriptor " + std::to_string(socket) +
+                                                   " was given to listen on, but is no socket that listens");
+  }
+  for (const int socket : inherited) {
+    ::fcntl(socket, F_SETFD, ::fcntl(socket, F_GETFD) | FD_CLOEXEC);
+    ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
+    sockets_.push_back(socket);
+    if (!address_.empty()) continue;
+    const auto address = address_of(socket, false).first;
+    port_ = port_of(address);
+    const auto& unix_address = reinterpret_cast<const sockaddr_un&>(address);
+    address_ = address.ss_family == AF_UNIX ? "unix:" + std::string(unix_address.sun_path)
+                                            : "http://" + text_of(address);
+  }
+}
+
+ListeningSockets::~ListeningSockets() {
+  for (const int socket : sockets_) ::close(socket);
+  struct stat found{};
+  if (!path_.empty() && ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ &&
+      found.st_ino == number_)
+    ::unlink(path_.c_str());
+}
+
+std::vector<int> ListeningSockets::release() { return std::exchange(sockets_, {}); }
+
+void ListeningSockets::listen_at_path(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path))
+    throw Error(ErrorCode::kInvalidArgument, "the path of a Unix socket has at most " +
+                                                 std::to_string(sizeof(address.sun_path) - 1) +
+                                                 " bytes: " + path);
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  Descriptor socket(open_socket(AF_UNIX));
+  const auto bind_there = [&] {
+    return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  };
+  bool bound = socket.get() >= 0 && bind_there();
+  if (!bound && errno == EADDRINUSE) {
+    if (is_left_over(address) && ::unlink(path.c_str()) == 0) {
+      bound = bind_there();
+    } else {
+      errno = EADDRINUSE;
+    }
+  }
+  struct stat made{};
+  if (!bound || ::lstat(path.c_str(), &made) != 0 || ::listen(socket.get(), kBacklog) != 0)
+    throw Error(ErrorCode::kIo, "cannot listen at " + path + ": " + reason(errno));
+  path_ = path;
+  device_ = made.st_dev;
+  number_ = made.st_ino;
+  address_ = "unix:" + path;
+  sockets_.push_back(socket.release());
+}
+
+void ListeningSockets::listen_at_name(const std::string& host, std::uint16_t port) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = AI_PASSIVE;
+  addrinfo* list = nullptr;
+  if (const int failed = ::getaddrinfo(host.c_str(), nullptr, &wanted, &list); failed != 0)
+    throw Error(ErrorCode::kIo, "cannot listen at '" + host + "': " + ::gai_strerror(failed) +
+                                    "; an address of this machine is expected, such as 127.0.0.1 or 0.0.0.0");
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  std::vector<Descriptor> made;
+  port_ = port;
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    sockaddr_storage address{};
+    std::memcpy(&address, one->ai_addr, one->ai_addrlen);
+    set_port(address, port_);
+    Descriptor socket(open_socket(one->ai_family));
+    set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR);
+    // A name's other addresses get sockets of their own.
+    if (one->ai_family == AF_INET6 && list->ai_next != nullptr)
+      set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY);
+    if (socket.get() >= 0 &&
+        ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), one->ai_addrlen) == 0 &&
+        ::listen(socket.get(), kBacklog) == 0) {
+      port_ = port_of(address_of(socket.get(), false).first);
+      made.push_back(std::move(socket));
+      continue;
+    }
+    const int problem = errno;
+    // Of a name's addresses those may be missing that this machine lacks; one that another program has may
+    // not, unless the port was of our own choice.
+    const bool lacking = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT;
+    const bool own_choice = port == 0 && problem == EADDRINUSE && !made.empty();
+    if (own_choice || (lacking && (one->ai_next != nullptr || !made.empty()))) continue;
+    throw Error(ErrorCode::kIo, "cannot listen at " + host + ":" + std::to_string(port) + ": " +
+                                    reason(problem) + (problem == EADDRINUSE ? "; choose another port" : ""));
+  }
+  for (Descriptor& socket : made) sockets_.push_back(socket.release());
+  const bool bare = host.find(':') != host.npos;
+  address_ = "http://" + (bare ? "[" + host + "]" : host) + ":" + std::to_string(port_);
+}
+
+std::string peer_name(int socket) { return text_of(address_of(socket, true).first); }
+
+int family_of(int socket) { return address_of(socket, false).first.ss_family; }
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace weft::server

@@ -1,0 +1,48 @@
+#pragma once
+// Sockets that listen: addresses, names, paths of Unix sockets, and sockets inherited from who started the
+// program.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft::server {
+
+/// Descriptors that listen, non-blocking and closed on exec. Closes what it holds, and removes the Unix
+/// socket that it made, unless that has been replaced.
+class ListeningSockets {
+ public:
+  /// A name stands for all its addresses; port 0 becomes the same free one for all of them. `host` with a "/"
+  /// is the path of a Unix socket; one that is left there by a program that has ended is replaced. Throws
+  /// Error kIo where nothing can listen there.
+  ListeningSockets(const std::string& host, std::uint16_t port);
+  /// Takes over sockets that listen already. Throws Error kInvalidArgument where one does not.
+  explicit ListeningSockets(const std::vector<int>& inherited);
+  ~ListeningSockets();
+  ListeningSockets(const ListeningSockets&) = delete;
+  ListeningSockets& operator=(const ListeningSockets&) = delete;
+
+  std::uint16_t port() const { return port_; }  ///< 0 for a Unix socket.
+  const std::string& address() const { return address_; }
+  /// The descriptors, which are the caller's from now on.
+  std::vector<int> release();
+
+ private:
+  void listen_at_path(const std::string& path);
+  void listen_at_name(const std::string& host, std::uint16_t port);
+
+  std::vector<int> sockets_;
+  std::uint16_t port_ = 0;
+  std::string address_;
+  std::string path_;  ///< Of a Unix socket that was made here, with its device and number.
+  std::uint64_t device_ = 0, number_ = 0;
+};
+
+/// "127.0.0.1:50412", "[::1]:50412", or "unix": the other end of a connection.
+std::string peer_name(int socket);
+/// The family of a socket's address: AF_INET, AF_INET6, AF_UNIX.
+int family_of(int socket);
+
+/// As many descriptors as the system lets this process have.
+void raise_descriptor_limit();
+
+}  // namespace weft::server
