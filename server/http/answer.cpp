@@ -51,7 +51,9 @@ void Mailbox::add(std::function<void()> call) {
 }
 
 void Mailbox::wake() {
-  if (!std::exchange(awake_, true)) wake_();
+  if (awake_) return;
+  wake_();
+  awake_ = true;
 }
 
 Mailbox::Mail Mailbox::take() {

@@ -1,6 +1,6 @@
 #pragma once
 // HTTP/1.1 with answers that are written piece by piece, for thousands of connections, on one thread. Knows
-// nothing of models. Boost.Beast is seen by http_server.cpp only.
+// nothing of models. Boost is seen by the files of this folder only.
 //
 // The handler is called on the server's thread and must not block: it answers, or hands the exchange to
 // another thread. What a handler or a call throws is caught: the exchange gets a 500, the server goes on.
@@ -114,7 +114,7 @@ class HttpServer {
   void run();
 
   // From any thread:
-  /// Runs `call` on the server's thread, soon or after a time.
+  /// Runs `call` on the server's thread, soon or after a time; not behind stop().
   void post(std::function<void()> call);
   void after(std::chrono::milliseconds time, std::function<void()> call);
   /// No more connections; idle ones are closed, busy ones with the end of their answer.

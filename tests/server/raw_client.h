@@ -13,11 +13,14 @@ class RawClient {
   /// To 127.0.0.1. With `receive_bytes` the kernel holds little for a client that does not read.
   explicit RawClient(std::uint16_t port, int receive_bytes = 0);
   explicit RawClient(const std::string& unix_path);
+  /// A socket that is not connected yet.
+  RawClient();
   ~RawClient();
   RawClient(RawClient&& other) noexcept;
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
 
+  bool connect(std::uint16_t port);
   bool connected() const { return socket_ >= 0; }
   /// False where the server has closed.
   bool send(std::string_view bytes);

@@ -1,0 +1,337 @@
+#include "http/connection.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <boost/asio/write.hpp>
+#include <exception>
+#include <utility>
+
+#include "http/listening.h"
+
+namespace weft::server {
+namespace {
+
+constexpr std::size_t kReadBytes = 64 << 10;
+/// How long a connection that the server ends is read on, so that what the client still sends does not make
+/// its side drop the answer.
+constexpr auto kLinger = std::chrono::seconds(2);
+
+}  // namespace
+
+HttpAnswer Shared::error_answer(int status, std::string_view reason) const {
+  if (params.error_body) return {.status = status, .body = params.error_body(status, reason)};
+  return {.status = status, .body = std::string(reason) + "\n", .content_type = "text/plain"};
+}
+
+Connection::Connection(Shared& shared, Socket socket, bool refused)
+    : shared_(shared),
+      socket_(std::move(socket)),
+      refused_(refused),
+      peer_(peer_name(socket_.native_handle())),
+      buffer_(shared.params.header_bytes + kReadBytes) {}
+
+asio::awaitable<void> Connection::serve() {
+  if (refused_) {
+    Refusal refusal{503, "too many connections; try again later"};
+    co_await refuse(std::move(refusal));
+  }
+  while (!closing_) {
+    const bool read = co_await read_request();
+    if (!read) break;
+    co_await watch_client();
+  }
+  co_await linger();
+}
+
+void Connection::cancel() {
+  error_code ignored;
+  socket_.cancel(ignored);
+}
+
+void Connection::wake_if_idle() {
+  if (!busy_ && !answer_ && !closing_) cancel();
+}
+
+void Connection::set_deadline(Clock::duration time) {
+  deadline_ = Clock::now() + time;
+  timed_out_ = false;
+}
+
+void Connection::set_busy(bool busy) {
+  if (busy != busy_) shared_.n_busy += busy ? 1 : -1;
+  busy_ = busy;
+}
+
+void Connection::lost() {
+  const auto answer = std::exchange(answer_, nullptr);
+  set_busy(false);
+  closing_ = true;
+  error_code ignored;
+  socket_.close(ignored);
+  if (!answer) return;
+  answer->set_sender(nullptr);
+  answer->gone();
+}
+
+void Connection::sweep(Clock::time_point now) {
+  if (answer_) {
+    pollfd end{socket_.native_handle(), POLLRDHUP, 0};
+    if (writing_ && now > write_deadline_) {
+      lost();
+    } else if (input_full_ && ::poll(&end, 1, 0) > 0) {
+      lost();
+    }
+  } else if (now > deadline_) {
+    timed_out_ = true;
+    cancel();
+  }
+}
+
+/// Waits for input; false where none comes: the end, an error, the deadline, or the server's end.
+asio::awaitable<bool> Connection::more() {
+  for (;;) {
+    if (buffer_.size() == 0) buffer_.shrink_to_fit();  // Thousands of connections wait here.
+    if (!leaving()) {
+      const auto waited = co_await socket_.async_wait(Socket::wait_read, kAwait);
+      (void)waited;  // After a cancelled wait too there may be input.
+    }
+    if (timed_out_ || !socket_.is_open()) co_return false;
+    error_code error;
+    const std::size_t room = std::min(buffer_.max_size() - buffer_.size(), kReadBytes);
+    buffer_.commit(socket_.read_some(buffer_.prepare(room), error));
+    if (!error) co_return true;
+    if (error != asio::error::would_block && error != asio::error::try_again) co_return false;
+    if (leaving()) co_return false;
+  }
+}
+
+asio::awaitable<bool> Connection::read_request() {
+  parser_.emplace();
+  parser_->header_limit(static_cast<std::uint32_t>(params().header_bytes));
+  parser_->body_limit(params().body_bytes);
+  parser_->get().body().share = BodyShare(shared_.bodies);
+  set_deadline(params().idle_timeout);
+  const bool has_head = co_await read_head();
+  if (!has_head) co_return false;
+  const bool has_body = co_await read_body();
+  if (!has_body) co_return false;
+  start_answer();
+  co_return true;
+}
+
+/// Some clients send one behind a body.
+void Connection::skip_empty_lines() {
+  while (buffer_.size() > 0) {
+    const char first = *static_cast<const char*>(buffer_.data().data());
+    if (first != '\r' && first != '\n') return;
+    buffer_.consume(1);
+  }
+}
+
+asio::awaitable<bool> Connection::read_head() {
+  parser_->eager(false);
+  std::optional<Refusal> refusal;
+  while (!refusal && !parser_->is_header_done()) {
+    if (!busy_) skip_empty_lines();
+    error_code error;
+    if (buffer_.size() > 0) {
+      if (!busy_) set_deadline(params().header_timeout);
+      set_busy(true);
+      buffer_.consume(parser_->put(buffer_.data(), error));
+      if (!error) continue;
+      if (error != http::error::need_more) {
+        refusal = refusal_of(error, params());
+        break;
+      }
+    }
+    const bool came = co_await more();
+    if (came) continue;
+    if (!timed_out_ || !busy_) co_return false;
+    refusal = Refusal{408, "the head of the request took too long"};
+  }
+  if (!refusal) {
+    const std::string_view text(parser_->get().target().data(), parser_->get().target().size());
+    std::optional<Target> target = parse_target(text);
+    refusal = check_head(parser_->get(), target);
+    if (!refusal) take_head(std::move(*target));
+  }
+  if (refusal) co_await refuse(std::move(*refusal));
+  co_return !refusal;
+}
+
+asio::awaitable<bool> Connection::read_body() {
+  parser_->eager(true);
+  set_deadline(params().body_timeout);
+  if (!parser_->is_done() && buffer_.size() == 0 && parser_->get().count(http::field::expect) > 0) {
+    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    const auto written = co_await asio::async_write(socket_, asio::buffer(kContinue), kAwait);
+    if (std::get<0>(written)) co_return false;
+  }
+  std::optional<Refusal> refusal;
+  while (!parser_->is_done()) {
+    error_code error;
+    if (buffer_.size() > 0) {
+      buffer_.consume(parser_->put(buffer_.data(), error));
+      if (!error) continue;
+      if (error != http::error::need_more) {
+        refusal = refusal_of(error, params());
+      } else if (buffer_.size() >= params().header_bytes) {
+        refusal = Refusal{400, "malformed request: the line before a chunk is too long"};
+      }
+    }
+    if (refusal) break;
+    const bool came = co_await more();
+    if (came) continue;
+    if (!timed_out_) co_return false;
+    refusal = Refusal{408, "the body of the request took too long"};
+    break;
+  }
+  if (refusal) co_await refuse(std::move(*refusal));
+  co_return !refusal;
+}
+
+/// Answers what is no request; the connection ends with it.
+asio::awaitable<void> Connection::refuse(Refusal refusal) {
+  ++(refused_ ? shared_.n_refused : shared_.n_malformed);
+  closing_ = true;
+  set_deadline(kLinger);
+  const HttpAnswer answer = shared_.error_answer(refusal.status, refusal.reason);
+  const std::string text = head_text({.status = answer.status,
+                                      .content_type = answer.content_type,
+                                      .length = answer.body.size(),
+                                      .keep_alive = false}) +
+                           answer.body;
+  const auto written = co_await asio::async_write(socket_, asio::buffer(text), kAwait);
+  (void)written;  // Who does not take it gets no other.
+}
+
+/// Behind the body the message holds the fields of its trailer too, which are no headers.
+void Connection::take_head(Target target) {
+  const auto& message = parser_->get();
+  request_ = {.method = std::string(message.method_string()),
+              .path = std::move(target.path),
+              .query = std::move(target.query),
+              .peer = peer_};
+  for (const auto& field : message)
+    request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
+  terms_ = {.head_only = message.method() == http::verb::head,
+            .old_client = message.version() < 11,
+            .keep_alive = message.keep_alive(),
+            .low_water = params().low_water,
+            .high_water = params().high_water};
+}
+
+void Connection::start_answer() {
+  HeldBody::value_type& body = parser_->get().body();
+  request_.body = std::move(body.text);
+  answer_ = std::make_shared<Answer>(std::move(request_), std::move(body.share), terms_, shared_.mailbox);
+  answer_->set_sender(this);
+  parser_.reset();
+  request_ = {};
+  ++shared_.n_requests;
+  try {
+    shared_.handler(make_exchange(answer_));
+  } catch (const std::exception&) {
+    answer_->let_go();
+  }
+}
+
+/// Reads on while the answer is under way: that is how a client that goes is noticed, whatever the answer
+/// waits for.
+asio::awaitable<void> Connection::watch_client() {
+  while (answer_) {
+    input_full_ = buffer_.size() >= params().header_bytes;
+    const auto what = input_full_ || input_ended_ ? Socket::wait_error : Socket::wait_read;
+    const auto waited = co_await socket_.async_wait(what, kAwait);
+    if (!answer_) break;
+    error_code error = std::get<0>(waited);
+    if (error) continue;
+    if (what == Socket::wait_error) {
+      lost();
+      break;
+    }
+    buffer_.commit(socket_.read_some(buffer_.prepare(params().header_bytes - buffer_.size()), error));
+    if (!error || error == asio::error::would_block || error == asio::error::try_again) continue;
+    if (error == asio::error::eof && answer_->ended()) {
+      input_ended_ = true;
+    } else {
+      lost();
+    }
+  }
+  input_full_ = false;
+}
+
+void Connection::flush() {
+  if (writing_ || !answer_) return;
+  try {
+    send_written();
+  } catch (const std::exception&) {
+    lost();
+  }
+}
+
+void Connection::send_written() {
+  if (n_sent_ == sending_.size()) {
+    sending_.clear();
+    n_sent_ = 0;
+    next_ = answer_->take(sending_);
+    if (next_ == Answer::Next::kUnasked) {
+      answer_->send(shared_.error_answer(500, "the request was not answered"));
+      next_ = answer_->take(sending_);
+    }
+  }
+  if (!sending_.empty()) {
+    write_some();
+  } else if (next_ != Answer::Next::kMore) {
+    finish_answer();
+  }
+}
+
+void Connection::write_some() {
+  writing_ = true;
+  write_deadline_ = Clock::now() + params().write_timeout;
+  socket_.async_write_some(asio::buffer(sending_) + n_sent_,
+                           [self = shared_from_this()](const error_code& error, std::size_t size) {
+                             self->on_written(error, size);
+                           });
+}
+
+void Connection::on_written(const error_code& error, std::size_t size) {
+  writing_ = false;
+  if (!answer_) return;
+  if (error) return lost();
+  n_sent_ += size;
+  answer_->sent(size);
+  flush();
+}
+
+void Connection::finish_answer() {
+  const auto answer = std::exchange(answer_, nullptr);
+  answer->set_sender(nullptr);
+  answer->finish();
+  sending_ = {};
+  n_sent_ = 0;
+  set_busy(false);
+  if (next_ == Answer::Next::kClose || input_ended_) closing_ = true;
+  cancel();  // The reader looks whether there is an answer.
+}
+
+asio::awaitable<void> Connection::linger() {
+  closing_ = true;
+  set_busy(false);
+  error_code error;
+  socket_.shutdown(Socket::shutdown_send, error);
+  set_deadline(kLinger);
+  std::size_t left = params().body_bytes;
+  while (!error && left > 0) {
+    const auto waited = co_await socket_.async_wait(Socket::wait_read, kAwait);
+    if (std::get<0>(waited) || timed_out_ || !socket_.is_open()) break;
+    buffer_.clear();
+    const std::size_t size = socket_.read_some(buffer_.prepare(kReadBytes), error);
+    if (error == asio::error::would_block || error == asio::error::try_again) error = {};
+    left -= std::min(left, size);
+  }
+}
+
+}  // namespace weft::server

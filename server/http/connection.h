@@ -1,0 +1,95 @@
+#pragma once
+// One client of the server. Boost: for the server's own files.
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "http/answer.h"
+#include "http/request_parser.h"
+
+namespace weft::server {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+using Protocol = asio::generic::stream_protocol;
+using Socket = Protocol::socket;
+
+/// An operation gives its error as a value. GCC 12 frees captures twice in lambdas within co_await, and later
+/// ones forget destructors of what is bound there: results of co_await are named first.
+inline constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
+
+/// What the connections of a server have in common. It outlives them.
+struct Shared {
+  const HttpParams params;
+  const HttpServer::Handler handler;
+  const std::shared_ptr<Mailbox> mailbox;
+  const std::shared_ptr<BodyBudget> bodies;
+  std::atomic<int> n_open = 0, n_busy = 0;
+  std::atomic<std::int64_t> n_accepted = 0, n_requests = 0, n_malformed = 0, n_refused = 0;
+
+  HttpAnswer error_answer(int status, std::string_view reason) const;
+};
+
+/// One client. A coroutine (serve) reads: requests, and while an answer is under way whether the client is
+/// still there. Answers are written by calls (flush) as they come.
+class Connection final : public std::enable_shared_from_this<Connection>, public AnswerSender {
+ public:
+  Connection(Shared& shared, Socket socket, bool refused);
+
+  asio::awaitable<void> serve();
+  void flush() override;
+  void sweep(Clock::time_point now);
+  /// The server drains: who waits for a request waits no longer.
+  void wake_if_idle();
+  /// The client has gone, or must go.
+  void lost();
+
+ private:
+  const HttpParams& params() const { return shared_.params; }
+  void cancel();
+  void set_deadline(Clock::duration time);
+  void set_busy(bool busy);
+  bool leaving() const { return shared_.mailbox->draining.load() && !busy_; }
+
+  asio::awaitable<bool> more();
+  asio::awaitable<bool> read_request();
+  asio::awaitable<bool> read_head();
+  asio::awaitable<bool> read_body();
+  asio::awaitable<void> refuse(Refusal refusal);
+  asio::awaitable<void> watch_client();
+  asio::awaitable<void> linger();
+  void skip_empty_lines();
+  void take_head(Target target);
+  void start_answer();
+  void send_written();
+  void write_some();
+  void on_written(const error_code& error, std::size_t size);
+  void finish_answer();
+
+  Shared& shared_;
+  Socket socket_;
+  const bool refused_;
+  const std::string peer_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  HttpRequest request_;
+  AnswerTerms terms_;
+  std::shared_ptr<Answer> answer_;  ///< Under way.
+  Answer::Next next_ = Answer::Next::kMore;
+  std::string sending_;
+  std::size_t n_sent_ = 0;  ///< Of sending_.
+  bool busy_ = false, writing_ = false, closing_ = false, timed_out_ = false;
+  bool input_ended_ = false;  ///< The client has closed its side, behind the end of its answer.
+  bool input_full_ = false;   ///< Nothing is read before the answer has ended.
+  Clock::time_point deadline_ = Clock::time_point::max();        ///< Of the reader, without an answer.
+  Clock::time_point write_deadline_ = Clock::time_point::max();  ///< Of the answer, while writing.
+};
+
+}  // namespace weft::server

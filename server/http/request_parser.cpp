@@ -1,0 +1,44 @@
+#include "http/request_parser.h"
+
+namespace weft::server {
+namespace {
+
+std::string bytes_text(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
+
+}  // namespace
+
+Refusal refusal_of(const error_code& error, const HttpParams& params) {
+  if (error == http::error::header_limit)
+    return {431, "the head of the request has more than " + bytes_text(params.header_bytes)};
+  if (error == http::error::body_limit)
+    return {413, "the body of the request has more than " + bytes_text(params.body_bytes)};
+  if (error == boost::system::errc::not_enough_memory)
+    return {503, "too many large requests at the same time; try again later"};
+  if (error == http::error::bad_version) return {505, "malformed request: HTTP/1.1 or HTTP/1.0 is expected"};
+  return {400, "malformed request: " + error.message()};
+}
+
+std::optional<Refusal> check_head(const http::request_header<>& head, const std::optional<Target>& target) {
+  const bool old_client = head.version() < 11;
+  if (!target)
+    return Refusal{400, "malformed request: the target is no path, or holds an escape that is wrong"};
+  const std::size_t n_hosts = head.count(http::field::host);
+  if (n_hosts > 1 || (n_hosts == 0 && !old_client))
+    return Refusal{400, "malformed request: one Host header is expected"};
+  const std::string_view length(head[http::field::content_length].data(),
+                                head[http::field::content_length].size());
+  if (head.count(http::field::content_length) > 1 || length.find(',') != length.npos)
+    return Refusal{400, "malformed request: more than one Content-Length"};
+  if (head.count(http::field::transfer_encoding) > 0) {
+    if (old_client || head.count(http::field::content_length) > 0)
+      return Refusal{400, "malformed request: Transfer-Encoding with HTTP/1.0, or beside Content-Length"};
+    if (head.count(http::field::transfer_encoding) > 1 ||
+        !same_word(head[http::field::transfer_encoding], "chunked"))
+      return Refusal{501, "the only Transfer-Encoding that is understood is chunked"};
+  }
+  if (head.count(http::field::expect) > 0 && !same_word(head[http::field::expect], "100-continue"))
+    return Refusal{417, "the only Expect that is understood is 100-continue"};
+  return std::nullopt;
+}
+
+}  // namespace weft::server
