@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "bench_load.h"
 #include "bench_matrix.h"
 #include "bench_parallel.h"
 #include "bench_profile.h"
@@ -206,11 +207,12 @@ class BenchRun {
   double n_done_ = 0.0, n_rounds_ = 1.0;
 };
 
-int run(BenchOptions options) {
+int run(BenchOptions options, const LoadOptions& load) {
   if (options.json) options.format = "json";
   const std::vector<std::string> formats = {"md", "json", "jsonl", "csv"};
   if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
     throw UsageError(fmt::format("--output: '{}' is none of {}", options.format, fmt::join(formats, ", ")));
+  if (!load.url.empty()) return run_load(load, options);
   if (options.plans && options.format != "md" && options.format != "json")
     throw UsageError("--plans goes with md and json");
   return BenchRun(options).run();
@@ -227,13 +229,14 @@ void set_parallel(int& n_parallel, const std::string& text) {
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
+  auto load = std::make_shared<LoadOptions>();
   const std::string group = "Measurement";
   const auto add_list = [&](const std::string& names, std::string& value, const std::string& help) {
     return app.add_option(names, value, help)->type_name("N,...")->group(group);
   };
-  add_list("-p,--prompt-size,--n-prompt", options->prompt_sizes,
+  add_list("-p,--prompt-size,--n-prompt,--prompt-tokens", options->prompt_sizes,
            "tokens of a prompt to read, or several: 128,512; 0: none (default 512; 128 with streams)");
-  add_list("-n,--generate-size,--n-gen", options->generate_sizes,
+  add_list("-n,--generate-size,--n-gen,--predict", options->generate_sizes,
            "tokens to generate one by one, or several; 0: none (default 128; 32 with streams)");
   app.add_option("--prompt-generate", options->mixed,
                  "read PP tokens and generate TG behind them, as one test; may be given again")
@@ -271,6 +274,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->group("Output");
   add_switch(app, "--json", options->json, "the same as -o json")->group("Output");
 
+  add_load_options(app, *load);
   add_model_options(app, options->model);
   add_context_options(app, options->context);
   // Here these take several values.
@@ -299,7 +303,7 @@ std::function<int()> prepare(CLI::App& app) {
         ->group(group);
   }
   add_talk_options(app, options->talk);
-  return [options] { return run(*options); };
+  return [options, load] { return run(*options, *load); };
 }
 
 }  // namespace
@@ -331,6 +335,14 @@ const Command kBenchCommand = {
     "tasks\n"
     "and waiting for others.\n"
     "\n"
+    "With --serve a server is loaded instead, weft's or any other with OpenAI's API. Prompts are random "
+    "words, of\n"
+    "which most are one token; tokens are those that the server counts. 'First token' is from sending a "
+    "request to\n"
+    "its first text, 'between' from text to text as they come, and within limits is a request whose mean "
+    "time a\n"
+    "token is. Ctrl-C ends with what there is.\n"
+    "\n"
     "Examples:\n"
     "  weft bench\n"
     "  weft bench -m gemma -m smollm -p 128,512 -n 64 -t 1,2 -r 5 --json\n"
@@ -339,7 +351,9 @@ const Command kBenchCommand = {
     "  weft bench --parallel -p 256 -n 64 -r 2\n"
     "  weft bench -npl 8,32 -p 1024 -n 32 -pps\n"
     "  weft bench -np 8 --plans\n"
-    "  weft bench -npl 32 --profile\n",
+    "  weft bench -npl 32 --profile\n"
+    "  weft bench --serve http://127.0.0.1:8080 --concurrency 1,8,32 -p 64-512 -n 128\n"
+    "  weft bench --serve http://127.0.0.1:8080 --rate 2 --duration 60 --shared-prefix 1024 --slo-ttft 500\n",
     prepare};
 
 }  // namespace weft::cli

@@ -1,0 +1,115 @@
+#include "bench_load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "arguments.h"
+#include "http/listening.h"
+#include "interrupt.h"
+#include "load_report.h"
+#include "load_run.h"
+#include "terminal.h"
+#include "text_format.h"
+
+namespace weft::cli {
+
+void add_load_options(CLI::App& app, LoadOptions& options) {
+  const std::string group = "Load of a server";
+  const auto add_text = [&](const std::string& name, std::string& value, const std::string& type,
+                            const std::string& help) {
+    app.add_option(name, value, help)->type_name(type)->group(group);
+  };
+  add_text("--serve", options.url, "URL",
+           "send requests to this server, which speaks OpenAI's API, and measure its answers; -m is the "
+           "model's name "
+           "there (default: the first that it lists), -p and -n also take 64-512 for lengths between "
+           "(default 128, 64)");
+  add_text("--concurrency", options.concurrency, "N,...",
+           "so many clients, each with its next request behind the answer, or several: 1,8,32 (default 8)");
+  add_text("--rate", options.rate, "R,...",
+           "so many requests a second instead, at random times, whoever waits");
+  add_text("--replay", options.replay, "FILE",
+           "requests as recorded: lines of JSON with \"at\" (seconds), \"messages\", \"prompt\" or "
+           "\"prompt_tokens\", "
+           "\"max_tokens\"");
+  add_size(app, "--requests", options.n_requests, {1},
+           "end behind so many requests (default 64, or all of a replay)")
+      ->group(group);
+  add_number(app, "--duration", options.duration_s, {0.0f, 86400.0f}, "send no more behind so many seconds")
+      ->group(group);
+  add_text("--endpoint", options.endpoint, "NAME", "chat or completions (default chat)");
+  add_size(app, "--shared-prefix", options.shared_prefix, {0, 1 << 20},
+           "words that all prompts begin with; of chats the system prompt")
+      ->group(group);
+  add_number(app, "--long-share", options.long_share, {0.0f, 1.0f},
+             "the share of requests with a long prompt: 0.1")
+      ->group(group);
+  add_size(app, "--long-tokens", options.long_tokens, {1, 1 << 20}, "words of a long prompt (default 2048)")
+      ->group(group);
+  add_text("--schema", options.schema, "FILE", "answers follow this JSON schema");
+  add_switch(app, "--ignore-eos", options.ignore_eos,
+             "ask for texts that go on to their full length (default, without a schema)")
+      ->group(group);
+  add_text("--api-key", options.api_key, "KEY", "sent as Authorization: Bearer KEY");
+  add_size(app, "--warm-up", options.n_warm_up, {0}, "requests before, which are not measured (default 1)")
+      ->group(group);
+  add_text("--seed", options.seed, "N", "of texts and arrivals (default: another one each time)");
+  add_number(app, "--timeout", options.timeout_s, {0.001f, 86400.0f},
+             "seconds that a request may take (default 600)")
+      ->group(group);
+  const float most = std::numeric_limits<float>::max();
+  add_number(app, "--slo-ttft", options.slo_ttft_ms, {0.0f, most},
+             "goodput: requests whose first token comes within so many ms")
+      ->group(group);
+  add_number(app, "--slo-itl", options.slo_itl_ms, {0.0f, most},
+             "goodput: and whose tokens come within so many ms each, on average")
+      ->group(group);
+  // What may stand in the environment for other commands is no mistake here.
+  CLI::Option* const serve = app.get_option("--serve");
+  for (const char* name : {"--concurrency", "--rate", "--replay", "--requests", "--duration"})
+    app.get_option(name)->needs(serve);
+  for (const char* name : {"--prompt-generate", "--shared-prompt", "--plans", "--profile", "--trace"})
+    serve->excludes(app.get_option(name));
+}
+
+int run_load(LoadOptions options, const BenchOptions& bench) {
+  options.prompt_tokens = bench.prompt_sizes;
+  options.predict = bench.generate_sizes;
+  if (bench.models.size() > 1) throw UsageError("--serve: the server is asked for one model");
+  if (!bench.models.empty()) options.model = bench.models.front();
+  const LoadPlan plan = parse_load(options);
+  server::raise_descriptor_limit();
+  const InterruptGuard interrupt;
+  LoadClient client(plan);
+  Progress bar(bench.talk, "waiting for answers");
+  Json rows = Json::array();
+  int series = 0;
+  for (const Arrivals& arrivals : plan.arrivals) {
+    if (interrupt.requested()) break;
+    const auto n_series = static_cast<double>(plan.arrivals.size());
+    const LoadWatch watch = {[&](double part) { bar.update((series + std::min(part, 1.0)) / n_series); },
+                             [&] { return interrupt.requested(); }};
+    rows.push_back(load_row(plan, client.model(), client.run(arrivals, series, watch)));
+    ++series;
+  }
+  bar.done();
+  if (bench.format == "csv") {
+    print(to_csv(rows));
+  } else if (bench.format == "jsonl") {
+    print(to_jsonl(rows));
+  } else if (bench.format == "json") {
+    print(to_text(Json{{"results", rows}}, 2));
+  } else {
+    print(to_markdown(rows, load_columns(plan)));
+    const std::string errors = load_errors(rows);
+    if (!errors.empty()) print("\n" + errors);
+  }
+  if (interrupt.requested()) return kExitInterrupted;
+  const bool any =
+      std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.at("complete") > 0; });
+  return any ? kExitOk : kExitFailure;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,24 @@
+#pragma once
+// What a load says of a server: a row of figures for each kind of arrivals.
+#include <string>
+#include <vector>
+
+#include "bench_report.h"
+#include "load_run.h"
+
+namespace weft::cli {
+
+/// The value that this share of the values does not exceed (nearest rank); 0 of none. Sorts them.
+double percentile(std::vector<double>& values, double share);
+
+/// "8 clients", "2.5 /s", "as recorded"
+std::string name_of(const Arrivals& arrivals);
+
+/// Times are in ms. Those that no request had are null, as is what is within limits where there are none.
+Json load_row(const LoadPlan& plan, const std::string& model, const LoadResult& result);
+/// The table's columns; limits have theirs where the plan has some.
+std::vector<Column> load_columns(const LoadPlan& plan);
+/// A line for each kind of error, with an example; "" without errors.
+std::string load_errors(const Json& rows);
+
+}  // namespace weft::cli

@@ -1,0 +1,78 @@
+#pragma once
+// A client of HTTP/1.1 for many requests at the same time, on one thread: answers are handed on piece by
+// piece as they come. For load tools and tests.
+//
+// All members but stop() belong to the thread that calls run(); callbacks run on it too, and may start more
+// requests.
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "http/http_server.h"
+
+namespace weft::server {
+
+struct HttpUrl {
+  std::string host;  ///< An address, a name, or the path of a Unix socket (with a "/").
+  std::uint16_t port = 80;
+  std::string path;  ///< Without a "/" at its end: "" or "/v1".
+};
+/// "http://host:port/path" or "unix:/path/of/socket". Throws Error kInvalidArgument, kUnsupported for https.
+HttpUrl parse_url(std::string_view url);
+
+/// How an exchange of the client's ended.
+enum class HttpEnd {
+  kComplete,   ///< The whole answer came, whatever its status.
+  kConnect,    ///< There was no connection to be had.
+  kClosed,     ///< The server closed before the answer's end.
+  kMalformed,  ///< What came is no HTTP, or more than HttpClientParams::head_bytes or body_bytes.
+  kTimeout,
+  kCancelled,  ///< on_body said so, or stop().
+};
+
+struct HttpCall {
+  std::string method = "GET";
+  std::string path = "/";  ///< Escaped; with the query.
+  HttpHeaders headers = {};
+  std::string body = {};
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  ///< From start() to the end.
+  std::function<void(int status, const HttpHeaders& headers)> on_head = nullptr;
+  /// False: the client hangs up.
+  std::function<bool(std::string_view piece)> on_body = nullptr;
+  /// Called once, whatever happens. `reason` says why where the answer is not complete.
+  std::function<void(HttpEnd end, const std::string& reason)> on_end = nullptr;
+};
+
+struct HttpClientParams {
+  std::chrono::milliseconds connect_timeout = std::chrono::seconds(10);
+  std::size_t head_bytes = 64 << 10;
+  std::size_t body_bytes = std::size_t{1} << 30;
+};
+
+class HttpClient {
+ public:
+  /// Finds the host's addresses. Throws Error kIo where it has none.
+  explicit HttpClient(const HttpUrl& url, HttpClientParams params = {});
+  ~HttpClient();
+
+  /// Sends a request on a connection that is idle, or on a new one. A connection that the server has closed
+  /// meanwhile is replaced. on_end comes later, never from within start().
+  void start(HttpCall call);
+  void after(std::chrono::milliseconds time, std::function<void()> call);
+  /// Until there is nothing left to do, or stop(). May be called again behind the former.
+  void run();
+  /// From any thread: hangs up everywhere; run() returns behind the last on_end, and calls of after() are
+  /// dropped.
+  void stop();
+
+  int n_open() const;  ///< Connections, idle ones included.
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft::server
