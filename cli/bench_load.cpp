@@ -56,8 +56,7 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
   add_size(app, "--warm-up", options.n_warm_up, {0}, "requests before, which are not measured (default 1)")
       ->group(group);
   add_text("--seed", options.seed, "N", "of texts and arrivals (default: another one each time)");
-  add_number(app, "--timeout", options.timeout_s, {0.001f, 86400.0f},
-             "seconds that a request may take (default 600)")
+  add_number(app, "--timeout", options.timeout_s, {0.001f, 86400.0f}, "seconds that a request may take")
       ->group(group);
   const float most = std::numeric_limits<float>::max();
   add_number(app, "--slo-ttft", options.slo_ttft_ms, {0.0f, most},
