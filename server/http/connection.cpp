@@ -79,7 +79,7 @@ void Connection::sweep(Clock::time_point now) {
     pollfd end{socket_.native_handle(), POLLRDHUP, 0};
     if (writing_ && now > write_deadline_) {
       lost();
-    } else if (input_full_ && ::poll(&end, 1, 0) > 0) {
+    } else if (input_full_ && !answer_->ended() && ::poll(&end, 1, 0) > 0) {
       lost();
     }
   } else if (now > deadline_) {

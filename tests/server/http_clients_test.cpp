@@ -158,6 +158,19 @@ TEST(HttpClients, AnswersThatHaveEndedReachWhoHasEndedSending) {
   EXPECT_TRUE(client.at_end());
 }
 
+TEST(HttpClients, AnswersThatHaveEndedReachWhoSentMoreThanIsReadAhead) {
+  HeldExchanges held;
+  RunningServer server(held.handler(), {.header_bytes = 4096});
+  RawClient client(server.port(), 4096);
+  const std::string body(8 << 20, 'x');
+  client.send(get("/") + std::string(100'000, 'x'));
+  held.take()->send({.body = body});
+  client.end_sending();
+  // The server looks for clients that have gone meanwhile.
+  std::this_thread::sleep_for(milliseconds(600));
+  EXPECT_EQ(client.read_answer().body, body);
+}
+
 TEST(HttpClients, ExchangesThatAreLetGoGetAnError) {
   HeldExchanges held;
   RunningServer server(held.handler());
