@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -100,7 +101,10 @@ std::string RawClient::read_until(std::string_view end) {
   }
 }
 
-bool RawClient::at_end() { return received_.empty() && !fill() && errno != EAGAIN; }
+bool RawClient::at_end() {
+  errno = 0;  // An end leaves what was there.
+  return received_.empty() && !fill() && errno != EAGAIN;
+}
 
 RawClient::Answer RawClient::read_answer(bool head_only) {
   Answer answer;
