@@ -1,0 +1,235 @@
+// One message as it is shown, finished or growing.
+import {el, icon, icon_button, mark} from '../dom.js';
+import {MarkdownStream, render_markdown} from '../markdown/render.js';
+import {copy_text} from '../surfaces.js';
+
+const kReasonsOfEnd = {
+  length: 'Cut at the longest length',
+  content_filter: 'Cut by a filter',
+  tool_calls: 'Waits for the tool',
+};
+
+export function duration(ms) {
+  const s = ms / 1000;
+  return s < 10 ? `${s.toFixed(1)} s` : s < 60 ? `${Math.round(s)} s` : `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
+}
+
+const count = (n) => n.toLocaleString('en-US');
+
+/**
+ * `actions`: {edit, retry, go_on, choose} (functions of the message). A message is drawn by fill(), which may come
+ * later than the view itself, so that long conversations open at once.
+ */
+export class MessageView {
+  constructor(message, actions) {
+    this.message = message;
+    this.actions = actions;
+    this.filled = false;
+    this.content = el('div', {class: 'prose'});
+    this.reasoning = null;
+    this.tools = el('div', {class: 'tool-calls'});
+    this.foot = el('div', {class: 'message-foot'});
+    this.problem = el('div', {});
+    const user = message.role === 'user';
+    this.node = el('article', {class: `message ${message.role}`, 'aria-label': user ? 'You' : message.model ?? 'Answer', data: {id: message.id}},
+                   user ? null : el('div', {class: 'message-mark'}, mark()),
+                   el('div', {class: 'message-main'}, this.content_nodes(), this.foot));
+  }
+
+  content_nodes() {
+    if (this.message.role === 'user') {
+      const {files = []} = this.message;
+      const chips = files.map(({name, text}) => el('span', {class: 'chip', title: `${count(text.length)} characters`}, icon('file'), name));
+      return [chips.length ? el('div', {class: 'chips'}, chips) : null, this.content];
+    }
+    this.before = el('div', {});
+    return [this.before, this.content, this.tools, this.problem];
+  }
+
+  fill() {
+    if (this.filled) return;
+    this.filled = true;
+    const {message} = this;
+    if (message.role === 'user') {
+      this.content.append(el('p', {class: 'as-written', dir: 'auto'}, message.content));
+      this.content.hidden = !message.content;
+    } else {
+      if (message.reasoning) {
+        this.reasoning = reasoning_node();
+        this.reasoning.body.append(render_markdown(message.reasoning));
+        this.reasoning.finish(message.reasoning_ms);
+        this.before.append(this.reasoning.node);
+      }
+      this.content.append(render_markdown(message.content));
+    }
+    this.show_end();
+  }
+
+  // An answer that grows: begin, then delta and tool, then end.
+
+  begin() {
+    this.filled = true;
+    this.node.classList.add('growing');
+    this.waiting = el('div', {class: 'waiting', 'aria-hidden': 'true'}, el('span'), el('span'), el('span'));
+    this.content.replaceChildren(this.waiting);
+    this.problem.replaceChildren();
+    this.foot.replaceChildren();
+    this.stream = new MarkdownStream(this.content);
+    if (this.message.content) {
+      this.waiting.remove();
+      this.stream.append(this.message.content);
+    }
+  }
+
+  add_content(text) {
+    this.waiting.remove();
+    this.reasoning?.finish(this.message.reasoning_ms);
+    this.stream.append(text);
+  }
+
+  add_reasoning(text) {
+    this.waiting.remove();
+    if (!this.reasoning) {
+      this.reasoning = reasoning_node();
+      this.before.replaceChildren(this.reasoning.node);
+      this.reasoning.begin();
+      this.reasoning_stream = new MarkdownStream(this.reasoning.body);
+    }
+    this.reasoning_stream.append(text);
+  }
+
+  show_tools() {
+    this.waiting?.remove();
+    const {tool_calls = []} = this.message;
+    this.tools.replaceChildren(...tool_calls.map(tool_node));
+  }
+
+  end() {
+    this.node.classList.remove('growing');
+    this.waiting.remove();
+    this.stream.finish();
+    this.reasoning_stream?.finish();
+    this.reasoning?.finish(this.message.reasoning_ms);
+    this.show_end();
+  }
+
+  show_end() {
+    const {message} = this;
+    if (message.role === 'assistant') {
+      this.show_tools();
+      this.problem.replaceChildren(message.error ? error_node(message.error, () => this.actions.retry(message)) : '');
+    }
+    this.show_foot();
+  }
+
+  /** The row below a message: branches, what can be done with it, figures. */
+  show_foot() {
+    const {message, actions} = this;
+    const user = message.role === 'user';
+    const copy = icon_button('copy', user ? 'Copy the message' : 'Copy the answer', () => copy_text(message.content, copy));
+    const buttons = [copy];
+    if (user) {
+      buttons.push(icon_button('edit', 'Edit and ask again', () => actions.edit(message)));
+    } else {
+      buttons.push(icon_button('retry', 'Write another answer', () => actions.retry(message)));
+      if (this.is_last && message.content && !message.tool_calls?.length) buttons.push(icon_button('forward', 'Go on writing', () => actions.go_on(message)));
+    }
+    this.foot.replaceChildren(...[this.branch_node(), el('div', {class: 'actions'}, buttons), user ? null : figures_node(message)].filter(Boolean));
+  }
+
+  /** `others`: the messages in this place; `is_last`: nothing stands below. */
+  set_place(others, is_last) {
+    const changed = this.is_last !== is_last || this.others?.length !== others.length;
+    this.others = others;
+    this.is_last = is_last;
+    this.node.classList.toggle('last', is_last);
+    if (changed && this.filled && !this.node.classList.contains('growing')) this.show_foot();
+  }
+
+  branch_node() {
+    if (!this.others || this.others.length < 2) return null;
+    const at = this.others.findIndex(({id}) => id === this.message.id);
+    const go = (to) => this.actions.choose(this.others[to]);
+    return el('div', {class: 'branches', role: 'group', 'aria-label': 'Versions'},
+              icon_button('left', 'Version before', () => go(at - 1), {disabled: at === 0}),
+              el('span', {}, `${at + 1} / ${this.others.length}`),
+              icon_button('right', 'Next version', () => go(at + 1), {disabled: at + 1 === this.others.length}));
+  }
+
+  /** Replaces the text by an editor; done(text or null). */
+  edit(done) {
+    const area = el('textarea', {class: 'field edit-area', rows: '3', value: this.message.content, 'aria-label': 'Edit the message', dir: 'auto'});
+    const close = (text) => {
+      editor.remove();
+      this.node.classList.remove('editing');
+      done(text);
+    };
+    const editor = el('form', {class: 'editor', onsubmit: (event) => { event.preventDefault(); close(area.value); }}, area,
+      el('div', {class: 'editor-foot'}, el('button', {type: 'button', class: 'button', onclick: () => close(null)}, 'Cancel'),
+         el('button', {class: 'button primary'}, 'Ask again')));
+    area.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape') {
+        event.stopPropagation();
+        close(null);
+      } else if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        close(area.value);
+      }
+    });
+    this.node.classList.add('editing');
+    this.content.after(editor);
+    area.style.height = `${Math.min(area.scrollHeight + 4, innerHeight / 2)}px`;
+    area.focus();
+    area.setSelectionRange(area.value.length, area.value.length);
+  }
+}
+
+function reasoning_node() {
+  const label = el('span', {class: 'reasoning-label'}, 'Thinking');
+  const body = el('div', {class: 'prose reasoning-body'});
+  const node = el('details', {class: 'reasoning'}, el('summary', {}, icon('down'), label), body);
+  let timer = 0;
+  const since = performance.now();
+  return {
+    node, body,
+    begin() {
+      node.classList.add('thinking');
+      timer = setInterval(() => { label.textContent = `Thinking · ${duration(performance.now() - since)}`; }, 200);
+    },
+    finish(ms) {
+      clearInterval(timer);
+      node.classList.remove('thinking');
+      label.textContent = ms ? `Thought for ${duration(ms)}` : 'Thought';
+    },
+  };
+}
+
+function tool_node({name, arguments: text}) {
+  let shown = text;
+  try {
+    shown = JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    // Not complete yet, or no JSON: as it is.
+  }
+  return el('details', {class: 'tool-call', open: true},
+            el('summary', {}, icon('tool'), el('span', {}, 'Calls ', el('code', {}, name || '…'))),
+            el('pre', {tabindex: '0'}, el('code', {}, shown)));
+}
+
+function error_node({message, retry_after}, retry) {
+  const hint = retry_after ? ` It may work again in ${retry_after} s.` : '';
+  return el('div', {class: 'problem', role: 'alert'}, el('p', {}, message, hint), el('button', {type: 'button', class: 'button', onclick: retry}, icon('retry'), 'Try again'));
+}
+
+function figures_node({stats, stopped, finish_reason}) {
+  const parts = [];
+  if (stats?.n_generated) parts.push(`${count(stats.n_generated)} tokens`);
+  if (stats?.per_second) parts.push(`${stats.per_second >= 100 ? Math.round(stats.per_second) : stats.per_second.toFixed(1)} tokens/s`);
+  if (stopped) parts.push('Stopped');
+  else if (kReasonsOfEnd[finish_reason]) parts.push(kReasonsOfEnd[finish_reason]);
+  if (parts.length === 0) return null;
+  const more = [];
+  if (stats?.n_prompt) more.push(`${count(stats.n_prompt)} tokens read${stats.n_cached ? `, ${count(stats.n_cached)} of them from the cache` : ''}`);
+  if (stats?.first_ms) more.push(`first token after ${duration(stats.first_ms)}`);
+  return el('span', {class: 'figures', title: more.join('; ')}, parts.join(' · '));
+}

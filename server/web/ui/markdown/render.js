@@ -1,0 +1,171 @@
+// Markdown to DOM nodes, at once (render_markdown) or while it is being written (MarkdownStream).
+import {el, morph} from '../dom.js';
+import {formula_node} from '../math/formula.js';
+import {parse_blocks} from './blocks.js';
+import {CodeView} from './code_view.js';
+import {parse_inline} from './inline.js';
+
+const kElements = {strong: 'strong', em: 'em', del: 'del', sub: 'sub', sup: 'sup', kbd: 'kbd', mark: 'mark'};
+
+/** A fragment of the whole text. */
+export function render_markdown(text) {
+  const fragment = document.createDocumentFragment();
+  for (const block of parse_blocks(text)) fragment.append(block_node(block, false));
+  return fragment;
+}
+
+function inline_nodes(nodes) {
+  return nodes.map((node) => {
+    switch (node.type) {
+      case 'text': return node.text;
+      case 'code': return el('code', {}, node.text);
+      case 'br': return el('br');
+      case 'math': return formula_node(node.text, node.display);
+      case 'link': return link_node(node);
+      default: return el(kElements[node.type], {}, inline_nodes(node.children));
+    }
+  });
+}
+
+/** Pictures are links too: to fetch one would tell a stranger's server what is being read here. */
+function link_node({href, image, children}) {
+  const label = image ? ['Image: ', inline_nodes(children)] : inline_nodes(children);
+  return el('a', {href, target: '_blank', rel: 'noopener noreferrer nofollow', title: href}, label);
+}
+
+function inline(text, open) {
+  return inline_nodes(parse_inline(text, open));
+}
+
+function block_node(block, open) {
+  switch (block.type) {
+    case 'paragraph': return el('p', {dir: 'auto'}, inline(block.text, open));
+    // The page has its own h1; an answer's headings stand below it.
+    case 'heading': return el(`h${Math.min(6, block.level + 1)}`, {dir: 'auto', data: {level: block.level}}, inline(block.text, open));
+    case 'code': return CodeView.whole(block.lang, block.text);
+    case 'math': return block.closed ? formula_node(block.text, true) : el('p', {class: 'formula-source'}, block.text);
+    case 'rule': return el('hr');
+    case 'quote': return el('blockquote', {dir: 'auto'}, block_nodes(block.children, open));
+    case 'list': return list_node(block, open);
+    case 'table': return table_node(block, open);
+  }
+  throw new Error(`unknown block ${block.type}`);
+}
+
+function block_nodes(blocks, open) {
+  return blocks.map((block, i) => block_node(block, open && i === blocks.length - 1));
+}
+
+function list_node({start, tight, items}, open) {
+  const rows = items.map(({task, children}, i) => {
+    const last = open && i === items.length - 1;
+    const content = children.map((child, j) => {
+      const tail = last && j === children.length - 1;
+      return tight && child.type === 'paragraph' ? inline(child.text, tail) : block_node(child, tail);
+    });
+    const box = task === null ? null : el('input', {type: 'checkbox', disabled: true, checked: task, 'aria-label': task ? 'Done' : 'To do'});
+    return el('li', {class: task === null ? null : 'task', dir: 'auto'}, box, content);
+  });
+  return start === null ? el('ul', {}, rows) : el('ol', {start: start === 1 ? null : start}, rows);
+}
+
+function table_node({align, rows}, open) {
+  const row = (cells, tag, tail) => el('tr', {}, cells.map((cell, i) =>
+    el(tag, {class: align[i] ? `align-${align[i]}` : null, dir: 'auto', scope: tag === 'th' ? 'col' : null}, inline(cell, tail))));
+  const [head, ...body] = rows;
+  return el('div', {class: 'table-scroll', tabindex: '0', role: 'region', 'aria-label': 'Table'},
+            el('table', {}, el('thead', {}, row(head, 'th', false)),
+               el('tbody', {}, body.map((cells, i) => row(cells, 'td', open && i === body.length - 1)))));
+}
+
+/**
+ * Markdown that grows. Blocks that cannot change any more are left alone; the last one is made again and morphed
+ * into place, and code that is being written only gets new lines. Drawing takes a bounded share of the time: the
+ * longer the last block took, the longer the next drawing waits.
+ */
+export class MarkdownStream {
+  constructor(container) {
+    this.container = container;
+    this.source = '';
+    this.stable_text = 0;  // What of the source ...
+    this.stable_nodes = 0;  // ... and of the nodes will not change.
+    this.code = null;  // The open block of code at the end: {view, from, fence}.
+    this.frame = 0;
+    this.not_before = 0;
+  }
+
+  append(text) {
+    this.source += text;
+    if (!this.frame) this.frame = requestAnimationFrame((now) => this.on_frame(now));
+  }
+
+  /** Draws all of it as a finished text. */
+  finish() {
+    if (this.frame) cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    this.draw(false);
+  }
+
+  on_frame(now) {
+    this.frame = 0;
+    if (now < this.not_before) {
+      this.frame = requestAnimationFrame((later) => this.on_frame(later));
+      return;
+    }
+    const begun = performance.now();
+    this.draw(true);
+    this.not_before = now + 4 * (performance.now() - begun);
+  }
+
+  draw(open) {
+    if (open && this.code && this.grow_code()) return;
+    this.code = null;
+    const text = this.source.slice(this.stable_text);
+    const blocks = parse_blocks(text, open);
+    const fresh = document.createDocumentFragment();
+    blocks.forEach((block, i) => fresh.append(block_node(block, open && i === blocks.length - 1)));
+    morph(this.container, fresh, this.container.childNodes[this.stable_nodes]);
+    if (open) this.settle(text, blocks);
+  }
+
+  /** Blocks before the last are done, unless the last is only the beginning of a line that may still join them. */
+  settle(text, blocks) {
+    const last = blocks.at(-1);
+    if (!last) return;
+    const starts = line_starts(text);
+    const half_line = last.line === starts.length - 1;
+    const n_done = Math.max(0, blocks.length - (half_line ? 2 : 1));
+    if (n_done > 0) {
+      this.stable_text += starts[blocks[n_done].line];
+      this.stable_nodes += n_done;
+    }
+    if (last.type === 'code' && !last.closed && !half_line) {
+      const from = this.source.length - text.length + starts[last.line];
+      const first = this.source.slice(from, this.source.indexOf('\n', from));
+      const fence = /^(`{3,}|~{3,})/.exec(first);  // An indented fence takes the long way.
+      if (!fence) return;
+      const view = new CodeView(last.lang);
+      view.set_text(last.text);
+      this.container.lastChild.replaceWith(view.figure);
+      this.code = {view, from: from + first.length + 1, fence: fence[1]};
+    }
+  }
+
+  grow_code() {
+    const text = this.source.slice(this.code.from);
+    const done = this.code.view.text.length;
+    const changed_from = Math.max(0, text.lastIndexOf('\n', Math.max(0, done - 1)) + 1);
+    const mark = this.code.fence[0];
+    for (const line of text.slice(changed_from).split('\n')) {
+      if (line.trimStart().startsWith(mark.repeat(3))) return false;
+    }
+    this.code.view.set_text(text);
+    return true;
+  }
+}
+
+function line_starts(text) {
+  const starts = [0];
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
+  return starts;
+}

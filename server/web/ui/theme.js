@@ -1,0 +1,10 @@
+// Runs before the first drawing, so that nobody in the dark sees a white flash: 'auto', 'light' or 'dark'.
+(() => {
+  let theme = null;
+  try {
+    theme = localStorage.getItem('weft.theme');
+  } catch {
+    // Storage is denied: the system's choice holds.
+  }
+  if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
+})();
