@@ -75,12 +75,11 @@ export function icon(name) {
              svg('path', {d: kIcons[name]}));
 }
 
-/** The sign of weft: two threads through two others, over and under. */
+/** The sign of weft: a w, woven through a thread. */
 export function mark() {
   const thread = (kind, d) => svg('path', {class: kind, d});
   return svg('svg', {class: 'mark', viewBox: '0 0 32 32', 'aria-hidden': 'true', focusable: 'false'},
-             thread('warp', 'M11 3.5v14M11 24v4.5M21 3.5V8M21 14.5v14'),
-             thread('weft', 'M3.5 11H8M14.5 11h14M3.5 21h14M24 21h4.5'));
+             thread('warp', 'M2.5 16h.6M10.6 16h5.2M23 16h6.5'), thread('weft', 'M4.5 7l5 18 2-6.6M14.3 11.2 16 7l5 18 1.7-5.6M26.1 11.8 27.5 7'));
 }
 
 export function icon_button(name, label, onclick, props = {}) {

@@ -38,6 +38,7 @@ export class ChatPage {
     new ResizeObserver(() => { if (this.follow) this.scroll_to_end(false); }).observe(this.list);
     copy_code_in(this.list);
     accept_drops(this.node, this.composer);
+    this.draw();
   }
 
   get running() {

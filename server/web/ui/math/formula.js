@@ -217,8 +217,8 @@ class TexParser {
       case '(':
       case ')':
       case '[':
-      case ']':
-      case '|': return operator(c, {stretchy: 'false'});
+      case ']': return operator(c, {stretchy: 'false'});
+      case '|': return operator(c, {stretchy: 'false', lspace: '0', rspace: '0'});
       case '/': return operator('/', {lspace: '0', rspace: '0'});
       case ':': return operator(':');
       default: return operator(c, kRelation.test(c) ? {} : null);
@@ -246,7 +246,7 @@ class TexParser {
     if (kAccents.has(name)) return this.accent(name);
     if (kUnder.has(name)) return {nodes: [m('munder', {}, this.argument(), operator(kUnder.get(name), {stretchy: 'true'}))], limits: name === 'underbrace' && 'always'};
     if (is_alphabet(name) || name === 'mathrm' || name === 'mathit' || name === 'mathnormal') return this.in_alphabet(name);
-    if (kDelimiters.has(name)) return operator(kDelimiters.get(name), {stretchy: 'false'});
+    if (kDelimiters.has(name)) return operator(kDelimiters.get(name), {stretchy: 'false', lspace: '0', rspace: '0'});
     return this.structure(plain);
   }
 
