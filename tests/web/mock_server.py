@@ -52,12 +52,13 @@ class Cache:
 
     def begin(self) -> None:
         free = sum(not runs for runs in self.pages)
-        if free < 10 or len(self.sequences) > 22:
+        if free < 24 or len(self.sequences) > 22:
             cached = [i for i, s in self.sequences.items() if s["state"] == "cached"]
             if cached:
                 self.drop(min(cached, key=lambda i: self.sequences[i]["ended"]))
                 self.counters["n_evicted"] += 1
-            return
+            if free < 16:
+                return
         number = next(i for i in range(64) if i not in self.sequences)
         prompt = self.random.choice([300, 520, 700, 900])
         shares = self.random.random() < 0.75

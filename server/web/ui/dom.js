@@ -75,11 +75,11 @@ export function icon(name) {
              svg('path', {d: kIcons[name]}));
 }
 
-/** The sign of weft: a w, woven through a thread. */
+/** The sign of weft: a basket weave of two threads. */
 export function mark() {
   const thread = (kind, d) => svg('path', {class: kind, d});
   return svg('svg', {class: 'mark', viewBox: '0 0 32 32', 'aria-hidden': 'true', focusable: 'false'},
-             thread('warp', 'M2.5 16h.6M10.6 16h5.2M23 16h6.5'), thread('weft', 'M4.5 7l5 18 2-6.6M14.3 11.2 16 7l5 18 1.7-5.6M26.1 11.8 27.5 7'));
+             thread('warp', 'M20 4.9v7.2M26.6 4.9v7.2M5.4 19.9v7.2M12 19.9v7.2'), thread('weft', 'M4.9 5.4h7.2M4.9 12h7.2M19.9 20h7.2M19.9 26.6h7.2'));
 }
 
 export function icon_button(name, label, onclick, props = {}) {

@@ -70,7 +70,7 @@ export class MessageView {
   begin() {
     this.filled = true;
     this.node.classList.add('growing');
-    this.waiting = el('div', {class: 'waiting', 'aria-hidden': 'true'}, el('span'), el('span'), el('span'));
+    this.waiting = el('div', {class: 'dots', 'aria-hidden': 'true'}, el('span'), el('span'), el('span'));
     this.content.replaceChildren(this.waiting);
     this.problem.replaceChildren();
     this.foot.replaceChildren();

@@ -52,7 +52,8 @@ export class Sparkline extends Chart {
     this.begin((context, width, height) => {
       if (this.values.length < 2) return;
       const top = Math.max(1, ...this.values) * 1.12;
-      const x = (i) => width - 2 - (this.values.length - 1 - i) * (width - 2) / (this.n - 1);
+      const n = Math.max(this.values.length, Math.min(30, this.n));
+      const x = (i) => width - 3 - (this.values.length - 1 - i) * (width - 3) / (n - 1);
       const y = (value) => height - 2 - value / top * (height - 6);
       const line = new Path2D();
       this.values.forEach((value, i) => (i ? line.lineTo(x(i), y(value)) : line.moveTo(x(i), y(value))));

@@ -10,6 +10,8 @@ const kMaxLength = 10000;
 const kMaxDepth = 60;
 const kRelation = /^[=<>≤≥≠≈≡∼≃≅∝→←⇒⟹∈⊂⊆]$/;
 
+const kSigns = /^[−+±∓]$/;
+
 class TexError extends Error {}
 
 /** An element with the formula; display: on a line of its own. */
@@ -35,6 +37,21 @@ const group = (nodes) => (nodes.length === 1 ? nodes[0] : m('mrow', {}, nodes));
 const space = (em) => m('mspace', {width: `${em}em`});
 const operator = (text, props) => m('mo', props, text);
 const fence = (text) => operator(text, {stretchy: 'true', fence: 'true', symmetric: 'true'});
+
+/** Whether a plus or minus behind this node is a sign of what follows. */
+function is_sign_place(node) {
+  return !node || (node.localName === 'mo' && !/^[)\]}|!′‖⟩⌋⌉]$/.test(node.textContent));
+}
+
+/** In scripts signs stand close to their sides, as in TeX. */
+function tighten(script) {
+  for (const sign of [script, ...script.querySelectorAll('mo')]) {
+    if (sign.localName !== 'mo') continue;
+    sign.setAttribute('lspace', '0');
+    sign.setAttribute('rspace', '0');
+  }
+  return script;
+}
 
 class TexParser {
   constructor(text) {
@@ -89,7 +106,9 @@ class TexParser {
         break;
       }
       if (token === '}' || token === '\\right' || token === '\\end') throw new TexError(`${token} without a beginning`);
-      nodes.push(...this.scripted());
+      const made = this.scripted();
+      if (kSigns.test(made[0]?.textContent) && is_sign_place(nodes.at(-1))) made[0].setAttribute('form', 'prefix');
+      nodes.push(...made);
     }
     this.alphabet = outer;
     --this.depth;
@@ -109,10 +128,10 @@ class TexParser {
         ++this.at;
       } else if (token === '_' && !sub) {
         ++this.at;
-        sub = this.argument();
+        sub = tighten(this.argument());
       } else if (token === '^' && !sup) {
         ++this.at;
-        sup = this.argument();
+        sup = tighten(this.argument());
       } else if (token === "'" && !sup) {
         let primes = '';
         for (; this.peek() === "'"; ++this.at) primes += '′';
@@ -321,6 +340,8 @@ class TexParser {
       case 'bmod': return operator('mod', {lspace: '0.2778em', rspace: '0.2778em'});
       case 'mod': return [space(1), operator('mod', {rspace: '0.2778em'})];
       case 'pmod': return m('mrow', {}, space(1), operator('(', {stretchy: 'false'}), operator('mod', {rspace: '0.3333em'}), this.argument(), operator(')', {stretchy: 'false'}));
+      case 'overline':
+      case 'underline': return m('mrow', {class: name}, this.argument());
       case 'boxed':
       case 'fbox': return m('mrow', {class: 'boxed'}, this.argument());
       case 'phantom':

@@ -53,10 +53,10 @@ export const kLimits = new Map([...'lim max min sup inf det gcd Pr'.split(' ').m
   ['limsup', 'lim sup'], ['liminf', 'lim inf'], ['argmax', 'arg max'], ['argmin', 'arg min']]);
 
 export const kAccents = table(`
-hat=^ widehat=^ bar=¯ overline=‾ tilde=~ widetilde=~ vec=→ dot=˙ ddot=¨ dddot=⃛ check=ˇ breve=˘ acute=´ grave=\`
+hat=^ widehat=^ bar=¯ tilde=~ widetilde=~ vec=→ dot=˙ ddot=¨ dddot=⃛ check=ˇ breve=˘ acute=´ grave=\`
 mathring=˚ overrightarrow=→ overleftarrow=← overleftrightarrow=↔ overbrace=⏞`);
 
-export const kUnder = table('underline=_ underbrace=⏟ underrightarrow=→');
+export const kUnder = table('underbrace=⏟ underrightarrow=→');
 
 /** Widths in em. */
 export const kSpaces = new Map([[',', 0.1667], ['thinspace', 0.1667], [':', 0.2222], ['>', 0.2222], ['medspace', 0.2222],
