@@ -66,6 +66,13 @@ test-aarch64: ## the kernels' tests for AArch64, cross-compiled and under qemu
 	@./scripts/setup.sh build aarch64
 	@$(call run_tests,aarch64)
 
+.PHONY: test-web
+test-web: ## the web page in a real browser (Debian's chromium, Playwright from the package index)
+	@./scripts/setup.sh build web
+	@[[ -x build/web-venv/bin/pytest ]] || { python3 -m venv build/web-venv; \
+	  build/web-venv/bin/pip install -q pytest playwright markdown-it-py; }
+	@build/web-venv/bin/pytest -q tests/web
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZ_SECONDS, from its committed seeds
 	@./scripts/setup.sh build tools

@@ -22,9 +22,12 @@ function set(node, props) {
   return node;
 }
 
-/** An HTML element: el('p', {class: 'note', onclick: f}, 'text', other). Null, undefined and false are left out. */
+/**
+ * An HTML element: el('p', {class: 'note', onclick: f}, 'text', other). Null, undefined and false are left out. Children come
+ * first: with dir=auto a browser would look through all of them again for each that is added.
+ */
 export function el(name, props, ...children) {
-  return add(set(document.createElement(name), props), children);
+  return set(add(document.createElement(name), children), props);
 }
 
 export function svg(name, props, ...children) {

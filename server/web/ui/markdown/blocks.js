@@ -264,7 +264,7 @@ function starts_block(line) {
 }
 
 function paragraph(lines, at, open) {
-  const text = [lines[at].trim()];
+  const text = [lines[at].trimStart()];
   let end = at + 1;
   for (; end < lines.length; ++end) {
     const line = lines[end];

@@ -20,7 +20,7 @@ const kTagTypes = {b: 'strong', strong: 'strong', i: 'em', em: 'em', s: 'del', d
 
 /** What a link may lead to; null for all else (javascript:, data:, files). */
 export function safe_href(href) {
-  const text = href.trim();
+  const text = href.trim().replace(/ /g, '%20');
   if (/^www\./i.test(text)) return `https://${text}`;
   return /^(https?:\/\/|mailto:)/i.test(text) ? text : null;
 }
@@ -121,7 +121,7 @@ class Inline {
   formula(opener, closer, display) {
     const start = this.at + opener.length;
     const end = this.find(closer, start);
-    if (end < 0) return false;
+    if (end < 0 || !this.text.slice(start, end).trim()) return false;
     this.push({type: 'math', text: this.text.slice(start, end), display});
     this.at = end + closer.length;
     return true;

@@ -75,7 +75,7 @@ function table_node({align, rows}, open) {
   const [head, ...body] = rows;
   return el('div', {class: 'table-scroll', tabindex: '0', role: 'region', 'aria-label': 'Table'},
             el('table', {}, el('thead', {}, row(head, 'th', false)),
-               el('tbody', {}, body.map((cells, i) => row(cells, 'td', open && i === body.length - 1)))));
+               body.length ? el('tbody', {}, body.map((cells, i) => row(cells, 'td', open && i === body.length - 1))) : null));
 }
 
 /**
