@@ -187,10 +187,11 @@ def test_asks_for_the_key(open_page, serve):
 
 
 def test_waits_while_the_model_loads(open_page, serve):
-    page = open_page(serve(loading=2.0), wait=False)
+    page = open_page(serve(loading=3600.0), wait=False)
     page.wait_for_selector(".banner progress[value]")
     page.fill("#message", "hello")
     assert page.is_disabled(".send")
+    page.server.loading = 0
     page.wait_for_selector(".model-slot *")
     assert page.is_hidden(".banner")
     assert page.is_enabled(".send")

@@ -91,9 +91,10 @@ export function icon_button(name, label, onclick, props = {}) {
 
 /**
  * Makes `from` equal to `to` and keeps every node that is equal already, so that a selection survives and nothing
- * flickers while text grows at the end. `to` is used up; children before `old` are left alone.
+ * flickers while text grows at the end. `to` is used up.
  */
-export function morph(from, to, old = from.firstChild) {
+export function morph(from, to) {
+  let old = from.firstChild;
   let fresh = to.firstChild;
   while (fresh) {
     const next = fresh.nextSibling;
@@ -113,16 +114,18 @@ export function morph(from, to, old = from.firstChild) {
   }
 }
 
-function morph_node(old, fresh) {
-  if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) {
-    old.replaceWith(fresh);
-  } else if (old.nodeType === Node.TEXT_NODE) {
+/** morph() of one node; returns the one that stands there now. */
+export function morph_node(old, fresh) {
+  if (old.nodeType === Node.TEXT_NODE && fresh.nodeType === Node.TEXT_NODE) {
     if (old.data !== fresh.data) old.data = fresh.data;
-  } else if (same_attributes(old, fresh)) {
-    morph(old, fresh);
-  } else {
-    old.replaceWith(fresh);
+    return old;
   }
+  if (old.nodeName === fresh.nodeName && same_attributes(old, fresh)) {
+    morph(old, fresh);
+    return old;
+  }
+  old.replaceWith(fresh);
+  return fresh;
 }
 
 function same_attributes(a, b) {

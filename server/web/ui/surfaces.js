@@ -13,8 +13,9 @@ export function announce(text) {
 export function open_dialog({title, kind = 'card', body, footer, onclose}) {
   const dialog = el('dialog', {class: `dialog ${kind}`, 'aria-label': title});
   const close = () => dialog.close();
+  const heading = el('h2', {tabindex: '-1'}, title);
   dialog.append(
-    el('header', {class: 'dialog-head'}, el('h2', {}, title), icon_button('close', 'Close', close)),
+    el('header', {class: 'dialog-head'}, heading, icon_button('close', 'Close', close)),
     el('div', {class: 'dialog-body'}, body),
     footer ? el('footer', {class: 'dialog-foot'}, footer) : '');
   dialog.addEventListener('pointerdown', (event) => {
@@ -27,6 +28,7 @@ export function open_dialog({title, kind = 'card', body, footer, onclose}) {
     dialog.remove();
     onclose?.();
   });
+  if (!dialog.querySelector('[autofocus]')) heading.setAttribute('autofocus', '');  // Rather than the button that closes.
   document.body.append(dialog);
   dialog.showModal();
   return dialog;

@@ -115,10 +115,11 @@ export class ChatPage {
     const rest = views.slice(0, -kDrawnAtOnce).filter((view) => !view.filled);
     const later = globalThis.requestIdleCallback ?? ((call) => setTimeout(() => call({timeRemaining: () => 8}), 16));
     const go_on = (deadline) => {
-      while (rest.length > 0 && deadline.timeRemaining() > 2) rest.pop().fill();
-      if (rest.length > 0) later(go_on);
+      do rest.pop().fill();
+      while (rest.length > 0 && deadline.timeRemaining() > 2);
+      if (rest.length > 0) later(go_on, {timeout: 200});
     };
-    if (rest.length > 0) later(go_on);
+    if (rest.length > 0) later(go_on, {timeout: 200});
   }
 
   actions() {

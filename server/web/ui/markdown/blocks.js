@@ -4,7 +4,7 @@
 //
 // A block is {type, line, ...}, line being its first:
 //   paragraph {text} · heading {level, text} · code {lang, text, closed} · math {text, closed} · rule
-//   quote {children} · list {start (null: bullets), tight, items: [{task: null | bool, children}]}
+//   quote {children} · list {start (null: bullets), tight, items: [{task: null | bool, children, source}]}
 //   table {align: ['', 'left', ...], rows: [[text]]}, the first row being the head
 
 const kMaxDepth = 20;
@@ -187,10 +187,11 @@ function list(lines, at, depth, open) {
       }
     }
     const task = kTask.exec(inside[0]);
+    const source = inside.join('\n');
     if (task) inside[0] = inside[0].slice(task[0].length);
     const children = parse_lines(inside, depth + 1, open && end === lines.length);
     if ((next && blanks > 0) || loose(children, inside)) tight = false;
-    items.push({task: task ? task[1] !== ' ' : null, children});
+    items.push({task: task ? task[1] !== ' ' : null, children, source});
     start = next;
   }
   return {value: {type: 'list', start: first.number, tight, items}, end};

@@ -1,5 +1,5 @@
 // Markdown to DOM nodes, at once (render_markdown) or while it is being written (MarkdownStream).
-import {el, morph} from '../dom.js';
+import {el, morph_node} from '../dom.js';
 import {formula_node} from '../math/formula.js';
 import {parse_blocks} from './blocks.js';
 import {CodeView} from './code_view.js';
@@ -57,25 +57,77 @@ function block_nodes(blocks, open) {
 }
 
 function list_node({start, tight, items}, open) {
-  const rows = items.map(({task, children}, i) => {
-    const last = open && i === items.length - 1;
-    const content = children.map((child, j) => {
-      const tail = last && j === children.length - 1;
-      return tight && child.type === 'paragraph' ? inline(child.text, tail) : block_node(child, tail);
-    });
-    const box = task === null ? null : el('input', {type: 'checkbox', disabled: true, checked: task, 'aria-label': task ? 'Done' : 'To do'});
-    return el('li', {class: task === null ? null : 'task', dir: 'auto'}, box, content);
-  });
+  const rows = items.map((item, i) => item_node(item, tight, open && i === items.length - 1));
   return start === null ? el('ul', {}, rows) : el('ol', {start: start === 1 ? null : start}, rows);
 }
 
+function item_node({task, children}, tight, open) {
+  const content = children.map((child, i) => {
+    const tail = open && i === children.length - 1;
+    return tight && child.type === 'paragraph' ? inline(child.text, tail) : block_node(child, tail);
+  });
+  const box = task === null ? null : el('input', {type: 'checkbox', disabled: true, checked: task, 'aria-label': task ? 'Done' : 'To do'});
+  return el('li', {class: task === null ? null : 'task', dir: 'auto'}, box, content);
+}
+
 function table_node({align, rows}, open) {
-  const row = (cells, tag, tail) => el('tr', {}, cells.map((cell, i) =>
-    el(tag, {class: align[i] ? `align-${align[i]}` : null, dir: 'auto', scope: tag === 'th' ? 'col' : null}, inline(cell, tail))));
   const [head, ...body] = rows;
   return el('div', {class: 'table-scroll', tabindex: '0', role: 'region', 'aria-label': 'Table'},
-            el('table', {}, el('thead', {}, row(head, 'th', false)),
-               body.length ? el('tbody', {}, body.map((cells, i) => row(cells, 'td', open && i === body.length - 1))) : null));
+            el('table', {}, el('thead', {}, row_node(head, align, 'th', false)),
+               body.length ? el('tbody', {}, body.map((cells, i) => row_node(cells, align, 'td', open && i === body.length - 1))) : null));
+}
+
+function row_node(cells, align, tag, open) {
+  return el('tr', {}, cells.map((cell, i) =>
+    el(tag, {class: align[i] ? `align-${align[i]}` : null, dir: 'auto', scope: tag === 'th' ? 'col' : null}, inline(cell, open))));
+}
+
+/**
+ * Draws blocks over `container`'s nodes from the one numbered `first`. Of long lists and tables only those items and rows are
+ * made whose source is another than when they were drawn last.
+ */
+class Painter {
+  constructor(container) {
+    this.container = container;
+    this.sources = new WeakMap();  // Item or row to what it was made from.
+  }
+
+  draw(blocks, first, open) {
+    blocks.forEach((block, i) => {
+      const old = this.container.childNodes[first + i];
+      const tail = open && i === blocks.length - 1;
+      if (old && this.grow(old, block, tail)) return;
+      const node = block_node(block, tail);
+      if (old) morph_node(old, node);
+      else this.container.append(node);
+    });
+    while (this.container.childNodes.length > first + blocks.length) this.container.lastChild.remove();
+  }
+
+  grow(node, block, open) {
+    if (block.type === 'list' && node.localName === (block.start === null ? 'ul' : 'ol') && (block.start ?? 1) === (node.start ?? 1)) {
+      this.grow_rows(node, block.items, open, ({source}) => `${block.tight} ${source}`, (item, tail) => item_node(item, block.tight, tail));
+      return true;
+    }
+    const body = block.type === 'table' && block.rows.length > 1 ? node.querySelector?.(':scope > table > tbody') : null;
+    if (!body) return false;
+    const head = el('thead', {}, row_node(block.rows[0], block.align, 'th', false));
+    morph_node(body.previousSibling, head);
+    this.grow_rows(body, block.rows.slice(1), open, (cells) => JSON.stringify([block.align, cells]), (cells, tail) => row_node(cells, block.align, 'td', tail));
+    return true;
+  }
+
+  grow_rows(parent, rows, open, source_of, make) {
+    rows.forEach((row, i) => {
+      const tail = open && i === rows.length - 1;
+      const source = `${tail} ${source_of(row)}`;
+      const old = parent.childNodes[i];
+      if (old && this.sources.get(old) === source) return;
+      const fresh = make(row, tail);
+      this.sources.set(old ? morph_node(old, fresh) : parent.appendChild(fresh), source);
+    });
+    while (parent.childNodes.length > rows.length) parent.lastChild.remove();
+  }
 }
 
 /**
@@ -86,6 +138,7 @@ function table_node({align, rows}, open) {
 export class MarkdownStream {
   constructor(container) {
     this.container = container;
+    this.painter = new Painter(container);
     this.source = '';
     this.stable_text = 0;  // What of the source ...
     this.stable_nodes = 0;  // ... and of the nodes will not change.
@@ -122,9 +175,7 @@ export class MarkdownStream {
     this.code = null;
     const text = this.source.slice(this.stable_text);
     const blocks = parse_blocks(text, open);
-    const fresh = document.createDocumentFragment();
-    blocks.forEach((block, i) => fresh.append(block_node(block, open && i === blocks.length - 1)));
-    morph(this.container, fresh, this.container.childNodes[this.stable_nodes]);
+    this.painter.draw(blocks, this.stable_nodes, open);
     if (open) this.settle(text, blocks);
   }
 

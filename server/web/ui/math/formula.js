@@ -108,6 +108,7 @@ class TexParser {
       if (token === '}' || token === '\\right' || token === '\\end') throw new TexError(`${token} without a beginning`);
       const made = this.scripted();
       if (kSigns.test(made[0]?.textContent) && is_sign_place(nodes.at(-1))) made[0].setAttribute('form', 'prefix');
+      if (made.is_function && /^(mi|mn|msub|msup|msubsup)$/.test(nodes.at(-1)?.localName)) nodes.push(space(0.1667));
       nodes.push(...made);
     }
     this.alphabet = outer;
@@ -150,7 +151,7 @@ class TexParser {
     if (limits === 'always' && head.localName === 'mo') head.setAttribute('movablelimits', 'false');
     const node = sub && sup ? m(name_both, {}, head, sub, sup) : sub ? m(name_sub, {}, head, sub) : sup ? m(name_sup, {}, head, sup) : head;
     if (base.function_name && this.at < this.tokens.length && !/^([()[\]|,.;:^_&}=+-]|\\(right|left|end|\\|,).*)$/.test(this.peek())) tail.push(space(0.1667));
-    return [node, ...tail];
+    return Object.assign([node, ...tail], {is_function: base.function_name});
   }
 
   /** One argument: a group, or one atom. */
