@@ -164,6 +164,15 @@ def test_failure_in_the_middle_keeps_the_text(open_page, word, message):
     assert page.inner_text(f"{ANSWER} .prose").strip() != ""
 
 
+def test_what_follows_a_failed_question_goes_with_it(open_page):
+    page = open_page()
+    ask(page, "refuse me")
+    page.problems.expect("429")
+    ask(page, "and after")
+    page.problems.expect("429")
+    assert last_request(page)["messages"] == [{"role": "user", "content": "refuse me\n\nand after"}]
+
+
 def test_server_that_is_gone(open_page):
     page = open_page()
     page.route("**/v1/chat/completions", lambda route: route.abort("connectionrefused"))
@@ -479,6 +488,7 @@ def test_live_page(open_page):
     assert colours > 6
     assert len(page.query_selector_all(".streams tbody tr")) >= 1
     assert texts(page, ".latency tbody th") == ["First token", "Between tokens", "In the queue", "A step"]
+    assert page.get_attribute(".back", "href") == "#"
     page.hover(".cells", position={"x": 5, "y": 5})
     assert page.inner_text(".cells-frame .tip").startswith("Cell 0 shared by sequences")
     page.click(".cache button:has-text('Table')")

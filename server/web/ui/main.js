@@ -41,7 +41,8 @@ class App {
     this.changed = el('span', {class: 'badge', hidden: true});
     this.parameters = el('button', {type: 'button', class: 'icon-button', title: 'Parameters', 'aria-label': 'Parameters', onclick: () => this.open_parameters()}, icon('sliders'), this.changed);
     this.new_button = icon_button('compose', 'New chat (Ctrl Shift O)', () => this.create(), {class: 'icon-button when-closed'});
-    this.topbar = el('header', {class: 'topbar'}, this.menu_button, this.new_button, this.title, el('span', {class: 'spring'}), this.parameters);
+    this.back = el('a', {class: 'side-link back', href: '#'}, icon('chat'), 'Chat');
+    this.topbar = el('header', {class: 'topbar'}, this.menu_button, this.new_button, this.back, this.title, el('span', {class: 'spring'}), this.parameters);
     this.banner = el('div', {class: 'banner', role: 'status', hidden: true});
     this.main = el('main', {class: 'main', id: 'main'}, this.topbar, this.banner, this.chat.node, this.live.node);
     this.scrim = el('div', {class: 'scrim', onclick: () => this.close_drawer()});
@@ -52,7 +53,10 @@ class App {
     kNarrow.addEventListener('change', () => this.root.classList.toggle('closed', kNarrow.matches));
     this.sidebar_state();
     document.addEventListener('keydown', (event) => this.key(event));
-    addEventListener('hashchange', () => this.route());
+    addEventListener('hashchange', () => {
+      document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());
+      this.route();
+    });
   }
 
   sidebar_foot() {
@@ -152,6 +156,8 @@ class App {
     else this.live_link.removeAttribute('aria-current');
     if (live) {
       document.title = 'Live · weft';
+      const {id, messages} = this.chat.conversation;
+      this.back.href = Object.keys(messages).length > 0 ? `#c/${id}` : '#';
       this.live.start();
       this.sidebar.set_current(null);
     } else {

@@ -10,7 +10,7 @@ import {MessageView} from './message_view.js';
 import {load_defaults} from './settings.js';
 
 const kDrawnAtOnce = 8;
-const kNearEnd = 80;
+const kNearEnd = 40;
 
 const kStarters = [
   ['Explain', 'how a hash map works, with a picture in text'],
@@ -147,7 +147,7 @@ export class ChatPage {
     if (left < kNearEnd) this.follow = true;
     else if (scrollTop < this.last_top) this.follow = false;
     this.last_top = scrollTop;
-    this.to_end.hidden = left < kNearEnd * 3;
+    this.to_end.hidden = left < kNearEnd * 6;
   }
 
   scroll_to_end(smooth) {

@@ -6,6 +6,9 @@ const kMaxFile = 512 * 1024;
 const kMaxFiles = 20;
 const kMaxTotal = 2 * 1024 * 1024;
 
+/** With fingers alone there is no Shift: there Enter begins a line, and the button sends. */
+const kFingers = matchMedia('(hover: none) and (pointer: coarse)');
+
 const size_text = (n) => (n < 1024 ? `${n} B` : n < 1024 * 1024 ? `${Math.round(n / 1024)} KB` : `${(n / 1024 / 1024).toFixed(1)} MB`);
 
 /** `on`: {send({content, files}), stop(), edit_last()}. */
@@ -16,7 +19,7 @@ export class Composer {
     this.busy = false;
     this.ready = true;
     this.area = el('textarea', {
-      id: 'message', rows: '1', placeholder: 'Write a message', 'aria-label': 'Message', dir: 'auto', enterkeyhint: 'send', autocomplete: 'off',
+      id: 'message', rows: '1', placeholder: 'Write a message', 'aria-label': 'Message', dir: 'auto', enterkeyhint: kFingers.matches ? 'enter' : 'send', autocomplete: 'off',
       oninput: () => this.resize(), onkeydown: (event) => this.key(event), onpaste: (event) => this.paste(event),
     });
     this.chips = el('div', {class: 'chips', hidden: true});
@@ -81,7 +84,7 @@ export class Composer {
   }
 
   key(event) {
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing && event.keyCode !== 229) {
+    if (event.key === 'Enter' && !event.shiftKey && !kFingers.matches && !event.isComposing && event.keyCode !== 229) {
       event.preventDefault();
       if (!this.busy) this.submit();
     } else if (event.key === 'ArrowUp' && !this.area.value) {

@@ -55,13 +55,17 @@ export function choose(conversation, message) {
   conversation.chosen[message.parent ?? kRoot] = message.id;
 }
 
-/** Messages as the API takes them. `ending`: the last message of the path that counts. */
+/**
+ * Messages as the API takes them. `ending`: the last message of the path that counts. Roles take turns, as many templates
+ * insist: what follows a question that was never answered goes with it.
+ */
 export function api_messages(conversation, ending) {
   const sent = [];
   if (conversation.system.trim()) sent.push({role: 'system', content: conversation.system});
   for (const message of path(conversation)) {
     const content = message.role === 'user' ? with_files(message) : message.content;
-    if (message.role === 'user' || content) sent.push({role: message.role, content});
+    if (message.role === sent.at(-1)?.role) sent.at(-1).content += `\n\n${content}`;
+    else if (message.role === 'user' || content) sent.push({role: message.role, content});
     if (message === ending) break;
   }
   return sent;
