@@ -403,7 +403,11 @@ def test_dark_light_and_system(open_page):
 def test_phone(open_page):
     page = open_page(viewport={"width": 390, "height": 780}, has_touch=True)
     assert page.evaluate("document.querySelector('.sidebar').inert")
-    ask(page, "code")
+    page.fill("#message", "code")
+    page.press("#message", "Enter")  # Fingers have no Shift: Enter begins a line.
+    assert page.input_value("#message") == "code\n"
+    page.click(".send")
+    page.wait_for_selector(DONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("[...document.querySelectorAll('.thread *')].filter((n) => n.getBoundingClientRect().right > 391 && !n.closest('pre, .table-scroll, .formula, math')).length") == 0
     page.click("[aria-label=Conversations].icon-button")
