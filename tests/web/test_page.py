@@ -252,6 +252,22 @@ def test_an_answer_goes_on_while_another_conversation_is_read(open_page):
     page.wait_for_selector(f"{ANSWER} .figures:has-text('Stopped')")
 
 
+def test_a_conversation_that_is_deleted_while_it_grows_stays_away(open_page):
+    page = open_page()
+    ask(page, "slow mixed", wait=False)
+    page.wait_for_selector(f"{ANSWER} .prose:has-text('العربية')")
+    page.click(".conversation.current button")
+    page.click("[role=menuitem]:has-text('Delete')")
+    page.click("dialog .danger")
+    page.wait_for_selector(".empty")
+    deadline = time.time() + 10
+    while not last_request(page).get("_gone") and time.time() < deadline:
+        time.sleep(0.05)
+    assert last_request(page).get("_gone"), "the server was not left"
+    page.reload()
+    page.wait_for_selector(".conversations .note")
+
+
 def test_export_and_import(open_page, tmp_path):
     page = open_page()
     ask(page, "echo exported")

@@ -26,8 +26,8 @@ class App {
     });
     this.live = new LivePage();
     this.sidebar = new Sidebar(store, {
-      open: (id) => { location.hash = `#c/${id}`; },
       create: () => this.create(),
+      removing: (id) => this.chat.forget(id),
       removed: (id) => { if (this.chat.conversation.id === id) this.create(); },
       renamed: (id, title) => this.rename(id, title),
     });

@@ -238,6 +238,14 @@ export class ChatPage {
     this.running?.stop();
   }
 
+  /** Before a conversation is removed: what still writes into it must not bring it back. */
+  forget(id) {
+    const run = this.runs.get(id);
+    if (!run) return;
+    run.save = () => {};
+    run.stop();
+  }
+
   save(conversation) {
     return this.app.store.save(conversation).catch(() => announce('The browser could not keep this conversation'));
   }

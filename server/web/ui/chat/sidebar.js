@@ -15,7 +15,7 @@ function group_of(time) {
   return new Date(time).toLocaleDateString('en', {month: 'long', year: 'numeric'});
 }
 
-/** `on`: {open(id), create(), removed(id), renamed(id, title), live(), parameters()}. */
+/** `on`: {create(), removing(id), removed(id), renamed(id, title)}. */
 export class Sidebar {
   constructor(store, on) {
     this.store = store;
@@ -130,6 +130,7 @@ export class Sidebar {
 
   async remove(id, title) {
     if (!await confirm_dialog({title: 'Delete this conversation?', text: `“${title || 'New chat'}” is removed from this browser. This cannot be undone.`, action: 'Delete'})) return;
+    this.on.removing(id);
     await this.store.remove(id);
     await this.refresh();
     this.on.removed(id);

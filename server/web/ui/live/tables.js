@@ -36,7 +36,7 @@ export function streams_table(streams, colour) {
     read.firstChild.style.width = share(Math.min(n_cached, n_read));
     read.lastChild.style.width = share(Math.max(0, n_read - n_cached));
     return el('tr', {class: state},
-              el('td', {}, sequence >= 0 ? swatch(colour(sequence)) : el('span', {class: 'swatch none', 'aria-hidden': 'true'}), `${request}${completion ? `.${completion}` : ''}`),
+              el('td', {}, Number.isInteger(sequence) && sequence >= 0 ? swatch(colour(sequence)) : el('span', {class: 'swatch none', 'aria-hidden': 'true'}), `${request}${completion ? `.${completion}` : ''}`),
               el('td', {}, el('span', {class: `state ${state}`}, kStates[state] ?? state)),
               el('td', {class: 'wide'}, read, el('small', {}, n_read < n_prompt ? `${count(n_read)} / ${count(n_prompt)}` : count(n_prompt))),
               el('td', {class: 'number'}, count(n_generated)),
