@@ -100,6 +100,7 @@ export class Composer {
     this.files = [];
     this.set_text('');
     this.show_files();
+    if (!kFingers.matches) this.focus();
     return this.on.send(message);
   }
 
