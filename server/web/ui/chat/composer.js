@@ -27,11 +27,10 @@ export class Composer {
     this.button = el('button', {class: 'send', 'aria-label': 'Send', title: 'Send'}, icon('send'));
     this.left = el('span', {class: 'composer-note'}, el('kbd', {}, 'Enter'), ' sends, ', el('kbd', {}, 'Shift Enter'), ' begins a line');
     this.meter = el('span', {class: 'context', hidden: true});
-    this.tools = el('div', {class: 'composer-tools'});
     this.node = el('form', {class: 'composer', onsubmit: (event) => { event.preventDefault(); this.submit(); }},
       el('div', {class: 'composer-box'}, this.chips, this.area,
          el('div', {class: 'composer-row'},
-            icon_button('attach', 'Add text files', () => this.picker.click()), this.tools, el('span', {class: 'spring'}), this.meter, this.button)),
+            icon_button('attach', 'Add text files', () => this.picker.click()), el('span', {class: 'spring'}), this.meter, this.button)),
       this.picker, this.left);
   }
 
