@@ -9,104 +9,17 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <numeric>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
 
+#include "config_file.h"
 #include "llama_cpp.h"
+#include "option_table.h"
 
 namespace weft::cli {
 namespace {
-
-std::string environment_name(std::string_view long_name) {
-  std::string name = "WEFT_ARG_";
-  for (const char c : long_name)
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return name;
-}
-
-// Edit distance where swapped neighbours count as one edit (--tmep).
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  std::iota(d[0].begin(), d[0].end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, substitute});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-      }
-    }
-  }
-  return d[a.size()][b.size()];
-}
-
-// "-c, --ctx-size N" of an option.
-std::string option_column(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const auto& [alias, name] : aliases())
-    if (!alias.starts_with("--") && option.check_lname(std::string(name.substr(2))))
-      names.emplace_back(alias);
-  for (const std::string& name : option.get_lnames()) {
-    const bool negated =
-        name.starts_with("no-") && option.get_lnames().size() > 1 && option.get_expected_max() == 0;
-    if (!negated) names.push_back("--" + name);
-  }
-  std::string text = fmt::format("{}", fmt::join(names, ", "));
-  if (option.get_expected_max() != 0) text += " " + option.get_type_name();
-  return text;
-}
-
-constexpr std::size_t kHelpColumn = 34;
-constexpr std::size_t kHelpWidth = 100;
-
-// Appends `text`, broken at spaces into lines that start at kHelpColumn.
-void append_wrapped(std::string& out, std::string_view text) {
-  std::size_t column = kHelpColumn;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    if (column > kHelpColumn && column + 1 + end > kHelpWidth) {
-      out += '\n';
-      out.append(kHelpColumn, ' ');
-      column = kHelpColumn;
-    } else if (column > kHelpColumn) {
-      out += ' ';
-      ++column;
-    }
-    out += text.substr(0, end);
-    column += end;
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  out += '\n';
-}
-
-// The option that is written so, or null.
-CLI::Option* find_option(CLI::App& app, std::string_view word) {
-  for (const auto& [alias, name] : aliases())
-    if (alias == word) word = name;
-  for (CLI::Option* option : app.get_options()) {
-    if (word.starts_with("--") && option->check_lname(std::string(word.substr(2)))) return option;
-    if (word.size() == 2 && word[0] == '-' && option->check_sname(std::string(word.substr(1)))) return option;
-  }
-  return nullptr;
-}
-
-bool takes_value(const CLI::Option& option) { return option.get_expected_max() != 0; }
-
-// All that can be written for options of `app`.
-std::vector<std::string> spellings(CLI::App& app) {
-  std::vector<std::string> words;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) words.push_back("-" + name);
-  }
-  for (const Alias& alias : aliases())
-    if (find_option(app, alias.name) != nullptr) words.emplace_back(alias.alias);
-  return words;
-}
 
 // "'weft run' and 'weft chat'": the other commands that have an option.
 std::string owners_of(std::string_view word, const Command& but) {
@@ -114,7 +27,7 @@ std::string owners_of(std::string_view word, const Command& but) {
   for (const Command& command : commands()) {
     if (std::string_view(command.name) == but.name) continue;
     CLI::App app;
-    command.prepare(app);
+    set_up(command, app);
     if (find_option(app, word) != nullptr)
       owners += fmt::format("{}'weft {}'", owners.empty() ? "" : " and ", command.name);
   }
@@ -126,14 +39,13 @@ std::string owners_of(std::string_view word, const Command& but) {
     // -t4
     if (word.size() > 2 && word[1] != '-' && find_option(app, word.substr(0, 2)) != nullptr &&
         std::isdigit(static_cast<unsigned char>(word[2])) != 0)
-      return fmt::format("{} {}", word.substr(0, 2), word.substr(2));
-    return nearest(word, spellings(app));
+      return fmt::format("; did you mean {} {}?", word.substr(0, 2), word.substr(2));
+    return did_you_mean(word, spellings(app));
   }();
   const std::string owners = owners_of(word, command);
   if (!owners.empty())
     throw UsageError(fmt::format("{} is an option of {}, not of 'weft {}'", word, owners, command.name));
-  throw UsageError(fmt::format("unknown option {}{}", word,
-                               suggestion.empty() ? "" : fmt::format("; did you mean {}?", suggestion)));
+  throw UsageError(fmt::format("unknown option {}{}", word, suggestion));
 }
 
 bool is_switch_word(std::string_view word) {
@@ -155,10 +67,12 @@ class Words {
     words_.insert(words_.end(), arguments.begin(), arguments.end());
   }
 
+  bool asks_for_help() const { return given_.contains(app_.get_help_ptr()); }
+
   /// Options that were not given, as the environment has them.
   void read_environment() {
     for (CLI::Option* option : app_.get_options()) {
-      if (option->get_lnames().empty() || option == app_.get_help_ptr() || given_.contains(option)) continue;
+      if (!is_configurable(app_, *option) || given_.contains(option)) continue;
       for (const std::string& name : option->get_lnames())
         if (take_variable(environment_name(name), *option, name)) break;
       if (given_.contains(option)) continue;
@@ -170,10 +84,21 @@ class Words {
     }
   }
 
+  /// Options that neither were given nor are in the environment, as `files` have them, the first before
+  /// others.
+  void read_configs(const std::vector<ConfigFile>& files) {
+    for (const ConfigFile& file : files) {
+      read_table(file, command_.name);
+      read_table(file, "");
+    }
+  }
+
   const std::vector<std::string>& words() const { return words_; }
-  const std::vector<std::string>& notes() const { return notes_; }
-  /// What the environment set, by the option's long name.
-  const std::map<std::string, std::string>& variables() const { return variables_; }
+  std::vector<std::string>& notes() { return notes_; }
+  /// Where a value is from that was not given, by the option's long name.
+  const std::map<std::string, std::string>& origins() const { return origins_; }
+  /// The value of --config, if it was given.
+  const std::optional<std::string>& config() const { return config_; }
 
  private:
   using Arguments = std::span<const std::string>;
@@ -202,13 +127,17 @@ class Words {
     words_.push_back(name);
     if (has_value) {
       words_.push_back(argument.substr(equals + 1));
-      return arguments;
+    } else {
+      if (option->get_expected_min() == 0) return arguments;
+      if (arguments.empty())
+        throw UsageError(fmt::format("{} needs a value: {} {}", word, word, option->get_type_name()));
+      arguments = keep(arguments);
     }
-    if (option->get_expected_min() == 0) return arguments;
-    if (arguments.empty())
-      throw UsageError(fmt::format("{} needs a value: {} {}", word, word, option->get_type_name()));
-    return keep(arguments);
+    if (is_config(*option)) config_ = words_.back();
+    return arguments;
   }
+
+  static bool is_config(const CLI::Option& option) { return option.check_lname("config"); }
 
   // As it was written, but for other spellings: --no-x is not --x.
   static std::string name_of(const CLI::Option& option, const std::string& word) {
@@ -236,27 +165,69 @@ class Words {
 
   bool take_variable(const std::string& variable, CLI::Option& option, const std::string& long_name) {
     const char* const value = std::getenv(variable.c_str());
-    if (value == nullptr) return false;
+    if (value == nullptr || (!takes_value(option) && *value == '\0')) return false;
+    if (!takes_value(option)) check_flag(variable, value);
+    take(option, long_name, {value}, variable);
+    return true;
+  }
+
+  void read_table(const ConfigFile& file, std::string_view table) {
+    std::map<const CLI::Option*, int> lines;  // Two names of one option are as wrong as one name twice.
+    for (const ConfigEntry& entry : file.entries) {
+      if (entry.table != table) continue;
+      CLI::Option* const option = find_option(app_, "--" + entry.key);
+      if (option == nullptr) continue;  // Of another command.
+      if (const auto [first, added] = lines.emplace(option, entry.line); !added)
+        throw UsageError(fmt::format("{}: {} is another name of what line {} sets; leave one of them out",
+                                     file.place(entry.line), entry.key, first->second));
+      if (entry.is_array && !is_repeatable(*option))
+        throw UsageError(
+            fmt::format("{}: {} takes one value, not a list", file.place(entry.line), entry.key));
+      if (!takes_value(*option))
+        check_flag(fmt::format("{}: {}", file.place(entry.line), entry.key), entry.values[0]);
+      if (!given_.contains(option)) take(*option, entry.key, entry.values, file.place(entry.line));
+    }
+  }
+
+  // Values for an option that was not given.
+  void take(CLI::Option& option, const std::string& long_name, const std::vector<std::string>& values,
+            const std::string& origin) {
     const std::string name = "--" + long_name;
-    std::vector<std::string> words = {name, value};
-    if (!takes_value(option)) {
-      if (*value == '\0') return false;
-      check_flag(variable, value);
-      words = {name + "=" + value};
+    std::vector<std::string> words;
+    for (const std::string& value : values) {
+      if (takes_value(option)) {
+        words.insert(words.end(), {name, value});
+      } else {
+        words.push_back(fmt::format("{}={}", name, value));
+      }
     }
     // In front: what comes behind "--" is no option.
     words_.insert(words_.begin(), words.begin(), words.end());
     given_.insert(&option);
-    variables_[name] = variable;
-    return true;
+    for (const std::string& each : option.get_lnames()) origins_["--" + each] = origin;
   }
 
   const Command& command_;
   CLI::App& app_;
   std::vector<std::string> words_, notes_;
   std::set<const CLI::Option*> given_;
-  std::map<std::string, std::string> variables_;
+  std::map<std::string, std::string> origins_;
+  std::optional<std::string> config_;
 };
+
+// The long names that `command` has in files, or any command where it is empty.
+std::vector<std::string> configurable_names(std::string_view only) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    if (!only.empty() && only != command.name) continue;
+    CLI::App app;
+    set_up(command, app);
+    for (const CLI::Option* option : app.get_options())
+      if (is_configurable(app, *option))
+        names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  }
+  return names;
+}
 
 // A name that no command has is a slip, which would go unnoticed.
 void check_environment() {
@@ -267,19 +238,55 @@ void check_environment() {
   }
   if (names.empty()) return;
   std::vector<std::string> known;
-  for (const Command& command : commands()) {
-    CLI::App app;
-    command.prepare(app);
-    for (const CLI::Option* option : app.get_options())
-      for (const std::string& name : option->get_lnames()) known.push_back(environment_name(name));
-  }
+  for (const std::string& name : configurable_names({})) known.push_back(environment_name(name));
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string suggestion = nearest(name, known);
-    throw UsageError(
-        fmt::format("the environment has {}, which is no option{}", name,
-                    suggestion.empty() ? "; unset it" : fmt::format("; did you mean {}?", suggestion)));
+    const std::string suggestion = did_you_mean(name, known);
+    throw UsageError(fmt::format("the environment has {}, which is no option{}", name,
+                                 suggestion.empty() ? "; unset it" : suggestion));
   }
+}
+
+// So is a key or a table of a file that holds for no command, whichever command runs.
+void check_configs(const std::vector<ConfigFile>& files) {
+  for (const ConfigFile& file : files) {
+    std::map<std::string, std::vector<std::string>, std::less<>> known = {{"", configurable_names({})}};
+    std::vector<std::string> names;
+    for (const ConfigFile::Table& table : file.tables) {
+      names.clear();
+      for (const Command& command : commands()) names.emplace_back(command.name);
+      if (std::find(names.begin(), names.end(), table.name) == names.end())
+        throw UsageError(fmt::format("{}: [{}] is no command{}", file.place(table.line), table.name,
+                                     did_you_mean(table.name, names)));
+      known[table.name] = configurable_names(table.name);
+    }
+    for (const ConfigEntry& entry : file.entries) {
+      const std::vector<std::string>& keys = known[entry.table];
+      if (std::find(keys.begin(), keys.end(), entry.key) != keys.end()) continue;
+      throw UsageError(fmt::format("{}: {} is no option{}{}", file.place(entry.line), entry.key,
+                                   entry.table.empty() ? "" : fmt::format(" of 'weft {}'", entry.table),
+                                   did_you_mean(entry.key, keys)));
+    }
+  }
+}
+
+bool has_configurable_option(const CLI::App& app) {
+  const std::vector<const CLI::Option*> options = app.get_options();
+  return std::any_of(options.begin(), options.end(),
+                     [&](const CLI::Option* option) { return is_configurable(app, *option); });
+}
+
+// The file that is named on the command line or in the environment, if one is.
+std::optional<std::string> config_name(const std::optional<std::string>& given) {
+  if (given) return given;
+  const char* const variable = std::getenv("WEFT_CONFIG");
+  return variable != nullptr ? std::optional<std::string>(variable) : std::nullopt;
+}
+
+// A message about an option's value, with where that is from: "--temp: ..." or "... --temp ...".
+std::string with_origin(std::string_view message, const std::map<std::string, std::string>& origins) {
+  const auto found = origins.find(std::string(message.substr(0, message.find_first_of(": "))));
+  return found == origins.end() ? std::string(message) : fmt::format("{} (from {})", message, found->second);
 }
 
 template <typename T>
@@ -353,20 +360,6 @@ CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, co
   return app.add_flag(names + ",!--no-" + long_name(names).substr(2), value, help);
 }
 
-std::string nearest(std::string_view word, const std::vector<std::string>& known) {
-  std::string best;
-  // More edits than this, and the suggestion would be a guess.
-  std::size_t best_distance = word.size() <= 3 ? 2 : std::max<std::size_t>(2, word.size() / 3) + 1;
-  for (const std::string& candidate : known) {
-    const std::size_t edits = distance(word, candidate);
-    if (edits < best_distance && edits < candidate.size()) {
-      best = candidate;
-      best_distance = edits;
-    }
-  }
-  return best;
-}
-
 bool parse(const Command& command, CLI::App& app, const std::vector<std::string>& arguments) {
   for (CLI::Option* option : app.get_options()) {
     // As everywhere in Unix, the last of several wins.
@@ -375,21 +368,22 @@ bool parse(const Command& command, CLI::App& app, const std::vector<std::string>
   }
   Words words(command, app);
   words.read(arguments);
+  if (words.asks_for_help()) return false;
   check_environment();
   words.read_environment();
+  if (has_configurable_option(app)) {
+    const std::vector<ConfigFile> files = read_configs(config_name(words.config()), words.notes());
+    check_configs(files);
+    words.read_configs(files);
+  }
   app.allow_extras();  // Unexpected words are ours to report.
   std::vector<std::string> reversed(words.words().rbegin(), words.words().rend());
   try {
     app.parse(std::move(reversed));
-  } catch (const CLI::CallForHelp&) {
-    return false;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
+    throw UsageError(with_origin(error.what(), words.origins()));
   } catch (const UsageError& error) {
-    const std::string_view text = error.what();
-    const auto found = words.variables().find(std::string(text.substr(0, text.find(':'))));
-    if (found == words.variables().end()) throw;
-    throw UsageError(fmt::format("{} (from {})", text, found->second));
+    throw UsageError(with_origin(error.what(), words.origins()));
   }
   if (const std::vector<std::string> extras = app.remaining(); !extras.empty())
     throw UsageError(fmt::format(
@@ -400,31 +394,6 @@ bool parse(const Command& command, CLI::App& app, const std::vector<std::string>
   if (quiet == nullptr || !quiet->as<bool>())
     for (const std::string& text : words.notes()) fmt::print(stderr, "weft: note: {}\n", text);
   return true;
-}
-
-std::string help_text(const Command& command, const CLI::App& app) {
-  std::string out =
-      fmt::format("{}\n\nUsage: weft {} {}\n", command.summary, command.name, command.arguments);
-  for (const std::string& group : app.get_groups()) {
-    if (group.empty()) continue;  // hidden
-    std::string lines;
-    for (const CLI::Option* option : app.get_options()) {
-      if (option->get_group() != group || option->get_positional()) continue;
-      std::string line = "  " + option_column(*option);
-      if (line.size() + 2 > kHelpColumn) {
-        line += '\n';
-        line.append(kHelpColumn, ' ');
-      } else {
-        line.resize(kHelpColumn, ' ');
-      }
-      lines += line;
-      append_wrapped(lines, option->get_description());
-    }
-    if (!lines.empty()) out += fmt::format("\n{}:\n{}", group, lines);
-  }
-  return out + "\n" + command.details +
-         "\nEvery option can also come from the environment: --top-k as WEFT_ARG_TOP_K.\n"
-         "Exit codes: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted with Ctrl-C.\n";
 }
 
 }  // namespace weft::cli

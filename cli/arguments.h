@@ -1,6 +1,6 @@
 #pragma once
 // What CLI11 2.1 lacks: short options of several letters, options of llama.cpp, sizes such as 8k, ranges,
-// "did you mean", and help in our layout.
+// values from the environment and from files, and messages that say what to write instead.
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
@@ -38,16 +38,11 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, R
 /// A flag that --no-NAME takes back. `names` ends with the long name.
 CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& help);
 
-/// The word among `known` that was probably meant, or empty.
-std::string nearest(std::string_view word, const std::vector<std::string>& known);
-
-/// Parses `arguments` into the options of `app`; options that are not given are looked up in the environment
-/// as WEFT_ARG_<LONG_NAME>, then under llama.cpp's names. A word that begins with a dash is an option as a
-/// whole: -ctk is none of -c. Options that weft has no use for are noted on stderr. Throws UsageError;
-/// returns false where help was asked for.
+/// Parses `arguments` into the options of `app`, which `set_up` made. Options that are not given are looked
+/// up in the environment as WEFT_ARG_<LONG_NAME>, then under llama.cpp's names, then in configuration files
+/// (config_file.h): in the command's table, then at the top. A word that begins with a dash is an option as a
+/// whole: -ctk is none of -c. Options that weft has no use for are noted on stderr. Throws UsageError, and
+/// Error where a configuration file that was named cannot be read; returns false where help was asked for.
 bool parse(const Command& command, CLI::App& app, const std::vector<std::string>& arguments);
-
-/// Usage, options in groups, details.
-std::string help_text(const Command& command, const CLI::App& app);
 
 }  // namespace weft::cli

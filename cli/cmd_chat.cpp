@@ -18,6 +18,7 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "line_editor.h"
+#include "option_table.h"
 #include "options.h"
 #include "terminal.h"
 #include "text_format.h"

@@ -11,6 +11,8 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "help.h"
+#include "option_table.h"
 #include "terminal.h"
 #include "weft/error.h"
 
@@ -26,21 +28,6 @@ std::span<const Command> commands() {
 
 namespace {
 
-std::string overview() {
-  std::string out =
-      "weft runs language models from GGUF files.\n\nUsage: weft COMMAND [options]\n\nCommands:\n";
-  for (const Command& command : commands()) out += fmt::format("  {:<14}{}\n", command.name, command.summary);
-  out +=
-      "  help          explain a command: weft help run\n"
-      "\nExamples:\n"
-      "  weft run -p \"Once upon a time\" -n 64     continue a text\n"
-      "  weft chat -m gemma                       talk to a model of the cache\n"
-      "  weft inspect model.gguf                  what a file holds\n"
-      "\nModels are looked for in ${WEFT_CACHE:-$HOME/.cache/weft}/models.\n"
-      "Exit codes: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted with Ctrl-C.\n";
-  return out;
-}
-
 const Command& find_command(const std::string& name) {
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) {
@@ -50,13 +37,6 @@ const Command& find_command(const std::string& name) {
   const std::string suggestion = nearest(name, names);
   throw UsageError(fmt::format("unknown command '{}'{}; 'weft help' lists the commands", name,
                                suggestion.empty() ? "" : fmt::format(" (did you mean {}?)", suggestion)));
-}
-
-std::string help_of(const Command& command) {
-  CLI::App app;
-  command.prepare(app);
-  app.set_help_flag("-h,--help", "this text")->group("Output");
-  return help_text(command, app);
 }
 
 // `context` takes the command's name once it is known, for the hint after a wrong command line.
@@ -69,7 +49,7 @@ int dispatch(std::vector<std::string> arguments, std::string& context) {
   if (first == "--version") first = "version";
   const bool help = first == "help" || first == "--help" || first == "-h";
   if (help) {
-    print(arguments.size() > 1 ? help_of(find_command(arguments[1])) : overview());
+    print(arguments.size() > 1 ? help_text(find_command(arguments[1])) : overview());
     return kExitOk;
   }
   const Command& command = find_command(first);
@@ -77,10 +57,9 @@ int dispatch(std::vector<std::string> arguments, std::string& context) {
   arguments.erase(arguments.begin());
 
   CLI::App app;
-  const std::function<int()> run = command.prepare(app);
-  app.set_help_flag("-h,--help", "this text")->group("Output");
+  const std::function<int()> run = set_up(command, app);
   if (!parse(command, app, arguments)) {
-    print(help_text(command, app));
+    print(help_text(command));
     return kExitOk;
   }
   return run();

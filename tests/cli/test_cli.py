@@ -32,7 +32,8 @@ LINE_OF_ERROR = "weft: error: "
 def clean_environment(**extra: str) -> dict[str, str]:
     """Nothing that changes what the program does, and a model cache that is not there."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("WEFT_", "LLAMA_", "XDG_", "OMP_"))}
-    return kept | {"WEFT_CACHE": "/dev/null/none", "XDG_STATE_HOME": tempfile.gettempdir() + "/weft-test-state"} | extra
+    nothing = {"WEFT_CACHE": "/dev/null/none", "WEFT_CONFIG": ""}
+    return kept | nothing | {"XDG_STATE_HOME": tempfile.gettempdir() + "/weft-test-state"} | extra
 
 
 def weft(*words, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
@@ -251,6 +252,106 @@ class Usage(Case):
                 self.assertIn("tensors", self.succeed("inspect", name, "--json", env=env))
             self.assertIn("could be any of", self.fail_with(1, "inspect", "a", env=env))
             self.assertIn("no default model", self.fail_with(1, "run", "-p", "x", env=env))
+
+
+class Config(Case):
+    """Options from files. What is written is what the program is asked: tokens generated, tables or JSON."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, text: str, name: str = "config.toml") -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def generated(self, *words, **env) -> int:
+        return json.loads(self.succeed("run", "-p", "Hello", *words, env=env))["generated_tokens"]
+
+    def test_order(self):
+        file = self.write(f"""
+            model = "{LLAMA}"
+            predict = 2      # for all commands
+            threads = 1
+            ignore-eos = true
+            shared-prompt = true  # of another command
+            [run]
+            json = true
+            n-predict = 3
+            [bench]
+            parallel = 2
+        """)
+        self.assertEqual(self.generated("--config", file), 3)
+        self.assertEqual(self.generated(WEFT_CONFIG=str(file)), 3)
+        self.assertEqual(self.generated(WEFT_CONFIG=str(file), LLAMA_ARG_N_PREDICT="4"), 4)
+        self.assertEqual(self.generated(WEFT_CONFIG=str(file), LLAMA_ARG_N_PREDICT="4", WEFT_ARG_PREDICT="5"), 5)
+        self.assertEqual(self.generated("-n", "6", WEFT_CONFIG=str(file), WEFT_ARG_PREDICT="5"), 6)
+        other = self.write("json = true", "other.toml")
+        self.assertEqual(self.generated("-m", LLAMA, "-n", "1", "--config", other, WEFT_CONFIG="/none"), 1)
+
+    def test_the_files_of_users(self):
+        environment = clean_environment(HOME=str(self.folder))
+        del environment["WEFT_CONFIG"]
+        def lines(**env) -> int:
+            result = subprocess.run([WEFT, "version"], env=environment | env, capture_output=True, text=True, check=True)
+            return len(result.stdout.splitlines())
+
+        self.assertEqual(lines(), 1)
+        self.write("json = true", ".config/weft/config.toml")
+        self.assertGreater(lines(), 1)
+        self.assertEqual(lines(WEFT_CONFIG=""), 1)
+        self.assertEqual(lines(XDG_CONFIG_HOME=str(self.folder / "elsewhere")), 1)
+        self.write("[version]\njson = true", "elsewhere/weft/config.toml")
+        self.assertGreater(lines(XDG_CONFIG_HOME=str(self.folder / "elsewhere")), 1)
+
+    def test_values(self):
+        for text, is_json in (("json = true", True), ("json = false", False), ("json = 'on'", True), ("json = 1", True),
+                              ("no-json = true", False), ("no-json = false", True), ("[version]\njson = true", True),
+                              ("json = false\n[version]\njson = true", True), ("version.json = true", True),
+                              ("version = { json = true }", True), ("[run]\njson = true", False)):  # fmt: skip
+            out = self.succeed("version", "--config", self.write(text))
+            self.assertEqual(out.startswith("{"), is_json, text)
+        base = ["run", "-m", LLAMA, "-t", "1", "-p", "Hello", "-n", "8", "--ignore-eos", "--temp", "0"]
+        text = self.succeed(*base)
+        for stop in (text[2:4], [text[2:4]], ["never", text[2:4]]):
+            shorter = self.succeed(*base, "--config", self.write(f"stop = {json.dumps(stop)}"))
+            self.assertEqual(shorter.rstrip("\n"), text[: text.index(text[2:4])])
+        for number in ("temp = 0", "temp = 0.0", "temp = 0e0", "temp = '0'", "predict = '8'", "ctx-size = '1k'", "stop = []"):
+            self.assertTrue(self.succeed(*base, "--config", self.write(number)), number)
+
+    def test_mistakes_are_named_with_their_line(self):
+        for text, line, *parts in (
+            ("ctx-sise = 3", 1, "did you mean ctx-size?"),
+            ("\n[rnu]\nx = 1", 2, "[rnu]", "did you mean run?"),
+            ("[run]\n\nshared-prompt = true", 3, "no option of 'weft run'"),
+            ("[bench]\nparalel = 1", 2, "did you mean parallel?"),
+            ("config = 'x'", 1, "config is no option"),
+            ("help = true", 1, "help is no option"),
+            ("\ntemp = 'hot'", 2, "'hot' is no number"),
+            ("temp = [1, 2]", 1, "not a list"),
+            ("stop = [\n1979-05-27]", 2, "a text, a number"),
+            ("fit = 3", 1, "'3'"),
+            ("[run]\npredict = 1\nn-predict = 2", 3, "line 2"),
+            ("temp = 1\ntemp = 2", 2, "temp"),
+            ("temp = = 1", 1, ""),
+            ("predict = 10000000000", 1, "too large"),
+            ("cache-type-k = true", 1, "none of"),
+            ("run.temp.x = 1", 1, "a text, a number"),
+            ("x = " + "[" * 10000, 1, "depth"),
+        ):
+            file = self.write(text)
+            message = self.fail_with(2, "run", "-m", LLAMA, "-p", "x", "--config", file)
+            for part in (f"{file}:{line}", *parts):
+                self.assertIn(part, message)
+        self.assertIn("'/none'", self.fail_with(1, "version", "--config", "/none"))
+        self.assertIn("'/none'", self.fail_with(1, "version", env={"WEFT_CONFIG": "/none"}))
+        self.assertIn("directory", self.fail_with(1, "version", "--config", self.folder))
+        self.assertIn("large", self.fail_with(1, "version", "--config", self.write("#" * (2 << 20))))
+        # Help is to be had whatever the file says.
+        self.assertIn("Usage", self.succeed("run", "--help", "--config", self.write("x = 1")))
 
 
 class Tokenize(Case):
