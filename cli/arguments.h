@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,11 +39,44 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, float& value, R
 /// A flag that --no-NAME takes back. `names` ends with the long name.
 CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& help);
 
+/// What `text` stands for. Throws UsageError that names the option and all words.
+template <typename T>
+T parse_choice(const std::string& option, const std::string& text, const std::map<std::string, T>& choices);
+
+/// An option whose value is one of some words.
+template <typename T>
+CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
+                        const std::map<std::string, T>& choices, const std::string& help);
+
 /// Parses `arguments` into the options of `app`, which `set_up` made. Options that are not given are looked
 /// up in the environment as WEFT_ARG_<LONG_NAME>, then under llama.cpp's names, then in configuration files
 /// (config_file.h): in the command's table, then at the top. A word that begins with a dash is an option as a
 /// whole: -ctk is none of -c. Options that weft has no use for are noted on stderr. Throws UsageError, and
 /// Error where a configuration file that was named cannot be read; returns false where help was asked for.
 bool parse(const Command& command, CLI::App& app, const std::vector<std::string>& arguments);
+
+// As an option's type is shown: a|b|c
+template <typename T>
+std::string words_of(const std::map<std::string, T>& choices) {
+  std::string words;
+  for (const auto& [word, ignored] : choices) words += (words.empty() ? "" : "|") + word;
+  return words;
+}
+
+template <typename T>
+T parse_choice(const std::string& option, const std::string& text, const std::map<std::string, T>& choices) {
+  const auto found = choices.find(text);
+  if (found == choices.end()) throw UsageError(option + ": '" + text + "' is none of " + words_of(choices));
+  return found->second;
+}
+
+template <typename T>
+CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
+                        const std::map<std::string, T>& choices, const std::string& help) {
+  const auto set = [&value, choices, option = long_name(names)](const std::string& text) {
+    value = parse_choice(option, text, choices);
+  };
+  return app.add_option_function<std::string>(names, set, help)->type_name(words_of(choices));
+}
 
 }  // namespace weft::cli

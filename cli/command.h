@@ -40,6 +40,9 @@ extern const Command kBenchCommand;
 extern const Command kModelsCommand;
 extern const Command kDevicesCommand;
 extern const Command kTestBackendCommand;
+extern const Command kHealthCommand;
+extern const Command kCompletionCommand;
+extern const Command kManCommand;
 extern const Command kVersionCommand;
 
 }  // namespace weft::cli

@@ -179,6 +179,8 @@ const std::vector<Variable>& variables() {
       {"chat-template-file", {"LLAMA_ARG_CHAT_TEMPLATE_FILE"}},
       {"chat-template-kwargs", {"LLAMA_ARG_CHAT_TEMPLATE_KWARGS", "LLAMA_CHAT_TEMPLATE_KWARGS"}},
       {"reasoning", {"LLAMA_ARG_REASONING"}},
+      {"host", {"LLAMA_ARG_HOST"}},
+      {"port", {"LLAMA_ARG_PORT"}},
   };
   return kVariables;
 }

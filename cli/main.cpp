@@ -14,15 +14,17 @@
 #include "help.h"
 #include "option_table.h"
 #include "terminal.h"
+#include "text_format.h"
 #include "weft/error.h"
 
 namespace weft::cli {
 
 std::span<const Command> commands() {
   // Copies of function pointers and literals, all of them constant-initialised.
-  static const std::array kCommands = {kRunCommand,     kChatCommand,        kTokenizeCommand,
-                                       kInspectCommand, kBenchCommand,       kModelsCommand,
-                                       kDevicesCommand, kTestBackendCommand, kVersionCommand};
+  static const std::array kCommands = {kRunCommand,        kChatCommand,        kTokenizeCommand,
+                                       kInspectCommand,    kBenchCommand,       kModelsCommand,
+                                       kDevicesCommand,    kTestBackendCommand, kHealthCommand,
+                                       kCompletionCommand, kManCommand,         kVersionCommand};
   return kCommands;
 }
 
@@ -63,23 +65,6 @@ int dispatch(std::vector<std::string> arguments, std::string& context) {
     return kExitOk;
   }
   return run();
-}
-
-// An error's text may hold what a hostile file says: one line, and no control characters that a terminal
-// obeys.
-std::string one_line(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      out += c;
-    } else if (c == '\n') {
-      out += out.empty() || out.back() == ' ' ? "" : " ";
-    } else {
-      out += fmt::format("\\x{:02x}", byte);
-    }
-  }
-  return out;
 }
 
 void report(std::string_view text) {

@@ -20,31 +20,6 @@ namespace {
 constexpr int kMaxGib = 1 << 20;
 constexpr float kLarge = 1e9f;
 
-// As an option's type is shown: a|b|c
-template <typename T>
-std::string words_of(const std::map<std::string, T>& choices) {
-  std::vector<std::string> words;
-  for (const auto& [word, ignored] : choices) words.push_back(word);
-  return fmt::format("{}", fmt::join(words, "|"));
-}
-
-template <typename T>
-T parse_choice(const std::string& option, const std::string& text, const std::map<std::string, T>& choices) {
-  const auto found = choices.find(text);
-  if (found == choices.end())
-    throw UsageError(fmt::format("{}: '{}' is none of {}", option, text, words_of(choices)));
-  return found->second;
-}
-
-template <typename T>
-CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,
-                        const std::map<std::string, T>& choices, const std::string& help) {
-  const auto set = [&value, choices, option = long_name(names)](const std::string& text) {
-    value = parse_choice(option, text, choices);
-  };
-  return app.add_option_function<std::string>(names, set, help)->type_name(words_of(choices));
-}
-
 const std::map<std::string, CacheType>& cache_types() {
   static const std::map<std::string, CacheType> types = {
       {"auto", CacheType::kAuto}, {"f32", CacheType::kF32},   {"f16", CacheType::kF16},

@@ -18,5 +18,8 @@ std::string count_text(std::int64_t count);
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
 /// `text` without control characters.
 std::string printable(std::string_view text);
+/// `text` as one line without control characters that a terminal obeys: messages may hold what a hostile file
+/// or client says. Newlines become spaces, the others \x1b.
+std::string one_line(std::string_view text);
 
 }  // namespace weft::cli

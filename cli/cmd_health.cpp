@@ -1,0 +1,88 @@
+// weft health: whether a server is ready, for health checks of containers and scripts.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "arguments.h"
+#include "command.h"
+#include "http_probe.h"
+#include "json_output.h"
+#include "terminal.h"
+#include "text_format.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+constexpr int kMaxSeconds = 3600;
+constexpr int kPorts = 65535;
+constexpr int kOk = 200;
+
+struct Options {
+  std::string url;
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  int max_time = 5;
+};
+
+// What the server says of itself: {"status": "loading"}
+std::string status_in(const std::string& body) {
+  const Json json = Json::parse(body, nullptr, false);
+  const bool told = json.is_object() && json.contains("status") && json["status"].is_string();
+  return told ? json["status"].get<std::string>() : std::string();
+}
+
+int run(const Options& options) {
+  ProbeTarget target;
+  if (options.url.empty()) {
+    target.host = options.host;
+    target.port = fmt::format("{}", options.port);
+  } else {
+    target = parse_probe_url(options.url);
+  }
+  ProbeAnswer answer;
+  try {
+    answer = probe(target, std::chrono::seconds(options.max_time));
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kUnavailable, fmt::format("{}: {}", target.url(), error.what()));
+  }
+  const std::string status = status_in(answer.body);
+  const std::string line =
+      one_line(fmt::format("{}: {}{}{}", target.url(), answer.status, status.empty() ? "" : " ", status));
+  if (answer.status != kOk) throw Error(ErrorCode::kUnavailable, line);
+  print(line + "\n");
+  return kExitOk;
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  const std::string group = "Server";
+  app.add_option("URL", options->url, "the server, instead of --host and --port");
+  app.add_option("--host", options->host,
+                 "where it listens: an address, or the path of a Unix socket (default 127.0.0.1)")
+      ->type_name("HOST")
+      ->group(group);
+  add_size(app, "--port", options->port, {1, kPorts}, "and at which port (default 8080)")->group(group);
+  add_size(app, "--max-time", options->max_time, {1, kMaxSeconds},
+           "seconds to wait for an answer (default 5)")
+      ->group(group);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kHealthCommand = {"health", "[options] [URL]", "whether a server is ready",
+                                "Asks for /health. Exits with 0 where the answer is 200, with 1 where it is "
+                                "another (503: the model is being\n"
+                                "loaded) or there is none. A file or the environment that says where 'weft "
+                                "serve' listens says it here, too.\n"
+                                "\n"
+                                "Examples:\n"
+                                "  weft health\n"
+                                "  weft health http://127.0.0.1:9000\n"
+                                "  weft health unix:/run/weft.sock\n",
+                                prepare};
+
+}  // namespace weft::cli

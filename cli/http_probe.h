@@ -1,0 +1,31 @@
+#pragma once
+// One small request to an HTTP server, as health checks need it: nothing kept, bounded in time and size. No
+// TLS.
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace weft::cli {
+
+struct ProbeTarget {
+  std::string host;  ///< A name, an address, or the path of a Unix socket (with a "/").
+  std::string port = "8080";
+  std::string path = "/health";
+
+  std::string url() const;
+};
+
+/// "http://HOST[:PORT][/PATH]", "HOST[:PORT][/PATH]", "[::1]:8080", "unix:/run/weft.sock". What is left out
+/// is as in ProbeTarget. Throws UsageError.
+ProbeTarget parse_probe_url(std::string_view url);
+
+struct ProbeAnswer {
+  int status = 0;
+  std::string body;  ///< Its beginning.
+};
+
+/// GETs the path. All of it takes no longer than `timeout`, but for finding the address of a name, which
+/// takes as long as the system likes. Throws Error kIo.
+ProbeAnswer probe(const ProbeTarget& target, std::chrono::milliseconds timeout);
+
+}  // namespace weft::cli
