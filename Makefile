@@ -29,6 +29,10 @@ build: setup ## build what is installed: the program (build/release/weft), the l
 	@$(call configure,release)
 	@cmake --build --preset release -j $(JOBS) --target product
 
+.PHONY: deb
+deb: build ## Debian packages of the program and the library (build/release/*.deb)
+	@cd build/release && cpack -G DEB
+
 .PHONY: model
 model: setup
 	@./scripts/fetch_models.py

@@ -327,6 +327,7 @@ std::int64_t parse_size(std::string_view text) {
 
 std::string long_name(const std::string& names) {
   const std::size_t begin = names.find("--");
+  if (begin == std::string::npos) return names;  // A positional has one name.
   return names.substr(begin, names.find(',', begin) - begin);
 }
 

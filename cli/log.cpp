@@ -13,7 +13,6 @@
 #include <mutex>
 #include <vector>
 
-#include "arguments.h"
 #include "json_output.h"
 #include "text_format.h"
 #include "weft/error.h"
@@ -116,18 +115,6 @@ struct Log::Impl {
   std::shared_ptr<FileSink> file;
   std::unique_ptr<spdlog::logger> logger;
 };
-
-void add_log_options(CLI::App& app, LogOptions& options) {
-  const std::string group = "Logging";
-  app.add_option("--log-file", options.file, "write the log to this file as well; SIGHUP opens it again")
-      ->type_name("FILE")
-      ->group(group);
-  add_switch(app, "--log-json", options.json, "lines of the log are JSON objects")->group(group);
-  add_choice<ColorMode>(app, "--log-colors", options.colors,
-                        {{"auto", ColorMode::kAuto}, {"on", ColorMode::kAlways}, {"off", ColorMode::kNever}},
-                        "colour on stderr; auto: on a terminal, unless NO_COLOR is set")
-      ->group(group);
-}
 
 Log::Log(const LogOptions& options, const Talk& talk) : impl_(std::make_unique<Impl>()) {
   impl_->json = options.json;

@@ -5,7 +5,6 @@
 //
 //   2026-11-22T09:30:00.123Z info loaded model=tiny ms=42
 //   {"time":"2026-11-22T09:30:00.123Z","level":"info","message":"loaded","model":"tiny","ms":42}
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -18,13 +17,12 @@
 
 namespace weft::cli {
 
+/// --log-file, --log-json, --log-colors (add_log_options). -v and -q say how much is logged.
 struct LogOptions {
   std::string file;
   bool json = false;
   ColorMode colors = ColorMode::kAuto;
 };
-/// --log-file, --log-json, --log-colors. -v and -q (add_talk_options) say how much is logged.
-void add_log_options(CLI::App& app, LogOptions& options);
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 

@@ -27,7 +27,10 @@ def check_build_target(build: Path, source: Path) -> None:
     commands = run(["make", "-n", "-C", source, "build"])
     (target,) = re.findall(r"cmake --build .* --target (\w+)", commands)
     # What the linker writes, and its links with less of the version.
-    made = set(re.findall(r" -o (\S+)", run(["ninja", "-C", build, "-t", "commands", target])))
+    commands = run(["ninja", "-C", build, "-t", "commands", target])
+    made = set(re.findall(r" -o (\S+)", commands))
+    # Manuals and completions are written into a folder.
+    made |= {str(Path(path).relative_to(build.resolve())) for path in re.findall(r" --install (\S+)", commands)}
     install = "".join(path.read_text() for path in build.rglob("cmake_install.cmake"))
     installed = [Path(path) for path in re.findall(r'FILES "([^"]+)"', install)]
     built = {path.relative_to(build).as_posix() for path in installed if path.is_relative_to(build)}
@@ -54,7 +57,8 @@ def main() -> None:
     # Moved: an installation that named its prefix would stop working here.
     first.rename(prefix)
 
-    for path in ("bin/weft", "include/weft/model.h"):
+    for path in ("bin/weft", "include/weft/model.h", "share/man/man1/weft-run.1", "lib/systemd/system/weft.service",
+                 "share/bash-completion/completions/weft", "share/doc/weft/copyright"):
         need((prefix / path).is_file(), f"{path} is not installed")
     for text in [*prefix.rglob("*.cmake"), *prefix.rglob("*.pc")]:
         need(str(first) not in text.read_text(), f"{text.name} names the prefix that it was installed to")

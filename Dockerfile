@@ -1,0 +1,27 @@
+# weft in a container, without GPUs:
+#   docker build -t weft .
+#   docker run -p 8080:8080 -v /srv/models:/models weft serve -m model
+FROM debian:12-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends make ca-certificates
+WORKDIR /src
+# What changes least is copied first, and kept as a layer.
+COPY scripts/setup.sh scripts/packages.txt scripts/
+RUN scripts/setup.sh build
+COPY . .
+RUN make deb
+
+FROM debian:12-slim
+RUN --mount=type=bind,from=build,source=/src/build/release,target=/packages \
+    apt-get update \
+    && apt-get install -y --no-install-recommends /packages/weft_*.deb \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --create-home --home-dir /var/lib/weft weft \
+    && mkdir /models && ln -s /models /var/lib/weft/models
+# The port is the container's own: what reaches it is said with -p. Packed weights are kept in /var/lib/weft.
+ENV WEFT_CACHE=/var/lib/weft WEFT_ARG_HOST=0.0.0.0
+USER weft
+VOLUME ["/models"]
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=6s --start-period=120s CMD ["weft", "health"]
+ENTRYPOINT ["weft"]
+CMD ["serve"]
