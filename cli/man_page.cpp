@@ -38,6 +38,25 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+// Lines of less than 80 bytes, which is what tools for roff want; they are filled again when they are shown.
+std::string wrapped(std::string_view text) {
+  constexpr std::size_t kWidth = 60;  // Escapes make lines longer.
+  std::string out;
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (column > 0) {
+      const bool fits = column + 1 + end <= kWidth;
+      out += fits ? ' ' : '\n';
+      column = fits ? column + 1 : 0;
+    }
+    out += text.substr(0, end);
+    column += end;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return escaped(out);
+}
+
 std::string upper(std::string text) {
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return text;
@@ -62,7 +81,7 @@ std::string paragraphs(std::string_view text) {
     if (line.empty()) continue;
     if (!code && !open) out += ".PP\n";
     open = !code;
-    out += escaped(code ? line.substr(2) : line) + "\n";
+    out += (code ? escaped(line.substr(2)) : wrapped(line)) + "\n";
   }
   return out + (literal ? ".fi\n.RE\n" : "");
 }
@@ -74,7 +93,7 @@ std::string section(std::string_view name, std::string body) {
 }
 
 std::string item(std::string_view head, std::string_view text) {
-  return fmt::format(".TP\n{}\n{}\n", head, escaped(text));
+  return fmt::format(".TP\n{}\n{}\n", head, wrapped(text));
 }
 
 std::string bold(std::string_view text) { return fmt::format("\\fB{}\\fR", escaped(text)); }

@@ -11,7 +11,6 @@
 
 #include "arguments.h"
 #include "interrupt.h"
-#include "log.h"
 #include "model_cache.h"
 #include "weft/error.h"
 
@@ -90,18 +89,6 @@ void add_talk_options(CLI::App& app, Talk& talk) {
                          {"off", ColorMode::kNever}},
                         "colour; auto: on a terminal, unless NO_COLOR is set")
       ->group("Output");
-}
-
-void add_log_options(CLI::App& app, LogOptions& options) {
-  const std::string group = "Logging";
-  app.add_option("--log-file", options.file, "write the log to this file as well; SIGHUP opens it again")
-      ->type_name("FILE")
-      ->group(group);
-  add_switch(app, "--log-json", options.json, "lines of the log are JSON objects")->group(group);
-  add_choice<ColorMode>(app, "--log-colors", options.colors,
-                        {{"auto", ColorMode::kAuto}, {"on", ColorMode::kAlways}, {"off", ColorMode::kNever}},
-                        "colour on stderr; auto: on a terminal, unless NO_COLOR is set")
-      ->group(group);
 }
 
 void add_model_options(CLI::App& app, ModelOptions& options) {

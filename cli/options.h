@@ -15,16 +15,12 @@
 namespace weft::cli {
 
 class InterruptGuard;
-struct LogOptions;
 
 /// More threads than any machine has cores are a slip.
 inline constexpr int kMaxThreads = 1024;
 
 /// -q, -v, --color, --progress. Every command has them.
 void add_talk_options(CLI::App& app, Talk& talk);
-
-/// --log-file, --log-json, --log-colors: of commands that run for long.
-void add_log_options(CLI::App& app, LogOptions& options);
 
 struct ModelOptions {
   std::string model;

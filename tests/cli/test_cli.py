@@ -4,19 +4,23 @@
 Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment.
 """
 import array
+import contextlib
 import csv
 import fcntl
 import itertools
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
 import termios
+import threading
 import time
 import unittest
 from datetime import datetime, timezone
@@ -59,7 +63,8 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
-    COMMANDS = ["run", "chat", "tokenize", "inspect", "bench", "models", "devices", "test-backend", "version"]
+    COMMANDS = ["run", "chat", "tokenize", "inspect", "bench", "models", "devices", "test-backend", "health", "completion",
+                "man", "version"]  # fmt: skip
 
     def test_help(self):
         overview = self.succeed("--help")
@@ -352,6 +357,176 @@ class Config(Case):
         self.assertIn("large", self.fail_with(1, "version", "--config", self.write("#" * (2 << 20))))
         # Help is to be had whatever the file says.
         self.assertIn("Usage", self.succeed("run", "--help", "--config", self.write("x = 1")))
+
+
+def options_of_help(text: str) -> list[str]:
+    """All option names in the first column of a command's help."""
+    columns = re.findall(r"^  (-.*?)(?:  |$)", text, re.MULTILINE)
+    return sorted({name for column in columns for name in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", column)})
+
+
+class Manual(Case):
+    """Manual pages and completions, by the programs that read them as far as they are there."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.share = Path(folder.name)
+        subprocess.run([WEFT, "man", "--install", cls.share], check=True, env=clean_environment())
+        cls.bash = cls.share / "bash-completion/completions/weft"
+        cls.zsh = cls.share / "zsh/site-functions/_weft"
+        cls.fish = cls.share / "fish/vendor_completions.d/weft.fish"
+
+    def tool(self, *command, **options) -> str:
+        if shutil.which(command[0]) is None:
+            self.skipTest(f"no {command[0]}")
+        result = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, **options)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def options(self):
+        for command in Usage.COMMANDS:
+            names = options_of_help(self.succeed("help", command))
+            self.assertIn("--help", names)
+            yield command, names
+
+    def test_what_is_installed_is_what_is_printed(self):
+        for shell, path in (("bash", self.bash), ("zsh", self.zsh), ("fish", self.fish)):
+            self.assertEqual(self.succeed("completion", shell), path.read_text())
+        pages = {path.name: path.read_text() for path in (self.share / "man/man1").iterdir()}
+        self.assertEqual(sorted(pages), sorted(["weft.1", *(f"weft-{c}.1" for c in Usage.COMMANDS)]))
+        self.assertEqual(pages.pop("weft.1"), self.succeed("man"))
+        for name, text in pages.items():
+            self.assertEqual(text, self.succeed("man", name.removeprefix("weft-").removesuffix(".1")))
+        self.fail_with(2, "man", "nothing")
+        self.fail_with(2, "completion")
+        self.fail_with(2, "completion", "tcsh")
+        self.fail_with(1, "man", "--install", "/dev/null/x")
+
+    def test_manuals_have_every_option(self):
+        for command, names in self.options():
+            page = (self.share / f"man/man1/weft-{command}.1").read_text()
+            for name in names:
+                self.assertIn("\\fB" + name.replace("-", "\\-") + "\\fR", page, command)
+            for part in ("SYNOPSIS", "OPTIONS", "EXIT STATUS", "EXAMPLES"):
+                self.assertIn(f".SH {part}\n", page, command)
+
+    def test_manuals_are_clean(self):
+        self.assertEqual(self.tool("mandoc", "-Tlint", *sorted((self.share / "man/man1").iterdir())), "")
+
+    def complete_in_bash(self, *words: str) -> list[str]:
+        script = """source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); compopt() { :; }
+                    _weft && printf '%s\\n' "${COMPREPLY[@]}" """
+        return self.tool("bash", "-c", script, "bash", self.bash, *words).split()
+
+    def test_bash(self):
+        self.tool("bash", "-n", self.bash)
+        self.assertEqual(sorted(self.complete_in_bash("weft", "")), sorted([*Usage.COMMANDS, "help"]))
+        self.assertEqual(self.complete_in_bash("weft", "help", "tok"), ["tokenize"])
+        for command, names in self.options():
+            self.assertLessEqual(set(names), set(self.complete_in_bash("weft", command, "-")), command)
+        self.assertEqual(self.complete_in_bash("weft", "run", "--cache-type-k", "q"), ["q4_0", "q8_0"])
+        self.assertEqual(self.complete_in_bash("weft", "run", "-ctk", "=", "q"), ["q4_0", "q8_0"])
+        self.assertEqual(self.complete_in_bash("weft", "run", "--no-rep"), ["--no-repack"])
+        self.assertEqual(self.complete_in_bash("weft", "run", "-m", str(LLAMA)[:-2]), [str(LLAMA)])
+        self.assertEqual(self.complete_in_bash("weft", "inspect", str(LLAMA)[:-2]), [str(LLAMA)])
+        self.assertEqual(self.complete_in_bash("weft", "bench", "--parallel", "--str"), ["--streams"])
+        self.assertEqual(self.complete_in_bash("weft", "run", "--predict", ""), [])
+        self.assertEqual(sorted(self.complete_in_bash("weft", "completion", "")), ["bash", "fish", "zsh"])
+
+    def test_fish(self):
+        self.tool("fish", "-n", self.fish)
+
+        def complete(line: str) -> list[str]:
+            out = self.tool("fish", "-c", "source $argv[1]; complete -C $argv[2]", self.fish, line)
+            return [entry.split("\t")[0] for entry in out.splitlines()]
+
+        self.assertEqual(sorted(complete("weft ")), sorted([*Usage.COMMANDS, "help"]))
+        for command, names in self.options():
+            self.assertLessEqual(set(names), set(complete(f"weft {command} -") + complete(f"weft {command} --")), command)
+        self.assertEqual(complete("weft run --cache-type-k q"), ["q4_0", "q8_0"])
+        self.assertEqual(complete("weft run --no-rep"), ["--no-repack"])
+        self.assertEqual(complete(f"weft run -m {str(LLAMA)[:-2]}"), [str(LLAMA)])
+        self.assertEqual(complete("weft help tok"), ["tokenize"])
+
+    def test_zsh(self):
+        self.tool("zsh", "-n", self.zsh)
+        # _arguments is replaced by what shows its specifications.
+        script = """_arguments() { print -rl -- "$@" }; _describe() { print -rl -- "${(@P)2}" }; typeset -a words
+                    words=(weft "$2" x); CURRENT=$3; source "$1" """
+        listed = lambda command, current: self.tool("zsh", "-fc", script, "zsh", self.zsh, command, current).splitlines()
+        self.assertEqual([line.split(":")[0] for line in listed("", "2")], [*Usage.COMMANDS, "help"])
+        for command, names in self.options():
+            found = {re.match(r"(?:\*|\([^)]*\))?(-[\w-]+)", line)[1] for line in listed(command, "3") if "-" in line[:80]
+                     and not line.startswith("::")}  # fmt: skip
+            self.assertLessEqual(set(names), found, command)
+
+
+class Health(Case):
+    """Servers that answer as they like."""
+
+    def serve(self, answer: bytes, family=socket.AF_INET, address=("127.0.0.1", 0)) -> socket.socket:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        self.addCleanup(listener.close)
+        listener.bind(address)
+        listener.listen()
+        self.requests = []
+
+        def run():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection, contextlib.suppress(OSError):
+                        self.requests.append(connection.recv(4096))
+                        connection.sendall(answer)
+
+        threading.Thread(target=run, daemon=True).start()
+        return listener
+
+    def url(self, answer: bytes) -> str:
+        return "http://127.0.0.1:%d" % self.serve(answer).getsockname()[1]
+
+    @staticmethod
+    def http(status: str, body: str) -> bytes:
+        return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+    def test_answers(self):
+        url = self.url(self.http("200 OK", '{"status": "ok"}'))
+        self.assertEqual(self.succeed("health", url), f"{url}/health: 200 ok\n")
+        self.assertTrue(self.requests[0].startswith(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:"))
+        self.assertIn("/ready: 200", self.succeed("health", url + "/ready"))
+        url = self.url(self.http("503 Service Unavailable", '{"status": "loading"}'))
+        self.assertIn("503 loading", self.fail_with(1, "health", url))
+        self.assertIn(": 200\n", self.succeed("health", self.url(self.http("200 OK", "<html>"))))
+        self.assertNotIn("\033", self.succeed("health", self.url(self.http("200 OK", '{"status": "\\u001b[31m"}'))))
+
+    def test_where_the_server_is(self):
+        url = self.url(self.http("200 OK", "{}"))
+        port = url.rsplit(":", 1)[1]
+        self.succeed("health", "--port", port)
+        self.succeed("health", env={"WEFT_ARG_PORT": port, "WEFT_ARG_HOST": "0.0.0.0"})
+        self.succeed("health", "--host", "localhost", env={"LLAMA_ARG_PORT": port})
+        with tempfile.TemporaryDirectory() as folder:
+            path = folder + "/weft.sock"
+            self.serve(self.http("200 OK", "{}"), socket.AF_UNIX, path)
+            self.assertEqual(self.succeed("health", "unix:" + path), f"unix:{path}: 200\n")
+            self.succeed("health", "--host", path)
+            self.fail_with(1, "health", "unix:/" + "x" * 200)
+        self.fail_with(2, "health", "https://localhost")
+        self.fail_with(2, "health", "--port", "0")
+
+    def test_trouble(self):
+        for answer in (b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 2", b"HTTP/1.1 abc", b"HTTP/1.1 -20 x", b"\0" * 4096):
+            self.fail_with(1, "health", self.url(answer))
+        # More than anybody reads, and no end.
+        self.succeed("health", self.url(b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * (4 << 20)))
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            port = silent.getsockname()[1]
+            self.assertIn("refused", self.fail_with(1, "health", "--port", port))
+            silent.listen()
+            self.assertIn("in time", self.fail_with(1, "health", "--port", port, "--max-time", "1"))
 
 
 class Tokenize(Case):

@@ -1,0 +1,21 @@
+#include "log_options.h"
+
+#include <string>
+
+#include "arguments.h"
+
+namespace weft::cli {
+
+void add_log_options(CLI::App& app, LogOptions& options) {
+  const std::string group = "Logging";
+  app.add_option("--log-file", options.file, "write the log to this file as well; SIGHUP opens it again")
+      ->type_name("FILE")
+      ->group(group);
+  add_switch(app, "--log-json", options.json, "lines of the log are JSON objects")->group(group);
+  add_choice<ColorMode>(app, "--log-colors", options.colors,
+                        {{"auto", ColorMode::kAuto}, {"on", ColorMode::kAlways}, {"off", ColorMode::kNever}},
+                        "colour on stderr; auto: on a terminal, unless NO_COLOR is set")
+      ->group(group);
+}
+
+}  // namespace weft::cli
