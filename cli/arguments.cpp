@@ -283,7 +283,7 @@ std::optional<std::string> config_name(const std::optional<std::string>& given) 
   return variable != nullptr ? std::optional<std::string>(variable) : std::nullopt;
 }
 
-// A message about an option's value, with where that is from: "--temp: ..." or "... --temp ...".
+// A message that begins with an option's name, with where its value is from.
 std::string with_origin(std::string_view message, const std::map<std::string, std::string>& origins) {
   const auto found = origins.find(std::string(message.substr(0, message.find_first_of(": "))));
   return found == origins.end() ? std::string(message) : fmt::format("{} (from {})", message, found->second);
