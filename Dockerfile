@@ -6,7 +6,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends make ca-certifi
 WORKDIR /src
 # What changes least is copied first, and kept as a layer.
 COPY scripts/setup.sh scripts/packages.txt scripts/
-RUN scripts/setup.sh build
+RUN scripts/setup.sh build deb
 COPY . .
 RUN make deb
 

@@ -31,6 +31,7 @@ build: setup ## build what is installed: the program (build/release/weft), the l
 
 .PHONY: deb
 deb: build ## Debian packages of the program and the library (build/release/*.deb)
+	@./scripts/setup.sh deb
 	@cd build/release && cpack -G DEB
 
 .PHONY: model
