@@ -15,7 +15,7 @@ RUN --mount=type=bind,from=build,source=/src/build/release,target=/packages \
     apt-get update \
     && apt-get install -y --no-install-recommends /packages/weft_*.deb \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --create-home --home-dir /var/lib/weft weft \
+    && useradd --uid 10001 --create-home --home-dir /var/lib/weft weft \
     && mkdir /models && ln -s /models /var/lib/weft/models
 # The port is the container's own: what reaches it is said with -p. Packed weights are kept in /var/lib/weft.
 ENV WEFT_CACHE=/var/lib/weft WEFT_ARG_HOST=0.0.0.0
