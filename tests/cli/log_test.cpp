@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -35,8 +36,7 @@ class LogFile : public testing::Test {
     return lines;
   }
 
-  const std::string path_ =
-      testing::TempDir() + "weft_log_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string path_ = testing::TempDir() + "weft_log_" + std::to_string(::getpid());
   const Talk quiet_ = {.quiet = true};
 };
 
