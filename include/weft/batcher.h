@@ -88,9 +88,18 @@ class TokenConstraint {
   /// Whether `next` may follow the accepted ones and `draft` behind them: of guesses written ahead, before
   /// the step. What it throws costs the guesses only.
   virtual bool allows(std::span<const Token> draft, Token next) = 0;
-  /// Appends the tokens that follow the accepted ones and `draft` where there is no choice about the text, as
-  /// the tokenizer would write it: a draft that is right unless the model writes the text with other tokens.
+  /// Appends to `tokens` what the constraint leaves no choice about behind the accepted ones and `draft`, or
+  /// the beginning of it. These are written ahead and checked like any guess, in one step: where a text can
+  /// be cut into tokens in several ways, any of them will do. Before the step, by the batcher's thread; what
+  /// it throws costs the guesses only.
   virtual void forced(std::span<const Token> /*draft*/, std::vector<Token>& /*tokens*/) {}
+};
+
+/// What becomes of a prompt whose embedding is wanted.
+enum class Pooling : std::uint8_t {
+  kNone,  ///< It is gone on with.
+  kMean,  ///< The mean of its tokens' embeddings (Context::embedding).
+  kLast,  ///< That of its last token.
 };
 
 struct RequestParams {

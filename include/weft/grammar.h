@@ -25,7 +25,7 @@ struct GrammarLimits {
   std::size_t source_bytes = std::size_t{1} << 20;
   int depth = 128;                ///< Of nested schemas, brackets, groups.
   std::int64_t states = 1 << 20;  ///< Of what is compiled, repetitions written out.
-  double compile_ms = 2000.0;     ///< For making one, and for compiling one: of the processor's time.
+  double compile_ms = 250.0;     ///< For making one, and for compiling one: of the processor's time.
 };
 
 struct JsonSchemaOptions {

@@ -103,6 +103,7 @@ void Answer::add_head(int status, std::string_view content_type, const HttpHeade
   add_bytes(head_text({.status = status,
                        .content_type = content_type,
                        .headers = &headers,
+                       .common = &mailbox_->headers,
                        .framing = framing_,
                        .length = length,
                        .keep_alive = keep_alive_,

@@ -19,7 +19,11 @@ class Answer;
 /// once for everything that came since it last looked.
 class Mailbox {
  public:
-  explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
+  Mailbox(std::function<void()> wake, HttpHeaders headers_in)
+      : headers(std::move(headers_in)), wake_(std::move(wake)) {}
+
+  const HttpHeaders headers;  ///< Of every answer.
+
 
   void add(std::shared_ptr<Answer> answer);
   void add(std::function<void()> call);

@@ -199,6 +199,7 @@ asio::awaitable<void> Connection::refuse(Refusal refusal) {
   const HttpAnswer answer = shared_.error_answer(refusal.status, refusal.reason);
   const std::string text = head_text({.status = answer.status,
                                       .content_type = answer.content_type,
+                                      .common = &shared_.params.headers,
                                       .length = answer.body.size(),
                                       .keep_alive = false}) +
                            answer.body;

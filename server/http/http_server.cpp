@@ -70,7 +70,7 @@ class Server {
 Server::Server(HttpParams params, HttpServer::Handler handler)
     : shared_{.params = params,
               .handler = std::move(handler),
-              .mailbox = std::make_shared<Mailbox>([this] { asio::post(io_, [this] { open_mail(); }); }),
+              .mailbox = std::make_shared<Mailbox>([this] { asio::post(io_, [this] { open_mail(); }); }, params.headers),
               .bodies = std::make_shared<BodyBudget>(params.all_bodies_bytes)},
       listening_(params.listening.empty() ? ListeningSockets(params.host, params.port)
                                           : ListeningSockets(params.listening)) {

@@ -76,15 +76,16 @@ struct HttpParams {
   /// Sockets to take over that listen already (systemd); host and port are not used then.
   std::vector<int> listening = {};
   std::size_t header_bytes = 64 << 10;
-  std::size_t body_bytes = 64 << 20;
+  std::size_t body_bytes = 16 << 20;
   std::size_t all_bodies_bytes = std::size_t{1} << 30;  ///< Of all requests together; more get a 503.
   std::size_t low_water = 64 << 10;
-  std::size_t high_water = 1 << 20;
+  std::size_t high_water = 256 << 10;
   int n_connections = 16384;                ///< More are closed at once with a 503.
   std::chrono::seconds header_timeout{30};  ///< From the first byte of a request to the end of its head.
   std::chrono::seconds body_timeout{120};
   std::chrono::seconds idle_timeout{600};  ///< Between requests.
   std::chrono::seconds write_timeout{60};  ///< A client that takes nothing for so long has gone.
+  HttpHeaders headers = {};                ///< Of every answer.
   /// The body of an answer of the server's own, as JSON. Called on the server's thread. Without it: plain
   /// text.
   std::function<std::string(int status, std::string_view reason)> error_body = nullptr;

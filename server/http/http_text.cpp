@@ -163,9 +163,10 @@ std::string head_text(const AnswerHead& head) {
   } else if (head.old_client) {
     add_header(text, "Connection", "keep-alive");
   }
-  if (head.headers != nullptr)
-    for (const auto& [name, value] : *head.headers)
-      if (is_name(name) && !is_framing(name)) add_header(text, name, value);
+  for (const HttpHeaders* headers : {head.common, head.headers})
+    if (headers != nullptr)
+      for (const auto& [name, value] : *headers)
+        if (is_name(name) && !is_framing(name)) add_header(text, name, value);
   return text += "\r\n";
 }
 

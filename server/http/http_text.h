@@ -36,6 +36,7 @@ struct AnswerHead {
   int status = 200;
   std::string_view content_type;
   const HttpHeaders* headers = nullptr;
+  const HttpHeaders* common = nullptr;  ///< Of every answer.
   Framing framing = Framing::kLength;
   std::size_t length = 0;  ///< With kLength.
   bool keep_alive = true;

@@ -63,8 +63,8 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
-    COMMANDS = ["run", "chat", "tokenize", "inspect", "bench", "models", "devices", "test-backend", "health", "completion",
-                "man", "version"]  # fmt: skip
+    COMMANDS = ["run", "chat", "serve", "tokenize", "inspect", "bench", "models", "devices", "test-backend", "health",
+                "completion", "man", "version"]  # fmt: skip
 
     def test_help(self):
         overview = self.succeed("--help")
