@@ -1,0 +1,25 @@
+#pragma once
+// JSON as the API reads and writes it: objects keep their order, and no text of a client or a model can end
+// the process (depth, number of values, half a character).
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace weft::server {
+
+using Json = nlohmann::ordered_json;
+
+struct JsonLimits {
+  int depth = 128;
+  std::size_t n_values = std::size_t{1} << 22;
+};
+
+/// Throws ApiError 400 that says where the text stops being JSON.
+Json parse_json(std::string_view text, const JsonLimits& limits = {});
+
+/// On one line; bytes that are no UTF-8 become U+FFFD.
+std::string to_text(const Json& json);
+/// The same for one string, with its quotes.
+std::string json_text(std::string_view text);
+
+}  // namespace weft::server

@@ -1,0 +1,225 @@
+#include "models/model_pool.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "api/error.h"
+#include "weft/error.h"
+
+namespace weft::server {
+namespace {
+
+constexpr std::size_t kMaxWaiting = 1024;
+/// How often models in use are looked at again, to see whether one has become free.
+constexpr std::chrono::milliseconds kLookAgain{50};
+/// Who waits so long for a model that others use up is told to come back.
+constexpr std::chrono::seconds kMaxWait{60};
+
+std::exception_ptr as_pointer(const ApiError& error) { return std::make_exception_ptr(error); }
+
+ApiError unavailable(const std::string& message, double retry_after_ms) {
+  ApiError error(503, "server_error", "unavailable", "", message);
+  error.retry_after_ms = retry_after_ms;
+  return error;
+}
+
+}  // namespace
+
+struct ModelPool::Slot {
+  ModelSpec spec;
+  ModelState::Stage stage = ModelState::Stage::kIdle;
+  float progress = 0.0f;
+  std::string error;
+  std::shared_ptr<ServedModel> model;
+  std::uint64_t bytes = 0;
+  std::uint64_t last_used = 0;
+};
+
+ModelPool::ModelPool(PoolParams params) : params_(std::move(params)) {
+  for (const ModelSpec& spec : params_.models) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->spec = spec;
+  }
+  thread_ = std::thread([this] { work(); });
+}
+
+ModelPool::~ModelPool() {
+  stop();
+  join();
+}
+
+void ModelPool::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+ModelPool::Slot* ModelPool::find(std::string_view name) const {
+  if (name.empty() && !slots_.empty()) return slots_.front().get();
+  for (const auto& slot : slots_) {
+    const auto& aliases = slot->spec.aliases;
+    if (slot->spec.name == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end())
+      return slot.get();
+  }
+  return params_.any_name && !slots_.empty() ? slots_.front().get() : nullptr;
+}
+
+void ModelPool::get(std::string_view name, Ready ready) {
+  std::shared_ptr<ServedModel> model;
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(mutex_);
+    Slot* const slot = find(name);
+    if (slot == nullptr) {
+      error =
+          as_pointer({404, "invalid_request_error", "model_not_found", "model",
+                      fmt::format("there is no model '{}'; GET /v1/models lists them", name.substr(0, 200))});
+    } else if (stopped_) {
+      error = as_pointer(unavailable("the server is shutting down", 1000.0));
+    } else if (slot->model != nullptr) {
+      slot->last_used = ++clock_;
+      model = slot->model;
+    } else if (waiting_.size() >= kMaxWaiting) {
+      error = as_pointer(unavailable("too many requests wait for a model to be loaded", 5000.0));
+    } else {
+      const auto at =
+          std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
+      waiting_.push_back({static_cast<std::size_t>(at - slots_.begin()), std::move(ready)});
+      changed_.notify_all();
+      return;
+    }
+  }
+  ready(std::move(model), error);
+}
+
+std::vector<ModelState> ModelPool::states() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ModelState> result;
+  for (const auto& slot : slots_)
+    result.push_back({slot->spec.name, slot->spec.aliases, slot->spec.path, slot->stage, slot->progress,
+                      slot->error, slot->model});
+  return result;
+}
+
+std::shared_ptr<ServedModel> ModelPool::loaded(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const Slot* const slot = find(name);
+  return slot == nullptr ? nullptr : slot->model;
+}
+
+std::shared_ptr<ServedModel> ModelPool::use(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  Slot* const slot = find(name);
+  if (slot == nullptr || slot->model == nullptr) return nullptr;
+  slot->last_used = ++clock_;
+  return slot->model;
+}
+
+void ModelPool::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
+// Frees models that nobody uses until there is room, waiting for those that somebody does.
+void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) {
+  const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
+  while (!stopped_) {
+    int n_loaded = 0;
+    std::uint64_t bytes = slot.bytes;
+    Slot* oldest = nullptr;
+    for (const auto& other : slots_) {
+      if (other->model == nullptr) continue;
+      ++n_loaded;
+      bytes += other->bytes;
+      const bool free = other->model.use_count() == 1;
+      if (free && (oldest == nullptr || other->last_used < oldest->last_used)) oldest = other.get();
+    }
+    const bool fits = (params_.n_loaded == 0 || n_loaded < params_.n_loaded) &&
+                      (params_.bytes == 0 || bytes <= params_.bytes);
+    if (fits || n_loaded == 0) return;  // Alone it is tried, whatever was estimated.
+    if (oldest != nullptr) {
+      std::shared_ptr<ServedModel> leaving = std::exchange(oldest->model, nullptr);
+      oldest->stage = ModelState::Stage::kIdle;
+      const std::string name = oldest->spec.name;
+      lock.unlock();
+      leaving.reset();
+      if (params_.log) params_.log(fmt::format("model '{}' was put out to make room", name));
+      lock.lock();
+    } else if (std::chrono::steady_clock::now() > deadline) {
+      throw unavailable("other models use the memory; try again later", 5000.0);
+    } else {
+      changed_.wait_for(lock, kLookAgain);
+    }
+  }
+  throw unavailable("the server is shutting down", 1000.0);
+}
+
+std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
+  const std::uint64_t bytes = params_.bytes_of ? params_.bytes_of(slot.spec) : 0;
+  {
+    std::unique_lock lock(mutex_);
+    slot.bytes = bytes;
+    slot.stage = ModelState::Stage::kLoading;
+    slot.progress = 0.0f;
+    make_room(slot, lock);
+  }
+  return params_.load(slot.spec, [&](float progress) {
+    const std::lock_guard lock(mutex_);
+    slot.progress = progress;
+    return !stopped_;
+  });
+}
+
+void ModelPool::work() {
+  while (true) {
+    Slot* slot = nullptr;
+    std::vector<Ready> those;
+    std::shared_ptr<ServedModel> model;
+    std::exception_ptr error;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stopped_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      slot = slots_[waiting_.front().slot].get();
+      model = slot->model;
+      if (stopped_) error = as_pointer(unavailable("the server is shutting down", 1000.0));
+    }
+    if (error == nullptr && model == nullptr) {
+      try {
+        model = load(*slot);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      // A load that was broken off is no failure of the model's.
+      if (stopped_ && error != nullptr)
+        error = as_pointer(unavailable("the server is shutting down", 1000.0));
+      slot->model = error == nullptr ? model : slot->model;
+      slot->stage = slot->model != nullptr ? ModelState::Stage::kLoaded : ModelState::Stage::kFailed;
+      slot->last_used = ++clock_;
+      slot->error = error == nullptr ? std::string() : to_api_error(error).what();
+      for (auto it = waiting_.begin(); it != waiting_.end();) {
+        if (slots_[it->slot].get() != slot) {
+          ++it;
+          continue;
+        }
+        those.push_back(std::move(it->ready));
+        it = waiting_.erase(it);
+      }
+    }
+    if (error != nullptr && params_.log)
+      params_.log(fmt::format("model '{}' could not be loaded: {}", slot->spec.name, slot->error));
+    for (const Ready& ready : those) {
+      try {
+        ready(model, error);
+      } catch (...) {  // No memory to tell it: its exchange says 500 when it is let go.
+      }
+    }
+  }
+}
+
+}  // namespace weft::server

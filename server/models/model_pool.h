@@ -1,0 +1,89 @@
+#pragma once
+// The models that a server has, by name: loaded when asked for, the least recently used one put out when
+// memory is short. A thread of the pool's own loads.
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "models/served_model.h"
+
+namespace weft::server {
+
+struct PoolParams {
+  std::vector<ModelSpec> models = {};  ///< The first one is that of requests that name none.
+  bool any_name = true;     ///< Names that no model has mean the first one, so that tools need not know ours.
+  int n_loaded = 0;         ///< At the same time, at most; 0: as many as there is memory for.
+  std::uint64_t bytes = 0;  ///< Of weights and caches together; 0: no limit.
+  /// Loads a model; tells progress from 0 to 1, and stops where that returns false.
+  std::function<std::shared_ptr<ServedModel>(const ModelSpec&, const std::function<bool(float)>&)> load;
+  /// What one will take. Throws where the file cannot be read.
+  std::function<std::uint64_t(const ModelSpec&)> bytes_of;
+  std::function<void(const std::string&)> log;
+};
+
+struct ModelState {
+  enum class Stage : std::uint8_t { kIdle, kLoading, kLoaded, kFailed };
+  std::string name;
+  std::vector<std::string> aliases;
+  std::filesystem::path path;
+  Stage stage = Stage::kIdle;
+  float progress = 0.0f;  ///< With kLoading.
+  std::string error;      ///< With kFailed: of the last try.
+  std::shared_ptr<ServedModel> model;
+};
+
+/// Any number of threads.
+class ModelPool {
+ public:
+  explicit ModelPool(PoolParams params);
+  /// Requests that wait for a model are told that there is none.
+  ~ModelPool();
+  ModelPool(const ModelPool&) = delete;
+  ModelPool& operator=(const ModelPool&) = delete;
+
+  /// Is called once, with a model or an error: at once where it is loaded or unknown, else from the pool's
+  /// thread. Who keeps the pointer keeps the model loaded.
+  using Ready = std::function<void(std::shared_ptr<ServedModel>, std::exception_ptr)>;
+  /// `name` empty: the first one.
+  void get(std::string_view name, Ready ready);
+  std::vector<ModelState> states() const;
+  /// That of the name, null where it is unknown or not loaded.
+  std::shared_ptr<ServedModel> loaded(std::string_view name) const;
+  /// The same, for a request: it is now the one that was used last.
+  std::shared_ptr<ServedModel> use(std::string_view name);
+
+  /// No more loading. Those that wait are told.
+  void stop();
+  /// Waits until that is so: nobody is called any more.
+  void join();
+
+ private:
+  struct Slot;
+  struct Waiting {
+    std::size_t slot;
+    Ready ready;
+  };
+  Slot* find(std::string_view name) const;
+  void work();
+  std::shared_ptr<ServedModel> load(Slot& slot);
+  void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);
+
+  const PoolParams params_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::deque<Waiting> waiting_;
+  std::uint64_t clock_ = 0;
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft::server

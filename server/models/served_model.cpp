@@ -1,0 +1,109 @@
+#include "models/served_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+namespace weft::server {
+namespace {
+
+constexpr std::size_t kGrammarBytes = std::size_t{256} << 20;
+
+std::int64_t seconds_of(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(path, error);
+  if (error) return 0;
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
+}
+
+std::optional<Chat> chat_of(const Model& model, const ServedModelParams& params) {
+  if (!params.chat_template.empty()) {
+    const Tokenizer& tokenizer = model.tokenizer();
+    const auto text = [&](Token id) {
+      return id == kNoToken ? std::string() : std::string(tokenizer.text(id));
+    };
+    return Chat(ChatTemplate(params.chat_template, text(tokenizer.bos()), text(tokenizer.eos())),
+                params.chat_format);
+  }
+  if (model.chat_template() == nullptr) return std::nullopt;
+  return Chat(*model.chat_template(), params.chat_format);
+}
+
+ServiceParams with_log(ServiceParams params, StepLog& steps) {
+  params.batcher.on_step = [&steps](const StepRecord& record) { steps.add(record); };
+  return params;
+}
+
+}  // namespace
+
+std::shared_ptr<const CompiledGrammar> GrammarCache::get(const std::string& key,
+                                                         const std::function<Grammar()>& make) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = by_key_.find(key); found != by_key_.end()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return entries_.front().grammar;
+    }
+  }
+  // Two clients may compile the same one at the same time; the second result is dropped.
+  std::shared_ptr<const CompiledGrammar> grammar = compiler_.compile(make());
+  const std::lock_guard lock(mutex_);
+  if (by_key_.contains(key)) return grammar;
+  entries_.push_front({key, grammar});
+  by_key_.emplace(entries_.front().key, entries_.begin());
+  bytes_ += grammar->bytes() + key.size();
+  shrink();
+  return grammar;
+}
+
+void GrammarCache::shrink() {
+  while (bytes_ > kGrammarBytes && entries_.size() > 1) {
+    const Entry& last = entries_.back();
+    bytes_ -= last.grammar->bytes() + last.key.size();
+    by_key_.erase(last.key);
+    entries_.pop_back();
+  }
+}
+
+ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in,
+                         const ServedModelParams& params)
+    : ServedModel(std::move(spec_in), model_in, params, Context(model_in, params.context)) {}
+
+ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in,
+                         const ServedModelParams& params, Context made)
+    : spec(std::move(spec_in)),
+      model(std::move(model_in)),
+      created(seconds_of(spec.path)),
+      chat(chat_of(*model, params)),
+      grammars(model->tokenizer()),
+      context(made.params()),
+      n_ctx(params.n_ctx > 0 ? std::min(params.n_ctx, context.n_ctx) : context.n_ctx),
+      steps(params.on_step),
+      service(std::move(made), with_log(params.service, steps)) {}
+
+std::shared_ptr<const BatcherPicture> ServedModel::picture() {
+  constexpr std::chrono::milliseconds kFresh{200};
+  {
+    const std::lock_guard lock(picture_mutex_);
+    if (drawing_ || std::chrono::steady_clock::now() - picture_time_ < kFresh) return picture_;
+    drawing_ = true;
+  }
+  std::shared_ptr<const BatcherPicture> drawn;
+  std::exception_ptr error;
+  try {
+    drawn = std::make_shared<const BatcherPicture>(service.picture());
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::lock_guard lock(picture_mutex_);
+  drawing_ = false;
+  if (error != nullptr) std::rethrow_exception(error);
+  picture_ = drawn;
+  picture_time_ = std::chrono::steady_clock::now();
+  return drawn;
+}
+
+}  // namespace weft::server

@@ -1,0 +1,92 @@
+#pragma once
+// A model that is loaded and served: its service, and what requests of it share.
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "observe/step_log.h"
+#include "weft/chat.h"
+#include "weft/context.h"
+#include "weft/grammar.h"
+#include "weft/model.h"
+#include "weft/service.h"
+
+namespace weft::server {
+
+/// A model that can be asked for.
+struct ModelSpec {
+  std::string name;                  ///< As clients are told it.
+  std::vector<std::string> aliases;  ///< Further names that it answers to.
+  std::filesystem::path path;
+};
+
+/// Grammars that requests send again and again, compiled once. Any number of threads.
+class GrammarCache {
+ public:
+  explicit GrammarCache(const Tokenizer& tokenizer) : compiler_(tokenizer) {}
+  /// `key` says all that `make` depends on. What make or the compiler throws is not kept.
+  std::shared_ptr<const CompiledGrammar> get(const std::string& key, const std::function<Grammar()>& make);
+
+ private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<const CompiledGrammar> grammar;
+  };
+  void shrink();
+
+  GrammarCompiler compiler_;
+  std::mutex mutex_;
+  std::list<Entry> entries_;  ///< Used last comes first.
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;
+  std::size_t bytes_ = 0;
+};
+
+struct ServedModelParams {
+  ContextParams context = {};
+  ServiceParams service = {};
+  int n_ctx = 0;                   ///< Cells that each completion may hold at most. 0: the whole cache.
+  std::string chat_template = {};  ///< Takes the place of the model's own.
+  std::string chat_format = {};    ///< As Chat knows it; empty: found from the template.
+  std::function<void(const StepRecord&)> on_step = nullptr;
+};
+
+/// All members may be used from any thread.
+class ServedModel {
+ public:
+  ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params);
+
+  const ModelSpec spec;
+  const std::shared_ptr<const Model> model;
+  const std::int64_t created;  ///< Of its file, in seconds since 1970.
+  std::optional<Chat> chat;    ///< Nothing where there is no template.
+  GrammarCache grammars;
+  const ContextParams context;  ///< With the defaults filled in.
+  const int n_ctx;              ///< Tokens of a prompt and its answer, at most.
+  StepLog steps;
+  Service service;
+
+  const Tokenizer& tokenizer() const { return model->tokenizer(); }
+  /// How things stood at most a moment ago. One caller waits for the computing thread, others get the last
+  /// one.
+  std::shared_ptr<const BatcherPicture> picture();
+
+ private:
+  ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params,
+              Context made);
+
+  std::mutex picture_mutex_;
+  std::shared_ptr<const BatcherPicture> picture_ = std::make_shared<BatcherPicture>();
+  std::chrono::steady_clock::time_point picture_time_{};
+  bool drawing_ = false;
+};
+
+}  // namespace weft::server

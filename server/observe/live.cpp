@@ -1,0 +1,126 @@
+#include "observe/live.h"
+
+#include <chrono>
+
+namespace weft::server {
+namespace {
+
+double ms_of(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double, std::milli>(time).count();
+}
+
+Json cells_json(const BatcherPicture& picture, const BatcherStats& stats) {
+  Json runs = Json::array();
+  for (const CellRun& run : picture.cells)
+    runs.push_back({{"first", run.first}, {"n", run.n}, {"sequences", run.sequences}});
+  return {{"total", std::max(stats.cells_total, picture.n_pages * picture.page_cells)},
+          {"page", picture.page_cells},
+          {"runs", std::move(runs)}};
+}
+
+Json steps_json(const StepLog& log, std::int64_t& last_step) {
+  const auto now = std::chrono::steady_clock::now();
+  Json steps = Json::array();
+  for (const StepLog::Numbered& step : log.since(last_step)) {
+    const StepRecord& record = step.record;
+    const double ms = ms_of(record.end - record.begin);
+    steps.push_back({{"at_ms", -ms_of(now - record.begin)},
+                     {"ms", ms},
+                     {"host_ms", ms - record.decode_ms},
+                     {"decode_ms", record.decode_ms},
+                     {"n_prompt", record.n_prompt},
+                     {"n_decoded", record.n_generated},
+                     {"n_drafted", record.n_drafted},
+                     {"n_accepted", record.n_accepted},
+                     {"n_streams", record.n_streams}});
+    last_step = step.number;
+  }
+  return steps;
+}
+
+}  // namespace
+
+Json stats_json(const BatcherStats& stats) {
+  return {{"n_steps", stats.n_steps},
+          {"n_failed_steps", stats.n_failed_steps},
+          {"n_requests", stats.n_requests},
+          {"n_rejected", stats.n_rejected},
+          {"n_waiting", stats.n_waiting},
+          {"n_running", stats.n_running},
+          {"n_prefilling", stats.n_prefilling},
+          {"n_paused", stats.n_paused},
+          {"longest_wait_ms", stats.longest_wait_ms},
+          {"cells_total", stats.cells_total},
+          {"cells_used", stats.cells_used},
+          {"cells_cached", stats.cells_cached},
+          {"cells_peak", stats.cells_peak},
+          {"sequences_total", stats.sequences_total},
+          {"sequences_cached", stats.sequences_cached},
+          {"sequences_free", stats.sequences_free},
+          {"n_prompt_tokens", stats.n_prompt_tokens},
+          {"n_cached_tokens", stats.n_cached_tokens},
+          {"n_recomputed_tokens", stats.n_recomputed_tokens},
+          {"n_generated_tokens", stats.n_generated_tokens},
+          {"n_drafted_tokens", stats.n_drafted_tokens},
+          {"n_accepted_tokens", stats.n_accepted_tokens},
+          {"n_preempted", stats.n_preempted},
+          {"n_evicted", stats.n_evicted},
+          {"n_completed", stats.n_completed},
+          {"n_cancelled", stats.n_cancelled},
+          {"n_timed_out", stats.n_timed_out},
+          {"n_errors", stats.n_errors},
+          {"host_seconds", stats.host_seconds},
+          {"decode_seconds", stats.decode_seconds}};
+}
+
+Json latency_json(const BatcherStats& stats) {
+  const auto percentiles = [](const LatencyHistogram& histogram) {
+    return Json{{"p50", histogram.percentile_ms(0.5)},
+                {"p90", histogram.percentile_ms(0.9)},
+                {"p99", histogram.percentile_ms(0.99)}};
+  };
+  return {{"first_token", percentiles(stats.first_token)},
+          {"between_tokens", percentiles(stats.between_tokens)},
+          {"queue", percentiles(stats.queue)},
+          {"step", percentiles(stats.step)}};
+}
+
+Json streams_json(const BatcherPicture& picture) {
+  Json streams = Json::array();
+  for (const BatcherPicture::Stream& stream : picture.streams)
+    streams.push_back({{"request", stream.request},
+                       {"completion", stream.completion},
+                       {"state", name(stream.state)},
+                       {"sequence", stream.sequence},
+                       {"n_prompt", stream.n_prompt},
+                       {"n_cached", stream.n_cached},
+                       {"n_read", stream.n_read},
+                       {"n_generated", stream.n_generated},
+                       {"priority", stream.priority},
+                       {"age_ms", stream.age_ms}});
+  return streams;
+}
+
+Json live_json(ServedModel& model, double uptime_s, std::int64_t& last_step) {
+  const auto drawn = model.picture();
+  const BatcherPicture& picture = *drawn;
+  const BatcherStats stats = model.service.stats();
+  Json sequences = Json::array();
+  for (const BatcherPicture::Sequence& sequence : picture.sequences)
+    sequences.push_back({{"id", sequence.id},
+                         {"n_tokens", sequence.n_tokens},
+                         {"state", sequence.running ? "running" : "cached"}});
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {{"model", model.spec.name},
+          {"uptime_s", uptime_s},
+          {"time_ms", std::chrono::duration_cast<std::chrono::milliseconds>(now).count()},
+          {"stats", stats_json(stats)},
+          {"latency", latency_json(stats)},
+          {"steps", steps_json(model.steps, last_step)},
+          {"streams", streams_json(picture)},
+          {"n_waiting", picture.n_waiting},
+          {"sequences", std::move(sequences)},
+          {"cells", cells_json(picture, stats)}};
+}
+
+}  // namespace weft::server

@@ -1,0 +1,16 @@
+#pragma once
+// How a model's service stands, as JSON: for the live page and /slots.
+#include "json.h"
+#include "models/served_model.h"
+
+namespace weft::server {
+
+Json stats_json(const BatcherStats& stats);
+/// Percentiles in milliseconds.
+Json latency_json(const BatcherStats& stats);
+Json streams_json(const BatcherPicture& picture);
+/// One snapshot, with the steps behind the one of number `last_step`, which is moved on. Waits for the
+/// computing thread: not on the HTTP thread.
+Json live_json(ServedModel& model, double uptime_s, std::int64_t& last_step);
+
+}  // namespace weft::server

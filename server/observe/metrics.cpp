@@ -1,0 +1,130 @@
+#include "observe/metrics.h"
+
+#include <prometheus/client_metric.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace weft::server {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+/// Families in the order of their first mention.
+class Families {
+ public:
+  void counter(const std::string& name, const std::string& help, const std::string& model, double value,
+               std::vector<ClientMetric::Label> labels = {}) {
+    ClientMetric& metric = add(name, help, MetricType::Counter, model, std::move(labels));
+    metric.counter.value = value;
+  }
+  void gauge(const std::string& name, const std::string& help, const std::string& model, double value,
+             std::vector<ClientMetric::Label> labels = {}) {
+    ClientMetric& metric = add(name, help, MetricType::Gauge, model, std::move(labels));
+    metric.gauge.value = value;
+  }
+  void histogram(const std::string& name, const std::string& help, const std::string& model,
+                 const LatencyHistogram& values) {
+    ClientMetric& metric = add(name, help, MetricType::Histogram, model, {});
+    std::uint64_t count = 0;
+    for (int range = 0; range < LatencyHistogram::kRanges; ++range) {
+      count += static_cast<std::uint64_t>(values.counts[static_cast<std::size_t>(range)]);
+      const double end = LatencyHistogram::end_ms(range);
+      metric.histogram.bucket.push_back({count, end / 1000.0});
+    }
+    metric.histogram.sample_count = static_cast<std::uint64_t>(values.n);
+    metric.histogram.sample_sum = values.sum_ms / 1000.0;
+  }
+  std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  ClientMetric& add(const std::string& name, const std::string& help, MetricType type,
+                    const std::string& model, std::vector<ClientMetric::Label> labels) {
+    const auto [found, is_new] = index_.emplace(name, families_.size());
+    if (is_new) families_.push_back({"weft:" + name, help, type, {}});
+    ClientMetric& metric = families_[found->second].metric.emplace_back();
+    if (!model.empty()) labels.insert(labels.begin(), {"model_name", model});
+    metric.label = std::move(labels);
+    return metric;
+  }
+
+  std::vector<MetricFamily> families_;
+  std::map<std::string, std::size_t> index_;
+};
+
+void add_model(Families& families, const std::string& model, const BatcherStats& s) {
+  const auto count = [&](const char* name, const char* help, std::int64_t value) {
+    families.counter(name, help, model, static_cast<double>(value));
+  };
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    families.gauge(name, help, model, value);
+  };
+  gauge("num_requests_running", "Completions that are computed.", s.n_running);
+  gauge("num_requests_waiting", "Completions in the queue.", s.n_waiting);
+  gauge("num_requests_paused", "Completions whose readers are slow.", s.n_paused);
+  gauge("num_requests_prefilling", "Running completions that still read their prompts.", s.n_prefilling);
+  gauge("waiting_tokens", "Tokens of the texts in the queue.", static_cast<double>(s.n_waiting_tokens));
+  gauge("longest_wait_seconds", "How long the oldest one has been in the queue.", s.longest_wait_ms / 1000.0);
+  gauge("kv_cache_usage_perc", "Share of the cache's cells in use, 0 to 1.",
+        s.cells_total > 0 ? static_cast<double>(s.cells_used) / s.cells_total : 0.0);
+  for (const auto& [state, n] :
+       {std::pair("running", s.cells_used - s.cells_cached), std::pair("cached", s.cells_cached),
+        std::pair("free", s.cells_total - s.cells_used)})
+    families.gauge("kv_cache_cells", "Cells of the cache.", model, n, {{"state", state}});
+  for (const auto& [state, n] :
+       {std::pair("running", s.sequences_total - s.sequences_cached - s.sequences_free),
+        std::pair("cached", s.sequences_cached), std::pair("free", s.sequences_free)})
+    families.gauge("sequences", "Sequences of the cache.", model, n, {{"state", state}});
+  count("requests_total", "Requests that were submitted.", s.n_requests);
+  count("requests_rejected_total", "Requests refused because the queue was full.", s.n_rejected);
+  for (const auto& [reason, n] :
+       {std::pair("completed", s.n_completed), std::pair("cancelled", s.n_cancelled),
+        std::pair("timeout", s.n_timed_out), std::pair("error", s.n_errors)})
+    families.counter("completions_total", "Completions by how they ended.", model, static_cast<double>(n),
+                     {{"reason", reason}});
+  count("prompt_tokens_total", "Tokens of prompts, computed.", s.n_prompt_tokens);
+  count("prefix_cache_hits_total", "Tokens of prompts, found in the cache.", s.n_cached_tokens);
+  count("recomputed_tokens_total", "Tokens computed again after a preemption or a failure.",
+        s.n_recomputed_tokens);
+  count("generation_tokens_total", "Tokens generated.", s.n_generated_tokens);
+  count("spec_decode_num_draft_tokens_total", "Tokens drafted.", s.n_drafted_tokens);
+  count("spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.", s.n_accepted_tokens);
+  count("num_preemptions_total", "Running completions that lost their cells.", s.n_preempted);
+  count("evictions_total", "Finished texts that had to leave the cache.", s.n_evicted);
+  count("steps_total", "Steps.", s.n_steps);
+  count("failed_steps_total", "Steps that a device or memory failed.", s.n_failed_steps);
+  families.counter("host_seconds_total", "Time of steps outside the model.", model, s.host_seconds);
+  families.counter("decode_seconds_total", "Time of steps in the model.", model, s.decode_seconds);
+  families.histogram("request_queue_time_seconds", "From the request until it ran first.", model, s.queue);
+  families.histogram("time_to_first_token_seconds", "From the request to its first token.", model,
+                     s.first_token);
+  families.histogram("inter_token_latency_seconds", "Between two tokens of a completion.", model,
+                     s.between_tokens);
+  families.histogram("step_seconds", "Of one step for everybody.", model, s.step);
+}
+
+}  // namespace
+
+std::string metrics_text(const std::vector<ModelState>& models, const HttpCounts& http) {
+  Families families;
+  for (const ModelState& state : models) {
+    families.gauge("model_loaded", "Whether the model is in memory.", state.name,
+                   state.model != nullptr ? 1 : 0);
+    if (state.model != nullptr) add_model(families, state.name, state.model->service.stats());
+  }
+  families.gauge("http_connections", "Open connections.", "", http.n_open);
+  families.gauge("http_requests_in_flight", "Requests that are being answered.", "", http.n_busy);
+  families.counter("http_connections_total", "Connections accepted.", "",
+                   static_cast<double>(http.n_accepted));
+  families.counter("http_requests_total", "Requests read.", "", static_cast<double>(http.n_requests));
+  families.counter("http_malformed_total", "What never became a request.", "",
+                   static_cast<double>(http.n_malformed));
+  return families.text();
+}
+
+}  // namespace weft::server
