@@ -1,0 +1,84 @@
+#include "api/answer_json.h"
+
+#include <cmath>
+
+namespace weft::server {
+namespace {
+
+double per_second(int n, double ms) { return ms > 0.0 ? 1000.0 * n / ms : 0.0; }
+
+// JSON has no infinity.
+double finite(float logprob) { return std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0; }
+
+Json bytes_json(std::string_view text) {
+  Json bytes = Json::array();
+  for (const char c : text) bytes.push_back(static_cast<unsigned char>(c));
+  return bytes;
+}
+
+Json one_logprob(Token id, float logprob, const Tokenizer& tokenizer) {
+  const std::string text = tokenizer.piece(id, true);
+  return {{"token", text}, {"logprob", finite(logprob)}, {"bytes", bytes_json(text)}};
+}
+
+}  // namespace
+
+void Usage::add(const CompletionStats& stats, bool first_of_prompt) {
+  if (first_of_prompt) {
+    n_prompt += stats.n_prompt;
+    n_cached += stats.n_cached;
+  }
+  n_generated += stats.n_generated;
+  n_accepted += stats.n_accepted;
+  n_drafted += stats.n_drafted;
+}
+
+Json usage_json(const Usage& usage) {
+  return {{"prompt_tokens", usage.n_prompt},
+          {"completion_tokens", usage.n_generated},
+          {"total_tokens", usage.n_prompt + usage.n_generated},
+          {"prompt_tokens_details", {{"cached_tokens", usage.n_cached}}},
+          {"completion_tokens_details",
+           {{"accepted_prediction_tokens", usage.n_accepted},
+            {"rejected_prediction_tokens", usage.n_drafted - usage.n_accepted}}}};
+}
+
+Json timings_json(const CompletionStats& stats) {
+  const double prompt_ms = std::max(0.0, stats.first_token_ms - stats.queue_ms);
+  const double predicted_ms = std::max(0.0, stats.total_ms - stats.first_token_ms);
+  const int n_prompt = stats.n_prompt - stats.n_cached;
+  // The first token comes with the prompt's last step.
+  const int n_predicted = std::max(0, stats.n_generated - 1);
+  return {{"cache_n", stats.n_cached},
+          {"prompt_n", n_prompt},
+          {"prompt_ms", prompt_ms},
+          {"prompt_per_second", per_second(n_prompt, prompt_ms)},
+          {"predicted_n", stats.n_generated},
+          {"predicted_ms", predicted_ms},
+          {"predicted_per_second", per_second(n_predicted, predicted_ms)},
+          {"queue_ms", stats.queue_ms},
+          {"draft_n", stats.n_drafted},
+          {"draft_n_accepted", stats.n_accepted}};
+}
+
+Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer) {
+  Json json = one_logprob(token.id, token.logprob, tokenizer);
+  Json top = Json::array();
+  for (const Logprob& other : token.top) top.push_back(one_logprob(other.id, other.logprob, tokenizer));
+  json["top_logprobs"] = std::move(top);
+  return json;
+}
+
+std::string token_text(Token id, const Tokenizer& tokenizer) { return tokenizer.piece(id, true); }
+
+std::string_view finish_reason(StopReason stop, bool called) {
+  switch (stop) {
+    case StopReason::kEnd:
+    case StopReason::kStopString:
+      return called ? "tool_calls" : "stop";
+    default:
+      return "length";
+  }
+}
+
+}  // namespace weft::server

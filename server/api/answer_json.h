@@ -1,0 +1,35 @@
+#pragma once
+// Pieces of answers that several endpoints write alike.
+#include <string_view>
+#include <vector>
+
+#include "json.h"
+#include "weft/batcher.h"
+#include "weft/tokenizer.h"
+
+namespace weft::server {
+
+/// Counts of all completions of a request.
+struct Usage {
+  int n_prompt = 0;  ///< Once for each prompt.
+  int n_cached = 0;
+  int n_generated = 0;
+  int n_accepted = 0;  ///< Of drafts.
+  int n_drafted = 0;
+
+  void add(const CompletionStats& stats, bool first_of_prompt);
+};
+Json usage_json(const Usage& usage);
+
+/// llama.cpp's "timings".
+Json timings_json(const CompletionStats& stats);
+
+/// One token with its logprob, as the chat API has it.
+Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer);
+/// A token's text; half a character as U+FFFD.
+std::string token_text(Token id, const Tokenizer& tokenizer);
+
+/// "stop", "length", ...; `called`: tools were called.
+std::string_view finish_reason(StopReason stop, bool called = false);
+
+}  // namespace weft::server

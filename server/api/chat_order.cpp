@@ -1,0 +1,110 @@
+#include "api/chat_order.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace weft::server {
+
+void read_tool_choice(Fields& fields, ChatTurn& turn) {
+  const Json* value = fields.find("tool_choice");
+  if (value == nullptr) return;
+  if (value->is_string()) {
+    constexpr ToolChoice kChoices[] = {ToolChoice::kNone, ToolChoice::kAuto, ToolChoice::kRequired};
+    turn.tool_choice = kChoices[fields.word("tool_choice", 1, {"none", "auto", "required"})];
+    return;
+  }
+  Fields choice(*value, fields.path_of("tool_choice"));
+  choice.word("type", 0, {"function"});
+  turn.tool_choice = ToolChoice::kNamed;
+  if (const Json* function = choice.object("function")) {
+    Fields inner(*function, choice.path_of("function"));
+    turn.tool_name = inner.string("name");
+    inner.done();
+  } else {
+    turn.tool_name = choice.string("name");  // As the responses API has it.
+  }
+  choice.done();
+  if (turn.tool_name.empty())
+    throw bad_request(choice.path_of("function.name"), "'tool_choice' names no function");
+}
+
+ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
+  if (!model.chat)
+    throw bad_request("model",
+                      fmt::format("the model '{}' has no chat template: use /v1/completions, or start the "
+                                  "server with --chat-template-file",
+                                  model.spec.name));
+  // Some templates write the date, which the engine does not know. The day alone, so that prompts begin
+  // alike.
+  Json variables = turn.variables_json.empty() ? Json::object() : parse_json(turn.variables_json);
+  if (!variables.contains("now"))
+    variables["now"] = fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
+  turn.variables_json = to_text(variables);
+  return model.chat->open(turn);
+}
+
+ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common) {
+  ChatOrder order;
+  order.params = std::move(common.params);
+  // All that the answer's grammar depends on.
+  std::string key;
+  const bool calls = !turn.tools_json.empty() && turn.tool_choice != ToolChoice::kNone;
+  if (calls || common.grammar)
+    key = fmt::format("chat:{}:{}:{}:{}:{}:{}", static_cast<int>(turn.tool_choice), json_text(turn.tool_name),
+                      turn.parallel_tool_calls, json_text(turn.reasoning_effort), turn.tools_json,
+                      common.grammar ? common.grammar->key : "");
+  if (common.grammar) turn.content_grammar = common.grammar->make();
+  ChatOpening opening = open_chat(model, turn);
+  order.prompt = model.tokenizer().encode(opening.prompt);
+  check_length(model, order.prompt.size(), "messages");
+  if (common.grammar && !opening.grammar)
+    throw bad_request("response_format", "an answer that is continued cannot be held to a form");
+  order.reader = std::move(opening.reader);
+  order.params.special = true;
+  for (std::string& stop : opening.stop) order.params.stop.push_back(std::move(stop));
+  if (opening.grammar) {
+    // A template may open the reasoning itself, and answers begin behind that.
+    if (!opening.prompt.empty()) {
+      const std::string& last = opening.prompt.back().text;
+      key += ":" + last.substr(last.size() - std::min<std::size_t>(last.size(), 256));
+    }
+    hold_to(order.params, model, key, [&] { return *opening.grammar; });
+  }
+  return order;
+}
+
+std::vector<AnswerEvent> Answer::read(const Chunk& chunk, std::string_view call_id_prefix) {
+  std::vector<AnswerEvent> events = reader.push(chunk.text);
+  if (chunk.done) {
+    done = true;
+    stop = chunk.stop;
+    stats = chunk.stats;
+    for (AnswerEvent& event : reader.finish()) events.push_back(std::move(event));
+  }
+  for (AnswerEvent& event : events) {
+    switch (event.kind) {
+      case AnswerEvent::Kind::kContent:
+        content += event.text;
+        break;
+      case AnswerEvent::Kind::kReasoning:
+        reasoning += event.text;
+        break;
+      case AnswerEvent::Kind::kToolCall:
+        if (event.id.empty()) event.id = make_id(call_id_prefix);
+        calls.push_back({event.id, event.name, ""});
+        break;
+      case AnswerEvent::Kind::kToolArguments:
+        calls.back().arguments += event.text;
+        break;
+      case AnswerEvent::Kind::kToolCallEnd:
+        break;
+    }
+  }
+  return events;
+}
+
+}  // namespace weft::server

@@ -1,0 +1,52 @@
+#pragma once
+// A conversation to a prompt and a reader of its answer: what the endpoints that chat have in common.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/answer_json.h"
+#include "api/common_fields.h"
+#include "api/job.h"
+#include "weft/chat.h"
+
+namespace weft::server {
+
+struct ChatOrder {
+  std::vector<Token> prompt;
+  RequestParams params;
+  AnswerReader reader;
+};
+
+/// The turn as the model's template writes it. Throws ApiError where the model has none.
+ChatOpening open_chat(const ServedModel& model, ChatTurn turn);
+/// Renders the turn, cuts it into tokens, and holds the answer to what it must be. Throws ApiError where the
+/// conversation does not fit.
+ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common);
+
+/// The choice of tools as OpenAI's API writes it: "none", "auto", "required", {"type": "function", ...}.
+void read_tool_choice(Fields& fields, ChatTurn& turn);
+
+/// A call that an answer has made.
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  ///< JSON.
+};
+
+/// What one completion has written so far.
+struct Answer {
+  AnswerReader reader;
+  std::string content;
+  std::string reasoning;
+  std::vector<ToolCall> calls;
+  Json logprobs = Json::array();
+  std::vector<Token> tokens;
+  bool done = false;
+  StopReason stop = StopReason::kEnd;
+  CompletionStats stats;
+
+  /// Reads what is new; gives the events with the ids of calls filled in, also at the end of the text.
+  std::vector<AnswerEvent> read(const Chunk& chunk, std::string_view call_id_prefix);
+};
+
+}  // namespace weft::server

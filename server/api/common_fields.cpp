@@ -1,0 +1,247 @@
+#include "api/common_fields.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "api/error.h"
+#include "weft/error.h"
+
+namespace weft::server {
+namespace {
+
+constexpr double kLarge = 1e6;
+constexpr std::size_t kMaxStops = 256;
+constexpr std::size_t kMaxBiases = 65536;
+constexpr int kMaxLogprobs = 4 << 20;
+
+void read_one_bias(const std::string& path, Token id, const Json& value, const Tokenizer& tokenizer,
+                   std::vector<std::pair<Token, float>>& biases) {
+  if (id < 0 || id >= tokenizer.n_vocab())
+    throw bad_request(path, fmt::format("'{}': token {} is outside the vocabulary of {} tokens", path, id,
+                                        tokenizer.n_vocab()));
+  // false: never, as llama.cpp has it. OpenAI's -100 means the same.
+  const bool banned = value.is_boolean() && !value.get<bool>();
+  if (!banned && !value.is_number())
+    throw bad_request(path, fmt::format("'{}': the bias of token {} must be a number", path, id));
+  const double bias = banned ? -std::numeric_limits<double>::infinity() : value.get<double>();
+  if (std::isnan(bias)) throw bad_request(path, fmt::format("'{}' must not be NaN", path));
+  biases.emplace_back(id,
+                      bias <= -100.0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(bias));
+}
+
+// {"15043": -1.5}, [[15043, -1.5], ["text", false]] or [{"id": 15043, "bias": -1.5}]
+void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pair<Token, float>>& biases) {
+  const Json* value = fields.find("logit_bias");
+  if (value == nullptr) return;
+  const std::string path = fields.path_of("logit_bias");
+  if (value->size() > kMaxBiases)
+    throw bad_request(path, fmt::format("'{}' may have {} entries at most", path, kMaxBiases));
+  if (value->is_object()) {
+    for (const auto& [key, bias] : value->items()) {
+      Token id = -1;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (error != std::errc{} || end != key.data() + key.size())
+        throw bad_request(path, fmt::format("'{}': the keys must be token ids", path));
+      read_one_bias(path, id, bias, tokenizer, biases);
+    }
+    return;
+  }
+  if (!value->is_array())
+    throw bad_request(path, fmt::format("'{}' must be an object from token ids to numbers", path));
+  for (std::size_t i = 0; i < value->size(); ++i) {
+    const Json& entry = (*value)[i];
+    const std::string at = element(path, i);
+    if (!entry.is_array() || entry.size() != 2)
+      throw bad_request(at, fmt::format("'{}' must be a pair of a token id, or a text, and a number", at));
+    if (entry[0].is_string()) {
+      for (const Token id : tokenizer.encode(entry[0].get<std::string>(), {.add_special = false}))
+        read_one_bias(at, id, entry[1], tokenizer, biases);
+    } else if (entry[0].is_number_integer()) {
+      const auto id = entry[0].get<std::int64_t>();
+      read_one_bias(at, id < 0 || id > tokenizer.n_vocab() ? Token{-1} : static_cast<Token>(id), entry[1],
+                    tokenizer, biases);
+    } else {
+      throw bad_request(at, fmt::format("'{}' must begin with a token id or a text", at));
+    }
+  }
+}
+
+void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sampler) {
+  const auto number = [&](std::string_view name, float& value, double least, double most = kLarge) {
+    value = fields.number(name, value, least, most);
+  };
+  number("temperature", sampler.temperature, 0.0, 1000.0);
+  number("top_p", sampler.top_p, 0.0, 1.0);
+  number("min_p", sampler.min_p, 0.0, 1.0);
+  sampler.top_k = fields.integer("top_k", sampler.top_k, -1);
+  number("typical_p", sampler.typical_p, 0.0, 1.0);
+  number("top_n_sigma", sampler.top_n_sigma, -1.0);
+  number("xtc_probability", sampler.xtc_probability, 0.0, 1.0);
+  number("xtc_threshold", sampler.xtc_threshold, 0.0, 1.0);
+  number("dynatemp_range", sampler.dynamic_temperature_range, 0.0);
+  number("dynatemp_exponent", sampler.dynamic_temperature_exponent, 0.0);
+  number("frequency_penalty", sampler.frequency_penalty, -100.0, 100.0);
+  number("presence_penalty", sampler.presence_penalty, -100.0, 100.0);
+  number("repeat_penalty", sampler.repetition_penalty, 0.0, 100.0);
+  number("repetition_penalty", sampler.repetition_penalty, 0.0, 100.0);
+  sampler.penalty_last_n = fields.integer("repeat_last_n", sampler.penalty_last_n, -1);
+  sampler.mirostat = fields.integer("mirostat", sampler.mirostat, 0, 2);
+  number("mirostat_tau", sampler.mirostat_tau, 0.0);
+  number("mirostat_eta", sampler.mirostat_eta, 0.0);
+  number("dry_multiplier", sampler.dry_multiplier, 0.0);
+  number("dry_base", sampler.dry_base, 1.0);
+  sampler.dry_allowed_length = fields.integer("dry_allowed_length", sampler.dry_allowed_length, 0);
+  sampler.dry_penalty_last_n = fields.integer("dry_penalty_last_n", sampler.dry_penalty_last_n, -1);
+  if (fields.has("dry_sequence_breakers")) {
+    sampler.dry_breakers.clear();
+    for (const std::string& text : fields.strings("dry_sequence_breakers", 1024))
+      sampler.dry_breakers.push_back(tokenizer.encode(text, {.add_special = false}));
+  }
+  if (sampler.dry_multiplier > 0.0f && sampler.dry_breakers.empty())
+    for (const char* text : {"\n", ":", "\"", "*"})
+      sampler.dry_breakers.push_back(tokenizer.encode(text, {.add_special = false}));
+  if (fields.has("samplers")) {
+    std::string joined;
+    for (const std::string& name : fields.strings("samplers", 64))
+      joined += (joined.empty() ? "" : ";") + name;
+    sampler.steps = parse_sampler_steps(joined);
+  }
+  const std::int64_t seed = fields.integer("seed", std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(),
+                                           std::numeric_limits<std::int64_t>::max());
+  if (seed != -1) sampler.seed = static_cast<std::uint64_t>(seed);
+  read_biases(fields, tokenizer, sampler.logit_bias);
+}
+
+GrammarWish schema_wish(const Json& schema) {
+  std::string text = to_text(schema);
+  return {"schema:" + text, [text] { return Grammar::json_schema(text); }};
+}
+
+std::optional<GrammarWish> read_response_format(Fields& fields) {
+  const Json* value = fields.object("response_format");
+  if (value == nullptr) return std::nullopt;
+  Fields format(*value, fields.path_of("response_format"));
+  const std::size_t type = format.word("type", 0, {"text", "json_object", "json_schema"});
+  std::optional<GrammarWish> wish;
+  if (type == 1) {
+    // llama.cpp takes a schema here.
+    const Json* schema = format.object("schema");
+    wish = schema != nullptr ? schema_wish(*schema) : GrammarWish{"object", &Grammar::json_object};
+  } else if (type == 2) {
+    const Json* holder = format.object("json_schema");
+    if (holder == nullptr)
+      throw bad_request(format.path_of("json_schema"), "'response_format.json_schema' is missing");
+    Fields inner(*holder, format.path_of("json_schema"));
+    const Json* schema = inner.object("schema");
+    if (schema == nullptr)
+      throw bad_request(inner.path_of("schema"), "'response_format.json_schema.schema' is missing");
+    inner.ignore({"name", "description", "strict"});
+    inner.done();
+    wish = schema_wish(*schema);
+  }
+  format.done();
+  return wish;
+}
+
+GrammarWish choice_wish(std::vector<std::string> words) {
+  std::string key = "choice:";
+  for (const std::string& word : words) key += json_text(word);
+  return {key, [words = std::move(words)] {
+            std::vector<Grammar> parts;
+            for (const std::string& word : words) parts.push_back(Grammar::literal(word));
+            return Grammar::choice(std::move(parts));
+          }};
+}
+
+std::optional<GrammarWish> read_grammar(Fields& fields) {
+  std::vector<GrammarWish> wishes;
+  if (auto wish = read_response_format(fields)) wishes.push_back(std::move(*wish));
+  for (const std::string_view name : {"grammar", "guided_grammar"})
+    if (std::string text = fields.string(name); !text.empty())
+      wishes.push_back({"gbnf:" + text, [text] { return Grammar::gbnf(text); }});
+  for (const std::string_view name : {"json_schema", "guided_json"}) {
+    const Json* schema = fields.find(name);
+    if (schema == nullptr) continue;
+    if (!schema->is_object() && !schema->is_boolean())
+      throw bad_request(fields.path_of(name),
+                        fmt::format("'{}' must be a JSON schema", fields.path_of(name)));
+    wishes.push_back(schema_wish(*schema));
+  }
+  if (std::string text = fields.string("guided_regex"); !text.empty())
+    wishes.push_back({"regex:" + text, [text] { return Grammar::regex(text); }});
+  if (fields.has("guided_choice")) wishes.push_back(choice_wish(fields.strings("guided_choice", 4096)));
+  if (wishes.size() > 1)
+    throw bad_request("response_format",
+                      "response_format, grammar, json_schema and guided_* each say what the answer must be; "
+                      "send one of them");
+  if (wishes.empty()) return std::nullopt;
+  return std::move(wishes.front());
+}
+
+}  // namespace
+
+void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params) {
+  for (const std::string_view name : names)
+    params.n_predict = fields.integer(name, params.n_predict, -1, std::numeric_limits<int>::max());
+}
+
+CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Tokenizer& tokenizer) {
+  CommonFields result;
+  result.params = defaults.params;
+  RequestParams& params = result.params;
+  read_sampler(fields, tokenizer, params.sampler);
+  if (fields.has("stop")) params.stop = fields.strings("stop", kMaxStops);
+  for (const std::string& stop : params.stop)
+    if (stop.empty()) throw bad_request(fields.path_of("stop"), "'stop' must not hold an empty string");
+  params.ignore_end = fields.boolean("ignore_eos", params.ignore_end);
+  params.n_keep = fields.integer("n_keep", params.n_keep, -1);
+  params.priority = fields.integer("priority", params.priority, -1000, 1000);
+  const double most = defaults.timeout_ms > 0.0 ? defaults.timeout_ms / 1000.0 : 1e9;
+  const double seconds = fields.number("timeout", most, 0.001, 1e9);
+  params.timeout_ms = defaults.timeout_ms > 0.0 || seconds < most ? 1000.0 * std::min(seconds, most) : 0.0;
+
+  result.stream = fields.boolean("stream", false);
+  if (const Json* options = fields.object("stream_options")) {
+    if (!result.stream)
+      throw bad_request(fields.path_of("stream_options"), "'stream_options' goes with 'stream': true only");
+    Fields inner(*options, fields.path_of("stream_options"));
+    result.include_usage = inner.boolean("include_usage", false);
+    inner.ignore({"include_obfuscation", "continuous_usage_stats"});
+    inner.done();
+  }
+  result.timings_per_token = fields.boolean("timings_per_token", false);
+  result.return_tokens = fields.boolean("return_tokens", false) || fields.boolean("return_token_ids", false);
+  result.grammar = read_grammar(fields);
+  result.slot = fields.integer("id_slot", -1, -1, kMostSlots - 1);
+  // What the answer does not depend on: prompts are always cached, and the rest is bookkeeping of others.
+  fields.ignore({"user", "metadata", "cache_prompt", "min_keep", "service_tier", "safety_identifier",
+                 "prompt_cache_key", "prompt_cache_retention", "return_progress", "n_cache_reuse",
+                 "verbosity", "skip_special_tokens", "spaces_between_special_tokens"});
+  fields.only("store", false, "the server keeps no answers");
+  return result;
+}
+
+void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,
+                    const ServedModel& model) {
+  if (params.n_logprobs < 0 || stream) return;
+  const double n_each = params.n_predict >= 0 && !params.prompt_logprobs
+                            ? std::min(params.n_predict, model.n_ctx)
+                            : model.n_ctx;
+  const double n_all = n_each * static_cast<double>(n_prompts) * params.n * (params.n_logprobs + 1);
+  if (n_all > kMaxLogprobs)
+    throw bad_request("logprobs",
+                      fmt::format("these may be {:.0f} logprobs, of which one answer holds {} at most: ask "
+                                  "for fewer tokens, or for a stream",
+                                  n_all, kMaxLogprobs));
+}
+
+void hold_to(RequestParams& params, ServedModel& model, const std::string& key,
+             const std::function<Grammar()>& make) {
+  std::shared_ptr<const CompiledGrammar> grammar = model.grammars.get(key, make);
+  params.constraint = [grammar = std::move(grammar)](int) { return grammar->constraint(); };
+}
+
+}  // namespace weft::server

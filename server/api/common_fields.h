@@ -1,0 +1,54 @@
+#pragma once
+// Fields that all endpoints that generate have in common: OpenAI's names, and the local extras as llama.cpp's
+// server and vLLM name them.
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "api/fields.h"
+#include "models/served_model.h"
+#include "weft/batcher.h"
+
+namespace weft::server {
+
+/// Slots are names for texts only, so their number costs nothing.
+inline constexpr int kMostSlots = 1024;
+
+/// What a server lets a request ask for, and what it gets where it asks for nothing.
+struct RequestDefaults {
+  RequestParams params = {};
+  int n_completions = 128;  ///< `n` and `best_of`, at most.
+  int n_logprobs = 20;      ///< At most, as OpenAI has it.
+  double timeout_ms = 0.0;  ///< 0: none. Requests may ask for less.
+};
+
+/// A grammar that was asked for, and a key that says all that it depends on.
+struct GrammarWish {
+  std::string key;
+  std::function<Grammar()> make;
+};
+
+struct CommonFields {
+  RequestParams params = {};
+  bool stream = false;
+  bool include_usage = false;  ///< stream_options
+  bool timings_per_token = false;
+  bool return_tokens = false;
+  std::optional<GrammarWish> grammar = std::nullopt;
+  int slot = -1;  ///< Whose text it becomes, for sessions; -1: none's.
+};
+
+/// Reads them. Throws ApiError.
+CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Tokenizer& tokenizer);
+/// The length of an answer, by any of the names.
+void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params);
+
+/// Throws ApiError where all logprobs of an answer that is not streamed would be too much to keep.
+void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool stream,
+                    const ServedModel& model);
+
+/// `params` with the grammar compiled; keeps the model's cache of them.
+void hold_to(RequestParams& params, ServedModel& model, const std::string& key,
+             const std::function<Grammar()>& make);
+
+}  // namespace weft::server

@@ -1,0 +1,311 @@
+#include "api/completions.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "api/answer_json.h"
+#include "api/prompts.h"
+
+namespace weft::server {
+namespace {
+
+struct Style {
+  std::string id;
+  std::string model;
+  std::int64_t created = 0;
+  int n = 1;  ///< Completions of each prompt.
+  bool stream = false;
+  bool include_usage = false;
+  bool logprobs = false;
+  bool echo = false;
+  bool return_tokens = false;
+};
+
+// The legacy shape of logprobs: lists that run beside each other.
+struct Logprobs {
+  Json tokens = Json::array(), logprobs = Json::array(), top = Json::array(), offsets = Json::array();
+
+  void add(const OutputToken& token, const Tokenizer& tokenizer, std::size_t& offset) {
+    const std::string text = tokenizer.piece(token.id, true);
+    Json best = Json::object();
+    for (const Logprob& other : token.top) best[printable(tokenizer.piece(other.id, true))] = other.logprob;
+    add_text(text, token.logprob, std::move(best), offset);
+  }
+  // The first token of a prompt has no probability.
+  void add_first(Token id, const Tokenizer& tokenizer, std::size_t& offset) {
+    add_text(tokenizer.piece(id, true), Json(), Json(), offset);
+  }
+  Json json() const {
+    return {
+        {"tokens", tokens}, {"token_logprobs", logprobs}, {"top_logprobs", top}, {"text_offset", offsets}};
+  }
+
+ private:
+  void add_text(const std::string& text, Json logprob, Json best, std::size_t& offset) {
+    tokens.push_back(printable(text));
+    logprobs.push_back(std::move(logprob));
+    top.push_back(std::move(best));
+    offsets.push_back(offset);
+    // In characters, as Python counts.
+    for (const char c : text) offset += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
+  }
+  // Keys must be text: bytes of half a character are written as OpenAI's API does.
+  static std::string printable(const std::string& text) {
+    try {
+      static_cast<void>(Json(text).dump());
+      return text;
+    } catch (const Json::exception&) {
+      std::string bytes = "bytes:";
+      for (const char c : text) bytes += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      return bytes;
+    }
+  }
+};
+
+class CompletionWriter : public AnswerWriter {
+ public:
+  CompletionWriter(Style style, std::shared_ptr<ServedModel> model, std::vector<Prompt> prompts)
+      : style_(std::move(style)),
+        model_(std::move(model)),
+        prompts_(std::move(prompts)),
+        choices_(prompts_.size() * static_cast<std::size_t>(style_.n)) {}
+
+  bool streams() const override { return style_.stream; }
+
+  void begin(std::string& out) override {
+    if (!style_.echo) return;
+    for (std::size_t i = 0; i < choices_.size(); ++i) add_piece(out, i, prompt_text(i), {}, Json());
+  }
+
+  void add(int choice, const Chunk& chunk, std::string& out) override {
+    const auto at = static_cast<std::size_t>(choice);
+    Choice& mine = choices_[at];
+    Logprobs logprobs;
+    if (style_.logprobs) add_logprobs(mine, prompt_of(at), chunk, logprobs);
+    std::vector<Token> tokens;
+    if (style_.return_tokens)
+      for (const OutputToken& token : chunk.tokens) tokens.push_back(token.id);
+    if (style_.stream) {
+      if (!chunk.text.empty() || !logprobs.tokens.empty() || !tokens.empty())
+        add_piece(out, at, chunk.text, std::move(tokens), style_.logprobs ? logprobs.json() : Json());
+    } else {
+      mine.text += chunk.text;
+      mine.tokens.insert(mine.tokens.end(), tokens.begin(), tokens.end());
+      append(mine.logprobs, logprobs);
+    }
+    if (!chunk.done) return;
+    mine.stop = chunk.stop;
+    mine.stats = chunk.stats;
+    usage_.add(chunk.stats, choice % style_.n == 0);
+    if (style_.stream) {
+      Json json = head();
+      json["choices"] = Json::array({{{"index", at},
+                                      {"text", ""},
+                                      {"logprobs", nullptr},
+                                      {"finish_reason", finish_reason(mine.stop)}}});
+      json["timings"] = timings_json(mine.stats);
+      add_event(out, to_text(json));
+    }
+  }
+
+  void finish(std::string& out) override {
+    if (style_.stream) {
+      if (style_.include_usage) {
+        Json json = head();
+        json["choices"] = Json::array();
+        json["usage"] = usage_json(usage_);
+        add_event(out, to_text(json));
+      }
+      add_event(out, "[DONE]");
+      return;
+    }
+    Json json = head();
+    Json list = Json::array();
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      Choice& choice = choices_[i];
+      Json entry = {{"index", i},
+                    {"text", (style_.echo ? prompt_text(i) : "") + choice.text},
+                    {"logprobs", style_.logprobs ? choice.logprobs.json() : Json()},
+                    {"finish_reason", finish_reason(choice.stop)}};
+      if (style_.return_tokens) entry["token_ids"] = choice.tokens;
+      list.push_back(std::move(entry));
+    }
+    json["choices"] = std::move(list);
+    json["usage"] = usage_json(usage_);
+    json["timings"] = timings_json(choices_.front().stats);
+    out = to_text(json);
+  }
+
+ private:
+  struct Choice {
+    std::string text;
+    std::vector<Token> tokens;
+    Logprobs logprobs;
+    std::size_t offset = 0;  ///< Characters so far.
+    bool began = false;
+    StopReason stop = StopReason::kEnd;
+    CompletionStats stats;
+  };
+
+  const Prompt& prompt_of(std::size_t choice) const {
+    return prompts_[choice / static_cast<std::size_t>(style_.n)];
+  }
+  std::string prompt_text(std::size_t choice) const {
+    const Prompt& prompt = prompt_of(choice);
+    return prompt.text.empty() ? model_->tokenizer().decode(prompt.tokens) : prompt.text;
+  }
+
+  void add_logprobs(Choice& choice, const Prompt& prompt, const Chunk& chunk, Logprobs& logprobs) const {
+    const Tokenizer& tokenizer = model_->tokenizer();
+    if (style_.echo && !std::exchange(choice.began, true) && !prompt.tokens.empty())
+      logprobs.add_first(prompt.tokens.front(), tokenizer, choice.offset);
+    for (const OutputToken& token : chunk.prompt) logprobs.add(token, tokenizer, choice.offset);
+    for (const OutputToken& token : chunk.tokens)
+      if (!tokenizer.is_end(token.id)) logprobs.add(token, tokenizer, choice.offset);
+  }
+
+  static void append(Logprobs& to, Logprobs& from) {
+    const auto move = [](Json& a, Json& b) {
+      for (Json& entry : b) a.push_back(std::move(entry));
+    };
+    move(to.tokens, from.tokens);
+    move(to.logprobs, from.logprobs);
+    move(to.top, from.top);
+    move(to.offsets, from.offsets);
+  }
+
+  Json head() const {
+    return {{"id", style_.id},
+            {"object", "text_completion"},
+            {"created", style_.created},
+            {"model", style_.model},
+            {"system_fingerprint", "weft"}};
+  }
+
+  void add_piece(std::string& out, std::size_t choice, const std::string& text, std::vector<Token> tokens,
+                 Json logprobs) const {
+    Json json = head();
+    Json entry = {
+        {"index", choice}, {"text", text}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
+    if (!tokens.empty()) entry["token_ids"] = std::move(tokens);
+    json["choices"] = Json::array({std::move(entry)});
+    add_event(out, to_text(json));
+  }
+
+  const Style style_;
+  const std::shared_ptr<ServedModel> model_;
+  const std::vector<Prompt> prompts_;
+  std::vector<Choice> choices_;
+  Usage usage_;
+};
+
+void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> prompts, Style style) {
+  RequestParams& params = common.params;
+  params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
+  // The best of several, of which the client sees all that it asked for: the same number only.
+  fields.only("best_of", params.n, "weft ranks no completions; send 'n'");
+  read_max_tokens(fields, {"n_predict", "max_tokens"}, params);
+  params.n_min = fields.integer("min_tokens", params.n_min, 0);
+  const int n_probs = fields.integer("n_probs", -1, 0, job.params->defaults.n_logprobs);
+  const int n_logprobs = fields.integer("logprobs", n_probs, 0, job.params->defaults.n_logprobs);
+  if (n_logprobs >= 0) params.n_logprobs = n_logprobs;
+  style.echo = fields.boolean("echo", false);
+  if (style.echo && n_logprobs >= 0) params.prompt_logprobs = true;
+  fields.ignore({"model"});
+  fields.done();
+  check_logprobs(params, prompts.size(), common.stream, *job.model);
+  for (const Prompt& prompt : prompts) check_length(*job.model, prompt.tokens.size(), "prompt");
+  if (common.grammar) hold_to(params, *job.model, common.grammar->key, common.grammar->make);
+
+  style.id = make_id("cmpl-");
+  style.model = job.model->spec.name;
+  style.created = seconds_now();
+  style.n = params.n;
+  style.stream = common.stream;
+  style.include_usage = common.include_usage;
+  style.logprobs = n_logprobs >= 0;
+  style.return_tokens = common.return_tokens;
+  std::vector<std::vector<Token>> tokens;
+  for (const Prompt& prompt : prompts) tokens.push_back(prompt.tokens);
+  submit(job, std::move(tokens), params,
+         std::make_unique<CompletionWriter>(std::move(style), job.model, std::move(prompts)), common.slot);
+}
+
+// The tokens that vocabularies have for text between two others, by the families' spellings.
+struct InfillTokens {
+  Token prefix = kNoToken, suffix = kNoToken, middle = kNoToken;
+};
+
+InfillTokens infill_tokens(const Tokenizer& tokenizer) {
+  constexpr const char* kSpellings[][3] = {
+      {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+      {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+      {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+      {"<PRE>", "<SUF>", "<MID>"},
+      {"▁<PRE>", "▁<SUF>", "▁<MID>"},
+      {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
+      {"[PREFIX]", "[SUFFIX]", "[MIDDLE]"},
+  };
+  for (const auto& spelling : kSpellings) {
+    const InfillTokens tokens{tokenizer.find(spelling[0]), tokenizer.find(spelling[1]),
+                              tokenizer.find(spelling[2])};
+    if (tokens.prefix != kNoToken && tokens.suffix != kNoToken && tokens.middle != kNoToken) return tokens;
+  }
+  return {};
+}
+
+Prompt infill_prompt(const ServedModel& model, const std::string& before, const std::string& behind) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const InfillTokens marks = infill_tokens(tokenizer);
+  if (marks.prefix == kNoToken)
+    throw bad_request(
+        "model",
+        fmt::format("the model '{}' has no tokens for text between two others (infill)", model.spec.name));
+  Prompt prompt;
+  if (tokenizer.adds_bos() && tokenizer.bos() != kNoToken) prompt.tokens.push_back(tokenizer.bos());
+  const auto add = [&](Token mark, const std::string& text) {
+    prompt.tokens.push_back(mark);
+    const std::vector<Token> part = tokenizer.encode(text, {.add_special = false});
+    prompt.tokens.insert(prompt.tokens.end(), part.begin(), part.end());
+  };
+  add(marks.prefix, before);
+  add(marks.suffix, behind);
+  prompt.tokens.push_back(marks.middle);
+  return prompt;
+}
+
+}  // namespace
+
+void completions(Job& job) {
+  Fields fields(job.body);
+  CommonFields common = read_common(fields, job.params->defaults, job.model->tokenizer());
+  Style style;
+  std::vector<Prompt> prompts = read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs);
+  if (const std::string suffix = fields.string("suffix"); !suffix.empty())
+    for (Prompt& prompt : prompts) {
+      if (prompt.text.empty() && !prompt.tokens.empty())
+        throw bad_request("suffix", "'suffix' goes with a prompt of text, not of token ids");
+      prompt = infill_prompt(*job.model, prompt.text, suffix);
+    }
+  write(job, fields, std::move(common), std::move(prompts), std::move(style));
+}
+
+void infill(Job& job) {
+  Fields fields(job.body);
+  CommonFields common = read_common(fields, job.params->defaults, job.model->tokenizer());
+  std::string before;
+  if (const Json* extra = fields.array("input_extra")) {
+    for (std::size_t i = 0; i < extra->size(); ++i) {
+      Fields file((*extra)[i], element("input_extra", i));
+      before += fmt::format("{}\n{}\n", file.string("filename"), file.string("text"));
+      file.done();
+    }
+  }
+  before += fields.string("input_prefix") + fields.string("prompt");
+  std::vector<Prompt> prompts;
+  prompts.push_back(infill_prompt(*job.model, before, fields.string("input_suffix")));
+  write(job, fields, std::move(common), std::move(prompts), Style{});
+}
+
+}  // namespace weft::server

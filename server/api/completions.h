@@ -1,0 +1,11 @@
+#pragma once
+// POST /v1/completions, and /infill for code between what stands before and behind it.
+#include "api/job.h"
+
+namespace weft::server {
+
+void completions(Job& job);
+/// llama.cpp's: input_prefix, input_suffix, input_extra, prompt.
+void infill(Job& job);
+
+}  // namespace weft::server

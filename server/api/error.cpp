@@ -1,0 +1,104 @@
+#include "api/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+
+#include "weft/batcher.h"
+#include "weft/error.h"
+
+namespace weft::server {
+namespace {
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+// Anthropic's word for a status.
+std::string_view anthropic_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
+ApiError from_error(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kUnsupported:
+      return bad_request("", error.what());
+    case ErrorCode::kOverloaded: {
+      ApiError result(429, "rate_limit_error", "overloaded", "", error.what());
+      const auto* overloaded = dynamic_cast<const OverloadedError*>(&error);
+      result.retry_after_ms = overloaded != nullptr ? std::max(1.0, overloaded->retry_after_ms) : 1000.0;
+      return result;
+    }
+    case ErrorCode::kUnavailable: {
+      ApiError result(503, "server_error", "unavailable", "", error.what());
+      result.retry_after_ms = 1000.0;
+      return result;
+    }
+    case ErrorCode::kOutOfMemory:
+      return {503, "server_error", "out_of_memory", "", "the server has no memory for that now"};
+    default:
+      return {500, "server_error", "internal_error", "", error.what()};
+  }
+}
+
+}  // namespace
+
+ApiError bad_request(std::string param, const std::string& message) {
+  return {400, "invalid_request_error", "", std::move(param), message};
+}
+
+ApiError to_api_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ApiError& known) {
+    return known;
+  } catch (const Error& known) {
+    return from_error(known);
+  } catch (const std::bad_alloc&) {
+    return {503, "server_error", "out_of_memory", "", "the server has no memory for that now"};
+  } catch (const std::exception& unknown) {
+    return {500, "server_error", "internal_error", "", unknown.what()};
+  }
+}
+
+Json error_json(const ApiError& error, ErrorShape shape) {
+  // What went wrong inside is for the log.
+  const std::string message = error.code == "internal_error" ? "the server failed at that" : error.what();
+  if (shape == ErrorShape::kAnthropic)
+    return {{"type", "error"}, {"error", {{"type", anthropic_type(error.status)}, {"message", message}}}};
+  return {{"error",
+           {{"message", message},
+            {"type", error.type},
+            {"param", text_or_null(error.param)},
+            {"code", text_or_null(error.code)}}}};
+}
+
+HttpAnswer error_answer(const ApiError& error, ErrorShape shape) {
+  HttpAnswer answer;
+  answer.status = error.status;
+  answer.body = to_text(error_json(error, shape));
+  if (error.retry_after_ms > 0.0) {
+    // Seconds for everybody, milliseconds for OpenAI's and Anthropic's clients.
+    answer.headers.emplace_back("Retry-After",
+                                fmt::format("{:.0f}", std::ceil(error.retry_after_ms / 1000.0)));
+    answer.headers.emplace_back("Retry-After-Ms", fmt::format("{:.0f}", std::ceil(error.retry_after_ms)));
+  }
+  if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return answer;
+}
+
+}  // namespace weft::server

@@ -1,0 +1,42 @@
+#pragma once
+// What a client did wrong, or what went wrong for it: a status and the API's own error object.
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "http/http_server.h"
+#include "json.h"
+
+namespace weft::server {
+
+struct ApiError : std::runtime_error {
+  ApiError(int status_in, std::string type_in, std::string code_in, std::string param_in,
+           const std::string& message)
+      : std::runtime_error(message),
+        status(status_in),
+        type(std::move(type_in)),
+        code(std::move(code_in)),
+        param(std::move(param_in)) {}
+
+  int status;
+  std::string type;   ///< OpenAI's: "invalid_request_error", ...
+  std::string code;   ///< "unknown_parameter", ...; empty: null.
+  std::string param;  ///< The field, "messages[0].content"; empty: null.
+  double retry_after_ms = 0.0;
+};
+
+/// 400. `param` is the field that is wrong, or empty.
+ApiError bad_request(std::string param, const std::string& message);
+
+/// What a request's work threw, for its client. Errors that are none of the client's business tell no more
+/// than that the server failed; `what` has their text for the log.
+ApiError to_api_error(const std::exception_ptr& error);
+
+/// Whose error objects a client expects.
+enum class ErrorShape : std::uint8_t { kOpenAi, kAnthropic };
+Json error_json(const ApiError& error, ErrorShape shape);
+/// With the headers that say when to come back.
+HttpAnswer error_answer(const ApiError& error, ErrorShape shape);
+
+}  // namespace weft::server

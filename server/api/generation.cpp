@@ -1,0 +1,208 @@
+#include "api/generation.h"
+
+#include <atomic>
+#include <utility>
+
+namespace weft::server {
+namespace {
+
+/// A stream that has nothing to say says so this often, so that nobody between takes it for dead.
+constexpr std::chrono::seconds kPing{10};
+
+/// A completion that ended without having served its client.
+std::optional<ApiError> error_of(const Chunk& chunk) {
+  switch (chunk.stop) {
+    case StopReason::kError:
+      return ApiError(500, "server_error", "generation_failed", "",
+                      chunk.error.empty() ? "the computation failed" : chunk.error);
+    case StopReason::kCancelled: {
+      ApiError error(503, "server_error", "cancelled", "", "the server is shutting down");
+      error.retry_after_ms = 1000.0;
+      return error;
+    }
+    case StopReason::kTimeout:
+      if (chunk.stats.n_generated == 0) {
+        ApiError error(503, "server_error", "timeout", "", "the request had to wait too long for its turn");
+        error.retry_after_ms = 1000.0;
+        return error;
+      }
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  explicit Generation(GenerationParts parts)
+      : parts_(std::move(parts)), streams_(parts_.writer->streams()), ended_(parts_.responses.size()) {}
+
+  void start() {
+    const std::weak_ptr<Generation> weak = weak_from_this();
+    parts_.exchange->on_closed([weak] {
+      if (const auto self = weak.lock()) self->leave();
+    });
+    parts_.exchange->on_drained([weak] {
+      if (const auto self = weak.lock()) self->pump();
+    });
+    if (streams_) {
+      HttpHeaders headers = std::move(parts_.headers);
+      headers.emplace_back("Cache-Control", "no-cache");
+      headers.emplace_back("X-Accel-Buffering", "no");
+      parts_.exchange->begin(200, "text/event-stream; charset=utf-8", std::move(headers));
+      std::string out;
+      parts_.writer->begin(out);
+      if (!out.empty()) parts_.exchange->write(std::move(out));
+      ping_later();
+    }
+    // Who holds the generation: its responses' wake, until it has ended.
+    for (Response& response : parts_.responses) listen(response);
+    pump();
+  }
+
+ private:
+  void listen(Response& response) {
+    response.on_ready([self = shared_from_this()] { self->wake(); });
+  }
+
+  // One prompt has been answered: the next one's turn.
+  void submit_next() {
+    if (n_submitted_ == parts_.rest.size()) return;
+    parts_.responses.push_back(
+        parts_.model->service.submit(std::move(parts_.rest[n_submitted_++]), parts_.params));
+    ended_.push_back(false);
+    listen(parts_.responses.back());
+  }
+
+  // From the service's thread.
+  void wake() {
+    if (asked_.exchange(true)) return;
+    try {
+      parts_.http->post([self = shared_from_this()] { self->pump(); });
+    } catch (...) {
+      asked_ = false;  // No memory: the next wake tries again.
+    }
+  }
+
+  void pump() {
+    asked_ = false;
+    if (over_) return;
+    std::string out;
+    try {
+      for (std::size_t i = 0; i < parts_.responses.size() && !over_; ++i) read(i, out);
+      if (!over_ && n_ended_ == parts_.responses.size()) finish(out);
+    } catch (...) {
+      fail(to_api_error(std::current_exception()), out);
+    }
+    if (streams_ && !out.empty()) {
+      parts_.exchange->write(std::move(out));
+      spoke_ = true;
+    }
+    if (streams_ && over_) parts_.exchange->end();
+    if (over_) release();
+  }
+
+  void read(std::size_t i, std::string& out) {
+    if (ended_[i]) return;
+    Chunk chunk;
+    // A client that does not keep up leaves the rest with the service, which pauses it then.
+    while (parts_.exchange->n_unsent() + out.size() < kMaxUnsent) {
+      const Response::Poll poll = parts_.responses[i].poll(chunk);
+      if (poll == Response::Poll::kNothingYet) return;
+      if (poll == Response::Poll::kEnd) {
+        ended_[i] = true;
+        ++n_ended_;
+        return submit_next();
+      }
+      if (parts_.keep_text)
+        for (const OutputToken& token : chunk.tokens) parts_.text.push_back(token.id);
+      if (chunk.done) {
+        outcome_.completions.push_back(chunk.stats);
+        if (const auto error = error_of(chunk)) return fail(*error, out);
+      }
+      parts_.writer->add(static_cast<int>(i) * parts_.n + chunk.completion, chunk, out);
+    }
+  }
+
+  void finish(std::string& out) {
+    parts_.writer->finish(out);
+    over_ = true;
+    if (parts_.keep_text) parts_.keep_text(std::move(parts_.text));
+    if (!streams_) parts_.exchange->send({.body = std::move(out), .headers = std::move(parts_.headers)});
+  }
+
+  void fail(const ApiError& error, std::string& out) {
+    over_ = true;
+    outcome_.status = error.status;
+    outcome_.error = error.what();
+    if (streams_) {
+      parts_.writer->fail(error, out);
+    } else {
+      HttpAnswer answer = error_answer(error, parts_.writer->shape());
+      answer.headers.insert(answer.headers.end(), parts_.headers.begin(), parts_.headers.end());
+      parts_.exchange->send(std::move(answer));
+    }
+  }
+
+  // The client has gone.
+  void leave() {
+    if (over_) return;
+    over_ = true;
+    outcome_.status = 499;
+    outcome_.error = "the client has gone";
+    release();
+  }
+
+  void release() {
+    for (Response& response : parts_.responses) response.on_ready(nullptr);
+    parts_.responses.clear();  // Cancels what has not ended.
+    if (parts_.done) std::exchange(parts_.done, nullptr)(outcome_);
+    parts_.model.reset();
+  }
+
+  void ping_later() {
+    parts_.http->after(kPing, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self == nullptr || self->over_) return;
+      if (!std::exchange(self->spoke_, false)) self->parts_.exchange->write(": ping\n\n");
+      self->ping_later();
+    });
+  }
+
+  static constexpr std::size_t kMaxUnsent = std::size_t{512}
+                                            << 10;  // More than HttpParams::high_water: on_drained follows.
+
+  GenerationParts parts_;
+  const bool streams_;
+  std::vector<bool> ended_;
+  std::size_t n_ended_ = 0;
+  std::size_t n_submitted_ = 0;  ///< Of the rest.
+  bool over_ = false;
+  bool spoke_ = true;
+  std::atomic<bool> asked_{false};
+  Outcome outcome_;
+};
+
+}  // namespace
+
+void AnswerWriter::fail(const ApiError& error, std::string& out) {
+  add_event(out, to_text(error_json(error, shape())));
+}
+
+void add_event(std::string& out, std::string_view json, std::string_view name) {
+  if (!name.empty()) {
+    out += "event: ";
+    out += name;
+    out += '\n';
+  }
+  out += "data: ";
+  out += json;
+  out += "\n\n";
+}
+
+void start_generation(GenerationParts parts) {
+  HttpServer* const http = parts.http;
+  http->post([generation = std::make_shared<Generation>(std::move(parts))] { generation->start(); });
+}
+
+}  // namespace weft::server

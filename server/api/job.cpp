@@ -1,0 +1,76 @@
+#include "api/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <random>
+#include <utility>
+
+#include "api/sessions.h"
+
+namespace weft::server {
+namespace {
+
+/// Of one request in the queue; further prompts follow as these end.
+constexpr std::size_t kCompletionsAtOnce = 128;
+
+}  // namespace
+
+void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param) {
+  const auto most = static_cast<std::size_t>(model.n_ctx);
+  if (n_tokens == 0) throw bad_request(std::string(param), "the prompt is empty");
+  if (n_tokens < most) return;
+  ApiError error = bad_request(
+      std::string(param), fmt::format("the prompt has {} tokens, but the context of {} tokens must hold it "
+                                      "and at least one token of the answer",
+                                      n_tokens, most));
+  error.code = "context_length_exceeded";
+  throw error;
+}
+
+void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
+            std::unique_ptr<AnswerWriter> writer, int slot) {
+  params.n_ctx = job.model->n_ctx;
+  GenerationParts parts;
+  parts.http = job.http;
+  parts.exchange = job.exchange;
+  parts.model = job.model;
+  parts.n = params.n;
+  parts.headers = job.headers();
+  parts.done = job.done;
+  if (slot >= 0 && job.sessions->enabled() && prompts.size() == 1 && params.n == 1) {
+    parts.text = prompts.front();
+    parts.keep_text = [sessions = job.sessions, name = job.model->spec.name, slot](std::vector<Token> text) {
+      sessions->remember(name, slot, std::move(text));
+    };
+  }
+  // Nobody to answer, so nobody to compute for.
+  if (job.exchange->closed()) return;
+  // The choices' numbers are known by the order of the prompts.
+  const std::size_t n_first = std::min(
+      prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / static_cast<std::size_t>(params.n)));
+  for (std::size_t i = 0; i < n_first; ++i)
+    parts.responses.push_back(job.model->service.submit(std::move(prompts[i]), params));
+  parts.rest.assign(std::make_move_iterator(prompts.begin() + static_cast<std::ptrdiff_t>(n_first)),
+                    std::make_move_iterator(prompts.end()));
+  parts.params = params;
+  parts.writer = std::move(writer);
+  start_generation(std::move(parts));
+}
+
+std::string make_id(std::string_view prefix) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  std::uniform_int_distribution<std::size_t> letter(0, kLetters.size() - 1);
+  std::string id(prefix);
+  for (int i = 0; i < 24; ++i) id += kLetters[letter(random)];
+  return id;
+}
+
+std::int64_t seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace weft::server

@@ -1,0 +1,50 @@
+#pragma once
+// A request on its way from the HTTP thread through the workers: what every endpoint is handed.
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "api/common_fields.h"
+#include "api/error.h"
+#include "api/generation.h"
+#include "http/http_server.h"
+#include "models/model_pool.h"
+
+namespace weft::server {
+
+/// What is common to all requests of a server.
+struct ApiParams {
+  RequestDefaults defaults = {};
+  std::size_t n_inputs = 2048;  ///< Prompts or texts of one request, at most.
+};
+
+class Sessions;
+
+struct Job {
+  std::shared_ptr<Exchange> exchange;
+  std::string id;  ///< Told to the client as X-Request-Id.
+  Json body;
+  std::shared_ptr<ServedModel> model;
+  const ApiParams* params = nullptr;
+  HttpServer* http = nullptr;
+  Sessions* sessions = nullptr;
+  std::chrono::steady_clock::time_point start;
+  std::function<void(const Outcome&)> done;
+
+  HttpHeaders headers() const { return {{"X-Request-Id", id}}; }
+  void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
+};
+
+/// Submits `prompts` with the same parameters, and has `writer` write what comes. Throws ApiError, with
+/// nothing submitted. What is read and written becomes the text of `slot`, where one is given.
+void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
+            std::unique_ptr<AnswerWriter> writer, int slot = -1);
+/// Throws ApiError (context_length_exceeded, with both numbers) for a prompt that leaves no room for an
+/// answer.
+void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param);
+
+/// "chatcmpl-" and random letters.
+std::string make_id(std::string_view prefix);
+std::int64_t seconds_now();
+
+}  // namespace weft::server

@@ -1,0 +1,24 @@
+#pragma once
+// Prompts and texts as clients send them: strings, token ids, and arrays of either.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/fields.h"
+#include "weft/tokenizer.h"
+
+namespace weft::server {
+
+struct Prompt {
+  std::string text;  ///< Empty where ids were sent.
+  std::vector<Token> tokens;
+};
+
+/// "text", [1, 2, 3], ["a", "b"], [[1, 2], [3]]; llama.cpp's mixed ["text", 5, "more"] is one prompt.
+/// Throws ApiError for what is missing, too much or outside the vocabulary.
+std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const Tokenizer& tokenizer,
+                                 std::size_t at_most);
+/// One array of ids.
+std::vector<Token> read_ids(const Json& array, const std::string& path, const Tokenizer& tokenizer);
+
+}  // namespace weft::server

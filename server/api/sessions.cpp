@@ -1,0 +1,173 @@
+#include "api/sessions.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "api/fields.h"
+#include "weft/error.h"
+
+namespace weft::server {
+namespace {
+
+constexpr std::size_t kLongestName = 128;
+
+// A name and nothing else: no folder, nothing hidden, nothing that a shell or a terminal would read.
+void check_name(const std::string& name) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  if (!name.empty() && name.size() <= kLongestName && name.front() != '.' &&
+      std::all_of(name.begin(), name.end(), fits))
+    return;
+  throw bad_request("filename",
+                    "'filename' must be of letters, digits, '-', '_' and '.', and begin with none of "
+                    "the last");
+}
+
+[[noreturn]] void fail(const std::string& name, const char* action) {
+  throw ApiError(errno == ENOENT ? 404 : 500, errno == ENOENT ? "invalid_request_error" : "server_error", "",
+                 "filename", fmt::format("cannot {} '{}': {}", action, name, std::strerror(errno)));
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Whole or not at all, and never through a link.
+void write_file(int folder, const std::string& name, std::span<const std::byte> bytes) {
+  static std::atomic<unsigned> n_written{0};
+  const std::string temporary = fmt::format(".{}.tmp-{}-{}", name, ::getpid(), n_written++);
+  ::unlinkat(folder, temporary.c_str(), 0);
+  {
+    const Descriptor file(
+        ::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (file.get() < 0) fail(name, "write");
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(file.get(), bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0 || (static_cast<std::size_t>(n) == bytes.size() && ::fsync(file.get()) != 0)) {
+        const int error = errno;
+        ::unlinkat(folder, temporary.c_str(), 0);
+        errno = error;
+        fail(name, "write");
+      }
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+  if (::renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) {
+    const int error = errno;
+    ::unlinkat(folder, temporary.c_str(), 0);
+    errno = error;
+    fail(name, "write");
+  }
+}
+
+std::vector<std::byte> read_file(int folder, const std::string& name) {
+  const Descriptor file(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  struct stat status{};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail(name, "read");
+  if (!S_ISREG(status.st_mode)) throw bad_request("filename", fmt::format("'{}' is no regular file", name));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
+  std::size_t n_read = 0;
+  while (n_read < bytes.size()) {
+    const ssize_t n = ::read(file.get(), bytes.data() + n_read, bytes.size() - n_read);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(name, "read");
+    if (n == 0) break;
+    n_read += static_cast<std::size_t>(n);
+  }
+  bytes.resize(n_read);
+  return bytes;
+}
+
+}  // namespace
+
+Sessions::Sessions(const std::filesystem::path& folder) {
+  if (folder.empty()) return;
+  folder_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_ < 0)
+    throw Error(ErrorCode::kIo, fmt::format("--slot-save-path: '{}' is no folder that can be read: {}",
+                                            folder.string(), std::strerror(errno)));
+}
+
+Sessions::~Sessions() {
+  if (folder_ >= 0) ::close(folder_);
+}
+
+void Sessions::remember(const std::string& model, int slot, std::vector<Token> text) {
+  const std::lock_guard lock(mutex_);
+  texts_[{model, slot}] = std::move(text);
+}
+
+std::vector<Token> Sessions::text_of(const std::string& model, int slot) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = texts_.find({model, slot});
+  if (found == texts_.end())
+    throw bad_request(
+        "id_slot",
+        fmt::format("slot {} holds no text yet: send a request with \"id_slot\": {} first", slot, slot));
+  return found->second;
+}
+
+void Sessions::save(Job& job, int slot, const std::string& name) {
+  const std::vector<Token> text = text_of(job.model->spec.name, slot);
+  const SavedText saved = job.model->service.save_text(text);
+  if (saved.n_tokens == 0)
+    throw ApiError(409, "invalid_request_error", "not_cached", "id_slot",
+                   fmt::format("the cache holds nothing of slot {}'s text any more", slot));
+  write_file(folder_, name, saved.state);
+  job.send({{"id_slot", slot},
+            {"filename", name},
+            {"n_saved", saved.n_tokens},
+            {"n_written", saved.state.size()}});
+}
+
+void Sessions::restore(Job& job, int slot, const std::string& name) {
+  const std::vector<std::byte> bytes = read_file(folder_, name);
+  std::vector<Token> text = job.model->service.restore_text(bytes);
+  const std::size_t n = text.size();
+  remember(job.model->spec.name, slot, std::move(text));
+  job.send({{"id_slot", slot}, {"filename", name}, {"n_restored", n}, {"n_read", bytes.size()}});
+}
+
+void Sessions::act(Job& job, int slot, const std::string& action) {
+  if (!enabled())
+    throw ApiError(501, "not_supported_error", "", "", "the server was started without --slot-save-path");
+  if (action == "erase") {
+    const std::vector<Token> text = text_of(job.model->spec.name, slot);
+    job.model->service.forget_text(text);
+    const std::lock_guard lock(mutex_);
+    texts_.erase({job.model->spec.name, slot});
+    return job.send({{"id_slot", slot}, {"n_erased", text.size()}});
+  }
+  Fields fields(job.body);
+  const std::string name = fields.string("filename");
+  fields.ignore({"model"});
+  fields.done();
+  check_name(name);
+  if (action == "save") return save(job, slot, name);
+  if (action == "restore") return restore(job, slot, name);
+  throw bad_request("action", "'action' must be save, restore or erase");
+}
+
+}  // namespace weft::server

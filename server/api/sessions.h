@@ -1,0 +1,38 @@
+#pragma once
+// Texts of slots, kept in files: llama.cpp's /slots/N?action=save, restore, erase. Weft has no slots; what a
+// request with "id_slot": N has read and written last is what slot N holds.
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "api/job.h"
+
+namespace weft::server {
+
+/// Any number of threads.
+class Sessions {
+ public:
+  /// An empty folder: sessions are refused. Throws Error kIo where it is none.
+  explicit Sessions(const std::filesystem::path& folder);
+  ~Sessions();
+  Sessions(const Sessions&) = delete;
+  Sessions& operator=(const Sessions&) = delete;
+
+  bool enabled() const { return folder_ >= 0; }
+  void remember(const std::string& model, int slot, std::vector<Token> text);
+  /// Answers POST /slots/`slot`?action=...
+  void act(Job& job, int slot, const std::string& action);
+
+ private:
+  std::vector<Token> text_of(const std::string& model, int slot) const;
+  void save(Job& job, int slot, const std::string& name);
+  void restore(Job& job, int slot, const std::string& name);
+
+  int folder_ = -1;
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int>, std::vector<Token>> texts_;
+};
+
+}  // namespace weft::server

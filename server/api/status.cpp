@@ -1,0 +1,204 @@
+// Endpoints that tell how things stand.
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "api/api.h"
+#include "observe/live.h"
+#include "observe/metrics.h"
+#include "weft/error.h"
+
+namespace weft::server {
+namespace {
+
+Json model_json(const ModelState& state) {
+  constexpr const char* kStages[] = {"unloaded", "loading", "loaded", "failed"};
+  Json json = {{"id", state.name},
+               {"object", "model"},
+               {"created", state.model != nullptr ? state.model->created : 0},
+               {"owned_by", "weft"},
+               {"aliases", state.aliases},
+               {"status", {{"value", kStages[static_cast<std::size_t>(state.stage)]}}}};
+  if (!state.error.empty()) json["status"]["error"] = state.error;
+  if (state.model != nullptr) {
+    const ModelInfo& info = state.model->model->info();
+    json["max_model_len"] = state.model->n_ctx;
+    json["meta"] = {{"architecture", info.architecture}, {"quantisation", info.quantisation},
+                    {"n_params", info.n_parameters},     {"size", info.file_bytes},
+                    {"n_vocab", info.n_vocab},           {"n_embd", info.n_embd},
+                    {"n_ctx_train", info.n_ctx_train}};
+  }
+  return json;
+}
+
+std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpRequest& request) {
+  auto model = models.loaded(request.query_value("model"));
+  if (model != nullptr) return model;
+  for (const ModelState& state : models.states())
+    if (state.model != nullptr) return state.model;
+  ApiError error(503, "server_error", "loading", "", "no model is loaded yet");
+  error.retry_after_ms = 1000.0;
+  throw error;
+}
+
+}  // namespace
+
+void Api::health(Job& job) {
+  const std::vector<ModelState> states = models_->states();
+  HttpAnswer answer;
+  answer.headers = job.headers();
+  answer.status = 503;
+  const ModelState& first = states.front();
+  if (leaving_) {
+    answer.body = to_text({{"status", "stopping"}});
+  } else if (first.stage == ModelState::Stage::kLoading) {
+    answer.body = to_text({{"status", "loading"}, {"progress", first.progress}});
+    answer.headers.emplace_back("Retry-After", "1");
+  } else if (first.stage == ModelState::Stage::kFailed) {
+    answer.body = to_text({{"status", "error"}, {"error", {{"message", first.error}}}});
+  } else {
+    answer.status = 200;
+    answer.body = to_text({{"status", "ok"}});
+  }
+  job.exchange->send(std::move(answer));
+}
+
+void Api::ready(Job& job) {
+  bool loaded = false;
+  for (const ModelState& state : models_->states()) loaded |= state.model != nullptr;
+  if (loaded && !leaving_) return job.send({{"status", "ok"}});
+  throw ApiError(503, "server_error", leaving_ ? "stopping" : "loading", "",
+                 leaving_ ? "the server is shutting down" : "the model is being loaded");
+}
+
+void Api::list_models(Job& job) {
+  Json data = Json::array();
+  for (const ModelState& state : models_->states()) data.push_back(model_json(state));
+  job.send({{"object", "list"}, {"data", std::move(data)}});
+}
+
+void Api::show_model(Job& job) {
+  const std::string name = job.exchange->request().path.substr(std::string_view("/v1/models/").size());
+  for (const ModelState& state : models_->states())
+    if (state.name == name) return job.send(model_json(state));
+  throw ApiError(404, "invalid_request_error", "model_not_found", "model",
+                 fmt::format("there is no model '{}'; GET /v1/models lists them", name.substr(0, 200)));
+}
+
+void Api::props(Job& job) {
+  const auto model = any_loaded(*models_, job.exchange->request());
+  const SamplerParams& sampler = setup_.params.defaults.params.sampler;
+  const bool chats = model->chat.has_value();
+  job.send({{"model", model->spec.name},
+            {"model_alias", model->spec.name},
+            {"model_path", model->spec.path.filename().string()},
+            {"n_ctx", model->n_ctx},
+            {"total_slots", model->context.n_sequences},
+            {"default_generation_settings",
+             {{"n_ctx", model->n_ctx},
+              {"params",
+               {{"temperature", sampler.temperature},
+                {"top_k", sampler.top_k},
+                {"top_p", sampler.top_p},
+                {"min_p", sampler.min_p},
+                {"repeat_penalty", sampler.repetition_penalty},
+                {"repeat_last_n", sampler.penalty_last_n},
+                {"presence_penalty", sampler.presence_penalty},
+                {"frequency_penalty", sampler.frequency_penalty},
+                {"max_tokens", setup_.params.defaults.params.n_predict}}}}},
+            {"chat_template_caps",
+             {{"chat", chats},
+              {"tools", chats && model->chat->has_tools()},
+              {"reasoning", chats && model->chat->has_reasoning()}}},
+            {"chat_format", chats ? std::string(model->chat->format()) : std::string()},
+            {"modalities", {{"vision", false}, {"audio", false}}}});
+}
+
+void Api::slots(Job& job) {
+  const auto model = any_loaded(*models_, job.exchange->request());
+  job.send(streams_json(*model->picture()));
+}
+
+void Api::act_on_slot(Job& job) {
+  const HttpRequest& request = job.exchange->request();
+  const std::string_view text = std::string_view(request.path).substr(std::string_view("/slots/").size());
+  int slot = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slot);
+  if (error != std::errc{} || end != text.data() + text.size() || slot < 0 || slot >= kMostSlots)
+    throw bad_request("id_slot", fmt::format("a slot is a number from 0 to {}", kMostSlots - 1));
+  sessions_.act(job, slot, request.query_value("action"));
+}
+
+void Api::metrics(Job& job) {
+  if (!setup_.metrics)
+    throw ApiError(501, "not_supported_error", "", "", "the server was started without --metrics");
+  job.exchange->send({.body = metrics_text(models_->states(), http_->counts()),
+                      .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                      .headers = job.headers()});
+}
+
+namespace {
+
+/// A client of the live page: a snapshot twice a second for as long as it stays.
+class LiveStream : public std::enable_shared_from_this<LiveStream> {
+ public:
+  LiveStream(HttpServer& http, Workers& workers, std::shared_ptr<Exchange> exchange,
+             std::weak_ptr<ServedModel> model, std::chrono::steady_clock::time_point start)
+      : http_(&http),
+        workers_(&workers),
+        exchange_(std::move(exchange)),
+        model_(std::move(model)),
+        start_(start) {}
+
+  void next() {
+    if (over_ || exchange_->closed()) return;
+    // A client that does not read gets no more until it does.
+    if (exchange_->n_unsent() == 0 && !telling_.exchange(true) &&
+        !workers_->run([self = shared_from_this()] { self->tell(); }))
+      telling_ = false;
+    http_->after(kPeriod, [self = shared_from_this()] { self->next(); });
+  }
+
+ private:
+  void tell() {
+    const auto model = model_.lock();
+    if (model == nullptr) return end();
+    const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - start_;
+    try {
+      std::string out;
+      add_event(out, to_text(live_json(*model, uptime.count(), last_step_)));
+      exchange_->write(std::move(out));
+    } catch (const std::exception&) {  // The service is going down, or memory is short: no picture.
+      end();
+    }
+    telling_ = false;
+  }
+  void end() {
+    over_ = true;
+    exchange_->end();
+  }
+
+  static constexpr std::chrono::milliseconds kPeriod{500};
+  HttpServer* http_;
+  Workers* workers_;
+  const std::shared_ptr<Exchange> exchange_;
+  const std::weak_ptr<ServedModel> model_;  ///< Looking on keeps no model in memory.
+  const std::chrono::steady_clock::time_point start_;
+  std::atomic<bool> over_{false};
+  std::atomic<bool> telling_{false};  ///< A worker is at it.
+  std::int64_t last_step_ = 0;
+};
+
+}  // namespace
+
+void Api::live(Job& job) {
+  const auto model = any_loaded(*models_, job.exchange->request());
+  HttpHeaders headers = job.headers();
+  headers.emplace_back("Cache-Control", "no-cache");
+  headers.emplace_back("X-Accel-Buffering", "no");
+  job.exchange->begin(200, "text/event-stream; charset=utf-8", std::move(headers));
+  if (job.exchange->request().method == "HEAD") return job.exchange->end();
+  std::make_shared<LiveStream>(*http_, *workers_, job.exchange, model, start_)->next();
+}
+
+}  // namespace weft::server

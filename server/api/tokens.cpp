@@ -1,0 +1,71 @@
+#include "api/tokens.h"
+
+#include <utility>
+
+#include "api/chat_order.h"
+#include "api/prompts.h"
+
+namespace weft::server {
+namespace {
+
+constexpr std::size_t kMostForPieces = 1000000;
+
+}  // namespace
+
+void tokenize(Job& job) {
+  Fields fields(job.body);
+  const Tokenizer& tokenizer = job.model->tokenizer();
+  // vLLM calls the text "prompt".
+  const std::string text = fields.has("prompt") ? fields.string("prompt") : fields.string("content");
+  if (!fields.has("prompt") && !fields.has("content")) throw bad_request("content", "'content' is missing");
+  const bool add_special =
+      fields.boolean("add_special", false) || fields.boolean("add_special_tokens", false);
+  const bool parse_special = fields.boolean("parse_special", true);
+  const bool with_pieces = fields.boolean("with_pieces", false);
+  fields.ignore({"model", "content"});
+  if (with_pieces && text.size() > kMostForPieces)
+    throw bad_request("with_pieces", "'with_pieces' is for texts of at most a million bytes");
+  fields.done();
+  const std::vector<Token> tokens =
+      tokenizer.encode(text, {.add_special = add_special, .parse_special = parse_special});
+  Json list = Json::array();
+  for (const Token id : tokens) {
+    if (with_pieces)
+      list.push_back({{"id", id}, {"piece", tokenizer.piece(id, true)}});
+    else
+      list.push_back(id);
+  }
+  job.send({{"tokens", std::move(list)}, {"count", tokens.size()}, {"max_model_len", job.model->n_ctx}});
+}
+
+void detokenize(Job& job) {
+  Fields fields(job.body);
+  const Json* tokens = fields.array("tokens");
+  if (tokens == nullptr) throw bad_request("tokens", "'tokens' is missing");
+  const std::vector<Token> ids = read_ids(*tokens, "tokens", job.model->tokenizer());
+  fields.ignore({"model"});
+  fields.done();
+  const std::string text = job.model->tokenizer().decode(ids, true);
+  job.send({{"content", text}, {"prompt", text}});
+}
+
+void apply_template(Job& job) {
+  Fields fields(job.body);
+  ChatTurn turn;
+  const Json* messages = fields.array("messages");
+  if (messages == nullptr) throw bad_request("messages", "'messages' is missing");
+  turn.messages_json = to_text(*messages);
+  if (const Json* tools = fields.array("tools"); tools != nullptr && !tools->empty())
+    turn.tools_json = to_text(*tools);
+  read_tool_choice(fields, turn);
+  turn.reasoning_effort = fields.string("reasoning_effort");
+  if (const Json* variables = fields.object("chat_template_kwargs"))
+    turn.variables_json = to_text(*variables);
+  turn.add_generation_prompt = fields.boolean("add_generation_prompt", true);
+  fields.ignore({"model"});
+  fields.done();
+  const ChatOpening opening = open_chat(*job.model, std::move(turn));
+  job.send({{"prompt", join(opening.prompt)}, {"tokens", job.model->tokenizer().encode(opening.prompt)}});
+}
+
+}  // namespace weft::server
