@@ -34,6 +34,7 @@ std::span<const Command> commands();
 // One a cmd_*.cpp.
 extern const Command kRunCommand;
 extern const Command kChatCommand;
+extern const Command kServeCommand;
 extern const Command kTokenizeCommand;
 extern const Command kInspectCommand;
 extern const Command kBenchCommand;

@@ -43,6 +43,7 @@ std::string overview() {
       "\nExamples:\n"
       "  weft run -p \"Once upon a time\" -n 64     continue a text\n"
       "  weft chat -m gemma                       talk to a model of the cache\n"
+      "  weft serve                               an OpenAI-compatible server with a web page\n"
       "  weft inspect model.gguf                  what a file holds\n"
       "\nModels are looked for in ${{WEFT_CACHE:-$HOME/.cache/weft}}/models.\n"
       "Exit codes: {}\n",

@@ -28,6 +28,11 @@ constexpr Alias kAliases[] = {
     {"-npl", "--streams"},
     {"-pps", "--shared-prompt"},
     {"-pg", "--prompt-generate"},
+    {"--served-model-name", "--alias"},
+    {"--max-model-len", "--ctx-size"},
+    {"--max-num-seqs", "--parallel"},
+    {"--max-num-batched-tokens", "--ubatch-size"},
+    {"--uds", "--host"},
 };
 
 // Reasons that several options have.
@@ -181,6 +186,12 @@ const std::vector<Variable>& variables() {
       {"reasoning", {"LLAMA_ARG_REASONING"}},
       {"host", {"LLAMA_ARG_HOST"}},
       {"port", {"LLAMA_ARG_PORT"}},
+      {"parallel", {"LLAMA_ARG_N_PARALLEL"}},
+      {"api-key", {"LLAMA_API_KEY"}},
+      {"alias", {"LLAMA_ARG_ALIAS"}},
+      {"timeout", {"LLAMA_ARG_TIMEOUT"}},
+      {"metrics", {"LLAMA_ARG_ENDPOINT_METRICS"}},
+      {"models-max", {"LLAMA_ARG_MODELS_MAX"}},
   };
   return kVariables;
 }

@@ -21,7 +21,7 @@ namespace weft::cli {
 
 std::span<const Command> commands() {
   // Copies of function pointers and literals, all of them constant-initialised.
-  static const std::array kCommands = {kRunCommand,        kChatCommand,        kTokenizeCommand,
+  static const std::array kCommands = {kRunCommand,        kChatCommand,        kServeCommand,   kTokenizeCommand,
                                        kInspectCommand,    kBenchCommand,       kModelsCommand,
                                        kDevicesCommand,    kTestBackendCommand, kHealthCommand,
                                        kCompletionCommand, kManCommand,         kVersionCommand};

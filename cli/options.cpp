@@ -215,11 +215,7 @@ void note_missing_gpu(const PlacementParams& params, const Registry& registry, c
   for (const std::string& problem : problems(registry)) note(talk, problem);
 }
 
-LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
-                       const ContextOptions& context) {
-  const auto start = std::chrono::steady_clock::now();
-  const std::filesystem::path path = find_model(options.model);
-  Progress bar(talk, "loading " + path.filename().string());
+ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Talk& talk) {
   ModelParams params;
   params.n_threads = options.n_threads;
   params.isa = options.isa;
@@ -232,6 +228,15 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   params.placement.n_ubatch = expected.n_ubatch;
   params.registry = find_all_backends();
   note_missing_gpu(params.placement, *params.registry, talk);
+  return params;
+}
+
+LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
+                       const ContextOptions& context) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::filesystem::path path = find_model(options.model);
+  Progress bar(talk, "loading " + path.filename().string());
+  ModelParams params = model_params(options, context, talk);
   params.progress = [&](float fraction) {
     bar.update(fraction);
     return !interrupt.requested();

@@ -69,6 +69,9 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
                        const ContextOptions& context = {});
 
+/// How such a model is to be loaded, so that such contexts fit beside it. Finds the backends.
+ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Talk& talk);
+
 struct SamplingOptions {
   SamplerParams params;
   std::string seed;

@@ -1,0 +1,407 @@
+// weft serve: models behind HTTP, for every tool that speaks OpenAI's API, and for a browser.
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "arguments.h"
+#include "base/memory.h"
+#include "command.h"
+#include "log_options.h"
+#include "model_cache.h"
+#include "options.h"
+#include "server.h"
+#include "systemd.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+using server::ModelSpec;
+
+/// Cells for each completion, where nobody says how many.
+constexpr int kCellsEach = 2048;
+constexpr int kMostCells = 1 << 17;
+/// Sequences beside those that run, in which finished texts stay.
+constexpr int kKeptTexts = 64;
+
+struct ServeOptions {
+  Talk talk;
+  LogOptions log;
+  ModelOptions model;
+  std::vector<std::string> models;
+  ContextOptions context;
+  SamplingOptions sampling;
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  int n_parallel = 64;
+  int n_predict = -1;
+  std::vector<std::string> keys;
+  std::string key_file;
+  std::vector<std::string> aliases;
+  int timeout_s = 600;
+  int max_queue = 1024;
+  int models_max = 0;
+  bool metrics = true;
+  bool web_page = true;
+  std::string save_folder;
+  std::string access_log;
+  std::string trace;
+  std::string template_file;
+  int shutdown_timeout_s = 30;
+  int drain_delay_s = 0;
+};
+
+// One key a line; empty lines and comments are left out.
+std::vector<std::string> read_keys(const ServeOptions& options) {
+  std::vector<std::string> keys;
+  for (const std::string& text : options.keys) {
+    for (std::size_t begin = 0; begin <= text.size();) {  // llama.cpp takes several with commas
+      const std::size_t comma = std::min(text.find(',', begin), text.size());
+      if (comma > begin) keys.push_back(text.substr(begin, comma - begin));
+      begin = comma + 1;
+    }
+  }
+  if (keys.empty() && !options.keys.empty())
+    throw UsageError("--api-key: the key is empty; leave the option out to let everybody in");
+  if (options.key_file.empty()) return keys;
+  const std::string text = read_text(options.key_file);
+  const std::size_t before = keys.size();
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty() && line.front() != '#') keys.push_back(line);
+    begin = end + 1;
+  }
+  if (keys.size() == before)
+    throw UsageError(fmt::format("--api-key-file: '{}' has no key", options.key_file));
+  return keys;
+}
+
+// Those that were named, or the default one with all others of the model cache behind it.
+std::vector<ModelSpec> model_specs(const ServeOptions& options) {
+  std::vector<ModelSpec> specs;
+  const auto add = [&](const std::filesystem::path& path) {
+    const bool known =
+        std::any_of(specs.begin(), specs.end(), [&](const ModelSpec& s) { return s.path == path; });
+    if (!known) specs.push_back({path.stem().string(), {}, path});
+  };
+  for (const std::string& name : options.models) add(find_model(name));
+  if (options.models.empty()) {
+    add(find_model(""));
+    for (const CachedModel& model : cached_models()) add(model.path);
+  }
+  // The first alias is the name that clients are told.
+  for (std::size_t i = 0; i < options.aliases.size(); ++i) {
+    if (i == 0)
+      specs.front().aliases.push_back(std::exchange(specs.front().name, options.aliases[i]));
+    else
+      specs.front().aliases.push_back(options.aliases[i]);
+  }
+  return specs;
+}
+
+/// Cells of the cache, and those that each completion may have.
+struct Cells {
+  int all = 0;
+  int each = 0;
+};
+
+Cells cells_of(const ServeOptions& options, const ModelSpec& spec) {
+  if (options.context.n_ctx > 0) return {options.context.n_ctx, options.context.n_ctx};
+  const FileInfo info = inspect(spec.path, context_params(options.context, options.model));
+  const int trained = info.model ? info.model->n_ctx_train : kCellsEach;
+  int cells =
+      std::max(std::min(trained, kMostCells / 4), std::min(options.n_parallel * kCellsEach, kMostCells));
+  const std::uint64_t budget = base::machine_memory().total / 4;
+  const std::uint64_t each = std::max<std::uint64_t>(1, info.cache.bytes_per_token);
+  if (each * static_cast<std::uint64_t>(cells) > budget) cells = static_cast<int>(budget / each);
+  cells = std::max(cells, kCellsEach);
+  return {cells, std::min(cells, trained)};
+}
+
+server::ServedModelParams served_params(const ServeOptions& options, const ModelSpec& spec) {
+  server::ServedModelParams params;
+  params.context = context_params(options.context, options.model);
+  const Cells cells = cells_of(options, spec);
+  params.context.n_ctx = cells.all;
+  params.n_ctx = cells.each;
+  params.context.n_sequences = options.n_parallel + kKeptTexts;
+  params.context.n_outputs = std::max(options.n_parallel, 64);
+  params.service.batcher.n_running = options.n_parallel;
+  params.service.batcher.limits.n_waiting = options.max_queue;
+  if (!options.template_file.empty()) params.chat_template = read_text(options.template_file);
+  return params;
+}
+
+server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
+  server::PoolParams pool;
+  pool.models = model_specs(*options);
+  // Who names several models wants each by its name.
+  pool.any_name = options->models.size() <= 1;
+  pool.n_loaded = options->models_max;
+  pool.bytes = base::machine_memory().total / 10 * 8;
+  pool.bytes_of = [options](const ModelSpec& spec) {
+    ContextParams params = context_params(options->context, options->model);
+    params.n_ctx = cells_of(*options, spec).all;
+    const FileInfo info = inspect(spec.path, params);
+    return static_cast<std::uint64_t>(info.model ? info.model->weight_bytes : 0) + info.cache.bytes;
+  };
+  pool.load = [options, trace](const ModelSpec& spec, const std::function<bool(float)>& progress) {
+    ModelParams params = model_params(options->model, options->context, options->talk);
+    params.progress = progress;
+    server::ServedModelParams served = served_params(*options, spec);
+    if (trace != nullptr)
+      served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
+    return std::make_shared<server::ServedModel>(spec, Model::load(spec.path, params), served);
+  };
+  pool.log = [&log](const std::string& line) { log.write(LogLevel::kInfo, line); };
+  return pool;
+}
+
+server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace,
+                                   Log& log) {
+  server::ServerParams params;
+  params.http.host = options->host;
+  params.http.port = static_cast<std::uint16_t>(options->port);
+  for (const PassedSocket& socket : take_listening_sockets())
+    params.http.listening.push_back(socket.descriptor);
+  params.pool = pool_params(options, trace, log);
+  params.api.keys = read_keys(*options);
+  params.api.metrics = options->metrics;
+  params.api.web_page = options->web_page;
+  params.api.save_folder = options->save_folder;
+  params.api.access_log = options->access_log;
+  params.api.trace = trace;
+  server::RequestDefaults& defaults = params.api.params.defaults;
+  defaults.params.sampler = options->sampling.params;
+  defaults.params.n_predict = options->n_predict;
+  defaults.timeout_ms = 1000.0 * options->timeout_s;
+  params.shutdown_timeout = std::chrono::seconds(options->shutdown_timeout_s);
+  params.drain_delay = std::chrono::seconds(options->drain_delay_s);
+  return params;
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.") ||
+         host.find('/') != std::string::npos;
+}
+
+// Signals, waited for by a thread.
+class SignalThread {
+ public:
+  // Blocks the signals in this thread and those that it will start. Before any thread.
+  SignalThread() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, kEnd}) sigaddset(&set_, signal);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+  ~SignalThread() {
+    end();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalThread(const SignalThread&) = delete;
+  SignalThread& operator=(const SignalThread&) = delete;
+
+  void start(std::function<void(int signal)> on_signal) {
+    thread_ = std::thread([this, on_signal = std::move(on_signal)] {
+      int signal = 0;
+      while (sigwait(&set_, &signal) == 0 && !ending_)
+        if (signal != kEnd) on_signal(signal);
+    });
+  }
+  // Nothing is called any more.
+  void end() {
+    if (!thread_.joinable()) return;
+    ending_ = true;
+    pthread_kill(thread_.native_handle(), kEnd);
+    thread_.join();
+  }
+
+ private:
+  static constexpr int kEnd = SIGUSR2;  ///< Wakes the thread.
+  std::atomic<bool> ending_{false};
+  sigset_t set_{};
+  sigset_t before_{};
+  std::thread thread_;
+};
+
+void check(const ServeOptions& options, Log& log) {
+  if (!options.sampling.logit_biases.empty())
+    throw UsageError("--logit-bias: requests bring their own (logit_bias)");
+  if (!is_loopback(options.host) && options.keys.empty() && options.key_file.empty())
+    log.write(
+        LogLevel::kWarning,
+        "other machines can reach this address and there is no API key (--api-key): whoever does can use it",
+        {{"host", options.host}});
+}
+
+void print_welcome(const ServeOptions& options, const std::string& address, Log& log) {
+  log.write(LogLevel::kInfo, "listening", {{"address", address}});
+  if (!is_terminal(2) || !address.starts_with("http")) return;
+  note(options.talk, fmt::format("\n  OPENAI_BASE_URL={}/v1\n  ANTHROPIC_BASE_URL={}", address, address));
+  if (options.web_page) note(options.talk, fmt::format("  A page to talk to it: {}/\n", address));
+}
+
+void reload(const ServeOptions& options, server::Server& server, Log& log) {
+  if (!log.reopen() || !server.reopen_log())
+    log.write(LogLevel::kWarning, "a log file cannot be opened again");
+  try {
+    server.set_keys(read_keys(options));
+    log.write(LogLevel::kInfo, "keys read again");
+  } catch (const std::exception& error) {
+    log.write(LogLevel::kError, "the keys cannot be read again; the old ones stay",
+              {{"error", error.what()}});
+  }
+}
+
+int run(const std::shared_ptr<ServeOptions>& options) {
+  SignalThread signals;
+  Log log(options->log, options->talk);
+  check(*options, log);
+  std::unique_ptr<server::Trace> trace;
+  if (!options->trace.empty()) trace = std::make_unique<server::Trace>(options->trace);
+  ServiceNotifier systemd;
+  std::atomic<bool> failed{false}, stopping{false};
+
+  server::Server server(server_params(options, trace.get(), log));
+  print_welcome(*options, server.address(), log);
+  systemd.status("loading the model");
+  server.on_ready([&](const std::string& error) {
+    const std::string model = server.models().states().front().name;
+    if (error.empty()) {
+      // The line that scripts wait for.
+      log.write(LogLevel::kInfo, "ready", {{"model", model}, {"address", server.address()}});
+      systemd.ready("serving " + model);
+    } else if (!stopping) {
+      log.write(LogLevel::kError, "the model cannot be loaded", {{"model", model}, {"error", error}});
+      failed = true;
+      server.stop();
+    }
+  });
+  signals.start([&](int signal) {
+    if (signal == SIGHUP) return reload(*options, server, log);
+    log.write(LogLevel::kInfo, "stopping: answers under way end first; once more to stop at once");
+    systemd.stopping("answers under way end first");
+    stopping = true;
+    server.stop();
+  });
+  server.run();
+  signals.end();
+  log.write(LogLevel::kInfo, "stopped");
+  return failed ? kExitFailure : kExitOk;
+}
+
+void add_server_options(CLI::App& app, ServeOptions& options) {
+  const std::string group = "Server";
+  app.add_option("--host", options.host,
+                 "address to listen on, or the path of a Unix socket (default 127.0.0.1: this machine only)")
+      ->type_name("HOST")
+      ->group(group);
+  add_size(app, "--port", options.port, {0, 65535}, "port (default 8080; 0: any that is free)")->group(group);
+  add_size(app, "--parallel", options.n_parallel, {1, 1024},
+           "completions computed at the same time, at most (default 64); others wait")
+      ->group(group);
+  add_size(app, "--max-queue", options.max_queue, {1, 1 << 20},
+           "completions that may wait (default 1024); more are told to come back (429)")
+      ->group(group);
+  add_size(app, "--timeout", options.timeout_s, {0, 1 << 20, "0: no limit"},
+           "seconds that a request may take (default 600); what it has written until then is its answer")
+      ->group(group);
+  app.add_option("--api-key", options.keys, "a key that clients must send; may be given again")
+      ->type_name("KEY")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--api-key-file", options.key_file, "a file with a key a line")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("-a,--alias", options.aliases,
+                 "name of the first model, as clients see it; may be given again")
+      ->type_name("NAME")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+  add_size(app, "--models-max", options.models_max, {0},
+           "models in memory at the same time, at most (default 0: as many as fit)")
+      ->group(group);
+  add_switch(app, "--metrics", options.metrics, "numbers for Prometheus at /metrics (default)")->group(group);
+  add_switch(app, "--webui", options.web_page, "the web page at / (default)")->group(group);
+  app.add_option("--slot-save-path", options.save_folder,
+                 "folder for saved sessions (default: none are saved)")
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option("--access-log", options.access_log,
+                 "a line of JSON for each request; '-': standard error. Texts are never logged")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--trace", options.trace, "steps and requests as a Chrome trace, for ui.perfetto.dev")
+      ->type_name("FILE")
+      ->group(group);
+  add_size(app, "--shutdown-timeout", options.shutdown_timeout_s, {0, 1 << 20},
+           "seconds that answers may go on after SIGTERM (default 30)")
+      ->group(group);
+  add_size(app, "--drain-delay", options.drain_delay_s, {0, 1 << 20},
+           "seconds after SIGTERM in which requests are still taken while /ready says no (default 0)")
+      ->group(group);
+  app.add_option("--chat-template-file", options.template_file, "a chat template in place of the model's own")
+      ->type_name("FILE")
+      ->group(group);
+  add_size(app, "-n,--predict,--n-predict", options.n_predict, kPredictRange,
+           "tokens of an answer, at most, where a request does not say (default -1: no limit)")
+      ->group(group);
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<ServeOptions>();
+  add_server_options(app, *options);
+  add_model_options(app, options->model);
+  app.remove_option(app.get_option("--model"));
+  app.add_option(
+         "-m,--model", options->models,
+         "a GGUF file, or a name in the model cache; may be given again, the first one is the default. "
+         "Without: the default model, and all others of the cache when they are asked for")
+      ->type_name("FILE")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group("Model");
+  add_context_options(app, options->context);
+  add_sampling_options(app, options->sampling);
+  add_talk_options(app, options->talk);
+  add_log_options(app, options->log);
+  return [options] { return run(options); };
+}
+
+}  // namespace
+
+const Command kServeCommand = {
+    "serve", "[-m FILE] [options]", "serve models over HTTP, with a web page",
+    "OpenAI's API at /v1, Anthropic's at /v1/messages, a chat page at /, numbers for Prometheus at "
+    "/metrics.\n"
+    "Sampling options are the defaults of requests that do not say. --ctx-size is the size of the cache, "
+    "which\n"
+    "all requests share; each may use all of it.\n"
+    "\n"
+    "Examples:\n"
+    "  weft serve                                  the default model at http://127.0.0.1:8080\n"
+    "  weft serve -m gemma --port 9000 -np 16      another model, at most 16 answers at a time\n"
+    "  weft serve --host 0.0.0.0 --api-key-file keys.txt\n"
+    "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
+    "\"Hello\"}]}'\n"
+    "\n"
+    "SIGTERM and Ctrl-C: answers that are under way end, no more are begun; once more ends them at once.\n"
+    "SIGHUP: keys are read and the log file is opened again.\n",
+    prepare};
+
+}  // namespace weft::cli
