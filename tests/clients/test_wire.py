@@ -1,0 +1,164 @@
+"""What goes over the wire, without a client's help."""
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+import time
+import urllib.parse
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def address(server):
+    url = urllib.parse.urlparse(server.url)
+    return url.hostname, url.port
+
+
+def post(address, path, body, headers=None):
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    text = body if isinstance(body, (str, bytes)) else json.dumps(body)
+    connection.request("POST", path, text, {"Content-Type": "application/json", **(headers or {})})
+    answer = connection.getresponse()
+    return answer, answer.read()
+
+
+def get(address, path, headers=None):
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    connection.request("GET", path, headers=headers or {})
+    answer = connection.getresponse()
+    return answer, answer.read()
+
+
+CHAT = {"messages": [{"role": "user", "content": "Say something short."}], "max_tokens": 8, "temperature": 0}
+
+
+def test_status_endpoints(address):
+    for path in ("/health", "/ready", "/v1/models", "/props", "/slots", "/metrics"):
+        answer, body = get(address, path)
+        assert answer.status == 200, (path, body)
+    assert json.loads(get(address, "/health")[1]) == {"status": "ok"}
+    assert b"weft:time_to_first_token_seconds_bucket" in get(address, "/metrics")[1]
+
+
+def test_stream_format(address):
+    answer, body = post(address, "/v1/chat/completions", {**CHAT, "stream": True})
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    events = [line for line in body.decode().split("\n\n") if line]
+    assert all(event.startswith("data: ") for event in events)
+    assert events[-1] == "data: [DONE]"
+    chunks = [json.loads(event[6:]) for event in events[:-1]]
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert chunks[-1]["choices"][0]["finish_reason"] in ("stop", "length")
+
+
+@pytest.mark.parametrize("body, status", [
+    ("", 400), ("{", 400), ("[]", 400), ("nonsense", 400), ("{}", 400), (b"\xff\xfe", 400),
+    ('{"messages": ' + "[" * 100000, 400), ({"messages": "x"}, 400), ({"messages": [{"role": "user"}]}, 400),
+    ({"messages": [{"role": "what", "content": "x"}]}, 400), ({**CHAT, "max_tokens": 1e300}, 400),
+])
+def test_errors_have_the_apis_shape(address, body, status):
+    answer, text = post(address, "/v1/chat/completions", body)
+    assert answer.status == status, text
+    error = json.loads(text)["error"]
+    assert error["message"] and error["type"] == "invalid_request_error"
+    assert set(error) == {"message", "type", "param", "code"}
+
+
+def test_unknown_paths_and_methods(address):
+    assert get(address, "/v1/nothing")[0].status == 404
+    assert get(address, "/v1/chat/completions")[0].status == 405
+    answer, body = post(address, "/v1/messages", {})
+    assert answer.status == 400 and json.loads(body)["type"] == "error"
+
+
+def test_cors(address):
+    connection = http.client.HTTPConnection(*address, timeout=10)
+    connection.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://elsewhere"})
+    answer = connection.getresponse()
+    assert answer.status == 204 and answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert "POST" in answer.headers["Access-Control-Allow-Methods"]
+
+
+def test_tokens_and_back(address):
+    text = "Grüße, 世界! 🙂"
+    tokens = json.loads(post(address, "/tokenize", {"content": text})[1])["tokens"]
+    assert json.loads(post(address, "/detokenize", {"tokens": tokens})[1])["content"] == text
+    answer, body = post(address, "/detokenize", {"tokens": [-1]})
+    assert answer.status == 400
+    prompt = json.loads(post(address, "/apply-template", {"messages": CHAT["messages"]})[1])["prompt"]
+    assert CHAT["messages"][0]["content"] in prompt
+
+
+def test_sessions(address):
+    prompt = {"prompt": "The history of bread begins with grain, water and fire, and", "max_tokens": 8,
+              "temperature": 0, "id_slot": 0}
+    first = json.loads(post(address, "/v1/completions", prompt)[1])
+    saved = json.loads(post(address, "/slots/0?action=save", {"filename": "bread.bin"})[1])
+    assert saved["n_saved"] > 8
+    assert json.loads(post(address, "/slots/0?action=erase", {})[1])["n_erased"] > 0
+    restored = json.loads(post(address, "/slots/3?action=restore", {"filename": "bread.bin"})[1])
+    assert restored["n_restored"] == saved["n_saved"]
+    again = json.loads(post(address, "/v1/completions", prompt)[1])
+    assert again["choices"][0]["text"] == first["choices"][0]["text"]
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    for name in ("../x", "/etc/passwd", ".hidden", "a/b", "", "x" * 200, "a\u0000b"):
+        assert post(address, "/slots/0?action=save", {"filename": name})[0].status == 400
+
+
+def test_vanished_client_in_the_middle_of_a_prompt(address):
+    long = {"messages": [{"role": "user", "content": "word " * 1500}], "max_tokens": 8}
+    body = json.dumps(long)
+    with socket.create_connection(address) as client:
+        client.sendall((f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}").encode())
+        time.sleep(0.05)
+    deadline = time.time() + 10
+    while time.time() < deadline:
+        text = get(address, "/metrics")[1].decode()
+        if all(line.endswith(" 0") for line in text.splitlines() if line.startswith(
+                ("weft:num_requests_running", "weft:num_requests_waiting"))):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the request is still there")
+
+
+def test_terminate_ends_streams_in_order(start_server):
+    mine = start_server("--shutdown-timeout", "20")
+    url = urllib.parse.urlparse(mine.url)
+    address = (url.hostname, url.port)
+    bodies = []
+
+    def stream():
+        bodies.append(post(address, "/v1/chat/completions", {**CHAT, "max_tokens": 64, "stream": True})[1])
+
+    threads = [threading.Thread(target=stream) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    os.kill(mine.process.pid, signal.SIGTERM)
+    for thread in threads:
+        thread.join()
+    assert mine.process.wait(30) == 0
+    assert all(body.endswith(b"data: [DONE]\n\n") for body in bodies) and len(bodies) == 8
+
+
+def test_second_terminate_ends_at_once(start_server):
+    mine = start_server()
+    url = urllib.parse.urlparse(mine.url)
+    bodies = []
+
+    def stream():
+        bodies.append(post((url.hostname, url.port), "/v1/chat/completions",
+                           {**CHAT, "max_tokens": 1900, "stream": True, "ignore_eos": True})[1])
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    time.sleep(0.5)
+    mine.process.terminate()
+    time.sleep(0.2)
+    mine.process.terminate()
+    assert mine.process.wait(15) == 0
+    thread.join()
+    assert b'"error"' in bodies[0]
