@@ -51,6 +51,7 @@ struct ServeOptions {
   int timeout_s = 600;
   int max_queue = 1024;
   int models_max = 0;
+  bool cors = false;
   bool metrics = true;
   bool web_page = true;
   std::string save_folder;
@@ -169,6 +170,11 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   return pool;
 }
 
+bool is_unix_socket(const std::string& host) { return host.find('/') != std::string::npos; }
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace,
                                    Log& log) {
   server::ServerParams params;
@@ -178,6 +184,9 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
     params.http.listening.push_back(socket.descriptor);
   params.pool = pool_params(options, trace, log);
   params.api.keys = read_keys(*options);
+  // Who has a key was let in by somebody.
+  params.api.cors = options->cors || !params.api.keys.empty();
+  params.api.only_local = !options->cors && is_loopback(options->host) && params.http.listening.empty();
   params.api.metrics = options->metrics;
   params.api.web_page = options->web_page;
   params.api.save_folder = options->save_folder;
@@ -190,11 +199,6 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   params.shutdown_timeout = std::chrono::seconds(options->shutdown_timeout_s);
   params.drain_delay = std::chrono::seconds(options->drain_delay_s);
   return params;
-}
-
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.") ||
-         host.find('/') != std::string::npos;
 }
 
 // Signals, waited for by a thread.
@@ -240,7 +244,8 @@ class SignalThread {
 void check(const ServeOptions& options, Log& log) {
   if (!options.sampling.logit_biases.empty())
     throw UsageError("--logit-bias: requests bring their own (logit_bias)");
-  if (!is_loopback(options.host) && options.keys.empty() && options.key_file.empty())
+  if (!is_loopback(options.host) && !is_unix_socket(options.host) && options.keys.empty() &&
+      options.key_file.empty())
     log.write(
         LogLevel::kWarning,
         "other machines can reach this address and there is no API key (--api-key): whoever does can use it",
@@ -335,6 +340,10 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
       ->group(group);
   add_size(app, "--models-max", options.models_max, {0},
            "models in memory at the same time, at most (default 0: as many as fit)")
+      ->group(group);
+  add_switch(
+      app, "--cors", options.cors,
+      "let pages of other origins use the server from a browser (default: only where there is an API key)")
       ->group(group);
   add_switch(app, "--metrics", options.metrics, "numbers for Prometheus at /metrics (default)")->group(group);
   add_switch(app, "--webui", options.web_page, "the web page at / (default)")->group(group);

@@ -15,13 +15,15 @@ namespace {
 constexpr std::chrono::milliseconds kLastBytes{2000};
 constexpr std::chrono::milliseconds kLookAgain{10};
 
-HttpParams complete(HttpParams params) {
+HttpParams complete(HttpParams params, bool cors) {
   params.error_body = [](int status, std::string_view reason) {
     return to_text(
         error_json({status, "invalid_request_error", "", "", std::string(reason)}, ErrorShape::kOpenAi));
   };
-  params.headers.emplace_back("Access-Control-Allow-Origin", "*");
-  params.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+  if (cors) {
+    params.headers.emplace_back("Access-Control-Allow-Origin", "*");
+    params.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+  }
   params.headers.emplace_back("X-Content-Type-Options", "nosniff");
   return params;
 }
@@ -33,8 +35,9 @@ struct Server::Impl {
       : shutdown_timeout(params.shutdown_timeout),
         drain_delay(params.drain_delay),
         pool(std::move(params.pool)),
+        cors(params.api.cors),
         api(std::move(params.api), pool),
-        http(complete(std::move(params.http)),
+        http(complete(std::move(params.http), cors),
              [this](std::shared_ptr<Exchange> exchange) { api.handle(exchange); }) {
     api.serve_on(http);
   }
@@ -75,6 +78,7 @@ struct Server::Impl {
   const std::chrono::milliseconds drain_delay;
   // In the order in which they need each other. The API's handlers end with the HTTP server's thread.
   ModelPool pool;
+  const bool cors;
   Api api;
   HttpServer http;
 

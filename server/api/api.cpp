@@ -42,6 +42,17 @@ bool is_bearer(std::string_view header) {
          });
 }
 
+// "localhost:8080" to "localhost", "[::1]:8080" to "[::1]".
+std::string_view without_port(std::string_view host) {
+  const std::size_t colon = host.rfind(':');
+  return colon == std::string_view::npos || host.ends_with(']') ? host : host.substr(0, colon);
+}
+
+bool is_this_machine(std::string_view host) {
+  const std::string_view name = without_port(host);
+  return name == "localhost" || name.ends_with(".localhost") || name == "[::1]" || name.starts_with("127.");
+}
+
 // The client's own id, where it is one that logs can hold.
 std::string request_id(const HttpRequest& request) {
   const std::string_view given = request.header("X-Request-Id");
@@ -140,6 +151,18 @@ bool Api::is_open_to(const HttpRequest& request) const {
   return known;
 }
 
+// A page in a browser that is not the server's own: it would use the machine of whoever looks at it.
+bool Api::is_from_elsewhere(const HttpRequest& request) const {
+  const std::string_view host = request.header("Host");
+  if (setup_.only_local && !host.empty() && !is_this_machine(host)) return true;
+  std::string_view origin = request.header("Origin");
+  if (origin.empty() || setup_.cors) return false;
+  const std::size_t slashes = origin.find("://");
+  if (slashes == std::string_view::npos) return true;  // "null": a file, a frame of nobody.
+  origin.remove_prefix(slashes + 3);
+  return origin != host && !is_this_machine(origin);
+}
+
 bool Api::serve_page(const std::shared_ptr<Exchange>& exchange) const {
   const HttpRequest& request = exchange->request();
   if (!setup_.web_page || (request.method != "GET" && request.method != "HEAD")) return false;
@@ -166,6 +189,15 @@ bool Api::serve_page(const std::shared_ptr<Exchange>& exchange) const {
 
 void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
+  if (is_from_elsewhere(request)) {
+    Job job;
+    job.exchange = exchange;
+    job.id = request_id(request);
+    job.start = std::chrono::steady_clock::now();
+    return fail(job, ErrorShape::kOpenAi,
+                {403, "invalid_request_error", "foreign_origin", "",
+                 "pages of other origins may use this server only if it was started with --cors"});
+  }
   if (request.method == "OPTIONS") return exchange->send({.status = 204, .headers = kPreflight});
   if (serve_page(exchange)) return;
 

@@ -21,6 +21,10 @@ namespace weft::server {
 struct ApiSetup {
   ApiParams params = {};
   std::vector<std::string> keys = {};  ///< Any of them opens everything; none: everything is open.
+  /// Pages of other origins may use the server from a browser.
+  bool cors = false;
+  /// It listens to this machine alone, so who calls it by another machine's name was misled (DNS rebinding).
+  bool only_local = false;
   bool metrics = false;
   bool web_page = true;
   std::filesystem::path save_folder = {};
@@ -57,6 +61,7 @@ class Api {
   void run(const Route& route, Job& job) noexcept;
   void with_model(const Route& route, std::shared_ptr<Job> job);
   bool is_open_to(const HttpRequest& request) const;
+  bool is_from_elsewhere(const HttpRequest& request) const;
   void finish(const Job& job, const Outcome& outcome);
   void fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers = {}) noexcept;
   bool serve_page(const std::shared_ptr<Exchange>& exchange) const;

@@ -74,8 +74,20 @@ def test_unknown_paths_and_methods(address):
     assert answer.status == 400 and json.loads(body)["type"] == "error"
 
 
-def test_cors(address):
-    connection = http.client.HTTPConnection(*address, timeout=10)
+def test_pages_of_others_are_kept_out(address):
+    body = json.dumps(CHAT)
+    own = f"http://{address[0]}:{address[1]}"
+    for headers, status in (({"Origin": own}, 200), ({"Origin": "http://localhost:3000"}, 200), ({}, 200),
+                            ({"Origin": "https://evil.example"}, 403), ({"Origin": "null"}, 403),
+                            ({"Host": "evil.example:8080"}, 403)):
+        answer, text = post(address, "/v1/chat/completions", body, headers)
+        assert answer.status == status, (headers, text)
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_cors(start_server):
+    url = urllib.parse.urlparse(start_server("--cors").url)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=10)
     connection.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://elsewhere"})
     answer = connection.getresponse()
     assert answer.status == 204 and answer.headers["Access-Control-Allow-Origin"] == "*"
