@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <utility>
 
@@ -24,6 +25,20 @@ ApiError unavailable(const std::string& message, double retry_after_ms) {
   ApiError error(503, "server_error", "unavailable", "", message);
   error.retry_after_ms = retry_after_ms;
   return error;
+}
+
+std::vector<std::string_view> names_of(const ModelSpec& spec) {
+  std::vector<std::string_view> names = {spec.name};
+  names.insert(names.end(), spec.aliases.begin(), spec.aliases.end());
+  return names;
+}
+
+// Without the end that names of files have.
+std::string lower_case(std::string_view name) {
+  if (name.ends_with(".gguf")) name.remove_suffix(5);
+  std::string lower(name.substr(0, 256));
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
 }
 
 }  // namespace
@@ -57,11 +72,22 @@ void ModelPool::join() {
 
 ModelPool::Slot* ModelPool::find(std::string_view name) const {
   if (name.empty() && !slots_.empty()) return slots_.front().get();
+  for (const auto& slot : slots_)
+    for (const std::string_view known : names_of(slot->spec))
+      if (known == name) return slot.get();
+  // A part that only one has, as on the command line.
+  const std::string part = lower_case(name);
+  Slot* found = nullptr;
   for (const auto& slot : slots_) {
-    const auto& aliases = slot->spec.aliases;
-    if (slot->spec.name == name || std::find(aliases.begin(), aliases.end(), name) != aliases.end())
-      return slot.get();
+    const auto has_part = [&](std::string_view known) {
+      return lower_case(known).find(part) != std::string::npos;
+    };
+    const auto names = names_of(slot->spec);
+    if (std::none_of(names.begin(), names.end(), has_part)) continue;
+    if (found != nullptr) return nullptr;
+    found = slot.get();
   }
+  if (found != nullptr) return found;
   return params_.any_name && !slots_.empty() ? slots_.front().get() : nullptr;
 }
 

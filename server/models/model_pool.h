@@ -19,6 +19,7 @@ namespace weft::server {
 
 struct PoolParams {
   std::vector<ModelSpec> models = {};  ///< The first one is that of requests that name none.
+  /// Names are found whole, or by a part that only one has, in any case.
   bool any_name = true;     ///< Names that no model has mean the first one, so that tools need not know ours.
   int n_loaded = 0;         ///< At the same time, at most; 0: as many as there is memory for.
   std::uint64_t bytes = 0;  ///< Of weights and caches together; 0: no limit.

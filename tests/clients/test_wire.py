@@ -43,6 +43,13 @@ def test_status_endpoints(address):
     assert b"weft:time_to_first_token_seconds_bucket" in get(address, "/metrics")[1]
 
 
+def test_models_are_found_by_a_part_of_their_names(address):
+    name = json.loads(get(address, "/v1/models")[1])["data"][0]["id"]
+    for part in (name, name.upper(), name + ".gguf", name[:8].lower(), "gpt-4o", ""):
+        answer, text = post(address, "/v1/chat/completions", {**CHAT, "model": part})
+        assert answer.status == 200 and json.loads(text)["model"] == name, part
+
+
 def test_stream_format(address):
     answer, body = post(address, "/v1/chat/completions", {**CHAT, "stream": True})
     assert answer.headers["Content-Type"].startswith("text/event-stream")
