@@ -81,6 +81,7 @@ std::vector<std::string> read_keys(const ServeOptions& options) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string line = text.substr(begin, end - begin);
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
     if (!line.empty() && line.front() != '#') keys.push_back(line);
     begin = end + 1;
   }

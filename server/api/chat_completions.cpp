@@ -134,7 +134,7 @@ class ChatWriter : public AnswerWriter {
     json["choices"] = Json::array({{{"index", choice},
                                     {"delta", Json::object()},
                                     {"logprobs", nullptr},
-                                    {"finish_reason", finish_reason(answer.stop, !answer.calls.empty())}}});
+                                    {"finish_reason", finish_reason(answer.stop, answer.has_called())}}});
     if (!style_.include_usage || style_.timings_per_token) json["timings"] = timings_json(answer.stats);
     add_event(out, to_text(json));
   }
@@ -156,7 +156,7 @@ class ChatWriter : public AnswerWriter {
     }
     Json json = {{"index", choice}, {"message", std::move(message)}};
     json["logprobs"] = style_.logprobs ? Json{{"content", std::move(answer.logprobs)}} : Json();
-    json["finish_reason"] = finish_reason(answer.stop, called);
+    json["finish_reason"] = finish_reason(answer.stop, answer.has_called());
     if (style_.return_tokens) json["token_ids"] = answer.tokens;
     return json;
   }
@@ -216,8 +216,10 @@ void chat_completions(Job& job) {
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
   read_max_tokens(fields, {"n_predict", "max_tokens", "max_completion_tokens"}, params);
   params.n_min = fields.integer("min_tokens", params.n_min, 0);
-  const bool logprobs = fields.boolean("logprobs", false);
-  const int n_top = fields.integer("top_logprobs", 0, 0, job.params->defaults.n_logprobs);
+  // llama.cpp's name for both.
+  const int n_probs = fields.integer("n_probs", 0, 0, job.params->defaults.n_logprobs);
+  const bool logprobs = fields.boolean("logprobs", false) || n_probs > 0;
+  const int n_top = fields.integer("top_logprobs", n_probs, 0, job.params->defaults.n_logprobs);
   if (n_top > 0 && !logprobs)
     throw bad_request("top_logprobs", "'top_logprobs' goes with 'logprobs': true only");
   if (logprobs) params.n_logprobs = n_top;

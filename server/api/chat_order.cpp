@@ -83,7 +83,10 @@ std::vector<AnswerEvent> Answer::read(const Chunk& chunk, std::string_view call_
     done = true;
     stop = chunk.stop;
     stats = chunk.stats;
-    for (AnswerEvent& event : reader.finish()) events.push_back(std::move(event));
+    // What is held back at the end of a text that was cut off is half a tag.
+    const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
+    for (AnswerEvent& event : reader.finish())
+      if (!was_cut || event.kind != AnswerEvent::Kind::kContent) events.push_back(std::move(event));
   }
   for (AnswerEvent& event : events) {
     switch (event.kind) {
@@ -96,11 +99,13 @@ std::vector<AnswerEvent> Answer::read(const Chunk& chunk, std::string_view call_
       case AnswerEvent::Kind::kToolCall:
         if (event.id.empty()) event.id = make_id(call_id_prefix);
         calls.push_back({event.id, event.name, ""});
+        is_calling = true;
         break;
       case AnswerEvent::Kind::kToolArguments:
         calls.back().arguments += event.text;
         break;
       case AnswerEvent::Kind::kToolCallEnd:
+        is_calling = false;
         break;
     }
   }

@@ -39,12 +39,15 @@ struct Answer {
   std::string content;
   std::string reasoning;
   std::vector<ToolCall> calls;
+  bool is_calling = false;  ///< The last call is not whole.
   Json logprobs = Json::array();
   std::vector<Token> tokens;
   bool done = false;
   StopReason stop = StopReason::kEnd;
   CompletionStats stats;
 
+  /// It ends with calls, and all of them are whole.
+  bool has_called() const { return !calls.empty() && !is_calling; }
   /// Reads what is new; gives the events with the ids of calls filled in, also at the end of the text.
   std::vector<AnswerEvent> read(const Chunk& chunk, std::string_view call_id_prefix);
 };

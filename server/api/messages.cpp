@@ -303,7 +303,7 @@ class MessageWriter : public AnswerWriter {
         if (is_clients(stop_string_)) return "stop_sequence";
         [[fallthrough]];
       case StopReason::kEnd:
-        return answer_.calls.empty() ? "end_turn" : "tool_use";
+        return answer_.has_called() ? "tool_use" : "end_turn";
       default:
         return "max_tokens";
     }

@@ -26,7 +26,11 @@ Trace::Trace(const std::string& path) : file_(std::fopen(path.c_str(), "we")) {
     write(to_text({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"args", {{"name", name}}}}));
 }
 
-Trace::~Trace() { std::fclose(file_); }
+Trace::~Trace() {
+  // Strict JSON has no comma behind the last one.
+  if (std::fseek(file_, -2, SEEK_END) == 0) std::fputs("\n]\n", file_);
+  std::fclose(file_);
+}
 
 double Trace::us(std::chrono::steady_clock::time_point time) const {
   return std::chrono::duration<double, std::micro>(time - start_).count();

@@ -139,6 +139,27 @@ def test_tool_call(client, choice):
     assert more.choices[0].message is not None
 
 
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 10, 13, 16])
+def test_a_call_that_is_cut_leaves_no_half_tag(client, n):
+    answer = ask(client, tools=[WEATHER], tool_choice="required", max_tokens=n).choices[0]
+    assert answer.finish_reason == "length" and not answer.message.content
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in
+                   ask(client, tools=[WEATHER], tool_choice="required", max_tokens=n, stream=True))
+    assert text == ""
+
+
+def test_a_call_that_a_stop_string_cuts_is_no_call(client):
+    answer = ask(client, tools=[WEATHER], tool_choice="required", max_tokens=60, stop=["unit"]).choices[0]
+    assert answer.finish_reason == "stop"
+
+
+def test_latencies_stay_sane_where_text_is_written_ahead(client, server):
+    ask(client, extra_body={"grammar": 'root ::= "hello my dear friend, how are you today"'})
+    lines = server.get("/metrics").splitlines()
+    total = sum(float(line.split()[-1]) for line in lines if line.startswith("weft:inter_token_latency_seconds_sum"))
+    assert total < 3600
+
+
 def test_streamed_tool_call(client):
     name, arguments, ids = "", "", set()
     for chunk in ask(client, tools=[WEATHER], tool_choice="required", max_tokens=120, stream=True, parallel_tool_calls=False):

@@ -342,6 +342,7 @@ void Batcher::Impl::draw(const Share& share) {
   const auto now = Clock::now();
   if (stream.stats.n_generated == n_drawn) {
     counters.first_token.add(stream.stats.first_token_ms);
+    stream.last_token = now;  // Those that were right ahead come with it.
     --n_drawn;
   }
   for (int i = 0; i < n_drawn; ++i) counters.between_tokens.add(ms_between(stream.last_token, now) / n_drawn);
