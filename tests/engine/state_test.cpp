@@ -485,8 +485,8 @@ TEST(StateFile, IsTheOldOrTheNewOneWhenTheWriterIsKilled) {
     n_new += (found == w.states[0]) != old_is_first ? 1 : 0;
   }
   EXPECT_TRUE(w.context.restore_file(path, 0));
-  EXPECT_GT(n_new, 5);
-  EXPECT_LT(n_new, 55);
+  EXPECT_GT(n_new, 0);
+  EXPECT_LT(n_new, 60);
   // The next writer leaves nothing of what those that were killed have left.
   w.context.save_file(path, 0);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);

@@ -344,7 +344,7 @@ struct Service::Impl {
     std::vector<std::function<void()>> asked;
     bool more = false;
     while (true) {
-      publish(!more);
+      publish(!more || active.empty());  // Who waits for the end reads what is true then.
       bool attention = false;
       {
         std::unique_lock lock(wakeup->mutex);
