@@ -113,31 +113,39 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   return specs;
 }
 
-/// Cells of the cache, and those that each completion may have.
-struct Cells {
-  int all = 0;
-  int each = 0;
+/// What a model is served with, and what that takes. Reads the file's description.
+struct Footprint {
+  int cells = 0;       ///< Of the cache ...
+  int cells_each = 0;  ///< ... and those that each completion may have.
+  std::uint64_t bytes = 0;
 };
 
-Cells cells_of(const ServeOptions& options, const ModelSpec& spec) {
-  if (options.context.n_ctx > 0) return {options.context.n_ctx, options.context.n_ctx};
+Footprint footprint_of(const ServeOptions& options, const ModelSpec& spec) {
   const FileInfo info = inspect(spec.path, context_params(options.context, options.model));
-  const int trained = info.model ? info.model->n_ctx_train : kCellsEach;
-  int cells =
-      std::max(std::min(trained, kMostCells / 4), std::min(options.n_parallel * kCellsEach, kMostCells));
-  const std::uint64_t budget = base::machine_memory().total / 4;
-  const std::uint64_t each = std::max<std::uint64_t>(1, info.cache.bytes_per_token);
-  if (each * static_cast<std::uint64_t>(cells) > budget) cells = static_cast<int>(budget / each);
-  cells = std::max(cells, kCellsEach);
-  return {cells, std::min(cells, trained)};
+  Footprint result{options.context.n_ctx, options.context.n_ctx, 0};
+  if (result.cells == 0) {
+    const int trained = info.model ? info.model->n_ctx_train : kCellsEach;
+    int cells =
+        std::max(std::min(trained, kMostCells / 4), std::min(options.n_parallel * kCellsEach, kMostCells));
+    const std::uint64_t budget = base::machine_memory().total / 4;
+    const std::uint64_t each = std::max<std::uint64_t>(1, info.cache.bytes_per_token);
+    if (each * static_cast<std::uint64_t>(cells) > budget) cells = static_cast<int>(budget / each);
+    result.cells = std::max(cells, kCellsEach);
+    result.cells_each = std::min(result.cells, trained);
+  }
+  // The description is of a cache of its own size, which grows evenly.
+  const std::int64_t n_more = result.cells - info.cache.n_ctx;
+  const std::int64_t cache_bytes = static_cast<std::int64_t>(info.cache.bytes) +
+                                   n_more * static_cast<std::int64_t>(info.cache.bytes_per_token);
+  result.bytes = static_cast<std::uint64_t>((info.model ? info.model->weight_bytes : 0) + cache_bytes);
+  return result;
 }
 
-server::ServedModelParams served_params(const ServeOptions& options, const ModelSpec& spec) {
+server::ServedModelParams served_params(const ServeOptions& options, const Footprint& footprint) {
   server::ServedModelParams params;
   params.context = context_params(options.context, options.model);
-  const Cells cells = cells_of(options, spec);
-  params.context.n_ctx = cells.all;
-  params.n_ctx = cells.each;
+  params.context.n_ctx = footprint.cells;
+  params.n_ctx = footprint.cells_each;
   params.context.n_sequences = options.n_parallel + kKeptTexts;
   params.context.n_outputs = std::max(options.n_parallel, 64);
   params.service.batcher.n_running = options.n_parallel;
@@ -153,16 +161,16 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   pool.any_name = options->models.size() <= 1;
   pool.n_loaded = options->models_max;
   pool.bytes = base::machine_memory().total / 10 * 8;
-  pool.bytes_of = [options](const ModelSpec& spec) {
-    ContextParams params = context_params(options->context, options->model);
-    params.n_ctx = cells_of(*options, spec).all;
-    const FileInfo info = inspect(spec.path, params);
-    return static_cast<std::uint64_t>(info.model ? info.model->weight_bytes : 0) + info.cache.bytes;
+  // Told before each load, which then reads the file's description no second time.
+  auto footprint = std::make_shared<Footprint>();
+  pool.bytes_of = [options, footprint](const ModelSpec& spec) {
+    *footprint = footprint_of(*options, spec);
+    return footprint->bytes;
   };
-  pool.load = [options, trace](const ModelSpec& spec, const std::function<bool(float)>& progress) {
+  pool.load = [options, trace, footprint](const ModelSpec& spec, const std::function<bool(float)>& progress) {
     ModelParams params = model_params(options->model, options->context, options->talk);
     params.progress = progress;
-    server::ServedModelParams served = served_params(*options, spec);
+    server::ServedModelParams served = served_params(*options, *footprint);
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
     return std::make_shared<server::ServedModel>(spec, Model::load(spec.path, params), served);

@@ -69,8 +69,6 @@ Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer) {
   return json;
 }
 
-std::string token_text(Token id, const Tokenizer& tokenizer) { return tokenizer.piece(id, true); }
-
 std::string_view finish_reason(StopReason stop, bool called) {
   switch (stop) {
     case StopReason::kEnd:

@@ -26,8 +26,6 @@ Json timings_json(const CompletionStats& stats);
 
 /// One token with its logprob, as the chat API has it.
 Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer);
-/// A token's text; half a character as U+FFFD.
-std::string token_text(Token id, const Tokenizer& tokenizer);
 
 /// "stop", "length", ...; `called`: tools were called.
 std::string_view finish_reason(StopReason stop, bool called = false);

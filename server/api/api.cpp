@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "api/chat_completions.h"
@@ -189,18 +188,6 @@ bool Api::serve_page(const std::shared_ptr<Exchange>& exchange) const {
 
 void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
-  if (is_from_elsewhere(request)) {
-    Job job;
-    job.exchange = exchange;
-    job.id = request_id(request);
-    job.start = std::chrono::steady_clock::now();
-    return fail(job, ErrorShape::kOpenAi,
-                {403, "invalid_request_error", "foreign_origin", "",
-                 "pages of other origins may use this server only if it was started with --cors"});
-  }
-  if (request.method == "OPTIONS") return exchange->send({.status = 204, .headers = kPreflight});
-  if (serve_page(exchange)) return;
-
   Job job;
   job.exchange = exchange;
   job.id = request_id(request);
@@ -208,6 +195,13 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   job.http = http_;
   job.sessions = &sessions_;
   job.start = std::chrono::steady_clock::now();
+  if (is_from_elsewhere(request))
+    return fail(job, ErrorShape::kOpenAi,
+                {403, "invalid_request_error", "foreign_origin", "",
+                 "pages of other origins may use this server only if it was started with --cors"});
+  if (request.method == "OPTIONS") return exchange->send({.status = 204, .headers = kPreflight});
+  if (serve_page(exchange)) return;
+
   const Route* found = nullptr;
   std::string allowed;
   for (const Route& route : routes()) {
@@ -240,7 +234,7 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
 void Api::start(const Route& route, Job job) {
   if (route.where == Route::Where::kHere) return run(route, job);
   auto shared = std::make_shared<Job>(std::move(job));
-  const bool taken = workers_->run([this, &route, shared] {
+  work_on(route, shared, [this, &route, shared] {
     try {
       if (route.method == "POST") {
         const std::string& body = shared->exchange->request().body;
@@ -253,11 +247,11 @@ void Api::start(const Route& route, Job job) {
     if (route.where == Route::Where::kModel) return with_model(route, shared);
     run(route, *shared);
   });
-  if (!taken) {
-    ApiError error(503, "server_error", "overloaded", "", "too many requests are being read; try again");
-    error.retry_after_ms = 1000.0;
-    fail(*shared, route.shape, error);
-  }
+}
+
+void Api::work_on(const Route& route, const std::shared_ptr<Job>& job, std::function<void()> work) {
+  if (!workers_->run(std::move(work)))
+    fail(*job, route.shape, unavailable("overloaded", "too many requests are being read; try again"));
 }
 
 void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
@@ -275,11 +269,7 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
   models_->get(name, [this, &route, job](std::shared_ptr<ServedModel> model, std::exception_ptr error) {
     if (error != nullptr) return fail(*job, route.shape, to_api_error(error));
     job->model = std::move(model);
-    if (!workers_->run([this, &route, job] { run(route, *job); })) {
-      ApiError busy(503, "server_error", "overloaded", "", "too many requests are being read; try again");
-      busy.retry_after_ms = 1000.0;
-      fail(*job, route.shape, busy);
-    }
+    work_on(route, job, [this, &route, job] { run(route, *job); });
   });
 }
 

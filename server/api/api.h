@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -58,6 +59,8 @@ class Api {
   friend struct Route;
 
   void start(const Route& route, Job job);
+  /// On a worker; the job fails where too much waits for them.
+  void work_on(const Route& route, const std::shared_ptr<Job>& job, std::function<void()> work);
   void run(const Route& route, Job& job) noexcept;
   void with_model(const Route& route, std::shared_ptr<Job> job);
   bool is_open_to(const HttpRequest& request) const;

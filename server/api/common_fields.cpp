@@ -115,11 +115,6 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
   read_biases(fields, tokenizer, sampler.logit_bias);
 }
 
-GrammarWish schema_wish(const Json& schema) {
-  std::string text = to_text(schema);
-  return {"schema:" + text, [text] { return Grammar::json_schema(text); }};
-}
-
 std::optional<GrammarWish> read_response_format(Fields& fields) {
   const Json* value = fields.object("response_format");
   if (value == nullptr) return std::nullopt;
@@ -129,7 +124,7 @@ std::optional<GrammarWish> read_response_format(Fields& fields) {
   if (type == 1) {
     // llama.cpp takes a schema here.
     const Json* schema = format.object("schema");
-    wish = schema != nullptr ? schema_wish(*schema) : GrammarWish{"object", &Grammar::json_object};
+    wish = schema != nullptr ? schema_wish(*schema) : object_wish();
   } else if (type == 2) {
     const Json* holder = format.object("json_schema");
     if (holder == nullptr)
@@ -183,6 +178,20 @@ std::optional<GrammarWish> read_grammar(Fields& fields) {
 
 }  // namespace
 
+GrammarWish schema_wish(const Json& schema) {
+  std::string text = to_text(schema);
+  return {"schema:" + text, [text] { return Grammar::json_schema(text); }};
+}
+
+GrammarWish object_wish() { return {"object", &Grammar::json_object}; }
+
+void read_stops(Fields& fields, std::string_view name, RequestParams& params) {
+  if (fields.has(name)) params.stop = fields.strings(name, kMaxStops);
+  for (const std::string& stop : params.stop)
+    if (stop.empty())
+      throw bad_request(fields.path_of(name), fmt::format("'{}' must not hold an empty string", name));
+}
+
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params) {
   for (const std::string_view name : names)
     params.n_predict = fields.integer(name, params.n_predict, -1, std::numeric_limits<int>::max());
@@ -193,9 +202,7 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
   result.params = defaults.params;
   RequestParams& params = result.params;
   read_sampler(fields, tokenizer, params.sampler);
-  if (fields.has("stop")) params.stop = fields.strings("stop", kMaxStops);
-  for (const std::string& stop : params.stop)
-    if (stop.empty()) throw bad_request(fields.path_of("stop"), "'stop' must not hold an empty string");
+  read_stops(fields, "stop", params);
   params.ignore_end = fields.boolean("ignore_eos", params.ignore_end);
   params.n_keep = fields.integer("n_keep", params.n_keep, -1);
   params.priority = fields.integer("priority", params.priority, -1000, 1000);

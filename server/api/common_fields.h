@@ -40,6 +40,10 @@ struct CommonFields {
 
 /// Reads them. Throws ApiError.
 CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Tokenizer& tokenizer);
+GrammarWish schema_wish(const Json& schema);
+GrammarWish object_wish();  ///< Any JSON object.
+/// Strings that end an answer. Those that `params` has stay where the field is absent.
+void read_stops(Fields& fields, std::string_view name, RequestParams& params);
 /// The length of an answer, by any of the names.
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params);
 

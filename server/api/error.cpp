@@ -43,11 +43,8 @@ ApiError from_error(const Error& error) {
       result.retry_after_ms = overloaded != nullptr ? std::max(1.0, overloaded->retry_after_ms) : 1000.0;
       return result;
     }
-    case ErrorCode::kUnavailable: {
-      ApiError result(503, "server_error", "unavailable", "", error.what());
-      result.retry_after_ms = 1000.0;
-      return result;
-    }
+    case ErrorCode::kUnavailable:
+      return unavailable("unavailable", error.what());
     case ErrorCode::kOutOfMemory:
       return {503, "server_error", "out_of_memory", "", "the server has no memory for that now"};
     default:
@@ -56,6 +53,12 @@ ApiError from_error(const Error& error) {
 }
 
 }  // namespace
+
+ApiError unavailable(std::string code, const std::string& message, double retry_after_ms) {
+  ApiError error(503, "server_error", std::move(code), "", message);
+  error.retry_after_ms = retry_after_ms;
+  return error;
+}
 
 ApiError bad_request(std::string param, const std::string& message) {
   return {400, "invalid_request_error", "", std::move(param), message};

@@ -29,6 +29,9 @@ struct ApiError : std::runtime_error {
 /// 400. `param` is the field that is wrong, or empty.
 ApiError bad_request(std::string param, const std::string& message);
 
+/// 503, with when to come back.
+ApiError unavailable(std::string code, const std::string& message, double retry_after_ms = 1000.0);
+
 /// What a request's work threw, for its client. Errors that are none of the client's business tell no more
 /// than that the server failed; `what` has their text for the log.
 ApiError to_api_error(const std::exception_ptr& error);

@@ -15,18 +15,11 @@ std::optional<ApiError> error_of(const Chunk& chunk) {
     case StopReason::kError:
       return ApiError(500, "server_error", "generation_failed", "",
                       chunk.error.empty() ? "the computation failed" : chunk.error);
-    case StopReason::kCancelled: {
-      ApiError error(503, "server_error", "cancelled", "", "the server is shutting down");
-      error.retry_after_ms = 1000.0;
-      return error;
-    }
+    case StopReason::kCancelled:
+      return unavailable("cancelled", "the server is shutting down");
     case StopReason::kTimeout:
-      if (chunk.stats.n_generated == 0) {
-        ApiError error(503, "server_error", "timeout", "", "the request had to wait too long for its turn");
-        error.retry_after_ms = 1000.0;
-        return error;
-      }
-      return std::nullopt;
+      if (chunk.stats.n_generated > 0) return std::nullopt;
+      return unavailable("timeout", "the request had to wait too long for its turn");
     default:
       return std::nullopt;
   }

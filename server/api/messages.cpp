@@ -164,8 +164,7 @@ void read_output_config(Fields& fields, CommonFields& common, ChatTurn& turn) {
     const Json* schema = format.object("schema");
     if (schema == nullptr) throw bad_request(format.path_of("schema"), "the schema is missing");
     format.done();
-    const std::string text = to_text(*schema);
-    common.grammar = GrammarWish{"schema:" + text, [text] { return Grammar::json_schema(text); }};
+    common.grammar = schema_wish(*schema);
   };
   read_format(fields, "output_format");
   if (const Json* config = fields.object("output_config")) {
@@ -343,9 +342,7 @@ void messages(Job& job) {
   read_output_config(fields, common, turn);
   if (!fields.has("max_tokens")) throw bad_request("max_tokens", "'max_tokens' is missing");
   read_max_tokens(fields, {"max_tokens"}, params);
-  if (fields.has("stop_sequences")) params.stop = fields.strings("stop_sequences", 256);
-  for (const std::string& stop : params.stop)
-    if (stop.empty()) throw bad_request("stop_sequences", "'stop_sequences' must not hold an empty string");
+  read_stops(fields, "stop_sequences", params);
   fields.ignore({"model", "betas", "inference_geo", "context_management", "speed", "cache_control"});
   fields.refuse("container", "the server runs no code");
   if (const Json* servers = fields.array("mcp_servers"); servers != nullptr && !servers->empty())

@@ -115,10 +115,9 @@ std::optional<GrammarWish> read_format(Fields& fields) {
   const Json* schema = format.object("schema");
   format.done();
   if (type == 0) return std::nullopt;
-  if (type == 1) return GrammarWish{"object", &Grammar::json_object};
+  if (type == 1) return object_wish();
   if (schema == nullptr) throw bad_request("text.format.schema", "'text.format.schema' is missing");
-  const std::string source = to_text(*schema);
-  return GrammarWish{"schema:" + source, [source] { return Grammar::json_schema(source); }};
+  return schema_wish(*schema);
 }
 
 class ResponseWriter : public AnswerWriter {

@@ -36,9 +36,7 @@ std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpReque
   if (model != nullptr) return model;
   for (const ModelState& state : models.states())
     if (state.model != nullptr) return state.model;
-  ApiError error(503, "server_error", "loading", "", "no model is loaded yet");
-  error.retry_after_ms = 1000.0;
-  throw error;
+  throw unavailable("loading", "no model is loaded yet");
 }
 
 }  // namespace

@@ -21,11 +21,11 @@ constexpr std::chrono::seconds kMaxWait{60};
 
 std::exception_ptr as_pointer(const ApiError& error) { return std::make_exception_ptr(error); }
 
-ApiError unavailable(const std::string& message, double retry_after_ms) {
-  ApiError error(503, "server_error", "unavailable", "", message);
-  error.retry_after_ms = retry_after_ms;
-  return error;
+// In place of a model.
+ApiError no_model(const std::string& message, double retry_after_ms = 1000.0) {
+  return unavailable("unavailable", message, retry_after_ms);
 }
+ApiError shutting_down() { return no_model("the server is shutting down"); }
 
 std::vector<std::string_view> names_of(const ModelSpec& spec) {
   std::vector<std::string_view> names = {spec.name};
@@ -102,12 +102,12 @@ void ModelPool::get(std::string_view name, Ready ready) {
           as_pointer({404, "invalid_request_error", "model_not_found", "model",
                       fmt::format("there is no model '{}'; GET /v1/models lists them", name.substr(0, 200))});
     } else if (stopped_) {
-      error = as_pointer(unavailable("the server is shutting down", 1000.0));
+      error = as_pointer(shutting_down());
     } else if (slot->model != nullptr) {
       slot->last_used = ++clock_;
       model = slot->model;
     } else if (waiting_.size() >= kMaxWaiting) {
-      error = as_pointer(unavailable("too many requests wait for a model to be loaded", 5000.0));
+      error = as_pointer(no_model("too many requests wait for a model to be loaded", 5000.0));
     } else {
       const auto at =
           std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
@@ -174,12 +174,12 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
       if (params_.log) params_.log(fmt::format("model '{}' was put out to make room", name));
       lock.lock();
     } else if (std::chrono::steady_clock::now() > deadline) {
-      throw unavailable("other models use the memory; try again later", 5000.0);
+      throw no_model("other models use the memory; try again later", 5000.0);
     } else {
       changed_.wait_for(lock, kLookAgain);
     }
   }
-  throw unavailable("the server is shutting down", 1000.0);
+  throw shutting_down();
 }
 
 std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
@@ -210,7 +210,7 @@ void ModelPool::work() {
       if (waiting_.empty()) return;
       slot = slots_[waiting_.front().slot].get();
       model = slot->model;
-      if (stopped_) error = as_pointer(unavailable("the server is shutting down", 1000.0));
+      if (stopped_) error = as_pointer(shutting_down());
     }
     if (error == nullptr && model == nullptr) {
       try {
@@ -222,8 +222,7 @@ void ModelPool::work() {
     {
       const std::lock_guard lock(mutex_);
       // A load that was broken off is no failure of the model's.
-      if (stopped_ && error != nullptr)
-        error = as_pointer(unavailable("the server is shutting down", 1000.0));
+      if (stopped_ && error != nullptr) error = as_pointer(shutting_down());
       slot->model = error == nullptr ? model : slot->model;
       slot->stage = slot->model != nullptr ? ModelState::Stage::kLoaded : ModelState::Stage::kFailed;
       slot->last_used = ++clock_;

@@ -25,7 +25,8 @@ struct PoolParams {
   std::uint64_t bytes = 0;  ///< Of weights and caches together; 0: no limit.
   /// Loads a model; tells progress from 0 to 1, and stops where that returns false.
   std::function<std::shared_ptr<ServedModel>(const ModelSpec&, const std::function<bool(float)>&)> load;
-  /// What one will take. Throws where the file cannot be read.
+  /// What one will take. Asked right before each load, on the same thread. Throws where the file cannot be
+  /// read.
   std::function<std::uint64_t(const ModelSpec&)> bytes_of;
   std::function<void(const std::string&)> log;
 };
