@@ -11,7 +11,7 @@ roofline' is the part of the machine's own limit that weft reaches (weft bench -
 llama.cpp runs through its C API with flash attention on; where another of its options may serve a work better, all are
 tried and the best one counts. Only llama_decode is timed, of weft all of `weft bench` with its batcher and sampler.
 
-`versus.py parallel` compares servers instead: many streams that share a system prompt, served together.
+`versus.py parallel` compares many streams that share a system prompt, served together, and `versus.py serve` the servers.
 
 llama.cpp is the llama-cpp-python package, built once from its source package for this machine's processor into
 build/peer (about ten minutes on two cores); --peer-python names a Python that has it already.
@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import versus_parallel
+import versus_serve
 from peer import CACHE_TYPES, MODELS, Peer, add_common_options, check_common_options, find_model, write_report
 
 BOTH_CACHES = [{"unified": True}, {"unified": False}]
@@ -174,7 +175,7 @@ def chosen(text: str | None, known: dict, default: list[str], what: str, *, othe
 def works(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="versus.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="'versus.py parallel' has its own --help",
+        epilog="'versus.py parallel' and 'versus.py serve' have their own --help",
     )  # fmt: skip
     add_common_options(parser)
     parser.add_argument("-r", "--rounds", type=int, default=5)
@@ -215,6 +216,8 @@ def main() -> int:
     words = sys.argv[1:]
     if words and words[0] == "parallel":
         return versus_parallel.parallel(words[1:])
+    if words and words[0] == "serve":
+        return versus_serve.serve(words[1:])
     return works(words)
 
 

@@ -1,4 +1,4 @@
-"""versus.py parallel: servers. Many streams that share a system prompt, served together by weft's example `parallel`
+"""versus.py parallel: many streams that share a system prompt, served together by weft's example `parallel`
 and by llama.cpp as its own parallel example does it (peer_parallel.py)."""
 import argparse
 import json

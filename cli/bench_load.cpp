@@ -49,8 +49,10 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
   add_size(app, "--long-tokens", options.long_tokens, {1, 1 << 20}, "words of a long prompt (default 2048)")
       ->group(group);
   add_text("--schema", options.schema, "FILE", "answers follow this JSON schema");
+  add_text("--tools", options.tools, "FILE",
+           "answers call one of these tools: a list as OpenAI's API takes it");
   add_switch(app, "--ignore-eos", options.ignore_eos,
-             "ask for texts that go on to their full length (default, without a schema)")
+             "ask for texts that go on to their full length (default, without a schema or tools)")
       ->group(group);
   add_text("--api-key", options.api_key, "KEY", "sent as Authorization: Bearer KEY");
   add_size(app, "--warm-up", options.n_warm_up, {0}, "requests before, which are not measured (default 1)")

@@ -110,6 +110,9 @@ void LoadAnswer::take_object(const Json& object) {
       take_text(*found, "content");
       const auto calls = found->find("tool_calls");
       if (calls == found->end() || !calls->is_array() || calls->empty()) continue;
+      for (const Json& call : *calls)
+        if (call.is_object() && call.contains("function") && call["function"].is_object())
+          arguments_ += string_or_empty(call["function"], "arguments");
       ++n_texts_;
       on_text_();
     }

@@ -30,6 +30,8 @@ class LoadAnswer {
   std::int64_t n_tokens() const { return n_tokens_ > 0 ? n_tokens_ : n_texts_; }
   bool counted() const { return n_tokens_ > 0; }
   const std::string& text() const { return text_; }
+  /// Of its calls, one behind the other.
+  const std::string& arguments() const { return arguments_; }
   const std::string& finish_reason() const { return finish_reason_; }
 
  private:
@@ -42,7 +44,7 @@ class LoadAnswer {
   int status_ = 0;
   bool streams_ = false, done_ = false;
   std::string rest_;  ///< The line that is not complete, or what is no stream.
-  std::string error_, detail_, text_, finish_reason_;
+  std::string error_, detail_, text_, arguments_, finish_reason_;
   std::int64_t n_prompt_tokens_ = 0, n_tokens_ = 0, n_texts_ = 0;
 };
 

@@ -163,8 +163,15 @@ LoadPlan parse_load(const LoadOptions& options) {
   }
   if (plan.n_requests == 0 && plan.duration.count() == 0) plan.n_requests = kDefaultRequests;
   if (!options.schema.empty()) plan.schema = parse_json(options.schema, read_text(options.schema));
-  // A text that follows a schema ends where the schema says.
-  plan.ignore_eos = options.ignore_eos && plan.schema.is_null();
+  if (!options.tools.empty()) {
+    if (!plan.chat) throw UsageError("--tools: only the endpoint chat has tools");
+    if (!options.schema.empty()) throw UsageError("--tools and --schema: give one of them");
+    plan.tools = parse_json(options.tools, read_text(options.tools));
+    if (!plan.tools.is_array() || plan.tools.empty())
+      throw UsageError(fmt::format("{}: a list of tools is expected", options.tools));
+  }
+  // A text that follows a schema ends where the schema says, and a call with its arguments.
+  plan.ignore_eos = options.ignore_eos && plan.schema.is_null() && plan.tools.is_null();
   plan.n_warm_up = options.n_warm_up;
   plan.seed = parse_seed(options.seed);
   plan.timeout = milliseconds(options.timeout_s);

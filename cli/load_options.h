@@ -21,7 +21,7 @@ struct LoadOptions {
   int shared_prefix = 0;
   float long_share = 0.0f;
   int long_tokens = 2048;
-  std::string replay, schema, model, api_key;
+  std::string replay, schema, tools, model, api_key;
   bool ignore_eos = true;
   int n_warm_up = 1;
   std::string seed;
@@ -64,6 +64,7 @@ struct LoadPlan {
   int n_long = 0;
   std::vector<RecordedRequest> recorded;
   Json schema;  ///< Null: free text.
+  Json tools;   ///< Null: none; else a call of one of them is asked for.
   bool ignore_eos = true;
   int n_warm_up = 0;
   std::uint64_t seed = 0;

@@ -107,6 +107,11 @@ std::string LoadPrompts::next(const std::string& model) {
         {"type", "json_schema"},
         {"json_schema", {{"name", "load"}, {"strict", true}, {"schema", plan_.schema}}}};
   }
+  if (!plan_.tools.is_null()) {
+    body["tools"] = plan_.tools;
+    body["tool_choice"] = "required";
+    body["parallel_tool_calls"] = false;
+  }
   return body.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -225,6 +225,11 @@ class Load {
       record.error = "no JSON";
       record.detail = answer.text().substr(0, 200);
     }
+    if (record.error.empty() && !plan_.tools.is_null() && answer.finish_reason() != "length" &&
+        !Json::accept(answer.arguments())) {
+      record.error = "no call";
+      record.detail = (answer.text() + answer.arguments()).substr(0, 200);
+    }
     record.n_prompt_tokens = answer.n_prompt_tokens();
     record.n_tokens = answer.n_tokens();
     const bool failed = !record.error.empty();

@@ -315,6 +315,24 @@ TEST(Load, AnswersThatMustBeJsonAre) {
   EXPECT_EQ(fake.requests()[0]["response_format"]["json_schema"]["schema"]["type"], "object");
 }
 
+TEST(Load, AnswersThatMustBeCallsAre) {
+  FakeOpenAi fake([](int number, server::Exchange& exchange) {
+    exchange.begin(200, "text/event-stream");
+    for (const std::string piece : {R"({\"a\")", number == 0 ? ":1}" : "oops"})
+      exchange.write("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":\"" +
+                     piece + "\"}}]}}]}\n\n");
+    exchange.write(
+        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n");
+    exchange.end();
+    return true;
+  });
+  LoadPlan plan = plan_for(fake, 2);
+  plan.tools = Json::parse(R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])");
+  EXPECT_EQ(errors_of(run(plan, {.concurrency = 1})), (std::map<std::string, int>{{"", 1}, {"no call", 1}}));
+  EXPECT_EQ(fake.requests()[0]["tools"], plan.tools);
+  EXPECT_EQ(fake.requests()[0]["tool_choice"], "required");
+}
+
 TEST(Load, StopsWhenAsked) {
   FakeOpenAi fake;
   LoadPlan plan = plan_for(fake, 100'000);
