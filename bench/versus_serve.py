@@ -45,11 +45,12 @@ class Work:
     predict: str = "64"
     shared: int = 0
     long: int = 0  # Tokens of one prompt in ten.
-    tools: bool = False
+    tools: bool = False  # Each answer calls one ...
+    schema: bool = False  # ... or follows the schema of its parameters.
 
 
 def clients(n: int, **more) -> Work:
-    return Work(["--concurrency", str(n), "--requests", str(max(24, 3 * n))], **more)
+    return Work(["--concurrency", str(n), "--requests", str(max(16, 2 * n))], **more)
 
 
 WORKS = {
@@ -57,8 +58,9 @@ WORKS = {
     "clients8": clients(8),
     "clients32": clients(32),
     "clients64": clients(64),
-    "mix": Work(["--rate", "{rate}", "--duration", "40", "--requests", "1000"], predict="32", long=2048),
-    "shared1024": clients(32, prompt="16-64", shared=1024),
+    "mix": Work(["--rate", "{rate}", "--requests", "24"], predict="32", long=2048),
+    "shared1024": Work(["--concurrency", "32", "--requests", "32"], prompt="16-64", shared=1024),
+    "schema8": clients(8, prompt="32-64", predict="256", schema=True),
     "tools8": clients(8, prompt="32-64", predict="256", tools=True),
 }
 QUICK = ["clients1", "clients32", "mix"]
@@ -68,14 +70,15 @@ QUICK = ["clients1", "clients32", "mix"]
 class Model:
     chat: bool = True
     tokens_per_word: float = 1.0
-    rate: float = 1.5  # Requests a second of the mix, which the slower server can just serve.
+    rate: float = 0.3  # Requests a second of the mix, which the slower server can just serve.
+    requests: float = 1.0  # Of what SmolLM2 is asked.
     without: list[str] = field(default_factory=list)
 
 
 # The words of the load are five or six tokens each in the vocabulary of the random models, which know no chats.
 MODELS = {
     "smollm2": Model(),
-    "1b-q4_k_m": Model(chat=False, tokens_per_word=5.6, rate=0.1, without=["tools8"]),
+    "1b-q4_k_m": Model(chat=False, tokens_per_word=5.6, rate=0.08, requests=0.5, without=["shared1024", "schema8", "tools8"]),
 }
 
 
@@ -100,7 +103,10 @@ class Server:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def close(self) -> None:
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
 
@@ -132,20 +138,24 @@ def scaled(tokens: str, model: Model) -> str:
     return "-".join(str(max(1, round(int(t) / model.tokens_per_word))) for t in tokens.split("-"))
 
 
-def load(work: Work, model: Model, server: Server, seed: int, tools: Path, args: argparse.Namespace) -> dict:
+def load(work: Work, model: Model, server: Server, seed: int, args: argparse.Namespace) -> dict:
     words = [word.format(rate=model.rate) for word in work.load]
+    at = words.index("--requests") + 1
+    words[at] = str(round(int(words[at]) * model.requests))
     words += ["-p", scaled(work.prompt, model), "-n", work.predict, "--seed", str(seed)]
     words += ["--endpoint", "chat" if model.chat else "completions"]
     if work.shared:
         words += ["--shared-prefix", scaled(str(work.shared), model)]
     if work.long:
         words += ["--long-share", "0.1", "--long-tokens", scaled(str(work.long), model)]
-    if work.tools:
-        words += ["--tools", str(tools)]
     before = server.cpu_seconds()
-    command = [str(args.weft), "bench", "--serve", server.url, *words, "--json", "-q"]
-    row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)[0]
-    if row["failed"] or row["interrupted"]:
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(TOOLS[0]["function"]["parameters"] if work.schema else TOOLS, file)
+        file.flush()
+        words += ["--schema", file.name] if work.schema else ["--tools", file.name] if work.tools else []
+        command = [str(args.weft), "bench", "--serve", server.url, *words, "--json", "-q"]
+        row = json.loads(subprocess.run(command, check=False, stdout=subprocess.PIPE).stdout)["results"][0]
+    if row["interrupted"] or not row["complete"]:
         sys.exit(f"versus: {server.url} failed: {row['errors']}")
     return row | {"cpu_seconds": server.cpu_seconds() - before}
 
@@ -157,7 +167,18 @@ def best_of(rounds: list[dict]) -> dict:
         "ttft_ms_p50": min(r["ttft_ms_p50"] for r in rounds),
         "ttft_ms_p99": min(r["ttft_ms_p99"] for r in rounds),
         "cpu_seconds": min(r["cpu_seconds"] for r in rounds),
+        "failed": sum(r["failed"] for r in rounds),
     }
+
+
+def measure(work: Work, model: Model, weft: Server, peer: Server, args: argparse.Namespace) -> dict:
+    found = {"weft": [], "llama_cpp": []}
+    for seed in range(1, args.rounds + 1):
+        # No work may find its prompts in a cache because another had them.
+        seed += 100 * list(WORKS.values()).index(work)
+        found["weft"].append(load(work, model, weft, seed, args))
+        found["llama_cpp"].append(load(work, model, peer, seed, args))
+    return {who: best_of(rounds) for who, rounds in found.items()} | {"rounds": found}
 
 
 def line(cells: list[str]) -> str:
@@ -182,13 +203,13 @@ def serve(words: list[str]) -> int:
     parser.add_argument("--works", help=f"of {', '.join(WORKS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help=f"SmolLM2, {', '.join(QUICK)}, one round")
     parser.add_argument("-np", "--slots", type=int, default=64)
-    parser.add_argument("-c", "--cells", type=int, default=65536, help="of the whole cache")
+    parser.add_argument("-c", "--cells", type=int, default=163840, help="of the whole cache")
     parser.add_argument("--peer-server", type=Path, help="a llama-server that is there already")
-    parser.add_argument("--peer-options", default="--kv-unified --cache-ram 0", help="more words for it (%(default)s)")
+    parser.add_argument("--peer-options", default="--no-kv-unified --cache-ram 0", help="more words for it (%(default)s)")
     args = parser.parse_args(words)
     names = args.works.split(",") if args.works else QUICK if args.quick else list(WORKS)
     models = ["smollm2"] if args.quick else args.models.split(",")
-    rounds = 1 if args.quick else args.rounds
+    args.rounds = 1 if args.quick else args.rounds
     for name, known in [*((n, WORKS) for n in names), *((m, MODELS) for m in models)]:
         if name not in known:
             sys.exit(f"versus: there is no '{name}'; there are {', '.join(known)}")
@@ -196,30 +217,26 @@ def serve(words: list[str]) -> int:
     program = args.peer_server or build_server(python)
 
     report = []
-    print(f"{args.threads} threads, {args.slots} slots, {args.cells} cells, best of {rounds} rounds: weft / llama.cpp\n")
+    print(f"{args.threads} threads, {args.slots} slots, {args.cells} cells, best of {args.rounds} rounds: weft / llama.cpp\n")
     print(line(["model", "work", "requests/s", "first token, ms, p50", "p99"]))
     print(line([":" + "-" * 19, ":" + "-" * 9, *("-" * (w - 1) + ":" for w in (22, 26, 26))]))
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as tools:
-        json.dump(TOOLS, tools)
-        tools.flush()
-        for name in models:
-            model, path = MODELS[name], find_model(name, python)
-            common = ["-m", path, "-c", args.cells, "-np", args.slots, "-t", args.threads]
-            # Idle servers take no time, but each is alone with its load for what is left of the machine's caches.
-            servers = {
-                "weft": Server([args.weft, "serve", *common, "--port", 18080], 18080),
-                "llama_cpp": Server([program, *common, "--port", 18081, "-fa", "on", *args.peer_options.split()], 18081),
-            }
+    for name in models:
+        model, path = MODELS[name], find_model(name, python)
+        common = ["-m", path, "-c", args.cells, "-np", args.slots, "-t", args.threads]
+        peer_options = ["-fa", "on", *args.peer_options.split()]
+        # The one that is not loaded takes no time.
+        with (
+            Server([args.weft, "serve", *common, "--port", 18080], 18080) as weft,
+            Server([program, *common, "--port", 18081, *peer_options], 18081) as peer,
+        ):
             for work in (w for w in names if w not in model.without):
-                found = {who: [] for who in servers}
-                for seed in range(1, rounds + 1):
-                    for who, server in servers.items():
-                        found[who].append(load(WORKS[work], model, server, seed, Path(tools.name), args))
-                row = {"model": name, "work": work, **{who: best_of(r) for who, r in found.items()}, "rounds": found}
+                row = {"model": name, "work": work} | measure(WORKS[work], model, weft, peer, args)
                 report.append(row)
                 cells = [pair(row, "requests_per_s", 2), pair(row, "ttft_ms_p50", 0, less=True)]
                 print(line([name, work, *cells, pair(row, "ttft_ms_p99", 0, less=True)]), flush=True)
+                for who in row["rounds"]:
+                    if row[who]["failed"]:
+                        error = next(r["errors"][0] for r in row["rounds"][who] if r["errors"])
+                        print(f"  {who}: {row[who]['failed']} requests failed: {error['kind']}")
                 write_report(report, args)
-            for server in servers.values():
-                server.close()
     return 0

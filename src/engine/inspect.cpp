@@ -70,7 +70,7 @@ std::int64_t weight_bytes(const model::ModelGraph& graph, const Device& cpu) {
 }
 
 std::uint64_t page_bytes(const ValueInfo& cache) {
-  return row_bytes(cache.dtype, cache.shape[1].factor * cache.shape[2].factor) * kPageCells;
+  return row_bytes(cache.dtype, cache.shape[1].constant() * cache.shape[2].constant()) * kPageCells;
 }
 
 FileInfo::Cache cache_need(const model::ModelGraph& model, const ContextParams& params) {
@@ -97,8 +97,8 @@ FileInfo::Cache cache_need(const model::ModelGraph& model, const ContextParams& 
   }
   for (const ValueId state : model.running_states) {
     const ValueInfo& value = model.graph.value(state);
-    need.bytes += row_bytes(value.dtype, value.shape[1].factor * value.shape[2].factor) *
-                  static_cast<std::uint64_t>(value.shape[0].factor);
+    need.bytes += row_bytes(value.dtype, value.shape[1].constant() * value.shape[2].constant()) *
+                  static_cast<std::uint64_t>(value.shape[0].constant());
   }
   return need;
 }

@@ -33,7 +33,7 @@ double bytes_of(const Graph& graph, const Node& node, std::span<const std::int64
       bytes += 4.0 * out;
     } else if (get_op<ops::MatmulExperts>(node) != nullptr && input == node.inputs[0]) {
       // At most one expert for each id.
-      const auto n_experts = static_cast<double>(value.shape[0].factor);
+      const auto n_experts = static_cast<double>(value.shape[0].constant());
       const auto n_ids = static_cast<double>(graph.value(node.inputs[2]).shape.elements(symbols));
       bytes += static_cast<double>(value_bytes(value, symbols)) * std::min(n_ids / n_experts, 1.0);
     } else {

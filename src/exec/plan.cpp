@@ -21,7 +21,7 @@ constexpr int kPhasesOfNode = 2;
 std::string tensor_with(const Graph& graph, std::size_t symbol) {
   for (const ValueInfo& value : graph.values())
     for (int i = 0; i < value.shape.rank(); ++i)
-      if (value.shape[i].symbol == static_cast<SymbolId>(symbol))
+      if (value.shape[i].uses(static_cast<SymbolId>(symbol)))
         return "tensor " + value.name + " " + to_string(value.shape, graph.symbols());
   return "no tensor";
 }
@@ -36,7 +36,8 @@ std::vector<bool> symbols_of_moves(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     if (get_op<ops::MoveCells>(node) == nullptr) continue;
     const Dim& n = graph.value(named_inputs<ops::MoveCells>(node).from).shape[0];
-    if (!n.is_constant()) of_moves[static_cast<std::size_t>(n.symbol)] = true;
+    for (std::size_t symbol = 0; symbol < of_moves.size(); ++symbol)
+      if (n.uses(static_cast<SymbolId>(symbol))) of_moves[symbol] = true;
   }
   return of_moves;
 }

@@ -23,6 +23,11 @@ class Inputs {
   DType dtype(int i) const { return types_[static_cast<std::size_t>(i)].dtype; }
   const Shape& shape(int i) const { return types_[static_cast<std::size_t>(i)].shape; }
 
+  /// A dimension that no step changes.
+  std::int64_t size(int i, int dim) const {
+    require(shape(i)[dim].is_constant(), i, "must have constant dimensions here");
+    return shape(i)[dim].constant();
+  }
   void require(bool condition, int i, const char* expected) const {
     if (!condition) refuse(op_, "input " + std::to_string(i) + " " + expected);
   }
@@ -119,7 +124,7 @@ ValueType rule(const ops::Matmul&, const Inputs& in) {
   in.f32(1);
   in.require(in.shape(1).rank() == 2, 1, "must be a matrix");
   in.require(in.shape(0)[1] == in.shape(1)[1], 1, "must have as many columns as the weight");
-  if (in.size() == 3) in.vector(2, in.shape(0)[0].factor);
+  if (in.size() == 3) in.vector(2, in.size(0, 0));
   return f32({in.shape(1)[0], in.shape(0)[0]});
 }
 
@@ -142,7 +147,7 @@ ValueType rule(const ops::MoveCells& op, const Inputs& in) {
     in.integer(i, DType::kI32, 1);
     in.require(in.shape(i)[0] == in.shape(at.from)[0], i, "must have one entry per cell");
   }
-  in.require(op.rope.n_rot % 2 == 0 && op.rope.n_rot <= in.shape(at.cache)[2].factor, at.cache,
+  in.require(op.rope.n_rot % 2 == 0 && op.rope.n_rot <= in.size(at.cache, 2), at.cache,
              "must have n_rot even and within a head");
   if (in.has(at.factors)) in.vector(at.factors, op.rope.n_rot / 2);
   return {in.dtype(at.cache), in.shape(at.cache)};
@@ -151,8 +156,7 @@ ValueType rule(const ops::MoveCells& op, const Inputs& in) {
 ValueType rule(const ops::StoreCache&, const Inputs& in) {
   in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
   in.f32(1);
-  in.require(in.shape(1).columns() == in.shape(0)[1].factor * in.shape(0)[2].factor, 1,
-             "must fit the cache's heads");
+  in.require(in.shape(1).columns() == in.size(0, 1) * in.size(0, 2), 1, "must fit the cache's heads");
   in.index_per_row(2, 1);
   return {in.dtype(0), in.shape(0)};
 }
@@ -162,10 +166,10 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
   in.f32(at.q);
   const Shape &q = in.shape(at.q), &k = in.shape(at.k), &v = in.shape(at.v);
   in.require(k.rank() == 3 && v.rank() == 3, at.k, "must be {cells, heads, head_dim}");
-  const std::int64_t kv_heads = k[1].factor;
-  in.require(v[1].factor == kv_heads && v[0] == k[0], at.v, "must match the K cache");
+  const std::int64_t kv_heads = in.size(at.k, 1);
+  in.require(in.size(at.v, 1) == kv_heads && v[0] == k[0], at.v, "must match the K cache");
   in.require(op.n_heads > 0 && op.n_heads % kv_heads == 0, at.q, "must have a multiple of the cache's heads");
-  in.require(q.columns() == op.n_heads * k[2].factor, at.q, "must have the cache's head size");
+  in.require(q.columns() == op.n_heads * in.size(at.k, 2), at.q, "must have the cache's head size");
   for (const int i : {at.positions, at.sequences, at.ends, at.hidden_first}) in.index_per_row(i, at.q);
   in.integer(at.extents, DType::kI32, 3);
   in.require(in.shape(at.extents)[2] == Dim(kExtentWords), at.extents, "must be {sequences, extents, 6}");
@@ -174,7 +178,7 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
              "must have one count per sequence");
   in.integer(at.hidden, DType::kI32, 2);
   in.require(in.shape(at.hidden)[1] == Dim(kHiddenWords), at.hidden, "must be {hidden, 4}");
-  return f32({q[0], op.n_heads * v[2].factor});
+  return f32({q[0], op.n_heads * in.size(at.v, 2)});
 }
 
 /// The slots {s, rows, columns of x} of a recurrent op, and the slots that each row of x goes on from and
@@ -193,7 +197,7 @@ ValueType rule(const ops::ShortConv&, const Inputs& in) {
   constexpr auto at = input_places<ops::ShortConv>();
   slots(in, at.state, at.x, at.from, at.to);
   const std::int64_t columns = in.shape(at.x).columns();
-  const std::int64_t taps = in.shape(at.state)[1].factor + 1;
+  const std::int64_t taps = in.size(at.state, 1) + 1;
   in.require(in.shape(at.weight) == Shape{columns, taps}, at.weight,
              "must have a row for each column and one tap more than the state");
   if (in.has(at.bias)) in.vector(at.bias, columns);
@@ -204,10 +208,10 @@ ValueType rule(const ops::SelectiveScan&, const Inputs& in) {
   constexpr auto at = input_places<ops::SelectiveScan>();
   slots(in, at.state, at.x, at.from, at.to);
   const std::int64_t columns = in.shape(at.x).columns();
-  const std::int64_t n_state = in.shape(at.state)[1].factor;
+  const std::int64_t n_state = in.size(at.state, 1);
   in.require(n_state > 0, at.state, "must have rows");
   const bool heads = in.shape(at.a).rank() == 1;
-  const std::int64_t n_heads = heads ? in.shape(at.a)[0].factor : columns;
+  const std::int64_t n_heads = heads ? in.size(at.a, 0) : columns;
   in.require(n_heads > 0 && columns % n_heads == 0, at.a, "must have one entry for each head of x");
   const Dim rows = in.shape(at.x)[0];
   in.f32(at.dt);

@@ -1,8 +1,231 @@
 #include "graph/shape.h"
 
+#include <algorithm>
+#include <compare>
+
 #include "base/check.h"
+#include "weft/error.h"
 
 namespace weft {
+namespace {
+
+std::int64_t checked(bool overflow, std::int64_t result) {
+  if (overflow) throw Error(ErrorCode::kInvalidArgument, "a dimension goes past 64 bits");
+  return result;
+}
+std::int64_t sum(std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  const bool overflow = __builtin_add_overflow(a, b, &result);
+  return checked(overflow, result);
+}
+std::int64_t product(std::int64_t a, std::int64_t b) {
+  std::int64_t result = 0;
+  const bool overflow = __builtin_mul_overflow(a, b, &result);
+  return checked(overflow, result);
+}
+std::int64_t floor_quotient(std::int64_t a, std::int64_t divisor) {
+  return a / divisor - (a % divisor < 0 ? 1 : 0);
+}
+
+}  // namespace
+
+/// A sum of terms in the order of their factors' atoms, none with the atoms of another, none of 0.
+struct Dim::Expression {
+  /// A symbol, or the quotient of an expression that no multiple of the divisor can be taken out of.
+  struct Atom {
+    SymbolId symbol = kNoSymbol;
+    std::shared_ptr<const Expression> numerator;
+    std::int64_t divisor = 1;
+    friend std::strong_ordering operator<=>(const Atom& a, const Atom& b) {
+      if (a.symbol != b.symbol) return a.symbol <=> b.symbol;
+      if (a.divisor != b.divisor) return a.divisor <=> b.divisor;
+      if (a.numerator == b.numerator) return std::strong_ordering::equal;
+      if (a.numerator == nullptr || b.numerator == nullptr)
+        return (a.numerator != nullptr) <=> (b.numerator != nullptr);
+      return *a.numerator <=> *b.numerator;
+    }
+    friend bool operator==(const Atom& a, const Atom& b) { return (a <=> b) == 0; }
+  };
+  struct Term {
+    std::vector<Atom> atoms;  // In order; a constant has none.
+    std::int64_t factor = 0;
+    friend std::strong_ordering operator<=>(const Term& a, const Term& b) = default;
+  };
+  std::vector<Term> terms;
+  friend std::strong_ordering operator<=>(const Expression& a, const Expression& b) {
+    return a.terms <=> b.terms;
+  }
+  friend bool operator==(const Expression& a, const Expression& b) { return a.terms == b.terms; }
+
+  void add(std::vector<Atom> atoms, std::int64_t factor) {
+    const auto at = std::lower_bound(terms.begin(), terms.end(), atoms,
+                                     [](const Term& term, const auto& key) { return term.atoms < key; });
+    if (at == terms.end() || at->atoms != atoms) {
+      if (factor != 0) terms.insert(at, {std::move(atoms), factor});
+      return;
+    }
+    at->factor = sum(at->factor, factor);
+    if (at->factor == 0) terms.erase(at);
+  }
+};
+
+std::int64_t Dim::value_of(const Expression& expression, std::span<const std::int64_t> symbols) {
+  std::int64_t total = 0;
+  for (const Expression::Term& term : expression.terms) {
+    std::int64_t value = term.factor;
+    for (const Expression::Atom& atom : term.atoms)
+      value *= atom.numerator != nullptr ? floor_quotient(value_of(*atom.numerator, symbols), atom.divisor)
+                                         : symbols[static_cast<std::size_t>(atom.symbol)];
+    total += value;
+  }
+  return total;
+}
+
+Dim::Expression Dim::expand(const Dim& dim) {
+  if (dim.expression_ != nullptr) return *dim.expression_;
+  Expression result;
+  if (dim.symbol_ == kNoSymbol) {
+    result.add({}, dim.factor_);
+  } else {
+    result.add({{.symbol = dim.symbol_, .numerator = nullptr, .divisor = 1}}, dim.factor_);
+  }
+  return result;
+}
+
+Dim Dim::shrink(Expression expression) {
+  if (expression.terms.empty()) return {0};
+  const Expression::Term& first = expression.terms.front();
+  if (expression.terms.size() == 1 && first.atoms.empty()) return {first.factor};
+  if (expression.terms.size() == 1 && first.atoms.size() == 1 && first.atoms.front().numerator == nullptr)
+    return {first.factor, first.atoms.front().symbol};
+  Dim result;
+  result.expression_ = std::make_shared<const Expression>(std::move(expression));
+  return result;
+}
+
+std::int64_t Dim::constant() const {
+  WEFT_CHECK(is_constant());
+  return factor_;
+}
+
+bool Dim::uses(SymbolId symbol) const {
+  if (expression_ == nullptr) return symbol_ == symbol;
+  return std::any_of(expression_->terms.begin(), expression_->terms.end(), [&](const auto& term) {
+    return std::any_of(term.atoms.begin(), term.atoms.end(), [&](const Expression::Atom& atom) {
+      return atom.numerator != nullptr ? shrink(*atom.numerator).uses(symbol) : atom.symbol == symbol;
+    });
+  });
+}
+
+std::optional<std::int64_t> Dim::multiple_of(const Dim& other) const {
+  const Expression a = expand(*this), b = expand(other);
+  if (a.terms.size() != b.terms.size() || b.terms.empty()) return std::nullopt;
+  const std::int64_t times = a.terms.front().factor / b.terms.front().factor;
+  for (std::size_t i = 0; i < a.terms.size(); ++i)
+    if (a.terms[i].atoms != b.terms[i].atoms || a.terms[i].factor != times * b.terms[i].factor)
+      return std::nullopt;
+  return times;
+}
+
+Dim Dim::with(std::span<const Dim> symbols) const {
+  if (is_constant()) return *this;
+  Dim total = 0;
+  for (const Expression::Term& term : expand(*this).terms) {
+    Dim value = term.factor;
+    for (const Expression::Atom& atom : term.atoms)
+      value = value * (atom.numerator != nullptr ? shrink(*atom.numerator).with(symbols) / atom.divisor
+                                                 : symbols[static_cast<std::size_t>(atom.symbol)]);
+    total = total + value;
+  }
+  return total;
+}
+
+Dim operator+(const Dim& a, const Dim& b) {
+  Dim::Expression result = Dim::expand(a);
+  for (Dim::Expression::Term& term : Dim::expand(b).terms) result.add(std::move(term.atoms), term.factor);
+  return Dim::shrink(std::move(result));
+}
+
+Dim operator-(const Dim& a, const Dim& b) {
+  Dim::Expression result = Dim::expand(a);
+  for (Dim::Expression::Term& term : Dim::expand(b).terms)
+    result.add(std::move(term.atoms), product(term.factor, -1));
+  if (!b.is_constant())
+    for (const Dim::Expression::Term& term : result.terms)
+      if (term.factor < 0 && !term.atoms.empty())
+        throw Error(ErrorCode::kInvalidArgument,
+                    "a dimension would shrink where a symbol grows: subtract constants, or what the other "
+                    "side has");
+  return Dim::shrink(std::move(result));
+}
+
+Dim operator*(const Dim& a, const Dim& b) {
+  Dim::Expression result;
+  const Dim::Expression left = Dim::expand(a), right = Dim::expand(b);
+  for (const Dim::Expression::Term& x : left.terms)
+    for (const Dim::Expression::Term& y : right.terms) {
+      std::vector<Dim::Expression::Atom> atoms = x.atoms;
+      atoms.insert(atoms.end(), y.atoms.begin(), y.atoms.end());
+      std::sort(atoms.begin(), atoms.end());
+      result.add(std::move(atoms), product(x.factor, y.factor));
+    }
+  return Dim::shrink(std::move(result));
+}
+
+Dim operator/(const Dim& a, std::int64_t divisor) {
+  if (divisor <= 0)
+    throw Error(ErrorCode::kInvalidArgument, "a dimension can be divided by numbers above 0 only");
+  // What the divisor divides is taken out: (6n + 5) / 3 is 2n + 1 + (0n + 2) / 3.
+  Dim::Expression whole, rest;
+  for (Dim::Expression::Term& term : Dim::expand(a).terms) {
+    const std::int64_t remainder = term.factor - floor_quotient(term.factor, divisor) * divisor;
+    const std::int64_t times = (term.factor - remainder) / divisor;
+    if (term.atoms.empty() || remainder == 0) {
+      whole.add(term.atoms, times);
+      rest.add(std::move(term.atoms), remainder);
+    } else {
+      rest.add(std::move(term.atoms), term.factor);
+    }
+  }
+  const bool is_constant = rest.terms.empty() || (rest.terms.size() == 1 && rest.terms.front().atoms.empty());
+  if (!is_constant) {
+    auto numerator = std::make_shared<const Dim::Expression>(std::move(rest));
+    whole.add({{.symbol = kNoSymbol, .numerator = std::move(numerator), .divisor = divisor}}, 1);
+  }
+  return Dim::shrink(std::move(whole));
+}
+
+bool operator==(const Dim& a, const Dim& b) {
+  if (a.expression_ == nullptr || b.expression_ == nullptr)
+    return a.expression_ == b.expression_ && a.factor_ == b.factor_ && a.symbol_ == b.symbol_;
+  return a.expression_ == b.expression_ || *a.expression_ == *b.expression_;
+}
+
+std::string to_string(const Dim& dim, std::span<const Symbol> symbols) {
+  std::string text;
+  const Dim::Expression sum_of = Dim::expand(dim);
+  // Symbols first, the constant last.
+  std::vector<const Dim::Expression::Term*> order;
+  for (const auto& term : sum_of.terms) order.push_back(&term);
+  std::stable_partition(order.begin(), order.end(), [](const auto* term) { return !term->atoms.empty(); });
+  for (const Dim::Expression::Term* term : order) {
+    std::int64_t factor = term->factor;
+    if (!text.empty()) {
+      text += factor < 0 ? " - " : " + ";
+      factor = std::abs(factor);
+    }
+    if (term->atoms.empty() || factor != 1) text += std::to_string(factor);
+    bool first = term->atoms.empty() || factor == 1;
+    for (const Dim::Expression::Atom& atom : term->atoms) {
+      if (!first) text += "*";
+      first = false;
+      text += atom.numerator == nullptr ? symbols[static_cast<std::size_t>(atom.symbol)].name
+                                        : "((" + to_string(Dim::shrink(*atom.numerator), symbols) + ") / " +
+                                              std::to_string(atom.divisor) + ")";
+    }
+  }
+  return text.empty() ? "0" : text;
+}
 
 Shape::Shape(std::initializer_list<Dim> dims) : rank_(static_cast<int>(dims.size())) {
   WEFT_CHECK(dims.size() <= kMaxRank);
@@ -27,13 +250,7 @@ std::int64_t Shape::elements(std::span<const std::int64_t> symbols) const {
 
 Dim Shape::row_dim() const {
   Dim product = 1;
-  for (int i = 0; i + 1 < rank_; ++i) {
-    product.factor *= (*this)[i].factor;
-    if (!(*this)[i].is_constant()) {
-      WEFT_CHECK(product.is_constant());
-      product.symbol = (*this)[i].symbol;
-    }
-  }
+  for (int i = 0; i + 1 < rank_; ++i) product = product * (*this)[i];
   return product;
 }
 
@@ -54,13 +271,7 @@ std::string to_string(const Shape& shape, std::span<const Symbol> symbols) {
   std::string text = "[";
   for (int i = 0; i < shape.rank(); ++i) {
     if (i > 0) text += ", ";
-    const Dim& dim = shape[i];
-    if (dim.is_constant()) {
-      text += std::to_string(dim.factor);
-    } else {
-      if (dim.factor != 1) text += std::to_string(dim.factor) + "*";
-      text += symbols[static_cast<std::size_t>(dim.symbol)].name;
-    }
+    text += to_string(shape[i], symbols);
   }
   return text + "]";
 }

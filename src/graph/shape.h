@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,21 +22,51 @@ struct Symbol {
   std::int64_t max = 0;
 };
 
-/// A constant (no symbol) or factor * symbol.
-struct Dim {
-  std::int64_t factor = 1;
-  SymbolId symbol = kNoSymbol;
+/// A size: a constant, a symbol, or an expression of them: 2 * n, n + m, (n + 2 * p - k) / s + 1. Sums and
+/// products are kept in one normal form, so that equal ones compare equal however they were written.
+///
+/// A size never shrinks where a symbol grows: its values at the lower and upper bounds of all symbols are its
+/// own bounds, which is what memory is laid out by.
+class Dim {
+ public:
+  Dim() = default;                                   ///< 1
+  Dim(std::int64_t constant) : factor_(constant) {}  // NOLINT: a number is a dimension
+  Dim(std::int64_t factor, SymbolId symbol) : factor_(factor), symbol_(factor == 0 ? kNoSymbol : symbol) {}
 
-  Dim() = default;
-  Dim(std::int64_t constant) : factor(constant) {}  // NOLINT: a number is a dimension
-  Dim(std::int64_t factor_, SymbolId symbol_) : factor(factor_), symbol(symbol_) {}
-
-  bool is_constant() const { return symbol == kNoSymbol; }
+  bool is_constant() const { return expression_ == nullptr && symbol_ == kNoSymbol; }
+  /// Of a constant one.
+  std::int64_t constant() const;
   /// With the values of all symbols of the graph.
   std::int64_t value(std::span<const std::int64_t> symbols) const {
-    return is_constant() ? factor : factor * symbols[static_cast<std::size_t>(symbol)];
+    if (expression_ != nullptr) return value_of(*expression_, symbols);
+    return symbol_ == kNoSymbol ? factor_ : factor_ * symbols[static_cast<std::size_t>(symbol_)];
   }
-  friend bool operator==(const Dim&, const Dim&) = default;
+  bool uses(SymbolId symbol) const;
+  /// How many times `other` this is, where that is a whole number whatever the symbols are.
+  std::optional<std::int64_t> multiple_of(const Dim& other) const;
+  /// The same with the symbols replaced: `symbols[s]` stands for s.
+  Dim with(std::span<const Dim> symbols) const;
+
+  // These throw Error kInvalidArgument where a result goes past 64 bits.
+  friend Dim operator+(const Dim& a, const Dim& b);
+  /// Throws, too, where the difference might shrink as a symbol grows.
+  friend Dim operator-(const Dim& a, const Dim& b);
+  friend Dim operator*(const Dim& a, const Dim& b);
+  /// Rounded down. Throws, too, where `divisor` is not above 0.
+  friend Dim operator/(const Dim& a, std::int64_t divisor);
+  friend bool operator==(const Dim& a, const Dim& b);
+  friend std::string to_string(const Dim& dim, std::span<const Symbol> symbols);
+
+ private:
+  struct Expression;
+  static std::int64_t value_of(const Expression& expression, std::span<const std::int64_t> symbols);
+  static Expression expand(const Dim& dim);
+  static Dim shrink(Expression expression);
+
+  // A constant, or a multiple of a symbol; all else is an expression, which is never one of these.
+  std::int64_t factor_ = 1;
+  SymbolId symbol_ = kNoSymbol;
+  std::shared_ptr<const Expression> expression_;
 };
 
 /// 0 to 4 dimensions, outermost first: a matrix is {rows, columns}, and columns lie next to each other in
@@ -54,10 +86,10 @@ class Shape {
   const Dim& back() const { return dims_[static_cast<std::size_t>(rank_ - 1)]; }
 
   /// The columns, constant in all that has rows, and the product of all other dimensions.
-  std::int64_t columns() const { return rank_ == 0 ? 1 : back().factor; }
+  std::int64_t columns() const { return rank_ == 0 ? 1 : back().constant(); }
   std::int64_t rows(std::span<const std::int64_t> symbols) const;
   std::int64_t elements(std::span<const std::int64_t> symbols) const;
-  /// rows() as one dimension: a shape has at most one symbol.
+  /// rows() as one dimension.
   Dim row_dim() const;
 
   friend bool operator==(const Shape& a, const Shape& b);

@@ -84,7 +84,7 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
   const gguf::TensorInfo* tensor = file_.find_tensor(name);
   if (tensor == nullptr && optional) return kNoValue;
   const bool flat = form == Form::kFlat || shape.rank() == 1;
-  const bool whole = form == Form::kFlat || shape.rank() == 3 || (begin == 0 && n == shape[0].factor);
+  const bool whole = form == Form::kFlat || shape.rank() == 3 || (begin == 0 && n == shape[0].constant());
   const std::string value_name =
       whole ? name : name + "[" + std::to_string(begin) + ":" + std::to_string(begin + n) + "]";
   if (const ValueId known = model_.graph.find(value_name); known != kNoValue) return known;
@@ -109,18 +109,18 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
   if (form == Form::kFlat) part = {shape.elements({})};
   if (!whole) part = shape.rank() == 2 ? Shape{n, shape[1]} : Shape{n};
   const ValueId value = model_.graph.add_weight(value_name, dtype, part);
-  model_.weights.push_back({value, tensor, whole ? 0 : begin, part[0].factor});
+  model_.weights.push_back({value, tensor, whole ? 0 : begin, part[0].constant()});
   return value;
 }
 
 ValueId Builder::weight(const std::string& name, const Shape& shape) {
-  return use(name, shape, 0, shape[0].factor, false);
+  return use(name, shape, 0, shape[0].constant(), false);
 }
 ValueId Builder::optional_weight(const std::string& name, const Shape& shape) {
-  return use(name, shape, 0, shape[0].factor, true);
+  return use(name, shape, 0, shape[0].constant(), true);
 }
 ValueId Builder::flat_weight(const std::string& name, const Shape& shape) {
-  return use(name, shape, 0, shape[0].factor, false, Form::kFlat);
+  return use(name, shape, 0, shape[0].constant(), false, Form::kFlat);
 }
 ValueId Builder::weight_rows(const std::string& name, const Shape& shape, std::int64_t begin,
                              std::int64_t n) {

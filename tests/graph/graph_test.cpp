@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <optional>
+
 #include "weft/error.h"
 
 namespace weft {
@@ -18,6 +21,76 @@ TEST(Shape, SymbolsAndConstantsMultiply) {
   EXPECT_EQ(shape.row_dim(), Dim(12, n));
   EXPECT_EQ(to_string(shape, graph.symbols()), "[3*n, 4, 5]");
   EXPECT_EQ(shape.rows(graph.bounds()), 84);
+}
+
+/// n and m, and their values in a step.
+class DimTest : public testing::Test {
+ protected:
+  std::string text(const Dim& dim) const { return to_string(dim, symbols); }
+  Dim n{1, 0}, m{1, 1};
+  std::vector<Symbol> symbols = {{"n", 1, 512}, {"m", 0, 9}};
+  std::vector<std::int64_t> values = {7, 3};
+};
+
+TEST_F(DimTest, EqualExpressionsAreEqualHoweverTheyAreWritten) {
+  EXPECT_EQ(n + m, m + n);
+  EXPECT_EQ(n + n, 2 * n);
+  EXPECT_EQ(2 * (n + m) - n, n + 2 * m);
+  EXPECT_EQ((n + 1) * (m + 2), m * n + 2 * n + m + 2);
+  EXPECT_EQ((6 * n + 5) / 3, 2 * n + 1);
+  EXPECT_EQ((2 * n + 3) / 2, n + 1);
+  EXPECT_EQ((n + 4) / 4, n / 4 + 1);
+  EXPECT_EQ(Dim(-7) / 2, Dim(-4));
+  EXPECT_EQ(n - n, Dim(0));
+  EXPECT_EQ((n - n).is_constant(), true);
+  EXPECT_EQ(n * m - n * m + 5, Dim(5));
+  EXPECT_FALSE(n / 2 == m / 2);
+  EXPECT_FALSE(n / 2 == n / 3);
+  EXPECT_FALSE(n * m == n);
+  EXPECT_FALSE(n == Dim(1));
+}
+
+TEST_F(DimTest, ValuesAreThoseOfTheFormula) {
+  for (const std::int64_t a : {1, 2, 5, 8, 9, 100})
+    for (const std::int64_t b : {0, 1, 2, 9}) {
+      const std::int64_t step[] = {a, b};
+      EXPECT_EQ(((n + 2 * 1 - 3) / 2 + 1).value(step), (a + 1) / 2);
+      EXPECT_EQ(((n + m) / 3 * n + 7).value(step), (a + b) / 3 * a + 7);
+      EXPECT_EQ((((n + 1) / 2 + 1) / 2).value(step), ((a + 1) / 2 + 1) / 2);
+      EXPECT_EQ(((n * 5 + m) / 4).value(step), (a * 5 + b) / 4);
+    }
+  const Dim swapped[] = {m + 1, n};
+  EXPECT_EQ((2 * n + m / 2).with(swapped), 2 * m + 2 + n / 2);
+}
+
+TEST_F(DimTest, IsToldAsOneWouldWriteIt) {
+  EXPECT_EQ(text((n + 2 - 5) / 2 + 1), "((n + 1) / 2) - 1");
+  EXPECT_EQ(text(2 * n + m), "2*n + m");
+  EXPECT_EQ(text(n * m - 1), "n*m - 1");
+  EXPECT_EQ(text(n - n), "0");
+}
+
+TEST_F(DimTest, WhatMakesNoSenseIsRefused) {
+  EXPECT_THROW(n - m, Error);
+  EXPECT_THROW(n - 2 * n, Error);
+  EXPECT_THROW(n / 0, Error);
+  EXPECT_THROW(n / -2, Error);
+  EXPECT_THROW(n * std::numeric_limits<std::int64_t>::max() * 2, Error);
+  EXPECT_THROW(Dim(std::numeric_limits<std::int64_t>::max()) + 1, Error);
+}
+
+TEST_F(DimTest, MultiplesAreWholeWhateverTheSymbolsAre) {
+  EXPECT_EQ((6 * n).multiple_of(2 * n), 3);
+  EXPECT_EQ((4 * n + 8 * m).multiple_of(n + 2 * m), 4);
+  EXPECT_EQ((4 * n * m).multiple_of(n * m), 4);
+  EXPECT_EQ((3 * n).multiple_of(2 * n), std::nullopt);
+  EXPECT_EQ(n.multiple_of(m), std::nullopt);
+  EXPECT_EQ(Dim(1).multiple_of(n), std::nullopt);
+  EXPECT_EQ(Dim(6).multiple_of(2), 3);
+  EXPECT_EQ(n.multiple_of(Dim(0)), std::nullopt);
+  EXPECT_TRUE((n * m + 1).uses(1));
+  EXPECT_TRUE(((n + m) / 2).uses(1));
+  EXPECT_FALSE((n / 2 + 1).uses(1));
 }
 
 class GraphTest : public testing::Test {

@@ -41,7 +41,7 @@ std::vector<std::int32_t> all_cells(std::int64_t n) {
 
 std::string text(const Shape& shape) {
   std::string result = "{";
-  for (int i = 0; i < shape.rank(); ++i) result += (i > 0 ? "," : "") + std::to_string(shape[i].factor);
+  for (int i = 0; i < shape.rank(); ++i) result += (i > 0 ? "," : "") + std::to_string(shape[i].constant());
   return result + "}";
 }
 
@@ -90,8 +90,9 @@ ValueId Case::weight(DType type, const Shape& shape, Values& values) {
 
 ValueId Case::state(DType type, const Shape& shape, CacheRole role, Values& values) {
   const ValueId id = graph.add_state(next_name(), type, shape);
-  const std::int64_t cell = shape[1].factor * shape[2].factor;
-  states_.push_back({id, role, pack(type, shape[2].factor, values), row_bytes(type, cell), shape[0].factor});
+  const std::int64_t cell = shape[1].constant() * shape[2].constant();
+  states_.push_back(
+      {id, role, pack(type, shape[2].constant(), values), row_bytes(type, cell), shape[0].constant()});
   return id;
 }
 

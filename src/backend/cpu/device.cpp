@@ -113,7 +113,7 @@ class CpuDevice final : public Device {
     const ValueId keys = keys_of(node);
     if (keys == kNoValue) return true;
     const ValueInfo& cache = graph.value(keys);
-    return !is_paired_cache(cache.dtype) || cache.shape[2].factor % 2 == 0;
+    return !is_paired_cache(cache.dtype) || cache.shape[2].constant() % 2 == 0;
   }
   DType best_cache_type() const override { return isa_ == Isa::kAvx512Bf16 ? DType::kBF16 : DType::kF16; }
 

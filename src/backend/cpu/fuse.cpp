@@ -337,7 +337,7 @@ class Fuser {
     }
     if (groups == nullptr) {
       auto made = std::make_unique<ExpertGroupsLaunch>(graph_, node.inputs[2],
-                                                       graph_.value(values.weight).shape[0].factor);
+                                                       graph_.value(values.weight).shape[0].constant());
       groups = made.get();
       made_by = program_.add(std::move(made), program_.ready(node.inputs[2]), true);
       program_.reads(made_by, node.inputs[2]);

@@ -58,14 +58,16 @@ Layout lay_out_program(const Graph& graph, const Program& program, int n_threads
   for (std::size_t v = 0; v < graph.values().size(); ++v) {
     const ValueInfo& info = graph.values()[v];
     const auto value = static_cast<ValueId>(v);
-    const auto rows = static_cast<std::size_t>(info.shape.rows(bounds));
     // A cache that was stored to, and an output, lie in memory that is bound from outside.
     const bool external = state_behind(graph, value) != kNoValue || graph.is_output(value);
     if (info.producer != kNoNode && !external)
       add(value, Form::kPlain, program.lives[v][Form::kPlain],
-          rows * static_cast<std::size_t>(info.shape.columns()) * sizeof(float));
+          static_cast<std::size_t>(info.shape.elements(bounds)) * sizeof(float));
     for (const Form form : {Form::kQ8, Form::kQ8Wide})
-      add(value, form, program.lives[v][form], rows * activation_row_bytes(form, info.shape.columns()));
+      if (const FormLife& life = program.lives[v][form]; life.used())
+        add(value, form, life,
+            static_cast<std::size_t>(info.shape.rows(bounds)) *
+                activation_row_bytes(form, info.shape.columns()));
   }
   ArenaLayout arena = lay_out(lifetimes);
   layout.offsets = std::move(arena.offsets);

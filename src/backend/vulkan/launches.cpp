@@ -53,7 +53,7 @@ std::uint32_t turned_unit(DType dtype, std::uint32_t head_dim) {
 /// Whether cells of a cache are whole words and, of a quantised one, pairs of blocks that end with heads.
 bool can_cache(const ValueInfo& cache) {
   const Shape& s = cache.shape;
-  const std::int64_t head_dim = s[2].factor, n = s[1].factor * head_dim;
+  const std::int64_t head_dim = s[2].constant(), n = s[1].constant() * head_dim;
   if (is_float(cache.dtype)) return row_bytes(cache.dtype, n) % 4 == 0;
   return (cache.dtype == DType::kQ8_0 || cache.dtype == DType::kQ4_0) && head_dim % 32 == 0 && n % kPair == 0;
 }
@@ -169,7 +169,7 @@ class Builder {
     const ValueId x = node.inputs[0];
     const std::int64_t group = op.group == 0 ? shape(x).columns() : op.group;
     Dim groups = shape(x).row_dim();
-    groups.factor *= shape(x).columns() / group;
+    groups = groups * (shape(x).columns() / group);
     const ValueId weight = optional(node, 1), bias = optional(node, 2);
     Launch& launch = add(Shader::kNorm, {op.kind == NormKind::kLayer}, groups, {x, weight, bias, node.output},
                          {word(group), word(op.eps), weight != kNoValue, bias != kNoValue});
@@ -232,7 +232,7 @@ class Builder {
   void matmul(const Node& node, ValueId bias, ValueId ids, std::uint32_t n_ids, bool row_for_each, Dim rows) {
     const ValueId weight = node.inputs[0];
     const Shape& s = shape(weight);
-    const std::uint32_t inputs = word(s.columns()), outputs = word(s[s.rank() - 2].factor);
+    const std::uint32_t inputs = word(s.columns()), outputs = word(s[s.rank() - 2].constant());
     const auto bytes = word(static_cast<std::int64_t>(row_bytes(dtype(weight), s.columns())));
     const std::uint32_t x_groups = (outputs + kOutputsPerGroup - 1) / kOutputsPerGroup;
     const bool tiles = n_ids == 0 && rows.value(graph_.bounds()) > kFewRows;
@@ -283,7 +283,7 @@ class Builder {
 
   std::uint32_t cell_bytes(ValueId cache) const {
     const Shape& s = shape(cache);
-    return word(static_cast<std::int64_t>(row_bytes(dtype(cache), s[1].factor * s[2].factor)));
+    return word(static_cast<std::int64_t>(row_bytes(dtype(cache), s[1].constant() * s[2].constant())));
   }
 
   void launch(const ops::MoveCells& op, const Node& node) {
@@ -291,7 +291,8 @@ class Builder {
     const ValueId cache = in.cache;
     const Shape& s = shape(cache);
     const bool turns = op.role == CacheRole::kKeys && op.rope.n_rot > 0;
-    const std::uint32_t heads = word(s[1].factor), head_dim = word(s[2].factor), bytes = cell_bytes(cache);
+    const std::uint32_t heads = word(s[1].constant()), head_dim = word(s[2].constant()),
+                        bytes = cell_bytes(cache);
     const std::uint32_t unit = turned_unit(dtype(cache), head_dim);
     const std::uint32_t threads = turns ? heads * head_dim / unit : bytes / 4;
     const ValueId table = turns ? frequencies(op.rope, in.factors) : kNoValue;
@@ -315,20 +316,20 @@ class Builder {
   void launch(const ops::Attention& op, const Node& node) {
     const auto in = named_inputs<ops::Attention>(node);
     const std::uint32_t heads = word(std::int64_t{op.n_heads});
-    const std::uint32_t k_dim = word(shape(in.k)[2].factor), v_dim = word(shape(in.v)[2].factor);
+    const std::uint32_t k_dim = word(shape(in.k)[2].constant()), v_dim = word(shape(in.v)[2].constant());
     Launch& launch =
         add(Shader::kAttention, {type(in.k), type(in.v), (v_dim + 63) / 64, k_dim}, shape(node.output)[0],
             {in.q, in.k, in.v, in.positions, in.sequences, in.extents, in.counts, in.ends, in.hidden_first,
              in.hidden, node.output},
-            {heads, word(shape(in.k)[1].factor), k_dim, v_dim, word(op.scale), word(op.softcap),
-             word(std::int64_t{op.window}), word(shape(in.extents)[1].factor), cell_bytes(in.k),
+            {heads, word(shape(in.k)[1].constant()), k_dim, v_dim, word(op.scale), word(op.softcap),
+             word(std::int64_t{op.window}), word(shape(in.extents)[1].constant()), cell_bytes(in.k),
              cell_bytes(in.v)});
     launch.groups = [heads](std::uint32_t rows) -> Groups { return {heads, groups_of(rows, 1), 1}; };
   }
 
   void launch(const ops::ShortConv&, const Node& node) {
     const auto in = named_inputs<ops::ShortConv>(node);
-    const std::uint32_t n = columns(node.output), taps = word(shape(in.weight)[1].factor);
+    const std::uint32_t n = columns(node.output), taps = word(shape(in.weight)[1].constant());
     Launch& launch = add(
         Shader::kShortConv, {type(in.weight)}, shape(node.output)[0],
         {in.state, in.x, in.weight, in.from, in.to, in.bias, node.output},
@@ -338,7 +339,7 @@ class Builder {
 
   void launch(const ops::SelectiveScan&, const Node& node) {
     const auto in = named_inputs<ops::SelectiveScan>(node);
-    const std::uint32_t n = columns(node.output), n_state = word(shape(in.state)[1].factor);
+    const std::uint32_t n = columns(node.output), n_state = word(shape(in.state)[1].constant());
     const bool heads = shape(in.a).rank() == 1;
     Launch& launch = add(Shader::kSelectiveScan, {type(in.a)}, shape(node.output)[0],
                          {in.state, in.x, in.dt, in.b, in.c, in.a, in.skip, in.from, in.to, node.output},
@@ -386,7 +387,7 @@ bool can_launch(const Graph& graph, const Node& node) {
   const auto weight = [&](const ValueInfo& w) {
     const Shape& s = w.shape;
     return stored_type(w.dtype).has_value() &&
-           s[s.rank() - 2].factor <= std::int64_t{kMaxGroups} * kOutputsPerGroup &&
+           s[s.rank() - 2].constant() <= std::int64_t{kMaxGroups} * kOutputsPerGroup &&
            row_bytes(w.dtype, s.columns()) < std::size_t{kMaxElements};
   };
   return std::visit(Overloaded{
@@ -400,15 +401,15 @@ bool can_launch(const Graph& graph, const Node& node) {
                           const ValueInfo& cache = graph.value(named_inputs<ops::MoveCells>(node).cache);
                           if (!can_cache(cache)) return false;
                           if (op.role != CacheRole::kKeys || op.rope.n_rot == 0) return true;
-                          const std::int64_t head_dim = cache.shape[2].factor;
+                          const std::int64_t head_dim = cache.shape[2].constant();
                           if (is_float(cache.dtype)) return op.rope.n_rot % 4 == 0 && head_dim % 4 == 0;
                           return turned_unit(cache.dtype, word(head_dim)) <= kMaxTurnedUnit;
                         },
                         [&](const ops::Attention&) {
                           const auto in = named_inputs<ops::Attention>(node);
                           const ValueInfo &k = graph.value(in.k), &v = graph.value(in.v);
-                          return can_cache(k) && can_cache(v) && k.shape[2].factor <= kMaxHeadDim &&
-                                 v.shape[2].factor <= kMaxHeadDim;
+                          return can_cache(k) && can_cache(v) && k.shape[2].constant() <= kMaxHeadDim &&
+                                 v.shape[2].constant() <= kMaxHeadDim;
                         },
                         [&](const ops::ShortConv&) {
                           return is_float(graph.value(named_inputs<ops::ShortConv>(node).weight).dtype);

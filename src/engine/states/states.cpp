@@ -52,8 +52,8 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
                              .dtype = value.dtype,
                              .role = moves->role,
                              .windowed = memories.of_cache(node) != nullptr,
-                             .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
-                             .head_dim = static_cast<std::int32_t>(value.shape[2].factor),
+                             .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
+                             .head_dim = static_cast<std::int32_t>(value.shape[2].constant()),
                              .turning = hash_of_turning(graph.graph, node)});
     caches_.push_back(cache_of(in.cache, memories.of_cache(node)));
   }
@@ -62,8 +62,8 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
     owner_.caches.push_back({.name = value.name,
                              .dtype = value.dtype,
                              .role = CacheRole::kSlots,
-                             .n_heads = static_cast<std::int32_t>(value.shape[1].factor),
-                             .head_dim = static_cast<std::int32_t>(value.shape[2].factor)});
+                             .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
+                             .head_dim = static_cast<std::int32_t>(value.shape[2].constant())});
     caches_.push_back(cache_of(state, memories.of_running_states()));
   }
 }

@@ -32,7 +32,7 @@ bool comes_before(const AttentionSegment& a, const AttentionSegment& b) {
 }
 
 int n_kv_heads_of(const Graph& graph, const ops::Attention::Inputs& inputs) {
-  return static_cast<int>(graph.value(inputs.k).shape[1].factor);
+  return static_cast<int>(graph.value(inputs.k).shape[1].constant());
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ int n_kv_heads_of(const Graph& graph, const ops::Attention::Inputs& inputs) {
 AttentionTiles::AttentionTiles(const Graph& graph, const ops::Attention::Inputs& inputs)
     : inputs_(inputs),
       rows_(graph.value(inputs.positions).shape[0]),
-      table_width_(graph.value(inputs.extents).shape[1].factor),
+      table_width_(graph.value(inputs.extents).shape[1].constant()),
       n_kv_heads_(n_kv_heads_of(graph, inputs)) {
   // The worst case: every row of another sequence than the row before.
   const auto max_rows = static_cast<std::size_t>(rows_.value(graph.bounds()));
@@ -153,8 +153,8 @@ AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shar
   const auto& op = *get_op<ops::Attention>(node);
   const ValueInfo& keys = graph.value(inputs_.k);
   const ValueInfo& values = graph.value(inputs_.v);
-  args_.layout = {keys.dtype, values.dtype, static_cast<int>(keys.shape[1].factor),
-                  static_cast<int>(keys.shape[2].factor), static_cast<int>(values.shape[2].factor)};
+  args_.layout = {keys.dtype, values.dtype, static_cast<int>(keys.shape[1].constant()),
+                  static_cast<int>(keys.shape[2].constant()), static_cast<int>(values.shape[2].constant())};
   args_.n_heads = op.n_heads;
   args_.q_stride = graph.value(inputs_.q).shape.columns();
   args_.out_stride = graph.value(node.output).shape.columns();

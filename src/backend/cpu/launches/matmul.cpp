@@ -119,7 +119,7 @@ MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::
       taken_(std::move(taken)),
       rows_(graph.value(values.x).shape.row_dim()),
       max_rows_(rows_.value(graph.bounds())),
-      n_outputs_(graph.value(values.weight).shape[0].factor),
+      n_outputs_(graph.value(values.weight).shape[0].constant()),
       scratch_bytes_(scratch_for(graph, values.weight)),
       can_screen_(taken_ != nullptr && can_screen(graph, values)) {}
 
@@ -197,7 +197,7 @@ std::string MatmulLaunch::describe(const Graph& graph) const {
 ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts)
     : ids_id_(ids),
       rows_(graph.value(ids).shape[0]),
-      n_used_(static_cast<std::int32_t>(graph.value(ids).shape[1].factor)),
+      n_used_(static_cast<std::int32_t>(graph.value(ids).shape[1].constant())),
       begin_(static_cast<std::size_t>(n_experts) + 1) {
   const auto slots = static_cast<std::size_t>(rows_.value(graph.bounds()) * n_used_);
   slots_.resize(slots);
@@ -239,8 +239,8 @@ MatmulExpertsLaunch::MatmulExpertsLaunch(const Graph& graph, const MatmulValues&
       groups_(groups),
       x_per_slot_(graph.value(values.x).shape.rank() == 3),
       rows_(graph.value(values.x).shape[0]),
-      n_experts_(graph.value(values.weight).shape[0].factor),
-      n_outputs_(graph.value(values.weight).shape[1].factor),
+      n_experts_(graph.value(values.weight).shape[0].constant()),
+      n_outputs_(graph.value(values.weight).shape[1].constant()),
       scratch_bytes_(scratch_for(graph, values.weight)) {}
 
 bool MatmulExpertsLaunch::make_form(Form form) {

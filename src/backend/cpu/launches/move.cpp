@@ -12,8 +12,8 @@ MoveLaunch::MoveLaunch(const Graph& graph, const Node& node)
       output_(node.output),
       n_moves_dim_(graph.value(inputs_.from).shape[0]) {
   const ValueInfo& cache = graph.value(inputs_.cache);
-  const int head_dim = static_cast<int>(cache.shape[2].factor);
-  layout_ = {cache.dtype, cache.dtype, static_cast<int>(cache.shape[1].factor), head_dim, head_dim};
+  const int head_dim = static_cast<int>(cache.shape[2].constant());
+  layout_ = {cache.dtype, cache.dtype, static_cast<int>(cache.shape[1].constant()), head_dim, head_dim};
 }
 
 void MoveLaunch::bind(const Addresses& addresses) {

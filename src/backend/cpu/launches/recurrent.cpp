@@ -25,8 +25,8 @@ RecurrentLaunch::RecurrentLaunch(const Graph& graph, const Node& node, const Slo
       output_(node.output),
       n_rows_dim_(graph.value(slots.x).shape[0]) {
   const Shape& state = graph.value(slots.state).shape;
-  n_state_rows_ = state[1].factor;
-  n_columns_ = state[2].factor;
+  n_state_rows_ = state[1].constant();
+  n_columns_ = state[2].constant();
 }
 
 void RecurrentLaunch::bind(const Addresses& addresses) {
@@ -102,7 +102,7 @@ ScanLaunch::ScanLaunch(const Graph& graph, const Node& node)
     : RecurrentLaunch(graph, node, slot_inputs<ops::SelectiveScan>(node)),
       inputs_(named_inputs<ops::SelectiveScan>(node)) {
   const Shape& a = graph.value(inputs_.a).shape;
-  if (a.rank() == 1) n_heads_ = a[0].factor;
+  if (a.rank() == 1) n_heads_ = a[0].constant();
   n_groups_ = graph.value(inputs_.b).shape.columns() / n_state_rows_;
 }
 

@@ -109,8 +109,8 @@ void RowLaunch::add(RowOp op, std::vector<ValueId> inputs, ValueId output, const
     instruction.n_experts_used = static_cast<int>(graph_.value(inputs[1]).shape.columns());
   if (std::holds_alternative<ops::StoreCache>(instruction.op)) {
     const ValueInfo& cache = graph_.value(inputs[0]);
-    const int n_heads = static_cast<int>(cache.shape[1].factor);
-    const int head_dim = static_cast<int>(cache.shape[2].factor);
+    const int n_heads = static_cast<int>(cache.shape[1].constant());
+    const int head_dim = static_cast<int>(cache.shape[2].constant());
     instruction.cache = {cache.dtype, cache.dtype, n_heads, head_dim, head_dim};
   }
   instructions_.push_back(std::move(instruction));
@@ -119,7 +119,8 @@ void RowLaunch::add(RowOp op, std::vector<ValueId> inputs, ValueId output, const
 std::size_t RowLaunch::row_stride(ValueId value) const {
   const ValueInfo& info = graph_.value(value);
   if (info.shape.rank() < 2) return 0;
-  const std::int64_t per_row = info.shape.row_dim().factor / rows_.factor * info.shape.columns();
+  // What all rows read (a table, a cache) has no stride.
+  const std::int64_t per_row = info.shape.row_dim().multiple_of(rows_).value_or(0) * info.shape.columns();
   return static_cast<std::size_t>(per_row) * sizeof(float);
 }
 
