@@ -98,6 +98,43 @@ TEST(JsonSchema, AdditionalKeysAreNoneOfTheNames) {
   EXPECT_FALSE(fits(schema, R"({"\u0061b": "x"})"));
 }
 
+TEST(JsonSchema, WhatIsNotEvaluatedIsHeldToo) {
+  const std::string map = R"({"type":"object","unevaluatedProperties":{"type":"integer"}})";
+  EXPECT_TRUE(fits(map, R"({"a": 1, "b": 2})"));
+  EXPECT_FALSE(fits(map, R"({"a": "x"})"));
+  const std::string list = R"({"type":"array","unevaluatedItems":{"type":"boolean"},"minItems":1})";
+  EXPECT_TRUE(fits(list, "[true, false]"));
+  EXPECT_FALSE(fits(list, "[null]"));
+  EXPECT_FALSE(fits(list, "[]"));
+  // They mean their type, as other keywords do.
+  EXPECT_TRUE(fits(R"({"unevaluatedProperties":false})", "{}"));
+  EXPECT_FALSE(fits(R"({"unevaluatedProperties":false})", R"({"a": 1})"));
+  EXPECT_TRUE(fits(R"({"unevaluatedItems":false})", "[]"));
+  EXPECT_FALSE(fits(R"({"unevaluatedItems":false})", "[1]"));
+  // What is described beside them is evaluated.
+  const std::string both =
+      R"({"prefixItems":[{"type":"string"}],"items":{"type":"integer"},"unevaluatedItems":false})";
+  EXPECT_TRUE(fits(both, R"(["a", 1, 2])"));
+  const std::string tuple = R"({"prefixItems":[{"type":"string"}],"unevaluatedItems":false})";
+  EXPECT_TRUE(fits(tuple, R"(["a"])"));
+  EXPECT_FALSE(fits(tuple, R"(["a", 1])"));
+  const std::string named =
+      R"({"properties":{"a":{"type":"null"}},"additionalProperties":true,"unevaluatedProperties":{"type":"integer"}})";
+  EXPECT_TRUE(fits(named, R"({"a": null, "b": 1})"));
+  EXPECT_FALSE(fits(R"({"unevaluatedProperties":{"type":"integer"},"required":["a"]})", R"({"a": "x"})"));
+  EXPECT_TRUE(fits(R"({"unevaluatedProperties":{"type":"integer"},"required":["a"]})", R"({"a": 1})"));
+  EXPECT_THAT(refusal(R"({"unevaluatedProperties":false,"required":["a"]})"), HasSubstr("allows no text"));
+}
+
+TEST(JsonSchema, AHostOfAUriHasOnePort) {
+  const std::string uri = R"({"type":"string","format":"uri"})";
+  for (const char* text :
+       {"http://a", "http://a:80/b", "http://me:word@a.b:80", "http://@a", "http://%41", "urn:a:b"})
+    EXPECT_TRUE(fits(uri, '"' + std::string(text) + '"')) << text;
+  for (const char* text : {"http://a:b/", "http://a:1:2", "http://a@b@c", "http://:1"})
+    EXPECT_FALSE(fits(uri, '"' + std::string(text) + '"')) << text;
+}
+
 TEST(JsonSchema, StringsAreValidUtf8AndEscapes) {
   EXPECT_FALSE(fits("{}", "\"\xFF\""));
   EXPECT_FALSE(fits("{}", "\"\n\""));

@@ -56,6 +56,16 @@ NodeId SchemaWriter::array(const Keywords& k) {
     }
     if (a.items != kNoValue && !closed) rest.push_back({a.items});
   }
+  // Where items are described those are all: either by a schema of the rest, or because there is no rest.
+  if (k.arrays.empty()) {
+    for (const ValueId other : k.other_items) {
+      if (tree_[other].kind == JsonKind::kBool) {
+        at_most(0);
+      } else {
+        rest.push_back({other});
+      }
+    }
+  }
   if (most >= 0 && most < k.min_items) return builder_.nothing();
   if (most >= 0 && static_cast<std::size_t>(most) < n_prefix) n_prefix = static_cast<std::size_t>(most);
 
@@ -103,6 +113,7 @@ std::vector<SchemaWriter::Property> SchemaWriter::properties(const Keywords& k) 
       for (const auto& [name, schema] : tree_[object.properties].members) (void)place_of(name);
   for (const std::string& name : k.required) result[place_of(name)].required = true;
   for (Property& property : result) {
+    bool is_described = false;
     for (const ObjectKeywords& object : k.objects) {
       budget_.spend();
       const ValueId schema =
@@ -115,7 +126,10 @@ std::vector<SchemaWriter::Property> SchemaWriter::properties(const Keywords& k) 
       } else if (object.additional != kNoValue) {
         property.schema.push_back({object.additional});
       }
+      is_described = is_described || schema != kNoValue || object.additional != kNoValue;
     }
+    if (!is_described)
+      for (const ValueId other : k.others) property.schema.push_back({other});
   }
   return result;
 }
@@ -157,6 +171,7 @@ SchemaWriter::Others SchemaWriter::others(const Keywords& k, const std::vector<P
   }
   if (!said && !named.empty()) result.allowed = false;
   if (!result.allowed) return result;
+  for (const ValueId schema : k.others) result.schema.push_back({schema});
   if (k.names.empty()) {
     result.key = named.empty() ? any_string() : key_besides(named);
     return result;

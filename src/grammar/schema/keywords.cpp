@@ -207,6 +207,8 @@ bool KeywordReader::read_for_arrays(std::string_view name, ValueId schema, Value
       keywords.items = items;
     }
     out.arrays.push_back(std::move(keywords));
+  } else if (name == "unevaluatedItems") {
+    if (tree_[value].kind != JsonKind::kBool || !tree_[value].flag) out.other_items.push_back(value);
   } else if (name == "minLength") {
     out.min_length = std::max(out.min_length, count(value));
   } else if (name == "maxLength") {
@@ -249,7 +251,9 @@ bool KeywordReader::read_for_objects(std::string_view name, ValueId schema, Valu
     out.max_properties = out.max_properties < 0 ? count(value) : std::min(out.max_properties, count(value));
     out.properties_at = value;
   } else if (name == "unevaluatedProperties") {
-    out.no_others = out.no_others || (tree_[value].kind == JsonKind::kBool && !tree_[value].flag);
+    const bool is_bool = tree_[value].kind == JsonKind::kBool;
+    if (!is_bool || !tree_[value].flag) out.others.push_back(value);
+    if (is_bool && !tree_[value].flag) out.no_others = true;
   } else {
     return false;
   }

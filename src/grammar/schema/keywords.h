@@ -68,11 +68,13 @@ struct Keywords {
 
   std::vector<ArrayKeywords> arrays;
   std::int64_t min_items = 0, max_items = -1;
+  std::vector<ValueId> other_items;  ///< unevaluatedItems, where it is not true.
 
   std::vector<ObjectKeywords> objects;
   std::vector<std::string> required;
-  std::vector<ValueId> names;  ///< propertyNames.
-  bool no_others = false;      ///< unevaluatedProperties: false.
+  std::vector<ValueId> names;   ///< propertyNames.
+  bool no_others = false;       ///< unevaluatedProperties: false.
+  std::vector<ValueId> others;  ///< unevaluatedProperties, where it is not true.
   std::int64_t min_properties = 0, max_properties = -1;
   ValueId properties_at = kNoValue;  ///< Who limits their number.
 

@@ -87,8 +87,9 @@ unsigned SchemaWriter::types_of(const Keywords& k) const {
   unsigned types = 0;
   if (limits_strings(k)) types |= kStringBit;
   if (limits_numbers(k)) types |= kIntegerBit | kNumberBit;
-  if (!k.arrays.empty() || k.min_items > 0 || k.max_items >= 0) types |= kArrayBit;
-  if (!k.objects.empty() || !k.required.empty() || !k.names.empty() || k.properties_at != kNoValue)
+  if (!k.arrays.empty() || k.min_items > 0 || k.max_items >= 0 || !k.other_items.empty()) types |= kArrayBit;
+  if (!k.objects.empty() || !k.required.empty() || !k.names.empty() || k.properties_at != kNoValue ||
+      !k.others.empty())
     types |= kObjectBit;
   return types == 0 ? static_cast<unsigned>(kAllTypes) : types;
 }
