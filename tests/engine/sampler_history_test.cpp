@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <random>
 #include <vector>
 
+#include "engine/allocation_counter.h"
 #include "engine/sampler_testing.h"
 #include "engine/sampling/dry_breakers.h"
 
@@ -188,6 +190,40 @@ TEST(Sampler, DryOfALongRepetitionStaysFinite) {
   Sampler sampler(params, 2);
   for (int i = 0; i < 20'000; ++i) sampler.accept(0);
   EXPECT_EQ(sampler.sample(std::vector<float>{50.0f, 0.0f}), 1);
+}
+
+// However long a text becomes, it takes the memory of what windows reach.
+TEST(Sampler, AnEndlessTextTakesNoMoreMemory) {
+  if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
+  SamplerParams params = neutral();
+  params.penalty_last_n = 64;
+  params.frequency_penalty = 0.5f;
+  params.dry_multiplier = 0.25f;
+  params.dry_penalty_last_n = 64;
+  Sampler sampler(params, 10);
+  const std::vector<float> logits(10);
+  const auto accept = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      sampler.accept(i % 7);
+      if (i % 100 == 0) sampler.sample(logits);
+    }
+  };
+  accept(10'000);
+  const long before = test::n_allocated_bytes();
+  accept(500'000);
+  EXPECT_EQ(test::n_allocated_bytes() - before, 0);
+}
+
+// 2^16 of them, as many as there may be: a token must not take the time of looking at each.
+TEST(DryBreakers, ManyTakeAboutAsLongAsFew) {
+  std::vector<std::vector<Token>> breakers;
+  for (Token token = 0; token < (1 << 16); ++token) breakers.push_back({token});
+  const engine::DryBreakers known(breakers);
+  const std::vector<Token> text = {1 << 16};
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 50'000; ++i) ASSERT_EQ(known.shortest_at_end(text), 0u);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(seconds.count(), 1.0);  // Looking at each takes 3 s and more, this some milliseconds.
 }
 
 }  // namespace
