@@ -95,5 +95,65 @@ TEST(BatcherLogprobs, OfAPromptWithoutAnAnswer) {
   EXPECT_TRUE(batcher.consistent());
 }
 
+/// Rows of logits are as large as the vocabulary: they are written for those who cannot do without.
+TEST(BatcherLogprobs, RowsOfLogitsAreWrittenForThoseWhoNeedThemOnly) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
+  int n_rows = 0, n_best = 0, n_steps = 0;
+  BatcherParams params;
+  params.on_step = [&](const StepRecord& record) {
+    if (record.n_generated != 3) return;
+    ++n_steps;
+    const auto has = [](const auto& of) {
+      try {
+        of();
+      } catch (const Error&) {
+        return 0;
+      }
+      return 1;
+    };
+    for (int i = 0; i < record.n_rows; ++i) {
+      n_rows += has([&] { (void)context.logits(i); });
+      n_best += has([&] { (void)context.best(i); });
+    }
+  };
+  Batcher batcher(context, params);
+  RequestParams greedy{.n_predict = 12, .ignore_end = true};
+  greedy.sampler.temperature = 0.0f;
+  RequestParams told = greedy, biased = greedy;
+  told.n_logprobs = 3;
+  biased.sampler.logit_bias = {{5, 0.5f}};
+  for (const RequestParams& each : {greedy, told, biased}) batcher.submit(std::vector<Token>{3, 6, 9}, each);
+  batcher.run();
+  ASSERT_GT(n_steps, 5);
+  EXPECT_EQ(n_rows, n_steps) << "of the one with a bias";
+  EXPECT_EQ(n_best, 2 * n_steps);
+}
+
+/// Nor for the tokens of a prompt whose log-probabilities are told.
+TEST(BatcherLogprobs, OfPromptsTakeNoRowsOfLogits) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 512, .n_threads = 1});
+  int n_told = 0, n_rows = 0;
+  BatcherParams params;
+  params.on_step = [&](const StepRecord& record) {
+    for (int i = 0; i < record.n_rows; ++i) {
+      try {
+        (void)context.log_sum_exp(i);
+        ++n_told;
+        (void)context.logits(i);
+        ++n_rows;
+      } catch (const Error&) {  // There are none.
+      }
+    }
+  };
+  Batcher batcher(context, params);
+  batcher.submit(std::vector<Token>{3, 1, 4, 1, 5},
+                 {.n_predict = 0, .n_logprobs = 1, .prompt_logprobs = true});
+  batcher.run();
+  EXPECT_GE(n_told, 4);
+  EXPECT_EQ(n_rows, 0);
+}
+
 }  // namespace
 }  // namespace weft
