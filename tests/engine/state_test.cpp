@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <iostream>
 #include <map>
@@ -18,6 +19,7 @@
 #include "engine/test_support.h"
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
+#include "graph/extent.h"
 
 namespace weft {
 namespace {
@@ -398,6 +400,34 @@ TEST(State, ForgedHeadsAreRefusedOrHarmless) {
   std::cout << "3,000 forged heads: " << n_refused << " refused, " << n_taken << " possible and taken\n";
   EXPECT_GT(n_taken, 0);  // Bits of a base or an id that say something else, and possible.
   n.expect_untouched();
+}
+
+// What no operation of the context reaches, and no table of a model has.
+TEST(State, PositionsThatTheModelLacksAreRefused) {
+  for (const char* family : {"llama", "gpt2"}) {
+    Context context(golden(family), {.n_ctx = 64});
+    constexpr Pos kText = 10;
+    all_logits(context, std::vector<Token>(kText, 7), kText, 0);
+    Bytes state = context.save(0);
+    context.clear();
+    std::uint64_t head = 0;
+    std::memcpy(&head, state.data() + 16, sizeof(head));
+    const auto begins_at = [&](Pos pos) {  // The head ends with the text's extent.
+      std::memcpy(state.data() + head - sizeof(Extent) + offsetof(Extent, base), &pos, sizeof(pos));
+      forge(state);
+    };
+    const Pos end = context.max_positions();
+    for (const Pos past : {1, kText, 1000, 1 << 20}) {
+      begins_at(end - kText + past);
+      EXPECT_THROW((void)context.restore(state, 0), Error) << family << ", past the end by " << past;
+      EXPECT_EQ(context.cells_used(), 0);
+    }
+    begins_at(end - kText);
+    ASSERT_TRUE(context.restore(state, 0)) << family;
+    EXPECT_EQ(context.next_pos(0), end);
+    context.remove(0);
+    EXPECT_EQ(context.cells_used(), 0);
+  }
 }
 
 TEST(State, SwappedCachesAreRefused) {
