@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -212,18 +211,6 @@ TEST(Sampler, AnEndlessTextTakesNoMoreMemory) {
   const long before = test::n_allocated_bytes();
   accept(500'000);
   EXPECT_EQ(test::n_allocated_bytes() - before, 0);
-}
-
-// 2^16 of them, as many as there may be: a token must not take the time of looking at each.
-TEST(DryBreakers, ManyTakeAboutAsLongAsFew) {
-  std::vector<std::vector<Token>> breakers;
-  for (Token token = 0; token < (1 << 16); ++token) breakers.push_back({token});
-  const engine::DryBreakers known(breakers);
-  const std::vector<Token> text = {1 << 16};
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 50'000; ++i) ASSERT_EQ(known.shortest_at_end(text), 0u);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(seconds.count(), 1.0);  // Looking at each takes 3 s and more, this some milliseconds.
 }
 
 }  // namespace

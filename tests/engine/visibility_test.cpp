@@ -1,8 +1,6 @@
 // What tokens of a batch see of each other, and embeddings in tokens' places.
-#include <chrono>
 #include <cmath>
 
-#include "engine/failing_device.h"
 #include "engine/test_support.h"
 #include "gguf/gguf.h"
 #include "tensor/codec.h"
@@ -143,27 +141,6 @@ TEST_P(Visibility, WrongItemsAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Visibility, testing::Values("llama", "gemma3", "qwen3moe", "gpt2"),
                          [](const auto& tested) { return std::string(tested.param); });
-
-// Whether an item sees what comes with a later step is known from what was seen so far, without holding each
-// item against each. Nothing is computed: the step fails before.
-TEST(VisibilityOfManyItems, IsCheckedInOnePass) {
-  constexpr int kStep = 8192, kItems = 400'000;
-  const auto faults = std::make_shared<test::Faults>();
-  const auto model = test::load_failing(test::golden_dir() / "llama" / "model.gguf", faults);
-  Context context(model, {.n_ctx = kItems, .n_ubatch = kStep, .n_outputs = 1, .n_threads = 1});
-  const auto seconds = [&](bool look_ahead) {
-    Batch batch;
-    for (int i = 0; i < kItems; ++i) batch.add(7, 0);
-    for (int i = 0; look_ahead && i < kStep; ++i) batch.see_to(i, kStep);
-    faults->fail_at(1, test::Failure::kBefore);
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_THROW((void)context.decode(batch), Error);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const double in_order = seconds(false);
-  EXPECT_LT(seconds(true), 2.0 * in_order + 0.5);  // Each against each would take some seconds more.
-  EXPECT_EQ(faults->n_failed, 2);
-}
 
 }  // namespace
 }  // namespace weft

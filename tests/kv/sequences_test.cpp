@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <random>
 #include <vector>
@@ -231,24 +230,6 @@ TEST(Sequences, DefragmentationMovesEachCellOnceAndCountsFreePages) {
     }
     ASSERT_FALSE(HasFailure()) << round;
   }
-}
-
-// Pages that all hold the same lane, so that none goes into another: the time is that of looking at each
-// once.
-TEST(Sequences, DefragmentationOfManySparsePagesEnds) {
-  constexpr int kPages = 60'000;
-  std::vector<Extent> extents(kPages + 2);
-  std::vector<std::int32_t> counts(1);
-  Sequences sequences(kPages * kPageCells, 1, {extents, counts, kPages + 2});
-  for (int i = 0; i < kPages; ++i) {
-    const SeqPos place{0, i * kPageCells};
-    std::int32_t cell = -1;
-    ASSERT_TRUE(sequences.take({&place, 1}, {&cell, 1}));
-  }
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(sequences.defragment(1 << 30), 0);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(seconds.count(), 0.5);  // Each against each takes seconds, this some milliseconds.
 }
 
 TEST(Sequences, PositionsEndWhereOperationsReach) {
