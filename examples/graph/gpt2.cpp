@@ -17,8 +17,8 @@
 #include "exec/plan.h"
 #include "exec/splits.h"
 #include "gguf/gguf.h"
-#include "graph/extent.h"
 #include "weft/error.h"
+#include "weft/graph/extent.h"
 #include "weft/model.h"
 
 namespace {

@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "backend/workspace.h"
-#include "graph/graph.h"
-#include "graph/kinds.h"
 #include "weft/device.h"
+#include "weft/graph.h"
+#include "weft/graph/changes.h"
+#include "weft/graph/kinds.h"
 #include "weft/profile.h"
 
 namespace weft::base {
@@ -33,13 +34,6 @@ class DeviceTensor {
   virtual std::size_t bytes() const = 0;  ///< In the device's memory.
   /// Inputs and outputs only: memory that the host writes before a step or reads after it. Empty otherwise.
   virtual std::span<std::byte> host() { return {}; }
-};
-
-/// What a step may change, and what it did change, against the step before.
-struct Changes {
-  bool shapes = false;    ///< Values of symbols.
-  bool tensors = false;   ///< An external tensor is bound to other memory of the same type and shape.
-  bool topology = false;  ///< Another graph.
 };
 
 /// External tensors of a graph, by ValueId; null for results that stay inside.

@@ -2,7 +2,7 @@
 // The frequencies of RoPE with linear or YaRN scaling.
 #include <vector>
 
-#include "graph/op.h"
+#include "weft/graph/op.h"
 
 namespace weft {
 

@@ -408,7 +408,7 @@ void Context::end_lease() noexcept {
 void Context::set_profile(Profile* profile) { impl().plan.set_profile(profile); }
 
 PlanStats Context::plan_stats() const {
-  const exec::PlanCounters& counters = impl().plan.counters();
+  const PlanCounters& counters = impl().plan.counters();
   PlanStats stats;
   stats.compiled = counters.compiled;
   stats.steps = counters.steps;

@@ -1,8 +1,8 @@
 #pragma once
 // What a context is asked for, checked and filled in.
 #include "model/hparams.h"
-#include "tensor/dtype.h"
 #include "weft/context.h"
+#include "weft/dtype.h"
 
 namespace weft::engine {
 

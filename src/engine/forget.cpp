@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "graph/extent.h"
 #include "weft/error.h"
+#include "weft/graph/extent.h"
 
 namespace weft::engine {
 

@@ -7,12 +7,12 @@
 #include "engine/boundary.h"
 #include "engine/devices/bound_graph.h"
 #include "engine/devices/device_choice.h"
-#include "engine/devices/device_set.h"
 #include "engine/devices/fit_model.h"
 #include "engine/devices/placement_rules.h"
 #include "engine/model_impl.h"
 #include "engine/model_params.h"
 #include "engine/vocabulary_from_gguf.h"
+#include "exec/device_set.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -49,7 +49,7 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector
 /// place other weights here.
 KeptWeights kept_weights(const engine::ModelImpl& impl, const std::filesystem::path& path,
                          const ModelParams& params, std::span<const std::string> devices) {
-  const bool cpu_alone = devices.size() == 1 && devices[0] == engine::kHostDevice;
+  const bool cpu_alone = devices.size() == 1 && devices[0] == exec::kHostDevice;
   if (params.pack_cache.empty() || !params.repack || !cpu_alone) return {};
   return {.folder = params.pack_cache,
           .max_bytes = params.pack_cache_bytes,
@@ -166,12 +166,12 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
     }
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
-  impl->devices = engine::open_devices(*registry, placement,
-                                       {.n_threads = params.n_threads,
-                                        .feature = feature_of(params.isa),
-                                        .repack = params.repack,
-                                        .kept = kept_weights(*impl, path, params, placement.devices),
-                                        .compiled = params.pack_cache});
+  impl->devices = exec::open_devices(*registry, placement,
+                                             {.n_threads = params.n_threads,
+                                              .feature = feature_of(params.isa),
+                                              .repack = params.repack,
+                                              .kept = kept_weights(*impl, path, params, placement.devices),
+                                              .compiled = params.pack_cache});
   impl->row_shares = engine::row_shares(placement);
   impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, placement);
   load_weights(*impl, graph, params);

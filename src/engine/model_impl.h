@@ -7,7 +7,7 @@
 
 #include "backend/device.h"
 #include "base/hash.h"
-#include "engine/devices/device_set.h"
+#include "exec/device_set.h"
 #include "gguf/gguf.h"
 #include "model/family.h"
 #include "weft/model.h"
@@ -18,7 +18,7 @@ struct ModelImpl {
   gguf::File file;
   model::ModelDescription description;
   ModelInfo info;
-  DeviceSet devices;
+  exec::DeviceSet devices;
   std::vector<double> row_shares;  // Of the devices, in matrices that are cut by rows.
   std::vector<int> device_of;      // By node of the graph, which has the same nodes whatever its bounds.
   // By device, and by the name of the graph's value.

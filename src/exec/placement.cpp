@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "exec/splits.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 #include "weft/error.h"
 
 namespace weft::exec {

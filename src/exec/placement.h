@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "graph/graph.h"
+#include "weft/graph.h"
 
 namespace weft::exec {
 

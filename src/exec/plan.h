@@ -24,7 +24,8 @@
 
 #include "backend/device.h"
 #include "exec/splits.h"
-#include "graph/graph.h"
+#include "weft/graph.h"
+#include "weft/graph/changes.h"
 
 namespace weft::exec {
 
@@ -59,18 +60,6 @@ struct Step {
   /// In the order of their values. Inputs that are here are copied in these parts only; what else a device
   /// finds in them is of earlier steps.
   std::span<const InputPart> parts;
-};
-
-struct PlanCounters {
-  std::int64_t compiled = 0;
-  std::int64_t steps = 0;
-  std::int64_t unchanged = 0;  ///< Steps by what changed; a step with several counts as the largest of them.
-  std::int64_t shapes = 0;
-  std::int64_t tensors = 0;
-  std::int64_t topology = 0;
-  std::int64_t copies = 0;        ///< Values copied between devices ...
-  std::int64_t copied_bytes = 0;  ///< ... and their bytes.
-  std::int64_t waits = 0;         ///< For a split, while others of its step were still to be submitted.
 };
 
 /// Used by one thread at a time. Devices and all bound tensors must outlive the plan, and no

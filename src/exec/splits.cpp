@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 #include "weft/error.h"
 
 namespace weft::exec {

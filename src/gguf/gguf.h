@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 namespace weft::gguf {
 

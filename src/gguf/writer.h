@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "gguf/gguf.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 namespace weft::gguf {
 

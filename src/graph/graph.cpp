@@ -1,4 +1,4 @@
-#include "graph/graph.h"
+#include "weft/graph.h"
 
 #include <algorithm>
 #include <utility>
@@ -52,6 +52,11 @@ ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name, Nod
       {std::move(name), ValueKind::kResult, type.dtype, type.shape, static_cast<NodeId>(nodes_.size())});
   nodes_.push_back(std::move(node));
   return nodes_.back().output;
+}
+
+std::string Graph::free_name(std::string_view stem) const {
+  for (std::size_t i = nodes_.size();; ++i)
+    if (std::string name = std::string(stem) + "_" + std::to_string(i); find(name) == kNoValue) return name;
 }
 
 void Graph::add_output(ValueId value) { outputs_.push_back(value); }

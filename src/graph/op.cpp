@@ -1,10 +1,10 @@
-#include "graph/op.h"
+#include "weft/graph/op.h"
 
 #include <algorithm>
 #include <string>
 
-#include "graph/extent.h"
 #include "weft/error.h"
+#include "weft/graph/extent.h"
 
 namespace weft {
 namespace {
@@ -92,6 +92,7 @@ ValueType unary(const Inputs& in) {
 ValueType rule(const ops::Scale&, const Inputs& in) { return unary(in); }
 ValueType rule(const ops::Softcap&, const Inputs& in) { return unary(in); }
 ValueType rule(const ops::Activate&, const Inputs& in) { return unary(in); }
+ValueType rule(const ops::Softmax&, const Inputs& in) { return unary(in); }
 
 ValueType rule(const ops::Concat&, const Inputs& in) {
   std::int64_t columns = 0;

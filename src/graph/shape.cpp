@@ -1,4 +1,4 @@
-#include "graph/shape.h"
+#include "weft/graph/shape.h"
 
 #include <algorithm>
 #include <compare>

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "graph/extent.h"
+#include "weft/graph/extent.h"
 
 namespace weft::kv {
 

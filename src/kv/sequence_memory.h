@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "graph/extent.h"
 #include "kv/move_log.h"
 #include "kv/sequences.h"
+#include "weft/graph/extent.h"
 #include "weft/types.h"
 
 namespace weft::kv {

@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
-#include "graph/extent.h"
 #include "kv/move_log.h"
+#include "weft/graph/extent.h"
 #include "weft/types.h"
 
 namespace weft::kv {

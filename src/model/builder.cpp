@@ -4,9 +4,9 @@
 #include <charconv>
 #include <numeric>
 
-#include "graph/extent.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 #include "weft/error.h"
+#include "weft/graph/extent.h"
 
 namespace weft::model {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gguf/gguf.h"
-#include "graph/graph.h"
 #include "model/hparams.h"
+#include "weft/graph.h"
 
 namespace weft::model {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gguf/gguf.h"
-#include "graph/op.h"
+#include "weft/graph/op.h"
 
 namespace weft::model {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 namespace weft {
 

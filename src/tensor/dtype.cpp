@@ -1,4 +1,4 @@
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 #include <algorithm>
 #include <array>

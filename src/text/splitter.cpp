@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "text/pcre2_handles.h"
+#include "base/pcre2_handles.h"
 #include "text/pre_tokenizer.h"
 #include "text/utf8.h"
 #include "weft/error.h"
@@ -32,7 +32,7 @@ std::string rewritten(std::string_view pattern) {
 }
 
 struct Pattern {
-  Pcre2Code code;
+  base::Pcre2Code code;
   bool jit = false;
 };
 
@@ -102,8 +102,8 @@ struct Splitter::Session::Impl {
   }
 
   const Splitter::Impl& splitter;
-  Pcre2MatchData data;
-  Pcre2MatchContext context;
+  base::Pcre2MatchData data;
+  base::Pcre2MatchContext context;
   std::vector<std::uint32_t> ends, next;
 };
 

@@ -301,7 +301,7 @@ def check(options):
 
 FREE_STREAMS = 31
 LONG = listed(record(id=pattern("^[A-Z]{2}-\\d{4}$"), name={**pattern("^[A-Z][a-z]+( [a-z]+)*$"), "maxLength": 40}, tags=listed(text(12), 1, 4),
-                     score={"type": "number", "minimum": 0, "maximum": 100}, on={"type": "string", "format": "date"}), 60, 64)
+                     score={"type": "number", "minimum": 0, "maximum": 100}, on={"type": "string", "format": "date"}), 500, 600)
 # Nothing in it is forced: each token is a step, as of a free stream.
 UNFORCED = pattern("^[A-Za-z][A-Za-z ,.]{3000,}$")
 VARIANTS = {"free": None, "objects": LONG, "text": UNFORCED}

@@ -12,7 +12,7 @@
 #include "engine/needed_memory.h"
 #include "engine/small_device.h"
 #include "engine/test_support.h"
-#include "graph/extent.h"
+#include "weft/graph/extent.h"
 
 namespace weft {
 namespace {

@@ -19,7 +19,7 @@
 #include "engine/test_support.h"
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
-#include "graph/extent.h"
+#include "weft/graph/extent.h"
 
 namespace weft {
 namespace {

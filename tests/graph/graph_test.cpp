@@ -1,4 +1,4 @@
-#include "graph/graph.h"
+#include "weft/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -27,9 +27,10 @@ DESIGN = {
     "backend_cpu": {"backend"},
     "backend_vulkan": {"backend"},
     "exec": {"backend"},
+    "plan": {"exec", "backend_cpu"},
     "kv": {"graph"},
     "model": {"gguf", "graph"},
-    "engine": {"exec", "kv", "model", "text", "backend_cpu"},
+    "engine": {"plan", "kv", "model", "text"},
 }
 # Folders outside src/ that use weft as a user does: include/weft and base only, though they link it whole. What lies
 # in INSIDE shows weft's inside and may use all of it.

@@ -1,4 +1,4 @@
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 #include <gtest/gtest.h>
 

@@ -35,6 +35,15 @@ void elementwise(Suite& suite) {
         c.expect(c.graph.add(op, {c.input({c.rows(m), d}, a)}, "y"), conformance::unary(op, a));
         suite.take(c, where + parameter_text(op), kFloatTolerance);
       }
+      // Small and large values: e^x of these goes past every float.
+      for (const double most : {1.0, 200.0}) {
+        if (!suite.wanted("softmax")) break;
+        Case c = suite.next();
+        const Values a = c.floats(fixed, -most, most);
+        c.expect(c.graph.add(ops::Softmax{}, {c.input({c.rows(m), d}, a)}, "y"),
+                 softmax(a, static_cast<std::size_t>(d)));
+        suite.take(c, where + " to " + std::to_string(static_cast<int>(most)), kFloatTolerance);
+      }
       for (int kind = 0; kind <= static_cast<int>(Activation::kSoftplus) && suite.wanted("glu"); ++kind) {
         Case c = suite.next();
         const ops::Glu op{static_cast<Activation>(kind)};

@@ -94,6 +94,18 @@ Values unary(const Op& op, const Values& a) {
   return y;
 }
 
+Values softmax(const Values& x, std::size_t columns) {
+  Values y = x;
+  for (std::size_t begin = 0; begin < y.size(); begin += columns) {
+    const std::span<double> row(y.data() + begin, columns);
+    const double largest = *std::max_element(row.begin(), row.end());
+    double sum = 0.0;
+    for (double& v : row) sum += v = std::exp(v - largest);
+    for (double& v : row) v /= sum;
+  }
+  return y;
+}
+
 Values glu(const ops::Glu& op, const Values& gate, const Values& up) {
   Values y = gate;
   for (std::size_t i = 0; i < y.size(); ++i) y[i] = activate(op.kind, gate[i]) * up[i];

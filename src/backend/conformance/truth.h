@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/extent.h"
-#include "graph/op.h"
+#include "weft/graph/extent.h"
+#include "weft/graph/op.h"
 
 namespace weft::conformance {
 
@@ -21,6 +21,7 @@ double activate(Activation kind, double x);
 Values binary(const Op& op, const Values& a, const Values& b);
 /// Scale, Softcap and Activate.
 Values unary(const Op& op, const Values& a);
+Values softmax(const Values& x, std::size_t columns);
 Values glu(const ops::Glu& op, const Values& gate, const Values& up);
 /// Vectors that are empty are left out.
 Values norm(const ops::Norm& op, const Values& x, std::size_t group, const Values& weight,

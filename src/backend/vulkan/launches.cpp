@@ -359,6 +359,7 @@ class Builder {
   void launch(const ops::TopK& op, const Node& node) { experts(0, node, kNoValue, op.k, false, 1.0f, 1); }
   void launch(const ops::Best&, const Node&) { WEFT_CHECK(false); }  // can_launch says so.
   void launch(const ops::LogSumExp&, const Node&) { WEFT_CHECK(false); }
+  void launch(const ops::Softmax&, const Node&) { WEFT_CHECK(false); }
   void launch(const ops::ExpertWeights& op, const Node& node) {
     experts(1, node, node.inputs[1], shape(node.inputs[1]).columns(), op.normalise, op.scale, 1);
   }
@@ -397,6 +398,7 @@ bool can_launch(const Graph& graph, const Node& node) {
                         [&](const ops::StoreCache&) { return can_cache(value(0)); },
                         [&](const ops::Best&) { return false; },
                         [&](const ops::LogSumExp&) { return false; },
+                        [&](const ops::Softmax&) { return false; },
                         [&](const ops::MoveCells& op) {
                           const ValueInfo& cache = graph.value(named_inputs<ops::MoveCells>(node).cache);
                           if (!can_cache(cache)) return false;

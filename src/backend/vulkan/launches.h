@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/vulkan/pipelines.h"
-#include "graph/graph.h"
+#include "weft/graph.h"
 
 namespace weft::vulkan {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/batching/what.h"
-#include "graph/extent.h"
+#include "weft/graph/extent.h"
 
 namespace weft::engine {
 namespace {

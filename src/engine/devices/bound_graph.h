@@ -6,7 +6,7 @@
 
 #include "backend/device.h"
 #include "exec/plan.h"
-#include "graph/graph.h"
+#include "weft/graph.h"
 
 namespace weft::engine {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/devices/device_set.h"
+#include "exec/device_set.h"
 
 namespace weft::engine {
 
@@ -10,7 +10,7 @@ PlacementParams choose_devices(const Registry& registry, PlacementParams params)
   if (!params.devices.empty()) return params;
   const bool unasked = params.n_layers < 0 && params.pins.empty();
   std::vector<DeviceInfo> others = unasked ? registry.gpus() : registry.devices();
-  std::erase_if(others, [](const DeviceInfo& info) { return info.name == kHostDevice; });
+  std::erase_if(others, [](const DeviceInfo& info) { return info.name == exec::kHostDevice; });
 
   std::vector<DeviceInfo> chosen;
   if (params.n_layers != 0) {
@@ -34,7 +34,7 @@ PlacementParams choose_devices(const Registry& registry, PlacementParams params)
     params.shares.resize(n_for_layers);
   }
   for (const DeviceInfo& info : chosen) params.devices.push_back(info.name);
-  if (chosen.empty()) params.devices.emplace_back(kHostDevice);
+  if (chosen.empty()) params.devices.emplace_back(exec::kHostDevice);
   return params;
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "engine/context_params.h"
-#include "engine/devices/cheapest.h"
 #include "engine/devices/placement_rules.h"
 #include "engine/graph_sizes.h"
+#include "exec/cheapest.h"
 #include "exec/placement.h"
 #include "weft/error.h"
 
@@ -13,7 +13,7 @@ namespace weft::engine {
 namespace {
 
 /// The devices whose memory a placement exceeds, with what it needs there; empty where it fits.
-std::string exceeded(const Graph& graph, const DeviceSet& set, std::span<const int> device_of) {
+std::string exceeded(const Graph& graph, const exec::DeviceSet& set, std::span<const int> device_of) {
   const std::vector<Device*> devices = set.pointers();
   const auto needs = exec::memory_needs(graph, devices, device_of, set.host);
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -36,7 +36,7 @@ model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo&
   return graph_sizes(context, DType::kF16, DType::kF16, row_shares(params));
 }
 
-std::vector<int> place_model(const Graph& graph, int n_layers, const DeviceSet& set,
+std::vector<int> place_model(const Graph& graph, int n_layers, const exec::DeviceSet& set,
                              const PlacementParams& params) {
   const PlacementRules rules(graph, n_layers, set, params);  // Also of one device: wrong pins are refused.
   if (set.size() == 1) {
@@ -50,7 +50,7 @@ std::vector<int> place_model(const Graph& graph, int n_layers, const DeviceSet& 
   const int all = set.named.empty() ? 0 : n_layers + 1;
   std::string first_problem;
   for (int n = params.n_layers >= 0 ? std::min(params.n_layers, all) : all; n >= 0; --n) {
-    std::vector<int> device_of = place_cheapest(graph, set, rules.with_layers(n));
+    std::vector<int> device_of = exec::place_cheapest(graph, set, rules.with_layers(n));
     const std::string what = params.fit ? exceeded(graph, set, device_of) : "";
     if (what.empty()) return device_of;
     if (first_problem.empty()) first_problem = what;

@@ -9,9 +9,9 @@
 // layer less.
 #include <vector>
 
-#include "engine/devices/device_set.h"
-#include "graph/graph.h"
+#include "exec/device_set.h"
 #include "model/builder.h"
+#include "weft/graph.h"
 #include "weft/model.h"
 
 namespace weft::engine {
@@ -22,7 +22,7 @@ model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo&
 /// The device of each node of the graph. On a single device nothing is placed, only the fit is checked.
 /// Throws Error: kOutOfMemory that says how much is lacking where (only where params.fit), and what
 /// PlacementRules throws.
-std::vector<int> place_model(const Graph& graph, int n_layers, const DeviceSet& set,
+std::vector<int> place_model(const Graph& graph, int n_layers, const exec::DeviceSet& set,
                              const PlacementParams& params);
 
 }  // namespace weft::engine

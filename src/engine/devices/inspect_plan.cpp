@@ -1,10 +1,10 @@
 // How a model would be spread over devices, without loading it.
 #include "engine/boundary.h"
 #include "engine/devices/device_choice.h"
-#include "engine/devices/device_set.h"
 #include "engine/devices/fit_model.h"
 #include "engine/model_impl.h"
 #include "engine/model_params.h"
+#include "exec/device_set.h"
 #include "exec/placement.h"
 #include "exec/splits.h"
 #include "weft/model.h"
@@ -18,8 +18,8 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   const ModelInfo info = engine::model_info(file, description);
   const auto registry = params.registry != nullptr ? params.registry : find_backends();
   const PlacementParams placement = engine::choose_devices(*registry, params.placement);
-  const engine::DeviceSet set =
-      engine::open_devices(*registry, placement, {.n_threads = params.n_threads, .feature = {}});
+  const exec::DeviceSet set =
+      exec::open_devices(*registry, placement, {.n_threads = params.n_threads, .feature = {}});
   const model::ModelGraph model =
       model::build_graph(file, description, engine::expected_sizes(placement, info));
   const Graph& graph = model.graph;

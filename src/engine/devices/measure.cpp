@@ -6,7 +6,7 @@
 
 #include "backend/registry.h"
 #include "exec/plan.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <string>
 
-#include "text/search_pattern.h"
+#include "exec/pins.h"
 #include "weft/error.h"
 
 namespace weft::engine {
@@ -17,7 +17,7 @@ std::vector<double> row_shares(const PlacementParams& params) {
   return shares;
 }
 
-PlacementRules::PlacementRules(const Graph& graph, int n_layers, const DeviceSet& set,
+PlacementRules::PlacementRules(const Graph& graph, int n_layers, const exec::DeviceSet& set,
                                const PlacementParams& params)
     : graph_(graph), n_layers_(n_layers), set_(set), params_(params), pinned_(graph.nodes().size(), -1) {
   pin_experts();
@@ -112,26 +112,9 @@ void PlacementRules::pin_experts() {
 
 void PlacementRules::apply(const Pin& pin) {
   const int device = set_.find(pin.device);
-  const text::SearchPattern pattern(pin.pattern);
-  bool found = false;
-  for (std::size_t n = 0; n < pinned_.size(); ++n) {
-    const Node& node = graph_.nodes()[n];
-    const auto fits = [&](ValueId value) { return pattern.found_in(graph_.value(value).name); };
-    const bool of_input = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
-      const ValueKind kind = graph_.value(input).kind;
-      return (kind == ValueKind::kWeight || kind == ValueKind::kState) && fits(input);
-    });
-    if (!of_input && !fits(node.output)) continue;
-    found = true;
-    if (!set_.devices[index(device)]->supports(graph_, node))
-      throw Error(ErrorCode::kUnsupported, pin.device + " cannot compute " + std::string(name(node.op)) +
-                                               " (" + graph_.value(node.output).name +
-                                               "), which is pinned to it");
-    pinned_[n] = device;
-  }
-  if (!found)
-    throw Error(ErrorCode::kInvalidArgument,
-                "the pin '" + pin.pattern + "' fits no tensor; inspect --tensors lists their names");
+  const std::vector<bool> pinned = exec::pinned_nodes(graph_, pin, *set_.devices[index(device)]);
+  for (std::size_t n = 0; n < pinned_.size(); ++n)
+    if (pinned[n]) pinned_[n] = device;
 }
 
 /// The nodes of a state are on one device: one that is pinned takes the others along.

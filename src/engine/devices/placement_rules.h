@@ -14,9 +14,9 @@
 // parts and shards are those of NodeTag; names matter for pins only.
 #include <vector>
 
-#include "engine/devices/device_set.h"
-#include "graph/graph.h"
+#include "exec/device_set.h"
 #include "weft/device.h"
+#include "weft/graph.h"
 
 namespace weft::engine {
 
@@ -30,7 +30,7 @@ class PlacementRules {
   /// Throws Error: kInvalidArgument for a pattern that is no regular expression or fits nothing, kNotFound
   /// for a pin's device that is not in the set, kUnsupported for one that cannot compute what is pinned to
   /// it.
-  PlacementRules(const Graph& graph, int n_layers, const DeviceSet& set, const PlacementParams& params);
+  PlacementRules(const Graph& graph, int n_layers, const exec::DeviceSet& set, const PlacementParams& params);
 
   /// The device of each node where the last n_named layers go to the named devices; -1 where it is open.
   std::vector<int> with_layers(int n_named) const;
@@ -46,7 +46,7 @@ class PlacementRules {
 
   const Graph& graph_;
   const int n_layers_;
-  const DeviceSet& set_;
+  const exec::DeviceSet& set_;
   const PlacementParams& params_;
   std::vector<int> pinned_;  // By node: a device or -1.
 };

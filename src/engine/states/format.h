@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "graph/kinds.h"
 #include "kv/sequences.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
+#include "weft/graph/kinds.h"
 
 namespace weft::engine {
 

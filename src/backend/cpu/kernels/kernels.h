@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "backend/cpu/layout/packed.h"
-#include "graph/extent.h"
-#include "graph/kinds.h"
+#include "weft/graph/extent.h"
+#include "weft/graph/kinds.h"
 
 namespace weft::cpu {
 

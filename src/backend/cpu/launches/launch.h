@@ -10,7 +10,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/tensors.h"
-#include "graph/graph.h"
+#include "weft/graph.h"
 
 namespace weft::cpu {
 

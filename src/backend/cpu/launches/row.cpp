@@ -260,6 +260,7 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
           },
           [&](const ops::Softcap& op) { kernels.softcap_row(in(0), op.cap, n, out); },
           [&](const ops::Activate& op) { kernels.activation_row(op.kind, in(0), n, out); },
+          [&](const ops::Softmax&) { kernels.softmax_row(in(0), n, out); },
           [&](const ops::Glu& op) { kernels.glu_row(op.kind, in(0), in(1), n, out); },
           [&](const ops::Rope& op) {
             RopeTable table = instruction.rope->row(row);

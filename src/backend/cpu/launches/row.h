@@ -45,8 +45,8 @@ struct Quantise {
 
 using RowOp =
     std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
-                 ops::Softcap, ops::Activate, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK, ops::Best,
-                 ops::LogSumExp, ops::ExpertWeights, ops::SumExperts, Quantise>;
+                 ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK,
+                 ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::SumExperts, Quantise>;
 
 class RowLaunch final : public Launch {
  public:

@@ -16,9 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "graph/extent.h"
-#include "graph/kinds.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
+#include "weft/graph/extent.h"
+#include "weft/graph/kinds.h"
 
 namespace weft::cpu {
 

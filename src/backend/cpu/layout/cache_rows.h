@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "graph/kinds.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
+#include "weft/graph/kinds.h"
 
 namespace weft::cpu {
 

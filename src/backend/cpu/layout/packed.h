@@ -17,7 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 namespace weft::cpu {
 

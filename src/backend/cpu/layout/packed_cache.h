@@ -43,7 +43,7 @@
 #include "base/large_pages.h"
 #include "base/mapped_file.h"
 #include "base/pool.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 namespace weft::cpu {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
 
 namespace weft::cpu {
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace weft::text {
+namespace weft::base {
 
 struct Pcre2Deleter {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
@@ -16,4 +16,4 @@ using Pcre2Code = std::unique_ptr<pcre2_code, Pcre2Deleter>;
 using Pcre2MatchData = std::unique_ptr<pcre2_match_data, Pcre2Deleter>;
 using Pcre2MatchContext = std::unique_ptr<pcre2_match_context, Pcre2Deleter>;
 
-}  // namespace weft::text
+}  // namespace weft::base

@@ -1,11 +1,11 @@
 // Patterns of users: what they find, what is wrong with them, and that none of them takes for ever.
-#include "text/search_pattern.h"
+#include "exec/search_pattern.h"
 
 #include <gtest/gtest.h>
 
 #include "weft/error.h"
 
-namespace weft::text {
+namespace weft::exec {
 namespace {
 
 std::string refusal(const std::string& pattern, const std::string& text = "") {
@@ -43,4 +43,4 @@ TEST(SearchPattern, EndsWhateverPatternAndTextAre) {
 }
 
 }  // namespace
-}  // namespace weft::text
+}  // namespace weft::exec

@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace weft {
 
 /// Values are the type ids of GGUF files.
@@ -61,3 +63,5 @@ std::optional<DType> dtype_from_name(std::string_view name);
 std::size_t row_bytes(DType type, std::int64_t n);
 
 }  // namespace weft
+
+#pragma GCC visibility pop

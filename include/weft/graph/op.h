@@ -18,9 +18,11 @@
 #include <string_view>
 #include <variant>
 
-#include "graph/kinds.h"
-#include "graph/shape.h"
-#include "tensor/dtype.h"
+#include "weft/dtype.h"
+#include "weft/graph/kinds.h"
+#include "weft/graph/shape.h"
+
+#pragma GCC visibility push(default)
 
 namespace weft {
 
@@ -97,6 +99,12 @@ struct Activate {
   Activation kind = Activation::kSilu;
 };
 
+/// x {m, d} -> {m, d}: e^x of a row's columns, divided by their sum.
+struct Softmax {
+  static constexpr std::string_view kName = "softmax";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+};
+
 /// gate, up -> activation(gate) * up
 struct Glu {
   static constexpr std::string_view kName = "glu";
@@ -149,7 +157,7 @@ struct StoreCache {
   CacheRole role = CacheRole::kKeys;
 };
 
-/// Attention over extents (extent.h). q {m, n_heads*k_head_dim}, K cache, V cache, positions {m} I32,
+/// Attention over extents (graph/extent.h). q {m, n_heads*k_head_dim}, K cache, V cache, positions {m} I32,
 /// sequences {m} I32 (rows of the table), extents {s, p, 6} I32, counts {s} I32 (extents in use), ends {m}
 /// I32, hidden_first {m} I32, hidden {h, 4} I32 -> {m, n_heads*v_head_dim}. Row r attends to the cells of its
 /// sequence at positions below ends[r] (its own and those before, where text is read in order), within the
@@ -248,10 +256,11 @@ struct SumExperts {
 
 }  // namespace ops
 
-using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
-                        ops::Softcap, ops::Activate, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells,
-                        ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK,
-                        ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
+using Op =
+    std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
+                 ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells,
+                 ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK, ops::Best,
+                 ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
 
 std::string_view name(const Op& op);
 
@@ -287,3 +296,5 @@ constexpr typename T::Inputs input_places() {
 ValueType infer(const Op& op, std::span<const ValueType> inputs);
 
 }  // namespace weft
+
+#pragma GCC visibility pop

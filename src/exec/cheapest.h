@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "engine/devices/device_set.h"
-#include "graph/graph.h"
+#include "exec/device_set.h"
 #include "weft/device.h"
+#include "weft/graph.h"
 
-namespace weft::engine {
+namespace weft::exec {
 
 /// DeviceInfo::speed with usual figures of its kind in place of what is 0.
 DeviceSpeed expected_speed(const DeviceInfo& info);
@@ -22,4 +22,4 @@ DeviceSpeed expected_speed(const DeviceInfo& info);
 /// with no place.
 std::vector<int> place_cheapest(const Graph& graph, const DeviceSet& set, std::span<const int> fixed);
 
-}  // namespace weft::engine
+}  // namespace weft::exec

@@ -2,6 +2,8 @@
 // The variants that an op and its kernels both name.
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace weft {
 
 /// Formulas: kGelu is the tanh form, kGeluErf the exact one, kGeluQuick x * sigmoid(1.702 x),
@@ -25,3 +27,5 @@ enum class NormKind : std::uint8_t { kRms, kLayer };
 enum class CacheRole : std::uint8_t { kKeys, kValues, kSlots };
 
 }  // namespace weft
+
+#pragma GCC visibility pop

@@ -8,14 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "graph/op.h"
-#include "graph/shape.h"
+#include "weft/graph/op.h"
+#include "weft/graph/shape.h"
+
+#pragma GCC visibility push(default)
 
 namespace weft {
 
@@ -67,8 +70,27 @@ struct Node {
   NodeTag tag = {};
 };
 
+class Value;
+
 class Graph {
  public:
+  // As people write it (value.h). All throw Error kInvalidArgument with the user's line: for a name that is
+  // taken, for bounds and shapes that make no sense.
+
+  /// A size that each step says, from min to max.
+  Dim symbol(std::string name, std::int64_t min, std::int64_t max,
+             std::source_location where = std::source_location::current());
+  Value input(std::string name, Shape shape, DType dtype = DType::kF32,
+              std::source_location where = std::source_location::current());
+  Value weight(std::string name, DType dtype, Shape shape,
+               std::source_location where = std::source_location::current());
+  Value weight(std::string name, Shape shape, std::source_location where = std::source_location::current());
+  Value state(std::string name, DType dtype, Shape shape,
+              std::source_location where = std::source_location::current());
+  /// What the host reads after a step, under this name.
+  Value output(std::string name, Value value, std::source_location where = std::source_location::current());
+
+  // What the language stands on, by ids.
   SymbolId add_symbol(std::string name, std::int64_t min, std::int64_t max);
   ValueId add_input(std::string name, DType dtype, Shape shape);
   ValueId add_weight(std::string name, DType dtype, Shape shape);
@@ -86,6 +108,9 @@ class Graph {
   ValueId add(T op, const typename T::Inputs& inputs, std::string name, NodeTag tag = {}) {
     return add(Op(std::move(op)), std::span<const ValueId>(input_list<T>(inputs)), std::move(name), tag);
   }
+  void rename(ValueId value, std::string name) { values_[index(value)].name = std::move(name); }
+  /// "stem_N", which no value is called.
+  std::string free_name(std::string_view stem) const;
   /// Marks a value that the host reads after a step.
   void add_output(ValueId value);
 
@@ -135,3 +160,5 @@ std::string to_string(const Graph& graph);
 std::string to_dot(const Graph& graph);
 
 }  // namespace weft
+
+#pragma GCC visibility pop

@@ -1,11 +1,11 @@
 // Where nodes go that no rule says a place for, by the devices' figures.
-#include "engine/devices/cheapest.h"
+#include "exec/cheapest.h"
 
 #include <gtest/gtest.h>
 
 #include "exec/bare_device.h"
 
-namespace weft::engine {
+namespace weft::exec {
 namespace {
 
 class Figured final : public test::BareDevice {
@@ -40,17 +40,18 @@ TEST(Cheapest, GoesByTheFiguresOfDevices) {
 }
 
 TEST(Cheapest, WhatABackendLeavesOpenIsAsUsualForTheKind) {
-  const DeviceSpeed gpu = expected_speed({.name = "gpu0"});
-  const DeviceSpeed cpu = expected_speed({.name = "cpu", .on_host_cpu = true});
+  const DeviceSpeed gpu = exec::expected_speed({.name = "gpu0"});
+  const DeviceSpeed cpu = exec::expected_speed({.name = "cpu", .on_host_cpu = true});
   EXPECT_GT(gpu.bytes_per_second, cpu.bytes_per_second);
   EXPECT_GT(gpu.flops, cpu.flops);
   EXPECT_GT(cpu.step_seconds, 0.0);
   EXPECT_GT(cpu.copy_bytes_per_second, 0.0);
-  const DeviceSpeed known = expected_speed({.name = "gpu0", .speed = {.flops = 7.0, .step_seconds = -1.0}});
+  const DeviceSpeed known =
+      exec::expected_speed({.name = "gpu0", .speed = {.flops = 7.0, .step_seconds = -1.0}});
   EXPECT_EQ(known.flops, 7.0);
   EXPECT_EQ(known.bytes_per_second, gpu.bytes_per_second);
   EXPECT_EQ(known.step_seconds, gpu.step_seconds);
 }
 
 }  // namespace
-}  // namespace weft::engine
+}  // namespace weft::exec

@@ -1,9 +1,8 @@
 // Which backends a program finds, and their devices.
-#include "backend/registry.h"
-
 #include <dlfcn.h>
 
 #include "backend/cpu/device.h"
+#include "backend/registry.h"
 #include "weft/device.h"
 
 namespace weft {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace weft::text {
+namespace weft::exec {
 
 /// Immutable; used by any thread. Texts are bytes, not characters.
 class SearchPattern {
@@ -23,4 +23,4 @@ class SearchPattern {
   std::unique_ptr<const Impl> impl_;
 };
 
-}  // namespace weft::text
+}  // namespace weft::exec

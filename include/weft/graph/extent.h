@@ -6,6 +6,8 @@
 // positions they stand.
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace weft {
 
 inline constexpr int kPageCells = 64;
@@ -43,3 +45,5 @@ inline constexpr int kExtentWords = 6;
 static_assert(sizeof(Extent) == kExtentWords * sizeof(std::int32_t));
 
 }  // namespace weft
+
+#pragma GCC visibility pop

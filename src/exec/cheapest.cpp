@@ -1,10 +1,10 @@
-#include "engine/devices/cheapest.h"
+#include "exec/cheapest.h"
 
 #include <algorithm>
 
 #include "exec/placement.h"
 
-namespace weft::engine {
+namespace weft::exec {
 namespace {
 
 // Of a processor with two channels of memory, and of a graphics card of the middle class on PCIe.
@@ -16,7 +16,7 @@ constexpr DeviceSpeed kGraphicsCard = {
 constexpr double kNodeSeconds = 2e-6;
 
 /// What crosses goes through the host's memory, and both devices begin and end a step for it.
-exec::Link link_between(const DeviceSpeed& from, const DeviceSpeed& to) {
+Link link_between(const DeviceSpeed& from, const DeviceSpeed& to) {
   return {.seconds = from.step_seconds + to.step_seconds,
           .bytes_per_second = 1.0 / (1.0 / from.copy_bytes_per_second + 1.0 / to.copy_bytes_per_second)};
 }
@@ -36,8 +36,8 @@ std::vector<int> place_cheapest(const Graph& graph, const DeviceSet& set, std::s
   const std::vector<Device*> devices = set.pointers();
   std::vector<DeviceSpeed> speeds;
   for (const Device* device : devices) speeds.push_back(expected_speed(device->info()));
-  std::vector<exec::NodeSpeed> node_speeds;
-  std::vector<exec::Link> links;
+  std::vector<NodeSpeed> node_speeds;
+  std::vector<Link> links;
   for (const DeviceSpeed& from : speeds) {
     node_speeds.push_back(
         {.bytes_per_second = from.bytes_per_second, .flops = from.flops, .node_seconds = kNodeSeconds});
@@ -46,12 +46,12 @@ std::vector<int> place_cheapest(const Graph& graph, const DeviceSet& set, std::s
   // A step of one token is the one that is run most.
   std::vector<std::int64_t> symbols;
   for (const Symbol& symbol : graph.symbols()) symbols.push_back(std::min<std::int64_t>(symbol.max, 1));
-  exec::Costs costs = exec::costs_of(graph, devices, node_speeds, links, set.host, symbols);
+  Costs costs = costs_of(graph, devices, node_speeds, links, set.host, symbols);
   const std::size_t n = devices.size();
   for (std::size_t node = 0; node < fixed.size(); ++node)
     for (std::size_t d = 0; d < n && fixed[node] >= 0; ++d)
-      if (fixed[node] != static_cast<int>(d)) costs.node[node * n + d] = exec::kImpossible;
-  return exec::place(graph, costs).device_of;
+      if (fixed[node] != static_cast<int>(d)) costs.node[node * n + d] = kImpossible;
+  return place(graph, costs).device_of;
 }
 
-}  // namespace weft::engine
+}  // namespace weft::exec

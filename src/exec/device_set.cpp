@@ -1,11 +1,11 @@
-#include "engine/devices/device_set.h"
+#include "exec/device_set.h"
 
 #include <algorithm>
 
 #include "exec/splits.h"
 #include "weft/error.h"
 
-namespace weft::engine {
+namespace weft::exec {
 
 std::vector<Device*> DeviceSet::pointers() const {
   std::vector<Device*> result;
@@ -53,4 +53,4 @@ DeviceSet open_devices(const Registry& registry, const PlacementParams& params, 
   return set;
 }
 
-}  // namespace weft::engine
+}  // namespace weft::exec

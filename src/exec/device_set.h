@@ -8,7 +8,7 @@
 #include "backend/registry.h"
 #include "weft/device.h"
 
-namespace weft::engine {
+namespace weft::exec {
 
 /// The CPU's name in every registry.
 inline constexpr std::string_view kHostDevice = "cpu";
@@ -30,4 +30,4 @@ struct DeviceSet {
 /// Error: kInvalidArgument where a name comes twice, and what Registry::open throws.
 DeviceSet open_devices(const Registry& registry, const PlacementParams& params, const OpenOptions& options);
 
-}  // namespace weft::engine
+}  // namespace weft::exec

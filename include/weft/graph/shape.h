@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace weft {
 
 /// An index into a graph's symbols.
@@ -102,3 +104,5 @@ class Shape {
 std::string to_string(const Shape& shape, std::span<const Symbol> symbols);
 
 }  // namespace weft
+
+#pragma GCC visibility pop

@@ -1,11 +1,11 @@
-#include "text/search_pattern.h"
+#include "exec/search_pattern.h"
 
 #include <new>
 
-#include "text/pcre2_handles.h"
+#include "base/pcre2_handles.h"
 #include "weft/error.h"
 
-namespace weft::text {
+namespace weft::exec {
 namespace {
 
 // A name of a tensor takes a few hundred of these steps; a pattern that explodes takes them in milliseconds.
@@ -15,8 +15,8 @@ constexpr std::uint32_t kMaxHeapKiB = 4096;
 }  // namespace
 
 struct SearchPattern::Impl {
-  Pcre2Code code;
-  Pcre2MatchContext limits;
+  base::Pcre2Code code;
+  base::Pcre2MatchContext limits;
 };
 
 SearchPattern::SearchPattern(std::string_view pattern) : pattern_(pattern) {
@@ -42,7 +42,7 @@ SearchPattern::SearchPattern(std::string_view pattern) : pattern_(pattern) {
 SearchPattern::~SearchPattern() = default;
 
 bool SearchPattern::found_in(std::string_view text) const {
-  const Pcre2MatchData data(pcre2_match_data_create(1, nullptr));
+  const base::Pcre2MatchData data(pcre2_match_data_create(1, nullptr));
   if (data == nullptr) throw std::bad_alloc();
   const int rc = pcre2_match(impl_->code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0,
                              data.get(), impl_->limits.get());
@@ -54,4 +54,4 @@ bool SearchPattern::found_in(std::string_view text) const {
                                                "'; a simpler pattern does not go back and forth");
 }
 
-}  // namespace weft::text
+}  // namespace weft::exec

@@ -1,0 +1,30 @@
+#pragma once
+// What the steps of a plan may bring, and what plans count.
+#include <cstdint>
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// What a step may change, and what it did change, against the step before.
+struct Changes {
+  bool shapes = false;    ///< Values of symbols.
+  bool tensors = false;   ///< An external tensor is bound to other memory of the same type and shape.
+  bool topology = false;  ///< Another graph.
+};
+
+struct PlanCounters {
+  std::int64_t compiled = 0;
+  std::int64_t steps = 0;
+  std::int64_t unchanged = 0;  ///< Steps by what changed; a step with several counts as the largest of them.
+  std::int64_t shapes = 0;
+  std::int64_t tensors = 0;
+  std::int64_t topology = 0;
+  std::int64_t copies = 0;        ///< Values copied between devices ...
+  std::int64_t copied_bytes = 0;  ///< ... and their bytes.
+  std::int64_t waits = 0;         ///< For a split, while others of its step were still to be submitted.
+};
+
+}  // namespace weft
+
+#pragma GCC visibility pop

@@ -1,0 +1,110 @@
+#pragma once
+// The language in which graphs are written: values with operators, and a function for each op, under the
+// names that NumPy and PyTorch have for it.
+//
+// Each makes a node in the graph of its operands and gives its result. All throw Error kInvalidArgument that
+// names the op, the shapes that it got, what it expected, and the user's line. Results are named after their
+// op and place ("gelu_7"), unless named(): the name is what pins, explain and debugging know them by.
+#include <initializer_list>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "weft/graph/graph.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// The line of the user's program that makes a node.
+using Where = std::source_location;
+
+/// A value of a graph: a handle, as cheap to copy as a pointer. Valid as long as the graph that it is of
+/// stands where it is. One that was not made by a graph is none, for optional operands.
+class Value {
+ public:
+  Value() = default;
+  Value(Graph& graph, ValueId id) : graph_(&graph), id_(id) {}
+
+  explicit operator bool() const { return graph_ != nullptr; }
+  Graph& graph() const { return *graph_; }
+  ValueId id() const { return id_; }
+  const std::string& name() const { return graph_->value(id_).name; }
+  DType dtype() const { return graph_->value(id_).dtype; }
+  const Shape& shape() const { return graph_->value(id_).shape; }
+  int rank() const { return shape().rank(); }
+  /// A dimension, the outermost first; negative ones count from the innermost, -1. Throws Error
+  /// kInvalidArgument where there is none.
+  Dim size(int axis) const;
+  /// Gives the value this name, and is it.
+  Value named(std::string name, Where where = Where::current()) const;
+
+ private:
+  Graph* graph_ = nullptr;
+  ValueId id_ = kNoValue;
+};
+
+/// A value where it is used, with the line.
+struct Operand {
+  Operand(Value v, Where w = Where::current()) : value(v), where(w) {}  // NOLINT: a value is an operand
+  Value value;
+  Where where;
+};
+
+/// A node of any op: what the functions below are made of. `op` may be a struct of ops (graph/op.h). Inputs
+/// that are none are left out, where the op takes them as optional.
+Value apply(Op op, std::span<const Value> inputs, Where where = Where::current());
+Value apply(Op op, std::initializer_list<Value> inputs, Where where = Where::current());
+/// The same, of ops whose inputs have names.
+template <HasNamedInputs T>
+Value apply(Graph& graph, const T& op, const typename T::Inputs& inputs, Where where = Where::current()) {
+  const auto list = input_list<T>(inputs);
+  std::array<Value, list.size()> values;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (list[i] != kNoValue) values[i] = Value(graph, list[i]);
+  return apply(Op(op), values, where);
+}
+
+// Elementwise. The second operand may be one row {d} for all rows of the first.
+Value operator+(Operand a, Value b);
+Value operator*(Operand a, Value b);
+Value operator*(Operand a, float factor);
+Value operator*(float factor, Operand a);
+
+/// x {m, i}, weight {o, i}, bias {o}? -> {m, o}: x times the weight's transpose, as
+/// torch.nn.functional.linear.
+Value linear(Value x, Value weight, Value bias = {}, Where where = Where::current());
+
+Value relu(Value x, Where where = Where::current());
+Value relu_squared(Value x, Where where = Where::current());
+Value silu(Value x, Where where = Where::current());
+Value gelu(Value x, Where where = Where::current());       ///< The exact one, with erf.
+Value gelu_tanh(Value x, Where where = Where::current());  ///< Its approximation by tanh.
+Value gelu_quick(Value x, Where where = Where::current());
+Value softplus(Value x, Where where = Where::current());
+/// activation(gate) * up
+Value glu(Activation activation, Value gate, Value up, Where where = Where::current());
+/// cap * tanh(x / cap)
+Value softcap(Value x, float cap, Where where = Where::current());
+/// Over the columns of each row.
+Value softmax(Value x, Where where = Where::current());
+
+Value layer_norm(Value x, Value weight = {}, Value bias = {}, float eps = 1e-5f,
+                 Where where = Where::current());
+Value rms_norm(Value x, Value weight = {}, float eps = 1e-5f, Where where = Where::current());
+
+/// table {n, d}, rows {m} I32 -> {m, d}
+Value take(Value table, Value rows, Where where = Where::current());
+/// Columns side by side.
+Value concat(std::span<const Value> values, Where where = Where::current());
+Value concat(std::initializer_list<Value> values, Where where = Where::current());
+/// x {m, d} -> {m, k} I32: the columns of the k largest, the largest first.
+Value top_k(Value x, int k, Where where = Where::current());
+/// x {m, heads * head_dim}, positions {m} I32, factors {n_rot/2}?
+Value rope(Value x, Value positions, const ops::Rope& params, Value factors = {},
+           Where where = Where::current());
+
+}  // namespace weft
+
+#pragma GCC visibility pop

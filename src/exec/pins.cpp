@@ -1,0 +1,34 @@
+#include "exec/pins.h"
+
+#include <algorithm>
+#include <string>
+
+#include "exec/search_pattern.h"
+#include "weft/error.h"
+
+namespace weft::exec {
+
+std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device& device) {
+  const SearchPattern pattern(pin.pattern);
+  std::vector<bool> pinned(graph.nodes().size());
+  for (std::size_t n = 0; n < pinned.size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    const auto fits = [&](ValueId value) { return pattern.found_in(graph.value(value).name); };
+    const bool of_input = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      const ValueKind kind = graph.value(input).kind;
+      return (kind == ValueKind::kWeight || kind == ValueKind::kState) && fits(input);
+    });
+    if (!of_input && !fits(node.output)) continue;
+    pinned[n] = true;
+    if (!device.supports(graph, node))
+      throw Error(ErrorCode::kUnsupported, pin.device + " cannot compute " + std::string(name(node.op)) +
+                                               " (" + graph.value(node.output).name +
+                                               "), which is pinned to it");
+  }
+  if (std::find(pinned.begin(), pinned.end(), true) == pinned.end())
+    throw Error(ErrorCode::kInvalidArgument,
+                "the pin '" + pin.pattern + "' fits no tensor; inspect --tensors lists their names");
+  return pinned;
+}
+
+}  // namespace weft::exec

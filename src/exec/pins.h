@@ -1,0 +1,16 @@
+#pragma once
+// Which nodes a user's pin means.
+#include <vector>
+
+#include "backend/device.h"
+#include "weft/device.h"
+#include "weft/graph.h"
+
+namespace weft::exec {
+
+/// By node: whether its result, or a weight or state of its, has a name in which the pattern is found. Throws
+/// Error: kInvalidArgument for a pattern that is no regular expression or fits nothing, kUnsupported where
+/// `device`, which the pin names, cannot compute one of them.
+std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device& device);
+
+}  // namespace weft::exec

@@ -1,0 +1,157 @@
+#include "weft/graph/value.h"
+
+#include <utility>
+#include <vector>
+
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+[[noreturn]] void refuse(const std::string& reason, const Where& where) {
+  const std::string_view file = where.file_name();
+  throw Error(ErrorCode::kInvalidArgument, std::string(file.substr(file.rfind('/') + 1)) + ":" +
+                                               std::to_string(where.line()) + ": " + reason);
+}
+
+Value activate(Activation kind, Value x, const Where& where) {
+  return apply(ops::Activate{kind}, {x}, where);
+}
+
+}  // namespace
+
+Dim Value::size(int axis) const {
+  const int i = axis < 0 ? rank() + axis : axis;
+  if (i < 0 || i >= rank())
+    throw Error(ErrorCode::kInvalidArgument, name() + " " + to_string(shape(), graph_->symbols()) +
+                                                 " has no axis " + std::to_string(axis));
+  return shape()[i];
+}
+
+Value Value::named(std::string name, Where where) const {
+  if (const ValueId other = graph_->find(name); other != kNoValue && other != id_)
+    refuse("there is a value '" + name + "' already", where);
+  graph_->rename(id_, std::move(name));
+  return *this;
+}
+
+Value apply(Op op, std::span<const Value> inputs, Where where) {
+  const std::string op_name(name(op));
+  Graph* graph = nullptr;
+  std::vector<ValueId> ids;
+  for (const Value& input : inputs) {
+    if (!input) continue;
+    if (graph != nullptr && graph != &input.graph())
+      refuse(op_name + ": its inputs are of two graphs", where);
+    graph = &input.graph();
+  }
+  if (graph == nullptr) refuse(op_name + ": it has no inputs", where);
+  bool ended = false;
+  for (const Value& input : inputs) {
+    if (input && ended) refuse(op_name + ": an input is none, and one behind it is there", where);
+    ended = ended || !input;
+    if (input) ids.push_back(input.id());
+  }
+  try {
+    return {*graph, graph->add(std::move(op), ids, graph->free_name(op_name))};
+  } catch (const Error& error) {
+    refuse(error.what(), where);
+  }
+}
+
+Value apply(Op op, std::initializer_list<Value> inputs, Where where) {
+  return apply(std::move(op), std::span(inputs.begin(), inputs.size()), where);
+}
+
+Value operator+(Operand a, Value b) { return apply(ops::Add{}, {a.value, b}, a.where); }
+Value operator*(Operand a, Value b) { return apply(ops::Mul{}, {a.value, b}, a.where); }
+Value operator*(Operand a, float factor) { return apply(ops::Scale{factor}, {a.value}, a.where); }
+Value operator*(float factor, Operand a) { return apply(ops::Scale{factor}, {a.value}, a.where); }
+
+Value linear(Value x, Value weight, Value bias, Where where) {
+  return apply(ops::Matmul{}, {weight, x, bias}, where);
+}
+
+Value relu(Value x, Where where) { return activate(Activation::kRelu, x, where); }
+Value relu_squared(Value x, Where where) { return activate(Activation::kReluSquared, x, where); }
+Value silu(Value x, Where where) { return activate(Activation::kSilu, x, where); }
+Value gelu(Value x, Where where) { return activate(Activation::kGeluErf, x, where); }
+Value gelu_tanh(Value x, Where where) { return activate(Activation::kGelu, x, where); }
+Value gelu_quick(Value x, Where where) { return activate(Activation::kGeluQuick, x, where); }
+Value softplus(Value x, Where where) { return activate(Activation::kSoftplus, x, where); }
+Value glu(Activation activation, Value gate, Value up, Where where) {
+  return apply(ops::Glu{activation}, {gate, up}, where);
+}
+Value softcap(Value x, float cap, Where where) { return apply(ops::Softcap{cap}, {x}, where); }
+Value softmax(Value x, Where where) { return apply(ops::Softmax{}, {x}, where); }
+
+Value layer_norm(Value x, Value weight, Value bias, float eps, Where where) {
+  return apply(ops::Norm{NormKind::kLayer, eps}, {x, weight, bias}, where);
+}
+Value rms_norm(Value x, Value weight, float eps, Where where) {
+  return apply(ops::Norm{NormKind::kRms, eps}, {x, weight}, where);
+}
+
+Value take(Value table, Value rows, Where where) { return apply(ops::GetRows{}, {table, rows}, where); }
+Value concat(std::span<const Value> values, Where where) { return apply(ops::Concat{}, values, where); }
+Value concat(std::initializer_list<Value> values, Where where) { return apply(ops::Concat{}, values, where); }
+Value top_k(Value x, int k, Where where) { return apply(ops::TopK{k}, {x}, where); }
+Value rope(Value x, Value positions, const ops::Rope& params, Value factors, Where where) {
+  return apply(params, {x, positions, factors}, where);
+}
+
+// What a graph is asked for in the language.
+
+namespace {
+
+void check_name(const Graph& graph, const std::string& name, const Where& where) {
+  if (name.empty()) refuse("a value needs a name here", where);
+  if (graph.find(name) != kNoValue) refuse("there is a value '" + name + "' already", where);
+}
+
+}  // namespace
+
+Dim Graph::symbol(std::string name, std::int64_t min, std::int64_t max, Where where) {
+  for (const Symbol& other : symbols_)
+    if (other.name == name) refuse("there is a symbol '" + name + "' already", where);
+  if (min < 0 || max < min)
+    refuse("symbol '" + name + "': its bounds " + std::to_string(min) + " to " + std::to_string(max) +
+               " are none",
+           where);
+  return {1, add_symbol(std::move(name), min, max)};
+}
+
+Value Graph::input(std::string name, Shape shape, DType dtype, Where where) {
+  check_name(*this, name, where);
+  return {*this, add_input(std::move(name), dtype, std::move(shape))};
+}
+Value Graph::weight(std::string name, DType dtype, Shape shape, Where where) {
+  check_name(*this, name, where);
+  for (int i = 0; i < shape.rank(); ++i)
+    if (!shape[i].is_constant()) refuse("weight '" + name + "': its shape must be constant", where);
+  if (const DTypeInfo& type = info(dtype); shape.rank() > 0 && shape.columns() % type.block_elements != 0)
+    refuse("weight '" + name + "': rows of " + std::string(type.name) + " have a multiple of " +
+               std::to_string(type.block_elements) + " columns",
+           where);
+  return {*this, add_weight(std::move(name), dtype, std::move(shape))};
+}
+Value Graph::weight(std::string name, Shape shape, Where where) {
+  return weight(std::move(name), DType::kF32, std::move(shape), where);
+}
+Value Graph::state(std::string name, DType dtype, Shape shape, Where where) {
+  check_name(*this, name, where);
+  for (int i = 0; i < shape.rank(); ++i)
+    if (!shape[i].is_constant()) refuse("state '" + name + "': its shape must be constant", where);
+  return {*this, add_state(std::move(name), dtype, std::move(shape))};
+}
+Value Graph::output(std::string name, Value value, Where where) {
+  if (!value || &value.graph() != this)
+    refuse("output '" + name + "': the value is none of this graph", where);
+  if (this->value(value.id()).kind != ValueKind::kResult)
+    refuse("output '" + name + "': " + value.name() + " is no result of an op", where);
+  value.named(std::move(name), where);
+  if (!is_output(value.id())) add_output(value.id());
+  return value;
+}
+
+}  // namespace weft

@@ -1,0 +1,101 @@
+// Graphs as people write them: what the language makes, and what it says of mistakes.
+#include "weft/graph/value.h"
+
+#include <gtest/gtest.h>
+
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+/// What an expression throws, or "".
+template <typename F>
+std::string refusal(F make) {
+  try {
+    make();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+class Language : public testing::Test {
+ protected:
+  Graph g;
+  Dim n = g.symbol("n", 1, 512);
+  Value x = g.input("x", {n, 8});
+};
+
+TEST_F(Language, ReadsLikeTheFormula) {
+  const Value up = g.weight("up.weight", DType::kF32, {16, 8}), bias = g.weight("up.bias", {16});
+  const Value y = g.output("y", softmax(gelu(linear(x, up) + bias) * 0.5f));
+  EXPECT_EQ(y.shape(), (Shape{n, 16}));
+  EXPECT_EQ(y.name(), "y");
+  EXPECT_TRUE(g.is_output(y.id()));
+  std::string ops;
+  for (const Node& node : g.nodes()) ops += std::string(name(node.op)) + " ";
+  EXPECT_EQ(ops, "matmul add activate scale softmax ");
+  EXPECT_EQ(g.value(g.node(0).output).name, "matmul_0");
+}
+
+TEST_F(Language, SizesAreExpressions) {
+  const Dim m = g.symbol("m", 0, 9);
+  const Value wide = g.input("wide", {2 * n + m, 8});
+  EXPECT_EQ(relu(wide).size(0), n + m + n);
+  EXPECT_EQ(wide.size(-1), Dim(8));
+  EXPECT_EQ(refusal([&] { (void)wide.size(2); }), "wide [2*n + m, 8] has no axis 2");
+  const std::string what = refusal([&] { relu(x) + relu(wide); });
+  EXPECT_TRUE(has(what, "[n, 8]")) << what;
+  EXPECT_TRUE(has(what, "[2*n + m, 8]")) << what;
+}
+
+TEST_F(Language, MistakesNameTheLineTheOpAndTheShapes) {
+  const Value w = g.weight("w", {5, 9});
+  const auto line = std::to_string(__LINE__ + 1);
+  const std::string what = refusal([&] { linear(x, w); });
+  for (const std::string part : {"value_test.cpp:" + line, std::string("matmul_0"), std::string("w [5, 9]"),
+                                 std::string("x [n, 8]"), std::string("as many columns")})
+    EXPECT_TRUE(has(what, part)) << part << " in " << what;
+  const auto of_operator = std::to_string(__LINE__ + 1);
+  EXPECT_TRUE(has(refusal([&] { x + w; }), "value_test.cpp:" + of_operator));
+}
+
+TEST_F(Language, WhatMakesNoSenseIsRefused) {
+  EXPECT_TRUE(has(refusal([&] { g.symbol("n", 1, 2); }), "already"));
+  EXPECT_TRUE(has(refusal([&] { g.symbol("k", 5, 2); }), "bounds"));
+  EXPECT_TRUE(has(refusal([&] { g.symbol("k", -1, 2); }), "bounds"));
+  EXPECT_TRUE(has(refusal([&] { g.input("x", {n, 8}); }), "already"));
+  EXPECT_TRUE(has(refusal([&] { g.input("", {n, 8}); }), "name"));
+  EXPECT_TRUE(has(refusal([&] { g.weight("w", {n, 8}); }), "constant"));
+  EXPECT_TRUE(has(refusal([&] { g.weight("w", DType::kQ4_K, {4, 8}); }), "256"));
+  EXPECT_TRUE(has(refusal([&] { g.output("y", x); }), "no result"));
+  EXPECT_TRUE(has(refusal([&] { g.output("y", Value()); }), "none of this graph"));
+  EXPECT_TRUE(has(refusal([&] { g.output("x", relu(x)); }), "already"));
+  EXPECT_TRUE(has(refusal([&] { relu(Value()); }), "no inputs"));
+  EXPECT_TRUE(has(refusal([&] { layer_norm(x, {}, g.weight("b", {8})); }), "behind"));
+  Graph other;
+  const Value foreign = other.input("x", {other.symbol("n", 1, 2), 8});
+  EXPECT_TRUE(has(refusal([&] { x + foreign; }), "two graphs"));
+  EXPECT_TRUE(has(refusal([&] { g.output("y", relu(foreign)); }), "none of this graph"));
+}
+
+TEST_F(Language, NamesThatAreTakenAreNotGivenAgain) {
+  g.input("activate_0", {n, 8});
+  EXPECT_EQ(relu(x).name(), "activate_1");
+  EXPECT_EQ(relu(x).named("hidden").name(), "hidden");
+  EXPECT_TRUE(has(refusal([&] { relu(x).named("hidden"); }), "already"));
+}
+
+TEST_F(Language, AGraphIsAValue) {
+  g.output("y", relu(x));
+  Graph copy = g;
+  copy.output("z", relu(Value(copy, copy.find("y"))));
+  EXPECT_EQ(g.nodes().size(), 1U);
+  EXPECT_EQ(copy.nodes().size(), 2U);
+}
+
+}  // namespace
+}  // namespace weft
