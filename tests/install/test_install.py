@@ -76,7 +76,8 @@ def main() -> None:
 
     by_cmake = args.scratch / "by_cmake"
     run([args.cmake, "-S", args.example, "-B", by_cmake, f"-DCMAKE_PREFIX_PATH={prefix}",
-         f"-DCMAKE_CXX_COMPILER={args.cxx}"])
+         f"-DCMAKE_CXX_COMPILER={args.cxx}", f"-DGRAPH_EXAMPLE={args.source / 'examples/graph.cpp'}",
+         "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
     run([args.cmake, "--build", by_cmake])
 
     environment = os.environ | {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
@@ -85,6 +86,9 @@ def main() -> None:
     warnings = ["-Wall", "-Wextra", "-Werror"]
     by_pkgconfig = args.scratch / "by_pkgconfig"
     run([args.cxx, "-std=c++20", *warnings, args.example / "main.cpp", "-o", by_pkgconfig, *flags])
+
+    output = run([by_cmake / "graph"])
+    need("4 steps" in output and "compiled 1 time" in output, f"the graph did not run: {output}")
 
     for program, env in [(by_cmake / "example", None), (by_pkgconfig, os.environ | {"LD_LIBRARY_PATH": str(libdir)})]:
         output = run([program, args.model], env=env)

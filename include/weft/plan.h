@@ -1,0 +1,138 @@
+#pragma once
+// Plans: a graph placed on devices, compiled once, and run step by step.
+//
+//   weft::Plan plan(g, weft::find_devices(), {.pins = {{"up.*", "vulkan0"}}});
+//   plan.set_weight("up.weight", bytes);
+//   plan.run({{n, 7}}, {{"x", seven_rows}});
+//   plan.read("y", out);
+//
+// Each node goes where a pin says, and otherwise where a step costs least among the devices that can compute
+// it. Memory is laid out for the upper bounds of all symbols, once; a step says their values and the inputs
+// that are new, and nothing is planned again.
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <ranges>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "weft/device.h"
+#include "weft/graph.h"
+#include "weft/graph/changes.h"
+
+namespace weft::exec {
+struct DeviceSet;
+}
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// Opened devices, which plans share. A copy is the same devices.
+class Devices {
+ public:
+  explicit Devices(std::shared_ptr<const exec::DeviceSet> set) : set_(std::move(set)) {}
+  std::vector<DeviceInfo> infos() const;
+  const exec::DeviceSet& set() const { return *set_; }
+
+ private:
+  std::shared_ptr<const exec::DeviceSet> set_;
+};
+
+/// Opens the devices of these names, as `devices` lists them (NAME=DEVICE gives one another name, and opens
+/// it once more), and the CPU, which takes what no other can. Empty: the CPU and all GPUs. Throws Error
+/// kNotFound that names the devices there are, and what devices throw.
+Devices find_devices(std::span<const std::string> names = {});
+Devices find_devices(std::initializer_list<std::string> names);
+
+struct PlanParams {
+  Changes allowed = {.shapes = true};
+  /// Nodes whose result, weights or states have a name in which the pattern is found. The last that fits
+  /// wins.
+  std::vector<Pin> pins = {};
+  int n_threads = 0;  ///< Of the host. 0: as many as there are cores.
+};
+
+/// Used by one thread at a time. All that throws leaves the plan as it was, but for run where a device fails.
+class Plan {
+ public:
+  /// A symbol, or its name, and its value in a step.
+  struct SymbolValue {
+    Dim symbol;
+    std::int64_t value = 0;
+  };
+  /// The elements of an input, as many as its shape has in the step; of a vector, array or span of numbers.
+  struct InputData {
+    std::string_view name;
+    std::span<const std::byte> bytes;
+    InputData(std::string_view input, std::span<const std::byte> data) : name(input), bytes(data) {}
+    template <std::ranges::contiguous_range R>
+      requires(!std::same_as<std::ranges::range_value_t<R>, std::byte>)
+    InputData(std::string_view input, const R& data)
+        : name(input), bytes(std::as_bytes(std::span(std::ranges::data(data), std::ranges::size(data)))) {}
+  };
+
+  /// Places the graph, and copies it. Throws Error: kInvalidArgument for a graph without outputs or a pin
+  /// that fits nothing, kNotFound for a pin's device that is not there, kUnsupported for a node that no
+  /// device, or not the one that it is pinned to, can compute.
+  Plan(Graph graph, Devices devices, PlanParams params = {});
+  Plan(Plan&&) noexcept;
+  Plan& operator=(Plan&&) noexcept;
+  ~Plan();
+
+  /// The rows of a weight in its type, as GGUF stores them. They stay valid as long as the plan: a device may
+  /// read them where they lie. A weight that is set again after a step is a changed tensor, which the plan
+  /// must allow. Throws Error kNotFound, kInvalidArgument for another number of bytes.
+  void set_weight(std::string_view name, std::span<const std::byte> bytes);
+  template <std::ranges::contiguous_range R>
+    requires(!std::same_as<std::ranges::range_value_t<R>, std::byte>)
+  void set_weight(std::string_view name, const R& data) {
+    set_weight(name, std::as_bytes(std::span(std::ranges::data(data), std::ranges::size(data))));
+  }
+
+  /// One step. Symbols and inputs that are not given are those of the step before; what changed is found out
+  /// by comparing. The first step compiles. Throws Error kInvalidArgument that names what is missing, past
+  /// its bounds, of another size or not allowed; nothing was run then. Throws what devices throw (kDevice,
+  /// kOutOfMemory): what the step was to write is undefined then, and another can be tried.
+  void run(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
+  void run(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
+
+  /// An output of the last step: its dimensions, and its elements. Throws Error kNotFound where there is none
+  /// of that name, kInvalidArgument before the first step or where `to` has another size.
+  std::vector<std::int64_t> shape(std::string_view output) const;
+  void read(std::string_view output, std::span<std::byte> to) const;
+  template <std::ranges::contiguous_range R>
+    requires(!std::same_as<std::ranges::range_value_t<R>, std::byte>)
+  void read(std::string_view output, R&& to) const {
+    read(output, std::as_writable_bytes(std::span(std::ranges::data(to), std::ranges::size(to))));
+  }
+  /// The elements of an output in a vector of their number.
+  template <typename T = float>
+  std::vector<T> read(std::string_view output) const {
+    std::int64_t n = 1;
+    for (const std::int64_t size : shape(output)) n *= size;
+    std::vector<T> result(static_cast<std::size_t>(n));
+    read(output, result);
+    return result;
+  }
+
+  const Graph& graph() const;
+  const PlanCounters& counters() const;
+  /// The device of each node, by name.
+  std::vector<std::string> placement() const;
+  /// Splits, what is copied between them, and the memory that each device needs, for people.
+  std::string explain() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft
+
+#pragma GCC visibility pop

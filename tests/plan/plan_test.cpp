@@ -1,0 +1,214 @@
+// Plans as people use them: on one device and on several, with all that a step may bring, and what they say
+// of mistakes.
+#include "weft/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using Floats = std::vector<float>;
+
+template <typename F>
+std::string refusal(F run, ErrorCode code = ErrorCode::kInvalidArgument) {
+  try {
+    run();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "";
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// y = softmax(relu(x up + bias) down)
+struct Net {
+  Net() {
+    const Value up_weight = g.weight("up.weight", {6, 4}), up_bias = g.weight("up.bias", {6});
+    const Value hidden = relu(linear(x, up_weight, up_bias)).named("hidden");
+    g.output("y", softmax(linear(hidden, g.weight("down.weight", {3, 6}))));
+    for (std::size_t i = 0; i < up.size(); ++i) up[i] = 0.1f * static_cast<float>(i % 7) - 0.3f;
+    for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = 0.05f * static_cast<float>(i);
+    for (std::size_t i = 0; i < down.size(); ++i) down[i] = 0.2f * static_cast<float>(i % 5) - 0.4f;
+  }
+  void set_weights(Plan& plan) const {
+    plan.set_weight("up.weight", up);
+    plan.set_weight("up.bias", bias);
+    plan.set_weight("down.weight", down);
+  }
+  Floats expected(const Floats& rows) const {
+    Floats result;
+    for (std::size_t r = 0; r < rows.size() / 4; ++r) {
+      double hidden[6], out[3], sum = 0.0;
+      for (std::size_t o = 0; o < 6; ++o) {
+        hidden[o] = static_cast<double>(bias[o]);
+        for (std::size_t i = 0; i < 4; ++i)
+          hidden[o] += static_cast<double>(up[o * 4 + i]) * static_cast<double>(rows[r * 4 + i]);
+        hidden[o] = std::max(hidden[o], 0.0);
+      }
+      for (std::size_t o = 0; o < 3; ++o) {
+        out[o] = 0.0;
+        for (std::size_t i = 0; i < 6; ++i) out[o] += static_cast<double>(down[o * 6 + i]) * hidden[i];
+        sum += std::exp(out[o]);
+      }
+      for (const double value : out) result.push_back(static_cast<float>(std::exp(value) / sum));
+    }
+    return result;
+  }
+
+  Graph g;
+  Dim n = g.symbol("n", 1, 16);
+  Value x = g.input("x", {n, 4});
+  Floats up = Floats(24), bias = Floats(6), down = Floats(18);
+};
+
+Floats rows(std::size_t n, float start = 0.0f) {
+  Floats result(n * 4);
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = start + 0.3f * static_cast<float>(i % 11) - 1.0f;
+  return result;
+}
+
+void expect_near(const Floats& got, const Floats& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6f) << i;
+}
+
+TEST(Plan, RunsStepsOfAnySizeAndPlansOnce) {
+  Net net;
+  Plan plan(net.g, find_devices({"cpu"}));
+  net.set_weights(plan);
+  for (const std::size_t n : {7, 1, 16, 1, 1}) {
+    const Floats x = rows(n, 0.1f * static_cast<float>(n));
+    plan.run({{net.n, static_cast<std::int64_t>(n)}}, {{"x", x}});
+    EXPECT_EQ(plan.shape("y"), (std::vector<std::int64_t>{static_cast<std::int64_t>(n), 3}));
+    expect_near(plan.read("y"), net.expected(x));
+  }
+  EXPECT_EQ(plan.counters().compiled, 1);
+  EXPECT_EQ(plan.counters().steps, 5);
+  EXPECT_EQ(plan.counters().shapes, 3);
+  plan.run();  // The same once more.
+  expect_near(plan.read("y"), net.expected(rows(1, 0.1f)));
+}
+
+TEST(Plan, GoesOverSeveralDevicesWherePinsSay) {
+  Net net;
+  const Devices devices = find_devices({"cpu", "second=cpu"});
+  ASSERT_EQ(devices.infos().size(), 2U);
+  Plan plan(net.g, devices, {.pins = {{"^(up|hidden)", "cpu"}, {"^down", "second"}}});
+  net.set_weights(plan);
+  const Floats x = rows(5);
+  plan.run({{net.n, 5}}, {{"x", x}});
+  expect_near(plan.read("y"), net.expected(x));
+  EXPECT_GT(plan.counters().copies, 0);
+  const std::string text = plan.explain();
+  for (const std::string part : {"split 0 on cpu", "on second", "copy hidden to second", "memory on second"})
+    EXPECT_TRUE(has(text, part)) << part << " in\n" << text;
+}
+
+TEST(Plan, WeightsThatAreSetAgainAreChangedTensors) {
+  Net net;
+  const Floats x = rows(2);
+  Plan fixed(net.g, find_devices({"cpu"}));
+  net.set_weights(fixed);
+  fixed.run({{net.n, 2}}, {{"x", x}});
+  EXPECT_TRUE(has(refusal([&] { fixed.set_weight("up.bias", net.bias); }), "does not allow"));
+
+  Plan plan(net.g, find_devices({"cpu"}), {.allowed = {.shapes = true, .tensors = true}});
+  net.set_weights(plan);
+  plan.run({{net.n, 2}}, {{"x", x}});
+  net.bias.assign(6, 1.0f);
+  plan.set_weight("up.bias", net.bias);
+  plan.run({{net.n, 2}}, {{"x", x}});
+  expect_near(plan.read("y"), net.expected(x));
+  EXPECT_EQ(plan.counters().tensors, 1);
+  EXPECT_EQ(plan.counters().compiled, 1);
+}
+
+TEST(Plan, MistakesAreNamedAndChangeNothing) {
+  Net net;
+  Plan plan(net.g, find_devices({"cpu"}));
+  const Floats x = rows(3);
+  const auto step = [&](std::int64_t n) { plan.run({{net.n, n}}, {{"x", x}}); };
+  EXPECT_TRUE(has(refusal([&] { step(3); }), "weight 'up.weight' was not set"));
+  net.set_weights(plan);
+  EXPECT_TRUE(has(refusal([&] { plan.run({}, {{"x", x}}); }), "no value for symbol 'n'"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}); }), "input 'x' was never given"));
+  EXPECT_TRUE(has(refusal([&] { step(17); }), "outside [1, 16]"));
+  EXPECT_TRUE(has(refusal([&] { step(2); }), "input 'x' [2, 4] of f32 has 32 bytes"));
+  EXPECT_TRUE(has(refusal([&] { (void)plan.read("y"); }), "no step"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}, {{"z", x}}); }, ErrorCode::kNotFound), "there are x"));
+  EXPECT_TRUE(has(refusal([&] { plan.set_weight("y", x); }, ErrorCode::kNotFound), "up.weight, up.bias"));
+  EXPECT_TRUE(has(refusal([&] { plan.set_weight("up.bias", x); }), "has 24 bytes, got 48"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n + 1, 3}}, {{"x", x}}); }), "n + 1 is no symbol"));
+  step(3);
+  expect_near(plan.read("y"), net.expected(x));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 2}}); }), "another shape"));
+  Floats few(2);
+  EXPECT_TRUE(has(refusal([&] { plan.read("y", few); }), "there is room for 8"));
+  EXPECT_TRUE(has(refusal([&] { (void)plan.read("x"); }, ErrorCode::kNotFound), "there are y"));
+  expect_near(plan.read("y"), net.expected(x));
+
+  Graph silent;
+  relu(silent.input("x", {silent.symbol("n", 1, 2), 4}));
+  EXPECT_TRUE(has(refusal([&] { Plan(silent, find_devices({"cpu"})); }), "no outputs"));
+  EXPECT_TRUE(
+      has(refusal([&] { Plan(net.g, find_devices({"cpu"}), {.pins = {{"nothing", "cpu"}}}); }), "fits no"));
+  EXPECT_TRUE(has(
+      refusal([&] { Plan(net.g, find_devices({"cpu"}), {.pins = {{"up", "gpu7"}}}); }, ErrorCode::kNotFound),
+      "gpu7"));
+  EXPECT_TRUE(has(refusal([&] { find_devices({"gpu7"}); }, ErrorCode::kNotFound), "gpu7"));
+}
+
+TEST(Plan, ShapesMayBeForbidden) {
+  Net net;
+  Plan plan(net.g, find_devices({"cpu"}), {.allowed = {}});
+  net.set_weights(plan);
+  const Floats x = rows(2);
+  plan.run({{net.n, 2}}, {{"x", x}});
+  EXPECT_TRUE(
+      has(refusal([&] { plan.run({{net.n, 1}}, {{"x", Floats(4)}}); }), "does not allow changed shapes"));
+  plan.run({}, {{"x", x}});
+  expect_near(plan.read("y"), net.expected(x));
+}
+
+TEST(Plan, SizesOfExpressionsAreThoseOfTheStep) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 8), m = g.symbol("m", 0, 4);
+  const Value a = g.input("a", {2 * n + m, 4});
+  g.output("y", a * 2.0f);
+  Plan plan(g, find_devices({"cpu"}));
+  for (const auto& [vn, vm] : {std::pair{1, 0}, {3, 4}, {8, 4}, {2, 1}}) {
+    const Floats x = rows(static_cast<std::size_t>(2 * vn + vm));
+    plan.run({{n, vn}, {m, vm}}, {{"a", x}});
+    const Floats y = plan.read("y");
+    ASSERT_EQ(y.size(), x.size());
+    for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], 2.0f * x[i]);
+  }
+}
+
+TEST(Plan, StatesLiveBetweenSteps) {
+  // A running sum of each column, as the convolution of a row and what was before it.
+  Graph g;
+  const Dim n = g.symbol("n", 1, 4);
+  const Value x = g.input("x", {n, 2}), from = g.input("from", {n}, DType::kI32),
+              to = g.input("to", {n}, DType::kI32);
+  const Value state = g.state("last", DType::kF32, {1, 1, 2}), taps = g.weight("taps", {2, 2});
+  g.output("y", apply(ops::ShortConv{}, {state, x, taps, from, to}));
+  Plan plan(g, find_devices({"cpu"}));
+  const Floats ones(4, 1.0f);
+  plan.set_weight("taps", ones);
+  const std::vector<std::int32_t> slot = {0}, none = {-1};
+  plan.run({{n, 1}}, {{"x", Floats{1.0f, 10.0f}}, {"from", none}, {"to", slot}});
+  EXPECT_EQ(plan.read("y"), (Floats{1.0f, 10.0f}));
+  plan.run({{n, 1}}, {{"x", Floats{2.0f, 20.0f}}, {"from", slot}, {"to", slot}});
+  EXPECT_EQ(plan.read("y"), (Floats{3.0f, 30.0f}));
+}
+
+}  // namespace
+}  // namespace weft
