@@ -56,7 +56,7 @@ TEST_F(Language, MistakesNameTheLineTheOpAndTheShapes) {
   const Value w = g.weight("w", {5, 9});
   const auto line = std::to_string(__LINE__ + 1);
   const std::string what = refusal([&] { linear(x, w); });
-  for (const std::string part : {"value_test.cpp:" + line, std::string("matmul_0"), std::string("w [5, 9]"),
+  for (const std::string& part : {"value_test.cpp:" + line, std::string("matmul_0"), std::string("w [5, 9]"),
                                  std::string("x [n, 8]"), std::string("as many columns")})
     EXPECT_TRUE(has(what, part)) << part << " in " << what;
   const auto of_operator = std::to_string(__LINE__ + 1);

@@ -107,7 +107,7 @@ TEST(Plan, GoesOverSeveralDevicesWherePinsSay) {
   expect_near(plan.read("y"), net.expected(x));
   EXPECT_GT(plan.counters().copies, 0);
   const std::string text = plan.explain();
-  for (const std::string part : {"split 0 on cpu", "on second", "copy hidden to second", "memory on second"})
+  for (const char* part : {"split 0 on cpu", "on second", "copy hidden to second", "memory on second"})
     EXPECT_TRUE(has(text, part)) << part << " in\n" << text;
 }
 
