@@ -45,7 +45,8 @@ std::vector<int> place_cheapest(const Graph& graph, const DeviceSet& set, std::s
   }
   // A step of one token is the one that is run most.
   std::vector<std::int64_t> symbols;
-  for (const Symbol& symbol : graph.symbols()) symbols.push_back(std::min<std::int64_t>(symbol.max, 1));
+  for (const Symbol& symbol : graph.symbols())
+    symbols.push_back(std::clamp<std::int64_t>(1, symbol.min, symbol.max));
   Costs costs = costs_of(graph, devices, node_speeds, links, set.host, symbols);
   const std::size_t n = devices.size();
   for (std::size_t node = 0; node < fixed.size(); ++node)

@@ -47,7 +47,7 @@ class Inputs {
   }
   void index_per_row(int i, int x) const {
     integer(i, DType::kI32, 1);
-    require(shape(i)[0] == shape(x)[0], i, "must have one entry per row");
+    require(shape(i)[0] == shape(x).row_dim(), i, "must have one entry per row");
   }
 
  private:
@@ -60,7 +60,7 @@ ValueType f32(Shape shape) { return {DType::kF32, shape}; }
 ValueType rule(const ops::GetRows&, const Inputs& in) {
   in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
   in.integer(1, DType::kI32, 1);
-  return f32({in.shape(1)[0], in.shape(0)[1]});
+  return f32({in.shape(1)[0], in.size(0, 1)});
 }
 
 ValueType rule(const ops::Norm& op, const Inputs& in) {
@@ -126,7 +126,7 @@ ValueType rule(const ops::Matmul&, const Inputs& in) {
   in.require(in.shape(1).rank() == 2, 1, "must be a matrix");
   in.require(in.shape(0)[1] == in.shape(1)[1], 1, "must have as many columns as the weight");
   if (in.size() == 3) in.vector(2, in.size(0, 0));
-  return f32({in.shape(1)[0], in.shape(0)[0]});
+  return f32({in.shape(1)[0], in.size(0, 0)});
 }
 
 ValueType rule(const ops::Rope& op, const Inputs& in) {
@@ -211,6 +211,7 @@ ValueType rule(const ops::SelectiveScan&, const Inputs& in) {
   const std::int64_t columns = in.shape(at.x).columns();
   const std::int64_t n_state = in.size(at.state, 1);
   in.require(n_state > 0, at.state, "must have rows");
+  in.f32(at.b);
   const bool heads = in.shape(at.a).rank() == 1;
   const std::int64_t n_heads = heads ? in.size(at.a, 0) : columns;
   in.require(n_heads > 0 && columns % n_heads == 0, at.a, "must have one entry for each head of x");
@@ -235,6 +236,7 @@ ValueType rule(const ops::SelectiveScan&, const Inputs& in) {
 
 ValueType rule(const ops::TopK& op, const Inputs& in) {
   in.f32(0);
+  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
   in.require(op.k > 0 && op.k <= in.shape(0).columns(), 0, "must have at least k columns");
   return {DType::kI32, {in.shape(0)[0], op.k}};
 }
@@ -257,6 +259,7 @@ ValueType rule(const ops::LogSumExp&, const Inputs& in) {
 
 ValueType rule(const ops::ExpertWeights&, const Inputs& in) {
   in.f32(0);
+  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
   in.integer(1, DType::kI32, 2);
   in.require(in.shape(1)[0] == in.shape(0)[0], 1, "must have one row per row of input 0");
   return f32(in.shape(1));

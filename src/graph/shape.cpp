@@ -201,6 +201,17 @@ bool operator==(const Dim& a, const Dim& b) {
   return a.expression_ == b.expression_ || *a.expression_ == *b.expression_;
 }
 
+namespace {
+
+/// Of a symbol that may be another graph's.
+std::string name_of(std::span<const Symbol> symbols, SymbolId symbol) {
+  return symbol >= 0 && static_cast<std::size_t>(symbol) < symbols.size()
+             ? symbols[static_cast<std::size_t>(symbol)].name
+             : "?";
+}
+
+}  // namespace
+
 std::string to_string(const Dim& dim, std::span<const Symbol> symbols) {
   std::string text;
   const Dim::Expression sum_of = Dim::expand(dim);
@@ -219,7 +230,7 @@ std::string to_string(const Dim& dim, std::span<const Symbol> symbols) {
     for (const Dim::Expression::Atom& atom : term->atoms) {
       if (!first) text += "*";
       first = false;
-      text += atom.numerator == nullptr ? symbols[static_cast<std::size_t>(atom.symbol)].name
+      text += atom.numerator == nullptr ? name_of(symbols, atom.symbol)
                                         : "((" + to_string(Dim::shrink(*atom.numerator), symbols) + ") / " +
                                               std::to_string(atom.divisor) + ")";
     }
@@ -227,14 +238,23 @@ std::string to_string(const Dim& dim, std::span<const Symbol> symbols) {
   return text.empty() ? "0" : text;
 }
 
+namespace {
+
+void check_rank(std::size_t rank) {
+  if (rank > static_cast<std::size_t>(Shape::kMaxRank))
+    throw Error(ErrorCode::kInvalidArgument, "a shape has at most 4 dimensions, got " + std::to_string(rank));
+}
+
+}  // namespace
+
 Shape::Shape(std::initializer_list<Dim> dims) : rank_(static_cast<int>(dims.size())) {
-  WEFT_CHECK(dims.size() <= kMaxRank);
+  check_rank(dims.size());
   std::size_t i = 0;
   for (const Dim& dim : dims) dims_[i++] = dim;
 }
 
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
-  WEFT_CHECK(dims.size() <= kMaxRank);
+  check_rank(dims.size());
   for (std::size_t i = 0; i < dims.size(); ++i) dims_[i] = dims[i];
 }
 

@@ -104,6 +104,24 @@ Value rope(Value x, Value positions, const ops::Rope& params, Value factors, Whe
 
 namespace {
 
+/// Symbols past the graph's own that are looked for: another graph's are told by them.
+constexpr SymbolId kLookedFor = 64;
+
+/// A shape of the graph's own symbols that no step makes negative; of what has a fixed size, all above 0.
+void check_shape(const Graph& graph, const std::string& name, const Shape& shape, bool fixed,
+                 const Where& where) {
+  const auto n_symbols = static_cast<SymbolId>(graph.symbols().size());
+  std::vector<std::int64_t> least;
+  for (const Symbol& symbol : graph.symbols()) least.push_back(symbol.min);
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (fixed && !shape[i].is_constant()) refuse("'" + name + "': its shape must be constant", where);
+    for (SymbolId other = n_symbols; other < n_symbols + kLookedFor; ++other)
+      if (shape[i].uses(other)) refuse("'" + name + "': its shape has a symbol of another graph", where);
+    if (shape[i].value(least) < (fixed ? 1 : 0))
+      refuse("'" + name + "' " + to_string(shape, graph.symbols()) + ": a dimension is too small", where);
+  }
+}
+
 void check_name(const Graph& graph, const std::string& name, const Where& where) {
   if (name.empty()) refuse("a value needs a name here", where);
   if (graph.find(name) != kNoValue) refuse("there is a value '" + name + "' already", where);
@@ -123,12 +141,14 @@ Dim Graph::symbol(std::string name, std::int64_t min, std::int64_t max, Where wh
 
 Value Graph::input(std::string name, Shape shape, DType dtype, Where where) {
   check_name(*this, name, where);
+  check_shape(*this, name, shape, false, where);
+  if (dtype != DType::kF32 && dtype != DType::kI32)
+    refuse("input '" + name + "': inputs are f32 or i32", where);
   return {*this, add_input(std::move(name), dtype, std::move(shape))};
 }
 Value Graph::weight(std::string name, DType dtype, Shape shape, Where where) {
   check_name(*this, name, where);
-  for (int i = 0; i < shape.rank(); ++i)
-    if (!shape[i].is_constant()) refuse("weight '" + name + "': its shape must be constant", where);
+  check_shape(*this, name, shape, true, where);
   if (const DTypeInfo& type = info(dtype); shape.rank() > 0 && shape.columns() % type.block_elements != 0)
     refuse("weight '" + name + "': rows of " + std::string(type.name) + " have a multiple of " +
                std::to_string(type.block_elements) + " columns",
@@ -140,8 +160,9 @@ Value Graph::weight(std::string name, Shape shape, Where where) {
 }
 Value Graph::state(std::string name, DType dtype, Shape shape, Where where) {
   check_name(*this, name, where);
-  for (int i = 0; i < shape.rank(); ++i)
-    if (!shape[i].is_constant()) refuse("state '" + name + "': its shape must be constant", where);
+  check_shape(*this, name, shape, true, where);
+  if (shape.rank() != 3 || shape.columns() % info(dtype).block_elements != 0)
+    refuse("state '" + name + "': states are {cells, heads, columns}, of whole blocks", where);
   return {*this, add_state(std::move(name), dtype, std::move(shape))};
 }
 Value Graph::output(std::string name, Value value, Where where) {
@@ -149,6 +170,11 @@ Value Graph::output(std::string name, Value value, Where where) {
     refuse("output '" + name + "': the value is none of this graph", where);
   if (this->value(value.id()).kind != ValueKind::kResult)
     refuse("output '" + name + "': " + value.name() + " is no result of an op", where);
+  if (state_behind(*this, value.id()) != kNoValue)
+    refuse("output '" + name + "': " + value.name() + " is a state, which a step leaves where it lies",
+           where);
+  if (is_output(value.id()) && value.name() != name)
+    refuse("output '" + name + "': " + value.name() + " is an output already", where);
   value.named(std::move(name), where);
   if (!is_output(value.id())) add_output(value.id());
   return value;

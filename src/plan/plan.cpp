@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "exec/cheapest.h"
 #include "exec/device_set.h"
@@ -15,6 +16,10 @@
 namespace weft {
 namespace {
 
+constexpr int kMaxThreads = 1024;
+/// Products of a few such sizes still fit into 64 bits, where they are refused for want of memory.
+constexpr std::int64_t kMaxSymbol = std::int64_t{1} << 31;
+
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
 
 std::vector<int> place(const Graph& graph, const exec::DeviceSet& set, std::span<const Pin> pins) {
@@ -26,6 +31,68 @@ std::vector<int> place(const Graph& graph, const exec::DeviceSet& set, std::span
       if (pinned[n]) fixed[n] = device;
   }
   return exec::place_cheapest(graph, set, fixed);
+}
+
+/// What a shape rule does not say: which inputs lie as weights and states do. Devices rely on it.
+void check_kinds(const Graph& graph, const Node& node) {
+  const auto fail = [&](std::size_t i, const char* expected) {
+    refuse(graph.value(node.output).name + " = " + std::string(name(node.op)) + ": input " +
+           std::to_string(i) + " (" + graph.value(node.inputs[i]).name + ") must be " + expected);
+  };
+  // The inputs, by their places in the list, that are weights.
+  std::vector<std::size_t> weights;
+  if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr) weights = {0};
+  if (get_op<ops::Rope>(node) != nullptr && node.inputs.size() > 2) weights = {2};
+  if (get_op<ops::ShortConv>(node) != nullptr) weights = {2};
+  if (get_op<ops::SelectiveScan>(node) != nullptr) weights = {5};
+  std::vector<std::size_t> states;
+  if (get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
+      get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr)
+    states = {0};
+  if (get_op<ops::Attention>(node) != nullptr) states = {1, 2};
+  const auto in = [](const std::vector<std::size_t>& list, std::size_t i) {
+    return std::find(list.begin(), list.end(), i) != list.end();
+  };
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueInfo& value = graph.value(node.inputs[i]);
+    const bool is_weight = value.kind == ValueKind::kWeight;
+    const bool is_state = state_behind(graph, node.inputs[i]) != kNoValue;
+    if (in(weights, i) && !is_weight) fail(i, "a weight");
+    if (in(states, i) != is_state) fail(i, is_state ? "no state" : "a state");
+    const bool table = get_op<ops::GetRows>(node) != nullptr && i == 0;
+    if (table && !is_weight && value.dtype != DType::kF32) fail(i, "a weight, or f32");
+    if (is_weight && value.shape.rank() > 1 && !in(weights, i) && !table)
+      fail(i, "no weight of several rows");
+    if (is_weight && value.dtype == DType::kI32) fail(i, "an input: whole numbers are no weights");
+  }
+}
+
+/// Elements of a value with these symbols, each of 8 bytes at most. Refuses what memory cannot be laid out
+/// for.
+std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
+                              std::span<const std::int64_t> symbols) {
+  std::int64_t elements = 8;
+  for (const std::int64_t size : value.shape.dims(symbols))
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements))
+      refuse(value.name + " " + to_string(value.shape, graph.symbols()) + " has a size that no memory has");
+  return elements / 8;
+}
+
+void check_graph(const Graph& graph, const PlanParams& params) {
+  if (graph.outputs().empty()) refuse("the graph has no outputs, so there is nothing to compute");
+  if (params.n_threads < 0 || params.n_threads > kMaxThreads)
+    refuse("n_threads is " + std::to_string(params.n_threads) + ", it must be from 0 to " +
+           std::to_string(kMaxThreads));
+  std::vector<std::int64_t> least;
+  for (const Symbol& symbol : graph.symbols()) {
+    least.push_back(symbol.min);
+    if (symbol.max > kMaxSymbol) refuse("symbol '" + symbol.name + "' goes past 2^31");
+  }
+  for (const ValueInfo& value : graph.values()) {
+    checked_elements(graph, value, least);
+    checked_elements(graph, value, graph.bounds());
+  }
+  for (const Node& node : graph.nodes()) check_kinds(graph, node);
 }
 
 std::string sizes_text(std::span<const std::int64_t> dims) {
@@ -59,11 +126,10 @@ struct Plan::Impl {
       : graph(std::move(g)),
         devices(std::move(d)),
         params(std::move(p)),
-        device_of(place(graph, devices.set(), params.pins)),
+        device_of((check_graph(graph, params), place(graph, devices.set(), params.pins))),
         splits(exec::split(graph, device_of, devices.set().beside_host())),
         bindings(devices.set().devices.size(), Bindings(graph.values().size(), nullptr)),
         given(graph.values().size()) {
-    if (graph.outputs().empty()) refuse("the graph has no outputs, so there is nothing to compute");
     const std::vector<std::int64_t> bounds = graph.bounds();
     for (std::size_t v = 0; v < graph.values().size(); ++v) {
       const ValueInfo& value = graph.values()[v];
@@ -123,6 +189,7 @@ struct Plan::Impl {
     if (plan && !params.allowed.tensors)
       refuse("weight '" + value.name + "' is set again, and the plan does not allow changed tensors");
     std::vector<bool> done(devices.set().devices.size());
+    std::vector<std::pair<int, std::unique_ptr<DeviceTensor>>> made;  // All or none.
     for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
       const auto& inputs = graph.nodes()[n].inputs;
       const auto on = index(device_of[n]);
@@ -130,12 +197,15 @@ struct Plan::Impl {
       done[on] = true;
       auto tensor = devices.set().devices[on]->create_weight(value.dtype, dims,
                                                              {.bytes = bytes, .reader = {}, .name = {}});
-      if (plan) {
-        rebindings.push_back({id, tensor.get(), device_of[n]});
-        tensors.push_back(std::move(tensor));
-      } else {
-        bind(device_of[n], id, std::move(tensor));
-      }
+      made.emplace_back(device_of[n], std::move(tensor));
+    }
+    for (auto& [device, tensor] : made) {
+      if (plan) rebindings.push_back({id, tensor.get(), device});
+      // The one before is used until the next step is bound.
+      DeviceTensor* const before = std::exchange(bindings[index(device)][index(id)], tensor.get());
+      if (!plan) std::erase_if(tensors, [&](const auto& owned) { return owned.get() == before; });
+      if (plan && before != nullptr) replaced.push_back(before);
+      tensors.push_back(std::move(tensor));
     }
     given[index(id)] = true;
   }
@@ -155,8 +225,14 @@ struct Plan::Impl {
     const bool shapes = !last_symbols.empty() && symbols != last_symbols;
     if (shapes && !params.allowed.shapes)
       refuse("a symbol changed, and the plan does not allow changed shapes");
+    const std::vector<std::int64_t> bounds = graph.bounds();
+    for (const ValueInfo& value : graph.values())
+      if (checked_elements(graph, value, symbols) > checked_elements(graph, value, bounds))
+        refuse(value.name + " " + sizes_text(value.shape.dims(symbols)) +
+               " is larger than at the symbols' upper bounds, which memory is laid out for");
     check_inputs(symbols, shapes, inputs);
     if (!plan) compile();
+    has_result = false;
 
     for (const InputData& input : inputs) {
       const ValueId id = graph.find(input.name);
@@ -168,8 +244,19 @@ struct Plan::Impl {
     step.symbols = symbols;
     step.actual = {.shapes = shapes, .tensors = !rebindings.empty()};
     step.rebindings = rebindings;
-    plan->run(step);
+    try {
+      plan->run(step);
+    } catch (...) {
+      // Which step the inputs are of is not known any more.
+      for (std::size_t v = 0; v < given.size(); ++v)
+        if (graph.values()[v].kind == ValueKind::kInput) given[v] = false;
+      throw;
+    }
+    has_result = true;
     rebindings.clear();
+    for (DeviceTensor* const old : replaced)
+      std::erase_if(tensors, [&](const auto& owned) { return owned.get() == old; });
+    replaced.clear();
     last_symbols = std::move(symbols);
   }
 
@@ -223,8 +310,10 @@ struct Plan::Impl {
   std::vector<Bindings> bindings;  // By device.
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
   std::vector<bool> given;                  // By value: weights that were set, inputs that a step brought.
-  std::vector<exec::Rebinding> rebindings;  // For the next step.
+  std::vector<exec::Rebinding> rebindings;  // For the next step ...
+  std::vector<DeviceTensor*> replaced;      // ... and what is not needed after it.
   std::vector<std::int64_t> last_symbols;
+  bool has_result = false;         // Of the last step.
   std::optional<exec::Plan> plan;  // Last: devices and tensors outlive it.
 };
 
@@ -246,13 +335,13 @@ void Plan::run(std::initializer_list<SymbolValue> symbols, std::initializer_list
 
 std::vector<std::int64_t> Plan::shape(std::string_view output) const {
   const ValueId id = impl_->find(output, ValueKind::kResult, "output");
-  if (impl_->last_symbols.empty() && !impl_->graph.symbols().empty()) refuse("no step was run yet");
+  if (!impl_->has_result) refuse("there is no step whose outputs could be read");
   return impl_->graph.value(id).shape.dims(impl_->last_symbols);
 }
 
 void Plan::read(std::string_view output, std::span<std::byte> to) const {
   const ValueId id = impl_->find(output, ValueKind::kResult, "output");
-  if (!impl_->plan || impl_->plan->counters().steps == 0) refuse("no step was run yet");
+  if (!impl_->has_result) refuse("there is no step whose outputs could be read");
   const std::size_t bytes = exec::value_bytes(impl_->graph.value(id), impl_->last_symbols);
   if (to.size() != bytes)
     refuse("output '" + std::string(output) + "' " + sizes_text(shape(output)) + " has " +

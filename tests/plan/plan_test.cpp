@@ -141,7 +141,7 @@ TEST(Plan, MistakesAreNamedAndChangeNothing) {
   EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}); }), "input 'x' was never given"));
   EXPECT_TRUE(has(refusal([&] { step(17); }), "outside [1, 16]"));
   EXPECT_TRUE(has(refusal([&] { step(2); }), "input 'x' [2, 4] of f32 has 32 bytes"));
-  EXPECT_TRUE(has(refusal([&] { (void)plan.read("y"); }), "no step"));
+  EXPECT_TRUE(has(refusal([&] { (void)plan.read("y"); }), "no step whose"));
   EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}, {{"z", x}}); }, ErrorCode::kNotFound), "there are x"));
   EXPECT_TRUE(has(refusal([&] { plan.set_weight("y", x); }, ErrorCode::kNotFound), "up.weight, up.bias"));
   EXPECT_TRUE(has(refusal([&] { plan.set_weight("up.bias", x); }), "has 24 bytes, got 48"));
@@ -163,6 +163,67 @@ TEST(Plan, MistakesAreNamedAndChangeNothing) {
       refusal([&] { Plan(net.g, find_devices({"cpu"}), {.pins = {{"up", "gpu7"}}}); }, ErrorCode::kNotFound),
       "gpu7"));
   EXPECT_TRUE(has(refusal([&] { find_devices({"gpu7"}); }, ErrorCode::kNotFound), "gpu7"));
+}
+
+/// What a plan of one result of x {n, 4} says.
+template <typename F>
+std::string plan_refusal(F make) {
+  return refusal([&] {
+    Graph g;
+    const Dim n = g.symbol("n", 2, 8);
+    g.output("y", make(g, g.input("x", {n, 4}), n));
+    Plan plan(g, find_devices({"cpu"}));
+  });
+}
+
+TEST(Plan, GraphsThatDevicesCannotRelyOnAreRefused) {
+  EXPECT_TRUE(
+      has(plan_refusal([](Graph& g, Value x, Dim) { return linear(x, g.input("w", {3, 4})); }), "a weight"));
+  EXPECT_TRUE(
+      has(plan_refusal([](Graph& g, Value, Dim) { return relu(g.weight("w", {3, 4})); }), "no weight"));
+  EXPECT_TRUE(
+      has(plan_refusal([](Graph& g, Value x, Dim) { return take(x, g.weight("ids", DType::kI32, {2})); }),
+          "whole numbers"));
+  EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim n) {
+                    const Value heads = g.input("heads", {n, 2, 4});
+                    return rope(heads, g.input("at", {n}, DType::kI32), {.head_dim = 4, .n_rot = 4});
+                  }),
+                  "one entry per row"));
+  EXPECT_TRUE(
+      has(plan_refusal([](Graph& g, Value, Dim n) { return relu(g.input("z", {n - 3, 4})); }), "too small"));
+  EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim) {
+                    return relu(g.input("z", {g.symbol("m", 0, std::int64_t{1} << 62), 4}));
+                  }),
+                  "past 2^31"));
+  EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim n) { return relu(g.input("z", {n, 1, 1, 1, 4})); }),
+                  "at most 4"));
+  EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim) { return relu(g.input("z", {Dim(1, 5), 4})); }),
+                  "another graph"));
+  EXPECT_TRUE(has(plan_refusal([](Graph& g, Value x, Dim) {
+                    g.weight("empty", {3, 0});
+                    return x;
+                  }),
+                  "too small"));
+  EXPECT_TRUE(has(refusal([] {
+                    Net net;
+                    Plan plan(net.g, find_devices({"cpu"}), {.n_threads = 5000});
+                  }),
+                  "n_threads"));
+  // Larger below the upper bounds than at them.
+  Graph g;
+  const Dim n = g.symbol("n", 0, 5), k = 16 + n * -1;
+  g.output("y", relu(g.input("x", {k, 4})));
+  Plan plan(g, find_devices({"cpu"}));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{n, 0}}, {{"x", Floats(64)}}); }), "larger than"));
+}
+
+TEST(Plan, ASizeMayBeSmallAtOneOnly) {
+  Graph g;
+  const Dim n = g.symbol("n", 8, 16);
+  g.output("y", relu(g.input("x", {n - 4, 4})));
+  Plan plan(g, find_devices({"cpu"}));
+  plan.run({{n, 9}}, {{"x", Floats(20, 1.0f)}});
+  EXPECT_EQ(plan.read("y"), Floats(20, 1.0f));
 }
 
 TEST(Plan, ShapesMayBeForbidden) {
