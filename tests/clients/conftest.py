@@ -3,51 +3,23 @@
 WEFT_PROGRAM names the program. WEFT_SERVER names a server that runs already, in its place.
 """
 import os
-import re
-import subprocess
 import tempfile
-import time
 import urllib.request
 
 import pytest
 
+import weft_server
+
 PROGRAM = os.environ.get("WEFT_PROGRAM", "build/release/weft")
-SECONDS_TO_START = 120
 
 
-class Server:
+class Server(weft_server.Server):
     def __init__(self, *options):
-        self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            [PROGRAM, "serve", "--port", "0", *options], stderr=self.log, stdout=subprocess.DEVNULL)
-        deadline = time.time() + SECONDS_TO_START
-        while time.time() < deadline:
-            text = self.text()
-            ready = re.search(r"ready model=(\S+) address=(http://\S+)", text)
-            if ready:
-                self.model, self.url = ready.groups()
-                return
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        self.process.kill()
-        raise RuntimeError("the server did not start:\n" + self.text())
-
-    def text(self):
-        self.log.seek(0)
-        return self.log.read()
+        super().__init__(PROGRAM, *options)
 
     def get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return answer.read().decode()
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            return self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,11 @@ import os
 import re
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-import urllib.parse
+
+import weft_server
 
 AT_A_TIME = 16
 ROOM, MORE_ROOM = 512, 2048
@@ -192,26 +191,10 @@ def begins_json(source):
     return False
 
 
-class Server:
-    """The program itself, on a free port."""
-
+class Server(weft_server.Server):
     def __init__(self, program, *options):
-        self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([program, "serve", "--port", "0", *options, *os.environ.get("WEFT_OPTIONS", "").split()],
-                                        stderr=self.log, stdout=subprocess.DEVNULL)
+        super().__init__(program, *options, *os.environ.get("WEFT_OPTIONS", "").split())
         signal.signal(signal.SIGTERM, self.give_up)
-        found = None
-        while found is None and self.process.poll() is None:
-            time.sleep(0.05)
-            found = re.search(r"ready model=\S+ address=(\S+)", self.text())
-        if found is None:
-            raise SystemExit("the server did not start:\n" + self.text())
-        url = urllib.parse.urlparse(found.group(1))
-        self.address = (url.hostname, url.port)
-
-    def text(self):
-        self.log.seek(0)
-        return self.log.read()
 
     def post(self, body):
         connection = http.client.HTTPConnection(*self.address, timeout=600)
@@ -229,10 +212,6 @@ class Server:
     def give_up(self, *_):
         self.process.kill()
         os._exit(1)
-
-    def stop(self):
-        self.process.terminate()
-        return self.process.wait(60)
 
 
 def ask(server, checker, schema, prompt, as_tool, options):

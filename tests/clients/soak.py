@@ -12,12 +12,11 @@ import os
 import random
 import re
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-import urllib.parse
+
+from weft_server import Server
 
 QUESTIONS = [f"{verb} {thing}." for verb in ("Describe", "Count", "Praise", "Name the parts of", "Explain")
              for thing in ("a loom", "the sea", "seven horses", "a city in winter")]
@@ -125,53 +124,42 @@ def resident_mib(pid):
 def main():
     program = sys.argv[1]
     seconds, n_clients, n_idle = (int(sys.argv[i]) if len(sys.argv) > i else fallback for i, fallback in ((2, 60), (3, 64), (4, 1000)))
-    with tempfile.TemporaryFile("w+") as log:
-        server = subprocess.Popen([program, "serve", "--port", "0", "-c", "16k", *os.environ.get("WEFT_OPTIONS", "").split()],
-                                  stderr=log, stdout=subprocess.DEVNULL)
-        try:
-            url = None
-            while url is None and server.poll() is None:
-                time.sleep(0.1)
-                log.seek(0)
-                found = re.search(r"ready model=\S+ address=(\S+)", log.read())
-                url = found and urllib.parse.urlparse(found.group(1))
-            address = (url.hostname, url.port)
-            day = Day(address, seconds)
-            connection = http.client.HTTPConnection(*address, timeout=600)
-            day.alone = {question: day.ask(connection, question, False) for question in QUESTIONS}
-            day.end = time.time() + seconds
-            idle = [socket.create_connection(address, timeout=60) for _ in range(n_idle)]
-            threads = [threading.Thread(target=day.client, args=(i,)) for i in range(n_clients)]
-            for thread in threads:
-                thread.start()
-            time.sleep(seconds * 0.3)
-            early = resident_mib(server.pid)
-            for thread in threads:
-                thread.join()
-            late = resident_mib(server.pid)
-            deadline = time.time() + 60
-            while metric(address, "num_requests_running") + metric(address, "num_requests_waiting") > 0 and time.time() < deadline:
-                time.sleep(0.1)
-            running_cells = metric(address, r'kv_cache_cells\{.*state="running"')
-            alive = sum(1 for s in idle if is_open(s))
-            if running_cells != 0:
-                day.problem("cells are still held", running_cells)
-            if alive != n_idle:
-                day.problem("idle connections were lost", n_idle - alive)
-            if late > early * 1.05 + 16:
-                day.problem("memory grows", early, late)
-        finally:
-            server.terminate()
-            code = server.wait(120)
-            log.seek(0)
-            text = log.read()
-        if code != 0:
-            day.problem("exit code", code, text[-2000:])
-        print(f"{dict(day.counts)}, {alive} idle connections, {early:.0f} -> {late:.0f} MiB")
-        for problem in day.problems[:20]:
-            print(problem)
-        print(f"{len(day.problems)} problems")
-        return 1 if day.problems else 0
+    server = Server(program, "-c", "16k", *os.environ.get("WEFT_OPTIONS", "").split())
+    try:
+        address = server.address
+        day = Day(address, seconds)
+        connection = http.client.HTTPConnection(*address, timeout=600)
+        day.alone = {question: day.ask(connection, question, False) for question in QUESTIONS}
+        day.end = time.time() + seconds
+        idle = [socket.create_connection(address, timeout=60) for _ in range(n_idle)]
+        threads = [threading.Thread(target=day.client, args=(i,)) for i in range(n_clients)]
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds * 0.3)
+        early = resident_mib(server.process.pid)
+        for thread in threads:
+            thread.join()
+        late = resident_mib(server.process.pid)
+        deadline = time.time() + 60
+        while metric(address, "num_requests_running") + metric(address, "num_requests_waiting") > 0 and time.time() < deadline:
+            time.sleep(0.1)
+        running_cells = metric(address, r'kv_cache_cells\{.*state="running"')
+        alive = sum(1 for s in idle if is_open(s))
+        if running_cells != 0:
+            day.problem("cells are still held", running_cells)
+        if alive != n_idle:
+            day.problem("idle connections were lost", n_idle - alive)
+        if late > early * 1.05 + 16:
+            day.problem("memory grows", early, late)
+    finally:
+        code = server.stop(120)
+    if code != 0:
+        day.problem("exit code", code, server.text()[-2000:])
+    print(f"{dict(day.counts)}, {alive} idle connections, {early:.0f} -> {late:.0f} MiB")
+    for problem in day.problems[:20]:
+        print(problem)
+    print(f"{len(day.problems)} problems")
+    return 1 if day.problems else 0
 
 
 def is_open(s):
