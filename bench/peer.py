@@ -106,6 +106,14 @@ def check_common_options(args: argparse.Namespace) -> Path:
     return args.peer_python or build_peer()
 
 
+def chosen(text: str | None, known: dict, default: list[str], what: str, *, others: bool = False) -> list[str]:
+    names = text.split(",") if text else default
+    for name in names:
+        if name not in known and not others:
+            sys.exit(f"versus: no {what} '{name}'; there are {', '.join(known)}")
+    return names
+
+
 def write_report(report: list[dict], args: argparse.Namespace) -> None:
     if args.json:
         everything = {"peer": f"llama-cpp-python {PEER_VERSION}", "results": report}

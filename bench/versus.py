@@ -28,7 +28,7 @@ from pathlib import Path
 
 import versus_parallel
 import versus_serve
-from peer import CACHE_TYPES, MODELS, Peer, add_common_options, check_common_options, find_model, write_report
+from peer import CACHE_TYPES, MODELS, Peer, add_common_options, check_common_options, chosen, find_model, write_report
 
 BOTH_CACHES = [{"unified": True}, {"unified": False}]
 
@@ -162,14 +162,6 @@ def row_text(r: dict) -> str:
         f"{r['ratio_cpu']:.2f}x",
         f"{100 * r['roofline']:.0f} %" if r["roofline"] else "",
     ])  # fmt: skip
-
-
-def chosen(text: str | None, known: dict, default: list[str], what: str, *, others: bool = False) -> list[str]:
-    names = text.split(",") if text else default
-    for name in names:
-        if name not in known and not others:
-            sys.exit(f"versus: no {what} '{name}'; there are {', '.join(known)}")
-    return names
 
 
 def works(words: list[str]) -> int:

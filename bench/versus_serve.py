@@ -17,7 +17,7 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peer import PEER_VERSION, ROOT, add_common_options, check_common_options, find_model, write_report
+from peer import PEER_VERSION, ROOT, add_common_options, check_common_options, chosen, find_model, write_report
 
 TOOLS = [
     {"type": "function", "function": {
@@ -118,8 +118,8 @@ def build_server(python: Path) -> Path:
         return program
     print(f"building llama.cpp's server into {folder} (once)", file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([str(python), "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:",
-                    "--no-build-isolation", f"llama-cpp-python=={PEER_VERSION}", "-d", str(folder)],
+    subprocess.run([str(python), "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "llama-cpp-python",
+                    f"llama-cpp-python=={PEER_VERSION}", "-d", str(folder)],
                    check=True)  # fmt: skip
     archive = next(folder.glob("llama_cpp_python-*.tar.gz"))
     with tarfile.open(archive) as tar:
@@ -199,7 +199,7 @@ def serve(words: list[str]) -> int:
     )
     add_common_options(parser)
     parser.add_argument("-r", "--rounds", type=int, default=2)
-    parser.add_argument("--models", default=",".join(MODELS), help=f"of {', '.join(MODELS)} (default: all)")
+    parser.add_argument("--models", help=f"of {', '.join(MODELS)} (default: all)")
     parser.add_argument("--works", help=f"of {', '.join(WORKS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help=f"SmolLM2, {', '.join(QUICK)}, one round")
     parser.add_argument("-np", "--slots", type=int, default=64)
@@ -207,12 +207,9 @@ def serve(words: list[str]) -> int:
     parser.add_argument("--peer-server", type=Path, help="a llama-server that is there already")
     parser.add_argument("--peer-options", default="--no-kv-unified --cache-ram 0", help="more words for it (%(default)s)")
     args = parser.parse_args(words)
-    names = args.works.split(",") if args.works else QUICK if args.quick else list(WORKS)
-    models = ["smollm2"] if args.quick else args.models.split(",")
+    names = chosen(args.works, WORKS, QUICK if args.quick else list(WORKS), "work")
+    models = chosen(None if args.quick else args.models, MODELS, ["smollm2"] if args.quick else list(MODELS), "model")
     args.rounds = 1 if args.quick else args.rounds
-    for name, known in [*((n, WORKS) for n in names), *((m, MODELS) for m in models)]:
-        if name not in known:
-            sys.exit(f"versus: there is no '{name}'; there are {', '.join(known)}")
     python = check_common_options(args) if not args.peer_server else args.peer_python or Path(sys.executable)
     program = args.peer_server or build_server(python)
 
