@@ -61,7 +61,7 @@ struct PlanParams {
 /// Used by one thread at a time. All that throws leaves the plan as it was, but for run where a device fails.
 class Plan {
  public:
-  /// A symbol, or its name, and its value in a step.
+  /// A symbol, as Graph::symbol gave it, and its value in a step.
   struct SymbolValue {
     Dim symbol;
     std::int64_t value = 0;
@@ -111,7 +111,7 @@ class Plan {
   void read(std::string_view output, R&& to) const {
     read(output, std::as_writable_bytes(std::span(std::ranges::data(to), std::ranges::size(to))));
   }
-  /// The elements of an output in a vector of their number.
+  /// The elements of an output in a vector of their number. T must be of its type: float, or std::int32_t.
   template <typename T = float>
   std::vector<T> read(std::string_view output) const {
     std::int64_t n = 1;

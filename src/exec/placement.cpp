@@ -206,6 +206,16 @@ class Placer {
 
 }  // namespace
 
+std::vector<int> devices_reading(const Graph& graph, std::span<const int> device_of, ValueId value) {
+  std::vector<int> result;
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+    const auto& inputs = graph.nodes()[n].inputs;
+    if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
+    if (std::find(result.begin(), result.end(), device_of[n]) == result.end()) result.push_back(device_of[n]);
+  }
+  return result;
+}
+
 Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<const NodeSpeed> speeds,
                std::span<const Link> links, int host, std::span<const std::int64_t> symbols) {
   const std::size_t n = devices.size();

@@ -117,6 +117,15 @@ bool Dim::uses(SymbolId symbol) const {
   });
 }
 
+SymbolId Dim::last_symbol() const {
+  if (expression_ == nullptr) return symbol_;
+  SymbolId last = kNoSymbol;
+  for (const Expression::Term& term : expression_->terms)
+    for (const Expression::Atom& atom : term.atoms)
+      last = std::max(last, atom.numerator != nullptr ? shrink(*atom.numerator).last_symbol() : atom.symbol);
+  return last;
+}
+
 std::optional<std::int64_t> Dim::multiple_of(const Dim& other) const {
   const Expression a = expand(*this), b = expand(other);
   if (a.terms.size() != b.terms.size() || b.terms.empty()) return std::nullopt;

@@ -104,9 +104,6 @@ Value rope(Value x, Value positions, const ops::Rope& params, Value factors, Whe
 
 namespace {
 
-/// Symbols past the graph's own that are looked for: another graph's are told by them.
-constexpr SymbolId kLookedFor = 64;
-
 /// A shape of the graph's own symbols that no step makes negative; of what has a fixed size, all above 0.
 void check_shape(const Graph& graph, const std::string& name, const Shape& shape, bool fixed,
                  const Where& where) {
@@ -115,8 +112,8 @@ void check_shape(const Graph& graph, const std::string& name, const Shape& shape
   for (const Symbol& symbol : graph.symbols()) least.push_back(symbol.min);
   for (int i = 0; i < shape.rank(); ++i) {
     if (fixed && !shape[i].is_constant()) refuse("'" + name + "': its shape must be constant", where);
-    for (SymbolId other = n_symbols; other < n_symbols + kLookedFor; ++other)
-      if (shape[i].uses(other)) refuse("'" + name + "': its shape has a symbol of another graph", where);
+    if (shape[i].last_symbol() >= n_symbols)
+      refuse("'" + name + "': its shape has a symbol of another graph", where);
     if (shape[i].value(least) < (fixed ? 1 : 0))
       refuse("'" + name + "' " + to_string(shape, graph.symbols()) + ": a dimension is too small", where);
   }

@@ -126,7 +126,7 @@ struct Plan::Impl {
       : graph(std::move(g)),
         devices(std::move(d)),
         params(std::move(p)),
-        device_of((check_graph(graph, params), place(graph, devices.set(), params.pins))),
+        device_of(place(graph, devices.set(), params.pins)),
         splits(exec::split(graph, device_of, devices.set().beside_host())),
         bindings(devices.set().devices.size(), Bindings(graph.values().size(), nullptr)),
         given(graph.values().size()) {
@@ -134,6 +134,7 @@ struct Plan::Impl {
     for (std::size_t v = 0; v < graph.values().size(); ++v) {
       const ValueInfo& value = graph.values()[v];
       const auto id = static_cast<ValueId>(v);
+      most_elements.push_back(checked_elements(graph, value, bounds));
       if (value.kind == ValueKind::kWeight) continue;
       if (value.kind == ValueKind::kResult && !graph.is_output(id)) continue;
       const int on = home(id);
@@ -150,10 +151,8 @@ struct Plan::Impl {
     const ValueInfo& value = graph.value(id);
     if (value.kind == ValueKind::kResult) return device_of[index(value.producer)];
     if (value.kind == ValueKind::kState)
-      for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-        const auto& inputs = graph.nodes()[n].inputs;
-        if (std::find(inputs.begin(), inputs.end(), id) != inputs.end()) return device_of[n];
-      }
+      if (const std::vector<int> readers = exec::devices_reading(graph, device_of, id); !readers.empty())
+        return readers.front();
     return splits.home[index(id)] >= 0 ? splits.home[index(id)] : devices.set().host;
   }
 
@@ -188,17 +187,10 @@ struct Plan::Impl {
              std::to_string(bytes.size()));
     if (plan && !params.allowed.tensors)
       refuse("weight '" + value.name + "' is set again, and the plan does not allow changed tensors");
-    std::vector<bool> done(devices.set().devices.size());
     std::vector<std::pair<int, std::unique_ptr<DeviceTensor>>> made;  // All or none.
-    for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-      const auto& inputs = graph.nodes()[n].inputs;
-      const auto on = index(device_of[n]);
-      if (done[on] || std::find(inputs.begin(), inputs.end(), id) == inputs.end()) continue;
-      done[on] = true;
-      auto tensor = devices.set().devices[on]->create_weight(value.dtype, dims,
-                                                             {.bytes = bytes, .reader = {}, .name = {}});
-      made.emplace_back(device_of[n], std::move(tensor));
-    }
+    for (const int on : exec::devices_reading(graph, device_of, id))
+      made.emplace_back(on, devices.set().devices[index(on)]->create_weight(
+                                value.dtype, dims, {.bytes = bytes, .reader = {}, .name = {}}));
     for (auto& [device, tensor] : made) {
       if (plan) rebindings.push_back({id, tensor.get(), device});
       // The one before is used until the next step is bound.
@@ -225,20 +217,14 @@ struct Plan::Impl {
     const bool shapes = !last_symbols.empty() && symbols != last_symbols;
     if (shapes && !params.allowed.shapes)
       refuse("a symbol changed, and the plan does not allow changed shapes");
-    const std::vector<std::int64_t> bounds = graph.bounds();
-    for (const ValueInfo& value : graph.values())
-      if (checked_elements(graph, value, symbols) > checked_elements(graph, value, bounds))
-        refuse(value.name + " " + sizes_text(value.shape.dims(symbols)) +
-               " is larger than at the symbols' upper bounds, which memory is laid out for");
-    check_inputs(symbols, shapes, inputs);
+    if (symbols != last_symbols) check_sizes(symbols);
+    const std::vector<ValueId> ids = check_inputs(symbols, shapes, inputs);
     if (!plan) compile();
     has_result = false;
-
-    for (const InputData& input : inputs) {
-      const ValueId id = graph.find(input.name);
-      const std::span<std::byte> to = bindings[index(home(id))][index(id)]->host();
-      std::copy(input.bytes.begin(), input.bytes.end(), to.begin());
-      given[index(id)] = true;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::span<std::byte> to = bindings[index(home(ids[i]))][index(ids[i])]->host();
+      std::copy(inputs[i].bytes.begin(), inputs[i].bytes.end(), to.begin());
+      given[index(ids[i])] = true;
     }
     exec::Step step;
     step.symbols = symbols;
@@ -266,38 +252,44 @@ struct Plan::Impl {
     refuse(to_string(dim, graph.symbols()) + " is no symbol of the graph");
   }
 
-  void check_inputs(std::span<const std::int64_t> symbols, bool shapes,
-                    std::span<const InputData> inputs) const {
-    std::vector<bool> now(given.size());
+  void check_sizes(std::span<const std::int64_t> symbols) const {
+    for (std::size_t v = 0; v < most_elements.size(); ++v)
+      if (const ValueInfo& value = graph.values()[v];
+          checked_elements(graph, value, symbols) > most_elements[v])
+        refuse(value.name + " " + sizes_text(value.shape.dims(symbols)) +
+               " is larger than at the symbols' upper bounds, which memory is laid out for");
+  }
+
+  /// The inputs that a step brings, by their names, once all that it reads is known to be there.
+  std::vector<ValueId> check_inputs(std::span<const std::int64_t> symbols, bool shapes,
+                                    std::span<const InputData> inputs) const {
+    std::vector<ValueId> ids;
     for (const InputData& input : inputs) {
-      const ValueId id = find(input.name, ValueKind::kInput, "input");
+      const ValueId id = ids.emplace_back(find(input.name, ValueKind::kInput, "input"));
       const ValueInfo& value = graph.value(id);
       const std::size_t expected = exec::value_bytes(value, symbols);
       if (input.bytes.size() != expected)
         refuse("input '" + value.name + "' " + sizes_text(value.shape.dims(symbols)) + " of " +
                std::string(info(value.dtype).name) + " has " + std::to_string(expected) +
                " bytes in this step, got " + std::to_string(input.bytes.size()));
-      now[index(id)] = true;
     }
     for (std::size_t v = 0; v < given.size(); ++v) {
       const ValueInfo& value = graph.values()[v];
-      if (value.kind != ValueKind::kInput && value.kind != ValueKind::kWeight) continue;
-      if (now[v] || (value.kind == ValueKind::kWeight && !is_read(static_cast<ValueId>(v)))) continue;
-      if (!given[v])
-        refuse(value.kind == ValueKind::kWeight ? "weight '" + value.name + "' was not set"
-                                                : "input '" + value.name + "' was never given");
+      const auto id = static_cast<ValueId>(v);
+      if (value.kind != ValueKind::kInput || std::find(ids.begin(), ids.end(), id) != ids.end()) continue;
+      if (!given[v]) refuse("input '" + value.name + "' was never given");
       if (shapes && value.shape.dims(symbols) != value.shape.dims(last_symbols))
         refuse("input '" + value.name + "' has another shape than in the step before, and was not given");
     }
-  }
-
-  bool is_read(ValueId id) const {
-    return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& node) {
-      return std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
-    });
+    return ids;
   }
 
   void compile() {
+    for (std::size_t v = 0; v < given.size(); ++v)
+      if (const ValueInfo& value = graph.values()[v];
+          value.kind == ValueKind::kWeight && !given[v] &&
+          !exec::devices_reading(graph, device_of, static_cast<ValueId>(v)).empty())
+        refuse("weight '" + value.name + "' was not set");
     plan.emplace(devices.set().pointers(), exec::PlacedGraph{graph, device_of, bindings},
                  CompileOptions{.allowed = params.allowed, .n_threads = params.n_threads});
   }
@@ -307,7 +299,8 @@ struct Plan::Impl {
   PlanParams params;
   std::vector<int> device_of;  // By node.
   exec::Splits splits;
-  std::vector<Bindings> bindings;  // By device.
+  std::vector<Bindings> bindings;           // By device.
+  std::vector<std::int64_t> most_elements;  // By value: at the symbols' upper bounds.
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
   std::vector<bool> given;                  // By value: weights that were set, inputs that a step brought.
   std::vector<exec::Rebinding> rebindings;  // For the next step ...
@@ -317,8 +310,10 @@ struct Plan::Impl {
   std::optional<exec::Plan> plan;  // Last: devices and tensors outlive it.
 };
 
-Plan::Plan(Graph graph, Devices devices, PlanParams params)
-    : impl_(std::make_unique<Impl>(std::move(graph), std::move(devices), std::move(params))) {}
+Plan::Plan(Graph graph, Devices devices, PlanParams params) {
+  check_graph(graph, params);
+  impl_ = std::make_unique<Impl>(std::move(graph), std::move(devices), std::move(params));
+}
 Plan::Plan(Plan&&) noexcept = default;
 Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;

@@ -27,8 +27,8 @@ struct Symbol {
 /// A size: a constant, a symbol, or an expression of them: 2 * n, n + m, (n + 2 * p - k) / s + 1. Sums and
 /// products are kept in one normal form, so that equal ones compare equal however they were written.
 ///
-/// A size never shrinks where a symbol grows: its values at the lower and upper bounds of all symbols are its
-/// own bounds, which is what memory is laid out by.
+/// Memory is laid out for the values of all symbols' upper bounds, so a size must not be larger below them.
+/// Differences that might be are refused; of products with negative constants, plans notice it in the step.
 class Dim {
  public:
   Dim() = default;                                   ///< 1
@@ -44,6 +44,8 @@ class Dim {
     return symbol_ == kNoSymbol ? factor_ : factor_ * symbols[static_cast<std::size_t>(symbol_)];
   }
   bool uses(SymbolId symbol) const;
+  /// The highest id of those that it uses, or kNoSymbol.
+  SymbolId last_symbol() const;
   /// How many times `other` this is, where that is a whole number whatever the symbols are.
   std::optional<std::int64_t> multiple_of(const Dim& other) const;
   /// The same with the symbols replaced: `symbols[s]` stands for s.

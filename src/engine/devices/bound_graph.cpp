@@ -1,10 +1,10 @@
 #include "engine/devices/bound_graph.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
 #include "engine/model_impl.h"
+#include "exec/placement.h"
 #include "exec/splits.h"
 #include "weft/error.h"
 
@@ -12,12 +12,7 @@ namespace weft::engine {
 
 std::vector<int> devices_of_weight(const Graph& graph, std::span<const int> device_of, ValueId weight,
                                    int n_devices) {
-  std::vector<int> result;
-  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-    const auto& inputs = graph.nodes()[n].inputs;
-    if (std::find(inputs.begin(), inputs.end(), weight) == inputs.end()) continue;
-    if (std::find(result.begin(), result.end(), device_of[n]) == result.end()) result.push_back(device_of[n]);
-  }
+  std::vector<int> result = exec::devices_reading(graph, device_of, weight);
   if (result.empty()) {
     result.resize(static_cast<std::size_t>(n_devices));
     std::iota(result.begin(), result.end(), 0);
