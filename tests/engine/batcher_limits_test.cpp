@@ -26,11 +26,11 @@ TEST(BatcherLimits, DeadlinesEndWhatIsLate) {
   RequestParams in_time = endless, late_in_queue = endless, late = endless;
   in_time.n_predict = 3;
   in_time.timeout_ms = 1e7;
-  late.timeout_ms = 30.0;
-  late_in_queue.queue_timeout_ms = 30.0;
+  late.timeout_ms = 1000.0;
+  late_in_queue.queue_timeout_ms = 1000.0;
   RequestParams late_first = late_in_queue;
   late_first.queue_timeout_ms = 0.0;
-  late_first.first_token_timeout_ms = 30.0;
+  late_first.first_token_timeout_ms = 1000.0;
   const RequestId a = collector.submit(batcher, {prompt_of(5, 1), in_time});
   const RequestId b = collector.submit(batcher, {prompt_of(5, 2), late});
   const RequestId c = collector.submit(batcher, {prompt_of(5, 3), late_in_queue});
