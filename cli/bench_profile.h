@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "json_output.h"
+#include "weft/measure.h"
 #include "weft/profile.h"
 
 namespace weft::cli {

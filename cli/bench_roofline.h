@@ -6,6 +6,7 @@
 
 #include "json_output.h"
 #include "weft/context.h"
+#include "weft/measure.h"
 
 namespace weft::cli {
 

@@ -13,10 +13,10 @@
 #include <cstring>
 #include <map>
 
-#include "backend/registry.h"
 #include "exec/plan.h"
 #include "exec/splits.h"
 #include "gguf/gguf.h"
+#include "weft/backend/registry.h"
 #include "weft/error.h"
 #include "weft/graph/extent.h"
 #include "weft/model.h"

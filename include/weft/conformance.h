@@ -1,6 +1,8 @@
+// Since 0.1
 #pragma once
 // Whether a device computes what weft's ops say: each op, with each type and with shapes that go wrong
 // easily, against plain sums in double. `weft test-backend` shows it; whoever writes a backend starts here.
+// The truth shares no code with any backend.
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -12,6 +14,8 @@
 #pragma GCC visibility push(default)
 
 namespace weft {
+
+class Device;  // weft/backend.h
 
 struct ConformanceCase {
   std::string op = {};    ///< As the op table names it.
@@ -37,6 +41,9 @@ std::vector<std::string> op_names();
 /// device or an op that there is not, and what the device throws.
 std::vector<ConformanceCase> check_conformance(const Registry& registry, const std::string& device,
                                                const ConformanceOptions& options = {});
+
+/// The same on a device that is open already.
+std::vector<ConformanceCase> check_conformance(Device& device, const ConformanceOptions& options = {});
 
 /// The cases of one op.
 struct ConformanceRow {

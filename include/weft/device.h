@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // The devices that this machine offers, and how a model is spread over them.
 #include <cstdint>
@@ -33,8 +34,7 @@ struct DeviceInfo {
   DeviceSpeed speed = {};
 };
 
-/// Backends and their devices (src/backend/registry.h). A program with a backend of its own adds it to a
-/// registry.
+/// Backends and their devices (weft/backend.h). A program with a backend of its own adds it to a registry.
 class Registry;
 
 /// The CPU and the backend modules (weft_backend_*.so) beside the program or library, in its folder `weft`,

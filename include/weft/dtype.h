@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // THE table of tensor types. Everything that depends on a type (sizes, codec, packing, kernels) starts from a
 // row here; adding a type begins with adding a row.

@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // Errors of weft. What comes from outside (a file, a request, memory, a device) and is wrong throws Error;
 // its message says what was expected, what was found and the way out. Expected outcomes (a full cache) are

@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // Graphs: values, the ops that make them, and sizes that are symbols until a step says them.
 //

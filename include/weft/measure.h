@@ -1,8 +1,9 @@
 #pragma once
-// How fast devices are, measured.
+// How fast devices and this machine are, measured.
 #include <string>
 
 #include "weft/device.h"
+#include "weft/model.h"
 
 #pragma GCC visibility push(default)
 
@@ -11,6 +12,22 @@ namespace weft {
 /// Opens the device and measures it, in a fraction of a second. For people: placement goes by
 /// DeviceInfo::speed, which does not change from start to start. Throws Error.
 DeviceSpeed measure(const Registry& registry, const std::string& device);
+
+/// What this machine does at best, measured in about half a second.
+struct MachineLimits {
+  int n_threads = 0;
+  std::string kernels = {};  ///< The instruction set whose dot product was measured.
+  /// Reading memory one after another, each thread its own part of 256 MiB: the fastest of several passes.
+  double read_bytes_per_second = 0.0;
+  /// 8-bit integer products, added up in registers by the dot product that the kernels use.
+  double multiply_adds_per_second = 0.0;
+
+  /// The time below which work cannot be done: the larger of its bytes and its products at these speeds.
+  double least_seconds(double bytes, double multiply_adds) const;
+};
+/// n_threads 0: as many as there are cores. Throws Error kUnsupported for an instruction set that is not
+/// there, kOutOfMemory.
+MachineLimits measure_limits(int n_threads = 0, CpuIsa isa = CpuIsa::kBest);
 
 }  // namespace weft
 

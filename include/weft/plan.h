@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // Plans: a graph placed on devices, compiled once, and run step by step.
 //
@@ -49,6 +50,10 @@ class Devices {
 /// kNotFound that names the devices there are, and what devices throw.
 Devices find_devices(std::span<const std::string> names = {});
 Devices find_devices(std::initializer_list<std::string> names);
+/// The same of a registry that the program has added backends to (weft/backend.h). It must have a device
+/// "cpu", as that of find_backends has, and is not needed any more once devices are open.
+Devices find_devices(const Registry& registry, std::span<const std::string> names = {});
+Devices find_devices(const Registry& registry, std::initializer_list<std::string> names);
 
 struct PlanParams {
   Changes allowed = {.shapes = true};

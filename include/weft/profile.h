@@ -1,18 +1,18 @@
+// Since 0.1
 #pragma once
-// Where the time of steps goes, and what the machine could do at best: the two halves of "how good is it".
+// Where the time of steps goes. What the machine could do at best (measure.h) is the other half of "how good
+// is it".
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "weft/model.h"
-
 #pragma GCC visibility push(default)
 
 namespace weft {
 
-/// Filled by each step of the context that it is given to (Context::set_profile). Figures add up until they
-/// are cleared. Not to be touched while a step runs.
+/// Filled by each step of the plan (DevicePlan::set_profile) or context (Context::set_profile) that it is
+/// given to. Figures add up until they are cleared. Not to be touched while a step runs.
 struct Profile {
   /// One kind of work: the same kernel with the same operands, the layers taken together.
   struct Work {
@@ -31,7 +31,7 @@ struct Profile {
     std::int32_t work = 0;  ///< Index into `work`.
     std::int32_t thread = 0;
     std::int64_t step = 0;
-    double begin = 0.0, end = 0.0;  ///< Seconds since the context was given the profile.
+    double begin = 0.0, end = 0.0;  ///< Seconds since the profile was given.
   };
 
   std::vector<Work> work = {};   ///< In the order in which a step comes to them.
@@ -46,22 +46,6 @@ struct Profile {
   double bytes() const;
   double multiply_adds() const;
 };
-
-/// What this machine does at best, measured in about half a second.
-struct MachineLimits {
-  int n_threads = 0;
-  std::string kernels = {};  ///< The instruction set whose dot product was measured.
-  /// Reading memory one after another, each thread its own part of 256 MiB: the fastest of several passes.
-  double read_bytes_per_second = 0.0;
-  /// 8-bit integer products, added up in registers by the dot product that the kernels use.
-  double multiply_adds_per_second = 0.0;
-
-  /// The time below which work cannot be done: the larger of its bytes and its products at these speeds.
-  double least_seconds(double bytes, double multiply_adds) const;
-};
-/// n_threads 0: as many as there are cores. Throws Error kUnsupported for an instruction set that is not
-/// there, kOutOfMemory.
-MachineLimits measure_limits(int n_threads = 0, CpuIsa isa = CpuIsa::kBest);
 
 }  // namespace weft
 

@@ -1,4 +1,4 @@
-#include "backend/registry.h"
+#include "weft/backend/registry.h"
 
 #include <dlfcn.h>
 
@@ -6,8 +6,8 @@
 #include <exception>
 #include <utility>
 
-#include "backend/module.h"
 #include "base/folder.h"
+#include "weft/backend/module.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -76,8 +76,14 @@ std::shared_ptr<Device> Registry::open(std::string_view device, const OpenOption
     return std::any_of(listed.begin(), listed.end(),
                        [&](const DeviceInfo& info) { return info.name == device; });
   };
-  for (const Backend& backend : backends_)
-    if (has(backend)) return backend.open(device, options);
+  for (const Backend& backend : backends_) {
+    if (!has(backend)) continue;
+    std::shared_ptr<Device> opened = backend.open(device, options);
+    if (opened == nullptr)
+      throw Error(ErrorCode::kDevice, "the backend " + backend.name + " lists the device \"" +
+                                          std::string(device) + "\" and opens none");
+    return opened;
+  }
   std::string known;
   for (const DeviceInfo& info : devices()) known += (known.empty() ? "" : ", ") + info.name;
   std::string message = "there is no device \"" + std::string(device) + "\"; known are " + known;

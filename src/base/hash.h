@@ -7,15 +7,13 @@
 #include <span>
 #include <type_traits>
 
+#include "weft/hash.h"
+
 namespace weft::base {
 
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0);
 
-struct Hash128 {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  friend bool operator==(const Hash128&, const Hash128&) = default;
-};
+using weft::Hash128;
 
 /// The 128-bit hash of bytes that come in pieces.
 class Hasher {

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "backend/device.h"
 #include "kv/sequence_memory.h"
 #include "model/builder.h"
+#include "weft/backend/device.h"
 #include "weft/context.h"
 
 namespace weft::engine {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "backend/device.h"
 #include "base/hash.h"
 #include "exec/device_set.h"
 #include "gguf/gguf.h"
 #include "model/family.h"
+#include "weft/backend/device.h"
 #include "weft/model.h"
 
 namespace weft::engine {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/registry.h"
+#include "weft/backend/registry.h"
 #include "weft/device.h"
 
 namespace weft::exec {

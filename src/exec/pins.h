@@ -2,7 +2,7 @@
 // Which nodes a user's pin means.
 #include <vector>
 
-#include "backend/device.h"
+#include "weft/backend/device.h"
 #include "weft/device.h"
 #include "weft/graph.h"
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/device.h"
+#include "weft/backend/device.h"
 #include "weft/graph.h"
 
 namespace weft::exec {

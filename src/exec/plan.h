@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "backend/device.h"
 #include "exec/splits.h"
+#include "weft/backend/device.h"
 #include "weft/graph.h"
 #include "weft/graph/changes.h"
 

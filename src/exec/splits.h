@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/device.h"
+#include "weft/backend/device.h"
 #include "weft/graph.h"
 
 namespace weft::exec {

@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 
 #include "backend/cpu/device.h"
-#include "backend/registry.h"
+#include "weft/backend/registry.h"
 #include "weft/device.h"
 
 namespace weft {

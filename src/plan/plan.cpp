@@ -11,6 +11,7 @@
 #include "exec/placement.h"
 #include "exec/plan.h"
 #include "exec/splits.h"
+#include "weft/backend/registry.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -109,14 +110,17 @@ std::vector<DeviceInfo> Devices::infos() const {
   return result;
 }
 
-Devices find_devices(std::span<const std::string> names) {
-  const auto registry = find_backends();
+Devices find_devices(const Registry& registry, std::span<const std::string> names) {
   PlacementParams params;
   params.devices.assign(names.begin(), names.end());
   if (names.empty())
-    for (const DeviceInfo& gpu : registry->gpus()) params.devices.push_back(gpu.name);
-  return Devices(std::make_shared<const exec::DeviceSet>(exec::open_devices(*registry, params, {})));
+    for (const DeviceInfo& gpu : registry.gpus()) params.devices.push_back(gpu.name);
+  return Devices(std::make_shared<const exec::DeviceSet>(exec::open_devices(registry, params, {})));
 }
+Devices find_devices(const Registry& registry, std::initializer_list<std::string> names) {
+  return find_devices(registry, std::span(names.begin(), names.size()));
+}
+Devices find_devices(std::span<const std::string> names) { return find_devices(*find_backends(), names); }
 Devices find_devices(std::initializer_list<std::string> names) {
   return find_devices(std::span(names.begin(), names.size()));
 }

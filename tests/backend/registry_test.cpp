@@ -1,5 +1,5 @@
 // Backends by hand and from modules; what is wrong with a module is told and harms nobody.
-#include "backend/registry.h"
+#include "weft/backend/registry.h"
 
 #include <gtest/gtest.h>
 
@@ -52,7 +52,12 @@ TEST(Registry, OpensNoDeviceToFindAnother) {
   };
   add("a");
   add("b");
-  registry.open("b0");
+  try {
+    registry.open("b0");
+    FAIL() << "these open nothing";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "the backend b lists the device \"b0\" and opens none");
+  }
   EXPECT_EQ(opened, "b0");
   EXPECT_EQ(n_listed, 0);
   // Names are told where one is missing.

@@ -1,5 +1,5 @@
 // Every op, type and shape of the conformance table on the CPU, by each instruction set: a second truth.
-#include "backend/conformance/conformance.h"
+#include "weft/conformance.h"
 
 #include <gtest/gtest.h>
 

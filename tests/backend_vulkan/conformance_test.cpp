@@ -1,5 +1,5 @@
 // Every op, type and shape of the conformance table on each Vulkan device of this machine.
-#include "backend/conformance/conformance.h"
+#include "weft/conformance.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "base/thread_limit.h"
 #include "engine/test_support.h"
-#include "weft/profile.h"
+#include "weft/measure.h"
 
 namespace weft {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "backend/registry.h"
 #include "engine/forwarding_device.h"
+#include "weft/backend/registry.h"
 #include "weft/error.h"
 #include "weft/model.h"
 

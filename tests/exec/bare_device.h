@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "backend/device.h"
+#include "weft/backend/device.h"
 
 namespace weft::test {
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "backend/cpu/device.h"
+#include "weft/backend/registry.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -109,6 +111,29 @@ TEST(Plan, GoesOverSeveralDevicesWherePinsSay) {
   const std::string text = plan.explain();
   for (const char* part : {"split 0 on cpu", "on second", "copy hidden to second", "memory on second"})
     EXPECT_TRUE(has(text, part)) << part << " in\n" << text;
+}
+
+TEST(Plan, ARegistryOfOnesOwnIsAsGoodAsTheOneThatIsFound) {
+  Registry registry;
+  const auto lists_other = [] { return std::vector{DeviceInfo{.name = "other0"}}; };
+  const auto opens_other = [](std::string_view device, const OpenOptions& options) {
+    return cpu::make_device({.name = options.name.empty() ? std::string(device) : options.name});
+  };
+  registry.add({.name = "other", .list = lists_other, .open = opens_other});
+  EXPECT_TRUE(has(refusal([&] { find_devices(registry); }, ErrorCode::kNotFound), "no device \"cpu\""));
+  registry.add(cpu::backend());
+  // All that are no CPU, or those that are named.
+  ASSERT_EQ(find_devices(registry).infos().size(), 2u);
+  EXPECT_EQ(find_devices(registry).infos()[0].name, "other0");
+  EXPECT_EQ(find_devices(registry, {"cpu"}).infos().size(), 1u);
+
+  Net net;
+  Plan plan(net.g, find_devices(registry, {"mine=other0"}), {.pins = {{"^(up|hidden)", "mine"}}});
+  EXPECT_EQ(plan.placement().front(), "mine");
+  net.set_weights(plan);
+  const Floats x = rows(5);
+  plan.run({{net.n, 5}}, {{"x", x}});
+  expect_near(plan.read("y"), net.expected(x));
 }
 
 TEST(Plan, WeightsThatAreSetAgainAreChangedTensors) {

@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // What the steps of a plan may bring, and what plans count.
 #include <cstdint>

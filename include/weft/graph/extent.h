@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // Extents: how attention finds a sequence's cells.
 //

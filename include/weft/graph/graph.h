@@ -1,10 +1,11 @@
+// Since 0.1
 #pragma once
 // A graph: values and the nodes that make them. Nodes stand in the order in which they were added, which is
 // an order in which they can run. A graph is built once per model. It is a plain value: a copy is a deep
 // copy.
 //
 // Sizes that differ from step to step are symbols with bounds (shape.h), so one graph serves prompts of any
-// length and any number of sequences, and is compiled once (exec/plan.h).
+// length and any number of sequences, and is compiled once (plan.h).
 #include <cstddef>
 #include <cstdint>
 #include <optional>

@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // The variants that an op and its kernels both name.
 #include <cstdint>

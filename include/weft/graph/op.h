@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // THE op table. An op is its parameter struct: its name, its arity and its shape rule stand with the
 // parameters, and `Op` is the closed list of them. To add an op, add a struct and name it in Op.

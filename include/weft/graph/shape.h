@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // Shapes whose dimensions may be symbols. A graph is built once with symbols ("n_tokens" in [1, 512]); each
 // step gives them values, and memory is laid out for their upper bounds.

@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // The language in which graphs are written: values with operators, and a function for each op, under the
 // names that NumPy and PyTorch have for it.

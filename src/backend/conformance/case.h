@@ -1,6 +1,6 @@
 #pragma once
 // One case of conformance, and the suite that cases are added to. Inside this layer only; the files
-// conformance_*.cpp that add cases are named after the ops they are about.
+// beside it that add cases are named after the ops they are about.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -8,8 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "backend/conformance/conformance.h"
 #include "backend/conformance/truth.h"
+#include "weft/backend/device.h"
+#include "weft/conformance.h"
 
 namespace weft::conformance {
 

@@ -1,11 +1,10 @@
-// Conformance as users ask for it and see it.
+// Conformance as users see it.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
 
-#include "backend/conformance/conformance.h"
-#include "backend/registry.h"
-#include "weft/error.h"
+#include "weft/conformance.h"
+#include "weft/graph/op.h"
 
 namespace weft {
 namespace {
@@ -25,17 +24,6 @@ double strain(const ConformanceCase& c) {
 }  // namespace
 
 std::vector<std::string> op_names() { return names_of(std::make_index_sequence<std::variant_size_v<Op>>()); }
-
-std::vector<ConformanceCase> check_conformance(const Registry& registry, const std::string& device,
-                                               const ConformanceOptions& options) {
-  const std::vector<std::string> ops = op_names();
-  if (!options.only.empty() && std::find(ops.begin(), ops.end(), options.only) == ops.end()) {
-    std::string known;
-    for (const std::string& op : ops) known += (known.empty() ? "" : ", ") + op;
-    throw Error(ErrorCode::kNotFound, "there is no op \"" + options.only + "\"; known are " + known);
-  }
-  return check_conformance(*registry.open(device), options);
-}
 
 std::vector<ConformanceRow> by_op(std::span<const ConformanceCase> cases) {
   std::vector<ConformanceRow> rows;

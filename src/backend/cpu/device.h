@@ -5,7 +5,7 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/layout/packed_cache.h"
-#include "backend/registry.h"
+#include "weft/backend/registry.h"
 
 namespace weft::cpu {
 

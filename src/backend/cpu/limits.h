@@ -1,7 +1,7 @@
 #pragma once
 // What this machine's memory and arithmetic do at best, by the means that the kernels have.
 #include "backend/cpu/kernels/kernels.h"
-#include "weft/profile.h"
+#include "weft/measure.h"
 
 namespace weft::cpu {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/device.h"
+#include "weft/backend/device.h"
 
 namespace weft::cpu {
 

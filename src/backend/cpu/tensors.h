@@ -7,8 +7,8 @@
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/layout/cache_rows.h"
-#include "backend/device.h"
 #include "base/memory.h"
+#include "weft/backend/device.h"
 
 namespace weft::cpu {
 

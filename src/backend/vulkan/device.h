@@ -1,7 +1,7 @@
 #pragma once
 // GPUs of any vendor, and CPUs with a Vulkan driver, as devices.
-#include "backend/registry.h"
 #include "backend/vulkan/abilities.h"
+#include "weft/backend/registry.h"
 
 namespace weft::vulkan {
 

@@ -7,7 +7,7 @@
 // no groups.
 #include <memory>
 
-#include "backend/device.h"
+#include "weft/backend/device.h"
 
 namespace weft::vulkan {
 

@@ -3,8 +3,8 @@
 // floats.
 #include <optional>
 
-#include "backend/device.h"
 #include "backend/vulkan/gpu.h"
+#include "weft/backend/device.h"
 
 namespace weft::vulkan {
 

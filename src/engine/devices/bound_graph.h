@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "backend/device.h"
 #include "exec/plan.h"
+#include "weft/backend/device.h"
 #include "weft/graph.h"
 
 namespace weft::engine {

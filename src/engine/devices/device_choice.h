@@ -1,6 +1,6 @@
 #pragma once
 // Which devices a model is spread over when its user has not named them.
-#include "backend/registry.h"
+#include "weft/backend/registry.h"
 #include "weft/device.h"
 
 namespace weft::engine {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstring>
 
-#include "backend/registry.h"
 #include "exec/plan.h"
+#include "weft/backend/registry.h"
 #include "weft/dtype.h"
 
 namespace weft {
@@ -70,6 +70,10 @@ class Bench {
 };
 
 }  // namespace
+
+double MachineLimits::least_seconds(double bytes, double multiply_adds) const {
+  return std::max(bytes / read_bytes_per_second, multiply_adds / multiply_adds_per_second);
+}
 
 DeviceSpeed measure(const Registry& registry, const std::string& name) {
   const std::shared_ptr<Device> device = registry.open(name);

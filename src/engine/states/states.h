@@ -5,12 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "backend/device.h"
 #include "engine/devices/bound_graph.h"
 #include "engine/memories.h"
 #include "engine/states/format.h"
 #include "kv/sequences.h"
 #include "model/builder.h"
+#include "weft/backend/device.h"
 #include "weft/model.h"
 
 namespace weft::engine {

@@ -1,5 +1,5 @@
 // A backend module as others would write it: one device that can nothing.
-#include "backend/module.h"
+#include "weft/backend/module.h"
 #include "weft/error.h"
 
 namespace {

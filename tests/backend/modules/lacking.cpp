@@ -1,5 +1,5 @@
 // A module whose driver is missing.
-#include "backend/module.h"
+#include "weft/backend/module.h"
 #include "weft/error.h"
 
 extern "C" __attribute__((visibility("default"))) const weft::ModuleInfo* weft_backend_module() {

@@ -1,5 +1,5 @@
 // The module's one symbol: a program that was built without Vulkan opens weft_backend_vulkan.so and calls it.
-#include "backend/module.h"
+#include "weft/backend/module.h"
 
 #include "backend/vulkan/device.h"
 

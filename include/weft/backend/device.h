@@ -1,6 +1,12 @@
+// Since 0.1
 #pragma once
 // The contract between weft and a backend: what a device is, how tensors live on it, and how a graph becomes
-// a plan that it runs. A backend is one folder that implements Device; nothing above it knows which.
+// a plan that it runs. A backend implements Device, DevicePlan and DeviceTensor; nothing above it knows
+// which.
+//
+// A device is asked, node by node, what it can compute (supports), gets whole graphs of such nodes (compile),
+// and runs them step by step (DevicePlan::submit). What an op computes stands in graph/op.h;
+// check_conformance (weft/conformance.h) tells whether a device does.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -12,8 +18,9 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/workspace.h"
+#include "weft/backend/workspace.h"
 #include "weft/device.h"
+#include "weft/error.h"
 #include "weft/graph.h"
 #include "weft/graph/changes.h"
 #include "weft/graph/kinds.h"
@@ -23,10 +30,14 @@ namespace weft::base {
 class Pool;
 }
 
+#pragma GCC visibility push(default)
+
 namespace weft {
 
 /// A tensor in a device's memory and in the layout that the device likes best (packed weights, blocked
 /// caches). What crosses this interface is always canonical: rows as GGUF stores them, caches as plain rows.
+/// Dimensions stand outermost first, and memory is laid out for the upper bounds of symbols: a step uses the
+/// first rows of it, without gaps.
 class DeviceTensor {
  public:
   virtual ~DeviceTensor() = default;
@@ -36,13 +47,14 @@ class DeviceTensor {
   virtual std::span<std::byte> host() { return {}; }
 };
 
-/// External tensors of a graph, by ValueId; null for results that stay inside.
+/// External tensors of a graph, by ValueId; null for results that stay inside. They are tensors of the device
+/// that gets them.
 using Bindings = std::vector<DeviceTensor*>;
 
 struct CompileOptions {
-  Changes allowed;
+  Changes allowed = {};
   int n_threads = 0;  ///< Host threads that the plan may use. 0: as many as there are cores.
-  /// Threads that plans share which run by turns, instead of each having its own.
+  /// Threads of weft's own CPU, for its plans that run by turns. Other devices leave them alone.
   std::shared_ptr<base::Pool> pool = nullptr;
   /// Memory for temporaries that such plans share. A device that can neither end a plan's step in submit nor
   /// keep the order of submission (workspace.h) leaves it alone.
@@ -58,7 +70,7 @@ inline bool is_cancelled(const std::atomic<bool>* flag) {
   return flag != nullptr && flag->load(std::memory_order_relaxed);
 }
 
-/// What a plan takes besides the tensors bound to it.
+/// What a plan takes besides the tensors bound to it, in bytes.
 struct PlanMemory {
   std::size_t own = 0;
   std::size_t shared = 0;  ///< Of CompileOptions::workspaces, where the plan uses those.
@@ -70,8 +82,10 @@ class DevicePlan {
  public:
   virtual ~DevicePlan() = default;
   /// Starts one step. `symbols` are within their bounds and `actual` within what was allowed (the caller
-  /// checked); what did not change is not looked at again. Where the device works beside the host this
-  /// returns as soon as the work is on its way, and the inputs' memory may not be written before `wait`.
+  /// checked); what did not change since the step before is not looked at again. A plan's first step declares
+  /// nothing. The arguments need not outlive the call; the tensors do, until `wait`. Where the device works
+  /// beside the host this returns as soon as the work is on its way, and the inputs' memory may not be
+  /// written before `wait`.
   ///
   /// A device that fails throws Error kDevice from either call, and kOutOfMemory or std::bad_alloc where
   /// memory is exhausted; the caller waits for what it has submitted all the same. Nothing of the step goes
@@ -80,18 +94,21 @@ class DevicePlan {
   /// done; a device that is lost for good fails in that, too.
   virtual void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
                       const Changes& actual) = 0;
-  /// Blocks until the outputs of the last submitted step can be read.
+  /// Blocks until the outputs of the last submitted step can be read. Returns at once where none is on its
+  /// way.
   virtual void wait() = 0;
-  /// Steps from now on are taken down in `profile`, until it is null. A device that cannot tell leaves it as
-  /// it is.
-  virtual void set_profile(Profile* /*profile*/) {}
   virtual PlanMemory memory() const = 0;
-  virtual double kernel_seconds()
-      const = 0;  ///< Time of all steps so far that went into kernels, not the host's work.
-  virtual int n_launches() const = 0;  ///< Kernels of a step, after fusion.
-  virtual int n_phases() const = 0;    ///< Barriers of a step at most.
+
+  // What a device tells of its work, as far as it can.
+
+  /// Steps from now on are taken down in `profile`, until it is null.
+  virtual void set_profile(Profile* /*profile*/) {}
+  /// Time of all steps so far that went into kernels, not the host's work.
+  virtual double kernel_seconds() const { return 0.0; }
+  virtual int n_launches() const { return 0; }  ///< Kernels of a step, after fusion.
+  virtual int n_phases() const { return 0; }    ///< Barriers of a step at most.
   /// One line per launch, for people.
-  virtual std::string describe() const = 0;
+  virtual std::string describe() const { return {}; }
 };
 
 /// Canonical rows of a weight.
@@ -99,7 +116,7 @@ struct WeightSource {
   std::span<const std::byte> bytes;  ///< Valid as long as the tensor, for devices that use them in place.
   /// Copies a part of the bytes, from any thread; null: they lie in memory. Throws Error kIo where they lie
   /// in a file that lost them meanwhile, whose mapped bytes would end the process.
-  std::function<void(std::span<const std::byte> part, std::span<std::byte> to)> reader;
+  std::function<void(std::span<const std::byte> part, std::span<std::byte> to)> reader = {};
   /// Tells weights of a model apart, for devices that keep what they made of them. Empty: not to be kept.
   std::string_view name = {};
 
@@ -119,6 +136,8 @@ class Device {
   /// another plan.
   virtual bool in_order() const { return false; }
 
+  /// Whether it computes the node, with its parameters and with inputs of their types, kinds and shapes. The
+  /// CPU takes what no other device does.
   virtual bool supports(const Graph& graph, const Node& node) const = 0;
   /// The type of caches that attention reads fastest here, of those that are as good as F16: kF16 or kBF16.
   virtual DType best_cache_type() const { return DType::kF16; }
@@ -132,24 +151,38 @@ class Device {
   virtual bool finish_weights() { return false; }
   /// Blocks until nothing goes on behind the weights any more that would make steps slower or faster.
   virtual void settle() {}
+
+  // States. A device that supports no node with a state is never asked for one.
+
   /// Zeroed lazily: memory is taken as it is touched.
-  virtual std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) = 0;
+  virtual std::unique_ptr<DeviceTensor> create_state(DType /*dtype*/,
+                                                     std::span<const std::int64_t> /*shape*/) {
+    throw Error(ErrorCode::kUnsupported, info().name + " keeps no states");
+  }
   /// The cells of a cache, {cells, heads, head_dim}, as canonical rows: for each of `cells`, in their order,
   /// [heads][head_dim] elements of its type as GGUF stores them. `role` is what the graph uses the cache for;
   /// of running states (kSlots) {slots, rows, columns}, slots take the place of cells.
   /// No plan may be running that is bound to it; steps that ran are seen, steps to come see what was written.
-  virtual void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
-                          std::span<std::byte> rows) = 0;
-  virtual void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
-                           std::span<const std::byte> rows) = 0;
+  virtual void read_cells(const DeviceTensor& /*state*/, CacheRole /*role*/,
+                          std::span<const std::int32_t> /*cells*/, std::span<std::byte> /*rows*/) {
+    throw Error(ErrorCode::kUnsupported, info().name + " keeps no states");
+  }
+  virtual void write_cells(DeviceTensor& /*state*/, CacheRole /*role*/,
+                           std::span<const std::int32_t> /*cells*/, std::span<const std::byte> /*rows*/) {
+    throw Error(ErrorCode::kUnsupported, info().name + " keeps no states");
+  }
+
   /// Inputs and outputs of steps.
   virtual std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
                                                            std::span<const std::int64_t> shape) = 0;
 
   /// What a plan would take that is compiled like this. Every node must be supported.
   virtual PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const = 0;
+  /// The graph and the bindings need not outlive the call; the tensors outlive the plan, or are bound anew.
   virtual std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                               const CompileOptions& options) = 0;
 };
 
 }  // namespace weft
+
+#pragma GCC visibility pop

@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // Memory for the temporaries of plans that run by turns: as much as the largest of them needs, once. What
 // must hold between steps (states, inputs, outputs) lies elsewhere.
@@ -10,6 +11,8 @@
 #include <memory>
 #include <utility>
 #include <vector>
+
+#pragma GCC visibility push(default)
 
 namespace weft {
 
@@ -63,3 +66,5 @@ class Workspaces {
 };
 
 }  // namespace weft
+
+#pragma GCC visibility pop

@@ -1,10 +1,13 @@
+// Since 0.1
 #pragma once
 // The registry: which backends there are and which devices they offer. A registry is a value that belongs to
-// whom it serves; a program that brings a backend of its own adds it to one and loads models with that.
+// whom it serves; a program that brings a backend of its own adds it to one (find_backends gives one that has
+// the CPU), and opens devices (find_devices) or loads models with that.
 //
 // Backends may also come as modules, shared libraries named weft_backend_NAME.so that export
 // `weft_backend_module` (module.h). One that cannot be loaded, because a driver is missing, is a problem to
 // report and nothing more.
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -13,34 +16,39 @@
 #include <string_view>
 #include <vector>
 
-#include "backend/device.h"
-#include "base/hash.h"
+#include "weft/backend/device.h"
+#include "weft/hash.h"
+
+#pragma GCC visibility push(default)
 
 namespace weft {
 
 /// Where a device may keep what it made of a model's weights, for the next start.
 struct KeptWeights {
-  std::filesystem::path folder;  ///< Empty: nothing is kept.
-  std::uint64_t max_bytes = 0;   ///< Of the folder.
-  std::string model;             ///< What people call it.
-  base::Hash128 key;             ///< Tells models apart; samples of their weights will do.
-  base::Hash128 identity;        ///< Of the model's files (gguf::File::identity): equal, they are unchanged.
-  std::uint64_t n_bytes = 0;     ///< About what the weights take.
+  std::filesystem::path folder = {};  ///< Empty: nothing is kept.
+  std::uint64_t max_bytes = 0;        ///< Of the folder.
+  std::string model = {};             ///< What people call it.
+  Hash128 key = {};                   ///< Tells models apart; samples of their weights will do.
+  Hash128 identity = {};              ///< Of the model's files: equal, they are unchanged.
+  std::uint64_t n_bytes = 0;          ///< About what the weights take.
 };
 
 struct OpenOptions {
-  std::string name;  ///< Of the device once it is open. Empty: the name that it is listed with.
+  std::string name = {};  ///< Of the device once it is open. Empty: the name that it is listed with.
   int n_threads =
       0;  ///< Host threads for loading, and for plans that don't say. 0: as many as there are cores.
-  std::string feature;  ///< The best of the device's features to use, for tests. Empty: the best there is.
+  std::string feature =
+      {};  ///< The best of the device's features to use, for tests. Empty: the best there is.
   bool repack =
       true;  ///< Put weights into the order that kernels read; otherwise use them as they lie, slowly.
   KeptWeights kept = {};
   std::filesystem::path compiled = {};  ///< A folder where a device may keep compiled kernels. Empty: none.
 };
 
+/// A kind of devices. What it gives and calls may be used from any thread.
 struct Backend {
   std::string name;
+  /// The devices there are, each with a name of its own ("vulkan0"). Does not throw where there are none.
   std::function<std::vector<DeviceInfo>()> list;
   /// Opens a device by its listed name, with tensors of its own. Throws Error.
   std::function<std::shared_ptr<Device>(std::string_view device, const OpenOptions& options)> open;
@@ -50,6 +58,7 @@ struct Backend {
   std::function<bool(std::string_view device)> has = nullptr;
 };
 
+/// Changed by one thread at a time, and read by any number while nobody changes it.
 class Registry {
  public:
   /// A backend of a name that is there takes its place.
@@ -74,3 +83,5 @@ class Registry {
 };
 
 }  // namespace weft
+
+#pragma GCC visibility pop

@@ -1,12 +1,25 @@
+// Since 0.1
 #pragma once
 // What a backend module exports, and how a program sees that both were built from the same contract.
+//
+// A module is a shared library weft_backend_NAME.so with one function:
+//
+//   extern "C" __attribute__((visibility("default"))) const weft::ModuleInfo* weft_backend_module() {
+//     static const weft::ModuleInfo kModule = {.add = [](weft::Registry& r) { r.add(my_backend()); }};
+//     return &kModule;
+//   }
+//
+// It lies beside the program or library that uses weft, in `weft` there or in lib/weft (find_backends).
+// Modules stay loaded until the process ends.
 #include <cstdint>
 
-#include "backend/registry.h"
+#include "weft/backend/registry.h"
+
+#pragma GCC visibility push(default)
 
 namespace weft {
 
-/// Counts the changes of weft/device.h, device.h, registry.h, graph.h and op.h that modules cannot live with.
+/// Counts the changes of weft/device.h, backend/ and graph/ that modules cannot live with.
 inline constexpr std::uint32_t kModuleVersion = 4;
 
 struct ModuleInfo {
@@ -24,3 +37,5 @@ inline constexpr const char* kModuleEntry = "weft_backend_module";
 using ModuleEntry = const ModuleInfo* (*)();
 
 }  // namespace weft
+
+#pragma GCC visibility pop
