@@ -73,6 +73,13 @@ class Dim {
   SymbolId symbol_ = kNoSymbol;
   std::shared_ptr<const Expression> expression_;
 };
+// Once more out here: a library does not export what is a friend alone.
+Dim operator+(const Dim& a, const Dim& b);
+Dim operator-(const Dim& a, const Dim& b);
+Dim operator*(const Dim& a, const Dim& b);
+Dim operator/(const Dim& a, std::int64_t divisor);
+bool operator==(const Dim& a, const Dim& b);
+std::string to_string(const Dim& dim, std::span<const Symbol> symbols);
 
 /// 0 to 4 dimensions, outermost first: a matrix is {rows, columns}, and columns lie next to each other in
 /// memory.
@@ -104,6 +111,7 @@ class Shape {
   int rank_ = 0;
 };
 
+bool operator==(const Shape& a, const Shape& b);
 std::string to_string(const Shape& shape, std::span<const Symbol> symbols);
 
 }  // namespace weft
