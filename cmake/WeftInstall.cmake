@@ -1,24 +1,40 @@
-# cmake --install: the program with its manual, completions and units of systemd (component `program`), and the shared
-# library, its headers, a CMake package (weft::weft) and a pkg-config file (component `library`). All of it may be
-# moved afterwards: nothing in it names the prefix. WeftPackage.cmake makes packages of the components.
+# cmake --install: the program with its manual, completions and units of systemd (component `program`), the graph
+# library (component `graph`) and the whole library (component `library`), each with headers, a target of the CMake
+# package (weft::graph, weft::weft) and a pkg-config file. All of it may be moved afterwards: nothing in it names the
+# prefix. WeftPackage.cmake makes packages of the components.
 include(CMakePackageConfigHelpers)
 
-# One shared library of all layers. Only what include/weft declares is visible (its headers push visibility).
-get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
-list(TRANSFORM weft_layers REPLACE "(.+)" "$<TARGET_OBJECTS:weft_\\1>" OUTPUT_VARIABLE weft_objects)
-add_library(weft_shared SHARED ${weft_objects})
-set_target_properties(weft_shared PROPERTIES LINKER_LANGUAGE CXX)
-add_library(weft::weft ALIAS weft_shared)
-target_link_libraries(weft_shared PRIVATE Threads::Threads PkgConfig::PCRE2 PkgConfig::UTF8PROC)
-target_include_directories(weft_shared INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+# weft_shared_library(NAME EXPORTED LAYERS layer... LIBS target...): libNAME.so, which users link as weft::EXPORTED. Only
+# what include/weft declares is visible (its headers push visibility).
+function(weft_shared_library NAME EXPORTED)
+  cmake_parse_arguments(ARG "" "" "LAYERS;LIBS" ${ARGN})
+  list(TRANSFORM ARG_LAYERS REPLACE "(.+)" "$<TARGET_OBJECTS:weft_\\1>" OUTPUT_VARIABLE objects)
+  set(target ${NAME}_shared)
+  add_library(${target} SHARED ${objects})
+  add_library(weft::${EXPORTED} ALIAS ${target})
+  target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS} ${ARG_LIBS})
+  target_include_directories(${target} INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                                                  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-target_compile_features(weft_shared INTERFACE cxx_std_20)
-# Until 1.0 every minor version may change the ABI.
-set_target_properties(weft_shared PROPERTIES OUTPUT_NAME weft EXPORT_NAME weft VERSION "${PROJECT_VERSION}"
-  SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+  target_compile_features(${target} INTERFACE cxx_std_20)
+  # Until 1.0 every minor version may change the ABI.
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME ${NAME} EXPORT_NAME ${EXPORTED}
+    VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+endfunction()
+
+# The graph library ends with the layer `plan`; libweft has all layers, those too. It does not link the graph library:
+# the engine uses the inside of lower layers, which the graph library would have to export to everybody for that. A
+# program links one of the two. Where a process gets both, with a module, they are of one version.
+get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
+get_property(weft_graph_layers GLOBAL PROPERTY WEFT_BELOW_plan)
+weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+weft_shared_library(weft_graph graph LAYERS ${weft_graph_layers} plan LIBS PkgConfig::PCRE2)
+
+# The public headers of the graph library; all others are of libweft alone.
+set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h graph.h hash.h plan.h profile.h)
+set(weft_graph_header_folders backend graph)
 
 # What is installed, and so what must be built before: `make build` does.
-add_custom_target(product DEPENDS weft weft_manual weft_shared)
+add_custom_target(product DEPENDS weft weft_manual weft_shared weft_graph_shared)
 if(TARGET weft_backend_vulkan_module)
   add_dependencies(product weft_backend_vulkan_module)
 endif()
@@ -35,25 +51,41 @@ install(FILES "${PROJECT_SOURCE_DIR}/packaging/config.toml" DESTINATION "${CMAKE
 install(FILES "${PROJECT_SOURCE_DIR}/packaging/weft.service" "${PROJECT_SOURCE_DIR}/packaging/weft.socket"
         DESTINATION lib/systemd/system)
 
-# The library.
-set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library)
-install(TARGETS weft_shared EXPORT weftTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/weft" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.h")
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libweft-dev" RENAME copyright)
-
+# The graph library, and the CMake package, which finds the whole library where that is installed, too.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME graph)
 set(weft_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/weft")
-install(EXPORT weftTargets NAMESPACE weft:: DESTINATION "${weft_package_dir}")
+install(TARGETS weft_graph_shared EXPORT weftGraphTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(EXPORT weftGraphTargets NAMESPACE weft:: DESTINATION "${weft_package_dir}")
+list(TRANSFORM weft_graph_headers PREPEND "${PROJECT_SOURCE_DIR}/include/weft/" OUTPUT_VARIABLE graph_headers)
+list(TRANSFORM weft_graph_header_folders PREPEND "${PROJECT_SOURCE_DIR}/include/weft/" OUTPUT_VARIABLE graph_folders)
+install(FILES ${graph_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/weft")
+install(DIRECTORY ${graph_folders} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/weft" FILES_MATCHING PATTERN "*.h")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libweft-graph-dev"
+        RENAME copyright)
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/weftConfig.cmake.in" "${PROJECT_BINARY_DIR}/weftConfig.cmake"
   INSTALL_DESTINATION "${weft_package_dir}" NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/weftConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/weftConfig.cmake" "${PROJECT_BINARY_DIR}/weftConfigVersion.cmake"
         DESTINATION "${weft_package_dir}")
 
+# The library.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library)
+install(TARGETS weft_shared EXPORT weftTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(EXPORT weftTargets NAMESPACE weft:: DESTINATION "${weft_package_dir}")
+list(TRANSFORM weft_graph_headers REPLACE "(.+)" "PATTERN;weft/\\1;EXCLUDE" OUTPUT_VARIABLE no_graph_headers)
+list(TRANSFORM weft_graph_header_folders REPLACE "(.+)" "PATTERN;weft/\\1;EXCLUDE" OUTPUT_VARIABLE no_graph_folders)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/weft" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        FILES_MATCHING PATTERN "*.h" ${no_graph_headers} ${no_graph_folders})
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libweft-dev" RENAME copyright)
+
 # pkg-config knows where the .pc file lies; the prefix is found from there.
 set(weft_pc_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH weft_pc_to_prefix "/prefix/${weft_pc_dir}" "/prefix")
-configure_file("${CMAKE_CURRENT_LIST_DIR}/weft.pc.in" "${PROJECT_BINARY_DIR}/weft.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/weft.pc" DESTINATION "${weft_pc_dir}")
+function(weft_pkg_config NAME COMPONENT LIBRARY DESCRIPTION)
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/weft.pc.in" "${PROJECT_BINARY_DIR}/${NAME}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/${NAME}.pc" DESTINATION "${weft_pc_dir}" COMPONENT ${COMPONENT})
+endfunction()
+weft_pkg_config(weft library weft "${PROJECT_DESCRIPTION}")
+weft_pkg_config(weft-graph graph weft_graph "Graphs on the CPU, on GPUs and on devices of one's own")
 
 include(WeftPackage)

@@ -2,7 +2,8 @@
 #
 # A layer is the static library weft_NAME of all sources of the current folder and of its FOLDERS. DEPS are the layers that it may
 # use, LIBS what it links from outside. Tests of a layer lie in tests/NAME (weft_layer_tests).
-# tests/layers checks that no #include goes against DEPS. A SEPARATE layer is no part of libweft.
+# tests/layers checks that no #include goes against DEPS. A SEPARATE layer is no part of libweft. The global property
+# WEFT_BELOW_NAME has all layers that NAME uses.
 function(weft_layer NAME)
   cmake_parse_arguments(ARG "SEPARATE" "" "FOLDERS;DEPS;LIBS;SOURCES" ${ARGN})
   set(patterns "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
@@ -12,6 +13,13 @@ function(weft_layer NAME)
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   add_library(weft_${NAME} STATIC ${sources} ${ARG_SOURCES})
   target_include_directories(weft_${NAME} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+  set(below ${ARG_DEPS})
+  foreach(dep ${ARG_DEPS})
+    get_property(more GLOBAL PROPERTY WEFT_BELOW_${dep})
+    list(APPEND below ${more})
+  endforeach()
+  list(REMOVE_DUPLICATES below)
+  set_property(GLOBAL PROPERTY WEFT_BELOW_${NAME} "${below}")
   list(TRANSFORM ARG_DEPS PREPEND "weft_")
   target_link_libraries(weft_${NAME} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_LIBS})
   if(ARG_SEPARATE)

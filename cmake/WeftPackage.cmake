@@ -1,5 +1,5 @@
-# cpack: Debian packages of what cmake --install installs. weft is the program; libweft-dev is the library with its
-# headers in one package, as programs are built anew with each minor version of it (WeftInstall.cmake).
+# cpack: Debian packages of what cmake --install installs. weft is the program; libweft-graph-dev and libweft-dev are the
+# libraries, each with its headers in one package, as programs are built anew with each minor version (WeftInstall.cmake).
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME weft)
 set(CPACK_PACKAGE_VENDOR "weft")
@@ -7,7 +7,7 @@ set(CPACK_PACKAGE_CONTACT "The authors of weft <weft@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "engine that runs language models from GGUF files")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL program library)
+set(CPACK_COMPONENTS_ALL program graph library)
 set(CPACK_PRE_BUILD_SCRIPTS "${CMAKE_CURRENT_LIST_DIR}/WeftCompressManual.cmake")
 
 set(CPACK_DEB_COMPONENT_INSTALL ON)
@@ -22,9 +22,16 @@ set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
     "The program weft with its manual, completions for shells and units of systemd.")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_CONTROL_EXTRA "${PROJECT_SOURCE_DIR}/packaging/postinst"
     "${PROJECT_SOURCE_DIR}/packaging/prerm" "${PROJECT_SOURCE_DIR}/packaging/postrm")
+set(CPACK_DEBIAN_GRAPH_PACKAGE_NAME libweft-graph-dev)
+set(CPACK_DEBIAN_GRAPH_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_GRAPH_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_GRAPH_PACKAGE_SUGGESTS weft) # The modules for GPUs.
+set(CPACK_COMPONENT_GRAPH_DESCRIPTION
+    "Graphs, plans and devices: the library without language models, and its headers.")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libweft-dev)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "libweft-graph-dev (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION
     "The library, its headers, and what CMake and pkg-config need to find them.")
 include(CPack)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Installs weft, moves the installation, and builds and runs example/ against it, by CMake and by pkg-config."""
+"""Installs weft, moves the installation, and builds and runs programs against it, by CMake and by pkg-config: example/
+against all of it, graph/ against the component `graph` alone."""
 import argparse
 import os
 import re
@@ -36,10 +37,57 @@ def check_build_target(build: Path, source: Path) -> None:
     built = {path.relative_to(build).as_posix() for path in installed if path.is_relative_to(build)}
     # CMake writes packages' files when it configures.
     built = {path for path in built if not path.endswith((".cmake", ".pc"))}
-    need("weft" in built and any("libweft.so" in path for path in built), f"nothing is built of {built}")
+    for library in ("libweft.so", "libweft_graph.so"):
+        need("weft" in built and any(library in path for path in built), f"nothing is built of {built}")
     for path in sorted(built):
         known = any(one == path or one.startswith(path + ".") for one in made)
         need(known, f"{path} is installed, and `make build` does not build it")
+
+
+def check_since(headers: Path, source: Path) -> None:
+    """Each header of the graph library tells the version that it came with."""
+    version = re.search(r"project\(weft VERSION (\d+)\.(\d+)", (source / "CMakeLists.txt").read_text()).groups()
+    found = sorted(headers.rglob("*.h"))
+    need(len(found) > 15, f"few headers of the graph library: {found}")
+    for header in found:
+        since = re.match(r"// Since (\d+)\.(\d+)\n#pragma once\n", header.read_text())
+        need(since is not None, f"{header.name} does not begin with the version that it came with: // Since "
+                                + ".".join(version))
+        need(tuple(map(int, since.groups())) <= tuple(map(int, version)), f"{header.name} is of a version to come")
+
+
+def check_graph_library(args: argparse.Namespace) -> Path:
+    """The component `graph` alone: programs build and run with it. Returns a backend module that was built so."""
+    first, prefix, build = (args.scratch / name for name in ("first_graph", "graph", "by_cmake_graph"))
+    run([args.cmake, "--install", args.build, "--prefix", first, "--component", "graph"])
+    first.rename(prefix)
+    for path in ("weft/model.h", "weft/tokenizer.h", "weft/context.h"):
+        need(not (prefix / "include" / path).exists(), f"{path} is installed with the graph library")
+    check_since(prefix / "include", args.source)
+    packages = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={args.cxx}"]
+    run([args.cmake, "-S", args.example.parent / "graph", "-B", build, *packages,
+         f"-DEXAMPLES={args.source / 'examples'}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
+    run([args.cmake, "--build", build])
+    whole = subprocess.run([str(word) for word in (args.cmake, "-S", args.example, "-B", args.scratch / "none",
+                                                   *packages)], capture_output=True, text=True)
+    need(whole.returncode != 0 and "weft" in whole.stderr, "weft::weft is found where the graph library is alone")
+
+    output = run([build / "graph"])
+    need("4 steps" in output and "compiled 1 time" in output, f"the graph did not run: {output}")
+    output = run([build / "backend"])
+    need(re.search(r"matmul: \d+ cases of \d+, 0 failed", output) is not None, f"no conformance in: {output}")
+    need("split 1 on cpu" in output and "in 3 steps" in output, f"the graph was not run in two parts: {output}")
+
+    need("12 elements of 3.0" in run([build / "sizes"]), "expressions of sizes do not work")
+
+    (pc,) = prefix.rglob("weft-graph.pc")
+    environment = os.environ | {"PKG_CONFIG_PATH": str(pc.parent)}
+    flags = run(["pkg-config", "--cflags", "--libs", "weft-graph"], env=environment).split()
+    by_pkgconfig = args.scratch / "graph_by_pkgconfig"
+    run([args.cxx, "-std=c++20", args.source / "examples/graph.cpp", "-o", by_pkgconfig, *flags])
+    needed = run(["readelf", "-d", by_pkgconfig])
+    need("libweft_graph.so" in needed and "libweft.so" not in needed, f"linked with {needed}")
+    return build / "weft_backend_slow.so"
 
 
 def main() -> None:
@@ -52,6 +100,7 @@ def main() -> None:
 
     shutil.rmtree(args.scratch, ignore_errors=True)
     check_build_target(args.build, args.source)
+    module = check_graph_library(args)
     first, prefix = args.scratch / "first", args.scratch / "moved"
     run([args.cmake, "--install", args.build, "--prefix", first])
     # Moved: an installation that named its prefix would stop working here.
@@ -76,8 +125,7 @@ def main() -> None:
 
     by_cmake = args.scratch / "by_cmake"
     run([args.cmake, "-S", args.example, "-B", by_cmake, f"-DCMAKE_PREFIX_PATH={prefix}",
-         f"-DCMAKE_CXX_COMPILER={args.cxx}", f"-DGRAPH_EXAMPLE={args.source / 'examples/graph.cpp'}",
-         "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
+         f"-DCMAKE_CXX_COMPILER={args.cxx}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
     run([args.cmake, "--build", by_cmake])
 
     environment = os.environ | {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
@@ -87,12 +135,15 @@ def main() -> None:
     by_pkgconfig = args.scratch / "by_pkgconfig"
     run([args.cxx, "-std=c++20", *warnings, args.example / "main.cpp", "-o", by_pkgconfig, *flags])
 
-    output = run([by_cmake / "graph"])
-    need("4 steps" in output and "compiled 1 time" in output, f"the graph did not run: {output}")
+    # A module of somebody else's, which brings the graph library, in the program and beside libweft.
+    (libdir / "weft").mkdir(exist_ok=True)
+    shutil.copy(module, libdir / "weft")
+    output = run([prefix / "bin/weft", "test-backend", "slow0", "--op", "matmul"])
+    need("matmul" in output and "passed" in output, f"the module does not work: {output}")
 
     for program, env in [(by_cmake / "example", None), (by_pkgconfig, os.environ | {"LD_LIBRARY_PATH": str(libdir)})]:
         output = run([program, args.model], env=env)
-        need("device cpu" in output, f"no CPU in: {output}")
+        need("device cpu" in output and "device slow0" in output, f"no CPU or no device of the module in: {output}")
         need("prompt <user>hi" in output, f"no prompt in: {output}")
         need("caught" in output, f"no caught error in: {output}")
         need("generated 4 tokens" in output, f"no generation in: {output}")
