@@ -8,6 +8,7 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "weft/batcher.h"
+#include "weft/measure.h"
 
 namespace weft::cli {
 

@@ -9,6 +9,7 @@
 #include "bench_report.h"
 #include "interrupt.h"
 #include "weft/context.h"
+#include "weft/measure.h"
 
 namespace weft::cli {
 
