@@ -24,6 +24,8 @@ namespace {
 
 namespace ops = weft::ops;
 
+constexpr std::uint64_t kMemory = std::uint64_t{1} << 30;
+
 /// What was asked of the device.
 struct Counts {
   std::atomic<int> weights{0}, plans{0}, steps{0}, nodes{0};
@@ -202,6 +204,8 @@ weft::Backend slow_backend(const std::shared_ptr<Counts>& counts, std::chrono::m
   const weft::DeviceInfo info = {.name = "slow0",
                                  .backend = "slow",
                                  .description = "plain loops, in no hurry",
+                                 .memory_total = kMemory,
+                                 .memory_free = kMemory,
                                  .beside_host = true,
                                  .on_host_cpu = true};
   return {.name = "slow",

@@ -140,6 +140,10 @@ def main() -> None:
     shutil.copy(module, libdir / "weft")
     output = run([prefix / "bin/weft", "test-backend", "slow0", "--op", "matmul"])
     need("matmul" in output and "passed" in output, f"the module does not work: {output}")
+    words = [prefix / "bin/weft", "run", "-m", args.model, "-p", "hello", "-n", "8", "--temp", "0"]
+    texts = [subprocess.run([str(word) for word in [*words, *on]], capture_output=True, check=True).stdout
+             for on in ((), ("--device", "slow0", "-ngl", "3"))]
+    need(texts[0] != b"" and texts[0] == texts[1], f"a model says something else on the module's device: {texts}")
 
     for program, env in [(by_cmake / "example", None), (by_pkgconfig, os.environ | {"LD_LIBRARY_PATH": str(libdir)})]:
         output = run([program, args.model], env=env)
