@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <ranges>
@@ -25,7 +26,11 @@
 #include "weft/device.h"
 #include "weft/graph.h"
 #include "weft/graph/changes.h"
+#include "weft/weights.h"
 
+namespace weft {
+class Workspaces;
+}
 namespace weft::exec {
 struct DeviceSet;
 }
@@ -55,21 +60,45 @@ Devices find_devices(std::initializer_list<std::string> names);
 Devices find_devices(const Registry& registry, std::span<const std::string> names = {});
 Devices find_devices(const Registry& registry, std::initializer_list<std::string> names);
 
+/// A value of a step, while its plan is debugged. What it refers to is gone after the call.
+struct WatchedValue {
+  std::string_view name;
+  DType dtype = DType::kF32;
+  std::span<const std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+/// Memory for the temporaries of plans that share it: as much as the largest needs, once.
+std::shared_ptr<Workspaces> make_workspaces();
+
 struct PlanParams {
   Changes allowed = {.shapes = true};
   /// Nodes whose result, weights or states have a name in which the pattern is found. The last that fits
   /// wins.
   std::vector<Pin> pins = {};
   int n_threads = 0;  ///< Of the host. 0: as many as there are cores.
+  /// Plans with the same one run by turns: no step of one begins before that of another has ended. Null: the
+  /// plan has its own.
+  std::shared_ptr<Workspaces> workspaces = nullptr;
+  /// For debugging: after each run, `watch` is called with every result in whose name this regular expression
+  /// (PCRE2) is found, in the order of the nodes. Nothing is fused away that is watched.
+  std::string watched = {};
+  std::function<void(const WatchedValue&)> watch = nullptr;
 };
+
+/// For people; as JSON, for programs; as a drawing, for Graphviz.
+enum class Explain : std::uint8_t { kText, kJson, kDot };
 
 /// Used by one thread at a time. All that throws leaves the plan as it was, but for run where a device fails.
 class Plan {
  public:
-  /// A symbol, as Graph::symbol gave it, and its value in a step.
+  /// A symbol, as Graph::symbol gave it or by its name, and its value in a step.
   struct SymbolValue {
     Dim symbol;
+    std::string_view name = {};  ///< Empty: `symbol` says which.
     std::int64_t value = 0;
+    SymbolValue(Dim dim, std::int64_t v) : symbol(std::move(dim)), value(v) {}
+    SymbolValue(std::string_view symbol_name, std::int64_t v) : name(symbol_name), value(v) {}
   };
   /// The elements of an input, as many as its shape has in the step; of a vector, array or span of numbers.
   struct InputData {
@@ -100,12 +129,32 @@ class Plan {
     set_weight(name, std::as_bytes(std::span(std::ranges::data(data), std::ranges::size(data))));
   }
 
+  /// All weights that the file has under the graph's names. The plan keeps the file. Throws Error
+  /// kInvalidArgument that names a weight which has another type or shape there.
+  void set_weights(const WeightFile& file);
+
   /// One step. Symbols and inputs that are not given are those of the step before; what changed is found out
   /// by comparing. The first step compiles. Throws Error kInvalidArgument that names what is missing, past
   /// its bounds, of another size or not allowed; nothing was run then. Throws what devices throw (kDevice,
   /// kOutOfMemory): what the step was to write is undefined then, and another can be tried.
   void run(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
   void run(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
+
+  /// The same beside the host: returns as soon as the inputs may be written anew, and where devices work
+  /// beside the host, steps overlap. From then on, until finish, outputs are those of the step before (none
+  /// behind the first), which is done. A step that changes more than shapes waits for the ones before, as
+  /// does a plan that allows no changed tensors. Throws as run does, also what the step before threw.
+  void start(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
+  void start(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
+  /// Waits until all that was started is done: outputs are those of the last step.
+  void finish();
+
+  /// Another graph from the next step on: changed topology, which the plan must allow. Weights and states
+  /// that it has under the same names, of the same type and shape, stay as they are, others must be set. All
+  /// inputs must be given. Splits that are as before, node for node, are not compiled again, where the plan
+  /// allows changed shapes and tensors. Throws as the constructor does, and kUnsupported for a state that
+  /// would move to another device.
+  void set_graph(Graph graph);
 
   /// An output of the last step: its dimensions, and its elements. Throws Error kNotFound where there is none
   /// of that name, kInvalidArgument before the first step or where `to` has another size.
@@ -130,8 +179,8 @@ class Plan {
   const PlanCounters& counters() const;
   /// The device of each node, by name.
   std::vector<std::string> placement() const;
-  /// Splits, what is copied between them, and the memory that each device needs, for people.
-  std::string explain() const;
+  /// Splits, what is copied between them, and the memory that each device needs.
+  std::string explain(Explain as = Explain::kText) const;
 
  private:
   struct Impl;

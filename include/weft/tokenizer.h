@@ -1,6 +1,7 @@
 #pragma once
 // Text to tokens and back.
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,6 +69,10 @@ class Tokenizer {
   struct Impl;
   std::unique_ptr<const Impl> impl_;
 };
+
+/// A WordPiece tokenizer, BERT's, of a `vocab.txt`: a token a line, "##" before those that go on with a word.
+/// It adds [CLS] and [SEP] around a text. Throws Error kNotFound, kIo, and kInvalidFile.
+Tokenizer read_word_pieces(const std::filesystem::path& vocabulary, bool lowercase = true);
 
 /// Turns a stream of tokens into a stream of text: bytes are held back until they make whole UTF-8
 /// characters. One per stream; the tokenizer must outlive it.

@@ -45,23 +45,46 @@ std::vector<bool> symbols_of_moves(const Graph& graph) {
 }  // namespace
 
 Plan::Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions& options)
-    : devices_(std::move(devices)), options_(options), now_(compile(std::move(graph))) {
+    : devices_(std::move(devices)), options_(options) {
+  now_ = compile(std::move(graph));
   ++counters_.compiled;
 }
 
-std::unique_ptr<DevicePlan> Plan::compile_on(int device, const Graph& graph, const Bindings& bindings,
-                                             const CompileOptions& options) const {
-  Device& on = *devices_[static_cast<std::size_t>(device)];
-  for (const Node& node : graph.nodes())
-    if (!on.supports(graph, node))
+/// Adds a part that is compiled, or will have the plan of a part that runs now: `adopt_plans`.
+void Plan::add_part(Compiled& result, Part part, const CompileOptions& options) {
+  const auto is_taken = [&](std::size_t p) {
+    return std::any_of(result.parts.begin(), result.parts.end(),
+                       [&](const Part& other) { return other.same_as == static_cast<int>(p); });
+  };
+  // Its tensors may be others now, and the values of symbols.
+  for (std::size_t p = 0; p < now_.parts.size() && options.allowed.tensors && options.allowed.shapes; ++p)
+    if (const Part& before = now_.parts[p];
+        before.device == part.device && before.graph == part.graph && !is_taken(p)) {
+      part.same_as = static_cast<int>(p);
+      result.parts.push_back(std::move(part));
+      return;
+    }
+  Device& on = *devices_[static_cast<std::size_t>(part.device)];
+  for (const Node& node : part.graph.nodes())
+    if (!on.supports(part.graph, node))
       throw Error(ErrorCode::kUnsupported, on.info().name + " cannot compute " + std::string(name(node.op)) +
-                                               " (" + graph.value(node.output).name + ")");
+                                               " (" + part.graph.value(node.output).name + ")");
   CompileOptions own = options;
   if (on.info().beside_host) own.pool = nullptr;  // It takes no turns with the host.
-  return on.compile(graph, bindings, own);
+  part.plan = on.compile(part.graph, part.bindings.front(), own);
+  ++counters_.splits_compiled;
+  result.parts.push_back(std::move(part));
 }
 
-Plan::Compiled Plan::compile(PlacedGraph placed) const {
+void Plan::adopt_plans(Compiled& next) {
+  for (Part& part : next.parts) {
+    if (part.same_as < 0) continue;
+    part.plan = std::move(now_.parts[static_cast<std::size_t>(std::exchange(part.same_as, -1))].plan);
+    part.rebound = true;
+  }
+}
+
+Plan::Compiled Plan::compile(PlacedGraph placed) {
   Compiled result;
   result.placed = std::move(placed);
   const Graph& graph = result.placed.graph;
@@ -86,9 +109,10 @@ Plan::Compiled Plan::compile(PlacedGraph placed) const {
   return result;
 }
 
-void Plan::compile_whole(Compiled& result) const {
+void Plan::compile_whole(Compiled& result) {
   const Graph& graph = result.placed.graph;
   Part part;
+  part.graph = graph;
   part.bindings = {result.placed.bindings.front()};
   const Bindings& bindings = part.bindings.front();
   for (std::size_t v = 0; v < bindings.size(); ++v) {
@@ -96,11 +120,25 @@ void Plan::compile_whole(Compiled& result) const {
       refuse("tensor " + graph.values()[v].name + " is not bound");
     part.whole_value.push_back(static_cast<ValueId>(v));
   }
-  part.plan = compile_on(part.device, graph, bindings, options_);
-  result.parts.push_back(std::move(part));
+  add_part(result, std::move(part), options_);
 }
 
-void Plan::compile_splits(Compiled& result) const {
+/// Splits of the host's devices run by turns, those of others in their order.
+CompileOptions Plan::shared_by_splits(std::size_t n_nodes) {
+  CompileOptions options = options_;
+  if (workspaces_ == nullptr) workspaces_ = std::make_shared<Workspaces>();
+  if (options.workspaces == nullptr) options.workspaces = workspaces_;
+  if (options.pool != nullptr) return options;
+  if (pool_ == nullptr || pool_nodes_ < n_nodes) {
+    pool_nodes_ = std::max<std::size_t>(n_nodes, 1);
+    pool_ = std::make_shared<base::Pool>(options.n_threads > 0 ? options.n_threads : base::default_threads(),
+                                         kPhasesOfNode * static_cast<int>(pool_nodes_));
+  }
+  options.pool = pool_;
+  return options;
+}
+
+void Plan::compile_splits(Compiled& result) {
   const Graph& graph = result.placed.graph;
   const std::vector<bool> beside = beside_host(devices_);
   const Splits splits = split(graph, result.placed.device_of, beside);
@@ -116,16 +154,11 @@ void Plan::compile_splits(Compiled& result) const {
              devices_[static_cast<std::size_t>(device)]->info().name);
     return tensor = make_carrier(result, device, whole);
   };
-  // Splits of the host's devices run by turns, those of others in their order.
-  CompileOptions options = options_;
-  if (options.workspaces == nullptr) options.workspaces = std::make_shared<Workspaces>();
-  if (options.pool == nullptr)
-    options.pool = std::make_shared<base::Pool>(
-        options.n_threads > 0 ? options.n_threads : base::default_threads(),
-        kPhasesOfNode * static_cast<int>(std::max<std::size_t>(graph.nodes().size(), 1)));
+  const CompileOptions options = shared_by_splits(graph.nodes().size());
   for (const Split& split : splits.splits) {
     Part part;
     part.device = split.device;
+    part.graph = split.graph;
     part.after = split.after;
     part.whole_value = split.whole_value;
     Bindings& bindings = part.bindings.emplace_back(part.whole_value.size(), nullptr);
@@ -134,8 +167,7 @@ void Plan::compile_splits(Compiled& result) const {
         bindings[v] = tensor_on(split.device, part.whole_value[v]);
     for (const Copy& copy : splits.copies)
       if (copy.before == static_cast<int>(result.parts.size())) part.copies.push_back(copy);
-    part.plan = compile_on(split.device, split.graph, bindings, options);
-    result.parts.push_back(std::move(part));
+    add_part(result, std::move(part), options);
   }
   if (options_.allowed.tensors && can_overlap(splits, beside))
     make_ahead(result, step_tensors(graph, splits));

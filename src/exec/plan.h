@@ -119,12 +119,14 @@ class Plan {
   /// A split and how it is run.
   struct Part {
     int device = 0;
+    Graph graph;
     std::unique_ptr<DevicePlan> plan;
     std::vector<Bindings> bindings;    // By set and by the split's value ...
     std::vector<ValueId> whole_value;  // ... and what it is in the whole graph.
     std::vector<int> after;
     std::vector<int> after_before;  // Parts of the step before: itself, and those that use a state of its.
     std::vector<Copy> copies;       // Before it runs.
+    int same_as = -1;  // While another graph is compiled: the part of the one before whose plan it takes.
     const Flight* running_for = nullptr;
     std::uint64_t submitted = 0;  // When, counted in submitted parts.
     std::size_t bound_set = 0;
@@ -142,13 +144,14 @@ class Plan {
     std::vector<std::pair<int, ValueId>> inputs;  // Which these are, with their homes.
   };
 
-  Compiled compile(PlacedGraph placed) const;
-  void compile_whole(Compiled& result) const;
-  void compile_splits(Compiled& result) const;
+  Compiled compile(PlacedGraph placed);
+  void compile_whole(Compiled& result);
+  void compile_splits(Compiled& result);
+  CompileOptions shared_by_splits(std::size_t n_nodes);
+  void add_part(Compiled& result, Part part, const CompileOptions& options);
+  void adopt_plans(Compiled& next);
   void make_ahead(Compiled& result, std::span<const StepTensor> tensors) const;
   DeviceTensor* make_carrier(Compiled& result, int device, ValueId value) const;
-  std::unique_ptr<DevicePlan> compile_on(int device, const Graph& graph, const Bindings& bindings,
-                                         const CompileOptions& options) const;
   void check(const Step& step) const;
   void rebind(const Rebinding& rebinding);
 
@@ -171,6 +174,9 @@ class Plan {
 
   const std::vector<Device*> devices_;
   const CompileOptions options_;
+  std::shared_ptr<Workspaces> workspaces_;  // Of splits, where the options have none ...
+  std::shared_ptr<base::Pool> pool_;        // ... and their threads, for graphs of so many nodes.
+  std::size_t pool_nodes_ = 0;
   Compiled now_;
   Flight flights_[2];
   Flight* in_flight_ = nullptr;        // What start has left.

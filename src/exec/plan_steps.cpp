@@ -15,8 +15,12 @@ void Plan::run(const Step& step) {
   check(step);
   if (step.actual.topology) {
     // Compile first: if that fails, the plan still stands for the old graph.
-    now_ = compile(*step.graph);
+    Compiled next = compile(*step.graph);
+    adopt_plans(next);
+    now_ = std::move(next);
     symbols_.clear();
+    done_set_ = 0;
+    cut_short_ = true;  // Plans that were adopted know other symbols.
     set_profile(profile_);
     ++counters_.compiled;
   }

@@ -55,6 +55,9 @@ class Inputs {
   std::span<const ValueType> types_;
 };
 
+/// Devices keep rows of heads in small memories.
+constexpr std::int64_t kMaxHeadDim = 4096;
+
 ValueType f32(Shape shape) { return {DType::kF32, shape}; }
 
 ValueType rule(const ops::GetRows&, const Inputs& in) {
@@ -282,6 +285,34 @@ ValueType rule(const ops::SumExperts&, const Inputs& in) {
   in.require(in.shape(1)[0] == in.shape(0)[0] && in.shape(1)[1] == in.shape(0)[1], 1,
              "must have one weight per expert");
   return f32({in.shape(0)[0], in.shape(0)[2]});
+}
+
+ValueType rule(const ops::RaggedAttention& op, const Inputs& in) {
+  constexpr auto at = input_places<ops::RaggedAttention>();
+  for (const int i : {at.q, at.k, at.v}) {
+    in.f32(i);
+    in.require(in.shape(i).rank() == 2, i, "must be a matrix");
+  }
+  const std::int64_t q = in.shape(at.q).columns(), k = in.shape(at.k).columns(), v = in.shape(at.v).columns();
+  in.require(op.n_heads > 0 && q % op.n_heads == 0 && q > 0, at.q, "must consist of n_heads heads");
+  const std::int64_t head_dim = q / op.n_heads;
+  in.require(k > 0 && k % head_dim == 0 && op.n_heads % (k / head_dim) == 0, at.k,
+             "must consist of heads as large as those of q, by whose number n_heads can be divided");
+  in.require(v > 0 && v % (k / head_dim) == 0, at.v, "must have as many heads as k");
+  in.require(head_dim <= kMaxHeadDim && v / (k / head_dim) <= kMaxHeadDim, at.q, "has too large heads");
+  in.require(in.shape(at.v)[0] == in.shape(at.k)[0], at.v, "must have the rows of k");
+  in.index_per_row(at.begins, at.q);
+  in.index_per_row(at.ends, at.q);
+  return f32({in.shape(at.q)[0], op.n_heads * (v / (k / head_dim))});
+}
+
+ValueType rule(const ops::RaggedMean&, const Inputs& in) {
+  in.f32(0);
+  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
+  in.integer(1, DType::kI32, 1);
+  in.integer(2, DType::kI32, 1);
+  in.require(in.shape(2) == in.shape(1), 2, "must have as many entries as input 1");
+  return f32({in.shape(1)[0], in.shape(0).columns()});
 }
 
 }  // namespace

@@ -91,6 +91,7 @@ Value layer_norm(Value x, Value weight, Value bias, float eps, Where where) {
 Value rms_norm(Value x, Value weight, float eps, Where where) {
   return apply(ops::Norm{NormKind::kRms, eps}, {x, weight}, where);
 }
+Value normalize(Value x, float eps, Where where) { return apply(ops::Norm{NormKind::kL2, eps}, {x}, where); }
 
 Value take(Value table, Value rows, Where where) { return apply(ops::GetRows{}, {table, rows}, where); }
 Value concat(std::span<const Value> values, Where where) { return apply(ops::Concat{}, values, where); }
@@ -98,6 +99,13 @@ Value concat(std::initializer_list<Value> values, Where where) { return apply(op
 Value top_k(Value x, int k, Where where) { return apply(ops::TopK{k}, {x}, where); }
 Value rope(Value x, Value positions, const ops::Rope& params, Value factors, Where where) {
   return apply(params, {x, positions, factors}, where);
+}
+Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int n_heads, float scale,
+                       Where where) {
+  return apply(ops::RaggedAttention{n_heads, scale}, {q, k, v, begins, ends}, where);
+}
+Value ragged_mean(Value x, Value begins, Value ends, Where where) {
+  return apply(ops::RaggedMean{}, {x, begins, ends}, where);
 }
 
 // What a graph is asked for in the language.

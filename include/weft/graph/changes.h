@@ -15,7 +15,9 @@ struct Changes {
 };
 
 struct PlanCounters {
-  std::int64_t compiled = 0;
+  std::int64_t compiled = 0;  ///< Graphs ...
+  std::int64_t splits_compiled =
+      0;  ///< ... and splits of them; those of a new graph that are as before are kept.
   std::int64_t steps = 0;
   std::int64_t unchanged = 0;  ///< Steps by what changed; a step with several counts as the largest of them.
   std::int64_t shapes = 0;

@@ -41,6 +41,7 @@ struct ValueInfo {
   DType dtype = DType::kF32;
   Shape shape;
   NodeId producer = kNoNode;
+  friend bool operator==(const ValueInfo&, const ValueInfo&) = default;
 };
 
 /// What a node does in a model.
@@ -69,6 +70,7 @@ struct Node {
   std::vector<ValueId> inputs;
   ValueId output = kNoValue;
   NodeTag tag = {};
+  friend bool operator==(const Node&, const Node&) = default;
 };
 
 class Value;
@@ -126,6 +128,8 @@ class Graph {
 
   /// The upper bounds of all symbols.
   std::vector<std::int64_t> bounds() const;
+  /// Whether they are the same, node for node, with all names.
+  friend bool operator==(const Graph&, const Graph&) = default;
 
  private:
   ValueId add_value(ValueInfo info);

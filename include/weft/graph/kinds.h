@@ -20,8 +20,8 @@ enum class Activation : std::uint8_t {
   kSoftplus,
 };
 
-/// kRms: x / sqrt(mean(x^2) + eps); kLayer: (x - mean) / sqrt(var + eps).
-enum class NormKind : std::uint8_t { kRms, kLayer };
+/// kRms: x / sqrt(mean(x^2) + eps); kLayer: (x - mean) / sqrt(var + eps); kL2: x / max(sqrt(sum(x^2)), eps).
+enum class NormKind : std::uint8_t { kRms, kLayer, kL2 };
 
 /// What a state holds: devices lay keys and values out differently. kSlots: the running states of a recurrent
 /// layer, one after another, each as its shape says.

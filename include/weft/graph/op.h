@@ -44,12 +44,14 @@ namespace ops {
 struct GetRows {
   static constexpr std::string_view kName = "get_rows";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
+  friend bool operator==(const GetRows&, const GetRows&) = default;
 };
 
 /// x {m, d}, rows {m, d}, use {m} I32 -> {m, d}: row r of `rows` where use[r] is not 0, of x elsewhere.
 struct Override {
   static constexpr std::string_view kName = "override";
   static constexpr int kMinInputs = 3, kMaxInputs = 3;
+  friend bool operator==(const Override&, const Override&) = default;
 };
 
 /// x {m, g*d}, weight {d}?, bias {d}? -> {m, g*d}: each group of `group` columns (0: the whole row) is normed
@@ -60,18 +62,21 @@ struct Norm {
   NormKind kind = NormKind::kRms;
   float eps = 1e-5f;
   std::int64_t group = 0;
+  friend bool operator==(const Norm&, const Norm&) = default;
 };
 
 /// a {m, d} + b {m, d} or {d} -> {m, d}
 struct Add {
   static constexpr std::string_view kName = "add";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
+  friend bool operator==(const Add&, const Add&) = default;
 };
 
 /// a {m, d} * b {m, d} or {d} -> {m, d}
 struct Mul {
   static constexpr std::string_view kName = "mul";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
+  friend bool operator==(const Mul&, const Mul&) = default;
 };
 
 /// x * factor
@@ -79,12 +84,14 @@ struct Scale {
   static constexpr std::string_view kName = "scale";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
   float factor = 1.0f;
+  friend bool operator==(const Scale&, const Scale&) = default;
 };
 
 /// x {m, d1}, y {m, d2}, ... -> {m, d1 + d2 + ...}: columns side by side.
 struct Concat {
   static constexpr std::string_view kName = "concat";
   static constexpr int kMinInputs = 1, kMaxInputs = 16;
+  friend bool operator==(const Concat&, const Concat&) = default;
 };
 
 /// cap * tanh(x / cap)
@@ -92,18 +99,21 @@ struct Softcap {
   static constexpr std::string_view kName = "softcap";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
   float cap = 1.0f;
+  friend bool operator==(const Softcap&, const Softcap&) = default;
 };
 
 struct Activate {
   static constexpr std::string_view kName = "activate";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
   Activation kind = Activation::kSilu;
+  friend bool operator==(const Activate&, const Activate&) = default;
 };
 
 /// x {m, d} -> {m, d}: e^x of a row's columns, divided by their sum.
 struct Softmax {
   static constexpr std::string_view kName = "softmax";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  friend bool operator==(const Softmax&, const Softmax&) = default;
 };
 
 /// gate, up -> activation(gate) * up
@@ -111,12 +121,14 @@ struct Glu {
   static constexpr std::string_view kName = "glu";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
   Activation kind = Activation::kSilu;
+  friend bool operator==(const Glu&, const Glu&) = default;
 };
 
 /// weight {o, i}, x {m, i}, bias {o}? -> {m, o}
 struct Matmul {
   static constexpr std::string_view kName = "matmul";
   static constexpr int kMinInputs = 2, kMaxInputs = 3;
+  friend bool operator==(const Matmul&, const Matmul&) = default;
 };
 
 /// Rotary position embedding (arXiv 2104.09864) with YaRN scaling (arXiv 2309.00071).
@@ -149,6 +161,7 @@ struct MoveCells {
   static constexpr int kMinInputs = 3, kMaxInputs = 5;
   CacheRole role = CacheRole::kKeys;
   Rope rope = {};
+  friend bool operator==(const MoveCells&, const MoveCells&) = default;
 };
 
 /// cache state, x {m, h*head_dim}, cells {m} I32 -> the cache after the rows were stored in the cells.
@@ -156,6 +169,7 @@ struct StoreCache {
   static constexpr std::string_view kName = "store_cache";
   static constexpr int kMinInputs = 3, kMaxInputs = 3;
   CacheRole role = CacheRole::kKeys;
+  friend bool operator==(const StoreCache&, const StoreCache&) = default;
 };
 
 /// Attention over extents (graph/extent.h). q {m, n_heads*k_head_dim}, K cache, V cache, positions {m} I32,
@@ -175,6 +189,7 @@ struct Attention {
   float scale = 1.0f;
   float softcap = 0.0f;  ///< 0: off
   int window = 0;  ///< 0: all; otherwise none before the last `window` positions, the row's own included.
+  friend bool operator==(const Attention&, const Attention&) = default;
 };
 
 // Recurrent layers. Row r goes on from the running state in slot from[r] (negative: from a state of zeros)
@@ -192,6 +207,7 @@ struct ShortConv {
     ValueId bias = kNoValue;
   };
   static constexpr int kMinInputs = 5, kMaxInputs = 6;
+  friend bool operator==(const ShortConv&, const ShortConv&) = default;
 };
 
 /// The scan of Mamba (arXiv 2312.00752): for each column j and state h[i, j]
@@ -207,6 +223,7 @@ struct SelectiveScan {
     ValueId state, x, dt, b, c, a, skip, from, to;
   };
   static constexpr int kMinInputs = 9, kMaxInputs = 9;
+  friend bool operator==(const SelectiveScan&, const SelectiveScan&) = default;
 };
 
 /// x {m, e} -> {m, k} I32: the indices of the k largest, largest first, lower index first among equals.
@@ -214,6 +231,7 @@ struct TopK {
   static constexpr std::string_view kName = "top_k";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
   int k = 1;
+  friend bool operator==(const TopK&, const TopK&) = default;
 };
 
 /// x {m, d}, counts {m} I32? -> {m, 2n}: the n largest of a row, largest first, lower index first among
@@ -224,6 +242,7 @@ struct Best {
   static constexpr int kMinInputs = 1, kMaxInputs = 2;
   static constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24;  ///< Whole numbers that a float holds.
   int n = 1;
+  friend bool operator==(const Best&, const Best&) = default;
 };
 
 /// x {m, d}, ids {m} I32 -> {m, 2}: the logarithm of the sum of e^x over a row, and beside it the row's value
@@ -233,6 +252,7 @@ struct LogSumExp {
   static constexpr std::string_view kName = "log_sum_exp";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
   static constexpr std::int32_t kNoColumn = -1, kNoRow = -2;
+  friend bool operator==(const LogSumExp&, const LogSumExp&) = default;
 };
 
 /// Router logits {m, e}, ids {m, k} -> {m, k}: the experts' weights.
@@ -241,27 +261,56 @@ struct ExpertWeights {
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
   bool normalise = true;  ///< Of the chosen ones to sum 1 (the same as a softmax over the chosen).
   float scale = 1.0f;
+  friend bool operator==(const ExpertWeights&, const ExpertWeights&) = default;
 };
 
 /// weight {e, o, i}, x {m, i} or {m, k, i}, ids {m, k} I32 -> {m, k, o}
 struct MatmulExperts {
   static constexpr std::string_view kName = "matmul_experts";
   static constexpr int kMinInputs = 3, kMaxInputs = 3;
+  friend bool operator==(const MatmulExperts&, const MatmulExperts&) = default;
 };
 
 /// x {m, k, d}, weights {m, k} -> {m, d}: sum over k, in order.
 struct SumExperts {
   static constexpr std::string_view kName = "sum_experts";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
+  friend bool operator==(const SumExperts&, const SumExperts&) = default;
+};
+
+// Rows of several texts (or pictures ...) of different lengths stand one behind another, without padding.
+// Which rows belong together is said by pairs of indices: those from begins[i] up to ends[i] - 1, as far as
+// there are such rows.
+
+/// Attention of rows over rows. q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32
+/// -> {m, n_heads*e}: row r of q attends to the rows of k and v from begins[r] to ends[r] - 1; to none:
+/// zeros. Head h reads head h / (n_heads / g) of k and v.
+struct RaggedAttention {
+  static constexpr std::string_view kName = "ragged_attention";
+  struct Inputs {
+    ValueId q, k, v, begins, ends;
+  };
+  static constexpr int kMinInputs = 5, kMaxInputs = 5;
+  int n_heads = 1;
+  float scale = 0.0f;  ///< Of q * k. 0: 1 / sqrt(d).
+  friend bool operator==(const RaggedAttention&, const RaggedAttention&) = default;
+};
+
+/// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}: the mean of the rows from begins[i] to ends[i] - 1; of
+/// none: zeros.
+struct RaggedMean {
+  static constexpr std::string_view kName = "ragged_mean";
+  static constexpr int kMinInputs = 3, kMaxInputs = 3;
+  friend bool operator==(const RaggedMean&, const RaggedMean&) = default;
 };
 
 }  // namespace ops
 
-using Op =
-    std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
-                 ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells,
-                 ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK, ops::Best,
-                 ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts>;
+using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
+                        ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope,
+                        ops::MoveCells, ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan,
+                        ops::TopK, ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts,
+                        ops::SumExperts, ops::RaggedAttention, ops::RaggedMean>;
 
 std::string_view name(const Op& op);
 

@@ -23,6 +23,7 @@ struct Symbol {
   std::string name;
   std::int64_t min = 0;
   std::int64_t max = 0;
+  friend bool operator==(const Symbol&, const Symbol&) = default;
 };
 
 /// A size: a constant, a symbol, or an expression of them: 2 * n, n + m, (n + 2 * p - k) / s + 1. Sums and

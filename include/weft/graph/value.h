@@ -94,6 +94,8 @@ Value softmax(Value x, Where where = Where::current());
 Value layer_norm(Value x, Value weight = {}, Value bias = {}, float eps = 1e-5f,
                  Where where = Where::current());
 Value rms_norm(Value x, Value weight = {}, float eps = 1e-5f, Where where = Where::current());
+/// Each row divided by its length, as torch.nn.functional.normalize.
+Value normalize(Value x, float eps = 1e-12f, Where where = Where::current());
 
 /// table {n, d}, rows {m} I32 -> {m, d}
 Value take(Value table, Value rows, Where where = Where::current());
@@ -105,6 +107,14 @@ Value top_k(Value x, int k, Where where = Where::current());
 /// x {m, heads * head_dim}, positions {m} I32, factors {n_rot/2}?
 Value rope(Value x, Value positions, const ops::Rope& params, Value factors = {},
            Where where = Where::current());
+
+// Of rows of several texts that stand one behind another without padding: see ops::RaggedAttention.
+
+/// q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32 -> {m, n_heads*e}
+Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int n_heads, float scale = 0.0f,
+                       Where where = Where::current());
+/// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}
+Value ragged_mean(Value x, Value begins, Value ends, Where where = Where::current());
 
 }  // namespace weft
 

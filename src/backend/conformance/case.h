@@ -131,6 +131,7 @@ void recurrent(Suite& suite);
 void best(Suite& suite);
 void log_sums(Suite& suite);
 void experts(Suite& suite);
+void ragged(Suite& suite);
 
 }  // namespace cases
 

@@ -27,6 +27,7 @@ std::vector<ConformanceCase> check_conformance(Device& device, const Conformance
   conformance::cases::best(suite);
   conformance::cases::log_sums(suite);
   conformance::cases::experts(suite);
+  conformance::cases::ragged(suite);
   return suite.results();
 }
 

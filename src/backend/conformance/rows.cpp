@@ -92,7 +92,8 @@ void elementwise(Suite& suite) {
 
 void norms(Suite& suite) {
   if (!suite.wanted("norm")) return;
-  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer})
+  constexpr const char* kNames[] = {" rms", " layer", " l2"};
+  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kL2})
     for (const std::int64_t m : {0, 1, 5})
       for (const std::int64_t group : {1, 7, 64, 300})
         for (const std::int64_t n_groups : {1, 3})
@@ -110,8 +111,8 @@ void norms(Suite& suite) {
                      norm(op, x, static_cast<std::size_t>(group), weight, bias));
             // A group of one element is its own mean: all that is left is rounding.
             suite.take(c,
-                       text({m, group * n_groups}) + (kind == NormKind::kRms ? " rms" : " layer") +
-                           " groups of " + std::to_string(group) + " vectors " + std::to_string(n_vectors),
+                       text({m, group * n_groups}) + kNames[static_cast<int>(kind)] + " groups of " +
+                           std::to_string(group) + " vectors " + std::to_string(n_vectors),
                        group == 1 ? 1e-3 : kFloatTolerance);
           }
 }

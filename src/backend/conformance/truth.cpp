@@ -120,7 +120,10 @@ Values norm(const ops::Norm& op, const Values& x, std::size_t group, const Value
     if (op.kind == NormKind::kLayer)
       for (std::size_t i = 0; i < group; ++i) mean += x[begin + i] / static_cast<double>(group);
     for (std::size_t i = 0; i < group; ++i) squares += (x[begin + i] - mean) * (x[begin + i] - mean);
-    const double scale = 1.0 / std::sqrt(squares / static_cast<double>(group) + static_cast<double>(op.eps));
+    const auto eps = static_cast<double>(op.eps);
+    const double scale = op.kind == NormKind::kL2
+                             ? 1.0 / std::max(std::sqrt(squares), eps)
+                             : 1.0 / std::sqrt(squares / static_cast<double>(group) + eps);
     for (std::size_t i = 0; i < group; ++i)
       y[begin + i] =
           (x[begin + i] - mean) * scale * (weight.empty() ? 1.0 : weight[i]) + (bias.empty() ? 0.0 : bias[i]);

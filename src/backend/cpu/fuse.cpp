@@ -7,6 +7,7 @@
 #include "backend/cpu/launches/best.h"
 #include "backend/cpu/launches/matmul.h"
 #include "backend/cpu/launches/move.h"
+#include "backend/cpu/launches/ragged.h"
 #include "backend/cpu/launches/recurrent.h"
 #include "backend/cpu/launches/row.h"
 #include "backend/cpu/launches/screen.h"
@@ -55,6 +56,10 @@ class Fuser {
       add_simple(node, std::make_unique<ConvLaunch>(graph_, node));
     } else if (get_op<ops::SelectiveScan>(node) != nullptr) {
       add_simple(node, std::make_unique<ScanLaunch>(graph_, node));
+    } else if (get_op<ops::RaggedAttention>(node) != nullptr) {
+      add_simple(node, std::make_unique<RaggedAttentionLaunch>(graph_, node));
+    } else if (get_op<ops::RaggedMean>(node) != nullptr) {
+      add_simple(node, std::make_unique<RaggedMeanLaunch>(graph_, node));
     } else {
       WEFT_CHECK(get_op<ops::Attention>(node) != nullptr);
       add_attention(node);

@@ -22,6 +22,13 @@ constexpr std::uint32_t kOutputsPerGroup = 16;  // As in matmul.comp.
 constexpr std::uint32_t kTileRows = 16;
 constexpr std::uint32_t kFewRows = 4;  // Up to here a row at a time is as good as a tile.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
+
+template <typename T, typename... Others>
+constexpr bool is_one_of = (std::is_same_v<T, Others> || ...);
+/// Whether there is a shader for an op; others are left to other devices.
+template <typename T>
+constexpr bool kHasShader =
+    !is_one_of<T, ops::Best, ops::LogSumExp, ops::Softmax, ops::RaggedAttention, ops::RaggedMean>;
 constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
@@ -357,9 +364,11 @@ class Builder {
     };
   }
   void launch(const ops::TopK& op, const Node& node) { experts(0, node, kNoValue, op.k, false, 1.0f, 1); }
-  void launch(const ops::Best&, const Node&) { WEFT_CHECK(false); }  // can_launch says so.
-  void launch(const ops::LogSumExp&, const Node&) { WEFT_CHECK(false); }
-  void launch(const ops::Softmax&, const Node&) { WEFT_CHECK(false); }
+  template <typename T>
+    requires(!kHasShader<T>)
+  void launch(const T&, const Node&) {
+    WEFT_CHECK(false);  // can_launch says so.
+  }
   void launch(const ops::ExpertWeights& op, const Node& node) {
     experts(1, node, node.inputs[1], shape(node.inputs[1]).columns(), op.normalise, op.scale, 1);
   }
@@ -396,9 +405,7 @@ bool can_launch(const Graph& graph, const Node& node) {
                         [&](const ops::Matmul&) { return weight(value(0)); },
                         [&](const ops::MatmulExperts&) { return weight(value(0)); },
                         [&](const ops::StoreCache&) { return can_cache(value(0)); },
-                        [&](const ops::Best&) { return false; },
-                        [&](const ops::LogSumExp&) { return false; },
-                        [&](const ops::Softmax&) { return false; },
+                        [&](const ops::Norm& op) { return op.kind != NormKind::kL2; },
                         [&](const ops::MoveCells& op) {
                           const ValueInfo& cache = graph.value(named_inputs<ops::MoveCells>(node).cache);
                           if (!can_cache(cache)) return false;
@@ -419,7 +426,7 @@ bool can_launch(const Graph& graph, const Node& node) {
                         [&](const ops::SelectiveScan&) {
                           return is_float(graph.value(named_inputs<ops::SelectiveScan>(node).a).dtype);
                         },
-                        [](const auto&) { return true; },
+                        []<typename T>(const T&) { return kHasShader<T>; },
                     },
                     node.op);
 }

@@ -32,4 +32,9 @@ std::size_t attention_partial_floats(const AttentionArgs& args, int n_rows) {
   return attention_partial(m, static_cast<std::size_t>(args.layout.v_head_dim)).size;
 }
 
+std::size_t ragged_scratch_floats(int k_dim, int v_dim) {
+  // Queries, scores and outputs, and the largest score, the sum and the limit of each row.
+  return static_cast<std::size_t>(k_dim + kRaggedKeys + v_dim + 3) * kRaggedRows;
+}
+
 }  // namespace weft::cpu

@@ -12,6 +12,7 @@
 #include "backend/cpu/kernels/matmul.inl"
 #include "backend/cpu/kernels/screen.inl"
 #include "backend/cpu/kernels/attention.inl"
+#include "backend/cpu/kernels/ragged.inl"
 #include "backend/cpu/kernels/recurrent.inl"
 #include "backend/cpu/kernels/peak.inl"
 // clang-format on

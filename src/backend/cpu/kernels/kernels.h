@@ -158,6 +158,26 @@ struct AttentionTile {
 };
 inline constexpr int kAttentionRows = 32;
 
+/// ops::RaggedAttention: up to kRaggedRows rows of one head. All see keys from the first on, row r n_keys[r]
+/// of them.
+struct RaggedArgs {
+  const float* q = nullptr;
+  std::int64_t q_stride = 0;  ///< Floats from row to row, as the others.
+  const float* k = nullptr;   ///< Of the first key.
+  std::int64_t k_stride = 0;
+  const float* v = nullptr;
+  std::int64_t v_stride = 0;
+  const std::int32_t* n_keys = nullptr;  ///< [row]
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  int n_rows = 0;
+  int k_dim = 0;
+  int v_dim = 0;
+  float scale = 1.0f;
+};
+inline constexpr int kRaggedRows = 64;
+inline constexpr int kRaggedKeys = 64;  ///< That are looked at together.
+
 /// One row of a recurrent layer, columns [0, n) of it. Its rows of the state lie `stride` floats apart;
 /// `from` is null for zeros, and may be `to`.
 struct RecurrentRow {
@@ -242,6 +262,8 @@ struct Kernels {
   void (*attention_merge)(const AttentionArgs&, const AttentionTile&, int kv_head, const float* partials,
                           std::byte* scratch);
 
+  void (*ragged_attention)(const RaggedArgs&, float* scratch);
+
   void (*conv_row)(const ConvRow&);
   void (*scan_row)(const ScanRow&);
 
@@ -264,6 +286,9 @@ std::size_t attention_scratch_bytes(const AttentionArgs& args);
 std::int64_t attention_pages(const AttentionTile& tile);
 /// Of one page, for a tile of n_rows rows; a multiple of 16.
 std::size_t attention_partial_floats(const AttentionArgs& args, int n_rows);
+
+/// Of one call of `ragged_attention`.
+std::size_t ragged_scratch_floats(int k_dim, int v_dim);
 
 enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512, kAvx512Bf16, kNeon };
 inline constexpr Isa kIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kNeon};

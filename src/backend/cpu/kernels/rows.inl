@@ -58,7 +58,7 @@ static void norm_row_of(const float* x, std::int64_t n, float eps, const float* 
   F32 mean = zero();
   F32 mean_rest = zero();
   const auto centred = [&](std::int64_t i, auto at) {
-    if constexpr (kind == NormKind::kRms) return load(x + i, at);
+    if constexpr (kind != NormKind::kLayer) return load(x + i, at);
     return or_rest((load(x + i, at) - mean) - mean_rest, zero(), at);
   };
   if constexpr (kind == NormKind::kLayer) {
@@ -70,8 +70,14 @@ static void norm_row_of(const float* x, std::int64_t n, float eps, const float* 
     const F32 d = centred(i, at);
     return d * d;
   });
-  const F32 scale =
-      broadcast(static_cast<float>(1.0 / __builtin_sqrt(squares / count + static_cast<double>(eps))));
+  double length = 0.0;
+  if constexpr (kind == NormKind::kL2) {
+    length = __builtin_sqrt(squares);
+    if (length < static_cast<double>(eps)) length = static_cast<double>(eps);
+  } else {
+    length = __builtin_sqrt(squares / count + static_cast<double>(eps));
+  }
+  const F32 scale = broadcast(static_cast<float>(1.0 / length));
   for_each_vector(n, [&](std::int64_t i, auto at) {
     F32 y = centred(i, at) * scale;
     if (weight != nullptr) y *= load(weight + i, at);
@@ -83,6 +89,7 @@ static void norm_row_of(const float* x, std::int64_t n, float eps, const float* 
 static void norm_row(NormKind kind, const float* x, std::int64_t n, float eps, const float* weight,
                      const float* bias, float* out) {
   if (kind == NormKind::kRms) return norm_row_of<NormKind::kRms>(x, n, eps, weight, bias, out);
+  if (kind == NormKind::kL2) return norm_row_of<NormKind::kL2>(x, n, eps, weight, bias, out);
   norm_row_of<NormKind::kLayer>(x, n, eps, weight, bias, out);
 }
 

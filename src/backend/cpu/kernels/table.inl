@@ -33,6 +33,7 @@ const Kernels kTable = {
     .attention = attention,
     .attention_partials = attention_partials,
     .attention_merge = attention_merge,
+    .ragged_attention = ragged_attention,
     .conv_row = conv_row,
     .scan_row = scan_row,
     .dot_peak = dot_peak,

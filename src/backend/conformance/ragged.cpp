@@ -1,0 +1,114 @@
+// Cases of ops over rows of several texts.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/conformance/case.h"
+
+namespace weft::conformance::cases {
+namespace {
+
+/// Pairs of indices for m rows or means of n rows: whole texts, those before a row as well, none, and some
+/// past the rows that there are.
+struct Pairs {
+  Indices begins, ends;
+};
+Pairs pairs(Case& c, std::int64_t m, std::int64_t n, bool in_order) {
+  Pairs p;
+  const auto last = static_cast<std::int32_t>(n);
+  std::int32_t begin = 0, end = 0;
+  for (std::int64_t i = 0; i < m; ++i) {
+    if (i == 0 || c.integer(0, 9) == 0) {
+      begin = c.integer(-2, last);
+      end = in_order ? begin : c.integer(-2, last + 3);
+    }
+    if (in_order) end = std::min(end + 1, last + 2);
+    p.begins.push_back(begin);
+    p.ends.push_back(end);
+  }
+  return p;
+}
+
+/// The rows that a pair means, of n.
+std::pair<std::size_t, std::size_t> rows_of(const Pairs& p, std::size_t i, std::int64_t n) {
+  const auto at = [&](std::int32_t index) {
+    return static_cast<std::size_t>(std::clamp<std::int64_t>(index, 0, n));
+  };
+  return {at(p.begins[i]), std::max(at(p.begins[i]), at(p.ends[i]))};
+}
+
+void one_attention(Suite& suite, const ops::RaggedAttention& op, std::int64_t m, std::int64_t n,
+                   std::int64_t d, std::int64_t e, std::int64_t kv_heads, bool in_order) {
+  Case c = suite.next();
+  const auto heads = static_cast<std::int64_t>(op.n_heads);
+  const Values q = c.floats({m, heads * d}), k = c.floats({n, kv_heads * d}), v = c.floats({n, kv_heads * e});
+  const Pairs p = pairs(c, m, n, in_order);
+  const double scale =
+      op.scale != 0.0f ? static_cast<double>(op.scale) : 1.0 / std::sqrt(static_cast<double>(d));
+  Values truth(static_cast<std::size_t>(m * heads * e));
+  for (std::size_t row = 0; row < static_cast<std::size_t>(m); ++row)
+    for (std::size_t h = 0; h < static_cast<std::size_t>(heads); ++h) {
+      const auto at = [](std::size_t r, std::size_t head, std::int64_t n_heads, std::int64_t dim) {
+        return (r * static_cast<std::size_t>(n_heads) + head) * static_cast<std::size_t>(dim);
+      };
+      const std::size_t kv = h / static_cast<std::size_t>(heads / kv_heads);
+      const auto [begin, end] = rows_of(p, row, n);
+      Values weights;
+      for (std::size_t key = begin; key < end; ++key) {
+        double dot = 0.0;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(d); ++i)
+          dot += q[at(row, h, heads, d) + i] * k[at(key, kv, kv_heads, d) + i];
+        weights.push_back(dot * scale);
+      }
+      if (weights.empty()) continue;
+      weights = softmax(weights, weights.size());
+      for (std::size_t key = begin; key < end; ++key)
+        for (std::size_t i = 0; i < static_cast<std::size_t>(e); ++i)
+          truth[at(row, h, heads, e) + i] += weights[key - begin] * v[at(key, kv, kv_heads, e) + i];
+    }
+  const Dim rows = c.rows(m), keys = c.rows(n);
+  const ops::RaggedAttention::Inputs in = {
+      .q = c.input({rows, heads * d}, q),
+      .k = c.input({keys, kv_heads * d}, k),
+      .v = c.input({keys, kv_heads * e}, v),
+      .begins = c.input({rows}, p.begins),
+      .ends = c.input({rows}, p.ends),
+  };
+  c.expect(c.graph.add(op, in, "y"), std::move(truth));
+  suite.take(c,
+             text({m, n}) + " heads " + std::to_string(heads) + "/" + std::to_string(kv_heads) + " of " +
+                 text({d, e}) + (in_order ? " in order" : ""),
+             kProductTolerance);
+}
+
+}  // namespace
+
+void ragged(Suite& suite) {
+  for (const std::int64_t m : {0, 1, 3, 40, 100, 130})
+    for (const std::int64_t n : {0, 1, 5, 63, 64, 200})
+      for (const bool in_order : {false, true}) {
+        if (suite.wanted("ragged_attention")) {
+          one_attention(suite, {.n_heads = 2}, m, n, 32, 32, 2, in_order);
+          one_attention(suite, {.n_heads = 4, .scale = 0.3f}, m, n, 5, 7, 2, in_order);
+          one_attention(suite, {.n_heads = 3}, m, n, 64, 17, 1, in_order);
+        }
+        if (!suite.wanted("ragged_mean")) continue;
+        Case c = suite.next();
+        constexpr std::int64_t kColumns = 37;
+        const Values x = c.floats({n, kColumns});
+        const Pairs p = pairs(c, m, n, in_order);
+        Values truth(static_cast<std::size_t>(m * kColumns));
+        for (std::size_t i = 0; i < static_cast<std::size_t>(m); ++i) {
+          const auto [begin, end] = rows_of(p, i, n);
+          for (std::size_t row = begin; row < end; ++row)
+            for (std::size_t j = 0; j < kColumns; ++j)
+              truth[i * kColumns + j] += x[row * kColumns + j] / static_cast<double>(end - begin);
+        }
+        const Dim means = c.rows(m), rows = c.rows(n);
+        const ValueId in = c.input({rows, kColumns}, x);
+        const ValueId begins = c.input({means}, p.begins), ends = c.input({means}, p.ends);
+        c.expect(c.graph.add(ops::RaggedMean{}, {in, begins, ends}, "y"), std::move(truth));
+        suite.take(c, text({m, n}) + (in_order ? " in order" : ""), kFloatTolerance);
+      }
+}
+
+}  // namespace weft::conformance::cases

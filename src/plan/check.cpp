@@ -1,0 +1,80 @@
+// What graphs must be for any device to rely on them.
+#include <algorithm>
+
+#include "plan/plan_impl.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+/// Products of a few such sizes still fit into 64 bits, where they are refused for want of memory.
+constexpr std::int64_t kMaxSymbol = std::int64_t{1} << 31;
+
+[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
+
+/// What a shape rule does not say: which inputs lie as weights and states do. Devices rely on it.
+void check_kinds(const Graph& graph, const Node& node) {
+  const auto fail = [&](std::size_t i, const char* expected) {
+    refuse(graph.value(node.output).name + " = " + std::string(name(node.op)) + ": input " +
+           std::to_string(i) + " (" + graph.value(node.inputs[i]).name + ") must be " + expected);
+  };
+  // The inputs, by their places in the list, that are weights.
+  std::vector<std::size_t> weights;
+  if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr) weights = {0};
+  if (get_op<ops::Rope>(node) != nullptr && node.inputs.size() > 2) weights = {2};
+  if (get_op<ops::ShortConv>(node) != nullptr) weights = {2};
+  if (get_op<ops::SelectiveScan>(node) != nullptr) weights = {5};
+  std::vector<std::size_t> states;
+  if (get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
+      get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr)
+    states = {0};
+  if (get_op<ops::Attention>(node) != nullptr) states = {1, 2};
+  const auto in = [](const std::vector<std::size_t>& list, std::size_t i) {
+    return std::find(list.begin(), list.end(), i) != list.end();
+  };
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueInfo& value = graph.value(node.inputs[i]);
+    const bool is_weight = value.kind == ValueKind::kWeight;
+    const bool is_state = state_behind(graph, node.inputs[i]) != kNoValue;
+    if (in(weights, i) && !is_weight) fail(i, "a weight");
+    if (in(states, i) != is_state) fail(i, is_state ? "no state" : "a state");
+    const bool table = get_op<ops::GetRows>(node) != nullptr && i == 0;
+    if (table && !is_weight && value.dtype != DType::kF32) fail(i, "a weight, or f32");
+    if (is_weight && value.shape.rank() > 1 && !in(weights, i) && !table)
+      fail(i, "no weight of several rows");
+    if (is_weight && value.dtype == DType::kI32) fail(i, "an input: whole numbers are no weights");
+  }
+}
+
+}  // namespace
+
+std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
+                              std::span<const std::int64_t> symbols) {
+  std::int64_t elements = 8;
+  for (const std::int64_t size : value.shape.dims(symbols))
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements))
+      refuse(value.name + " " + to_string(value.shape, graph.symbols()) + " has a size that no memory has");
+  return elements / 8;
+}
+
+void check_graph(const Graph& graph) {
+  if (graph.outputs().empty()) refuse("the graph has no outputs, so there is nothing to compute");
+  std::vector<std::int64_t> least;
+  for (const Symbol& symbol : graph.symbols()) {
+    least.push_back(symbol.min);
+    if (symbol.max > kMaxSymbol) refuse("symbol '" + symbol.name + "' goes past 2^31");
+  }
+  for (const ValueInfo& value : graph.values()) {
+    checked_elements(graph, value, least);
+    checked_elements(graph, value, graph.bounds());
+  }
+  for (const Node& node : graph.nodes()) check_kinds(graph, node);
+}
+
+std::string sizes_text(std::span<const std::int64_t> dims) {
+  std::string text;
+  for (const std::int64_t size : dims) text += (text.empty() ? "[" : ", ") + std::to_string(size);
+  return text.empty() ? "[]" : text + "]";
+}
+
+}  // namespace weft

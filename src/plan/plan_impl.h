@@ -1,0 +1,92 @@
+#pragma once
+// What a plan holds: a graph where it was placed, with its tensors, and what runs it.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/device_set.h"
+#include "exec/plan.h"
+#include "exec/search_pattern.h"
+#include "exec/splits.h"
+#include "weft/plan.h"
+
+namespace weft {
+
+/// Refuses graphs that no device can rely on. Throws Error kInvalidArgument.
+void check_graph(const Graph& graph);
+/// Elements of a value with these symbols. Refuses what memory cannot be laid out for.
+std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
+                              std::span<const std::int64_t> symbols);
+/// "[2, 3]"
+std::string sizes_text(std::span<const std::int64_t> dims);
+
+struct Plan::Impl {
+  /// A graph, where its nodes are, and its tensors.
+  struct Placed {
+    Graph graph;
+    std::vector<int> device_of;  // By node.
+    exec::Splits splits;
+    std::vector<std::int64_t> most_elements;  // By value: at the symbols' upper bounds.
+    std::vector<std::vector<std::shared_ptr<DeviceTensor>>> tensors;  // By device and value.
+    std::vector<bool> given;                 // By value: weights that were set, inputs that a step brought.
+    std::vector<ValueId> watched;            // Results.
+    std::vector<Bindings> bindings() const;  // By device.
+  };
+
+  Impl(Graph graph, Devices d, PlanParams p);
+
+  void set_weights(const WeightFile& file);
+  void set_weight(ValueId id, const WeightSource& source);
+  void set_graph(Graph graph);
+  void run(std::span<const SymbolValue> symbol_values, std::span<const InputData> inputs);
+  void start(std::span<const SymbolValue> symbol_values, std::span<const InputData> inputs);
+  void finish();
+
+  /// A value of that kind and name.
+  ValueId find(std::string_view name, ValueKind kind, const char* what) const;
+  const std::string& device_name(int device) const;
+
+  Devices devices;
+  PlanParams params;
+  std::optional<exec::SearchPattern> watched;
+  Placed now;
+  std::vector<WeightFile> files;  // That weights lie in.
+
+  // For the next step: what is new, and what is kept until it is done.
+  std::vector<exec::Rebinding> rebindings;
+  std::vector<std::shared_ptr<DeviceTensor>> replaced;
+  bool other_graph = false;
+
+  // Of the last step that was begun, and of the outputs that are read.
+  std::vector<std::int64_t> last_symbols;
+  std::vector<std::int64_t> read_symbols;
+  bool has_result = false;
+  /// Outputs of the step before one that was started and is done already. By value.
+  std::vector<std::vector<std::byte>> held;
+  bool started = false;
+
+  std::optional<exec::Plan> plan;  // Last: devices and tensors outlive it.
+
+ private:
+  /// What a step brings, checked.
+  struct Brought {
+    std::vector<std::int64_t> symbols;
+    bool shapes = false;
+    std::vector<ValueId> ids;  // Of the inputs.
+  };
+
+  Placed place(Graph graph) const;
+  int home(const Placed& placed, ValueId id) const;
+  Brought check(std::span<const SymbolValue> symbol_values, std::span<const InputData> inputs) const;
+  std::vector<ValueId> check_inputs(std::span<const std::int64_t> symbols, bool shapes,
+                                    std::span<const InputData> inputs) const;
+  void check_sizes(std::span<const std::int64_t> symbols) const;
+  void check_weights() const;
+  std::size_t symbol_of(const SymbolValue& value) const;
+  void write(const Brought& brought, std::span<const InputData> inputs);
+  void forget_inputs();
+  void show_watched() const;
+};
+
+}  // namespace weft

@@ -1,0 +1,167 @@
+#include "weights/safetensors.h"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::uint64_t kMaxHeader = 100'000'000;  // As other readers have it.
+constexpr std::size_t kMaxRank = 8;
+
+[[noreturn]] void refuse(const std::string& reason) {
+  throw Error(ErrorCode::kInvalidFile, "safetensors: " + reason);
+}
+
+/// The types of the format, with the bytes of an element; and what weft calls them, if it has them.
+struct Type {
+  std::string_view name;
+  std::int64_t bytes;
+  std::optional<DType> dtype;
+};
+constexpr std::array<Type, 13> kTypes = {{
+    {"F64", 8, DType::kF64},
+    {"F32", 4, DType::kF32},
+    {"F16", 2, DType::kF16},
+    {"BF16", 2, DType::kBF16},
+    {"I64", 8, DType::kI64},
+    {"I32", 4, DType::kI32},
+    {"I16", 2, DType::kI16},
+    {"I8", 1, DType::kI8},
+    {"U64", 8, {}},
+    {"U32", 4, {}},
+    {"U16", 2, {}},
+    {"U8", 1, {}},
+    {"BOOL", 1, {}},
+}};
+
+/// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
+class Header final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Header(std::span<const std::byte> data) : data_(data) {}
+
+  std::vector<WeightFile::Tensor> tensors;
+  std::string error;
+
+  bool start_object(std::size_t) override {
+    if (++depth_ > 2 || list_ != nullptr) return fail("has objects where none belong");
+    return true;
+  }
+  bool end_object() override { return --depth_ != 1 || metadata_ || take(); }
+  bool key(std::string& key) override {
+    if (depth_ == 1) {
+      metadata_ = key == "__metadata__";
+      next_ = {};
+      next_.name = std::move(key);
+      dtype_.clear();
+      shape_.clear();
+      offsets_.clear();
+    } else {
+      key_ = std::move(key);
+    }
+    return true;
+  }
+  bool string(std::string& text) override {
+    if (depth_ == 2 && metadata_) return true;
+    if (depth_ != 2 || list_ != nullptr || key_ != "dtype") return fail("has a text where none belongs");
+    dtype_ = std::move(text);
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (depth_ != 2 || metadata_ || list_ != nullptr) return fail("has a list where none belongs");
+    list_ = key_ == "shape" ? &shape_ : key_ == "data_offsets" ? &offsets_ : nullptr;
+    return list_ != nullptr || fail("has a list \"" + key_ + "\", which the format does not know");
+  }
+  bool end_array() override {
+    list_ = nullptr;
+    return true;
+  }
+  bool number_unsigned(std::uint64_t number) override {
+    if (list_ == nullptr) return fail("has a number where none belongs");
+    if (number > static_cast<std::uint64_t>(INT64_MAX) || list_->size() == kMaxRank)
+      return fail("has a number or a list that is too large");
+    list_->push_back(static_cast<std::int64_t>(number));
+    return true;
+  }
+  bool number_integer(std::int64_t) override { return fail("has a negative number"); }
+  bool number_float(double, const std::string&) override { return fail("has a number that is not whole"); }
+  bool null() override { return fail("has a null"); }
+  bool boolean(bool) override { return fail("has a truth value"); }
+  bool binary(nlohmann::json::binary_t&) override { return fail("is binary"); }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
+    return fail("is no valid JSON at byte " + std::to_string(position));
+  }
+
+ private:
+  bool fail(std::string reason) {
+    error = (depth_ == 2 && !metadata_ ? "'" + next_.name + "' " : "the header ") + std::move(reason);
+    return false;
+  }
+
+  /// The tensor that has just been read.
+  bool take() {
+    ++depth_;  // For fail: it is still about this one.
+    const Type* type = nullptr;
+    for (const Type& t : kTypes)
+      if (t.name == dtype_) type = &t;
+    if (dtype_.empty()) return fail("has no dtype");
+    if (offsets_.size() != 2) return fail("must have two data_offsets");
+    const auto n_data = static_cast<std::int64_t>(data_.size());
+    if (offsets_[0] > offsets_[1] || offsets_[1] > n_data)
+      return fail("lies outside of the file, which has " + std::to_string(n_data) + " bytes of data");
+    if (type != nullptr) {
+      std::int64_t bytes = type->bytes;
+      for (const std::int64_t size : shape_)
+        if (__builtin_mul_overflow(bytes, size, &bytes)) return fail("has a shape that no memory has");
+      if (bytes != offsets_[1] - offsets_[0])
+        return fail("has " + std::to_string(offsets_[1] - offsets_[0]) + " bytes, and its shape needs " +
+                    std::to_string(bytes));
+    }
+    --depth_;
+    if (type == nullptr || !type->dtype) return true;
+    next_.dtype = *type->dtype;
+    next_.shape = std::move(shape_);
+    next_.bytes = data_.subspan(static_cast<std::size_t>(offsets_[0]),
+                                static_cast<std::size_t>(offsets_[1] - offsets_[0]));
+    tensors.push_back(std::move(next_));
+    return true;
+  }
+
+  const std::span<const std::byte> data_;
+  int depth_ = 0;
+  bool metadata_ = false;
+  std::string key_, dtype_;
+  WeightFile::Tensor next_;
+  std::vector<std::int64_t> shape_, offsets_;
+  std::vector<std::int64_t>* list_ = nullptr;  // The one that is being read.
+};
+
+}  // namespace
+
+std::vector<WeightFile::Tensor> read_safetensors(const base::MappedFile& mapped) {
+  const std::span<const std::byte> file = mapped.bytes();
+  std::array<std::byte, sizeof(std::uint64_t)> length;
+  if (file.size() < length.size()) refuse("the file is too short for a header");
+  mapped.read(file.first(length.size()), length);
+  const auto n_header = std::bit_cast<std::uint64_t>(length);
+  if (n_header > kMaxHeader || n_header > file.size() - length.size())
+    refuse("the header would have " + std::to_string(n_header) + " bytes, and the file has " +
+           std::to_string(file.size()));
+  std::string text(static_cast<std::size_t>(n_header), '\0');
+  mapped.read(file.subspan(length.size(), text.size()), std::as_writable_bytes(std::span(text)));
+  Header header(file.subspan(length.size() + text.size()));
+  if (!nlohmann::json::sax_parse(text, &header))
+    refuse(header.error.empty() ? "the header is no JSON object" : header.error);
+  return std::move(header.tensors);
+}
+
+}  // namespace weft

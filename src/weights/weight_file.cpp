@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+
+#include "base/mapped_file.h"
+#include "base/open_file.h"
+#include "gguf/gguf.h"
+#include "weft/error.h"
+#include "weft/weights.h"
+#include "weights/safetensors.h"
+
+namespace weft {
+
+struct WeightFile::Impl {
+  explicit Impl(const std::filesystem::path& path) {
+    std::array<std::byte, 4> magic{};
+    constexpr std::array kGguf = {std::byte{'G'}, std::byte{'G'}, std::byte{'U'}, std::byte{'F'}};
+    if (base::OpenFile(path).read_at(0, magic) == magic.size() && magic == kGguf) {
+      gguf = gguf::File::open(path);
+      for (const gguf::TensorInfo& tensor : gguf->tensors())
+        tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data});
+    } else {
+      mapped = base::MappedFile(path);
+      try {
+        tensors = read_safetensors(mapped);
+      } catch (const Error& error) {
+        throw Error(error.code(),
+                    path.string() + ": " + error.what() + " (GGUF and safetensors can be read)");
+      }
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (!places.emplace(tensors[i].name, i).second)
+        throw Error(ErrorCode::kInvalidFile,
+                    path.string() + ": there are two tensors '" + tensors[i].name + "'");
+  }
+
+  std::optional<gguf::File> gguf;
+  base::MappedFile mapped;
+  std::vector<Tensor> tensors;
+  std::unordered_map<std::string_view, std::size_t> places;
+};
+
+WeightFile::WeightFile(const std::filesystem::path& path) : impl_(std::make_shared<const Impl>(path)) {}
+
+std::span<const WeightFile::Tensor> WeightFile::tensors() const { return impl_->tensors; }
+
+const WeightFile::Tensor* WeightFile::find(std::string_view name) const {
+  const auto found = impl_->places.find(name);
+  return found == impl_->places.end() ? nullptr : &impl_->tensors[found->second];
+}
+
+void WeightFile::read(std::span<const std::byte> part, std::span<std::byte> to) const {
+  const bool held = std::any_of(impl_->tensors.begin(), impl_->tensors.end(), [&](const Tensor& tensor) {
+    const std::byte* const begin = tensor.bytes.data();
+    return !std::less<>()(part.data(), begin) &&
+           !std::less<>()(begin + tensor.bytes.size(), part.data() + part.size());
+  });
+  if (!held || part.size() != to.size())
+    throw Error(ErrorCode::kInvalidArgument, "these are no bytes of a tensor of the file, or not as many");
+  impl_->gguf ? impl_->gguf->read(part, to) : impl_->mapped.read(part, to);
+}
+
+}  // namespace weft
