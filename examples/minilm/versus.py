@@ -120,8 +120,8 @@ class OnnxRuntime(Peer):
         bert = AutoModel.from_pretrained(str(model), attn_implementation="eager").eval()
         ids = torch.ones((2, 16), dtype=torch.long)
         sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=512)}
-        torch.onnx.export(bert, (), str(path), dynamo=True, input_names=["input_ids", "attention_mask", "token_type_ids"],
-                          kwargs={"input_ids": ids, "attention_mask": ids, "token_type_ids": torch.zeros_like(ids)},
+        torch.onnx.export(bert, (), str(path), dynamo=True,
+                          kwargs={"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)},
                           output_names=["states"],
                           dynamic_shapes={"input_ids": sizes, "attention_mask": sizes, "token_type_ids": sizes})
         options = onnxruntime.SessionOptions()

@@ -74,7 +74,9 @@ class Fuser {
     const Node& node = graph_.node(id);
     const RopeEntry* rope = nullptr;
     if (const auto* rope_op = std::get_if<ops::Rope>(&op)) rope = &rope_table(*rope_op, node);
-    const int launch = chain_for(row_domain(graph_, node), node.inputs, rope != nullptr ? 1 : 0);
+    // Any of these rows may be asked for.
+    const ValueId table = std::holds_alternative<ops::GetRows>(op) ? node.inputs[0] : kNoValue;
+    const int launch = chain_for(row_domain(graph_, node), node.inputs, rope != nullptr ? 1 : 0, table);
     for (const ValueId input : node.inputs) program_.reads(launch, input);
     if (rope != nullptr) program_.reads_from(launch, rope->made_by);
     chain_at(launch)->add(op, node.inputs, node.output, rope != nullptr ? rope->launch : nullptr);
@@ -88,14 +90,16 @@ class Fuser {
     return launch == kNoLaunch ? nullptr : dynamic_cast<RowLaunch*>(&program_.launch(launch));
   }
 
-  /// The chain that makes one of the inputs, if all others are there before it runs; otherwise a new one.
-  int chain_for(const Dim& rows, std::span<const ValueId> inputs, int min_phase) {
+  /// The chain that makes one of the inputs, if all others are there before it runs, and all of `whole`;
+  /// otherwise a new one.
+  int chain_for(const Dim& rows, std::span<const ValueId> inputs, int min_phase, ValueId whole = kNoValue) {
     int phase = min_phase;
     for (const ValueId input : inputs) phase = std::max(phase, program_.ready(input));
     for (const ValueId input : inputs) {
       const int launch = program_.maker(input);
       const RowLaunch* const chain = chain_at(launch);
       if (chain == nullptr || !(chain->rows() == rows) || program_.phase(launch) < min_phase) continue;
+      if (whole != kNoValue && program_.maker(whole) == launch) continue;
       const bool others_ready = std::all_of(inputs.begin(), inputs.end(), [&](ValueId other) {
         return program_.maker(other) == launch || program_.ready(other) <= program_.phase(launch);
       });

@@ -1,0 +1,354 @@
+// Plans whose graph changes, whose steps overlap, and that are looked into.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "backend/registry.h"
+#include "exec/device_set.h"
+#include "plan/beside_device.h"
+#include "weft/error.h"
+#include "weft/plan.h"
+
+namespace weft {
+namespace {
+
+using Floats = std::vector<float>;
+constexpr Changes kAll = {.shapes = true, .tensors = true, .topology = true};
+
+/// y = relu(x * first) * second, with more steps between them where asked for.
+Graph chain(int n_between, bool wide = false) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 8);
+  const std::int64_t width = wide ? 5 : 3;
+  Value x = relu(linear(g.input("x", {n, 4}), g.weight("first", {width, 4}))).named("hidden");
+  for (int i = 0; i < n_between; ++i) x = (x * 2.0f).named("between." + std::to_string(i));
+  g.output("y", linear(x, g.weight("second", {2, width})));
+  return g;
+}
+
+Floats counted(std::size_t n, float factor) {
+  Floats result(n);
+  for (std::size_t i = 0; i < n; ++i) result[i] = factor * static_cast<float>(i % 7);
+  return result;
+}
+
+Floats expected(const Floats& x, float factor) {
+  const Floats first = counted(12, 1.0f), second = counted(6, 0.5f);
+  Floats y;
+  for (std::size_t row = 0; row < x.size() / 4; ++row) {
+    float hidden[3];
+    for (std::size_t o = 0; o < 3; ++o) {
+      hidden[o] = 0.0f;
+      for (std::size_t i = 0; i < 4; ++i) hidden[o] += first[o * 4 + i] * x[row * 4 + i];
+      hidden[o] = std::max(hidden[o], 0.0f) * factor;
+    }
+    for (std::size_t o = 0; o < 2; ++o)
+      y.push_back(second[o * 3] * hidden[0] + second[o * 3 + 1] * hidden[1] + second[o * 3 + 2] * hidden[2]);
+  }
+  return y;
+}
+
+void expect_near(const Floats& got, const Floats& truth) {
+  ASSERT_EQ(got.size(), truth.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], truth[i], 1e-5f * std::abs(truth[i])) << i;
+}
+
+void set_weights(Plan& plan) {
+  plan.set_weight("first", counted(12, 1.0f));
+  plan.set_weight("second", counted(6, 0.5f));
+}
+
+TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
+  Plan plan(chain(0), find_devices({"cpu"}), {.allowed = kAll});
+  set_weights(plan);
+  const Floats x = counted(8, 0.25f);
+  plan.run({{"n", 2}}, {{"x", x}});
+  expect_near(plan.read("y"), expected(x, 1.0f));
+
+  plan.set_graph(chain(3));
+  EXPECT_THROW(plan.read("y"), Error);
+  EXPECT_THROW(plan.run(), Error);  // Inputs are given anew.
+  plan.run({}, {{"x", x}});         // The symbol is what it was.
+  expect_near(plan.read("y"), expected(x, 8.0f));
+  EXPECT_EQ(plan.counters().topology, 1);
+  EXPECT_EQ(plan.counters().compiled, 2);
+
+  plan.set_graph(chain(0, true));  // Another shape: the weights are not those.
+  EXPECT_THROW(plan.run({{"n", 1}}, {{"x", counted(4, 1.0f)}}), Error);
+  plan.set_weight("first", counted(20, 1.0f));
+  plan.set_weight("second", counted(10, 1.0f));
+  plan.run({{"n", 1}}, {{"x", counted(4, 1.0f)}});
+  EXPECT_EQ(plan.shape("y"), (std::vector<std::int64_t>{1, 2}));
+
+  plan.set_graph(chain(1));
+  plan.set_graph(chain(2));  // Before a step of it.
+  set_weights(plan);
+  plan.run({{"n", 2}}, {{"x", x}});
+  expect_near(plan.read("y"), expected(x, 4.0f));
+}
+
+TEST(PlanChanges, AnotherGraphMustBeAllowed) {
+  Plan plan(chain(0), find_devices({"cpu"}));
+  EXPECT_THROW(plan.set_graph(chain(1)), Error);
+  Plan allowed(chain(0), find_devices({"cpu"}), {.allowed = kAll});
+  set_weights(allowed);
+  const Floats x = counted(4, 1.0f);
+  allowed.run({{"n", 1}}, {{"x", x}});
+  EXPECT_THROW(allowed.set_graph(Graph{}), Error);  // Nothing happened:
+  expect_near(allowed.read("y"), expected(x, 1.0f));
+  allowed.run();
+  expect_near(allowed.read("y"), expected(x, 1.0f));
+}
+
+TEST(PlanChanges, SplitsThatStayAreNotCompiledAgain) {
+  PlanParams params{.allowed = kAll,
+                    .pins = {{"^second$", "second"}, {"^first$", "cpu"}, {"^between", "cpu"}}};
+  Plan plan(chain(1), find_devices({"cpu", "second=cpu"}), params);
+  set_weights(plan);
+  const Floats x = counted(8, 0.25f);
+  plan.run({{"n", 2}}, {{"x", x}});
+  EXPECT_EQ(plan.counters().splits_compiled, 2);
+  // The first split has a node more, and hands the second a value of the same name.
+  Graph longer;
+  {
+    const Dim n = longer.symbol("n", 1, 8);
+    Value h = relu(linear(longer.input("x", {n, 4}), longer.weight("first", {3, 4}))).named("hidden");
+    h = (h * 4.0f).named("between.first");
+    h = (h * 2.0f).named("between.0");
+    longer.output("y", linear(h, longer.weight("second", {2, 3})));
+  }
+  plan.set_graph(std::move(longer));
+  plan.run({{"n", 1}}, {{"x", counted(4, 0.5f)}});
+  expect_near(plan.read("y"), expected(counted(4, 0.5f), 8.0f));
+  EXPECT_EQ(plan.counters().splits_compiled, 3);
+  plan.run({{"n", 2}}, {{"x", x}});
+  expect_near(plan.read("y"), expected(x, 8.0f));
+  plan.set_graph(chain(1));
+  plan.run({{"n", 2}}, {{"x", x}});
+  expect_near(plan.read("y"), expected(x, 2.0f));
+  EXPECT_EQ(plan.counters().splits_compiled, 4);
+}
+
+TEST(PlanChanges, StatesOutliveTheGraph) {
+  const auto sums = [](float factor) {
+    Graph g;
+    const Dim n = g.symbol("n", 1, 4);
+    const Value x = g.input("x", {n, 2}), from = g.input("from", {n}, DType::kI32),
+                to = g.input("to", {n}, DType::kI32);
+    const Value last = g.state("last", DType::kF32, {1, 1, 2});
+    g.output("y", apply(ops::ShortConv{}, {last, x, g.weight("taps", {2, 2}), from, to}) * factor);
+    return g;
+  };
+  Plan plan(sums(1.0f), find_devices({"cpu", "second=cpu"}), {.allowed = kAll, .pins = {{"last", "cpu"}}});
+  plan.set_weight("taps", Floats(4, 1.0f));
+  const std::vector<std::int32_t> slot = {0}, none = {-1};
+  plan.run({{"n", 1}}, {{"x", Floats{1.0f, 10.0f}}, {"from", none}, {"to", slot}});
+  plan.set_graph(sums(2.0f));
+  plan.run({}, {{"x", Floats{2.0f, 20.0f}}, {"from", slot}, {"to", slot}});
+  EXPECT_EQ(plan.read("y"), (Floats{6.0f, 60.0f}));
+}
+
+/// The CPU, and a device beside it.
+Devices with_one_beside() {
+  exec::DeviceSet set;
+  const auto registry = find_backends();
+  set.devices = {std::make_shared<test::BesideDevice>(registry->open("cpu"), "beside"),
+                 registry->open("cpu")};
+  set.host = 1;
+  set.named = {0};
+  return Devices(std::make_shared<const exec::DeviceSet>(std::move(set)));
+}
+
+class PlanStarts : public testing::TestWithParam<bool> {
+ protected:
+  Plan plan() const {
+    Plan result(chain(1), GetParam() ? with_one_beside() : find_devices({"cpu"}),
+                {.allowed = kAll,
+                 .pins = GetParam() ? std::vector<Pin>{{"^(first|between)", "beside"}, {"^second", "cpu"}}
+                                    : std::vector<Pin>{}});
+    set_weights(result);
+    return result;
+  }
+};
+
+TEST_P(PlanStarts, OutputsAreThoseOfTheStepBefore) {
+  Plan steps = plan();
+  EXPECT_THROW(steps.read("y"), Error);
+  Floats before;
+  for (int i = 0; i < 20; ++i) {
+    const Floats x = counted(static_cast<std::size_t>(4 * (1 + i % 5)), 0.1f * static_cast<float>(i + 1));
+    steps.start({{"n", 1 + i % 5}}, {{"x", x}});
+    if (i == 0) {
+      EXPECT_THROW(steps.read("y"), Error);
+    } else {
+      EXPECT_EQ(steps.shape("y")[0], static_cast<std::int64_t>(before.size() / 4));
+      expect_near(steps.read("y"), expected(before, 2.0f));
+    }
+    before = x;
+    if (i % 7 == 3) {
+      steps.finish();
+      expect_near(steps.read("y"), expected(before, 2.0f));
+    }
+    if (i % 7 == 5) {  // A step of the other kind between them.
+      const Floats own = counted(4, 3.0f);
+      steps.run({{"n", 1}}, {{"x", own}});
+      expect_near(steps.read("y"), expected(own, 2.0f));
+      before = own;
+    }
+  }
+  steps.finish();
+  expect_near(steps.read("y"), expected(before, 2.0f));
+  steps.finish();
+  EXPECT_EQ(steps.counters().compiled, 1);
+}
+
+TEST_P(PlanStarts, WhatIsRefusedLeavesWhatWasStarted) {
+  Plan steps = plan();
+  const Floats x = counted(8, 0.5f), y = counted(4, 0.25f);
+  steps.start({{"n", 2}}, {{"x", x}});
+  EXPECT_THROW(steps.start({{"n", 9}}, {{"x", x}}), Error);
+  EXPECT_THROW(steps.start({{"n", 1}}, {{"x", x}}), Error);
+  steps.start({{"n", 1}}, {{"x", y}});
+  expect_near(steps.read("y"), expected(x, 2.0f));
+  EXPECT_THROW(steps.start({{"m", 1}}), Error);
+  expect_near(steps.read("y"), expected(x, 2.0f));
+  steps.finish();
+  expect_near(steps.read("y"), expected(y, 2.0f));
+}
+
+TEST_P(PlanStarts, OtherGraphsAndTensorsWait) {
+  Plan steps = plan();
+  const Floats x = counted(8, 0.5f);
+  steps.start({{"n", 2}}, {{"x", x}});
+  steps.start({{"n", 2}}, {{"x", x}});
+  steps.set_weight("second", counted(6, 1.0f));
+  steps.start({{"n", 2}}, {{"x", x}});
+  expect_near(steps.read("y"), expected(x, 2.0f));
+  steps.finish();
+  Floats twice = expected(x, 2.0f);
+  for (float& value : twice) value *= 2.0f;
+  expect_near(steps.read("y"), twice);
+  steps.start({{"n", 2}}, {{"x", x}});
+  steps.set_graph(chain(2));
+  steps.start({{"n", 2}}, {{"x", x}});
+  EXPECT_THROW(steps.read("y"), Error);  // The step before was another graph's.
+  steps.finish();
+  for (float& value : twice) value *= 2.0f;
+  expect_near(steps.read("y"), twice);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PlanStarts, testing::Bool(),
+                         [](const auto& p) { return p.param ? "OneBesideTheHost" : "TheHostAlone"; });
+
+TEST(PlanLooks, WatchedValuesAreSeenAfterEachRun) {
+  std::vector<std::string> seen;
+  Floats hidden;
+  Plan plan(chain(2), find_devices({"cpu"}),
+            {.watched = "^(hidden|between)", .watch = [&](const WatchedValue& value) {
+               seen.push_back(std::string(value.name) + " " + std::to_string(value.shape[0]));
+               if (value.name != "hidden") return;
+               hidden.resize(value.bytes.size() / sizeof(float));
+               std::memcpy(hidden.data(), value.bytes.data(), value.bytes.size());
+             }});
+  set_weights(plan);
+  const Floats x = counted(8, 0.25f);
+  plan.run({{"n", 2}}, {{"x", x}});
+  EXPECT_EQ(seen, (std::vector<std::string>{"hidden 2", "between.0 2", "between.1 2"}));
+  EXPECT_EQ(hidden.size(), 6U);
+  EXPECT_EQ(hidden[1], 4 * x[0] + 5 * x[1] + 6 * x[2]);
+  expect_near(plan.read("y"), expected(x, 4.0f));
+  PlanParams wrong{.watched = "(", .watch = [](const WatchedValue&) {}};
+  EXPECT_THROW(Plan(chain(1), find_devices({"cpu"}), wrong), Error);
+}
+
+TEST(PlanLooks, ExplainsItselfInThreeForms) {
+  Plan plan(chain(1), find_devices({"cpu", "second=cpu"}),
+            {.pins = {{"second", "second"}, {"first", "cpu"}}});
+  const auto json = nlohmann::json::parse(plan.explain(Explain::kJson));
+  EXPECT_EQ(json["symbols"][0]["max"], 8);
+  EXPECT_EQ(json["splits"].size(), 2U);
+  EXPECT_EQ(json["splits"][1]["device"], "second");
+  EXPECT_EQ(json["splits"][1]["copies"][0]["from"], "cpu");
+  EXPECT_EQ(json["splits"][1]["copies"][0]["bytes"], 8 * 3 * 4);
+  EXPECT_EQ(json["splits"][0]["nodes"][0]["op"], "matmul");
+  EXPECT_EQ(json["splits"][0]["nodes"][0]["shape"], "[n, 3]");
+  EXPECT_GT(json["devices"][0]["memory"]["weights"], 0);
+  EXPECT_NE(plan.explain().find("split 1 on second"), std::string::npos);
+  EXPECT_EQ(plan.explain(Explain::kDot).substr(0, 12), "digraph weft");
+}
+
+TEST(PlanLooks, PlansThatRunByTurnsShareTheirTemporaries) {
+  const auto memory = make_workspaces();
+  const Devices devices = find_devices({"cpu"});
+  Plan a(chain(3), devices, {.workspaces = memory}), b(chain(1), devices, {.workspaces = memory});
+  set_weights(a);
+  set_weights(b);
+  const Floats x = counted(8, 0.25f);
+  for (int i = 0; i < 3; ++i) {
+    a.run({{"n", 2}}, {{"x", x}});
+    b.run({{"n", 2}}, {{"x", x}});
+    expect_near(a.read("y"), expected(x, 8.0f));
+    expect_near(b.read("y"), expected(x, 2.0f));
+  }
+}
+
+TEST(PlanLooks, WeightsComeFromFiles) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "chain.safetensors";
+  const auto write = [&](const std::string& header, const Floats& data) {
+    const std::uint64_t length = header.size();
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&length), sizeof(length)) << header;
+    file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(4 * data.size()));
+  };
+  Floats data = counted(12, 1.0f);
+  const Floats second = counted(6, 0.5f);
+  data.insert(data.end(), second.begin(), second.end());
+  write(R"({"first":{"dtype":"F32","shape":[3,4],"data_offsets":[0,48]},)"
+        R"("second":{"dtype":"F32","shape":[2,3],"data_offsets":[48,72]}})",
+        data);
+  const Floats x = counted(8, 0.25f);
+  Plan plan(chain(0), find_devices({"cpu"}));
+  plan.set_weights(WeightFile(path));
+  plan.run({{"n", 2}}, {{"x", x}});
+  expect_near(plan.read("y"), expected(x, 1.0f));
+  write(R"({"first":{"dtype":"F32","shape":[4,3],"data_offsets":[0,48]}})", data);
+  Plan other(chain(0), find_devices({"cpu"}));
+  try {
+    other.set_weights(WeightFile(path));
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("'first' is [3, 4] of f32 in the graph, and [4, 3] of f32 in the file"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+/// Rows that are taken from among those that a chain of row-wise nodes makes: all must be there before.
+TEST(PlanLooks, TakesRowsInAnyOrder) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 64);
+  const Value x = g.input("x", {n, 3});
+  g.output("y", take(relu(x) * 2.0f, g.input("rows", {n}, DType::kI32)) + x);
+  Plan plan(g, find_devices({"cpu"}));
+  Floats values(64 * 3), truth(64 * 3);
+  std::vector<std::int32_t> rows(64);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 50.0f;
+  for (std::size_t r = 0; r < 64; ++r) {
+    rows[r] = static_cast<std::int32_t>(63 - r);
+    for (std::size_t c = 0; c < 3; ++c)
+      truth[r * 3 + c] = 2.0f * std::max(values[(63 - r) * 3 + c], 0.0f) + values[r * 3 + c];
+  }
+  for (int i = 0; i < 5; ++i) {
+    plan.run({{"n", 64}}, {{"x", values}, {"rows", rows}});
+    EXPECT_EQ(plan.read("y"), truth);
+  }
+}
+
+}  // namespace
+}  // namespace weft
