@@ -157,8 +157,9 @@ ValueType rule(const ops::MoveCells& op, const Inputs& in) {
   return {in.dtype(at.cache), in.shape(at.cache)};
 }
 
-ValueType rule(const ops::StoreCache&, const Inputs& in) {
+ValueType rule(const ops::StoreCache& op, const Inputs& in) {
   in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
+  in.require(op.role != CacheRole::kSlots || in.dtype(0) == DType::kF32, 0, "must be f32 for plain rows");
   in.f32(1);
   in.require(in.shape(1).columns() == in.size(0, 1) * in.size(0, 2), 1, "must fit the cache's heads");
   in.index_per_row(2, 1);
@@ -289,11 +290,15 @@ ValueType rule(const ops::SumExperts&, const Inputs& in) {
 
 ValueType rule(const ops::RaggedAttention& op, const Inputs& in) {
   constexpr auto at = input_places<ops::RaggedAttention>();
-  for (const int i : {at.q, at.k, at.v}) {
+  in.f32(at.q);
+  in.require(in.shape(at.q).rank() == 2, at.q, "must be a matrix");
+  const auto columns = [&](int i) {
     in.f32(i);
-    in.require(in.shape(i).rank() == 2, i, "must be a matrix");
-  }
-  const std::int64_t q = in.shape(at.q).columns(), k = in.shape(at.k).columns(), v = in.shape(at.v).columns();
+    const int rank = in.shape(i).rank();
+    in.require(rank == 2 || rank == 3, i, "must be a matrix, or a state {rows, heads, head_dim}");
+    return rank == 3 ? in.size(i, 1) * in.size(i, 2) : in.size(i, 1);
+  };
+  const std::int64_t q = in.shape(at.q).columns(), k = columns(at.k), v = columns(at.v);
   in.require(op.n_heads > 0 && q % op.n_heads == 0 && q > 0, at.q, "must consist of n_heads heads");
   const std::int64_t head_dim = q / op.n_heads;
   in.require(k > 0 && k % head_dim == 0 && op.n_heads % (k / head_dim) == 0, at.k,
@@ -304,6 +309,17 @@ ValueType rule(const ops::RaggedAttention& op, const Inputs& in) {
   in.index_per_row(at.begins, at.q);
   in.index_per_row(at.ends, at.q);
   return f32({in.shape(at.q)[0], op.n_heads * (v / (k / head_dim))});
+}
+
+ValueType rule(const ops::Unfold& op, const Inputs& in) {
+  in.f32(0);
+  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
+  constexpr std::int64_t kMost = 1 << 20;
+  in.require(op.kernel > 0 && op.kernel <= kMost && op.stride > 0 && op.stride <= kMost && op.padding >= 0 &&
+                 op.padding < op.kernel,
+             0, "needs a kernel and a stride from 1 to 2^20, and less padding than the kernel");
+  const Dim rows = (in.shape(0)[0] + (2 * op.padding - op.kernel)) / op.stride + 1;
+  return f32({rows, (Dim(op.kernel) * in.shape(0)[1]).constant()});
 }
 
 ValueType rule(const ops::RaggedMean&, const Inputs& in) {

@@ -104,6 +104,13 @@ Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int 
                        Where where) {
   return apply(ops::RaggedAttention{n_heads, scale}, {q, k, v, begins, ends}, where);
 }
+Value store_rows(Value state, Value x, Value rows, Where where) {
+  return apply(ops::StoreCache{CacheRole::kSlots}, {state, x, rows}, where);
+}
+Value conv1d(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride,
+             std::int64_t padding, Where where) {
+  return linear(apply(ops::Unfold{kernel, stride, padding}, {x}, where), weight, bias, where);
+}
 Value ragged_mean(Value x, Value begins, Value ends, Where where) {
   return apply(ops::RaggedMean{}, {x, begins, ends}, where);
 }

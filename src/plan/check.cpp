@@ -29,6 +29,10 @@ void check_kinds(const Graph& graph, const Node& node) {
       get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr)
     states = {0};
   if (get_op<ops::Attention>(node) != nullptr) states = {1, 2};
+  // Keys and values that are states are so by their shape.
+  if (get_op<ops::RaggedAttention>(node) != nullptr)
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+      if (graph.value(node.inputs[i]).shape.rank() == 3) states.push_back(i);
   const auto in = [](const std::vector<std::size_t>& list, std::size_t i) {
     return std::find(list.begin(), list.end(), i) != list.end();
   };

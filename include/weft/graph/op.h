@@ -164,7 +164,8 @@ struct MoveCells {
   friend bool operator==(const MoveCells&, const MoveCells&) = default;
 };
 
-/// cache state, x {m, h*head_dim}, cells {m} I32 -> the cache after the rows were stored in the cells.
+/// cache state, x {m, h*head_dim}, cells {m} I32 -> the cache after the rows were stored in the cells. With
+/// kSlots they stand there as they are, and the state is F32.
 struct StoreCache {
   static constexpr std::string_view kName = "store_cache";
   static constexpr int kMinInputs = 3, kMaxInputs = 3;
@@ -284,7 +285,8 @@ struct SumExperts {
 
 /// Attention of rows over rows. q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32
 /// -> {m, n_heads*e}: row r of q attends to the rows of k and v from begins[r] to ends[r] - 1; to none:
-/// zeros. Head h reads head h / (n_heads / g) of k and v.
+/// zeros. Head h reads head h / (n_heads / g) of k and v. These may be states {n, g, d} and {n, g, e} of
+/// plain rows (StoreCache with kSlots).
 struct RaggedAttention {
   static constexpr std::string_view kName = "ragged_attention";
   struct Inputs {
@@ -304,13 +306,25 @@ struct RaggedMean {
   friend bool operator==(const RaggedMean&, const RaggedMean&) = default;
 };
 
+/// x {t, c} -> {(t + 2 * padding - kernel) / stride + 1, kernel * c}: row r has the rows of x from r * stride
+/// - padding on, side by side, with zeros for those that are not there. A convolution over rows is the
+/// product of these with its weights.
+struct Unfold {
+  static constexpr std::string_view kName = "unfold";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  friend bool operator==(const Unfold&, const Unfold&) = default;
+};
+
 }  // namespace ops
 
 using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
                         ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope,
                         ops::MoveCells, ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan,
                         ops::TopK, ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts,
-                        ops::SumExperts, ops::RaggedAttention, ops::RaggedMean>;
+                        ops::SumExperts, ops::RaggedAttention, ops::RaggedMean, ops::Unfold>;
 
 std::string_view name(const Op& op);
 

@@ -113,6 +113,13 @@ Value rope(Value x, Value positions, const ops::Rope& params, Value factors = {}
 /// q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32 -> {m, n_heads*e}
 Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int n_heads, float scale = 0.0f,
                        Where where = Where::current());
+/// state {n, 1, d} F32, x {m, d}, rows {m} I32 -> the state after the rows of x were stored in those rows.
+Value store_rows(Value state, Value x, Value rows, Where where = Where::current());
+/// x {t, c}, weight {o, kernel*c}, bias {o}? -> {(t + 2 * padding - kernel) / stride + 1, o}: over rows,
+/// which are the times of a signal. A row of the weight has the c inputs of the first time, then those of the
+/// next: torch.nn.functional.conv1d has them as {o, c, kernel}.
+Value conv1d(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride = 1,
+             std::int64_t padding = 0, Where where = Where::current());
 /// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}
 Value ragged_mean(Value x, Value begins, Value ends, Where where = Where::current());
 

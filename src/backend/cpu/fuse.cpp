@@ -75,8 +75,9 @@ class Fuser {
     const RopeEntry* rope = nullptr;
     if (const auto* rope_op = std::get_if<ops::Rope>(&op)) rope = &rope_table(*rope_op, node);
     // Any of these rows may be asked for.
-    const ValueId table = std::holds_alternative<ops::GetRows>(op) ? node.inputs[0] : kNoValue;
-    const int launch = chain_for(row_domain(graph_, node), node.inputs, rope != nullptr ? 1 : 0, table);
+    const bool any = std::holds_alternative<ops::GetRows>(op) || std::holds_alternative<ops::Unfold>(op);
+    const int launch = chain_for(row_domain(graph_, node), node.inputs, rope != nullptr ? 1 : 0,
+                                 any ? node.inputs[0] : kNoValue);
     for (const ValueId input : node.inputs) program_.reads(launch, input);
     if (rope != nullptr) program_.reads_from(launch, rope->made_by);
     chain_at(launch)->add(op, node.inputs, node.output, rope != nullptr ? rope->launch : nullptr);

@@ -27,8 +27,8 @@ template <typename T, typename... Others>
 constexpr bool is_one_of = (std::is_same_v<T, Others> || ...);
 /// Whether there is a shader for an op; others are left to other devices.
 template <typename T>
-constexpr bool kHasShader =
-    !is_one_of<T, ops::Best, ops::LogSumExp, ops::Softmax, ops::RaggedAttention, ops::RaggedMean>;
+constexpr bool kHasShader = !is_one_of<T, ops::Best, ops::LogSumExp, ops::Softmax, ops::RaggedAttention,
+                                       ops::RaggedMean, ops::Unfold>;
 constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
@@ -400,35 +400,36 @@ bool can_launch(const Graph& graph, const Node& node) {
            s[s.rank() - 2].constant() <= std::int64_t{kMaxGroups} * kOutputsPerGroup &&
            row_bytes(w.dtype, s.columns()) < std::size_t{kMaxElements};
   };
-  return std::visit(Overloaded{
-                        [&](const ops::GetRows&) { return stored_type(value(0).dtype).has_value(); },
-                        [&](const ops::Matmul&) { return weight(value(0)); },
-                        [&](const ops::MatmulExperts&) { return weight(value(0)); },
-                        [&](const ops::StoreCache&) { return can_cache(value(0)); },
-                        [&](const ops::Norm& op) { return op.kind != NormKind::kL2; },
-                        [&](const ops::MoveCells& op) {
-                          const ValueInfo& cache = graph.value(named_inputs<ops::MoveCells>(node).cache);
-                          if (!can_cache(cache)) return false;
-                          if (op.role != CacheRole::kKeys || op.rope.n_rot == 0) return true;
-                          const std::int64_t head_dim = cache.shape[2].constant();
-                          if (is_float(cache.dtype)) return op.rope.n_rot % 4 == 0 && head_dim % 4 == 0;
-                          return turned_unit(cache.dtype, word(head_dim)) <= kMaxTurnedUnit;
-                        },
-                        [&](const ops::Attention&) {
-                          const auto in = named_inputs<ops::Attention>(node);
-                          const ValueInfo &k = graph.value(in.k), &v = graph.value(in.v);
-                          return can_cache(k) && can_cache(v) && k.shape[2].constant() <= kMaxHeadDim &&
-                                 v.shape[2].constant() <= kMaxHeadDim;
-                        },
-                        [&](const ops::ShortConv&) {
-                          return is_float(graph.value(named_inputs<ops::ShortConv>(node).weight).dtype);
-                        },
-                        [&](const ops::SelectiveScan&) {
-                          return is_float(graph.value(named_inputs<ops::SelectiveScan>(node).a).dtype);
-                        },
-                        []<typename T>(const T&) { return kHasShader<T>; },
-                    },
-                    node.op);
+  return std::visit(
+      Overloaded{
+          [&](const ops::GetRows&) { return stored_type(value(0).dtype).has_value(); },
+          [&](const ops::Matmul&) { return weight(value(0)); },
+          [&](const ops::MatmulExperts&) { return weight(value(0)); },
+          [&](const ops::StoreCache& op) { return op.role != CacheRole::kSlots && can_cache(value(0)); },
+          [&](const ops::Norm& op) { return op.kind != NormKind::kL2; },
+          [&](const ops::MoveCells& op) {
+            const ValueInfo& cache = graph.value(named_inputs<ops::MoveCells>(node).cache);
+            if (!can_cache(cache)) return false;
+            if (op.role != CacheRole::kKeys || op.rope.n_rot == 0) return true;
+            const std::int64_t head_dim = cache.shape[2].constant();
+            if (is_float(cache.dtype)) return op.rope.n_rot % 4 == 0 && head_dim % 4 == 0;
+            return turned_unit(cache.dtype, word(head_dim)) <= kMaxTurnedUnit;
+          },
+          [&](const ops::Attention&) {
+            const auto in = named_inputs<ops::Attention>(node);
+            const ValueInfo &k = graph.value(in.k), &v = graph.value(in.v);
+            return can_cache(k) && can_cache(v) && k.shape[2].constant() <= kMaxHeadDim &&
+                   v.shape[2].constant() <= kMaxHeadDim;
+          },
+          [&](const ops::ShortConv&) {
+            return is_float(graph.value(named_inputs<ops::ShortConv>(node).weight).dtype);
+          },
+          [&](const ops::SelectiveScan&) {
+            return is_float(graph.value(named_inputs<ops::SelectiveScan>(node).a).dtype);
+          },
+          []<typename T>(const T&) { return kHasShader<T>; },
+      },
+      node.op);
 }
 
 Program make_program(const Graph& graph, bool byte_dots) { return Builder(graph, byte_dots).build(); }

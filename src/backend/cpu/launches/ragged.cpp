@@ -24,8 +24,13 @@ RaggedAttentionLaunch::RaggedAttentionLaunch(const Graph& graph, const Node& nod
   const auto& op = *get_op<ops::RaggedAttention>(node);
   n_heads_ = op.n_heads;
   k_dim_ = static_cast<int>(graph.value(in_.q).shape.columns() / n_heads_);
-  n_kv_heads_ = static_cast<int>(graph.value(in_.k).shape.columns() / k_dim_);
-  v_dim_ = static_cast<int>(graph.value(in_.v).shape.columns() / n_kv_heads_);
+  // A state has its heads as a dimension of their own.
+  const auto columns = [&](ValueId value) {
+    const Shape& shape = graph.value(value).shape;
+    return shape.rank() == 3 ? shape[1].constant() * shape[2].constant() : shape.columns();
+  };
+  n_kv_heads_ = static_cast<int>(columns(in_.k) / k_dim_);
+  v_dim_ = static_cast<int>(columns(in_.v) / n_kv_heads_);
   scale_ = op.scale != 0.0f ? op.scale : 1.0f / std::sqrt(static_cast<float>(k_dim_));
 }
 

@@ -179,6 +179,9 @@ void RowLaunch::bind(const Addresses& addresses) {
 
 std::int32_t RowLaunch::prepare(const StepInfo& step) {
   n_rows_ = rows_.value(step.symbols);
+  for (Instruction& instruction : instructions_)
+    if (std::holds_alternative<ops::Unfold>(instruction.op))
+      instruction.n_in_rows = graph_.value(instruction.in[0].value).shape.rows(step.symbols);
   rows_per_task_ = std::clamp<std::int64_t>(n_rows_ / (4 * step.n_threads), 1, kMaxRowsPerTask);
   return static_cast<std::int32_t>((n_rows_ + rows_per_task_ - 1) / rows_per_task_);
 }
@@ -269,6 +272,11 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
               kernels.rope_head(table, in(0) + i, op.head_dim, out + i);
           },
           [&](const ops::StoreCache& op) {
+            if (op.role == CacheRole::kSlots) {
+              const auto bytes = static_cast<std::size_t>(n) * sizeof(float);
+              std::memcpy(instruction.in[0].base + static_cast<std::size_t>(index(2)) * bytes, in(1), bytes);
+              return;
+            }
             const auto store = op.role == CacheRole::kKeys ? kernels.store_k : kernels.store_v;
             store(instruction.cache, in(1), index(2), instruction.in[0].base);
           },
@@ -311,6 +319,18 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
             kernels.scale_row(in(0), in(1)[0], n, out);
             for (int j = 1; j < instruction.n_experts_used; ++j)
               kernels.axpy_row(in(0) + j * n, in(1)[j], n, out);
+          },
+          [&](const ops::Unfold& op) {
+            const auto* const x = reinterpret_cast<const float*>(instruction.in[0].base);
+            for (std::int64_t j = 0; j < op.kernel; ++j) {
+              const std::int64_t from = row * op.stride - op.padding + j;
+              const auto bytes = static_cast<std::size_t>(n) * sizeof(float);
+              if (from >= 0 && from < instruction.n_in_rows) {
+                std::memcpy(out + j * n, x + from * n, bytes);
+              } else {
+                std::memset(out + j * n, 0, bytes);
+              }
+            }
           },
           [&](const Quantise& op) {
             kernels.quantise_row(op.form, in(0), n, reinterpret_cast<std::byte*>(out));

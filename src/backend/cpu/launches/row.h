@@ -46,7 +46,7 @@ struct Quantise {
 using RowOp =
     std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
                  ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK,
-                 ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::SumExperts, Quantise>;
+                 ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::SumExperts, ops::Unfold, Quantise>;
 
 class RowLaunch final : public Launch {
  public:
@@ -81,6 +81,7 @@ class RowLaunch final : public Launch {
     std::int64_t columns = 0;  // Of input 0's row (of the output's row for get_rows and sum_experts).
     const RopeTableLaunch* rope = nullptr;
     const MatrixTensor* table = nullptr;  // get_rows from a weight.
+    std::int64_t n_in_rows = 0;           // Of this step, of unfold's input.
     CacheLayout cache;
     int n_experts_used = 0;
     std::size_t scratch_offset = 0;  // Own temporary of expert_weights, best and log_sum_exp.
