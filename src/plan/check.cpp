@@ -1,5 +1,6 @@
 // What graphs must be for any device to rely on them.
 #include <algorithm>
+#include <limits>
 
 #include "plan/plan_impl.h"
 #include "weft/error.h"
@@ -59,6 +60,42 @@ std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
     if (size < 0 || __builtin_mul_overflow(elements, size, &elements))
       refuse(value.name + " " + to_string(value.shape, graph.symbols()) + " has a size that no memory has");
   return elements / 8;
+}
+
+std::vector<IndexUse> index_uses(const Graph& graph) {
+  std::vector<IndexUse> uses;
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    const auto add = [&](ValueId input, const Dim& end, std::int64_t least = 0) {
+      if (graph.value(input).kind == ValueKind::kInput)
+        uses.push_back({.input = input, .node = static_cast<NodeId>(n), .least = least, .end = end});
+    };
+    const auto shape = [&](std::size_t i) -> const Shape& { return graph.value(node.inputs[i]).shape; };
+    if (get_op<ops::GetRows>(node) != nullptr) add(node.inputs[1], shape(0)[0]);
+    if (get_op<ops::StoreCache>(node) != nullptr) add(node.inputs[2], shape(0)[0]);
+    if (get_op<ops::ExpertWeights>(node) != nullptr) add(node.inputs[1], shape(0)[1]);
+    if (get_op<ops::MatmulExperts>(node) != nullptr) add(node.inputs[2], shape(0)[0]);
+    if (get_op<ops::LogSumExp>(node) != nullptr)
+      add(node.inputs[1], shape(0)[1], std::min(ops::LogSumExp::kNoColumn, ops::LogSumExp::kNoRow));
+    if (get_op<ops::MoveCells>(node) != nullptr) {
+      const auto in = named_inputs<ops::MoveCells>(node);
+      add(in.from, shape(0)[0]);
+      add(in.to, shape(0)[0]);
+    }
+    // A negative slot is a state of zeros.
+    constexpr std::int64_t kZeros = std::numeric_limits<std::int32_t>::min();
+    const auto slots = [&](const auto& in) {
+      add(in.from, graph.value(in.state).shape[0], kZeros);
+      add(in.to, graph.value(in.state).shape[0]);
+    };
+    if (get_op<ops::ShortConv>(node) != nullptr) slots(named_inputs<ops::ShortConv>(node));
+    if (get_op<ops::SelectiveScan>(node) != nullptr) slots(named_inputs<ops::SelectiveScan>(node));
+    if (get_op<ops::Attention>(node) != nullptr) {
+      const auto in = named_inputs<ops::Attention>(node);
+      add(in.sequences, graph.value(in.extents).shape[0]);
+    }
+  }
+  return uses;
 }
 
 void check_graph(const Graph& graph) {

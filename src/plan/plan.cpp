@@ -101,6 +101,7 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
     }
   }
   placed.graph = std::move(graph);
+  placed.indices = index_uses(placed.graph);
   placed.device_of = place_nodes(placed.graph, devices.set(), params.pins);
   placed.splits = exec::split(placed.graph, placed.device_of, devices.set().beside_host());
   const std::size_t n_values = placed.graph.values().size();
@@ -251,6 +252,7 @@ Plan::Impl::Brought Plan::Impl::check(std::span<const SymbolValue> symbol_values
     refuse("a symbol changed, and the plan does not allow changed shapes");
   if (first || brought.shapes) check_sizes(brought.symbols);
   brought.ids = check_inputs(brought.symbols, brought.shapes, inputs);
+  check_indices(brought, inputs);
   if (first) check_weights();
   return brought;
 }
@@ -294,6 +296,30 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
       refuse("input '" + value.name + "' has another shape than in the step before, and was not given");
   }
   return ids;
+}
+
+/// Kernels go where they are told to.
+void Plan::Impl::check_indices(const Brought& brought, std::span<const InputData> inputs) const {
+  for (const IndexUse& use : now.indices) {
+    std::span<const std::byte> bytes;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (brought.ids[i] == use.input) bytes = inputs[i].bytes;
+    const ValueInfo& value = now.graph.value(use.input);
+    if (bytes.empty() && brought.shapes)  // It is as before, but there may be fewer rows.
+      bytes = now.tensors[index(home(now, use.input))][index(use.input)]->host().first(
+          exec::value_bytes(value, brought.symbols));
+    const std::int64_t end = use.end.value(brought.symbols);
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::int32_t)) {
+      std::int32_t number = 0;
+      std::memcpy(&number, bytes.data() + i, sizeof(number));
+      if (number >= use.least && number < end) continue;
+      const Node& node = now.graph.node(use.node);
+      refuse("input '" + value.name + "' has " + std::to_string(number) + " at " +
+             std::to_string(i / sizeof(number)) + ", and " + now.graph.value(node.output).name + " = " +
+             std::string(name(node.op)) + " takes " + std::to_string(use.least) + " to " +
+             std::to_string(end - 1));
+    }
+  }
 }
 
 void Plan::Impl::check_weights() const {

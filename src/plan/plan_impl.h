@@ -18,6 +18,14 @@ void check_graph(const Graph& graph);
 /// Elements of a value with these symbols. Refuses what memory cannot be laid out for.
 std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
                               std::span<const std::int64_t> symbols);
+/// An input whose numbers say which rows, cells, slots or columns a node uses.
+struct IndexUse {
+  ValueId input = kNoValue;
+  NodeId node = kNoNode;
+  std::int64_t least = 0;  ///< Below 0: what means none.
+  Dim end;
+};
+std::vector<IndexUse> index_uses(const Graph& graph);
 /// "[2, 3]"
 std::string sizes_text(std::span<const std::int64_t> dims);
 
@@ -29,7 +37,8 @@ struct Plan::Impl {
     exec::Splits splits;
     std::vector<std::int64_t> most_elements;  // By value: at the symbols' upper bounds.
     std::vector<std::vector<std::shared_ptr<DeviceTensor>>> tensors;  // By device and value.
-    std::vector<bool> given;                 // By value: weights that were set, inputs that a step brought.
+    std::vector<bool> given;  // By value: weights that were set, inputs that a step brought.
+    std::vector<IndexUse> indices;
     std::vector<ValueId> watched;            // Results.
     std::vector<Bindings> bindings() const;  // By device.
   };
@@ -82,6 +91,7 @@ struct Plan::Impl {
   std::vector<ValueId> check_inputs(std::span<const std::int64_t> symbols, bool shapes,
                                     std::span<const InputData> inputs) const;
   void check_sizes(std::span<const std::int64_t> symbols) const;
+  void check_indices(const Brought& brought, std::span<const InputData> inputs) const;
   void check_weights() const;
   std::size_t symbol_of(const SymbolValue& value) const;
   void write(const Brought& brought, std::span<const InputData> inputs);

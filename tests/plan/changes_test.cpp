@@ -329,6 +329,75 @@ TEST(PlanLooks, WeightsComeFromFiles) {
   }
 }
 
+TEST(PlanLooks, IndicesAreChecked) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 8), m = g.symbol("m", 1, 8);
+  const Value x = g.input("x", {n, 2}), rows = g.input("rows", {m}, DType::kI32);
+  g.output("y", take(x, rows));
+  const Value kept =
+      store_rows(g.state("kept", DType::kF32, {4, 1, 2}), x, g.input("places", {n}, DType::kI32));
+  g.output("all", ragged_attention(x, kept, kept, g.input("begins", {n}, DType::kI32),
+                                   g.input("ends", {n}, DType::kI32), 1));
+  Plan plan(g, find_devices({"cpu"}));
+  const std::vector<std::int32_t> places = {3, 0, 1, 2}, past(4, 1000), before(4, -5);
+  plan.run({{"n", 4}, {"m", 2}}, {{"x", counted(8, 1.0f)},
+                                  {"rows", std::vector<std::int32_t>{3, 0}},
+                                  {"places", places},
+                                  {"begins", before},
+                                  {"ends", past}});
+  EXPECT_EQ(plan.read("y"), (Floats{6.0f, 0.0f, 0.0f, 1.0f}));
+  using Symbols = std::initializer_list<Plan::SymbolValue>;
+  using Inputs = std::initializer_list<Plan::InputData>;
+  const auto refusal = [&](Symbols symbols, Inputs inputs) {
+    try {
+      plan.run(symbols, inputs);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::vector<std::int32_t> wrong = {0, 4}, negative = {-1, 0}, far = {0, 1, 2, 4};
+  EXPECT_NE(refusal({}, {{"rows", wrong}}).find("'rows' has 4 at 1"), std::string::npos);
+  EXPECT_NE(refusal({}, {{"rows", negative}}).find("takes 0 to 3"), std::string::npos);
+  EXPECT_NE(refusal({}, {{"places", far}}).find("store_cache takes 0 to 3"), std::string::npos);
+  // As they were, where there are fewer rows now.
+  const std::vector<std::int32_t> two(2);
+  EXPECT_NE(refusal({{"n", 2}}, {{"x", counted(4, 1.0f)}, {"places", two}, {"begins", two}, {"ends", two}})
+                .find("'rows' has 3 at 0"),
+            std::string::npos);
+  plan.run();
+  EXPECT_EQ(plan.read("y"), (Floats{6.0f, 0.0f, 0.0f, 1.0f}));
+}
+
+TEST(PlanLooks, ConvolutionsOverRows) {
+  Graph g;
+  const Dim t = g.symbol("t", 1, 16);
+  const Value x = g.input("x", {t, 2});
+  g.output("y", conv1d(relu(x), g.weight("w", {3, 6}), g.weight("b", {3}), 3, 2, 1));
+  Plan plan(g, find_devices({"cpu"}));
+  const Floats w = counted(18, 0.5f), b = counted(3, 1.0f);
+  plan.set_weight("w", w);
+  plan.set_weight("b", b);
+  for (const std::int64_t n : {7, 1, 16, 2}) {
+    Floats values = counted(static_cast<std::size_t>(2 * n), 1.0f), truth;
+    for (float& value : values) value -= 3.0f;
+    for (std::int64_t row = 0; row < (n - 1) / 2 + 1; ++row)
+      for (std::size_t o = 0; o < 3; ++o) {
+        float sum = b[o];
+        for (std::int64_t j = 0; j < 3; ++j)
+          for (std::int64_t c = 0; c < 2; ++c)
+            if (const std::int64_t from = 2 * row + j - 1; from >= 0 && from < n)
+              sum += w[o * 6 + static_cast<std::size_t>(2 * j + c)] *
+                     std::max(values[static_cast<std::size_t>(2 * from + c)], 0.0f);
+        truth.push_back(sum);
+      }
+    plan.run({{"t", n}}, {{"x", values}});
+    EXPECT_EQ(plan.shape("y"), (std::vector<std::int64_t>{(n - 1) / 2 + 1, 3}));
+    expect_near(plan.read("y"), truth);
+  }
+}
+
 /// Rows that are taken from among those that a chain of row-wise nodes makes: all must be there before.
 TEST(PlanLooks, TakesRowsInAnyOrder) {
   Graph g;

@@ -80,9 +80,51 @@ void one_attention(Suite& suite, const ops::RaggedAttention& op, std::int64_t m,
              kProductTolerance);
 }
 
+void one_unfold(Suite& suite, const ops::Unfold& op, std::int64_t t, std::int64_t columns) {
+  Case c = suite.next();
+  const Values x = c.floats({t, columns});
+  Values truth;
+  const std::int64_t rows = (t + 2 * op.padding - op.kernel) / op.stride + 1;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t j = 0; j < op.kernel; ++j) {
+      const std::int64_t from = row * op.stride + j - op.padding;
+      for (std::int64_t i = 0; i < columns; ++i)
+        truth.push_back(from >= 0 && from < t ? x[static_cast<std::size_t>(from * columns + i)] : 0.0);
+    }
+  c.expect(c.graph.add(op, {c.input({c.rows(t), columns}, x)}, "y"), std::move(truth));
+  suite.take(c,
+             text({t, columns}) + " by " + std::to_string(op.kernel) + " each " + std::to_string(op.stride) +
+                 " padded " + std::to_string(op.padding),
+             0.0);
+}
+
+void one_store(Suite& suite, std::int64_t m, std::int64_t columns) {
+  constexpr std::int64_t kRows = 150;
+  Case c = suite.next();
+  Values state = c.floats({kRows, 1, columns});
+  const Values x = c.floats({m, columns});
+  const ValueId cache = c.state(DType::kF32, {kRows, 1, columns}, CacheRole::kSlots, state);
+  Indices to;
+  for (std::int64_t row = 0; row < m; ++row) {
+    to.push_back(static_cast<std::int32_t>((7 * row + 3) % kRows));
+    std::copy_n(x.begin() + row * columns, columns, state.begin() + to.back() * columns);
+  }
+  const ValueId rows = c.input({c.rows(m), columns}, x);
+  const ValueId last =
+      c.graph.add(ops::StoreCache{CacheRole::kSlots}, {cache, rows, c.input({c.rows(m)}, to)}, "y");
+  c.expect_state(cache, last, std::move(state));
+  suite.take(c, text({m, columns}) + " plain", 0.0);
+}
+
 }  // namespace
 
 void ragged(Suite& suite) {
+  for (const std::int64_t t : {1, 2, 9, 100})
+    for (const ops::Unfold& op : {ops::Unfold{1, 1, 0}, ops::Unfold{3, 1, 1}, ops::Unfold{3, 2, 1},
+                                  ops::Unfold{4, 3, 2}, ops::Unfold{7, 2, 5}})
+      if (suite.wanted("unfold") && t + 2 * op.padding >= op.kernel) one_unfold(suite, op, t, 5);
+  for (const std::int64_t m : {0, 1, 40})
+    if (suite.wanted("store_cache")) one_store(suite, m, 37);
   for (const std::int64_t m : {0, 1, 3, 40, 100, 130})
     for (const std::int64_t n : {0, 1, 5, 63, 64, 200})
       for (const bool in_order : {false, true}) {
