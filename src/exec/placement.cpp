@@ -216,6 +216,17 @@ std::vector<int> devices_reading(const Graph& graph, std::span<const int> device
   return result;
 }
 
+std::vector<std::vector<int>> devices_reading(const Graph& graph, std::span<const int> device_of) {
+  std::vector<std::vector<int>> result(graph.values().size());
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n)
+    for (const ValueId input : graph.nodes()[n].inputs) {
+      std::vector<int>& devices = result[index(input)];
+      if (std::find(devices.begin(), devices.end(), device_of[n]) == devices.end())
+        devices.push_back(device_of[n]);
+    }
+  return result;
+}
+
 Costs costs_of(const Graph& graph, std::span<Device* const> devices, std::span<const NodeSpeed> speeds,
                std::span<const Link> links, int host, std::span<const std::int64_t> symbols) {
   const std::size_t n = devices.size();

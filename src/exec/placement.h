@@ -33,6 +33,8 @@ struct Link {
 
 /// The devices of the nodes that read a value, each once, in the order of the nodes.
 std::vector<int> devices_reading(const Graph& graph, std::span<const int> device_of, ValueId value);
+/// Of all values.
+std::vector<std::vector<int>> devices_reading(const Graph& graph, std::span<const int> device_of);
 
 /// The cost of each choice in one kind of step.
 struct Costs {

@@ -1,6 +1,8 @@
 #include "weft/graph.h"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -16,7 +18,27 @@ SymbolId Graph::add_symbol(std::string name, std::int64_t min, std::int64_t max)
 
 ValueId Graph::add_value(ValueInfo info) {
   values_.push_back(std::move(info));
-  return static_cast<ValueId>(values_.size()) - 1;
+  const ValueId id = static_cast<ValueId>(values_.size()) - 1;
+  add_name(id);
+  return id;
+}
+
+void Graph::rename(ValueId value, std::string name) {
+  values_[index(value)].name = std::move(name);
+  add_name(value);
+}
+
+void Graph::add_name(ValueId value) {
+  const auto put = [&](ValueId id) {
+    std::size_t at = std::hash<std::string_view>()(values_[index(id)].name);
+    while (names_[at &= names_.size() - 1] != kNoValue) ++at;
+    names_[at] = id;
+  };
+  if (2 * ++n_names_ <= names_.size()) return put(value);
+  names_.assign(std::max<std::size_t>(16, 4 * values_.size() - 1), kNoValue);
+  names_.resize(std::bit_ceil(names_.size()), kNoValue);
+  n_names_ = values_.size();
+  for (std::size_t v = 0; v < values_.size(); ++v) put(static_cast<ValueId>(v));
 }
 
 ValueId Graph::add_input(std::string name, DType dtype, Shape shape) {
@@ -62,9 +84,11 @@ std::string Graph::free_name(std::string_view stem) const {
 void Graph::add_output(ValueId value) { outputs_.push_back(value); }
 
 ValueId Graph::find(std::string_view name) const {
-  for (std::size_t i = 0; i < values_.size(); ++i)
-    if (values_[i].name == name) return static_cast<ValueId>(i);
-  return kNoValue;
+  if (names_.empty()) return kNoValue;
+  for (std::size_t at = std::hash<std::string_view>()(name);; ++at) {
+    const ValueId id = names_[at &= names_.size() - 1];
+    if (id == kNoValue || values_[index(id)].name == name) return id;
+  }
 }
 
 bool Graph::is_output(ValueId value) const {

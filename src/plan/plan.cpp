@@ -103,6 +103,7 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
   placed.graph = std::move(graph);
   placed.indices = index_uses(placed.graph);
   placed.device_of = place_nodes(placed.graph, devices.set(), params.pins);
+  placed.readers = exec::devices_reading(placed.graph, placed.device_of);
   placed.splits = exec::split(placed.graph, placed.device_of, devices.set().beside_host());
   const std::size_t n_values = placed.graph.values().size();
   placed.tensors.resize(devices.set().devices.size());
@@ -126,9 +127,7 @@ int Plan::Impl::home(const Placed& placed, ValueId id) const {
   const ValueInfo& value = placed.graph.value(id);
   if (value.kind == ValueKind::kResult) return placed.device_of[index(value.producer)];
   if (value.kind == ValueKind::kState)
-    if (const std::vector<int> readers = exec::devices_reading(placed.graph, placed.device_of, id);
-        !readers.empty())
-      return readers.front();
+    if (const std::vector<int>& readers = placed.readers[index(id)]; !readers.empty()) return readers.front();
   return placed.splits.home[index(id)] >= 0 ? placed.splits.home[index(id)] : devices.set().host;
 }
 
@@ -180,7 +179,7 @@ void Plan::Impl::set_weight(ValueId id, const WeightSource& source) {
   if (again && !params.allowed.tensors)
     refuse("weight '" + value.name + "' is set again, and the plan does not allow changed tensors");
   std::vector<std::pair<int, std::shared_ptr<DeviceTensor>>> made;  // All or none.
-  for (const int on : exec::devices_reading(now.graph, now.device_of, id))
+  for (const int on : now.readers[index(id)])
     made.emplace_back(on, devices.set().devices[index(on)]->create_weight(value.dtype, dims, source));
   for (auto& [device, tensor] : made) {
     if (again) rebindings.push_back({id, tensor.get(), device});
@@ -213,7 +212,7 @@ void Plan::Impl::set_graph(Graph graph) {
                : devices.set().devices[index(on)]->create_state(value.dtype, value.shape.dims({}));
     } else if (same && now.given[index(old)]) {
       next.given[v] = true;
-      for (const int on : exec::devices_reading(next.graph, next.device_of, id)) {
+      for (const int on : next.readers[v]) {
         next.tensors[index(on)][v] = now.tensors[index(on)][index(old)];
         next.given[v] = next.given[v] && next.tensors[index(on)][v] != nullptr;
       }
@@ -325,8 +324,7 @@ void Plan::Impl::check_indices(const Brought& brought, std::span<const InputData
 void Plan::Impl::check_weights() const {
   for (std::size_t v = 0; v < now.given.size(); ++v)
     if (const ValueInfo& value = now.graph.values()[v];
-        value.kind == ValueKind::kWeight && !now.given[v] &&
-        !exec::devices_reading(now.graph, now.device_of, static_cast<ValueId>(v)).empty())
+        value.kind == ValueKind::kWeight && !now.given[v] && !now.readers[v].empty())
       refuse("weight '" + value.name + "' was not set");
 }
 

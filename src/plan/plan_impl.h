@@ -33,7 +33,8 @@ struct Plan::Impl {
   /// A graph, where its nodes are, and its tensors.
   struct Placed {
     Graph graph;
-    std::vector<int> device_of;  // By node.
+    std::vector<int> device_of;             // By node.
+    std::vector<std::vector<int>> readers;  // By value: the devices that read it.
     exec::Splits splits;
     std::vector<std::int64_t> most_elements;  // By value: at the symbols' upper bounds.
     std::vector<std::vector<std::shared_ptr<DeviceTensor>>> tensors;  // By device and value.

@@ -111,7 +111,7 @@ class Graph {
   ValueId add(T op, const typename T::Inputs& inputs, std::string name, NodeTag tag = {}) {
     return add(Op(std::move(op)), std::span<const ValueId>(input_list<T>(inputs)), std::move(name), tag);
   }
-  void rename(ValueId value, std::string name) { values_[index(value)].name = std::move(name); }
+  void rename(ValueId value, std::string name);
   /// "stem_N", which no value is called.
   std::string free_name(std::string_view stem) const;
   /// Marks a value that the host reads after a step.
@@ -129,13 +129,21 @@ class Graph {
   /// The upper bounds of all symbols.
   std::vector<std::int64_t> bounds() const;
   /// Whether they are the same, node for node, with all names.
-  friend bool operator==(const Graph&, const Graph&) = default;
+  friend bool operator==(const Graph& a, const Graph& b) {
+    return a.symbols_ == b.symbols_ && a.values_ == b.values_ && a.nodes_ == b.nodes_ &&
+           a.outputs_ == b.outputs_;
+  }
 
  private:
   ValueId add_value(ValueInfo info);
+  void add_name(ValueId value);
 
   std::vector<Symbol> symbols_;
   std::vector<ValueInfo> values_;
+  /// Values at the hashes of their names, or behind them: a table of 2^n places, at least half of them empty.
+  /// Values that were renamed stay at their old names, too.
+  std::vector<ValueId> names_;
+  std::size_t n_names_ = 0;
   std::vector<Node> nodes_;
   std::vector<ValueId> outputs_;
 };

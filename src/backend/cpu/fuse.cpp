@@ -172,6 +172,7 @@ class Fuser {
     values.x = x_of(node);
     values.out = node.output;
     absorb_glu(id, values);
+    absorb_bias(node, values);
     absorb_activation(values);
     if (get_op<ops::Matmul>(node) != nullptr) {
       absorb_residual(id, values);
@@ -181,6 +182,20 @@ class Fuser {
     } else {
       add_matmul_experts(node, values);
     }
+  }
+
+  /// product + a vector, where the product has no bias of its own.
+  void absorb_bias(const Node& node, MatmulValues& values) {
+    if (get_op<ops::Matmul>(node) == nullptr || values.bias != kNoValue || values.gate != kNoValue) return;
+    const NodeId add = only_user<ops::Add>(values.out);
+    if (add == kNoNode) return;
+    const ValueId vector = graph_.node(add).inputs[1];
+    if (vector == values.out || graph_.value(vector).shape.rank() != 1 ||
+        graph_.value(vector).producer != kNoNode)
+      return;
+    values.bias = vector;
+    values.out = graph_.node(add).output;
+    done_[index(add)] = true;
   }
 
   void absorb_glu(NodeId id, MatmulValues& values) {

@@ -1,0 +1,89 @@
+// The graph of steps.cpp on ggml's scheduler. "none" computes a graph that was allocated once; where shapes or the
+// graph change it is built and allocated again, as its users do.
+//
+//   peer_steps [STEPS]
+#include <ggml-alloc.h>
+#include <ggml-backend.h>
+#include <ggml-cpu.h>
+#include <ggml.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace {
+
+constexpr int kBlocks = 250, kWidth = 32, kNodes = 8 * kBlocks;
+
+struct Net {
+  Net() {
+    context = ggml_init({.mem_size = ggml_tensor_overhead() * 2 * kBlocks + 1024, .mem_buffer = nullptr, .no_alloc = true});
+    for (int i = 0; i < kBlocks; ++i) {
+      weights.push_back(ggml_new_tensor_2d(context, GGML_TYPE_F32, kWidth, kWidth));
+      biases.push_back(ggml_new_tensor_1d(context, GGML_TYPE_F32, kWidth));
+    }
+    backend = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backend, 1);
+    ggml_backend_alloc_ctx_tensors(context, backend);
+    const std::vector<float> weight(kWidth * kWidth, 1e-3f), bias(kWidth, 0.5f);
+    for (int i = 0; i < kBlocks; ++i) {
+      ggml_backend_tensor_set(weights[i], weight.data(), 0, ggml_nbytes(weights[i]));
+      ggml_backend_tensor_set(biases[i], bias.data(), 0, ggml_nbytes(biases[i]));
+    }
+    scheduler = ggml_backend_sched_new(&backend, nullptr, 1, kNodes, false, true);
+    memory.resize(ggml_tensor_overhead() * kNodes + ggml_graph_overhead_custom(kNodes, false));
+  }
+
+  /// Builds and allocates the graph for so many rows.
+  void prepare(int rows) {
+    if (step != nullptr) ggml_free(step);
+    step = ggml_init({.mem_size = memory.size(), .mem_buffer = memory.data(), .no_alloc = true});
+    graph = ggml_new_graph_custom(step, kNodes, false);
+    input = ggml_new_tensor_2d(step, GGML_TYPE_F32, kWidth, rows);
+    ggml_set_input(input);
+    ggml_tensor* x = input;
+    for (int i = 0; i < kBlocks; ++i)
+      x = ggml_add(step, x, ggml_relu(step, ggml_add(step, ggml_mul_mat(step, weights[i], x), biases[i])));
+    ggml_set_output(x);
+    ggml_build_forward_expand(graph, x);
+    ggml_backend_sched_reset(scheduler);
+    ggml_backend_sched_alloc_graph(scheduler, graph);
+  }
+  void run() {
+    static const std::vector<float> values(8 * kWidth, 1.0f);
+    ggml_backend_tensor_set(input, values.data(), 0, ggml_nbytes(input));
+    ggml_backend_sched_graph_compute(scheduler, graph);
+  }
+
+  ggml_context *context, *step = nullptr;
+  std::vector<ggml_tensor*> weights, biases;
+  ggml_backend_t backend;
+  ggml_backend_sched_t scheduler;
+  std::vector<char> memory;
+  ggml_cgraph* graph = nullptr;
+  ggml_tensor* input = nullptr;
+};
+
+template <typename Step>
+double microseconds(int n_steps, Step step) {
+  for (int i = 0; i < n_steps / 10 + 1; ++i) step(i);
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < n_steps; ++i) step(i);
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / n_steps;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int n_steps = argc > 1 ? std::atoi(argv[1]) : 10000;
+  Net net;
+  net.prepare(1);
+  const double none = microseconds(n_steps, [&](int) { net.run(); });
+  const double rebuilt = microseconds(n_steps, [&](int i) {
+    net.prepare(1 + i % 2);
+    net.run();
+  });
+  std::printf("{\"none\": %.2f, \"shapes\": %.2f, \"topology\": %.2f}\n", none, rebuilt, rebuilt);
+  return 0;
+}
