@@ -113,7 +113,13 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
   for (std::size_t v = 0; v < n_values; ++v) {
     const ValueInfo& value = placed.graph.values()[v];
     const auto id = static_cast<ValueId>(v);
-    placed.most_elements.push_back(checked_elements(placed.graph, value, bounds));
+    const std::int64_t elements = checked_elements(placed.graph, value, bounds);
+    for (int i = 0; i < value.shape.rank(); ++i)
+      if (value.shape[i].is_expression()) {
+        placed.most_elements.emplace_back(id, elements);
+        break;
+      }
+    if (value.kind == ValueKind::kInput) placed.inputs.push_back(id);
     if (value.kind != ValueKind::kInput && !placed.graph.is_output(id)) continue;
     const auto on = index(home(placed, id));
     placed.tensors[on][v] =
@@ -266,9 +272,8 @@ std::size_t Plan::Impl::symbol_of(const SymbolValue& value) const {
 }
 
 void Plan::Impl::check_sizes(std::span<const std::int64_t> symbols) const {
-  for (std::size_t v = 0; v < now.most_elements.size(); ++v)
-    if (const ValueInfo& value = now.graph.values()[v];
-        checked_elements(now.graph, value, symbols) > now.most_elements[v])
+  for (const auto& [id, most] : now.most_elements)
+    if (const ValueInfo& value = now.graph.value(id); checked_elements(now.graph, value, symbols) > most)
       refuse(value.name + " " + sizes_text(value.shape.dims(symbols)) +
              " is larger than at the symbols' upper bounds, which memory is laid out for");
 }
@@ -286,11 +291,10 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
              std::string(info(value.dtype).name) + " has " + std::to_string(expected) +
              " bytes in this step, got " + std::to_string(input.bytes.size()));
   }
-  for (std::size_t v = 0; v < now.given.size(); ++v) {
-    const ValueInfo& value = now.graph.values()[v];
-    const auto id = static_cast<ValueId>(v);
-    if (value.kind != ValueKind::kInput || std::find(ids.begin(), ids.end(), id) != ids.end()) continue;
-    if (!now.given[v]) refuse("input '" + value.name + "' was never given");
+  for (const ValueId id : now.inputs) {
+    if (std::find(ids.begin(), ids.end(), id) != ids.end()) continue;
+    const ValueInfo& value = now.graph.value(id);
+    if (!now.given[index(id)]) refuse("input '" + value.name + "' was never given");
     if (shapes && value.shape.dims(symbols) != value.shape.dims(last_symbols))
       refuse("input '" + value.name + "' has another shape than in the step before, and was not given");
   }
@@ -339,8 +343,7 @@ void Plan::Impl::write(const Brought& brought, std::span<const InputData> inputs
 
 /// Which step they are of is not known any more.
 void Plan::Impl::forget_inputs() {
-  for (std::size_t v = 0; v < now.given.size(); ++v)
-    if (now.graph.values()[v].kind == ValueKind::kInput) now.given[v] = false;
+  for (const ValueId id : now.inputs) now.given[index(id)] = false;
   has_result = false;
   started = false;
   held.clear();

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exec/device_set.h"
@@ -36,9 +37,12 @@ struct Plan::Impl {
     std::vector<int> device_of;             // By node.
     std::vector<std::vector<int>> readers;  // By value: the devices that read it.
     exec::Splits splits;
-    std::vector<std::int64_t> most_elements;  // By value: at the symbols' upper bounds.
+    /// Values whose sizes might be larger below the symbols' upper bounds, and how many elements they have
+    /// there.
+    std::vector<std::pair<ValueId, std::int64_t>> most_elements;
     std::vector<std::vector<std::shared_ptr<DeviceTensor>>> tensors;  // By device and value.
     std::vector<bool> given;  // By value: weights that were set, inputs that a step brought.
+    std::vector<ValueId> inputs;
     std::vector<IndexUse> indices;
     std::vector<ValueId> watched;            // Results.
     std::vector<Bindings> bindings() const;  // By device.

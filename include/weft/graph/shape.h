@@ -45,6 +45,8 @@ class Dim {
     if (expression_ != nullptr) return value_of(*expression_, symbols);
     return symbol_ == kNoSymbol ? factor_ : factor_ * symbols[static_cast<std::size_t>(symbol_)];
   }
+  /// Neither a constant nor a multiple of a symbol.
+  bool is_expression() const { return expression_ != nullptr; }
   bool uses(SymbolId symbol) const;
   /// The highest id of those that it uses, or kNoSymbol.
   SymbolId last_symbol() const;
