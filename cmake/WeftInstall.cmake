@@ -30,7 +30,7 @@ weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgCon
 weft_shared_library(weft_graph graph LAYERS ${weft_graph_layers} plan LIBS PkgConfig::PCRE2)
 
 # The public headers of the graph library; all others are of libweft alone.
-set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h graph.h hash.h plan.h profile.h)
+set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h graph.h hash.h plan.h profile.h weights.h)
 set(weft_graph_header_folders backend graph)
 
 # What is installed, and so what must be built before: `make build` does.

@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // Weights from files: GGUF (one file or a split set) and safetensors, mapped into memory, by their names.
 //

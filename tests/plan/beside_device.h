@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "backend/device.h"
+#include "weft/backend/device.h"
 
 namespace weft::test {
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "backend/registry.h"
 #include "exec/device_set.h"
 #include "plan/beside_device.h"
+#include "weft/backend/registry.h"
 #include "weft/error.h"
 #include "weft/plan.h"
 
