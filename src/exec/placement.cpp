@@ -16,13 +16,19 @@ namespace {
 /// What a node computes in a step: multiplications and additions of its product.
 double flops_of(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols) {
   const auto out = static_cast<double>(graph.value(node.output).shape.elements(symbols));
+  if (is_view(node.op)) return 0.0;
+  if (get_op<ops::BatchMatmul>(node) != nullptr) {
+    const Shape& a = graph.value(node.inputs[0]).shape;
+    return 2.0 * out * static_cast<double>(a.back().value(symbols));
+  }
   if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
     return 2.0 * out * static_cast<double>(graph.value(node.inputs[0]).shape.columns());
   return out;
 }
 
-/// Bytes that a node reads and writes.
+/// Bytes that a node reads and writes. Views move none, where who reads them can follow strides.
 double bytes_of(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols) {
+  if (is_view(node.op)) return 0.0;
   const auto out = static_cast<double>(graph.value(node.output).shape.elements(symbols));
   double bytes = state_behind(graph, node.output) == kNoValue ? 4.0 * out : 0.0;
   for (const ValueId input : node.inputs) {

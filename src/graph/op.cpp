@@ -3,62 +3,14 @@
 #include <algorithm>
 #include <string>
 
-#include "weft/error.h"
+#include "graph/general_rules.h"
 #include "weft/graph/extent.h"
 
 namespace weft {
 namespace {
 
-[[noreturn]] void refuse(std::string_view op, const std::string& reason) {
-  throw Error(ErrorCode::kInvalidArgument, std::string(op) + ": " + reason);
-}
-
-/// The inputs of one op with the checks that the rules share.
-class Inputs {
- public:
-  Inputs(std::string_view op, std::span<const ValueType> types) : op_(op), types_(types) {}
-
-  int size() const { return static_cast<int>(types_.size()); }
-  bool has(int i) const { return i < size(); }
-  DType dtype(int i) const { return types_[static_cast<std::size_t>(i)].dtype; }
-  const Shape& shape(int i) const { return types_[static_cast<std::size_t>(i)].shape; }
-
-  /// A dimension that no step changes.
-  std::int64_t size(int i, int dim) const {
-    require(shape(i)[dim].is_constant(), i, "must have constant dimensions here");
-    return shape(i)[dim].constant();
-  }
-  void require(bool condition, int i, const char* expected) const {
-    if (!condition) refuse(op_, "input " + std::to_string(i) + " " + expected);
-  }
-  void f32(int i, int min_rank = 2) const {
-    require(types_[static_cast<std::size_t>(i)].dtype == DType::kF32, i, "must be f32");
-    require(shape(i).rank() >= min_rank, i, "has too few dimensions");
-    require(shape(i).back().is_constant(), i, "must have a constant number of columns");
-  }
-  void integer(int i, DType dtype, int rank) const {
-    require(types_[static_cast<std::size_t>(i)].dtype == dtype, i, "has the wrong integer type");
-    require(shape(i).rank() == rank, i, "has the wrong number of dimensions");
-  }
-  /// A float vector of n elements, shared by all rows.
-  void vector(int i, std::int64_t n) const {
-    require(types_[static_cast<std::size_t>(i)].dtype == DType::kF32, i, "must be f32");
-    require(shape(i).rank() == 1 && shape(i)[0] == Dim(n), i, "must be one vector as long as a row");
-  }
-  void index_per_row(int i, int x) const {
-    integer(i, DType::kI32, 1);
-    require(shape(i)[0] == shape(x).row_dim(), i, "must have one entry per row");
-  }
-
- private:
-  std::string_view op_;
-  std::span<const ValueType> types_;
-};
-
 /// Devices keep rows of heads in small memories.
 constexpr std::int64_t kMaxHeadDim = 4096;
-
-ValueType f32(Shape shape) { return {DType::kF32, shape}; }
 
 ValueType rule(const ops::GetRows&, const Inputs& in) {
   in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
@@ -75,37 +27,16 @@ ValueType rule(const ops::Norm& op, const Inputs& in) {
   return f32(in.shape(0));
 }
 
-ValueType elementwise(const Inputs& in) {
-  in.f32(0);
-  if (in.shape(1).rank() == 1) {
-    in.vector(1, in.shape(0).columns());
-  } else {
-    in.f32(1);
-    in.require(in.shape(1) == in.shape(0), 1, "must have the shape of input 0");
-  }
-  return f32(in.shape(0));
-}
-ValueType rule(const ops::Add&, const Inputs& in) { return elementwise(in); }
-ValueType rule(const ops::Mul&, const Inputs& in) { return elementwise(in); }
+ValueType rule(const ops::Add&, const Inputs& in) { return sum_or_product(in); }
+ValueType rule(const ops::Mul&, const Inputs& in) { return sum_or_product(in); }
 
-ValueType unary(const Inputs& in) {
+ValueType rule(const ops::Scale&, const Inputs& in) { return each_element(in); }
+ValueType rule(const ops::Softcap&, const Inputs& in) { return each_element(in); }
+ValueType rule(const ops::Activate&, const Inputs& in) { return each_element(in); }
+
+ValueType rule(const ops::Softmax&, const Inputs& in) {
   in.f32(0);
   return f32(in.shape(0));
-}
-ValueType rule(const ops::Scale&, const Inputs& in) { return unary(in); }
-ValueType rule(const ops::Softcap&, const Inputs& in) { return unary(in); }
-ValueType rule(const ops::Activate&, const Inputs& in) { return unary(in); }
-ValueType rule(const ops::Softmax&, const Inputs& in) { return unary(in); }
-
-ValueType rule(const ops::Concat&, const Inputs& in) {
-  std::int64_t columns = 0;
-  for (int i = 0; i < in.size(); ++i) {
-    in.f32(i);
-    in.require(in.shape(i).rank() == 2 && in.shape(i)[0] == in.shape(0)[0], i,
-               "must have the rows of input 0");
-    columns += in.shape(i).columns();
-  }
-  return f32({in.shape(0)[0], columns});
 }
 
 ValueType rule(const ops::Glu&, const Inputs& in) {
@@ -337,13 +268,18 @@ std::string_view name(const Op& op) {
   return std::visit([](const auto& o) { return o.kName; }, op);
 }
 
+bool is_view(const Op& op) {
+  return std::holds_alternative<ops::Reshape>(op) || std::holds_alternative<ops::Permute>(op) ||
+         std::holds_alternative<ops::Slice>(op) || std::holds_alternative<ops::BroadcastTo>(op);
+}
+
 ValueType infer(const Op& op, std::span<const ValueType> inputs) {
   return std::visit(
       [&](const auto& o) {
         const int n = static_cast<int>(inputs.size());
         if (n < o.kMinInputs || n > o.kMaxInputs)
-          refuse(o.kName, "takes " + std::to_string(o.kMinInputs) + " to " + std::to_string(o.kMaxInputs) +
-                              " inputs, got " + std::to_string(n));
+          refuse_op(o.kName, "takes " + std::to_string(o.kMinInputs) + " to " + std::to_string(o.kMaxInputs) +
+                                 " inputs, got " + std::to_string(n));
         return rule(o, Inputs(o.kName, inputs));
       },
       op);

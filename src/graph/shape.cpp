@@ -267,6 +267,11 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
   for (std::size_t i = 0; i < dims.size(); ++i) dims_[i] = dims[i];
 }
 
+Shape::Shape(std::span<const Dim> dims) : rank_(static_cast<int>(dims.size())) {
+  check_rank(dims.size());
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+}
+
 std::int64_t Shape::rows(std::span<const std::int64_t> symbols) const {
   std::int64_t product = 1;
   for (int i = 0; i + 1 < rank_; ++i) product *= (*this)[i].value(symbols);

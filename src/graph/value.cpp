@@ -3,22 +3,23 @@
 #include <utility>
 #include <vector>
 
+#include "graph/refuse.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
-
-[[noreturn]] void refuse(const std::string& reason, const Where& where) {
-  const std::string_view file = where.file_name();
-  throw Error(ErrorCode::kInvalidArgument, std::string(file.substr(file.rfind('/') + 1)) + ":" +
-                                               std::to_string(where.line()) + ": " + reason);
-}
 
 Value activate(Activation kind, Value x, const Where& where) {
   return apply(ops::Activate{kind}, {x}, where);
 }
 
 }  // namespace
+
+void refuse(const std::string& reason, const Where& where) {
+  const std::string_view file = where.file_name();
+  throw Error(ErrorCode::kInvalidArgument, std::string(file.substr(file.rfind('/') + 1)) + ":" +
+                                               std::to_string(where.line()) + ": " + reason);
+}
 
 Dim Value::size(int axis) const {
   const int i = axis < 0 ? rank() + axis : axis;

@@ -47,6 +47,10 @@ void check_kinds(const Graph& graph, const Node& node) {
     if (table && !is_weight && value.dtype != DType::kF32) fail(i, "a weight, or f32");
     if (is_weight && value.shape.rank() > 1 && !in(weights, i) && !table)
       fail(i, "no weight of several rows");
+    // What to attend to is looked at before a step begins.
+    if (get_op<ops::Attention>(node) != nullptr && value.dtype == DType::kI32 &&
+        value.kind != ValueKind::kInput)
+      fail(i, "an input");
     if (is_weight && value.dtype == DType::kI32) fail(i, "an input: whole numbers are no weights");
   }
 }
@@ -96,6 +100,17 @@ std::vector<IndexUse> index_uses(const Graph& graph) {
     }
   }
   return uses;
+}
+
+void check_slice(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols) {
+  const auto& slice = *get_op<ops::Slice>(node);
+  const ValueInfo& x = graph.value(node.inputs[0]);
+  const std::int64_t begin = slice.begin.value(symbols), end = slice.end.value(symbols);
+  const std::int64_t size = x.shape[slice.axis].value(symbols);
+  if (begin < 0 || begin > end || end > size)
+    refuse(graph.value(node.output).name + ": " + x.name + " " + to_string(x.shape, graph.symbols()) +
+           " has no elements " + std::to_string(begin) + " to " + std::to_string(end) + " along axis " +
+           std::to_string(slice.axis) + ", which has size " + std::to_string(size));
 }
 
 void check_graph(const Graph& graph) {

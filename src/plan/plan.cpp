@@ -102,6 +102,9 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
   }
   placed.graph = std::move(graph);
   placed.indices = index_uses(placed.graph);
+  for (std::size_t n = 0; n < placed.graph.nodes().size(); ++n)
+    if (get_op<ops::Slice>(placed.graph.nodes()[n]) != nullptr)
+      placed.slices.push_back(static_cast<NodeId>(n));
   placed.device_of = place_nodes(placed.graph, devices.set(), params.pins);
   placed.readers = exec::devices_reading(placed.graph, placed.device_of);
   placed.splits = exec::split(placed.graph, placed.device_of, devices.set().beside_host());
@@ -276,6 +279,7 @@ void Plan::Impl::check_sizes(std::span<const std::int64_t> symbols) const {
     if (const ValueInfo& value = now.graph.value(id); checked_elements(now.graph, value, symbols) > most)
       refuse(value.name + " " + sizes_text(value.shape.dims(symbols)) +
              " is larger than at the symbols' upper bounds, which memory is laid out for");
+  for (const NodeId slice : now.slices) check_slice(now.graph, now.graph.node(slice), symbols);
 }
 
 /// The inputs that a step brings, by their names, once all that it reads is known to be there.

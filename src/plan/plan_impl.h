@@ -27,6 +27,8 @@ struct IndexUse {
   Dim end;
 };
 std::vector<IndexUse> index_uses(const Graph& graph);
+/// That a slice stays within what it is of, which a shape rule can tell of constants only.
+void check_slice(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols);
 /// "[2, 3]"
 std::string sizes_text(std::span<const std::int64_t> dims);
 
@@ -44,6 +46,7 @@ struct Plan::Impl {
     std::vector<bool> given;  // By value: weights that were set, inputs that a step brought.
     std::vector<ValueId> inputs;
     std::vector<IndexUse> indices;
+    std::vector<NodeId> slices;
     std::vector<ValueId> watched;            // Results.
     std::vector<Bindings> bindings() const;  // By device.
   };

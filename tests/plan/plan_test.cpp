@@ -251,6 +251,20 @@ TEST(Plan, ASizeMayBeSmallAtOneOnly) {
   EXPECT_EQ(plan.read("y"), Floats(20, 1.0f));
 }
 
+TEST(Plan, SlicesStayWithinTheirAxis) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 8), k = g.symbol("k", 0, 8);
+  const Value x = g.input("x", {n, 2});
+  g.output("first", slice(x, 0, 0, k));
+  g.output("last", transpose(slice(x, 0, n - 1, n)) * 2.0f);
+  Plan plan(g, find_devices({"cpu"}));
+  plan.run({{n, 3}, {k, 2}}, {{"x", Floats{1, 2, 3, 4, 5, 6}}});
+  EXPECT_EQ(plan.read("first"), (Floats{1, 2, 3, 4}));
+  EXPECT_EQ(plan.read("last"), (Floats{10, 12}));
+  const std::string what = refusal([&] { plan.run({{n, 3}, {k, 4}}); });
+  EXPECT_TRUE(has(what, "first: x [n, 2] has no elements 0 to 4 along axis 0, which has size 3")) << what;
+}
+
 TEST(Plan, ShapesMayBeForbidden) {
   Net net;
   Plan plan(net.g, find_devices({"cpu"}), {.allowed = {}});

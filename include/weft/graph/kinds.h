@@ -27,6 +27,36 @@ enum class NormKind : std::uint8_t { kRms, kLayer, kL2 };
 /// layer, one after another, each as its shape says.
 enum class CacheRole : std::uint8_t { kKeys, kValues, kSlots };
 
+/// Of each element, NaN where there is no real result. kRound: to the nearest whole number, halves to the
+/// even one.
+enum class UnaryKind : std::uint8_t {
+  kNeg,
+  kAbs,
+  kSquare,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kExp,
+  kLog,
+  kSin,
+  kCos,
+  kTanh,
+  kSigmoid,
+  kFloor,
+  kCeil,
+  kRound,
+};
+
+/// kMaximum and kMinimum: NaN where either operand is.
+enum class BinaryKind : std::uint8_t { kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kPow };
+
+/// With NaN nothing holds but kNotEqual.
+enum class CompareKind : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
+
+/// NaN goes before all numbers in kMax, kMin and kArgmax. kArgmax: the first place among equals. Of nothing:
+/// sum 0, mean NaN, max minus and min plus infinity, argmax 0.
+enum class ReduceKind : std::uint8_t { kSum, kMean, kMax, kMin, kArgmax };
+
 }  // namespace weft
 
 #pragma GCC visibility pop

@@ -65,14 +65,14 @@ struct Norm {
   friend bool operator==(const Norm&, const Norm&) = default;
 };
 
-/// a {m, d} + b {m, d} or {d} -> {m, d}
+/// a + b, broadcast (see Unary).
 struct Add {
   static constexpr std::string_view kName = "add";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
   friend bool operator==(const Add&, const Add&) = default;
 };
 
-/// a {m, d} * b {m, d} or {d} -> {m, d}
+/// a * b, broadcast (see Unary).
 struct Mul {
   static constexpr std::string_view kName = "mul";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
@@ -87,10 +87,13 @@ struct Scale {
   friend bool operator==(const Scale&, const Scale&) = default;
 };
 
-/// x {m, d1}, y {m, d2}, ... -> {m, d1 + d2 + ...}: columns side by side.
+/// x {m, d1}, y {m, d2}, ... -> {m, d1 + d2 + ...}: columns side by side, or values of any rank along another
+/// of their axes.
 struct Concat {
   static constexpr std::string_view kName = "concat";
   static constexpr int kMinInputs = 1, kMaxInputs = 16;
+  static constexpr int kColumns = -1;
+  int axis = kColumns;
   friend bool operator==(const Concat&, const Concat&) = default;
 };
 
@@ -318,15 +321,131 @@ struct Unfold {
   friend bool operator==(const Unfold&, const Unfold&) = default;
 };
 
+// Ops over values of any rank. Broadcasting is NumPy's: shapes are aligned at their last dimensions, and
+// sizes that are the constant 1, or missing, are repeated. Axes count from 0, the outermost.
+
+/// x -> the same shape.
+struct Unary {
+  static constexpr std::string_view kName = "unary";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  UnaryKind kind = UnaryKind::kNeg;
+  friend bool operator==(const Unary&, const Unary&) = default;
+};
+
+/// min(max(x, low), high) -> the same shape; NaN stays NaN.
+struct Clamp {
+  static constexpr std::string_view kName = "clamp";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  float low = 0.0f, high = 0.0f;
+  friend bool operator==(const Clamp&, const Clamp&) = default;
+};
+
+/// a, b? -> what they broadcast to. Without b, `scalar` is the second operand; the first if scalar_first.
+/// kAdd and kMul take a scalar only: of two values they are Add and Mul.
+struct Binary {
+  static constexpr std::string_view kName = "binary";
+  static constexpr int kMinInputs = 1, kMaxInputs = 2;
+  BinaryKind kind = BinaryKind::kSub;
+  float scalar = 0.0f;
+  bool scalar_first = false;
+  friend bool operator==(const Binary&, const Binary&) = default;
+};
+
+/// a, b?, both F32 or both I32 -> I32 of what they broadcast to: 1 where it holds, 0 elsewhere. Without b,
+/// `scalar` is the second operand, a whole number if a is I32.
+struct Compare {
+  static constexpr std::string_view kName = "compare";
+  static constexpr int kMinInputs = 1, kMaxInputs = 2;
+  CompareKind kind = CompareKind::kEqual;
+  float scalar = 0.0f;
+  friend bool operator==(const Compare&, const Compare&) = default;
+};
+
+/// condition I32, a, b? -> what they broadcast to: a where the condition is not 0, b elsewhere, which without
+/// b is `otherwise`.
+struct Where {
+  static constexpr std::string_view kName = "where";
+  static constexpr int kMinInputs = 2, kMaxInputs = 3;
+  float otherwise = 0.0f;
+  friend bool operator==(const Where&, const Where&) = default;
+};
+
+/// x -> what is left without the axes whose bits are set (bit 0: axis 0), which have size 1 if `keep`.
+/// kArgmax gives I32: places among the elements of those axes, in their order.
+struct Reduce {
+  static constexpr std::string_view kName = "reduce";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  ReduceKind kind = ReduceKind::kSum;
+  std::uint32_t axes = 0;
+  bool keep = false;
+  friend bool operator==(const Reduce&, const Reduce&) = default;
+};
+
+/// a {..., m, k}, b {..., k, n} -> {..., m, n}, what stands before the matrices broadcast.
+struct BatchMatmul {
+  static constexpr std::string_view kName = "batch_matmul";
+  static constexpr int kMinInputs = 2, kMaxInputs = 2;
+  friend bool operator==(const BatchMatmul&, const BatchMatmul&) = default;
+};
+
+/// x with so many more elements of `value` before and behind it, by axis.
+struct Pad {
+  static constexpr std::string_view kName = "pad";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  std::array<std::int64_t, Shape::kMaxRank> before = {}, after = {};
+  float value = 0.0f;
+  friend bool operator==(const Pad&, const Pad&) = default;
+};
+
+// Views: other shapes of x, F32 or I32, for which a device need not move an element.
+
+/// The same elements in the same order.
+struct Reshape {
+  static constexpr std::string_view kName = "reshape";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  Shape shape = {};
+  friend bool operator==(const Reshape&, const Reshape&) = default;
+};
+
+/// Axis i of the result is axis axes[i] of x.
+struct Permute {
+  static constexpr std::string_view kName = "permute";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  std::array<int, Shape::kMaxRank> axes = {0, 1, 2, 3};
+  friend bool operator==(const Permute&, const Permute&) = default;
+};
+
+/// Of an axis the elements begin, begin + step, ... below end. In each step 0 <= begin <= end <= size.
+struct Slice {
+  static constexpr std::string_view kName = "slice";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  int axis = 0;
+  Dim begin = 0, end = 0;
+  std::int64_t step = 1;
+  friend bool operator==(const Slice&, const Slice&) = default;
+};
+
+/// x broadcast to a shape.
+struct BroadcastTo {
+  static constexpr std::string_view kName = "broadcast_to";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  Shape shape = {};
+  friend bool operator==(const BroadcastTo&, const BroadcastTo&) = default;
+};
+
 }  // namespace ops
 
 using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
                         ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope,
                         ops::MoveCells, ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan,
                         ops::TopK, ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts,
-                        ops::SumExperts, ops::RaggedAttention, ops::RaggedMean, ops::Unfold>;
+                        ops::SumExperts, ops::RaggedAttention, ops::RaggedMean, ops::Unfold, ops::Unary,
+                        ops::Clamp, ops::Binary, ops::Compare, ops::Where, ops::Reduce, ops::BatchMatmul,
+                        ops::Pad, ops::Reshape, ops::Permute, ops::Slice, ops::BroadcastTo>;
 
 std::string_view name(const Op& op);
+/// Whether a result is its input in another shape (Reshape and what follows it).
+bool is_view(const Op& op);
 
 /// An op whose inputs have names.
 template <typename T>

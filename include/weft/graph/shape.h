@@ -93,6 +93,7 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<Dim> dims);
   explicit Shape(std::span<const std::int64_t> dims);
+  explicit Shape(std::span<const Dim> dims);
 
   int rank() const { return rank_; }
   const Dim& operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }

@@ -67,11 +67,20 @@ Value apply(Graph& graph, const T& op, const typename T::Inputs& inputs, Where w
   return apply(Op(op), values, where);
 }
 
-// Elementwise. The second operand may be one row {d} for all rows of the first.
+// Elementwise. Operands broadcast as NumPy's do.
 Value operator+(Operand a, Value b);
+Value operator+(Operand a, float b);
+Value operator+(float a, Operand b);
+Value operator-(Operand a, Value b);
+Value operator-(Operand a, float b);
+Value operator-(float a, Operand b);
+Value operator-(Operand x);
 Value operator*(Operand a, Value b);
 Value operator*(Operand a, float factor);
 Value operator*(float factor, Operand a);
+Value operator/(Operand a, Value b);
+Value operator/(Operand a, float b);
+Value operator/(float a, Operand b);
 
 /// x {m, i}, weight {o, i}, bias {o}? -> {m, o}: x times the weight's transpose, as
 /// torch.nn.functional.linear.
@@ -102,6 +111,8 @@ Value take(Value table, Value rows, Where where = Where::current());
 /// Columns side by side.
 Value concat(std::span<const Value> values, Where where = Where::current());
 Value concat(std::initializer_list<Value> values, Where where = Where::current());
+/// Along any axis. Negative axes count from the innermost, -1, here and below.
+Value concat(std::initializer_list<Value> values, int axis, Where where = Where::current());
 /// x {m, d} -> {m, k} I32: the columns of the k largest, the largest first.
 Value top_k(Value x, int k, Where where = Where::current());
 /// x {m, heads * head_dim}, positions {m} I32, factors {n_rot/2}?
@@ -122,6 +133,80 @@ Value conv1d(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_
              std::int64_t padding = 0, Where where = Where::current());
 /// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}
 Value ragged_mean(Value x, Value begins, Value ends, Where where = Where::current());
+// Of each element. NaN where there is no real result.
+Value abs(Value x, Where where = Where::current());
+Value square(Value x, Where where = Where::current());
+Value sqrt(Value x, Where where = Where::current());
+Value rsqrt(Value x, Where where = Where::current());
+Value reciprocal(Value x, Where where = Where::current());
+Value exp(Value x, Where where = Where::current());
+Value log(Value x, Where where = Where::current());
+Value sin(Value x, Where where = Where::current());
+Value cos(Value x, Where where = Where::current());
+Value tanh(Value x, Where where = Where::current());
+Value sigmoid(Value x, Where where = Where::current());
+Value floor(Value x, Where where = Where::current());
+Value ceil(Value x, Where where = Where::current());
+Value round(Value x, Where where = Where::current());  ///< Halves to the even number.
+Value clamp(Value x, float low, float high, Where where = Where::current());
+
+// Of two, which broadcast; of which the second may be a number.
+Value maximum(Value a, Value b, Where where = Where::current());
+Value maximum(Value a, float b, Where where = Where::current());
+Value minimum(Value a, Value b, Where where = Where::current());
+Value minimum(Value a, float b, Where where = Where::current());
+Value pow(Value a, Value b, Where where = Where::current());
+Value pow(Value a, float b, Where where = Where::current());
+Value pow(float a, Value b, Where where = Where::current());
+
+// Comparisons: I32, 1 where it holds and 0 elsewhere.
+Value equal(Value a, Value b, Where where = Where::current());
+Value equal(Value a, float b, Where where = Where::current());
+Value not_equal(Value a, Value b, Where where = Where::current());
+Value not_equal(Value a, float b, Where where = Where::current());
+Value less(Value a, Value b, Where where = Where::current());
+Value less(Value a, float b, Where where = Where::current());
+Value less_equal(Value a, Value b, Where where = Where::current());
+Value less_equal(Value a, float b, Where where = Where::current());
+Value greater(Value a, Value b, Where where = Where::current());
+Value greater(Value a, float b, Where where = Where::current());
+Value greater_equal(Value a, Value b, Where where = Where::current());
+Value greater_equal(Value a, float b, Where where = Where::current());
+/// a where the condition (I32) is not 0, b elsewhere.
+Value where(Value condition, Value a, Value b, Where where = Where::current());
+Value where(Value condition, Value a, float b, Where where = Where::current());
+
+// Over some axes, or all if none are named; `keep` leaves them with size 1.
+Value sum(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
+Value mean(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
+Value max(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
+Value min(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
+/// Of the population: the mean square of what differs from the mean.
+Value var(Value x, std::initializer_list<int> axes = {}, bool keep = false, Where where = Where::current());
+/// I32: the place along the axis, the first among equals.
+Value argmax(Value x, int axis, bool keep = false, Where where = Where::current());
+
+/// a {..., m, k}, b {..., k, n} -> {..., m, n}. Of two results or inputs; `linear` multiplies with weights.
+Value matmul(Value a, Value b, Where where = Where::current());
+
+// Views: they cost nothing where who reads them can follow strides, a copy elsewhere.
+
+/// One size may be -1: what is left.
+Value reshape(Value x, Shape shape, Where where = Where::current());
+/// Axis i of the result is axis axes[i] of x.
+Value permute(Value x, std::initializer_list<int> axes, Where where = Where::current());
+/// With two axes exchanged.
+Value transpose(Value x, int axis_a = -2, int axis_b = -1, Where where = Where::current());
+/// Elements begin, begin + step, ... below end of an axis. Negative constants count from its end.
+Value slice(Value x, int axis, Dim begin, Dim end, std::int64_t step = 1, Where where = Where::current());
+Value broadcast_to(Value x, Shape shape, Where where = Where::current());
+/// Without an axis of size 1, and with a new one there.
+Value squeeze(Value x, int axis, Where where = Where::current());
+Value unsqueeze(Value x, int axis, Where where = Where::current());
+
+/// With so many more elements of `value` before and behind those of an axis.
+Value pad(Value x, int axis, std::int64_t before, std::int64_t after, float value = 0.0f,
+          Where where = Where::current());
 
 }  // namespace weft
 

@@ -171,8 +171,9 @@ double Case::error_of_run() {
   }
   double difference = 0.0, norm = 0.0;
   for (std::size_t i = 0; i < truth.size(); ++i) {
-    if (std::isinf(truth[i])) {
-      if (got[i] != truth[i]) return std::numeric_limits<double>::infinity();
+    if (std::isnan(truth[i]) || std::isinf(truth[i])) {
+      if (got[i] != truth[i] && !(std::isnan(got[i]) && std::isnan(truth[i])))
+        return std::numeric_limits<double>::infinity();
       continue;
     }
     difference += (got[i] - truth[i]) * (got[i] - truth[i]);

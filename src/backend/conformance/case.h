@@ -132,6 +132,7 @@ void best(Suite& suite);
 void log_sums(Suite& suite);
 void experts(Suite& suite);
 void ragged(Suite& suite);
+void general(Suite& suite);
 
 }  // namespace cases
 

@@ -28,6 +28,7 @@ std::vector<ConformanceCase> check_conformance(Device& device, const Conformance
   conformance::cases::log_sums(suite);
   conformance::cases::experts(suite);
   conformance::cases::ragged(suite);
+  conformance::cases::general(suite);
   return suite.results();
 }
 

@@ -4,11 +4,15 @@
 #include <utility>
 
 #include "backend/cpu/launches/attention.h"
+#include "backend/cpu/launches/batch_matmul.h"
 #include "backend/cpu/launches/best.h"
+#include "backend/cpu/launches/copy.h"
+#include "backend/cpu/launches/elementwise.h"
 #include "backend/cpu/launches/matmul.h"
 #include "backend/cpu/launches/move.h"
 #include "backend/cpu/launches/ragged.h"
 #include "backend/cpu/launches/recurrent.h"
+#include "backend/cpu/launches/reduce.h"
 #include "backend/cpu/launches/row.h"
 #include "backend/cpu/launches/screen.h"
 #include "base/check.h"
@@ -24,6 +28,8 @@ class Fuser {
         users_(graph.values().size()),
         done_(live_nodes(graph)),
         program_(graph.values().size()) {
+    for (std::size_t v = 0; v < graph.values().size(); ++v)
+      views_.push_back(plain_view(static_cast<ValueId>(v), graph.values()[v].shape));
     done_.flip();  // What neither the host reads nor a state keeps is not run.
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
       if (done_[i]) continue;
@@ -47,7 +53,13 @@ class Fuser {
   void add_node(NodeId id) {
     const Node& node = graph_.node(id);
     program_.enter_layer(node.tag.layer);
-    if (const auto row_op = as_row_op(node.op)) return add_row_op(id, *row_op);
+    if (is_view(node.op)) return add_view(id);
+    const bool strided = reads_strides(node) && std::any_of(node.inputs.begin(), node.inputs.end(),
+                                                            [&](ValueId input) { return is_strided(input); });
+    const auto row_op = as_row_op(graph_, node);
+    if (reads_strides(node) && (strided || !row_op)) return add_strided(id);
+    for (const ValueId input : node.inputs) make_plain(input);
+    if (row_op) return add_row_op(id, *row_op);
     if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
       return add_product(id);
     if (get_op<ops::MoveCells>(node) != nullptr) {
@@ -67,6 +79,75 @@ class Fuser {
     done_[index(id)] = true;
   }
 
+  // --- Views, and who reads them
+  // ------------------------------------------------------------------------------
+
+  /// Nothing to run, unless the value has to lie in memory by itself.
+  void add_view(NodeId id) {
+    const Node& node = graph_.node(id);
+    const View& input = views_[index(node.inputs[0])];
+    const auto view = apply_view(node.op, input, graph_.value(node.output).shape);
+    if (!view || graph_.is_output(node.output)) {
+      add_copy(node.output, view ? *view : input);
+    } else {
+      views_[index(node.output)] = *view;
+      if (is_contiguous(*view)) program_.alias(node.output, view->base);
+    }
+    done_[index(id)] = true;
+  }
+
+  /// Whether a value is elements of another that do not begin its memory, row after row.
+  bool is_strided(ValueId value) const {
+    return views_[index(value)].base != value && !program_.is_alias(value);
+  }
+
+  /// Gives a value memory of its own where it has strides.
+  void make_plain(ValueId value) {
+    if (!is_strided(value)) return;
+    add_copy(value, views_[index(value)]);
+    views_[index(value)] = plain_view(value, graph_.value(value).shape);
+  }
+
+  void add_copy(ValueId value, const View& from) {
+    const int launch =
+        program_.add(std::make_unique<CopyLaunch>(value, from), program_.ready(from.base), true);
+    program_.reads(launch, from.base);
+    program_.makes(launch, value);
+  }
+
+  static bool reads_strides(const Node& node) {
+    return as_elementwise(node.op) || get_op<ops::Concat>(node) != nullptr ||
+           get_op<ops::Pad>(node) != nullptr || get_op<ops::Reduce>(node) != nullptr ||
+           get_op<ops::BatchMatmul>(node) != nullptr;
+  }
+
+  /// A launch that reads what its inputs are views of.
+  void add_strided(NodeId id) {
+    const Node& node = graph_.node(id);
+    std::vector<View> inputs;
+    int phase = 0;
+    for (const ValueId input : node.inputs) {
+      inputs.push_back(views_[index(input)]);
+      phase = std::max(phase, program_.ready(inputs.back().base));
+    }
+    std::unique_ptr<Launch> made;
+    bool may_follow = true;
+    if (as_elementwise(node.op)) {
+      made = std::make_unique<ElementwiseLaunch>(graph_, node, inputs);
+    } else if (get_op<ops::Reduce>(node) != nullptr) {
+      made = std::make_unique<ReduceLaunch>(node, inputs[0]);
+    } else if (get_op<ops::BatchMatmul>(node) != nullptr) {
+      made = std::make_unique<BatchMatmulLaunch>(graph_, node, inputs[0], inputs[1]);
+      may_follow = false;
+    } else {
+      made = std::make_unique<JoinLaunch>(graph_, node, inputs);
+    }
+    const int launch = program_.add(std::move(made), phase, may_follow);
+    for (const View& input : inputs) program_.reads(launch, input.base);
+    program_.makes(launch, node.output);
+    done_[index(id)] = true;
+  }
+
   // --- Row-wise nodes
   // -----------------------------------------------------------------------------------------
 
@@ -76,8 +157,9 @@ class Fuser {
     if (const auto* rope_op = std::get_if<ops::Rope>(&op)) rope = &rope_table(*rope_op, node);
     // Any of these rows may be asked for.
     const bool any = std::holds_alternative<ops::GetRows>(op) || std::holds_alternative<ops::Unfold>(op);
-    const int launch = chain_for(row_domain(graph_, node), node.inputs, rope != nullptr ? 1 : 0,
-                                 any ? node.inputs[0] : kNoValue);
+    const int launch =
+        chain_for(row_domain(graph_, node), node.inputs,
+                  rope != nullptr ? program_.phase(rope->made_by) + 1 : 0, any ? node.inputs[0] : kNoValue);
     for (const ValueId input : node.inputs) program_.reads(launch, input);
     if (rope != nullptr) program_.reads_from(launch, rope->made_by);
     chain_at(launch)->add(op, node.inputs, node.output, rope != nullptr ? rope->launch : nullptr);
@@ -91,18 +173,19 @@ class Fuser {
     return launch == kNoLaunch ? nullptr : dynamic_cast<RowLaunch*>(&program_.launch(launch));
   }
 
-  /// The chain that makes one of the inputs, if all others are there before it runs, and all of `whole`;
-  /// otherwise a new one.
-  int chain_for(const Dim& rows, std::span<const ValueId> inputs, int min_phase, ValueId whole = kNoValue) {
+  /// The chain that makes one of the inputs, if all others are there before it runs; otherwise a new one. Of
+  /// a table any row may be read, so it has to be there before.
+  int chain_for(const Dim& rows, std::span<const ValueId> inputs, int min_phase, ValueId table = kNoValue) {
     int phase = min_phase;
     for (const ValueId input : inputs) phase = std::max(phase, program_.ready(input));
     for (const ValueId input : inputs) {
       const int launch = program_.maker(input);
       const RowLaunch* const chain = chain_at(launch);
       if (chain == nullptr || !(chain->rows() == rows) || program_.phase(launch) < min_phase) continue;
-      if (whole != kNoValue && program_.maker(whole) == launch) continue;
+
       const bool others_ready = std::all_of(inputs.begin(), inputs.end(), [&](ValueId other) {
-        return program_.maker(other) == launch || program_.ready(other) <= program_.phase(launch);
+        return (program_.maker(other) == launch && other != table) ||
+               program_.ready(other) <= program_.phase(launch);
       });
       if (others_ready && rows_align(rows, inputs, launch)) return launch;
     }
@@ -118,7 +201,6 @@ class Fuser {
     });
   }
 
-  /// Of the first phase.
   struct RopeEntry {
     const RopeTableLaunch* launch;
     int made_by;
@@ -132,7 +214,7 @@ class Fuser {
     const Dim rows = graph_.value(positions).shape[0];
     auto table = std::make_unique<RopeTableLaunch>(op, positions, factors, rows, rows.value(graph_.bounds()));
     const RopeTableLaunch* const pointer = table.get();
-    const int launch = program_.add(std::move(table), 0);
+    const int launch = program_.add(std::move(table), program_.ready(positions));
     program_.reads(launch, positions);
     program_.reads(launch, factors);
     return rope_tables_.emplace_back(RopeEntry{pointer, launch});
@@ -190,8 +272,9 @@ class Fuser {
     const NodeId add = only_user<ops::Add>(values.out);
     if (add == kNoNode) return;
     const ValueId vector = graph_.node(add).inputs[1];
-    if (vector == values.out || graph_.value(vector).shape.rank() != 1 ||
-        graph_.value(vector).producer != kNoNode)
+    const ValueInfo& info = graph_.value(vector);
+    if (vector == values.out || !(info.shape == Shape{graph_.value(values.out).shape.back()}) ||
+        info.producer != kNoNode)
       return;
     values.bias = vector;
     values.out = graph_.node(add).output;
@@ -207,6 +290,7 @@ class Fuser {
     if (other == kNoNode || done_[index(other)] || only_user<ops::Glu>(other_value) != glu ||
         !pair_up(graph_.node(id), graph_.node(other)))
       return;
+    for (const ValueId input : graph_.node(other).inputs) make_plain(input);
     const NodeId gate = glu_node.inputs[0] == values.out ? id : other;
     const NodeId up = gate == id ? other : id;
     values.weight = weight_of(graph_.node(up));
@@ -234,9 +318,11 @@ class Fuser {
     const Node& node = graph_.node(add);
     const ValueId other = node.inputs[node.inputs[0] == values.out ? 1 : 0];
     const ValueInfo& info = graph_.value(other);
-    if (other == values.out || info.shape.rank() < 2 || info.producer >= id ||
+    if (other == values.out || !(info.shape == graph_.value(node.output).shape) ||
+        !(info.shape == graph_.value(values.out).shape) || info.shape.rank() < 2 || info.producer >= id ||
         (info.producer != kNoNode && !done_[index(info.producer)]))
       return;
+    make_plain(other);
     values.residual = other;
     values.out = node.output;
     done_[index(add)] = true;
@@ -301,6 +387,14 @@ class Fuser {
 
   Form form_for(ValueId weight) const { return activation_form(graph_.value(weight).dtype); }
 
+  /// When all that a product reads is there.
+  int first_phase(const MatmulValues& values) {
+    int phase = require_form(values.x, form_for(values.weight));
+    for (const ValueId value : {values.bias, values.gate_bias, values.residual})
+      if (value != kNoValue) phase = std::max(phase, program_.ready(value));
+    return phase;
+  }
+
   void read_operands(int launch, const MatmulValues& values) {
     program_.reads(launch, values.x, form_for(values.weight));
     for (const ValueId value : {values.weight, values.bias, values.gate, values.gate_bias, values.residual})
@@ -320,7 +414,7 @@ class Fuser {
     const Node* const log_sums = node_or_null(nodes.log_sums);
     const auto taken = std::make_shared<Taken>(
         Taken{BestLists(graph_, node, n_threads_), RowCopies(graph_, copies), LogSums(graph_, log_sums)});
-    int phase = require_form(values.x, form_for(values.weight));
+    int phase = first_phase(values);
     const int product = program_.add(std::make_unique<MatmulLaunch>(graph_, values, taken), phase);
     read_operands(product, values);
     if (copies != nullptr) program_.makes(product, copies->output);
@@ -346,8 +440,7 @@ class Fuser {
   }
 
   void add_matmul(const MatmulValues& values) {
-    int phase = require_form(values.x, form_for(values.weight));
-    if (values.residual != kNoValue) phase = std::max(phase, program_.ready(values.residual));
+    const int phase = first_phase(values);
     finish_product(program_.add(std::make_unique<MatmulLaunch>(graph_, values), phase), values);
   }
 
@@ -402,6 +495,7 @@ class Fuser {
   const int n_threads_;
   std::vector<std::vector<NodeId>> users_;  // By value.
   std::vector<bool> done_;                  // By node: part of a launch.
+  std::vector<View> views_;                 // By value: itself, or what it is elements of.
   std::vector<RopeEntry> rope_tables_;
   /// Launches that share tiles use them in turn, in different phases.
   struct SharedTiles {

@@ -225,6 +225,8 @@ class CpuPlan final : public DevicePlan {
       const ValueId state = state_behind(graph_, node.output);
       if (state != kNoValue) addresses_.set(node.output, Form::kPlain, addresses_.plain<std::byte>(state));
     }
+    for (const auto& [value, base] : program_.aliases)
+      addresses_.set(value, Form::kPlain, addresses_.plain<std::byte>(base));
     for (Program::Entry& entry : program_.launches) entry.launch->bind(addresses_);
   }
 

@@ -5,7 +5,8 @@
 
 namespace weft::cpu {
 
-ProgramBuilder::ProgramBuilder(std::size_t n_values) : makers_(n_values), kept_(n_values) {
+ProgramBuilder::ProgramBuilder(std::size_t n_values) : makers_(n_values), kept_(n_values), bases_(n_values) {
+  std::iota(bases_.begin(), bases_.end(), ValueId{0});
   for (ByForm<int>& makers : makers_)
     for (const Form form : kForms) makers[form] = kNoLaunch;
 }
@@ -16,12 +17,14 @@ int ProgramBuilder::add(std::unique_ptr<Launch> launch, int phase, bool may_foll
 }
 
 int ProgramBuilder::ready(ValueId value, Form form) const {
-  const int launch = maker(value, form);
+  const int launch = maker(form == Form::kPlain ? base_of(value) : value, form);
   return launch == kNoLaunch ? 0 : phase(launch) + 1;
 }
 
 void ProgramBuilder::reads(int launch, ValueId value, Form form) {
-  if (value == kNoValue || maker(value, form) == launch) return;
+  if (value == kNoValue) return;
+  if (form == Form::kPlain) value = base_of(value);
+  if (maker(value, form) == launch) return;
   entry(launch).reads.emplace_back(value, form);
   if (form == Form::kPlain) keep(value);
 }
@@ -60,6 +63,9 @@ Program ProgramBuilder::finish() {
     program.launches.push_back(std::move(made));
   }
   settle_lives(program, place);
+  for (std::size_t v = 0; v < bases_.size(); ++v)
+    if (const auto value = static_cast<ValueId>(v); is_alias(value))
+      program.aliases.push_back({value, base_of(value)});
   return program;
 }
 

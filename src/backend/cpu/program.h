@@ -29,6 +29,10 @@ struct Program {
   std::vector<Entry> launches;  ///< In order of phases.
   int n_phases = 0;
   std::vector<ByForm<FormLife>> lives;  ///< By ValueId: what lies in memory.
+  struct Alias {
+    ValueId value, base;
+  };
+  std::vector<Alias> aliases;  ///< Values that are the beginning of another's memory.
 };
 
 /// Launches while they are put together: what each makes and reads.
@@ -60,6 +64,9 @@ class ProgramBuilder {
   void reads_from(int launch, int other);
   /// A plain value lies in memory even if no other launch than its maker reads it.
   void keep(ValueId value) { kept_[static_cast<std::size_t>(value)] = true; }
+  /// A value that no launch makes, as it lies where `base` does, which is no alias: who reads it reads that.
+  void alias(ValueId value, ValueId base) { bases_[static_cast<std::size_t>(value)] = base; }
+  bool is_alias(ValueId value) const { return base_of(value) != value; }
   /// By value.
   const std::vector<bool>& kept() const { return kept_; }
 
@@ -76,12 +83,14 @@ class ProgramBuilder {
   };
   Entry& entry(int launch) { return entries_[static_cast<std::size_t>(launch)]; }
   const Entry& entry(int launch) const { return entries_[static_cast<std::size_t>(launch)]; }
+  ValueId base_of(ValueId value) const { return bases_[static_cast<std::size_t>(value)]; }
   void settle_lives(Program& program, const std::vector<std::size_t>& place) const;
 
   int layer_ = NodeTag::kNone;
   std::vector<Entry> entries_;
   std::vector<ByForm<int>> makers_;  // By value.
   std::vector<bool> kept_;
+  std::vector<ValueId> bases_;  // By value: itself, unless it is an alias.
 };
 
 }  // namespace weft::cpu

@@ -23,12 +23,6 @@ constexpr std::uint32_t kTileRows = 16;
 constexpr std::uint32_t kFewRows = 4;  // Up to here a row at a time is as good as a tile.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
 
-template <typename T, typename... Others>
-constexpr bool is_one_of = (std::is_same_v<T, Others> || ...);
-/// Whether there is a shader for an op; others are left to other devices.
-template <typename T>
-constexpr bool kHasShader = !is_one_of<T, ops::Best, ops::LogSumExp, ops::Softmax, ops::RaggedAttention,
-                                       ops::RaggedMean, ops::Unfold>;
 constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
@@ -64,6 +58,15 @@ bool can_cache(const ValueInfo& cache) {
   if (is_float(cache.dtype)) return row_bytes(cache.dtype, n) % 4 == 0;
   return (cache.dtype == DType::kQ8_0 || cache.dtype == DType::kQ4_0) && head_dim % 32 == 0 && n % kPair == 0;
 }
+
+/// Ops that no shader computes.
+template <typename T, typename... Ops>
+inline constexpr bool kIsOneOf = (std::is_same_v<T, Ops> || ...);
+template <typename T>
+inline constexpr bool kLacksShader =
+    kIsOneOf<T, ops::Best, ops::LogSumExp, ops::Softmax, ops::Unary, ops::Clamp, ops::Binary, ops::Compare,
+             ops::Where, ops::Reduce, ops::BatchMatmul, ops::Pad, ops::Reshape, ops::Permute, ops::Slice,
+             ops::BroadcastTo, ops::RaggedAttention, ops::RaggedMean, ops::Unfold>;
 
 class Builder {
  public:
@@ -365,7 +368,7 @@ class Builder {
   }
   void launch(const ops::TopK& op, const Node& node) { experts(0, node, kNoValue, op.k, false, 1.0f, 1); }
   template <typename T>
-    requires(!kHasShader<T>)
+    requires kLacksShader<T>
   void launch(const T&, const Node&) {
     WEFT_CHECK(false);  // can_launch says so.
   }
@@ -400,6 +403,16 @@ bool can_launch(const Graph& graph, const Node& node) {
            s[s.rank() - 2].constant() <= std::int64_t{kMaxGroups} * kOutputsPerGroup &&
            row_bytes(w.dtype, s.columns()) < std::size_t{kMaxElements};
   };
+  const auto has_columns = [&] {
+    const Shape& out = graph.value(node.output).shape;
+    return out.rank() >= 1 && out.back().is_constant();
+  };
+  // Of the ways to broadcast, one row for all others.
+  const auto repeats_rows = [&] {
+    const Shape &out = graph.value(node.output).shape, &b = value(1).shape;
+    return out.rank() >= 2 && out.back().is_constant() && value(0).shape == out &&
+           (b == out || (b.rank() == 1 && b[0] == out.back()));
+  };
   return std::visit(
       Overloaded{
           [&](const ops::GetRows&) { return stored_type(value(0).dtype).has_value(); },
@@ -407,6 +420,16 @@ bool can_launch(const Graph& graph, const Node& node) {
           [&](const ops::MatmulExperts&) { return weight(value(0)); },
           [&](const ops::StoreCache& op) { return op.role != CacheRole::kSlots && can_cache(value(0)); },
           [&](const ops::Norm& op) { return op.kind != NormKind::kL2; },
+          [&](const ops::Add&) { return repeats_rows(); },
+          [&](const ops::Mul&) { return repeats_rows(); },
+          [&](const ops::Scale&) { return has_columns(); },
+          [&](const ops::Softcap&) { return has_columns(); },
+          [&](const ops::Activate&) { return has_columns(); },
+          [&](const ops::Concat& op) {
+            const Shape& out = graph.value(node.output).shape;
+            return out.rank() == 2 && out.back().is_constant() &&
+                   (op.axis == ops::Concat::kColumns || op.axis == 1);
+          },
           [&](const ops::MoveCells& op) {
             const ValueInfo& cache = graph.value(named_inputs<ops::MoveCells>(node).cache);
             if (!can_cache(cache)) return false;
@@ -427,7 +450,7 @@ bool can_launch(const Graph& graph, const Node& node) {
           [&](const ops::SelectiveScan&) {
             return is_float(graph.value(named_inputs<ops::SelectiveScan>(node).a).dtype);
           },
-          []<typename T>(const T&) { return kHasShader<T>; },
+          []<typename T>(const T&) { return !kLacksShader<T>; },
       },
       node.op);
 }

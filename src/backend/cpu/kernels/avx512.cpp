@@ -17,6 +17,8 @@
 #include "backend/cpu/kernels/attention.inl"
 #include "backend/cpu/kernels/ragged.inl"
 #include "backend/cpu/kernels/recurrent.inl"
+#include "backend/cpu/kernels/elementwise.inl"
+#include "backend/cpu/kernels/product.inl"
 #include "backend/cpu/kernels/peak.inl"
 // clang-format on
 #include "backend/cpu/kernels/table.inl"

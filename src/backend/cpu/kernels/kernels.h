@@ -205,6 +205,27 @@ struct ScanRow : RecurrentRow {
   int n_state = 0;
 };
 
+/// An operand of elementwise kernels: as many elements as the result has, or one that is repeated.
+template <typename T>
+struct Elements {
+  const T* at = nullptr;
+  bool one = false;
+};
+
+/// A block of a product of matrices: out {m, n} = a {m, k} b {k, n}, of at most kProductRows rows. Strides
+/// are in floats; out's columns lie next to each other.
+struct ProductArgs {
+  const float* a = nullptr;
+  std::int64_t a_row = 0, a_column = 0;
+  const float* b = nullptr;
+  std::int64_t b_row = 0, b_column = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  std::int64_t m = 0, n = 0, k = 0;
+};
+inline constexpr std::int64_t kProductRows = 192;
+inline constexpr std::size_t kProductScratchFloats = 48 * 1024;
+
 /// Bytes that read_memory takes at a time.
 inline constexpr int kReadUnit = 64;
 
@@ -266,6 +287,25 @@ struct Kernels {
 
   void (*conv_row)(const ConvRow&);
   void (*scan_row)(const ScanRow&);
+
+  void (*unary_row)(UnaryKind kind, const float* x, std::int64_t n, float* out);
+  void (*clamp_row)(const float* x, float low, float high, std::int64_t n, float* out);
+  void (*binary_row)(BinaryKind kind, Elements<float> a, Elements<float> b, std::int64_t n, float* out);
+  void (*compare_floats)(CompareKind kind, Elements<float> a, Elements<float> b, std::int64_t n,
+                         std::int32_t* out);
+  void (*compare_ints)(CompareKind kind, Elements<std::int32_t> a, Elements<std::int32_t> b, std::int64_t n,
+                       std::int32_t* out);
+  void (*where_row)(Elements<std::int32_t> condition, Elements<float> a, Elements<float> b, std::int64_t n,
+                    float* out);
+  double (*sum_row)(const float* x, std::int64_t n);
+  /// NaN where there is one; of nothing an infinity.
+  float (*max_row)(const float* x, std::int64_t n);
+  float (*min_row)(const float* x, std::int64_t n);
+  /// out[i * out_stride + j] = x[i * row + j * column] for j < n, and 0 from there to `width`.
+  void (*copy_block)(const float* x, std::int64_t row, std::int64_t column, std::int64_t n_rows,
+                     std::int64_t n, std::int64_t width, float* out, std::int64_t out_stride);
+  /// `scratch` has kProductScratchFloats.
+  void (*product)(const ProductArgs& args, float* scratch);
 
   // For measuring what is possible; results are of no use but keep the work from being left out.
   /// Dot products of 8-bit integers as `matmul` makes them, as many as registers take, n_rounds times.

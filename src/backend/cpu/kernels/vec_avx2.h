@@ -42,6 +42,7 @@ static inline F32 select_bits(std::uint32_t bits, F32 x, F32 y) {
   return _mm256_blendv_ps(y, x, _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane_bits)));
 }
 static inline F32 round(F32 a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline F32 sqrt(F32 a) { return _mm256_sqrt_ps(a); }
 static inline F32 scale_pow2(F32 p, F32 n) {
   const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(126));
   const F32 half = _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));

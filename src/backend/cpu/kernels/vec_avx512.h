@@ -48,6 +48,7 @@ static inline F32 select_bits(std::uint32_t bits, F32 x, F32 y) {
 static inline F32 round(F32 a) {
   return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
+static inline F32 sqrt(F32 a) { return _mm512_sqrt_ps(a); }
 static inline F32 scale_pow2(F32 p, F32 n) { return _mm512_scalef_ps(p, n); }
 
 static inline __m256 upper_half(F32 a) { return _mm512_extractf32x8_ps(a, 1); }

@@ -97,6 +97,10 @@ static inline F32 round(F32 a) {
   const F32 magic = broadcast(0x1.8p23f);
   return (a + magic) - magic;
 }
+static inline F32 sqrt(F32 a) {
+  for (int i = 0; i < kLanes; ++i) a[i] = __builtin_sqrtf(a[i]);
+  return a;
+}
 /// p * 2^n for p in [0.5, 2) (or NaN) and integral n in [-152, 129]; 0 where that is below about 2^-125.
 static inline F32 scale_pow2(F32 p, F32 n) {
   const I32 exponent = (__builtin_convertvector(n, I32) + 126) << 23;

@@ -40,6 +40,7 @@ static inline F32 select_bits(std::uint32_t bits, F32 x, F32 y) {
   return vbslq_f32(vtstq_u32(vdupq_n_u32(bits), lane_bits), x, y);
 }
 static inline F32 round(F32 a) { return vrndnq_f32(a); }
+static inline F32 sqrt(F32 a) { return vsqrtq_f32(a); }
 static inline F32 scale_pow2(F32 p, F32 n) {
   const int32x4_t exponent = vshlq_n_s32(vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(126)), 23);
   const F32 scaled = vmulq_f32(vmulq_f32(p, vreinterpretq_f32_s32(exponent)), broadcast(2.0f));

@@ -1,11 +1,13 @@
 #include "backend/cpu/launches/row.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "backend/cpu/launches/best.h"
+#include "backend/cpu/launches/elementwise.h"
 #include "backend/rope.h"
 #include "base/check.h"
 
@@ -75,7 +77,30 @@ std::string RopeTableLaunch::describe(const Graph& graph) const {
   return "rope_table(" + graph.value(positions_id_).name + ")";
 }
 
-std::optional<RowOp> as_row_op(const Op& op) {
+namespace {
+
+/// Whether the operands of an elementwise node are rows of its result's shape, or one row for all.
+bool has_row_operands(const Graph& graph, const Node& node) {
+  const Shape& out = graph.value(node.output).shape;
+  return out.rank() >= 2 && out.back().is_constant() &&
+         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+           const Shape& shape = graph.value(input).shape;
+           return shape == out || (shape.rank() == 1 && shape[0] == out.back());
+         });
+}
+
+/// Whether values are joined within their rows.
+bool joins_rows(const Graph& graph, const Node& node, const ops::Concat& op) {
+  const Shape& out = graph.value(node.output).shape;
+  return out.rank() == 2 && out.back().is_constant() && (op.axis == ops::Concat::kColumns || op.axis == 1);
+}
+
+}  // namespace
+
+std::optional<RowOp> as_row_op(const Graph& graph, const Node& node) {
+  if (as_elementwise(node.op) && !has_row_operands(graph, node)) return std::nullopt;
+  if (const auto* concat = get_op<ops::Concat>(node); concat != nullptr && !joins_rows(graph, node, *concat))
+    return std::nullopt;
   return std::visit(
       [](const auto& o) -> std::optional<RowOp> {
         if constexpr (std::is_constructible_v<RowOp, decltype(o)>) {
@@ -84,7 +109,7 @@ std::optional<RowOp> as_row_op(const Op& op) {
           return std::nullopt;
         }
       },
-      op);
+      node.op);
 }
 
 Dim row_domain(const Graph& graph, const Node& node) {
@@ -331,6 +356,17 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
                 std::memset(out + j * n, 0, bytes);
               }
             }
+          },
+          [&](const auto& op) {  // Unary, Clamp, Binary, Where.
+            std::array<ElementRun, 3> operands;
+            for (std::size_t i = 0; i < instruction.in.size(); ++i) operands[i].at = at(instruction.in[i]);
+            compute_elements(op, kernels, std::span(operands).first(instruction.in.size()), n,
+                             at(instruction.out));
+          },
+          [&](const ops::Compare& op) {
+            const ElementRun operands[] = {{at(instruction.in[0])}, {at(instruction.in.back())}};
+            compare_elements(op, graph_.value(instruction.in[0].value).dtype, kernels,
+                             std::span(operands).first(instruction.in.size()), n, at(instruction.out));
           },
           [&](const Quantise& op) {
             kernels.quantise_row(op.form, in(0), n, reinterpret_cast<std::byte*>(out));

@@ -46,7 +46,8 @@ struct Quantise {
 using RowOp =
     std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
                  ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK,
-                 ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::SumExperts, ops::Unfold, Quantise>;
+                 ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::SumExperts, ops::Unary, ops::Clamp,
+                 ops::Binary, ops::Compare, ops::Where, ops::Unfold, Quantise>;
 
 class RowLaunch final : public Launch {
  public:
@@ -98,8 +99,9 @@ class RowLaunch final : public Launch {
   std::int64_t rows_per_task_ = 1;
 };
 
-/// Whether a node is row-wise, and the chain's domain: how many rows it makes.
-std::optional<RowOp> as_row_op(const Op& op);
+/// Whether a node is row-wise (of an elementwise one: whether its operands are rows of its result's shape, or
+/// one row for all), and the chain's domain: how many rows it makes.
+std::optional<RowOp> as_row_op(const Graph& graph, const Node& node);
 Dim row_domain(const Graph& graph, const Node& node);
 
 }  // namespace weft::cpu

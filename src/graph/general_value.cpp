@@ -1,0 +1,256 @@
+// The language's functions for values of any rank.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "graph/refuse.h"
+#include "weft/error.h"
+#include "weft/graph/value.h"
+
+namespace weft {
+namespace {
+
+/// A value that is there, of a graph whose symbols the dimensions have.
+void check(const char* op, Value x, std::initializer_list<Dim> dims, const Where& where) {
+  if (!x) refuse(std::string(op) + ": it has no inputs", where);
+  const auto n_symbols = static_cast<SymbolId>(x.graph().symbols().size());
+  for (const Dim& dim : dims)
+    if (dim.last_symbol() >= n_symbols)
+      refuse(std::string(op) + ": a size has a symbol of another graph", where);
+}
+void check(const char* op, Value x, const Shape& shape, const Where& where) {
+  check(op, x, {}, where);
+  for (int i = 0; i < shape.rank(); ++i) check(op, x, {shape[i]}, where);
+}
+
+std::string text(Value x) { return x.name() + " " + to_string(x.shape(), x.graph().symbols()); }
+
+/// An axis of x, from 0; one of `rank` where it is a result's.
+int axis_of(const char* op, Value x, int axis, int rank, const Where& where) {
+  const int from_first = axis < 0 ? rank + axis : axis;
+  if (from_first < 0 || from_first >= rank)
+    refuse(std::string(op) + ": " + text(x) + " has no axis " + std::to_string(axis), where);
+  return from_first;
+}
+int axis_of(const char* op, Value x, int axis, const Where& where) {
+  check(op, x, {}, where);
+  return axis_of(op, x, axis, x.rank(), where);
+}
+
+Value unary(UnaryKind kind, Value x, const Where& where) { return apply(ops::Unary{kind}, {x}, where); }
+Value binary(BinaryKind kind, Value a, Value b, const Where& where) {
+  if (!b) refuse("binary: the second operand is none", where);
+  return apply(ops::Binary{kind}, {a, b}, where);
+}
+Value binary(BinaryKind kind, Value a, float b, const Where& where) {
+  return apply(ops::Binary{kind, b, false}, {a}, where);
+}
+Value binary(BinaryKind kind, float a, Value b, const Where& where) {
+  return apply(ops::Binary{kind, a, true}, {b}, where);
+}
+Value compare(CompareKind kind, Value a, Value b, const Where& where) {
+  if (!b) refuse("compare: the second operand is none", where);
+  return apply(ops::Compare{kind}, {a, b}, where);
+}
+Value compare(CompareKind kind, Value a, float b, const Where& where) {
+  return apply(ops::Compare{kind, b}, {a}, where);
+}
+
+Value reduce(ReduceKind kind, Value x, std::initializer_list<int> axes, bool keep, const Where& where) {
+  check("reduce", x, {}, where);
+  ops::Reduce op{kind, axes.size() == 0 ? (1u << x.rank()) - 1u : 0u, keep};
+  for (const int axis : axes) {
+    const std::uint32_t bit = 1u << axis_of("reduce", x, axis, where);
+    if ((op.axes & bit) != 0)
+      refuse("reduce: axis " + std::to_string(axis) + " of " + text(x) + " is named twice", where);
+    op.axes |= bit;
+  }
+  return apply(op, {x}, where);
+}
+
+std::vector<Dim> dims_of(const Shape& shape) {
+  std::vector<Dim> dims;
+  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
+  return dims;
+}
+
+/// What -1 stands for in the new shape of x. Without value where that is no size.
+std::optional<Dim> rest_of(const Shape& from, const Shape& to) {
+  Dim all = 1, known = 1;
+  for (int i = 0; i < from.rank(); ++i) all = all * from[i];
+  for (int i = 0; i < to.rank(); ++i)
+    if (!(to[i] == Dim(-1))) known = known * to[i];
+  if (const auto times = all.multiple_of(known)) return Dim(*times);
+  if (!known.is_constant() || known.constant() <= 0) return std::nullopt;
+  Dim rest = all / known.constant();
+  if (!(rest * known == all)) return std::nullopt;
+  return rest;
+}
+
+}  // namespace
+
+Value operator+(Operand a, float b) { return binary(BinaryKind::kAdd, a.value, b, a.where); }
+Value operator+(float a, Operand b) { return binary(BinaryKind::kAdd, b.value, a, b.where); }
+Value operator-(Operand a, Value b) { return binary(BinaryKind::kSub, a.value, b, a.where); }
+Value operator-(Operand a, float b) { return binary(BinaryKind::kSub, a.value, b, a.where); }
+Value operator-(float a, Operand b) { return binary(BinaryKind::kSub, a, b.value, b.where); }
+Value operator-(Operand x) { return unary(UnaryKind::kNeg, x.value, x.where); }
+Value operator/(Operand a, Value b) { return binary(BinaryKind::kDiv, a.value, b, a.where); }
+Value operator/(Operand a, float b) { return binary(BinaryKind::kDiv, a.value, b, a.where); }
+Value operator/(float a, Operand b) { return binary(BinaryKind::kDiv, a, b.value, b.where); }
+
+Value abs(Value x, Where where) { return unary(UnaryKind::kAbs, x, where); }
+Value square(Value x, Where where) { return unary(UnaryKind::kSquare, x, where); }
+Value sqrt(Value x, Where where) { return unary(UnaryKind::kSqrt, x, where); }
+Value rsqrt(Value x, Where where) { return unary(UnaryKind::kRsqrt, x, where); }
+Value reciprocal(Value x, Where where) { return unary(UnaryKind::kReciprocal, x, where); }
+Value exp(Value x, Where where) { return unary(UnaryKind::kExp, x, where); }
+Value log(Value x, Where where) { return unary(UnaryKind::kLog, x, where); }
+Value sin(Value x, Where where) { return unary(UnaryKind::kSin, x, where); }
+Value cos(Value x, Where where) { return unary(UnaryKind::kCos, x, where); }
+Value tanh(Value x, Where where) { return unary(UnaryKind::kTanh, x, where); }
+Value sigmoid(Value x, Where where) { return unary(UnaryKind::kSigmoid, x, where); }
+Value floor(Value x, Where where) { return unary(UnaryKind::kFloor, x, where); }
+Value ceil(Value x, Where where) { return unary(UnaryKind::kCeil, x, where); }
+Value round(Value x, Where where) { return unary(UnaryKind::kRound, x, where); }
+Value clamp(Value x, float low, float high, Where where) { return apply(ops::Clamp{low, high}, {x}, where); }
+
+Value maximum(Value a, Value b, Where where) { return binary(BinaryKind::kMaximum, a, b, where); }
+Value maximum(Value a, float b, Where where) { return binary(BinaryKind::kMaximum, a, b, where); }
+Value minimum(Value a, Value b, Where where) { return binary(BinaryKind::kMinimum, a, b, where); }
+Value minimum(Value a, float b, Where where) { return binary(BinaryKind::kMinimum, a, b, where); }
+Value pow(Value a, Value b, Where where) { return binary(BinaryKind::kPow, a, b, where); }
+Value pow(Value a, float b, Where where) { return binary(BinaryKind::kPow, a, b, where); }
+Value pow(float a, Value b, Where where) { return binary(BinaryKind::kPow, a, b, where); }
+
+Value equal(Value a, Value b, Where where) { return compare(CompareKind::kEqual, a, b, where); }
+Value equal(Value a, float b, Where where) { return compare(CompareKind::kEqual, a, b, where); }
+Value not_equal(Value a, Value b, Where where) { return compare(CompareKind::kNotEqual, a, b, where); }
+Value not_equal(Value a, float b, Where where) { return compare(CompareKind::kNotEqual, a, b, where); }
+Value less(Value a, Value b, Where where) { return compare(CompareKind::kLess, a, b, where); }
+Value less(Value a, float b, Where where) { return compare(CompareKind::kLess, a, b, where); }
+Value less_equal(Value a, Value b, Where where) { return compare(CompareKind::kLessEqual, a, b, where); }
+Value less_equal(Value a, float b, Where where) { return compare(CompareKind::kLessEqual, a, b, where); }
+Value greater(Value a, Value b, Where where) { return compare(CompareKind::kGreater, a, b, where); }
+Value greater(Value a, float b, Where where) { return compare(CompareKind::kGreater, a, b, where); }
+Value greater_equal(Value a, Value b, Where where) {
+  return compare(CompareKind::kGreaterEqual, a, b, where);
+}
+Value greater_equal(Value a, float b, Where where) {
+  return compare(CompareKind::kGreaterEqual, a, b, where);
+}
+Value where(Value condition, Value a, Value b, Where where) {
+  if (!b) refuse("where: the last operand is none", where);
+  return apply(ops::Where{}, {condition, a, b}, where);
+}
+Value where(Value condition, Value a, float b, Where where) {
+  return apply(ops::Where{b}, {condition, a}, where);
+}
+
+Value sum(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+  return reduce(ReduceKind::kSum, x, axes, keep, where);
+}
+Value mean(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+  return reduce(ReduceKind::kMean, x, axes, keep, where);
+}
+Value max(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+  return reduce(ReduceKind::kMax, x, axes, keep, where);
+}
+Value min(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+  return reduce(ReduceKind::kMin, x, axes, keep, where);
+}
+Value var(Value x, std::initializer_list<int> axes, bool keep, Where where) {
+  const Value from_mean = binary(BinaryKind::kSub, x, mean(x, axes, true, where), where);
+  return mean(square(from_mean, where), axes, keep, where);
+}
+Value argmax(Value x, int axis, bool keep, Where where) {
+  return reduce(ReduceKind::kArgmax, x, {axis}, keep, where);
+}
+
+Value concat(std::initializer_list<Value> values, int axis, Where where) {
+  if (values.size() == 0) refuse("concat: it has no inputs", where);
+  return apply(ops::Concat{axis_of("concat", *values.begin(), axis, where)}, values, where);
+}
+
+Value matmul(Value a, Value b, Where where) {
+  for (const Value& value : {a, b})
+    if (value && value.graph().value(value.id()).kind == ValueKind::kWeight)
+      refuse("matmul: " + text(value) + " is a weight; linear(x, weight) multiplies with one", where);
+  if (!b) refuse("matmul: the second operand is none", where);
+  return apply(ops::BatchMatmul{}, {a, b}, where);
+}
+
+Value reshape(Value x, Shape shape, Where where) {
+  check("reshape", x, shape, where);
+  std::vector<Dim> dims = dims_of(shape);
+  const auto n_open = std::count(dims.begin(), dims.end(), Dim(-1));
+  if (n_open == 1) {
+    const auto rest = rest_of(x.shape(), shape);
+    if (!rest)
+      refuse("reshape: " + text(x) + " has no size that can take the place of -1 in " +
+                 to_string(shape, x.graph().symbols()),
+             where);
+    std::replace(dims.begin(), dims.end(), Dim(-1), *rest);
+  }
+  return apply(ops::Reshape{Shape(dims)}, {x}, where);
+}
+
+Value permute(Value x, std::initializer_list<int> axes, Where where) {
+  check("permute", x, {}, where);
+  if (static_cast<int>(axes.size()) != x.rank())
+    refuse("permute: " + text(x) + " has another number of axes than are named", where);
+  ops::Permute op;
+  std::transform(axes.begin(), axes.end(), op.axes.begin(),
+                 [&](int axis) { return axis_of("permute", x, axis, where); });
+  return apply(op, {x}, where);
+}
+
+Value transpose(Value x, int axis_a, int axis_b, Where where) {
+  ops::Permute op;
+  std::swap(op.axes[index(axis_of("transpose", x, axis_a, where))],
+            op.axes[index(axis_of("transpose", x, axis_b, where))]);
+  return apply(op, {x}, where);
+}
+
+Value slice(Value x, int axis, Dim begin, Dim end, std::int64_t step, Where where) {
+  check("slice", x, {begin, end}, where);
+  ops::Slice op{axis_of("slice", x, axis, where), std::move(begin), std::move(end), step};
+  for (Dim* const dim : {&op.begin, &op.end})
+    if (dim->is_constant() && dim->constant() < 0) *dim = x.shape()[op.axis] + *dim;
+  return apply(op, {x}, where);
+}
+
+Value broadcast_to(Value x, Shape shape, Where where) {
+  check("broadcast_to", x, shape, where);
+  return apply(ops::BroadcastTo{std::move(shape)}, {x}, where);
+}
+
+Value squeeze(Value x, int axis, Where where) {
+  const int at = axis_of("squeeze", x, axis, where);
+  std::vector<Dim> dims = dims_of(x.shape());
+  if (!(x.shape()[at] == Dim(1)))
+    refuse("squeeze: axis " + std::to_string(axis) + " of " + text(x) + " has not size 1", where);
+  dims.erase(dims.begin() + at);
+  return apply(ops::Reshape{Shape(dims)}, {x}, where);
+}
+
+Value unsqueeze(Value x, int axis, Where where) {
+  check("unsqueeze", x, {}, where);
+  if (x.rank() == Shape::kMaxRank)
+    refuse("unsqueeze: " + text(x) + " has as many axes as there can be", where);
+  const int at = axis_of("unsqueeze", x, axis, x.rank() + 1, where);
+  std::vector<Dim> dims = dims_of(x.shape());
+  dims.insert(dims.begin() + at, Dim(1));
+  return apply(ops::Reshape{Shape(dims)}, {x}, where);
+}
+
+Value pad(Value x, int axis, std::int64_t before, std::int64_t after, float value, Where where) {
+  ops::Pad op;
+  const auto at = static_cast<std::size_t>(axis_of("pad", x, axis, where));
+  op.before[at] = before;
+  op.after[at] = after;
+  op.value = value;
+  return apply(op, {x}, where);
+}
+
+}  // namespace weft

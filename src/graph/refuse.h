@@ -1,0 +1,12 @@
+#pragma once
+// How the language says no.
+#include <string>
+
+#include "weft/graph/value.h"
+
+namespace weft {
+
+/// Throws Error kInvalidArgument: the user's line, and the reason.
+[[noreturn]] void refuse(const std::string& reason, const Where& where);
+
+}  // namespace weft
