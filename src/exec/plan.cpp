@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/host_tensor.h"
 #include "base/check.h"
 #include "base/pool.h"
 #include "weft/error.h"
@@ -177,7 +178,7 @@ DeviceTensor* Plan::make_carrier(Compiled& result, int device, ValueId value) co
   const Graph& graph = result.placed.graph;
   const ValueInfo& info = graph.value(value);
   Device& on = *devices_[static_cast<std::size_t>(device)];
-  result.carriers.push_back(on.create_host_tensor(info.dtype, info.shape.dims(graph.bounds())));
+  result.carriers.push_back(create_host_tensor(on, info, info.shape.dims(graph.bounds())));
   result.carrier_bytes[static_cast<std::size_t>(device)] += result.carriers.back()->bytes();
   return result.carriers.back().get();
 }

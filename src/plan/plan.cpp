@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/host_tensor.h"
 #include "exec/cheapest.h"
 #include "exec/pins.h"
 #include "exec/placement.h"
@@ -125,8 +126,7 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
     if (value.kind == ValueKind::kInput) placed.inputs.push_back(id);
     if (value.kind != ValueKind::kInput && !placed.graph.is_output(id)) continue;
     const auto on = index(home(placed, id));
-    placed.tensors[on][v] =
-        devices.set().devices[on]->create_host_tensor(value.dtype, value.shape.dims(bounds));
+    placed.tensors[on][v] = create_host_tensor(*devices.set().devices[on], value, value.shape.dims(bounds));
   }
   return placed;
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "backend/host_tensor.h"
 #include "tensor/codec.h"
 
 namespace weft::conformance {
@@ -121,6 +122,10 @@ double Case::error_of_run() {
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
   Bindings bindings(graph.values().size(), nullptr);
   const auto bind = [&](ValueId value, std::unique_ptr<DeviceTensor> tensor) {
+    if (tensor == nullptr)
+      throw Error(ErrorCode::kDevice, device_.info().name + " creates no tensor of " +
+                                          std::string(info(graph.value(value).dtype).name) +
+                                          " for an op that it supports: " + to_string(graph));
     bindings[static_cast<std::size_t>(value)] = tensor.get();
     tensors.push_back(std::move(tensor));
   };
@@ -132,11 +137,11 @@ double Case::error_of_run() {
     device_.write_cells(*tensors.back(), state.role, all_cells(state.n_cells), state.bytes);
   }
   for (const Bytes& input : host_data_) {
-    bind(input.value, device_.create_host_tensor(graph.value(input.value).dtype, dims(input.value)));
+    bind(input.value, create_host_tensor(device_, graph.value(input.value), dims(input.value)));
     std::copy(input.bytes.begin(), input.bytes.end(), tensors.back()->host().begin());
   }
   for (const Truth& output : outputs_)
-    bind(output.value, device_.create_host_tensor(graph.value(output.value).dtype, dims(output.value)));
+    bind(output.value, create_host_tensor(device_, graph.value(output.value), dims(output.value)));
   const auto plan = device_.compile(graph, bindings, {});
   plan->submit(symbols_, bindings, {});
   plan->wait();

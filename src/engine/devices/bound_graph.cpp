@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "backend/host_tensor.h"
 #include "base/check.h"
 #include "engine/model_impl.h"
 #include "exec/placement.h"
@@ -61,7 +62,7 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
     const std::vector<std::int64_t> shape = value.shape.dims(bounds);
     Device& device = device_of(static_cast<ValueId>(v));
     tensors_.push_back(value.kind == ValueKind::kState ? device.create_state(value.dtype, shape)
-                                                       : device.create_host_tensor(value.dtype, shape));
+                                                       : create_host_tensor(device, value, shape));
     home_[v] = bindings_[index(device_of_[v])][v] = tensors_.back().get();
   }
 }
