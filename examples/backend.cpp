@@ -156,6 +156,7 @@ class SlowDevice final : public weft::Device {
 
   bool supports(const weft::Graph& graph, const weft::Node& node) const override {
     const weft::ValueInfo& out = graph.value(node.output);
+    if (out.shape.rank() == 0 || !out.shape.back().is_constant()) return false;  // Rows of so many columns.
     for (const weft::ValueId input : node.inputs)
       if (graph.value(input).dtype != weft::DType::kF32) return false;
     const weft::ValueInfo& first = graph.value(node.inputs[0]);

@@ -32,7 +32,8 @@ void check_slice(const Graph& graph, const Node& node, std::span<const std::int6
 /// "[2, 3]"
 std::string sizes_text(std::span<const std::int64_t> dims);
 
-struct Plan::Impl {
+// No business of programs, though the class is.
+struct [[gnu::visibility("hidden")]] Plan::Impl {
   /// A graph, where its nodes are, and its tensors.
   struct Placed {
     Graph graph;

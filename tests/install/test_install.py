@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from guide import write_programs
+
 
 def run(command: list, **options) -> str:
     command = [str(word) for word in command]
@@ -64,9 +66,11 @@ def check_graph_library(args: argparse.Namespace) -> Path:
     for path in ("weft/model.h", "weft/tokenizer.h", "weft/context.h"):
         need(not (prefix / "include" / path).exists(), f"{path} is installed with the graph library")
     check_since(prefix / "include", args.source)
+    pages = write_programs(args.source / "docs/guide", args.scratch / "guide")
+    need(len(pages) >= 5, f"few pages of the guide: {pages}")
     packages = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={args.cxx}"]
     run([args.cmake, "-S", args.example.parent / "graph", "-B", build, *packages,
-         f"-DEXAMPLES={args.source / 'examples'}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
+         f"-DEXAMPLES={args.source / 'examples'}", f"-DGUIDE={args.scratch / 'guide'}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
     run([args.cmake, "--build", build])
     whole = subprocess.run([str(word) for word in (args.cmake, "-S", args.example, "-B", args.scratch / "none",
                                                    *packages)], capture_output=True, text=True)
@@ -77,6 +81,10 @@ def check_graph_library(args: argparse.Namespace) -> Path:
     output = run([build / "backend"])
     need(re.search(r"matmul: \d+ cases of \d+, 0 failed", output) is not None, f"no conformance in: {output}")
     need("split 1 on cpu" in output and "in 3 steps" in output, f"the graph was not run in two parts: {output}")
+
+    for name, expected in pages.items():
+        output = run([build / name])
+        need(output == expected, f"docs/guide/{name.removeprefix('guide_')}.md promises\n{expected}and prints\n{output}")
 
     need("12 elements of 3.0" in run([build / "sizes"]), "expressions of sizes do not work")
 
@@ -127,6 +135,15 @@ def main() -> None:
     run([args.cmake, "-S", args.example, "-B", by_cmake, f"-DCMAKE_PREFIX_PATH={prefix}",
          f"-DCMAKE_CXX_COMPILER={args.cxx}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
     run([args.cmake, "--build", by_cmake])
+
+    # Examples with a page of their own are projects of their own.
+    for example in sorted((args.source / "examples").glob("*/CMakeLists.txt")):
+        build = args.scratch / example.parent.name
+        run([args.cmake, "-S", example.parent, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}",
+             f"-DCMAKE_CXX_COMPILER={args.cxx}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"])
+        run([args.cmake, "--build", build])
+        usage = subprocess.run([str(build / example.parent.name)], capture_output=True, text=True)
+        need(usage.returncode == 2 and "usage" in usage.stderr, f"{example.parent.name} does not tell how it is used")
 
     environment = os.environ | {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
     flags = run(["pkg-config", "--cflags", "--libs", "weft"], env=environment).split()
