@@ -83,10 +83,14 @@ TEST(GeneralOps, ViewsOfViewsAreReadWhereTheyLie) {
   const Value scores = matmul(heads(0), transpose(heads(1))) * 0.25f;
   const Value weights = exp(scores - max(scores, {-1}, true));
   const Value seen = matmul(weights / sum(weights, {-1}, true), heads(2));
+  const Value at_once = g.output("at_once", softmax(scores)),
+              in_parts = g.output("in_parts", weights / sum(weights, {-1}, true));
   const Value y = g.output("y", reshape(transpose(seen, 0, 1), {n, 64}));
   const OneStep run(g, {33});
   // One copy, as the host reads it row after row.
   EXPECT_EQ(run.description.find("copy"), run.description.rfind("copy")) << run.description;
+  const Floats whole = run.read(at_once), parts = run.read(in_parts);
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], parts[i], 1e-6f);
   const OneStep one_thread(g, {33}, 1);
   EXPECT_EQ(run.read(y), one_thread.read(y));
 }

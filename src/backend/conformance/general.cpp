@@ -2,161 +2,12 @@
 // infinite or no numbers.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
-#include "backend/conformance/case.h"
-#include "backend/conformance/general_truth.h"
+#include "backend/conformance/general_operands.h"
 
 namespace weft::conformance::cases {
 namespace {
-
-using Sizes = std::vector<std::size_t>;
-
-/// Stands for the number of rows of a step in a list of sizes: a symbol in the graph.
-constexpr std::int64_t kRows = -1;
-
-/// A value of a graph, and what it holds.
-struct Known {
-  ValueId id = kNoValue;
-  Shape shape;
-  Tensor tensor{Sizes{}};
-};
-
-/// Makes the operands of a case.
-class Operands {
- public:
-  Operands(Case& c, std::int64_t m) : case_(c), m_(m) {}
-
-  Dim dim(std::int64_t size) { return size == kRows ? case_.rows(m_) : Dim(size); }
-  std::size_t number(std::int64_t size) const { return static_cast<std::size_t>(size == kRows ? m_ : size); }
-
-  Known plain(const std::vector<std::int64_t>& sizes, float low = -2.0f, float high = 2.0f) {
-    Known known = sized(sizes);
-    known.tensor.values = case_.floats(numbers(known), low, high);
-    return enter(std::move(known));
-  }
-  /// With elements that arithmetic treats in ways of their own.
-  Known edgy(const std::vector<std::int64_t>& sizes) {
-    constexpr double kInf = std::numeric_limits<double>::infinity();
-    const double edges[] = {0.0,  -0.0, kInf, -kInf, std::nan(""), 0.5,
-                            -0.5, 1.5,  2.5,  -3.5,  8388607.5,    -4194304.5};
-    Known known = sized(sizes);
-    known.tensor.values = case_.floats(numbers(known), -60.0f, 60.0f);
-    for (double& value : known.tensor.values)
-      if (case_.integer(0, 3) == 0)
-        value = edges[case_.integer(0, static_cast<std::int32_t>(std::size(edges)) - 1)];
-    return enter(std::move(known));
-  }
-  Known integers(const std::vector<std::int64_t>& sizes, std::int32_t low, std::int32_t high) {
-    Known known = sized(sizes);
-    Indices values(known.tensor.values.size());
-    for (std::int32_t& value : values) value = case_.integer(low, high);
-    known.tensor.values.assign(values.begin(), values.end());
-    known.id = case_.input(known.shape, values);
-    return known;
-  }
-  /// Elements of another value: its axes exchanged, every second one of some.
-  Known strided(const std::vector<std::int64_t>& sizes) {
-    const std::size_t rank = sizes.size();
-    Sizes axes(rank);  // Of the base, by axis of the result.
-    std::iota(axes.begin(), axes.end(), std::size_t{0});
-    for (std::size_t i = rank; i > 1; --i)
-      std::swap(axes[i - 1],
-                axes[static_cast<std::size_t>(case_.integer(0, static_cast<std::int32_t>(i) - 1))]);
-    std::vector<std::int64_t> base(rank), begin(rank), step(rank, 1);
-    for (std::size_t i = 0; i < rank; ++i) {
-      step[i] = sizes[i] == kRows ? 1 : case_.integer(1, 2);
-      begin[i] = sizes[i] == kRows ? 0 : case_.integer(0, 2);
-      base[axes[i]] = sizes[i] == kRows ? kRows : begin[i] + sizes[i] * step[i];
-    }
-    Known x = permuted(plain(base), axes);
-    for (std::size_t i = 0; i < rank; ++i)
-      if (sizes[i] != kRows) x = sliced(x, i, begin[i], begin[i] + sizes[i] * step[i], step[i]);
-    return x;
-  }
-
-  Known permuted(const Known& x, const Sizes& axes) {
-    ops::Permute op;
-    std::vector<Dim> dims;
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-      op.axes[i] = static_cast<int>(axes[i]);
-      dims.push_back(x.shape[op.axes[i]]);
-    }
-    return {case_.graph.add(op, {x.id}, "permuted" + tag()), Shape(dims), permute(x.tensor, axes)};
-  }
-  /// Of an axis of constant size.
-  Known sliced(const Known& x, std::size_t axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
-    std::vector<Dim> dims = dims_of(x);
-    dims[axis] = (end - begin + step - 1) / step;
-    return {case_.graph.add(ops::Slice{static_cast<int>(axis), begin, end, step}, {x.id}, "sliced" + tag()),
-            Shape(dims),
-            slice(x.tensor, axis, static_cast<std::size_t>(begin), static_cast<std::size_t>(end),
-                  static_cast<std::size_t>(step))};
-  }
-  Known reshaped(const Known& x, const std::vector<Dim>& dims, const Sizes& sizes) {
-    return {case_.graph.add(ops::Reshape{Shape(dims)}, {x.id}, "reshaped" + tag()), Shape(dims),
-            Tensor(sizes, x.tensor.values)};
-  }
-  /// A new axis, repeated.
-  Known repeated(const Known& x, std::size_t axis, std::int64_t times) {
-    std::vector<Dim> dims = dims_of(x);
-    Sizes sizes = x.tensor.dims;
-    dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), Dim(1));
-    sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(axis), 1);
-    const Known one = reshaped(x, dims, sizes);
-    dims[axis] = times;
-    sizes[axis] = static_cast<std::size_t>(times);
-    return {case_.graph.add(ops::BroadcastTo{Shape(dims)}, {one.id}, "repeated" + tag()), Shape(dims),
-            broadcast_to(one.tensor, sizes)};
-  }
-  static std::vector<Dim> dims_of(const Known& x) {
-    std::vector<Dim> dims;
-    for (int i = 0; i < x.shape.rank(); ++i) dims.push_back(x.shape[i]);
-    return dims;
-  }
-
- private:
-  std::string tag() { return std::to_string(n_++); }
-
-  Known sized(const std::vector<std::int64_t>& sizes) {
-    Known known;
-    std::vector<Dim> dims;
-    Sizes in_step;
-    for (const std::int64_t size : sizes) {
-      dims.push_back(dim(size));
-      in_step.push_back(number(size));
-    }
-    known.shape = Shape(dims);
-    known.tensor = Tensor(in_step);
-    return known;
-  }
-  static Shape numbers(const Known& known) {
-    const std::vector<std::int64_t> sizes(known.tensor.dims.begin(), known.tensor.dims.end());
-    return Shape(std::span<const std::int64_t>(sizes));
-  }
-  Known enter(Known known) {
-    known.id = case_.input(known.shape, known.tensor.values);
-    return known;
-  }
-
-  Case& case_;
-  std::int64_t m_;
-  int n_ = 0;
-};
-
-/// As floats, which may go past the largest.
-Values as_floats(Values values) {
-  for (double& value : values) value = static_cast<double>(static_cast<float>(value));
-  return values;
-}
-
-std::string text_of(const Known& x) {
-  std::string result = "{";
-  for (const std::size_t size : x.tensor.dims)
-    result += (result.size() > 1 ? "," : "") + std::to_string(size);
-  return result + "}";
-}
 
 struct Pair {
   std::vector<std::int64_t> a, b;
@@ -233,6 +84,12 @@ void unary_cases(Suite& suite) {
           Case c = suite.next();
           const Known x = make(c);
           c.expect(c.graph.add(op, std::vector{x.id}, "y"), conformance::unary(op, x.tensor.values));
+          suite.take(c, text_of(x) + how, kFloatTolerance);
+        }
+        if (suite.wanted("softmax") && !shape.empty() && variant != 1) {
+          Case c = suite.next();
+          const Known x = make(c);
+          c.expect(c.graph.add(ops::Softmax{}, {x.id}, "y"), softmax(x.tensor.values, x.tensor.dims.back()));
           suite.take(c, text_of(x) + how, kFloatTolerance);
         }
         if (!suite.wanted("clamp")) continue;
@@ -358,7 +215,7 @@ void reduce_cases(Suite& suite) {
             Case c = suite.next();
             Operands make(c, m);
             const Known x = variant == 0   ? make.plain(shape)
-                            : variant == 1 ? make.edgy(shape)
+                            : variant == 1 ? make.edgy(shape, false)
                                            : make.strided(shape);
             const ops::Reduce op{static_cast<ReduceKind>(kind), axes, variant == 2};
             c.expect(c.graph.add(op, {x.id}, "y"), as_floats(reduce(op, x.tensor).values));

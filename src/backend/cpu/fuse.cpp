@@ -15,6 +15,7 @@
 #include "backend/cpu/launches/reduce.h"
 #include "backend/cpu/launches/row.h"
 #include "backend/cpu/launches/screen.h"
+#include "backend/cpu/launches/softmax.h"
 #include "base/check.h"
 
 namespace weft::cpu {
@@ -62,7 +63,9 @@ class Fuser {
     if (row_op) return add_row_op(id, *row_op);
     if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
       return add_product(id);
-    if (get_op<ops::MoveCells>(node) != nullptr) {
+    if (get_op<ops::Softmax>(node) != nullptr) {
+      add_simple(node, std::make_unique<SoftmaxLaunch>(graph_, node));
+    } else if (get_op<ops::MoveCells>(node) != nullptr) {
       add_simple(node, std::make_unique<MoveLaunch>(graph_, node));
     } else if (get_op<ops::ShortConv>(node) != nullptr) {
       add_simple(node, std::make_unique<ConvLaunch>(graph_, node));

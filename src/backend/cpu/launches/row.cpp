@@ -79,11 +79,12 @@ std::string RopeTableLaunch::describe(const Graph& graph) const {
 
 namespace {
 
+bool has_constant_columns(const Shape& shape) { return shape.rank() >= 2 && shape.back().is_constant(); }
+
 /// Whether the operands of an elementwise node are rows of its result's shape, or one row for all.
 bool has_row_operands(const Graph& graph, const Node& node) {
   const Shape& out = graph.value(node.output).shape;
-  return out.rank() >= 2 && out.back().is_constant() &&
-         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+  return has_constant_columns(out) && std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
            const Shape& shape = graph.value(input).shape;
            return shape == out || (shape.rank() == 1 && shape[0] == out.back());
          });
@@ -92,7 +93,7 @@ bool has_row_operands(const Graph& graph, const Node& node) {
 /// Whether values are joined within their rows.
 bool joins_rows(const Graph& graph, const Node& node, const ops::Concat& op) {
   const Shape& out = graph.value(node.output).shape;
-  return out.rank() == 2 && out.back().is_constant() && (op.axis == ops::Concat::kColumns || op.axis == 1);
+  return out.rank() == 2 && has_constant_columns(out) && (op.axis == ops::Concat::kColumns || op.axis == 1);
 }
 
 }  // namespace
@@ -100,6 +101,8 @@ bool joins_rows(const Graph& graph, const Node& node, const ops::Concat& op) {
 std::optional<RowOp> as_row_op(const Graph& graph, const Node& node) {
   if (as_elementwise(node.op) && !has_row_operands(graph, node)) return std::nullopt;
   if (const auto* concat = get_op<ops::Concat>(node); concat != nullptr && !joins_rows(graph, node, *concat))
+    return std::nullopt;
+  if (get_op<ops::Softmax>(node) != nullptr && !has_constant_columns(graph.value(node.output).shape))
     return std::nullopt;
   return std::visit(
       [](const auto& o) -> std::optional<RowOp> {
