@@ -112,7 +112,7 @@ struct Activate {
   friend bool operator==(const Activate&, const Activate&) = default;
 };
 
-/// x {m, d} -> {m, d}: e^x of a row's columns, divided by their sum.
+/// x of rows {..., d} -> the same shape: e^x of a row's columns, divided by their sum.
 struct Softmax {
   static constexpr std::string_view kName = "softmax";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;
