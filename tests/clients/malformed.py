@@ -54,8 +54,8 @@ def mutate(rng, body):
         path = rng.choice(list(places(body)))
         if not path:
             if rng.random() < 0.1:
-                return rng.choice(STRANGE)
-            body[rng.choice(["extra", "n", "stream", "max_tokens", "tools", "tool_choice", "json_schema", "timeout", "model"])] = rng.choice(STRANGE)
+                return copy.deepcopy(rng.choice(STRANGE))
+            body[rng.choice(["extra", "n", "stream", "max_tokens", "tools", "tool_choice", "json_schema", "timeout", "model"])] = copy.deepcopy(rng.choice(STRANGE))
             continue
         holder = body
         for key in path[:-1]:
