@@ -1,5 +1,8 @@
-// The graph of steps.cpp on ggml's scheduler. "none" computes a graph that was allocated once; where shapes or the
-// graph change it is built and allocated again, as its users do.
+// The graph of steps.cpp on ggml's scheduler. "none" computes a graph that was allocated once; where shapes
+// or the graph change it is built and allocated again, as its users do.
+//
+// Built by hand, with the ggml that `versus.py serve` has built: g++ -std=c++20 -O2 -I GGML/include
+// peer_steps.cpp libggml.a libggml-cpu.a libggml-base.a -fopenmp -ldl
 //
 //   peer_steps [STEPS]
 #include <ggml-alloc.h>
@@ -18,7 +21,8 @@ constexpr int kBlocks = 250, kWidth = 32, kNodes = 8 * kBlocks;
 
 struct Net {
   Net() {
-    context = ggml_init({.mem_size = ggml_tensor_overhead() * 2 * kBlocks + 1024, .mem_buffer = nullptr, .no_alloc = true});
+    context = ggml_init(
+        {.mem_size = ggml_tensor_overhead() * 2 * kBlocks + 1024, .mem_buffer = nullptr, .no_alloc = true});
     for (int i = 0; i < kBlocks; ++i) {
       weights.push_back(ggml_new_tensor_2d(context, GGML_TYPE_F32, kWidth, kWidth));
       biases.push_back(ggml_new_tensor_1d(context, GGML_TYPE_F32, kWidth));
@@ -70,7 +74,8 @@ double microseconds(int n_steps, Step step) {
   for (int i = 0; i < n_steps / 10 + 1; ++i) step(i);
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < n_steps; ++i) step(i);
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / n_steps;
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() /
+         n_steps;
 }
 
 }  // namespace

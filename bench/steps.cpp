@@ -1,5 +1,6 @@
-// What a step of many small nodes costs: a graph of 1,000 nodes (linear, + bias, relu, + residual, 250 times) over
-// rows of 32, with nothing changed, other shapes, another tensor, another graph. Prints microseconds a step.
+// What a step of many small nodes costs: a graph of 1,000 nodes (linear, + bias, relu, + residual, 250 times)
+// over rows of 32, with nothing changed, other shapes, another tensor, another graph. Prints microseconds a
+// step.
 //
 //   bench_steps [STEPS]
 #include <weft/plan.h>
@@ -33,7 +34,8 @@ double microseconds(int n_steps, Step step) {
   for (int i = 0; i < n_steps / 10 + 1; ++i) step(i);
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < n_steps; ++i) step(i);
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / n_steps;
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() /
+         n_steps;
 }
 
 }  // namespace
@@ -59,7 +61,7 @@ int main(int argc, char** argv) {
     plan.set_graph(make_graph(static_cast<float>(2 + i % 2)));
     plan.run({{"n", 1}}, {{"x", rows(1)}});
   });
-  std::printf("{\"none\": %.2f, \"shapes\": %.2f, \"tensors\": %.2f, \"topology\": %.2f}\n", none, shapes, tensors,
-              topology);
+  std::printf("{\"none\": %.2f, \"shapes\": %.2f, \"tensors\": %.2f, \"topology\": %.2f}\n", none, shapes,
+              tensors, topology);
   return 0;
 }
