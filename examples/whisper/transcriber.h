@@ -1,0 +1,76 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model.h"
+#include "search.h"
+#include "spectrogram.h"
+#include "vocabulary.h"
+
+namespace whisper {
+
+struct Segment {
+  double start = 0.0, end = 0.0;  ///< Seconds from the first sample.
+  std::string text;
+  Tokens tokens;  ///< With timestamps.
+  double mean_log_prob = 0.0;
+  double no_speech = 0.0;  ///< The probability that the window is silent.
+};
+
+struct Transcript {
+  std::string language;
+  double language_probability = 1.0;
+  std::vector<Segment> segments;
+};
+
+struct TranscriberParams {
+  weft::DType matrices = weft::DType::kF16;
+  int n_threads = 0;  ///< 0: as many as there are cores.
+  int beam = 5;
+  std::vector<weft::Pin> pins;  ///< Patterns begin with "encoder" or "decoder": each has a plan of its own.
+};
+
+/// Numbers of a first window, for those who compare implementations.
+struct Numbers {
+  std::vector<float> mels;    ///< {frames, n_mels}, of all samples.
+  std::vector<float> rows;    ///< {n_heard, width}: the encoder's.
+  Tokens tokens;              ///< The prompt, and what was written.
+  std::vector<float> logits;  ///< {tokens, n_vocab}: what follows each token.
+};
+
+/// A Whisper model from its folder: model.bin, tokenizer.json and config.json. Used by one thread at a time.
+class Transcriber {
+ public:
+  /// Throws what reading the files and making plans throws.
+  Transcriber(const std::filesystem::path& folder, const TranscriberParams& params);
+
+  /// `language` is a code, or empty: then it is found out from the first 30 seconds. Throws weft::Error
+  /// kInvalidArgument for a language or a task that the model does not know.
+  Transcript transcribe(std::span<const float> samples, const std::string& language, bool to_english);
+  /// Of the greedy transcript of a first window.
+  Numbers numbers(std::span<const float> samples, const std::string& language);
+
+ private:
+  /// The tokens in front of a window's text.
+  Tokens make_prompt(const std::string& language, bool to_english) const;
+  /// The most probable language of the window that the decoder hears.
+  std::pair<std::string, double> find_language();
+  /// Cuts a window's text into segments; gives the frames until where the next window begins.
+  int split(const Found& found, int first_frame, int n_frames, double no_speech,
+            std::vector<Segment>& segments) const;
+
+  Ct2File file_;
+  Sizes sizes_;
+  Vocabulary vocabulary_;
+  int beam_;
+  weft::Devices devices_;
+  std::shared_ptr<weft::Workspaces> workspaces_ = weft::make_workspaces();
+  Spectrogram spectrogram_;
+  Encoder encoder_;
+  Decoder decoder_;
+};
+
+}  // namespace whisper
