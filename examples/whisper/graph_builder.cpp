@@ -46,41 +46,57 @@ std::vector<std::byte> to_bytes(std::span<const float> values, DType dtype) {
   return bytes;
 }
 
+template <typename T>
+std::span<const T> part_of(std::span<const T> rows, Part part) {
+  const std::size_t n = rows.size() / static_cast<std::size_t>(part.count);
+  return rows.subspan(static_cast<std::size_t>(part.index) * n, n);
+}
+
+[[noreturn]] void refuse(const std::string& variable) {
+  throw weft::Error(weft::ErrorCode::kInvalidFile, variable + ": has a shape that Whisper has not");
+}
+
 }  // namespace
 
-std::pair<std::string, std::vector<float>> GraphBuilder::read(const std::string& variable, Part part) const {
-  std::vector<float> values = file_.floats(variable);
-  const std::vector<std::int64_t>& shape = file_.variable(variable).shape;
+std::string GraphBuilder::name_of(const std::string& variable, Part part) const {
   std::string name = variable;
   std::replace(name.begin(), name.end(), '/', '.');
   if (!name.starts_with(prefix_)) name.insert(0, prefix_);
-  if (shape.empty() || values.empty() || shape[0] % part.count != 0)
-    throw weft::Error(weft::ErrorCode::kInvalidFile, variable + ": has a shape that Whisper has not");
-  if (part.count > 1) {
-    const auto n = static_cast<std::ptrdiff_t>(values.size()) / part.count;
-    values = {values.begin() + part.index * n, values.begin() + (part.index + 1) * n};
-    name += "." + std::to_string(part.index);
-  }
-  return {std::move(name), std::move(values)};
+  return part.count > 1 ? name + "." + std::to_string(part.index) : name;
 }
 
-Value GraphBuilder::add_weight(const std::string& name, const std::vector<float>& values, weft::Shape shape,
-                               DType dtype) {
-  if (shape.columns() % weft::info(dtype).block_elements != 0) dtype = DType::kF16;
-  weights_[name] = to_bytes(values, dtype);
+Value GraphBuilder::add_weight(const std::string& name, weft::Shape shape, DType dtype,
+                               std::vector<std::byte> bytes) {
+  weights_[name] = std::move(bytes);
   return graph_.weight(name, dtype, std::move(shape));
 }
 
+DType GraphBuilder::type_for(std::int64_t columns) const {
+  return columns % weft::info(matrices_).block_elements == 0 ? matrices_ : DType::kF16;
+}
+
 Value GraphBuilder::matrix(const std::string& variable, Part part) {
-  auto [name, values] = read(variable, part);
+  const std::string name = name_of(variable, part);
   if (const weft::ValueId id = graph_.find(name); id != weft::kNoValue) return {graph_, id};
-  const auto rows = file_.variable(variable).shape[0] / part.count;
-  return add_weight(name, values, {rows, std::ssize(values) / rows}, matrices_);
+  const Ct2File::Variable& v = file_.variable(variable);
+  if (v.shape.size() != 2 || v.shape[0] % part.count != 0) refuse(variable);
+  const DType dtype = type_for(v.shape[1]);
+  std::vector<std::byte> bytes;
+  if (dtype == DType::kF16 && v.type == Ct2File::Type::kF16) {
+    const std::span<const std::byte> rows = part_of(v.bytes, part);
+    bytes.assign(rows.begin(), rows.end());
+  } else {
+    const std::vector<float> values = file_.floats(variable);
+    bytes = to_bytes(part_of(std::span(values), part), dtype);
+  }
+  return add_weight(name, {v.shape[0] / part.count, v.shape[1]}, dtype, std::move(bytes));
 }
 
 Value GraphBuilder::vector(const std::string& variable, Part part) {
-  const auto [name, values] = read(variable, part);
-  return add_weight(name, values, {std::ssize(values)}, DType::kF32);
+  const std::vector<float> values = file_.floats(variable);
+  if (values.empty() || std::ssize(values) % part.count != 0) refuse(variable);
+  const std::span<const float> some = part_of(std::span(values), part);
+  return add_weight(name_of(variable, part), {std::ssize(some)}, DType::kF32, to_bytes(some, DType::kF32));
 }
 
 Value GraphBuilder::linear(Value x, const std::string& path, Part part) {
@@ -93,10 +109,10 @@ Value GraphBuilder::norm(Value x, const std::string& path) {
 
 Value GraphBuilder::conv(Value x, const std::string& path, int stride) {
   constexpr std::int64_t kKernel = 3;
-  const auto [name, values] = read(path + "/weight", kAll);
-  const std::vector<std::int64_t>& shape = file_.variable(path + "/weight").shape;
-  if (shape.size() != 3 || shape[2] != kKernel)
-    throw weft::Error(weft::ErrorCode::kInvalidFile, path + ": has a shape that Whisper has not");
+  const std::string variable = path + "/weight";
+  const std::vector<float> values = file_.floats(variable);
+  const std::vector<std::int64_t>& shape = file_.variable(variable).shape;
+  if (shape.size() != 3 || shape[2] != kKernel) refuse(variable);
   // The file has {outputs, inputs, times}; a row of the weight has the inputs of a time side by side.
   const std::int64_t n_out = shape[0], n_in = shape[1];
   std::vector<float> rows(values.size());
@@ -105,7 +121,9 @@ Value GraphBuilder::conv(Value x, const std::string& path, int stride) {
       for (std::int64_t t = 0; t < kKernel; ++t)
         rows[static_cast<std::size_t>((o * kKernel + t) * n_in + i)] =
             values[static_cast<std::size_t>((o * n_in + i) * kKernel + t)];
-  const Value weight = add_weight(name, rows, {n_out, kKernel * n_in}, matrices_);
+  const DType dtype = type_for(kKernel * n_in);
+  const Value weight =
+      add_weight(name_of(variable, kAll), {n_out, kKernel * n_in}, dtype, to_bytes(rows, dtype));
   return weft::conv1d(x, weight, vector(path + "/bias"), kKernel, stride, 1);
 }
 

@@ -52,10 +52,11 @@ class GraphBuilder {
 
  private:
   weft::Value vector(const std::string& variable, Part part = kAll);
-  weft::Value add_weight(const std::string& name, const std::vector<float>& values, weft::Shape shape,
-                         weft::DType dtype);
-  /// The values of a variable's part, and its name as a weight.
-  std::pair<std::string, std::vector<float>> read(const std::string& variable, Part part) const;
+  weft::Value add_weight(const std::string& name, weft::Shape shape, weft::DType dtype,
+                         std::vector<std::byte> bytes);
+  std::string name_of(const std::string& variable, Part part) const;
+  /// The matrices' type, or F16 where the columns do not make whole blocks of it.
+  weft::DType type_for(std::int64_t columns) const;
 
   const Ct2File& file_;
   std::string prefix_;

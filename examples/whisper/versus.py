@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """versus.py WHISPER: the example beside faster-whisper, in one run.
 
-WHISPER is the example's program. What espeak-ng says of texts in English, German and French is written down by both, from
+WHISPER is the example's program. What espeak-ng says of texts in English, German and Spanish is written down by both, from
 the same files and with the same options (temperature 0, beams of 1 and 5, no VAD, no text from window to window). Shown are:
 
 - the numbers of a first window: mels beside faster-whisper's, the encoder's rows beside CTranslate2's in float32, the
@@ -39,7 +39,8 @@ TEXTS = {
         "If the weather is good tomorrow, we will go to the beach with the children. They like to swim, and to build "
         "castles of sand. In the evening we will have dinner in the small restaurant near the harbour, where the fish "
         "is always fresh. After that we will take the last train home, which leaves at ten minutes past eleven. The "
-        "journey takes about two hours. I hope that we will find a seat, because the train is often full in summer.",
+        "journey takes about two hours. I hope that we will find a seat, because the train is often full in summer. "
+        "We must not forget the umbrella, and somebody has to look after the dog.",
         "A computer can only do what somebody has told it to do.",
         "The teacher wrote a long sentence on the blackboard and asked us to translate it.",
         "Water boils at one hundred degrees and freezes at zero.",
@@ -61,13 +62,13 @@ TEXTS = {
         "Im Winter ist der See gefroren, und die Kinder laufen Schlittschuh.",
         "Vielen Dank für Ihre Hilfe, ohne Sie hätte ich das nicht geschafft.",
     ],
-    "fr": [
-        "Le train pour Paris part dans vingt minutes du quai numéro sept.",
-        "Hier soir, nous avons marché le long de la rivière jusqu'au coucher du soleil.",
-        "Le musée ouvre à neuf heures et ferme à cinq heures et demie.",
-        "Ma soeur étudie l'histoire et mon frère travaille dans un hôpital.",
-        "Si le temps est beau demain, nous irons à la plage avec les enfants.",
-        "Je vous remercie beaucoup pour votre aide.",
+    "es": [
+        "El tren para Madrid sale dentro de veinte minutos.",
+        "Ayer por la tarde caminamos junto al río hasta la puesta del sol.",
+        "El museo abre a las nueve de la mañana y cierra a las cinco y media.",
+        "Mi hermana estudia historia y mi hermano trabaja en un hospital.",
+        "Si mañana hace buen tiempo, iremos a la playa con los niños.",
+        "Muchas gracias por su ayuda.",
     ],
 }
 N_FILES = 20
@@ -102,7 +103,7 @@ def speak(folder: Path) -> list[tuple[Path, str, str]]:
     for language, texts in TEXTS.items():
         for i, text in enumerate(texts):
             path = folder / f"{language}{i}.wav"
-            subprocess.run(["espeak-ng", "-v", language, "-s", "150", "-w", str(path), text], check=True)
+            subprocess.run(["espeak-ng", "-v", language, "-s", "130", "-w", str(path), text], check=True)
             samples = (decode_audio(str(path)) * 32767).round().astype("<i2")
             with wave.open(str(path), "wb") as file:
                 file.setnchannels(1)
