@@ -6,7 +6,7 @@ the same files and with the same options (temperature 0, beams of 1 and 5, no VA
 
 - the numbers of a first window: mels beside faster-whisper's, the encoder's rows beside CTranslate2's in float32, the
   logits that follow each token beside those of transformers' Whisper with the same weights (NMSE);
-- how many transcripts are equal to faster-whisper's in float32, and the word error rates of both;
+- how many transcripts are equal to faster-whisper's in float32, with all times, and the word error rates of both;
 - the time that all files take, in turns, some rounds, with so many threads.
 
 Models are folders with model.bin, tokenizer.json and config.json; of models for English only, English is asked. The package
@@ -104,7 +104,7 @@ def speak(folder: Path) -> list[tuple[Path, str, str]]:
         for i, text in enumerate(texts):
             path = folder / f"{language}{i}.wav"
             subprocess.run(["espeak-ng", "-v", language, "-s", "130", "-w", str(path), text], check=True)
-            samples = (decode_audio(str(path)) * 32767).round().astype("<i2")
+            samples = np.concatenate([np.zeros(8000), decode_audio(str(path)) * 32767]).round().astype("<i2")  # Half a second of silence.
             with wave.open(str(path), "wb") as file:
                 file.setnchannels(1)
                 file.setsampwidth(2)
@@ -209,13 +209,13 @@ class Peer:
         self.multilingual = self.model.model.is_multilingual
 
     def transcribe(self, files, beam: int):
-        """Texts, and the seconds that they took."""
-        texts, start = [], time.perf_counter()
+        """Transcripts, as lists of (start, end, text), and the seconds that they took."""
+        transcripts, start = [], time.perf_counter()
         for path, language, _ in files:
             segments, _ = self.model.transcribe(str(path), language=language, beam_size=beam, temperature=0.0,
                                                 condition_on_previous_text=False, vad_filter=False)
-            texts.append("".join(s.text for s in segments))
-        return texts, time.perf_counter() - start
+            transcripts.append([(round(s.start, 2), round(s.end, 2), s.text) for s in segments])
+        return transcripts, time.perf_counter() - start
 
 
 class Weft:
@@ -224,15 +224,16 @@ class Weft:
         self.command = [str(program), "-m", str(model), "--weights", kind, "-t", str(threads)]
 
     def transcribe(self, files, beam: int):
-        texts, seconds = {}, 0.0
+        transcripts, seconds = {}, 0.0
         for language in {language for _, language, _ in files}:
             paths = [str(path) for path, other, _ in files if other == language]
             lines = subprocess.run(self.command + ["-l", language, "--beam", str(beam), "--json"] + paths, text=True,
                                    check=True, capture_output=True).stdout.splitlines()
             for line in map(json.loads, lines):
-                texts[line["file"]] = "".join(s["text"] for s in line["segments"])
+                transcripts[line["file"]] = [(round(s["start"], 2), round(s["end"], 2), s["text"])
+                                             for s in line["segments"]]
                 seconds += line["seconds"]
-        return [texts[str(path)] for path, _, _ in files], seconds
+        return [transcripts[str(path)] for path, _, _ in files], seconds
 
     def numbers(self, path: Path, language: str):
         with tempfile.TemporaryDirectory() as folder:
@@ -275,8 +276,9 @@ def errors(text: str, truth: str) -> tuple[int, int]:
     return row[-1], len(b)
 
 
-def error_rate(texts: list[str], files) -> float:
-    counts = [errors(text, truth) for text, (_, _, truth) in zip(texts, files)]
+def error_rate(transcripts, files) -> float:
+    counts = [errors("".join(text for _, _, text in segments), truth)
+              for segments, (_, _, truth) in zip(transcripts, files)]
     return 100.0 * sum(c[0] for c in counts) / sum(c[1] for c in counts)
 
 
@@ -299,14 +301,14 @@ def compare(args, model: Path, files) -> None:
     del torch_whisper
     print(f"\n| {len(files)} texts | beam | equal | words wrong | seconds |\n|---|---|---|---|---|")
     for beam in (1, 5):
-        texts, seconds = {}, {}
+        transcripts, seconds = {}, {}
         for _ in range(args.rounds):
             for engine in engines + peers:
-                texts[engine.name], taken = engine.transcribe(files, beam)
+                transcripts[engine.name], taken = engine.transcribe(files, beam)
                 seconds[engine.name] = min(taken, seconds.get(engine.name, taken))
-        truth = texts[peers[0].name]
+        truth = transcripts[peers[0].name]
         for engine in engines + peers:
-            own = texts[engine.name]
+            own = transcripts[engine.name]
             equal = sum(a == b for a, b in zip(own, truth))
             print(f"| {engine.name} | {beam} | {equal} | {error_rate(own, files):.1f}% | {seconds[engine.name]:.2f} "
                   f"({seconds[peers[0].name] / seconds[engine.name]:.2f}x) |", flush=True)
