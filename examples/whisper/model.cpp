@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "spectrogram.h"
@@ -17,7 +16,8 @@ using weft::DType;
 using weft::Value;
 using Text = std::vector<std::int32_t>;
 
-constexpr int kGelu = 3;  // As the file numbers activations: the one with erf.
+constexpr std::int64_t kLargest = 1 << 24;  // Of all sizes.
+constexpr int kGelu = 3;                    // As the file numbers activations: the one with erf.
 
 int count_layers(const Ct2File& file, const std::string& stem) {
   int n = 0;
@@ -142,7 +142,7 @@ Sizes::Sizes(const Ct2File& file) {
   require(file.spec() == "WhisperSpec", "it has another kind");
   const auto size = [&](const char* name, std::size_t rank, std::size_t i) {
     const std::vector<std::int64_t>& shape = file.variable(name).shape;
-    require(shape.size() == rank && shape[i] > 0, name);
+    require(shape.size() == rank && shape[i] > 0 && shape[i] < kLargest, name);
     return static_cast<int>(shape[i]);
   };
   n_mels = size("encoder/conv1/weight", 3, 1);
@@ -200,7 +200,7 @@ Decoder::Decoder(const Ct2File& file, const Sizes& sizes, DType matrices, int n_
 
 void Decoder::hear(Heard heard) {
   heard_ = std::move(heard);
-  heard_is_new_ = true;
+  texts_.clear();
   for (Text& slot : slots_) slot.clear();
 }
 
@@ -223,7 +223,7 @@ std::vector<int> Decoder::choose_slots(std::span<const Text> texts) const {
   return chosen;
 }
 
-std::span<float> Decoder::logits(std::span<const Text> texts) {
+std::span<const float> Decoder::logits(std::span<const Text> texts) {
   if (texts.empty() || texts.size() > slots_.size())
     throw weft::Error(weft::ErrorCode::kInvalidArgument,
                       "the decoder goes on with 1 to " + std::to_string(slots_.size()) + " texts at once");
@@ -231,6 +231,8 @@ std::span<float> Decoder::logits(std::span<const Text> texts) {
     if (text.empty() || text.size() > static_cast<std::size_t>(sizes_.n_texts))
       throw weft::Error(weft::ErrorCode::kInvalidArgument,
                         "a text must have 1 to " + std::to_string(sizes_.n_texts) + " tokens");
+  if (std::equal(texts.begin(), texts.end(), texts_.begin(), texts_.end())) return logits_;
+  texts_.clear();
   const std::vector<int> chosen = choose_slots(texts);
   std::vector<std::int32_t> tokens, positions, rows, begins, ends, wanted;
   for (std::size_t t = 0; t < texts.size(); ++t) {
@@ -255,21 +257,20 @@ std::span<float> Decoder::logits(std::span<const Text> texts) {
       {"tokens", tokens},         {"positions", positions}, {"rows", rows},
       {"begins", begins},         {"ends", ends},           {"heard_begins", heard_begins},
       {"heard_ends", heard_ends}, {"wanted", wanted}};
-  // What was heard stays from step to step.
-  if (heard_is_new_) {
-    for (std::size_t i = 0; i < heard_.keys.size(); ++i) {
-      inputs.emplace_back(heard_names_[2 * i], heard_.keys[i]);
-      inputs.emplace_back(heard_names_[2 * i + 1], heard_.values[i]);
-    }
+  // What was heard stays in the plan from step to step.
+  for (std::size_t i = 0; i < heard_.keys.size(); ++i) {
+    inputs.emplace_back(heard_names_[2 * i], heard_.keys[i]);
+    inputs.emplace_back(heard_names_[2 * i + 1], heard_.values[i]);
   }
   const std::vector<weft::Plan::SymbolValue> symbols = {{"n_tokens", std::ssize(tokens)},
                                                         {"n_wanted", std::ssize(wanted)}};
   for (const int slot : chosen) slots_[static_cast<std::size_t>(slot)].clear();  // Until they are there.
   plan_.run(symbols, inputs);
-  heard_is_new_ = false;
+  heard_ = {};
   for (std::size_t t = 0; t < texts.size(); ++t) slots_[static_cast<std::size_t>(chosen[t])] = texts[t];
   logits_.resize(texts.size() * static_cast<std::size_t>(sizes_.n_vocab));
   plan_.read("decoder.logits", logits_);
+  texts_.assign(texts.begin(), texts.end());
   return logits_;
 }
 

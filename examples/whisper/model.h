@@ -56,9 +56,10 @@ class Decoder {
 
   /// Another window: all texts are forgotten.
   void hear(Heard heard);
-  /// The logits of what follows each text, n_vocab after n_vocab. They are valid until the next call. Throws
-  /// weft::Error kInvalidArgument for too many texts, or too long or empty ones.
-  std::span<float> logits(std::span<const std::vector<std::int32_t>> texts);
+  /// The logits of what follows each text, n_vocab after n_vocab. They are valid until the next call; the
+  /// same call again costs nothing. Throws weft::Error kInvalidArgument for too many texts, too long or empty
+  /// ones.
+  std::span<const float> logits(std::span<const std::vector<std::int32_t>> texts);
 
  private:
   /// The slot for each text: as a rule the one that has most of it.
@@ -66,9 +67,9 @@ class Decoder {
 
   Sizes sizes_;
   std::vector<std::string> heard_names_;
-  Heard heard_;
-  bool heard_is_new_ = false;
+  Heard heard_;                                   ///< Until the plan has it.
   std::vector<std::vector<std::int32_t>> slots_;  ///< The tokens whose keys and values lie there.
+  std::vector<std::vector<std::int32_t>> texts_;  ///< Of the call before, whose logits these are:
   std::vector<float> logits_;
   WeightBytes weights_;
   weft::Plan plan_;

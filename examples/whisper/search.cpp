@@ -100,13 +100,14 @@ Found search(Decoder& decoder, const Vocabulary& vocabulary, const Tokens& promp
     double rank;
   };
   std::vector<Ended> ended;
+  std::vector<float> row(n_vocab);  // The logits of one text, without those that may not follow.
   const auto written = [&](const Tokens& text) { return std::span(text).subspan(prompt.size()); };
 
   for (std::size_t step = 1; ended.size() < n_beam && !texts.empty(); ++step) {
-    const std::span<float> logits = decoder.logits(texts);
+    const std::span<const float> logits = decoder.logits(texts);
     std::vector<Candidate> candidates;
     for (std::size_t t = 0; t < texts.size(); ++t) {
-      const std::span<float> row = logits.subspan(t * n_vocab, n_vocab);
+      std::copy_n(logits.begin() + static_cast<std::ptrdiff_t>(t * n_vocab), n_vocab, row.begin());
       rules.apply(written(texts[t]), row);
       // Twice as many as needed: half of them may end.
       add_best(row, t, log_probs[t], 2 * n_beam, candidates);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 namespace whisper {
 namespace {

@@ -1,8 +1,9 @@
 #pragma once
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model.h"

@@ -71,7 +71,6 @@ TEXTS = {
         "Muchas gracias por su ayuda.",
     ],
 }
-N_FILES = 20
 
 
 def find_models(scratch: Path) -> list[Path]:
@@ -282,23 +281,26 @@ def error_rate(transcripts, files) -> float:
     return 100.0 * sum(c[0] for c in counts) / sum(c[1] for c in counts)
 
 
-def choose(files, multilingual: bool):
+def choose(files, multilingual: bool, n: int):
+    english = [f for f in files if f[1] == "en"]
     if not multilingual:
-        return [f for f in files if f[1] == "en"][:N_FILES]
+        return english[:n]
     others = [f for f in files if f[1] != "en"]
-    return [f for f in files if f[1] == "en"][: N_FILES - len(others)] + others
+    return (english[: max(1, n - len(others))] + others)[:n]
 
 
 def compare(args, model: Path, files) -> None:
     peers = [Peer(model, kind, args.threads) for kind in ("float32", "int8")]
     engines = [Weft(args.whisper, model, kind, args.threads) for kind in args.weights]
-    files = choose(files, peers[0].multilingual)
-    print(f"\n## {model.name}, {args.threads} threads\n\n| | file | mels | encoder | logits |\n|---|---|---|---|---|")
-    torch_whisper = torch_model(model / "model.bin")
-    for weft in engines:
-        for path, language, _ in (files[0], files[7], files[-1]):
-            print(compare_numbers(weft, peers[0], torch_whisper, path, language), flush=True)
-    del torch_whisper
+    files = choose(files, peers[0].multilingual, args.files)
+    print(f"\n## {model.name}, {args.threads} threads")
+    if not args.no_numbers:
+        print("\n| | file | mels | encoder | logits |\n|---|---|---|---|---|")
+        torch_whisper = torch_model(model / "model.bin")
+        for weft in engines:
+            for path, language, _ in (files[0], files[len(files) // 2], files[-1]):
+                print(compare_numbers(weft, peers[0], torch_whisper, path, language), flush=True)
+        del torch_whisper
     print(f"\n| {len(files)} texts | beam | equal | words wrong | seconds |\n|---|---|---|---|---|")
     for beam in (1, 5):
         transcripts, seconds = {}, {}
@@ -323,8 +325,10 @@ def main() -> None:
     parser.add_argument("whisper", type=Path)
     parser.add_argument("--model", type=Path, nargs="*", help="models' folders")
     parser.add_argument("--weights", nargs="*", default=["f32", "f16", "q8_0"])
+    parser.add_argument("-n", "--files", type=int, default=20, help="texts, 20 as a rule and at most")
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--no-numbers", action="store_true", help="transcripts and times only")
     parser.add_argument("--differences", action="store_true", help="shows transcripts that differ")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
