@@ -173,11 +173,11 @@ int main(int argc, char** argv) try {
       sentences.push_back(word);
     }
   }
-  if (folder.empty() || batch < 1 || batch > 1024) {
-    std::fprintf(
-        stderr,
-        "usage: minilm FOLDER [SENTENCE ... | --vectors | --bench] [--batch 1 to 1024] [-t THREADS]\n");
-    return 2;
+  const bool help = folder == "-h" || folder == "--help";
+  if (help || folder.empty() || batch < 1 || batch > 1024) {
+    std::fputs("usage: minilm FOLDER [SENTENCE ... | --vectors | --bench] [--batch 1 to 1024] [-t THREADS]\n",
+               help ? stdout : stderr);
+    return help ? 0 : 2;
   }
   Encoder encoder(folder, batch, n_threads);
   if (mode == "--bench") {

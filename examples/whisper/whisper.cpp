@@ -30,7 +30,7 @@ constexpr const char* kUsage =
 
 struct Options {
   std::string model, language, numbers;
-  bool json = false, translate = false;
+  bool json = false, translate = false, help = false;
   whisper::TranscriberParams params;
   std::vector<std::string> files;
 };
@@ -61,7 +61,9 @@ Options read_options(std::span<char*> words) {
       if (i + 1 == words.size()) refuse(word + " wants a value");
       return words[++i];
     };
-    if (word == "-m") {
+    if (word == "-h" || word == "--help") {
+      options.help = true;
+    } else if (word == "-m") {
       options.model = value();
     } else if (word == "-l") {
       options.language = value();
@@ -143,6 +145,10 @@ void write_numbers(const std::string& folder, const whisper::Numbers& numbers) {
 
 int main(int argc, char** argv) try {
   const Options options = read_options(std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+  if (options.help) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
   if (options.model.empty() || options.files.empty()) {
     std::fputs(kUsage, stderr);
     return 2;
