@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/forwarding_device.h"
+#include "backend/forwarding_device.h"
 #include "weft/backend/registry.h"
 #include "weft/error.h"
 #include "weft/model.h"

@@ -1,20 +1,21 @@
 #pragma once
-// The CPU as a device that works beside the host: its steps run on a thread of their own.
+// A device that works beside the host: its steps run on a thread of their own.
 #include <future>
 #include <memory>
 #include <utility>
+#include <vector>
 
-#include "weft/backend/device.h"
+#include "backend/forwarding_device.h"
 
 namespace weft::test {
 
-class BesidePlan final : public DevicePlan {
+class BesidePlan final : public ForwardingPlan {
  public:
-  explicit BesidePlan(std::unique_ptr<DevicePlan> inner) : inner_(std::move(inner)) {}
+  using ForwardingPlan::ForwardingPlan;
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
     step_ = std::async(std::launch::async,
-                       [this, own = std::vector(symbols.begin(), symbols.end()), &bindings, actual] {
+                       [this, own = std::vector(symbols.begin(), symbols.end()), bindings, actual] {
                          inner_->submit(own, bindings, actual);
                          inner_->wait();
                        });
@@ -22,66 +23,32 @@ class BesidePlan final : public DevicePlan {
   void wait() override {
     if (step_.valid()) step_.get();
   }
-  PlanMemory memory() const override { return inner_->memory(); }
-  double kernel_seconds() const override { return inner_->kernel_seconds(); }
-  int n_launches() const override { return inner_->n_launches(); }
-  int n_phases() const override { return inner_->n_phases(); }
-  std::string describe() const override { return inner_->describe(); }
 
  private:
-  std::unique_ptr<DevicePlan> inner_;
-  std::future<void> step_;
+  std::future<void> step_;  // Last: it ends before what it uses.
 };
 
-class BesideDevice final : public Device {
+class BesideDevice final : public ForwardingDevice {
  public:
   BesideDevice(std::shared_ptr<Device> inner, std::string name)
-      : inner_(std::move(inner)), info_(inner_->info()) {
-    info_.name = std::move(name);
+      : ForwardingDevice(std::move(inner), std::move(name)) {
     info_.beside_host = true;
   }
-  const DeviceInfo& info() const override { return info_; }
-  bool supports(const Graph& graph, const Node& node) const override { return inner_->supports(graph, node); }
-  std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
-    return inner_->bytes_of(kind, dtype, shape);
-  }
-  std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
-                                              const WeightSource& source) override {
-    return inner_->create_weight(dtype, shape, source);
-  }
-  std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
-    return inner_->create_state(dtype, shape);
-  }
-  void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
-                  std::span<std::byte> rows) override {
-    inner_->read_cells(state, role, cells, rows);
-  }
-  void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
-                   std::span<const std::byte> rows) override {
-    inner_->write_cells(state, role, cells, rows);
-  }
-  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
-                                                   std::span<const std::int64_t> shape) override {
-    return inner_->create_host_tensor(dtype, shape);
-  }
   PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
-    return inner_->memory_of(graph, own(options));
+    return inner_->memory_of(graph, alone(options));
   }
   std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
                                       const CompileOptions& options) override {
-    return std::make_unique<BesidePlan>(inner_->compile(graph, bindings, own(options)));
+    return std::make_unique<BesidePlan>(inner_->compile(graph, bindings, alone(options)));
   }
 
  private:
-  /// What only those that run by turns with the host may share.
-  static CompileOptions own(CompileOptions options) {
+  /// Without what only those may share that run by turns with the host.
+  static CompileOptions alone(CompileOptions options) {
     options.pool = nullptr;
     options.workspaces = nullptr;
     return options;
   }
-
-  const std::shared_ptr<Device> inner_;
-  DeviceInfo info_;
 };
 
 }  // namespace weft::test
