@@ -356,10 +356,12 @@ TEST_F(VulkanPlanTest, DevicesMayBeOpenedMoreThanOnce) {
 
 TEST_F(VulkanPlanTest, PipelinesAreKeptOnDiskAndADamagedFileIsNoneAtAll) {
   const auto folder = std::filesystem::temp_directory_path() / ("weft_pipelines_" + std::to_string(getpid()));
+  OpenOptions kept;
+  kept.compiled = folder;
   std::filesystem::path file;
   for (const bool damaged : {false, true}) {
     if (damaged) std::filesystem::resize_file(file, 20);
-    const auto devices = test::vulkan_devices({}, {.compiled = folder});
+    const auto devices = test::vulkan_devices({}, kept);
     const Chain chain(1);
     const std::vector<float> ones = {1, 1};
     const auto x = devices[0]->create_host_tensor(DType::kF32, std::vector<std::int64_t>{20, 2});
