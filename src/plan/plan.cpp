@@ -402,6 +402,7 @@ void Plan::Impl::start(std::span<const SymbolValue> symbol_values, std::span<con
     }
     has_result = had_result;
     read_symbols = std::exchange(last_symbols, brought.symbols);
+    held.clear();
     started = true;
     return;
   }

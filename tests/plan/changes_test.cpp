@@ -233,6 +233,11 @@ TEST_P(PlanStarts, OtherGraphsAndTensorsWait) {
   Floats twice = expected(x, 2.0f);
   for (float& value : twice) value *= 2.0f;
   expect_near(steps.read("y"), twice);
+  steps.set_weight("second", counted(6, 0.5f));
+  steps.start({{"n", 1}}, {{"x", std::span(x).first(4)}});
+  steps.start({{"n", 2}}, {{"x", x}});  // Overlaps with what waited.
+  expect_near(steps.read("y"), expected({x.begin(), x.begin() + 4}, 2.0f));
+  steps.set_weight("second", counted(6, 1.0f));
   steps.start({{"n", 2}}, {{"x", x}});
   steps.set_graph(chain(2));
   steps.start({{"n", 2}}, {{"x", x}});
