@@ -77,11 +77,12 @@ struct PlanParams {
   /// wins.
   std::vector<Pin> pins = {};
   int n_threads = 0;  ///< Of the host. 0: as many as there are cores.
-  /// Plans with the same one run by turns: no step of one begins before that of another has ended. Null: the
-  /// plan has its own.
+  /// Plans with the same one must be run by turns: no step of one may begin, on any thread, before that of
+  /// another has ended. Nothing checks that. Null: the plan has its own.
   std::shared_ptr<Workspaces> workspaces = nullptr;
   /// For debugging: after each run, `watch` is called with every result in whose name this regular expression
-  /// (PCRE2) is found, in the order of the nodes. Nothing is fused away that is watched.
+  /// (PCRE2) is found, in the order of the nodes. Nothing is fused away that is watched, so sums may round
+  /// otherwise than they do unwatched.
   std::string watched = {};
   std::function<void(const WatchedValue&)> watch = nullptr;
 };

@@ -73,6 +73,7 @@ void Plan::add_part(Compiled& result, Part part, const CompileOptions& options) 
   CompileOptions own = options;
   if (on.info().beside_host) own.pool = nullptr;  // It takes no turns with the host.
   part.plan = on.compile(part.graph, part.bindings.front(), own);
+  if (part.plan == nullptr) throw Error(ErrorCode::kDevice, on.info().name + " gives no plan for a graph");
   ++counters_.splits_compiled;
   result.parts.push_back(std::move(part));
 }

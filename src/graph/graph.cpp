@@ -81,7 +81,11 @@ std::string Graph::free_name(std::string_view stem) const {
     if (std::string name = std::string(stem) + "_" + std::to_string(i); find(name) == kNoValue) return name;
 }
 
-void Graph::add_output(ValueId value) { outputs_.push_back(value); }
+void Graph::add_output(ValueId value) {
+  if (value < 0 || index(value) >= values_.size())
+    throw Error(ErrorCode::kInvalidArgument, "there is no value " + std::to_string(value));
+  outputs_.push_back(value);
+}
 
 ValueId Graph::find(std::string_view name) const {
   if (names_.empty()) return kNoValue;

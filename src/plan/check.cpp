@@ -62,7 +62,9 @@ std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
   std::int64_t elements = 8;
   for (const std::int64_t size : value.shape.dims(symbols))
     if (size < 0 || __builtin_mul_overflow(elements, size, &elements))
-      refuse(value.name + " " + to_string(value.shape, graph.symbols()) + " has a size that no memory has");
+      refuse(value.name + " " + to_string(value.shape, graph.symbols()) +
+             (size < 0 ? " has a negative size, at the symbols' lower bounds perhaps"
+                       : " has a size that no memory has"));
   return elements / 8;
 }
 
@@ -113,6 +115,23 @@ void check_slice(const Graph& graph, const Node& node, std::span<const std::int6
            std::to_string(slice.axis) + ", which has size " + std::to_string(size));
 }
 
+/// A state is changed where it lies: who reads it reads what the change gives.
+void check_states(const Graph& graph) {
+  std::vector<NodeId> changed_by(graph.values().size(), kNoNode);
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    if (!changes_state(node)) continue;
+    NodeId& changer = changed_by[index(node.inputs[0])];
+    if (changer == kNoNode) changer = static_cast<NodeId>(n);
+  }
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n)
+    for (const ValueId input : graph.nodes()[n].inputs)
+      if (const NodeId changer = changed_by[index(input)]; changer != kNoNode && index(changer) != n)
+        refuse(graph.value(graph.nodes()[n].output).name + " uses '" + graph.value(input).name + "', which " +
+               graph.value(graph.node(changer).output).name +
+               " changes where it lies; it must use the result of that");
+}
+
 void check_graph(const Graph& graph) {
   if (graph.outputs().empty()) refuse("the graph has no outputs, so there is nothing to compute");
   std::vector<std::int64_t> least;
@@ -124,7 +143,11 @@ void check_graph(const Graph& graph) {
     checked_elements(graph, value, least);
     checked_elements(graph, value, graph.bounds());
   }
+  for (const ValueId output : graph.outputs())
+    if (graph.value(output).kind != ValueKind::kResult)
+      refuse("output '" + graph.value(output).name + "' is no result of an op");
   for (const Node& node : graph.nodes()) check_kinds(graph, node);
+  check_states(graph);
 }
 
 std::string sizes_text(std::span<const std::int64_t> dims) {

@@ -91,7 +91,7 @@ std::string Plan::explain(Explain as) const {
   }
   const Json plan = describe(*impl_);
   // Names are the user's, in any bytes.
-  return as == Explain::kText ? as_text(plan) : plan.dump(2, ' ', false, Json::error_handler_t::replace);
+  return as == Explain::kText ? as_text(plan) : plan.dump(2, ' ', true, Json::error_handler_t::replace);
 }
 
 }  // namespace weft

@@ -77,7 +77,7 @@ Plan::Impl::Impl(Graph graph, Devices d, PlanParams p) : devices(std::move(d)), 
   if (params.n_threads < 0 || params.n_threads > kMaxThreads)
     refuse("n_threads is " + std::to_string(params.n_threads) + ", it must be from 0 to " +
            std::to_string(kMaxThreads));
-  if (params.watch != nullptr) watched.emplace(params.watched);
+  if (params.watch != nullptr || !params.watched.empty()) watched.emplace(params.watched);
   now = place(std::move(graph));
   last_symbols = first_symbols(now.graph);
   for (std::size_t v = 0; v < now.graph.values().size(); ++v) {
@@ -287,7 +287,10 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
                                               std::span<const InputData> inputs) const {
   std::vector<ValueId> ids;
   for (const InputData& input : inputs) {
-    const ValueId id = ids.emplace_back(find(input.name, ValueKind::kInput, "input"));
+    const ValueId id = find(input.name, ValueKind::kInput, "input");
+    if (std::find(ids.begin(), ids.end(), id) != ids.end())
+      refuse("input '" + std::string(input.name) + "' is given twice");
+    ids.push_back(id);
     const ValueInfo& value = now.graph.value(id);
     const std::size_t expected = exec::value_bytes(value, symbols);
     if (input.bytes.size() != expected)
@@ -298,7 +301,9 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
   for (const ValueId id : now.inputs) {
     if (std::find(ids.begin(), ids.end(), id) != ids.end()) continue;
     const ValueInfo& value = now.graph.value(id);
-    if (!now.given[index(id)]) refuse("input '" + value.name + "' was never given");
+    if (!now.given[index(id)])
+      refuse("input '" + value.name +
+             "' was not given, as it must be in a first step and behind one that failed");
     if (shapes && value.shape.dims(symbols) != value.shape.dims(last_symbols))
       refuse("input '" + value.name + "' has another shape than in the step before, and was not given");
   }
@@ -441,6 +446,7 @@ void Plan::Impl::finish() {
 }
 
 void Plan::Impl::show_watched() const {
+  if (params.watch == nullptr) return;
   for (const ValueId id : now.watched) {
     const ValueInfo& value = now.graph.value(id);
     const std::vector<std::int64_t> dims = value.shape.dims(read_symbols);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -401,6 +402,64 @@ TEST(PlanLooks, ConvolutionsOverRows) {
     EXPECT_EQ(plan.shape("y"), (std::vector<std::int64_t>{(n - 1) / 2 + 1, 3}));
     expect_near(plan.read("y"), truth);
   }
+}
+
+TEST(PlanLooks, StatesAreReadAsWhatChangedThem) {
+  Graph g;
+  const Value x = g.input("x", {1, 2}), state = g.state("kept", DType::kF32, {2, 1, 2});
+  const Value row = g.input("row", {1}, DType::kI32), begin = g.input("begin", {1}, DType::kI32),
+              end = g.input("end", {1}, DType::kI32);
+  Graph early = g;
+  const auto refusal = [](const Graph& graph) {
+    try {
+      const Plan plan(graph, find_devices({"cpu"}));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  g.output("before", ragged_attention(x * 0.0f, state, state, begin, end, 1).named("early"));
+  store_rows(state, x, row).named("stored");
+  EXPECT_NE(refusal(g).find("before uses 'kept', which stored changes"), std::string::npos) << refusal(g);
+  // Twice the same state, instead of what the first store gives.
+  store_rows(Value(early, state.id()), Value(early, x.id()), Value(early, row.id())).named("first");
+  early.output("y", ragged_attention(
+                        Value(early, x.id()),
+                        store_rows(Value(early, state.id()), Value(early, x.id()), Value(early, row.id())),
+                        Value(early, state.id()), Value(early, begin.id()), Value(early, end.id()), 1));
+  EXPECT_NE(refusal(early).find("which first changes"), std::string::npos) << refusal(early);
+}
+
+TEST(PlanLooks, MistakesOfThoseWhoKnowIdsAreErrors) {
+  Graph g;
+  const Value x = g.input("x", {1, 2});
+  EXPECT_THROW(g.add_output(-1), Error);
+  EXPECT_THROW(g.add_output(99), Error);
+  g.add_output(x.id());
+  EXPECT_THROW(Plan(g, find_devices({"cpu"})), Error);
+  Graph twice;
+  twice.output("y", twice.input("x", {1, 2}) * 2.0f);
+  Plan plan(twice, find_devices({"cpu"}));
+  const Floats a = {1.0f, 2.0f};
+  EXPECT_THROW(plan.run({}, {{"x", a}, {"x", a}}), Error);
+  PlanParams unwatched{.watched = "("};
+  EXPECT_THROW(Plan(twice, find_devices({"cpu"}), unwatched), Error);
+}
+
+TEST(PlanLooks, NamesOfAnyBytesAreJson) {
+  Graph g;
+  g.output("y\xff\n\"", g.input("x\xfe", {1, 2}) * 2.0f);
+  const Plan plan(g, find_devices({"cpu"}));
+  EXPECT_TRUE(nlohmann::json::accept(plan.explain(Explain::kJson)));
+}
+
+TEST(PlanLooks, TheLargestOfRowsWithNan) {
+  Graph g;
+  g.output("y", top_k(g.input("x", {2, 4}), 3));
+  Plan plan(g, find_devices({"cpu"}));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  plan.run({}, {{"x", Floats{nan, 1.0f, nan, 2.0f, nan, nan, nan, nan}}});
+  EXPECT_EQ(plan.read<std::int32_t>("y"), (std::vector<std::int32_t>{3, 1, 0, 0, 1, 2}));
 }
 
 /// Rows that are taken from among those that a chain of row-wise nodes makes: all must be there before.

@@ -163,7 +163,7 @@ TEST(Plan, MistakesAreNamedAndChangeNothing) {
   EXPECT_TRUE(has(refusal([&] { step(3); }), "weight 'up.weight' was not set"));
   net.set_weights(plan);
   EXPECT_TRUE(has(refusal([&] { plan.run({}, {{"x", x}}); }), "no value for symbol 'n'"));
-  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}); }), "input 'x' was never given"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}); }), "input 'x' was not given, as it must be"));
   EXPECT_TRUE(has(refusal([&] { step(17); }), "outside [1, 16]"));
   EXPECT_TRUE(has(refusal([&] { step(2); }), "input 'x' [2, 4] of f32 has 32 bytes"));
   EXPECT_TRUE(has(refusal([&] { (void)plan.read("y"); }), "no step whose"));

@@ -114,7 +114,7 @@ class Graph {
   void rename(ValueId value, std::string name);
   /// "stem_N", which no value is called.
   std::string free_name(std::string_view stem) const;
-  /// Marks a value that the host reads after a step.
+  /// Marks a value that the host reads after a step. Throws Error kInvalidArgument where there is none.
   void add_output(ValueId value);
 
   std::span<const Symbol> symbols() const { return symbols_; }

@@ -230,7 +230,7 @@ struct SelectiveScan {
   friend bool operator==(const SelectiveScan&, const SelectiveScan&) = default;
 };
 
-/// x {m, e} -> {m, k} I32: the indices of the k largest, largest first, lower index first among equals.
+/// x {m, e} -> {m, k} I32: indices of the k largest, largest first, lower first among equals; NaN is least.
 struct TopK {
   static constexpr std::string_view kName = "top_k";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

@@ -231,12 +231,15 @@ template <typename... F>
 Overloaded(F...) -> Overloaded<F...>;
 
 void top_k_row(const float* x, std::int64_t n, int k, std::int32_t* out) {
+  const auto value = [&](std::int32_t i) {
+    return std::isnan(x[i]) ? -std::numeric_limits<float>::infinity() : x[i];
+  };
   for (int j = 0; j < k; ++j) {
     std::int32_t best = -1;
     for (std::int32_t i = 0; i < n; ++i) {
       bool taken = false;
       for (int t = 0; t < j; ++t) taken |= out[t] == i;
-      if (!taken && (best < 0 || x[i] > x[best])) best = i;
+      if (!taken && (best < 0 || value(i) > value(best))) best = i;
     }
     out[j] = best;
   }
