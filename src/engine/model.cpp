@@ -1,11 +1,11 @@
 #include "weft/model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "backend/cpu/limits.h"
 #include "engine/boundary.h"
-#include "engine/devices/bound_graph.h"
 #include "engine/devices/device_choice.h"
 #include "engine/devices/fit_model.h"
 #include "engine/devices/placement_rules.h"
@@ -13,6 +13,7 @@
 #include "engine/model_params.h"
 #include "engine/vocabulary_from_gguf.h"
 #include "exec/device_set.h"
+#include "exec/placement.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -68,12 +69,16 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
   const auto read = [&impl](std::span<const std::byte> part, std::span<std::byte> to) {
     impl.file.read(part, to);
   };
+  const auto readers = exec::devices_reading(graph.graph, impl.device_of);
+  // What no node of the model's graph reads, one of a context's may, anywhere.
+  std::vector<int> all(impl.devices.devices.size());
+  std::iota(all.begin(), all.end(), 0);
   for (const model::WeightUse& use : graph.weights) {
     const ValueInfo& value = graph.graph.value(use.value);
     const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
     const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;
-    for (const int place :
-         engine::devices_of_weight(graph.graph, impl.device_of, use.value, impl.devices.size())) {
+    const std::vector<int>& own = readers[index(use.value)];
+    for (const int place : own.empty() ? all : own) {
       const auto device = static_cast<std::size_t>(place);
       auto& weight = impl.weights[device][value.name];
       weight =
@@ -167,11 +172,11 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
   impl->devices = exec::open_devices(*registry, placement,
-                                             {.n_threads = params.n_threads,
-                                              .feature = feature_of(params.isa),
-                                              .repack = params.repack,
-                                              .kept = kept_weights(*impl, path, params, placement.devices),
-                                              .compiled = params.pack_cache});
+                                     {.n_threads = params.n_threads,
+                                      .feature = feature_of(params.isa),
+                                      .repack = params.repack,
+                                      .kept = kept_weights(*impl, path, params, placement.devices),
+                                      .compiled = params.pack_cache});
   impl->row_shares = engine::row_shares(placement);
   impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, placement);
   load_weights(*impl, graph, params);

@@ -212,16 +212,6 @@ class Placer {
 
 }  // namespace
 
-std::vector<int> devices_reading(const Graph& graph, std::span<const int> device_of, ValueId value) {
-  std::vector<int> result;
-  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-    const auto& inputs = graph.nodes()[n].inputs;
-    if (std::find(inputs.begin(), inputs.end(), value) == inputs.end()) continue;
-    if (std::find(result.begin(), result.end(), device_of[n]) == result.end()) result.push_back(device_of[n]);
-  }
-  return result;
-}
-
 std::vector<std::vector<int>> devices_reading(const Graph& graph, std::span<const int> device_of) {
   std::vector<std::vector<int>> result(graph.values().size());
   for (std::size_t n = 0; n < graph.nodes().size(); ++n)

@@ -31,9 +31,7 @@ struct Link {
   double bytes_per_second = 1.0;
 };
 
-/// The devices of the nodes that read a value, each once, in the order of the nodes.
-std::vector<int> devices_reading(const Graph& graph, std::span<const int> device_of, ValueId value);
-/// Of all values.
+/// By value: the devices of the nodes that read it, each once, in the order of the nodes.
 std::vector<std::vector<int>> devices_reading(const Graph& graph, std::span<const int> device_of);
 
 /// The cost of each choice in one kind of step.

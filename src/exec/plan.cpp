@@ -128,8 +128,10 @@ void Plan::compile_whole(Compiled& result) {
 /// Splits of the host's devices run by turns, those of others in their order.
 CompileOptions Plan::shared_by_splits(std::size_t n_nodes) {
   CompileOptions options = options_;
-  if (workspaces_ == nullptr) workspaces_ = std::make_shared<Workspaces>();
-  if (options.workspaces == nullptr) options.workspaces = workspaces_;
+  if (options.workspaces == nullptr) {
+    if (workspaces_ == nullptr) workspaces_ = std::make_shared<Workspaces>();
+    options.workspaces = workspaces_;
+  }
   if (options.pool != nullptr) return options;
   if (pool_ == nullptr || pool_nodes_ < n_nodes) {
     pool_nodes_ = std::max<std::size_t>(n_nodes, 1);

@@ -11,8 +11,6 @@ namespace {
 /// Products of a few such sizes still fit into 64 bits, where they are refused for want of memory.
 constexpr std::int64_t kMaxSymbol = std::int64_t{1} << 31;
 
-[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
-
 /// What a shape rule does not say: which inputs lie as weights and states do. Devices rely on it.
 void check_kinds(const Graph& graph, const Node& node) {
   const auto fail = [&](std::size_t i, const char* expected) {
@@ -56,6 +54,8 @@ void check_kinds(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
 
 std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
                               std::span<const std::int64_t> symbols) {

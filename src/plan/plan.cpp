@@ -16,8 +16,6 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 
-[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
-
 std::vector<int> place_nodes(const Graph& graph, const exec::DeviceSet& set, std::span<const Pin> pins) {
   std::vector<int> fixed(graph.nodes().size(), -1);
   for (const Pin& pin : pins) {

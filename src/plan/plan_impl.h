@@ -14,6 +14,8 @@
 
 namespace weft {
 
+/// Throws Error kInvalidArgument.
+[[noreturn]] void refuse(const std::string& reason);
 /// Refuses graphs that no device can rely on. Throws Error kInvalidArgument.
 void check_graph(const Graph& graph);
 /// Elements of a value with these symbols. Refuses what memory cannot be laid out for.

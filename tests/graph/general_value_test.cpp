@@ -1,24 +1,15 @@
 // The language of values of any rank: shapes that broadcast, axes, views, and what it says of mistakes.
 #include <gtest/gtest.h>
 
+#include "graph/refusal.h"
 #include "weft/error.h"
 #include "weft/graph/value.h"
 
 namespace weft {
 namespace {
 
-template <typename F>
-std::string refusal(F make) {
-  try {
-    make();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using test::has;
+using test::refusal;
 
 class General : public testing::Test {
  protected:

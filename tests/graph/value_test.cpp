@@ -3,24 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include "graph/refusal.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
 
-/// What an expression throws, or "".
-template <typename F>
-std::string refusal(F make) {
-  try {
-    make();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "";
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using test::has;
+using test::refusal;
 
 class Language : public testing::Test {
  protected:
@@ -57,7 +47,7 @@ TEST_F(Language, MistakesNameTheLineTheOpAndTheShapes) {
   const auto line = std::to_string(__LINE__ + 1);
   const std::string what = refusal([&] { linear(x, w); });
   for (const std::string& part : {"value_test.cpp:" + line, std::string("matmul_0"), std::string("w [5, 9]"),
-                                 std::string("x [n, 8]"), std::string("as many columns")})
+                                  std::string("x [n, 8]"), std::string("as many columns")})
     EXPECT_TRUE(has(what, part)) << part << " in " << what;
   const auto of_operator = std::to_string(__LINE__ + 1);
   EXPECT_TRUE(has(refusal([&] { x + w; }), "value_test.cpp:" + of_operator));

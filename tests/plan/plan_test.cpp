@@ -8,25 +8,17 @@
 #include <numeric>
 
 #include "backend/cpu/device.h"
+#include "graph/refusal.h"
 #include "weft/backend/registry.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
 
-using Floats = std::vector<float>;
+using test::has;
+using test::refusal;
 
-template <typename F>
-std::string refusal(F run, ErrorCode code = ErrorCode::kInvalidArgument) {
-  try {
-    run();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "";
-}
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using Floats = std::vector<float>;
 
 /// y = softmax(relu(x up + bias) down)
 struct Net {

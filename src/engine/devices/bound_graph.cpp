@@ -1,25 +1,12 @@
 #include "engine/devices/bound_graph.h"
 
-#include <numeric>
-
 #include "backend/host_tensor.h"
 #include "base/check.h"
 #include "engine/model_impl.h"
-#include "exec/placement.h"
 #include "exec/splits.h"
 #include "weft/error.h"
 
 namespace weft::engine {
-
-std::vector<int> devices_of_weight(const Graph& graph, std::span<const int> device_of, ValueId weight,
-                                   int n_devices) {
-  std::vector<int> result = exec::devices_reading(graph, device_of, weight);
-  if (result.empty()) {
-    result.resize(static_cast<std::size_t>(n_devices));
-    std::iota(result.begin(), result.end(), 0);
-  }
-  return result;
-}
 
 BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
     : model_(model),

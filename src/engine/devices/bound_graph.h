@@ -12,11 +12,6 @@ namespace weft::engine {
 
 struct ModelImpl;
 
-/// The devices that need a weight of the graph: those of the nodes that read it, or all where no node does (a
-/// context's graph may).
-std::vector<int> devices_of_weight(const Graph& graph, std::span<const int> device_of, ValueId weight,
-                                   int n_devices);
-
 /// Owns the tensors of caches, inputs and outputs; the model owns its weights. Each tensor is on the device
 /// of the nodes that use it: an input where the first split that reads it runs (exec::Splits::home), what
 /// nobody reads on the CPU. The model must outlive it. Not changed after construction.
