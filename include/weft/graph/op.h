@@ -7,9 +7,7 @@
 // has one ValueId for each, in the order of the list, the optional ones last. That struct is the only place
 // where names and order meet: builders fill it in (Graph::add), devices read it (named_inputs), and the shape
 // rule asks it for places in the list (input_places).
-//
-// Shapes: m is the number of rows of a step (usually n_tokens), matrices are {rows, columns}; weights are
-// {outputs, inputs}. "x" and the results are F32 unless said otherwise.
+// The structs stand in graph/ops/.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,16 +18,17 @@
 #include <variant>
 
 #include "weft/dtype.h"
-#include "weft/graph/kinds.h"
+#include "weft/graph/ops/general.h"
+#include "weft/graph/ops/ragged.h"
+#include "weft/graph/ops/text.h"
+#include "weft/graph/ops/views.h"
+#include "weft/graph/ops/windows.h"
 #include "weft/graph/shape.h"
+#include "weft/graph/value_id.h"
 
 #pragma GCC visibility push(default)
 
 namespace weft {
-
-/// A value of a graph, by its index there.
-using ValueId = std::int32_t;
-inline constexpr ValueId kNoValue = -1;
 
 /// What a value is made of.
 struct ValueType {
@@ -37,411 +36,22 @@ struct ValueType {
   Shape shape;
 };
 
-namespace ops {
-
-/// table {n, d}, ids {m} I32 -> {m, d}: rows of a weight (embeddings) or of x (the rows whose logits are
-/// wanted).
-struct GetRows {
-  static constexpr std::string_view kName = "get_rows";
-  static constexpr int kMinInputs = 2, kMaxInputs = 2;
-  friend bool operator==(const GetRows&, const GetRows&) = default;
-};
-
-/// x {m, d}, rows {m, d}, use {m} I32 -> {m, d}: row r of `rows` where use[r] is not 0, of x elsewhere.
-struct Override {
-  static constexpr std::string_view kName = "override";
-  static constexpr int kMinInputs = 3, kMaxInputs = 3;
-  friend bool operator==(const Override&, const Override&) = default;
-};
-
-/// x {m, g*d}, weight {d}?, bias {d}? -> {m, g*d}: each group of `group` columns (0: the whole row) is normed
-/// on its own and multiplied with the weight.
-struct Norm {
-  static constexpr std::string_view kName = "norm";
-  static constexpr int kMinInputs = 1, kMaxInputs = 3;
-  NormKind kind = NormKind::kRms;
-  float eps = 1e-5f;
-  std::int64_t group = 0;
-  friend bool operator==(const Norm&, const Norm&) = default;
-};
-
-/// a + b, broadcast (see Unary).
-struct Add {
-  static constexpr std::string_view kName = "add";
-  static constexpr int kMinInputs = 2, kMaxInputs = 2;
-  friend bool operator==(const Add&, const Add&) = default;
-};
-
-/// a * b, broadcast (see Unary).
-struct Mul {
-  static constexpr std::string_view kName = "mul";
-  static constexpr int kMinInputs = 2, kMaxInputs = 2;
-  friend bool operator==(const Mul&, const Mul&) = default;
-};
-
-/// x * factor
-struct Scale {
-  static constexpr std::string_view kName = "scale";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  float factor = 1.0f;
-  friend bool operator==(const Scale&, const Scale&) = default;
-};
-
-/// x {m, d1}, y {m, d2}, ... -> {m, d1 + d2 + ...}: columns side by side, or values of any rank along another
-/// of their axes.
-struct Concat {
-  static constexpr std::string_view kName = "concat";
-  static constexpr int kMinInputs = 1, kMaxInputs = 16;
-  static constexpr int kColumns = -1;
-  int axis = kColumns;
-  friend bool operator==(const Concat&, const Concat&) = default;
-};
-
-/// cap * tanh(x / cap)
-struct Softcap {
-  static constexpr std::string_view kName = "softcap";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  float cap = 1.0f;
-  friend bool operator==(const Softcap&, const Softcap&) = default;
-};
-
-struct Activate {
-  static constexpr std::string_view kName = "activate";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  Activation kind = Activation::kSilu;
-  friend bool operator==(const Activate&, const Activate&) = default;
-};
-
-/// x of rows {..., d} -> the same shape: e^x of a row's columns, divided by their sum.
-struct Softmax {
-  static constexpr std::string_view kName = "softmax";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  friend bool operator==(const Softmax&, const Softmax&) = default;
-};
-
-/// gate, up -> activation(gate) * up
-struct Glu {
-  static constexpr std::string_view kName = "glu";
-  static constexpr int kMinInputs = 2, kMaxInputs = 2;
-  Activation kind = Activation::kSilu;
-  friend bool operator==(const Glu&, const Glu&) = default;
-};
-
-/// weight {o, i}, x {m, i}, bias {o}? -> {m, o}
-struct Matmul {
-  static constexpr std::string_view kName = "matmul";
-  static constexpr int kMinInputs = 2, kMaxInputs = 3;
-  friend bool operator==(const Matmul&, const Matmul&) = default;
-};
-
-/// Rotary position embedding (arXiv 2104.09864) with YaRN scaling (arXiv 2309.00071).
-/// x {m, h*head_dim}, positions {m} I32, factors {n_rot/2}? -> as x. Frequencies are divided by `factors`.
-struct Rope {
-  static constexpr std::string_view kName = "rope";
-  static constexpr int kMinInputs = 2, kMaxInputs = 3;
-  int head_dim = 0;
-  int n_rot = 0;      ///< Elements of a head that turn.
-  bool neox = false;  ///< Pairs (i, i + n_rot/2); otherwise (2i, 2i + 1).
-  float freq_base = 10000.0f;
-  float freq_scale = 1.0f;   ///< 1 / factor of linear or YaRN scaling.
-  float ext_factor = 0.0f;   ///< YaRN's mix of interpolation and extrapolation, 0: off.
-  float attn_factor = 1.0f;  ///< Multiplies the rotated values.
-  float beta_fast = 32.0f;
-  float beta_slow = 1.0f;
-  int n_ctx_orig = 0;  ///< Context length before scaling.
-  friend bool operator==(const Rope&, const Rope&) = default;
-};
-
-/// cache state, from {c} I32, to {c} I32, deltas {c} I32?, factors {n_rot/2}? -> the cache after its cells
-/// were copied, one after another. Keys are turned by `deltas` positions on the way. With n_rot 0 they are
-/// not turned, and deltas may be left out.
-struct MoveCells {
-  static constexpr std::string_view kName = "move_cells";
-  struct Inputs {
-    ValueId cache, from, to;
-    ValueId deltas = kNoValue, factors = kNoValue;
-  };
-  static constexpr int kMinInputs = 3, kMaxInputs = 5;
-  CacheRole role = CacheRole::kKeys;
-  Rope rope = {};
-  friend bool operator==(const MoveCells&, const MoveCells&) = default;
-};
-
-/// cache state, x {m, h*head_dim}, cells {m} I32 -> the cache after the rows were stored in the cells. With
-/// kSlots they stand there as they are, and the state is F32.
-struct StoreCache {
-  static constexpr std::string_view kName = "store_cache";
-  static constexpr int kMinInputs = 3, kMaxInputs = 3;
-  CacheRole role = CacheRole::kKeys;
-  friend bool operator==(const StoreCache&, const StoreCache&) = default;
-};
-
-/// Attention over extents (graph/extent.h). q {m, n_heads*k_head_dim}, K cache, V cache, positions {m} I32,
-/// sequences {m} I32 (rows of the table), extents {s, p, 6} I32, counts {s} I32 (extents in use), ends {m}
-/// I32, hidden_first {m} I32, hidden {h, 4} I32 -> {m, n_heads*v_head_dim}. Row r attends to the cells of its
-/// sequence at positions below ends[r] (its own and those before, where text is read in order), within the
-/// window. Cells that are hidden from it are left out: hidden[hidden_first[r]] and the following entries of
-/// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden.
-struct Attention {
-  static constexpr std::string_view kName = "attention";
-  struct Inputs {
-    ValueId q, k, v;  ///< k and v are caches.
-    ValueId positions, sequences, extents, counts, ends, hidden_first, hidden;
-  };
-  static constexpr int kMinInputs = 10, kMaxInputs = 10;
-  int n_heads = 0;
-  float scale = 1.0f;
-  float softcap = 0.0f;  ///< 0: off
-  int window = 0;  ///< 0: all; otherwise none before the last `window` positions, the row's own included.
-  friend bool operator==(const Attention&, const Attention&) = default;
-};
-
-// Recurrent layers. Row r goes on from the running state in slot from[r] (negative: from a state of zeros)
-// and leaves the state after it in slot to[r]. Rows are taken in order, so a later row of the step may go on
-// from what an earlier one left. A slot that no row of the step leaves a state in stays as it is. Each state
-// is of one node, and changes as a side effect of it.
-
-/// Causal convolution of each column on its own, over a row's k - 1 predecessors and itself.
-/// state {s, k-1, d} (the predecessors, oldest first), x {m, d}, weight {d, k} (oldest first), from {m} I32,
-/// to {m} I32, bias {d}? -> {m, d}
-struct ShortConv {
-  static constexpr std::string_view kName = "short_conv";
-  struct Inputs {
-    ValueId state, x, weight, from, to;
-    ValueId bias = kNoValue;
-  };
-  static constexpr int kMinInputs = 5, kMaxInputs = 6;
-  friend bool operator==(const ShortConv&, const ShortConv&) = default;
-};
-
-/// The scan of Mamba (arXiv 2312.00752): for each column j and state h[i, j]
-///   h[i, j] = exp(dt[j] * a[j, i]) * h[i, j] + dt[j] * b[i] * x[j]
-///   y[j] = sum_i c[i] * h[i, j] + skip[j] * x[j]
-/// state {s, n, d}, x {m, d}, dt {m, d}, b {m, n}, c {m, n}, a {d, n}, skip {d}, from {m} I32, to {m} I32
-/// -> {m, d}
-/// Mamba-2 (arXiv 2405.21060) has one dt, a and skip for each of e heads of d/e columns, and one b and c for
-/// each of g groups of e/g heads: dt {m, e}, b {m, g*n}, c {m, g*n}, a {e}, skip {e}; the rest is the same.
-struct SelectiveScan {
-  static constexpr std::string_view kName = "selective_scan";
-  struct Inputs {
-    ValueId state, x, dt, b, c, a, skip, from, to;
-  };
-  static constexpr int kMinInputs = 9, kMaxInputs = 9;
-  friend bool operator==(const SelectiveScan&, const SelectiveScan&) = default;
-};
-
-/// x {m, e} -> {m, k} I32: indices of the k largest, largest first, lower first among equals; NaN is least.
-struct TopK {
-  static constexpr std::string_view kName = "top_k";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  int k = 1;
-  friend bool operator==(const TopK&, const TopK&) = default;
-};
-
-/// x {m, d}, counts {m} I32? -> {m, 2n}: the n largest of a row, largest first, lower index first among
-/// equals, and behind them their indices, as floats. NaN counts as minus infinity, and becomes that. Where
-/// row r wants only the first counts[r] (0 to n), the places of the others hold minus infinity and -1.
-struct Best {
-  static constexpr std::string_view kName = "best";
-  static constexpr int kMinInputs = 1, kMaxInputs = 2;
-  static constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24;  ///< Whole numbers that a float holds.
-  int n = 1;
-  friend bool operator==(const Best&, const Best&) = default;
-};
-
-/// x {m, d}, ids {m} I32 -> {m, 2}: the logarithm of the sum of e^x over a row, and beside it the row's value
-/// at column ids[r], or minus infinity where that is kNoColumn. NaN counts as minus infinity, plus infinity
-/// in the sum as the largest number. Of rows where it is kNoRow neither is wanted: both are minus infinity.
-struct LogSumExp {
-  static constexpr std::string_view kName = "log_sum_exp";
-  static constexpr int kMinInputs = 2, kMaxInputs = 2;
-  static constexpr std::int32_t kNoColumn = -1, kNoRow = -2;
-  friend bool operator==(const LogSumExp&, const LogSumExp&) = default;
-};
-
-/// Router logits {m, e}, ids {m, k} -> {m, k}: the experts' weights.
-struct ExpertWeights {
-  static constexpr std::string_view kName = "expert_weights";
-  static constexpr int kMinInputs = 2, kMaxInputs = 2;
-  bool normalise = true;  ///< Of the chosen ones to sum 1 (the same as a softmax over the chosen).
-  float scale = 1.0f;
-  friend bool operator==(const ExpertWeights&, const ExpertWeights&) = default;
-};
-
-/// weight {e, o, i}, x {m, i} or {m, k, i}, ids {m, k} I32 -> {m, k, o}
-struct MatmulExperts {
-  static constexpr std::string_view kName = "matmul_experts";
-  static constexpr int kMinInputs = 3, kMaxInputs = 3;
-  friend bool operator==(const MatmulExperts&, const MatmulExperts&) = default;
-};
-
-/// x {m, k, d}, weights {m, k} -> {m, d}: sum over k, in order.
-struct SumExperts {
-  static constexpr std::string_view kName = "sum_experts";
-  static constexpr int kMinInputs = 2, kMaxInputs = 2;
-  friend bool operator==(const SumExperts&, const SumExperts&) = default;
-};
-
-// Rows of several texts (or pictures ...) of different lengths stand one behind another, without padding.
-// Which rows belong together is said by pairs of indices: those from begins[i] up to ends[i] - 1, as far as
-// there are such rows.
-
-/// Attention of rows over rows. q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32
-/// -> {m, n_heads*e}: row r of q attends to the rows of k and v from begins[r] to ends[r] - 1; to none:
-/// zeros. Head h reads head h / (n_heads / g) of k and v. These may be states {n, g, d} and {n, g, e} of
-/// plain rows (StoreCache with kSlots).
-struct RaggedAttention {
-  static constexpr std::string_view kName = "ragged_attention";
-  struct Inputs {
-    ValueId q, k, v, begins, ends;
-  };
-  static constexpr int kMinInputs = 5, kMaxInputs = 5;
-  int n_heads = 1;
-  float scale = 0.0f;  ///< Of q * k. 0: 1 / sqrt(d).
-  friend bool operator==(const RaggedAttention&, const RaggedAttention&) = default;
-};
-
-/// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}: the mean of the rows from begins[i] to ends[i] - 1; of
-/// none: zeros.
-struct RaggedMean {
-  static constexpr std::string_view kName = "ragged_mean";
-  static constexpr int kMinInputs = 3, kMaxInputs = 3;
-  friend bool operator==(const RaggedMean&, const RaggedMean&) = default;
-};
-
-/// x {t, c} -> {(t + 2 * padding - kernel) / stride + 1, kernel * c}: row r has the rows of x from r * stride
-/// - padding on, side by side, with zeros for those that are not there. A convolution over rows is the
-/// product of these with its weights.
-struct Unfold {
-  static constexpr std::string_view kName = "unfold";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  std::int64_t kernel = 1;
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  friend bool operator==(const Unfold&, const Unfold&) = default;
-};
-
-// Ops over values of any rank. Broadcasting is NumPy's: shapes are aligned at their last dimensions, and
-// sizes that are the constant 1, or missing, are repeated. Axes count from 0, the outermost.
-
-/// x -> the same shape.
-struct Unary {
-  static constexpr std::string_view kName = "unary";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  UnaryKind kind = UnaryKind::kNeg;
-  friend bool operator==(const Unary&, const Unary&) = default;
-};
-
-/// min(max(x, low), high) -> the same shape; NaN stays NaN.
-struct Clamp {
-  static constexpr std::string_view kName = "clamp";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  float low = 0.0f, high = 0.0f;
-  friend bool operator==(const Clamp&, const Clamp&) = default;
-};
-
-/// a, b? -> what they broadcast to. Without b, `scalar` is the second operand; the first if scalar_first.
-/// kAdd and kMul take a scalar only: of two values they are Add and Mul.
-struct Binary {
-  static constexpr std::string_view kName = "binary";
-  static constexpr int kMinInputs = 1, kMaxInputs = 2;
-  BinaryKind kind = BinaryKind::kSub;
-  float scalar = 0.0f;
-  bool scalar_first = false;
-  friend bool operator==(const Binary&, const Binary&) = default;
-};
-
-/// a, b?, both F32 or both I32 -> I32 of what they broadcast to: 1 where it holds, 0 elsewhere. Without b,
-/// `scalar` is the second operand, a whole number if a is I32.
-struct Compare {
-  static constexpr std::string_view kName = "compare";
-  static constexpr int kMinInputs = 1, kMaxInputs = 2;
-  CompareKind kind = CompareKind::kEqual;
-  float scalar = 0.0f;
-  friend bool operator==(const Compare&, const Compare&) = default;
-};
-
-/// condition I32, a, b? -> what they broadcast to: a where the condition is not 0, b elsewhere, which without
-/// b is `otherwise`.
-struct Where {
-  static constexpr std::string_view kName = "where";
-  static constexpr int kMinInputs = 2, kMaxInputs = 3;
-  float otherwise = 0.0f;
-  friend bool operator==(const Where&, const Where&) = default;
-};
-
-/// x -> what is left without the axes whose bits are set (bit 0: axis 0), which have size 1 if `keep`.
-/// kArgmax gives I32: places among the elements of those axes, in their order.
-struct Reduce {
-  static constexpr std::string_view kName = "reduce";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  ReduceKind kind = ReduceKind::kSum;
-  std::uint32_t axes = 0;
-  bool keep = false;
-  friend bool operator==(const Reduce&, const Reduce&) = default;
-};
-
-/// a {..., m, k}, b {..., k, n} -> {..., m, n}, what stands before the matrices broadcast.
-struct BatchMatmul {
-  static constexpr std::string_view kName = "batch_matmul";
-  static constexpr int kMinInputs = 2, kMaxInputs = 2;
-  friend bool operator==(const BatchMatmul&, const BatchMatmul&) = default;
-};
-
-/// x with so many more elements of `value` before and behind it, by axis.
-struct Pad {
-  static constexpr std::string_view kName = "pad";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  std::array<std::int64_t, Shape::kMaxRank> before = {}, after = {};
-  float value = 0.0f;
-  friend bool operator==(const Pad&, const Pad&) = default;
-};
-
-// Views: other shapes of x, F32 or I32, for which a device need not move an element.
-
-/// The same elements in the same order.
-struct Reshape {
-  static constexpr std::string_view kName = "reshape";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  Shape shape = {};
-  friend bool operator==(const Reshape&, const Reshape&) = default;
-};
-
-/// Axis i of the result is axis axes[i] of x.
-struct Permute {
-  static constexpr std::string_view kName = "permute";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  std::array<int, Shape::kMaxRank> axes = {0, 1, 2, 3};
-  friend bool operator==(const Permute&, const Permute&) = default;
-};
-
-/// Of an axis the elements begin, begin + step, ... below end. In each step 0 <= begin <= end <= size.
-struct Slice {
-  static constexpr std::string_view kName = "slice";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  int axis = 0;
-  Dim begin = 0, end = 0;
-  std::int64_t step = 1;
-  friend bool operator==(const Slice&, const Slice&) = default;
-};
-
-/// x broadcast to a shape.
-struct BroadcastTo {
-  static constexpr std::string_view kName = "broadcast_to";
-  static constexpr int kMinInputs = 1, kMaxInputs = 1;
-  Shape shape = {};
-  friend bool operator==(const BroadcastTo&, const BroadcastTo&) = default;
-};
-
-}  // namespace ops
-
-using Op = std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
-                        ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope,
-                        ops::MoveCells, ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan,
-                        ops::TopK, ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts,
-                        ops::SumExperts, ops::RaggedAttention, ops::RaggedMean, ops::Unfold, ops::Unary,
-                        ops::Clamp, ops::Binary, ops::Compare, ops::Where, ops::Reduce, ops::BatchMatmul,
-                        ops::Pad, ops::Reshape, ops::Permute, ops::Slice, ops::BroadcastTo>;
+// clang-format off
+using Op = std::variant<
+    // ops/text.h
+    ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat, ops::Softcap,
+    ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache,
+    ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::TopK, ops::Best, ops::LogSumExp,
+    ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts,
+    // ops/ragged.h
+    ops::RaggedAttention, ops::RaggedMean,
+    // ops/windows.h
+    ops::Unfold,
+    // ops/general.h
+    ops::Unary, ops::Clamp, ops::Binary, ops::Compare, ops::Where, ops::Reduce, ops::BatchMatmul, ops::Pad,
+    // ops/views.h, the last ones
+    ops::Reshape, ops::Permute, ops::Slice, ops::BroadcastTo>;
+// clang-format on
 
 std::string_view name(const Op& op);
 /// Whether a result is its input in another shape (Reshape and what follows it).

@@ -1,0 +1,39 @@
+// Since 0.1
+#pragma once
+// Ops over rows of several texts (or pictures ...) of different lengths that stand one behind another,
+// without padding. Which rows belong together is said by pairs of indices: those from begins[i] up to ends[i]
+// - 1, as far as there are such rows.
+#include <string_view>
+
+#include "weft/graph/value_id.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft::ops {
+
+/// Attention of rows over rows. q {m, n_heads*d}, k {n, g*d}, v {n, g*e}, begins {m} I32, ends {m} I32
+/// -> {m, n_heads*e}: row r of q attends to the rows of k and v from begins[r] to ends[r] - 1; to none:
+/// zeros. Head h reads head h / (n_heads / g) of k and v. These may be states {n, g, d} and {n, g, e} of
+/// plain rows (StoreCache with kSlots).
+struct RaggedAttention {
+  static constexpr std::string_view kName = "ragged_attention";
+  struct Inputs {
+    ValueId q, k, v, begins, ends;
+  };
+  static constexpr int kMinInputs = 5, kMaxInputs = 5;
+  int n_heads = 1;
+  float scale = 0.0f;  ///< Of q * k. 0: 1 / sqrt(d).
+  friend bool operator==(const RaggedAttention&, const RaggedAttention&) = default;
+};
+
+/// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}: the mean of the rows from begins[i] to ends[i] - 1; of
+/// none: zeros.
+struct RaggedMean {
+  static constexpr std::string_view kName = "ragged_mean";
+  static constexpr int kMinInputs = 3, kMaxInputs = 3;
+  friend bool operator==(const RaggedMean&, const RaggedMean&) = default;
+};
+
+}  // namespace weft::ops
+
+#pragma GCC visibility pop
