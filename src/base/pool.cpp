@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/cores.h"
@@ -108,6 +109,14 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
                std::span<const std::span<const std::byte>> ahead) {
   const int n_phases = static_cast<int>(n_tasks.size());
   WEFT_CHECK(n_phases <= max_phases_);
+  if (n_threads_ == 1) {  // Nobody to share with, nor to wait for.
+    for (int p = 0; p < n_phases; ++p)
+      for (std::int32_t t = 0, n = n_tasks[static_cast<std::size_t>(p)]; t < n;) {
+        const std::int32_t end = std::min(n, t + static_cast<std::int32_t>(kMostAtOnce));
+        tasks(context, p, std::exchange(t, end), end, 0);
+      }
+    return;
+  }
   const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   tasks_ = tasks;
   context_ = context;

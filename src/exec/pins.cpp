@@ -4,6 +4,7 @@
 #include <string>
 
 #include "exec/search_pattern.h"
+#include "graph/refuse.h"
 #include "weft/error.h"
 
 namespace weft::exec {
@@ -21,9 +22,9 @@ std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device&
     if (!of_input && !fits(node.output)) continue;
     pinned[n] = true;
     if (!device.supports(graph, node))
-      throw Error(ErrorCode::kUnsupported, pin.device + " cannot compute " + std::string(name(node.op)) +
-                                               " (" + graph.value(node.output).name +
-                                               "), which is pinned to it");
+      throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + pin.device + " cannot compute " +
+                                               std::string(name(node.op)) + " (" +
+                                               graph.value(node.output).name + "), which is pinned to it");
   }
   if (std::find(pinned.begin(), pinned.end(), true) == pinned.end())
     throw Error(ErrorCode::kInvalidArgument,

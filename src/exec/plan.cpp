@@ -6,6 +6,7 @@
 #include "backend/host_tensor.h"
 #include "base/check.h"
 #include "base/pool.h"
+#include "graph/refuse.h"
 #include "weft/error.h"
 
 namespace weft::exec {
@@ -68,8 +69,9 @@ void Plan::add_part(Compiled& result, Part part, const CompileOptions& options) 
   Device& on = *devices_[static_cast<std::size_t>(part.device)];
   for (const Node& node : part.graph.nodes())
     if (!on.supports(part.graph, node))
-      throw Error(ErrorCode::kUnsupported, on.info().name + " cannot compute " + std::string(name(node.op)) +
-                                               " (" + part.graph.value(node.output).name + ")");
+      throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + on.info().name +
+                                               " cannot compute " + std::string(name(node.op)) + " (" +
+                                               part.graph.value(node.output).name + ")");
   CompileOptions own = options;
   if (on.info().beside_host) own.pool = nullptr;  // It takes no turns with the host.
   part.plan = on.compile(part.graph, part.bindings.front(), own);

@@ -10,35 +10,56 @@
 
 namespace weft {
 
+const Graph::Data& Graph::nothing() {
+  static const Data none;
+  return none;
+}
+
+Graph::Data& Graph::change() {
+  if (data_ == nullptr) {
+    data_ = std::make_shared<Data>();
+  } else if (data_.use_count() > 1) {
+    data_ = std::make_shared<Data>(*data_);
+  }
+  return *data_;
+}
+
 SymbolId Graph::add_symbol(std::string name, std::int64_t min, std::int64_t max) {
   WEFT_CHECK(0 <= min && min <= max);
-  symbols_.push_back({std::move(name), min, max});
-  return static_cast<SymbolId>(symbols_.size()) - 1;
+  auto& symbols = change().symbols;
+  symbols.push_back({std::move(name), min, max});
+  return static_cast<SymbolId>(symbols.size()) - 1;
 }
 
 ValueId Graph::add_value(ValueInfo info) {
-  values_.push_back(std::move(info));
-  const ValueId id = static_cast<ValueId>(values_.size()) - 1;
+  auto& values = change().values;
+  values.push_back(std::move(info));
+  const ValueId id = static_cast<ValueId>(values.size()) - 1;
   add_name(id);
   return id;
 }
 
 void Graph::rename(ValueId value, std::string name) {
-  values_[index(value)].name = std::move(name);
+  change().values[index(value)].name = std::move(name);
   add_name(value);
 }
 
+void Graph::set_source(NodeId node, const std::source_location& where) {
+  change().nodes[index(node)].source = {where};
+}
+
 void Graph::add_name(ValueId value) {
+  Data& own = change();
   const auto put = [&](ValueId id) {
-    std::size_t at = std::hash<std::string_view>()(values_[index(id)].name);
-    while (names_[at &= names_.size() - 1] != kNoValue) ++at;
-    names_[at] = id;
+    std::size_t at = std::hash<std::string_view>()(own.values[index(id)].name);
+    while (own.names[at &= own.names.size() - 1] != kNoValue) ++at;
+    own.names[at] = id;
   };
-  if (2 * ++n_names_ <= names_.size()) return put(value);
-  names_.assign(std::max<std::size_t>(16, 4 * values_.size() - 1), kNoValue);
-  names_.resize(std::bit_ceil(names_.size()), kNoValue);
-  n_names_ = values_.size();
-  for (std::size_t v = 0; v < values_.size(); ++v) put(static_cast<ValueId>(v));
+  if (2 * ++own.n_names <= own.names.size()) return put(value);
+  own.names.assign(std::max<std::size_t>(16, 4 * own.values.size() - 1), kNoValue);
+  own.names.resize(std::bit_ceil(own.names.size()), kNoValue);
+  own.n_names = own.values.size();
+  for (std::size_t v = 0; v < own.values.size(); ++v) put(static_cast<ValueId>(v));
 }
 
 ValueId Graph::add_input(std::string name, DType dtype, Shape shape) {
@@ -53,11 +74,13 @@ ValueId Graph::add_state(std::string name, DType dtype, Shape shape) {
 
 ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name, NodeTag tag) {
   Node node{std::move(op), {}, kNoValue, tag};
+  node.inputs.reserve(inputs.size());
   std::vector<ValueType> types;
+  types.reserve(inputs.size());
   const auto end = std::find(inputs.begin(), inputs.end(), kNoValue);
   WEFT_CHECK(std::all_of(end, inputs.end(), [](ValueId input) { return input == kNoValue; }));
   for (const ValueId input : inputs.first(static_cast<std::size_t>(end - inputs.begin()))) {
-    WEFT_CHECK(input >= 0 && input < static_cast<ValueId>(values_.size()));
+    WEFT_CHECK(input >= 0 && index(input) < values().size());
     node.inputs.push_back(input);
     types.push_back({value(input).dtype, value(input).shape});
   }
@@ -67,41 +90,42 @@ ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name, Nod
   } catch (const Error& error) {
     std::string what = name + ": " + error.what() + " (inputs";
     for (const ValueId input : node.inputs)
-      what += " " + value(input).name + " " + to_string(value(input).shape, symbols_);
+      what += " " + value(input).name + " " + to_string(value(input).shape, symbols());
     throw Error(error.code(), what + ")");
   }
   node.output = add_value(
-      {std::move(name), ValueKind::kResult, type.dtype, type.shape, static_cast<NodeId>(nodes_.size())});
-  nodes_.push_back(std::move(node));
-  return nodes_.back().output;
+      {std::move(name), ValueKind::kResult, type.dtype, type.shape, static_cast<NodeId>(nodes().size())});
+  change().nodes.push_back(std::move(node));
+  return nodes().back().output;
 }
 
 std::string Graph::free_name(std::string_view stem) const {
-  for (std::size_t i = nodes_.size();; ++i)
+  for (std::size_t i = nodes().size();; ++i)
     if (std::string name = std::string(stem) + "_" + std::to_string(i); find(name) == kNoValue) return name;
 }
 
 void Graph::add_output(ValueId value) {
-  if (value < 0 || index(value) >= values_.size())
+  if (value < 0 || index(value) >= values().size())
     throw Error(ErrorCode::kInvalidArgument, "there is no value " + std::to_string(value));
-  outputs_.push_back(value);
+  change().outputs.push_back(value);
 }
 
 ValueId Graph::find(std::string_view name) const {
-  if (names_.empty()) return kNoValue;
+  const std::vector<ValueId>& names = data().names;
+  if (names.empty()) return kNoValue;
   for (std::size_t at = std::hash<std::string_view>()(name);; ++at) {
-    const ValueId id = names_[at &= names_.size() - 1];
-    if (id == kNoValue || values_[index(id)].name == name) return id;
+    const ValueId id = names[at &= names.size() - 1];
+    if (id == kNoValue || value(id).name == name) return id;
   }
 }
 
 bool Graph::is_output(ValueId value) const {
-  return std::find(outputs_.begin(), outputs_.end(), value) != outputs_.end();
+  return std::find(outputs().begin(), outputs().end(), value) != outputs().end();
 }
 
 std::vector<std::int64_t> Graph::bounds() const {
   std::vector<std::int64_t> result;
-  for (const Symbol& symbol : symbols_) result.push_back(symbol.max);
+  for (const Symbol& symbol : symbols()) result.push_back(symbol.max);
   return result;
 }
 

@@ -6,6 +6,8 @@
 
 namespace weft {
 
+/// "net.cpp:12: ", or nothing where that is not known.
+std::string line_text(const Where& where);
 /// Throws Error kInvalidArgument: the user's line, and the reason.
 [[noreturn]] void refuse(const std::string& reason, const Where& where);
 

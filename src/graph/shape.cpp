@@ -127,6 +127,11 @@ SymbolId Dim::last_symbol() const {
 }
 
 std::optional<std::int64_t> Dim::multiple_of(const Dim& other) const {
+  if (!is_expression() && !other.is_expression()) {
+    if (factor_ == 0 || other.factor_ == 0 || symbol_ != other.symbol_ || factor_ % other.factor_ != 0)
+      return std::nullopt;
+    return factor_ / other.factor_;
+  }
   const Expression a = expand(*this), b = expand(other);
   if (a.terms.size() != b.terms.size() || b.terms.empty()) return std::nullopt;
   const std::int64_t times = a.terms.front().factor / b.terms.front().factor;
@@ -150,6 +155,7 @@ Dim Dim::with(std::span<const Dim> symbols) const {
 }
 
 Dim operator+(const Dim& a, const Dim& b) {
+  if (a.is_constant() && b.is_constant()) return sum(a.factor_, b.factor_);
   Dim::Expression result = Dim::expand(a);
   for (Dim::Expression::Term& term : Dim::expand(b).terms) result.add(std::move(term.atoms), term.factor);
   return Dim::shrink(std::move(result));
@@ -169,6 +175,8 @@ Dim operator-(const Dim& a, const Dim& b) {
 }
 
 Dim operator*(const Dim& a, const Dim& b) {
+  if (b.is_constant() && !a.is_expression()) return {product(a.factor_, b.factor_), a.symbol_};
+  if (a.is_constant() && !b.is_expression()) return {product(a.factor_, b.factor_), b.symbol_};
   Dim::Expression result;
   const Dim::Expression left = Dim::expand(a), right = Dim::expand(b);
   for (const Dim::Expression::Term& x : left.terms)

@@ -15,10 +15,15 @@ Value activate(Activation kind, Value x, const Where& where) {
 
 }  // namespace
 
-void refuse(const std::string& reason, const Where& where) {
+std::string line_text(const Where& where) {
   const std::string_view file = where.file_name();
-  throw Error(ErrorCode::kInvalidArgument, std::string(file.substr(file.rfind('/') + 1)) + ":" +
-                                               std::to_string(where.line()) + ": " + reason);
+  return where.line() == 0
+             ? ""
+             : std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(where.line()) + ": ";
+}
+
+void refuse(const std::string& reason, const Where& where) {
+  throw Error(ErrorCode::kInvalidArgument, line_text(where) + reason);
 }
 
 Dim Value::size(int axis) const {
@@ -40,6 +45,7 @@ Value apply(Op op, std::span<const Value> inputs, Where where) {
   const std::string op_name(name(op));
   Graph* graph = nullptr;
   std::vector<ValueId> ids;
+  ids.reserve(inputs.size());
   for (const Value& input : inputs) {
     if (!input) continue;
     if (graph != nullptr && graph != &input.graph())
@@ -54,7 +60,9 @@ Value apply(Op op, std::span<const Value> inputs, Where where) {
     if (input) ids.push_back(input.id());
   }
   try {
-    return {*graph, graph->add(std::move(op), ids, graph->free_name(op_name))};
+    const Value result(*graph, graph->add(std::move(op), ids, graph->free_name(op_name)));
+    graph->set_source(graph->value(result.id()).producer, where);
+    return result;
   } catch (const Error& error) {
     refuse(error.what(), where);
   }
@@ -143,7 +151,7 @@ void check_name(const Graph& graph, const std::string& name, const Where& where)
 }  // namespace
 
 Dim Graph::symbol(std::string name, std::int64_t min, std::int64_t max, Where where) {
-  for (const Symbol& other : symbols_)
+  for (const Symbol& other : symbols())
     if (other.name == name) refuse("there is a symbol '" + name + "' already", where);
   if (min < 0 || max < min)
     refuse("symbol '" + name + "': its bounds " + std::to_string(min) + " to " + std::to_string(max) +

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph/refuse.h"
 #include "plan/plan_impl.h"
 #include "weft/error.h"
 
@@ -11,18 +12,26 @@ namespace {
 /// Products of a few such sizes still fit into 64 bits, where they are refused for want of memory.
 constexpr std::int64_t kMaxSymbol = std::int64_t{1} << 31;
 
+constexpr std::size_t kNoPlace = std::numeric_limits<std::size_t>::max();
+
+/// The input, by its place in the list, that must be a weight. Matrices are packed for it.
+std::size_t weight_place(const Node& node) {
+  if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr) return 0;
+  if (get_op<ops::Rope>(node) != nullptr && node.inputs.size() > 2) return 2;
+  if (get_op<ops::ShortConv>(node) != nullptr) return 2;
+  if (get_op<ops::SelectiveScan>(node) != nullptr) return 5;
+  return kNoPlace;
+}
+
+bool is_table(const Node& node, std::size_t i) { return get_op<ops::GetRows>(node) != nullptr && i == 0; }
+
 /// What a shape rule does not say: which inputs lie as weights and states do. Devices rely on it.
 void check_kinds(const Graph& graph, const Node& node) {
   const auto fail = [&](std::size_t i, const char* expected) {
     refuse(graph.value(node.output).name + " = " + std::string(name(node.op)) + ": input " +
-           std::to_string(i) + " (" + graph.value(node.inputs[i]).name + ") must be " + expected);
+               std::to_string(i) + " (" + graph.value(node.inputs[i]).name + ") must be " + expected,
+           node.source.where);
   };
-  // The inputs, by their places in the list, that are weights.
-  std::vector<std::size_t> weights;
-  if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr) weights = {0};
-  if (get_op<ops::Rope>(node) != nullptr && node.inputs.size() > 2) weights = {2};
-  if (get_op<ops::ShortConv>(node) != nullptr) weights = {2};
-  if (get_op<ops::SelectiveScan>(node) != nullptr) weights = {5};
   std::vector<std::size_t> states;
   if (get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
       get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr)
@@ -32,19 +41,17 @@ void check_kinds(const Graph& graph, const Node& node) {
   if (get_op<ops::RaggedAttention>(node) != nullptr)
     for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
       if (graph.value(node.inputs[i]).shape.rank() == 3) states.push_back(i);
-  const auto in = [](const std::vector<std::size_t>& list, std::size_t i) {
-    return std::find(list.begin(), list.end(), i) != list.end();
-  };
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueInfo& value = graph.value(node.inputs[i]);
     const bool is_weight = value.kind == ValueKind::kWeight;
     const bool is_state = state_behind(graph, node.inputs[i]) != kNoValue;
-    if (in(weights, i) && !is_weight) fail(i, "a weight");
-    if (in(states, i) != is_state) fail(i, is_state ? "no state" : "a state");
-    const bool table = get_op<ops::GetRows>(node) != nullptr && i == 0;
+    const bool packed = i == weight_place(node), table = is_table(node, i);
+    if (packed && !is_weight) fail(i, "a weight");
+    if ((std::find(states.begin(), states.end(), i) != states.end()) != is_state)
+      fail(i, is_state ? "no state" : "a state");
     if (table && !is_weight && value.dtype != DType::kF32) fail(i, "a weight, or f32");
-    if (is_weight && value.shape.rank() > 1 && !in(weights, i) && !table)
-      fail(i, "no weight of several rows");
+    if (is_weight && value.shape.rank() > 1 && !packed && !table && value.dtype != DType::kF32)
+      fail(i, "f32: its elements are read");
     // What to attend to is looked at before a step begins.
     if (get_op<ops::Attention>(node) != nullptr && value.dtype == DType::kI32 &&
         value.kind != ValueKind::kInput)
@@ -54,6 +61,24 @@ void check_kinds(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+std::vector<bool> plain_weights(const Graph& graph) {
+  std::vector<bool> plain(graph.values().size()), packed(graph.values().size());
+  for (const Node& node : graph.nodes()) {
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      if (graph.value(input).kind != ValueKind::kWeight || graph.value(input).shape.rank() < 2) continue;
+      (is_table(node, i) || i == weight_place(node) ? packed : plain)[index(input)] = true;
+      if (plain[index(input)] && packed[index(input)])
+        refuse(
+            "weight '" + graph.value(input).name +
+                "' is multiplied with, or rows are taken of it, and its elements are read here: that takes "
+                "two weights",
+            node.source.where);
+    }
+  }
+  return plain;
+}
 
 void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument, reason); }
 
@@ -111,8 +136,9 @@ void check_slice(const Graph& graph, const Node& node, std::span<const std::int6
   const std::int64_t size = x.shape[slice.axis].value(symbols);
   if (begin < 0 || begin > end || end > size)
     refuse(graph.value(node.output).name + ": " + x.name + " " + to_string(x.shape, graph.symbols()) +
-           " has no elements " + std::to_string(begin) + " to " + std::to_string(end) + " along axis " +
-           std::to_string(slice.axis) + ", which has size " + std::to_string(size));
+               " has no elements " + std::to_string(begin) + " to " + std::to_string(end) + " along axis " +
+               std::to_string(slice.axis) + ", which has size " + std::to_string(size),
+           node.source.where);
 }
 
 /// A state is changed where it lies: who reads it reads what the change gives.
@@ -128,8 +154,9 @@ void check_states(const Graph& graph) {
     for (const ValueId input : graph.nodes()[n].inputs)
       if (const NodeId changer = changed_by[index(input)]; changer != kNoNode && index(changer) != n)
         refuse(graph.value(graph.nodes()[n].output).name + " uses '" + graph.value(input).name + "', which " +
-               graph.value(graph.node(changer).output).name +
-               " changes where it lies; it must use the result of that");
+                   graph.value(graph.node(changer).output).name +
+                   " changes where it lies; it must use the result of that",
+               graph.nodes()[n].source.where);
 }
 
 void check_graph(const Graph& graph) {

@@ -101,6 +101,7 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
   }
   placed.graph = std::move(graph);
   placed.indices = index_uses(placed.graph);
+  placed.plain_weights = plain_weights(placed.graph);
   for (std::size_t n = 0; n < placed.graph.nodes().size(); ++n)
     if (get_op<ops::Slice>(placed.graph.nodes()[n]) != nullptr)
       placed.slices.push_back(static_cast<NodeId>(n));
@@ -176,12 +177,13 @@ void Plan::Impl::set_weights(const WeightFile& file) {
 
 void Plan::Impl::set_weight(ValueId id, const WeightSource& source) {
   const ValueInfo& value = now.graph.value(id);
-  const std::vector<std::int64_t> dims = value.shape.dims({});
+  std::vector<std::int64_t> dims = value.shape.dims({});
   const std::size_t expected =
       static_cast<std::size_t>(value.shape.rows({})) * row_bytes(value.dtype, value.shape.columns());
   if (source.bytes.size() != expected)
     refuse("weight '" + value.name + "' " + sizes_text(dims) + " of " + std::string(info(value.dtype).name) +
            " has " + std::to_string(expected) + " bytes, got " + std::to_string(source.bytes.size()));
+  if (now.plain_weights[index(id)]) dims = {value.shape.elements({})};
   const bool again = plan && !other_graph;
   if (again && !params.allowed.tensors)
     refuse("weight '" + value.name + "' is set again, and the plan does not allow changed tensors");
@@ -207,6 +209,7 @@ void Plan::Impl::set_graph(Graph graph) {
     const auto id = static_cast<ValueId>(v);
     const ValueId old = now.graph.find(value.name);
     const bool same = old != kNoValue && now.graph.value(old).kind == value.kind &&
+                      now.plain_weights[index(old)] == next.plain_weights[v] &&
                       now.graph.value(old).dtype == value.dtype && now.graph.value(old).shape == value.shape;
     if (value.kind == ValueKind::kState) {
       const int on = home(next, id);

@@ -29,6 +29,9 @@ struct IndexUse {
   Dim end;
 };
 std::vector<IndexUse> index_uses(const Graph& graph);
+/// By value: weights of several rows whose elements are read as those of results are. Devices pack matrices;
+/// these are created as one row.
+std::vector<bool> plain_weights(const Graph& graph);
 /// That a slice stays within what it is of, which a shape rule can tell of constants only.
 void check_slice(const Graph& graph, const Node& node, std::span<const std::int64_t> symbols);
 /// "[2, 3]"
@@ -49,6 +52,7 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
     std::vector<bool> given;  // By value: weights that were set, inputs that a step brought.
     std::vector<ValueId> inputs;
     std::vector<IndexUse> indices;
+    std::vector<bool> plain_weights;  // By value.
     std::vector<NodeId> slices;
     std::vector<ValueId> watched;            // Results.
     std::vector<Bindings> bindings() const;  // By device.

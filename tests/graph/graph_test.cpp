@@ -293,6 +293,23 @@ TEST_F(GraphTest, CopiesAreDeep) {
   EXPECT_EQ(graph.nodes().size(), 0u);
   EXPECT_EQ(copy.nodes().size(), 1u);
   EXPECT_EQ(graph.find("scaled"), kNoValue);
+  // Nor does a copy see what becomes of the first one.
+  const Graph before = copy;
+  copy.rename(copy.find("scaled"), "other");
+  copy.add_output(copy.find("other"));
+  EXPECT_NE(before.find("scaled"), kNoValue);
+  EXPECT_TRUE(before.outputs().empty());
+  EXPECT_FALSE(before == copy);
+}
+
+TEST_F(GraphTest, WhatWasMovedFromIsEmptyAndCanBeUsed) {
+  const Graph moved = std::move(graph);
+  EXPECT_TRUE(graph.values().empty());
+  EXPECT_EQ(graph.find("x"), kNoValue);
+  graph.add_input("other", DType::kF32, {2});
+  EXPECT_EQ(graph.values().size(), 1u);
+  EXPECT_NE(moved.find("x"), kNoValue);
+  EXPECT_EQ(moved.find("other"), kNoValue);
 }
 
 TEST_F(GraphTest, PrintsAndDraws) {

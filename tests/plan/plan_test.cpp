@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <source_location>
 
 #include "backend/cpu/device.h"
 #include "graph/refusal.h"
@@ -196,8 +197,11 @@ std::string plan_refusal(F make) {
 TEST(Plan, GraphsThatDevicesCannotRelyOnAreRefused) {
   EXPECT_TRUE(
       has(plan_refusal([](Graph& g, Value x, Dim) { return linear(x, g.input("w", {3, 4})); }), "a weight"));
-  EXPECT_TRUE(
-      has(plan_refusal([](Graph& g, Value, Dim) { return relu(g.weight("w", {3, 4})); }), "no weight"));
+  EXPECT_TRUE(has(plan_refusal([](Graph& g, Value x, Dim) {
+                    const Value w = g.weight("w", {4, 4});
+                    return linear(x, w) + sum(w);
+                  }),
+                  "takes two weights"));
   EXPECT_TRUE(
       has(plan_refusal([](Graph& g, Value x, Dim) { return take(x, g.weight("ids", DType::kI32, {2})); }),
           "whole numbers"));
@@ -232,6 +236,34 @@ TEST(Plan, GraphsThatDevicesCannotRelyOnAreRefused) {
   g.output("y", relu(g.input("x", {k, 4})));
   Plan plan(g, find_devices({"cpu"}));
   EXPECT_TRUE(has(refusal([&] { plan.run({{n, 0}}, {{"x", Floats(64)}}); }), "larger than"));
+}
+
+TEST(Plan, MistakesThatOnlyAPlanSeesNameTheLineToo) {
+  Graph g;
+  const Value x = g.input("x", {2, 4});
+  const unsigned line = std::source_location::current().line() + 1;
+  g.output("y", linear(x, g.input("w", {3, 4})));
+  const std::string what = refusal([&] { const Plan plan(g, find_devices({"cpu"})); });
+  EXPECT_TRUE(has(what, "plan_test.cpp:" + std::to_string(line) + ": y = matmul")) << what;
+}
+
+/// (x + positions) up, and the tables of a weight's sums.
+TEST(Plan, WeightsOfSeveralRowsAreOperands) {
+  for (const bool two : {false, true}) {
+    Graph g;
+    const Dim n = g.symbol("n", 1, 4);
+    const Value x = g.input("x", {n, 2}), positions = g.weight("positions", {4, 2});
+    const Value at = (x + slice(positions, 0, 0, n)).named("at");
+    g.output("y", linear(at, g.weight("up", {3, 2})));
+    g.output("sums", sum(positions, {0}));
+    const Devices devices = two ? find_devices({"cpu", "second=cpu"}) : find_devices({"cpu"});
+    Plan plan(g, devices, {.pins = two ? std::vector<Pin>{{"^at$", "second"}} : std::vector<Pin>{}});
+    plan.set_weight("positions", Floats{1, 2, 3, 4, 5, 6, 7, 8});
+    plan.set_weight("up", Floats{1, 0, 0, 1, 1, 1});
+    plan.run({{n, 2}}, {{"x", Floats{10, 20, 30, 40}}});
+    EXPECT_EQ(plan.read("y"), (Floats{11, 22, 33, 33, 44, 77}));
+    EXPECT_EQ(plan.read("sums"), (Floats{16, 20}));
+  }
 }
 
 TEST(Plan, ASizeMayBeSmallAtOneOnly) {

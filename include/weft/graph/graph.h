@@ -1,13 +1,13 @@
 // Since 0.1
 #pragma once
 // A graph: values and the nodes that make them. Nodes stand in the order in which they were added, which is
-// an order in which they can run. A graph is built once per model. It is a plain value: a copy is a deep
-// copy.
+// an order in which they can run. A graph is built once per model.
 //
 // Sizes that differ from step to step are symbols with bounds (shape.h), so one graph serves prompts of any
 // length and any number of sequences, and is compiled once (plan.h).
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -65,16 +65,26 @@ struct NodeTag {
   friend bool operator==(const NodeTag&, const NodeTag&) = default;
 };
 
+/// Where in somebody's program a node was written, to say so in errors; line 0 where that is not known.
+/// Graphs may be the same with nodes written elsewhere.
+struct Source {
+  std::source_location where = {};
+  friend bool operator==(const Source&, const Source&) { return true; }
+};
+
 struct Node {
   Op op;
   std::vector<ValueId> inputs;
   ValueId output = kNoValue;
   NodeTag tag = {};
+  Source source = {};
   friend bool operator==(const Node&, const Node&) = default;
 };
 
 class Value;
 
+/// A value as numbers are: copies are its own, and cost little. They share memory until one of them is
+/// changed.
 class Graph {
  public:
   // As people write it (value.h). All throw Error kInvalidArgument with the user's line: for a name that is
@@ -112,40 +122,50 @@ class Graph {
     return add(Op(std::move(op)), std::span<const ValueId>(input_list<T>(inputs)), std::move(name), tag);
   }
   void rename(ValueId value, std::string name);
+  /// Says where the node was written.
+  void set_source(NodeId node, const std::source_location& where);
   /// "stem_N", which no value is called.
   std::string free_name(std::string_view stem) const;
   /// Marks a value that the host reads after a step. Throws Error kInvalidArgument where there is none.
   void add_output(ValueId value);
 
-  std::span<const Symbol> symbols() const { return symbols_; }
-  std::span<const ValueInfo> values() const { return values_; }
-  std::span<const Node> nodes() const { return nodes_; }
-  std::span<const ValueId> outputs() const { return outputs_; }
+  std::span<const Symbol> symbols() const { return data().symbols; }
+  std::span<const ValueInfo> values() const { return data().values; }
+  std::span<const Node> nodes() const { return data().nodes; }
+  std::span<const ValueId> outputs() const { return data().outputs; }
   bool is_output(ValueId value) const;
-  const ValueInfo& value(ValueId id) const { return values_[static_cast<std::size_t>(id)]; }
-  const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  const ValueInfo& value(ValueId id) const { return data().values[static_cast<std::size_t>(id)]; }
+  const Node& node(NodeId id) const { return data().nodes[static_cast<std::size_t>(id)]; }
   ValueId find(std::string_view name) const;  ///< kNoValue where there is none.
 
   /// The upper bounds of all symbols.
   std::vector<std::int64_t> bounds() const;
   /// Whether they are the same, node for node, with all names.
   friend bool operator==(const Graph& a, const Graph& b) {
-    return a.symbols_ == b.symbols_ && a.values_ == b.values_ && a.nodes_ == b.nodes_ &&
-           a.outputs_ == b.outputs_;
+    return a.data_ == b.data_ ||
+           (a.data().symbols == b.data().symbols && a.data().values == b.data().values &&
+            a.data().nodes == b.data().nodes && a.data().outputs == b.data().outputs);
   }
 
  private:
+  struct Data {
+    std::vector<Symbol> symbols;
+    std::vector<ValueInfo> values;
+    /// Values at the hashes of their names, or behind them: a table of 2^n places, at least half of them
+    /// empty. Values that were renamed stay at their old names, too.
+    std::vector<ValueId> names;
+    std::size_t n_names = 0;
+    std::vector<Node> nodes;
+    std::vector<ValueId> outputs;
+  };
+  static const Data& nothing();
+  const Data& data() const { return data_ != nullptr ? *data_ : nothing(); }
+  /// Its own.
+  Data& change();
   ValueId add_value(ValueInfo info);
   void add_name(ValueId value);
 
-  std::vector<Symbol> symbols_;
-  std::vector<ValueInfo> values_;
-  /// Values at the hashes of their names, or behind them: a table of 2^n places, at least half of them empty.
-  /// Values that were renamed stay at their old names, too.
-  std::vector<ValueId> names_;
-  std::size_t n_names_ = 0;
-  std::vector<Node> nodes_;
-  std::vector<ValueId> outputs_;
+  std::shared_ptr<Data> data_;  // Null: nothing. Not changed while another graph has it.
 };
 
 /// The op as a value of type T, or null.

@@ -111,7 +111,7 @@ class CpuPlan final : public DevicePlan {
               const Changes& actual) override {
     if (actual.tensors || bound_at_move_ != workspace_->n_moves()) bind(bindings);
     schedule_.begin_step({symbols, ++step_number_, pool_->n_threads()});
-    look_ahead();
+    if (pool_->n_threads() > 1) look_ahead();
     if (recorder_) recorder_->begin_step();
     const auto start = std::chrono::steady_clock::now();
     pool_->run(schedule_.n_tasks(), recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead());
@@ -228,6 +228,7 @@ class CpuPlan final : public DevicePlan {
     for (const auto& [value, base] : program_.aliases)
       addresses_.set(value, Form::kPlain, addresses_.plain<std::byte>(base));
     for (Program::Entry& entry : program_.launches) entry.launch->bind(addresses_);
+    schedule_.forget();
   }
 
   const Graph graph_;  // Its own copy: the caller's may go.

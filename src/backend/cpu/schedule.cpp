@@ -25,17 +25,34 @@ Schedule::Schedule(const Program& program)
     while (launch < works_.size() && program.launches[launch].phase < static_cast<int>(phase)) ++launch;
     first_launch_[phase] = launch;
   }
-  for (std::size_t i = 0; i < works_.size(); ++i)
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    asks_each_step_ = asks_each_step_ || program.launches[i].launch->prepares_each_step();
     if (program.launches[i].may_follow)
       for (const std::size_t other : program.launches[i].after) followers_[other].push_back(i);
+  }
+  waits_.reserve(works_.size());
+}
+
+bool Schedule::is_as_before(const StepInfo& step) const {
+  return known_ && step.n_threads == n_threads_ && std::ranges::equal(step.symbols, symbols_);
 }
 
 void Schedule::begin_step(const StepInfo& step) {
+  const bool as_before = is_as_before(step);
+  if (as_before && !asks_each_step_) {
+    for (const auto& [launch, left] : waits_) left_[launch].store(left, std::memory_order_relaxed);
+    return;
+  }
+  symbols_.assign(step.symbols.begin(), step.symbols.end());
+  n_threads_ = step.n_threads;
+  known_ = true;
+  waits_.clear();
   n_phases_ = 0;
   for (std::size_t phase = 0; phase + 1 < first_launch_.size(); ++phase) {
     std::int32_t total = 0;
     for (std::size_t i = first_launch_[phase]; i < first_launch_[phase + 1]; ++i) {
-      works_[i].n_tasks = program_.launches[i].launch->prepare(step);
+      Launch& launch = *program_.launches[i].launch;
+      if (!as_before || launch.prepares_each_step()) works_[i].n_tasks = launch.prepare(step);
       place(i, step.n_threads);
       if (!works_[i].follows) total += works_[i].n_tasks;
     }
@@ -64,6 +81,7 @@ void Schedule::place(std::size_t launch, int n_threads) {
   work.follows = true;
   work.phase = last;
   left_[launch].store(left, std::memory_order_relaxed);
+  waits_.emplace_back(launch, left);
 }
 
 }  // namespace weft::cpu

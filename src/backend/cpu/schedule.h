@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/program.h"
@@ -32,8 +33,10 @@ class Schedule {
  public:
   explicit Schedule(const Program& program);
 
-  /// Asks the launches for their tasks.
+  /// Asks the launches for their tasks, as far as those may be others than in the step before.
   void begin_step(const StepInfo& step);
+  /// Addresses changed: the next step asks all launches.
+  void forget() { known_ = false; }
   /// Tasks of the step's phases, those of a phase's launches one after another.
   std::span<const std::int32_t> n_tasks() const { return {n_tasks_.data(), n_phases_}; }
   /// Tasks of a launch, in a phase or behind others.
@@ -69,6 +72,7 @@ class Schedule {
     bool follows = false;
     int phase = 0;  // Of the program; where it follows, that of the launch that is done last.
   };
+  bool is_as_before(const StepInfo& step) const;
   void place(std::size_t launch, int n_threads);
 
   const Program& program_;
@@ -76,9 +80,14 @@ class Schedule {
   std::vector<std::vector<std::size_t>> followers_;  // By launch: those that may follow it.
   std::vector<Work> works_;
   std::vector<std::atomic<std::int32_t>> left_;  // By launch that follows: tasks that it waits for.
-  std::vector<std::int32_t> n_tasks_;            // By phase of the step.
-  std::vector<std::size_t> phases_;              // By phase of the step: that of the program.
-  std::size_t n_phases_ = 0;                     // Of the step.
+  std::vector<std::pair<std::size_t, std::int32_t>> waits_;  // Of this step: launches that follow, and left_.
+  std::vector<std::int32_t> n_tasks_;                        // By phase of the step.
+  std::vector<std::size_t> phases_;                          // By phase of the step: that of the program.
+  std::size_t n_phases_ = 0;                                 // Of the step.
+  bool asks_each_step_ = false;                              // Whether any launch does.
+  bool known_ = false;                                       // What follows is of the step before.
+  std::vector<std::int64_t> symbols_;
+  int n_threads_ = 0;
 };
 
 }  // namespace weft::cpu

@@ -83,8 +83,11 @@ class Launch {
   /// Before it is bound: to make its output in this form as well. False: its tasks cannot.
   virtual bool make_form(Form /*form*/) { return false; }
   virtual void bind(const Addresses& addresses) = 0;
-  /// The number of tasks of this step. Runs on the caller's thread, before any task of the step.
+  /// The number of tasks of this step and of those that are alike. Runs on the caller's thread, before any
+  /// task of the step.
   virtual std::int32_t prepare(const StepInfo& step) = 0;
+  /// Whether prepare looks at more than symbols and addresses. Otherwise it is called where those changed.
+  virtual bool prepares_each_step() const { return false; }
   virtual void run(std::int32_t task, const TaskContext& context) = 0;
   /// Neighbouring tasks, for launches that do them better together.
   virtual void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {

@@ -30,6 +30,7 @@ class MatmulLaunch final : public Launch {
   bool make_form(Form form) override;
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
+  bool prepares_each_step() const override { return taken_ != nullptr || quantised_.used(); }
   void run(std::int32_t task, const TaskContext& context) override;
   void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) override;
   Work work() const override;
@@ -92,6 +93,7 @@ class MatmulExpertsLaunch final : public Launch {
   bool make_form(Form form) override;
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
+  bool prepares_each_step() const override { return quantised_.used(); }
   void run(std::int32_t task, const TaskContext& context) override;
   Work work() const override;
   std::size_t scratch_bytes() const override { return scratch_bytes_; }

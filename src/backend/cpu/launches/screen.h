@@ -55,6 +55,7 @@ class ScreenLaunch final : public Launch {
 
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
+  bool prepares_each_step() const override { return true; }
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override { return screen_scratch_bytes(weight_columns_); }
   std::size_t held_bytes() const override { return best_sums_.held_bytes() + memory_.size(); }
@@ -82,6 +83,7 @@ class CandidatesLaunch final : public Launch {
   CandidatesLaunch(const MatmulValues& values, ScreenLaunch& screen, std::shared_ptr<Taken> taken);
   void bind(const Addresses&) override {}  // It reads what `screen` reads.
   std::int32_t prepare(const StepInfo& step) override;
+  bool prepares_each_step() const override { return true; }
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override;
   Work work() const override;
