@@ -4,21 +4,22 @@
 
 namespace weft::model {
 
-ValueId embed_tokens(Builder& b, float scale) {
+ValueId embed_tokens(Builder& b) {
   const HParams& h = b.hparams();
   b.enter(Part::kEmbedding);
   ValueId x = b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens},
                     "token_embeddings");
-  if (scale != 1.0f) x = b.add(ops::Scale{scale}, {x}, "token_embeddings_scaled");
+  if (h.embedding_scale != 1.0f) x = b.add(ops::Scale{h.embedding_scale}, {x}, "token_embeddings_scaled");
   return b.add(ops::Override{}, {x, b.model().embeddings, b.model().use_embeddings}, "embedded");
 }
 
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result) {
   const std::int64_t n = b.model().graph.value(x).shape.columns();
-  const ValueId weight = b.weight(name + ".weight", {n});
-  const ValueId bias = kind == NormKind::kLayer ? b.weight(name + ".bias", {n}) : kNoValue;
-  return b.add(ops::Norm{.kind = kind, .eps = b.hparams().norm_eps}, {x, weight, bias},
-               result.empty() ? name : result);
+  const ops::Norm op{.kind = kind, .eps = b.hparams().norm_eps};
+  const std::string& called = result.empty() ? name : result;
+  if (!b.hparams().norm_weights) return b.add(op, {x}, called);
+  const ValueId bias = kind == NormKind::kLayer ? b.optional_weight(name + ".bias", {n}) : kNoValue;
+  return b.add(op, {x, b.weight(name + ".weight", {n}), bias}, called);
 }
 
 ValueId linear(Builder& b, ValueId x, const std::string& name, std::int64_t n_out) {
@@ -31,35 +32,88 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
                    name + "@" + std::to_string(begin));
 }
 
+namespace {
+
+struct Projections {
+  ValueId q, k, v;
+};
+
+/// As this layer says, or the others where it lacks both.
+bool has_fused_qkv(const Builder& b, int layer) {
+  const auto has = [&](int i, const char* name) { return b.has(layer_name(i, name)); };
+  if (has(layer, "attn_qkv.weight") || has(layer, "attn_q.weight")) return has(layer, "attn_qkv.weight");
+  for (int other = 0; other < b.hparams().n_layers; ++other)
+    if (has(other, "attn_qkv.weight")) return true;
+  return false;
+}
+
+Projections project(Builder& b, int layer, ValueId x) {
+  const HParams& h = b.hparams();
+  const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim;
+  const std::int64_t n_k = std::int64_t{h.n_kv_heads} * h.k_head_dim;
+  const std::int64_t n_v = std::int64_t{h.n_kv_heads} * h.v_head_dim;
+  Projections result;
+  if (const std::string name = layer_name(layer, "attn_qkv"); has_fused_qkv(b, layer)) {
+    const auto rows = [&](std::int64_t begin, std::int64_t n) {
+      return linear_rows(b, x, name, n_q + n_k + n_v, begin, n);
+    };
+    result = {rows(0, n_q), rows(n_q, n_k), rows(n_q + n_k, n_v)};
+  } else {
+    result = {linear(b, x, layer_name(layer, "attn_q"), n_q), linear(b, x, layer_name(layer, "attn_k"), n_k),
+              linear(b, x, layer_name(layer, "attn_v"), n_v)};
+  }
+  if (const float most = h.qkv_clamp; most > 0.0f)
+    for (ValueId* const value : {&result.q, &result.k, &result.v})
+      *value = b.add(ops::Clamp{-most, most}, {*value}, b.model().graph.value(*value).name + "_clamped");
+  return result;
+}
+
+/// Q or K, whose norm's weights are in `name`.
+ValueId norm_heads(Builder& b, int layer, ValueId x, QkNorm kind, const char* name, const char* result) {
+  const HParams& h = b.hparams();
+  const std::string weight = layer_name(layer, name) + ".weight";
+  const std::int64_t n = b.model().graph.value(x).shape.columns();
+  ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.k_head_dim};
+  if (kind == QkNorm::kHeads)
+    return b.add(op, {x, b.weight(weight, {h.k_head_dim})}, layer_name(layer, result));
+  if (kind == QkNorm::kRow) {
+    op.group = 0;
+    return b.add(op, {x, b.weight(weight, {n})}, layer_name(layer, result));
+  }
+  op.kind = NormKind::kLayer;
+  const ValueId plain = b.add(op, {x}, layer_name(layer, result) + "_plain");
+  return b.add(ops::Mul{}, {plain, b.flat_weight(weight, {n / h.k_head_dim, h.k_head_dim})},
+               layer_name(layer, result));
+}
+
+/// Norms of what rope has turned. Keys stay without their weights, which do not turn with them when their
+/// positions change: queries take these, too.
+void norm_turned_heads(Builder& b, int layer, ValueId& q, ValueId& k) {
+  const HParams& h = b.hparams();
+  const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.k_head_dim};
+  const auto weight = [&](const char* name) { return b.weight(layer_name(layer, name), {h.k_head_dim}); };
+  const ValueId both = b.add(ops::Mul{}, {weight("attn_q_norm.weight"), weight("attn_k_norm.weight")},
+                             layer_name(layer, "qk_norm_weights"));
+  q = b.add(op, {q, both}, layer_name(layer, "q_normed"));
+  k = b.add(op, {k}, layer_name(layer, "k_normed"));
+}
+
+}  // namespace
+
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {
   const HParams& h = b.hparams();
   const CellInputs& at = b.cells(block.window);
   const ModelGraph& m = b.model();
-  const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim;
-  const std::int64_t n_k = std::int64_t{h.n_kv_heads} * h.k_head_dim;
-  const std::int64_t n_v = std::int64_t{h.n_kv_heads} * h.v_head_dim;
-  ValueId q, k, v;
-  if (block.fused_qkv) {
-    const std::string name = layer_name(layer, "attn_qkv");
-    q = linear_rows(b, x, name, n_q + n_k + n_v, 0, n_q);
-    k = linear_rows(b, x, name, n_q + n_k + n_v, n_q, n_k);
-    v = linear_rows(b, x, name, n_q + n_k + n_v, n_q + n_k, n_v);
-  } else {
-    q = linear(b, x, layer_name(layer, "attn_q"), n_q);
-    k = linear(b, x, layer_name(layer, "attn_k"), n_k);
-    v = linear(b, x, layer_name(layer, "attn_v"), n_v);
-  }
-  if (block.head_norms) {
-    const ops::Norm per_head{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.k_head_dim};
-    q = b.add(per_head, {q, b.weight(layer_name(layer, "attn_q_norm.weight"), {h.k_head_dim})},
-              layer_name(layer, "q_normed"));
-    k = b.add(per_head, {k, b.weight(layer_name(layer, "attn_k_norm.weight"), {h.k_head_dim})},
-              layer_name(layer, "k_normed"));
+  auto [q, k, v] = project(b, layer, x);
+  if (block.qk_norm != QkNorm::kNone && block.qk_norm != QkNorm::kTurned) {
+    q = norm_heads(b, layer, q, block.qk_norm, "attn_q_norm", "q_normed");
+    k = norm_heads(b, layer, k, block.qk_norm, "attn_k_norm", "k_normed");
   }
   if (block.rope) {
     q = b.add(block.rope_params, {q, m.positions, block.rope_factors}, layer_name(layer, "q_rope"));
     k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
   }
+  if (block.qk_norm == QkNorm::kTurned) norm_turned_heads(b, layer, q, k);
   const ops::Rope turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0};
   const ValueId k_cache =
       b.store(CacheRole::kKeys, layer, at,
@@ -69,7 +123,8 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
               b.cache(CacheRole::kValues, layer, at, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v);
   ops::Attention op;
   op.n_heads = h.n_heads;
-  op.scale = block.scale != 0.0f ? block.scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
+  op.scale =
+      h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
   op.softcap = h.attention_softcap;
   op.window = block.window;
   const ValueId out = b.add(op,
@@ -161,21 +216,59 @@ ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool
   return out;
 }
 
+ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
+  const HParams& h = b.hparams();
+  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate_shexp"), h.n_ff_shared);
+  const ValueId up = linear(b, x, layer_name(layer, "ffn_up_shexp"), h.n_ff_shared);
+  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_shared_glu"));
+  const ValueId out = linear(b, product, layer_name(layer, "ffn_down_shexp"), h.n_embd);
+  const std::string share = layer_name(layer, "ffn_gate_inp_shexp");
+  if (!b.has(share + ".weight")) return out;
+  const ValueId logit = linear(b, x, share, 1);
+  const ValueId weight = b.add(ops::Unary{UnaryKind::kSigmoid}, {logit}, share + "_sigmoid");
+  return b.add(ops::Mul{}, {out, weight}, layer_name(layer, "ffn_shared"));
+}
+
 ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
   return b.add(ops::Add{}, {x, y}, name);
 }
 
-ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
-                         const std::function<ValueId(int, ValueId)>& ffn) {
-  for (int layer = 0; layer < b.hparams().n_layers; ++layer) {
+ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
+  const HParams& h = b.hparams();
+  /// What a block made, as it is added.
+  const auto added = [&](ValueId y, int layer, const char* norm_name, const char* name) {
+    if (how.norms_behind) y = norm(b, how.norm, y, layer_name(layer, norm_name));
+    return h.residual_scale == 1.0f ? y : b.add(ops::Scale{h.residual_scale}, {y}, layer_name(layer, name));
+  };
+  const auto before = [&](ValueId y, const std::string& name, const std::string& result = {}) {
+    return how.norms_before ? norm(b, how.norm, y, name, result) : y;
+  };
+  for (int layer = 0; layer < h.n_layers; ++layer) {
+    AttentionBlock block = how.attention;
+    if (how.vary) how.vary(layer, block);
+    const auto name_of = [&](const char* own, const char* common) {
+      return layer_name(layer, !how.parallel || b.has(layer_name(layer, own) + ".weight") ? own : common);
+    };
     b.enter(Part::kAttention, layer);
-    const ValueId attended = attention(b, layer, norm(b, kind, x, layer_name(layer, "attn_norm")), block, x);
-    x = add(b, x, attended, layer_name(layer, "after_attention"));
+    const ValueId all_rows = x;
+    const std::string attention_norm =
+        how.parallel ? name_of("attn_norm_2", "attn_norm") : layer_name(layer, "attn_norm");
+    const ValueId normed = before(x, attention_norm);
+    const ValueId attended =
+        added(attention(b, layer, normed, block, x), layer, "post_attention_norm", "attention_scaled");
+    const ValueId sum = add(b, x, attended, layer_name(layer, "after_attention"));
     b.enter(Part::kFeedForward, layer);
-    const ValueId ffn_out = ffn(layer, norm(b, kind, x, layer_name(layer, "ffn_norm")));
-    x = add(b, x, ffn_out, layer_name(layer, "after_ffn"));
+    const std::string ffn_norm = name_of(how.ffn_norm, "attn_norm");
+    ValueId ffn_in = normed;
+    if (!how.parallel) {
+      ffn_in = before(sum, ffn_norm);
+    } else if (x != all_rows || ffn_norm != attention_norm) {
+      ffn_in = before(x, ffn_norm, layer_name(layer, "ffn_in"));
+    }
+    x = add(b, sum, added(how.ffn(layer, ffn_in), layer, "post_ffw_norm", "ffn_scaled"),
+            layer_name(layer, "after_ffn"));
   }
-  return output_logits(b, kind, x);
+  return output_logits(b, how.norm, x);
 }
 
 ValueId selective_scan(Builder& b, int layer, const ScanInputs& in) {
@@ -214,6 +307,7 @@ ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& n
   };
   b.take_embeddings(normed(b.model().embedding_rows, "embeddings_of_rows"));
   x = normed(b.model().output_rows, "outputs");
+  if (h.logit_scale != 1.0f) x = b.add(ops::Scale{h.logit_scale}, {x}, "outputs_scaled");
   const char* const weight = b.has("output.weight") ? "output.weight" : "token_embd.weight";
   const auto logits_of = [&](ValueId rows, const std::string& name) {
     const ValueId logits = b.product(rows, weight, "output.bias", h.n_vocab, 0, h.n_vocab, name);

@@ -12,10 +12,10 @@ namespace weft::model {
 
 /// The rows of the embedding for the step's tokens, scaled. Some of them may be given by the host instead.
 /// {n_tokens, n_embd}
-ValueId embed_tokens(Builder& b, float scale = 1.0f);
+ValueId embed_tokens(Builder& b);
 
-/// RMS norm with a weight, or layer norm with weight and bias: tensors `name`.weight and `name`.bias. What it
-/// makes is called `result`, or `name`.
+/// RMS norm with a weight, or layer norm with a weight and, where the file has it, a bias: tensors
+/// `name`.weight and `name`.bias. What it makes is called `result`, or `name`.
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result = {});
 
 /// A product with `name`.weight {n_out, columns of x} and, where the file has it, `name`.bias.
@@ -24,17 +24,25 @@ ValueId linear(Builder& b, ValueId x, const std::string& name, std::int64_t n_ou
 ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t n_all, std::int64_t begin,
                     std::int64_t n_out);
 
+/// Norms of Q and K (attn_q_norm, attn_k_norm).
+enum class QkNorm : std::uint8_t {
+  kNone,
+  kHeads,      ///< RMS norm of each head, with the same weights for all.
+  kTurned,     ///< The same once rope has turned them.
+  kRow,        ///< RMS norm of all heads together.
+  kOwnOfHead,  ///< Layer norm of each head, with weights of its own.
+};
+
 struct AttentionBlock {
-  bool fused_qkv = false;   ///< attn_qkv instead of attn_q, attn_k and attn_v.
-  bool head_norms = false;  ///< RMS norm of each head of Q and K (attn_q_norm, attn_k_norm).
+  QkNorm qk_norm = QkNorm::kNone;
   bool rope = true;
   ops::Rope rope_params;
   ValueId rope_factors = kNoValue;
-  float scale = 0.0f;  ///< 0: 1 / sqrt(head_dim)
-  int window = 0;      ///< 0: all positions
+  int window = 0;  ///< 0: all positions
 };
-/// Projections, rope, cache write, attention and the output projection. In the last layer only rows that
-/// something is wanted of come out, and `residual` is reduced to them as well.
+/// Projections (attn_qkv where the file has it, or attn_q, attn_k and attn_v), rope, cache write, attention
+/// and the output projection. In the last layer only rows that something is wanted of come out, and
+/// `residual` is reduced to them as well.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
 
 /// In the last layer, x and `residual` reduced to the rows that something is wanted of. Elsewhere all rows.
@@ -55,13 +63,29 @@ ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation)
 ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// A router picks experts for each row; their gated products are summed with the router's weights.
 ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool normalise);
+/// The gated product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x) where
+/// the file has that.
+ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation);
 
 ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
 
-/// The layers that most decoders have, x + attention(norm(x)) and x + ffn(norm(x)), and behind them the
-/// output norm and the logits. `ffn` gets the layer and its normed input.
-ValueId pre_norm_decoder(Builder& b, NormKind kind, ValueId x, const AttentionBlock& block,
-                         const std::function<ValueId(int, ValueId)>& ffn);
+/// What differs among decoders of attention and feed-forward blocks.
+struct Decoder {
+  NormKind norm = NormKind::kRms;
+  bool norms_before = true;   ///< Of what a block reads: attn_norm and ffn_norm.
+  bool norms_behind = false;  ///< Of what a block adds: post_attention_norm and post_ffw_norm.
+  const char* ffn_norm = "ffn_norm";
+  /// Both blocks read the layer's x. The norm for attention is attn_norm_2, that for the other ffn_norm;
+  /// where the file lacks one of them, it is attn_norm.
+  bool parallel = false;
+  AttentionBlock attention;
+  /// What differs from layer to layer, if anything does.
+  std::function<void(int layer, AttentionBlock&)> vary;
+  /// Gets the layer and its input.
+  std::function<ValueId(int, ValueId)> ffn;
+};
+/// The layers, x + attention(norm(x)) and x + ffn(norm(x)), and behind them the output norm and the logits.
+ValueId decoder(Builder& b, ValueId x, const Decoder& how);
 
 struct ScanInputs {
   ValueId x, dt, b, c, a, skip;  ///< See ops::SelectiveScan.

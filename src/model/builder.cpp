@@ -93,7 +93,10 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
   if (tensor == nullptr) {
     if (n_missing_++ == 0) first_missing_ = name;
   } else {
-    if (!(Shape(tensor->shape) == shape))
+    // A vector is a matrix of one row.
+    const bool one_row =
+        shape.rank() == 2 && tensor->shape.size() == 1 && shape[0] == 1 && shape[1] == tensor->shape[0];
+    if (!(Shape(tensor->shape) == shape) && !one_row)
       throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the shape " + shape_text(tensor->shape) +
                                                ", the model's metadata says " + to_string(shape, {}));
     dtype = tensor->dtype;

@@ -94,6 +94,15 @@ bool Metadata::get_bool(std::string_view key, bool otherwise) const {
   return file_.get_bool(full(key)).value_or(otherwise);
 }
 
+std::optional<std::vector<bool>> Metadata::get_bools(std::string_view key, int n_layers) const {
+  const gguf::Value* const value = file_.find(full(key));
+  if (value == nullptr || value->type != gguf::ValueType::kArray) return std::nullopt;
+  const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
+  if (!values || values->size() != static_cast<std::size_t>(n_layers))
+    refuse(key, "expected a truth value for each of " + std::to_string(n_layers) + " layers");
+  return std::vector<bool>(values->begin(), values->end());
+}
+
 std::string Metadata::get_string(std::string_view key, std::string_view otherwise) const {
   return std::string(file_.get_string(full(key)).value_or(otherwise));
 }
@@ -135,6 +144,25 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
 
 int HParams::n_layers_of(LayerKind kind) const {
   return static_cast<int>(std::count(layers.begin(), layers.end(), kind));
+}
+
+void read_sliding(const Metadata& metadata, HParams& h, int n) {
+  constexpr std::string_view kKey = "attention.sliding_window_pattern";
+  if (const auto listed = metadata.get_bools(kKey, h.n_layers)) {
+    h.sliding = *listed;
+  } else {
+    n = metadata.get_int(kKey, 1, kMaxLayers, n);
+    for (int layer = 0; layer < h.n_layers; ++layer) h.sliding.push_back((layer + 1) % n != 0);
+  }
+  if (h.window == 0) h.sliding.assign(h.sliding.size(), false);
+}
+
+void read_scales(const Metadata& metadata, HParams& h) {
+  constexpr double kLeast = 1e-6, kMost = 1e6;
+  h.embedding_scale = metadata.get_float("embedding_scale", kLeast, kMost, 1.0f);
+  h.residual_scale = metadata.get_float("residual_scale", kLeast, kMost, 1.0f);
+  h.attention_scale = metadata.get_float("attention.scale", kLeast, kMost, 0.0f);
+  h.logit_scale = 1.0f / metadata.get_float("logit_scale", kLeast, kMost, 1.0f);
 }
 
 int read_conv_taps(const Metadata& metadata, std::string_view key) {
@@ -205,6 +233,7 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   if (h.n_experts > 0) {
     h.n_experts_used = metadata.require_int("expert_used_count", 1, h.n_experts);
     h.n_ff_expert = metadata.get_int("expert_feed_forward_length", 1, 16 * kMaxWidth, h.n_ff);
+    h.n_ff_shared = metadata.get_int("expert_shared_feed_forward_length", 0, 16 * kMaxWidth, 0);
   } else if (const int used = metadata.get_int("expert_used_count", 0, kMaxExperts, 0); used != 0) {
     metadata.refuse("expert_used_count", "found " + std::to_string(used) + ", but expert_count is 0");
   }

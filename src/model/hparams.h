@@ -2,6 +2,7 @@
 // What a model's metadata says of its shape, checked: every count is within what weft can hold, and what must
 // divide does. Tensors are checked against it when the graph is built (builder.h).
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,8 @@ class Metadata {
   float require_float(std::string_view key, double min, double max) const;
   float get_float(std::string_view key, double min, double max, float otherwise) const;
   bool get_bool(std::string_view key, bool otherwise) const;
+  /// One for each of n layers; nullopt where the key is no array.
+  std::optional<std::vector<bool>> get_bools(std::string_view key, int n_layers) const;
   std::string get_string(std::string_view key, std::string_view otherwise) const;
 
   [[noreturn]] void refuse(std::string_view key, const std::string& reason) const;
@@ -69,12 +72,23 @@ struct HParams {
   int n_experts = 0;  ///< 0: dense
   int n_experts_used = 0;
   int n_ff_expert = 0;
+  int n_ff_shared = 0;  ///< Of the expert that all rows go through, 0: none
 
   int window = 0;                  ///< Of sliding layers, 0: none
+  std::vector<bool> sliding;       ///< By layer, where a family has both kinds (read_sliding).
   float rope_base_window = 0.0f;   ///< Rope's base in sliding layers.
   bool learned_positions = false;  ///< Positions are rows of a table of n_ctx_train: none can be beyond it.
   float attention_softcap = 0.0f;
   float logit_softcap = 0.0f;
+  bool parallel = false;     ///< Attention and feed-forward part beside each other, where models differ.
+  float qkv_clamp = 0.0f;    ///< Of Q, K and V, 0: none
+  bool norm_weights = true;  ///< Norms of whole rows multiply with weights.
+
+  // Factors, of families that have them.
+  float embedding_scale = 1.0f;
+  float attention_scale = 0.0f;  ///< 0: 1 / sqrt(k_head_dim)
+  float residual_scale = 1.0f;   ///< Of what a block adds.
+  float logit_scale = 1.0f;
 
   // Of recurrent layers, 0 where a family has no use for them.
   int conv_taps = 0;      ///< Tokens that a short convolution sees: the last ones and the row's own.
@@ -90,6 +104,13 @@ struct HParams {
 
 /// Reads what all families share; a family adds its own. n_vocab comes from the embedding.
 HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix mix);
+
+/// Which layers have the window: as attention.sliding_window_pattern says (an array, or n), or all but every
+/// n-th one.
+void read_sliding(const Metadata& metadata, HParams& hparams, int n);
+/// The factors that Granite has: embedding_scale, residual_scale, attention.scale and logit_scale, by which
+/// its logits are divided.
+void read_scales(const Metadata& metadata, HParams& hparams);
 
 /// conv_taps, from this key.
 int read_conv_taps(const Metadata& metadata, std::string_view key);

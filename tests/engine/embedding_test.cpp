@@ -1,5 +1,6 @@
 // Embeddings of rows: what the head reads, without the head; and pooled over prompts by the batcher.
 #include <algorithm>
+#include <cmath>
 
 #include "engine/batcher_testing.h"
 #include "gguf/gguf.h"
@@ -67,13 +68,19 @@ TEST_P(Embeddings, TimesTheHeadAreTheLogitsOfPyTorch) {
   const auto n_embd = static_cast<std::size_t>(model_->info().n_embd);
   const auto n_vocab = static_cast<std::size_t>(model_->info().n_vocab);
   ASSERT_EQ(embeddings.size(), tokens_.size() * n_embd);
+  // What some families do to logits: a factor, by which Granite divides, and a cap.
+  const std::string architecture(file.get_string("general.architecture").value());
+  double factor = file.get_float(architecture + ".logit_scale").value_or(1.0);
+  if (architecture.starts_with("granite")) factor = 1.0 / factor;
+  const double cap = file.get_float(architecture + ".final_logit_softcapping").value_or(0.0);
   std::vector<float> logits;
   for (std::size_t t = 0; t < tokens_.size(); ++t)
     for (std::size_t v = 0; v < n_vocab; ++v) {
       double sum = added.empty() ? 0.0 : added[v];
       for (std::size_t i = 0; i < n_embd; ++i)
         sum += static_cast<double>(embeddings[t * n_embd + i]) * head[v * n_embd + i];
-      logits.push_back(static_cast<float>(sum));
+      sum *= factor;
+      logits.push_back(static_cast<float>(cap > 0.0 ? cap * std::tanh(sum / cap) : sum));
     }
   const std::vector<float> reference = test::read_floats(dir_ / "logits.f32");
   ASSERT_EQ(logits.size(), reference.size());

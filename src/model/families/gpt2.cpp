@@ -9,16 +9,14 @@ void read(const Metadata&, HParams& h) { h.learned_positions = true; }
 
 ValueId build(Builder& b) {
   const HParams& h = b.hparams();
-  AttentionBlock block;
-  block.fused_qkv = true;
-  block.rope = false;
-
+  Decoder how;
+  how.norm = NormKind::kLayer;
+  how.attention.rope = false;
+  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGelu); };
   const ValueId positions = b.add(
       ops::GetRows{}, {b.weight("position_embd.weight", {h.n_ctx_train, h.n_embd}), b.model().positions},
       "position_rows");
-  return pre_norm_decoder(b, NormKind::kLayer, add(b, embed_tokens(b), positions, "embeddings_at_positions"),
-                          block,
-                          [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGelu); });
+  return decoder(b, add(b, embed_tokens(b), positions, "embeddings_at_positions"), how);
 }
 
 }  // namespace

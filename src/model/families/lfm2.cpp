@@ -27,7 +27,7 @@ ValueId gated_conv(Builder& b, int layer, ValueId x, ValueId& residual) {
 ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   AttentionBlock block;
-  block.head_norms = true;
+  block.qk_norm = QkNorm::kHeads;
   block.rope_params = h.rope;
 
   ValueId x = embed_tokens(b);

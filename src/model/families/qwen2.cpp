@@ -1,4 +1,5 @@
-// Qwen2 and Qwen2.5 (arXiv 2407.10671): biases on Q, K and V; rope in halves.
+// Qwen2 and Qwen2.5 (arXiv 2407.10671): biases on Q, K and V; rope in halves. Qwen1.5-MoE and Qwen2-57B have
+// experts and one that all rows go through.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -7,17 +8,28 @@ namespace {
 
 void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
+void read_moe(const Metadata& metadata, HParams& h) {
+  read(metadata, h);
+  if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  if (h.n_ff_shared == 0)
+    metadata.refuse("expert_shared_feed_forward_length", "missing or 0, expected at least 1");
+}
+
 ValueId build(Builder& b) {
   const HParams& h = b.hparams();
-  AttentionBlock block;
-  block.rope_params = h.rope;
-
-  return pre_norm_decoder(b, NormKind::kRms, embed_tokens(b), block,
-                          [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); });
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.ffn = [&](int layer, ValueId x) {
+    if (h.n_experts == 0) return gated_ffn(b, layer, x, Activation::kSilu);
+    const ValueId shared = shared_expert(b, layer, x, Activation::kSilu);
+    return add(b, expert_ffn(b, layer, x, Activation::kSilu, false), shared, layer_name(layer, "ffn_sum"));
+  };
+  return decoder(b, embed_tokens(b), how);
 }
 
 }  // namespace
 
 const Family kQwen2 = {"qwen2", read, build};
+const Family kQwen2Moe = {"qwen2moe", read_moe, build};
 
 }  // namespace weft::model

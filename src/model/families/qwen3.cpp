@@ -14,14 +14,14 @@ void read_moe(const Metadata& metadata, HParams& h) {
 
 ValueId build(Builder& b) {
   const HParams& h = b.hparams();
-  AttentionBlock block;
-  block.head_norms = true;
-  block.rope_params = h.rope;
-
-  return pre_norm_decoder(b, NormKind::kRms, embed_tokens(b), block, [&](int layer, ValueId x) {
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.ffn = [&](int layer, ValueId x) {
     return h.n_experts > 0 ? expert_ffn(b, layer, x, Activation::kSilu, true)
                            : gated_ffn(b, layer, x, Activation::kSilu);
-  });
+  };
+  return decoder(b, embed_tokens(b), how);
 }
 
 }  // namespace

@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""Makes tests/data/golden/NAME for families of models: usage make_golden_families.py [NAME...]
+
+Each is a tiny model with seeded random weights (every value fits F16; vectors are stored as F32) and the logits that
+transformers computes with it in float32, after every position. Tensors and metadata have the names that GGUF files of
+the family have. The vocabulary is that of tests/data/golden/mamba. Needs the packages gguf, numpy, torch and
+transformers. Without names all families are made.
+"""
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from gguf import GGUFReader, GGUFValueType, GGUFWriter
+
+GOLDEN = Path(__file__).parent.parent / "tests/data/golden"
+N_VOCAB, N_CTX, N_TOKENS = 512, 256, 32
+
+# What most models of transformers call the tensors of a layer, and what GGUF files do.
+LAYER = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+EXPERTS = {"mlp.gate": "ffn_gate_inp", "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+           "mlp.experts.down_proj": "ffn_down_exps"}
+SIZES = dict(pad_token_id=0, vocab_size=N_VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=N_CTX)
+
+
+class Family:
+    """A family: its architecture in GGUF, its class in transformers, what its configuration adds to SIZES, its
+    metadata beside what all share, names of tensors beside LAYER and WHOLE, and what becomes of tensors on the way."""
+
+    def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
+                 permute=False, offset=0.0, sizes=None):
+        self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
+        self.layer, self.whole = LAYER | (layer or {}), WHOLE | (whole or {})
+        self.change, self.prefix, self.permute, self.offset = change, prefix, permute, offset
+        self.sizes = SIZES if sizes is None else sizes
+
+
+def interleave(data, n_heads):
+    """Rows of Q or K of rope that turns halves of a head, in the order of rope that turns neighbours."""
+    return data.reshape(n_heads, 2, data.shape[0] // n_heads // 2, *data.shape[1:]).swapaxes(1, 2).reshape(data.shape)
+
+
+def split_experts(name, data, config):
+    """Gate and up of experts stand in one tensor in transformers."""
+    if name.endswith("ffn_gate_up_exps.weight"):
+        half = data.shape[1] // 2
+        return [(name.replace("gate_up", "gate"), data[:, :half]), (name.replace("gate_up", "up"), data[:, half:])]
+    return [(name, data)]
+
+
+def fused_qkv_by_heads(name, data, config):
+    """Q, K and V that stand head by head, one behind the other."""
+    if ".attn_qkv." not in name:
+        return [(name, data)]
+    n = config.num_attention_heads
+    parts = data.reshape(n, 3, data.shape[0] // n // 3, *data.shape[1:])
+    return [(name, np.concatenate([parts[:, i].reshape(-1, *data.shape[1:]) for i in range(3)]))]
+
+
+FAMILIES = {
+    "mixtral": Family("llama", "Mixtral", dict(num_local_experts=6, num_experts_per_tok=2),
+                      lambda c: {"expert_count": 6, "expert_used_count": 2, "rope.dimension_count": 16},
+                      layer=EXPERTS, change=split_experts, permute=True),
+    "gemma": Family("gemma", "Gemma", dict(head_dim=32, hidden_activation="gelu_pytorch_tanh"),
+                    lambda c: {"attention.key_length": 32, "attention.value_length": 32}, offset=1.0),
+    "gemma2": Family("gemma2", "Gemma2",
+                     dict(head_dim=32, hidden_activation="gelu_pytorch_tanh", sliding_window=8, num_hidden_layers=4,
+                          query_pre_attn_scalar=32, attn_logit_softcapping=5.0, final_logit_softcapping=3.0),
+                     lambda c: {"attention.key_length": 32, "attention.value_length": 32,
+                                "attention.sliding_window": 8, "attn_logit_softcapping": 5.0,
+                                "final_logit_softcapping": 3.0},
+                     layer={"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+                            "post_feedforward_layernorm": "post_ffw_norm"}, offset=1.0),
+    "starcoder2": Family("starcoder2", "Starcoder2", dict(use_bias=True, hidden_act="gelu_pytorch_tanh", sliding_window=None),
+                         layer={"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
+    "stablelm": Family("stablelm", "StableLm", dict(partial_rotary_factor=0.25, use_qkv_bias=True),
+                       lambda c: {"rope.dimension_count": 4, "use_parallel_residual": False}),
+    "stablelm2": Family("stablelm", "StableLm",
+                        dict(partial_rotary_factor=0.5, qk_layernorm=True, use_parallel_residual=True),
+                        lambda c: {"rope.dimension_count": 8, "use_parallel_residual": True},
+                        layer={"self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm"},
+                        change=lambda name, data, c: stack_head_norms(name, data)),
+    "phi2": Family("phi2", "Phi", dict(partial_rotary_factor=0.5, hidden_act="gelu_new", num_key_value_heads=4),
+                   lambda c: {"rope.dimension_count": 8},
+                   layer={"self_attn.dense": "attn_output", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"},
+                   whole={"model.final_layernorm": "output_norm"}),
+    "gptneox": Family("gptneox", "GPTNeoX", dict(num_key_value_heads=4, rotary_pct=0.25, hidden_act="gelu", use_parallel_residual=True),
+                      lambda c: {"rope.dimension_count": 4, "use_parallel_residual": True},
+                      layer={"attention.query_key_value": "attn_qkv", "attention.dense": "attn_output",
+                             "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"},
+                      whole={"gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm",
+                             "embed_out": "output"},
+                      prefix="gpt_neox.layers.", change=fused_qkv_by_heads),
+    "olmo": Family("olmo", "Olmo", dict(clip_qkv=0.4), lambda c: {"attention.clamp_kqv": 0.4,
+                                                                  "attention.layer_norm_epsilon": 1e-5}, permute=True),
+    "olmo2": Family("olmo2", "Olmo2", layer={"post_attention_layernorm": "post_attention_norm",
+                                             "post_feedforward_layernorm": "post_ffw_norm"}),
+    "olmo3": Family("olmo2", "Olmo3",
+                    dict(sliding_window=8, num_hidden_layers=4,
+                         rope_parameters={
+                             "full_attention": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                                "original_max_position_embeddings": 64},
+                             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}),
+                    lambda c: {"attention.sliding_window": 8, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+                               "rope.scaling.original_context_length": 64,
+                               "rope.scaling.attn_factor": 1.0},
+                    layer={"post_attention_layernorm": "post_attention_norm",
+                           "post_feedforward_layernorm": "post_ffw_norm"}),
+    "olmoe": Family("olmoe", "Olmoe", dict(num_experts=6, num_experts_per_tok=2, norm_topk_prob=False),
+                    lambda c: {"expert_count": 6, "expert_used_count": 2}, layer=EXPERTS, change=split_experts),
+    "granite": Family("granite", "Granite",
+                      dict(embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=4.0),
+                      lambda c: {"embedding_scale": 6.0, "residual_scale": 0.3, "attention.scale": 0.2,
+                                 "logit_scale": 4.0}, permute=True),
+    "granitemoe": Family("granitemoe", "GraniteMoe",
+                         dict(embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.2,
+                              logits_scaling=4.0, num_local_experts=6, num_experts_per_tok=2),
+                         lambda c: {"embedding_scale": 6.0, "residual_scale": 0.3, "attention.scale": 0.2,
+                                    "logit_scale": 4.0, "expert_count": 6, "expert_used_count": 2},
+                         layer={"block_sparse_moe.router": "ffn_gate_inp",
+                                "block_sparse_moe.experts.gate_up_proj": "ffn_gate_up_exps",
+                                "block_sparse_moe.experts.down_proj": "ffn_down_exps"},
+                         permute=True, change=split_experts),
+    "nemotron": Family("nemotron", "Nemotron", dict(partial_rotary_factor=0.5, head_dim=16),
+                       lambda c: {"rope.dimension_count": 8, "attention.layer_norm_epsilon": c.norm_eps}, offset=1.0),
+    "command-r": Family("command-r", "Cohere", dict(logit_scale=0.25, use_qk_norm=False),
+                        lambda c: {"logit_scale": 0.25, "attention.layer_norm_epsilon": c.layer_norm_eps}),
+    "command-r-plus": Family("command-r", "Cohere", dict(logit_scale=0.25, use_qk_norm=True),
+                             lambda c: {"logit_scale": 0.25, "attention.layer_norm_epsilon": c.layer_norm_eps}),
+    "cohere2": Family("cohere2", "Cohere2", dict(logit_scale=0.25, sliding_window=8, num_hidden_layers=4),
+                      lambda c: {"logit_scale": 0.25, "attention.layer_norm_epsilon": c.layer_norm_eps,
+                                 "attention.sliding_window": 8}),
+    "glm4": Family("glm4", "Glm4", dict(partial_rotary_factor=0.5, attention_bias=True, head_dim=16),
+                   lambda c: {"rope.dimension_count": 8},
+                   layer={"post_attention_layernorm": "ffn_norm", "post_self_attn_layernorm": "post_attention_norm",
+                          "post_mlp_layernorm": "post_ffw_norm", "mlp.gate_up_proj": "ffn_up"}),
+    "exaone4": Family("exaone4", "Exaone4", dict(sliding_window=8, sliding_window_pattern=4, num_hidden_layers=4,
+                                                 head_dim=16),
+                      lambda c: {"attention.sliding_window": 8},
+                      layer={"post_attention_layernorm": "post_attention_norm",
+                             "post_feedforward_layernorm": "post_ffw_norm"}),
+    "smollm3": Family("smollm3", "SmolLM3", dict(num_hidden_layers=4), permute=True),
+    "ernie4_5": Family("ernie4_5", "Ernie4_5", dict(head_dim=16)),
+    "seed_oss": Family("seed_oss", "SeedOss", dict(head_dim=32, attention_bias=True, attention_out_bias=False),
+                       lambda c: {"attention.key_length": 32, "attention.value_length": 32},
+                       layer={"post_attention_layernorm": "post_attention_norm"}),
+    "hunyuan-dense": Family("hunyuan-dense", "HunYuanDenseV1", dict(head_dim=16),
+                            layer={"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"}),
+    "qwen2moe": Family("qwen2moe", "Qwen2Moe",
+                       dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+                            shared_expert_intermediate_size=48, norm_topk_prob=False),
+                       lambda c: {"expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 32,
+                                  "expert_shared_feed_forward_length": 48},
+                       layer=EXPERTS | {"mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+                                        "mlp.shared_expert.up_proj": "ffn_up_shexp",
+                                        "mlp.shared_expert.down_proj": "ffn_down_shexp",
+                                        "mlp.shared_expert_gate": "ffn_gate_inp_shexp"}, change=split_experts),
+    "arcee": Family("arcee", "Arcee", dict(head_dim=16), permute=True),
+    "falcon": Family("falcon", "Falcon", dict(num_kv_heads=1, multi_query=True, parallel_attn=True, bias=False,
+                                              new_decoder_architecture=False, alibi=False),
+                     lambda c: {"attention.head_count_kv": 1, "feed_forward_length": 256},
+                     layer={"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output",
+                            "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"},
+                     whole={"transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm"},
+                     prefix="transformer.h."),
+    "falcon-40b": Family("falcon", "Falcon", dict(num_kv_heads=2, multi_query=False, parallel_attn=True, bias=False,
+                                                  new_decoder_architecture=True, alibi=False),
+                         lambda c: {"attention.head_count_kv": 2, "feed_forward_length": 256},
+                         layer={"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output",
+                                "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
+                                "ln_mlp": "attn_norm", "ln_attn": "attn_norm_2"},
+                         whole={"transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm"},
+                         prefix="transformer.h.", change=lambda name, data, c: fused_qkv_by_groups(name, data, c)),
+}
+
+
+def fused_qkv_by_groups(name, data, config):
+    """Q, K and V of each group of heads that shares a K and a V, group behind group."""
+    if ".attn_qkv." not in name:
+        return [(name, data)]
+    groups, heads = config.num_kv_heads, config.num_attention_heads // config.num_kv_heads
+    dim = data.shape[0] // groups // (heads + 2)
+    parts = data.reshape(groups, heads + 2, dim, -1)
+    rows = [parts[:, :heads], parts[:, heads:heads + 1], parts[:, heads + 1:]]
+    return [(name, np.concatenate([part.reshape(-1, data.shape[1]) for part in rows]))]
+
+
+def stack_head_norms(name, data):
+    """Norms of heads: their weights head by head, as rows of one tensor."""
+    match = re.match(r"(blk\.\d+\.attn_[qk]_norm)\.norms\.(\d+)\.weight", name)
+    return [(f"{match[1]}.weight#{match[2]}", data)] if match else [(name, data)]
+
+
+def make_model(family):
+    torch.manual_seed(2026)
+    kind = getattr(transformers, family.model + "Config")
+    config = kind(**(family.sizes | family.config), attn_implementation="eager", initializer_range=0.1)
+    model = getattr(transformers, family.model + "ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            # What starts as a constant gets values of its own, so that none can be left out unseen.
+            if weight.dim() == 1:
+                base = 1.0 - family.offset if name.endswith("weight") else 0.0
+                weight.copy_(base + 0.3 * torch.randn_like(weight))
+            elif "norm" in name:
+                weight.copy_(1.0 + 0.3 * torch.randn_like(weight))
+            elif weight.dim() == 3:
+                weight.copy_(0.1 * torch.randn_like(weight))
+            weight.copy_(weight.half().float())
+    return model
+
+
+def tensors(family, model):
+    config = model.config
+    rows = {}
+    tied = getattr(config, "tie_word_embeddings", False)
+    for name, weight in model.named_parameters():
+        data = weight.detach().numpy().astype(np.float32)
+        if tied and name == "lm_head.weight":
+            continue
+        if name.startswith(family.prefix):
+            layer, rest = name.removeprefix(family.prefix).split(".", 1)
+            stem = max((key for key in family.layer if rest == key or rest.startswith(key + ".")), key=len, default=None)
+            if stem is None:
+                raise ValueError(f"no name for {name}")
+            tail = rest[len(stem):] or ".weight"
+            new = f"blk.{layer}.{family.layer[stem]}{tail}"
+        else:
+            stem, tail = name.rsplit(".", 1)
+            new = f"{family.whole[stem]}.{tail}"
+        if family.offset and "norm" in new and new.endswith("weight"):
+            data = data + np.float32(family.offset)
+        if family.permute and re.search(r"\.attn_[qk]\.", new):
+            heads = config.num_attention_heads if ".attn_q." in new else config.num_key_value_heads
+            data = interleave(data, heads)
+        for new_name, part in family.change(new, data, config) if family.change else [(new, data)]:
+            rows.setdefault(new_name.split("#")[0], []).append(part)
+    for name, parts in rows.items():
+        data = parts[0] if len(parts) == 1 else np.stack(parts)
+        yield name, np.ascontiguousarray(data)
+
+
+def metadata(family, config):
+    def first(*names, otherwise=None):
+        return next((getattr(config, n) for n in names if getattr(config, n, None) is not None), otherwise)
+
+    keys = {"context_length": N_CTX, "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
+            "feed_forward_length": first("intermediate_size", "ffn_dim", otherwise=0),
+            "attention.head_count": config.num_attention_heads,
+            "attention.head_count_kv": first("num_key_value_heads", otherwise=config.num_attention_heads)}
+    theta = getattr(config, "rope_parameters", None) or {}
+    keys["rope.freq_base"] = float(theta.get("rope_theta", 10000.0))
+    rms = first("rms_norm_eps")
+    if rms is not None:
+        keys["attention.layer_norm_rms_epsilon"] = float(rms)
+    else:
+        keys["attention.layer_norm_epsilon"] = float(first("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon",
+                                                           otherwise=1e-5))
+    return keys | (family.meta(config) if family.meta else {})
+
+
+def write(family, target, name):
+    model = make_model(family)
+    writer = GGUFWriter(target / "model.gguf", family.arch)
+    writer.add_name(f"golden-{name}")
+    for key, value in metadata(family, model.config).items():
+        key = f"{family.arch}.{key}"
+        if isinstance(value, bool):
+            writer.add_bool(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
+        elif isinstance(value, str):
+            writer.add_string(key, value)
+        elif isinstance(value, list):
+            writer.add_array(key, value)
+        else:
+            writer.add_uint32(key, value)
+    for field in GGUFReader(GOLDEN / "mamba" / "model.gguf").fields.values():
+        if field.name.startswith("tokenizer."):
+            sub_type = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
+            writer.add_key_value(field.name, field.contents(), field.types[0], sub_type)
+    for tensor, data in tensors(family, model):
+        writer.add_tensor(tensor, data.astype(np.float16) if data.ndim > 1 and "norm" not in tensor else data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+    ids = json.loads((GOLDEN / "mamba" / "tokens.json").read_text())[:N_TOKENS]
+    (target / "tokens.json").write_text(json.dumps(ids) + "\n")
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0]
+    (target / "logits.f32").write_bytes(logits.numpy().astype("<f4").tobytes())
+    print(f"{name}: {sum(p.numel() for p in model.parameters())} weights, logits {logits.std():.3f}")
+
+
+def main():
+    for name in sys.argv[1:] or FAMILIES:
+        target = GOLDEN / name
+        target.mkdir(parents=True, exist_ok=True)
+        write(FAMILIES[name], target, name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+// Command R (Cohere, 2024): attention and feed-forward part beside each other behind one norm without bias;
+// the heads of Q and K may be normed. Command R7B and A (cohere2) have three sliding layers to each full one,
+// which knows no positions.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.logit_scale = metadata.get_float("logit_scale", 1e-6, 1e6, 1.0f);
+}
+
+void read2(const Metadata& metadata, HParams& h) {
+  read(metadata, h);
+  constexpr int kPattern = 4;
+  read_sliding(metadata, h, kPattern);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.norm = NormKind::kLayer;
+  how.parallel = true;
+  if (b.has("blk.0.attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kOwnOfHead;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    if (h.sliding.empty()) return;
+    block.rope = h.sliding[static_cast<std::size_t>(layer)];
+    block.window = block.rope ? h.window : 0;
+  };
+  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kCommandR = {"command-r", read, build};
+const Family kCohere2 = {"cohere2", read2, build};
+
+}  // namespace weft::model

@@ -1,0 +1,35 @@
+// EXAONE 4 (arXiv 2507.11407): norms behind the blocks and none before. The large one has three sliding
+// layers to each full one, which knows no positions.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr int kPattern = 4;
+  h.rope.neox = true;
+  read_sliding(metadata, h, kPattern);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.norms_before = false;
+  how.norms_behind = true;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    const bool sliding = h.sliding[static_cast<std::size_t>(layer)];
+    block.window = sliding ? h.window : 0;
+    block.rope = sliding || h.window == 0;
+  };
+  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kExaone4 = {"exaone4", read, build};
+
+}  // namespace weft::model

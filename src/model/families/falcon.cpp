@@ -1,0 +1,24 @@
+// Falcon (arXiv 2311.16867), of 7B with one KV head and of 40B: attention and feed-forward part beside each
+// other.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.norm = NormKind::kLayer;
+  how.parallel = true;
+  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGeluErf); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kFalcon = {"falcon", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,54 @@
+// Gemma (arXiv 2403.08295) and Gemma 2 (arXiv 2408.00118): embeddings scaled by sqrt(n_embd), GELU gates.
+// Gemma 2 has norms before and behind each block, capped scores and logits, and every second layer slides.
+// Files store norm weights with their 1 added.
+#include <cmath>
+
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata&, HParams& h) {
+  h.rope.neox = true;
+  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
+}
+
+void read2(const Metadata& metadata, HParams& h) {
+  read(metadata, h);
+  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  constexpr int kPattern = 2;
+  read_sliding(metadata, h, kPattern);
+  // The largest model scales by the width of a head as if there were no separate head size.
+  constexpr int kLayersOf27B = 46;
+  if (h.n_layers == kLayersOf27B)
+    h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));
+}
+
+ValueId build_layers(Builder& b, Decoder& how) {
+  how.attention.rope_params = b.hparams().rope;
+  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kGelu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  return build_layers(b, how);
+}
+
+ValueId build2(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.norms_behind = true;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    if (h.sliding[static_cast<std::size_t>(layer)]) block.window = h.window;
+  };
+  return build_layers(b, how);
+}
+
+}  // namespace
+
+const Family kGemma = {"gemma", read, build};
+const Family kGemma2 = {"gemma2", read2, build2};
+
+}  // namespace weft::model

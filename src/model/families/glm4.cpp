@@ -1,0 +1,22 @@
+// GLM-4 (0414): norms before and behind each block, rope on half of each head, gate and up in one matrix.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata&, HParams&) {}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.norms_behind = true;
+  how.ffn = [&](int layer, ValueId x) { return fused_gated_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kGlm4 = {"glm4", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,27 @@
+// GPT-NeoX (arXiv 2204.06745), Pythia: attention and feed-forward part beside each other; rope on a part of
+// each head.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.parallel = metadata.get_bool("use_parallel_residual", true);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.norm = NormKind::kLayer;
+  how.parallel = b.hparams().parallel;
+  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGeluErf); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kGptNeox = {"gptneox", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,25 @@
+// OLMo (arXiv 2402.00838): norms without weights; Q, K and V may be clamped.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.norm_weights = false;
+  h.qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.norm = NormKind::kLayer;
+  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kOlmo = {"olmo", read, build};
+
+}  // namespace weft::model

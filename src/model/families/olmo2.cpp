@@ -1,0 +1,36 @@
+// OLMo 2 (arXiv 2501.00656) and 3: norms behind the blocks and none before; all heads of Q, and of K, are
+// normed together. OLMo 3 has three sliding layers to each full one, whose rope alone is scaled.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr int kPattern = 4;
+  h.rope.neox = true;
+  read_sliding(metadata, h, kPattern);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.norms_before = false;
+  how.norms_behind = true;
+  how.attention.qk_norm = QkNorm::kRow;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
+    block.window = h.window;
+    block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;
+    block.rope_params.ext_factor = 0.0f;
+  };
+  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kOlmo2 = {"olmo2", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,24 @@
+// Phi-1, 1.5 and 2 (arXiv 2306.11644): attention and feed-forward part beside each other, behind one norm;
+// rope on a part of each head.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.norm = NormKind::kLayer;
+  how.parallel = true;
+  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGelu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kPhi2 = {"phi2", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,23 @@
+// Seed-OSS (ByteDance, 2025): biases on Q, K and V. Files call the norm of the feed-forward part as what
+// stands behind attention.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.ffn_norm = "post_attention_norm";
+  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kSeedOss = {"seed_oss", read, build};
+
+}  // namespace weft::model

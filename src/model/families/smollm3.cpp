@@ -1,0 +1,24 @@
+// SmolLM3 (Hugging Face, 2025): Llama in which every fourth layer knows no positions.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+constexpr int kPattern = 4;
+
+void read(const Metadata&, HParams&) {}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.vary = [](int layer, AttentionBlock& block) { block.rope = (layer + 1) % kPattern != 0; };
+  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kSmolLm3 = {"smollm3", read, build};
+
+}  // namespace weft::model

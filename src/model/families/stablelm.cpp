@@ -1,0 +1,28 @@
+// StableLM 2 (arXiv 2402.17834): rope on a part of each head. The larger one has attention and feed-forward
+// part beside each other, and norms the heads of Q and K.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.parallel = metadata.get_bool("use_parallel_residual", false);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.norm = NormKind::kLayer;
+  how.parallel = b.hparams().parallel;
+  if (b.has("blk.0.attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kOwnOfHead;
+  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kStableLm = {"stablelm", read, build};
+
+}  // namespace weft::model
