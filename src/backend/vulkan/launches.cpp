@@ -1,9 +1,10 @@
 #include "backend/vulkan/launches.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "backend/rope.h"
+#include "backend/vulkan/launch_builder.h"
+#include "backend/vulkan/launches_general.h"
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
 
@@ -17,31 +18,11 @@ struct Overloaded : Fs... {
 template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;
 
-constexpr std::uint32_t kMaxGroups = 65535;     // That every driver takes, in each dimension.
 constexpr std::uint32_t kOutputsPerGroup = 16;  // As in matmul.comp.
 constexpr std::uint32_t kTileRows = 16;
-constexpr std::uint32_t kFewRows = 4;  // Up to here a row at a time is as good as a tile.
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;
-
-constexpr std::int64_t kMaxHeadDim = 1024;
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
 constexpr std::uint32_t kBlock = 32;  // Columns with a scale of their own, as in blocks.glsl.
-
-/// As in elementwise.comp.
-enum class Elementwise : std::uint32_t { kAdd, kMul, kScale, kSoftcap, kActivate, kGlu, kOverride, kPlace };
-
-std::uint32_t word(std::int64_t n) { return static_cast<std::uint32_t>(n); }
-std::uint32_t word(float x) { return std::bit_cast<std::uint32_t>(x); }
-std::uint32_t word(Activation kind) { return static_cast<std::uint32_t>(kind); }
-
-std::uint32_t groups_of(std::uint64_t n, std::uint32_t per_group) {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>((n + per_group - 1) / per_group, kMaxGroups));
-}
-
-bool changes_cache(const Node& node) {
-  return get_op<ops::MoveCells>(node) != nullptr || get_op<ops::StoreCache>(node) != nullptr;
-}
 
 /// As in blocks.glsl.
 std::size_t code_row_bytes(std::uint32_t columns) { return (columns + columns / kBlock * 4 + 15) / 16 * 16; }
@@ -59,38 +40,21 @@ bool can_cache(const ValueInfo& cache) {
   return (cache.dtype == DType::kQ8_0 || cache.dtype == DType::kQ4_0) && head_dim % 32 == 0 && n % kPair == 0;
 }
 
-/// Ops that no shader computes.
+/// Ops that have a launch whatever their inputs are, as far as graph rules allow them.
 template <typename T, typename... Ops>
 inline constexpr bool kIsOneOf = (std::is_same_v<T, Ops> || ...);
 template <typename T>
-inline constexpr bool kLacksShader =
-    kIsOneOf<T, ops::Best, ops::LogSumExp, ops::Softmax, ops::Unary, ops::Clamp, ops::Binary, ops::Compare,
-             ops::Where, ops::Reduce, ops::BatchMatmul, ops::Pad, ops::Reshape, ops::Permute, ops::Slice,
-             ops::BroadcastTo, ops::RaggedAttention, ops::RaggedMean, ops::Unfold>;
+inline constexpr bool kAlways =
+    kIsOneOf<T, ops::Norm, ops::Rope, ops::TopK, ops::ExpertWeights, ops::SumExperts>;
 
 class Builder {
  public:
-  Builder(const Graph& graph, bool byte_dots)
-      : graph_(graph), byte_dots_(byte_dots), phases_(graph.values().size(), -1) {
-    for (std::size_t v = 0; v < graph.values().size(); ++v)
-      program_.storage.push_back(static_cast<ValueId>(v));
-    for (const Node& node : graph.nodes())
-      if (changes_cache(node)) program_.storage[index(node.output)] = program_.storage[index(node.inputs[0])];
-  }
+  Builder(const Graph& graph, bool byte_dots) : graph_(graph), byte_dots_(byte_dots), builder_(graph) {}
 
   Program build() {
     const std::vector<bool> live = live_nodes(graph_);
-    for (std::size_t n = 0; n < live.size(); ++n) {
-      if (!live[n]) continue;
-      const Node& node = graph_.nodes()[n];
-      int phase = 0;
-      for (const ValueId input : node.inputs) phase = std::max(phase, phases_[index(input)] + 1);
-      if (by_codes(node)) phase = std::max(phase, phases_[index(node.inputs[1])] + 2);
-      phases_[index(node.output)] = phase;
-      program_.n_phases = std::max(program_.n_phases, phase + 1);
-      node_ = static_cast<NodeId>(n);
-      std::visit([&](const auto& op) { launch(op, node); }, node.op);
-    }
+    for (std::size_t n = 0; n < live.size(); ++n)
+      if (live[n]) add(static_cast<NodeId>(n));
     place_codes();
     std::stable_sort(program_.launches.begin(), program_.launches.end(),
                      [](const Launch& a, const Launch& b) { return a.phase < b.phase; });
@@ -98,81 +62,27 @@ class Builder {
   }
 
  private:
-  const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
-  DType dtype(ValueId value) const { return graph_.value(value).dtype; }
-  std::uint32_t type(ValueId value) const { return stored_type(dtype(value)).value(); }
-  std::uint32_t columns(ValueId value) const { return word(shape(value).columns()); }
+  void add(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (is_view(node.op)) return add_view(builder_, id);
+    if (!reads_strides(node.op))
+      for (const ValueId input : node.inputs) make_plain(builder_, input);
+    int phase = builder_.ready(node.inputs);
+    if (by_codes(node)) phase = std::max(phase, builder_.ready(node.inputs[1]) + 1);
+    builder_.enter(id, phase);
+    if (!launch_general(builder_, node)) std::visit([&](const auto& op) { launch(op, node); }, node.op);
+  }
 
-  Launch& add(Shader shader, std::vector<std::uint32_t> constants, Dim rows,
-              std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params) {
-    Launch& launch = program_.launches.emplace_back();
-    launch.shader = shader;
-    launch.constants = std::move(constants);
-    launch.rows = rows;
-    launch.node = node_;
-    launch.phase = phases_[index(graph_.node(node_).output)];
-    WEFT_CHECK(tensors.size() <= std::size(launch.push.tensors) &&
-               params.size() <= std::size(launch.push.params));
-    std::size_t i = 0;
-    // A tensor that is left out is never read; the table has a place 0.
-    for (const ValueId tensor : tensors)
-      launch.push.tensors[i++] = tensor == kNoValue ? 0 : word(std::int64_t{place(tensor)});
-    std::copy(params.begin(), params.end(), launch.push.params);
-    return launch;
-  }
-  /// Frequencies have places behind those of the values.
-  ValueId place(ValueId value) const {
-    return index(value) < program_.storage.size() ? program_.storage[index(value)] : value;
-  }
+  const Shape& shape(ValueId value) const { return builder_.shape(value); }
+  DType dtype(ValueId value) const { return builder_.dtype(value); }
+  std::uint32_t type(ValueId value) const { return stored_type(dtype(value)).value(); }
+  std::uint32_t columns(ValueId value) const { return builder_.columns(value); }
   static ValueId optional(const Node& node, std::size_t i) {
     return i < node.inputs.size() ? node.inputs[i] : kNoValue;
   }
-
-  void elementwise(Elementwise op, Activation activation, const Node& node, ValueId b, ValueId use,
-                   float factor) {
-    const ValueId x = node.inputs[0];
-    const std::uint32_t n = columns(x);
-    const bool vector = b != kNoValue && shape(b).rank() == 1;
-    Launch& launch = add(Shader::kElementwise, {static_cast<std::uint32_t>(op), word(activation)},
-                         shape(x).row_dim(), {x, b, use, node.output}, {n, vector, word(factor)});
-    launch.groups = [n](std::uint32_t rows) -> Groups {
-      return {groups_of(std::uint64_t{rows} * n, 256), 1, 1};
-    };
-  }
-  void launch(const ops::Add&, const Node& node) {
-    elementwise(Elementwise::kAdd, Activation::kNone, node, node.inputs[1], kNoValue, 0.0f);
-  }
-  void launch(const ops::Mul&, const Node& node) {
-    elementwise(Elementwise::kMul, Activation::kNone, node, node.inputs[1], kNoValue, 0.0f);
-  }
-  void launch(const ops::Scale& op, const Node& node) {
-    elementwise(Elementwise::kScale, Activation::kNone, node, kNoValue, kNoValue, op.factor);
-  }
-  void launch(const ops::Softcap& op, const Node& node) {
-    elementwise(Elementwise::kSoftcap, Activation::kNone, node, kNoValue, kNoValue, op.cap);
-  }
-  void launch(const ops::Activate& op, const Node& node) {
-    elementwise(Elementwise::kActivate, op.kind, node, kNoValue, kNoValue, 0.0f);
-  }
-  void launch(const ops::Glu& op, const Node& node) {
-    elementwise(Elementwise::kGlu, op.kind, node, node.inputs[1], kNoValue, 0.0f);
-  }
-  void launch(const ops::Override&, const Node& node) {
-    elementwise(Elementwise::kOverride, Activation::kNone, node, node.inputs[1], node.inputs[2], 0.0f);
-  }
-
-  void launch(const ops::Concat&, const Node& node) {
-    const std::uint32_t width = columns(node.output);
-    std::uint32_t first = 0;
-    for (const ValueId x : node.inputs) {
-      const std::uint32_t n = columns(x);
-      Launch& launch = add(Shader::kElementwise, {static_cast<std::uint32_t>(Elementwise::kPlace), 0},
-                           shape(x).row_dim(), {x, kNoValue, kNoValue, node.output}, {n, 0, 0, width, first});
-      launch.groups = [n](std::uint32_t rows) -> Groups {
-        return {groups_of(std::uint64_t{rows} * n, 256), 1, 1};
-      };
-      first += n;
-    }
+  Launch& add(Shader shader, std::vector<std::uint32_t> constants, const Dim& rows,
+              std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params) {
+    return builder_.add(shader, std::move(constants), rows, tensors, params);
   }
 
   void launch(const ops::Norm& op, const Node& node) {
@@ -181,9 +91,9 @@ class Builder {
     Dim groups = shape(x).row_dim();
     groups = groups * (shape(x).columns() / group);
     const ValueId weight = optional(node, 1), bias = optional(node, 2);
-    Launch& launch = add(Shader::kNorm, {op.kind == NormKind::kLayer}, groups, {x, weight, bias, node.output},
+    Launch& launch = add(Shader::kNorm, {word(op.kind)}, groups, {x, weight, bias, node.output},
                          {word(group), word(op.eps), weight != kNoValue, bias != kNoValue});
-    launch.groups = [](std::uint32_t rows) -> Groups { return {groups_of(rows, 1), 1, 1}; };
+    launch.groups = groups_for(1, 1);
   }
 
   void launch(const ops::GetRows&, const Node& node) {
@@ -192,9 +102,7 @@ class Builder {
     Launch& launch =
         add(Shader::kGetRows, {type(node.inputs[0])}, shape(node.output)[0],
             {node.inputs[0], node.inputs[1], node.output}, {n, word(static_cast<std::int64_t>(bytes))});
-    launch.groups = [n](std::uint32_t rows) -> Groups {
-      return {groups_of(std::uint64_t{rows} * ((n + 15) / 16), 64), 1, 1};
-    };
+    launch.groups = groups_for((n + 15) / 16, 64);
   }
 
   /// Whether a product is one of codes: both of the weight and of x.
@@ -205,12 +113,12 @@ class Builder {
 
   /// The codes of a value, made in the phase behind it; used in this node's phase.
   std::size_t codes_of(ValueId x) {
-    const int phase = phases_[index(graph_.node(node_).output)];
+    const int phase = builder_.phase();
     auto& known = program_.codes;
     auto found = std::find_if(known.begin(), known.end(), [&](const Codes& codes) { return codes.of == x; });
     if (found == known.end())
-      found = known.insert(known.end(), {x, node_, shape(x).row_dim(), code_row_bytes(columns(x)),
-                                         phases_[index(x)] + 1, phase});
+      found = known.insert(known.end(), {x, builder_.node(), shape(x).row_dim(), code_row_bytes(columns(x)),
+                                         builder_.ready(x), phase});
     found->last_phase = std::max(found->last_phase, phase);
     return static_cast<std::size_t>(found - known.begin());
   }
@@ -228,13 +136,11 @@ class Builder {
       launch.rows = codes.rows;
       launch.node = codes.user;
       launch.phase = codes.first_phase;
-      launch.push.tensors[0] = word(std::int64_t{place(codes.of)});
+      launch.push.tensors[0] = word(std::int64_t{builder_.place(codes.of)});
       launch.push.tensors[1] = static_cast<std::uint32_t>(first + i);
       const std::uint32_t n = columns(codes.of);
       launch.push.params[0] = n;
-      launch.groups = [n](std::uint32_t rows) -> Groups {
-        return {groups_of(std::uint64_t{rows} * (n / kBlock), 64), 1, 1};
-      };
+      launch.groups = groups_for(n / kBlock, 64);
     }
   }
 
@@ -253,9 +159,9 @@ class Builder {
                            {weight, node.inputs[1], bias, ids, node.output},
                            {outputs, inputs, bytes, bias != kNoValue, n_ids, row_for_each});
       if (codes) launch.push.tensors[1] = static_cast<std::uint32_t>(codes_of(node.inputs[1]));
-      launch.groups = [=](std::uint32_t n) -> Groups {
-        if (tiles && (n > kFewRows) != (tile > 1)) return {0, 0, 0};
-        return {x_groups, groups_of(n, tile), 1};
+      launch.groups = [=](const StepSizes& step) -> Groups {
+        if (tiles && (step.rows > kFewRows) != (tile > 1)) return {0, 0, 0};
+        return {x_groups, groups_of(step.rows, tile), 1};
       };
     }
   }
@@ -286,9 +192,7 @@ class Builder {
         add(Shader::kRope, {}, shape(node.output).row_dim(),
             {node.inputs[0], node.inputs[1], frequencies(op, optional(node, 2)), node.output},
             {n, word(std::int64_t{op.head_dim}), word(std::int64_t{op.n_rot}), op.neox, word(magnitude)});
-    launch.groups = [per_row](std::uint32_t rows) -> Groups {
-      return {groups_of(std::uint64_t{rows} * per_row, 128), 1, 1};
-    };
+    launch.groups = groups_for(per_row, 128);
   }
 
   std::uint32_t cell_bytes(ValueId cache) const {
@@ -311,16 +215,15 @@ class Builder {
         {cache, in.from, in.to, in.deltas, table},
         {head_dim, heads, bytes, turns ? word(std::int64_t{op.rope.n_rot}) : 0u, op.rope.neox, bytes / 4});
     launch.must_run = true;
-    launch.groups = [threads](std::uint32_t) -> Groups { return {groups_of(threads, 64), 1, 1}; };
+    launch.groups = [threads](const StepSizes&) -> Groups { return {groups_of(threads, 64), 1, 1}; };
   }
-  void launch(const ops::StoreCache&, const Node& node) {
+  void launch(const ops::StoreCache& op, const Node& node) {
     const std::uint32_t n = columns(node.inputs[1]);
-    const std::uint32_t per_thread = is_float(dtype(node.inputs[0])) ? 2 : kPair;
-    Launch& launch = add(Shader::kStoreCache, {type(node.inputs[0])}, shape(node.inputs[1]).row_dim(),
+    const bool plain = op.role == CacheRole::kSlots;
+    const std::uint32_t per_thread = plain ? 1 : is_float(dtype(node.inputs[0])) ? 2 : kPair;
+    Launch& launch = add(Shader::kStoreCache, {type(node.inputs[0]), plain}, shape(node.inputs[1]).row_dim(),
                          {node.inputs[0], node.inputs[1], node.inputs[2]}, {n, cell_bytes(node.inputs[0])});
-    launch.groups = [n, per_thread](std::uint32_t rows) -> Groups {
-      return {groups_of(std::uint64_t{rows} * n / per_thread, 128), 1, 1};
-    };
+    launch.groups = groups_for(n / per_thread, 128);
   }
 
   void launch(const ops::Attention& op, const Node& node) {
@@ -334,7 +237,7 @@ class Builder {
             {heads, word(shape(in.k)[1].constant()), k_dim, v_dim, word(op.scale), word(op.softcap),
              word(std::int64_t{op.window}), word(shape(in.extents)[1].constant()), cell_bytes(in.k),
              cell_bytes(in.v)});
-    launch.groups = [heads](std::uint32_t rows) -> Groups { return {heads, groups_of(rows, 1), 1}; };
+    launch.groups = [heads](const StepSizes& step) -> Groups { return {heads, groups_of(step.rows, 1), 1}; };
   }
 
   void launch(const ops::ShortConv&, const Node& node) {
@@ -344,7 +247,7 @@ class Builder {
         Shader::kShortConv, {type(in.weight)}, shape(node.output)[0],
         {in.state, in.x, in.weight, in.from, in.to, in.bias, node.output},
         {n, taps, in.bias != kNoValue, word(static_cast<std::int64_t>(row_bytes(dtype(in.weight), taps)))});
-    launch.groups = [n](std::uint32_t) -> Groups { return {groups_of(n, 64), 1, 1}; };
+    launch.groups = [n](const StepSizes&) -> Groups { return {groups_of(n, 64), 1, 1}; };
   }
 
   void launch(const ops::SelectiveScan&, const Node& node) {
@@ -355,35 +258,31 @@ class Builder {
                          {in.state, in.x, in.dt, in.b, in.c, in.a, in.skip, in.from, in.to, node.output},
                          {n, n_state, heads ? columns(in.a) : 0u, columns(in.b) / n_state,
                           word(static_cast<std::int64_t>(row_bytes(dtype(in.a), columns(in.a))))});
-    launch.groups = [n](std::uint32_t) -> Groups { return {groups_of(n, 64), 1, 1}; };
+    launch.groups = [n](const StepSizes&) -> Groups { return {groups_of(n, 64), 1, 1}; };
   }
 
   void experts(std::uint32_t op, const Node& node, ValueId b, std::int64_t k, bool normalise, float scale,
                std::uint32_t per_row) {
     Launch& launch = add(Shader::kExperts, {op}, shape(node.output)[0], {node.inputs[0], b, node.output},
                          {columns(node.inputs[0]), word(k), normalise, word(scale)});
-    launch.groups = [per_row](std::uint32_t rows) -> Groups {
-      return {groups_of(std::uint64_t{rows} * per_row, 64), 1, 1};
-    };
+    launch.groups = groups_for(per_row, 64);
   }
   void launch(const ops::TopK& op, const Node& node) { experts(0, node, kNoValue, op.k, false, 1.0f, 1); }
-  template <typename T>
-    requires kLacksShader<T>
-  void launch(const T&, const Node&) {
-    WEFT_CHECK(false);  // can_launch says so.
-  }
   void launch(const ops::ExpertWeights& op, const Node& node) {
     experts(1, node, node.inputs[1], shape(node.inputs[1]).columns(), op.normalise, op.scale, 1);
   }
   void launch(const ops::SumExperts&, const Node& node) {
     experts(2, node, node.inputs[1], shape(node.inputs[1]).columns(), false, 1.0f, columns(node.inputs[0]));
   }
+  template <typename T>
+  void launch(const T&, const Node&) {
+    WEFT_CHECK(false);  // can_launch says so.
+  }
 
   const Graph& graph_;
   const bool byte_dots_;
-  Program program_;
-  std::vector<int> phases_;  // By value: the phase that makes it, -1 from outside.
-  NodeId node_ = kNoNode;
+  LaunchBuilder builder_;
+  Program& program_ = builder_.program();
 };
 
 }  // namespace
@@ -403,33 +302,13 @@ bool can_launch(const Graph& graph, const Node& node) {
            s[s.rank() - 2].constant() <= std::int64_t{kMaxGroups} * kOutputsPerGroup &&
            row_bytes(w.dtype, s.columns()) < std::size_t{kMaxElements};
   };
-  const auto has_columns = [&] {
-    const Shape& out = graph.value(node.output).shape;
-    return out.rank() >= 1 && out.back().is_constant();
-  };
-  // Of the ways to broadcast, one row for all others.
-  const auto repeats_rows = [&] {
-    const Shape &out = graph.value(node.output).shape, &b = value(1).shape;
-    return out.rank() >= 2 && out.back().is_constant() && value(0).shape == out &&
-           (b == out || (b.rank() == 1 && b[0] == out.back()));
-  };
+  if (const auto general = can_launch_general(graph, node)) return *general;
   return std::visit(
       Overloaded{
           [&](const ops::GetRows&) { return stored_type(value(0).dtype).has_value(); },
           [&](const ops::Matmul&) { return weight(value(0)); },
           [&](const ops::MatmulExperts&) { return weight(value(0)); },
-          [&](const ops::StoreCache& op) { return op.role != CacheRole::kSlots && can_cache(value(0)); },
-          [&](const ops::Norm& op) { return op.kind != NormKind::kL2; },
-          [&](const ops::Add&) { return repeats_rows(); },
-          [&](const ops::Mul&) { return repeats_rows(); },
-          [&](const ops::Scale&) { return has_columns(); },
-          [&](const ops::Softcap&) { return has_columns(); },
-          [&](const ops::Activate&) { return has_columns(); },
-          [&](const ops::Concat& op) {
-            const Shape& out = graph.value(node.output).shape;
-            return out.rank() == 2 && out.back().is_constant() &&
-                   (op.axis == ops::Concat::kColumns || op.axis == 1);
-          },
+          [&](const ops::StoreCache& op) { return op.role == CacheRole::kSlots || can_cache(value(0)); },
           [&](const ops::MoveCells& op) {
             const ValueInfo& cache = graph.value(named_inputs<ops::MoveCells>(node).cache);
             if (!can_cache(cache)) return false;
@@ -450,7 +329,7 @@ bool can_launch(const Graph& graph, const Node& node) {
           [&](const ops::SelectiveScan&) {
             return is_float(graph.value(named_inputs<ops::SelectiveScan>(node).a).dtype);
           },
-          []<typename T>(const T&) { return !kLacksShader<T>; },
+          [](const auto& op) { return kAlways<std::decay_t<decltype(op)>>; },
       },
       node.op);
 }

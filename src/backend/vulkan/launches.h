@@ -2,7 +2,9 @@
 // From nodes to launches: which shader, with which constants, on which tensors, in how many groups. All that
 // depends on the op stands here; the plan records and runs launches and knows no ops.
 #include <array>
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,16 +15,23 @@ namespace weft::vulkan {
 
 using Groups = std::array<std::uint32_t, 3>;
 
+/// What a launch's sizes are in a step.
+struct StepSizes {
+  std::uint32_t rows = 0;                ///< Of Launch::rows.
+  std::span<const std::uint32_t> words;  ///< Of Launch::words.
+};
+
 struct Launch {
   Shader shader = Shader::kElementwise;
   std::vector<std::uint32_t> constants;
   Push push;  ///< Addresses are the plan's to fill; tensors are places in the address table.
   NodeId node = kNoNode;
-  int phase = 0;          ///< Launches of a phase do not depend on each other.
-  Dim rows;               ///< What the shader's n_rows() is in a step.
-  bool must_run = false;  ///< Even when the step is cancelled.
+  int phase = 0;           ///< Launches of a phase do not depend on each other.
+  Dim rows;                ///< What the shader's n_rows() is in a step.
+  std::vector<Dim> words;  ///< What else it reads of the step's sizes (shaders/strided.glsl).
+  bool must_run = false;   ///< Even when the step is cancelled.
   /// Workgroups for that many rows (at least 1); none: the launch sits this step out.
-  std::function<Groups(std::uint32_t)> groups;
+  std::function<Groups(const StepSizes&)> groups;
 };
 
 /// The frequencies of a rope, which stand in the address table behind the values.

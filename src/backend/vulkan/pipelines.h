@@ -16,6 +16,7 @@ namespace weft::vulkan {
 
 enum class Shader : std::uint8_t {
   kAttention,
+  kBatchMatmul,
   kElementwise,
   kExperts,
   kGetRows,
@@ -23,13 +24,19 @@ enum class Shader : std::uint8_t {
   kMatmulCodes,
   kMoveCells,
   kNorm,
+  kPad,
   kQuantise,
+  kRaggedAttention,
+  kRaggedMean,
+  kReduce,
   kRope,
   kSelectiveScan,
   kShortConv,
+  kSoftmax,
   kStoreCache,
+  kUnfold,
 };
-inline constexpr int kNumShaders = 13;
+inline constexpr int kNumShaders = 20;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that

@@ -24,12 +24,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What a dispatch reads: its groups, then the rows for the shader.
-struct StepEntry {
-  std::uint32_t groups[3];
-  std::uint32_t rows;
-};
-static_assert(sizeof(StepEntry) == 16);
+/// What a dispatch reads of a step: its groups, then the rows for the shader, then its words.
+constexpr std::size_t kGroupWords = 3, kEntryWords = kGroupWords + 1;
+std::size_t entry_bytes(const Launch& launch) {
+  return (kEntryWords + launch.words.size()) * sizeof(std::uint32_t);
+}
 
 /// Turns per position as fractions of 2^64 (shaders/turns.glsl).
 std::vector<std::uint64_t> fixed_point(const std::vector<double>& radians) {
@@ -86,14 +85,13 @@ Layout lay_out_program(const Graph& graph, const Program& program) {
   result.external = external_values(graph, program);
   const std::vector<std::int64_t> bounds = graph.bounds();
   std::vector<int> first(graph.values().size(), -1), last(graph.values().size(), -1);
-  for (const Launch& launch : program.launches) {
-    const Node& node = graph.node(launch.node);
-    first[static_cast<std::size_t>(node.output)] = launch.phase;
-    last[static_cast<std::size_t>(node.output)] =
-        std::max(last[static_cast<std::size_t>(node.output)], launch.phase);
-    for (const ValueId input : node.inputs)
-      last[static_cast<std::size_t>(input)] = std::max(last[static_cast<std::size_t>(input)], launch.phase);
-  }
+  // A place that a launch leaves out is that of value 0, which is never a temporary.
+  for (const Launch& launch : program.launches)
+    for (const std::uint32_t value : launch.push.tensors) {
+      if (value >= first.size()) continue;
+      first[value] = first[value] < 0 ? launch.phase : std::min(first[value], launch.phase);
+      last[value] = std::max(last[value], launch.phase);
+    }
   std::vector<Lifetime> lifetimes;
   for (std::size_t v = 0; v < result.external.size(); ++v) {
     if (result.external[v] || first[v] < 0) continue;
@@ -116,7 +114,9 @@ std::size_t n_addresses(const Graph& graph, const Program& program) {
 }
 
 std::size_t step_bytes(const Graph& graph, const Program& program) {
-  return n_addresses(graph, program) * sizeof(std::uint64_t) + program.launches.size() * sizeof(StepEntry);
+  std::size_t n = n_addresses(graph, program) * sizeof(std::uint64_t);
+  for (const Launch& launch : program.launches) n += entry_bytes(launch);
+  return n;
 }
 
 std::size_t frequency_bytes(const Program& program) {
@@ -151,9 +151,13 @@ class VulkanPlan final : public DevicePlan {
     for (Launch& launch : program_.launches)
       pipeline_of_.push_back(pipelines_->get(launch.shader, launch.constants));
     pipelines_->save();
-    for (std::size_t i = 0; i < program_.launches.size(); ++i) {
-      program_.launches[i].push.addresses = step_.address();
-      program_.launches[i].push.step = step_.address() + entries_offset() + i * sizeof(StepEntry);
+    std::size_t at = n_addresses_ * sizeof(std::uint64_t);
+    for (Launch& launch : program_.launches) {
+      launch.push.addresses = step_.address();
+      launch.push.step = step_.address() + at;
+      entries_.push_back(at);
+      at += entry_bytes(launch);
+      words_.resize(std::max(words_.size(), launch.words.size()));
     }
     workspace_->reserve(layout_.bytes);
     bind(bindings);
@@ -225,10 +229,9 @@ class VulkanPlan final : public DevicePlan {
   }
 
  private:
-  std::size_t entries_offset() const { return n_addresses_ * sizeof(std::uint64_t); }
   std::uint64_t* addresses() const { return reinterpret_cast<std::uint64_t*>(step_.mapped()); }
-  volatile StepEntry* entries() const {
-    return reinterpret_cast<volatile StepEntry*>(step_.mapped() + entries_offset());
+  volatile std::uint32_t* entry(std::size_t launch) const {
+    return reinterpret_cast<volatile std::uint32_t*>(step_.mapped() + entries_[launch]);
   }
 
   static Tensor& tensor_of(DeviceTensor* bound) {
@@ -275,10 +278,16 @@ class VulkanPlan final : public DevicePlan {
   void set_sizes(std::span<const std::int64_t> symbols) {
     for (std::size_t i = 0; i < program_.launches.size(); ++i) {
       const Launch& launch = program_.launches[i];
-      const auto rows = static_cast<std::uint32_t>(launch.rows.value(symbols));
-      const Groups groups = rows > 0 ? launch.groups(rows) : Groups{0, 0, 0};
-      for (std::size_t d = 0; d < 3; ++d) entries()[i].groups[d] = groups[d];
-      entries()[i].rows = rows;
+      const std::size_t n_words = launch.words.size();
+      for (std::size_t w = 0; w < n_words; ++w)
+        words_[w] = static_cast<std::uint32_t>(launch.words[w].value(symbols));
+      const StepSizes sizes = {static_cast<std::uint32_t>(launch.rows.value(symbols)),
+                               std::span(words_).first(n_words)};
+      const Groups groups = sizes.rows > 0 ? launch.groups(sizes) : Groups{0, 0, 0};
+      volatile std::uint32_t* const to = entry(i);
+      for (std::size_t d = 0; d < kGroupWords; ++d) to[d] = groups[d];
+      to[kGroupWords] = sizes.rows;
+      for (std::size_t w = 0; w < n_words; ++w) to[kEntryWords + w] = words_[w];
     }
     is_cut_ = false;
   }
@@ -286,7 +295,7 @@ class VulkanPlan final : public DevicePlan {
   /// Dispatches that have not begun find no groups.
   void cut() {
     for (std::size_t i = 0; i < program_.launches.size(); ++i)
-      if (!program_.launches[i].must_run) entries()[i].groups[0] = 0;
+      if (!program_.launches[i].must_run) entry(i)[0] = 0;
     is_cut_ = true;
   }
 
@@ -346,7 +355,7 @@ class VulkanPlan final : public DevicePlan {
           vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, current = pipeline_of_[i]);
         vkCmdPushConstants(commands, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(Push),
                            &launch.push);
-        vkCmdDispatchIndirect(commands, step_.handle(), entries_offset() + i * sizeof(StepEntry));
+        vkCmdDispatchIndirect(commands, step_.handle(), entries_[i]);
       }
       if (i == n) barrier(commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
       check(vkEndCommandBuffer(commands), "recording a plan");
@@ -365,6 +374,8 @@ class VulkanPlan final : public DevicePlan {
   Program program_;
   std::size_t n_addresses_;
   Buffer step_;
+  std::vector<std::size_t> entries_;  // By launch: where it lies in step_, in bytes.
+  std::vector<std::uint32_t> words_;  // Of a launch, while they are worked out.
   const std::shared_ptr<GpuWorkspace> workspace_;
   const Layout layout_;
   std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cpu/views.h"
+#include "backend/views.h"
 
 namespace weft::cpu {
 

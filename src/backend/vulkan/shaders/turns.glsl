@@ -1,17 +1,25 @@
-// Sine and cosine of position * frequency. A frequency is a fraction of a turn in 64 bits: the product is exact at any
-// position, and what it has too many of whole turns overflows by itself. (GPUs' own sin is good to 2^-11.)
-vec2 cos_sin(uint64_t frequency, int position) {
-  const uint64_t turns = frequency * uint64_t(int64_t(position));
+// Sine and cosine, of angles that are fractions of a turn in 64 bits: what such a number has too many of whole turns
+// overflows by itself. (GPUs' own sin is good to 2^-11.)
+
+// Of an angle of at most an eighth of a turn, in radians: cosine, then sine.
+vec2 cos_sin_near_zero(float a) {
+  const float a2 = a * a;
+  const float s = a * (1.0 + a2 * (-1.0 / 6.0 + a2 * (1.0 / 120.0 + a2 * (-1.0 / 5040.0 + a2 / 362880.0))));
+  const float c = 1.0 + a2 * (-0.5 + a2 * (1.0 / 24.0 + a2 * (-1.0 / 720.0 + a2 * (1.0 / 40320.0))));
+  return vec2(c, s);
+}
+
+vec2 cos_sin_of_turns(uint64_t turns) {
   // The nearest quarter turn, and what is left of it in [-1/8, 1/8) of a turn.
   const uint high = uint(turns >> 32) + 0x20000000u;
   const uint quarter = high >> 30;
   const int rest = int(high & 0x3fffffffu) - 0x20000000;
-  const float a = float(rest) * (6.283185307179586 / 4294967296.0);
-  const float a2 = a * a;
-  const float s = a * (1.0 + a2 * (-1.0 / 6.0 + a2 * (1.0 / 120.0 + a2 * (-1.0 / 5040.0 + a2 / 362880.0))));
-  const float c = 1.0 + a2 * (-0.5 + a2 * (1.0 / 24.0 + a2 * (-1.0 / 720.0 + a2 * (1.0 / 40320.0))));
-  if (quarter == 0u) return vec2(c, s);
-  if (quarter == 1u) return vec2(-s, c);
-  if (quarter == 2u) return vec2(-c, -s);
-  return vec2(s, -c);
+  const vec2 near = cos_sin_near_zero(float(rest) * (6.283185307179586 / 4294967296.0));
+  if (quarter == 0u) return near;
+  if (quarter == 1u) return vec2(-near.y, near.x);
+  if (quarter == 2u) return -near;
+  return vec2(near.y, -near.x);
 }
+
+// Of position * frequency: the product is exact at any position.
+vec2 cos_sin(uint64_t frequency, int position) { return cos_sin_of_turns(frequency * uint64_t(int64_t(position))); }

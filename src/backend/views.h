@@ -6,7 +6,7 @@
 
 #include "weft/graph.h"
 
-namespace weft::cpu {
+namespace weft {
 
 /// Where a value's elements lie, in elements of the base's memory. Steps give offset and strides numbers.
 struct View {
@@ -26,4 +26,4 @@ std::optional<View> apply_view(const Op& op, const View& input, const Shape& sha
 /// The same elements, repeated to the shape that they broadcast to.
 View broadcast_view(const View& view, const Shape& shape);
 
-}  // namespace weft::cpu
+}  // namespace weft

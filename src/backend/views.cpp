@@ -1,8 +1,8 @@
-#include "backend/cpu/views.h"
+#include "backend/views.h"
 
 #include <vector>
 
-namespace weft::cpu {
+namespace weft {
 namespace {
 
 /// An axis that has more than one element, or may.
@@ -97,4 +97,4 @@ std::optional<View> apply_view(const Op& op, const View& input, const Shape& sha
   return reshape(input, shape);
 }
 
-}  // namespace weft::cpu
+}  // namespace weft

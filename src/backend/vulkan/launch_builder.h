@@ -1,0 +1,80 @@
+#pragma once
+// What all that makes launches of nodes shares: the program so far, where values lie and when they are there.
+// Inside this layer only.
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "backend/views.h"
+#include "backend/vulkan/launches.h"
+
+namespace weft::vulkan {
+
+inline constexpr std::uint32_t kMaxGroups = 65535;  ///< That every driver takes, in each dimension.
+inline constexpr std::uint32_t kFewRows = 4;        ///< Up to here a row at a time is as good as a tile.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 31;  ///< Shaders' indices have 32 bits.
+inline constexpr std::int64_t kMaxHeadDim = 1024;
+
+std::uint32_t word(std::int64_t n);
+std::uint32_t word(float x);
+template <typename T>
+  requires std::is_enum_v<T>
+std::uint32_t word(T kind) {
+  return static_cast<std::uint32_t>(kind);
+}
+/// Workgroups for n of which each takes `per_group`, or as many as there may be: shaders take turns.
+std::uint32_t groups_of(std::uint64_t n, std::uint32_t per_group);
+/// Launch::groups for rows of so many elements, `per_group` to a workgroup.
+std::function<Groups(const StepSizes&)> groups_for(std::uint32_t per_row, std::uint32_t per_group);
+/// Whether a node's result is the cache that it changes.
+bool changes_cache(const Node& node);
+/// The product of all sizes.
+Dim elements(const Shape& shape);
+
+class LaunchBuilder {
+ public:
+  explicit LaunchBuilder(const Graph& graph);
+
+  const Graph& graph() const { return graph_; }
+  const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
+  DType dtype(ValueId value) const { return graph_.value(value).dtype; }
+  std::uint32_t columns(ValueId value) const { return word(shape(value).columns()); }
+
+  /// The value itself, or what it is elements of.
+  const View& view(ValueId value) const { return views_[index(value)]; }
+  /// Whether a value's elements do not lie row after row from where its memory begins.
+  bool is_strided(ValueId value) const { return view(value).base != value && !is_alias(value); }
+  /// A value is from now on elements of another, and has no memory.
+  void set_view(ValueId value, const View& view);
+
+  /// What is added next makes this node's result, in that phase.
+  void enter(NodeId node, int phase);
+  NodeId node() const { return node_; }
+  int phase() const { return phases_[index(graph_.node(node_).output)]; }
+  /// The first phase that can read a value.
+  int ready(ValueId value) const { return phases_[index(value)] + 1; }
+  int ready(std::span<const ValueId> values) const;
+
+  /// Of the node that was entered. Tensors that are kNoValue are never read.
+  Launch& add(Shader shader, std::vector<std::uint32_t> constants, Dim rows,
+              std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params);
+
+  /// In the table of addresses. Frequencies have places behind those of the values.
+  ValueId place(ValueId value) const {
+    return index(value) < program_.storage.size() ? program_.storage[index(value)] : value;
+  }
+
+  Program& program() { return program_; }
+  const Program& program() const { return program_; }
+
+ private:
+  bool is_alias(ValueId value) const { return program_.storage[index(value)] != value; }
+
+  const Graph& graph_;
+  Program program_;
+  std::vector<View> views_;  // By value.
+  std::vector<int> phases_;  // By value: the phase that makes it, -1 from outside.
+  NodeId node_ = kNoNode;
+};
+
+}  // namespace weft::vulkan

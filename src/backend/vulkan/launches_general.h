@@ -1,0 +1,23 @@
+#pragma once
+// Launches of ops over values of any rank, and of rows of several texts. Those of values of any rank read
+// what their operands are views of.
+#include <optional>
+
+#include "backend/vulkan/launch_builder.h"
+
+namespace weft::vulkan {
+
+/// Whether there is a launch here for the node; nothing where the op is none of these. Sizes of its inputs
+/// and its output are known to be small enough for indices.
+std::optional<bool> can_launch_general(const Graph& graph, const Node& node);
+/// Whether an op's inputs may be views with strides.
+bool reads_strides(const Op& op);
+/// Adds the launches of the node that was entered; false where the op is none of these.
+bool launch_general(LaunchBuilder& builder, const Node& node);
+
+/// A view op's result: nothing to launch, unless it has to lie in memory by itself.
+void add_view(LaunchBuilder& builder, NodeId node);
+/// Gives a value memory of its own where it has strides.
+void make_plain(LaunchBuilder& builder, ValueId value);
+
+}  // namespace weft::vulkan

@@ -1,0 +1,62 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Products of matrices, both with strides. A workgroup makes 16 * kRows rows by 64 columns at a time, kRows by 4 each thread, from
+// parts of both that wait in shared memory. Each result is summed in the order of k, whatever kRows is. Tensors: a, b, out.
+// Words: rows, columns and k; tiles of a row and of a column of tiles; matrices along the inner axis; then of a and of b where
+// they begin and how they stride along both axes of matrices, along rows (of b: columns) and along k.
+#include "common.glsl"
+#include "strided.glsl"
+const uint kThreads = 256, kColumns = 64, kPart = 16;
+layout(local_size_x = 256) in;
+layout(constant_id = 0) const uint kRows = 1;
+layout(constant_id = 1) const uint kAlongA = 0;  // Neighbours along k are neighbours in a; else those along its rows are.
+layout(constant_id = 2) const uint kAlongB = 0;  // The same of b.
+const uint kTileRows = 16 * kRows;
+// One more than needed, so that both ways to fill them spread over the banks.
+shared float part_a[kPart * (kTileRows + 1)];
+shared float part_b[kPart * (kColumns + 1)];
+
+void main() {
+  const uint rows = word(0), columns = word(1), n_k = word(2), across = word(3), down = word(4), inner = word(5);
+  const uint t = gl_LocalInvocationID.x, my_row = t / 16u, my_column = t % 16u;
+  Floats a = floats(0), b = floats(1), result = floats(2);
+  for (uint tile = gl_WorkGroupID.x; tile < n_rows(); tile += gl_NumWorkGroups.x) {
+    const uint matrix = tile / (across * down);
+    const uint first_row = tile / across % down * kTileRows, first_column = tile % across * kColumns;
+    const uint begin_a = word(6) + matrix / inner * word(7) + matrix % inner * word(8);
+    const uint begin_b = word(11) + matrix / inner * word(12) + matrix % inner * word(13);
+    float sums[kRows * 4];
+    for (uint i = 0; i < kRows * 4u; ++i) sums[i] = 0.0;
+    for (uint first_k = 0; first_k < n_k; first_k += kPart) {
+      barrier();
+      for (uint i = t; i < kPart * kTileRows; i += kThreads) {
+        const uint k = kAlongA != 0u ? i % kPart : i / kTileRows, row = kAlongA != 0u ? i / kPart : i % kTileRows;
+        float value = 0.0;
+        if (first_row + row < rows && first_k + k < n_k)
+          value = a.f[begin_a + (first_row + row) * word(9) + (first_k + k) * word(10)];
+        part_a[k * (kTileRows + 1u) + row] = value;
+      }
+      for (uint i = t; i < kPart * kColumns; i += kThreads) {
+        const uint k = kAlongB != 0u ? i % kPart : i / kColumns, column = kAlongB != 0u ? i / kPart : i % kColumns;
+        float value = 0.0;
+        if (first_column + column < columns && first_k + k < n_k)
+          value = b.f[begin_b + (first_column + column) * word(14) + (first_k + k) * word(15)];
+        part_b[k * (kColumns + 1u) + column] = value;
+      }
+      barrier();
+      for (uint k = 0; k < kPart; ++k) {
+        float from_b[4];
+        for (uint c = 0; c < 4u; ++c) from_b[c] = part_b[k * (kColumns + 1u) + my_column + c * 16u];
+        for (uint r = 0; r < kRows; ++r) {
+          const float from_a = part_a[k * (kTileRows + 1u) + my_row + r * 16u];
+          for (uint c = 0; c < 4u; ++c) sums[r * 4u + c] = fma(from_a, from_b[c], sums[r * 4u + c]);
+        }
+      }
+    }
+    for (uint r = 0; r < kRows; ++r)
+      for (uint c = 0; c < 4u; ++c) {
+        const uint row = first_row + my_row + r * 16u, column = first_column + my_column + c * 16u;
+        if (row < rows && column < columns) result.f[(matrix * rows + row) * columns + column] = sums[r * 4u + c];
+      }
+  }
+}
