@@ -14,7 +14,8 @@ layout(constant_id = 2) const uint kAlongB = 0;  // The same of b.
 const uint kTileRows = 16 * kRows;
 // One more than needed, so that both ways to fill them spread over the banks.
 shared float part_a[kPart * (kTileRows + 1)];
-shared float part_b[kPart * (kColumns + 1)];
+const uint kQuads = kColumns / 4 + 1;
+shared vec4 part_b[kPart * kQuads];
 
 void main() {
   const uint rows = word(0), columns = word(1), n_k = word(2), across = word(3), down = word(4), inner = word(5);
@@ -25,8 +26,8 @@ void main() {
     const uint first_row = tile / across % down * kTileRows, first_column = tile % across * kColumns;
     const uint begin_a = word(6) + matrix / inner * word(7) + matrix % inner * word(8);
     const uint begin_b = word(11) + matrix / inner * word(12) + matrix % inner * word(13);
-    float sums[kRows * 4];
-    for (uint i = 0; i < kRows * 4u; ++i) sums[i] = 0.0;
+    vec4 sums[kRows];
+    for (uint r = 0; r < kRows; ++r) sums[r] = vec4(0.0);
     for (uint first_k = 0; first_k < n_k; first_k += kPart) {
       barrier();
       for (uint i = t; i < kPart * kTileRows; i += kThreads) {
@@ -41,22 +42,19 @@ void main() {
         float value = 0.0;
         if (first_column + column < columns && first_k + k < n_k)
           value = b.f[begin_b + (first_column + column) * word(14) + (first_k + k) * word(15)];
-        part_b[k * (kColumns + 1u) + column] = value;
+        part_b[k * kQuads + column / 4u][column % 4u] = value;
       }
       barrier();
       for (uint k = 0; k < kPart; ++k) {
-        float from_b[4];
-        for (uint c = 0; c < 4u; ++c) from_b[c] = part_b[k * (kColumns + 1u) + my_column + c * 16u];
-        for (uint r = 0; r < kRows; ++r) {
-          const float from_a = part_a[k * (kTileRows + 1u) + my_row + r * 16u];
-          for (uint c = 0; c < 4u; ++c) sums[r * 4u + c] = fma(from_a, from_b[c], sums[r * 4u + c]);
-        }
+        const vec4 from_b = part_b[k * kQuads + my_column];
+        for (uint r = 0; r < kRows; ++r)
+          sums[r] = fma(vec4(part_a[k * (kTileRows + 1u) + my_row + r * 16u]), from_b, sums[r]);
       }
     }
     for (uint r = 0; r < kRows; ++r)
       for (uint c = 0; c < 4u; ++c) {
-        const uint row = first_row + my_row + r * 16u, column = first_column + my_column + c * 16u;
-        if (row < rows && column < columns) result.f[(matrix * rows + row) * columns + column] = sums[r * 4u + c];
+        const uint row = first_row + my_row + r * 16u, column = first_column + my_column * 4u + c;
+        if (row < rows && column < columns) result.f[(matrix * rows + row) * columns + column] = sums[r][c];
       }
   }
 }

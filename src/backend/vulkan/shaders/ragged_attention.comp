@@ -6,19 +6,25 @@
 // Params: heads, of k and v, k_dim, v_dim, scale. Words: keys.
 #include "common.glsl"
 #include "strided.glsl"
-const uint kThreads = 64, kKeys = 64, kPart = 32, kStrands = 4;
+const uint kThreads = 64, kKeys = 64, kPart = 32, kQuads = kPart / 4, kStrands = 4;
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kRows = 1;     // Up to 16, a power of two.
 layout(constant_id = 1) const uint kColumns = 1;  // Of v, per thread.
 const uint kLanes = kThreads / kRows;             // That look for the largest score of a row.
-shared float key_part[kKeys * (kPart + 1)];
-shared float query_part[kRows * kPart];
-shared float weights[kRows * kKeys];
+shared vec4 key_part[kKeys * (kQuads + 1)];  // One more than needed, so that neighbours' keys spread over the banks.
+shared vec4 query_part[kRows * kQuads];
+shared vec4 weights[kRows * kKeys / 4];
 shared float partials[kThreads];
 shared float tops[kRows];
 shared float factors[kRows];
 shared int begins[kRows];
 shared int ends[kRows];
+
+float weight(uint i) { return weights[i / 4u][i % 4u]; }
+void set_weight(uint i, float value) { weights[i / 4u][i % 4u] = value; }
+
+// One order of additions, as one by one.
+float dot_on(vec4 a, vec4 b, float sum) { return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum)))); }
 
 void attend(uint first_row, uint head) {
   const uint t = gl_LocalInvocationID.x;
@@ -62,29 +68,31 @@ void attend(uint first_row, uint head) {
           const uint key = i / kPart, column = part + i % kPart;
           float value = 0.0;
           if (column < k_dim && first + int(key) < last) value = k.f[key * n_kv * k_dim + column];
-          key_part[key * (kPart + 1u) + i % kPart] = value;
+          key_part[key * (kQuads + 1u) + i % kPart / 4u][i % 4u] = value;
         }
         for (uint i = t; i < kRows * kPart; i += kThreads) {
           const uint row = i / kPart, column = part + i % kPart;
           float value = 0.0;
           if (column < k_dim && row < n_row) value = q.f[row * n_heads * k_dim + column];
-          query_part[i] = value;
+          query_part[i / 4u][i % 4u] = value;
         }
         barrier();
-        for (uint i = 0; i < kPart; ++i) {
-          const float from_k = key_part[t * (kPart + 1u) + i];
-          for (uint r = 0; r < kRows; ++r) scores[r] = fma(query_part[r * kPart + i], from_k, scores[r]);
+        for (uint i = 0; i < kQuads; ++i) {
+          const vec4 from_k = key_part[t * (kQuads + 1u) + i];
+          for (uint r = 0; r < kRows; ++r) scores[r] = dot_on(query_part[r * kQuads + i], from_k, scores[r]);
         }
       }
       barrier();
+      bool all_see = true;  // All of the tile.
       for (uint r = 0; r < kRows; ++r) {
+        all_see = all_see && (r >= n_row || (begins[r] == begin && first + int(kKeys) <= ends[r]));
         const bool visible = begins[r] == begin && first + int(t) < ends[r];
         scores[r] = visible ? scores[r] * param_float(4) : kLowest;
-        weights[r * kKeys + t] = scores[r];
+        set_weight(r * kKeys + t, scores[r]);
       }
       barrier();
       float top = kLowest;
-      for (uint i = t % kLanes; i < kKeys; i += kLanes) top = max(top, weights[t / kLanes * kKeys + i]);
+      for (uint i = t % kLanes; i < kKeys; i += kLanes) top = max(top, weight(t / kLanes * kKeys + i));
       partials[t] = top;
       barrier();
       if (t < kRows) {
@@ -94,11 +102,12 @@ void attend(uint first_row, uint head) {
         tops[t] = top;
       }
       barrier();
-      for (uint r = 0; r < kRows; ++r) weights[r * kKeys + t] = scores[r] == kLowest ? 0.0 : exp(scores[r] - tops[r]);
+      for (uint r = 0; r < kRows; ++r)
+        set_weight(r * kKeys + t, scores[r] == kLowest ? 0.0 : exp(scores[r] - tops[r]));
       barrier();
       if (t < kRows * kStrands) {
         float strand = 0.0;
-        for (uint i = t % kStrands; i < kKeys; i += kStrands) strand += weights[t / kStrands * kKeys + i];
+        for (uint i = t % kStrands; i < kKeys; i += kStrands) strand += weight(t / kStrands * kKeys + i);
         partials[t] = strand;
       }
       barrier();
@@ -106,18 +115,26 @@ void attend(uint first_row, uint head) {
         const uint at = t * kStrands;
         sum = sum * factors[t] + ((partials[at] + partials[at + 1u]) + (partials[at + 2u] + partials[at + 3u]));
       }
-      const uint n_tile = min(kKeys, uint(last - first));
       for (uint c = 0; c < kColumns; ++c) {
         const uint column = c * kThreads + t;
         if (column >= v_dim) continue;
         for (uint r = 0; r < kRows; ++r) acc[r * kColumns + c] *= factors[r];
         Floats v = Floats(address(2) + ((uint64_t(first) * n_kv + kv_head) * v_dim + column) * 4u);
-        for (uint j = 0; j < n_tile; ++j) {
-          const float from_v = v.f[j * n_kv * v_dim];
+        const uint stride = n_kv * v_dim;
+        if (all_see) {
+          for (uint j = 0; j < kKeys; j += 4u) {
+            const vec4 from_v = vec4(v.f[j * stride], v.f[(j + 1u) * stride], v.f[(j + 2u) * stride], v.f[(j + 3u) * stride]);
+            for (uint r = 0; r < kRows; ++r)
+              acc[r * kColumns + c] = dot_on(weights[(r * kKeys + j) / 4u], from_v, acc[r * kColumns + c]);
+          }
+        } else {
           // What a row does not see may be no number.
-          for (uint r = 0; r < kRows; ++r)
-            if (weights[r * kKeys + j] != 0.0)
-              acc[r * kColumns + c] = fma(weights[r * kKeys + j], from_v, acc[r * kColumns + c]);
+          for (uint j = 0; j < kKeys && first + int(j) < last; ++j) {
+            const float from_v = v.f[j * stride];
+            for (uint r = 0; r < kRows; ++r)
+              if (begins[r] == begin && first + int(j) < ends[r])
+                acc[r * kColumns + c] = fma(weight(r * kKeys + j), from_v, acc[r * kColumns + c]);
+          }
         }
       }
     }
