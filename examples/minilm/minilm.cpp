@@ -5,6 +5,7 @@
 //   minilm FOLDER [SENTENCE ...]          the model's folder (model.safetensors, vocab.txt); similarities
 //   minilm FOLDER --vectors < SENTENCES   a line each in, a vector a line out
 //   minilm FOLDER --bench < SENTENCES     sentences a second; --batch of them together
+// With --device vulkan0 all of it is computed there.
 #include <weft/error.h>
 #include <weft/graph.h>
 #include <weft/plan.h>
@@ -71,11 +72,14 @@ weft::Graph make_graph(int max_tokens, int max_sentences) {
 
 class Encoder {
  public:
-  Encoder(const std::filesystem::path& folder, int max_sentences, int n_threads)
+  /// On `device`, where one is named.
+  Encoder(const std::filesystem::path& folder, int max_sentences, int n_threads, const std::string& device)
       : tokenizer_(weft::read_word_pieces(folder / "vocab.txt")),
         max_sentences_(max_sentences),
-        plan_(make_graph(max_sentences * kMaxTokens, max_sentences), weft::find_devices(),
-              {.n_threads = n_threads}) {
+        plan_(make_graph(max_sentences * kMaxTokens, max_sentences),
+              device.empty() ? weft::find_devices() : weft::find_devices({device}),
+              {.pins = device.empty() ? std::vector<weft::Pin>() : std::vector<weft::Pin>{{"", device}},
+               .n_threads = n_threads}) {
     plan_.set_weights(weft::WeightFile(folder / "model.safetensors"));
   }
 
@@ -158,7 +162,7 @@ void print_speed(Encoder& encoder, const std::vector<std::string>& sentences) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::string folder, mode;
+  std::string folder, mode, device;
   std::vector<std::string> sentences;
   int batch = 64, n_threads = 0;
   for (int i = 1; i < argc; ++i) {
@@ -167,6 +171,8 @@ int main(int argc, char** argv) try {
       mode = word;
     } else if (i + 1 < argc && (word == "-t" || word == "--batch")) {
       (word == "-t" ? n_threads : batch) = std::atoi(argv[++i]);
+    } else if (i + 1 < argc && word == "--device") {
+      device = argv[++i];
     } else if (folder.empty()) {
       folder = word;
     } else {
@@ -175,11 +181,13 @@ int main(int argc, char** argv) try {
   }
   const bool help = folder == "-h" || folder == "--help";
   if (help || folder.empty() || batch < 1 || batch > 1024) {
-    std::fputs("usage: minilm FOLDER [SENTENCE ... | --vectors | --bench] [--batch 1 to 1024] [-t THREADS]\n",
-               help ? stdout : stderr);
+    std::fputs(
+        "usage: minilm FOLDER [SENTENCE ... | --vectors | --bench] [--batch 1 to 1024] [-t THREADS] "
+        "[--device NAME]\n",
+        help ? stdout : stderr);
     return help ? 0 : 2;
   }
-  Encoder encoder(folder, batch, n_threads);
+  Encoder encoder(folder, batch, n_threads, device);
   if (mode == "--bench") {
     print_speed(encoder, read_lines());
   } else if (mode == "--vectors") {

@@ -24,7 +24,7 @@ constexpr const char* kUsage =
     "  --beam N              1 to 16 texts side by side; 1 is greedy (5)\n"
     "  --weights TYPE        f32, f16 or q8_0 (f16)\n"
     "  -t N                  threads (as many as there are cores)\n"
-    "  --pin PATTERN=DEVICE  encoder.layer=vulkan0: what has such names there; may be repeated\n"
+    "  --pin PATTERN=DEVICE  encoder.=vulkan0: what has such names there; may be repeated\n"
     "  --json                a line of JSON for each file\n"
     "  --numbers FOLDER      writes what was computed for a file's first window there, to be compared\n";
 
