@@ -3,6 +3,7 @@
 // no room for is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -231,8 +232,8 @@ TEST_F(VulkanGeneral, ARowHasTheSameBitsWhateverItsNeighboursAre) {
   }
 }
 
-/// How many launches a graph becomes.
-int n_launches(const Graph& graph) {
+/// A line for each launch that a graph becomes.
+std::string launches_of(const Graph& graph) {
   const auto device = test::vulkan_devices().front();
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
   Bindings bindings(graph.values().size(), nullptr);
@@ -242,7 +243,7 @@ int n_launches(const Graph& graph) {
     tensors.push_back(device->create_host_tensor(info.dtype, info.shape.dims(graph.bounds())));
     bindings[v] = tensors.back().get();
   }
-  return device->compile(graph, bindings, {})->n_launches();
+  return device->compile(graph, bindings, {})->describe();
 }
 
 TEST_F(VulkanGeneral, ViewsAreLaunchesOnlyWhereRowsHaveToLieOneAfterAnother) {
@@ -250,7 +251,8 @@ TEST_F(VulkanGeneral, ViewsAreLaunchesOnlyWhereRowsHaveToLieOneAfterAnother) {
     Graph g;
     const Dim n = g.symbol("n", 1, 8);
     g.output("y", make(g.input("x", {n, 4, 6})));
-    return n_launches(g);
+    const std::string lines = launches_of(g);
+    return std::count(lines.begin(), lines.end(), '\n');
   };
   EXPECT_EQ(launches([](Value x) { return exp(transpose(slice(x, 2, 1, 5))); }), 1);
   EXPECT_EQ(launches([](Value x) { return x + broadcast_to(slice(x, 1, 0, 1), x.shape()); }), 1);
@@ -262,6 +264,26 @@ TEST_F(VulkanGeneral, ViewsAreLaunchesOnlyWhereRowsHaveToLieOneAfterAnother) {
   EXPECT_EQ(launches([](Value x) { return exp(reshape(transpose(x), {x.size(0), 24})); }), 2);
 }
 
+TEST_F(VulkanGeneral, CopiesInOtherOrdersLoseNothing) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 70);
+  const Value x = g.input("x", {n, 3, 40});
+  g.output("whole", permute(x, {2, 1, 0}));
+  g.output("inner", transpose(slice(x, 2, 5, 40)));
+  g.output("outer", permute(slice(x, 0, n - 1, n), {2, 0, 1}));
+  g.output("joined", concat({permute(x, {1, 2, 0}), permute(x, {1, 2, 0})}, 1));
+  EXPECT_NE(launches_of(g).find("transpose: permute whole"), std::string::npos) << launches_of(g);
+  Plan plan = plan_of(g, kOnVulkan), expected = plan_of(g, kOnCpu);
+  const Floats values = wave(70 * 120, 0.0f);
+  for (const std::int64_t rows : {1, 31, 32, 33, 70})
+    for (const char* const name : {"whole", "inner", "outer", "joined"}) {
+      const auto x_of_step = std::span(values).first(static_cast<std::size_t>(rows) * 120);
+      plan.run({{n, rows}}, {{"x", x_of_step}});
+      expected.run({{n, rows}}, {{"x", x_of_step}});
+      EXPECT_EQ(plan.read(name), expected.read(name)) << name << " of " << rows;
+    }
+}
+
 TEST_F(VulkanGeneral, WhatIsPastADevicesLimitsIsRefused) {
   const auto device = test::vulkan_devices().front();
   const auto supports = [&](auto make) {
@@ -270,7 +292,7 @@ TEST_F(VulkanGeneral, WhatIsPastADevicesLimitsIsRefused) {
     const Node& node = g.nodes().back();
     return device->supports(g, node);
   };
-  constexpr std::int64_t kMany = std::int64_t{1} << 16;
+  constexpr std::int64_t kMany = std::int64_t{1} << 16, kHuge = std::int64_t{1} << 40;
   const auto square = [](std::int64_t rows) {
     return [rows](Graph& g) { return exp(g.input("x", {rows, kMany})); };
   };
@@ -282,6 +304,8 @@ TEST_F(VulkanGeneral, WhatIsPastADevicesLimitsIsRefused) {
   EXPECT_FALSE(
       supports([&](Graph& g) { return matmul(g.input("a", {kMany, 1}), g.input("b", {1, kMany})); }));
   EXPECT_FALSE(supports([&](Graph& g) { return broadcast_to(g.input("x", {1}), {kMany, kMany}); }));
+  EXPECT_FALSE(supports([&](Graph& g) { return broadcast_to(g.input("x", {1}), {kHuge, kHuge}); }));
+  EXPECT_FALSE(supports([&](Graph& g) { return exp(g.weight("w", {kMany, kMany})); }));
   EXPECT_FALSE(supports([&](Graph& g) { return sum(g.input("x", {kMany, kMany}), {0}); }));
   const auto attention = [](std::int64_t head_dim) {
     return [head_dim](Graph& g) {

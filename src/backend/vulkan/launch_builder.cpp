@@ -20,6 +20,17 @@ std::function<Groups(const StepSizes&)> groups_for(std::uint32_t per_row, std::u
   };
 }
 
+bool can_index(const Shape& shape, std::span<const std::int64_t> bounds) {
+  const std::vector<std::int64_t> sizes = shape.dims(bounds);
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return true;
+  std::int64_t n = 1;
+  for (const std::int64_t size : sizes) {
+    if (size > (kMaxElements - 1) / n) return false;
+    n *= size;
+  }
+  return true;
+}
+
 Dim elements(const Shape& shape) {
   Dim all = 1;
   for (int i = 0; i < shape.rank(); ++i) all = all * shape[i];

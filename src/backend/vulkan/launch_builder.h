@@ -28,6 +28,8 @@ std::uint32_t groups_of(std::uint64_t n, std::uint32_t per_group);
 std::function<Groups(const StepSizes&)> groups_for(std::uint32_t per_row, std::uint32_t per_group);
 /// Whether a node's result is the cache that it changes.
 bool changes_cache(const Node& node);
+/// Whether a shape has fewer than kMaxElements at the symbols' bounds.
+bool can_index(const Shape& shape, std::span<const std::int64_t> bounds);
 /// The product of all sizes.
 Dim elements(const Shape& shape);
 

@@ -293,9 +293,9 @@ bool can_launch(const Graph& graph, const Node& node) {
   // Indices within a step's activations are 32 bits.
   for (const ValueId id : node.inputs)
     if (graph.value(id).kind != ValueKind::kWeight && graph.value(id).kind != ValueKind::kState &&
-        graph.value(id).shape.elements(bounds) >= kMaxElements)
+        !can_index(graph.value(id).shape, bounds))
       return false;
-  if (!changes_cache(node) && graph.value(node.output).shape.elements(bounds) >= kMaxElements) return false;
+  if (!changes_cache(node) && !can_index(graph.value(node.output).shape, bounds)) return false;
   const auto weight = [&](const ValueInfo& w) {
     const Shape& s = w.shape;
     return stored_type(w.dtype).has_value() &&

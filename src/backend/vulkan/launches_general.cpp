@@ -30,6 +30,7 @@ constexpr std::uint32_t kNeighbours = 16;       // Results side by side that a w
 constexpr std::int64_t kFewElements = 16;       // Of a result, which a thread of its own reads.
 constexpr std::uint32_t kProductColumns = 64, kProductRows = 16,
                         kRowsPerThread = 4;  // As in batch_matmul.comp.
+constexpr std::int64_t kSquareSide = 32;     // As in transpose.comp.
 constexpr std::uint32_t kAttentionThreads = 64, kAttentionRows = 16, kWideAttentionRows = 4;
 constexpr std::uint32_t kColumnsOfManyRows = 4;  // Of v, per thread, up to which many rows stay in registers.
 
@@ -96,7 +97,9 @@ class GeneralLaunches {
   explicit GeneralLaunches(LaunchBuilder& builder) : builder_(builder) {}
 
   /// `to` and `from` have one shape.
-  void copy(const View& to, const View& from) { elementwise(Elementwise::kCopy, 0u, {to, from}); }
+  void copy(const View& to, const View& from) {
+    if (!transpose(to, from)) elementwise(Elementwise::kCopy, 0u, {to, from});
+  }
 
   void add(const ops::Unary& op, const Node& node) { of_one(Elementwise::kUnary, op.kind, node); }
   void add(const ops::Activate& op, const Node& node) { of_one(Elementwise::kActivate, op.kind, node); }
@@ -262,6 +265,41 @@ class GeneralLaunches {
     if (!plain) walk.append_to(launch.words);
     launch.groups = groups_for(1, kElementThreads);
   }
+  /// A copy whose neighbours are other ones there; false where it is none, or of few elements.
+  bool transpose(const View& to, const View& from) {
+    const View views[] = {to, from};
+    const Walk walk = walk_of(views);
+    const std::vector<Dim>&in_to = walk.operands[0].strides, &in_from = walk.operands[1].strides;
+    const auto last = walk.sizes.size() - 1,
+               found = static_cast<std::size_t>(std::find(in_from.begin(), in_from.end(), Dim(1)) -
+                                                in_from.begin());
+    const auto is_long = [&](const Dim& size) {
+      return !size.is_constant() || size.constant() > kFewElements;
+    };
+    if (walk.sizes.size() < 2 || found >= last || !(in_to[last] == Dim(1)) || !is_long(walk.sizes[last]) ||
+        !is_long(walk.sizes[found]))
+      return false;
+    // The other axes, or such that have one element.
+    std::array<Dim, 2> sizes = {1, 1}, strides_to = {0, 0}, strides_from = {0, 0};
+    std::size_t n = sizes.size();
+    for (std::size_t axis = last; axis-- > 0;) {
+      if (axis == found) continue;
+      sizes[--n] = walk.sizes[axis];
+      strides_to[n] = in_to[axis];
+      strides_from[n] = in_from[axis];
+    }
+    const Dim across = (walk.sizes[last] + (kSquareSide - 1)) / kSquareSide,
+              down = (walk.sizes[found] + (kSquareSide - 1)) / kSquareSide;
+    Launch& launch =
+        builder_.add(Shader::kTranspose, {}, across * down * sizes[0] * sizes[1], {to.base, from.base}, {});
+    launch.words = {walk.sizes[last], walk.sizes[found],       across,        down,
+                    sizes[1],         walk.operands[0].offset, in_to[found],  strides_to[0],
+                    strides_to[1],    walk.operands[1].offset, in_from[last], strides_from[0],
+                    strides_from[1]};
+    launch.groups = groups_for(1, 1);
+    return true;
+  }
+
   template <typename Kind>
   void of_one(Elementwise op, Kind kind, const Node& node, float first = 0.0f, float second = 0.0f,
               Scalar scalar = Scalar::kNone) {
@@ -320,19 +358,17 @@ concept General =
 }  // namespace
 
 std::optional<bool> can_launch_general(const Graph& graph, const Node& node) {
-  if (is_view(node.op)) return true;
   if (get_op<ops::RaggedAttention>(node) != nullptr) {
     const auto in = named_inputs<ops::RaggedAttention>(node);
     const std::int64_t heads = get_op<ops::RaggedAttention>(node)->n_heads;
     return heads <= kMaxGroups && graph.value(in.q).shape.columns() / heads <= kMaxHeadDim &&
            graph.value(node.output).shape.columns() / heads <= kMaxHeadDim;
   }
-  return std::visit(
-      []<typename T>(const T&) -> std::optional<bool> {
-        if (General<T>) return true;
-        return std::nullopt;
-      },
-      node.op);
+  if (!is_view(node.op) && !std::visit([]<typename T>(const T&) { return General<T>; }, node.op))
+    return std::nullopt;
+  // Weights and states, too.
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId input) { return can_index(graph.value(input).shape, graph.bounds()); });
 }
 
 bool reads_strides(const Op& op) {

@@ -34,9 +34,10 @@ enum class Shader : std::uint8_t {
   kShortConv,
   kSoftmax,
   kStoreCache,
+  kTranspose,
   kUnfold,
 };
-inline constexpr int kNumShaders = 20;
+inline constexpr int kNumShaders = 21;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that
