@@ -9,3 +9,4 @@
 //   g.output("y", y);
 #include "weft/graph/graph.h"
 #include "weft/graph/value.h"
+#include "weft/graph/value_windows.h"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "graph/general_rules.h"
+#include "graph/window_rules.h"
 #include "weft/graph/extent.h"
 
 namespace weft {
@@ -240,17 +241,6 @@ ValueType rule(const ops::RaggedAttention& op, const Inputs& in) {
   in.index_per_row(at.begins, at.q);
   in.index_per_row(at.ends, at.q);
   return f32({in.shape(at.q)[0], op.n_heads * (v / (k / head_dim))});
-}
-
-ValueType rule(const ops::Unfold& op, const Inputs& in) {
-  in.f32(0);
-  in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
-  constexpr std::int64_t kMost = 1 << 20;
-  in.require(op.kernel > 0 && op.kernel <= kMost && op.stride > 0 && op.stride <= kMost && op.padding >= 0 &&
-                 op.padding < op.kernel,
-             0, "needs a kernel and a stride from 1 to 2^20, and less padding than the kernel");
-  const Dim rows = (in.shape(0)[0] + (2 * op.padding - op.kernel)) / op.stride + 1;
-  return f32({rows, (Dim(op.kernel) * in.shape(0)[1]).constant()});
 }
 
 ValueType rule(const ops::RaggedMean&, const Inputs& in) {

@@ -20,10 +20,15 @@ std::size_t weight_place(const Node& node) {
   if (get_op<ops::Rope>(node) != nullptr && node.inputs.size() > 2) return 2;
   if (get_op<ops::ShortConv>(node) != nullptr) return 2;
   if (get_op<ops::SelectiveScan>(node) != nullptr) return 5;
+  if (get_op<ops::ConvTranspose2d>(node) != nullptr) return 1;
   return kNoPlace;
 }
 
-bool is_table(const Node& node, std::size_t i) { return get_op<ops::GetRows>(node) != nullptr && i == 0; }
+/// Inputs that may be weights, packed for the node, or other values.
+bool may_be_packed(const Node& node, std::size_t i) {
+  return (get_op<ops::GetRows>(node) != nullptr && i == 0) ||
+         (get_op<ops::Conv2d>(node) != nullptr && i == 1);
+}
 
 /// What a shape rule does not say: which inputs lie as weights and states do. Devices rely on it.
 void check_kinds(const Graph& graph, const Node& node) {
@@ -45,7 +50,7 @@ void check_kinds(const Graph& graph, const Node& node) {
     const ValueInfo& value = graph.value(node.inputs[i]);
     const bool is_weight = value.kind == ValueKind::kWeight;
     const bool is_state = state_behind(graph, node.inputs[i]) != kNoValue;
-    const bool packed = i == weight_place(node), table = is_table(node, i);
+    const bool packed = i == weight_place(node), table = may_be_packed(node, i);
     if (packed && !is_weight) fail(i, "a weight");
     if ((std::find(states.begin(), states.end(), i) != states.end()) != is_state)
       fail(i, is_state ? "no state" : "a state");
@@ -68,7 +73,7 @@ std::vector<bool> plain_weights(const Graph& graph) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId input = node.inputs[i];
       if (graph.value(input).kind != ValueKind::kWeight || graph.value(input).shape.rank() < 2) continue;
-      (is_table(node, i) || i == weight_place(node) ? packed : plain)[index(input)] = true;
+      (may_be_packed(node, i) || i == weight_place(node) ? packed : plain)[index(input)] = true;
       if (plain[index(input)] && packed[index(input)])
         refuse(
             "weight '" + graph.value(input).name +

@@ -57,6 +57,12 @@ enum class CompareKind : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kG
 /// sum 0, mean NaN, max minus and min plus infinity, argmax 0.
 enum class ReduceKind : std::uint8_t { kSum, kMean, kMax, kMin, kArgmax };
 
+/// What is left of a window of a picture.
+enum class PoolKind : std::uint8_t { kMax, kMean };
+
+/// How a picture of another size is made: of the element that a place falls into, or of the four around it.
+enum class ResizeKind : std::uint8_t { kNearest, kBilinear };
+
 }  // namespace weft
 
 #pragma GCC visibility pop

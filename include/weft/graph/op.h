@@ -46,7 +46,7 @@ using Op = std::variant<
     // ops/ragged.h
     ops::RaggedAttention, ops::RaggedMean,
     // ops/windows.h
-    ops::Unfold,
+    ops::Unfold, ops::Conv2d, ops::ConvTranspose2d, ops::Pool2d, ops::Resize2d,
     // ops/general.h
     ops::Unary, ops::Clamp, ops::Binary, ops::Compare, ops::Where, ops::Reduce, ops::BatchMatmul, ops::Pad,
     // ops/views.h, the last ones

@@ -133,6 +133,7 @@ void log_sums(Suite& suite);
 void experts(Suite& suite);
 void ragged(Suite& suite);
 void general(Suite& suite);
+void windows(Suite& suite);
 
 }  // namespace cases
 

@@ -29,6 +29,7 @@ std::vector<ConformanceCase> check_conformance(Device& device, const Conformance
   conformance::cases::experts(suite);
   conformance::cases::ragged(suite);
   conformance::cases::general(suite);
+  conformance::cases::windows(suite);
   return suite.results();
 }
 

@@ -203,6 +203,8 @@ class CpuDevice final : public Device {
 
   static MatrixShape matrix_shape(DType dtype, std::span<const std::int64_t> shape) {
     const std::size_t n = shape.size();
+    // Kernels of convolutions: what one output is made with is a row.
+    if (n == 4) return {dtype, 1, shape[0], product(shape.subspan(1))};
     return {dtype, product(shape.first(n - 2)), shape[n - 2], shape[n - 1]};
   }
 

@@ -4,18 +4,13 @@
 #include <utility>
 
 #include "backend/cpu/launches/attention.h"
-#include "backend/cpu/launches/batch_matmul.h"
 #include "backend/cpu/launches/best.h"
+#include "backend/cpu/launches/convolution.h"
 #include "backend/cpu/launches/copy.h"
-#include "backend/cpu/launches/elementwise.h"
 #include "backend/cpu/launches/matmul.h"
-#include "backend/cpu/launches/move.h"
-#include "backend/cpu/launches/ragged.h"
-#include "backend/cpu/launches/recurrent.h"
-#include "backend/cpu/launches/reduce.h"
 #include "backend/cpu/launches/row.h"
 #include "backend/cpu/launches/screen.h"
-#include "backend/cpu/launches/softmax.h"
+#include "backend/cpu/lone_launches.h"
 #include "base/check.h"
 
 namespace weft::cpu {
@@ -63,18 +58,10 @@ class Fuser {
     if (row_op) return add_row_op(id, *row_op);
     if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
       return add_product(id);
-    if (get_op<ops::Softmax>(node) != nullptr) {
-      add_simple(node, std::make_unique<SoftmaxLaunch>(graph_, node));
-    } else if (get_op<ops::MoveCells>(node) != nullptr) {
-      add_simple(node, std::make_unique<MoveLaunch>(graph_, node));
-    } else if (get_op<ops::ShortConv>(node) != nullptr) {
-      add_simple(node, std::make_unique<ConvLaunch>(graph_, node));
-    } else if (get_op<ops::SelectiveScan>(node) != nullptr) {
-      add_simple(node, std::make_unique<ScanLaunch>(graph_, node));
-    } else if (get_op<ops::RaggedAttention>(node) != nullptr) {
-      add_simple(node, std::make_unique<RaggedAttentionLaunch>(graph_, node));
-    } else if (get_op<ops::RaggedMean>(node) != nullptr) {
-      add_simple(node, std::make_unique<RaggedMeanLaunch>(graph_, node));
+    if (get_op<ops::Conv2d>(node) != nullptr || get_op<ops::ConvTranspose2d>(node) != nullptr) {
+      add_convolution(node);
+    } else if (std::unique_ptr<Launch> launch = make_plain_launch(graph_, node)) {
+      add_simple(node, std::move(launch));
     } else {
       WEFT_CHECK(get_op<ops::Attention>(node) != nullptr);
       add_attention(node);
@@ -118,12 +105,6 @@ class Fuser {
     program_.makes(launch, value);
   }
 
-  static bool reads_strides(const Node& node) {
-    return as_elementwise(node.op) || get_op<ops::Concat>(node) != nullptr ||
-           get_op<ops::Pad>(node) != nullptr || get_op<ops::Reduce>(node) != nullptr ||
-           get_op<ops::BatchMatmul>(node) != nullptr;
-  }
-
   /// A launch that reads what its inputs are views of.
   void add_strided(NodeId id) {
     const Node& node = graph_.node(id);
@@ -133,19 +114,8 @@ class Fuser {
       inputs.push_back(views_[index(input)]);
       phase = std::max(phase, program_.ready(inputs.back().base));
     }
-    std::unique_ptr<Launch> made;
-    bool may_follow = true;
-    if (as_elementwise(node.op)) {
-      made = std::make_unique<ElementwiseLaunch>(graph_, node, inputs);
-    } else if (get_op<ops::Reduce>(node) != nullptr) {
-      made = std::make_unique<ReduceLaunch>(node, inputs[0]);
-    } else if (get_op<ops::BatchMatmul>(node) != nullptr) {
-      made = std::make_unique<BatchMatmulLaunch>(graph_, node, inputs[0], inputs[1]);
-      may_follow = false;
-    } else {
-      made = std::make_unique<JoinLaunch>(graph_, node, inputs);
-    }
-    const int launch = program_.add(std::move(made), phase, may_follow);
+    const bool may_follow = get_op<ops::BatchMatmul>(node) == nullptr;
+    const int launch = program_.add(make_strided_launch(graph_, node, inputs), phase, may_follow);
     for (const View& input : inputs) program_.reads(launch, input.base);
     program_.makes(launch, node.output);
     done_[index(id)] = true;
@@ -469,6 +439,18 @@ class Fuser {
     finish_product(launch, values);
   }
 
+  /// With an activation that follows.
+  void add_convolution(const Node& node) {
+    auto activation = Activation::kNone;
+    ValueId out = node.output;
+    if (const NodeId activate = only_user<ops::Activate>(out); activate != kNoNode) {
+      activation = get_op<ops::Activate>(graph_.node(activate))->kind;
+      out = graph_.node(activate).output;
+      done_[index(activate)] = true;
+    }
+    add_simple(node, std::make_unique<ConvolutionLaunch>(graph_, node, activation, out), out);
+  }
+
   // --- Attention
   // ----------------------------------------------------------------------------------------------
 
@@ -487,11 +469,14 @@ class Fuser {
 
   /// A launch that reads all inputs of its node and makes its output.
   void add_simple(const Node& node, std::unique_ptr<Launch> made) {
+    add_simple(node, std::move(made), node.output);
+  }
+  void add_simple(const Node& node, std::unique_ptr<Launch> made, ValueId output) {
     int phase = 0;
     for (const ValueId input : node.inputs) phase = std::max(phase, program_.ready(input));
     const int launch = program_.add(std::move(made), phase);
     for (const ValueId input : node.inputs) program_.reads(launch, input);
-    program_.makes(launch, node.output);
+    program_.makes(launch, output);
   }
 
   const Graph& graph_;

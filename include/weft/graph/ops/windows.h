@@ -1,10 +1,27 @@
 // Since 0.1
 #pragma once
-// Ops over windows: of the rows of a signal.
+// Ops over windows: of the rows of a signal, and of pictures {n, c, h, w}: n of them, each of c channels of h
+// rows and w columns. n, h and w may be symbols. Where they are, a picture that is smaller than a window, by
+// less than the stride, has no results; a constant one is refused.
 #include <cstdint>
 #include <string_view>
 
+#include "weft/graph/kinds.h"
+#include "weft/graph/shape.h"
+
 #pragma GCC visibility push(default)
+
+namespace weft {
+
+/// A number for the height and one for the width: {3, 1}, or 2 for both.
+struct HeightWidth {
+  constexpr HeightWidth(std::int64_t both) : h(both), w(both) {}  // NOLINT: a number stands for both
+  constexpr HeightWidth(std::int64_t height, std::int64_t width) : h(height), w(width) {}
+  std::int64_t h, w;
+  friend bool operator==(const HeightWidth&, const HeightWidth&) = default;
+};
+
+}  // namespace weft
 
 namespace weft::ops {
 
@@ -18,6 +35,60 @@ struct Unfold {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   friend bool operator==(const Unfold&, const Unfold&) = default;
+};
+
+/// x {n, c, h, w}, weight {o, c / groups, kh, kw}, bias {o}? -> {n, o, h', w'} with
+/// h' = (h + 2 * padding - dilation * (kh - 1) - 1) / stride + 1. Around pictures there are `padding` zeros.
+/// The channels of a group are made from those of its group of x. The weight is f32 or f16; it may be a
+/// value.
+struct Conv2d {
+  static constexpr std::string_view kName = "conv2d";
+  static constexpr int kMinInputs = 2, kMaxInputs = 3;
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
+  HeightWidth dilation = 1;
+  std::int64_t groups = 1;
+  friend bool operator==(const Conv2d&, const Conv2d&) = default;
+};
+
+/// x {n, c, h, w}, weight {c, o / groups, kh, kw}, bias {o}? -> {n, o, h', w'} with
+/// h' = (h - 1) * stride - 2 * padding + dilation * (kh - 1) + output_padding + 1: each element of x adds its
+/// multiple of the kernel, `stride` apart; what falls into the padding is cut off. The weight is a weight.
+struct ConvTranspose2d {
+  static constexpr std::string_view kName = "conv_transpose2d";
+  static constexpr int kMinInputs = 2, kMaxInputs = 3;
+  static constexpr std::int64_t kMaxStride = 64;
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
+  HeightWidth output_padding = 0;  ///< Below the stride or the dilation.
+  HeightWidth dilation = 1;
+  std::int64_t groups = 1;
+  friend bool operator==(const ConvTranspose2d&, const ConvTranspose2d&) = default;
+};
+
+/// x {n, c, h, w} -> {n, c, h', w'} with h' = (h + 2 * padding - kernel) / stride + 1: the largest element of
+/// each window, NaN where it has one, or the mean. Padding is at most half of the kernel.
+struct Pool2d {
+  static constexpr std::string_view kName = "pool2d";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  PoolKind kind = PoolKind::kMax;
+  HeightWidth kernel = 1;
+  HeightWidth stride = 1;
+  HeightWidth padding = 0;
+  bool count_padding = true;  ///< Means divide by the size of the kernel, not by what of it is picture.
+  friend bool operator==(const Pool2d&, const Pool2d&) = default;
+};
+
+/// x {n, c, h, w} -> {n, c, height, width}. A result at y comes from the place h / height * y (kNearest,
+/// rounded down), h / height * (y + 1/2) - 1/2 (kBilinear, from 0 on) or (h - 1) / (height - 1) * y (with
+/// align_corners). At its own size a picture stays as it is; from pictures without elements come zeros.
+struct Resize2d {
+  static constexpr std::string_view kName = "resize2d";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  ResizeKind kind = ResizeKind::kNearest;
+  Dim height = 1, width = 1;
+  bool align_corners = false;  ///< Of kBilinear alone.
+  friend bool operator==(const Resize2d&, const Resize2d&) = default;
 };
 
 }  // namespace weft::ops

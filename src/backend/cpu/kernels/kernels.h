@@ -226,6 +226,28 @@ struct ProductArgs {
 inline constexpr std::int64_t kProductRows = 192;
 inline constexpr std::size_t kProductScratchFloats = 48 * 1024;
 
+/// A block of a convolution's results, n_rows rows of n_columns pixels of some channels:
+///   out[channel][row][i] = bias[channel] + sum_k weight[channel][k] * x[row * x_row + taps[k] + i]
+/// with the sum in order. What of x may be read ends kWindowSlack floats behind the last that is needed.
+struct WindowArgs {
+  const float* x = nullptr;
+  std::int64_t x_row = 0;
+  const std::int64_t* taps = nullptr;
+  std::int64_t n_taps = 0;
+  /// Weights of a tap lie kPanelRows apart. Where channels are lanes, each points to those of a vector of
+  /// channels, and lanes [first_lane, end_lane) of both together are stored; otherwise to one channel's.
+  const float* weights[4] = {};
+  int first_lane = 0, end_lane = 0;
+  int n_channels = 0;           ///< 1 to 4, where pixels are lanes.
+  const float* bias = nullptr;  ///< [lane], whole vectors; or [channel].
+  float* out = nullptr;         ///< Of lane 0, or of the first channel.
+  std::int64_t out_channel = 0, out_row = 0;
+  std::int64_t n_rows = 0, n_columns = 0;
+  /// 3, 5 or 7: the taps are those of a square kernel over one channel, whose rows of taps are x_row apart.
+  int square = 0;
+};
+inline constexpr std::int64_t kWindowSlack = 64;
+
 /// Bytes that read_memory takes at a time.
 inline constexpr int kReadUnit = 64;
 
@@ -306,6 +328,22 @@ struct Kernels {
                      std::int64_t n, std::int64_t width, float* out, std::int64_t out_stride);
   /// `scratch` has kProductScratchFloats.
   void (*product)(const ProductArgs& args, float* scratch);
+
+  /// Channels as lanes: up to two vectors of them, convolve_lanes in all.
+  void (*convolve)(const WindowArgs& args);
+  int convolve_lanes;
+  /// Pixels as lanes, for few channels.
+  void (*convolve_few)(const WindowArgs& args);
+  /// out[i] = x[begin + i * step] for i < n, `outside` where that is not in [0, width).
+  void (*window_row)(const float* x, std::int64_t width, std::int64_t begin, std::int64_t step,
+                     std::int64_t n, float outside, float* out);
+  /// out[i] = x[from[i]]
+  void (*gather_row)(const float* x, const std::int32_t* from, std::int64_t n, float* out);
+  /// out[i] = x[from[i]] * (1 - part[i]) + x[to[i]] * part[i]
+  void (*lerp_row)(const float* x, const std::int32_t* from, const std::int32_t* to, const float* part,
+                   std::int64_t n, float* out);
+  /// Floats of halves.
+  void (*unpack_halves)(const std::uint16_t* x, std::int64_t n, float* out);
 
   // For measuring what is possible; results are of no use but keep the work from being left out.
   /// Dot products of 8-bit integers as `matmul` makes them, as many as registers take, n_rounds times.

@@ -16,6 +16,7 @@
 #include "backend/cpu/kernels/recurrent.inl"
 #include "backend/cpu/kernels/elementwise.inl"
 #include "backend/cpu/kernels/product.inl"
+#include "backend/cpu/kernels/windows.inl"
 #include "backend/cpu/kernels/peak.inl"
 // clang-format on
 #include "backend/cpu/kernels/table.inl"

@@ -1,0 +1,50 @@
+// Since 0.1
+#pragma once
+// The language's functions for pictures {n, c, h, w}: convolutions, pooling, other sizes, and the
+// normalisations that stand between them. Names and numbers are those of torch.nn.functional; errors are as
+// value.h says. A signal {n, c, t} is a picture of height 1: reshape(x, {n, c, 1, t}), with kernels {o, c, 1,
+// k}.
+#include <cstdint>
+#include <optional>
+
+#include "weft/graph/value.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// x {n, c, h, w}, weight {o, c / groups, kh, kw}, bias {o}?: see ops::Conv2d.
+///   conv2d(x, w, b, {.stride = 2, .padding = {1, 0}})
+Value conv2d(Value x, Value weight, Value bias = {}, const ops::Conv2d& params = {},
+             Where where = Where::current());
+/// x {n, c, h, w}, weight {c, o / groups, kh, kw}, bias {o}?: see ops::ConvTranspose2d.
+Value conv_transpose2d(Value x, Value weight, Value bias = {}, const ops::ConvTranspose2d& params = {},
+                       Where where = Where::current());
+
+/// Without a stride it is the kernel.
+Value max_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride = {}, HeightWidth padding = 0,
+                 Where where = Where::current());
+Value avg_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride = {}, HeightWidth padding = 0,
+                 bool count_include_pad = true, Where where = Where::current());
+
+/// To so many times the size.
+Value upsample_nearest(Value x, HeightWidth scale, Where where = Where::current());
+Value upsample_bilinear(Value x, HeightWidth scale, bool align_corners = false,
+                        Where where = Where::current());
+/// To a size: torch.nn.functional.interpolate.
+Value resize_nearest(Value x, Dim height, Dim width, Where where = Where::current());
+Value resize_bilinear(Value x, Dim height, Dim width, bool align_corners = false,
+                      Where where = Where::current());
+
+/// At inference: (x - mean) / sqrt(var + eps) * weight + bias, all of them {c}, as one factor and one summand
+/// a channel.
+Value batch_norm(Value x, Value mean, Value var, Value weight = {}, Value bias = {}, float eps = 1e-5f,
+                 Where where = Where::current());
+/// The channels of each picture in so many groups, each with mean 0 and variance 1; then times weight {c}
+/// plus bias {c}.
+Value group_norm(Value x, std::int64_t groups, Value weight = {}, Value bias = {}, float eps = 1e-5f,
+                 Where where = Where::current());
+
+}  // namespace weft
+
+#pragma GCC visibility pop

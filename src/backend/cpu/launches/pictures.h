@@ -1,0 +1,58 @@
+#pragma once
+// Pooling of pictures, and pictures of another size. Tasks make rows of results.
+#include "backend/cpu/launches/launch.h"
+#include "backend/cpu/launches/strided.h"
+
+namespace weft::cpu {
+
+/// A row of results is first made over the height, as a row as wide as the picture, then over the width.
+class PoolLaunch final : public Launch {
+ public:
+  PoolLaunch(const Graph& graph, const Node& node);
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t scratch_bytes() const override { return scratch_floats_ * sizeof(float); }
+  std::string describe(const Graph& graph) const override { return "pool2d " + graph.value(output_).name; }
+
+ private:
+  ops::Pool2d op_;
+  ValueId input_, output_;
+  Dim planes_, height_, width_, out_height_, out_width_;
+  std::size_t scratch_floats_ = 0;
+  const float* x_ = nullptr;
+  float* out_ = nullptr;
+  std::int64_t h_ = 0, w_ = 0, out_h_ = 0, out_w_ = 0, n_rows_ = 0;
+  Shares shares_;
+};
+
+class ResizeLaunch final : public Launch {
+ public:
+  ResizeLaunch(const Graph& graph, const Node& node);
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t scratch_bytes() const override { return scratch_floats_ * sizeof(float); }
+  std::string describe(const Graph& graph) const override { return "resize2d " + graph.value(output_).name; }
+
+ private:
+  /// Where the results along a side come from: between two elements, and how far from the first.
+  struct Side {
+    std::vector<std::int32_t> from, to;
+    std::vector<float> part;
+    std::int64_t size = -1, out_size = -1;
+  };
+  void place(Side& side, std::int64_t size, std::int64_t out_size) const;
+
+  ops::Resize2d op_;
+  ValueId input_, output_;
+  Dim planes_, height_, width_, out_height_, out_width_;
+  std::size_t scratch_floats_ = 0;
+  const float* x_ = nullptr;
+  float* out_ = nullptr;
+  Side rows_, columns_;
+  std::int64_t n_rows_ = 0;
+  Shares shares_;
+};
+
+}  // namespace weft::cpu
