@@ -92,6 +92,7 @@ ValueType rule(const ops::Pool2d& op, const Inputs& in) {
   pictures(in);
   in.require(within(op.kernel, 1, kMost) && within(op.stride, 1, kMost) && within(op.padding, 0, kMost), 0,
              "needs a kernel and strides from 1 to 2^20, and no negative padding");
+  in.require(op.kernel.h * op.kernel.w <= kMost, 0, "needs a kernel of at most 2^20 elements");
   in.require(2 * op.padding.h <= op.kernel.h && 2 * op.padding.w <= op.kernel.w, 0,
              "needs padding of at most half of the kernel");
   const Shape& x = in.shape(0);

@@ -42,15 +42,29 @@ TEST(WindowLaunches, AnActivationIsPartOfTheConvolution) {
 }
 
 TEST(WindowLaunches, BlocksHoldWhatWindowsRead) {
-  // Windows that overlap are one band, those far apart one for each tap.
-  const WindowLayout near = lay_out(convolution_axis(3, 2, 1, 1), 5, 2);
-  EXPECT_EQ(near.bands.size(), 1U);
-  EXPECT_EQ(near.size, 12);
-  const WindowLayout far = lay_out(convolution_axis(3, 1, 1, 1000), 5, 1);
-  EXPECT_EQ(far.bands.size(), 3U);
-  EXPECT_EQ(far.size, 15);
-  EXPECT_EQ(far.bands[2].offset, 2000);
-  EXPECT_EQ(far.positions[2], 10);
+  // Windows that overlap are one band of rows, or one of columns for each remainder.
+  const WindowAxis near = convolution_axis(3, 2, 1, 1);
+  EXPECT_EQ(lay_out_rows(near, 5).bands.size(), 1U);
+  EXPECT_EQ(lay_out_rows(near, 5).size, 11);
+  EXPECT_EQ(lay_out_rows(near, 5).advance, 2);
+  EXPECT_EQ(lay_out_columns(near, 5).bands.size(), 2U);
+  EXPECT_EQ(lay_out_columns(near, 5).positions, (std::vector<std::int64_t>{0, 6, 1}));
+  // Of those far apart each tap has a band.
+  for (const WindowAxis& far : {convolution_axis(3, 1, 1, 1000), convolution_axis(3, 1000, 1, 1)})
+    for (const WindowLayout& layout : {lay_out_rows(far, 5), lay_out_columns(far, 5)}) {
+      EXPECT_EQ(layout.bands.size(), 3U);
+      EXPECT_EQ(layout.size, 15);
+      EXPECT_EQ(layout.advance, 1);
+      EXPECT_EQ(layout.bands[2].offset, far.offsets[2]);
+      EXPECT_EQ(layout.positions[2], 10);
+    }
+  for (const WindowAxis& axis : {near, convolution_axis(4, 7, 0, 3)})
+    for (std::int64_t n = 1; n < 40; ++n) {
+      EXPECT_EQ(size_of_rows(axis, n), lay_out_rows(axis, n).size);
+      EXPECT_EQ(size_of_columns(axis, n), lay_out_columns(axis, n).size);
+      EXPECT_LE(size_of_rows(axis, n), size_of_rows(axis, n + 1));
+      EXPECT_LE(size_of_columns(axis, n), size_of_columns(axis, n + 1));
+    }
 }
 
 TEST(WindowLaunches, TransposedWindowsTakeEachTapOnce) {

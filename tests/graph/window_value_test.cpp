@@ -72,6 +72,7 @@ TEST_F(Windows, WhatDoesNotFitIsRefusedWithTheLine) {
   EXPECT_TRUE(has(refusal([&] { conv_transpose2d(x, turned, {}, {.padding = {0, 30}}); }), "leaves some"));
   EXPECT_TRUE(has(refusal([&] { max_pool2d(x, 0); }), "kernel"));
   EXPECT_TRUE(has(refusal([&] { max_pool2d(x, {2, 41}); }), "as large as the kernel"));
+  EXPECT_TRUE(has(refusal([&] { max_pool2d(x, 1 << 16, 1, 1 << 15); }), "2^20 elements"));
   EXPECT_TRUE(has(refusal([&] { avg_pool2d(x, 3, 1, 2); }), "half of the kernel"));
   EXPECT_TRUE(has(refusal([&] { upsample_nearest(x, 0); }), "scale"));
   EXPECT_TRUE(has(refusal([&] { resize_bilinear(x, 0, 4); }), "above 0"));

@@ -89,6 +89,22 @@ TEST(Windows, AKernelMayBeMadeInTheStep) {
   EXPECT_EQ(plan.read("from_values"), plan.read("from_weight"));
 }
 
+TEST(Windows, APictureSmallerThanTheKernelHasNoResults) {
+  Graph g;
+  const Dim h = g.symbol("h", 2, 40);
+  const Value x = g.input("x", {1, 1, h, 4});
+  g.output("y", conv2d(x, g.weight("w", {1, 1, 3, 3})));
+  g.output("z", max_pool2d(x, 3));
+  Plan plan(g, find_devices({"cpu"}));
+  plan.set_weight("w", Floats(9, 1.0f));
+  plan.run({{h, 2}}, {{"x", Floats(8, 1.0f)}});
+  EXPECT_TRUE(plan.read("y").empty());
+  EXPECT_TRUE(plan.read("z").empty());
+  plan.run({{h, 3}}, {{"x", Floats(12, 1.0f)}});
+  EXPECT_EQ(plan.read("y"), (Floats{9.0f, 9.0f}));
+  EXPECT_EQ(plan.read("z"), Floats{1.0f});
+}
+
 TEST(Windows, PlansRefuseWhatNoStepCouldCompute) {
   Graph g;
   const Dim h = g.symbol("h", 1, 40);

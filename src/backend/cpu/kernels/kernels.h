@@ -243,10 +243,22 @@ struct WindowArgs {
   float* out = nullptr;         ///< Of lane 0, or of the first channel.
   std::int64_t out_channel = 0, out_row = 0;
   std::int64_t n_rows = 0, n_columns = 0;
-  /// 3, 5 or 7: the taps are those of a square kernel over one channel, whose rows of taps are x_row apart.
+  /// 3, 5 or 7: the taps are those of a square kernel over one channel, in its order.
   int square = 0;
 };
 inline constexpr std::int64_t kWindowSlack = 64;
+
+/// What windows read of rows of x: out[r * out_row + i] = x[(top + r) * row + left + i * step], or `outside`
+/// where there is no such row below `height` or no such place below `width`.
+struct WindowRows {
+  const float* x = nullptr;
+  std::int64_t row = 0, height = 0, width = 0;
+  std::int64_t top = 0, left = 0, step = 1;
+  std::int64_t n_rows = 0, n = 0;
+  float outside = 0.0f;
+  float* out = nullptr;
+  std::int64_t out_row = 0;
+};
 
 /// Bytes that read_memory takes at a time.
 inline constexpr int kReadUnit = 64;
@@ -334,9 +346,9 @@ struct Kernels {
   int convolve_lanes;
   /// Pixels as lanes, for few channels.
   void (*convolve_few)(const WindowArgs& args);
-  /// out[i] = x[begin + i * step] for i < n, `outside` where that is not in [0, width).
-  void (*window_row)(const float* x, std::int64_t width, std::int64_t begin, std::int64_t step,
-                     std::int64_t n, float outside, float* out);
+  void (*window_rows)(const WindowRows& rows);
+  /// out[row][i]: the largest of x[row * x_row + taps[k] + i], or their sum. Of at least one tap.
+  void (*pool_windows)(PoolKind kind, const WindowArgs& args);
   /// out[i] = x[from[i]]
   void (*gather_row)(const float* x, const std::int32_t* from, std::int64_t n, float* out);
   /// out[i] = x[from[i]] * (1 - part[i]) + x[to[i]] * part[i]

@@ -30,6 +30,10 @@ static inline void store_f16(std::uint16_t* p, F32 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 
+static inline F32 even_elements(F32 a, F32 b) {
+  const __m256d pairs = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(pairs, 0xd8));
+}
 static inline F32 fma(F32 a, F32 b, F32 c) { return _mm256_fmadd_ps(a, b, c); }
 static inline F32 max(F32 a, F32 b) { return _mm256_max_ps(a, b); }
 static inline F32 min(F32 a, F32 b) { return _mm256_min_ps(a, b); }

@@ -116,6 +116,9 @@ static inline float reduce_max(F32 a) {
   return x > y ? x : y;
 }
 
+/// Elements 0, 2, 4, ... of a and, behind them, of b.
+static inline F32 even_elements(F32 a, F32 b) { return F32{a[0], a[2], b[0], b[2]}; }
+
 /// Turns kLanes / 2 neighbouring pairs: (x0 c - x1 s, x1 c + x0 s), with one cos and sin a pair.
 static inline F32 rotate_pairs(F32 x, const float* cos, const float* sin) {
   const F32 c = {cos[0], cos[0], cos[1], cos[1]};

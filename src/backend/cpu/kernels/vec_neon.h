@@ -30,6 +30,7 @@ static inline void store_partial(float* p, F32 a, int n) {
 static inline F32 load_f16(const std::uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 static inline void store_f16(std::uint16_t* p, F32 a) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a))); }
 
+static inline F32 even_elements(F32 a, F32 b) { return vuzp1q_f32(a, b); }
 static inline F32 fma(F32 a, F32 b, F32 c) { return vfmaq_f32(c, a, b); }
 // Not the instructions of those names, which give NaN where either operand is one.
 static inline F32 max(F32 a, F32 b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }

@@ -1,11 +1,13 @@
 #pragma once
-// Windows of pictures: convolutions, and rows that are read with steps. Needs rows.inl and WEFT_CPU_ISA.
+// Windows of pictures: convolutions, and rows that are read with steps. Needs rows.inl,
+// elementwise.inl and WEFT_CPU_ISA.
 //
 // A result is one chain of multiply-adds over the taps, in order, so its bits do not show which block or
 // tile it was made in. Where there are many channels, they are the lanes: a tile of pixels times two vectors
 // of channels stays in registers, weights stream in as they are packed, and pixels are broadcast from where
 // they lie, whatever the window: nothing is copied for each tap. Results are turned before they are stored.
 // Where a group has few channels, pixels are the lanes.
+#include "backend/cpu/kernels/elementwise.inl"
 #include "backend/cpu/kernels/rows.inl"
 
 namespace weft::cpu::WEFT_CPU_ISA {
@@ -194,11 +196,12 @@ static void pixel_rows(const WindowArgs& args, std::int64_t first_row) {
     }
 }
 
-/// FourFloats rows of one channel and a square kernel at once: a row of x is read for all results that it is
-/// part of. Returns how many rows it has made.
-template <int side>
-static std::int64_t square_rows(const WindowArgs& args) {
+/// Four rows of one channel and a square kernel at once, `step` rows of x apart: a row of x is read for all
+/// results that it is part of. Returns how many rows it has made.
+template <int side, int step>
+static std::int64_t rows_of_squares(const WindowArgs& args) {
   constexpr int kRows = 4, kVectors = kRegisters == 32 && side == 3 ? 2 : 1;
+  const std::int64_t x_row = args.taps[side] - args.taps[0];
   std::int64_t row = 0;
   for (; row + kRows <= args.n_rows; row += kRows)
     for (std::int64_t column = 0; column < args.n_columns; column += kVectors * kLanes) {
@@ -208,18 +211,18 @@ static std::int64_t square_rows(const WindowArgs& args) {
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) sums[r][v] = broadcast(args.bias[0]);
-#pragma GCC unroll 10
-      for (int i = 0; i < kRows + side - 1; ++i)
+#pragma GCC unroll 13
+      for (int i = 0; i < (kRows - 1) * step + side; ++i)
 #pragma GCC unroll 7
         for (int j = 0; j < side; ++j) {
-          const float* const from = x + i * args.x_row + args.taps[j];
+          const float* const from = x + i * x_row + args.taps[j];
           F32 pixels[kVectors];
 #pragma GCC unroll 2
           for (int v = 0; v < kVectors; ++v) pixels[v] = load(from + v * kLanes);
 #pragma GCC unroll 4
           for (int r = 0; r < kRows; ++r) {
-            if (i - r < 0 || i - r >= side) continue;
-            const F32 weight = broadcast(args.weights[0][((i - r) * side + j) * kPanelRows]);
+            if (i - r * step < 0 || i - r * step >= side) continue;
+            const F32 weight = broadcast(args.weights[0][((i - r * step) * side + j) * kPanelRows]);
 #pragma GCC unroll 2
             for (int v = 0; v < kVectors; ++v) sums[r][v] = fma(pixels[v], weight, sums[r][v]);
           }
@@ -238,6 +241,12 @@ static std::int64_t square_rows(const WindowArgs& args) {
         }
     }
   return row;
+}
+template <int side>
+static std::int64_t square_rows(const WindowArgs& args) {
+  const std::int64_t x_row = args.taps[side] - args.taps[0];
+  if (args.x_row == x_row) return rows_of_squares<side, 1>(args);
+  return args.x_row == 2 * x_row ? rows_of_squares<side, 2>(args) : 0;
 }
 
 static void convolve_few(const WindowArgs& args) {
@@ -261,30 +270,58 @@ static void fill_row(float value, std::int64_t n, float* out) {
   for_each_vector(n, [&](std::int64_t i, auto at) { store(out + i, broadcast(value), at); });
 }
 
-static void window_row(const float* x, std::int64_t width, std::int64_t begin, std::int64_t step,
-                       std::int64_t n, float outside, float* out) {
+static void window_rows(const WindowRows& rows) {
   // The first i inside, and the first behind.
   const auto steps_to = [&](std::int64_t place) {
-    const std::int64_t i = place <= begin ? 0 : (place - begin + step - 1) / step;
-    return i < n ? i : n;
+    const std::int64_t i = place <= rows.left ? 0 : (place - rows.left + rows.step - 1) / rows.step;
+    return i < rows.n ? i : rows.n;
   };
-  const std::int64_t first = steps_to(0), end = steps_to(width);
-  fill_row(outside, first, out);
-  fill_row(outside, n - end, out + end);
-  const float* const from = x + begin + first * step;
-  float* const to = out + first;
-  const std::int64_t inside = end - first;
-  if (step == 1) {
-    for_each_vector(inside, [&](std::int64_t i, auto at) { store(to + i, load(from + i, at), at); });
-    return;
+  const std::int64_t first = steps_to(0), end = steps_to(rows.width), inside = end - first;
+  for (std::int64_t r = 0; r < rows.n_rows; ++r) {
+    float* const out = rows.out + r * rows.out_row;
+    const std::int64_t y = rows.top + r;
+    if (y < 0 || y >= rows.height || inside <= 0) {
+      fill_row(rows.outside, rows.n, out);
+      continue;
+    }
+    fill_row(rows.outside, first, out);
+    fill_row(rows.outside, rows.n - end, out + end);
+    const float* const from = rows.x + y * rows.row + rows.left + first * rows.step;
+    float* const to = out + first;
+    if (rows.step == 1) {
+      for_each_vector(inside, [&](std::int64_t i, auto at) { store(to + i, load(from + i, at), at); });
+      continue;
+    }
+    if (rows.step == 2) {
+      // Elements 0, 2, ... of those up to the last, which has no odd one behind it.
+      const std::int64_t n = 2 * inside - 1;
+      for_each_vector(inside, [&](std::int64_t i, auto at) {
+        const auto part = [&](std::int64_t begin) {
+          return begin + kLanes <= n ? load(from + begin)
+                 : begin < n         ? load_partial(from + begin, static_cast<int>(n - begin))
+                                     : zero();
+        };
+        store(to + i, even_elements(part(2 * i), part(2 * i + kLanes)), at);
+      });
+      continue;
+    }
+    for (std::int64_t i = 0; i < inside; ++i) to[i] = from[rows.step * i];
   }
-  std::int64_t i = 0;
-  if (step == 2)
-    // Of eight elements every second one; the last of them is read, so there must be one behind.
-    for (; i + 4 < inside; i += 4)
-      store_four(to + i,
-                 __builtin_shufflevector(load_four(from + 2 * i), load_four(from + 2 * i + 4), 0, 2, 4, 6));
-  for (; i < inside; ++i) to[i] = from[step * i];
+}
+
+template <typename Take>
+static inline void pool_rows(const WindowArgs& args, Take take) {
+  for (std::int64_t row = 0; row < args.n_rows; ++row)
+    for_each_vector(args.n_columns, [&](std::int64_t i, auto at) {
+      const float* const x = args.x + row * args.x_row + i;
+      F32 taken = load(x + args.taps[0]);
+      for (std::int64_t k = 1; k < args.n_taps; ++k) taken = take(taken, load(x + args.taps[k]));
+      store(args.out + row * args.out_row + i, taken, at);
+    });
+}
+static void pool_windows(PoolKind kind, const WindowArgs& args) {
+  if (kind == PoolKind::kMax) return pool_rows(args, [](F32 a, F32 b) { return maximum(a, b); });
+  pool_rows(args, [](F32 a, F32 b) { return a + b; });
 }
 
 static void gather_row(const float* x, const std::int32_t* from, std::int64_t n, float* out) {

@@ -118,7 +118,7 @@ void ConvolutionLaunch::bind(const Addresses& addresses) {
 
 std::int64_t ConvolutionLaunch::block_floats(const Pass& pass, std::int64_t n_rows,
                                              std::int64_t n_columns) const {
-  return channels_ / groups_ * layout_size(pass.y, n_rows, 1) * layout_size(pass.x, n_columns, pass.x.step);
+  return channels_ / groups_ * size_of_rows(pass.y, n_rows) * size_of_columns(pass.x, n_columns);
 }
 
 void ConvolutionLaunch::choose_block(Pass& pass) const {
@@ -149,18 +149,6 @@ void ConvolutionLaunch::choose_block(Pass& pass) const {
   pass.wide = few_ || pass.block_columns * (pass.n_taps + kTurnTaps) >= whole * pass.n_taps;
 }
 
-void ConvolutionLaunch::place_taps(Pass& pass) const {
-  pass.rows = lay_out(pass.y, pass.block_rows, 1);
-  pass.columns = lay_out(pass.x, pass.block_columns, pass.x.step);
-  const std::int64_t row = pass.columns.size, of_remainder = row / pass.x.step;
-  pass.taps.clear();
-  for (std::int64_t channel = 0; channel < channels_ / groups_; ++channel)
-    for (const std::int64_t y : pass.rows.positions)
-      for (const std::int64_t x : pass.columns.positions)
-        pass.taps.push_back((channel * pass.rows.size + y) * row + x % pass.x.step * of_remainder +
-                            x / pass.x.step);
-}
-
 std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
   n_pictures_ = pictures_.value(step.symbols);
   h_ = height_.value(step.symbols);
@@ -179,7 +167,9 @@ std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
       pass.n_rows = n_rows;
       pass.n_columns = n_columns;
       choose_block(pass);
-      place_taps(pass);
+      pass.rows = lay_out_rows(pass.y, pass.block_rows);
+      pass.columns = lay_out_columns(pass.x, pass.block_columns);
+      pass.taps = places_of_taps(pass.rows, pass.columns, channels_ / groups_);
     }
     n_blocks += n_pictures_ * pass.n_row_blocks * pass.n_column_blocks;
     pixels = std::max(pixels, pass.block_rows * pass.block_columns);
@@ -274,24 +264,17 @@ void ConvolutionLaunch::run(std::int32_t task, const TaskContext& context) {
 
 void ConvolutionLaunch::copy_block(const Pass& pass, const Block& block, std::int64_t group,
                                    const Kernels& kernels, float* to) const {
-  const std::int64_t in_group = channels_ / groups_, step = pass.x.step;
-  const std::int64_t of_remainder = pass.columns.size / step;
-  const std::int64_t y0 = pass.y.origin + block.row * pass.y.step, x0 = pass.x.origin + block.column * step;
-  for (std::int64_t channel = 0; channel < in_group; ++channel) {
-    const float* const plane = x_ + ((block.picture * channels_ + group * in_group + channel) * h_) * w_;
-    for (const WindowLayout::Band& rows : pass.rows.bands)
-      for (std::int64_t i = 0; i < rows.length; ++i) {
-        const std::int64_t y = y0 + rows.offset + i;
-        float* const row = to + (channel * pass.rows.size + rows.position + i) * pass.columns.size;
-        // Of a row outside of the picture, no element is inside.
-        const bool inside = y >= 0 && y < h_;
-        for (const WindowLayout::Band& columns : pass.columns.bands)
-          for (std::int64_t remainder = 0; remainder < step; ++remainder)
-            kernels.window_row(inside ? plane + y * w_ : plane, inside ? w_ : 0,
-                               x0 + columns.offset + remainder, step, columns.length / step, 0.0f,
-                               row + remainder * of_remainder + columns.position / step);
-      }
-  }
+  const std::int64_t in_group = channels_ / groups_;
+  const WindowCopy copy = {.rows = pass.rows,
+                           .columns = pass.columns,
+                           .height = h_,
+                           .width = w_,
+                           .top = pass.y.origin + block.row * pass.y.step,
+                           .left = pass.x.origin + block.column * pass.x.step,
+                           .outside = 0.0f};
+  for (std::int64_t channel = 0; channel < in_group; ++channel)
+    copy_windows(copy, x_ + ((block.picture * channels_ + group * in_group + channel) * h_) * w_, kernels,
+                 to + channel * pass.rows.size * pass.columns.size);
 }
 
 /// The weights of 16 outputs as floats, tap after tap.
@@ -338,7 +321,7 @@ WindowArgs ConvolutionLaunch::args_for(const Pass& pass, const Block& block, std
                                        const Scratch& scratch) const {
   WindowArgs args;
   args.x = scratch.block;
-  args.x_row = pass.y.step * pass.columns.size;
+  args.x_row = pass.rows.advance * pass.columns.size;
   args.taps = pass.taps.data();
   args.n_taps = pass.n_taps;
   args.n_rows = block.n_rows;
@@ -377,7 +360,7 @@ void ConvolutionLaunch::make_wide(const Pass& pass, const Block& block, Range ch
                                   const Kernels& kernels, Scratch& scratch) const {
   constexpr std::int64_t kMost = std::size(WindowArgs{}.weights);
   const auto side = static_cast<std::int64_t>(pass.y.taps.size());
-  const bool square = channels_ == groups_ && side > 0 && side * side == pass.n_taps && pass.y.step == 1 &&
+  const bool square = channels_ == groups_ && side > 0 && side * side == pass.n_taps &&
                       pass.rows.positions.front() == 0 && pass.rows.positions.back() == side - 1;
   for (std::int64_t first = channels.begin; first < channels.end; first += kMost) {
     WindowArgs args = args_for(pass, block, first, scratch);

@@ -46,7 +46,6 @@ class ConvolutionLaunch final : public Launch {
 
   std::int64_t block_floats(const Pass& pass, std::int64_t n_rows, std::int64_t n_columns) const;
   void choose_block(Pass& pass) const;
-  void place_taps(Pass& pass) const;
   void pack_transposed();
   void copy_block(const Pass& pass, const Block& block, std::int64_t group, const Kernels& kernels,
                   float* to) const;

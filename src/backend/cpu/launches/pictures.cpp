@@ -9,25 +9,40 @@ namespace {
 
 /// Elements of results that are worth a task.
 constexpr std::int64_t kLeastElements = 4096;
+/// Floats of a block of pooling: within the first level of a cache.
+constexpr std::int64_t kBlockFloats = 6 * 1024;
 
-/// Rows begin at lines of a cache.
-std::int64_t aligned_floats(std::int64_t n) { return (n + 15) / 16 * 16; }
+/// How many of a window's elements are inside.
+std::int64_t n_inside(std::int64_t begin, std::int64_t n, std::int64_t size) {
+  return std::max<std::int64_t>(std::min(begin + n, size) - std::max<std::int64_t>(begin, 0), 0);
+}
 
 }  // namespace
 
 PoolLaunch::PoolLaunch(const Graph& graph, const Node& node)
-    : op_(*get_op<ops::Pool2d>(node)), input_(node.inputs[0]), output_(node.output) {
+    : op_(*get_op<ops::Pool2d>(node)),
+      input_(node.inputs[0]),
+      output_(node.output),
+      y_axis_(convolution_axis(op_.kernel.h, op_.stride.h, op_.padding.h, 1)),
+      x_axis_(convolution_axis(op_.kernel.w, op_.stride.w, op_.padding.w, 1)) {
   const Shape &x = graph.value(input_).shape, &result = graph.value(output_).shape;
   planes_ = x[0] * x[1];
   height_ = x[2];
   width_ = x[3];
   out_height_ = result[2];
   out_width_ = result[3];
-  const std::vector<std::int64_t> bounds = graph.bounds();
-  const std::int64_t of_remainder = out_width_.value(bounds) + (op_.kernel.w - 1) / op_.stride.w;
-  scratch_floats_ = static_cast<std::size_t>(
-      aligned_floats(width_.value(bounds)) + aligned_floats(out_width_.value(bounds)) +
-      std::min(op_.stride.w, op_.kernel.w) * std::max<std::int64_t>(of_remainder, 0));
+  out_h_bound_ = out_height_.value(graph.bounds());
+  out_w_bound_ = out_width_.value(graph.bounds());
+}
+
+std::int64_t PoolLaunch::block_floats(std::int64_t n_rows, std::int64_t n_columns) const {
+  return size_of_rows(y_axis_, n_rows) * size_of_columns(x_axis_, n_columns);
+}
+
+std::size_t PoolLaunch::scratch_bytes() const {
+  const std::int64_t most = std::max(std::min(kBlockFloats, block_floats(out_h_bound_, out_w_bound_)),
+                                     block_floats(1, out_w_bound_));
+  return static_cast<std::size_t>(most + kWindowSlack) * sizeof(float);
 }
 
 void PoolLaunch::bind(const Addresses& addresses) {
@@ -36,60 +51,69 @@ void PoolLaunch::bind(const Addresses& addresses) {
 }
 
 std::int32_t PoolLaunch::prepare(const StepInfo& step) {
-  h_ = height_.value(step.symbols);
-  w_ = width_.value(step.symbols);
-  out_h_ = out_height_.value(step.symbols);
-  out_w_ = out_width_.value(step.symbols);
-  n_rows_ = out_w_ == 0 ? 0 : planes_.value(step.symbols) * out_h_;
-  const std::int64_t of_row = w_ * op_.kernel.h + out_w_ * op_.kernel.w;
-  shares_.set(n_rows_, 4 * kLeastElements / std::max<std::int64_t>(of_row, 1), step.n_threads);
+  const std::int64_t h = height_.value(step.symbols), w = width_.value(step.symbols);
+  const std::int64_t out_h = out_height_.value(step.symbols), out_w = out_width_.value(step.symbols);
+  if (h != h_ || w != w_ || taps_.empty()) {
+    h_ = h;
+    w_ = w;
+    out_h_ = out_h;
+    out_w_ = out_w;
+    block_rows_ = 1;
+    while (block_rows_ < out_h && block_floats(block_rows_ + 1, out_w) <= kBlockFloats) ++block_rows_;
+    n_row_blocks_ = (out_h + block_rows_ - 1) / block_rows_;
+    rows_ = lay_out_rows(y_axis_, block_rows_);
+    columns_ = lay_out_columns(x_axis_, out_w);
+    taps_ = places_of_taps(rows_, columns_, 1);
+    counts_.clear();
+    for (std::int64_t i = 0; i < out_w && !op_.count_padding; ++i)
+      counts_.push_back(static_cast<float>(n_inside(i * op_.stride.w - op_.padding.w, op_.kernel.w, w)));
+  }
+  n_blocks_ = out_w == 0 ? 0 : planes_.value(step.symbols) * n_row_blocks_;
+  const std::int64_t of_block = block_rows_ * std::max<std::int64_t>(out_w, 1);
+  shares_.set(n_blocks_, kLeastElements / of_block, step.n_threads);
   return shares_.n_tasks;
 }
 
 void PoolLaunch::run(std::int32_t task, const TaskContext& context) {
-  const Kernels& kernels = context.kernels;
   const bool largest = op_.kind == PoolKind::kMax;
   const float outside = largest ? -std::numeric_limits<float>::infinity() : 0.0f;
-  const auto take = [&](float* to, const float* other, std::int64_t n) {
-    if (largest) return kernels.binary_row(BinaryKind::kMaximum, {to, false}, {other, false}, n, to);
-    kernels.add_row(to, other, n, to);
-  };
-  float* const tall = reinterpret_cast<float*>(context.scratch);
-  float* const counts = tall + aligned_floats(w_);
-  float* const apart = counts + aligned_floats(out_w_);
-  const std::int64_t step = op_.stride.w;
-  const std::int64_t of_remainder = out_w_ + (op_.kernel.w - 1) / step;
-  // How many columns of each window are picture.
-  const auto inside = [](std::int64_t begin, std::int64_t n, std::int64_t size) {
-    return std::max<std::int64_t>(std::min(begin + n, size) - std::max<std::int64_t>(begin, 0), 0);
-  };
-  if (!largest)
-    for (std::int64_t i = 0; i < out_w_; ++i)
-      counts[i] = static_cast<float>(op_.count_padding ? op_.kernel.w
-                                                       : inside(i * step - op_.padding.w, op_.kernel.w, w_));
-  const std::int64_t begin = task * shares_.per_task, end = std::min(begin + shares_.per_task, n_rows_);
-  if (h_ == 0 || w_ == 0) {
-    std::fill(out_ + begin * out_w_, out_ + end * out_w_, outside);
-    return;
+  WindowCopy copy = {.rows = rows_,
+                     .columns = columns_,
+                     .height = h_,
+                     .width = w_,
+                     .top = 0,
+                     .left = x_axis_.origin,
+                     .outside = outside};
+  float* const copied = reinterpret_cast<float*>(context.scratch);
+  WindowArgs args;
+  args.x = copied;
+  args.x_row = rows_.advance * columns_.size;
+  args.taps = taps_.data();
+  args.n_taps = static_cast<std::int64_t>(taps_.size());
+  args.out_row = args.n_columns = out_w_;
+  const std::int64_t begin = task * shares_.per_task, end = std::min(begin + shares_.per_task, n_blocks_);
+  for (std::int64_t block = begin; block < end; ++block) {
+    const std::int64_t plane = block / n_row_blocks_, row = block % n_row_blocks_ * block_rows_;
+    copy.top = y_axis_.origin + row * y_axis_.step;
+    copy_windows(copy, x_ + plane * h_ * w_, context.kernels, copied);
+    args.n_rows = std::min(block_rows_, out_h_ - row);
+    args.out = out_ + (plane * out_h_ + row) * out_w_;
+    context.kernels.pool_windows(op_.kind, args);
+    if (!largest) divide(row, args.n_rows, context.kernels, args.out);
   }
-  for (std::int64_t row = begin; row < end; ++row) {
-    const float* const plane = x_ + row / out_h_ * h_ * w_;
-    const std::int64_t top = row % out_h_ * op_.stride.h - op_.padding.h;
-    const std::int64_t first = std::max<std::int64_t>(top, 0), last = std::min(top + op_.kernel.h, h_);
-    kernels.window_row(plane + first * w_, w_, 0, 1, w_, outside, tall);
-    for (std::int64_t y = first + 1; y < last; ++y) take(tall, plane + y * w_, w_);
-    // Columns of one remainder by the stride lie side by side.
-    for (std::int64_t remainder = 0; remainder < std::min(step, op_.kernel.w); ++remainder)
-      kernels.window_row(tall, w_, remainder - op_.padding.w, step, of_remainder, outside,
-                         apart + remainder * of_remainder);
-    float* const out = out_ + row * out_w_;
-    kernels.window_row(apart, out_w_, 0, 1, out_w_, outside, out);
-    for (std::int64_t x = 1; x < op_.kernel.w; ++x)
-      take(out, apart + x % step * of_remainder + x / step, out_w_);
-    if (largest) continue;
-    kernels.binary_row(BinaryKind::kDiv, {out, false}, {counts, false}, out_w_, out);
-    const auto rows = static_cast<float>(op_.count_padding ? op_.kernel.h : last - first);
-    kernels.binary_row(BinaryKind::kDiv, {out, false}, {&rows, true}, out_w_, out);
+}
+
+/// Sums to means.
+void PoolLaunch::divide(std::int64_t row, std::int64_t n_rows, const Kernels& kernels, float* out) const {
+  const auto all = static_cast<float>(op_.kernel.h * op_.kernel.w);
+  if (op_.count_padding)
+    return kernels.binary_row(BinaryKind::kDiv, {out, false}, {&all, true}, n_rows * out_w_, out);
+  for (std::int64_t i = 0; i < n_rows; ++i) {
+    float* const means = out + i * out_w_;
+    const auto rows =
+        static_cast<float>(n_inside((row + i) * op_.stride.h - op_.padding.h, op_.kernel.h, h_));
+    kernels.binary_row(BinaryKind::kDiv, {means, false}, {counts_.data(), false}, out_w_, means);
+    kernels.binary_row(BinaryKind::kDiv, {means, false}, {&rows, true}, out_w_, means);
   }
 }
 

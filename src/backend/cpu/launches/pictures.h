@@ -1,31 +1,41 @@
 #pragma once
-// Pooling of pictures, and pictures of another size. Tasks make rows of results.
+// Pooling of pictures, and pictures of another size.
 #include "backend/cpu/launches/launch.h"
 #include "backend/cpu/launches/strided.h"
+#include "backend/cpu/launches/window_axis.h"
 
 namespace weft::cpu {
 
-/// A row of results is first made over the height, as a row as wide as the picture, then over the width.
+/// Tasks make blocks of rows of a plane's results, from a copy that is laid out as those of convolutions.
 class PoolLaunch final : public Launch {
  public:
   PoolLaunch(const Graph& graph, const Node& node);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
-  std::size_t scratch_bytes() const override { return scratch_floats_ * sizeof(float); }
+  std::size_t scratch_bytes() const override;
   std::string describe(const Graph& graph) const override { return "pool2d " + graph.value(output_).name; }
 
  private:
+  std::int64_t block_floats(std::int64_t n_rows, std::int64_t n_columns) const;
+  void divide(std::int64_t row, std::int64_t n_rows, const Kernels& kernels, float* out) const;
+
   ops::Pool2d op_;
   ValueId input_, output_;
+  WindowAxis y_axis_, x_axis_;
   Dim planes_, height_, width_, out_height_, out_width_;
-  std::size_t scratch_floats_ = 0;
+  std::int64_t out_h_bound_, out_w_bound_;
   const float* x_ = nullptr;
   float* out_ = nullptr;
-  std::int64_t h_ = 0, w_ = 0, out_h_ = 0, out_w_ = 0, n_rows_ = 0;
+  // Of this step.
+  std::int64_t h_ = 0, w_ = 0, out_h_ = -1, out_w_ = -1, block_rows_ = 1, n_row_blocks_ = 0, n_blocks_ = 0;
+  WindowLayout rows_, columns_;
+  std::vector<std::int64_t> taps_;
+  std::vector<float> counts_;  ///< By column: how many of each window means are of.
   Shares shares_;
 };
 
+/// Tasks make rows of results.
 class ResizeLaunch final : public Launch {
  public:
   ResizeLaunch(const Graph& graph, const Node& node);

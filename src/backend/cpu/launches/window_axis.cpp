@@ -5,19 +5,26 @@
 namespace weft::cpu {
 namespace {
 
-std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+/// From the first element that n results read to the last.
+std::int64_t reach(const WindowAxis& axis, std::int64_t n_results) {
+  if (axis.offsets.empty() || n_results == 0) return 0;
+  return *std::max_element(axis.offsets.begin(), axis.offsets.end()) + (n_results - 1) * axis.step + 1;
+}
+std::int64_t of_remainder(const WindowAxis& axis, std::int64_t n_results) {
+  return (reach(axis, n_results) + axis.step - 1) / axis.step;
+}
+std::int64_t of_taps(const WindowAxis& axis, std::int64_t n_results) {
+  return static_cast<std::int64_t>(axis.offsets.size()) * n_results;
+}
 
-struct Sizes {
-  std::int64_t band, whole, apart;
-};
-Sizes sizes_of(const WindowAxis& axis, std::int64_t n_results, std::int64_t unit) {
-  Sizes sizes;
-  sizes.band = n_results == 0 ? 0 : (n_results - 1) * axis.step + 1;
-  const std::int64_t last =
-      axis.offsets.empty() ? 0 : *std::max_element(axis.offsets.begin(), axis.offsets.end());
-  sizes.whole = round_up(last + sizes.band, unit);
-  sizes.apart = static_cast<std::int64_t>(axis.offsets.size()) * round_up(sizes.band, unit);
-  return sizes;
+WindowLayout lay_out_taps(const WindowAxis& axis, std::int64_t n_results) {
+  WindowLayout layout;
+  for (const std::int64_t offset : axis.offsets) {
+    layout.bands.push_back({offset, axis.step, layout.size, n_results});
+    layout.positions.push_back(layout.size);
+    layout.size += n_results;
+  }
+  return layout;
 }
 
 }  // namespace
@@ -56,27 +63,63 @@ std::vector<WindowAxis> transposed_axes(std::int64_t kernel, std::int64_t stride
   return axes;
 }
 
-WindowLayout lay_out(const WindowAxis& axis, std::int64_t n_results, std::int64_t unit) {
-  const Sizes sizes = sizes_of(axis, n_results, unit);
+std::int64_t size_of_rows(const WindowAxis& axis, std::int64_t n_results) {
+  return std::min(reach(axis, n_results), of_taps(axis, n_results));
+}
+
+std::int64_t size_of_columns(const WindowAxis& axis, std::int64_t n_results) {
+  return std::min(axis.step * of_remainder(axis, n_results), of_taps(axis, n_results));
+}
+
+WindowLayout lay_out_rows(const WindowAxis& axis, std::int64_t n_results) {
+  const std::int64_t all = reach(axis, n_results);
+  if (all > of_taps(axis, n_results)) return lay_out_taps(axis, n_results);
+  return {.bands = {{0, 1, 0, all}}, .positions = axis.offsets, .advance = axis.step, .size = all};
+}
+
+WindowLayout lay_out_columns(const WindowAxis& axis, std::int64_t n_results) {
+  const std::int64_t each = of_remainder(axis, n_results);
+  if (axis.step * each > of_taps(axis, n_results)) return lay_out_taps(axis, n_results);
   WindowLayout layout;
-  if (axis.offsets.empty()) return layout;
-  layout.size = std::min(sizes.whole, sizes.apart);
-  if (sizes.whole <= sizes.apart) {
-    layout.bands.push_back({0, 0, sizes.whole});
-    layout.positions = axis.offsets;
-    return layout;
-  }
-  for (const std::int64_t offset : axis.offsets) {
-    const std::int64_t length = round_up(sizes.band, unit);
-    layout.positions.push_back(static_cast<std::int64_t>(layout.positions.size()) * length);
-    layout.bands.push_back({offset, layout.positions.back(), length});
-  }
+  for (std::int64_t remainder = 0; remainder < axis.step; ++remainder)
+    layout.bands.push_back({remainder, axis.step, remainder * each, each});
+  for (const std::int64_t offset : axis.offsets)
+    layout.positions.push_back(offset % axis.step * each + offset / axis.step);
+  layout.size = axis.step * each;
   return layout;
 }
 
-std::int64_t layout_size(const WindowAxis& axis, std::int64_t n_results, std::int64_t unit) {
-  const Sizes sizes = sizes_of(axis, n_results, unit);
-  return std::min(sizes.whole, sizes.apart);
+std::vector<std::int64_t> places_of_taps(const WindowLayout& rows, const WindowLayout& columns,
+                                         std::int64_t n_channels) {
+  std::vector<std::int64_t> places;
+  for (std::int64_t channel = 0; channel < n_channels; ++channel)
+    for (const std::int64_t y : rows.positions)
+      for (const std::int64_t x : columns.positions)
+        places.push_back((channel * rows.size + y) * columns.size + x);
+  return places;
+}
+
+void copy_windows(const WindowCopy& copy, const float* plane, const Kernels& kernels, float* to) {
+  WindowRows part;
+  part.x = plane;
+  part.row = part.width = copy.width;
+  part.height = copy.height;
+  part.outside = copy.outside;
+  part.out_row = copy.columns.size;
+  for (const WindowLayout::Band& rows : copy.rows.bands)
+    for (const WindowLayout::Band& columns : copy.columns.bands) {
+      part.left = copy.left + columns.offset;
+      part.step = columns.step;
+      part.n = columns.length;
+      // Rows that lie one behind another are copied at once.
+      const std::int64_t at_once = rows.step == 1 ? rows.length : 1;
+      for (std::int64_t row = 0; row < rows.length; row += at_once) {
+        part.top = copy.top + rows.offset + row * rows.step;
+        part.n_rows = at_once;
+        part.out = to + (rows.position + row) * copy.columns.size + columns.position;
+        kernels.window_rows(part);
+      }
+    }
 }
 
 }  // namespace weft::cpu

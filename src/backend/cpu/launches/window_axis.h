@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/cpu/kernels/kernels.h"
+
 namespace weft::cpu {
 
 /// Results i = 0, 1, ... at out_first + i * out_step, each of which reads input element
@@ -27,21 +29,37 @@ WindowAxis convolution_axis(std::int64_t kernel, std::int64_t stride, std::int64
 std::vector<WindowAxis> transposed_axes(std::int64_t kernel, std::int64_t stride, std::int64_t padding,
                                         std::int64_t dilation);
 
-/// What n results read, one band after another: all that lies between the first and the last element, or
-/// bands for each tap where those are far apart.
+/// Where what n results read lies: bands of elements that are `step` apart in the input, one after another.
 struct WindowLayout {
   struct Band {
     std::int64_t offset;    ///< Of its first element, as offsets count.
-    std::int64_t position;  ///< Where that lies.
+    std::int64_t step;      ///< From one to the next, in the input.
+    std::int64_t position;  ///< Where the first lies.
     std::int64_t length;
   };
   std::vector<Band> bands;
-  std::vector<std::int64_t> positions;  ///< By tap: where the first result's element lies.
+  std::vector<std::int64_t> positions;  ///< By tap: where the first result's element lies ...
+  std::int64_t advance = 1;             ///< ... and how far behind that of each further result.
   std::int64_t size = 0;
 };
-/// Bands begin at multiples of `unit`, and so does the end.
-WindowLayout lay_out(const WindowAxis& axis, std::int64_t n_results, std::int64_t unit);
-/// Its size alone, which does not shrink as results grow.
-std::int64_t layout_size(const WindowAxis& axis, std::int64_t n_results, std::int64_t unit);
+/// All rows from the first to the last, or a band for each tap where that is less.
+WindowLayout lay_out_rows(const WindowAxis& axis, std::int64_t n_results);
+/// All columns, those of each remainder by the step side by side, or a band for each tap. They advance by 1.
+WindowLayout lay_out_columns(const WindowAxis& axis, std::int64_t n_results);
+/// Their sizes alone, which do not shrink as results grow.
+std::int64_t size_of_rows(const WindowAxis& axis, std::int64_t n_results);
+std::int64_t size_of_columns(const WindowAxis& axis, std::int64_t n_results);
+
+/// Where the taps of a block's first result lie, channel after channel, row after row.
+std::vector<std::int64_t> places_of_taps(const WindowLayout& rows, const WindowLayout& columns,
+                                         std::int64_t n_channels);
+/// Copies what a block of results reads of a plane {height, width}. What is not there is `outside`.
+struct WindowCopy {
+  const WindowLayout &rows, &columns;
+  std::int64_t height, width;
+  std::int64_t top, left;  ///< The elements that have offset 0.
+  float outside;
+};
+void copy_windows(const WindowCopy& copy, const float* plane, const Kernels& kernels, float* to);
 
 }  // namespace weft::cpu
