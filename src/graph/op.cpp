@@ -20,7 +20,7 @@ ValueType rule(const ops::GetRows&, const Inputs& in) {
 }
 
 ValueType rule(const ops::Norm& op, const Inputs& in) {
-  in.f32(0);
+  in.f32(0, 1);
   const std::int64_t columns = in.shape(0).columns();
   const std::int64_t group = op.group == 0 ? columns : op.group;
   in.require(group > 0 && columns % group == 0, 0, "must have a multiple of the group's columns");

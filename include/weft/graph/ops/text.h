@@ -29,8 +29,8 @@ struct Override {
   friend bool operator==(const Override&, const Override&) = default;
 };
 
-/// x {m, g*d}, weight {d}?, bias {d}? -> {m, g*d}: each group of `group` columns (0: the whole row) is normed
-/// on its own and multiplied with the weight.
+/// x {..., g*d}, weight {d}?, bias {d}? -> the same shape: each group of `group` columns (0: the whole row)
+/// is normed on its own and multiplied with the weight.
 struct Norm {
   static constexpr std::string_view kName = "norm";
   static constexpr int kMinInputs = 1, kMaxInputs = 3;
@@ -87,7 +87,7 @@ struct Activate {
   friend bool operator==(const Activate&, const Activate&) = default;
 };
 
-/// x of rows {..., d} -> the same shape: e^x of a row's columns, divided by their sum.
+/// x {..., d} -> the same shape: e^x of a row's columns, by their sum; zeros of a row of only -infinity.
 struct Softmax {
   static constexpr std::string_view kName = "softmax";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

@@ -176,7 +176,7 @@ static void glu_row(Activation kind, const float* gate, const float* up, std::in
   }
 }
 
-/// A row of nothing but -infinity (or without elements) has no softmax; it gives zeros.
+/// A row of nothing but -infinity (or without elements) has no softmax; it gives zeros. With NaN, all is NaN.
 static void softmax_row(const float* a, std::int64_t n, float* out) {
   const F32 lowest = broadcast(-__builtin_inff());
   F32 largest = lowest;
@@ -184,7 +184,11 @@ static void softmax_row(const float* a, std::int64_t n, float* out) {
       n, [&](std::int64_t i, auto at) { largest = max(largest, or_rest(load(a + i, at), lowest, at)); });
   const float top = reduce_max(largest);
   if (top == -__builtin_inff()) {
-    for_each_vector(n, [&](std::int64_t i, auto at) { store(out + i, zero(), at); });
+    // A maximum may pass over NaN; a sum does not.
+    const double none =
+        sum_of(n, [&](std::int64_t i, auto at) { return or_rest(exp(load(a + i, at)), zero(), at); });
+    const F32 all = broadcast(static_cast<float>(none));
+    for_each_vector(n, [&](std::int64_t i, auto at) { store(out + i, all, at); });
     return;
   }
   const F32 top_lanes = broadcast(top);

@@ -1,0 +1,170 @@
+#include "functions.h"
+
+#include "weft/error.h"
+
+namespace weft::torch {
+namespace {
+
+int integer(const Json& p, const char* name) { return p.at(name).get<int>(); }
+float number(const Json& p, const char* name) { return p.at(name).get<float>(); }
+/// An operand that may be missing.
+Value optional(const Values& in, std::size_t i) { return i < in.size() ? in[i] : Value(); }
+
+/// Calls f with a list of axes as long as the parameter's.
+template <typename F>
+Value with_axes(const Json& p, const F& f) {
+  const auto a = p.at("axes").get<std::vector<int>>();
+  switch (a.size()) {
+    case 0:
+      return f(std::initializer_list<int>{});
+    case 1:
+      return f({a[0]});
+    case 2:
+      return f({a[0], a[1]});
+    case 3:
+      return f({a[0], a[1], a[2]});
+    case 4:
+      return f({a[0], a[1], a[2], a[3]});
+    default:
+      throw Error(ErrorCode::kInvalidArgument, "there are no more than four axes");
+  }
+}
+
+Make unary(Value (*f)(Value, Where)) {
+  return [f](const Call& c) { return f(c.in.at(0), Where::current()); };
+}
+/// Of two values, or of one and a number.
+Make binary(Value (*f)(Value, Value, Where), Value (*with_number)(Value, float, Where) = nullptr) {
+  return [f, with_number](const Call& c) {
+    if (c.in.size() == 2) return f(c.in[0], c.in[1], Where::current());
+    return with_number(c.in.at(0), number(c.p, "number"), Where::current());
+  };
+}
+/// The operators: of two values, or of a value and a number on either side.
+template <typename F>
+Make arithmetic(const F& f) {
+  return [f](const Call& c) {
+    if (c.in.size() == 2) return f(Operand(c.in[0]), c.in[1]);
+    const float value = number(c.p, "number");
+    return c.p.value("first", false) ? f(value, Operand(c.in.at(0))) : f(Operand(c.in.at(0)), value);
+  };
+}
+Make reduction(Value (*f)(Value, std::initializer_list<int>, bool, Where)) {
+  return [f](const Call& c) {
+    return with_axes(c.p, [&](std::initializer_list<int> axes) {
+      return f(c.in.at(0), axes, c.p.at("keep").get<bool>(), Where::current());
+    });
+  };
+}
+
+}  // namespace
+
+const std::map<std::string, Make>& functions() {
+  static const std::map<std::string, Make> table = {
+      {"neg", [](const Call& c) { return -Operand(c.in.at(0)); }},
+      {"abs", unary(abs)},
+      {"square", unary(square)},
+      {"sqrt", unary(sqrt)},
+      {"rsqrt", unary(rsqrt)},
+      {"reciprocal", unary(reciprocal)},
+      {"exp", unary(exp)},
+      {"log", unary(log)},
+      {"sin", unary(sin)},
+      {"cos", unary(cos)},
+      {"tanh", unary(tanh)},
+      {"sigmoid", unary(sigmoid)},
+      {"floor", unary(floor)},
+      {"ceil", unary(ceil)},
+      {"round", unary(round)},
+      {"relu", unary(relu)},
+      {"relu_squared", unary(relu_squared)},
+      {"silu", unary(silu)},
+      {"gelu", unary(gelu)},
+      {"gelu_tanh", unary(gelu_tanh)},
+      {"gelu_quick", unary(gelu_quick)},
+      {"softplus", unary(softplus)},
+      {"softcap", [](const Call& c) { return softcap(c.in.at(0), number(c.p, "cap")); }},
+      {"clamp", [](const Call& c) { return clamp(c.in.at(0), number(c.p, "low"), number(c.p, "high")); }},
+
+      {"add", arithmetic([](auto a, auto b) { return a + b; })},
+      {"sub", arithmetic([](auto a, auto b) { return a - b; })},
+      {"mul", arithmetic([](auto a, auto b) { return a * b; })},
+      {"div", arithmetic([](auto a, auto b) { return a / b; })},
+      {"maximum", binary(maximum, maximum)},
+      {"minimum", binary(minimum, minimum)},
+      {"pow", binary(pow, pow)},
+      {"glu_silu", [](const Call& c) { return glu(Activation::kSilu, c.in.at(0), c.in.at(1)); }},
+      {"equal", binary(equal, equal)},
+      {"not_equal", binary(not_equal, not_equal)},
+      {"less", binary(less, less)},
+      {"less_equal", binary(less_equal, less_equal)},
+      {"greater", binary(greater, greater)},
+      {"greater_equal", binary(greater_equal, greater_equal)},
+      {"where",
+       [](const Call& c) {
+         if (c.in.size() == 2) return where(c.in[0], c.in[1], number(c.p, "number"));
+         return where(c.in.at(0), c.in.at(1), c.in.at(2));
+       }},
+
+      {"sum", reduction(sum)},
+      {"mean", reduction(mean)},
+      {"max", reduction(max)},
+      {"min", reduction(min)},
+      {"var", reduction(var)},
+      {"argmax",
+       [](const Call& c) { return argmax(c.in.at(0), integer(c.p, "axis"), c.p.at("keep").get<bool>()); }},
+      {"softmax", unary(softmax)},
+      {"layer_norm",
+       [](const Call& c) {
+         return layer_norm(c.in.at(0), optional(c.in, 1), optional(c.in, 2), number(c.p, "eps"));
+       }},
+      {"rms_norm", [](const Call& c) { return rms_norm(c.in.at(0), optional(c.in, 1), number(c.p, "eps")); }},
+      {"normalize", [](const Call& c) { return normalize(c.in.at(0), number(c.p, "eps")); }},
+
+      {"matmul", binary(matmul)},
+      {"linear", [](const Call& c) { return linear(c.in.at(0), c.in.at(1), optional(c.in, 2)); }},
+      {"conv1d",
+       [](const Call& c) {
+         return conv1d(c.in.at(0), c.in.at(1), optional(c.in, 2), integer(c.p, "kernel"),
+                       integer(c.p, "stride"), integer(c.p, "padding"));
+       }},
+      {"ragged_attention",
+       [](const Call& c) {
+         return ragged_attention(c.in.at(0), c.in.at(1), c.in.at(2), c.in.at(3), c.in.at(4),
+                                 integer(c.p, "heads"), number(c.p, "scale"));
+       }},
+      {"ragged_mean", [](const Call& c) { return ragged_mean(c.in.at(0), c.in.at(1), c.in.at(2)); }},
+      {"take", [](const Call& c) { return take(c.in.at(0), c.in.at(1)); }},
+      {"top_k", [](const Call& c) { return top_k(c.in.at(0), integer(c.p, "k")); }},
+
+      {"reshape", [](const Call& c) { return reshape(c.in.at(0), c.shape(c.p.at("shape"))); }},
+      {"broadcast_to", [](const Call& c) { return broadcast_to(c.in.at(0), c.shape(c.p.at("shape"))); }},
+      {"permute",
+       [](const Call& c) {
+         return with_axes(c.p, [&](std::initializer_list<int> axes) { return permute(c.in.at(0), axes); });
+       }},
+      {"transpose",
+       [](const Call& c) { return transpose(c.in.at(0), integer(c.p, "a"), integer(c.p, "b")); }},
+      {"slice",
+       [](const Call& c) {
+         return slice(c.in.at(0), integer(c.p, "axis"), integer(c.p, "begin"), integer(c.p, "end"),
+                      integer(c.p, "step"));
+       }},
+      {"squeeze", [](const Call& c) { return squeeze(c.in.at(0), integer(c.p, "axis")); }},
+      {"unsqueeze", [](const Call& c) { return unsqueeze(c.in.at(0), integer(c.p, "axis")); }},
+      {"concat",
+       [](const Call& c) {
+         const int axis = integer(c.p, "axis");
+         if (c.in.size() == 2) return concat({c.in[0], c.in[1]}, axis);
+         return concat({c.in.at(0), c.in.at(1), c.in.at(2)}, axis);
+       }},
+      {"pad",
+       [](const Call& c) {
+         return pad(c.in.at(0), integer(c.p, "axis"), integer(c.p, "before"), integer(c.p, "after"),
+                    number(c.p, "value"));
+       }},
+  };
+  return table;
+}
+
+}  // namespace weft::torch
