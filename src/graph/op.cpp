@@ -41,8 +41,8 @@ ValueType rule(const ops::Softmax&, const Inputs& in) {
 }
 
 ValueType rule(const ops::Glu&, const Inputs& in) {
-  in.f32(0);
-  in.f32(1);
+  in.f32(0, 1);
+  in.f32(1, 1);
   in.require(in.shape(1) == in.shape(0), 1, "must have the shape of input 0");
   return f32(in.shape(0));
 }

@@ -1,7 +1,7 @@
 // Runs graphs on a device through the public API, and compares their outputs with what somebody else
 // computed.
 //
-//   graph_eval [--device NAME] [--threads N] CASES
+//   graph_eval [--device NAME] [--modules FOLDER] [--threads N] CASES
 //
 // CASES.jsonl has a case a line, CASES.bin the elements of all arrays. A case:
 //   {"symbols": {"s0": [min, max, value]},
@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -57,8 +58,8 @@ T element(std::span<const std::byte> bytes, std::size_t i) {
 
 class Evaluator {
  public:
-  Evaluator(const std::string& device, int n_threads)
-      : registry_(weft::find_backends()), device_name_(device), n_threads_(n_threads) {
+  Evaluator(const std::string& device, const std::filesystem::path& modules, int n_threads)
+      : registry_(weft::find_backends({&modules, 1})), device_name_(device), n_threads_(n_threads) {
     if (device == "cpu") {
       devices_ = std::make_unique<weft::Devices>(weft::find_devices(*registry_, {"cpu"}));
     } else {
@@ -182,10 +183,10 @@ class Evaluator {
   long n_there_ = 0, n_elsewhere_ = 0;
 };
 
-int run(const std::string& cases, const std::string& device, int n_threads) {
+int run(const std::string& cases, const std::string& device, const std::string& modules, int n_threads) {
   const std::vector<std::byte> bytes = read_file(cases + ".bin");
   std::ifstream lines(cases + ".jsonl");
-  Evaluator evaluator(device, n_threads);
+  Evaluator evaluator(device, modules, n_threads);
   long n_cases = 0, n_failed = 0;
   for (std::string line; std::getline(lines, line); ++n_cases) {
     std::string problem;
@@ -207,12 +208,14 @@ int run(const std::string& cases, const std::string& device, int n_threads) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::string device = "cpu", cases;
+  std::string device = "cpu", modules, cases;
   int n_threads = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--device" && i + 1 < argc) {
       device = argv[++i];
+    } else if (word == "--modules" && i + 1 < argc) {
+      modules = argv[++i];
     } else if (word == "--threads" && i + 1 < argc) {
       n_threads = std::stoi(argv[++i]);
     } else {
@@ -220,10 +223,10 @@ int main(int argc, char** argv) try {
     }
   }
   if (cases.empty()) {
-    std::fputs("usage: graph_eval [--device NAME] [--threads N] CASES\n", stderr);
+    std::fputs("usage: graph_eval [--device NAME] [--modules FOLDER] [--threads N] CASES\n", stderr);
     return 2;
   }
-  return run(cases, device, n_threads);
+  return run(cases, device, modules, n_threads);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "graph_eval: %s\n", error.what());
   return 2;
