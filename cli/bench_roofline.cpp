@@ -33,7 +33,8 @@ Json LimitsCache::to_json() const {
     json.push_back({{"threads", limits.n_threads},
                     {"kernels", limits.kernels},
                     {"read_bytes_per_second", limits.read_bytes_per_second},
-                    {"int8_multiply_adds_per_second", limits.multiply_adds_per_second}});
+                    {"int8_multiply_adds_per_second", limits.multiply_adds_per_second},
+                    {"f32_multiply_adds_per_second", limits.float_multiply_adds_per_second}});
   }
   return json;
 }
@@ -41,10 +42,11 @@ Json LimitsCache::to_json() const {
 std::string LimitsCache::text() const {
   std::string text;
   for (const auto& [asked, limits] : limits_) {
-    text +=
-        fmt::format("this machine at best, {} thread{}: {:.1f} GB/s read, {:.0f} Gop/s int8 ({})\n",
-                    limits.n_threads, limits.n_threads == 1 ? "" : "s", limits.read_bytes_per_second / 1e9,
-                    2.0 * limits.multiply_adds_per_second / 1e9, limits.kernels);
+    text += fmt::format(
+        "this machine at best, {} thread{}: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} GFLOP/s f32 ({})\n",
+        limits.n_threads, limits.n_threads == 1 ? "" : "s", limits.read_bytes_per_second / 1e9,
+        2.0 * limits.multiply_adds_per_second / 1e9, 2.0 * limits.float_multiply_adds_per_second / 1e9,
+        limits.kernels);
   }
   return text;
 }

@@ -9,6 +9,7 @@
 #include "arguments.h"
 #include "bench_load.h"
 #include "bench_matrix.h"
+#include "bench_ops.h"
 #include "bench_parallel.h"
 #include "bench_profile.h"
 #include "bench_report.h"
@@ -207,11 +208,33 @@ class BenchRun {
   double n_done_ = 0.0, n_rounds_ = 1.0;
 };
 
-int run(BenchOptions options, const LoadOptions& load) {
+/// Ops alone, without a model, with each number of threads that is asked for.
+int run_ops(const OpsOptions& ops, const BenchOptions& options) {
+  InterruptGuard interrupt;
+  LimitsCache limits(options.model.isa);
+  Json rows = Json::array();
+  for (const Matrix::Setting& setting : parse_matrix(options).settings)
+    for (Json& row : measure_ops(ops, limits.of(setting.n_threads), options.repetitions, interrupt))
+      rows.push_back(std::move(row));
+  if (options.format == "csv") {
+    print(to_csv(rows));
+  } else if (options.format == "jsonl") {
+    print(to_jsonl(rows));
+  } else if (options.format == "json") {
+    print(to_text({{"limits", limits.to_json()}, {"results", rows}}, 2));
+  } else {
+    print(to_markdown(rows, ops_columns()) + "\n" + limits.text());
+  }
+  return kExitOk;
+}
+
+int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
   if (options.json) options.format = "json";
   const std::vector<std::string> formats = {"md", "json", "jsonl", "csv"};
   if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
     throw UsageError(fmt::format("--output: '{}' is none of {}", options.format, fmt::join(formats, ", ")));
+  if (ops.ops) return run_ops(ops, options);
+  if (!ops.filter.empty()) throw UsageError("--filter goes with --ops");
   if (!load.url.empty()) return run_load(load, options);
   if (options.plans && options.format != "md" && options.format != "json")
     throw UsageError("--plans goes with md and json");
@@ -230,6 +253,7 @@ void set_parallel(int& n_parallel, const std::string& text) {
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   auto load = std::make_shared<LoadOptions>();
+  auto ops = std::make_shared<OpsOptions>();
   const std::string group = "Measurement";
   const auto add_list = [&](const std::string& names, std::string& value, const std::string& help) {
     return app.add_option(names, value, help)->type_name("N,...")->group(group);
@@ -258,6 +282,12 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   add_list("--streams", options->streams, "serve exactly so many texts at the same time, or several: 8,32");
   add_switch(app, "--shared-prompt", options->shared_prompt, "all streams have the same prompt")
+      ->group(group);
+
+  add_switch(app, "--ops", ops->ops, "measure single ops of usual shapes instead, without a model")
+      ->group(group);
+  app.add_option("--filter", ops->filter, "of --ops those in whose line this regular expression is found")
+      ->type_name("REGEX")
       ->group(group);
 
   add_switch(app, "--plans", options->plans,
@@ -303,7 +333,7 @@ std::function<int()> prepare(CLI::App& app) {
         ->group(group);
   }
   add_talk_options(app, options->talk);
-  return [options, load] { return run(*options, *load); };
+  return [options, load, ops] { return run(*options, *load, *ops); };
 }
 
 }  // namespace
@@ -343,6 +373,14 @@ const Command kBenchCommand = {
     "time a\n"
     "token is. Ctrl-C ends with what there is.\n"
     "\n"
+    "With --ops ops are measured by themselves, as graphs of one node: the fastest of the repetitions, and "
+    "the\n"
+    "part of the roofline that it is, of all operands and the result once through memory, and of products at "
+    "the\n"
+    "peak of multiplications of floats, or of the 8-bit dot product where weights are quantised. What stays "
+    "in the\n"
+    "processor's caches may exceed it.\n"
+    "\n"
     "Examples:\n"
     "  weft bench\n"
     "  weft bench -m gemma -m smollm -p 128,512 -n 64 -t 1,2 -r 5 --json\n"
@@ -352,6 +390,7 @@ const Command kBenchCommand = {
     "  weft bench -npl 8,32 -p 1024 -n 32 -pps\n"
     "  weft bench -np 8 --plans\n"
     "  weft bench -npl 32 --profile\n"
+    "  weft bench --ops --filter 'linear.*x 2048' -t 1,2\n"
     "  weft bench --serve http://127.0.0.1:8080 --concurrency 1,8,32 -p 64-512 -n 128\n"
     "  weft bench --serve http://127.0.0.1:8080 --rate 2 --duration 60 --shared-prefix 1024 --slo-ttft 500\n",
     prepare};

@@ -13,7 +13,7 @@ namespace weft {
 /// DeviceInfo::speed, which does not change from start to start. Throws Error.
 DeviceSpeed measure(const Registry& registry, const std::string& device);
 
-/// What this machine does at best, measured in about half a second.
+/// What this machine does at best, measured in about a second.
 struct MachineLimits {
   int n_threads = 0;
   std::string kernels = {};  ///< The instruction set whose dot product was measured.
@@ -21,6 +21,8 @@ struct MachineLimits {
   double read_bytes_per_second = 0.0;
   /// 8-bit integer products, added up in registers by the dot product that the kernels use.
   double multiply_adds_per_second = 0.0;
+  /// The same of floats (F32), by multiplications with additions in one.
+  double float_multiply_adds_per_second = 0.0;
 
   /// The time below which work cannot be done: the larger of its bytes and its products at these speeds.
   double least_seconds(double bytes, double multiply_adds) const;

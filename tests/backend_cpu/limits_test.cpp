@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -44,6 +45,17 @@ TEST(Limits, AllProductsAreMade) {
   }
 }
 
+TEST(Limits, AllFloatsAreMultiplied) {
+  for (const Isa isa : kIsas) {
+    if (!supported(isa)) continue;
+    const Kernels& k = kernels(isa);
+    ASSERT_GE(k.fma_peak_multiply_adds, 4);
+    for (const int n_rounds : {1, 2, 9})
+      EXPECT_EQ(k.fma_peak(n_rounds), (2.0 - std::ldexp(2.0, -n_rounds)) * k.fma_peak_multiply_adds)
+          << k.name;
+  }
+}
+
 TEST(Limits, AllBytesAreRead) {
   constexpr int kUnits = 20;
   std::vector<std::uint64_t> words(kReadUnit * kUnits / sizeof(std::uint64_t));
@@ -70,6 +82,7 @@ TEST(Limits, AreMeasured) {
   EXPECT_EQ(limits.kernels, "generic");
   EXPECT_GT(limits.read_bytes_per_second, 0.0);
   EXPECT_GT(limits.multiply_adds_per_second, 0.0);
+  EXPECT_GT(limits.float_multiply_adds_per_second, 0.0);
 }
 
 TEST(Recorder, KindsStandForAllLayers) {

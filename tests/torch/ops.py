@@ -31,6 +31,7 @@ from op_table import EXACT, MAX_RANK, ROWS, STEPS, SUMS, TABLE, VIEWS
 
 EDGES = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1.4e-45, 3.4e38, -3.4e38, 1.2e-38, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5,
          -3.5, 88.0, -104.0, 1e4]
+HUGE = 1e18  # Squares of such are infinite.
 SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33]
 MAX_ELEMENTS = 4096
 TORCH_TYPES = {"f32": torch.float32, "i32": torch.int32, "f16": torch.float16, "bf16": torch.bfloat16}
@@ -52,7 +53,8 @@ class Case:
         self.values = []  # Of each value: its exact elements.
         self.leaves = {}  # Value: kind, type.
         self.nodes = []   # (value, row, operands, parameters)
-        self.edges = self.rng.random() < 0.3
+        self.edges = EDGES if self.rng.random() < 0.15 else [x for x in EDGES if not HUGE < abs(x) < math.inf]
+        self.has_edges = self.rng.random() < 0.3
         self.fixed = False  # Some size must not be a symbol.
 
     # What rows ask for.
@@ -121,10 +123,10 @@ class Case:
             x = torch.rand(shape, generator=self.torch_rng) * 6 - 3
             if not plain and self.rng.random() < 0.15:
                 x = x.round()
-            if not plain and self.edges and kind == "input":
+            if not plain and self.has_edges and kind == "input":
                 mask = torch.rand(shape, generator=self.torch_rng) < 0.2
-                choice = torch.randint(0, len(EDGES), shape, generator=self.torch_rng)
-                x = torch.where(mask, torch.tensor(EDGES)[choice], x)
+                choice = torch.randint(0, len(self.edges), shape, generator=self.torch_rng)
+                x = torch.where(mask, torch.tensor(self.edges)[choice], x)
             elif not plain and self.rng.random() < 0.05:
                 x = x * 1e4
         return self.add_leaf(x.to(TORCH_TYPES[dtype]), kind, dtype)
@@ -208,10 +210,10 @@ class Case:
         if row.noise.same_place > 0.0:
             u = torch.rand(y.shape, generator=self.torch_rng, dtype=torch.float64) * 2 - 1
             y = torch.where(exact[0].isfinite(), y + factor * row.noise.same_place * exact[0] * u, y)
-        if row.noise == SUMS and any(((x.abs() > 1e36) & x.isfinite()).any() for x in exact if x.is_floating_point()):
-            y = torch.where(y.abs() < 1e30, y, math.nan)  # Parts of a sum may be infinite, and which, is up to its order.
+        if row.noise == SUMS and any(((x.abs() > HUGE) & x.isfinite()).any() for x in exact if x.is_floating_point()):
+            y = 1e3 * torch.rand(y.shape, generator=self.torch_rng)  # Parts may be infinite; which, is up to the order.
         if row.noise != EXACT and y.is_floating_point():  # Results that are denormal may be 0, and 0 have either sign.
-            y = torch.where(y.abs() < 1.2e-38, y * {2: -1.0, 4: 0.0}.get(factor, 1.0), y)
+            y = torch.where(y.abs() < 1.2e-38, y * torch.randint(-1, 2, y.shape, generator=self.torch_rng), y)
         return rounded(y)
 
     @staticmethod
@@ -239,7 +241,9 @@ class Case:
     def symbols(self):
         """Sizes that are symbols in this case, by size: all dimensions of that size, but the innermost ones and those of
         weights, or none."""
-        if self.fixed or not all(row.symbols for _, row, *_ in self.nodes) or self.rng.random() < 0.5:
+        rows = [row for _, row, *_ in self.nodes]
+        grown = len(rows) > 1 and any(row.name in ("pad", "concat") for row in rows)  # To a size that a leaf has.
+        if self.fixed or grown or not all(row.symbols for row in rows) or self.rng.random() < 0.5:
             return {}
         inner = {size for v in range(len(self.values)) for size in self.shape(v)[-1:]}
         inner |= {size for v in self.leaves if self.plain_weight(v) for size in self.shape(v)}

@@ -50,16 +50,22 @@ MachineLimits measure_limits(Isa isa, int n_threads) {
   const std::int32_t n_tasks = pool.n_threads() * kTasksPerThread;
   std::atomic<std::uint64_t> sink{0};  // So that nothing is left out as unused.
 
-  std::int64_t n_rounds = 1 << 10;
-  for (;; n_rounds *= 2) {
-    const auto start = Clock::now();
-    sink += k.dot_peak(n_rounds);
-    if (seconds_since(start) > kTaskSeconds) break;
-  }
-  const double dot_seconds =
-      best_seconds(pool, n_tasks, [&](std::int32_t, int) { sink += k.dot_peak(n_rounds); });
+  // How often per second all threads together do one round of work that registers hold.
+  const auto rounds_per_second = [&](const auto& rounds) {
+    std::int64_t n_rounds = 1 << 10;
+    for (;; n_rounds *= 2) {
+      const auto start = Clock::now();
+      sink += rounds(n_rounds);
+      if (seconds_since(start) > kTaskSeconds) break;
+    }
+    const double seconds = best_seconds(pool, n_tasks, [&](std::int32_t, int) { sink += rounds(n_rounds); });
+    return static_cast<double>(n_rounds) * n_tasks / seconds;
+  };
   limits.multiply_adds_per_second =
-      static_cast<double>(n_rounds) * k.dot_peak_multiply_adds * n_tasks / dot_seconds;
+      rounds_per_second([&](std::int64_t n) { return k.dot_peak(n); }) * k.dot_peak_multiply_adds;
+  limits.float_multiply_adds_per_second =
+      rounds_per_second([&](std::int64_t n) { return static_cast<std::uint64_t>(k.fma_peak(n)); }) *
+      k.fma_peak_multiply_adds;
 
   const base::Memory memory(kStreamBytes);
   const std::int64_t lines = static_cast<std::int64_t>(kStreamBytes) / kReadUnit;

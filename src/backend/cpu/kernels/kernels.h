@@ -361,6 +361,9 @@ struct Kernels {
   /// Dot products of 8-bit integers as `matmul` makes them, as many as registers take, n_rounds times.
   std::uint64_t (*dot_peak)(std::int64_t n_rounds);
   int dot_peak_multiply_adds;  ///< Of one round.
+  /// Multiplications and additions of floats, as many as registers take, n_rounds times.
+  double (*fma_peak)(std::int64_t n_rounds);
+  int fma_peak_multiply_adds;  ///< Of one round.
   /// Reads a multiple of kReadUnit bytes, one after another.
   std::uint64_t (*read_memory)(const std::byte* data, std::int64_t n_bytes);
 };

@@ -37,6 +37,26 @@ static std::uint64_t dot_peak(std::int64_t n_rounds) {
   return sum;
 }
 
+/// Sums that do not wait for each other: more than two units that take four cycles each can have under way,
+/// fewer than there are registers.
+static constexpr int kFmaPeakSums = 12;
+static constexpr int kFmaPeakMultiplyAdds = kFmaPeakSums * kLanes;
+
+/// Each sum comes to 2 - 2^(1 - n_rounds).
+static double fma_peak(std::int64_t n_rounds) {
+  const F32 half = broadcast(0.5f), one = broadcast(1.0f);
+  F32 sums[kFmaPeakSums];
+#pragma GCC unroll 16
+  for (F32& sum : sums) sum = zero();
+  for (std::int64_t round = 0; round < n_rounds; ++round) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kFmaPeakSums; ++i) sums[i] = fma(sums[i], half, one);
+  }
+  double sum = 0.0;
+  for (const F32& part : sums) sum += static_cast<double>(reduce_add(part));
+  return sum;
+}
+
 /// One line after another, each with three operations that wait for those of the line before, at most the
 /// pace of kernels: loads as fast as a core can make them, with prefetches or without, were a tenth slower.
 static std::uint64_t read_memory(const std::byte* data, std::int64_t n_bytes) {

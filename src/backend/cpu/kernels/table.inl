@@ -57,6 +57,8 @@ const Kernels kTable = {
     .unpack_halves = unpack_halves,
     .dot_peak = dot_peak,
     .dot_peak_multiply_adds = kDotPeakMultiplyAdds,
+    .fma_peak = fma_peak,
+    .fma_peak_multiply_adds = kFmaPeakMultiplyAdds,
     .read_memory = read_memory,
 };
 

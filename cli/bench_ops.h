@@ -1,0 +1,23 @@
+#pragma once
+// weft bench --ops: single ops of usual shapes, beside what this machine could do.
+#include <string>
+
+#include "bench_report.h"
+#include "interrupt.h"
+#include "op_shapes.h"
+#include "weft/measure.h"
+
+namespace weft::cli {
+
+struct OpsOptions {
+  bool ops = false;
+  std::string filter;  // A regular expression. Empty: all.
+};
+
+/// Measures the shapes whose names fit the filter, with each number of threads that `limits` are given for,
+/// and returns a row for each. Throws UsageError where none fits, Error kCancelled after Ctrl-C.
+Json measure_ops(const OpsOptions& options, const MachineLimits& limits, int n_repetitions,
+                 const InterruptGuard& interrupt);
+std::vector<Column> ops_columns();
+
+}  // namespace weft::cli
