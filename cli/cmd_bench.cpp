@@ -221,7 +221,10 @@ int run_ops(const OpsOptions& ops, const BenchOptions& options) {
   } else if (options.format == "jsonl") {
     print(to_jsonl(rows));
   } else if (options.format == "json") {
-    print(to_text({{"limits", limits.to_json()}, {"results", rows}}, 2));
+    Json report;
+    report["limits"] = limits.to_json();
+    report["results"] = rows;
+    print(to_text(report, 2));
   } else {
     print(to_markdown(rows, ops_columns()) + "\n" + limits.text());
   }

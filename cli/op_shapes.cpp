@@ -14,7 +14,7 @@ Shape shape_of(const Sizes& sizes) { return Shape(std::span<const std::int64_t>(
 OpShape linear(DType dtype, std::int64_t rows) {
   constexpr std::int64_t kIn = 2048, kOut = 8192;  // A feed-forward layer.
   return {"linear",
-          std::string(to_string(dtype)),
+          std::string(info(dtype).name),
           {rows, kIn, kOut},
           fmt::format("{} x {} -> {}", rows, kIn, kOut),
           [=](Graph& g) { return linear(g.input("x", {rows, kIn}), g.weight("w", dtype, {kOut, kIn})); },

@@ -1034,6 +1034,28 @@ class Bench(Case):
         self.fail_with(2, "bench", "-m", LLAMA, "-pg", "5")
         self.fail_with(2, "bench", "-m", LLAMA, "-ctk", "f16,q9")
 
+    def test_ops(self):
+        report = json.loads(self.succeed("bench", "--ops", "-r", "1", "-t", "1", "--json"))
+        self.assertGreater(report["limits"][0]["f32_multiply_adds_per_second"], 0)
+        rows = report["results"]
+        self.assertGreater(len(rows), 20)
+        self.assertEqual(len({(r["op"], r["type"], r["shape"]) for r in rows}), len(rows))
+        self.assertEqual({r["type"] for r in rows if r["op"] == "linear"}, {"f32", "f16", "q8_0", "q4_K"})
+        for row in rows:
+            self.assertGreater(row["min_ms"], 0)
+            self.assertGreater(row["gbytes_per_second"], 0)
+            self.assertGreater(row["roofline_fraction"], 0)
+            self.assertIn(row["bound"], ("memory", "compute"))
+        few = ["bench", "--ops", "--filter", "q4_K 1 x|softmax", "-r", "2", "-t", "1,2"]
+        lines = self.succeed(*few).splitlines()
+        self.assertIn("of roofline", lines[0])
+        self.assertEqual(len([line for line in lines if re.match(r"\| (linear|softmax) ", line)]), 4)
+        rows = list(csv.DictReader(self.succeed(*few, "-o", "csv").splitlines()))
+        self.assertEqual([(r["op"], r["threads"]) for r in rows], [(op, t) for t in "12" for op in ("linear", "softmax")])
+        self.fail_with(2, "bench", "--ops", "--filter", "nothing like it")
+        self.fail_with(2, "bench", "--ops", "--filter", "(")
+        self.fail_with(2, "bench", "-m", LLAMA, "--filter", "linear")
+
     def test_combinations(self):
         rows = self.results("-p", "16", "-n", "2", "-pg", "8,3", "-pg", "4,1", "-d", "0,70")
         tests = ["pp16", "tg2", "pp8+tg3", "pp4+tg1"]

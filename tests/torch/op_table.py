@@ -422,7 +422,7 @@ TABLE = [
     Row("mean", reduction, over(torch.mean), SUMS),
     Row("max", reduction, largest(torch.amax)),
     Row("min", reduction, largest(torch.amin)),
-    Row("var", reduction, over(lambda x, dim, keepdim: torch.var(x, dim=dim, correction=0, keepdim=keepdim)), SUMS),
+    Row("var", reduction, over(lambda x, dim, keepdim: (x - x.mean(dim, keepdim=True)).square().mean(dim, keepdim=keepdim)), SUMS),
     Row("argmax", draw_argmax, lambda p, x: torch.argmax(x, p["axis"], p["keep"]).to(torch.int32)),
     Row("softmax", one(min_rank=1), softmax, SUMS),
     Row("layer_norm", draw_norm(2), layer_norm, SUMS),

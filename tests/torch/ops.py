@@ -33,7 +33,6 @@ EDGES = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1.4e-45, 3.4e38, -3.4
          -3.5, 88.0, -104.0, 1e4]
 HUGE = 1e18  # Squares of such are infinite.
 SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33]
-MAX_ELEMENTS = 4096
 TORCH_TYPES = {"f32": torch.float32, "i32": torch.int32, "f16": torch.float16, "bf16": torch.bfloat16}
 NOISE_FACTORS = [1, 1, 2, 2, 4, 4, 8, 8, 16, 16]  # Large ones find out what lies beside a step.
 MARGIN = 3.0
@@ -47,7 +46,8 @@ def rounded(x):
 class Case:
     """A graph while it is drawn: values with their exact elements, leaves first come first."""
 
-    def __init__(self, seed: int, index: int):
+    def __init__(self, seed: int, index: int, max_elements: int):
+        self.max_elements = max_elements
         self.rng = random.Random(f"{seed} {index}")
         self.torch_rng = torch.Generator().manual_seed(self.rng.getrandbits(48))
         self.values = []  # Of each value: its exact elements.
@@ -76,7 +76,7 @@ class Case:
 
     def new_shape(self, min_rank=0, max_rank=MAX_RANK) -> list[int]:
         shape = [self.size() for _ in range(self.rng.randint(min_rank, max_rank))]
-        while math.prod(shape) > MAX_ELEMENTS:
+        while math.prod(shape) > self.max_elements:
             shape[shape.index(max(shape))] = 2
         return shape
 
@@ -159,9 +159,9 @@ class Case:
         before = len(self.values), len(self.nodes)
         drawn = row.draw(self)
         sizes = [] if drawn is None else [self.values[v].numel() for v in drawn[0]]
-        if drawn is not None and max(sizes, default=0) <= MAX_ELEMENTS:
+        if drawn is not None and max(sizes, default=0) <= self.max_elements:
             value = self.apply(row.name, *drawn)
-            if self.values[value].numel() <= MAX_ELEMENTS and self.values[value].dim() <= MAX_RANK:
+            if self.values[value].numel() <= self.max_elements and self.values[value].dim() <= MAX_RANK:
                 return True
         for value in range(before[0], len(self.values)):
             self.leaves.pop(value, None)
@@ -171,8 +171,8 @@ class Case:
     # The graph as a whole.
 
     @staticmethod
-    def drawn(seed: int, index: int) -> "Case":
-        case = Case(seed, index)
+    def drawn(args, index: int) -> "Case":
+        case = Case(args.seed, index, args.max_elements)
         single = case.rng.random() < 0.5
         if single:
             if case.rng.random() < 0.5:
@@ -213,7 +213,8 @@ class Case:
         if row.noise == SUMS and any(((x.abs() > HUGE) & x.isfinite()).any() for x in exact if x.is_floating_point()):
             y = 1e3 * torch.rand(y.shape, generator=self.torch_rng)  # Parts may be infinite; which, is up to the order.
         if row.noise != EXACT and y.is_floating_point():  # Results that are denormal may be 0, and 0 have either sign.
-            y = torch.where(y.abs() < 1.2e-38, y * torch.randint(-1, 2, y.shape, generator=self.torch_rng), y)
+            tiny = torch.copysign(y.abs() if factor < 8 else torch.zeros_like(y), torch.tensor(-1.0 if factor == 4 else 1.0))
+            y = torch.where((y.abs() < 1.2e-38) & (factor > 1), tiny, y)
         return rounded(y)
 
     @staticmethod
@@ -300,15 +301,15 @@ class Runner:
     def run(self, indices, stem: Path):
         arrays, lines, numbers = bytearray(), [], []
         for index in indices:
-            case, n, free = Case.drawn(self.args.seed, index).write(arrays)
+            case, n, free = Case.drawn(self.args, index).write(arrays)
             if not case["outputs"]:
                 continue
             self.n_elements, self.n_free = self.n_elements + n, self.n_free + free
-            lines.append(json.dumps(case))
+            lines.append(json.dumps(case, separators=(",", ":")))
             numbers.append(index)
         stem.with_suffix(".bin").write_bytes(arrays)
         stem.with_suffix(".jsonl").write_text("\n".join(lines) + "\n")
-        command = [str(self.args.graph_eval), "--device", self.args.device, str(stem)]
+        command = [str(self.args.graph_eval.resolve()), "--device", self.args.device, str(stem)]
         if self.args.threads:
             command[1:1] = ["--threads", str(self.args.threads)]
         if self.args.modules:
@@ -331,7 +332,7 @@ class Runner:
         self.nodes = [a + int(b) for a, b in zip(self.nodes, found.groups()[2:])]
         for line, problem in re.findall(r"^case (\d+): (.*)$", result.stdout, re.MULTILINE):
             index = numbers[int(line)]
-            print(f"case {index}: {problem}\n{Case.drawn(self.args.seed, index)}", flush=True)
+            print(f"case {index}: {problem}\n{Case.drawn(self.args, index)}", flush=True)
 
 
 def main() -> int:
@@ -339,6 +340,7 @@ def main() -> int:
     parser.add_argument("graph_eval", type=Path)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--max-elements", type=int, default=4096, help="of a value")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--modules", type=Path, help="a folder of backend modules")
     parser.add_argument("--threads", type=int)
@@ -350,7 +352,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         stem = args.keep or Path(scratch) / "cases"
         if args.only is not None:
-            print(Case.drawn(args.seed, args.only))
+            print(Case.drawn(args, args.only))
             runner.run([args.only], stem)
         else:
             step = args.cases if args.keep else 500

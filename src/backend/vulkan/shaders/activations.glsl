@@ -33,8 +33,9 @@ float activate(uint kind, float x) {
     return x * (x >= 0.0 ? 1.0 - half_tail : half_tail);
   }
   if (kind == 4u) return x * sigmoid(1.702 * x);
-  if (kind == 5u) return max(x, 0.0);
-  if (kind == 6u) return max(x, 0.0) * max(x, 0.0);
+  // Not max, which may drop NaN.
+  if (kind == 5u) return x < 0.0 ? 0.0 : x;
+  if (kind == 6u) return x < 0.0 ? 0.0 : x * x;
   if (kind == 7u) return log1p_exp(x);
   return x;
 }
