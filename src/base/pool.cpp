@@ -1,7 +1,5 @@
 #include "base/pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/waiter.h"
 #include "weft/error.h"
 
 namespace weft::base {
@@ -17,33 +16,8 @@ namespace {
 
 // Long enough to bridge the gap between two tokens, short enough not to heat an idle machine.
 constexpr auto kSpinBeforeSleep = std::chrono::microseconds(200);
-constexpr int kPausesBeforeYield = 4000;
 // Tasks of a run: what others wait for, when a thread is put aside, must stay small.
 constexpr std::uint32_t kMostAtOnce = 16;
-
-void pause_briefly() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-/// A wait that gives the core away when it takes long: the one waited for may need it.
-class Waiter {
- public:
-  void operator()() {
-    if (++n_ < kPausesBeforeYield) {
-      pause_briefly();
-    } else {
-      n_ = 0;
-      sched_yield();
-    }
-  }
-
- private:
-  int n_ = 0;
-};
 
 /// Asks for memory while its thread waits, in pieces so small that the thread is never late for it.
 class Ahead {
