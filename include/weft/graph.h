@@ -8,5 +8,7 @@
 //   auto y = weft::gelu(weft::linear(x, g.weight("up.weight", weft::DType::kQ4_K, {3072, 768})));
 //   g.output("y", y);
 #include "weft/graph/graph.h"
+#include "weft/graph/order.h"
+#include "weft/graph/sequence.h"
 #include "weft/graph/value.h"
 #include "weft/graph/value_windows.h"

@@ -93,6 +93,15 @@ std::optional<View> apply_view(const Op& op, const View& input, const Shape& sha
     result.strides[at(slice->axis)] = stride * slice->step;
     return result;
   }
+  if (const auto* flip = std::get_if<ops::Flip>(&op)) {
+    for (int i = 0; i < shape.rank(); ++i) {
+      if ((flip->axes >> i & 1) == 0) continue;
+      const Dim stride = input.strides[at(i)];
+      result.offset = result.offset + (shape[i] + Dim(-1)) * stride;
+      result.strides[at(i)] = stride * Dim(-1);
+    }
+    return result;
+  }
   if (std::holds_alternative<ops::BroadcastTo>(op)) return broadcast_view(input, shape);
   return reshape(input, shape);
 }

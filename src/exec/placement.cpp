@@ -21,6 +21,15 @@ double flops_of(const Graph& graph, const Node& node, std::span<const std::int64
     const Shape& a = graph.value(node.inputs[0]).shape;
     return 2.0 * out * static_cast<double>(a.back().value(symbols));
   }
+  if (get_op<ops::DenseAttention>(node) != nullptr) {
+    const auto keys = static_cast<double>(graph.value(node.inputs[1]).shape[2].value(symbols));
+    const auto k_columns = static_cast<double>(graph.value(node.inputs[0]).shape.columns());
+    const auto v_columns = static_cast<double>(graph.value(node.output).shape.columns());
+    return 2.0 * out * keys * (1.0 + k_columns / v_columns);
+  }
+  if (get_op<ops::Lstm>(node) != nullptr || get_op<ops::Gru>(node) != nullptr)
+    return 2.0 * static_cast<double>(graph.value(node.inputs[0]).shape.elements(symbols)) *
+           static_cast<double>(graph.value(node.output).shape.columns());
   if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
     return 2.0 * out * static_cast<double>(graph.value(node.inputs[0]).shape.columns());
   return out;

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "graph/int_value.h"
+#include "graph/operands.h"
 #include "graph/refuse.h"
 #include "weft/error.h"
 #include "weft/graph/value.h"
@@ -10,42 +12,21 @@
 namespace weft {
 namespace {
 
-/// A value that is there, of a graph whose symbols the dimensions have.
-void check(const char* op, Value x, std::initializer_list<Dim> dims, const Where& where) {
-  if (!x) refuse(std::string(op) + ": it has no inputs", where);
-  const auto n_symbols = static_cast<SymbolId>(x.graph().symbols().size());
-  for (const Dim& dim : dims)
-    if (dim.last_symbol() >= n_symbols)
-      refuse(std::string(op) + ": a size has a symbol of another graph", where);
-}
-void check(const char* op, Value x, const Shape& shape, const Where& where) {
-  check(op, x, {}, where);
-  for (int i = 0; i < shape.rank(); ++i) check(op, x, {shape[i]}, where);
-}
-
-std::string text(Value x) { return x.name() + " " + to_string(x.shape(), x.graph().symbols()); }
-
-/// An axis of x, from 0; one of `rank` where it is a result's.
-int axis_of(const char* op, Value x, int axis, int rank, const Where& where) {
-  const int from_first = axis < 0 ? rank + axis : axis;
-  if (from_first < 0 || from_first >= rank)
-    refuse(std::string(op) + ": " + text(x) + " has no axis " + std::to_string(axis), where);
-  return from_first;
-}
-int axis_of(const char* op, Value x, int axis, const Where& where) {
-  check(op, x, {}, where);
-  return axis_of(op, x, axis, x.rank(), where);
-}
-
 Value unary(UnaryKind kind, Value x, const Where& where) { return apply(ops::Unary{kind}, {x}, where); }
 Value binary(BinaryKind kind, Value a, Value b, const Where& where) {
   if (!b) refuse("binary: the second operand is none", where);
+  if (const auto of_ints = int_kind(kind); of_ints && are_ints(a, b))
+    return int_binary(*of_ints, a, b, where);
   return apply(ops::Binary{kind}, {a, b}, where);
 }
 Value binary(BinaryKind kind, Value a, float b, const Where& where) {
+  if (const auto of_ints = int_kind(kind); of_ints && is_int(a))
+    return int_binary(*of_ints, a, b, false, where);
   return apply(ops::Binary{kind, b, false}, {a}, where);
 }
 Value binary(BinaryKind kind, float a, Value b, const Where& where) {
+  if (const auto of_ints = int_kind(kind); of_ints && is_int(b))
+    return int_binary(*of_ints, b, a, true, where);
   return apply(ops::Binary{kind, a, true}, {b}, where);
 }
 Value compare(CompareKind kind, Value a, Value b, const Where& where) {
@@ -54,24 +35,6 @@ Value compare(CompareKind kind, Value a, Value b, const Where& where) {
 }
 Value compare(CompareKind kind, Value a, float b, const Where& where) {
   return apply(ops::Compare{kind, b}, {a}, where);
-}
-
-Value reduce(ReduceKind kind, Value x, std::initializer_list<int> axes, bool keep, const Where& where) {
-  check("reduce", x, {}, where);
-  ops::Reduce op{kind, axes.size() == 0 ? (1u << x.rank()) - 1u : 0u, keep};
-  for (const int axis : axes) {
-    const std::uint32_t bit = 1u << axis_of("reduce", x, axis, where);
-    if ((op.axes & bit) != 0)
-      refuse("reduce: axis " + std::to_string(axis) + " of " + text(x) + " is named twice", where);
-    op.axes |= bit;
-  }
-  return apply(op, {x}, where);
-}
-
-std::vector<Dim> dims_of(const Shape& shape) {
-  std::vector<Dim> dims;
-  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
-  return dims;
 }
 
 /// What -1 stands for in the new shape of x. Without value where that is no size.
@@ -94,7 +57,10 @@ Value operator+(float a, Operand b) { return binary(BinaryKind::kAdd, b.value, a
 Value operator-(Operand a, Value b) { return binary(BinaryKind::kSub, a.value, b, a.where); }
 Value operator-(Operand a, float b) { return binary(BinaryKind::kSub, a.value, b, a.where); }
 Value operator-(float a, Operand b) { return binary(BinaryKind::kSub, a, b.value, b.where); }
-Value operator-(Operand x) { return unary(UnaryKind::kNeg, x.value, x.where); }
+Value operator-(Operand x) {
+  if (is_int(x.value)) return int_binary(IntKind::kSub, x.value, 0.0f, true, x.where);
+  return unary(UnaryKind::kNeg, x.value, x.where);
+}
 Value operator/(Operand a, Value b) { return binary(BinaryKind::kDiv, a.value, b, a.where); }
 Value operator/(Operand a, float b) { return binary(BinaryKind::kDiv, a.value, b, a.where); }
 Value operator/(float a, Operand b) { return binary(BinaryKind::kDiv, a, b.value, b.where); }
@@ -141,6 +107,11 @@ Value greater_equal(Value a, float b, Where where) {
 }
 Value where(Value condition, Value a, Value b, Where where) {
   if (!b) refuse("where: the last operand is none", where);
+  if (are_ints(a, b)) {  // b + (a - b) where it holds: exact, as whole numbers wrap around.
+    const Value holds = compare(CompareKind::kNotEqual, condition, 0.0f, where);
+    const Value difference = int_binary(IntKind::kSub, a, b, where);
+    return int_binary(IntKind::kAdd, b, int_binary(IntKind::kMul, difference, holds, where), where);
+  }
   return apply(ops::Where{}, {condition, a, b}, where);
 }
 Value where(Value condition, Value a, float b, Where where) {

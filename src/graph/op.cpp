@@ -4,14 +4,12 @@
 #include <string>
 
 #include "graph/general_rules.h"
+#include "graph/order_rules.h"
 #include "graph/window_rules.h"
 #include "weft/graph/extent.h"
 
 namespace weft {
 namespace {
-
-/// Devices keep rows of heads in small memories.
-constexpr std::int64_t kMaxHeadDim = 4096;
 
 ValueType rule(const ops::GetRows&, const Inputs& in) {
   in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
@@ -260,7 +258,8 @@ std::string_view name(const Op& op) {
 
 bool is_view(const Op& op) {
   return std::holds_alternative<ops::Reshape>(op) || std::holds_alternative<ops::Permute>(op) ||
-         std::holds_alternative<ops::Slice>(op) || std::holds_alternative<ops::BroadcastTo>(op);
+         std::holds_alternative<ops::Slice>(op) || std::holds_alternative<ops::BroadcastTo>(op) ||
+         std::holds_alternative<ops::Flip>(op);
 }
 
 ValueType infer(const Op& op, std::span<const ValueType> inputs) {

@@ -11,6 +11,9 @@
 
 namespace weft {
 
+/// Devices keep rows of heads in small memories.
+inline constexpr std::int64_t kMaxHeadDim = 4096;
+
 [[noreturn]] inline void refuse_op(std::string_view op, const std::string& reason) {
   throw Error(ErrorCode::kInvalidArgument, std::string(op) + ": " + reason);
 }

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/int_value.h"
 #include "graph/refuse.h"
 #include "weft/error.h"
 
@@ -72,10 +73,19 @@ Value apply(Op op, std::initializer_list<Value> inputs, Where where) {
   return apply(std::move(op), std::span(inputs.begin(), inputs.size()), where);
 }
 
-Value operator+(Operand a, Value b) { return apply(ops::Add{}, {a.value, b}, a.where); }
-Value operator*(Operand a, Value b) { return apply(ops::Mul{}, {a.value, b}, a.where); }
-Value operator*(Operand a, float factor) { return apply(ops::Scale{factor}, {a.value}, a.where); }
-Value operator*(float factor, Operand a) { return apply(ops::Scale{factor}, {a.value}, a.where); }
+Value operator+(Operand a, Value b) {
+  if (are_ints(a.value, b)) return int_binary(IntKind::kAdd, a.value, b, a.where);
+  return apply(ops::Add{}, {a.value, b}, a.where);
+}
+Value operator*(Operand a, Value b) {
+  if (are_ints(a.value, b)) return int_binary(IntKind::kMul, a.value, b, a.where);
+  return apply(ops::Mul{}, {a.value, b}, a.where);
+}
+Value operator*(Operand a, float factor) {
+  if (is_int(a.value)) return int_binary(IntKind::kMul, a.value, factor, false, a.where);
+  return apply(ops::Scale{factor}, {a.value}, a.where);
+}
+Value operator*(float factor, Operand a) { return a * factor; }
 
 Value linear(Value x, Value weight, Value bias, Where where) {
   return apply(ops::Matmul{}, {weight, x, bias}, where);

@@ -21,6 +21,7 @@ std::size_t weight_place(const Node& node) {
   if (get_op<ops::ShortConv>(node) != nullptr) return 2;
   if (get_op<ops::SelectiveScan>(node) != nullptr) return 5;
   if (get_op<ops::ConvTranspose2d>(node) != nullptr) return 1;
+  if (get_op<ops::Lstm>(node) != nullptr || get_op<ops::Gru>(node) != nullptr) return 1;
   return kNoPlace;
 }
 
@@ -98,6 +99,21 @@ std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
   return elements / 8;
 }
 
+namespace {
+
+/// What all elements of a value are elements of.
+ValueId viewed(const Graph& graph, ValueId value) {
+  for (;;) {
+    const NodeId producer = graph.value(value).producer;
+    if (producer == kNoNode || !is_view(graph.node(producer).op) ||
+        get_op<ops::Slice>(graph.node(producer)) != nullptr)
+      return value;
+    value = graph.node(producer).inputs[0];
+  }
+}
+
+}  // namespace
+
 std::vector<IndexUse> index_uses(const Graph& graph) {
   std::vector<IndexUse> uses;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
@@ -109,6 +125,10 @@ std::vector<IndexUse> index_uses(const Graph& graph) {
     const auto shape = [&](std::size_t i) -> const Shape& { return graph.value(node.inputs[i]).shape; };
     if (get_op<ops::GetRows>(node) != nullptr) add(node.inputs[1], shape(0)[0]);
     if (get_op<ops::StoreCache>(node) != nullptr) add(node.inputs[2], shape(0)[0]);
+    if (const auto* take = get_op<ops::TakeAlong>(node))
+      add(viewed(graph, node.inputs[1]), shape(0)[take->axis]);
+    if (const auto* scatter = get_op<ops::Scatter>(node))
+      add(viewed(graph, node.inputs[1]), shape(0)[scatter->axis]);
     if (get_op<ops::ExpertWeights>(node) != nullptr) add(node.inputs[1], shape(0)[1]);
     if (get_op<ops::MatmulExperts>(node) != nullptr) add(node.inputs[2], shape(0)[0]);
     if (get_op<ops::LogSumExp>(node) != nullptr)

@@ -28,7 +28,7 @@ enum class NormKind : std::uint8_t { kRms, kLayer, kL2 };
 enum class CacheRole : std::uint8_t { kKeys, kValues, kSlots };
 
 /// Of each element, NaN where there is no real result. kRound: to the nearest whole number, halves to the
-/// even one.
+/// even one. kExpm1: e^x - 1, kLog1p: log(1 + x), both exact near 0.
 enum class UnaryKind : std::uint8_t {
   kNeg,
   kAbs,
@@ -45,6 +45,9 @@ enum class UnaryKind : std::uint8_t {
   kFloor,
   kCeil,
   kRound,
+  kErf,
+  kExpm1,
+  kLog1p,
 };
 
 /// kMaximum and kMinimum: NaN where either operand is.
@@ -53,9 +56,26 @@ enum class BinaryKind : std::uint8_t { kAdd, kSub, kMul, kDiv, kMaximum, kMinimu
 /// With NaN nothing holds but kNotEqual.
 enum class CompareKind : std::uint8_t { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
 
+/// Of whole numbers of 32 bits, which wrap around. kFloorDivide rounds down, kRemainder has the sign of the
+/// divisor; by 0 both give 0. kAnd and kOr are logical: 0 stands for false, all else for true.
+enum class IntKind : std::uint8_t {
+  kAdd,
+  kSub,
+  kMul,
+  kFloorDivide,
+  kRemainder,
+  kMaximum,
+  kMinimum,
+  kAnd,
+  kOr,
+};
+
+/// What numbers are drawn from; ops::Random says how.
+enum class RandomKind : std::uint8_t { kUniform, kNormal };
+
 /// NaN goes before all numbers in kMax, kMin and kArgmax. kArgmax: the first place among equals. Of nothing:
-/// sum 0, mean NaN, max minus and min plus infinity, argmax 0.
-enum class ReduceKind : std::uint8_t { kSum, kMean, kMax, kMin, kArgmax };
+/// sum 0, mean NaN, max minus and min plus infinity, argmax 0, product 1.
+enum class ReduceKind : std::uint8_t { kSum, kMean, kMax, kMin, kArgmax, kProd };
 
 /// What is left of a window of a picture.
 enum class PoolKind : std::uint8_t { kMax, kMean };

@@ -18,7 +18,10 @@
 #include <variant>
 
 #include "weft/dtype.h"
+#include "weft/graph/ops/cells.h"
+#include "weft/graph/ops/dense_attention.h"
 #include "weft/graph/ops/general.h"
+#include "weft/graph/ops/order.h"
 #include "weft/graph/ops/ragged.h"
 #include "weft/graph/ops/text.h"
 #include "weft/graph/ops/views.h"
@@ -49,8 +52,14 @@ using Op = std::variant<
     ops::Unfold, ops::Conv2d, ops::ConvTranspose2d, ops::Pool2d, ops::Resize2d,
     // ops/general.h
     ops::Unary, ops::Clamp, ops::Binary, ops::Compare, ops::Where, ops::Reduce, ops::BatchMatmul, ops::Pad,
+    // ops/order.h
+    ops::Arange, ops::Cast, ops::IntBinary, ops::TakeAlong, ops::Scatter, ops::Cumsum, ops::Argsort, ops::Random,
+    // ops/dense_attention.h
+    ops::DenseAttention,
+    // ops/cells.h
+    ops::Lstm, ops::Gru,
     // ops/views.h, the last ones
-    ops::Reshape, ops::Permute, ops::Slice, ops::BroadcastTo>;
+    ops::Reshape, ops::Permute, ops::Slice, ops::BroadcastTo, ops::Flip>;
 // clang-format on
 
 std::string_view name(const Op& op);

@@ -151,14 +151,10 @@ double Case::error_of_run() {
     const auto bytes = bindings[static_cast<std::size_t>(output.value)]->host();
     for (std::size_t i = 0; i < output.values.size(); ++i) {
       float value = 0.0f;
-      std::int32_t index = 0;
-      if (graph.value(output.value).dtype == DType::kI32) {
-        std::memcpy(&index, bytes.data() + i * 4, 4);
-        value = static_cast<float>(index);
-      } else {
-        std::memcpy(&value, bytes.data() + i * 4, 4);
-      }
-      got.push_back(static_cast<double>(value));
+      std::int32_t number = 0;
+      const bool whole = graph.value(output.value).dtype == DType::kI32;
+      std::memcpy(whole ? static_cast<void*>(&number) : &value, bytes.data() + i * 4, 4);
+      got.push_back(whole ? static_cast<double>(number) : static_cast<double>(value));
     }
     truth.insert(truth.end(), output.values.begin(), output.values.end());
   }

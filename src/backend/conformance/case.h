@@ -134,6 +134,8 @@ void experts(Suite& suite);
 void ragged(Suite& suite);
 void general(Suite& suite);
 void windows(Suite& suite);
+void order(Suite& suite);
+void sequence(Suite& suite);
 
 }  // namespace cases
 

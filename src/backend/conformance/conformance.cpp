@@ -30,6 +30,8 @@ std::vector<ConformanceCase> check_conformance(Device& device, const Conformance
   conformance::cases::ragged(suite);
   conformance::cases::general(suite);
   conformance::cases::windows(suite);
+  conformance::cases::order(suite);
+  conformance::cases::sequence(suite);
   return suite.results();
 }
 

@@ -54,7 +54,8 @@ Values map(const Known& a, const Known& b, F f) {
 constexpr UnaryKind kUnaryKinds[] = {
     UnaryKind::kNeg,        UnaryKind::kAbs,     UnaryKind::kSquare, UnaryKind::kSqrt, UnaryKind::kRsqrt,
     UnaryKind::kReciprocal, UnaryKind::kExp,     UnaryKind::kLog,    UnaryKind::kSin,  UnaryKind::kCos,
-    UnaryKind::kTanh,       UnaryKind::kSigmoid, UnaryKind::kFloor,  UnaryKind::kCeil, UnaryKind::kRound};
+    UnaryKind::kTanh,       UnaryKind::kSigmoid, UnaryKind::kFloor,  UnaryKind::kCeil, UnaryKind::kRound,
+    UnaryKind::kErf,        UnaryKind::kExpm1,   UnaryKind::kLog1p};
 
 void unary_cases(Suite& suite) {
   const std::vector<std::int64_t> shapes[] = {{kRows, 67}, {kRows, 2, 5}, {kRows}, {}, {3, kRows}};
@@ -210,7 +211,7 @@ void reduce_cases(Suite& suite) {
   for (const std::int64_t m : {0, 1, 65})
     for (const auto& shape : shapes)
       for (std::uint32_t axes = 0; axes < (1u << shape.size()); ++axes)
-        for (int kind = 0; kind <= static_cast<int>(ReduceKind::kArgmax); ++kind)
+        for (int kind = 0; kind <= static_cast<int>(ReduceKind::kProd); ++kind)
           for (const int variant : {0, 1, 2}) {
             Case c = suite.next();
             Operands make(c, m);
@@ -220,12 +221,15 @@ void reduce_cases(Suite& suite) {
             const ops::Reduce op{static_cast<ReduceKind>(kind), axes, variant == 2};
             c.expect(c.graph.add(op, {x.id}, "y"), as_floats(reduce(op, x.tensor).values));
             c.measure_against(1.0);  // Sums may come out near zero.
-            suite.take(c,
-                       text_of(x) + " axes " + std::to_string(axes) + " kind " + std::to_string(kind) +
-                           (variant == 0   ? ""
-                            : variant == 1 ? " edges"
-                                           : " strided"),
-                       op.kind == ReduceKind::kSum || op.kind == ReduceKind::kMean ? kProductTolerance : 0.0);
+            suite.take(
+                c,
+                text_of(x) + " axes " + std::to_string(axes) + " kind " + std::to_string(kind) +
+                    (variant == 0   ? ""
+                     : variant == 1 ? " edges"
+                                    : " strided"),
+                op.kind == ReduceKind::kSum || op.kind == ReduceKind::kMean || op.kind == ReduceKind::kProd
+                    ? kProductTolerance
+                    : 0.0);
           }
 }
 

@@ -81,6 +81,12 @@ double unary(UnaryKind kind, double x) {
       return std::ceil(x);
     case UnaryKind::kRound:
       return std::nearbyint(x);
+    case UnaryKind::kErf:
+      return std::erf(x);
+    case UnaryKind::kExpm1:
+      return std::expm1(x);
+    case UnaryKind::kLog1p:
+      return std::log1p(x);
   }
   return x;
 }
@@ -174,12 +180,13 @@ Tensor reduce(const ops::Reduce& op, const Tensor& x) {
   }
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const Tensor result = make(kept, [&](const Place& place) {
-    double sum = 0.0, most = -kInf, least = kInf, count = 0.0, best = 0.0;
+    double sum = 0.0, product = 1.0, most = -kInf, least = kInf, count = 0.0, best = 0.0;
     for_each_place(over, [&](const Place& other) {
       Place from = place;
       for (std::size_t i = 0; i < from.size(); ++i) from[i] += other[i];
       const double value = x.values[x.at(from)];
       sum += value;
+      product *= value;
       if (value > most || (std::isnan(value) && !std::isnan(most))) best = count;
       if (!(value <= most)) most = std::isnan(most) ? most : value;
       if (!(value >= least)) least = std::isnan(least) ? least : value;
@@ -196,6 +203,8 @@ Tensor reduce(const ops::Reduce& op, const Tensor& x) {
         return least;
       case ReduceKind::kArgmax:
         return best;
+      case ReduceKind::kProd:
+        return product;
     }
     return 0.0;
   });

@@ -8,6 +8,7 @@
 #include "backend/cpu/launches/convolution.h"
 #include "backend/cpu/launches/copy.h"
 #include "backend/cpu/launches/matmul.h"
+#include "backend/cpu/launches/order_launches.h"
 #include "backend/cpu/launches/row.h"
 #include "backend/cpu/launches/screen.h"
 #include "backend/cpu/lone_launches.h"
@@ -50,6 +51,7 @@ class Fuser {
     const Node& node = graph_.node(id);
     program_.enter_layer(node.tag.layer);
     if (is_view(node.op)) return add_view(id);
+    if (is_order_op(node.op)) return add_order_op(id);
     const bool strided = reads_strides(node) && std::any_of(node.inputs.begin(), node.inputs.end(),
                                                             [&](ValueId input) { return is_strided(input); });
     const auto row_op = as_row_op(graph_, node);
@@ -118,6 +120,26 @@ class Fuser {
     const int launch = program_.add(make_strided_launch(graph_, node, inputs), phase, may_follow);
     for (const View& input : inputs) program_.reads(launch, input.base);
     program_.makes(launch, node.output);
+    done_[index(id)] = true;
+  }
+
+  /// Launches one after another, of which the last one makes the result.
+  void add_order_op(NodeId id) {
+    const Node& node = graph_.node(id);
+    std::vector<View> inputs;
+    int phase = 0, before = kNoLaunch;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!can_read(node.op, i, views_[index(node.inputs[i])])) make_plain(node.inputs[i]);
+      inputs.push_back(views_[index(node.inputs[i])]);
+      phase = std::max(phase, program_.ready(inputs.back().base));
+    }
+    for (std::unique_ptr<Launch>& made : order_launches(graph_, node, inputs)) {
+      const int launch = program_.add(std::move(made), phase++);
+      for (const View& input : inputs) program_.reads(launch, input.base);
+      if (before != kNoLaunch) program_.reads_from(launch, before);
+      before = launch;
+    }
+    program_.makes(before, node.output);
     done_[index(id)] = true;
   }
 

@@ -45,6 +45,14 @@ struct BroadcastTo {
   friend bool operator==(const BroadcastTo&, const BroadcastTo&) = default;
 };
 
+/// x with the axes turned round whose bits are set (bit 0: axis 0): their last elements come first.
+struct Flip {
+  static constexpr std::string_view kName = "flip";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  std::uint32_t axes = 0;
+  friend bool operator==(const Flip&, const Flip&) = default;
+};
+
 }  // namespace weft::ops
 
 #pragma GCC visibility pop

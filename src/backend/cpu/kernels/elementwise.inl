@@ -112,6 +112,15 @@ static void unary_row(UnaryKind kind, const float* x, std::int64_t n, float* out
     case UnaryKind::kCos:
       for (std::int64_t i = 0; i < n; ++i) out[i] = __builtin_cosf(x[i]);
       return;
+    case UnaryKind::kErf:
+      for (std::int64_t i = 0; i < n; ++i) out[i] = __builtin_erff(x[i]);
+      return;
+    case UnaryKind::kExpm1:
+      for (std::int64_t i = 0; i < n; ++i) out[i] = __builtin_expm1f(x[i]);
+      return;
+    case UnaryKind::kLog1p:
+      for (std::int64_t i = 0; i < n; ++i) out[i] = __builtin_log1pf(x[i]);
+      return;
   }
 }
 

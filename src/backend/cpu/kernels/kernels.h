@@ -174,6 +174,14 @@ struct RaggedArgs {
   int k_dim = 0;
   int v_dim = 0;
   float scale = 1.0f;
+  // What ops::DenseAttention has besides.
+  float softcap = 0.0f;                ///< 0: off
+  const float* bias = nullptr;         ///< Added to the scores, or null.
+  const std::int32_t* mask = nullptr;  ///< 0 where a key is not seen, or null.
+  std::int64_t bias_row = 0;           ///< Of either: elements from row to row, and from key to key.
+  std::int64_t bias_key = 0;
+  const float* sinks = nullptr;  ///< A score of a row besides those of the keys, or null.
+  std::int64_t sink_stride = 0;
 };
 inline constexpr int kRaggedRows = 64;
 inline constexpr int kRaggedKeys = 64;  ///< That are looked at together.
@@ -204,6 +212,25 @@ struct ScanRow : RecurrentRow {
   const float* skip = nullptr;
   int n_state = 0;
 };
+
+/// One time of a recurrent cell (ops::Lstm, ops::Gru): kCellUnits of its units, or what is left of them, for
+/// n_rows texts. Rows of states and results have n_hidden floats and begin with unit 0.
+struct CellArgs {
+  bool gru = false;
+  const float* weight = nullptr;  ///< [input][gate][kCellUnits], of these units
+  const float* x = nullptr;       ///< Of these units of the first gate; gates are n_hidden floats apart ...
+  std::int64_t x_stride = 0;      ///< ... and rows so many.
+  const float* bias = nullptr;    ///< Of these units, of a GRU's last gate, or null.
+  std::int64_t n_hidden = 0;
+  std::int64_t unit = 0;  ///< The first one.
+  int n_units = 0;
+  int n_rows = 0;
+  const float* h_from = nullptr;  ///< Null for zeros, as c_from.
+  float* h_to = nullptr;
+  const float* c_from = nullptr;  ///< Of an LSTM.
+  float* c_to = nullptr;
+};
+inline constexpr int kCellUnits = 16;
 
 /// An operand of elementwise kernels: as many elements as the result has, or one that is repeated.
 template <typename T>
@@ -321,6 +348,7 @@ struct Kernels {
 
   void (*conv_row)(const ConvRow&);
   void (*scan_row)(const ScanRow&);
+  void (*cells)(const CellArgs&);
 
   void (*unary_row)(UnaryKind kind, const float* x, std::int64_t n, float* out);
   void (*clamp_row)(const float* x, float low, float high, std::int64_t n, float* out);

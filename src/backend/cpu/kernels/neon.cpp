@@ -15,6 +15,7 @@
 #include "backend/cpu/kernels/ragged.inl"
 #include "backend/cpu/kernels/recurrent.inl"
 #include "backend/cpu/kernels/elementwise.inl"
+#include "backend/cpu/kernels/cells.inl"
 #include "backend/cpu/kernels/product.inl"
 #include "backend/cpu/kernels/windows.inl"
 #include "backend/cpu/kernels/peak.inl"

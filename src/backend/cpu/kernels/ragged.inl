@@ -1,8 +1,8 @@
 #pragma once
-// Attention of rows over rows (ops::RaggedAttention). Query rows stand side by side in vectors, keys follow
-// one another: both products of a tile of keys are the same kernel, which spreads an element of K or V over
-// many rows, and the softmax never sums over lanes. A row's sums go key by key, from its first key on,
-// whoever stands in the other lanes. Needs vec_<isa>.h and WEFT_CPU_ISA.
+// Attention of rows over rows (ops::RaggedAttention, ops::DenseAttention). Query rows stand side by side in
+// vectors, keys follow one another: both products of a tile of keys are the same kernel, which spreads an
+// element of K or V over many rows, and the softmax never sums over lanes. A row's sums go key by key, from
+// its first key on, whoever stands in the other lanes. Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
@@ -104,8 +104,44 @@ static void weigh(float* scores, int n_keys, const float* limits, float* outputs
   for (int i = 0; i < v_dim; ++i) store(outputs + i * kRaggedRows, load(outputs + i * kRaggedRows) * shrink);
 }
 
+inline constexpr float kLog2E = 0x1.715476p+0f;
+
+/// What is done to the scores of n_keys keys from the first on before they become weights.
+static void adjust(const RaggedArgs& args, std::int64_t first, int n_keys, int n_vectors, float* scores) {
+  if (args.softcap != 0.0f) {
+    const float in_scores = args.softcap * kLog2E;
+    const F32 cap = broadcast(in_scores);
+    const F32 inverse = broadcast(1.0f / in_scores);
+    for (int key = 0; key < n_keys; ++key)
+      for (int v = 0; v < n_vectors; ++v) {
+        float* const at = scores + key * kRaggedRows + v * kLanes;
+        store(at, softcap(load(at), cap, inverse));
+      }
+  }
+  if (args.bias == nullptr && args.mask == nullptr) return;
+  const auto bias_of = [&](std::int64_t place) {
+    return args.mask == nullptr ? args.bias[place] : args.mask[place] != 0 ? 0.0f : -__builtin_inff();
+  };
+  const F32 factor = broadcast(kLog2E);
+  for (int v = 0; v < n_vectors; ++v) {
+    const int n = args.n_rows - v * kLanes < kLanes ? args.n_rows - v * kLanes : kLanes;
+    for (int key = 0; key < n_keys; ++key) {
+      const std::int64_t place = v * kLanes * args.bias_row + (first + key) * args.bias_key;
+      float lanes[kLanes] = {};
+      if (args.bias_row == 0) {
+        const float one = bias_of(place);
+        for (int r = 0; r < kLanes; ++r) lanes[r] = one;
+      } else {
+        for (int r = 0; r < n; ++r) lanes[r] = bias_of(place + r * args.bias_row);
+      }
+      float* const at = scores + key * kRaggedRows + v * kLanes;
+      store(at, fma(load(lanes), factor, load(at)));
+    }
+  }
+}
+
 static void attention(const RaggedArgs& args, float* scratch) {
-  constexpr float kLog2E = 0x1.715476p+0f, kLowest = -3.4028234e38f;
+  constexpr float kLowest = -3.4028234e38f;
   float* const queries = scratch;  // [k_dim][row]
   float* const scores = queries + args.k_dim * kRaggedRows;
   float* const outputs = scores + kRaggedKeys * kRaggedRows;
@@ -122,6 +158,11 @@ static void attention(const RaggedArgs& args, float* scratch) {
       queries[i * kRaggedRows + r] = there ? args.q[r * args.q_stride + i] * (args.scale * kLog2E) : 0.0f;
     softmax.largest[r] = kLowest;  // So that rows without keys divide nothing by nothing.
     softmax.sums[r] = 0.0f;
+    if (!there || args.sinks == nullptr) continue;
+    const float sink = args.sinks[r * args.sink_stride] * kLog2E;
+    if (sink < kLowest) continue;
+    softmax.largest[r] = sink;
+    softmax.sums[r] = 1.0f;
   }
   for (int i = 0; i < args.v_dim * kRaggedRows; ++i) outputs[i] = 0.0f;
 
@@ -132,6 +173,7 @@ static void attention(const RaggedArgs& args, float* scratch) {
     for (int i = 0; i < n * kRaggedRows; ++i) scores[i] = 0.0f;
     add_products({args.k + first * args.k_stride, args.k_stride, 1}, n, queries, args.k_dim, scores,
                  n_vectors);
+    adjust(args, first, n, n_vectors, scores);
     for (int v = 0; v < n_vectors; ++v)
       weigh(scores + v * kLanes, n, limits + v * kLanes, outputs + v * kLanes, args.v_dim,
             {softmax.largest + v * kLanes, softmax.sums + v * kLanes});

@@ -10,8 +10,9 @@
 
 namespace weft::cpu {
 
-using ElementwiseOp = std::variant<ops::Add, ops::Mul, ops::Scale, ops::Softcap, ops::Activate, ops::Unary,
-                                   ops::Clamp, ops::Binary, ops::Compare, ops::Where>;
+using ElementwiseOp =
+    std::variant<ops::Add, ops::Mul, ops::Scale, ops::Softcap, ops::Activate, ops::Unary, ops::Clamp,
+                 ops::Binary, ops::Compare, ops::Where, ops::Cast, ops::IntBinary>;
 std::optional<ElementwiseOp> as_elementwise(const Op& op);
 
 /// Elements of an operand: as many as there are results, or one for all.
@@ -27,6 +28,10 @@ void compute_elements(const ops::Clamp& op, const Kernels& kernels, std::span<co
 void compute_elements(const ops::Binary& op, const Kernels& kernels, std::span<const ElementRun> in,
                       std::int64_t n, std::byte* out);
 void compute_elements(const ops::Where& op, const Kernels& kernels, std::span<const ElementRun> in,
+                      std::int64_t n, std::byte* out);
+void compute_elements(const ops::Cast& op, const Kernels& kernels, std::span<const ElementRun> in,
+                      std::int64_t n, std::byte* out);
+void compute_elements(const ops::IntBinary& op, const Kernels& kernels, std::span<const ElementRun> in,
                       std::int64_t n, std::byte* out);
 /// `type` is that of the operands.
 void compare_elements(const ops::Compare& op, DType type, const Kernels& kernels,

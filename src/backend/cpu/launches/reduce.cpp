@@ -18,6 +18,11 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 /// Whether a goes before b in an argmax: larger, or the first NaN.
 bool goes_before(float a, float b) { return a > b || (std::isnan(a) && !std::isnan(b)); }
 
+/// Sums and products are made in double.
+bool in_double(ReduceKind kind) {
+  return kind == ReduceKind::kSum || kind == ReduceKind::kMean || kind == ReduceKind::kProd;
+}
+
 }  // namespace
 
 /// What results next to each other have of their elements so far.
@@ -90,7 +95,7 @@ void ReduceLaunch::reduce_one(std::int64_t x, std::int64_t result, const TaskCon
   const std::int64_t stride = elements_.run_stride(0);
   const bool gathers = stride != 1;
   const bool smallest = op_.kind == ReduceKind::kMin;
-  double sum = 0.0;
+  double sum = op_.kind == ReduceKind::kProd ? 1.0 : 0.0;
   float best = smallest ? kInf : -kInf;
   std::int64_t place = 0, n_seen = 0;
   elements_.for_each_run(
@@ -104,6 +109,8 @@ void ReduceLaunch::reduce_one(std::int64_t x, std::int64_t result, const TaskCon
           }
           if (op_.kind == ReduceKind::kSum || op_.kind == ReduceKind::kMean) {
             sum += kernels.sum_row(from, n);
+          } else if (op_.kind == ReduceKind::kProd) {
+            for (std::int64_t i = 0; i < n; ++i) sum *= static_cast<double>(from[i]);
           } else {
             const float own = smallest ? kernels.min_row(from, n) : kernels.max_row(from, n);
             if (op_.kind == ReduceKind::kArgmax && goes_before(own, best)) {
@@ -127,7 +134,7 @@ void ReduceLaunch::reduce_columns(std::int64_t x, std::int64_t result, std::int6
   Columns& columns = *reinterpret_cast<Columns*>(context.scratch);
   const std::int64_t stride = results_.run_stride(0), element_stride = elements_.run_stride(0);
   const bool sums = op_.kind == ReduceKind::kSum || op_.kind == ReduceKind::kMean;
-  std::fill_n(columns.sums, n, 0.0);
+  std::fill_n(columns.sums, n, op_.kind == ReduceKind::kProd ? 1.0 : 0.0);
   std::fill_n(columns.places, n, 0);
   std::fill_n(columns.best, n, sums ? 0.0f : op_.kind == ReduceKind::kMin ? kInf : -kInf);
   std::int64_t n_seen = 0;
@@ -146,6 +153,9 @@ void ReduceLaunch::reduce_columns(std::int64_t x, std::int64_t result, std::int6
                              if (sums) {
                                kernels.add_row(columns.best, row, n, columns.best);
                                if (n_seen % kFloatSum == kFloatSum - 1) add_up();
+                             } else if (op_.kind == ReduceKind::kProd) {
+                               for (std::int64_t i = 0; i < n; ++i)
+                                 columns.sums[i] *= static_cast<double>(row[i]);
                              } else if (op_.kind == ReduceKind::kArgmax) {
                                for (std::int64_t i = 0; i < n; ++i) {
                                  if (!goes_before(row[i], columns.best[i])) continue;
@@ -170,8 +180,7 @@ void ReduceLaunch::finish(std::int64_t result, double sum, float best, std::int6
     return;
   }
   if (op_.kind == ReduceKind::kMean) sum /= static_cast<double>(elements_.n_elements());
-  const bool sums = op_.kind == ReduceKind::kSum || op_.kind == ReduceKind::kMean;
-  reinterpret_cast<float*>(out_)[result] = sums ? static_cast<float>(sum) : best;
+  reinterpret_cast<float*>(out_)[result] = in_double(op_.kind) ? static_cast<float>(sum) : best;
 }
 
 std::string ReduceLaunch::describe(const Graph& graph) const { return "reduce " + graph.value(output_).name; }

@@ -1,0 +1,42 @@
+// Since 0.1
+#pragma once
+// The language's functions over sequences: softmax of scores, attention, recurrent cells. As those of
+// value.h.
+#include "weft/graph/value.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// Along any axis: e^x divided by its sum. Where all are minus infinity: zeros.
+Value softmax(Value x, int axis, Where where = Where::current());
+
+struct AttentionOptions {
+  Value bias = {};   ///< F32, added to the scores, or I32: a mask, 0 where keys are not seen. Broadcasts.
+  Value sinks = {};  ///< {h}
+  bool causal = false;
+  float scale = 0.0f;    ///< 0: 1 / sqrt(d).
+  float softcap = 0.0f;  ///< 0: off
+};
+/// q {b, h, m, d}, k {b, g, n, d}, v {b, g, n, e} -> {b, h, m, e}; of three axes, all but b, or of two, one
+/// head. See ops::DenseAttention.
+Value scaled_dot_product_attention(Value q, Value k, Value v, const AttentionOptions& options = {},
+                                   Where where = Where::current());
+
+/// The outputs of all times, {t, b, h}, and what is left behind the last one, {b, h}: the next sequence's
+/// start.
+struct Recurrence {
+  Value y;
+  Value h;
+  Value c = {};  ///< Of an LSTM.
+};
+/// x {t, b, 4h}, weight {4h, h}, h0 {b, h}?, c0 {b, h}? See ops::Lstm. torch.nn.LSTM of one layer is
+/// lstm(linear(x, weight_ih, bias_ih + bias_hh), weight_hh).
+Recurrence lstm(Value x, Value weight, Value h0 = {}, Value c0 = {}, Where where = Where::current());
+/// x {t, b, 3h}, weight {3h, h}, h0 {b, h}?, bias {h}? See ops::Gru. Of torch.nn.GRU's bias_hh the first two
+/// thirds belong to x.
+Recurrence gru(Value x, Value weight, Value h0 = {}, Value bias = {}, Where where = Where::current());
+
+}  // namespace weft
+
+#pragma GCC visibility pop

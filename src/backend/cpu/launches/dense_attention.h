@@ -1,0 +1,38 @@
+#pragma once
+// Attention over keys at hand (ops::DenseAttention), by the kernel of ragged.h: tasks are blocks of rows of
+// one head; where there are few rows, of the heads that read the same keys. A row's bits depend neither on
+// the rows beside it nor on the threads.
+#include "backend/cpu/launches/launch.h"
+#include "backend/cpu/launches/strided.h"
+
+namespace weft::cpu {
+
+class DenseAttentionLaunch final : public Launch {
+ public:
+  /// q, k and v may have any strides but 1 from column to column.
+  DenseAttentionLaunch(const Graph& graph, const Node& node, std::span<const View> inputs);
+  void bind(const Addresses& addresses) override;
+  std::int32_t prepare(const StepInfo& step) override;
+  void run(std::int32_t task, const TaskContext& context) override;
+  std::size_t scratch_bytes() const override;
+  Work work() const override;
+  std::string describe(const Graph& graph) const override {
+    return "dense_attention " + graph.value(output_).name;
+  }
+
+ private:
+  ops::DenseAttention op_;
+  ValueId output_;
+  View q_view_, k_view_, v_view_, out_view_;
+  std::optional<View> bias_view_;  // Of the scores' shape.
+  ValueId sinks_id_ = kNoValue;
+  bool mask_ = false;
+  const float *q_base_ = nullptr, *k_base_ = nullptr, *v_base_ = nullptr, *sinks_ = nullptr;
+  const std::byte* bias_base_ = nullptr;
+  float* out_base_ = nullptr;
+  StridedView q_, k_, v_, out_, bias_;  // Of this step.
+  bool by_heads_ = false;               // Rows of a block are those of the heads of a group.
+  std::int64_t n_texts_ = 0, n_heads_ = 0, of_group_ = 1, n_rows_ = 0, n_keys_ = 0, n_blocks_ = 0;
+};
+
+}  // namespace weft::cpu

@@ -1,0 +1,50 @@
+#include "graph/operands.h"
+
+#include "graph/refuse.h"
+
+namespace weft {
+
+void check(const char* op, Value x, std::initializer_list<Dim> dims, const Where& where) {
+  if (!x) refuse(std::string(op) + ": it has no inputs", where);
+  const auto n_symbols = static_cast<SymbolId>(x.graph().symbols().size());
+  for (const Dim& dim : dims)
+    if (dim.last_symbol() >= n_symbols)
+      refuse(std::string(op) + ": a size has a symbol of another graph", where);
+}
+void check(const char* op, Value x, const Shape& shape, const Where& where) {
+  check(op, x, {}, where);
+  for (int i = 0; i < shape.rank(); ++i) check(op, x, {shape[i]}, where);
+}
+
+std::string text(Value x) { return x.name() + " " + to_string(x.shape(), x.graph().symbols()); }
+
+int axis_of(const char* op, Value x, int axis, int rank, const Where& where) {
+  const int from_first = axis < 0 ? rank + axis : axis;
+  if (from_first < 0 || from_first >= rank)
+    refuse(std::string(op) + ": " + text(x) + " has no axis " + std::to_string(axis), where);
+  return from_first;
+}
+int axis_of(const char* op, Value x, int axis, const Where& where) {
+  check(op, x, {}, where);
+  return axis_of(op, x, axis, x.rank(), where);
+}
+
+std::vector<Dim> dims_of(const Shape& shape) {
+  std::vector<Dim> dims;
+  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
+  return dims;
+}
+
+Value reduce(ReduceKind kind, Value x, std::initializer_list<int> axes, bool keep, const Where& where) {
+  check("reduce", x, {}, where);
+  ops::Reduce op{kind, axes.size() == 0 ? (1u << x.rank()) - 1u : 0u, keep};
+  for (const int axis : axes) {
+    const std::uint32_t bit = 1u << axis_of("reduce", x, axis, where);
+    if ((op.axes & bit) != 0)
+      refuse("reduce: axis " + std::to_string(axis) + " of " + text(x) + " is named twice", where);
+    op.axes |= bit;
+  }
+  return apply(op, {x}, where);
+}
+
+}  // namespace weft
