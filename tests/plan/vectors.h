@@ -67,8 +67,9 @@ inline int number(const Numbers& p, std::size_t i) { return static_cast<int>(p.a
 using Make = std::function<Value(const Values& in, const Numbers& p)>;
 
 struct VectorOptions {
-  double tolerance = 2e-6;           ///< Beside 1 and what is expected.
-  bool operands_as_weights = false;  ///< All but the first.
+  double tolerance = 2e-6;  ///< Beside 1 and what is expected.
+  /// Which operands are weights of the graph, rather than inputs; null: none.
+  bool (*is_weight)(const VectorCase& c, std::size_t operand) = nullptr;
 };
 /// Every case, on the CPU; `functions` by their names.
 inline void check_cases(const std::vector<VectorCase>& cases, const std::map<std::string, Make>& functions,
@@ -80,8 +81,11 @@ inline void check_cases(const std::vector<VectorCase>& cases, const std::map<std
     Graph g;
     Values in;
     std::vector<std::string> names;
+    const auto is_weight = [&](std::size_t k) {
+      return options.is_weight != nullptr && options.is_weight(c, k);
+    };
     for (const VectorTensor& tensor : c.in) {
-      const bool weight = options.operands_as_weights && !in.empty();
+      const bool weight = is_weight(in.size());
       names.push_back("in" + std::to_string(names.size()));
       const DType dtype = tensor.is_float ? DType::kF32 : DType::kI32;
       in.push_back(weight ? g.weight(names.back(), dtype, shape_of(tensor.sizes))
@@ -95,7 +99,7 @@ inline void check_cases(const std::vector<VectorCase>& cases, const std::map<std
     for (std::size_t k = 0; k < in.size(); ++k) {
       floats[k].assign(c.in[k].elements.begin(), c.in[k].elements.end());
       ints[k].assign(c.in[k].elements.begin(), c.in[k].elements.end());
-      if (options.operands_as_weights && k > 0) continue;
+      if (is_weight(k)) continue;
       if (c.in[k].is_float) {
         data.emplace_back(names[k], floats[k]);
       } else {
@@ -103,8 +107,8 @@ inline void check_cases(const std::vector<VectorCase>& cases, const std::map<std
       }
     }
     Plan plan(g, devices);
-    for (std::size_t k = 1; options.operands_as_weights && k < in.size(); ++k)
-      plan.set_weight(names[k], std::as_bytes(std::span(floats[k])));
+    for (std::size_t k = 0; k < in.size(); ++k)
+      if (is_weight(k)) plan.set_weight(names[k], std::as_bytes(std::span(floats[k])));
     plan.run(std::span<const Plan::SymbolValue>(), data);
     std::vector<double> got;
     if (c.out.is_float) {

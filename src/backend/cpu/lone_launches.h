@@ -4,7 +4,7 @@
 #include <span>
 
 #include "backend/cpu/launches/launch.h"
-#include "backend/cpu/views.h"
+#include "backend/views.h"
 
 namespace weft::cpu {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/launches/launch.h"
-#include "backend/cpu/views.h"
+#include "backend/views.h"
 
 namespace weft::cpu {
 
