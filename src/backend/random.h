@@ -43,18 +43,24 @@ inline std::array<float, 2> normals_of(std::uint32_t u, std::uint32_t v) {
     ++exponent;
   }
   const double s = (m - 1.0) / (m + 1.0), s2 = s * s;
-  double series = 1.0 / 23.0;
-  for (int odd = 21; odd > 0; odd -= 2) series = series * s2 + 1.0 / odd;
+  static constexpr double kOdd[] = {1.0,        1.0 / 3.0,  1.0 / 5.0,  1.0 / 7.0,  1.0 / 9.0,  1.0 / 11.0,
+                                    1.0 / 13.0, 1.0 / 15.0, 1.0 / 17.0, 1.0 / 19.0, 1.0 / 21.0, 1.0 / 23.0};
+  double series = kOdd[11];
+  for (int i = 10; i >= 0; --i) series = series * s2 + kOdd[i];
   const double log = exponent * 0x1.62e42fefa39efp-1 + 2.0 * s * series;
   const double radius = std::sqrt(-2.0 * log);
   // The angle within an eighth of a turn of a quarter.
   const std::uint32_t quarter = (v + 0x20000000u) >> 30;
   const auto rest = static_cast<std::int32_t>(v - (quarter << 30));
   const double angle = rest * 0x1.921fb54442d18p-30, a2 = angle * angle;
+  // 1 / ((n - 1) n) for n = 2, 3, 4 ...: each term of a series, by the one before.
+  static constexpr double kNext[] = {
+      1.0 / 2.0,  1.0 / 6.0,   1.0 / 12.0,  1.0 / 20.0,  1.0 / 30.0,  1.0 / 42.0,  1.0 / 56.0,  1.0 / 72.0,
+      1.0 / 90.0, 1.0 / 110.0, 1.0 / 132.0, 1.0 / 156.0, 1.0 / 182.0, 1.0 / 210.0, 1.0 / 240.0, 1.0 / 272.0};
   double sine = 1.0, cosine = 1.0;
-  for (int n = 16; n > 0; n -= 2) {
-    cosine = 1.0 - cosine * (a2 / (n * (n - 1)));
-    sine = 1.0 - sine * (a2 / (n * (n + 1)));
+  for (int i = 14; i >= 0; i -= 2) {
+    cosine = 1.0 - cosine * (a2 * kNext[i]);
+    sine = 1.0 - sine * (a2 * kNext[i + 1]);
   }
   sine *= angle;
   const double c[] = {cosine, -sine, -cosine, sine}, sn[] = {sine, cosine, -sine, -cosine};

@@ -56,6 +56,7 @@ class Fuser {
                                                             [&](ValueId input) { return is_strided(input); });
     const auto row_op = as_row_op(graph_, node);
     if (reads_strides(node) && (strided || !row_op)) return add_strided(id);
+    if (get_op<ops::Softmax>(node) != nullptr && add_softmax_across(id)) return;
     for (const ValueId input : node.inputs) make_plain(input);
     if (row_op) return add_row_op(id, *row_op);
     if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)
@@ -121,6 +122,27 @@ class Fuser {
     for (const View& input : inputs) program_.reads(launch, input.base);
     program_.makes(launch, node.output);
     done_[index(id)] = true;
+  }
+
+  /// A softmax of turned rows that are turned back: along an axis of what they were before.
+  bool add_softmax_across(NodeId id) {
+    const Node& node = graph_.node(id);
+    const NodeId back = only_user<ops::Permute>(node.output);
+    if (back == kNoNode || !is_strided(node.inputs[0])) return false;
+    const ValueId result = graph_.node(back).output;
+    const auto& axes = get_op<ops::Permute>(graph_.node(back))->axes;
+    const View x = views_[index(node.inputs[0])];
+    const View plain = plain_view(result, graph_.value(result).shape);
+    View out = {result, x.shape, 0, {}};
+    for (std::size_t i = 0; i < static_cast<std::size_t>(x.shape.rank()); ++i)
+      out.strides[static_cast<std::size_t>(axes[i])] = plain.strides[i];
+    const int launch =
+        program_.add(std::make_unique<SoftmaxAcrossLaunch>(graph_, x, out), program_.ready(x.base));
+    program_.reads(launch, x.base);
+    program_.makes(launch, result);
+    views_[index(node.output)] = out;
+    done_[index(id)] = done_[index(back)] = true;
+    return true;
   }
 
   /// Launches one after another, of which the last one makes the result.

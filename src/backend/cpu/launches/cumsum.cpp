@@ -9,7 +9,8 @@ namespace {
 constexpr std::int64_t kPart = ops::Cumsum::kPart;
 constexpr std::int64_t kColumns = 64;  // That are made together.
 constexpr std::int64_t kLeastElements = 8192;
-/// Parts of a line that are added up side by side: one alone would wait for each of its additions.
+/// Parts of a line, or short lines, that are added up side by side: one alone would wait for each of its
+/// additions.
 constexpr std::int64_t kTogether = 4;
 
 /// Adds up n elements each of kCount runs that begin `part` apart. Into `out`, where there is one, go the
@@ -84,6 +85,14 @@ void CumsumLaunch::run_as(std::int32_t task) const {
     // Parts [first, last) of a line, or all of it.
     const std::int64_t line = i / of_line, first = lines.apart ? i % of_line : 0;
     const std::int64_t last = lines.apart ? std::min(of_line, first + (end - i)) : lines.n_parts;
+    if (lines.inner == 1 && lines.n_parts == 1 && i + kTogether <= end) {
+      constexpr std::array<Sum, kTogether> kNothing = {};
+      const std::int64_t at = line * lines.size;
+      add_up<kTogether, T, Sum>(reinterpret_cast<const T*>(x_) + at, lines.size, lines.size, kNothing.data(),
+                                reinterpret_cast<T*>(out_) + at);
+      i += kTogether;
+      continue;
+    }
     if (lines.inner == 1) {
       run_line<T, Sum>(line, first, last);
     } else {

@@ -1,11 +1,24 @@
 #include "backend/cpu/launches/softmax.h"
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 namespace weft::cpu {
 namespace {
 
 constexpr std::int64_t kLeastElements = 4096;
+/// Lines that are copied together: those of a line of the cache.
+constexpr std::int64_t kLines = 16;
+/// Elements of them that are copied before the next: few enough to stay near, however far apart they are.
+constexpr std::int64_t kElements = 8;
+
+/// A view of where each line along the last axis begins.
+View lines_of(const View& view) {
+  std::vector<Dim> sizes;
+  for (int i = 0; i + 1 < view.shape.rank(); ++i) sizes.push_back(view.shape[i]);
+  return {view.base, Shape(sizes), view.offset, view.strides};
+}
 
 }  // namespace
 
@@ -32,6 +45,68 @@ void SoftmaxLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int64_t end = std::min(begin + shares_.per_task, n_rows_);
   for (std::int64_t row = begin; row < end; ++row)
     context.kernels.softmax_row(x_ + row * n_columns_, n_columns_, out_ + row * n_columns_);
+}
+
+SoftmaxAcrossLaunch::SoftmaxAcrossLaunch(const Graph& graph, const View& x, const View& out)
+    : x_lines_(lines_of(x)), out_lines_(lines_of(out)), size_dim_(x.shape.back()) {
+  const auto last = static_cast<std::size_t>(x.shape.rank() - 1);
+  x_stride_dim_ = x.strides[last];
+  out_stride_dim_ = out.strides[last];
+  most_ = size_dim_.value(graph.bounds());
+}
+
+void SoftmaxAcrossLaunch::bind(const Addresses& addresses) {
+  x_ = addresses.plain<const float>(x_lines_.base);
+  out_ = addresses.plain<float>(out_lines_.base);
+}
+
+std::int32_t SoftmaxAcrossLaunch::prepare(const StepInfo& step) {
+  size_ = size_dim_.value(step.symbols);
+  x_stride_ = x_stride_dim_.value(step.symbols);
+  out_stride_ = out_stride_dim_.value(step.symbols);
+  const std::array<StridedView, 2> views = {at_step(out_lines_, step.symbols),
+                                            at_step(x_lines_, step.symbols)};
+  lines_.set(views);
+  const std::int64_t n = size_ > 0 ? lines_.n_elements() : 0;
+  shares_.set((n + kLines - 1) / kLines, kLeastElements / std::max<std::int64_t>(kLines * size_, 1),
+              step.n_threads);
+  return shares_.n_tasks;
+}
+
+std::size_t SoftmaxAcrossLaunch::scratch_bytes() const {
+  return static_cast<std::size_t>(kLines * most_) * sizeof(float);
+}
+
+void SoftmaxAcrossLaunch::run(std::int32_t task, const TaskContext& context) {
+  const Kernels& kernels = context.kernels;
+  auto* const rows = reinterpret_cast<float*>(context.scratch);
+  const std::int64_t begin = task * shares_.per_task * kLines;
+  const std::int64_t end = std::min(begin + shares_.per_task * kLines, lines_.n_elements());
+  const std::int64_t out_next = lines_.run_stride(0), x_next = lines_.run_stride(1);
+  lines_.for_each_run(begin, end, [&](const StridedLoops::Offsets& at, std::int64_t n_lines) {
+    for (std::int64_t line = 0; line < n_lines; line += kLines) {
+      const std::int64_t n = std::min(kLines, n_lines - line);
+      const float* const x = x_ + at[1] + line * x_next;
+      float* const out = out_ + at[0] + line * out_next;
+      for (std::int64_t i = 0; i < size_; i += kElements) {
+        const std::int64_t part = std::min(kElements, size_ - i);
+        kernels.copy_block(x + i * x_stride_, x_next, x_stride_, n, part, part, rows + i, size_);
+      }
+      for (std::int64_t row = 0; row < n; ++row)
+        kernels.softmax_row(rows + row * size_, size_, rows + row * size_);
+      // Where the lines lie side by side, their elements do, too: rows of them are stored.
+      for (std::int64_t i = 0; i < size_; i += kElements) {
+        const std::int64_t part = std::min(kElements, size_ - i);
+        if (out_next == 1) {
+          kernels.copy_block(rows + i, 1, size_, part, n, n, out + i * out_stride_, out_stride_);
+        } else {
+          for (std::int64_t row = 0; row < n; ++row)
+            kernels.copy_block(rows + row * size_ + i, 1, 1, part, 1, 1,
+                               out + row * out_next + i * out_stride_, out_stride_);
+        }
+      }
+    }
+  });
 }
 
 }  // namespace weft::cpu
