@@ -81,6 +81,18 @@ View broadcast_view(const View& view, const Shape& shape) {
   return result;
 }
 
+View with_four_axes(const View& view) {
+  const int missing = Shape::kMaxRank - view.shape.rank();
+  std::vector<Dim> sizes(static_cast<std::size_t>(missing), Dim(1));
+  View result = {view.base, {}, view.offset, {0, 0, 0, 0}};
+  for (int i = 0; i < view.shape.rank(); ++i) {
+    sizes.push_back(view.shape[i]);
+    result.strides[at(missing + i)] = view.strides[at(i)];
+  }
+  result.shape = Shape(sizes);
+  return result;
+}
+
 std::optional<View> apply_view(const Op& op, const View& input, const Shape& shape) {
   View result = {input.base, shape, input.offset, input.strides};
   if (const auto* permute = std::get_if<ops::Permute>(&op)) {

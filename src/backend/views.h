@@ -23,6 +23,8 @@ bool is_contiguous(const View& view);
 /// A view op's result, of `shape`, as a view of what its input is one of. Nothing where that has no strides:
 /// some reshapes need their input row after row, where every reshape is a view.
 std::optional<View> apply_view(const Op& op, const View& input, const Shape& shape);
+/// With axes of one element in front, up to four.
+View with_four_axes(const View& view);
 /// The same elements, repeated to the shape that they broadcast to.
 View broadcast_view(const View& view, const Shape& shape);
 

@@ -25,8 +25,8 @@ Floats random_floats(std::size_t n, unsigned seed) {
 }
 
 /// The output of a graph whose inputs hold random numbers, I32 ones from 0 to 8.
-Floats run(const Graph& graph, const std::vector<std::int64_t>& symbols, int n_threads,
-           Isa isa = best_isa()) {
+Floats run(const Graph& graph, const std::vector<std::int64_t>& symbols, int n_threads, Isa isa = best_isa(),
+           int* n_launches = nullptr) {
   const auto device = make_device({.isa = isa, .n_threads = n_threads});
   Bindings bindings(graph.values().size(), nullptr);
   std::vector<std::unique_ptr<DeviceTensor>> tensors;
@@ -56,6 +56,7 @@ Floats run(const Graph& graph, const std::vector<std::int64_t>& symbols, int n_t
     }
   }
   const auto plan = device->compile(graph, bindings, {.n_threads = n_threads});
+  if (n_launches != nullptr) *n_launches = plan->n_launches();
   for (int step = 0; step < 2; ++step) {
     plan->submit(symbols, bindings, {});
     plan->wait();
@@ -121,6 +122,55 @@ TEST(Order, ARowOfAttentionDoesNotDependOnTheRowsBesideIt) {
   const Floats of_all = run(all, {}, 2), of_one = run(one, {}, 2);
   for (std::size_t head = 0; head < 6; ++head)
     for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(of_one[head * 16 + i], of_all[(head * 70 + 69) * 16 + i]);
+}
+
+/// With the heads of three values {n, 3, 24}: one product after another, or one op.
+Value attention(Graph& g, bool written_out, bool biased, bool masked) {
+  const Dim n = g.symbol("n", 1, 200);
+  const auto heads = [&](const char* name) { return permute(g.input(name, {n, 3, 24}), {1, 0, 2}); };
+  const Value q = heads("q"), k = heads("k"), v = heads("v");
+  const Value bias = biased   ? g.input("bias", {3, n, n})
+                     : masked ? g.input("mask", {n, n}, DType::kI32)
+                              : Value();
+  if (!written_out) return scaled_dot_product_attention(q, k, v, {.bias = bias, .scale = 0.25f});
+  Value scores = matmul(q, transpose(k)) / 4.0f;
+  if (biased) scores = scores + bias;
+  if (masked) scores = where(bias, scores, -INFINITY);
+  return matmul(softmax(scores), v);
+}
+
+TEST(Order, AttentionThatIsWrittenOutIsOneLaunch) {
+  for (const bool biased : {false, true})
+    for (const bool masked : {false, true}) {
+      if (biased && masked) continue;
+      Graph parts, whole;
+      parts.output("y", attention(parts, true, biased, masked));
+      whole.output("y", attention(whole, false, biased, masked));
+      int n_launches = 0;
+      const Floats y = run(parts, {150}, 2, best_isa(), &n_launches);
+      EXPECT_EQ(n_launches, 1);
+      expect_equal_bits(y, run(whole, {150}, 2), "parts");
+    }
+}
+
+TEST(Order, ScoresThatSomebodyReadsAreMade) {
+  Graph g;
+  const Value q = g.input("q", {2, 5, 8}), k = g.input("k", {2, 7, 8}), v = g.input("v", {2, 7, 4});
+  const Value weights = softmax(matmul(q, transpose(k)));
+  g.output("y", matmul(weights, v));
+  g.output("weights", weights * 1.0f);
+  int n_launches = 0;
+  run(g, {}, 2, best_isa(), &n_launches);
+  EXPECT_GT(n_launches, 2);
+}
+
+TEST(Order, SoftmaxAcrossHasTheBitsOfRows) {
+  Graph across, rows;
+  for (Graph* const g : {&across, &rows}) {
+    const Value x = g->input("x", {g->symbol("n", 1, 90), 50});
+    g->output("y", g == &across ? transpose(softmax(x, 0)) * 1.0f : softmax(transpose(x)));
+  }
+  expect_equal_bits(run(across, {77}, 3), run(rows, {77}, 1), "softmax");
 }
 
 TEST(Order, RandomNumbersAreTheSameByEveryInstructionSet) {

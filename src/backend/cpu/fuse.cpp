@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "backend/cpu/launches/attention.h"
+#include "backend/cpu/launches/attention_parts.h"
 #include "backend/cpu/launches/best.h"
 #include "backend/cpu/launches/convolution.h"
 #include "backend/cpu/launches/copy.h"
+#include "backend/cpu/launches/dense_attention.h"
 #include "backend/cpu/launches/matmul.h"
 #include "backend/cpu/launches/order_launches.h"
 #include "backend/cpu/launches/row.h"
@@ -52,6 +54,7 @@ class Fuser {
     program_.enter_layer(node.tag.layer);
     if (is_view(node.op)) return add_view(id);
     if (is_order_op(node.op)) return add_order_op(id);
+    if (get_op<ops::BatchMatmul>(node) != nullptr && add_attention_parts(id)) return;
     const bool strided = reads_strides(node) && std::any_of(node.inputs.begin(), node.inputs.end(),
                                                             [&](ValueId input) { return is_strided(input); });
     const auto row_op = as_row_op(graph_, node);
@@ -511,6 +514,54 @@ class Fuser {
     add_simple(node, std::make_unique<AttentionLaunch>(graph_, node, shared->tiles, first));
   }
 
+  /// Attention that is written out: its first product and what follows are left to its last one.
+  bool add_attention_parts(NodeId id) {
+    for (const WrittenOut& written_out : written_out_)
+      if (written_out.parts.last == id) {
+        add_written_out(written_out.parts, written_out.turned_keys);
+        return true;
+      }
+    const auto only = [&](ValueId value) {
+      return users_[index(value)].size() == 1 && !graph_.is_output(value) ? users_[index(value)][0] : kNoNode;
+    };
+    const auto parts = attention_parts(graph_, id, only);
+    if (!parts) return false;
+    // Keys lie row by row where what is multiplied with is turned.
+    const View& turned = views_[index(parts->turned_keys)];
+    if (!(turned.strides[static_cast<std::size_t>(turned.shape.rank() - 2)] == Dim(1))) return false;
+    done_[index(id)] = true;
+    for (const NodeId between : parts->between) done_[index(between)] = true;
+    written_out_.push_back({*parts, turned});
+    return true;
+  }
+
+  void add_written_out(const AttentionParts& parts, const View& turned_keys) {
+    const auto rows_of = [&](ValueId value) {
+      const View& view = views_[index(value)];
+      if (!(view.strides[static_cast<std::size_t>(view.shape.rank() - 1)] == Dim(1))) make_plain(value);
+      return with_four_axes(views_[index(value)]);
+    };
+    const ValueId result = graph_.node(parts.last).output;
+    DenseAttentionViews views = {.q = rows_of(parts.q),
+                                 .k = with_four_axes(turned_keys),
+                                 .v = rows_of(parts.v),
+                                 .out = with_four_axes(plain_view(result, graph_.value(result).shape))};
+    views.k.shape = {views.k.shape[0], views.k.shape[1], views.k.shape[3], views.k.shape[2]};
+    std::swap(views.k.strides[2], views.k.strides[3]);
+    std::vector<ValueId> read = {views.q.base, views.k.base, views.v.base};
+    if (parts.bias != kNoValue) {
+      views.bias = views_[index(parts.bias)];
+      views.mask = graph_.value(parts.bias).dtype == DType::kI32;
+      read.push_back(views.bias->base);
+    }
+    int phase = 0;
+    for (const ValueId value : read) phase = std::max(phase, program_.ready(value));
+    const int launch = program_.add(std::make_unique<DenseAttentionLaunch>(parts.op, views), phase);
+    for (const ValueId value : read) program_.reads(launch, value);
+    program_.makes(launch, result);
+    done_[index(parts.last)] = true;
+  }
+
   /// A launch that reads all inputs of its node and makes its output.
   void add_simple(const Node& node, std::unique_ptr<Launch> made) {
     add_simple(node, std::move(made), node.output);
@@ -529,6 +580,11 @@ class Fuser {
   std::vector<bool> done_;                  // By node: part of a launch.
   std::vector<View> views_;                 // By value: itself, or what it is elements of.
   std::vector<RopeEntry> rope_tables_;
+  struct WrittenOut {
+    AttentionParts parts;
+    View turned_keys;  // As they were when the first product was met: they may get memory of their own.
+  };
+  std::vector<WrittenOut> written_out_;
   /// Launches that share tiles use them in turn, in different phases.
   struct SharedTiles {
     std::shared_ptr<AttentionTiles> tiles;

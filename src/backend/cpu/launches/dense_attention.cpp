@@ -15,36 +15,42 @@ std::int64_t offset_of(const StridedView& view, std::int64_t text, std::int64_t 
 
 }  // namespace
 
-DenseAttentionLaunch::DenseAttentionLaunch(const Graph& graph, const Node& node, std::span<const View> inputs)
-    : op_(*get_op<ops::DenseAttention>(node)),
-      output_(node.output),
-      q_view_(inputs[0]),
-      k_view_(inputs[1]),
-      v_view_(inputs[2]),
-      out_view_(plain_view(node.output, graph.value(node.output).shape)) {
+DenseAttentionViews dense_attention_views(const Graph& graph, const Node& node,
+                                          std::span<const View> inputs) {
   const auto in = named_inputs<ops::DenseAttention>(node);
-  sinks_id_ = in.sinks;
-  if (in.bias == kNoValue) return;
-  mask_ = graph.value(in.bias).dtype == DType::kI32;
-  bias_view_ =
-      broadcast_view(inputs[3], {q_view_.shape[0], q_view_.shape[1], q_view_.shape[2], k_view_.shape[2]});
+  DenseAttentionViews views = {.q = inputs[0],
+                               .k = inputs[1],
+                               .v = inputs[2],
+                               .out = plain_view(node.output, graph.value(node.output).shape),
+                               .sinks = in.sinks};
+  if (in.bias != kNoValue) {
+    views.bias = inputs[3];
+    views.mask = graph.value(in.bias).dtype == DType::kI32;
+  }
+  return views;
+}
+
+DenseAttentionLaunch::DenseAttentionLaunch(const ops::DenseAttention& op, const DenseAttentionViews& views)
+    : op_(op), views_(views) {
+  const Shape &q = views.q.shape, &k = views.k.shape;
+  if (views.bias) views_.bias = broadcast_view(*views.bias, {q[0], q[1], q[2], k[2]});
 }
 
 void DenseAttentionLaunch::bind(const Addresses& addresses) {
-  q_base_ = addresses.plain<const float>(q_view_.base);
-  k_base_ = addresses.plain<const float>(k_view_.base);
-  v_base_ = addresses.plain<const float>(v_view_.base);
-  out_base_ = addresses.plain<float>(output_);
-  if (bias_view_) bias_base_ = addresses.plain<const std::byte>(bias_view_->base);
-  if (sinks_id_ != kNoValue) sinks_ = addresses.plain<const float>(sinks_id_);
+  q_base_ = addresses.plain<const float>(views_.q.base);
+  k_base_ = addresses.plain<const float>(views_.k.base);
+  v_base_ = addresses.plain<const float>(views_.v.base);
+  out_base_ = addresses.plain<float>(views_.out.base);
+  if (views_.bias) bias_base_ = addresses.plain<const std::byte>(views_.bias->base);
+  if (views_.sinks != kNoValue) sinks_ = addresses.plain<const float>(views_.sinks);
 }
 
 std::int32_t DenseAttentionLaunch::prepare(const StepInfo& step) {
-  q_ = at_step(q_view_, step.symbols);
-  k_ = at_step(k_view_, step.symbols);
-  v_ = at_step(v_view_, step.symbols);
-  out_ = at_step(out_view_, step.symbols);
-  if (bias_view_) bias_ = at_step(*bias_view_, step.symbols);
+  q_ = at_step(views_.q, step.symbols);
+  k_ = at_step(views_.k, step.symbols);
+  v_ = at_step(views_.v, step.symbols);
+  out_ = at_step(views_.out, step.symbols);
+  if (views_.bias) bias_ = at_step(*views_.bias, step.symbols);
   n_texts_ = q_.sizes[kText];
   n_heads_ = q_.sizes[kHead];
   n_rows_ = q_.sizes[kRow];
@@ -79,9 +85,9 @@ void DenseAttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   args.v_stride = v_.strides[kRow];
   args.out = out_base_ + offset_of(out_, text, head, row);
   args.out_stride = out_.strides[along];
-  if (bias_view_) {
+  if (views_.bias) {
     const std::int64_t at = offset_of(bias_, text, head, row);
-    if (mask_) {
+    if (views_.mask) {
       args.mask = reinterpret_cast<const std::int32_t*>(bias_base_) + at;
     } else {
       args.bias = reinterpret_cast<const float*>(bias_base_) + at;
@@ -104,8 +110,8 @@ void DenseAttentionLaunch::run(std::int32_t task, const TaskContext& context) {
 }
 
 std::size_t DenseAttentionLaunch::scratch_bytes() const {
-  return ragged_scratch_floats(static_cast<int>(q_view_.shape[3].constant()),
-                               static_cast<int>(v_view_.shape[3].constant())) *
+  return ragged_scratch_floats(static_cast<int>(views_.q.shape[3].constant()),
+                               static_cast<int>(views_.v.shape[3].constant())) *
          sizeof(float);
 }
 

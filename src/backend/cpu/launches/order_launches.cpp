@@ -44,7 +44,8 @@ std::vector<std::unique_ptr<Launch>> order_launches(const Graph& graph, const No
     if (!lines->totals.empty()) made.push_back(std::make_unique<CumsumLaunch>(lines, true));
     made.push_back(std::make_unique<CumsumLaunch>(lines, false));
   } else if (get_op<ops::DenseAttention>(node) != nullptr) {
-    made.push_back(std::make_unique<DenseAttentionLaunch>(graph, node, inputs));
+    made.push_back(std::make_unique<DenseAttentionLaunch>(*get_op<ops::DenseAttention>(node),
+                                                          dense_attention_views(graph, node, inputs)));
   } else {
     WEFT_CHECK(get_op<ops::Lstm>(node) != nullptr || get_op<ops::Gru>(node) != nullptr);
     made.push_back(std::make_unique<CellsLaunch>(graph, node));
