@@ -13,6 +13,7 @@
 #include "backend/cpu/launches/order_launches.h"
 #include "backend/cpu/launches/row.h"
 #include "backend/cpu/launches/screen.h"
+#include "backend/cpu/launches/softmax.h"
 #include "backend/cpu/lone_launches.h"
 #include "base/check.h"
 
