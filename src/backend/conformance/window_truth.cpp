@@ -121,14 +121,16 @@ Tensor pool2d(const ops::Pool2d& op, const Tensor& x) {
 }
 
 Tensor resize2d(const ops::Resize2d& op, const Tensor& x) {
-  if (op.height == Dim(size_of(x, 2)) && op.width == Dim(size_of(x, 3))) return x;
   Tensor y = pictures(size_of(x, 0), size_of(x, 1), op.height.constant(), op.width.constant());
   for_each_place(y, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
     const double row = source(op, h, size_of(x, 2), size_of(y, 2)),
                  column = source(op, w, size_of(x, 3), size_of(y, 3));
     const auto top = static_cast<std::int64_t>(row), left = static_cast<std::int64_t>(column);
-    const std::int64_t bottom = std::min(top + 1, size_of(x, 2) - 1),
-                       right = std::min(left + 1, size_of(x, 3) - 1);
+    // A side that keeps its size has nothing between its elements.
+    const auto next = [&](std::int64_t i, std::size_t axis) {
+      return x.dims[axis] == y.dims[axis] ? i : std::min(i + 1, size_of(x, axis) - 1);
+    };
+    const std::int64_t bottom = next(top, 2), right = next(left, 3);
     const double down = row - static_cast<double>(top), across = column - static_cast<double>(left);
     const auto along = [&](std::int64_t i) {
       return element(x, n, c, i, left) * (1.0 - across) + element(x, n, c, i, right) * across;

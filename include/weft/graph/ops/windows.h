@@ -81,7 +81,7 @@ struct Pool2d {
 
 /// x {n, c, h, w} -> {n, c, height, width}. A result at y comes from the place h / height * y (kNearest,
 /// rounded down), h / height * (y + 1/2) - 1/2 (kBilinear, from 0 on) or (h - 1) / (height - 1) * y (with
-/// align_corners). At its own size a picture stays as it is; from pictures without elements come zeros.
+/// align_corners). From pictures without elements come zeros.
 struct Resize2d {
   static constexpr std::string_view kName = "resize2d";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

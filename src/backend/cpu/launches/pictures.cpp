@@ -153,7 +153,9 @@ void ResizeLaunch::place(Side& side, std::int64_t size, std::int64_t out_size) c
     }
     const std::int64_t from = std::min(twice / (2 * divisor), std::max<std::int64_t>(size - 1, 0));
     side.from.push_back(static_cast<std::int32_t>(from));
-    side.to.push_back(static_cast<std::int32_t>(std::min(from + 1, std::max<std::int64_t>(size - 1, 0))));
+    // Along a side that keeps its size, neighbours have no part in an element, infinite ones neither.
+    const std::int64_t to = size == out_size ? from : std::min(from + 1, std::max<std::int64_t>(size - 1, 0));
+    side.to.push_back(static_cast<std::int32_t>(to));
     side.part.push_back(static_cast<float>(static_cast<double>(twice - 2 * divisor * from) /
                                            (2.0 * static_cast<double>(divisor))));
   }
@@ -181,8 +183,7 @@ void ResizeLaunch::run(std::int32_t task, const TaskContext& context) {
     }
     const auto y = static_cast<std::size_t>(row % out_h);
     const float* const plane = x_ + row / out_h * h * w;
-    // Infinities beside an element do not touch it where nothing is between them.
-    if (op_.kind == ResizeKind::kNearest || (h == out_h && w == out_w)) {
+    if (op_.kind == ResizeKind::kNearest) {
       kernels.gather_row(plane + rows_.from[y] * w, columns_.from.data(), out_w, out);
       continue;
     }
