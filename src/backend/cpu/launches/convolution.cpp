@@ -121,7 +121,7 @@ std::int64_t ConvolutionLaunch::block_floats(const Pass& pass, std::int64_t n_ro
   return channels_ / groups_ * size_of_rows(pass.y, n_rows) * size_of_columns(pass.x, n_columns);
 }
 
-void ConvolutionLaunch::choose_block(Pass& pass) const {
+void ConvolutionLaunch::choose_block(Pass& pass, int n_threads) const {
   const bool plane = channels_ == groups_;
   const std::int64_t budget = plane ? kPlaneFloats : kBlockFloats,
                      pixels = few_ && !transposed_ ? kPlanePixels : kBlockPixels;
@@ -135,7 +135,14 @@ void ConvolutionLaunch::choose_block(Pass& pass) const {
     ++rows;
   pass.n_row_blocks = divide_up(pass.n_rows, rows);
   pass.n_column_blocks = divide_up(pass.n_columns, std::max<std::int64_t>(columns, 1));
-  // Blocks of equal size.
+  // As many as threads share evenly, where they do not share the channels of a block.
+  const std::int64_t of_row = n_pictures_ * pass.n_column_blocks;
+  const bool whole = groups_ == 1 && of_row * pass.n_row_blocks >= kTasksPerThread * n_threads;
+  for (std::int64_t more = 0; whole && more < n_threads && pass.n_row_blocks + more <= pass.n_rows; ++more)
+    if (of_row * (pass.n_row_blocks + more) % n_threads == 0) {
+      pass.n_row_blocks += more;
+      break;
+    }
   pass.block_rows = pass.n_row_blocks == 0 ? 1 : divide_up(pass.n_rows, pass.n_row_blocks);
   pass.block_columns = pass.n_column_blocks == 0 ? 1 : divide_up(pass.n_columns, pass.n_column_blocks);
   if (whole_vectors) {
@@ -145,11 +152,12 @@ void ConvolutionLaunch::choose_block(Pass& pass) const {
   if (pass.n_column_blocks == 0) pass.n_row_blocks = 0;
   // Both kernels give the same bits. Pixels as lanes leave some idle at the end of a row, channels as lanes
   // have to be turned.
-  const std::int64_t whole = divide_up(pass.block_columns, kPanelRows) * kPanelRows;
-  pass.wide = few_ || pass.block_columns * (pass.n_taps + kTurnTaps) >= whole * pass.n_taps;
+  const std::int64_t lanes = divide_up(pass.block_columns, kPanelRows) * kPanelRows;
+  pass.wide = few_ || pass.block_columns * (pass.n_taps + kTurnTaps) >= lanes * pass.n_taps;
 }
 
 std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
+  const bool other_pictures = n_pictures_ != pictures_.value(step.symbols);
   n_pictures_ = pictures_.value(step.symbols);
   h_ = height_.value(step.symbols);
   w_ = width_.value(step.symbols);
@@ -163,10 +171,10 @@ std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
   std::int64_t n_blocks = 0, pixels = 0;
   for (Pass& pass : passes_) {
     const std::int64_t n_rows = pass.y.n_results(out_h_), n_columns = pass.x.n_results(out_w_);
-    if (n_rows != pass.n_rows || n_columns != pass.n_columns || pass.taps.empty()) {
+    if (other_pictures || n_rows != pass.n_rows || n_columns != pass.n_columns || pass.taps.empty()) {
       pass.n_rows = n_rows;
       pass.n_columns = n_columns;
-      choose_block(pass);
+      choose_block(pass, step.n_threads);
       pass.rows = lay_out_rows(pass.y, pass.block_rows);
       pass.columns = lay_out_columns(pass.x, pass.block_columns);
       pass.taps = places_of_taps(pass.rows, pass.columns, channels_ / groups_);
@@ -234,9 +242,11 @@ void ConvolutionLaunch::run(std::int32_t task, const TaskContext& context) {
   place /= pass->n_column_blocks;
   Block block;
   block.picture = place / pass->n_row_blocks;
-  block.row = place % pass->n_row_blocks * pass->block_rows;
+  // Blocks differ by a row at most.
+  const std::int64_t row_block = place % pass->n_row_blocks;
+  block.row = row_block * pass->n_rows / pass->n_row_blocks;
+  block.n_rows = (row_block + 1) * pass->n_rows / pass->n_row_blocks - block.row;
   block.column = column_block * pass->block_columns;
-  block.n_rows = std::min(pass->block_rows, pass->n_rows - block.row);
   block.n_columns = std::min(pass->block_columns, pass->n_columns - block.column);
 
   Scratch scratch;

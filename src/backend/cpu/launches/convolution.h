@@ -45,7 +45,7 @@ class ConvolutionLaunch final : public Launch {
   struct Scratch;
 
   std::int64_t block_floats(const Pass& pass, std::int64_t n_rows, std::int64_t n_columns) const;
-  void choose_block(Pass& pass) const;
+  void choose_block(Pass& pass, int n_threads) const;
   void pack_transposed();
   void copy_block(const Pass& pass, const Block& block, std::int64_t group, const Kernels& kernels,
                   float* to) const;
