@@ -8,10 +8,13 @@ namespace weft::cpu {
 namespace {
 
 constexpr std::int64_t kLeastElements = 4096;
-/// Lines that are copied together: those of a line of the cache.
-constexpr std::int64_t kLines = 16;
+/// Lines that are copied together: as many as memory gives at once, if they stay near.
+constexpr std::int64_t kLeastLines = 4, kMostLines = 64;
+constexpr std::int64_t kNear = 320 * 1024;  // Elements.
 /// Elements of them that are copied before the next: few enough to stay near, however far apart they are.
 constexpr std::int64_t kElements = 8;
+/// Between the copies of two lines, so that those do not fall into the same sets of a cache.
+constexpr std::int64_t kApart = 16;
 
 /// A view of where each line along the last axis begins.
 View lines_of(const View& view) {
@@ -53,6 +56,7 @@ SoftmaxAcrossLaunch::SoftmaxAcrossLaunch(const Graph& graph, const View& x, cons
   x_stride_dim_ = x.strides[last];
   out_stride_dim_ = out.strides[last];
   most_ = size_dim_.value(graph.bounds());
+  together_ = std::clamp(kNear / (most_ + kApart), kLeastLines, kMostLines);
 }
 
 void SoftmaxAcrossLaunch::bind(const Addresses& addresses) {
@@ -68,40 +72,41 @@ std::int32_t SoftmaxAcrossLaunch::prepare(const StepInfo& step) {
                                             at_step(x_lines_, step.symbols)};
   lines_.set(views);
   const std::int64_t n = size_ > 0 ? lines_.n_elements() : 0;
-  shares_.set((n + kLines - 1) / kLines, kLeastElements / std::max<std::int64_t>(kLines * size_, 1),
+  shares_.set((n + together_ - 1) / together_, kLeastElements / std::max<std::int64_t>(together_ * size_, 1),
               step.n_threads);
   return shares_.n_tasks;
 }
 
 std::size_t SoftmaxAcrossLaunch::scratch_bytes() const {
-  return static_cast<std::size_t>(kLines * most_) * sizeof(float);
+  return static_cast<std::size_t>(together_ * (most_ + kApart)) * sizeof(float);
 }
 
 void SoftmaxAcrossLaunch::run(std::int32_t task, const TaskContext& context) {
   const Kernels& kernels = context.kernels;
   auto* const rows = reinterpret_cast<float*>(context.scratch);
-  const std::int64_t begin = task * shares_.per_task * kLines;
-  const std::int64_t end = std::min(begin + shares_.per_task * kLines, lines_.n_elements());
+  const std::int64_t begin = task * shares_.per_task * together_;
+  const std::int64_t end = std::min(begin + shares_.per_task * together_, lines_.n_elements());
+  const std::int64_t row_stride = size_ + kApart;
   const std::int64_t out_next = lines_.run_stride(0), x_next = lines_.run_stride(1);
   lines_.for_each_run(begin, end, [&](const StridedLoops::Offsets& at, std::int64_t n_lines) {
-    for (std::int64_t line = 0; line < n_lines; line += kLines) {
-      const std::int64_t n = std::min(kLines, n_lines - line);
+    for (std::int64_t line = 0; line < n_lines; line += together_) {
+      const std::int64_t n = std::min(together_, n_lines - line);
       const float* const x = x_ + at[1] + line * x_next;
       float* const out = out_ + at[0] + line * out_next;
       for (std::int64_t i = 0; i < size_; i += kElements) {
         const std::int64_t part = std::min(kElements, size_ - i);
-        kernels.copy_block(x + i * x_stride_, x_next, x_stride_, n, part, part, rows + i, size_);
+        kernels.copy_block(x + i * x_stride_, x_next, x_stride_, n, part, part, rows + i, row_stride);
       }
       for (std::int64_t row = 0; row < n; ++row)
-        kernels.softmax_row(rows + row * size_, size_, rows + row * size_);
+        kernels.softmax_row(rows + row * row_stride, size_, rows + row * row_stride);
       // Where the lines lie side by side, their elements do, too: rows of them are stored.
       for (std::int64_t i = 0; i < size_; i += kElements) {
         const std::int64_t part = std::min(kElements, size_ - i);
         if (out_next == 1) {
-          kernels.copy_block(rows + i, 1, size_, part, n, n, out + i * out_stride_, out_stride_);
+          kernels.copy_block(rows + i, 1, row_stride, part, n, n, out + i * out_stride_, out_stride_);
         } else {
           for (std::int64_t row = 0; row < n; ++row)
-            kernels.copy_block(rows + row * size_ + i, 1, 1, part, 1, 1,
+            kernels.copy_block(rows + row * row_stride + i, 1, 1, part, 1, 1,
                                out + row * out_next + i * out_stride_, out_stride_);
         }
       }

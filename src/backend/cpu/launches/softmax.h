@@ -40,7 +40,8 @@ class SoftmaxAcrossLaunch final : public Launch {
  private:
   View x_lines_, out_lines_;  // Without the last axis: where each line begins.
   Dim size_dim_, x_stride_dim_, out_stride_dim_;
-  std::int64_t most_;  // Elements of a line.
+  std::int64_t most_;      // Elements of a line.
+  std::int64_t together_;  // Lines.
   const float* x_ = nullptr;
   float* out_ = nullptr;
   std::int64_t size_ = 0, x_stride_ = 0, out_stride_ = 0;
