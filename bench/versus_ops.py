@@ -3,7 +3,7 @@
 
 WEFT is the program. What it measures, it says (the shapes stand in cli/op_shapes.cpp); torch and onnxruntime compute the
 same in turns with it, the fastest of some rounds each, with so many threads. Of quantised weights torch and onnxruntime
-have none of the kind: they multiply with F32 ones. Times are in milliseconds, in brackets how many times weft's.
+have none of the kind: they multiply with F32 ones. Memory that torch gives back is kept for its next result. Times are in milliseconds, in brackets how many times weft's.
 
 Needs Python with torch, onnx and onnxruntime, from PyPI.
 """
@@ -128,6 +128,9 @@ def main() -> None:
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
+    if "MALLOC_MMAP_MAX_" not in os.environ:  # glibc reads it when a process starts.
+        memory = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | memory)
     torch.set_num_threads(args.threads)
     command = [args.weft, "bench", "--ops", "--filter", args.filter, "-t", str(args.threads), "-r", "3", "--json"]
     rows, shared = {}, {}
