@@ -52,6 +52,35 @@ static inline void product_tile(const float* a, const float* b, std::int64_t b_s
   }
 }
 
+/// copy_block where what lies side by side goes below each other. By way of a small block, each line of
+/// either side is touched once: lines whose distance is a power of two push each other out of the cache.
+static void turn_block(const float* x, std::int64_t column, std::int64_t n_rows, std::int64_t n,
+                       std::int64_t width, float* out, std::int64_t out_stride) {
+  constexpr std::int64_t kSide = 16;
+  float block[kSide * kSide];
+  for (std::int64_t i0 = 0; i0 < n_rows; i0 += kSide) {
+    const std::int64_t n_i = i0 + kSide < n_rows ? kSide : n_rows - i0;
+    for (std::int64_t j0 = 0; j0 < n; j0 += kSide) {
+      const std::int64_t n_j = j0 + kSide < n ? kSide : n - j0;
+      for (std::int64_t j = 0; j < n_j; ++j) {
+        const float* const from = x + i0 + (j0 + j) * column;
+        for_each_vector(
+            n_i, [&](std::int64_t i, auto at) { store(block + j * kSide + i, load(from + i, at), at); });
+      }
+      float* const to = out + i0 * out_stride + j0;
+      if (n_i == kSide && n_j == kSide) {
+        for (std::int64_t i = 0; i < kSide; ++i)
+          for (std::int64_t j = 0; j < kSide; ++j) to[i * out_stride + j] = block[j * kSide + i];
+      } else {
+        for (std::int64_t i = 0; i < n_i; ++i)
+          for (std::int64_t j = 0; j < n_j; ++j) to[i * out_stride + j] = block[j * kSide + i];
+      }
+    }
+    for (std::int64_t i = i0; i < i0 + n_i; ++i)
+      for (std::int64_t j = n; j < width; ++j) out[i * out_stride + j] = 0.0f;
+  }
+}
+
 /// out[i * out_stride + j] = x[i * row + j * column]; the columns from n on, to `width`, are zero.
 static void copy_block(const float* x, std::int64_t row, std::int64_t column, std::int64_t n_rows,
                        std::int64_t n, std::int64_t width, float* out, std::int64_t out_stride) {
@@ -68,6 +97,7 @@ static void copy_block(const float* x, std::int64_t row, std::int64_t column, st
     }
     return;
   }
+  if (row == 1) return turn_block(x, column, n_rows, n, width, out, out_stride);
   // Blocks of eight rows and columns touch each line of either side once while it is near.
   constexpr std::int64_t kBlock = 8;
   for (std::int64_t i0 = 0; i0 < n_rows; i0 += kBlock) {
