@@ -29,6 +29,16 @@ LAYER = {
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 EXPERTS = {"mlp.gate": "ffn_gate_inp", "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
            "mlp.experts.down_proj": "ffn_down_exps"}
+SHARED = {"mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
+          "mlp.shared_experts.down_proj": "ffn_down_shexp", "mlp.gate.e_score_correction_bias": "exp_probs_b.bias"}
+# Of attention over latent rows.
+LATENT_LAYER = EXPERTS | SHARED | {"self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm",
+                                   "self_attn.q_b_proj": "attn_q_b", "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+                                   "self_attn.kv_a_layernorm": "attn_kv_a_norm", "self_attn.kv_b_proj": "attn_kv_b"}
+LATENT = {"attention.head_count_kv": 1, "attention.key_length": 40, "attention.value_length": 32,
+          "attention.key_length_mla": 24, "attention.value_length_mla": 16, "attention.kv_lora_rank": 32,
+          "rope.dimension_count": 8, "expert_count": 8, "expert_shared_count": 1, "expert_feed_forward_length": 32,
+          "leading_dense_block_count": 1}
 SIZES = dict(pad_token_id=0, vocab_size=N_VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=N_CTX)
 
@@ -166,6 +176,57 @@ FAMILIES = {
                                         "mlp.shared_expert.down_proj": "ffn_down_shexp",
                                         "mlp.shared_expert_gate": "ffn_gate_inp_shexp"}, change=split_experts),
     "arcee": Family("arcee", "Arcee", dict(head_dim=16), permute=True),
+    "gpt-oss": Family("gpt-oss", "GptOss",
+                      dict(head_dim=16, intermediate_size=48, num_local_experts=4, num_experts_per_tok=2, sliding_window=8,
+                           num_hidden_layers=4,
+                           rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                            "original_max_position_embeddings": 64, "beta_fast": 32.0,
+                                            "beta_slow": 1.0, "truncate": False}),
+                      lambda c: {"attention.key_length": 16, "attention.value_length": 16, "expert_count": 4,
+                                 "expert_used_count": 2, "expert_feed_forward_length": 48,
+                                 "attention.sliding_window": 8, "rope.scaling.type": "yarn",
+                                 "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64},
+                      layer={"post_attention_layernorm": "post_attention_norm", "self_attn.sinks": "attn_sinks",
+                             "mlp.router": "ffn_gate_inp", "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+                             "mlp.experts.gate_up_proj_bias": "ffn_gate_up_exps.bias",
+                             "mlp.experts.down_proj": "ffn_down_exps",
+                             "mlp.experts.down_proj_bias": "ffn_down_exps.bias"},
+                      change=lambda name, data, c: turned_experts(name, data)),
+    "glm4moe": Family("glm4moe", "Glm4Moe",
+                      dict(head_dim=16, partial_rotary_factor=0.5, use_qk_norm=True, attention_bias=True,
+                           num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2,
+                           n_shared_experts=1, moe_intermediate_size=32, routed_scaling_factor=1.5, n_group=1,
+                           topk_group=1),
+                      lambda c: {"rope.dimension_count": 8, "expert_count": 6, "expert_used_count": 2,
+                                 "expert_shared_count": 1, "expert_feed_forward_length": 32,
+                                 "expert_weights_scale": 1.5, "expert_weights_norm": True, "expert_gating_func": 2,
+                                 "leading_dense_block_count": 1},
+                      layer={"post_attention_layernorm": "post_attention_norm"} | EXPERTS | SHARED,
+                      change=split_experts),
+    "deepseek3": Family("deepseek2", "DeepseekV3",
+                        dict(q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+                             num_key_value_heads=4, num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=8,
+                             n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
+                             moe_intermediate_size=32, routed_scaling_factor=2.5,
+                             rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                              "original_max_position_embeddings": 64, "mscale": 1.0,
+                                              "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0}),
+                        lambda c: LATENT | {"attention.q_lora_rank": 24, "expert_used_count": 3,
+                                            "expert_weights_scale": 2.5, "expert_weights_norm": True,
+                                            "expert_gating_func": 2, "expert_group_count": 4,
+                                            "expert_group_used_count": 2, "rope.scaling.type": "yarn",
+                                            "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64,
+                                            "rope.scaling.yarn_log_multiplier": 0.1},
+                        layer=LATENT_LAYER, change=lambda name, data, c: split_latent(name, data, c)),
+    "deepseek2-lite": Family("deepseek2", "DeepseekV2",
+                             dict(q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
+                                  v_head_dim=16, num_key_value_heads=4, num_hidden_layers=3, first_k_dense_replace=1,
+                                  n_routed_experts=8, n_group=1, topk_group=1, num_experts_per_tok=3,
+                                  n_shared_experts=2, moe_intermediate_size=32, routed_scaling_factor=1.0,
+                                  norm_topk_prob=False, topk_method="greedy"),
+                             lambda c: LATENT | {"expert_used_count": 3, "expert_weights_norm": False,
+                                                 "expert_shared_count": 2, "expert_gating_func": 1},
+                             layer=LATENT_LAYER, change=lambda name, data, c: split_latent(name, data, c)),
     "falcon": Family("falcon", "Falcon", dict(num_kv_heads=1, multi_query=True, parallel_attn=True, bias=False,
                                               new_decoder_architecture=False, alibi=False),
                      lambda c: {"attention.head_count_kv": 1, "feed_forward_length": 256},
@@ -195,10 +256,33 @@ def fused_qkv_by_groups(name, data, config):
     return [(name, np.concatenate([part.reshape(-1, data.shape[1]) for part in rows]))]
 
 
+def turned_experts(name, data):
+    """Experts of gpt-oss: outputs are columns, gate and up alternate."""
+    if name.endswith("_exps.weight"):
+        data = data.swapaxes(1, 2)
+    if "gate_up" not in name:
+        return [(name, data)]
+    return [(name.replace("gate_up", "gate"), data[:, ::2]), (name.replace("gate_up", "up"), data[:, 1::2])]
+
+
+def split_latent(name, data, config):
+    """What unfolds latent rows: keys, to be multiplied into queries, and values, head by head."""
+    if not name.endswith("attn_kv_b.weight"):
+        return split_experts(name, data, config)
+    keys, values = config.qk_nope_head_dim, config.v_head_dim
+    parts = data.reshape(config.num_attention_heads, keys + values, -1)
+    return [(name.replace("kv_b", "k_b"), parts[:, :keys].swapaxes(1, 2)), (name.replace("kv_b", "v_b"), parts[:, keys:])]
+
+
 def stack_head_norms(name, data):
     """Norms of heads: their weights head by head, as rows of one tensor."""
     match = re.match(r"(blk\.\d+\.attn_[qk]_norm)\.norms\.(\d+)\.weight", name)
     return [(f"{match[1]}.weight#{match[2]}", data)] if match else [(name, data)]
+
+
+def weights(model):
+    yield from model.named_parameters()
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias"))
 
 
 def make_model(family):
@@ -207,11 +291,13 @@ def make_model(family):
     config = kind(**(family.sizes | family.config), attn_implementation="eager", initializer_range=0.1)
     model = getattr(transformers, family.model + "ForCausalLM")(config).eval()
     with torch.no_grad():
-        for name, weight in model.named_parameters():
+        for name, weight in weights(model):
             # What starts as a constant gets values of its own, so that none can be left out unseen.
             if weight.dim() == 1:
                 base = 1.0 - family.offset if name.endswith("weight") else 0.0
-                weight.copy_(base + 0.3 * torch.randn_like(weight))
+                weight.copy_(base + (0.1 if "correction" in name else 0.3) * torch.randn_like(weight))
+            elif name.endswith("_bias"):
+                weight.copy_(0.3 * torch.randn_like(weight))
             elif "norm" in name:
                 weight.copy_(1.0 + 0.3 * torch.randn_like(weight))
             elif weight.dim() == 3:
@@ -224,7 +310,7 @@ def tensors(family, model):
     config = model.config
     rows = {}
     tied = getattr(config, "tie_word_embeddings", False)
-    for name, weight in model.named_parameters():
+    for name, weight in weights(model):
         data = weight.detach().numpy().astype(np.float32)
         if tied and name == "lm_head.weight":
             continue
@@ -233,7 +319,7 @@ def tensors(family, model):
             stem = max((key for key in family.layer if rest == key or rest.startswith(key + ".")), key=len, default=None)
             if stem is None:
                 raise ValueError(f"no name for {name}")
-            tail = rest[len(stem):] or ".weight"
+            tail = rest[len(stem):] or ("" if "." in family.layer[stem] else ".weight")
             new = f"blk.{layer}.{family.layer[stem]}{tail}"
         else:
             stem, tail = name.rsplit(".", 1)
@@ -290,7 +376,7 @@ def write(family, target, name):
             sub_type = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
             writer.add_key_value(field.name, field.contents(), field.types[0], sub_type)
     for tensor, data in tensors(family, model):
-        writer.add_tensor(tensor, data.astype(np.float16) if data.ndim > 1 and "norm" not in tensor else data)
+        writer.add_tensor(tensor, data.astype(np.float16) if data.ndim > 1 and not re.search(r"norm|bias", tensor) else data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

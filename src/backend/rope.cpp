@@ -15,8 +15,11 @@ std::vector<double> rope_frequencies(const ops::Rope& op, const float* factors) 
   };
   double low = 0.0, high = 0.0;
   if (op.ext_factor != 0.0f) {
-    low = std::max(0.0, std::floor(pair_of_turns(op.beta_fast)));
-    high = std::min(op.n_rot - 1.0, std::ceil(pair_of_turns(op.beta_slow)));
+    low = pair_of_turns(op.beta_fast);
+    high = pair_of_turns(op.beta_slow);
+    if (op.whole_pairs) low = std::floor(low), high = std::ceil(high);
+    low = std::max(0.0, low);
+    high = std::min(op.n_rot - 1.0, high);
   }
   std::vector<double> frequencies(static_cast<std::size_t>(op.n_rot / 2));
   for (std::size_t i = 0; i < frequencies.size(); ++i) {

@@ -1,6 +1,8 @@
 #include "model/blocks.h"
 
 #include <cmath>
+#include <functional>
+#include <limits>
 
 namespace weft::model {
 
@@ -100,6 +102,36 @@ void norm_turned_heads(Builder& b, int layer, ValueId& q, ValueId& k) {
 
 }  // namespace
 
+ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in) {
+  const HParams& h = b.hparams();
+  const ModelGraph& m = b.model();
+  const ValueId k_cache = b.store(
+      CacheRole::kKeys, layer, at,
+      b.cache(CacheRole::kKeys, layer, at, h.n_kv_heads, h.k_head_dim, in.turn, in.rope_factors), in.k);
+  const ValueId v_cache = b.store(
+      CacheRole::kValues, layer, at,
+      b.cache(CacheRole::kValues, layer, at, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), in.v);
+  ops::Attention op;
+  op.n_heads = h.n_heads;
+  op.scale =
+      h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
+  op.softcap = h.attention_softcap;
+  op.window = in.window;
+  return b.add(op,
+               {.q = in.q,
+                .k = k_cache,
+                .v = v_cache,
+                .positions = m.positions,
+                .sequences = m.sequences,
+                .extents = at.extents,
+                .counts = at.extent_counts,
+                .ends = m.ends,
+                .hidden_first = m.hidden_first,
+                .hidden = at.hidden,
+                .sinks = in.sinks},
+               layer_name(layer, "attention"));
+}
+
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {
   const HParams& h = b.hparams();
   const CellInputs& at = b.cells(block.window);
@@ -114,31 +146,16 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
     k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
   }
   if (block.qk_norm == QkNorm::kTurned) norm_turned_heads(b, layer, q, k);
-  const ops::Rope turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0};
-  const ValueId k_cache =
-      b.store(CacheRole::kKeys, layer, at,
-              b.cache(CacheRole::kKeys, layer, at, h.n_kv_heads, h.k_head_dim, turn, block.rope_factors), k);
-  const ValueId v_cache =
-      b.store(CacheRole::kValues, layer, at,
-              b.cache(CacheRole::kValues, layer, at, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), v);
-  ops::Attention op;
-  op.n_heads = h.n_heads;
-  op.scale =
-      h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
-  op.softcap = h.attention_softcap;
-  op.window = block.window;
-  const ValueId out = b.add(op,
-                            {.q = q,
-                             .k = k_cache,
-                             .v = v_cache,
-                             .positions = m.positions,
-                             .sequences = m.sequences,
-                             .extents = at.extents,
-                             .counts = at.extent_counts,
-                             .ends = m.ends,
-                             .hidden_first = m.hidden_first,
-                             .hidden = at.hidden},
-                            layer_name(layer, "attention"));
+  const ValueId sinks =
+      block.sinks ? b.weight(layer_name(layer, "attn_sinks.weight"), {h.n_heads}) : kNoValue;
+  const ValueId out = attend_to_caches(b, layer, at,
+                                       {.q = q,
+                                        .k = k,
+                                        .v = v,
+                                        .turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0},
+                                        .rope_factors = block.rope_factors,
+                                        .sinks = sinks,
+                                        .window = block.window});
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
 }
 
@@ -195,25 +212,130 @@ ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation) {
   return linear(b, active, layer_name(layer, "ffn_down"), h.n_embd);
 }
 
-ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool normalise) {
+namespace {
+
+struct Chosen {
+  ValueId ids, weights;  ///< {m, k}
+};
+
+/// What a layer's router adds to the graph, in the order of its steps.
+class Router {
+ public:
+  Router(Builder& b, int layer) : b_(b), layer_(layer) {}
+
+  Chosen choose(ValueId logits) {
+    const HParams& h = b_.hparams();
+    if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used) {
+      const ValueId ids = add(ops::TopK{h.n_experts_used}, {logits}, "experts");
+      const ops::ExpertWeights op{.normalise = h.normalise_experts, .scale = h.expert_scale};
+      return {ids, add(op, {logits, ids}, "expert_weights")};
+    }
+    const ValueId scores = h.sigmoid_router ? add(ops::Unary{UnaryKind::kSigmoid}, {logits}, "expert_scores")
+                                            : add(ops::Softmax{}, {logits}, "expert_scores");
+    ValueId choice = scores;
+    if (const std::string bias = layer_name(layer_, "exp_probs_b.bias"); b_.has(bias))
+      choice = add(ops::Add{}, {scores, b_.weight(bias, {h.n_experts})}, "experts_to_choose");
+    if (h.n_expert_groups > h.n_expert_groups_used) choice = keep_best_groups(choice);
+    const ValueId ids = add(ops::TopK{h.n_experts_used}, {choice}, "experts");
+    ValueId weights = add(ops::TakeAlong{.axis = 1}, {scores, ids}, "expert_weights_taken");
+    if (h.normalise_experts) {
+      const ValueId sum = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2, .keep = true}, {weights},
+                              "expert_weights_sum");
+      constexpr float kLeast = 1e-20f;
+      const ValueId divisor =
+          add(ops::Binary{.kind = BinaryKind::kAdd, .scalar = kLeast}, {sum}, "expert_weights_divisor");
+      weights = add(ops::Binary{BinaryKind::kDiv}, {weights, divisor}, "expert_weights_normed");
+    }
+    if (h.expert_scale != 1.0f) weights = add(ops::Scale{h.expert_scale}, {weights}, "expert_weights_scaled");
+    return {ids, weights};
+  }
+
+ private:
+  template <typename T>
+  ValueId add(T op, std::initializer_list<ValueId> inputs, const char* name) {
+    return b_.add(std::move(op), inputs, layer_name(layer_, name));
+  }
+
+  /// Scores of the other groups become minus infinity. A group is as good as its two best experts together;
+  /// of softmax's scores, as its best one.
+  ValueId keep_best_groups(ValueId scores) {
+    const HParams& h = b_.hparams();
+    const Dim rows = b_.model().graph.value(scores).shape[0];
+    const std::int64_t groups = h.n_expert_groups, of_group = h.n_experts / h.n_expert_groups;
+    const int n_best = h.sigmoid_router && of_group > 1 ? 2 : 1;
+    const ValueId by_group = add(ops::Reshape{{rows * groups, of_group}}, {scores}, "experts_by_group");
+    const ValueId ids = add(ops::TopK{n_best}, {by_group}, "best_of_groups");
+    const ValueId best = add(ops::TakeAlong{.axis = 1}, {by_group, ids}, "best_scores_of_groups");
+    const ValueId sums = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {best}, "group_sums");
+    const ValueId score = add(ops::Reshape{{rows, groups}}, {sums}, "group_scores");
+    const ValueId chosen = add(ops::TopK{h.n_expert_groups_used}, {score}, "groups");
+    const ValueId taken = add(ops::TakeAlong{.axis = 1}, {score, chosen}, "chosen_group_scores");
+    const ValueId least =
+        add(ops::Reduce{.kind = ReduceKind::kMin, .axes = 2, .keep = true}, {taken}, "least_group_score");
+    const ValueId is_chosen =
+        add(ops::Compare{CompareKind::kGreaterEqual}, {score, least}, "is_group_chosen");
+    const ValueId mask = add(ops::Reshape{{rows, groups, 1}}, {is_chosen}, "group_mask");
+    const ValueId grouped = add(ops::Reshape{{rows, groups, of_group}}, {scores}, "experts_of_groups");
+    const ValueId kept = add(ops::Where{.otherwise = -std::numeric_limits<float>::infinity()},
+                             {mask, grouped}, "experts_of_chosen_groups");
+    return add(ops::Reshape{{rows, h.n_experts}}, {kept}, "experts_to_choose_from");
+  }
+
+  Builder& b_;
+  int layer_;
+};
+
+/// The products of the chosen experts; `glu` makes of the gate's and the other's rows what goes down.
+ValueId experts(Builder& b, int layer, ValueId x, const std::function<ValueId(ValueId, ValueId)>& glu) {
   const HParams& h = b.hparams();
-  const ValueId router = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.n_experts);
-  const ValueId ids = b.add(ops::TopK{h.n_experts_used}, {router}, layer_name(layer, "experts"));
-  const ValueId weights =
-      b.add(ops::ExpertWeights{.normalise = normalise}, {router, ids}, layer_name(layer, "expert_weights"));
+  const ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.n_experts);
+  const Chosen chosen = Router(b, layer).choose(logits);
   b.enter(Part::kExperts, layer);
-  const auto experts = [&](ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
+  const auto product = [&](ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
     const std::string full = layer_name(layer, name);
-    return b.add(ops::MatmulExperts{}, {b.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, ids},
-                 full);
+    const ValueId out =
+        b.add(ops::MatmulExperts{},
+              {b.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, chosen.ids}, full);
+    if (!b.has(full + ".bias")) return out;
+    // A row of biases for each row and expert.
+    const Dim rows = b.model().graph.value(out).shape[0];
+    const std::string ids_name = layer_name(layer, "experts_in_a_row");
+    ValueId ids = b.model().graph.find(ids_name);
+    if (ids == kNoValue) ids = b.add(ops::Reshape{{rows * h.n_experts_used}}, {chosen.ids}, ids_name);
+    const ValueId biases =
+        b.add(ops::GetRows{}, {b.weight(full + ".bias", {h.n_experts, n_out}), ids}, full + "_bias_rows");
+    const ValueId shaped = b.add(ops::Reshape{{rows, h.n_experts_used, n_out}}, {biases}, full + "_biases");
+    return b.add(ops::Add{}, {out, shaped}, full + "_biased");
   };
-  const ValueId gate = experts(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
-  const ValueId up = experts(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
-  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
-  const ValueId down = experts(product, "ffn_down_exps", h.n_embd, h.n_ff_expert);
-  const ValueId out = b.add(ops::SumExperts{}, {down, weights}, layer_name(layer, "ffn_out"));
+  const ValueId gate = product(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
+  const ValueId up = product(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
+  const ValueId down = product(glu(gate, up), "ffn_down_exps", h.n_embd, h.n_ff_expert);
+  const ValueId out = b.add(ops::SumExperts{}, {down, chosen.weights}, layer_name(layer, "ffn_out"));
   b.enter(Part::kFeedForward, layer);
   return out;
+}
+
+}  // namespace
+
+ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  return experts(b, layer, x, [&](ValueId gate, ValueId up) {
+    return b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
+  });
+}
+
+ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit) {
+  return experts(b, layer, x, [&](ValueId gate, ValueId up) {
+    const auto add = [&](auto op, std::initializer_list<ValueId> inputs, const char* name) {
+      return b.add(op, inputs, layer_name(layer, name));
+    };
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    gate = add(ops::Clamp{kNone, limit}, {gate}, "ffn_gate_clamped");
+    up = add(ops::Clamp{-limit, limit}, {up}, "ffn_up_clamped");
+    const ValueId shifted =
+        add(ops::Binary{.kind = BinaryKind::kAdd, .scalar = 1.0f}, {up}, "ffn_up_shifted");
+    const ValueId active = add(ops::Activate{Activation::kGeluQuick}, {gate}, "ffn_gate_active");
+    return add(ops::Mul{}, {active, shifted}, "ffn_glu");
+  });
 }
 
 ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
@@ -227,6 +349,12 @@ ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
   const ValueId logit = linear(b, x, share, 1);
   const ValueId weight = b.add(ops::Unary{UnaryKind::kSigmoid}, {logit}, share + "_sigmoid");
   return b.add(ops::Mul{}, {out, weight}, layer_name(layer, "ffn_shared"));
+}
+
+ValueId shared_and_expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  const ValueId out = expert_ffn(b, layer, x, activation);
+  if (b.hparams().n_ff_shared == 0) return out;
+  return add(b, out, shared_expert(b, layer, x, activation), layer_name(layer, "ffn_sum"));
 }
 
 ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
@@ -255,7 +383,8 @@ ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
         how.parallel ? name_of("attn_norm_2", "attn_norm") : layer_name(layer, "attn_norm");
     const ValueId normed = before(x, attention_norm);
     const ValueId attended =
-        added(attention(b, layer, normed, block, x), layer, "post_attention_norm", "attention_scaled");
+        added(how.attend ? how.attend(layer, normed, x) : attention(b, layer, normed, block, x), layer,
+              "post_attention_norm", "attention_scaled");
     const ValueId sum = add(b, x, attended, layer_name(layer, "after_attention"));
     b.enter(Part::kFeedForward, layer);
     const std::string ffn_norm = name_of(how.ffn_norm, "attn_norm");

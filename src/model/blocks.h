@@ -36,6 +36,7 @@ enum class QkNorm : std::uint8_t {
 struct AttentionBlock {
   QkNorm qk_norm = QkNorm::kNone;
   bool rope = true;
+  bool sinks = false;  ///< attn_sinks: see ops::Attention.
   ops::Rope rope_params;
   ValueId rope_factors = kNoValue;
   int window = 0;  ///< 0: all positions
@@ -44,6 +45,17 @@ struct AttentionBlock {
 /// and the output projection. In the last layer only rows that something is wanted of come out, and
 /// `residual` is reduced to them as well.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
+
+/// Queries, keys and values of a layer, ready for its caches.
+struct Attended {
+  ValueId q, k, v;
+  ops::Rope turn = {.n_rot = 0};  ///< How the caches turn keys that move.
+  ValueId rope_factors = kNoValue;
+  ValueId sinks = kNoValue;
+  int window = 0;
+};
+/// Stores keys and values, and attends to what the sequences have. {n_tokens, n_heads * v_head_dim}
+ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in);
 
 /// In the last layer, x and `residual` reduced to the rows that something is wanted of. Elsewhere all rows.
 ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual);
@@ -61,11 +73,16 @@ ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
 ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// ffn_down(activation(ffn_up x))
 ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation);
-/// A router picks experts for each row; their gated products are summed with the router's weights.
-ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation, bool normalise);
+/// A router picks experts for each row (HParams says how); their gated products are summed with the router's
+/// weights. Products have the biases that the file has.
+ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation);
+/// The same with the gate of gpt-oss: (clamp(up) + 1) * g * sigmoid(1.702 g), g being the gate up to `limit`.
+ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit);
 /// The gated product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x) where
 /// the file has that.
 ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation);
+/// Both together; the experts alone where HParams::n_ff_shared is 0.
+ValueId shared_and_expert_ffn(Builder& b, int layer, ValueId x, Activation activation);
 
 ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
 
@@ -81,6 +98,8 @@ struct Decoder {
   AttentionBlock attention;
   /// What differs from layer to layer, if anything does.
   std::function<void(int layer, AttentionBlock&)> vary;
+  /// In place of attention(): see there.
+  std::function<ValueId(int layer, ValueId x, ValueId& residual)> attend;
   /// Gets the layer and its input.
   std::function<ValueId(int, ValueId)> ffn;
 };

@@ -201,7 +201,8 @@ void Builder::check_layers() const {
     int layer = -1;
     const char* const end = tensor.name.data() + tensor.name.size();
     const auto [rest, error] = std::from_chars(tensor.name.data() + kPrefix.size(), end, layer);
-    if (error != std::errc() || rest == end || *rest != '.' || layer < 0 || layer >= hparams_.n_layers)
+    if (error != std::errc() || rest == end || *rest != '.' || layer < 0 ||
+        layer >= hparams_.n_layers + hparams_.n_layers_unused)
       throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is of no layer: metadata key " +
                                                hparams_.architecture + ".block_count is " +
                                                std::to_string(hparams_.n_layers));

@@ -157,6 +157,32 @@ void read_sliding(const Metadata& metadata, HParams& h, int n) {
   if (h.window == 0) h.sliding.assign(h.sliding.size(), false);
 }
 
+void read_router(const Metadata& metadata, HParams& h) {
+  if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  // 1: softmax, 2: sigmoid.
+  h.sigmoid_router = metadata.get_int("expert_gating_func", 1, 2, h.sigmoid_router ? 2 : 1) == 2;
+  h.normalise_experts = metadata.get_bool("expert_weights_norm", h.normalise_experts);
+  h.expert_scale = metadata.get_float("expert_weights_scale", 1e-6, 1e6, 1.0f);
+  if (h.expert_scale == 0.0f) h.expert_scale = 1.0f;
+  h.n_dense_layers = metadata.get_int("leading_dense_block_count", 0, h.n_layers, 0);
+  if (h.n_ff_shared == 0)
+    h.n_ff_shared = h.n_ff_expert * metadata.get_int("expert_shared_count", 0, kMaxExperts, 0);
+  h.n_expert_groups = metadata.get_int("expert_group_count", 1, h.n_experts, 1);
+  h.n_expert_groups_used =
+      metadata.get_int("expert_group_used_count", 1, h.n_expert_groups, h.n_expert_groups);
+  const int per_group = h.n_experts / h.n_expert_groups;
+  if (h.n_experts % h.n_expert_groups != 0 || per_group * h.n_expert_groups_used < h.n_experts_used)
+    metadata.refuse("expert_group_count", "found " + std::to_string(h.n_expert_groups) + " for " +
+                                              std::to_string(h.n_experts) + " experts, of which " +
+                                              std::to_string(h.n_experts_used) + " are used");
+}
+
+void read_unused_layers(const Metadata& metadata, HParams& h) {
+  h.n_layers_unused = metadata.get_int("nextn_predict_layers", 0, h.n_layers - 1, 0);
+  h.n_layers -= h.n_layers_unused;
+  h.layers.resize(static_cast<std::size_t>(h.n_layers));
+}
+
 void read_scales(const Metadata& metadata, HParams& h) {
   constexpr double kLeast = 1e-6, kMost = 1e6;
   h.embedding_scale = metadata.get_float("embedding_scale", kLeast, kMost, 1.0f);

@@ -72,7 +72,20 @@ struct HParams {
   int n_experts = 0;  ///< 0: dense
   int n_experts_used = 0;
   int n_ff_expert = 0;
-  int n_ff_shared = 0;  ///< Of the expert that all rows go through, 0: none
+  int n_ff_shared = 0;      ///< Of the expert that all rows go through, 0: none
+  int n_dense_layers = 0;   ///< The first ones, which have no experts.
+  int n_expert_groups = 1;  ///< Only the experts of some groups, the best ones, are chosen from.
+  int n_expert_groups_used = 1;
+  bool sigmoid_router = false;    ///< Scores of experts are sigmoids, not shares of a softmax.
+  bool normalise_experts = true;  ///< Weights of the chosen ones to sum 1.
+  float expert_scale = 1.0f;      ///< Of all their weights.
+  int n_layers_unused = 0;        ///< Behind the others in the file: for drafts of tokens to come.
+
+  // Attention over a latent row (MLA), where rows are q_rank and kv_rank wide; 0 where there is none.
+  int q_rank = 0;  ///< 0: queries are projected at once.
+  int kv_rank = 0;
+  int k_nope_dim = 0;  ///< Of a head's keys, what does not turn.
+  int v_out_dim = 0;   ///< Of a head's values.
 
   int window = 0;                  ///< Of sliding layers, 0: none
   std::vector<bool> sliding;       ///< By layer, where a family has both kinds (read_sliding).
@@ -108,6 +121,11 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
 /// Which layers have the window: as attention.sliding_window_pattern says (an array, or n), or all but every
 /// n-th one.
 void read_sliding(const Metadata& metadata, HParams& hparams, int n);
+/// What routers of DeepSeek's kind have: expert_gating_func, expert_weights_norm, expert_weights_scale,
+/// groups, leading_dense_block_count, expert_shared_count.
+void read_router(const Metadata& metadata, HParams& hparams);
+/// nextn_predict_layers, which count among block_count.
+void read_unused_layers(const Metadata& metadata, HParams& hparams);
 /// The factors that Granite has: embedding_scale, residual_scale, attention.scale and logit_scale, by which
 /// its logits are divided.
 void read_scales(const Metadata& metadata, HParams& hparams);

@@ -8,7 +8,7 @@ namespace weft::conformance::cases {
 void attention(Suite& suite) {
   if (!suite.wanted("attention")) return;
   for (const DType type : kCacheTypes)
-    for (const int variant : {0, 1, 2, 3, 4, 5})
+    for (const int variant : {0, 1, 2, 3, 4, 5, 6})
       for (const std::int64_t m : {0, 1, 7}) {
         Case c = suite.next();
         AttentionCase a;
@@ -51,6 +51,7 @@ void attention(Suite& suite) {
           return result;
         };
         const Dim n = c.rows(m);
+        if (variant == 6) a.sinks = c.floats({a.op.n_heads});
         const ops::Attention::Inputs inputs = {
             .q = c.input({n, a.op.n_heads * a.k_dim}, a.q),
             .k = k,
@@ -61,10 +62,11 @@ void attention(Suite& suite) {
             .counts = c.input({2}, a.counts),
             .ends = c.input({n}, a.ends),
             .hidden_first = c.input({n}, a.hidden_first),
-            .hidden = c.input({static_cast<std::int64_t>(a.hidden.size()), kHiddenWords}, words(a.hidden))};
+            .hidden = c.input({static_cast<std::int64_t>(a.hidden.size()), kHiddenWords}, words(a.hidden)),
+            .sinks = variant == 6 ? c.weight(DType::kF32, {a.op.n_heads}, a.sinks) : kNoValue};
         c.expect(c.graph.add(a.op, inputs, "y"), conformance::attention(a));
-        constexpr const char* kVariants[] = {"grouped", "all heads", "K 64 V 96",
-                                             "softcap", "window",    "hidden"};
+        constexpr const char* kVariants[] = {"grouped", "all heads", "K 64 V 96", "softcap",
+                                             "window",  "hidden",    "sinks"};
         suite.take(c, std::string(info(type).name) + " " + kVariants[variant] + " rows " + std::to_string(m),
                    info(type).kind == DTypeKind::kQuantised ? kQuantisedTolerance
                    : type == DType::kF32                    ? kProductTolerance

@@ -286,6 +286,7 @@ Values attention(const AttentionCase& a) {
         weights.push_back(std::exp(score));
         sum += weights.back();
       }
+      if (!a.sinks.empty()) sum += std::exp(a.sinks[h]);
       for (std::size_t c = 0; c < cells.size(); ++c)
         for (std::size_t i = 0; i < v_dim; ++i)
           y[(r * heads + h) * v_dim + i] += weights[c] / sum * a.v[(cells[c] * kv_heads + kv) * v_dim + i];

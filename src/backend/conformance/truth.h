@@ -55,6 +55,7 @@ struct AttentionCase {
   std::int64_t width = 0;
   Indices counts, ends, hidden_first;
   std::vector<HiddenCells> hidden;
+  Values sinks;
 };
 Values attention(const AttentionCase& a);
 

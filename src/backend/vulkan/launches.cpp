@@ -233,10 +233,10 @@ class Builder {
     Launch& launch =
         add(Shader::kAttention, {type(in.k), type(in.v), (v_dim + 63) / 64, k_dim}, shape(node.output)[0],
             {in.q, in.k, in.v, in.positions, in.sequences, in.extents, in.counts, in.ends, in.hidden_first,
-             in.hidden, node.output},
+             in.hidden, in.sinks, node.output},
             {heads, word(shape(in.k)[1].constant()), k_dim, v_dim, word(op.scale), word(op.softcap),
              word(std::int64_t{op.window}), word(shape(in.extents)[1].constant()), cell_bytes(in.k),
-             cell_bytes(in.v)});
+             cell_bytes(in.v), in.sinks != kNoValue});
     launch.groups = [heads](const StepSizes& step) -> Groups { return {heads, groups_of(step.rows, 1), 1}; };
   }
 

@@ -13,10 +13,8 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = h.rope;
   how.ffn = [&](int layer, ValueId x) {
-    if (h.n_experts == 0) return gated_ffn(b, layer, x, Activation::kSilu);
-    const ValueId out = expert_ffn(b, layer, x, Activation::kSilu, true);
-    if (h.n_ff_shared == 0) return out;
-    return add(b, out, shared_expert(b, layer, x, Activation::kSilu), layer_name(layer, "ffn_sum"));
+    return h.n_experts == 0 ? gated_ffn(b, layer, x, Activation::kSilu)
+                            : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
   };
   return decoder(b, embed_tokens(b), how);
 }

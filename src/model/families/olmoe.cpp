@@ -8,13 +8,14 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  h.normalise_experts = false;
 }
 
 ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.attention.qk_norm = QkNorm::kRow;
-  how.ffn = [&](int layer, ValueId x) { return expert_ffn(b, layer, x, Activation::kSilu, false); };
+  how.ffn = [&](int layer, ValueId x) { return expert_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

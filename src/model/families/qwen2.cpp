@@ -11,6 +11,7 @@ void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
   if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  h.normalise_experts = false;
   if (h.n_ff_shared == 0)
     metadata.refuse("expert_shared_feed_forward_length", "missing or 0, expected at least 1");
 }
@@ -20,9 +21,8 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = h.rope;
   how.ffn = [&](int layer, ValueId x) {
-    if (h.n_experts == 0) return gated_ffn(b, layer, x, Activation::kSilu);
-    const ValueId shared = shared_expert(b, layer, x, Activation::kSilu);
-    return add(b, expert_ffn(b, layer, x, Activation::kSilu, false), shared, layer_name(layer, "ffn_sum"));
+    return h.n_experts == 0 ? gated_ffn(b, layer, x, Activation::kSilu)
+                            : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
   };
   return decoder(b, embed_tokens(b), how);
 }

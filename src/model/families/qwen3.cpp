@@ -18,7 +18,7 @@ ValueId build(Builder& b) {
   how.attention.rope_params = h.rope;
   how.attention.qk_norm = QkNorm::kHeads;
   how.ffn = [&](int layer, ValueId x) {
-    return h.n_experts > 0 ? expert_ffn(b, layer, x, Activation::kSilu, true)
+    return h.n_experts > 0 ? expert_ffn(b, layer, x, Activation::kSilu)
                            : gated_ffn(b, layer, x, Activation::kSilu);
   };
   return decoder(b, embed_tokens(b), how);

@@ -124,6 +124,7 @@ struct Rope {
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
   int n_ctx_orig = 0;  ///< Context length before scaling.
+  bool whole_pairs = true;  ///< YaRN's ramp begins and ends at whole pairs.
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
@@ -156,14 +157,16 @@ struct StoreCache {
 /// I32, hidden_first {m} I32, hidden {h, 4} I32 -> {m, n_heads*v_head_dim}. Row r attends to the cells of its
 /// sequence at positions below ends[r] (its own and those before, where text is read in order), within the
 /// window. Cells that are hidden from it are left out: hidden[hidden_first[r]] and the following entries of
-/// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden.
+/// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden. With sinks {n_heads}? each head
+/// of a row that sees anything has one more score, which takes its share of the weights and gives nothing.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   struct Inputs {
     ValueId q, k, v;  ///< k and v are caches.
     ValueId positions, sequences, extents, counts, ends, hidden_first, hidden;
+    ValueId sinks = kNoValue;
   };
-  static constexpr int kMinInputs = 10, kMaxInputs = 10;
+  static constexpr int kMinInputs = 10, kMaxInputs = 11;
   int n_heads = 0;
   float scale = 1.0f;
   float softcap = 0.0f;  ///< 0: off

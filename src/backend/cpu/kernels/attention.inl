@@ -10,6 +10,7 @@
 // Every element of S and O is one chain of multiply-adds in order (of dims, of keys), one or a pair of them
 // at a time, so blocks of any shape give the same bits. A row that sees nothing of a page keeps its state
 // untouched.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -159,7 +160,9 @@ class Tile {
     for (int r = 0; r < tile_.n_rows; ++r) {
       for (int g = 0; g < group_; ++g) {
         const std::ptrdiff_t i = static_cast<std::ptrdiff_t>(r) * group_ + g;
-        const float total = part(at_.total)[i];
+        float total = part(at_.total)[i];
+        if (args_.sinks != nullptr && total != 0.0f)
+          total += std::exp2(args_.sinks[kv_head_ * group_ + g] * kLog2E - part(at_.top)[i]);
         const F32 inverse = broadcast(total == 0.0f ? 0.0f : 1.0f / total);
         const float* sums = part(at_.sums) + i * padded_v_dim_;
         float* out = args_.out + static_cast<std::ptrdiff_t>(tile_.rows[r]) * args_.out_stride +

@@ -139,6 +139,7 @@ struct AttentionArgs {
   const std::int32_t* ends = nullptr;          ///< [row of the batch]
   const std::int32_t* hidden_first = nullptr;  ///< [row of the batch]: its first entry, or -1
   const HiddenCells* hidden = nullptr;
+  const float* sinks = nullptr;  ///< [n_heads], or null
 };
 /// Rows of one sequence.
 struct AttentionSegment {

@@ -184,6 +184,7 @@ void AttentionLaunch::bind(const Addresses& addresses) {
   args_.ends = addresses.plain<const std::int32_t>(inputs_.ends);
   args_.hidden_first = addresses.plain<const std::int32_t>(inputs_.hidden_first);
   args_.hidden = addresses.plain<const HiddenCells>(inputs_.hidden);
+  if (inputs_.sinks != kNoValue) args_.sinks = addresses.plain<const float>(inputs_.sinks);
   args_.out = addresses.plain<float>(output_);
   if (quantised_.used()) quantised_.bind(addresses, output_, args_.out);
 }

@@ -3,8 +3,8 @@
 // Attention of one head of one row over its sequence's extents (graph/extent.h). 64 threads: each scores one cell of a
 // page, then owns columns of V. A page's softmax starts from nothing and is merged in page order, so a row has the same
 // bits whatever else the step computes. Tensors: q, K, V, positions, sequences, extents, counts, ends, hidden_first,
-// hidden, out. Params: heads, K/V heads, k_dim, v_dim, scale, softcap, window, extents of a sequence, bytes of a K cell,
-// of a V cell.
+// hidden, sinks, out. Params: heads, K/V heads, k_dim, v_dim, scale, softcap, window, extents of a sequence, bytes of a
+// K cell, of a V cell, whether there are sinks.
 #include "common.glsl"
 #include "unpack.glsl"
 #include "activations.glsl"
@@ -87,7 +87,8 @@ void attend(uint row, uint head) {
     top = new_top;
     barrier();
   }
-  Floats result = Floats(address(10) + (uint64_t(row) * n_heads + head) * v_dim * 4u);
+  if (param(10) != 0u && sum > 0.0) sum += exp(floats(10).f[head] - top);
+  Floats result = Floats(address(11) + (uint64_t(row) * n_heads + head) * v_dim * 4u);
   for (uint c = 0; c < kColumns; ++c) {
     const uint column = c * kCells + t;
     if (column < v_dim) result.f[column] = sum > 0.0 ? acc[c] / sum : 0.0;

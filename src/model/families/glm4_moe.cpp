@@ -1,0 +1,33 @@
+// GLM-4.5 and 4.6 (arXiv 2508.06471): experts chosen by sigmoids with a bias, one that all rows go through,
+// the first layers dense; rope on half of each head. Layers for drafts are not run.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.sigmoid_router = true;
+  read_router(metadata, h);
+  read_unused_layers(metadata, h);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.ffn_norm = "post_attention_norm";
+  how.attention.rope_params = h.rope;
+  if (b.has("blk.0.attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kHeads;
+  how.ffn = [&](int layer, ValueId x) {
+    return layer < h.n_dense_layers ? gated_ffn(b, layer, x, Activation::kSilu)
+                                    : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kGlm4Moe = {"glm4moe", read, build};
+
+}  // namespace weft::model

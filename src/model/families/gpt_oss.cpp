@@ -1,0 +1,36 @@
+// gpt-oss (arXiv 2508.10925): experts with biases and a clamped gate, a sink for each head, every second
+// layer slides.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  constexpr int kPattern = 2;
+  h.rope.neox = true;
+  h.rope.whole_pairs = false;
+  read_sliding(metadata, h, kPattern);
+}
+
+ValueId build(Builder& b) {
+  constexpr float kLimit = 7.0f;
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.ffn_norm = "post_attention_norm";
+  how.attention.rope_params = h.rope;
+  how.attention.sinks = true;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    if (h.sliding[static_cast<std::size_t>(layer)]) block.window = h.window;
+  };
+  how.ffn = [&](int layer, ValueId x) { return expert_ffn_clamped(b, layer, x, kLimit); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kGptOss = {"gpt-oss", read, build};
+
+}  // namespace weft::model
