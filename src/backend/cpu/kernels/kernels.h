@@ -373,7 +373,7 @@ struct Kernels {
   /// Channels as lanes: up to two vectors of them, convolve_lanes in all.
   void (*convolve)(const WindowArgs& args);
   int convolve_lanes;
-  /// Pixels as lanes, for few channels.
+  /// Pixels as lanes, and up to four channels at a time; with the same bits.
   void (*convolve_few)(const WindowArgs& args);
   void (*window_rows)(const WindowRows& rows);
   /// out[row][i]: the largest of x[row * x_row + taps[k] + i], or their sum. Of at least one tap.

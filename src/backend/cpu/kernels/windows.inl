@@ -6,7 +6,7 @@
 // tile it was made in. Where there are many channels, they are the lanes: a tile of pixels times two vectors
 // of channels stays in registers, weights stream in as they are packed, and pixels are broadcast from where
 // they lie, whatever the window: nothing is copied for each tap. Results are turned before they are stored.
-// Where a group has few channels, pixels are the lanes.
+// Where a group has few channels, or rows are about whole vectors, pixels are the lanes.
 #include "backend/cpu/kernels/elementwise.inl"
 #include "backend/cpu/kernels/rows.inl"
 
