@@ -1,8 +1,6 @@
 #include "graph/order_rules.h"
 
 #include <cmath>
-#include <limits>
-#include <string>
 
 namespace weft {
 namespace {

@@ -13,8 +13,9 @@ namespace weft::ops {
 /// i / (h / g) of k and v. A score is scale * q k, then, where there is a softcap, softcap * tanh(score /
 /// softcap), then the bias is added: F32, of a shape that broadcasts to {b, h, m, n}. Where it is I32, it is
 /// a mask: keys are seen where it is not 0. Row i of a `causal` one sees keys 0 to i. A sink is one more
-/// score of every row of its head, of a key without a value. A row that sees nothing gives zeros. A device
-/// need not hold the scores of all rows.
+/// score of every row of its head, of a key without a value. A row that sees nothing gives zeros. Values
+/// of keys that are not seen count 0 times what they are: they must be finite. A device need not hold the
+/// scores of all rows.
 struct DenseAttention {
   static constexpr std::string_view kName = "dense_attention";
   struct Inputs {
