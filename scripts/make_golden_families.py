@@ -227,6 +227,46 @@ FAMILIES = {
                              lambda c: LATENT | {"expert_used_count": 3, "expert_weights_norm": False,
                                                  "expert_shared_count": 2, "expert_gating_func": 1},
                              layer=LATENT_LAYER, change=lambda name, data, c: split_latent(name, data, c)),
+    "dots1": Family("dots1", "Dots1",
+                    dict(head_dim=16, num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6,
+                         num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, n_group=1, topk_group=1,
+                         routed_scaling_factor=1.5),
+                    lambda c: {"expert_count": 6, "expert_used_count": 2, "expert_shared_count": 1,
+                               "expert_feed_forward_length": 32, "expert_weights_scale": 1.5,
+                               "expert_weights_norm": c.norm_topk_prob, "expert_gating_func": 2,
+                               "leading_dense_block_count": 1},
+                    layer=EXPERTS | SHARED, change=split_experts),
+    "minimax-m2": Family("minimax-m2", "MiniMaxM2",
+                         dict(head_dim=16, rotary_dim=8, num_local_experts=6, num_experts_per_tok=2,
+                              intermediate_size=32),
+                         lambda c: {"rope.dimension_count": 8, "expert_count": 6, "expert_used_count": 2,
+                                    "expert_gating_func": 2, "expert_feed_forward_length": 32},
+                         layer=EXPERTS | {"mlp.e_score_correction_bias": "exp_probs_b.bias"}, change=split_experts),
+    "hunyuan-moe": Family("hunyuan-moe", "HunYuanMoEV1",
+                          dict(head_dim=16, num_experts=6, moe_topk=2, intermediate_size=48),
+                          lambda c: {"expert_count": 6, "expert_used_count": 2,
+                                     "expert_shared_feed_forward_length": 48},
+                          layer=EXPERTS | {"self_attn.query_layernorm": "attn_q_norm",
+                                           "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp",
+                                           "mlp.shared_mlp.gate_proj": "ffn_gate_shexp",
+                                           "mlp.shared_mlp.up_proj": "ffn_up_shexp",
+                                           "mlp.shared_mlp.down_proj": "ffn_down_shexp"}, change=split_experts),
+    "lfm2moe": Family("lfm2moe", "Lfm2Moe",
+                      dict(num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+                           num_dense_layers=1, layer_types=["conv", "full_attention", "conv"], conv_L_cache=3),
+                      lambda c: {"attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3, "expert_count": 6,
+                                 "expert_used_count": 2, "expert_feed_forward_length": 32, "expert_gating_func": 2,
+                                 "leading_dense_block_count": 1, "attention.layer_norm_rms_epsilon": c.norm_eps},
+                      layer={"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
+                             "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
+                             "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+                             "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
+                             "feed_forward.w2": "ffn_down", "feed_forward.w3": "ffn_up",
+                             "feed_forward.gate": "ffn_gate_inp", "feed_forward.expert_bias": "exp_probs_b.bias",
+                             "feed_forward.experts.gate_up_proj": "ffn_gate_up_exps",
+                             "feed_forward.experts.down_proj": "ffn_down_exps"},
+                      whole={"model.embedding_norm": "token_embd_norm"},
+                      change=lambda name, data, c: split_experts(name, data.squeeze(1) if "conv.conv" in name else data, c)),
     "falcon": Family("falcon", "Falcon", dict(num_kv_heads=1, multi_query=True, parallel_attn=True, bias=False,
                                               new_decoder_architecture=False, alibi=False),
                      lambda c: {"attention.head_count_kv": 1, "feed_forward_length": 256},
@@ -282,7 +322,7 @@ def stack_head_norms(name, data):
 
 def weights(model):
     yield from model.named_parameters()
-    yield from ((name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias"))
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias")))
 
 
 def make_model(family):
@@ -295,7 +335,7 @@ def make_model(family):
             # What starts as a constant gets values of its own, so that none can be left out unseen.
             if weight.dim() == 1:
                 base = 1.0 - family.offset if name.endswith("weight") else 0.0
-                weight.copy_(base + (0.1 if "correction" in name else 0.3) * torch.randn_like(weight))
+                weight.copy_(base + (0.1 if re.search("correction|expert_bias", name) else 0.3) * torch.randn_like(weight))
             elif name.endswith("_bias"):
                 weight.copy_(0.3 * torch.randn_like(weight))
             elif "norm" in name:
@@ -319,7 +359,7 @@ def tensors(family, model):
             stem = max((key for key in family.layer if rest == key or rest.startswith(key + ".")), key=len, default=None)
             if stem is None:
                 raise ValueError(f"no name for {name}")
-            tail = rest[len(stem):] or ("" if "." in family.layer[stem] else ".weight")
+            tail = rest[len(stem):] or ("" if family.layer[stem].endswith(".bias") else ".weight")
             new = f"blk.{layer}.{family.layer[stem]}{tail}"
         else:
             stem, tail = name.rsplit(".", 1)

@@ -1,6 +1,7 @@
 #include "weft/graph.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <functional>
 #include <utility>
@@ -20,6 +21,9 @@ Graph::Data& Graph::change() {
     data_ = std::make_shared<Data>();
   } else if (data_.use_count() > 1) {
     data_ = std::make_shared<Data>(*data_);
+  } else {
+    // Behind what others read before they let go of it.
+    std::atomic_thread_fence(std::memory_order_acquire);
   }
   return *data_;
 }

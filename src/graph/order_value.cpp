@@ -60,7 +60,7 @@ Value repeat_axis(const char* op, Value x, std::int64_t times, int axis, bool ea
 Value triangle(const char* op, Value x, std::int64_t diagonal, bool lower, const Where& where) {
   check(op, x, {}, where);
   if (x.rank() < 2) refuse(std::string(op) + ": " + text(x) + " is no matrix", where);
-  const std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t most = std::int64_t{1} << 30;  // More than any axis, and rows behind it fit 32 bits.
   diagonal = std::clamp(diagonal, -most, most);
   const Value columns = arange(x.graph(), 0, x.size(-1), 1, DType::kI32, where);
   const Value rows =
@@ -168,7 +168,11 @@ Value argmin(Value x, int axis, bool keep, Where where) {
 Value flip(Value x, std::initializer_list<int> axes, Where where) {
   check("flip", x, {}, where);
   ops::Flip op;
-  for (const int axis : axes) op.axes |= 1u << axis_of("flip", x, axis, where);
+  for (const int axis : axes) {
+    const std::uint32_t bit = 1u << axis_of("flip", x, axis, where);
+    if ((op.axes & bit) != 0) refuse("flip: an axis is named twice", where);
+    op.axes |= bit;
+  }
   return apply(op, {x}, where);
 }
 

@@ -225,7 +225,8 @@ class Router {
 
   Chosen choose(ValueId logits) {
     const HParams& h = b_.hparams();
-    if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used) {
+    const std::string bias = layer_name(layer_, "exp_probs_b.bias");
+    if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used && !b_.has(bias)) {
       const ValueId ids = add(ops::TopK{h.n_experts_used}, {logits}, "experts");
       const ops::ExpertWeights op{.normalise = h.normalise_experts, .scale = h.expert_scale};
       return {ids, add(op, {logits, ids}, "expert_weights")};
@@ -233,8 +234,7 @@ class Router {
     const ValueId scores = h.sigmoid_router ? add(ops::Unary{UnaryKind::kSigmoid}, {logits}, "expert_scores")
                                             : add(ops::Softmax{}, {logits}, "expert_scores");
     ValueId choice = scores;
-    if (const std::string bias = layer_name(layer_, "exp_probs_b.bias"); b_.has(bias))
-      choice = add(ops::Add{}, {scores, b_.weight(bias, {h.n_experts})}, "experts_to_choose");
+    if (b_.has(bias)) choice = add(ops::Add{}, {scores, b_.weight(bias, {h.n_experts})}, "experts_to_choose");
     if (h.n_expert_groups > h.n_expert_groups_used) choice = keep_best_groups(choice);
     const ValueId ids = add(ops::TopK{h.n_experts_used}, {choice}, "experts");
     ValueId weights = add(ops::TakeAlong{.axis = 1}, {scores, ids}, "expert_weights_taken");
@@ -269,11 +269,13 @@ class Router {
     const ValueId sums = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {best}, "group_sums");
     const ValueId score = add(ops::Reshape{{rows, groups}}, {sums}, "group_scores");
     const ValueId chosen = add(ops::TopK{h.n_expert_groups_used}, {score}, "groups");
-    const ValueId taken = add(ops::TakeAlong{.axis = 1}, {score, chosen}, "chosen_group_scores");
-    const ValueId least =
-        add(ops::Reduce{.kind = ReduceKind::kMin, .axes = 2, .keep = true}, {taken}, "least_group_score");
+    const ValueId each = add(ops::Reshape{{rows, h.n_expert_groups_used, 1}}, {chosen}, "groups_apart");
+    const ValueId numbers = add(ops::Arange{.size = groups}, {}, "group_numbers");
+    const ValueId same = add(ops::Compare{CompareKind::kEqual}, {each, numbers}, "groups_met");
+    const ValueId met = add(ops::Cast{DType::kF32}, {same}, "groups_met_as_floats");
+    const ValueId any = add(ops::Reduce{.kind = ReduceKind::kMax, .axes = 2}, {met}, "groups_chosen");
     const ValueId is_chosen =
-        add(ops::Compare{CompareKind::kGreaterEqual}, {score, least}, "is_group_chosen");
+        add(ops::Compare{.kind = CompareKind::kGreater, .scalar = 0.5f}, {any}, "is_group_chosen");
     const ValueId mask = add(ops::Reshape{{rows, groups, 1}}, {is_chosen}, "group_mask");
     const ValueId grouped = add(ops::Reshape{{rows, groups, of_group}}, {scores}, "experts_of_groups");
     const ValueId kept = add(ops::Where{.otherwise = -std::numeric_limits<float>::infinity()},

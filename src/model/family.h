@@ -33,9 +33,10 @@ ModelDescription describe(const gguf::File& file);
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes);
 
 // One row each (families/*.cpp).
-extern const Family kArcee, kCohere2, kCommandR, kDeepseek2, kGlm4Moe, kGptOss, kErnie45, kExaone4, kFalcon,
-    kGemma, kGemma2, kGemma3, kGlm4, kGpt2, kGptNeox, kGranite, kGraniteMoe, kHunyuanDense, kInternLm2, kLfm2,
-    kLlama, kMamba, kMamba2, kNemotron, kOlmo, kOlmo2, kOlmoe, kPhi2, kPhi3, kQwen2, kQwen2Moe, kQwen3,
-    kQwen3Moe, kSeedOss, kSmolLm3, kStableLm, kStarCoder2;
+extern const Family kDots1, kHunyuanMoe, kLfm2Moe, kMiniMaxM2, kArcee, kCohere2, kCommandR, kDeepseek2,
+    kGlm4Moe, kGptOss, kErnie45, kExaone4, kFalcon, kGemma, kGemma2, kGemma3, kGlm4, kGpt2, kGptNeox,
+    kGranite, kGraniteMoe, kHunyuanDense, kInternLm2, kLfm2, kLlama, kMamba, kMamba2, kNemotron, kOlmo,
+    kOlmo2, kOlmoe, kPhi2, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kSeedOss, kSmolLm3, kStableLm,
+    kStarCoder2;
 
 }  // namespace weft::model

@@ -162,11 +162,15 @@ void read_router(const Metadata& metadata, HParams& h) {
   // 1: softmax, 2: sigmoid.
   h.sigmoid_router = metadata.get_int("expert_gating_func", 1, 2, h.sigmoid_router ? 2 : 1) == 2;
   h.normalise_experts = metadata.get_bool("expert_weights_norm", h.normalise_experts);
-  h.expert_scale = metadata.get_float("expert_weights_scale", 1e-6, 1e6, 1.0f);
-  if (h.expert_scale == 0.0f) h.expert_scale = 1.0f;
+  h.expert_scale = metadata.get_float("expert_weights_scale", 0.0, 1e6, 1.0f);
+  if (h.expert_scale == 0.0f) h.expert_scale = 1.0f;  // Files say so where there is none.
   h.n_dense_layers = metadata.get_int("leading_dense_block_count", 0, h.n_layers, 0);
-  if (h.n_ff_shared == 0)
-    h.n_ff_shared = h.n_ff_expert * metadata.get_int("expert_shared_count", 0, kMaxExperts, 0);
+  if (h.n_ff_shared == 0) {
+    const std::int64_t wide =
+        std::int64_t{h.n_ff_expert} * metadata.get_int("expert_shared_count", 0, kMaxExperts, 0);
+    if (wide > 16 * kMaxWidth) metadata.refuse("expert_shared_count", "the shared experts are too wide");
+    h.n_ff_shared = static_cast<int>(wide);
+  }
   h.n_expert_groups = metadata.get_int("expert_group_count", 1, h.n_experts, 1);
   h.n_expert_groups_used =
       metadata.get_int("expert_group_used_count", 1, h.n_expert_groups, h.n_expert_groups);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph/indices.h"
 #include "graph/refuse.h"
 #include "plan/plan_impl.h"
 #include "weft/error.h"
@@ -99,36 +100,29 @@ std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
   return elements / 8;
 }
 
-namespace {
-
-/// What all elements of a value are elements of.
-ValueId viewed(const Graph& graph, ValueId value) {
-  for (;;) {
-    const NodeId producer = graph.value(value).producer;
-    if (producer == kNoNode || !is_view(graph.node(producer).op) ||
-        get_op<ops::Slice>(graph.node(producer)) != nullptr)
-      return value;
-    value = graph.node(producer).inputs[0];
-  }
-}
-
-}  // namespace
-
 std::vector<IndexUse> index_uses(const Graph& graph) {
   std::vector<IndexUse> uses;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
-    const auto add = [&](ValueId input, const Dim& end, std::int64_t least = 0) {
+    const auto add_input = [&](ValueId indices, const Dim& end, std::int64_t least = 0) {
+      const ValueId input = viewed(graph, indices);
       if (graph.value(input).kind == ValueKind::kInput)
         uses.push_back({.input = input, .node = static_cast<NodeId>(n), .least = least, .end = end});
     };
+    // Kernels of most ops go where they are told to.
+    const auto add = [&](ValueId indices, const Dim& end, std::int64_t least = 0) {
+      if (graph.value(viewed(graph, indices)).kind != ValueKind::kInput &&
+          !is_known_below(graph, indices, end))
+        refuse(graph.value(node.output).name + " = " + std::string(name(node.op)) + ": " +
+                   graph.value(indices).name + " must be an input, or indices of top_k, argsort or arange",
+               node.source.where);
+      add_input(indices, end, least);
+    };
     const auto shape = [&](std::size_t i) -> const Shape& { return graph.value(node.inputs[i]).shape; };
-    if (get_op<ops::GetRows>(node) != nullptr) add(node.inputs[1], shape(0)[0]);
+    if (get_op<ops::GetRows>(node) != nullptr) add_input(node.inputs[1], shape(0)[0]);
     if (get_op<ops::StoreCache>(node) != nullptr) add(node.inputs[2], shape(0)[0]);
-    if (const auto* take = get_op<ops::TakeAlong>(node))
-      add(viewed(graph, node.inputs[1]), shape(0)[take->axis]);
-    if (const auto* scatter = get_op<ops::Scatter>(node))
-      add(viewed(graph, node.inputs[1]), shape(0)[scatter->axis]);
+    if (const auto* take = get_op<ops::TakeAlong>(node)) add_input(node.inputs[1], shape(0)[take->axis]);
+    if (const auto* scatter = get_op<ops::Scatter>(node)) add_input(node.inputs[1], shape(0)[scatter->axis]);
     if (get_op<ops::ExpertWeights>(node) != nullptr) add(node.inputs[1], shape(0)[1]);
     if (get_op<ops::MatmulExperts>(node) != nullptr) add(node.inputs[2], shape(0)[0]);
     if (get_op<ops::LogSumExp>(node) != nullptr)

@@ -96,8 +96,9 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
       const ValueInfo& value = graph.value(node.output);
       if (state_behind(graph, node.output) != kNoValue || !watched->found_in(value.name)) continue;
       placed.watched.push_back(node.output);
-      if (!graph.is_output(node.output)) graph.add_output(node.output);
     }
+    for (const ValueId value : placed.watched)
+      if (!graph.is_output(value)) graph.add_output(value);
   }
   placed.graph = std::move(graph);
   placed.indices = index_uses(placed.graph);
@@ -116,10 +117,9 @@ Plan::Impl::Placed Plan::Impl::place(Graph graph) const {
   for (std::size_t v = 0; v < n_values; ++v) {
     const ValueInfo& value = placed.graph.values()[v];
     const auto id = static_cast<ValueId>(v);
-    const std::int64_t elements = checked_elements(placed.graph, value, bounds);
     for (int i = 0; i < value.shape.rank(); ++i)
       if (value.shape[i].is_expression()) {
-        placed.most_elements.emplace_back(id, elements);
+        placed.most_sizes.emplace_back(id, value.shape.dims(bounds));
         break;
       }
     if (value.kind == ValueKind::kInput) placed.inputs.push_back(id);
@@ -276,10 +276,15 @@ std::size_t Plan::Impl::symbol_of(const SymbolValue& value) const {
 }
 
 void Plan::Impl::check_sizes(std::span<const std::int64_t> symbols) const {
-  for (const auto& [id, most] : now.most_elements)
-    if (const ValueInfo& value = now.graph.value(id); checked_elements(now.graph, value, symbols) > most)
-      refuse(value.name + " " + sizes_text(value.shape.dims(symbols)) +
-             " is larger than at the symbols' upper bounds, which memory is laid out for");
+  for (const auto& [id, most] : now.most_sizes) {
+    const ValueInfo& value = now.graph.value(id);
+    checked_elements(now.graph, value, symbols);
+    for (int i = 0; i < value.shape.rank(); ++i)
+      if (value.shape[i].value(symbols) > most[index(i)])
+        refuse(value.name + " " + sizes_text(value.shape.dims(symbols)) +
+               " is larger than at the symbols' upper bounds, " + sizes_text(most) +
+               ", which memory is laid out for");
+  }
   for (const NodeId slice : now.slices) check_slice(now.graph, now.graph.node(slice), symbols);
 }
 

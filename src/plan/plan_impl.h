@@ -45,9 +45,8 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
     std::vector<int> device_of;             // By node.
     std::vector<std::vector<int>> readers;  // By value: the devices that read it.
     exec::Splits splits;
-    /// Values whose sizes might be larger below the symbols' upper bounds, and how many elements they have
-    /// there.
-    std::vector<std::pair<ValueId, std::int64_t>> most_elements;
+    /// Values whose sizes might be larger below the symbols' upper bounds, and what they are there.
+    std::vector<std::pair<ValueId, std::vector<std::int64_t>>> most_sizes;
     std::vector<std::vector<std::shared_ptr<DeviceTensor>>> tensors;  // By device and value.
     std::vector<bool> given;  // By value: weights that were set, inputs that a step brought.
     std::vector<ValueId> inputs;

@@ -116,6 +116,53 @@ TEST(PlanOrder, CellsGoOnFromWhatTheyLeft) {
   plan.run({{"t", 5}}, {{"x", rest}, {"h0", h_between}, {"c0", c_between}});
   EXPECT_EQ(plan.read("y"), Floats(y.begin() + 18, y.end()));
   EXPECT_EQ(plan.read("c"), c);
+  // Steps of the same size, one behind the other.
+  plan.run({{"t", 3}}, {{"x", Floats(72, 0.5f)}, {"h0", zeros}, {"c0", zeros}});
+  EXPECT_NE(plan.read("h"), h_between);
+  plan.run({{"t", 3}}, {{"x", first}, {"h0", zeros}, {"c0", zeros}});
+  EXPECT_EQ(plan.read("h"), h_between);
+  EXPECT_EQ(plan.read("c"), c_between);
+}
+
+TEST(PlanOrder, ComputedIndicesGoNowhereElse) {
+  Graph g;
+  const Value table = g.input("table", {3, 2}), at = g.input("at", {2});
+  g.output("rows", take(table, cast(at, DType::kI32)) * 1.0f);
+  g.output("largest", take(table, reshape(g.input("ids", {2, 1}, DType::kI32), {2})) * 1.0f);
+  Plan plan(g, find_devices({"cpu"}));
+  const Floats values = {1, 2, 3, 4, 5, 6};
+  plan.run({}, {{"table", values}, {"at", Floats{-7.0f, 1e9f}}, {"ids", Ints{2, 0}}});
+  EXPECT_EQ(plan.read("rows"), (Floats{1, 2, 5, 6}));
+  EXPECT_EQ(plan.read("largest"), (Floats{5, 6, 1, 2}));
+  EXPECT_TRUE(has(refusal([&] { plan.run({}, {{"ids", Ints{3, 0}}}); }), "takes 0 to 2"));
+
+  Graph stored;
+  const Value state = stored.state("state", DType::kF32, {4, 1, 2});
+  const Value cells = cast(stored.input("cells", {2}), DType::kI32);
+  store_rows(state, stored.input("x", {2, 2}), cells).named("y");
+  stored.output("one", stored.input("z", {1}) * 1.0f);
+  EXPECT_TRUE(has(refusal([&] { const Plan bad(stored, find_devices({"cpu"})); }), "must be an input"));
+}
+
+TEST(PlanOrder, NoAxisGrowsBelowTheBounds) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 50);
+  g.output("y", argsort(g.input("x", {n, Dim(-1) * n + 100}), 1));
+  Plan plan(g, find_devices({"cpu"}));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{n, 30}}, {{"x", Floats(2100)}}); }), "larger than"));
+}
+
+TEST(PlanOrder, TrianglesMayBeAllOrNothing) {
+  Graph g;
+  const Value x = g.input("x", {3, 3});
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  g.output("all", tril(x, kFar));
+  g.output("none", triu(x, kFar));
+  Plan plan(g, find_devices({"cpu"}));
+  plan.run({}, {{"x", Floats(9, 1.0f)}});
+  EXPECT_EQ(plan.read("all"), Floats(9, 1.0f));
+  EXPECT_EQ(plan.read("none"), Floats(9, 0.0f));
+  EXPECT_TRUE(has(refusal([&] { flip(x, {0, 0}); }), "twice"));
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ struct Node {
 class Value;
 
 /// A value as numbers are: copies are its own, and cost little. They share memory until one of them is
-/// changed.
+/// changed, which ends references to what a graph has.
 class Graph {
  public:
   // As people write it (value.h). All throw Error kInvalidArgument with the user's line: for a name that is

@@ -466,17 +466,18 @@ class Fuser {
   }
 
   void add_matmul_experts(const Node& node, const MatmulValues& values) {
+    const std::int64_t n_experts = graph_.value(values.weight).shape[0].constant();
     const ExpertGroupsLaunch* groups = nullptr;
     int made_by = kNoLaunch;
     for (int i = 0; i < program_.n_launches() && groups == nullptr; ++i) {
       const auto* candidate = dynamic_cast<const ExpertGroupsLaunch*>(&program_.launch(i));
-      if (candidate == nullptr || candidate->ids() != node.inputs[2]) continue;
+      if (candidate == nullptr || candidate->ids() != node.inputs[2] || candidate->n_experts() != n_experts)
+        continue;
       groups = candidate;
       made_by = i;
     }
     if (groups == nullptr) {
-      auto made = std::make_unique<ExpertGroupsLaunch>(graph_, node.inputs[2],
-                                                       graph_.value(values.weight).shape[0].constant());
+      auto made = std::make_unique<ExpertGroupsLaunch>(graph_, node.inputs[2], n_experts);
       groups = made.get();
       made_by = program_.add(std::move(made), program_.ready(node.inputs[2]), true);
       program_.reads(made_by, node.inputs[2]);

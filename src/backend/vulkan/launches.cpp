@@ -7,6 +7,7 @@
 #include "backend/vulkan/launches_general.h"
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
+#include "graph/indices.h"
 
 namespace weft::vulkan {
 namespace {
@@ -305,7 +306,11 @@ bool can_launch(const Graph& graph, const Node& node) {
   if (const auto general = can_launch_general(graph, node)) return *general;
   return std::visit(
       Overloaded{
-          [&](const ops::GetRows&) { return stored_type(value(0).dtype).has_value(); },
+          [&](const ops::GetRows&) {
+            const bool given = graph.value(viewed(graph, node.inputs[1])).kind == ValueKind::kInput;
+            return stored_type(value(0).dtype).has_value() &&
+                   (given || is_known_below(graph, node.inputs[1], value(0).shape[0]));
+          },
           [&](const ops::Matmul&) { return weight(value(0)); },
           [&](const ops::MatmulExperts&) { return weight(value(0)); },
           [&](const ops::StoreCache& op) { return op.role == CacheRole::kSlots || can_cache(value(0)); },

@@ -13,6 +13,7 @@ void read(const Metadata& metadata, HParams& h) {
 
 void read2(const Metadata& metadata, HParams& h) {
   read(metadata, h);
+  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
   constexpr int kPattern = 4;
   read_sliding(metadata, h, kPattern);
 }

@@ -11,6 +11,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   constexpr int kMost = 1 << 20;
+  h.normalise_experts = false;  // Where the file does not say.
   read_router(metadata, h);
   read_unused_layers(metadata, h);
   h.q_rank = metadata.get_int("attention.q_lora_rank", 0, kMost, 0);

@@ -1,5 +1,5 @@
 // LFM2 (Liquid AI, 2025): most layers mix their tokens by a gated short convolution, some by attention; all
-// have a gated feed-forward part.
+// have a gated feed-forward part, or experts.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -9,6 +9,12 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.conv_taps = read_conv_taps(metadata, "shortconv.l_cache");
+}
+
+void read_moe(const Metadata& metadata, HParams& h) {
+  read(metadata, h);
+  h.sigmoid_router = true;
+  read_router(metadata, h);
 }
 
 /// out_proj(c * conv(b * x)) with b, c and x from one projection.
@@ -38,8 +44,10 @@ ValueId build(Builder& b) {
     const ValueId mixed = attends ? attention(b, layer, normed, block, x) : gated_conv(b, layer, normed, x);
     x = add(b, x, mixed, layer_name(layer, "after_mixing"));
     b.enter(Part::kFeedForward, layer);
-    const ValueId ffn =
-        gated_ffn(b, layer, norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm")), Activation::kSilu);
+    const ValueId ffn_in = norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm"));
+    const ValueId ffn = h.n_experts == 0 || layer < h.n_dense_layers
+                            ? gated_ffn(b, layer, ffn_in, Activation::kSilu)
+                            : expert_ffn(b, layer, ffn_in, Activation::kSilu);
     x = add(b, x, ffn, layer_name(layer, "after_ffn"));
   }
   // Files call the output norm as the model's authors do.
@@ -49,5 +57,6 @@ ValueId build(Builder& b) {
 }  // namespace
 
 const Family kLfm2 = {"lfm2", read, build, LayerMix::kMixed};
+const Family kLfm2Moe = {"lfm2moe", read_moe, build, LayerMix::kMixed};
 
 }  // namespace weft::model

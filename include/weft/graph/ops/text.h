@@ -15,7 +15,7 @@
 namespace weft::ops {
 
 /// table {n, d}, ids {m} I32 -> {m, d}: rows of a weight (embeddings) or of x (the rows whose logits are
-/// wanted).
+/// wanted). Ids that a step computes and that are out of range take the nearest row.
 struct GetRows {
   static constexpr std::string_view kName = "get_rows";
   static constexpr int kMinInputs = 2, kMaxInputs = 2;
@@ -123,7 +123,7 @@ struct Rope {
   float attn_factor = 1.0f;  ///< Multiplies the rotated values.
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
-  int n_ctx_orig = 0;  ///< Context length before scaling.
+  int n_ctx_orig = 0;       ///< Context length before scaling.
   bool whole_pairs = true;  ///< YaRN's ramp begins and ends at whole pairs.
   friend bool operator==(const Rope&, const Rope&) = default;
 };

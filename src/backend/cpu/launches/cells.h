@@ -17,6 +17,7 @@ class CellsLaunch final : public Launch {
   CellsLaunch(const Graph& graph, const Node& node);
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
+  bool prepares_each_step() const override { return true; }  // Pieces are counted anew.
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t held_bytes() const override;
   Work work() const override;

@@ -9,7 +9,8 @@
 
 namespace weft::cpu {
 
-/// What is attended to, of four axes each. q, k and v may have any strides but 1 from column to column.
+/// What is attended to, of four axes each. q, k and v may have any strides; columns lie side by
+/// side.
 struct DenseAttentionViews {
   View q, k, v, out;
   std::optional<View> bias = {};  ///< Of a shape that broadcasts to the scores'.

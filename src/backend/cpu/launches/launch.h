@@ -86,7 +86,8 @@ class Launch {
   /// The number of tasks of this step and of those that are alike. Runs on the caller's thread, before any
   /// task of the step.
   virtual std::int32_t prepare(const StepInfo& step) = 0;
-  /// Whether prepare looks at more than symbols and addresses. Otherwise it is called where those changed.
+  /// Whether prepare looks at more than symbols and addresses, or sets what tasks use up. Otherwise it is
+  /// called where those changed.
   virtual bool prepares_each_step() const { return false; }
   virtual void run(std::int32_t task, const TaskContext& context) = 0;
   /// Neighbouring tasks, for launches that do them better together.

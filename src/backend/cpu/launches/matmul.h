@@ -59,6 +59,7 @@ class ExpertGroupsLaunch final : public Launch {
  public:
   ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int64_t n_experts);
   ValueId ids() const { return ids_id_; }
+  std::int64_t n_experts() const { return static_cast<std::int64_t>(begin_.size()) - 1; }
 
   /// Slots (row * n_used + choice) of expert e, in order, and the rows that they come from.
   std::span<const std::int32_t> slots(std::int64_t expert) const { return part(slots_, expert); }

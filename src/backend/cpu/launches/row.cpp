@@ -208,7 +208,8 @@ void RowLaunch::bind(const Addresses& addresses) {
 std::int32_t RowLaunch::prepare(const StepInfo& step) {
   n_rows_ = rows_.value(step.symbols);
   for (Instruction& instruction : instructions_)
-    if (std::holds_alternative<ops::Unfold>(instruction.op))
+    if (std::holds_alternative<ops::Unfold>(instruction.op) ||
+        std::holds_alternative<ops::GetRows>(instruction.op))
       instruction.n_in_rows = graph_.value(instruction.in[0].value).shape.rows(step.symbols);
   rows_per_task_ = std::clamp<std::int64_t>(n_rows_ / (4 * step.n_threads), 1, kMaxRowsPerTask);
   return static_cast<std::int32_t>((n_rows_ + rows_per_task_ - 1) / rows_per_task_);
@@ -264,8 +265,12 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
   std::visit(
       Overloaded{
           [&](const ops::GetRows&) {
-            const std::int64_t id = index(1);
-            if (instruction.table != nullptr) {
+            // A step may compute them.
+            const std::int64_t id =
+                std::clamp<std::int64_t>(index(1), 0, std::max<std::int64_t>(instruction.n_in_rows - 1, 0));
+            if (instruction.n_in_rows == 0) {
+              std::memset(out, 0, static_cast<std::size_t>(n) * sizeof(float));
+            } else if (instruction.table != nullptr) {
               unpack_packed_row(instruction.table->matrices()[0], id, out);
             } else {
               const auto* table = reinterpret_cast<const float*>(instruction.in[0].base);

@@ -82,7 +82,7 @@ class RowLaunch final : public Launch {
     std::int64_t columns = 0;  // Of input 0's row (of the output's row for get_rows and sum_experts).
     const RopeTableLaunch* rope = nullptr;
     const MatrixTensor* table = nullptr;  // get_rows from a weight.
-    std::int64_t n_in_rows = 0;           // Of this step, of unfold's input.
+    std::int64_t n_in_rows = 0;           // Of this step, of the input of unfold and get_rows.
     CacheLayout cache;
     int n_experts_used = 0;
     std::size_t scratch_offset = 0;  // Own temporary of expert_weights, best and log_sum_exp.

@@ -1,0 +1,30 @@
+// dots.llm1 (arXiv 2506.05767): the experts of DeepSeek V3 beside the attention of Qwen3.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.sigmoid_router = true;
+  read_router(metadata, h);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.ffn = [&](int layer, ValueId x) {
+    return layer < h.n_dense_layers ? gated_ffn(b, layer, x, Activation::kSilu)
+                                    : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kDots1 = {"dots1", read, build};
+
+}  // namespace weft::model

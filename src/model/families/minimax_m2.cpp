@@ -1,0 +1,27 @@
+// MiniMax M2 (2025): experts chosen by sigmoids with a bias; all heads of Q, and of K, are normed together;
+// rope on a part of each head.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.sigmoid_router = true;
+  read_router(metadata, h);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.attention.qk_norm = QkNorm::kRow;
+  how.ffn = [&](int layer, ValueId x) { return expert_ffn(b, layer, x, Activation::kSilu); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kMiniMaxM2 = {"minimax-m2", read, build};
+
+}  // namespace weft::model
