@@ -48,11 +48,11 @@ class Family:
     metadata beside what all share, names of tensors beside LAYER and WHOLE, and what becomes of tensors on the way."""
 
     def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
-                 permute=False, offset=0.0, sizes=None):
+                 permute=False, offset=0.0, seed=2026):
         self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
         self.layer, self.whole = LAYER | (layer or {}), WHOLE | (whole or {})
         self.change, self.prefix, self.permute, self.offset = change, prefix, permute, offset
-        self.sizes = SIZES if sizes is None else sizes
+        self.seed = seed
 
 
 def interleave(data, n_heads):
@@ -241,7 +241,8 @@ FAMILIES = {
                               intermediate_size=32),
                          lambda c: {"rope.dimension_count": 8, "expert_count": 6, "expert_used_count": 2,
                                     "expert_gating_func": 2, "expert_feed_forward_length": 32},
-                         layer=EXPERTS | {"mlp.e_score_correction_bias": "exp_probs_b.bias"}, change=split_experts),
+                         layer=EXPERTS | {"mlp.e_score_correction_bias": "exp_probs_b.bias"}, change=split_experts,
+                         seed=7),
     "hunyuan-moe": Family("hunyuan-moe", "HunYuanMoEV1",
                           dict(head_dim=16, num_experts=6, moe_topk=2, intermediate_size=48),
                           lambda c: {"expert_count": 6, "expert_used_count": 2,
@@ -326,9 +327,9 @@ def weights(model):
 
 
 def make_model(family):
-    torch.manual_seed(2026)
+    torch.manual_seed(family.seed)
     kind = getattr(transformers, family.model + "Config")
-    config = kind(**(family.sizes | family.config), attn_implementation="eager", initializer_range=0.1)
+    config = kind(**(SIZES | family.config), attn_implementation="eager", initializer_range=0.1)
     model = getattr(transformers, family.model + "ForCausalLM")(config).eval()
     with torch.no_grad():
         for name, weight in weights(model):

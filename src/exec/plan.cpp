@@ -119,8 +119,13 @@ void Plan::compile_whole(Compiled& result) {
   part.graph = graph;
   part.bindings = {result.placed.bindings.front()};
   const Bindings& bindings = part.bindings.front();
+  std::vector<bool> used(bindings.size());
+  for (const Node& node : graph.nodes()) {
+    used[static_cast<std::size_t>(node.output)] = true;
+    for (const ValueId input : node.inputs) used[static_cast<std::size_t>(input)] = true;
+  }
   for (std::size_t v = 0; v < bindings.size(); ++v) {
-    if (bindings[v] == nullptr && needs_binding(graph, static_cast<ValueId>(v)))
+    if (bindings[v] == nullptr && used[v] && needs_binding(graph, static_cast<ValueId>(v)))
       refuse("tensor " + graph.values()[v].name + " is not bound");
     part.whole_value.push_back(static_cast<ValueId>(v));
   }

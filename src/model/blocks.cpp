@@ -6,6 +6,12 @@
 
 namespace weft::model {
 
+bool has_in_any_layer(const Builder& b, const char* name) {
+  for (int layer = 0; layer < b.hparams().n_layers; ++layer)
+    if (b.has(layer_name(layer, name))) return true;
+  return false;
+}
+
 ValueId embed_tokens(Builder& b) {
   const HParams& h = b.hparams();
   b.enter(Part::kEmbedding);
@@ -44,9 +50,7 @@ struct Projections {
 bool has_fused_qkv(const Builder& b, int layer) {
   const auto has = [&](int i, const char* name) { return b.has(layer_name(i, name)); };
   if (has(layer, "attn_qkv.weight") || has(layer, "attn_q.weight")) return has(layer, "attn_qkv.weight");
-  for (int other = 0; other < b.hparams().n_layers; ++other)
-    if (has(other, "attn_qkv.weight")) return true;
-  return false;
+  return has_in_any_layer(b, "attn_qkv.weight");
 }
 
 Projections project(Builder& b, int layer, ValueId x) {

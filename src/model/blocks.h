@@ -10,6 +10,9 @@
 
 namespace weft::model {
 
+/// Whether a model has such tensors, so that a layer that lacks its own is told.
+bool has_in_any_layer(const Builder& b, const char* name);
+
 /// The rows of the embedding for the step's tokens, scaled. Some of them may be given by the host instead.
 /// {n_tokens, n_embd}
 ValueId embed_tokens(Builder& b);

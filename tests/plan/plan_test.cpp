@@ -266,6 +266,16 @@ TEST(Plan, WeightsOfSeveralRowsAreOperands) {
   }
 }
 
+TEST(Plan, WhatNobodyUsesNeedsNothing) {
+  Graph g;
+  g.weight("unused", {4, 8});
+  g.output("y", relu(g.input("x", {2})));
+  Plan plan(g, find_devices({"cpu"}));
+  plan.set_weight("unused", Floats(32));
+  plan.run({}, {{"x", Floats{-1, 1}}});
+  EXPECT_EQ(plan.read("y"), (Floats{0, 1}));
+}
+
 TEST(Plan, ASizeMayBeSmallAtOneOnly) {
   Graph g;
   const Dim n = g.symbol("n", 8, 16);

@@ -24,7 +24,7 @@ ValueId build(Builder& b) {
   how.attention.rope_params = h.rope;
   how.norm = NormKind::kLayer;
   how.parallel = true;
-  if (b.has("blk.0.attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kOwnOfHead;
+  if (has_in_any_layer(b, "attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kOwnOfHead;
   how.vary = [&](int layer, AttentionBlock& block) {
     if (h.sliding.empty()) return;
     block.rope = h.sliding[static_cast<std::size_t>(layer)];

@@ -17,6 +17,9 @@ void read(const Metadata&, HParams& h) {
 void read2(const Metadata& metadata, HParams& h) {
   read(metadata, h);
   if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  // Early files lack the caps that the models have.
+  h.attention_softcap = metadata.get_float("attn_logit_softcapping", 0.0, 1e6, 50.0f);
+  h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 30.0f);
   constexpr int kPattern = 2;
   read_sliding(metadata, h, kPattern);
   // The largest model scales by the width of a head as if there were no separate head size.

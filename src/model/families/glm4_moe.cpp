@@ -18,7 +18,7 @@ ValueId build(Builder& b) {
   Decoder how;
   how.ffn_norm = "post_attention_norm";
   how.attention.rope_params = h.rope;
-  if (b.has("blk.0.attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kHeads;
+  if (has_in_any_layer(b, "attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kHeads;
   how.ffn = [&](int layer, ValueId x) {
     return layer < h.n_dense_layers ? gated_ffn(b, layer, x, Activation::kSilu)
                                     : shared_and_expert_ffn(b, layer, x, Activation::kSilu);

@@ -16,7 +16,7 @@ ValueId build(Builder& b) {
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
   how.parallel = b.hparams().parallel;
-  if (b.has("blk.0.attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kOwnOfHead;
+  if (has_in_any_layer(b, "attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kOwnOfHead;
   how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }

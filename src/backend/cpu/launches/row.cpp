@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "backend/cpu/launches/best.h"
 #include "backend/cpu/launches/elementwise.h"
@@ -235,15 +236,19 @@ void top_k_row(const float* x, std::int64_t n, int k, std::int32_t* out) {
   const auto value = [&](std::int32_t i) {
     return std::isnan(x[i]) ? -std::numeric_limits<float>::infinity() : x[i];
   };
-  for (int j = 0; j < k; ++j) {
-    std::int32_t best = -1;
-    for (std::int32_t i = 0; i < n; ++i) {
-      bool taken = false;
-      for (int t = 0; t < j; ++t) taken |= out[t] == i;
-      if (!taken && (best < 0 || value(i) > value(best))) best = i;
-    }
-    out[j] = best;
+  const auto better = [&](std::int32_t a, std::int32_t b) {
+    return value(a) > value(b) || (value(a) == value(b) && a < b);
+  };
+  // A heap of the best so far, the worst of them on top.
+  std::iota(out, out + k, 0);
+  std::make_heap(out, out + k, better);
+  for (auto i = static_cast<std::int32_t>(k); i < n; ++i) {
+    if (!better(i, out[0])) continue;
+    std::pop_heap(out, out + k, better);
+    out[k - 1] = i;
+    std::push_heap(out, out + k, better);
   }
+  std::sort_heap(out, out + k, better);
 }
 
 }  // namespace
