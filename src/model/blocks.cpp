@@ -369,6 +369,11 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
 
 ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
   const HParams& h = b.hparams();
+  const auto ffn = [&](int layer, ValueId in) {
+    if (how.ffn) return how.ffn(layer, in);
+    return h.n_experts == 0 || layer < h.n_dense_layers ? gated_ffn(b, layer, in, how.activation)
+                                                        : shared_and_expert_ffn(b, layer, in, how.activation);
+  };
   /// What a block made, as it is added.
   const auto added = [&](ValueId y, int layer, const char* norm_name, const char* name) {
     if (how.norms_behind) y = norm(b, how.norm, y, layer_name(layer, norm_name));
@@ -400,7 +405,7 @@ ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
     } else if (x != all_rows || ffn_norm != attention_norm) {
       ffn_in = before(x, ffn_norm, layer_name(layer, "ffn_in"));
     }
-    x = add(b, sum, added(how.ffn(layer, ffn_in), layer, "post_ffw_norm", "ffn_scaled"),
+    x = add(b, sum, added(ffn(layer, ffn_in), layer, "post_ffw_norm", "ffn_scaled"),
             layer_name(layer, "after_ffn"));
   }
   return output_logits(b, how.norm, x);

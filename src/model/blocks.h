@@ -103,8 +103,9 @@ struct Decoder {
   std::function<void(int layer, AttentionBlock&)> vary;
   /// In place of attention(): see there.
   std::function<ValueId(int layer, ValueId x, ValueId& residual)> attend;
-  /// Gets the layer and its input.
+  /// Gets the layer and its input. None: gated_ffn with `activation`, in layers with experts theirs.
   std::function<ValueId(int, ValueId)> ffn;
+  Activation activation = Activation::kSilu;
 };
 /// The layers, x + attention(norm(x)) and x + ffn(norm(x)), and behind them the output norm and the logits.
 ValueId decoder(Builder& b, ValueId x, const Decoder& how);

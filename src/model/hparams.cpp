@@ -157,8 +157,12 @@ void read_sliding(const Metadata& metadata, HParams& h, int n) {
   if (h.window == 0) h.sliding.assign(h.sliding.size(), false);
 }
 
-void read_router(const Metadata& metadata, HParams& h) {
+void require_experts(const Metadata& metadata, const HParams& h) {
   if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+}
+
+void read_router(const Metadata& metadata, HParams& h) {
+  require_experts(metadata, h);
   // 1: softmax, 2: sigmoid.
   h.sigmoid_router = metadata.get_int("expert_gating_func", 1, 2, h.sigmoid_router ? 2 : 1) == 2;
   h.normalise_experts = metadata.get_bool("expert_weights_norm", h.normalise_experts);

@@ -121,6 +121,8 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
 /// Which layers have the window: as attention.sliding_window_pattern says (an array, or n), or all but every
 /// n-th one.
 void read_sliding(const Metadata& metadata, HParams& hparams, int n);
+/// Refuses a model without experts.
+void require_experts(const Metadata& metadata, const HParams& hparams);
 /// What routers of DeepSeek's kind have: expert_gating_func, expert_weights_norm, expert_weights_scale,
 /// groups, leading_dense_block_count, expert_shared_count.
 void read_router(const Metadata& metadata, HParams& hparams);

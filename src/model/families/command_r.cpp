@@ -30,7 +30,6 @@ ValueId build(Builder& b) {
     block.rope = h.sliding[static_cast<std::size_t>(layer)];
     block.window = block.rope ? h.window : 0;
   };
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

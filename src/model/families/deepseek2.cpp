@@ -91,13 +91,8 @@ ValueId attend(Builder& b, int layer, ValueId x, ValueId& residual) {
 }
 
 ValueId build(Builder& b) {
-  const HParams& h = b.hparams();
   Decoder how;
   how.attend = [&](int layer, ValueId x, ValueId& residual) { return attend(b, layer, x, residual); };
-  how.ffn = [&](int layer, ValueId x) {
-    return layer < h.n_dense_layers ? gated_ffn(b, layer, x, Activation::kSilu)
-                                    : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
-  };
   return decoder(b, embed_tokens(b), how);
 }
 

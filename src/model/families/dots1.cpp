@@ -16,10 +16,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = h.rope;
   how.attention.qk_norm = QkNorm::kHeads;
-  how.ffn = [&](int layer, ValueId x) {
-    return layer < h.n_dense_layers ? gated_ffn(b, layer, x, Activation::kSilu)
-                                    : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
-  };
   return decoder(b, embed_tokens(b), how);
 }
 

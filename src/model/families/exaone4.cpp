@@ -24,7 +24,6 @@ ValueId build(Builder& b) {
     block.window = sliding ? h.window : 0;
     block.rope = sliding || h.window == 0;
   };
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

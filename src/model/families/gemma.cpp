@@ -30,7 +30,7 @@ void read2(const Metadata& metadata, HParams& h) {
 
 ValueId build_layers(Builder& b, Decoder& how) {
   how.attention.rope_params = b.hparams().rope;
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kGelu); };
+  how.activation = Activation::kGelu;
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -32,7 +32,7 @@ ValueId build(Builder& b) {
     block.rope_params.freq_base = h.rope_base_window;
     block.rope_params.freq_scale = 1.0f;  // Linear scaling is for full layers only.
   };
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kGelu); };
+  how.activation = Activation::kGelu;
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -19,10 +19,6 @@ ValueId build(Builder& b) {
   how.ffn_norm = "post_attention_norm";
   how.attention.rope_params = h.rope;
   if (has_in_any_layer(b, "attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kHeads;
-  how.ffn = [&](int layer, ValueId x) {
-    return layer < h.n_dense_layers ? gated_ffn(b, layer, x, Activation::kSilu)
-                                    : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
-  };
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -7,7 +7,7 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  require_experts(metadata, h);
   if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
   constexpr int kPattern = 2;
   h.rope.neox = true;

@@ -12,10 +12,6 @@ ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
-  how.ffn = [&](int layer, ValueId x) {
-    return h.n_experts == 0 ? gated_ffn(b, layer, x, Activation::kSilu)
-                            : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
-  };
   return decoder(b, embed_tokens(b), how);
 }
 

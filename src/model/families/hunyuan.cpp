@@ -9,17 +9,13 @@ void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  require_experts(metadata, h);
 }
 
 ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.attention.qk_norm = QkNorm::kTurned;
-  how.ffn = [&](int layer, ValueId x) {
-    return b.hparams().n_experts == 0 ? gated_ffn(b, layer, x, Activation::kSilu)
-                                      : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
-  };
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -14,10 +14,6 @@ ValueId build(Builder& b) {
   how.attention.rope_params = h.rope;
   // Llama 3's scaling comes as a factor for each frequency.
   how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
-  how.ffn = [&](int layer, ValueId x) {
-    return h.n_experts > 0 ? expert_ffn(b, layer, x, Activation::kSilu)
-                           : gated_ffn(b, layer, x, Activation::kSilu);
-  };
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -16,7 +16,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.attention.qk_norm = QkNorm::kRow;
-  how.ffn = [&](int layer, ValueId x) { return expert_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -14,7 +14,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

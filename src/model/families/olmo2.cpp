@@ -25,7 +25,6 @@ ValueId build(Builder& b) {
     block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;
     block.rope_params.ext_factor = 0.0f;
   };
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
-  if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  require_experts(metadata, h);
   h.normalise_experts = false;
 }
 
@@ -15,7 +15,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.attention.qk_norm = QkNorm::kRow;
-  how.ffn = [&](int layer, ValueId x) { return expert_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

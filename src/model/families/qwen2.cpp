@@ -10,7 +10,7 @@ void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  require_experts(metadata, h);
   h.normalise_experts = false;
   if (h.n_ff_shared == 0)
     metadata.refuse("expert_shared_feed_forward_length", "missing or 0, expected at least 1");
@@ -20,10 +20,6 @@ ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
-  how.ffn = [&](int layer, ValueId x) {
-    return h.n_experts == 0 ? gated_ffn(b, layer, x, Activation::kSilu)
-                            : shared_and_expert_ffn(b, layer, x, Activation::kSilu);
-  };
   return decoder(b, embed_tokens(b), how);
 }
 

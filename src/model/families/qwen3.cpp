@@ -9,7 +9,7 @@ void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
-  if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
+  require_experts(metadata, h);
 }
 
 ValueId build(Builder& b) {
@@ -17,10 +17,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = h.rope;
   how.attention.qk_norm = QkNorm::kHeads;
-  how.ffn = [&](int layer, ValueId x) {
-    return h.n_experts > 0 ? expert_ffn(b, layer, x, Activation::kSilu)
-                           : gated_ffn(b, layer, x, Activation::kSilu);
-  };
   return decoder(b, embed_tokens(b), how);
 }
 

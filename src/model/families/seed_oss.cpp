@@ -12,7 +12,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.ffn_norm = "post_attention_norm";
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

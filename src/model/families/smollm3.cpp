@@ -13,7 +13,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.vary = [](int layer, AttentionBlock& block) { block.rope = (layer + 1) % kPattern != 0; };
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 

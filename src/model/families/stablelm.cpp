@@ -17,7 +17,6 @@ ValueId build(Builder& b) {
   how.norm = NormKind::kLayer;
   how.parallel = b.hparams().parallel;
   if (has_in_any_layer(b, "attn_q_norm.weight")) how.attention.qk_norm = QkNorm::kOwnOfHead;
-  how.ffn = [&](int layer, ValueId x) { return gated_ffn(b, layer, x, Activation::kSilu); };
   return decoder(b, embed_tokens(b), how);
 }
 
