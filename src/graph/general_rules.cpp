@@ -4,16 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "graph/operands.h"
+
 namespace weft {
 namespace {
 
 const Dim kOne = 1;
-
-std::vector<Dim> dims_of(const Shape& shape) {
-  std::vector<Dim> dims;
-  for (int i = 0; i < shape.rank(); ++i) dims.push_back(shape[i]);
-  return dims;
-}
 
 /// Dimension `from_last` of a shape, counted from the innermost, 1 where it is missing.
 const Dim& aligned_dim(const Shape& shape, int from_last) {

@@ -4,26 +4,22 @@
 #include <string>
 #include <utility>
 
+#include "graph/operands.h"
 #include "graph/refuse.h"
 
 namespace weft {
 namespace {
 
-std::string text(Value x) { return x.name() + " " + to_string(x.shape(), x.graph().symbols()); }
-
 /// A value {n, c, h, w} that is there.
 void check_pictures(const char* op, Value x, const Where& where) {
-  if (!x) refuse(std::string(op) + ": it has no inputs", where);
+  check(op, x, {}, where);
   if (x.rank() != 4) refuse(std::string(op) + ": " + text(x) + " must be pictures {n, c, h, w}", where);
 }
 
 Value resize(const char* op, ResizeKind kind, Value x, Dim height, Dim width, bool align_corners,
              const Where& where) {
   check_pictures(op, x, where);
-  const auto n_symbols = static_cast<SymbolId>(x.graph().symbols().size());
-  for (const Dim* const size : {&height, &width})
-    if (size->last_symbol() >= n_symbols)
-      refuse(std::string(op) + ": a size has a symbol of another graph", where);
+  check(op, x, {height, width}, where);
   return apply(ops::Resize2d{kind, std::move(height), std::move(width), align_corners}, {x}, where);
 }
 Value resize(const char* op, ResizeKind kind, Value x, HeightWidth scale, bool align_corners,

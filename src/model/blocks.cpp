@@ -321,12 +321,27 @@ ValueId experts(Builder& b, int layer, ValueId x, const std::function<ValueId(Va
   return out;
 }
 
+ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
+  const HParams& h = b.hparams();
+  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate_shexp"), h.n_ff_shared);
+  const ValueId up = linear(b, x, layer_name(layer, "ffn_up_shexp"), h.n_ff_shared);
+  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_shared_glu"));
+  const ValueId out = linear(b, product, layer_name(layer, "ffn_down_shexp"), h.n_embd);
+  const std::string share = layer_name(layer, "ffn_gate_inp_shexp");
+  if (!b.has(share + ".weight")) return out;
+  const ValueId logit = linear(b, x, share, 1);
+  const ValueId weight = b.add(ops::Unary{UnaryKind::kSigmoid}, {logit}, share + "_sigmoid");
+  return b.add(ops::Mul{}, {out, weight}, layer_name(layer, "ffn_shared"));
+}
+
 }  // namespace
 
 ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
-  return experts(b, layer, x, [&](ValueId gate, ValueId up) {
+  const ValueId out = experts(b, layer, x, [&](ValueId gate, ValueId up) {
     return b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
   });
+  if (b.hparams().n_ff_shared == 0) return out;
+  return add(b, out, shared_expert(b, layer, x, activation), layer_name(layer, "ffn_sum"));
 }
 
 ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit) {
@@ -344,36 +359,19 @@ ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit) {
   });
 }
 
-ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
-  const HParams& h = b.hparams();
-  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate_shexp"), h.n_ff_shared);
-  const ValueId up = linear(b, x, layer_name(layer, "ffn_up_shexp"), h.n_ff_shared);
-  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_shared_glu"));
-  const ValueId out = linear(b, product, layer_name(layer, "ffn_down_shexp"), h.n_embd);
-  const std::string share = layer_name(layer, "ffn_gate_inp_shexp");
-  if (!b.has(share + ".weight")) return out;
-  const ValueId logit = linear(b, x, share, 1);
-  const ValueId weight = b.add(ops::Unary{UnaryKind::kSigmoid}, {logit}, share + "_sigmoid");
-  return b.add(ops::Mul{}, {out, weight}, layer_name(layer, "ffn_shared"));
-}
-
-ValueId shared_and_expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
-  const ValueId out = expert_ffn(b, layer, x, activation);
-  if (b.hparams().n_ff_shared == 0) return out;
-  return add(b, out, shared_expert(b, layer, x, activation), layer_name(layer, "ffn_sum"));
-}
-
 ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
   return b.add(ops::Add{}, {x, y}, name);
 }
 
+ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation) {
+  const HParams& h = b.hparams();
+  if (h.n_experts > 0 && layer >= h.n_dense_layers) return expert_ffn(b, layer, x, activation);
+  if (kind == Ffn::kPlain) return plain_ffn(b, layer, x, activation);
+  return kind == Ffn::kFused ? fused_gated_ffn(b, layer, x, activation) : gated_ffn(b, layer, x, activation);
+}
+
 ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
   const HParams& h = b.hparams();
-  const auto ffn = [&](int layer, ValueId in) {
-    if (how.ffn) return how.ffn(layer, in);
-    return h.n_experts == 0 || layer < h.n_dense_layers ? gated_ffn(b, layer, in, how.activation)
-                                                        : shared_and_expert_ffn(b, layer, in, how.activation);
-  };
   /// What a block made, as it is added.
   const auto added = [&](ValueId y, int layer, const char* norm_name, const char* name) {
     if (how.norms_behind) y = norm(b, how.norm, y, layer_name(layer, norm_name));
@@ -405,8 +403,9 @@ ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
     } else if (x != all_rows || ffn_norm != attention_norm) {
       ffn_in = before(x, ffn_norm, layer_name(layer, "ffn_in"));
     }
-    x = add(b, sum, added(ffn(layer, ffn_in), layer, "post_ffw_norm", "ffn_scaled"),
-            layer_name(layer, "after_ffn"));
+    const ValueId ffn_out =
+        how.own_ffn ? how.own_ffn(layer, ffn_in) : ffn(b, layer, ffn_in, how.ffn, how.activation);
+    x = add(b, sum, added(ffn_out, layer, "post_ffw_norm", "ffn_scaled"), layer_name(layer, "after_ffn"));
   }
   return output_logits(b, how.norm, x);
 }

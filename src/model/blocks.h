@@ -77,17 +77,23 @@ ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation)
 /// ffn_down(activation(ffn_up x))
 ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// A router picks experts for each row (HParams says how); their gated products are summed with the router's
-/// weights. Products have the biases that the file has.
+/// weights. Products have the biases that the file has. To them comes, where HParams::n_ff_shared is not 0,
+/// the product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x) where the
+/// file has that.
 ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation);
-/// The same with the gate of gpt-oss: (clamp(up) + 1) * g * sigmoid(1.702 g), g being the gate up to `limit`.
+/// The chosen experts with the gate of gpt-oss: (clamp(up) + 1) * g * sigmoid(1.702 g), g being the gate up
+/// to `limit`.
 ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit);
-/// The gated product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x) where
-/// the file has that.
-ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation);
-/// Both together; the experts alone where HParams::n_ff_shared is 0.
-ValueId shared_and_expert_ffn(Builder& b, int layer, ValueId x, Activation activation);
-
 ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name);
+
+/// The feed-forward parts of layers without experts.
+enum class Ffn : std::uint8_t {
+  kGated,  ///< gated_ffn
+  kFused,  ///< fused_gated_ffn
+  kPlain,  ///< plain_ffn
+};
+/// A layer's part of that kind, or, behind HParams::n_dense_layers, its experts.
+ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation);
 
 /// What differs among decoders of attention and feed-forward blocks.
 struct Decoder {
@@ -103,9 +109,10 @@ struct Decoder {
   std::function<void(int layer, AttentionBlock&)> vary;
   /// In place of attention(): see there.
   std::function<ValueId(int layer, ValueId x, ValueId& residual)> attend;
-  /// Gets the layer and its input. None: gated_ffn with `activation`, in layers with experts theirs.
-  std::function<ValueId(int, ValueId)> ffn;
-  Activation activation = Activation::kSilu;
+  Ffn ffn = Ffn::kGated;
+  Activation activation = Activation::kSilu;  ///< Of ffn.
+  /// In place of ffn(); gets the layer and its input.
+  std::function<ValueId(int, ValueId)> own_ffn;
 };
 /// The layers, x + attention(norm(x)) and x + ffn(norm(x)), and behind them the output norm and the logits.
 ValueId decoder(Builder& b, ValueId x, const Decoder& how);

@@ -11,7 +11,7 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norms_behind = true;
-  how.ffn = [&](int layer, ValueId x) { return fused_gated_ffn(b, layer, x, Activation::kSilu); };
+  how.ffn = Ffn::kFused;
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -12,7 +12,8 @@ ValueId build(Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.attention.rope = false;
-  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGelu); };
+  how.ffn = Ffn::kPlain;
+  how.activation = Activation::kGelu;
   const ValueId positions = b.add(
       ops::GetRows{}, {b.weight("position_embd.weight", {h.n_ctx_train, h.n_embd}), b.model().positions},
       "position_rows");

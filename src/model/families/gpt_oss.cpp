@@ -25,7 +25,7 @@ ValueId build(Builder& b) {
   how.vary = [&](int layer, AttentionBlock& block) {
     if (h.sliding[static_cast<std::size_t>(layer)]) block.window = h.window;
   };
-  how.ffn = [&](int layer, ValueId x) { return expert_ffn_clamped(b, layer, x, kLimit); };
+  how.own_ffn = [&](int layer, ValueId x) { return expert_ffn_clamped(b, layer, x, kLimit); };
   return decoder(b, embed_tokens(b), how);
 }
 

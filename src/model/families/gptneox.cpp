@@ -16,7 +16,8 @@ ValueId build(Builder& b) {
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
   how.parallel = b.hparams().parallel;
-  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGeluErf); };
+  how.ffn = Ffn::kPlain;
+  how.activation = Activation::kGeluErf;
   return decoder(b, embed_tokens(b), how);
 }
 

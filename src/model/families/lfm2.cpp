@@ -45,10 +45,8 @@ ValueId build(Builder& b) {
     x = add(b, x, mixed, layer_name(layer, "after_mixing"));
     b.enter(Part::kFeedForward, layer);
     const ValueId ffn_in = norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm"));
-    const ValueId ffn = h.n_experts == 0 || layer < h.n_dense_layers
-                            ? gated_ffn(b, layer, ffn_in, Activation::kSilu)
-                            : expert_ffn(b, layer, ffn_in, Activation::kSilu);
-    x = add(b, x, ffn, layer_name(layer, "after_ffn"));
+    const ValueId ffn_out = ffn(b, layer, ffn_in, Ffn::kGated, Activation::kSilu);
+    x = add(b, x, ffn_out, layer_name(layer, "after_ffn"));
   }
   // Files call the output norm as the model's authors do.
   return output_logits(b, NormKind::kRms, x, "token_embd_norm");

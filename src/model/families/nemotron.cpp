@@ -12,7 +12,8 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
-  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kReluSquared); };
+  how.ffn = Ffn::kPlain;
+  how.activation = Activation::kReluSquared;
   return decoder(b, embed_tokens(b), how);
 }
 

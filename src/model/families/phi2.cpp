@@ -13,7 +13,8 @@ ValueId build(Builder& b) {
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
   how.parallel = true;
-  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGelu); };
+  how.ffn = Ffn::kPlain;
+  how.activation = Activation::kGelu;
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -19,7 +19,7 @@ ValueId build(Builder& b) {
   const ValueId factors_short = b.optional_weight("rope_factors_short.weight", per_pair);
   const ValueId factors_long = b.optional_weight("rope_factors_long.weight", per_pair);
   how.attention.rope_factors = b.max_positions() > h.rope.n_ctx_orig ? factors_long : factors_short;
-  how.ffn = [&](int layer, ValueId x) { return fused_gated_ffn(b, layer, x, Activation::kSilu); };
+  how.ffn = Ffn::kFused;
   return decoder(b, embed_tokens(b), how);
 }
 

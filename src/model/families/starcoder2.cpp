@@ -11,7 +11,8 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
-  how.ffn = [&](int layer, ValueId x) { return plain_ffn(b, layer, x, Activation::kGelu); };
+  how.ffn = Ffn::kPlain;
+  how.activation = Activation::kGelu;
   return decoder(b, embed_tokens(b), how);
 }
 
