@@ -17,6 +17,10 @@ MODELS = {
     "1b-q4_k_m": "random-1b-q4_k_m",
     "1b-q4_0": "random-1b-q4_0",
     "1b-q8_0": "random-1b-q8_0",
+    # Layers of larger models, in Q4_0: 8 of 128 experts, latent attention, sinks and windows.
+    "1b-moe": "random-1b-moe",
+    "1b-mla": "random-1b-mla",
+    "1b-sinks": "random-1b-sinks",
 }
 
 # llama.cpp's numbers; what it takes unasked is F16.

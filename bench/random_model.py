@@ -1,6 +1,7 @@
 """Models of random weights in the shape of a 1B Llama, for sizes of which no small real model exists.
 
-Runs in the peer's Python (numpy and the gguf package): random_model.py TYPE FILE, with TYPE one of q4_k_m, q4_0, q8_0.
+Runs in the peer's Python (numpy and the gguf package): random_model.py NAME FILE, with NAME one of q4_k_m, q4_0, q8_0, or
+of SHAPES: layers of larger models, fewer of them, in Q4_0.
 The blocks of the quantised types are drawn as they are, with scales that give weights a mean of 0 and a deviation of
 1/sqrt(inputs), so that logits are finite; the same file each time. q4_k_m mixes Q4_K and Q6_K as llama.cpp's quantiser
 does.
@@ -42,11 +43,23 @@ def calibrate(type_: Type, random: np.random.Generator) -> list[float]:
 
 
 class Writer:
-    def __init__(self, path: Path, name: str):
+    def __init__(self, path: Path, name: str, architecture: str = "llama"):
         self.random = np.random.default_rng(1)
         self.units: dict[Type, list[float]] = {}
-        self.gguf = gguf.GGUFWriter(path, "llama")
+        self.gguf = gguf.GGUFWriter(path, architecture)
         self.gguf.add_name(f"random 1B {name}")
+
+    def sizes(self, layers: int, width: int, ffn: int, heads: int, kv_heads: int) -> None:
+        self.gguf.add_context_length(8192)
+        self.gguf.add_embedding_length(width)
+        self.gguf.add_block_count(layers)
+        self.gguf.add_feed_forward_length(ffn)
+        self.gguf.add_head_count(heads)
+        self.gguf.add_head_count_kv(kv_heads)
+        self.gguf.add_layer_norm_rms_eps(1e-5)
+        self.gguf.add_rope_freq_base(10000.0)
+        self.gguf.add_vocab_size(VOCAB)
+        self.vocabulary()
 
     def matrix(self, name: str, rows: int, columns: int, type_: Type) -> None:
         if type_ not in self.units:
@@ -56,6 +69,14 @@ class Writer:
         blocks = np.frombuffer(self.random.bytes(n * size), dtype=np.uint8).reshape(n, size).copy()
         set_scales(blocks, type_, [unit / columns**0.5 for unit in self.units[type_]])
         self.gguf.add_tensor(name, blocks.reshape(rows, -1), raw_dtype=type_)
+
+    def matrices(self, name: str, n: int, rows: int, columns: int, type_: Type) -> None:
+        """One behind another: of experts, or of heads."""
+        self.matrix(name, n * rows, columns, type_)
+        self.gguf.tensors[-1][name].shape = (n, rows, columns)
+
+    def floats(self, name: str, *shape: int, deviation: float = 0.0) -> None:
+        self.gguf.add_tensor(name, (self.random.standard_normal(shape) * deviation).astype(np.float32))
 
     def ones(self, name: str, n: int) -> None:
         self.gguf.add_tensor(name, np.ones(n, dtype=np.float32))
@@ -90,17 +111,8 @@ def write(name: str, path: Path) -> None:
     base = TYPES[name]
     mixed = name == "q4_k_m"
     w = Writer(path, name)
-    w.gguf.add_context_length(8192)
-    w.gguf.add_embedding_length(WIDTH)
-    w.gguf.add_block_count(LAYERS)
-    w.gguf.add_feed_forward_length(FFN)
-    w.gguf.add_head_count(HEADS)
-    w.gguf.add_head_count_kv(KV_HEADS)
-    w.gguf.add_layer_norm_rms_eps(1e-5)
-    w.gguf.add_rope_freq_base(10000.0)
+    w.sizes(LAYERS, WIDTH, FFN, HEADS, KV_HEADS)
     w.gguf.add_rope_dimension_count(WIDTH // HEADS)
-    w.gguf.add_vocab_size(VOCAB)
-    w.vocabulary()
     kv = KV_HEADS * WIDTH // HEADS
     w.matrix("token_embd.weight", VOCAB, WIDTH, base)
     for layer in range(LAYERS):
@@ -120,10 +132,126 @@ def write(name: str, path: Path) -> None:
     w.close()
 
 
+def gated_ffn(w: Writer, block: str, width: int, ffn: int) -> None:
+    w.matrix(block + "ffn_gate.weight", ffn, width, Type.Q4_0)
+    w.matrix(block + "ffn_up.weight", ffn, width, Type.Q4_0)
+    w.matrix(block + "ffn_down.weight", width, ffn, Type.Q4_0)
+
+
+def experts(w: Writer, block: str, n: int, width: int, ffn: int) -> None:
+    w.floats(block + "ffn_gate_inp.weight", n, width, deviation=width**-0.5)
+    w.matrices(block + "ffn_gate_exps.weight", n, ffn, width, Type.Q4_0)
+    w.matrices(block + "ffn_up_exps.weight", n, ffn, width, Type.Q4_0)
+    w.matrices(block + "ffn_down_exps.weight", n, width, ffn, Type.Q4_0)
+
+
+def ends(w: Writer, width: int) -> None:
+    w.matrix("token_embd.weight", VOCAB, width, Type.Q4_0)
+    w.ones("output_norm.weight", width)
+    w.matrix("output.weight", VOCAB, width, Type.Q4_0)
+    w.close()
+
+
+def write_moe(path: Path) -> None:
+    """Layers of Qwen3 30B-A3B: 8 of 128 experts."""
+    layers, width, n_experts, ffn, heads, kv_heads, head = 4, 2048, 128, 768, 32, 4, 128
+    w = Writer(path, "moe", "qwen3moe")
+    w.sizes(layers, width, 6144, heads, kv_heads)
+    w.gguf.add_key_length(head)
+    w.gguf.add_value_length(head)
+    w.gguf.add_expert_count(n_experts)
+    w.gguf.add_expert_used_count(8)
+    w.gguf.add_expert_feed_forward_length(ffn)
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        w.ones(block + "attn_norm.weight", width)
+        w.matrix(block + "attn_q.weight", heads * head, width, Type.Q4_0)
+        w.matrix(block + "attn_k.weight", kv_heads * head, width, Type.Q4_0)
+        w.matrix(block + "attn_v.weight", kv_heads * head, width, Type.Q4_0)
+        w.ones(block + "attn_q_norm.weight", head)
+        w.ones(block + "attn_k_norm.weight", head)
+        w.matrix(block + "attn_output.weight", width, heads * head, Type.Q4_0)
+        w.ones(block + "ffn_norm.weight", width)
+        experts(w, block, n_experts, width, ffn)
+    ends(w, width)
+
+
+def write_mla(path: Path) -> None:
+    """DeepSeek V2 Lite with dense layers, but for the last one, as its files must have experts."""
+    layers, heads, latent, turned, straight, n_experts, ffn = 27, 16, 512, 64, 128, 4, 4096
+    w = Writer(path, "mla", "deepseek2")
+    w.sizes(layers, WIDTH, ffn, heads, 1)
+    w.gguf.add_rope_dimension_count(turned)
+    w.gguf.add_kv_lora_rank(latent)
+    w.gguf.add_key_length(latent + turned)
+    w.gguf.add_value_length(latent)
+    w.gguf.add_key_length_mla(straight + turned)
+    w.gguf.add_value_length_mla(straight)
+    w.gguf.add_leading_dense_block_count(layers - 1)
+    w.gguf.add_expert_count(n_experts)
+    w.gguf.add_expert_used_count(1)
+    w.gguf.add_expert_shared_count(1)
+    w.gguf.add_expert_feed_forward_length(ffn // 2)
+    w.gguf.add_expert_weights_scale(1.0)
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        w.ones(block + "attn_norm.weight", WIDTH)
+        w.matrix(block + "attn_q.weight", heads * (straight + turned), WIDTH, Type.Q4_0)
+        w.matrix(block + "attn_kv_a_mqa.weight", latent + turned, WIDTH, Type.Q4_0)
+        w.ones(block + "attn_kv_a_norm.weight", latent)
+        w.matrices(block + "attn_k_b.weight", heads, latent, straight, Type.Q8_0)
+        w.matrices(block + "attn_v_b.weight", heads, straight, latent, Type.Q8_0)
+        w.matrix(block + "attn_output.weight", WIDTH, heads * straight, Type.Q4_0)
+        w.ones(block + "ffn_norm.weight", WIDTH)
+        if layer < layers - 1:
+            gated_ffn(w, block, WIDTH, ffn)
+            continue
+        experts(w, block, n_experts, WIDTH, ffn // 2)
+        w.matrix(block + "ffn_gate_shexp.weight", ffn // 2, WIDTH, Type.Q4_0)
+        w.matrix(block + "ffn_up_shexp.weight", ffn // 2, WIDTH, Type.Q4_0)
+        w.matrix(block + "ffn_down_shexp.weight", WIDTH, ffn // 2, Type.Q4_0)
+    ends(w, WIDTH)
+
+
+def write_sinks(path: Path) -> None:
+    """Layers of gpt-oss 20B: sinks, every second layer slides, 4 of 32 experts with biases."""
+    layers, width, n_experts, heads, kv_heads, head = 4, 2880, 32, 64, 8, 64
+    w = Writer(path, "sinks", "gpt-oss")
+    w.sizes(layers, width, width, heads, kv_heads)
+    w.gguf.add_key_length(head)
+    w.gguf.add_value_length(head)
+    w.gguf.add_sliding_window(128)
+    w.gguf.add_expert_count(n_experts)
+    w.gguf.add_expert_used_count(4)
+    w.gguf.add_expert_feed_forward_length(width)
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        w.ones(block + "attn_norm.weight", width)
+        for part, rows in (("attn_q", heads * head), ("attn_k", kv_heads * head), ("attn_v", kv_heads * head)):
+            w.matrix(f"{block}{part}.weight", rows, width, Type.Q4_0)
+            w.floats(f"{block}{part}.bias", rows)
+        w.matrix(block + "attn_output.weight", width, heads * head, Type.Q4_0)
+        w.floats(block + "attn_output.bias", width)
+        w.floats(block + "attn_sinks.weight", heads, deviation=1.0)
+        w.ones(block + "post_attention_norm.weight", width)
+        experts(w, block, n_experts, width, width)
+        w.floats(block + "ffn_gate_inp.bias", n_experts)
+        w.floats(block + "ffn_gate_exps.bias", n_experts, width)
+        w.floats(block + "ffn_up_exps.bias", n_experts, width)
+        w.floats(block + "ffn_down_exps.bias", n_experts, width)
+    ends(w, width)
+
+
+SHAPES = {"moe": write_moe, "mla": write_mla, "sinks": write_sinks}
+
+
 def main() -> None:
     name, path = sys.argv[1], Path(sys.argv[2])
     part = path.with_suffix(".part")
-    write(name, part)
+    if name in SHAPES:
+        SHAPES[name](part)
+    else:
+        write(name, part)
     os.replace(part, path)  # So that a file which is there is whole.
 
 
