@@ -24,11 +24,14 @@ N_ELEMENTS = 1024
 SCALES = {
     Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.IQ4_NL: [0],
     Type.Q2_K: [80, 82], Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208],
-    Type.IQ4_XS: [0], Type.MXFP4: [],
+    Type.IQ4_XS: [0], Type.MXFP4: [], Type.NVFP4: [], Type.TQ1_0: [52], Type.TQ2_0: [64], Type.IQ1_S: [0],
+    Type.IQ1_M: [], Type.IQ2_XXS: [0], Type.IQ2_XS: [0], Type.IQ2_S: [0], Type.IQ3_XXS: [0], Type.IQ3_S: [0],
+    Type.Q1_0: [0],
 }
 PLAIN = {Type.F32: np.float32, Type.F64: np.float64, Type.I8: np.int8, Type.I16: np.int16, Type.I32: np.int32,
          Type.I64: np.int64}
-PACKED_BY_GGUF = [Type.F16, Type.BF16, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.MXFP4]
+PACKED_BY_GGUF = [Type.F16, Type.BF16, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.MXFP4,
+                  Type.TQ1_0, Type.TQ2_0]
 
 EXTREME_SCALES = np.array([65504, -6e-8, 5.96e-6, -0.0, -65504, 6e-8, 6.1e-5, 0.0, 1.0], dtype=np.float16)
 
@@ -43,6 +46,8 @@ def random_blocks(rng, type_):
         for i in range(0, n, 2):
             scales[i] = EXTREME_SCALES[(i // 2 + offset) % len(EXTREME_SCALES)]
         blocks[:, offset:offset + 2] = scales.view(np.uint8).reshape(n, 2)
+    if type_ == Type.IQ1_M:  # Of its scale, a fourth lies in each of four words: one exponent, any sign and mantissa.
+        blocks[:, 55] = rng.choice([0x30, 0xB0], n) | blocks[:, 55] & 0x0F
     if type_ == Type.MXFP4:  # Exponents: both ends (denormal, nearly infinite) and the middle.
         middle = 127 - (n - 6) // 2
         blocks[:, 0] = [0, 1, 2, 3, 250, 251, *range(middle, middle + n - 6)]
@@ -68,6 +73,11 @@ def random_bytes(rng, type_):
 def unpacked(data, type_):
     if type_ in PLAIN:
         return data.view(PLAIN[type_]).astype(np.float32)
+    if type_ == Type.Q1_0:  # The package has its sizes only: a bit stands for d or -d.
+        blocks = data.reshape(-1, GGML_QUANT_SIZES[type_][1])
+        bits = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little")
+        d = np.ascontiguousarray(blocks[:, :2]).view(np.float16).astype(np.float32)
+        return np.where(bits == 1, d, -d).reshape(-1)
     return np.asarray(dequantize(data, type_), dtype=np.float32)
 
 

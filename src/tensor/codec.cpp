@@ -33,6 +33,17 @@ constexpr BlockCodec kBlockCodecs[] = {
     {DType::kIQ4_NL, codec::unpack_iq4_nl, codec::pack_iq4_nl},
     {DType::kIQ4_XS, codec::unpack_iq4_xs, codec::pack_iq4_xs},
     {DType::kMXFP4, codec::unpack_mxfp4, codec::pack_mxfp4},
+    {DType::kNVFP4, codec::unpack_nvfp4, codec::pack_nvfp4},
+    {DType::kQ1_0, codec::unpack_q1_0, codec::pack_q1_0},
+    {DType::kTQ1_0, codec::unpack_tq1_0, codec::pack_tq1_0},
+    {DType::kTQ2_0, codec::unpack_tq2_0, codec::pack_tq2_0},
+    {DType::kIQ1_S, codec::unpack_iq1_s, codec::pack_iq1_s},
+    {DType::kIQ1_M, codec::unpack_iq1_m, codec::pack_iq1_m},
+    {DType::kIQ2_XXS, codec::unpack_iq2_xxs, codec::pack_iq2_xxs},
+    {DType::kIQ2_XS, codec::unpack_iq2_xs, codec::pack_iq2_xs},
+    {DType::kIQ2_S, codec::unpack_iq2_s, codec::pack_iq2_s},
+    {DType::kIQ3_XXS, codec::unpack_iq3_xxs, codec::pack_iq3_xxs},
+    {DType::kIQ3_S, codec::unpack_iq3_s, codec::pack_iq3_s},
 };
 constexpr std::size_t kMaxBlock = 256;
 

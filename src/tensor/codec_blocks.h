@@ -10,6 +10,12 @@
 //   q8_0   f16 d | 32 signed bytes                                               x = d q
 //   iq4_nl as q4_0; the code picks one of 16 values, denser around 0             x = d value[q]
 //   mxfp4  8-bit exponent e | as q4_0; the code is a float of 1 + 2 + 1 bits     x = 2^(e - 127) value[q]
+//   nvfp4  64 elements: 4 floats s of 4 + 3 bits, of 16 elements each | 4 times 8 bytes: byte j has code j
+//   (low)
+//          and j + 8                                                        x = s value[q]
+//   q1_0   128 elements: f16 d | 16 bytes: one bit each                     x = d or -d
+//   tq1_0  256 elements: 52 bytes with five (the last four: four) digits to the base 3 each | f16 d
+//   tq2_0  256 elements: 64 bytes of 2-bit codes | f16 d                    x = d (q - 1)
 // K types hold 256 elements in sub-blocks of 16 or 32, whose scales s and minima m are small integers
 // themselves:
 //   q2_K   16 bytes: s (low), m (high) | 64 bytes of 2-bit codes | f16 d | f16 dmin     x = (d s) q - dmin m
@@ -18,6 +24,18 @@
 //   q5_K   f16 d | f16 dmin | 12 bytes: s, m | 32 bytes: bit 4 | 128 bytes              x = (d s) q - dmin m
 //   q6_K   128 bytes: bits 0 to 3 | 64 bytes: bits 4, 5 | 16 signed bytes: s | f16 d    x = (d s) q
 //   iq4_xs f16 d | 16 bits: bits 4, 5 of s | 4 bytes: bits 0 to 3 | 128 bytes           x = (d s) value[q]
+// IQ types of one to three bits hold 256 elements, of which eight or four have a common entry g in a grid of
+// vectors (codec_grids.h); s is of 32 elements or of 16:
+//   iq1_s    f16 d | 32 bytes: bits 0..7 of entries | 8 words: bits 8..10, s, sign of the eighth
+//   iq1_m    32 bytes | 16 bytes: bits 8..10 and the sign of the eighth | 4 words: s, and four bits of d each
+//                                                                             x = (d (2 s + 1)) (g +- 1 / 8)
+//   iq2_xxs  f16 d | 8 times: 4 entries, 4 times 7 signs, s
+//   iq2_xs   f16 d | 32 words: entry, 7 signs | 8 bytes: s
+//   iq2_s    f16 d | 32 bytes: bits 0..7 of entries | 32 bytes: signs | 8 bytes: bits 8, 9 | 8 bytes: s
+//                                                                             x = +-(d (2 s + 1) / 8) g
+//   iq3_xxs  f16 d | 64 bytes: entries | 8 times: 4 times 7 signs, s          x = +-(d (2 s + 1) / 4) g
+//   iq3_s    f16 d | 64 bytes: bits 0..7 of entries | 8 bytes: bit 8 | 32 bytes: signs | 4 bytes: s
+//                                                                             x = +-(d (2 s + 1)) g
 // Products are rounded to float in the order of the brackets.
 #include <cstdint>
 
@@ -47,6 +65,17 @@ void unpack_q4_k(const std::uint8_t* block, float* out);
 void unpack_q5_k(const std::uint8_t* block, float* out);
 void unpack_q6_k(const std::uint8_t* block, float* out);
 void unpack_iq4_xs(const std::uint8_t* block, float* out);
+void unpack_nvfp4(const std::uint8_t* block, float* out);
+void unpack_q1_0(const std::uint8_t* block, float* out);
+void unpack_tq1_0(const std::uint8_t* block, float* out);
+void unpack_tq2_0(const std::uint8_t* block, float* out);
+void unpack_iq1_s(const std::uint8_t* block, float* out);
+void unpack_iq1_m(const std::uint8_t* block, float* out);
+void unpack_iq2_xxs(const std::uint8_t* block, float* out);
+void unpack_iq2_xs(const std::uint8_t* block, float* out);
+void unpack_iq2_s(const std::uint8_t* block, float* out);
+void unpack_iq3_xxs(const std::uint8_t* block, float* out);
+void unpack_iq3_s(const std::uint8_t* block, float* out);
 
 void pack_q4_0(const float* values, std::uint8_t* block);
 void pack_q4_1(const float* values, std::uint8_t* block);
@@ -61,5 +90,16 @@ void pack_q4_k(const float* values, std::uint8_t* block);
 void pack_q5_k(const float* values, std::uint8_t* block);
 void pack_q6_k(const float* values, std::uint8_t* block);
 void pack_iq4_xs(const float* values, std::uint8_t* block);
+void pack_nvfp4(const float* values, std::uint8_t* block);
+void pack_q1_0(const float* values, std::uint8_t* block);
+void pack_tq1_0(const float* values, std::uint8_t* block);
+void pack_tq2_0(const float* values, std::uint8_t* block);
+void pack_iq1_s(const float* values, std::uint8_t* block);
+void pack_iq1_m(const float* values, std::uint8_t* block);
+void pack_iq2_xxs(const float* values, std::uint8_t* block);
+void pack_iq2_xs(const float* values, std::uint8_t* block);
+void pack_iq2_s(const float* values, std::uint8_t* block);
+void pack_iq3_xxs(const float* values, std::uint8_t* block);
+void pack_iq3_s(const float* values, std::uint8_t* block);
 
 }  // namespace weft::codec

@@ -1,4 +1,4 @@
-// Types with blocks of 32 elements.
+// Types with blocks of 32 elements, or of 64 that are four times 16.
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -14,7 +14,7 @@ constexpr int kBlock = 32;
 constexpr int kHalf = kBlock / 2;
 
 // Twice the values of a float of 1 sign, 2 exponent and 1 mantissa bits.
-constexpr std::int8_t kMXFP4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+constexpr std::int8_t kFP4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 int code4(const std::uint8_t* codes, int i) { return i < kHalf ? codes[i] & 15 : codes[i - kHalf] >> 4; }
 
@@ -75,6 +75,36 @@ ScaleAndMin affine_codes(const float* values, int top, Codes& codes) {
   return {scale, *min};
 }
 
+/// The code of the value nearest to x.
+std::uint8_t nearest_fp4(float d, float x) {
+  std::uint8_t best = 0;
+  for (std::uint8_t code = 1; code < 16; ++code) {
+    const float best_error = std::fabs(d * static_cast<float>(kFP4Values[best]) - x);
+    if (std::fabs(d * static_cast<float>(kFP4Values[code]) - x) < best_error) best = code;
+  }
+  return best;
+}
+
+constexpr int kSub = 16;  // Of nvfp4.
+constexpr int kSubs = 4;
+
+// Half of a float of 4 exponent and 3 mantissa bits, which doubled values need. One code stands for zero, and
+// the highest bit for nothing.
+float half_e4m3(std::uint8_t code) {
+  if (code == 0x7f) return 0.0f;
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  return exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -10)
+                       : std::ldexp(static_cast<float>(8 + mantissa), exponent - 11);
+}
+
+// The code whose value is nearest to x >= 0, the lower of two.
+std::uint8_t nearest_e4m3(float x) {
+  std::uint8_t best = 0;
+  for (std::uint8_t code = 1; code < 0x7f; ++code)
+    if (std::fabs(2.0f * half_e4m3(code) - x) < std::fabs(2.0f * half_e4m3(best) - x)) best = code;
+  return best;
+}
+
 // Half of 2^(e - 127), which doubled values need. e < 2 gives denormals.
 float half_power(std::uint8_t e) {
   const std::uint32_t bits = e < 2 ? 0x00200000u << e : static_cast<std::uint32_t>(e - 1) << 23;
@@ -117,7 +147,18 @@ void unpack_iq4_nl(const std::uint8_t* block, float* out) {
 
 void unpack_mxfp4(const std::uint8_t* block, float* out) {
   const float d = half_power(block[0]);
-  for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(kMXFP4Values[code4(block + 1, i)]);
+  for (int i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(kFP4Values[code4(block + 1, i)]);
+}
+
+void unpack_nvfp4(const std::uint8_t* block, float* out) {
+  for (int s = 0; s < kSubs; ++s) {
+    const float d = half_e4m3(block[s]);
+    const std::uint8_t* const codes = block + kSubs + s * kSub / 2;
+    for (int i = 0; i < kSub; ++i) {
+      const int code = i < kSub / 2 ? codes[i] & 15 : codes[i - kSub / 2] >> 4;
+      out[s * kSub + i] = d * static_cast<float>(kFP4Values[code]);
+    }
+  }
 }
 
 void pack_q4_0(const float* values, std::uint8_t* block) {
@@ -174,15 +215,21 @@ void pack_mxfp4(const float* values, std::uint8_t* block) {
   block[0] = static_cast<std::uint8_t>(exponent);
   const float d = half_power(block[0]);
   Codes codes;
-  for (std::size_t i = 0; i < kBlock; ++i) {
-    std::uint8_t best = 0;
-    for (std::uint8_t code = 1; code < 16; ++code) {
-      const float best_error = std::fabs(d * static_cast<float>(kMXFP4Values[best]) - values[i]);
-      if (std::fabs(d * static_cast<float>(kMXFP4Values[code]) - values[i]) < best_error) best = code;
-    }
-    codes[i] = best;
-  }
+  for (std::size_t i = 0; i < kBlock; ++i) codes[i] = nearest_fp4(d, values[i]);
   store_code4(codes, block + 1);
+}
+
+void pack_nvfp4(const float* values, std::uint8_t* block) {
+  for (int s = 0; s < kSubs; ++s) {
+    const float* const own = values + s * kSub;
+    float top = 0.0f;
+    for (int i = 0; i < kSub; ++i) top = std::max(top, std::fabs(own[i]));
+    block[s] = nearest_e4m3(top / 6.0f);  // The greatest value is 6.
+    const float d = half_e4m3(block[s]);
+    std::uint8_t* const codes = block + kSubs + s * kSub / 2;
+    for (int i = 0; i < kSub / 2; ++i)
+      codes[i] = static_cast<std::uint8_t>(nearest_fp4(d, own[i]) | nearest_fp4(d, own[i + kSub / 2]) << 4);
+  }
 }
 
 }  // namespace weft::codec

@@ -70,8 +70,8 @@ def tensors(path):
 
 def types(path):
     writer = GGUFWriter(path, "llama")
-    names = "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS I8 I16 I32"
-    names += " I64 F64 BF16 MXFP4"
+    names = "F32 F16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S"
+    names += " IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16 TQ1_0 TQ2_0 MXFP4 NVFP4 Q1_0"
     for name in names.split():
         block = np.full((1, GGML_QUANT_SIZES[Type[name]][1]), ord(name[-1]), dtype=np.uint8)
         writer.add_tensor(name, block, raw_dtype=Type[name])

@@ -1,0 +1,426 @@
+// The IQ types of one to three bits: 256 elements, whose values are found eight or four at a time in a grid.
+//
+// Packing looks for the nearest entry of the grid among all of them, for a few scales of each sub-block, and
+// then again with the scales as they were stored. It weighs all values alike, since nothing is known of them.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "tensor/codec_blocks.h"
+#include "tensor/codec_bytes.h"
+#include "tensor/codec_grids.h"
+
+namespace weft::codec {
+namespace {
+
+constexpr int kBlock = 256;
+constexpr int kEight = 8;  // Values that share eight signs.
+
+// The values of a grid's entries, kSize each.
+template <int kSize, std::size_t kEntries, std::size_t kLevels>
+constexpr std::array<std::int8_t, kEntries * kSize> values_of(
+    const std::array<std::uint16_t, kEntries>& grid, const std::array<std::int8_t, kLevels>& levels) {
+  std::array<std::int8_t, kEntries * kSize> values{};
+  for (std::size_t e = 0; e < kEntries; ++e)
+    for (int i = 0; i < kSize; ++i) {
+      const int level = kSize == 8 ? level2(grid[e], i) : level3(grid[e], i);
+      values[e * kSize + static_cast<std::size_t>(i)] = levels[static_cast<std::size_t>(level)];
+    }
+  return values;
+}
+constexpr auto kIQ1Values = values_of<8>(kIQ1Grid, kIQ1Levels);
+constexpr auto kIQ2XXSValues = values_of<8>(kIQ2XXSGrid, kIQ2Levels);
+constexpr auto kIQ2XSValues = values_of<8>(kIQ2XSGrid, kIQ2Levels);
+constexpr auto kIQ2SValues = values_of<8>(kIQ2SGrid, kIQ2Levels);
+constexpr auto kIQ3XXSValues = values_of<4>(kIQ3XXSGrid, kIQ3XXSLevels);
+constexpr auto kIQ3SValues = values_of<4>(kIQ3SGrid, kIQ3SLevels);
+
+std::uint32_t word_at(const std::uint8_t* bytes) {
+  std::uint32_t word;
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
+}
+void put_word(std::uint8_t* bytes, std::uint32_t word) { std::memcpy(bytes, &word, sizeof(word)); }
+int half_word_at(const std::uint8_t* bytes) { return bytes[0] | bytes[1] << 8; }
+int nibble(const std::uint8_t* bytes, int i) { return bytes[i / 2] >> i % 2 * 4 & 15; }
+void add_bits(std::uint8_t& byte, int shift, int bits) {
+  byte = static_cast<std::uint8_t>(byte | bits << shift);
+}
+
+// Eight values: magnitudes of one or two entries, with signs.
+template <int kSize, std::size_t kValues>
+void put_eight(const std::array<std::int8_t, kValues>& grid, const int (&entries)[kEight / kSize], int signs,
+               float scale, float* out) {
+  for (int i = 0; i < kEight; ++i) {
+    const auto at = static_cast<std::size_t>(entries[i / kSize] * kSize + i % kSize);
+    const float value = scale * static_cast<float>(grid[at]);
+    out[i] = signs >> i & 1 ? -value : value;
+  }
+}
+
+// Scales are (2 s + 1) units of d.
+float odd_scale(float d, int s) { return d * static_cast<float>(2 * s + 1); }
+
+// Where a block has what of eight values: entries of the grid and all their signs. And the scales, of so many
+// values each.
+template <int kSizeOfEntry>
+struct GridEight {
+  int entries[kEight / kSizeOfEntry];
+  int signs;
+};
+
+struct IQ2XXS {
+  static constexpr int kBytes = 66, kEntry = 8, kOfScale = 32;
+  static constexpr float kUnit = 0.125f;
+  static constexpr bool kEvenSigns = true;
+  static constexpr auto& kValues = kIQ2XXSValues;
+  static GridEight<8> eight(const std::uint8_t* b, int i) {
+    const std::uint8_t* const words = b + 2 + i / 4 * 8;
+    return {{words[i % 4]}, all_signs(static_cast<int>(word_at(words + 4) >> i % 4 * 7 & 127))};
+  }
+  static int scale(const std::uint8_t* b, int i) { return b[2 + i * 8 + 7] >> 4; }
+  static void put(std::uint8_t* b, int i, const GridEight<8>& from) {
+    std::uint8_t* const words = b + 2 + i / 4 * 8;
+    words[i % 4] = static_cast<std::uint8_t>(from.entries[0]);
+    put_word(words + 4, word_at(words + 4) | static_cast<std::uint32_t>(from.signs & 127) << i % 4 * 7);
+  }
+  static void put_scale(std::uint8_t* b, int i, int s) { add_bits(b[2 + i * 8 + 7], 4, s); }
+};
+
+struct IQ2XS {
+  static constexpr int kBytes = 74, kEntry = 8, kOfScale = 16;
+  static constexpr float kUnit = 0.125f;
+  static constexpr bool kEvenSigns = true;
+  static constexpr auto& kValues = kIQ2XSValues;
+  static GridEight<8> eight(const std::uint8_t* b, int i) {
+    const int both = half_word_at(b + 2 + 2 * i);
+    return {{both & 511}, all_signs(both >> 9)};
+  }
+  static int scale(const std::uint8_t* b, int i) { return nibble(b + 66, i); }
+  static void put(std::uint8_t* b, int i, const GridEight<8>& from) {
+    const int both = from.entries[0] | (from.signs & 127) << 9;
+    b[2 + 2 * i] = static_cast<std::uint8_t>(both & 255);
+    b[3 + 2 * i] = static_cast<std::uint8_t>(both >> 8);
+  }
+  static void put_scale(std::uint8_t* b, int i, int s) { add_bits(b[66 + i / 2], i % 2 * 4, s); }
+};
+
+struct IQ2S {
+  static constexpr int kBytes = 82, kEntry = 8, kOfScale = 16;
+  static constexpr float kUnit = 0.125f;
+  static constexpr bool kEvenSigns = false;
+  static constexpr auto& kValues = kIQ2SValues;
+  static GridEight<8> eight(const std::uint8_t* b, int i) {
+    return {{b[2 + i] | (b[66 + i / 4] >> i % 4 * 2 & 3) << 8}, b[34 + i]};
+  }
+  static int scale(const std::uint8_t* b, int i) { return nibble(b + 74, i); }
+  static void put(std::uint8_t* b, int i, const GridEight<8>& from) {
+    b[2 + i] = static_cast<std::uint8_t>(from.entries[0] & 255);
+    b[34 + i] = static_cast<std::uint8_t>(from.signs);
+    add_bits(b[66 + i / 4], i % 4 * 2, from.entries[0] >> 8);
+  }
+  static void put_scale(std::uint8_t* b, int i, int s) { add_bits(b[74 + i / 2], i % 2 * 4, s); }
+};
+
+struct IQ3XXS {
+  static constexpr int kBytes = 98, kEntry = 4, kOfScale = 32;
+  static constexpr float kUnit = 0.25f;
+  static constexpr bool kEvenSigns = true;
+  static constexpr auto& kValues = kIQ3XXSValues;
+  static GridEight<4> eight(const std::uint8_t* b, int i) {
+    const std::uint32_t signs = word_at(b + 66 + i / 4 * 4) >> i % 4 * 7 & 127;
+    return {{b[2 + 2 * i], b[3 + 2 * i]}, all_signs(static_cast<int>(signs))};
+  }
+  static int scale(const std::uint8_t* b, int i) { return b[66 + i * 4 + 3] >> 4; }
+  static void put(std::uint8_t* b, int i, const GridEight<4>& from) {
+    b[2 + 2 * i] = static_cast<std::uint8_t>(from.entries[0]);
+    b[3 + 2 * i] = static_cast<std::uint8_t>(from.entries[1]);
+    std::uint8_t* const word = b + 66 + i / 4 * 4;
+    put_word(word, word_at(word) | static_cast<std::uint32_t>(from.signs & 127) << i % 4 * 7);
+  }
+  static void put_scale(std::uint8_t* b, int i, int s) { add_bits(b[66 + i * 4 + 3], 4, s); }
+};
+
+struct IQ3S {
+  static constexpr int kBytes = 110, kEntry = 4, kOfScale = 32;
+  static constexpr float kUnit = 1.0f;
+  static constexpr bool kEvenSigns = false;
+  static constexpr auto& kValues = kIQ3SValues;
+  static GridEight<4> eight(const std::uint8_t* b, int i) {
+    const int high = b[66 + i / 4] >> i % 4 * 2;
+    return {{b[2 + 2 * i] | (high & 1) << 8, b[3 + 2 * i] | (high & 2) << 7}, b[74 + i]};
+  }
+  static int scale(const std::uint8_t* b, int i) { return nibble(b + 106, i); }
+  static void put(std::uint8_t* b, int i, const GridEight<4>& from) {
+    b[2 + 2 * i] = static_cast<std::uint8_t>(from.entries[0] & 255);
+    b[3 + 2 * i] = static_cast<std::uint8_t>(from.entries[1] & 255);
+    add_bits(b[66 + i / 4], i % 4 * 2, from.entries[0] >> 8 | from.entries[1] >> 8 << 1);
+    b[74 + i] = static_cast<std::uint8_t>(from.signs);
+  }
+  static void put_scale(std::uint8_t* b, int i, int s) { add_bits(b[106 + i / 2], i % 2 * 4, s); }
+};
+
+template <class Type>
+void unpack_grid(const std::uint8_t* block, float* out) {
+  const float d = load_f16(block) * Type::kUnit;
+  for (int i = 0; i < kBlock / kEight; ++i) {
+    const auto eight = Type::eight(block, i);
+    const float scale = odd_scale(d, Type::scale(block, i * kEight / Type::kOfScale));
+    put_eight<Type::kEntry>(Type::kValues, eight.entries, eight.signs, scale, out + i * kEight);
+  }
+}
+
+// Of the types of one bit: an entry's values are moved up or down by an eighth.
+constexpr float kShift = 0.125f;
+struct Shifted {
+  int entry;
+  bool down;
+};
+
+struct IQ1S {
+  static constexpr int kBytes = 50, kOfScale = 32, kOfShift = 32;
+  static int half(const std::uint8_t* b, int i) { return half_word_at(b + 34 + 2 * i); }
+  static float d(const std::uint8_t* b) { return load_f16(b); }
+  static Shifted eight(const std::uint8_t* b, int i) {
+    const int high = half(b, i / 4);
+    return {b[2 + i] | (high >> i % 4 * 3 & 7) << 8, high >> 15 != 0};
+  }
+  static int scale(const std::uint8_t* b, int i) { return half(b, i) >> 12 & 7; }
+  static void or_half(std::uint8_t* b, int i, int bits) {
+    add_bits(b[34 + 2 * i], 0, bits & 255);
+    add_bits(b[35 + 2 * i], 0, bits >> 8);
+  }
+  static float put_d(std::uint8_t* b, float value) { return store_f16(value, b); }
+  static void put(std::uint8_t* b, int i, const Shifted& from) {
+    b[2 + i] = static_cast<std::uint8_t>(from.entry & 255);
+    or_half(b, i / 4, (from.entry >> 8) << i % 4 * 3 | from.down << 15);
+  }
+  static void put_scale(std::uint8_t* b, int i, int s) { or_half(b, i, s << 12); }
+};
+
+// d lies in the highest bits of four words of scales.
+struct IQ1M {
+  static constexpr int kBytes = 56, kOfScale = 16, kOfShift = 8;
+  static float d(const std::uint8_t* b) {
+    int bits = 0;
+    for (int i = 0; i < 4; ++i) bits |= (b[49 + 2 * i] >> 4) << 4 * i;
+    return f16_to_f32(static_cast<std::uint16_t>(bits));
+  }
+  static Shifted eight(const std::uint8_t* b, int i) {
+    const int high = nibble(b + 32, i);
+    return {b[i] | (high & 7) << 8, (high & 8) != 0};
+  }
+  static int scale(const std::uint8_t* b, int i) { return half_word_at(b + 48 + i / 4 * 2) >> i % 4 * 3 & 7; }
+  static float put_d(std::uint8_t* b, float value) {
+    std::uint8_t half[2];
+    const float stored = store_f16(value, half);
+    for (int i = 0; i < 4; ++i) add_bits(b[49 + 2 * i], 4, nibble(half, i));
+    return stored;
+  }
+  static void put(std::uint8_t* b, int i, const Shifted& from) {
+    b[i] = static_cast<std::uint8_t>(from.entry & 255);
+    add_bits(b[32 + i / 2], i % 2 * 4, from.entry >> 8 | from.down << 3);
+  }
+  static void put_scale(std::uint8_t* b, int i, int s) {
+    const int bits = s << i % 4 * 3;
+    add_bits(b[48 + i / 4 * 2], 0, bits & 255);
+    add_bits(b[49 + i / 4 * 2], 0, bits >> 8);
+  }
+};
+
+template <class Type>
+void unpack_shifted(const std::uint8_t* block, float* out) {
+  const float d = Type::d(block);
+  for (int i = 0; i < kBlock / kEight; ++i) {
+    const Shifted eight = Type::eight(block, i);
+    const float scale = odd_scale(d, Type::scale(block, i * kEight / Type::kOfScale));
+    for (int j = 0; j < kEight; ++j) {
+      const auto value = static_cast<float>(kIQ1Values[static_cast<std::size_t>(eight.entry * kEight + j)]);
+      out[i * kEight + j] = scale * (value + (eight.down ? -kShift : kShift));
+    }
+  }
+}
+
+// What fitting a scale to values by least squares needs.
+struct Sums {
+  float xl = 0.0f;
+  float ll = 0.0f;
+  float gain() const { return ll > 0.0f && xl > 0.0f ? xl * xl / ll : 0.0f; }
+};
+
+// The entry nearest to kSize values, in the grid's measure and moved by `shift`; adds it to the sums.
+template <int kSize, std::size_t kValues>
+int nearest_entry(const std::array<std::int8_t, kValues>& grid, const float* x, float to_level, float shift,
+                  Sums& sums) {
+  std::array<float, kSize> level;
+  for (std::size_t i = 0; i < kSize; ++i) level[i] = x[i] * to_level - shift;
+  int best = 0;
+  float best_error = INFINITY;
+  for (std::size_t e = 0; e < kValues / kSize; ++e) {
+    float error = 0.0f;
+    for (std::size_t i = 0; i < kSize; ++i) {
+      const float distance = level[i] - static_cast<float>(grid[e * kSize + i]);
+      error += distance * distance;
+    }
+    if (error < best_error) {
+      best_error = error;
+      best = static_cast<int>(e);
+    }
+  }
+  for (std::size_t i = 0; i < kSize; ++i) {
+    const float value = static_cast<float>(grid[static_cast<std::size_t>(best) * kSize + i]) + shift;
+    sums.xl += x[i] * value;
+    sums.ll += value * value;
+  }
+  return best;
+}
+
+float farthest_of(std::span<const float> values) {
+  float farthest = 0.0f;
+  for (const float x : values) farthest = std::max(farthest, std::fabs(x));
+  return farthest;
+}
+
+// The scale that takes most off the error, of those that bring the farthest value to one of `extremes`;
+// sums_of tells what a scale's inverse comes to.
+template <class SumsOf>
+float best_scale(float farthest, std::span<const float> extremes, SumsOf sums_of) {
+  Sums best;
+  for (const float extreme : extremes) {
+    const Sums sums = sums_of(extreme * inverse(farthest));
+    if (sums.gain() > best.gain()) best = sums;
+  }
+  return best.ll > 0.0f ? best.xl / best.ll : 0.0f;
+}
+
+// The magnitudes of a block's values, of which one of eight is below zero where the number of signs must be
+// even and is not: that which matters least.
+template <class Type>
+std::array<float, kBlock> without_signs(const float* values, std::array<int, kBlock / kEight>& signs) {
+  std::array<float, kBlock> magnitudes;
+  for (std::size_t i = 0; i < kBlock; i += kEight) {
+    int bits = 0;
+    for (std::size_t j = 0; j < kEight; ++j) {
+      magnitudes[i + j] = std::fabs(values[i + j]);
+      bits |= (values[i + j] < 0.0f) << j;
+    }
+    if (Type::kEvenSigns && all_signs(bits & 127) != bits) {
+      const auto* const begin = magnitudes.data() + i;
+      const auto least = static_cast<std::size_t>(std::min_element(begin, begin + kEight) - begin);
+      magnitudes[i + least] *= -1.0f;
+      bits ^= 1 << least;
+    }
+    signs[i / kEight] = bits;
+  }
+  return magnitudes;
+}
+
+template <class Type>
+void pack_grid(const float* values, std::uint8_t* block) {
+  constexpr int kSize = Type::kEntry;
+  constexpr std::size_t kScales = kBlock / Type::kOfScale;
+  constexpr float kTop = Type::kEntry == 8 ? 43.0f : Type::kUnit < 1.0f ? 62.0f : 15.0f;
+  constexpr float kExtremes[] = {kTop * 1.1f, kTop,         kTop * 0.85f,
+                                 kTop * 0.6f, kTop * 0.37f, Type::kValues[0]};
+  std::fill_n(block, Type::kBytes, std::uint8_t{0});
+  std::array<int, kBlock / kEight> signs;
+  const std::array<float, kBlock> x = without_signs<Type>(values, signs);
+  std::array<float, kScales> fits;
+  for (std::size_t s = 0; s < kScales; ++s) {
+    const std::span<const float> own(x.data() + s * Type::kOfScale, Type::kOfScale);
+    fits[s] = best_scale(farthest_of(own), kExtremes, [&](float to_level) {
+      Sums sums;
+      for (std::size_t i = 0; i < own.size(); i += kSize)
+        nearest_entry<kSize>(Type::kValues, own.data() + i, to_level, 0.0f, sums);
+      return sums;
+    });
+  }
+  constexpr float kTopScale = 31.0f * Type::kUnit;
+  const float d = store_f16(*std::max_element(fits.begin(), fits.end()) / kTopScale, block) * Type::kUnit;
+  const float to_scale = inverse(d);
+  for (int s = 0; s < static_cast<int>(kScales); ++s) {
+    const int stored = nearest((fits[static_cast<std::size_t>(s)] * to_scale - 1.0f) / 2.0f, 0, 15);
+    Type::put_scale(block, s, stored);
+    const float to_level = inverse(odd_scale(d, stored));
+    for (int i = s * Type::kOfScale; i < (s + 1) * Type::kOfScale; i += kEight) {
+      GridEight<kSize> eight{{}, signs[static_cast<std::size_t>(i / kEight)]};
+      Sums sums;
+      for (int j = 0; j < kEight; j += kSize)
+        eight.entries[j / kSize] =
+            nearest_entry<kSize>(Type::kValues, x.data() + i + j, to_level, 0.0f, sums);
+      Type::put(block, i / kEight, eight);
+    }
+  }
+}
+
+// How far an entry is from eight values.
+float error_of(const float* x, const Sums& sums, float scale) {
+  float squares = 0.0f;
+  for (int i = 0; i < kEight; ++i) squares += x[i] * x[i];
+  return squares - 2.0f * scale * sums.xl + scale * scale * sums.ll;
+}
+
+template <class Type>
+void pack_shifted(const float* values, std::uint8_t* block) {
+  constexpr std::size_t kScales = kBlock / Type::kOfScale;
+  constexpr float kExtremes[] = {1.0f, 1.4f, 1.8f, 2.2f};
+  std::fill_n(block, Type::kBytes, std::uint8_t{0});
+  std::array<float, kScales> fits;
+  for (std::size_t s = 0; s < kScales; ++s) {
+    const std::span<const float> own(values + s * Type::kOfScale, Type::kOfScale);
+    fits[s] = best_scale(farthest_of(own), kExtremes, [&](float to_level) {
+      Sums up;
+      for (std::size_t i = 0; i < own.size(); i += kEight)
+        nearest_entry<kEight>(kIQ1Values, own.data() + i, to_level, kShift, up);
+      return up;
+    });
+  }
+  const float d = Type::put_d(block, *std::max_element(fits.begin(), fits.end()) / 15.0f);
+  const float to_scale = inverse(d);
+  for (std::size_t s = 0; s < kScales; ++s)
+    Type::put_scale(block, static_cast<int>(s), nearest((fits[s] * to_scale - 1.0f) / 2.0f, 0, 7));
+  for (int i = 0; i < kBlock; i += Type::kOfShift) {
+    const float scale = odd_scale(d, Type::scale(block, i / Type::kOfScale));
+    std::array<Shifted, Type::kOfShift / kEight> best{}, tried{};
+    float least = INFINITY;
+    for (const bool down : {false, true}) {
+      float error = 0.0f;
+      for (int j = 0; j < Type::kOfShift; j += kEight) {
+        Sums sums;
+        const int entry =
+            nearest_entry<kEight>(kIQ1Values, values + i + j, inverse(scale), down ? -kShift : kShift, sums);
+        tried[static_cast<std::size_t>(j / kEight)] = {entry, down};
+        error += error_of(values + i + j, sums, scale);
+      }
+      if (error < least) {
+        least = error;
+        best = tried;
+      }
+    }
+    for (int j = 0; j < Type::kOfShift; j += kEight)
+      Type::put(block, (i + j) / kEight, best[static_cast<std::size_t>(j / kEight)]);
+  }
+}
+
+}  // namespace
+
+void unpack_iq1_s(const std::uint8_t* block, float* out) { unpack_shifted<IQ1S>(block, out); }
+void unpack_iq1_m(const std::uint8_t* block, float* out) { unpack_shifted<IQ1M>(block, out); }
+void unpack_iq2_xxs(const std::uint8_t* block, float* out) { unpack_grid<IQ2XXS>(block, out); }
+void unpack_iq2_xs(const std::uint8_t* block, float* out) { unpack_grid<IQ2XS>(block, out); }
+void unpack_iq2_s(const std::uint8_t* block, float* out) { unpack_grid<IQ2S>(block, out); }
+void unpack_iq3_xxs(const std::uint8_t* block, float* out) { unpack_grid<IQ3XXS>(block, out); }
+void unpack_iq3_s(const std::uint8_t* block, float* out) { unpack_grid<IQ3S>(block, out); }
+
+void pack_iq1_s(const float* values, std::uint8_t* block) { pack_shifted<IQ1S>(values, block); }
+void pack_iq1_m(const float* values, std::uint8_t* block) { pack_shifted<IQ1M>(values, block); }
+void pack_iq2_xxs(const float* values, std::uint8_t* block) { pack_grid<IQ2XXS>(values, block); }
+void pack_iq2_xs(const float* values, std::uint8_t* block) { pack_grid<IQ2XS>(values, block); }
+void pack_iq2_s(const float* values, std::uint8_t* block) { pack_grid<IQ2S>(values, block); }
+void pack_iq3_xxs(const float* values, std::uint8_t* block) { pack_grid<IQ3XXS>(values, block); }
+void pack_iq3_s(const float* values, std::uint8_t* block) { pack_grid<IQ3S>(values, block); }
+
+}  // namespace weft::codec
