@@ -48,7 +48,7 @@ Recurrence lstm(Value x, Value weight, Value h0, Value c0, Where where) {
     h0 = zeros(x.graph(), c0.shape(), where);
   }
   const Value both = apply(ops::Lstm{}, {x, weight, h0, c0}, where);
-  const Shape shape = both.shape();  // Values move as the graph grows.
+  const Shape shape = both.shape();
   const auto part = [&](std::int64_t i) {
     return reshape(slice(both, 0, i, i + 1, 1, where), {shape[1], shape[2], shape[3]}, where);
   };

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #pragma GCC visibility push(default)
@@ -96,10 +97,12 @@ class Shape {
   explicit Shape(std::span<const Dim> dims);
 
   int rank() const { return rank_; }
-  const Dim& operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
+  const Dim& operator[](int i) const& { return dims_[static_cast<std::size_t>(i)]; }
+  Dim operator[](int i) && { return std::move(dims_[static_cast<std::size_t>(i)]); }
   /// All dimensions as numbers.
   std::vector<std::int64_t> dims(std::span<const std::int64_t> symbols) const;
-  const Dim& back() const { return dims_[static_cast<std::size_t>(rank_ - 1)]; }
+  const Dim& back() const& { return (*this)[rank_ - 1]; }
+  Dim back() && { return std::move(*this)[rank_ - 1]; }
 
   /// The columns, constant in all that has rows, and the product of all other dimensions.
   std::int64_t columns() const { return rank_ == 0 ? 1 : back().constant(); }

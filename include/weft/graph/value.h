@@ -31,10 +31,11 @@ class Value {
   explicit operator bool() const { return graph_ != nullptr; }
   Graph& graph() const { return *graph_; }
   ValueId id() const { return id_; }
-  const std::string& name() const { return graph_->value(id_).name; }
+  // Copies: what the graph holds moves as it grows.
+  std::string name() const { return graph_->value(id_).name; }
   DType dtype() const { return graph_->value(id_).dtype; }
-  const Shape& shape() const { return graph_->value(id_).shape; }
-  int rank() const { return shape().rank(); }
+  Shape shape() const { return graph_->value(id_).shape; }
+  int rank() const { return graph_->value(id_).shape.rank(); }
   /// A dimension, the outermost first; negative ones count from the innermost, -1. Throws Error
   /// kInvalidArgument where there is none.
   Dim size(int axis) const;
