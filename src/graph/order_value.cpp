@@ -94,8 +94,8 @@ Value arange(Graph& graph, Dim begin, Dim end, std::int64_t step, DType dtype, W
 
 Value full(Graph& graph, Shape shape, float value, Where where) {
   const Value zero = make(graph, ops::Arange{1, 0, 0, DType::kF32}, {}, where);
-  return broadcast_to(value == 0.0f ? zero : apply(ops::Binary{BinaryKind::kAdd, value}, {zero}, where),
-                      std::move(shape), where);
+  const Value one = value == 0.0f ? zero : apply(ops::Binary{BinaryKind::kAdd, value}, {zero}, where);
+  return shape.rank() == 0 ? squeeze(one, 0, where) : broadcast_to(one, std::move(shape), where);
 }
 Value zeros(Graph& graph, Shape shape, Where where) { return full(graph, std::move(shape), 0.0f, where); }
 Value ones(Graph& graph, Shape shape, Where where) { return full(graph, std::move(shape), 1.0f, where); }

@@ -152,6 +152,15 @@ TEST(PlanOrder, NoAxisGrowsBelowTheBounds) {
   EXPECT_TRUE(has(refusal([&] { plan.run({{n, 30}}, {{"x", Floats(2100)}}); }), "larger than"));
 }
 
+TEST(PlanOrder, AScalarMayBeFull) {
+  Graph g;
+  g.output("y", full(g, {}, 2.5f) * 1.0f);
+  Plan plan(g, find_devices({"cpu"}));
+  plan.run({}, {});
+  EXPECT_EQ(plan.read("y"), Floats{2.5f});
+  EXPECT_TRUE(plan.shape("y").empty());
+}
+
 TEST(PlanOrder, TrianglesMayBeAllOrNothing) {
   Graph g;
   const Value x = g.input("x", {3, 3});
