@@ -266,6 +266,22 @@ TEST(Plan, WeightsOfSeveralRowsAreOperands) {
   }
 }
 
+TEST(Plan, AVectorIsOneRow) {
+  constexpr std::int64_t n = 5000;  // More than the scratch memory of a thread has to spare.
+  Graph g;
+  const auto net = [](Value x) {
+    return glu(Activation::kSilu, x, rms_norm(glu(Activation::kGeluErf, x, x)));
+  };
+  const Value x = g.input("x", {n});
+  g.output("vector", net(x));
+  g.output("row", net(reshape(x, {1, n})));
+  Plan plan(g, find_devices({"cpu"}));
+  Floats data(n);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = 0.01f * static_cast<float>(i % 500) - 2.0f;
+  plan.run({}, {{"x", data}});
+  EXPECT_EQ(plan.read("vector"), plan.read("row"));
+}
+
 TEST(Plan, WhatNobodyUsesNeedsNothing) {
   Graph g;
   g.weight("unused", {4, 8});

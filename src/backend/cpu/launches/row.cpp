@@ -185,7 +185,9 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
       if (!needed_outside[static_cast<std::size_t>(out.value)]) {
         out.scratch = true;
         out.offset = scratch_of[static_cast<std::size_t>(out.value)] = scratch_bytes_;
-        scratch_bytes_ += aligned(out.stride);
+        const Shape& shape = graph_.value(out.value).shape;  // A vector is one row, without a stride.
+        const std::int64_t alone = shape.rank() == 1 && shape[0].is_constant() ? shape.columns() : 1;
+        scratch_bytes_ += aligned(std::max(out.stride, static_cast<std::size_t>(alone) * sizeof(float)));
       }
     }
   }
