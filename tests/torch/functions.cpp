@@ -1,38 +1,10 @@
 #include "functions.h"
 
-#include "weft/error.h"
+#include "calls.h"
 
 namespace weft::torch {
 namespace {
 
-int integer(const Json& p, const char* name) { return p.at(name).get<int>(); }
-float number(const Json& p, const char* name) { return p.at(name).get<float>(); }
-/// An operand that may be missing.
-Value optional(const Values& in, std::size_t i) { return i < in.size() ? in[i] : Value(); }
-
-/// Calls f with a list of axes as long as the parameter's.
-template <typename F>
-Value with_axes(const Json& p, const F& f) {
-  const auto a = p.at("axes").get<std::vector<int>>();
-  switch (a.size()) {
-    case 0:
-      return f(std::initializer_list<int>{});
-    case 1:
-      return f({a[0]});
-    case 2:
-      return f({a[0], a[1]});
-    case 3:
-      return f({a[0], a[1], a[2]});
-    case 4:
-      return f({a[0], a[1], a[2], a[3]});
-    default:
-      throw Error(ErrorCode::kInvalidArgument, "there are no more than four axes");
-  }
-}
-
-Make unary(Value (*f)(Value, Where)) {
-  return [f](const Call& c) { return f(c.in.at(0), Where::current()); };
-}
 /// Of two values, or of one and a number.
 Make binary(Value (*f)(Value, Value, Where), Value (*with_number)(Value, float, Where) = nullptr) {
   return [f, with_number](const Call& c) {
@@ -49,18 +21,25 @@ Make arithmetic(const F& f) {
     return c.p.value("first", false) ? f(value, Operand(c.in.at(0))) : f(Operand(c.in.at(0)), value);
   };
 }
-Make reduction(Value (*f)(Value, std::initializer_list<int>, bool, Where)) {
-  return [f](const Call& c) {
-    return with_axes(c.p, [&](std::initializer_list<int> axes) {
-      return f(c.in.at(0), axes, c.p.at("keep").get<bool>(), Where::current());
-    });
-  };
+Make glu_of(Activation kind) {
+  return [kind](const Call& c) { return glu(kind, c.in.at(0), c.in.at(1)); };
 }
 
 }  // namespace
 
 const std::map<std::string, Make>& functions() {
-  static const std::map<std::string, Make> table = {
+  static const std::map<std::string, Make> table = [] {
+    std::map<std::string, Make> all = elementary_functions();
+    all.merge(order_functions());
+    all.merge(sequence_functions());
+    all.merge(window_functions());
+    return all;
+  }();
+  return table;
+}
+
+std::map<std::string, Make> elementary_functions() {
+  return {
       {"neg", [](const Call& c) { return -Operand(c.in.at(0)); }},
       {"abs", unary(abs)},
       {"square", unary(square)},
@@ -93,7 +72,10 @@ const std::map<std::string, Make>& functions() {
       {"maximum", binary(maximum, maximum)},
       {"minimum", binary(minimum, minimum)},
       {"pow", binary(pow, pow)},
-      {"glu_silu", [](const Call& c) { return glu(Activation::kSilu, c.in.at(0), c.in.at(1)); }},
+      {"glu_silu", glu_of(Activation::kSilu)},
+      {"glu_gelu", glu_of(Activation::kGeluErf)},
+      {"glu_gelu_tanh", glu_of(Activation::kGelu)},
+      {"glu_relu", glu_of(Activation::kRelu)},
       {"equal", binary(equal, equal)},
       {"not_equal", binary(not_equal, not_equal)},
       {"less", binary(less, less)},
@@ -164,7 +146,6 @@ const std::map<std::string, Make>& functions() {
                     number(c.p, "value"));
        }},
   };
-  return table;
 }
 
 }  // namespace weft::torch

@@ -1,5 +1,5 @@
 #pragma once
-// The functions of weft/graph/value.h by their names, as cases of graph_eval write them.
+// The functions of the graph language by their names, as cases of graph_eval write them.
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,6 +14,7 @@ using Values = std::vector<Value>;
 using Json = nlohmann::json;
 /// A node of its operands and parameters; `shape` reads a shape among the latter.
 struct Call {
+  Graph& graph;
   const Values& in;
   const Json& p;
   std::function<Shape(const Json&)> shape;
@@ -21,5 +22,11 @@ struct Call {
 using Make = std::function<Value(const Call&)>;
 
 const std::map<std::string, Make>& functions();
+
+/// Those of each kind.
+std::map<std::string, Make> elementary_functions();
+std::map<std::string, Make> order_functions();
+std::map<std::string, Make> sequence_functions();
+std::map<std::string, Make> window_functions();
 
 }  // namespace weft::torch

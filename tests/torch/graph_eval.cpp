@@ -102,7 +102,7 @@ class Evaluator {
       const auto name = node.at("op").get<std::string>();
       const auto found = weft::torch::functions().find(name);
       if (found == weft::torch::functions().end()) return "graph_eval has no function " + name;
-      values.push_back(found->second({in, node.at("p"), shape_of}));
+      values.push_back(found->second({g, in, node.at("p"), shape_of}));
     }
     for (std::size_t i = 0; i < c.at("outputs").size(); ++i)
       g.output("out_" + std::to_string(i), values.at(c["outputs"][i].at("value").get<std::size_t>()));

@@ -1,83 +1,16 @@
 """THE table of ops that are held against PyTorch's: how each draws its operands and parameters, and what torch computes.
 
-To add an op: a row here, and its function in functions.cpp under the same name.
+To add an op: a row here, or in the file of its kind, and its function in functions.cpp or that kind's file under the same
+name.
 """
-from dataclasses import dataclass
-from typing import Callable
-
 import torch
 import torch.nn.functional as F
 
-MAX_RANK = 4
-
-
-@dataclass(frozen=True)
-class Noise:
-    """How far off from the exact result a good one may be: relative to it, to the operands (sums of many, in which terms
-    cancel), and to the first operand's element in the same place."""
-    result: float = 0.0
-    operands: float = 0.0
-    same_place: float = 0.0
-
-
-EXACT = Noise()
-ROUNDED = Noise(result=1.2e-7)
-CLOSE = Noise(result=6e-7, operands=1e-7)
-CURVE = Noise(result=6e-7, operands=1e-7, same_place=3e-7)
-SUMS = Noise(result=6e-7, operands=8e-7)
-
-
-@dataclass(frozen=True)
-class Row:
-    name: str
-    draw: Callable      # draw(g) -> operands, parameters; None where it does not fit
-    compute: Callable   # compute(parameters, *tensors) -> tensor
-    noise: Noise = EXACT
-    symbols: bool = True  # Whether sizes of operands may be symbols, whatever was drawn.
-    weight: float = 1.0   # How often, beside others.
-
-
-def matrix(g):
-    return g.value(min_rank=2, max_rank=2)
-
-
-def one(**which):
-    return lambda g: ([g.value(**which)], {})
-
-
-def axes_of(g, x):
-    rank = len(g.shape(x))
-    axes = [a for a in range(rank) if g.rng.random() < 0.5]
-    return [a - rank if g.rng.random() < 0.3 else a for a in axes]
-
-
-def reduction(g):
-    x = g.value()
-    return [x], {"axes": axes_of(g, x), "keep": g.rng.random() < 0.5}
-
-
-def reduce_all(p, x):
-    return p["axes"] or list(range(x.dim()))
-
-
-def over(f):
-    """A reduction of torch that takes a list of axes; of a scalar, as of a vector of one element."""
-    return lambda p, x: f(x[None], dim=[0], keepdim=False) if x.dim() == 0 else f(x, dim=reduce_all(p, x), keepdim=p["keep"])
-
-
-def largest(f):
-    infinity = float("-inf") if f is torch.amax else float("inf")
-
-    def compute(p, x):
-        if x.dim() == 0:
-            return x.clone()
-        axes = [a % x.dim() for a in reduce_all(p, x)]
-        if all(x.shape[a] > 0 for a in axes):
-            return f(x, dim=axes, keepdim=p["keep"])
-        # torch refuses a maximum of nothing; weft says infinity.
-        sizes = [1 if a in axes else n for a, n in enumerate(x.shape) if a not in axes or p["keep"]]
-        return torch.full(sizes, infinity, dtype=x.dtype)
-    return compute
+import op_table_order
+import op_table_sequence
+import op_table_windows
+from rows import (CLOSE, CURVE, EXACT, MAX_RANK, ROUNDED, SUMS, Noise, Row, arithmetic, binary, comparison, largest, matrix, one,
+                  over, reduction, two)
 
 
 def draw_argmax(g):
@@ -86,41 +19,6 @@ def draw_argmax(g):
     if g.shape(x)[axis] == 0:
         return None
     return [x], {"axis": axis, "keep": g.rng.random() < 0.5}
-
-
-def two(number=True, dtype="f32"):
-    """Two operands that broadcast, or one and a number."""
-    def draw(g):
-        a = g.value(dtype=dtype)
-        if number and g.rng.random() < 0.2:
-            return [a], {"number": g.number(), "first": g.rng.random() < 0.5}
-        operands = [a, g.partner(a, dtype)]
-        if g.rng.random() < 0.5:
-            operands.reverse()
-        return operands, {}
-    return draw
-
-
-def second(p, b):
-    """The second operand, of which there may be none but a number."""
-    return b[0] if b else p["number"]
-
-
-def arithmetic(f):
-    def compute(p, a, *b):
-        if b:
-            return f(a, b[0])
-        number = torch.tensor(p["number"], dtype=torch.float32).to(a.dtype)
-        return f(number, a) if p["first"] else f(a, number)
-    return compute
-
-
-def binary(f):
-    return lambda p, a, *b: f(a, b[0] if b else torch.tensor(p["number"], dtype=torch.float32).to(a.dtype))
-
-
-def comparison(f):
-    return lambda p, a, *b: f(a, second(p, b)).to(torch.int32)
 
 
 def compare_operands(g):
@@ -387,7 +285,11 @@ def unary(name, f, noise):
 
 TABLE = [
     *(unary(name, f, EXACT) for name, f in {
-        "neg": torch.neg, "abs": torch.abs, "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "relu": F.relu,
+        "abs": torch.abs, "relu": F.relu,
+    }.items()),
+    Row("neg", lambda g: ([g.value(dtype=g.any_dtype())], {}), lambda p, x: torch.neg(x)),
+    *(Row(name, one(), (lambda f: lambda p, x: f(x))(f), steps=True) for name, f in {
+        "floor": torch.floor, "ceil": torch.ceil, "round": torch.round,
     }.items()),
     *(unary(name, f, ROUNDED) for name, f in {
         "square": torch.square, "sqrt": torch.sqrt, "reciprocal": torch.reciprocal, "relu_squared": lambda x: F.relu(x) ** 2,
@@ -403,16 +305,18 @@ TABLE = [
     Row("softcap", lambda g: ([g.value()], {"cap": g.rng.choice([0.5, 30.0])}), lambda p, x: p["cap"] * torch.tanh(x / p["cap"]), CLOSE),
     Row("clamp", draw_clamp, lambda p, x: torch.clamp(x, torch.tensor(p["low"]).to(x.dtype), torch.tensor(p["high"]).to(x.dtype))),
 
-    Row("add", two(), arithmetic(torch.add), ROUNDED, weight=2),
-    Row("sub", two(), arithmetic(torch.sub), ROUNDED),
-    Row("mul", two(), arithmetic(torch.mul), ROUNDED, weight=2),
+    Row("add", two(whole=0.15), arithmetic(torch.add), ROUNDED, weight=2),
+    Row("sub", two(whole=0.15), arithmetic(torch.sub), ROUNDED),
+    Row("mul", two(whole=0.15), arithmetic(torch.mul), ROUNDED, weight=2),
     Row("div", two(), arithmetic(torch.div), Noise(result=2.4e-7)),
-    Row("maximum", two(), binary(torch.maximum)),
-    Row("minimum", two(), binary(torch.minimum)),
+    Row("maximum", two(whole=0.15), binary(torch.maximum)),
+    Row("minimum", two(whole=0.15), binary(torch.minimum)),
     Row("pow", two(), binary(torch.pow), Noise(result=2e-6, operands=1e-7)),
-    Row("glu_silu", lambda g: (lambda x: ([x, g.exactly(g.shape(x))], {}))(g.value(min_rank=1)),
-        lambda p, gate, up: F.silu(gate) * up, Noise(result=1e-6, operands=2e-7)),
-    *(Row(name, compare_operands, comparison(f)) for name, f in {
+    *(Row(f"glu_{name}", lambda g: (lambda x: ([x, g.exactly(g.shape(x))], {}))(g.value(min_rank=1)),
+          (lambda f: lambda p, gate, up: f(gate) * up)(f), Noise(result=1e-6, operands=2e-7, same_place=3e-7)) for name, f in {
+        "silu": F.silu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu,
+    }.items()),
+    *(Row(name, compare_operands, comparison(f), steps=True) for name, f in {
         "equal": torch.eq, "not_equal": torch.ne, "less": torch.lt, "less_equal": torch.le, "greater": torch.gt,
         "greater_equal": torch.ge,
     }.items()),
@@ -423,7 +327,7 @@ TABLE = [
     Row("max", reduction, largest(torch.amax)),
     Row("min", reduction, largest(torch.amin)),
     Row("var", reduction, over(lambda x, dim, keepdim: (x - x.mean(dim, keepdim=True)).square().mean(dim, keepdim=keepdim)), SUMS),
-    Row("argmax", draw_argmax, lambda p, x: torch.argmax(x, p["axis"], p["keep"]).to(torch.int32)),
+    Row("argmax", draw_argmax, lambda p, x: torch.argmax(x, p["axis"], p["keep"]).to(torch.int32), steps=True),
     Row("softmax", one(min_rank=1), softmax, SUMS),
     Row("layer_norm", draw_norm(2), layer_norm, SUMS),
     Row("rms_norm", draw_norm(1), rms_norm, SUMS),
@@ -436,7 +340,7 @@ TABLE = [
     Row("ragged_attention", draw_attention, compute_attention, SUMS),
     Row("ragged_mean", draw_ragged_mean, compute_ragged_mean, SUMS),
     Row("take", draw_take, lambda p, table, rows: table[rows.long()], symbols=False),
-    Row("top_k", draw_top_k, lambda p, x: torch.topk(x, p["k"]).indices.to(torch.int32)),
+    Row("top_k", draw_top_k, lambda p, x: torch.topk(x, p["k"]).indices.to(torch.int32), steps=True),
 
     Row("reshape", draw_reshape, lambda p, x: x.reshape(p["shape"]), symbols=False),
     Row("broadcast_to", draw_broadcast_to, lambda p, x: x.broadcast_to(p["shape"]), symbols=False),
@@ -445,10 +349,12 @@ TABLE = [
     Row("slice", draw_slice, compute_slice, symbols=False),
     Row("squeeze", draw_squeeze, lambda p, x: x.squeeze(p["axis"])),
     Row("unsqueeze", draw_unsqueeze, lambda p, x: x.unsqueeze(p["axis"])),
-    Row("concat", draw_concat, lambda p, *x: torch.cat(x, p["axis"])),
-    Row("pad", draw_pad, compute_pad),
+    Row("concat", draw_concat, lambda p, *x: torch.cat(x, p["axis"]), grows=True),
+    Row("pad", draw_pad, compute_pad, grows=True),
+
+    *op_table_order.TABLE,
+    *op_table_sequence.TABLE,
+    *op_table_windows.TABLE,
 ]
 ROWS = {row.name: row for row in TABLE}
-# Whose results jump where an operand changes a little.
-STEPS = {"floor", "ceil", "round", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "argmax", "top_k"}
 VIEWS = ["permute", "transpose", "slice", "unsqueeze", "squeeze", "reshape", "broadcast_to"]

@@ -27,15 +27,18 @@ try:
 except ImportError:
     print(f"skipped: {sys.executable} has no torch (WEFT_TORCH_PYTHON of CMake names a Python that has)")
     sys.exit(SKIPPED)
-from op_table import EXACT, MAX_RANK, ROWS, STEPS, SUMS, TABLE, VIEWS
+from op_table import ROWS, TABLE, VIEWS
+from rows import EXACT, MAX_RANK, SUMS
 
 EDGES = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1.4e-45, 3.4e38, -3.4e38, 1.2e-38, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5,
          -3.5, 88.0, -104.0, 1e4]
 HUGE = 1e18  # Squares of such are infinite.
 SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33]
 TORCH_TYPES = {"f32": torch.float32, "i32": torch.int32, "f16": torch.float16, "bf16": torch.bfloat16}
+WHOLE_EDGES = [0, 1, -1, 2, 7, -2147483648, 2147483647, 65536, -65537]
 NOISE_FACTORS = [1, 1, 2, 2, 4, 4, 8, 8, 16, 16]  # Large ones find out what lies beside a step.
 MARGIN = 3.0
+SINGLES = [row for row in TABLE for _ in range(max(1, round(row.weight)))]
 
 
 def rounded(x):
@@ -55,7 +58,8 @@ class Case:
         self.nodes = []   # (value, row, operands, parameters)
         self.edges = EDGES if self.rng.random() < 0.15 else [x for x in EDGES if not HUGE < abs(x) < math.inf]
         self.has_edges = self.rng.random() < 0.3
-        self.fixed = False  # Some size must not be a symbol.
+        self.fixed = False  # No size may be a symbol.
+        self.constant = set()  # Nor these.
 
     # What rows ask for.
 
@@ -71,8 +75,11 @@ class Case:
     def number(self) -> float:
         return self.rng.choice([0.0, 1.0, -1.0, 2.0, 0.5, -2.25, 3.0])
 
-    def any_dtype(self) -> str:
-        return "i32" if self.rng.random() < 0.1 else "f32"
+    def whole(self) -> int:
+        return self.rng.choice([0, 1, -1, 2, -3, 7, 100])
+
+    def any_dtype(self, whole=0.1) -> str:
+        return "i32" if self.rng.random() < whole else "f32"
 
     def new_shape(self, min_rank=0, max_rank=MAX_RANK) -> list[int]:
         shape = [self.size() for _ in range(self.rng.randint(min_rank, max_rank))]
@@ -115,10 +122,15 @@ class Case:
             other.insert(0, self.rng.randint(1, 3))
         return self.leaf(other, dtype)
 
-    def leaf(self, shape, dtype, kind="input", low=-3, high=3, plain=False):
+    def leaf(self, shape, dtype, kind="input", low=None, high=None, plain=False):
         """Plain ones have no elements out of the ordinary."""
         if dtype == "i32":
-            x = torch.randint(low, high + 1, shape, generator=self.torch_rng, dtype=torch.int32)
+            wild = low is None and not plain and self.rng.random() < 0.3
+            x = torch.randint(-3 if low is None else low, (3 if high is None else high) + 1, shape, generator=self.torch_rng,
+                              dtype=torch.int32)
+            if wild:
+                choice = torch.randint(0, len(WHOLE_EDGES), shape, generator=self.torch_rng)
+                x = torch.where(x > 0, torch.tensor(WHOLE_EDGES, dtype=torch.int32)[choice], x)
         else:
             x = torch.rand(shape, generator=self.torch_rng) * 6 - 3
             if not plain and self.rng.random() < 0.15:
@@ -130,6 +142,35 @@ class Case:
             elif not plain and self.rng.random() < 0.05:
                 x = x * 1e4
         return self.add_leaf(x.to(TORCH_TYPES[dtype]), kind, dtype)
+
+    def like(self, shape, dtype):
+        """Something of that shape and type."""
+        return self.exactly(shape) if dtype == "f32" else self.leaf(shape, "i32")
+
+    def vector(self, size, often=1.0):
+        """A plain one, or None: mostly a weight."""
+        if self.rng.random() >= often:
+            return None
+        return self.leaf([size], "f32", kind="weight" if self.rng.random() < 0.7 else "input", plain=True)
+
+    def permuted(self, shape):
+        """A plain value of that shape, which may lie in another order."""
+        axes = list(range(len(shape)))
+        if len(shape) < 2 or self.rng.random() < 0.5:
+            return self.leaf(shape, "f32", plain=True)
+        self.rng.shuffle(axes)
+        laid = [0] * len(shape)
+        for i, axis in enumerate(axes):
+            laid[axis] = shape[i]
+        return self.apply("permute", [self.leaf(laid, "f32", plain=True)], {"axes": axes})
+
+    def indices(self, shape, n):
+        """Of an axis of n elements, or None: computed ones may be out of range, those that the host gives not."""
+        if n == 0:
+            return self.leaf(shape, "i32") if math.prod(shape) == 0 else None
+        if self.rng.random() < 0.75:
+            return self.leaf(shape, "i32", low=0, high=n - 1)
+        return self.apply("add", [self.leaf(shape, "i32", low=-2, high=n)], {"number": 1, "first": False})
 
     def integers(self, values):
         self.fixed = True  # They count rows of others.
@@ -178,7 +219,7 @@ class Case:
             if case.rng.random() < 0.5:
                 for _ in range(case.rng.randint(1, 2)):
                     case.draw(ROWS[case.rng.choice(VIEWS)])
-            row = TABLE[index % len(TABLE)]
+            row = SINGLES[index % len(SINGLES)]
             while not case.draw(row):
                 case.leaf(case.new_shape(), "f32")
                 if case.rng.random() < 0.2:
@@ -210,8 +251,10 @@ class Case:
         if row.noise.same_place > 0.0:
             u = torch.rand(y.shape, generator=self.torch_rng, dtype=torch.float64) * 2 - 1
             y = torch.where(exact[0].isfinite(), y + factor * row.noise.same_place * exact[0] * u, y)
+        if row.noise.absolute > 0.0:
+            y = y + factor * row.noise.absolute * (torch.rand(y.shape, generator=self.torch_rng, dtype=torch.float64) * 2 - 1)
         if row.noise == SUMS and any(((x.abs() > HUGE) & x.isfinite()).any() for x in exact if x.is_floating_point()):
-            y = 1e3 * torch.rand(y.shape, generator=self.torch_rng)  # Parts may be infinite; which, is up to the order.
+            y = torch.full_like(y, math.nan)  # Parts may be infinite; which, is up to the order.
         if row.noise != EXACT and y.is_floating_point():  # Results that are denormal may be 0, and 0 have either sign.
             tiny = torch.copysign(y.abs() if factor < 8 else torch.zeros_like(y), torch.tensor(-1.0 if factor == 4 else 1.0))
             y = torch.where((y.abs() < 1.2e-38) & (factor > 1), tiny, y)
@@ -225,7 +268,7 @@ class Case:
         """By output: how far off each element may be."""
         truth = {v: self.values[v] for v in self.outputs}
         spread = {v: torch.zeros(truth[v].shape, dtype=torch.float64) for v in self.outputs}
-        steps = any(row.name in STEPS for _, row, *_ in self.nodes)
+        steps = any(row.steps for _, row, *_ in self.nodes)
         runs = [(factor, partial(self.noisy, factor)) for factor in NOISE_FACTORS] + [(1, self.in_32_bits)]
         for factor, compute in runs:
             values = self.replay(compute)
@@ -243,12 +286,12 @@ class Case:
         """Sizes that are symbols in this case, by size: all dimensions of that size, but the innermost ones and those of
         weights, or none."""
         rows = [row for _, row, *_ in self.nodes]
-        grown = len(rows) > 1 and any(row.name in ("pad", "concat") for row in rows)  # To a size that a leaf has.
+        grown = any(row.grows for row in rows[:-1])  # To a size that a leaf has.
         if self.fixed or grown or not all(row.symbols for row in rows) or self.rng.random() < 0.5:
             return {}
         inner = {size for v in range(len(self.values)) for size in self.shape(v)[-1:]}
         inner |= {size for v in self.leaves if self.plain_weight(v) for size in self.shape(v)}
-        sizes = {size for v in self.leaves for size in self.shape(v)[:-1]} - inner - {1}
+        sizes = {size for v in self.leaves for size in self.shape(v)[:-1]} - inner - self.constant - {1}
         return {size: f"s{size}" for size in sorted(sizes)}
 
     def write(self, arrays: bytearray):
@@ -260,7 +303,8 @@ class Case:
             arrays.extend(data.numpy().tobytes())
             return {"at": at, "bytes": len(arrays) - at}
         symbols = self.symbols()
-        ranges = {name: [0, size + self.rng.randint(0, 5), size] for size, name in symbols.items()}
+        least = any(row.least for _, row, *_ in self.nodes)
+        ranges = {name: [size if least else 0, size + self.rng.randint(0, 5), size] for size, name in symbols.items()}
         leaves, places = [], {}
         for v, leaf in self.leaves.items():
             places[v] = len(leaves)
@@ -269,7 +313,8 @@ class Case:
         nodes = []
         for v, row, operands, parameters in self.nodes:
             places[v] = len(leaves) + len(nodes)
-            nodes.append({"op": row.name, "in": [places[o] for o in operands], "p": parameters})
+            plain = {k: str(p) if isinstance(p, float) and not math.isfinite(p) else p for k, p in parameters.items()}
+            nodes.append({"op": row.name, "in": [places[o] for o in operands], "p": plain})  # JSON has no infinity.
         outputs, free = [], 0
         spread = self.tolerances()
         for v in self.outputs:

@@ -1,0 +1,59 @@
+#pragma once
+// How functions read their operands and parameters.
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "functions.h"
+#include "weft/error.h"
+
+namespace weft::torch {
+
+inline int integer(const Json& p, const char* name) { return p.at(name).get<int>(); }
+inline std::int64_t wide(const Json& p, const char* name) { return p.at(name).get<std::int64_t>(); }
+/// Those that JSON has not are text: "-inf".
+inline float number(const Json& p, const char* name) {
+  const Json& value = p.at(name);
+  return value.is_string() ? std::stof(value.get<std::string>()) : value.get<float>();
+}
+inline bool flag(const Json& p, const char* name) { return p.at(name).get<bool>(); }
+/// Of a picture's height and width.
+inline HeightWidth sides(const Json& p, const char* name) {
+  return {p.at(name).at(0).get<std::int64_t>(), p.at(name).at(1).get<std::int64_t>()};
+}
+/// An operand that may be missing.
+inline Value optional(const Values& in, std::size_t i) { return i < in.size() ? in[i] : Value(); }
+
+/// Calls f with a list of axes as long as the parameter's.
+template <typename F>
+Value with_axes(const Json& p, const F& f) {
+  const auto a = p.at("axes").get<std::vector<int>>();
+  switch (a.size()) {
+    case 0:
+      return f(std::initializer_list<int>{});
+    case 1:
+      return f({a[0]});
+    case 2:
+      return f({a[0], a[1]});
+    case 3:
+      return f({a[0], a[1], a[2]});
+    case 4:
+      return f({a[0], a[1], a[2], a[3]});
+    default:
+      throw Error(ErrorCode::kInvalidArgument, "there are no more than four axes");
+  }
+}
+
+inline Make unary(Value (*f)(Value, Where)) {
+  return [f](const Call& c) { return f(c.in.at(0), Where::current()); };
+}
+inline Make reduction(Value (*f)(Value, std::initializer_list<int>, bool, Where)) {
+  return [f](const Call& c) {
+    return with_axes(c.p, [&](std::initializer_list<int> axes) {
+      return f(c.in.at(0), axes, flag(c.p, "keep"), Where::current());
+    });
+  };
+}
+
+}  // namespace weft::torch
