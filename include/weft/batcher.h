@@ -95,13 +95,6 @@ class TokenConstraint {
   virtual void forced(std::span<const Token> /*draft*/, std::vector<Token>& /*tokens*/) {}
 };
 
-/// What becomes of a prompt whose embedding is wanted.
-enum class Pooling : std::uint8_t {
-  kNone,  ///< It is gone on with.
-  kMean,  ///< The mean of its tokens' embeddings (Context::embedding).
-  kLast,  ///< That of its last token.
-};
-
 struct RequestParams {
   SamplerParams sampler = {};  ///< Completion i draws with seed + i.
   int n = 1;                   ///< Completions of the prompt.
@@ -113,8 +106,9 @@ struct RequestParams {
   /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
   bool special = false;
   std::vector<std::string> stop = {};
-  /// Else than kNone: nothing is written. The completion ends with kLength as soon as its prompt is read, and
-  /// Output::embedding is told. The mean needs all of the prompt computed, whatever is cached.
+  /// Else than kNone: nothing is written, but the prompt's tokens' embeddings (Context::embedding) are
+  /// pooled. The completion ends with kLength as soon as its prompt is read, and Output::embedding is told.
+  /// The mean needs all of the prompt computed, whatever is cached. kCls is refused.
   Pooling pooling = Pooling::kNone;
   int n_logprobs = -1;  ///< The most probable tokens told beside each one, with logprobs. < 0: no logprobs.
   /// With n_logprobs >= 0: of the prompt's tokens too. Each completion computes all of the prompt

@@ -51,6 +51,14 @@ struct ModelParams {
   std::function<bool(float)> progress = {};
 };
 
+/// How a text's hidden states become one vector.
+enum class Pooling : std::uint8_t {
+  kNone,  ///< They do not: each token keeps its own.
+  kMean,
+  kCls,   ///< The first token's.
+  kLast,  ///< The last token's.
+};
+
 struct ModelInfo {
   std::string name = {};
   std::string architecture = {};
@@ -71,6 +79,10 @@ struct ModelInfo {
   int window = 0;  ///< Positions that layers with a sliding window see; 0: there are none.
   bool recurrent =
       false;  ///< Some layers keep a running state: texts are removed and copied as a whole only.
+  /// Reads texts both ways and writes none: it is for an Embedder, and there is no Context of it.
+  bool encoder = false;
+  bool ranks = false;                ///< An encoder that gives texts scores (Embedder::score).
+  Pooling pooling = Pooling::kMean;  ///< As the file says, if it does.
 };
 
 class Model {

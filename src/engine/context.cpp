@@ -30,6 +30,11 @@ CacheType best_cache_type(const engine::ModelImpl& model) {
 
 std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model) {
   if (model == nullptr) refuse("a context needs a model");
+  if (model->info().encoder)
+    throw Error(ErrorCode::kUnsupported,
+                "a model of the family " + model->info().architecture +
+                    " is an encoder: it makes vectors of texts and writes none; use an Embedder "
+                    "(weft embed, weft rerank)");
   return model;
 }
 

@@ -1,5 +1,7 @@
 #include "engine/graph_sizes.h"
 
+#include <algorithm>
+
 #include "kv/sequences.h"
 #include "kv/state_slots.h"
 
@@ -22,6 +24,19 @@ model::GraphSizes graph_sizes(const ContextParams& params, DType k_type, DType v
           .row_shares = row_shares,
           .k_type = k_type,
           .v_type = v_type};
+}
+
+model::GraphSizes encoder_sizes(int n_tokens, const std::vector<double>& row_shares) {
+  model::GraphSizes sizes;
+  sizes.n_ubatch = n_tokens;
+  sizes.max_positions = n_tokens;
+  sizes.row_shares = row_shares;
+  return sizes;
+}
+
+int default_text_length(const ModelInfo& info) {
+  constexpr int kMost = 8192;
+  return std::min(info.n_ctx_train, kMost);
 }
 
 }  // namespace weft::engine

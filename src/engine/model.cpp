@@ -91,6 +91,22 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
   }
 }
 
+/// As the file says it; kMean where it does not.
+Pooling pooling_of(const model::HParams& hparams) {
+  switch (hparams.pooling.value_or(model::PoolingType::kMean)) {
+    case model::PoolingType::kNone:
+      return Pooling::kNone;
+    case model::PoolingType::kMean:
+      return Pooling::kMean;
+    case model::PoolingType::kLast:
+      return Pooling::kLast;
+    case model::PoolingType::kCls:
+    case model::PoolingType::kRank:
+      break;
+  }
+  return Pooling::kCls;
+}
+
 /// What general.file_type means. Empty: unknown.
 std::string_view file_type_name(std::uint64_t type) {
   static constexpr std::pair<std::uint64_t, std::string_view> kNames[] = {
@@ -123,6 +139,10 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
   info.n_kv_heads = h.n_kv_heads;
   info.window = h.window;
   info.recurrent = h.recurrent();
+  info.encoder = h.encoder;
+  info.ranks = h.encoder && (file.find_tensor("cls.weight") != nullptr ||
+                             file.find_tensor("cls.output.weight") != nullptr);
+  info.pooling = pooling_of(h);
   std::map<DType, std::int64_t> matrices_of;
   for (const gguf::TensorInfo& tensor : file.tensors()) {
     info.n_parameters += tensor.n_elements();

@@ -18,6 +18,7 @@ ValueId embed_tokens(Builder& b) {
   ValueId x = b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens},
                     "token_embeddings");
   if (h.embedding_scale != 1.0f) x = b.add(ops::Scale{h.embedding_scale}, {x}, "token_embeddings_scaled");
+  if (b.model().embeddings == kNoValue) return x;
   return b.add(ops::Override{}, {x, b.model().embeddings, b.model().use_embeddings}, "embedded");
 }
 
@@ -42,10 +43,6 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
 
 namespace {
 
-struct Projections {
-  ValueId q, k, v;
-};
-
 /// As this layer says, or the others where it lacks both.
 bool has_fused_qkv(const Builder& b, int layer) {
   const auto has = [&](int i, const char* name) { return b.has(layer_name(i, name)); };
@@ -53,7 +50,7 @@ bool has_fused_qkv(const Builder& b, int layer) {
   return has_in_any_layer(b, "attn_qkv.weight");
 }
 
-Projections project(Builder& b, int layer, ValueId x) {
+Projections project_plainly(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
   const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim;
   const std::int64_t n_k = std::int64_t{h.n_kv_heads} * h.k_head_dim;
@@ -106,6 +103,21 @@ void norm_turned_heads(Builder& b, int layer, ValueId& q, ValueId& k) {
 
 }  // namespace
 
+Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& block) {
+  const ModelGraph& m = b.model();
+  auto [q, k, v] = project_plainly(b, layer, x);
+  if (block.qk_norm != QkNorm::kNone && block.qk_norm != QkNorm::kTurned) {
+    q = norm_heads(b, layer, q, block.qk_norm, "attn_q_norm", "q_normed");
+    k = norm_heads(b, layer, k, block.qk_norm, "attn_k_norm", "k_normed");
+  }
+  if (block.rope) {
+    q = b.add(block.rope_params, {q, m.positions, block.rope_factors}, layer_name(layer, "q_rope"));
+    k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
+  }
+  if (block.qk_norm == QkNorm::kTurned) norm_turned_heads(b, layer, q, k);
+  return {q, k, v};
+}
+
 ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in) {
   const HParams& h = b.hparams();
   const ModelGraph& m = b.model();
@@ -139,17 +151,7 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {
   const HParams& h = b.hparams();
   const CellInputs& at = b.cells(block.window);
-  const ModelGraph& m = b.model();
-  auto [q, k, v] = project(b, layer, x);
-  if (block.qk_norm != QkNorm::kNone && block.qk_norm != QkNorm::kTurned) {
-    q = norm_heads(b, layer, q, block.qk_norm, "attn_q_norm", "q_normed");
-    k = norm_heads(b, layer, k, block.qk_norm, "attn_k_norm", "k_normed");
-  }
-  if (block.rope) {
-    q = b.add(block.rope_params, {q, m.positions, block.rope_factors}, layer_name(layer, "q_rope"));
-    k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
-  }
-  if (block.qk_norm == QkNorm::kTurned) norm_turned_heads(b, layer, q, k);
+  const auto [q, k, v] = project(b, layer, x, block);
   const ValueId sinks =
       block.sinks ? b.weight(layer_name(layer, "attn_sinks.weight"), {h.n_heads}) : kNoValue;
   const ValueId out = attend_to_caches(b, layer, at,
@@ -370,7 +372,7 @@ ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation) {
   return kind == Ffn::kFused ? fused_gated_ffn(b, layer, x, activation) : gated_ffn(b, layer, x, activation);
 }
 
-ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
+ValueId layers(Builder& b, ValueId x, const Decoder& how) {
   const HParams& h = b.hparams();
   /// What a block made, as it is added.
   const auto added = [&](ValueId y, int layer, const char* norm_name, const char* name) {
@@ -390,11 +392,12 @@ ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
     const ValueId all_rows = x;
     const std::string attention_norm =
         how.parallel ? name_of("attn_norm_2", "attn_norm") : layer_name(layer, "attn_norm");
-    const ValueId normed = before(x, attention_norm);
+    const ValueId normed = layer > 0 || how.first_norm ? before(x, attention_norm) : x;
     const ValueId attended =
         added(how.attend ? how.attend(layer, normed, x) : attention(b, layer, normed, block, x), layer,
               "post_attention_norm", "attention_scaled");
-    const ValueId sum = add(b, x, attended, layer_name(layer, "after_attention"));
+    ValueId sum = add(b, x, attended, layer_name(layer, "after_attention"));
+    if (how.norms_of_sums) sum = norm(b, how.norm, sum, layer_name(layer, "attn_output_norm"));
     b.enter(Part::kFeedForward, layer);
     const std::string ffn_norm = name_of(how.ffn_norm, "attn_norm");
     ValueId ffn_in = normed;
@@ -406,8 +409,13 @@ ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
     const ValueId ffn_out =
         how.own_ffn ? how.own_ffn(layer, ffn_in) : ffn(b, layer, ffn_in, how.ffn, how.activation);
     x = add(b, sum, added(ffn_out, layer, "post_ffw_norm", "ffn_scaled"), layer_name(layer, "after_ffn"));
+    if (how.norms_of_sums) x = norm(b, how.norm, x, layer_name(layer, "layer_output_norm"));
   }
-  return output_logits(b, how.norm, x);
+  return x;
+}
+
+ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
+  return output_logits(b, how.norm, layers(b, x, how));
 }
 
 ValueId selective_scan(Builder& b, int layer, const ScanInputs& in) {

@@ -44,9 +44,14 @@ struct AttentionBlock {
   ValueId rope_factors = kNoValue;
   int window = 0;  ///< 0: all positions
 };
-/// Projections (attn_qkv where the file has it, or attn_q, attn_k and attn_v), rope, cache write, attention
-/// and the output projection. In the last layer only rows that something is wanted of come out, and
-/// `residual` is reduced to them as well.
+struct Projections {
+  ValueId q, k, v;
+};
+/// Projections of x (attn_qkv where the file has it, or attn_q, attn_k and attn_v), with their norms, turned.
+Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& block);
+
+/// Projections, cache write, attention and the output projection. In the last layer only rows that something
+/// is wanted of come out, and `residual` is reduced to them as well.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
 
 /// Queries, keys and values of a layer, ready for its caches.
@@ -98,8 +103,10 @@ ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation);
 /// What differs among decoders of attention and feed-forward blocks.
 struct Decoder {
   NormKind norm = NormKind::kRms;
-  bool norms_before = true;   ///< Of what a block reads: attn_norm and ffn_norm.
-  bool norms_behind = false;  ///< Of what a block adds: post_attention_norm and post_ffw_norm.
+  bool norms_before = true;    ///< Of what a block reads: attn_norm and ffn_norm.
+  bool norms_behind = false;   ///< Of what a block adds: post_attention_norm and post_ffw_norm.
+  bool norms_of_sums = false;  ///< Of what a block's sum is: attn_output_norm and layer_output_norm.
+  bool first_norm = true;      ///< Where norms_before: whether there is an attn_norm in the first layer.
   const char* ffn_norm = "ffn_norm";
   /// Both blocks read the layer's x. The norm for attention is attn_norm_2, that for the other ffn_norm;
   /// where the file lacks one of them, it is attn_norm.
@@ -114,7 +121,9 @@ struct Decoder {
   /// In place of ffn(); gets the layer and its input.
   std::function<ValueId(int, ValueId)> own_ffn;
 };
-/// The layers, x + attention(norm(x)) and x + ffn(norm(x)), and behind them the output norm and the logits.
+/// The layers, x + attention(norm(x)) and x + ffn(norm(x)).
+ValueId layers(Builder& b, ValueId x, const Decoder& how);
+/// The layers, and behind them the output norm and the logits.
 ValueId decoder(Builder& b, ValueId x, const Decoder& how);
 
 struct ScanInputs {

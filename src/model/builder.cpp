@@ -28,25 +28,58 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSize
     : file_(file), hparams_(hparams), sizes_(sizes) {
   Graph& graph = model_.graph;
   model_.n_tokens = graph.add_symbol("n_tokens", 0, sizes.n_ubatch);
-  model_.n_wanted = graph.add_symbol("n_wanted", 0, sizes.n_ubatch);
-  model_.n_outputs = graph.add_symbol("n_outputs", 0, sizes.n_outputs);
-  model_.n_embeddings = graph.add_symbol("n_embeddings", 0, sizes.n_ubatch);
-  model_.n_moves = graph.add_symbol("n_moves", 0, sizes.n_moves);
   const Shape per_token = {Dim(1, model_.n_tokens)};
   model_.tokens = graph.add_input("tokens", DType::kI32, per_token);
-  model_.embeddings = graph.add_input("embeddings", DType::kF32, {Dim(1, model_.n_tokens), hparams.n_embd});
-  model_.use_embeddings = graph.add_input("use_embeddings", DType::kI32, per_token);
   model_.positions = graph.add_input("positions", DType::kI32, per_token);
+  if (hparams.encoder) {
+    add_text_inputs();
+  } else {
+    add_decoder_inputs();
+  }
+}
+
+void Builder::add_text_inputs() {
+  Graph& graph = model_.graph;
+  const Shape per_token = {Dim(1, model_.n_tokens)};
+  // Of each token, where they are not pooled.
+  model_.n_vectors = graph.add_symbol("n_vectors", 0, sizes_.n_ubatch);
+  const Shape per_vector = {Dim(1, model_.n_vectors)};
+  model_.texts = {.types = graph.add_input("types", DType::kI32, per_token),
+                  .begins = graph.add_input("begins", DType::kI32, per_token),
+                  .ends = graph.add_input("ends", DType::kI32, per_token),
+                  .pool_begins = graph.add_input("pool_begins", DType::kI32, per_vector),
+                  .pool_ends = graph.add_input("pool_ends", DType::kI32, per_vector)};
+}
+
+const TextInputs& Builder::texts(int window) {
+  if (window > 0 && model_.window == 0) {
+    const Shape per_token = {Dim(1, model_.n_tokens)};
+    model_.texts.window_begins = model_.graph.add_input("window_begins", DType::kI32, per_token);
+    model_.texts.window_ends = model_.graph.add_input("window_ends", DType::kI32, per_token);
+  }
+  model_.window = std::max(model_.window, window);
+  return model_.texts;
+}
+
+void Builder::add_decoder_inputs() {
+  Graph& graph = model_.graph;
+  model_.n_wanted = graph.add_symbol("n_wanted", 0, sizes_.n_ubatch);
+  model_.n_outputs = graph.add_symbol("n_outputs", 0, sizes_.n_outputs);
+  model_.n_embeddings = graph.add_symbol("n_embeddings", 0, sizes_.n_ubatch);
+  model_.n_moves = graph.add_symbol("n_moves", 0, sizes_.n_moves);
+  const Shape per_token = {Dim(1, model_.n_tokens)};
+  model_.embeddings = graph.add_input("embeddings", DType::kF32, {Dim(1, model_.n_tokens), hparams_.n_embd});
+  model_.use_embeddings = graph.add_input("use_embeddings", DType::kI32, per_token);
   model_.sequences = graph.add_input("sequences", DType::kI32, per_token);
   model_.ends = graph.add_input("ends", DType::kI32, per_token);
   model_.hidden_first = graph.add_input("hidden_first", DType::kI32, per_token);
   model_.wanted_rows = graph.add_input("wanted_rows", DType::kI32, {Dim(1, model_.n_wanted)});
   model_.output_rows = graph.add_input("output_rows", DType::kI32, {Dim(1, model_.n_outputs)});
   model_.embedding_rows = graph.add_input("embedding_rows", DType::kI32, {Dim(1, model_.n_embeddings)});
-  model_.n_forks = graph.add_symbol("n_forks", 0, sizes.n_moves);
-  model_.n_hidden = graph.add_symbol("n_hidden", 0, sizes.n_hidden);
-  if (sizes.n_best > 0) {
-    model_.n_logits = graph.add_symbol("n_logits", 0, sizes.n_outputs);
+  model_.n_forks = graph.add_symbol("n_forks", 0, sizes_.n_moves);
+  model_.n_hidden = graph.add_symbol("n_hidden", 0, sizes_.n_hidden);
+  if (sizes_.n_best > 0) {
+    model_.n_logits = graph.add_symbol("n_logits", 0, sizes_.n_outputs);
     model_.logit_rows = graph.add_input("logit_rows", DType::kI32, {Dim(1, model_.n_logits)});
     model_.log_sum_ids = graph.add_input("log_sum_ids", DType::kI32, {Dim(1, model_.n_outputs)});
     model_.best_counts = graph.add_input("best_counts", DType::kI32, {Dim(1, model_.n_outputs)});
@@ -214,16 +247,16 @@ void Builder::take_best(ValueId logits) {
   model_.log_sums = add(ops::LogSumExp{}, {logits, model_.log_sum_ids}, "log_sums");
 }
 
-ModelGraph Builder::finish(ValueId logits) {
+ModelGraph Builder::finish(ValueId result) {
   if (n_missing_ > 0) {
     throw Error(ErrorCode::kInvalidFile, std::to_string(n_missing_) + " of " +
                                              std::to_string(model_.weights.size()) +
                                              " tensors are missing, first " + first_missing_);
   }
   check_layers();
-  model_.logits = logits;
-  model_.graph.add_output(logits);
-  for (const ValueId taken : {model_.row_embeddings, model_.best, model_.log_sums})
+  (hparams_.encoder ? model_.vectors : model_.logits) = result;
+  model_.graph.add_output(result);
+  for (const ValueId taken : {model_.row_embeddings, model_.best, model_.log_sums, model_.scores})
     if (taken != kNoValue) model_.graph.add_output(taken);
   return std::move(model_);
 }

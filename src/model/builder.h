@@ -59,6 +59,18 @@ struct CellInputs {
   ValueId fork_to = kNoValue;      ///< ... and where to. Sequences that part within a step each need a copy.
 };
 
+/// The inputs of an encoder that say which rows belong together: the texts of a step stand one behind
+/// another.
+struct TextInputs {
+  ValueId types = kNoValue;  ///< {n_tokens} I32: the kind of text that a token is of, where a model knows it.
+  ValueId begins = kNoValue;  ///< {n_tokens} I32: the rows that each token sees, of its text ...
+  ValueId ends = kNoValue;
+  ValueId window_begins = kNoValue;  ///< ... and in layers with a window; kNoValue where there are none.
+  ValueId window_ends = kNoValue;
+  ValueId pool_begins = kNoValue;  ///< {n_vectors} I32: the rows whose mean each vector is made of.
+  ValueId pool_ends = kNoValue;
+};
+
 struct ModelGraph {
   Graph graph;
   SymbolId n_tokens = kNoSymbol;
@@ -68,6 +80,11 @@ struct ModelGraph {
   SymbolId n_moves = kNoSymbol;
   SymbolId n_forks = kNoSymbol;
   SymbolId n_hidden = kNoSymbol;  ///< 0 where nothing is hidden.
+  // Encoders have n_tokens and tokens and positions (of each text) only of what decoders have, and:
+  SymbolId n_vectors = kNoSymbol;
+  TextInputs texts;
+  ValueId vectors = kNoValue;  ///< {n_vectors, dimensions}
+  ValueId scores = kNoValue;   ///< {n_vectors, labels}; kNoValue where the model does not rank.
   /// Of the outputs' rows, those whose logits are wanted whole. Where GraphSizes::n_best is 0, it is not
   /// there and all are.
   SymbolId n_logits = kNoSymbol;
@@ -125,6 +142,11 @@ class Builder {
   ValueId product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                   std::int64_t begin, std::int64_t n_out, const std::string& name);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
+  /// The rows of a matrix that the file has. A vector is a matrix of one row.
+  std::int64_t rows_of(const std::string& name) const {
+    const std::vector<std::int64_t>& shape = file_.find_tensor(name)->shape;
+    return shape.size() == 1 ? 1 : shape[0];
+  }
 
   /// The nodes that follow belong to this part of the model. Blocks and families say it; `layer` is kNone
   /// outside of layers.
@@ -145,6 +167,8 @@ class Builder {
                 const ops::Rope& rope, ValueId rope_factors);
   /// Where a layer with this window (0: none) finds its cells.
   const CellInputs& cells(int window);
+  /// Of an encoder: the inputs that say which rows a token of a layer with this window (0: none) sees.
+  const TextInputs& texts(int window);
   /// The running states of a recurrent layer, {n_slots, rows, columns}; `name` tells those of a layer apart.
   ValueId running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns);
 
@@ -157,10 +181,16 @@ class Builder {
   /// The best of the outputs' rows of logits, and their sums.
   void take_best(ValueId logits);
 
-  /// Names the logits and returns the graph. Throws Error kInvalidFile where weights are missing.
-  ModelGraph finish(ValueId logits);
+  /// What an encoder thinks of texts, beside its vectors.
+  void take_scores(ValueId scores) { model_.scores = scores; }
+
+  /// Names the logits, or an encoder's vectors, and returns the graph. Throws Error kInvalidFile where
+  /// weights are missing.
+  ModelGraph finish(ValueId result);
 
  private:
+  void add_text_inputs();
+  void add_decoder_inputs();
   CellInputs add_cells(const std::string& prefix);
   /// Throws where the file has tensors of layers that the metadata does not know.
   void check_layers() const;

@@ -12,7 +12,8 @@ std::span<const Family> families() {
       kCommandR,  kErnie45, kExaone4,    kFalcon,       kGemma,     kGemma2,  kGemma3, kGlm4,     kGpt2,
       kGptNeox,   kGranite, kGraniteMoe, kHunyuanDense, kInternLm2, kLfm2,    kLlama,  kMamba,    kMamba2,
       kNemotron,  kOlmo,    kOlmo2,      kOlmoe,        kPhi2,      kPhi3,    kQwen2,  kQwen2Moe, kQwen3,
-      kQwen3Moe,  kSeedOss, kSmolLm3,    kStableLm,     kStarCoder2};
+      kQwen3Moe,  kSeedOss, kSmolLm3,    kStableLm,     kStarCoder2,
+      kBert,      kNomicBert, kModernBert, kGemmaEmbedding};
   return kFamilies;
 }
 
@@ -23,6 +24,8 @@ ModelDescription describe(const gguf::File& file) {
     if (family.architecture != *architecture) continue;
     const Metadata metadata(file, std::string(*architecture));
     ModelDescription description{read_hparams(file, metadata, family.layers), &family};
+    description.hparams.encoder = family.kind == FamilyKind::kEncoder;
+    read_pooling(metadata, description.hparams);
     family.read(metadata, description.hparams);
     return description;
   }

@@ -8,13 +8,21 @@
 
 namespace weft::model {
 
+enum class FamilyKind : std::uint8_t {
+  kDecoder,  ///< Writes text: build gives logits.
+  /// Reads texts both ways, all of a text in one step, and keeps nothing of them: no cache. build gives
+  /// vectors (see encoder.h).
+  kEncoder,
+};
+
 struct Family {
   std::string_view architecture;  ///< general.architecture
   /// What the family adds to or changes in the hyper-parameters that all share.
   void (*read)(const Metadata& metadata, HParams& hparams);
-  /// The graph; returns the logits.
+  /// The graph; returns the logits, or vectors.
   ValueId (*build)(Builder& b);
   LayerMix layers = LayerMix::kAttention;
+  FamilyKind kind = FamilyKind::kDecoder;
 };
 
 std::span<const Family> families();
@@ -37,6 +45,6 @@ extern const Family kDots1, kHunyuanMoe, kLfm2Moe, kMiniMaxM2, kArcee, kCohere2,
     kGlm4Moe, kGptOss, kErnie45, kExaone4, kFalcon, kGemma, kGemma2, kGemma3, kGlm4, kGpt2, kGptNeox,
     kGranite, kGraniteMoe, kHunyuanDense, kInternLm2, kLfm2, kLlama, kMamba, kMamba2, kNemotron, kOlmo,
     kOlmo2, kOlmoe, kPhi2, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kSeedOss, kSmolLm3, kStableLm,
-    kStarCoder2;
+    kStarCoder2, kBert, kNomicBert, kModernBert, kGemmaEmbedding;
 
 }  // namespace weft::model

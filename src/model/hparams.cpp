@@ -146,13 +146,14 @@ int HParams::n_layers_of(LayerKind kind) const {
   return static_cast<int>(std::count(layers.begin(), layers.end(), kind));
 }
 
-void read_sliding(const Metadata& metadata, HParams& h, int n) {
+void read_sliding(const Metadata& metadata, HParams& h, int n, FullLayer full) {
   constexpr std::string_view kKey = "attention.sliding_window_pattern";
   if (const auto listed = metadata.get_bools(kKey, h.n_layers)) {
     h.sliding = *listed;
   } else {
     n = metadata.get_int(kKey, 1, kMaxLayers, n);
-    for (int layer = 0; layer < h.n_layers; ++layer) h.sliding.push_back((layer + 1) % n != 0);
+    const int seen = full == FullLayer::kFirst ? 0 : n - 1;
+    for (int layer = 0; layer < h.n_layers; ++layer) h.sliding.push_back(layer % n != seen);
   }
   if (h.window == 0) h.sliding.assign(h.sliding.size(), false);
 }
@@ -197,6 +198,12 @@ void read_scales(const Metadata& metadata, HParams& h) {
   h.residual_scale = metadata.get_float("residual_scale", kLeast, kMost, 1.0f);
   h.attention_scale = metadata.get_float("attention.scale", kLeast, kMost, 0.0f);
   h.logit_scale = 1.0f / metadata.get_float("logit_scale", kLeast, kMost, 1.0f);
+}
+
+void read_pooling(const Metadata& metadata, HParams& h) {
+  constexpr int kLastType = static_cast<int>(PoolingType::kRank);
+  const int type = metadata.get_int("pooling_type", -1, kLastType, -1);
+  if (type >= 0) h.pooling = static_cast<PoolingType>(type);
 }
 
 int read_conv_taps(const Metadata& metadata, std::string_view key) {

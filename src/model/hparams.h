@@ -53,6 +53,9 @@ enum class LayerKind : std::uint8_t {
 /// Which kinds a family's layers may have. In kMixed those whose head_count_kv is 0 are recurrent.
 enum class LayerMix : std::uint8_t { kAttention, kRecurrent, kMixed };
 
+/// What becomes of a text's hidden states: numbered as files do.
+enum class PoolingType : std::uint8_t { kNone, kMean, kCls, kLast, kRank };
+
 struct HParams {
   std::string architecture;
   int n_layers = 0;
@@ -111,6 +114,9 @@ struct HParams {
   int n_ssm_heads = 0;    ///< Mamba-2 ...
   int n_ssm_groups = 0;   ///< ... and the groups of heads that share the projections of the state.
 
+  bool encoder = false;  ///< Of a family without a cache.
+  std::optional<PoolingType> pooling = {};
+
   int n_layers_of(LayerKind kind) const;
   bool recurrent() const { return n_layers_of(LayerKind::kRecurrent) > 0; }
 };
@@ -118,9 +124,11 @@ struct HParams {
 /// Reads what all families share; a family adds its own. n_vocab comes from the embedding.
 HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix mix);
 
-/// Which layers have the window: as attention.sliding_window_pattern says (an array, or n), or all but every
-/// n-th one.
-void read_sliding(const Metadata& metadata, HParams& hparams, int n);
+/// Of n layers of which one sees all of a text, which that is.
+enum class FullLayer : std::uint8_t { kLast, kFirst };
+/// Which layers have the window: as attention.sliding_window_pattern says (an array, or n), or all but one in
+/// n.
+void read_sliding(const Metadata& metadata, HParams& hparams, int n, FullLayer full = FullLayer::kLast);
 /// Refuses a model without experts.
 void require_experts(const Metadata& metadata, const HParams& hparams);
 /// What routers of DeepSeek's kind have: expert_gating_func, expert_weights_norm, expert_weights_scale,
@@ -131,6 +139,9 @@ void read_unused_layers(const Metadata& metadata, HParams& hparams);
 /// The factors that Granite has: embedding_scale, residual_scale, attention.scale and logit_scale, by which
 /// its logits are divided.
 void read_scales(const Metadata& metadata, HParams& hparams);
+
+/// pooling_type.
+void read_pooling(const Metadata& metadata, HParams& hparams);
 
 /// conv_taps, from this key.
 int read_conv_taps(const Metadata& metadata, std::string_view key);

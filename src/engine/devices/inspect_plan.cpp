@@ -28,8 +28,8 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
 
   std::vector<std::int64_t> one_token;
   for (const Symbol& symbol : graph.symbols()) one_token.push_back(symbol.min);
-  for (const SymbolId symbol : {model.n_tokens, model.n_wanted, model.n_outputs})
-    one_token[static_cast<std::size_t>(symbol)] = 1;
+  for (const SymbolId symbol : {model.n_tokens, model.n_wanted, model.n_outputs, model.n_vectors})
+    if (symbol != kNoSymbol) one_token[static_cast<std::size_t>(symbol)] = 1;
 
   PlanReport report;
   std::vector<std::string> names;

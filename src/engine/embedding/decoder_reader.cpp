@@ -1,0 +1,75 @@
+// Texts of a step in a decoder's context: a sequence each, forgotten when it is read.
+#include "engine/embedding/text_reader.h"
+#include "engine/refuse.h"
+#include "weft/context.h"
+
+namespace weft::engine {
+namespace {
+
+class DecoderReader final : public TextReader {
+ public:
+  DecoderReader(std::shared_ptr<const Model> model, int n_tokens, int n_threads)
+      : context_(std::move(model),
+                 {.n_ctx = n_tokens, .n_sequences = kTexts, .n_threads = n_threads, .n_best = 0}) {}
+
+  int max_tokens() const override { return context_.params().n_ctx; }
+  int max_texts() const override { return kTexts; }
+  int dimensions() const override { return context_.model().info().n_embd; }
+  int n_scores() const override { return 0; }
+
+  void read(std::span<const TextTokens> texts, Pooling pooling, What /*what*/,
+            std::vector<float>& result) override {
+    context_.clear();  // Of what a step left that failed.
+    batch_.clear();
+    SeqId seq = 0;
+    for (const TextTokens& text : texts) {
+      const int first = batch_.size(), last = first + static_cast<int>(text.tokens.size()) - 1;
+      for (const Token token : text.tokens) batch_.add(token, seq);
+      ++seq;
+      for (int i = first; i <= last; ++i)
+        if (pooling == Pooling::kNone || pooling == Pooling::kMean ||
+            (pooling == Pooling::kCls && i == first) || (pooling == Pooling::kLast && i == last))
+          batch_.want_embedding(i);
+    }
+    if (context_.decode(batch_) != DecodeStatus::kOk) refuse("the texts do not fit into the cache together");
+    int item = 0;
+    for (const TextTokens& text : texts) {
+      const int end = item + static_cast<int>(text.tokens.size());
+      if (pooling == Pooling::kMean) {
+        add_mean(item, end, result);
+      } else {
+        const int from = pooling == Pooling::kLast ? end - 1 : item;
+        for (int i = from; i < (pooling == Pooling::kNone ? end : from + 1); ++i) add_rows(i, result);
+      }
+      item = end;
+    }
+    context_.clear();
+  }
+
+ private:
+  static constexpr int kTexts = 64;
+
+  void add_rows(int item, std::vector<float>& result) const {
+    const std::span<const float> row = context_.embedding(item);
+    result.insert(result.end(), row.begin(), row.end());
+  }
+  void add_mean(int begin, int end, std::vector<float>& result) const {
+    std::vector<double> sum(static_cast<std::size_t>(dimensions()));
+    for (int i = begin; i < end; ++i) {
+      const std::span<const float> row = context_.embedding(i);
+      for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += static_cast<double>(row[j]);
+    }
+    for (const double x : sum) result.push_back(static_cast<float>(x / (end - begin)));
+  }
+
+  Context context_;
+  Batch batch_;
+};
+
+}  // namespace
+
+std::unique_ptr<TextReader> read_by_decoder(std::shared_ptr<const Model> model, int n_tokens, int n_threads) {
+  return std::make_unique<DecoderReader>(std::move(model), n_tokens, n_threads);
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,125 @@
+#include "weft/embedder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "engine/boundary.h"
+#include "engine/embedding/text_reader.h"
+#include "engine/graph_sizes.h"
+#include "engine/model_impl.h"
+#include "engine/refuse.h"
+
+namespace weft {
+
+using engine::refuse;
+using engine::TextReader;
+
+struct Embedder::Impl {
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<TextReader> reader;
+  int max_tokens;  // Of a text.
+
+  void check(std::span<const TextTokens> texts) const;
+  std::vector<float> read(std::span<const TextTokens> texts, Pooling pooling, TextReader::What what) const;
+};
+
+namespace {
+
+constexpr int kMaxTokens = 1 << 20;
+
+/// What the weights of a step are worth reading for; more tokens would only leave the caches.
+constexpr int kTokensOfStep = 1024;
+
+std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const EmbedderParams& params) {
+  if (model == nullptr) refuse("an embedder needs a model");
+  if (params.n_tokens < 0 || params.n_tokens > kMaxTokens)
+    refuse("n_tokens is " + std::to_string(params.n_tokens) + ", expected 0 to " +
+           std::to_string(kMaxTokens));
+  const ModelInfo& info = model->info();
+  int n = params.n_tokens > 0 ? params.n_tokens : engine::default_text_length(info);
+  if (model->impl().description.hparams.learned_positions) n = std::min(n, info.n_ctx_train);
+  const auto make_reader = info.encoder ? engine::read_by_encoder : engine::read_by_decoder;
+  auto reader = make_reader(model, info.encoder ? std::max(n, kTokensOfStep) : n, params.n_threads);
+  return std::make_unique<Embedder::Impl>(Embedder::Impl{std::move(model), std::move(reader), n});
+}
+
+}  // namespace
+
+void Embedder::Impl::check(std::span<const TextTokens> texts) const {
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::span<const Token> tokens = texts[i].tokens;
+    const auto text = [&] { return "text " + std::to_string(i) + " "; };
+    if (tokens.empty()) refuse(text() + "has no tokens");
+    if (tokens.size() > static_cast<std::size_t>(max_tokens))
+      refuse(text() + "has " + std::to_string(tokens.size()) + " tokens, and at most " +
+             std::to_string(max_tokens) + " can be read in one step; cut it into several");
+    for (const Token token : tokens)
+      if (token < 0 || token >= model->info().n_vocab)
+        refuse(text() + "has the token " + std::to_string(token) + ", which is outside the vocabulary of " +
+               std::to_string(model->info().n_vocab));
+  }
+}
+
+std::vector<float> Embedder::Impl::read(std::span<const TextTokens> texts, Pooling pooling,
+                                        TextReader::What what) const {
+  check(texts);
+  std::vector<float> result;
+  const auto most = static_cast<std::size_t>(std::min(reader->max_tokens(), kTokensOfStep));
+  for (std::size_t begin = 0; begin < texts.size();) {
+    std::size_t end = begin + 1, n_tokens = texts[begin].tokens.size();
+    while (end < texts.size() && end - begin < static_cast<std::size_t>(reader->max_texts()) &&
+           n_tokens + texts[end].tokens.size() <= most)
+      n_tokens += texts[end++].tokens.size();
+    reader->read(texts.subspan(begin, end - begin), pooling, what, result);
+    begin = end;
+  }
+  return result;
+}
+
+Embedder::Embedder(std::shared_ptr<const Model> model, const EmbedderParams& params)
+    : impl_(engine::throwing_errors([&] { return make(std::move(model), params); })) {}
+Embedder::~Embedder() = default;
+Embedder::Embedder(Embedder&&) noexcept = default;
+Embedder& Embedder::operator=(Embedder&&) noexcept = default;
+
+const Model& Embedder::model() const { return *impl_->model; }
+int Embedder::max_tokens() const { return impl_->max_tokens; }
+int Embedder::dimensions() const { return impl_->reader->dimensions(); }
+int Embedder::n_scores() const { return impl_->reader->n_scores(); }
+
+std::vector<float> Embedder::embed(std::span<const TextTokens> texts, Pooling pooling) {
+  return engine::throwing_errors([&] { return impl_->read(texts, pooling, TextReader::What::kVectors); });
+}
+
+std::vector<float> Embedder::embed(std::span<const TextTokens> texts) {
+  return embed(texts, impl_->model->info().pooling);
+}
+
+std::vector<float> Embedder::score(std::span<const TextTokens> texts) {
+  if (n_scores() == 0)
+    throw Error(ErrorCode::kUnsupported,
+                "this model has no classifier to score texts with; rerankers have one (tensors cls.weight or "
+                "cls.output.weight)");
+  const Pooling own = impl_->model->info().pooling;
+  const Pooling pooling = own == Pooling::kNone ? Pooling::kCls : own;
+  return engine::throwing_errors([&] { return impl_->read(texts, pooling, TextReader::What::kScores); });
+}
+
+void normalise(std::span<float> vector) {
+  double sum = 0.0;
+  for (const float x : vector) sum += static_cast<double>(x) * static_cast<double>(x);
+  const double scale = sum > 0.0 ? 1.0 / std::sqrt(sum) : 0.0;
+  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) * scale);
+}
+
+std::vector<Token> cut_tokens(const Tokenizer& tokenizer, std::vector<Token> tokens, int n) {
+  if (n < 1 || tokens.size() <= static_cast<std::size_t>(n)) return tokens;
+  const Token last = tokens.back();
+  tokens.resize(static_cast<std::size_t>(n));
+  if (tokenizer.kind(last) == TokenKind::kControl) tokens.back() = last;
+  return tokens;
+}
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// EmbeddingGemma (arXiv 2509.20354): Gemma 3 that reads both ways, its windows to either side.
+#include <cmath>
+
+#include "model/encoder.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
+  constexpr int kPattern = 6;
+  read_sliding(metadata, h, kPattern);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.norms_behind = true;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
+    block.window = h.window;
+    block.rope_params.freq_base = h.rope_base_window;
+    block.rope_params.freq_scale = 1.0f;
+  };
+  how.activation = Activation::kGelu;
+  return encoder(b, embed_texts(b, how.norm), how);
+}
+
+}  // namespace
+
+const Family kGemmaEmbedding = {"gemma-embedding", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+
+}  // namespace weft::model

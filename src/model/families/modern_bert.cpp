@@ -1,0 +1,35 @@
+// ModernBERT (arXiv 2412.13663): norms before blocks, layers that see a window of a text, with a rope of
+// their own, and one in three that sees all of it.
+#include "model/encoder.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  constexpr int kPattern = 3;
+  read_sliding(metadata, h, kPattern, FullLayer::kFirst);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.norm = NormKind::kLayer;
+  how.first_norm = false;
+  how.attention.rope_params = h.rope;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
+    block.window = h.window;
+    block.rope_params.freq_base = h.rope_base_window;
+  };
+  how.ffn = Ffn::kFused;
+  how.activation = Activation::kGeluErf;
+  return encoder(b, embed_texts(b, how.norm), how, Activation::kGeluErf);
+}
+
+}  // namespace
+
+const Family kModernBert = {"modern-bert", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+
+}  // namespace weft::model

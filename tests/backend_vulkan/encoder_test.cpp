@@ -1,0 +1,21 @@
+// Encoders on each Vulkan device: against transformers, and against themselves in other company, bit by bit.
+#include "engine/encoder_testing.h"
+#include "vulkan_test_support.h"
+
+namespace weft {
+namespace {
+
+class VulkanEncoders : public testing::TestWithParam<const char*> {};
+
+TEST_P(VulkanEncoders, VectorsAreThoseOfTransformersWhoeverIsComputedBeside) {
+  const auto devices = vulkan::backend().list();
+  if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
+  const test::GoldenEncoder golden(GetParam());
+  for (const DeviceInfo& device : devices)
+    test::expect_golden(test::load_on_vulkan(golden.model(), device.name), golden, device.name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, VulkanEncoders, testing::ValuesIn(test::kEncoders), test::name_of_family);
+
+}  // namespace
+}  // namespace weft
