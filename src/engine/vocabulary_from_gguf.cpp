@@ -28,7 +28,7 @@ VocabularyKind read_kind(const gguf::File& file) {
   if (*model == "bert") return VocabularyKind::kWordPiece;
   if (*model == "t5") return VocabularyKind::kUnigram;
   throw Error(ErrorCode::kUnsupported, "tokenizer.ggml.model is \"" + std::string(model->substr(0, 64)) +
-                                           "\"; weft knows gpt2, llama and bert");
+                                           "\"; weft knows gpt2, llama, bert and t5");
 }
 
 /// Kinds are numbered as in SentencePiece, 0 for those that nobody set.
@@ -81,6 +81,22 @@ void read_tokens(const gguf::File& file, Vocabulary& v) {
   v.merges = *merges;
 }
 
+/// A list of bytes, signed or not; empty where it is missing.
+std::string read_bytes(const gguf::File& file, std::string_view name) {
+  const gguf::Value* const value = file.find(key(name));
+  if (value == nullptr) return {};
+  const auto* const list = std::get_if<gguf::Array>(&value->data);
+  const bool is_bytes = list != nullptr && (list->element_type == gguf::ValueType::kU8 ||
+                                            list->element_type == gguf::ValueType::kI8);
+  if (!is_bytes) invalid(key(name) + " is no list of bytes");
+  const auto text = [](const auto& numbers) {
+    return std::string(reinterpret_cast<const char*>(numbers.bytes().data()), numbers.size());
+  };
+  return list->element_type == gguf::ValueType::kU8
+             ? text(std::get<gguf::Numbers<std::uint64_t>>(list->elements))
+             : text(std::get<gguf::Numbers<std::int64_t>>(list->elements));
+}
+
 Token find(const Vocabulary& v, std::string_view text) {
   const auto found = std::find(v.tokens.begin(), v.tokens.end(), text);
   return found == v.tokens.end() ? kNoToken : static_cast<Token>(found - v.tokens.begin());
@@ -100,9 +116,15 @@ void read_special(const gguf::File& file, Vocabulary& v) {
     if (v.sep == kNoToken && v.eos == kNoToken) v.sep = find(v, "[SEP]");
     if (v.unk == kNoToken) v.unk = find(v, "[UNK]");
   }
+  if (v.kind == VocabularyKind::kUnigram && v.unk == kNoToken) {
+    const auto unknown = std::find(v.kinds.begin(), v.kinds.end(), TokenKind::kUnknown);
+    if (unknown != v.kinds.end()) v.unk = static_cast<Token>(unknown - v.kinds.begin());
+  }
   v.add_bos = file.get_bool(key("add_bos_token"));
   v.add_eos = file.get_bool(key("add_eos_token"));
   v.add_space_prefix = file.get_bool(key("add_space_prefix"));
+  v.remove_extra_spaces = file.get_bool(key("remove_extra_whitespaces"));
+  if (v.kind == VocabularyKind::kUnigram) v.charsmap = read_bytes(file, "precompiled_charsmap");
   v.lowercase = file.get_bool(key("normalizer.lowercase"));
   v.strip_accents = file.get_bool(key("normalizer.strip_accents"));
 }

@@ -41,6 +41,8 @@ std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet
                                           const TokenTexts& pieces);
 /// SentencePiece's BPE by score. Throws Error kInvalidFile where a character could become no token at all.
 std::unique_ptr<Encoder> make_spm_encoder(const Vocabulary& vocabulary, TokenSet tokens);
+/// SentencePiece's unigram model. Throws as make_spm_encoder, and where the charsmap is damaged.
+std::unique_ptr<Encoder> make_unigram_encoder(const Vocabulary& vocabulary, TokenSet tokens);
 /// WordPiece. Throws Error kInvalidFile where there is no unknown token.
 std::unique_ptr<Encoder> make_wordpiece_encoder(const Vocabulary& vocabulary, TokenSet tokens);
 

@@ -1,15 +1,13 @@
 // SentencePiece's BPE: neighbours merge while their text is a token, the best score first (Kudo and
 // Richardson 2018).
 #include <algorithm>
-#include <array>
 #include <bitset>
-#include <optional>
 #include <string>
 
+#include "text/byte_fallback.h"
 #include "text/encoder.h"
 #include "text/merger.h"
 #include "text/utf8.h"
-#include "weft/error.h"
 
 namespace weft::text {
 namespace {
@@ -27,23 +25,9 @@ class SpmEncoder final : public Encoder {
   SpmEncoder(const Vocabulary& vocabulary, const TokenTexts& texts)
       : index_(texts, findable(vocabulary)),
         longest_(texts.longest()),
-        unk_(vocabulary.unk),
+        fallback_(vocabulary),
         add_space_prefix_(vocabulary.add_space_prefix.value_or(true)) {
     rank_scores(vocabulary);
-    byte_ids_.fill(kNoToken);
-    for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-      if (kind_of(vocabulary, i) != TokenKind::kByte) continue;
-      const std::optional<unsigned char> byte = byte_of_text(vocabulary.tokens[i]);
-      if (!byte)
-        throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: tokenizer.ggml.tokens[" +
-                                                 std::to_string(i) +
-                                                 "] is of type byte and not written <0x00> to <0xFF>");
-      if (byte_ids_[*byte] == kNoToken) byte_ids_[*byte] = static_cast<Token>(i);
-    }
-    if (unk_ == kNoToken && std::find(byte_ids_.begin(), byte_ids_.end(), kNoToken) != byte_ids_.end())
-      throw Error(ErrorCode::kInvalidFile,
-                  "the vocabulary is damaged: there are neither all 256 byte tokens nor "
-                  "tokenizer.ggml.unknown_token_id");
     for (const std::string& token : vocabulary.tokens)
       for (std::size_t at = token.find(kSpaceMark, 1); at < token.size(); at = token.find(kSpaceMark, at + 1))
         joined_to_space_.set(static_cast<unsigned char>(token[at - 1]));
@@ -115,19 +99,8 @@ class SpmEncoder final : public Encoder {
         const std::string_view text = word.substr(symbols[i].begin, end - symbols[i].begin);
         const Token id = symbols[i].id != kNoToken ? symbols[i].id : encoder_.index_.find(text);
         if (id != kNoToken) out.push_back(id);
-        unknown = id == kNoToken && encode_bytes(text, unknown, out);
+        unknown = id == kNoToken && encoder_.fallback_.encode(text, unknown, out);
       }
-    }
-
-    /// A character that is no token, as bytes. True if the unknown token stands for it.
-    bool encode_bytes(std::string_view text, bool after_unknown, std::vector<Token>& out) {
-      const auto id_of = [&](char c) { return encoder_.byte_ids_[static_cast<unsigned char>(c)]; };
-      if (std::all_of(text.begin(), text.end(), [&](char c) { return id_of(c) != kNoToken; })) {
-        for (const char c : text) out.push_back(id_of(c));
-        return false;
-      }
-      if (!after_unknown) out.push_back(encoder_.unk_);
-      return true;
     }
 
     const SpmEncoder& encoder_;
@@ -137,9 +110,8 @@ class SpmEncoder final : public Encoder {
 
   TokenIndex index_;  ///< Of tokens that text may become.
   std::size_t longest_;
-  Token unk_;
+  ByteFallback fallback_;
   bool add_space_prefix_;
-  std::array<Token, 256> byte_ids_;
   std::vector<std::uint32_t> ranks_;  ///< Per token, from its score.
   std::size_t n_ranks_ = 0;
   std::bitset<256> joined_to_space_;  ///< Bytes that stand before a U+2581 inside of a token.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "text/encoder.h"
 #include "text/pre_tokenizer.h"
 #include "text/special_matcher.h"
@@ -100,10 +101,9 @@ std::unique_ptr<text::Encoder> make_encoder(const Vocabulary& v, text::TokenSet 
     case VocabularyKind::kWordPiece:
       return text::make_wordpiece_encoder(v, tokens);
     case VocabularyKind::kUnigram:
-      break;
+      return text::make_unigram_encoder(v, tokens);
   }
-  throw Error(ErrorCode::kUnsupported,
-              "the vocabulary is of SentencePiece's unigram kind, which weft cannot use yet");
+  WEFT_CHECK(false);
 }
 
 }  // namespace
@@ -118,7 +118,8 @@ struct Tokenizer::Impl {
         bos(v.kind == VocabularyKind::kWordPiece && v.bos == kNoToken ? v.cls : v.bos),
         eos(v.kind == VocabularyKind::kWordPiece && v.eos == kNoToken ? v.sep : v.eos),
         space_prefix(v.kind == VocabularyKind::kWordPiece ||
-                     (v.kind == VocabularyKind::kSpm && v.add_space_prefix.value_or(true))) {
+                     ((v.kind == VocabularyKind::kSpm || v.kind == VocabularyKind::kUnigram) &&
+                      v.add_space_prefix.value_or(true))) {
     if (index.duplicate() != kNoToken)
       throw Error(ErrorCode::kInvalidFile, "the vocabulary is damaged: tokenizer.ggml.tokens[" +
                                                std::to_string(index.duplicate()) +
@@ -147,10 +148,12 @@ struct Tokenizer::Impl {
     const bool bert = v.kind == VocabularyKind::kWordPiece;
     const Token first = bert && v.cls != kNoToken ? v.cls : v.bos;
     const Token last = bert && v.sep != kNoToken ? v.sep : v.eos;
-    const bool wants_bos = v.kind != VocabularyKind::kBpe || text::find_pre_tokenizer(v.pre).adds_bos;
+    const bool unigram = v.kind == VocabularyKind::kUnigram;
+    const bool wants_bos =
+        v.kind == VocabularyKind::kBpe ? text::find_pre_tokenizer(v.pre).adds_bos : !unigram;
     if (v.add_bos.value_or(wants_bos)) front = first;
     // BERT's files say add_eos false or nothing at all and mean [CLS] text [SEP].
-    if (bert || v.add_eos.value_or(false)) back = last;
+    if (bert || v.add_eos.value_or(unigram)) back = last;
   }
 
   void set_ends(const Vocabulary& v) {

@@ -38,7 +38,7 @@ void check(const Vocabulary& v) {
   if (bytes > 0xFFFF'FFFFu) invalid("tokenizer.ggml.tokens has more than 4 GiB of text");
 
   if (!v.kinds.empty()) check_count("tokenizer.ggml.token_type", v.kinds.size(), n);
-  if (!v.scores.empty() || v.kind == VocabularyKind::kSpm)
+  if (!v.scores.empty() || v.kind == VocabularyKind::kSpm || v.kind == VocabularyKind::kUnigram)
     check_count("tokenizer.ggml.scores", v.scores.size(), n);
   for (std::size_t i = 0; i < v.scores.size(); ++i)
     if (std::isnan(v.scores[i])) invalid("tokenizer.ggml.scores[" + std::to_string(i) + "] is not a number");

@@ -15,7 +15,7 @@ enum class VocabularyKind {
   kBpe,  ///< Byte-level BPE (GPT-2, Llama 3, Qwen ...): tokens are written in GPT-2's alphabet of bytes.
   kSpm,  ///< SentencePiece's BPE by score (Llama 2, Gemma ...): U+2581 is a space, <0xHH> a byte.
   kWordPiece,  ///< BERT: tokens that begin a word carry U+2581, the others go on with one.
-  kUnigram,    ///< Known and not supported.
+  kUnigram,    ///< SentencePiece's unigram model (T5, XLM-RoBERTa): written as kSpm's, normalised first.
 };
 
 struct Vocabulary {
@@ -23,7 +23,7 @@ struct Vocabulary {
   std::string pre;  ///< BPE: name of the pre-tokenizer (pre_tokenizer.h); empty means "default".
   std::vector<std::string> tokens;  ///< Position = id.
   std::vector<float>
-      scores;  ///< SPM: one per token, the higher merges first. Others: empty or one per token.
+      scores;  ///< SPM, unigram: one per token, the higher is taken first. Others: empty or one per token.
   std::vector<TokenKind> kinds;     ///< One per token, or empty: all normal.
   std::vector<std::string> merges;  ///< BPE: "left right", the most urgent first.
 
@@ -31,9 +31,12 @@ struct Vocabulary {
   Token sep = kNoToken, pad = kNoToken, cls = kNoToken, mask = kNoToken;
 
   // Absent: what the kind of tokenizer (or its pre-tokenizer) wants.
-  std::optional<bool> add_bos, add_eos;  ///< Around a text. WordPiece: [CLS] before and [SEP] after it.
-  std::optional<bool> add_space_prefix;  ///< SPM: a text begins with a space that is not in it.
+  std::optional<bool> add_bos, add_eos;     ///< Around a text. WordPiece: [CLS] before and [SEP] after it.
+  std::optional<bool> add_space_prefix;     ///< SPM, unigram: a text begins with a space that is not in it.
+  std::optional<bool> remove_extra_spaces;  ///< Unigram: none around a text, one between words.
   std::optional<bool> lowercase, strip_accents;  ///< WordPiece.
+
+  std::string charsmap;  ///< Unigram: how a text is normalised (charsmap.h); empty: not at all.
 
   std::vector<Token> strip_left, strip_right;  ///< Special tokens that swallow the white space at that side.
 };

@@ -199,7 +199,19 @@ TEST_P(MalformedVocabulary, KindAndPreTokenizer) {
     trials_.refused(with(model, name), name, {model});
   trials_.refused(with(model, std::string(1 << 20, 'x')), "long", {model});
   trials_.refused(with(model, std::uint32_t{1}), "number", {model});
-  trials_.refused(with(model, "t5"), "t5", {"unigram"});
+  if (is_bpe()) {
+    trials_.refused(with(model, "t5"), "t5", {kScores});
+  } else {
+    const std::string charsmap = "tokenizer.ggml.precompiled_charsmap";
+    for (const std::vector<std::uint8_t>& bytes :
+         {std::vector<std::uint8_t>{1, 2}, {8, 0, 0, 0, 1, 2, 3, 4}}) {
+      Draft draft(good_);
+      trials_.refused(draft.set(model, std::string("t5")).set_array(charsmap, bytes), "charsmap", {charsmap});
+    }
+    Draft draft(good_);
+    trials_.refused(draft.set(model, std::string("t5")).set(charsmap, std::uint32_t{1}), "number",
+                    {charsmap});
+  }
   if (is_bpe()) {
     trials_.refused(with(model, "llama"), "the other kind", {kScores});
     for (const std::string& name : {std::string("unheard-of"), std::string(1 << 20, 'x'), std::string("\n")})

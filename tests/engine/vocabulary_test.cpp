@@ -69,6 +69,21 @@ TEST(Vocabulary, SharedGoldenTextsHaveTheirTokens) {
   EXPECT_GE(compare_golden(folder), 60);
 }
 
+// Small vocabularies of the kinds that the golden models do not have, with ids by SentencePiece and others.
+TEST(Vocabulary, SmallVocabulariesGiveTheirReferenceTokens) {
+  int n_texts = 0;
+  for (const fs::path& path : files_in(fs::path(WEFT_TEST_DATA) / "tokenizers", ".gguf")) {
+    const Tokenizer tokenizer = load(path);
+    for (const auto& entry : nlohmann::json::parse(read_file(fs::path(path).replace_extension(".json")))) {
+      const auto text = entry["text"].get<std::string>();
+      EXPECT_EQ(tokenizer.encode(text, kPlain), entry["ids"].get<std::vector<Token>>())
+          << path << ": " << text;
+      ++n_texts;
+    }
+  }
+  EXPECT_GE(n_texts, 400);
+}
+
 TEST(Vocabulary, RealVocabulariesGiveTheirReferenceTokens) {
   const fs::path folder = fs::path(WEFT_SHARED_DIR) / "tokenizers";
   if (!fs::exists(folder)) GTEST_SKIP() << "the folder with real vocabularies is not there";

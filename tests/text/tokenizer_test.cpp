@@ -343,9 +343,8 @@ TEST(VocabularyCheck, OddButPossibleOnesLoad) {
   EXPECT_EQ(t.piece(265), "中");
 }
 
-TEST(VocabularyCheck, UnknownKindsAreUnsupported) {
-  Vocabulary v = text::spm_vocabulary({"a"});
-  v.kind = text::VocabularyKind::kUnigram;
+TEST(VocabularyCheck, UnknownPreTokenizersAreUnsupported) {
+  const Vocabulary v = text::bpe_vocabulary({}, "unheard-of");
   try {
     Tokenizer t(v);
     FAIL();

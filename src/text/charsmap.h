@@ -1,0 +1,44 @@
+#pragma once
+// The normalisation that a SentencePiece model brings along: a table of texts and what each becomes,
+// "compiled" to a trie in a double array (Aoe 1989, as packed by Darts-clone) and the replacements.
+//
+// Layout: bytes of the trie (u32), the trie (u32 units, little-endian), the replacements, each ended by a
+// zero byte. A unit's low byte is the byte that leads to it, bit 31 says that it is a value and no node; bit
+// 8 that a text ends here, with its value at the unit's offset; bits 10 to 30 are the offset, times 256 where
+// bit 9 is set. The child for a byte b of the node at place p is at p ^ offset(p) ^ b, the value at p ^
+// offset(p).
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::text {
+
+/// Immutable.
+class Charsmap {
+ public:
+  /// An empty table changes nothing. Throws Error kInvalidFile where the parts do not fit. What a damaged
+  /// trie makes of a text is not checked: places outside match nothing.
+  explicit Charsmap(std::string_view bytes);
+
+  struct Step {
+    std::string_view text;  ///< What it becomes; may be empty. Valid UTF-8.
+    std::size_t size;       ///< Bytes taken from the front.
+  };
+  /// The front of a text that is valid UTF-8 and not empty: the longest text of the table that it begins
+  /// with, else its first character as it is.
+  Step front(std::string_view text) const;
+
+ private:
+  std::uint32_t unit(std::size_t at) const { return at < trie_.size() ? trie_[at] : kValue; }
+  bool replacement(std::size_t at, std::string_view& text) const;
+
+  static constexpr std::uint32_t kValue = std::uint32_t{1} << 31;
+  std::vector<std::uint32_t> trie_;
+  std::string replacements_;
+  std::bitset<256> begins_;  ///< Bytes that some text of the table begins with.
+};
+
+}  // namespace weft::text
