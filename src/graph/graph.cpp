@@ -135,7 +135,8 @@ std::vector<std::int64_t> Graph::bounds() const {
 
 bool changes_state(const Node& node) {
   return get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
-         get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr;
+         get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr ||
+         get_op<ops::DeltaRule>(node) != nullptr;
 }
 
 ValueId state_behind(const Graph& graph, ValueId value) {

@@ -169,6 +169,43 @@ ValueType rule(const ops::SelectiveScan&, const Inputs& in) {
   return f32(in.shape(at.x));
 }
 
+ValueType rule(const ops::DeltaRule&, const Inputs& in) {
+  constexpr auto at = input_places<ops::DeltaRule>();
+  in.require(in.dtype(at.state) == DType::kF32, at.state, "must be f32");
+  in.require(in.shape(at.state).rank() == 3, at.state, "must be {slots, rows of all heads, columns}");
+  for (const int i : {at.q, at.k, at.v, at.decay, at.beta}) {
+    in.f32(i);
+    in.require(in.shape(i).rank() == 2 && in.shape(i)[0] == in.shape(at.v)[0], i,
+               "must have a row for each of v");
+  }
+  const std::int64_t rows = in.size(at.state, 1), columns = in.size(at.state, 2);
+  const std::int64_t v_columns = in.shape(at.v).columns(), k_columns = in.shape(at.k).columns();
+  in.require(columns > 0 && v_columns > 0 && v_columns % columns == 0, at.v,
+             "must have the state's columns for each head");
+  const std::int64_t heads = v_columns / columns;
+  in.require(rows > 0 && rows % heads == 0, at.state, "must have equal rows for each head");
+  const std::int64_t d_k = rows / heads;
+  in.require(d_k <= kMaxHeadDim && columns <= kMaxHeadDim, at.state, "must have heads of at most 4096");
+  in.require(k_columns > 0 && k_columns % d_k == 0 && heads % (k_columns / d_k) == 0, at.k,
+             "must have the rows of a head for each group of heads");
+  in.require(in.shape(at.q).columns() == k_columns, at.q, "must have the columns of k");
+  const std::int64_t n_decay = in.shape(at.decay).columns();
+  in.require(n_decay == heads || n_decay == rows, at.decay,
+             "must have a column for each head, or each row of one");
+  in.require(in.shape(at.beta).columns() == (in.has(at.removed) ? rows : heads), at.beta,
+             "must have a column for each head, or, with removed keys, for each row of one");
+  if (in.has(at.removed)) {
+    in.f32(at.removed);
+    in.require(in.shape(at.removed) == Shape{in.shape(at.v)[0], rows}, at.removed,
+               "must have a column for each row of the state");
+    in.require(k_columns == rows, at.k, "must have keys for each head where others are removed");
+    in.require(n_decay == rows, at.decay, "must have a column for each row of the state here");
+  }
+  in.index_per_row(at.from, at.v);
+  in.index_per_row(at.to, at.v);
+  return f32(in.shape(at.v));
+}
+
 ValueType rule(const ops::TopK& op, const Inputs& in) {
   in.f32(0);
   in.require(in.shape(0).rank() == 2, 0, "must be a matrix");

@@ -41,7 +41,8 @@ void check_kinds(const Graph& graph, const Node& node) {
   };
   std::vector<std::size_t> states;
   if (get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
-      get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr)
+      get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr ||
+      get_op<ops::DeltaRule>(node) != nullptr)
     states = {0};
   if (get_op<ops::Attention>(node) != nullptr) states = {1, 2};
   // Keys and values that are states are so by their shape.
@@ -140,6 +141,7 @@ std::vector<IndexUse> index_uses(const Graph& graph) {
     };
     if (get_op<ops::ShortConv>(node) != nullptr) slots(named_inputs<ops::ShortConv>(node));
     if (get_op<ops::SelectiveScan>(node) != nullptr) slots(named_inputs<ops::SelectiveScan>(node));
+    if (get_op<ops::DeltaRule>(node) != nullptr) slots(named_inputs<ops::DeltaRule>(node));
     if (get_op<ops::Attention>(node) != nullptr) {
       const auto in = named_inputs<ops::Attention>(node);
       add(in.sequences, graph.value(in.extents).shape[0]);

@@ -237,6 +237,31 @@ TEST_F(GraphTest, RecurrentOpsRefuseWhatDoesNotFit) {
   EXPECT_NE(scan({state, x, head_dt, b, b, three, three, from, to}), "");
   EXPECT_NE(scan({state, x, head_dt, b, b, heads, vector, from, to}), "");
   EXPECT_NE(scan({state, x, x, two_b, two_b, by3, vector, from, to}), "");
+  // A state of 12 rows: two heads of six, or four of three, with eight columns each.
+  const ValueId deltas = graph.add_state("deltas", DType::kF32, {4, 12, 8});
+  const auto columns = [&](const char* name, std::int64_t count) {
+    return graph.add_input(name, DType::kF32, {Dim(1, n), count});
+  };
+  const ValueId k6 = columns("k6", 6), k12 = columns("k12", 12), v16 = columns("v16", 16),
+                by_head = columns("by_head", 2), k5 = columns("k5", 5), v24 = columns("v24", 24);
+  const auto delta = [&](std::initializer_list<ValueId> inputs) { return refusal(ops::DeltaRule{}, inputs); };
+  EXPECT_EQ(delta({deltas, k12, k12, v16, by_head, by_head, from, to}), "");
+  EXPECT_EQ(delta({deltas, k6, k6, v16, by_head, by_head, from, to}), "");
+  EXPECT_EQ(delta({deltas, k6, k6, v16, k12, by_head, from, to}), "");
+  EXPECT_EQ(delta({deltas, k12, k12, v16, k12, k12, from, to, k12}), "");
+  EXPECT_NE(delta({half_state, k12, k12, v16, by_head, by_head, from, to}), "");
+  EXPECT_NE(delta({deltas, k12, k6, v16, by_head, by_head, from, to}), "");
+  EXPECT_NE(delta({deltas, k5, k5, v16, by_head, by_head, from, to}), "");
+  EXPECT_NE(delta({deltas, k12, k12, v24, by_head, by_head, from, to}), "");
+  EXPECT_NE(delta({deltas, k12, k12, k12, by_head, by_head, from, to}), "");
+  EXPECT_NE(delta({deltas, k12, k12, v16, k6, by_head, from, to}), "");
+  EXPECT_NE(delta({deltas, k12, k12, v16, by_head, k12, from, to}), "");
+  EXPECT_NE(delta({deltas, k12, k12, v16, by_head, by_head, few, to}), "");
+  EXPECT_NE(delta({deltas, k12, k12, v16, by_head, by_head, from, few}), "");
+  EXPECT_NE(delta({deltas, k12, k12, v16, by_head, k12, from, to, k12}), "");
+  EXPECT_NE(delta({deltas, k12, k12, v16, k12, by_head, from, to, k12}), "");
+  EXPECT_NE(delta({deltas, k6, k6, v16, k12, k12, from, to, k12}), "");
+  EXPECT_NE(delta({deltas, k12, k12, v16, k12, k12, from, to, k6}), "");
   // ... and accept what does, with rows as x has them.
   for (const ValueId y :
        {graph.add(ops::ShortConv{}, {state, x, by4, from, to, vector}, "conv"),

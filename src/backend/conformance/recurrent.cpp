@@ -2,6 +2,56 @@
 #include "backend/conformance/case.h"
 
 namespace weft::conformance::cases {
+namespace {
+
+enum class DeltaForm : std::uint8_t { kHeads, kTiled, kRows, kRemoved };
+
+void delta_rule_case(Suite& suite, DeltaForm form, std::int64_t m, std::int64_t d_v, const Indices& from,
+                     const Indices& to) {
+  const bool removes = form == DeltaForm::kRemoved;
+  const std::int64_t slots = 6, heads = 4, groups = removes ? 4 : 2, d_k = 5;
+  Case c = suite.next();
+  DeltaCase a;
+  a.heads = heads;
+  a.groups = static_cast<std::size_t>(groups);
+  a.keys = d_k;
+  a.columns = static_cast<std::size_t>(d_v);
+  a.tiled = form == DeltaForm::kTiled;
+  a.own_decays = removes || form == DeltaForm::kRows;
+  const std::int64_t n_decay = a.own_decays ? heads * d_k : heads, n_beta = removes ? heads * d_k : heads;
+  a.state = c.floats({slots, heads * d_k, d_v});
+  a.q = c.floats({m, groups * d_k}, -0.5f, 0.5f);
+  a.k = c.floats({m, groups * d_k}, -0.5f, 0.5f);
+  a.v = c.floats({m, heads * d_v});
+  a.decay = c.floats({m, n_decay}, 0.1f, 1.0f);
+  a.beta = c.floats({m, n_beta}, 0.0f, 1.0f);
+  if (removes) a.removed = c.floats({m, heads * d_k}, -0.5f, 0.5f);
+  a.from = from;
+  a.to = to;
+  const ValueId state = c.state(DType::kF32, {slots, heads * d_k, d_v}, CacheRole::kSlots, a.state);
+  const Dim n = c.rows(m);
+  const ValueId q = c.input({n, groups * d_k}, a.q), k = c.input({n, groups * d_k}, a.k);
+  const ValueId v = c.input({n, heads * d_v}, a.v);
+  const ValueId decay = c.input({n, n_decay}, a.decay), beta = c.input({n, n_beta}, a.beta);
+  const ValueId f = c.input({n}, from), t = c.input({n}, to);
+  const ValueId removed = removes ? c.input({n, heads * d_k}, a.removed) : kNoValue;
+  const ops::DeltaRule::Inputs inputs = {.state = state,
+                                         .q = q,
+                                         .k = k,
+                                         .v = v,
+                                         .decay = decay,
+                                         .beta = beta,
+                                         .from = f,
+                                         .to = t,
+                                         .removed = removed};
+  const ValueId y = c.graph.add(ops::DeltaRule{.tiled = a.tiled}, inputs, "y");
+  c.expect(y, delta_rule(a));
+  c.expect_state(state, y, a.state);
+  const char* const what[] = {"", " tiled", " rows", " removed"};
+  suite.take(c, text({m, heads * d_v}) + what[static_cast<int>(form)], kProductTolerance);
+}
+
+}  // namespace
 
 void recurrent(Suite& suite) {
   const std::int64_t slots = 6;
@@ -69,6 +119,9 @@ void recurrent(Suite& suite) {
         c.expect_state(state, y, a.state);
         suite.take(c, text({m, columns}) + (heads ? " heads" : ""), kProductTolerance);
       }
+      for (const DeltaForm form :
+           {DeltaForm::kHeads, DeltaForm::kTiled, DeltaForm::kRows, DeltaForm::kRemoved})
+        if (suite.wanted("delta_rule")) delta_rule_case(suite, form, m, d, from, to);
     }
 }
 

@@ -344,4 +344,43 @@ Values selective_scan(ScanCase& a) {
   return y;
 }
 
+Values delta_rule(DeltaCase& a) {
+  const std::size_t d_k = a.keys, d_v = a.columns, size = a.heads * d_k * d_v;
+  Values y(a.v.size());
+  for (std::size_t r = 0; r < a.from.size(); ++r) {
+    Values all(size);
+    if (a.from[r] >= 0)
+      std::copy_n(a.state.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(a.from[r]) * size),
+                  size, all.begin());
+    for (std::size_t h = 0; h < a.heads; ++h) {
+      const std::size_t group = a.tiled ? h % a.groups : h / (a.heads / a.groups);
+      const std::size_t at = r * a.heads + h;
+      const double* const q = a.q.data() + (r * a.groups + group) * d_k;
+      const double* const k = a.k.data() + (r * a.groups + group) * d_k;
+      for (std::size_t j = 0; j < d_v; ++j) {
+        const auto state = [&](std::size_t i) -> double& { return all[(h * d_k + i) * d_v + j]; };
+        const auto decay = [&](std::size_t i) { return a.own_decays ? a.decay[at * d_k + i] : a.decay[at]; };
+        const double v = a.v[at * d_v + j];
+        double held = 0.0, sum = 0.0;
+        for (std::size_t i = 0; i < d_k; ++i)
+          held += a.removed.empty() ? k[i] * decay(i) * state(i) : a.removed[at * d_k + i] * state(i);
+        for (std::size_t i = 0; i < d_k; ++i) {
+          const std::size_t of_row = at * d_k + i;
+          state(i) *= decay(i);
+          if (a.removed.empty()) {
+            state(i) += k[i] * a.beta[at] * (v - held);
+          } else {
+            state(i) += k[i] * v - a.beta[of_row] * a.removed[of_row] * held;
+          }
+          sum += q[i] * state(i);
+        }
+        y[at * d_v + j] = sum;
+      }
+    }
+    std::copy(all.begin(), all.end(),
+              a.state.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(a.to[r]) * size));
+  }
+  return y;
+}
+
 }  // namespace weft::conformance

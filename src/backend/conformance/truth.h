@@ -75,4 +75,12 @@ struct ScanCase {
 };
 Values selective_scan(ScanCase& a);  ///< Changes a.state.
 
+struct DeltaCase {
+  std::size_t heads = 1, groups = 1, keys = 1, columns = 1;  ///< Keys and columns of a head's state.
+  bool tiled = false, own_decays = false;
+  Values state, q, k, v, decay, beta, removed;  ///< `removed` may be empty.
+  Indices from, to;
+};
+Values delta_rule(DeltaCase& a);  ///< Changes a.state.
+
 }  // namespace weft::conformance

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/launches/batch_matmul.h"
 #include "backend/cpu/launches/copy.h"
+#include "backend/cpu/launches/delta_rule.h"
 #include "backend/cpu/launches/elementwise.h"
 #include "backend/cpu/launches/move.h"
 #include "backend/cpu/launches/pictures.h"
@@ -19,6 +20,7 @@ std::unique_ptr<Launch> make_plain_launch(const Graph& graph, const Node& node) 
   if (get_op<ops::MoveCells>(node) != nullptr) return std::make_unique<MoveLaunch>(graph, node);
   if (get_op<ops::ShortConv>(node) != nullptr) return std::make_unique<ConvLaunch>(graph, node);
   if (get_op<ops::SelectiveScan>(node) != nullptr) return std::make_unique<ScanLaunch>(graph, node);
+  if (get_op<ops::DeltaRule>(node) != nullptr) return std::make_unique<DeltaLaunch>(graph, node);
   if (get_op<ops::RaggedAttention>(node) != nullptr)
     return std::make_unique<RaggedAttentionLaunch>(graph, node);
   if (get_op<ops::RaggedMean>(node) != nullptr) return std::make_unique<RaggedMeanLaunch>(graph, node);

@@ -262,6 +262,18 @@ class Builder {
     launch.groups = [n](const StepSizes&) -> Groups { return {groups_of(n, 64), 1, 1}; };
   }
 
+  void launch(const ops::DeltaRule& op, const Node& node) {
+    const auto in = named_inputs<ops::DeltaRule>(node);
+    const std::uint32_t n = columns(node.output), n_columns = columns(in.state), heads = n / n_columns;
+    const std::uint32_t n_keys = word(shape(in.state)[1].constant()) / heads;
+    Launch& launch =
+        add(Shader::kDeltaRule, {}, shape(node.output)[0],
+            {in.state, in.q, in.k, in.v, in.decay, in.beta, in.from, in.to, in.removed, node.output},
+            {n_columns, heads, columns(in.k) / n_keys, n_keys, op.tiled, columns(in.decay) / heads,
+             in.removed != kNoValue});
+    launch.groups = [n](const StepSizes&) -> Groups { return {groups_of(n, 64), 1, 1}; };
+  }
+
   void experts(std::uint32_t op, const Node& node, ValueId b, std::int64_t k, bool normalise, float scale,
                std::uint32_t per_row) {
     Launch& launch = add(Shader::kExperts, {op}, shape(node.output)[0], {node.inputs[0], b, node.output},

@@ -17,6 +17,7 @@ namespace weft::vulkan {
 enum class Shader : std::uint8_t {
   kAttention,
   kBatchMatmul,
+  kDeltaRule,
   kElementwise,
   kExperts,
   kGetRows,
@@ -37,7 +38,7 @@ enum class Shader : std::uint8_t {
   kTranspose,
   kUnfold,
 };
-inline constexpr int kNumShaders = 21;
+inline constexpr int kNumShaders = 22;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that

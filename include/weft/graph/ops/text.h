@@ -208,6 +208,27 @@ struct SelectiveScan {
   friend bool operator==(const SelectiveScan&, const SelectiveScan&) = default;
 };
 
+/// The gated delta rule (arXiv 2412.06464): each head's state S {d_k, d_v} forgets, exchanges by the share
+/// beta what it holds under the key k for v, and is read with q:
+///   S = decay * S
+///   S = S + k (beta * (v - k^T S))^T
+///   y = q^T S
+/// state {s, h*d_k, d_v}, q {m, g*d_k}, k {m, g*d_k}, v {m, h*d_v}, decay {m, h}, of a head, or {m, h*d_k},
+/// of each row of its state, beta {m, h}, from {m} I32, to {m} I32 -> {m, h*d_v} Head j reads the q and k of
+/// j / (h/g), or of j % g where they are tiled. RWKV-7 (arXiv 2503.14456) removes what lay under a key of its
+/// own, by shares of each row: with removed {m, h*d_k}? decay and beta are {m, h*d_k}, g is h, and
+///   S = decay * S - (beta * removed) (removed^T S)^T + k v^T
+struct DeltaRule {
+  static constexpr std::string_view kName = "delta_rule";
+  struct Inputs {
+    ValueId state, q, k, v, decay, beta, from, to;
+    ValueId removed = kNoValue;
+  };
+  static constexpr int kMinInputs = 8, kMaxInputs = 9;
+  bool tiled = false;
+  friend bool operator==(const DeltaRule&, const DeltaRule&) = default;
+};
+
 /// x {m, e} -> {m, k} I32: indices of the k largest, largest first, lower first among equals; NaN is least.
 struct TopK {
   static constexpr std::string_view kName = "top_k";

@@ -214,6 +214,24 @@ struct ScanRow : RecurrentRow {
   int n_state = 0;
 };
 
+/// ops::DeltaRule: a row of one head, columns [0, n) of its state, whose rows lie from_stride and to_stride
+/// floats apart. `from` is null for zeros, and may be `to`.
+struct DeltaRow {
+  const float* q = nullptr;  ///< [n_keys]
+  const float* k = nullptr;
+  const float* v = nullptr;        ///< Of these columns.
+  const float* decay = nullptr;    ///< One, or [n_keys].
+  bool own_decays = false;         ///< Of each row of the state.
+  const float* beta = nullptr;     ///< One, or [n_keys] where keys are removed.
+  const float* removed = nullptr;  ///< Or null
+  const float* from = nullptr;
+  float* to = nullptr;
+  float* out = nullptr;
+  std::int64_t from_stride = 0, to_stride = 0;
+  std::int64_t n = 0;
+  int n_keys = 0;
+};
+
 /// One time of a recurrent cell (ops::Lstm, ops::Gru): kCellUnits of its units, or what is left of them, for
 /// n_rows texts. Rows of states and results have n_hidden floats and begin with unit 0.
 struct CellArgs {
@@ -349,6 +367,7 @@ struct Kernels {
 
   void (*conv_row)(const ConvRow&);
   void (*scan_row)(const ScanRow&);
+  void (*delta_row)(const DeltaRow&);
   void (*cells)(const CellArgs&);
 
   void (*unary_row)(UnaryKind kind, const float* x, std::int64_t n, float* out);

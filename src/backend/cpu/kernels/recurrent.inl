@@ -51,4 +51,61 @@ static void scan_row(const ScanRow& row) {
   scan_row_of<false>(row);
 }
 
+/// What differs among the forms of the delta rule.
+enum class DeltaForm : std::uint8_t { kHeadDecay, kRowDecays, kRemovedKeys };
+
+/// n vectors of columns from column c on, side by side so that no sum waits for another.
+template <DeltaForm form, int n, class Place>
+static inline void delta_columns(const DeltaRow& row, std::int64_t c, Place at) {
+  constexpr bool removes = form == DeltaForm::kRemovedKeys, heads = form == DeltaForm::kHeadDecay;
+  F32 held[n], change[n], read[n];
+  for (int j = 0; j < n; ++j) held[j] = read[j] = zero();
+  if (row.from != nullptr) {
+    for (int i = 0; i < row.n_keys; ++i) {
+      const F32 key = broadcast(removes ? row.removed[i] : heads ? row.k[i] : row.k[i] * row.decay[i]);
+      const float* const state = row.from + i * row.from_stride + c;
+#pragma GCC unroll 4
+      for (int j = 0; j < n; ++j) held[j] = fma(key, load(state + j * kLanes, at), held[j]);
+    }
+  }
+  for (int j = 0; j < n; ++j) {
+    const F32 v = load(row.v + c + j * kLanes, at);
+    const F32 known = heads ? broadcast(row.decay[0]) * held[j] : held[j];
+    change[j] = removes ? v : broadcast(row.beta[0]) * (v - known);
+  }
+  for (int i = 0; i < row.n_keys; ++i) {
+    const F32 decay = broadcast(row.decay[heads ? 0 : i]);
+    const F32 key = broadcast(row.k[i]), query = broadcast(row.q[i]);
+    const F32 share = removes ? broadcast(-row.beta[i] * row.removed[i]) : zero();
+#pragma GCC unroll 4
+    for (int j = 0; j < n; ++j) {
+      F32 state = zero();
+      if (row.from != nullptr) {
+        state = decay * load(row.from + i * row.from_stride + c + j * kLanes, at);
+        if constexpr (removes) state = fma(share, held[j], state);
+      }
+      state = fma(key, change[j], state);
+      store(row.to + i * row.to_stride + c + j * kLanes, state, at);
+      read[j] = fma(query, state, read[j]);
+    }
+  }
+  for (int j = 0; j < n; ++j) store(row.out + c + j * kLanes, read[j], at);
+}
+
+template <DeltaForm form>
+static void delta_row_of(const DeltaRow& row) {
+  constexpr int kVectors = 4;
+  std::int64_t c = 0;
+  for (; c + kVectors * kLanes <= row.n; c += kVectors * kLanes)
+    delta_columns<form, kVectors>(row, c, Whole{});
+  for (; c + kLanes <= row.n; c += kLanes) delta_columns<form, 1>(row, c, Whole{});
+  if (c < row.n) delta_columns<form, 1>(row, c, Part{static_cast<int>(row.n - c)});
+}
+
+static void delta_row(const DeltaRow& row) {
+  if (row.removed != nullptr) return delta_row_of<DeltaForm::kRemovedKeys>(row);
+  if (row.own_decays) return delta_row_of<DeltaForm::kRowDecays>(row);
+  delta_row_of<DeltaForm::kHeadDecay>(row);
+}
+
 }  // namespace weft::cpu::WEFT_CPU_ISA

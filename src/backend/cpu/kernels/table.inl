@@ -36,6 +36,7 @@ const Kernels kTable = {
     .ragged_attention = ragged_attention,
     .conv_row = conv_row,
     .scan_row = scan_row,
+    .delta_row = delta_row,
     .cells = cells,
     .unary_row = unary_row,
     .clamp_row = clamp_row,
