@@ -48,8 +48,9 @@ class Family:
     metadata beside what all share, names of tensors beside LAYER and WHOLE, and what becomes of tensors on the way."""
 
     def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
-                 permute=False, offset=0.0, seed=2026):
+                 permute=False, offset=0.0, seed=2026, learned=None):
         self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
+        self.learned = learned  # Metadata that is learned: a function of the model.
         self.layer, self.whole = LAYER | (layer or {}), WHOLE | (whole or {})
         self.change, self.prefix, self.permute, self.offset = change, prefix, permute, offset
         self.seed = seed
@@ -75,6 +76,11 @@ def fused_qkv_by_heads(name, data, config):
     n = config.num_attention_heads
     parts = data.reshape(n, 3, data.shape[0] // n // 3, *data.shape[1:])
     return [(name, np.concatenate([parts[:, i].reshape(-1, *data.shape[1:]) for i in range(3)]))]
+
+
+def fuse_qkv(name, data, config):
+    """Q, K and V in one tensor."""
+    return [(re.sub(r"attn_[qkv]\.", "attn_qkv.", name) + ("+" if re.search(r"attn_[qkv]\.", name) else ""), data)]
 
 
 FAMILIES = {
@@ -283,7 +289,145 @@ FAMILIES = {
                                 "ln_mlp": "attn_norm", "ln_attn": "attn_norm_2"},
                          whole={"transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm"},
                          prefix="transformer.h.", change=lambda name, data, c: fused_qkv_by_groups(name, data, c)),
+    "mistral3": Family("mistral3", "Ministral3",
+                       dict(head_dim=16, sliding_window=None,
+                            rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                             "original_max_position_embeddings": 12, "mscale": 1.0,
+                                             "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                             "llama_4_scaling_beta": 0.5}),
+                       lambda c: {"attention.key_length": 16, "attention.value_length": 16, "rope.scaling.type": "yarn",
+                                  "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 12,
+                                  "rope.scaling.yarn_log_multiplier": 1.0, "attention.temperature_scale": 0.5},
+                       permute=True),
+    "gptj": Family("gptj", "GPTJ", dict(n_inner=96, rotary_dim=8),
+                   lambda c: {"attention.head_count_kv": 4, "rope.dimension_count": 8},
+                   layer={"ln_1": "attn_norm", "attn.q_proj": "attn_q", "attn.k_proj": "attn_k", "attn.v_proj": "attn_v",
+                          "attn.out_proj": "attn_output", "mlp.fc_in": "ffn_up", "mlp.fc_out": "ffn_down"},
+                   whole={"transformer.wte": "token_embd", "transformer.ln_f": "output_norm"}, prefix="transformer.h."),
+    "starcoder": Family("starcoder", "GPTBigCode", dict(n_inner=96), lambda c: {"attention.head_count_kv": 1},
+                        layer={"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
+                               "ln_2": "ffn_norm", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+                        whole={"transformer.wte": "token_embd", "transformer.wpe": "position_embd",
+                               "transformer.ln_f": "output_norm"}, prefix="transformer.h."),
+    "minicpm": Family("minicpm", "Granite",
+                      dict(embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.25,
+                           logits_scaling=4.0),
+                      lambda c: {"embedding_scale": 6.0, "residual_scale": 0.3, "logit_scale": 4.0}, permute=True),
+    "minicpm3": Family("minicpm3", "MiniCPM3",
+                       dict(q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+                            num_key_value_heads=4, rms_norm_eps=1e-6),
+                       lambda c: {"attention.q_lora_rank": 24, "attention.kv_lora_rank": 32, "attention.key_length": 24,
+                                  "rope.dimension_count": 8},
+                       layer=LATENT_LAYER),
+    "ernie4_5-moe": Family("ernie4_5-moe", "Ernie4_5_Moe",
+                           dict(num_hidden_layers=3, moe_num_experts=6, moe_k=2, moe_num_shared_experts=2,
+                                moe_layer_start_index=1, moe_layer_interval=1, moe_intermediate_size=32),
+                           lambda c: {"expert_count": 6, "expert_used_count": 2, "expert_shared_count": 2,
+                                      "expert_feed_forward_length": 32, "leading_dense_block_count": 1,
+                                      "expert_shared_feed_forward_length": 64, "interleave_moe_layer_step": 1},
+                           layer=EXPERTS | SHARED |
+                           {"mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias"},
+                           change=lambda name, data, c: split_experts(name, data.squeeze(), c)),
+    "bitnet": Family("bitnet", "BitNet", dict(hidden_act="silu"), layer={"self_attn.attn_sub_norm": "attn_sub_norm",
+                                                                         "mlp.ffn_sub_norm": "ffn_sub_norm"}),
+    "bitnet-b158": Family("bitnet-b1.58", "BitNet", layer={"self_attn.attn_sub_norm": "attn_sub_norm",
+                                                           "mlp.ffn_sub_norm": "ffn_sub_norm"}),
+    "phimoe": Family("phimoe", "Phimoe",
+                     dict(num_local_experts=6, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True,
+                          sliding_window=None,
+                          rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "short_mscale": 1.2,
+                                           "long_mscale": 1.2, "original_max_position_embeddings": N_CTX,
+                                           "short_factor": [1.0 + 0.1 * i for i in range(8)],
+                                           "long_factor": [1.0 + 0.3 * i for i in range(8)]}),
+                     lambda c: {"expert_count": 6, "expert_used_count": 2, "rope.scaling.type": "longrope",
+                                "rope.scaling.original_context_length": N_CTX, "rope.scaling.attn_factor": 1.2},
+                     layer=EXPERTS | {"mlp.router": "ffn_gate_inp"},
+                     change=lambda name, data, c: long_rope_factors(name, c) + split_experts(name, data, c)),
+    "apertus": Family("apertus", "Apertus",
+                      dict(hidden_act="xielu", rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+                      layer={"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm",
+                             "mlp.act_fn": "act_fn"},
+                      change=lambda name, data, c: [] if "act_fn" in name else [(name, data)],
+                      learned=lambda model: {f"xielu.{part}": [getattr(layer.mlp.act_fn, part).detach().float().item()
+                                                               for layer in model.model.layers]
+                                             for part in ("alpha_p", "alpha_n", "beta", "eps")}),
+    "internlm2": Family("internlm2", "Llama", None, lambda c: {"rope.dimension_count": 16}, permute=True, seed=2),
+    "exaone": Family("exaone", "Llama", seed=3),
+    "xverse": Family("xverse", "Llama", None, lambda c: {"rope.dimension_count": 16}, permute=True, seed=4),
+    "orion": Family("orion", "StableLm", dict(partial_rotary_factor=1.0), seed=5),
+    "codeshell": Family("codeshell", "Starcoder2", dict(use_bias=True, hidden_act="gelu_pytorch_tanh", sliding_window=None),
+                        layer={"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}, change=fuse_qkv, seed=6),
+    "jais2": Family("jais2", "Jais2", dict(head_dim=16), lambda c: {"rope.dimension_count": 16}),
+    "qwen": Family("qwen", "Qwen2", dict(num_key_value_heads=4),
+                   lambda c: {"feed_forward_length": 192, "attention.layer_norm_rms_epsilon": c.rms_norm_eps},
+                   change=fuse_qkv, seed=7),
+    "chatglm": Family("chatglm", "Glm", dict(partial_rotary_factor=0.5, attention_bias=True, head_dim=16),
+                      lambda c: {"rope.dimension_count": 8}, layer={"mlp.gate_up_proj": "ffn_up"}, change=fuse_qkv),
+    "dbrx": Family("dbrx", "Dbrx",
+                   dict(d_model=64, n_heads=4, n_layers=2, max_seq_len=N_CTX,
+                        attn_config=dict(kv_n_heads=2, clip_qkv=0.4, rope_theta=10000.0),
+                        ffn_config=dict(hidden_size=64, ffn_hidden_size=48, moe_num_experts=6, moe_top_k=2)),
+                   lambda c: {"feed_forward_length": 48, "attention.head_count_kv": 2, "attention.clamp_kqv": 0.4,
+                              "attention.layer_norm_epsilon": 1e-5, "expert_count": 6, "expert_used_count": 2},
+                   layer={"norm_attn_norm.norm_1": "attn_norm", "norm_attn_norm.norm_2": "attn_output_norm",
+                          "norm_attn_norm.attn.Wqkv": "attn_qkv", "norm_attn_norm.attn.out_proj": "attn_output",
+                          "ffn.router.layer": "ffn_gate_inp", "ffn.experts.mlp.w1": "ffn_gate_exps",
+                          "ffn.experts.mlp.v1": "ffn_up_exps", "ffn.experts.mlp.w2": "ffn_down_exps"},
+                   whole={"transformer.wte": "token_embd", "transformer.norm_f": "output_norm"},
+                   prefix="transformer.blocks.", change=lambda name, data, c: stacked_experts(name, data, 6)),
+    "afmoe": Family("afmoe", "Afmoe",
+                    dict(num_hidden_layers=4, head_dim=16, num_experts=6, num_experts_per_tok=2, num_shared_experts=1,
+                         moe_intermediate_size=32, num_dense_layers=1, route_scale=2.0, sliding_window=8,
+                         mup_enabled=True),
+                    lambda c: {"expert_count": 6, "expert_used_count": 2, "expert_shared_count": 1,
+                               "expert_feed_forward_length": 32, "expert_weights_scale": 2.0,
+                               "expert_weights_norm": True, "leading_dense_block_count": 1,
+                               "attention.sliding_window": 8},
+                    layer=EXPERTS | SHARED |
+                    {"post_attention_layernorm": "post_attention_norm", "pre_mlp_layernorm": "ffn_norm",
+                     "post_mlp_layernorm": "post_ffw_norm", "self_attn.gate_proj": "attn_gate",
+                     "mlp.router.gate": "ffn_gate_inp", "mlp.expert_bias": "exp_probs_b.bias"}, change=split_experts),
+    "bailingmoe": Family("bailingmoe", "Ernie4_5_Moe",
+                         dict(num_hidden_layers=3, moe_num_experts=6, moe_k=2, moe_num_shared_experts=1,
+                              moe_layer_start_index=1, moe_layer_interval=1, moe_intermediate_size=32),
+                         lambda c: {"expert_count": 6, "expert_used_count": 2, "expert_shared_count": 1,
+                                    "expert_feed_forward_length": 32, "leading_dense_block_count": 1,
+                                    "expert_weights_norm": True, "expert_weights_scale": 1.0,
+                                    "rope.dimension_count": 16},
+                         layer=EXPERTS | SHARED |
+                         {"mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias"},
+                         change=lambda name, data, c: split_experts(name, data.squeeze(), c), seed=8),
+    "bailingmoe2": Family("bailingmoe2", "Glm4Moe",
+                          dict(head_dim=16, partial_rotary_factor=0.5, use_qk_norm=True, attention_bias=False,
+                               num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=8, num_experts_per_tok=3,
+                               n_shared_experts=1, moe_intermediate_size=32, routed_scaling_factor=2.5, n_group=4,
+                               topk_group=2),
+                          lambda c: {"rope.dimension_count": 8, "expert_count": 8, "expert_used_count": 3,
+                                     "expert_shared_count": 1, "expert_feed_forward_length": 32,
+                                     "expert_shared_feed_forward_length": 32, "expert_weights_scale": 2.5,
+                                     "expert_weights_norm": True, "expert_gating_func": 2, "expert_group_count": 4,
+                                     "expert_group_used_count": 2, "leading_dense_block_count": 1},
+                          layer=EXPERTS | SHARED,
+                          change=lambda name, data, c: [pair for part in split_experts(name, data, c)
+                                                        for pair in fuse_qkv(*part, c)], seed=9),
 }
+
+
+def long_rope_factors(name, config):
+    """LongRope's factors, once for the model."""
+    if name != "output_norm.weight":
+        return []
+    return [(f"rope_factors_{part}.weight", np.array(config.rope_parameters[f"{part}_factor"], np.float32))
+            for part in ("long", "short")]
+
+
+def stacked_experts(name, data, n_experts):
+    """Experts one below the other; what goes down lies as what goes up does."""
+    if name.endswith("_exps.weight"):
+        data = data.reshape(n_experts, -1, data.shape[-1])
+        if "down" in name:
+            data = data.swapaxes(1, 2)
+    return [(name, data)]
 
 
 def fused_qkv_by_groups(name, data, config):
@@ -330,7 +474,7 @@ def make_model(family):
     torch.manual_seed(family.seed)
     kind = getattr(transformers, family.model + "Config")
     config = kind(**(SIZES | family.config), attn_implementation="eager", initializer_range=0.1)
-    model = getattr(transformers, family.model + "ForCausalLM")(config).eval()
+    model = getattr(transformers, family.model + "ForCausalLM")(config).eval().float()
     with torch.no_grad():
         for name, weight in weights(model):
             # What starts as a constant gets values of its own, so that none can be left out unseen.
@@ -373,8 +517,8 @@ def tensors(family, model):
         for new_name, part in family.change(new, data, config) if family.change else [(new, data)]:
             rows.setdefault(new_name.split("#")[0], []).append(part)
     for name, parts in rows.items():
-        data = parts[0] if len(parts) == 1 else np.stack(parts)
-        yield name, np.ascontiguousarray(data)
+        data = np.concatenate(parts) if name.endswith("+") else parts[0] if len(parts) == 1 else np.stack(parts)
+        yield name.removesuffix("+"), np.ascontiguousarray(data)
 
 
 def metadata(family, config):
@@ -396,11 +540,15 @@ def metadata(family, config):
     return keys | (family.meta(config) if family.meta else {})
 
 
+def all_metadata(family, model):
+    return metadata(family, model.config) | (family.learned(model) if family.learned else {})
+
+
 def write(family, target, name):
     model = make_model(family)
     writer = GGUFWriter(target / "model.gguf", family.arch)
     writer.add_name(f"golden-{name}")
-    for key, value in metadata(family, model.config).items():
+    for key, value in all_metadata(family, model).items():
         key = f"{family.arch}.{key}"
         if isinstance(value, bool):
             writer.add_bool(key, value)

@@ -50,6 +50,11 @@ bool has_fused_qkv(const Builder& b, int layer) {
   return has_in_any_layer(b, "attn_qkv.weight");
 }
 
+ValueId project_q(Builder& b, int layer, ValueId x) {
+  const HParams& h = b.hparams();
+  return linear(b, x, layer_name(layer, "attn_q"), std::int64_t{h.n_heads} * h.k_head_dim);
+}
+
 Projections project_plainly(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
   const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim;
@@ -62,7 +67,7 @@ Projections project_plainly(Builder& b, int layer, ValueId x) {
     };
     result = {rows(0, n_q), rows(n_q, n_k), rows(n_q + n_k, n_v)};
   } else {
-    result = {linear(b, x, layer_name(layer, "attn_q"), n_q), linear(b, x, layer_name(layer, "attn_k"), n_k),
+    result = {project_q(b, layer, x), linear(b, x, layer_name(layer, "attn_k"), n_k),
               linear(b, x, layer_name(layer, "attn_v"), n_v)};
   }
   if (const float most = h.qkv_clamp; most > 0.0f)
@@ -91,12 +96,14 @@ ValueId norm_heads(Builder& b, int layer, ValueId x, QkNorm kind, const char* na
 
 /// Norms of what rope has turned. Keys stay without their weights, which do not turn with them when their
 /// positions change: queries take these, too.
-void norm_turned_heads(Builder& b, int layer, ValueId& q, ValueId& k) {
+void norm_turned_heads(Builder& b, int layer, QkNorm kind, ValueId& q, ValueId& k) {
   const HParams& h = b.hparams();
   const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.k_head_dim};
   const auto weight = [&](const char* name) { return b.weight(layer_name(layer, name), {h.k_head_dim}); };
-  const ValueId both = b.add(ops::Mul{}, {weight("attn_q_norm.weight"), weight("attn_k_norm.weight")},
-                             layer_name(layer, "qk_norm_weights"));
+  const ValueId both = kind == QkNorm::kTurnedPlain
+                           ? kNoValue
+                           : b.add(ops::Mul{}, {weight("attn_q_norm.weight"), weight("attn_k_norm.weight")},
+                                   layer_name(layer, "qk_norm_weights"));
   q = b.add(op, {q, both}, layer_name(layer, "q_normed"));
   k = b.add(op, {k}, layer_name(layer, "k_normed"));
 }
@@ -104,29 +111,44 @@ void norm_turned_heads(Builder& b, int layer, ValueId& q, ValueId& k) {
 }  // namespace
 
 Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& block) {
+  const HParams& h = b.hparams();
   const ModelGraph& m = b.model();
-  auto [q, k, v] = project_plainly(b, layer, x);
-  if (block.qk_norm != QkNorm::kNone && block.qk_norm != QkNorm::kTurned) {
+  const bool shares = block.kv_layer != NodeTag::kNone;
+  auto [q, k, v] =
+      shares ? Projections{project_q(b, layer, x), kNoValue, kNoValue} : project_plainly(b, layer, x);
+  const bool norms_turned = block.qk_norm == QkNorm::kTurned || block.qk_norm == QkNorm::kTurnedPlain;
+  if (block.qk_norm != QkNorm::kNone && !norms_turned) {
     q = norm_heads(b, layer, q, block.qk_norm, "attn_q_norm", "q_normed");
-    k = norm_heads(b, layer, k, block.qk_norm, "attn_k_norm", "k_normed");
+    if (!shares) k = norm_heads(b, layer, k, block.qk_norm, "attn_k_norm", "k_normed");
+  }
+  if (block.v_norm && !shares) {
+    const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.v_head_dim};
+    v = b.add(op, {v}, layer_name(layer, "v_normed"));
   }
   if (block.rope) {
     q = b.add(block.rope_params, {q, m.positions, block.rope_factors}, layer_name(layer, "q_rope"));
-    k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
+    if (!shares)
+      k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
   }
-  if (block.qk_norm == QkNorm::kTurned) norm_turned_heads(b, layer, q, k);
+  if (norms_turned) norm_turned_heads(b, layer, block.qk_norm, q, k);
+  if (block.temperature != kNoValue)
+    q = b.add(ops::Mul{}, {q, block.temperature}, layer_name(layer, "q_tempered"));
   return {q, k, v};
 }
 
 ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in) {
   const HParams& h = b.hparams();
   const ModelGraph& m = b.model();
-  const ValueId k_cache = b.store(
-      CacheRole::kKeys, layer, at,
-      b.cache(CacheRole::kKeys, layer, at, h.n_kv_heads, h.k_head_dim, in.turn, in.rope_factors), in.k);
-  const ValueId v_cache = b.store(
-      CacheRole::kValues, layer, at,
-      b.cache(CacheRole::kValues, layer, at, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue), in.v);
+  ValueId k_cache, v_cache;
+  if (in.k == kNoValue) {
+    k_cache = b.stored(CacheRole::kKeys, in.kv_layer);
+    v_cache = b.stored(CacheRole::kValues, in.kv_layer);
+  } else {
+    k_cache = b.cache(CacheRole::kKeys, layer, at, h.n_kv_heads, h.k_head_dim, in.turn, in.rope_factors);
+    k_cache = b.store(CacheRole::kKeys, layer, at, k_cache, in.k);
+    v_cache = b.cache(CacheRole::kValues, layer, at, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue);
+    v_cache = b.store(CacheRole::kValues, layer, at, v_cache, in.v);
+  }
   ops::Attention op;
   op.n_heads = h.n_heads;
   op.scale =
@@ -154,14 +176,16 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
   const auto [q, k, v] = project(b, layer, x, block);
   const ValueId sinks =
       block.sinks ? b.weight(layer_name(layer, "attn_sinks.weight"), {h.n_heads}) : kNoValue;
-  const ValueId out = attend_to_caches(b, layer, at,
-                                       {.q = q,
-                                        .k = k,
-                                        .v = v,
-                                        .turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0},
-                                        .rope_factors = block.rope_factors,
-                                        .sinks = sinks,
-                                        .window = block.window});
+  ValueId out = attend_to_caches(b, layer, at,
+                                 {.q = q,
+                                  .k = k,
+                                  .v = v,
+                                  .turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0},
+                                  .rope_factors = block.rope_factors,
+                                  .sinks = sinks,
+                                  .window = block.window,
+                                  .kv_layer = block.kv_layer});
+  if (block.finish) out = block.finish(x, out);
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
 }
 
@@ -220,16 +244,12 @@ ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation) {
 
 namespace {
 
-struct Chosen {
-  ValueId ids, weights;  ///< {m, k}
-};
-
 /// What a layer's router adds to the graph, in the order of its steps.
 class Router {
  public:
   Router(Builder& b, int layer) : b_(b), layer_(layer) {}
 
-  Chosen choose(ValueId logits) {
+  ChosenExperts choose(ValueId logits) {
     const HParams& h = b_.hparams();
     const std::string bias = layer_name(layer_, "exp_probs_b.bias");
     if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used && !b_.has(bias)) {
@@ -294,10 +314,9 @@ class Router {
 };
 
 /// The products of the chosen experts; `glu` makes of the gate's and the other's rows what goes down.
-ValueId experts(Builder& b, int layer, ValueId x, const std::function<ValueId(ValueId, ValueId)>& glu) {
+ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen,
+                const std::function<ValueId(ValueId, ValueId)>& glu) {
   const HParams& h = b.hparams();
-  const ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.n_experts);
-  const Chosen chosen = Router(b, layer).choose(logits);
   b.enter(Part::kExperts, layer);
   const auto product = [&](ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
     const std::string full = layer_name(layer, name);
@@ -315,13 +334,24 @@ ValueId experts(Builder& b, int layer, ValueId x, const std::function<ValueId(Va
     const ValueId shaped = b.add(ops::Reshape{{rows, h.n_experts_used, n_out}}, {biases}, full + "_biases");
     return b.add(ops::Add{}, {out, shaped}, full + "_biased");
   };
+  if (h.weights_before) {
+    const Dim rows = b.model().graph.value(x).shape[0];
+    const ValueId apart = b.add(ops::Reshape{{rows, 1, h.n_embd}}, {x}, layer_name(layer, "ffn_in_apart"));
+    const ValueId weights = b.add(ops::Reshape{{rows, h.n_experts_used, 1}}, {chosen.weights},
+                                  layer_name(layer, "expert_weights_apart"));
+    x = b.add(ops::Mul{}, {apart, weights}, layer_name(layer, "ffn_in_weighted"));
+  }
   const ValueId gate = product(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
   const ValueId up = product(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
   const ValueId down = product(glu(gate, up), "ffn_down_exps", h.n_embd, h.n_ff_expert);
-  const ValueId out = b.add(ops::SumExperts{}, {down, chosen.weights}, layer_name(layer, "ffn_out"));
+  const std::string name = layer_name(layer, "ffn_out");
+  const ValueId out = h.weights_before ? b.add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {down}, name)
+                                       : b.add(ops::SumExperts{}, {down, chosen.weights}, name);
   b.enter(Part::kFeedForward, layer);
   return out;
 }
+
+}  // namespace
 
 ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
   const HParams& h = b.hparams();
@@ -336,18 +366,25 @@ ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
   return b.add(ops::Mul{}, {out, weight}, layer_name(layer, "ffn_shared"));
 }
 
-}  // namespace
+ChosenExperts choose_experts(Builder& b, int layer, ValueId x) {
+  const ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), b.hparams().n_experts);
+  return Router(b, layer).choose(logits);
+}
 
-ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
-  const ValueId out = experts(b, layer, x, [&](ValueId gate, ValueId up) {
+ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, Activation activation) {
+  return experts(b, layer, x, chosen, [&](ValueId gate, ValueId up) {
     return b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
   });
+}
+
+ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  const ValueId out = chosen_experts(b, layer, x, choose_experts(b, layer, x), activation);
   if (b.hparams().n_ff_shared == 0) return out;
   return add(b, out, shared_expert(b, layer, x, activation), layer_name(layer, "ffn_sum"));
 }
 
 ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit) {
-  return experts(b, layer, x, [&](ValueId gate, ValueId up) {
+  return experts(b, layer, x, choose_experts(b, layer, x), [&](ValueId gate, ValueId up) {
     const auto add = [&](auto op, std::initializer_list<ValueId> inputs, const char* name) {
       return b.add(op, inputs, layer_name(layer, name));
     };
@@ -367,7 +404,8 @@ ValueId add(Builder& b, ValueId x, ValueId y, const std::string& name) {
 
 ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation) {
   const HParams& h = b.hparams();
-  if (h.n_experts > 0 && layer >= h.n_dense_layers) return expert_ffn(b, layer, x, activation);
+  if (h.n_experts > 0 && layer >= h.n_dense_layers && (layer + 1) % h.expert_step == 0)
+    return expert_ffn(b, layer, x, activation);
   if (kind == Ffn::kPlain) return plain_ffn(b, layer, x, activation);
   return kind == Ffn::kFused ? fused_gated_ffn(b, layer, x, activation) : gated_ffn(b, layer, x, activation);
 }

@@ -17,6 +17,13 @@ bool has_in_any_layer(const Builder& b, const char* name);
 /// {n_tokens, n_embd}
 ValueId embed_tokens(Builder& b);
 
+/// x plus the rows of position_embd.weight {n_ctx_train, n_embd} for the step's positions.
+ValueId add_learned_positions(Builder& b, ValueId x);
+
+/// LongRope has one set of factors for contexts that fit the original length and one for longer ones. Both
+/// are loaded: the context decides. kNoValue where the file has none.
+ValueId long_rope_factors(Builder& b);
+
 /// RMS norm with a weight, or layer norm with a weight and, where the file has it, a bias: tensors
 /// `name`.weight and `name`.bias. What it makes is called `result`, or `name`.
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result = {});
@@ -30,10 +37,11 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
 /// Norms of Q and K (attn_q_norm, attn_k_norm).
 enum class QkNorm : std::uint8_t {
   kNone,
-  kHeads,      ///< RMS norm of each head, with the same weights for all.
-  kTurned,     ///< The same once rope has turned them.
-  kRow,        ///< RMS norm of all heads together.
-  kOwnOfHead,  ///< Layer norm of each head, with weights of its own.
+  kHeads,        ///< RMS norm of each head, with the same weights for all.
+  kTurned,       ///< The same once rope has turned them.
+  kRow,          ///< RMS norm of all heads together.
+  kOwnOfHead,    ///< Layer norm of each head, with weights of its own.
+  kTurnedPlain,  ///< As kTurned, without weights.
 };
 
 struct AttentionBlock {
@@ -43,27 +51,42 @@ struct AttentionBlock {
   ops::Rope rope_params;
   ValueId rope_factors = kNoValue;
   int window = 0;  ///< 0: all positions
+  /// {n_tokens, 1}: queries are multiplied with it (temperatures).
+  ValueId temperature = kNoValue;
+  bool v_norm = false;  ///< RMS norm of V's heads, without weights.
+  /// The layer whose keys and values this one sees, for want of its own.
+  int kv_layer = NodeTag::kNone;
+  /// What becomes of what was attended to, {n_tokens, n_heads * v_head_dim}, before the output projection; x
+  /// is what the block reads.
+  std::function<ValueId(ValueId x, ValueId attended)> finish;
 };
 struct Projections {
   ValueId q, k, v;
 };
 /// Projections of x (attn_qkv where the file has it, or attn_q, attn_k and attn_v), with their norms, turned.
+/// A layer that sees the keys of another has queries alone.
 Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& block);
 
 /// Projections, cache write, attention and the output projection. In the last layer only rows that something
 /// is wanted of come out, and `residual` is reduced to them as well.
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual);
 
-/// Queries, keys and values of a layer, ready for its caches.
+/// Queries, keys and values of a layer, ready for its caches. Without keys and values those of kv_layer are
+/// seen.
 struct Attended {
   ValueId q, k, v;
   ops::Rope turn = {.n_rot = 0};  ///< How the caches turn keys that move.
   ValueId rope_factors = kNoValue;
   ValueId sinks = kNoValue;
   int window = 0;
+  int kv_layer = NodeTag::kNone;
 };
 /// Stores keys and values, and attends to what the sequences have. {n_tokens, n_heads * v_head_dim}
 ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in);
+
+/// 1 + HParams::temperature_scale * log(1 + floor((position + first) / HParams::temperature_length)), which
+/// sharpens what rows far behind in a text see. {n_tokens, 1}
+ValueId temperatures(Builder& b, int first);
 
 /// In the last layer, x and `residual` reduced to the rows that something is wanted of. Elsewhere all rows.
 ValueId wanted_rows(Builder& b, int layer, ValueId x, ValueId& residual);
@@ -81,6 +104,17 @@ ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
 ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// ffn_down(activation(ffn_up x))
 ValueId plain_ffn(Builder& b, int layer, ValueId x, Activation activation);
+/// What a router chose for each row, {m, k} each.
+struct ChosenExperts {
+  ValueId ids, weights;
+};
+/// As HParams says, by ffn_gate_inp and, where the file has it, exp_probs_b.
+ChosenExperts choose_experts(Builder& b, int layer, ValueId x);
+/// The gated products of these experts, summed with their weights; or of rows that are multiplied with the
+/// weights, if HParams::weights_before. Products have the biases that the file has.
+ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, Activation activation);
+/// The product that all rows go through: see expert_ffn.
+ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation);
 /// A router picks experts for each row (HParams says how); their gated products are summed with the router's
 /// weights. Products have the biases that the file has. To them comes, where HParams::n_ff_shared is not 0,
 /// the product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x) where the

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "base/check.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
 #include "weft/graph/extent.h"
@@ -206,6 +207,13 @@ ValueId Builder::cache(CacheRole role, int layer, const CellInputs& at, std::int
               .deltas = at.move_deltas,
               .factors = rope.n_rot > 0 ? rope_factors : kNoValue},
              name + ".moved");
+}
+
+ValueId Builder::stored(CacheRole role, int layer) const {
+  const ValueId value =
+      model_.graph.find(layer_name(layer, role == CacheRole::kKeys ? "k" : "v") + "_forked");
+  WEFT_CHECK(value != kNoValue);
+  return value;
 }
 
 ValueId Builder::store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows) {

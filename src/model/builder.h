@@ -174,6 +174,8 @@ class Builder {
 
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
   ValueId store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows);
+  /// What store() gave for a layer before this one.
+  ValueId stored(CacheRole role, int layer) const;
 
   /// What is known of the embedding_rows behind the last norm.
   void take_embeddings(ValueId rows) { model_.row_embeddings = rows; }

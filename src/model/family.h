@@ -46,5 +46,8 @@ extern const Family kDots1, kHunyuanMoe, kLfm2Moe, kMiniMaxM2, kArcee, kCohere2,
     kGranite, kGraniteMoe, kHunyuanDense, kInternLm2, kLfm2, kLlama, kMamba, kMamba2, kNemotron, kOlmo,
     kOlmo2, kOlmoe, kPhi2, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kSeedOss, kSmolLm3, kStableLm,
     kStarCoder2, kBert, kNomicBert, kModernBert, kGemmaEmbedding;
+extern const Family kAfMoe, kApertus, kBailingMoe, kBailingMoe2, kBitNet, kBitNet158, kChatGlm, kCodeShell,
+    kDbrx, kErnie45Moe, kExaone, kGptJ, kJais2, kMiniCpm, kMiniCpm3, kMistral3, kOrion, kPhiMoe, kQwen,
+    kStarCoder, kXverse;
 
 }  // namespace weft::model

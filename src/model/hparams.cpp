@@ -90,6 +90,19 @@ float Metadata::get_float(std::string_view key, double min, double max, float ot
   return static_cast<float>(*value);
 }
 
+std::vector<float> Metadata::get_floats(std::string_view key, int n_layers, double min, double max) const {
+  const auto n = static_cast<std::size_t>(n_layers);
+  const gguf::Value* const value = file_.find(full(key));
+  if (value == nullptr || value->type != gguf::ValueType::kArray)
+    return std::vector<float>(n, require_float(key, min, max));
+  const std::optional<std::vector<double>> values = file_.get_floats(full(key));
+  if (!values || values->size() != n)
+    refuse(key, "expected a number for each of " + std::to_string(n_layers) + " layers");
+  for (const double v : *values)
+    if (!(v >= min && v <= max)) refuse(key, "found " + std::to_string(v) + ", " + range(min, max));
+  return std::vector<float>(values->begin(), values->end());
+}
+
 bool Metadata::get_bool(std::string_view key, bool otherwise) const {
   return file_.get_bool(full(key)).value_or(otherwise);
 }

@@ -30,6 +30,8 @@ class Metadata {
                   int otherwise) const;
   float require_float(std::string_view key, double min, double max) const;
   float get_float(std::string_view key, double min, double max, float otherwise) const;
+  /// One for each of n layers, given once for all or as an array; refuses where there is none.
+  std::vector<float> get_floats(std::string_view key, int n_layers, double min, double max) const;
   bool get_bool(std::string_view key, bool otherwise) const;
   /// One for each of n layers; nullopt where the key is no array.
   std::optional<std::vector<bool>> get_bools(std::string_view key, int n_layers) const;
@@ -55,6 +57,11 @@ enum class LayerMix : std::uint8_t { kAttention, kRecurrent, kMixed };
 
 /// What becomes of a text's hidden states: numbered as files do.
 enum class PoolingType : std::uint8_t { kNone, kMean, kCls, kLast, kRank };
+
+/// The numbers of xIELU, as they are used.
+struct Xielu {
+  float positive, negative, beta, eps;
+};
 
 struct HParams {
   std::string architecture;
@@ -82,6 +89,8 @@ struct HParams {
   bool sigmoid_router = false;    ///< Scores of experts are sigmoids, not shares of a softmax.
   bool normalise_experts = true;  ///< Weights of the chosen ones to sum 1.
   float expert_scale = 1.0f;      ///< Of all their weights.
+  bool weights_before = false;    ///< They multiply what experts read, not what they give.
+  int expert_step = 1;            ///< Every so many layers the last has experts.
   int n_layers_unused = 0;        ///< Behind the others in the file: for drafts of tokens to come.
 
   // Attention over a latent row (MLA), where rows are q_rank and kv_rank wide; 0 where there is none.
@@ -95,10 +104,14 @@ struct HParams {
   float rope_base_window = 0.0f;   ///< Rope's base in sliding layers.
   bool learned_positions = false;  ///< Positions are rows of a table of n_ctx_train: none can be beyond it.
   float attention_softcap = 0.0f;
+  int temperature_length = 0;  ///< Of queries: see temperatures (blocks.h). 0: none
+  float temperature_scale = 0.0f;
   float logit_softcap = 0.0f;
   bool parallel = false;     ///< Attention and feed-forward part beside each other, where models differ.
   float qkv_clamp = 0.0f;    ///< Of Q, K and V, 0: none
   bool norm_weights = true;  ///< Norms of whole rows multiply with weights.
+
+  std::vector<Xielu> xielu;  ///< Of each layer, where that is the activation.
 
   // Factors, of families that have them.
   float embedding_scale = 1.0f;

@@ -1,5 +1,6 @@
-// Llama (arXiv 2307.09288) and what shares its shape: Mistral, SmolLM, TinyLlama, Ernie 4.5; with experts
-// Mixtral.
+// Llama (arXiv 2307.09288) and what shares its shape: Mistral, SmolLM, TinyLlama, Ernie 4.5, InternLM 2,
+// XVERSE; with experts Mixtral. EXAONE 3 (arXiv 2408.03541): the same with rope in halves. Orion (arXiv
+// 2401.12246): that with layer norms.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -8,19 +9,28 @@ namespace {
 
 void read(const Metadata&, HParams&) {}
 
-ValueId build(Builder& b) {
+void read_halves(const Metadata&, HParams& h) { h.rope.neox = true; }
+
+ValueId build_with(Builder& b, NormKind norm) {
   const HParams& h = b.hparams();
   Decoder how;
+  how.norm = norm;
   how.attention.rope_params = h.rope;
   // Llama 3's scaling comes as a factor for each frequency.
   how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
   return decoder(b, embed_tokens(b), how);
 }
 
+ValueId build(Builder& b) { return build_with(b, NormKind::kRms); }
+ValueId build_orion(Builder& b) { return build_with(b, NormKind::kLayer); }
+
 }  // namespace
 
 const Family kLlama = {"llama", read, build};
 const Family kErnie45 = {"ernie4_5", read, build};
+const Family kExaone = {"exaone", read_halves, build};
 const Family kInternLm2 = {"internlm2", read, build};
+const Family kOrion = {"orion", read_halves, build_orion};
+const Family kXverse = {"xverse", read, build};
 
 }  // namespace weft::model

@@ -13,12 +13,7 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = h.rope;
   how.attention.window = h.window;
-  // LongRope has one set of factors for contexts that fit the original length and one for longer ones. Both
-  // are loaded: the context decides.
-  const Shape per_pair = {h.rope.n_rot / 2};
-  const ValueId factors_short = b.optional_weight("rope_factors_short.weight", per_pair);
-  const ValueId factors_long = b.optional_weight("rope_factors_long.weight", per_pair);
-  how.attention.rope_factors = b.max_positions() > h.rope.n_ctx_orig ? factors_long : factors_short;
+  how.attention.rope_factors = long_rope_factors(b);
   how.ffn = Ffn::kFused;
   return decoder(b, embed_tokens(b), how);
 }

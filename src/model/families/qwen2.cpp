@@ -1,5 +1,5 @@
-// Qwen2 and Qwen2.5 (arXiv 2407.10671): biases on Q, K and V; rope in halves. Qwen1.5-MoE and Qwen2-57B have
-// experts and one that all rows go through.
+// Qwen (arXiv 2309.16609), Qwen2 and Qwen2.5 (arXiv 2407.10671): biases on Q, K and V; rope in halves.
+// Qwen1.5-MoE and Qwen2-57B have experts and one that all rows go through.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -7,6 +7,12 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+
+void read1(const Metadata& metadata, HParams& h) {
+  read(metadata, h);
+  if (h.n_ff % 2 != 0) metadata.refuse("feed_forward_length", "found an odd number, expected an even one");
+  h.n_ff /= 2;  // Files give gate and up together.
+}
 
 void read_moe(const Metadata& metadata, HParams& h) {
   read(metadata, h);
@@ -25,6 +31,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
+const Family kQwen = {"qwen", read1, build};
 const Family kQwen2 = {"qwen2", read, build};
 const Family kQwen2Moe = {"qwen2moe", read_moe, build};
 

@@ -1,4 +1,5 @@
-// StarCoder 2 (arXiv 2402.19173): layer norms and biases everywhere.
+// StarCoder 2 (arXiv 2402.19173): layer norms and biases everywhere. CodeShell (2023): the same. Jais 2
+// (2025): the same with squared ReLUs.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -7,17 +8,22 @@ namespace {
 
 void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+ValueId build_with(Builder& b, Activation activation) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
   how.norm = NormKind::kLayer;
   how.ffn = Ffn::kPlain;
-  how.activation = Activation::kGelu;
+  how.activation = activation;
   return decoder(b, embed_tokens(b), how);
 }
+
+ValueId build(Builder& b) { return build_with(b, Activation::kGelu); }
+ValueId build_jais2(Builder& b) { return build_with(b, Activation::kReluSquared); }
 
 }  // namespace
 
 const Family kStarCoder2 = {"starcoder2", read, build};
+const Family kCodeShell = {"codeshell", read, build};
+const Family kJais2 = {"jais2", read, build_jais2};
 
 }  // namespace weft::model

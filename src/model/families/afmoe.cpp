@@ -1,0 +1,44 @@
+// AFMoE of Arcee (Trinity, 2025): norms before and behind each block, attention behind a gate, three sliding
+// layers to each full one, which knows no positions; sigmoid routers, the first layers dense.
+#include <cmath>
+
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr int kPattern = 4;
+  h.rope.neox = true;
+  h.sigmoid_router = true;
+  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
+  read_router(metadata, h);
+  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  read_sliding(metadata, h, kPattern);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.norms_behind = true;
+  how.attention.rope_params = h.rope;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    block.rope = h.sliding[static_cast<std::size_t>(layer)];
+    block.window = block.rope ? h.window : 0;
+    block.finish = [&b, layer](ValueId x, ValueId attended) {
+      const std::string name = layer_name(layer, "attn_gate");
+      const ValueId logits = linear(b, x, name, b.model().graph.value(attended).shape.columns());
+      const ValueId gate = b.add(ops::Unary{UnaryKind::kSigmoid}, {logits}, name + "_sigmoid");
+      return b.add(ops::Mul{}, {attended, gate}, layer_name(layer, "attention_gated"));
+    };
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kAfMoe = {"afmoe", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,35 @@
+// Ling and Ring (arXiv 2503.05139), which files call BailingMoE: experts beside one that all rows go through,
+// the first layers dense. The second generation has norms of Q's and K's heads, and chooses among the best
+// groups of experts.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) { read_router(metadata, h); }
+
+void read2(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.sigmoid_router = true;
+  h.n_ff_shared *= metadata.get_int("expert_shared_count", 0, 16, 1);
+  read_router(metadata, h);
+  read_unused_layers(metadata, h);
+}
+
+ValueId build_with(Builder& b, QkNorm qk_norm) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.attention.qk_norm = qk_norm;
+  return decoder(b, embed_tokens(b), how);
+}
+
+ValueId build(Builder& b) { return build_with(b, QkNorm::kNone); }
+ValueId build2(Builder& b) { return build_with(b, QkNorm::kHeads); }
+
+}  // namespace
+
+const Family kBailingMoe = {"bailingmoe", read, build};
+const Family kBailingMoe2 = {"bailingmoe2", read2, build2};
+
+}  // namespace weft::model

@@ -1,0 +1,26 @@
+// DBRX (Databricks, 2024): experts, layer norms without biases; Q, K and V are clamped.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
+  require_experts(metadata, h);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.norm = NormKind::kLayer;
+  how.ffn_norm = "attn_output_norm";
+  how.attention.rope_params = b.hparams().rope;
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kDbrx = {"dbrx", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,25 @@
+// ERNIE 4.5 with experts (Baidu, 2025): experts chosen by a softmax with a bias, shared ones beside them, the
+// first layers dense.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.n_ff_shared = 0;  // As many as expert_shared_count says: files give another width for some sizes.
+  read_router(metadata, h);
+  h.expert_step = metadata.require_int("interleave_moe_layer_step", 1, h.n_layers);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kErnie45Moe = {"ernie4_5-moe", read, build};
+
+}  // namespace weft::model

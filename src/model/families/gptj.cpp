@@ -1,0 +1,25 @@
+// GPT-J (EleutherAI, 2021): attention and feed-forward part beside each other behind one norm, rope on the
+// first dimensions of each head.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata&, HParams&) {}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.norm = NormKind::kLayer;
+  how.parallel = true;
+  how.attention.rope_params = b.hparams().rope;
+  how.ffn = Ffn::kPlain;
+  how.activation = Activation::kGelu;
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kGptJ = {"gptj", read, build};
+
+}  // namespace weft::model

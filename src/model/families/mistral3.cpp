@@ -1,0 +1,34 @@
+// Ministral 3 (Mistral, 2025) and the models of vision beside it: Llama with YaRN, and queries that are
+// sharpened behind the length that the model first learned.
+#include <cmath>
+
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.temperature_scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.0f);
+  h.temperature_length = h.rope.n_ctx_orig;
+  // YaRN's factor for scores is one of the queries and keys, by what the key asks to leave out of it.
+  const float all = metadata.get_float("rope.scaling.yarn_log_multiplier", 0.0, 10.0, 0.0f);
+  if (h.rope.ext_factor != 0.0f && all != 0.0f)
+    h.rope.attn_factor = 1.0f / (1.0f + 0.1f * all * std::log(1.0f / h.rope.freq_scale));
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.attention.window = h.window;
+  const ValueId x = embed_tokens(b);
+  if (h.temperature_scale != 0.0f) how.attention.temperature = temperatures(b, 0);
+  return decoder(b, x, how);
+}
+
+}  // namespace
+
+const Family kMistral3 = {"mistral3", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,36 @@
+// What blocks know of positions besides rope: learned ones, LongRope's factors, temperatures.
+#include "model/blocks.h"
+
+namespace weft::model {
+
+ValueId add_learned_positions(Builder& b, ValueId x) {
+  const HParams& h = b.hparams();
+  const ValueId table = b.weight("position_embd.weight", {h.n_ctx_train, h.n_embd});
+  const ValueId rows = b.add(ops::GetRows{}, {table, b.model().positions}, "position_rows");
+  return add(b, x, rows, "embeddings_at_positions");
+}
+
+ValueId long_rope_factors(Builder& b) {
+  const ops::Rope& rope = b.hparams().rope;
+  const ValueId of_short = b.optional_weight("rope_factors_short.weight", {rope.n_rot / 2});
+  const ValueId of_long = b.optional_weight("rope_factors_long.weight", {rope.n_rot / 2});
+  return b.max_positions() > rope.n_ctx_orig ? of_long : of_short;
+}
+
+ValueId temperatures(Builder& b, int first) {
+  const HParams& h = b.hparams();
+  const auto add = [&](auto op, ValueId x, const char* name) { return b.add(std::move(op), {x}, name); };
+  const auto number = [](BinaryKind kind, float scalar) {
+    return ops::Binary{.kind = kind, .scalar = scalar};
+  };
+  ValueId x = add(ops::Cast{DType::kF32}, b.model().positions, "positions_as_floats");
+  x = add(number(BinaryKind::kAdd, static_cast<float>(first)), x, "positions_counted");
+  x = add(number(BinaryKind::kDiv, static_cast<float>(h.temperature_length)), x, "lengths");
+  x = add(ops::Unary{UnaryKind::kFloor}, x, "whole_lengths");
+  x = add(ops::Unary{UnaryKind::kLog1p}, x, "log_lengths");
+  x = add(ops::Scale{h.temperature_scale}, x, "log_lengths_scaled");
+  x = add(number(BinaryKind::kAdd, 1.0f), x, "temperatures_of_rows");
+  return add(ops::Reshape{{b.model().graph.value(x).shape[0], 1}}, x, "temperatures");
+}
+
+}  // namespace weft::model
