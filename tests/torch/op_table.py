@@ -295,8 +295,11 @@ TABLE = [
         "square": torch.square, "sqrt": torch.sqrt, "reciprocal": torch.reciprocal, "relu_squared": lambda x: F.relu(x) ** 2,
     }.items()),
     *(unary(name, f, CLOSE) for name, f in {
-        "rsqrt": torch.rsqrt, "exp": torch.exp, "log": torch.log, "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh,
-        "sigmoid": torch.sigmoid, "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+        "rsqrt": torch.rsqrt, "exp": torch.exp, "log": torch.log, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+        "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+    }.items()),
+    *(Row(name, one(), (lambda f: lambda p, x: f(x))(f), CLOSE, turns=True) for name, f in {
+        "sin": torch.sin, "cos": torch.cos,
     }.items()),
     *(unary(name, f, CURVE) for name, f in {
         "silu": F.silu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),

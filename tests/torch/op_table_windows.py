@@ -21,6 +21,7 @@ def pair(g, least, most):
 
 
 def filters(g, shape):
+    g.constant |= set(shape)
     if g.rng.random() < 0.15:
         return g.leaf(shape, "f32", plain=True)
     return g.leaf(shape, g.rng.choice(["f32", "f32", "f16"]), kind="weight", plain=True)

@@ -33,6 +33,7 @@ from rows import EXACT, MAX_RANK, SUMS
 EDGES = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1.4e-45, 3.4e38, -3.4e38, 1.2e-38, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5,
          -3.5, 88.0, -104.0, 1e4]
 HUGE = 1e18  # Squares of such are infinite.
+LARGE = 1e3  # Angles of which small errors are whole turns soon.
 SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33]
 TORCH_TYPES = {"f32": torch.float32, "i32": torch.int32, "f16": torch.float16, "bf16": torch.bfloat16}
 WHOLE_EDGES = [0, 1, -1, 2, 7, -2147483648, 2147483647, 65536, -65537]
@@ -268,7 +269,8 @@ class Case:
         """By output: how far off each element may be."""
         truth = {v: self.values[v] for v in self.outputs}
         spread = {v: torch.zeros(truth[v].shape, dtype=torch.float64) for v in self.outputs}
-        steps = any(row.steps for _, row, *_ in self.nodes)
+        steps = any(row.steps or (row.turns and bool((self.values[operands[0]].abs() > LARGE).any()))
+                    for _, row, operands, _ in self.nodes)
         runs = [(factor, partial(self.noisy, factor)) for factor in NOISE_FACTORS] + [(1, self.in_32_bits)]
         for factor, compute in runs:
             values = self.replay(compute)

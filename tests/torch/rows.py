@@ -33,6 +33,7 @@ class Row:
     symbols: bool = True  # Whether sizes of operands may be symbols, whatever was drawn.
     weight: float = 1.0   # How often, beside others.
     steps: bool = False   # Whether results jump where an operand changes a little.
+    turns: bool = False   # Whether they do so of large ones.
     grows: bool = False   # Whether results have sizes that no operand has.
     least: bool = False   # Whether sizes that are symbols may not be below those that were drawn.
 
