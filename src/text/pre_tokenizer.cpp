@@ -19,7 +19,7 @@ const std::vector<Row>& table() {
   constexpr bool kIgnoreMerges = true, kAddsBos = true;
   // Names as the converters of GGUF files write them.
   static const std::vector<Row> rows = {
-      {{"default"}, {{kFalconPunctuation, kGpt2, kNumbers, kThreeDigits}}},
+      {{"default"}, {{kDefaultPunctuation, kGpt2, kNumbers, kThreeDigits}}},
       {{"gpt-2",      "gpt2",       "phi-2",           "mpt",          "olmo",
         "jais",       "trillion",   "granite-docling", "gigachat",     "a.x-4.0",
         "mellum",     "exaone4",    "modern-bert",     "jina-es",      "jina-de",
@@ -31,22 +31,38 @@ const std::vector<Row>& table() {
       {{"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
         "jina-v5-nano"},
        {{kLlama3}, kIgnoreMerges, kAddsBos}},
-      {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {{kLlama3}}},
+      {{"dbrx", "smaug-bpe", "chatglm-bpe"}, {{kLlama3}}},
+      {{"glm4", "glm5"}, {{kLlama3}, kIgnoreMerges}},
+      {{"minicpm5"}, {{kUpTo3Numbers, kMinicpm5}, kIgnoreMerges}},
+      {{"jais-2"}, {{kJais2}}},
       {{"qwen2", "stablelm2", "deepseek-r1-qwen", "megrez", "hunyuan", "solar-open", "grok-2", "kormo",
         "f2llmv2"},
        {{kQwen2}}},
       {{"qwen35"}, {{kQwen35}}},
+      {{"laguna"}, {{kLineOrNewlines, kQwen2}}},
+      {{"ufakzeka"}, {{kUfakzeka}}},
+      {{"exaone-moe"}, {{kExaoneMoe}}},
       {{"deepseek-coder"}, {{kNewline, kSpaceLetters, kSpacePunctuation, kDeepseekCjk, kNumber}}},
       {{"deepseek-llm"},
        {{kNewline, kDeepseekLetters, kDeepseekPunctuation, kTrailingSpace, kDeepseekCjk, kNumbers}}},
       {{"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"}, {{kUpTo3Numbers, kDeepseek3Cjk, kDeepseek3}}},
-      {{"gpt-4o", "llama4", "kanana2", "minimax-m2"}, {{kGpt4o}}},
+      {{"spark2_5"}, {{kUpTo3Numbers, kDeepseek3Cjk, kSpark25, kNumber}}},
+      {{"afmoe"}, {{kThreesOfNumber, kAfmoeScripts, kDeepseek3}}},
+      {{"gpt-4o", "llama4", "kanana2", "minimax-m2", "talkie"}, {{kGpt4o}}},
+      {{"granite-embed-multi-97m"}, {{kGpt4o}, kIgnoreMerges}},
+      {{"tiny_aya", "cohere2moe"}, {{kThreesOfWord, kGpt4o}}},
+      {{"youtu"}, {{kYoutuScripts, kYoutu}, kIgnoreMerges}},
+      {{"superbpe"}, {{kNumbers, kThrees}}},
       {{"tekken"}, {{kTekken}, kIgnoreMerges, kAddsBos}},
       {{"kimi-k2"}, {{kKimiK2}}},
       {{"bailingmoe", "bailingmoe2", "llada-moe"}, {{kBailing}}},
       {{"seed-coder"}, {{kSeedCoder}}},
       {{"bloom", "poro-chat", "gpt3-finnish"}, {{kBloom}}},
       {{"viking"}, {{kBloom, kNumber}}},
+      {{"chameleon"},
+       {{kChameleonSentinels, kChameleonImages, kChameleonSpaces, kNumber, kPunctuation, kGpt2},
+        !kIgnoreMerges,
+        kAddsBos}},
   };
   return rows;
 }
@@ -59,7 +75,9 @@ const PreTokenizer& find_pre_tokenizer(std::string_view name) {
     if (std::find(row.names.begin(), row.names.end(), name) != row.names.end()) return row.how;
   throw Error(ErrorCode::kUnsupported,
               "tokenizer.ggml.pre names the pre-tokenizer \"" + std::string(name.substr(0, 64)) +
-                  "\", which weft does not know; a wrong one would give the model wrong tokens");
+                  "\", which weft does not know; a wrong one would give the model wrong tokens. --pre "
+                  "(ModelParams::pre_tokenizer) "
+                  "says which to use instead, \"gpt-2\" or another that the model's family uses");
 }
 
 std::vector<std::string_view> pre_tokenizer_names() {

@@ -12,7 +12,8 @@ namespace weft::text {
 
 /// One way of cutting: the rows of the table in pre_tokenizer.cpp.
 struct PreTokenizer {
-  /// Each cuts the pieces of the one before: a match is a piece, and so is what lies between matches.
+  /// Each cuts the pieces of the one before: a match is a piece, and so is what lies between matches;
+  /// an empty match cuts in two.
   std::vector<std::string_view> patterns;
   bool ignore_merges = false;  ///< A piece that is a token is that token, whatever the merges say.
   bool adds_bos = false;       ///< Unless the file says otherwise.

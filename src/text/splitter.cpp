@@ -71,12 +71,14 @@ struct Splitter::Session::Impl {
     pcre2_set_match_limit(context.get(), std::numeric_limits<std::uint32_t>::max());
   }
 
-  /// The next match in `text` from `from` on. False where there is none.
-  bool match(const Pattern& pattern, std::string_view text, std::size_t from) {
+  /// The next match in `text` from `from` on, which is not empty there if so asked. False where there is
+  /// none.
+  bool match(const Pattern& pattern, std::string_view text, std::size_t from, bool not_empty) {
     const auto run = pattern.jit ? pcre2_jit_match : pcre2_match;
     // The text was validated once; validating it again for each match would be quadratic.
-    const int rc = run(pattern.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                       PCRE2_NO_UTF_CHECK, data.get(), context.get());
+    const int rc =
+        run(pattern.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+            PCRE2_NO_UTF_CHECK | (not_empty ? PCRE2_NOTEMPTY_ATSTART : 0u), data.get(), context.get());
     if (rc == PCRE2_ERROR_NOMATCH) return false;
     if (rc < 0)
       throw Error(ErrorCode::kOutOfMemory,
@@ -89,13 +91,11 @@ struct Splitter::Session::Impl {
     const std::string_view piece = text.substr(begin, end - begin);
     const PCRE2_SIZE* found = pcre2_get_ovector_pointer(data.get());
     std::size_t done = 0, from = 0;
-    while (from < piece.size() && match(pattern, piece, from)) {
-      if (found[1] == found[0]) {  // An empty match separates nothing.
-        from = found[1] + (found[1] < piece.size() ? char_size(piece[found[1]]) : 1);
-        continue;
-      }
+    bool empty = false;
+    while (from < piece.size() && match(pattern, piece, from, empty)) {
+      empty = found[1] == found[0];  // Cuts there.
       if (found[0] > done) next.push_back(static_cast<std::uint32_t>(begin + found[0]));
-      next.push_back(static_cast<std::uint32_t>(begin + found[1]));
+      if (!empty) next.push_back(static_cast<std::uint32_t>(begin + found[1]));
       done = from = found[1];
     }
     if (done < piece.size()) next.push_back(static_cast<std::uint32_t>(end));

@@ -23,6 +23,21 @@ inline constexpr std::string_view kQwen35 =
 inline constexpr std::string_view kSeedCoder =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view kUfakzeka =
+    R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view kMinicpm5 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Where other white space has been cut before it, no newline follows in the same run (published without this
+// condition): looking for one from each place that 512 spaces end at would take quadratic time.
+inline constexpr std::string_view kJais2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"((?<![^\S\r\n])\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|)"
+    R"(\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s)";
+// Nothing inside could be given back for a longer match: possessive, so that a long text needs no stack.
+inline constexpr std::string_view kExaoneMoe =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
 inline constexpr std::string_view kBailing =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
     R"(\s*[\r\n]|\s+(?!\S)|\s+)";
@@ -35,6 +50,14 @@ inline constexpr std::string_view kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view kYoutu =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view kYoutuScripts =
+    R"([\x{AC00}-\x{D7A3}\x{3131}-\x{318E}]+|)"
+    R"([\x{FF01}\x{2026}\x{201C}\x{201D}\x{2018}\x{2019}\x{2014}\x{FF1A}\x{FF1B}\x{FF0C}\x{3001}-\x{303F}\x{FE30}-\x{FE4F}]+|)"
+    R"([\x{3105}-\x{312F}]+|[\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)";
 // Published with [A&&[^\p{Han}]], which PCRE2 misreads: A without Han is written as "nothing of A's
 // complement, no Han". \p{Han} alone would mean script extensions.
 inline constexpr std::string_view kKimiK2 =
@@ -50,6 +73,28 @@ inline constexpr std::string_view kNumbers = R"(\p{N}+)";
 inline constexpr std::string_view kUpTo3Numbers = R"(\p{N}{1,3})";
 inline constexpr std::string_view kThreeDigits = R"([0-9][0-9][0-9])";
 inline constexpr std::string_view kFalconPunctuation = R"([\p{P}\$\+<=>\^~\|`]+)";
+inline constexpr std::string_view kDefaultPunctuation = R"([\p{P}\$\+<=>\^~\|]+)";
+inline constexpr std::string_view kLineOrNewlines = R"([^\n]+|\n+)";
+inline constexpr std::string_view kNoSpaces = R"(\S+)";
+
+// Numbers in threes from their ends. What is published looks to the end of the number at each of its digits,
+// which takes quadratic time. Here only its front does: behind a match (\G) all else is in threes.
+// Published as (?=(\d{3})+(?!\d)), whose empty matches cut.
+inline constexpr std::string_view kThrees = R"((?<!\d)\d{0,2}\K(?=(?:\d{3})++(?!\d))|\G\d{3}\K(?=\d))";
+// Published as \d{1,3}(?=(?:\d{3})*\b), with marks and joining punctuation as parts of words.
+inline constexpr std::string_view kThreesOfWord =
+    R"((?<!\d)\d{1,3}(?=(?:\d{3})*+(?![\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9}]))|\G(?<=\d)\d{3})";
+inline constexpr std::string_view kThreesOfNumber =
+    R"((?<!\p{N})\p{N}{1,3}(?=(?:\p{N}{3})*+(?!\p{N}))|\G(?<=\p{N})\p{N}{3})";
+inline constexpr std::string_view kAfmoeScripts =
+    R"([\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{F900}-\x{FAFF}\x{3040}-\x{309F}\x{30A0}-\x{30FF}\x{FF65}-\x{FF9F})"
+    R"(\x{2F00}-\x{2FDF}\x{E00}-\x{E7F}\x{E80}-\x{EFF}\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F})"
+    R"(\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}\x{1100}-\x{11FF}]+)";
+inline constexpr std::string_view kChameleonImages = R"((?:IMGIMG)[A-I]{1,4}Z)";
+inline constexpr std::string_view kChameleonSentinels = R"(<sentinel:[0-9]+>)";
+inline constexpr std::string_view kChameleonSpaces = R"([\t\n]|    |  )";
+inline constexpr std::string_view kPunctuation = R"([\p{P}!-/:-@\[-`{-~])";
+
 inline constexpr std::string_view kBloom =
     R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{FF0C}\x{3001}\x{964}\x{6D4}\x{60C})]+)";
 
@@ -80,5 +125,8 @@ inline constexpr std::string_view kDeepseek3Cjk = R"([\x{4E00}-\x{9FA5}\x{3040}-
 inline constexpr std::string_view kDeepseek3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
     R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view kSpark25 =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+    R"( ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+)";
 
 }  // namespace weft::text::patterns

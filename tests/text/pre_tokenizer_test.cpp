@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,6 +30,29 @@ std::vector<std::string> split(std::string_view name, std::string_view text) {
 }
 
 using testing::ElementsAre;
+
+// What the tokenizers package finds with the patterns as models publish them.
+TEST(PreTokenizer, CutsAsTheOriginals) {
+  std::ifstream file(WEFT_TEST_DATA "/tokenizers/splits.json");
+  const auto vectors = nlohmann::json::parse(file);
+  const auto texts = vectors["texts"].get<std::vector<std::string>>();
+  ASSERT_GE(vectors["pieces"].size(), 26u);
+  ASSERT_GE(texts.size(), 150u);
+  for (const auto& [name, lines] : vectors["pieces"].items()) {
+    ASSERT_EQ(lines.size(), texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      std::string sizes;
+      for (const std::string& piece : split(name, texts[i]))
+        sizes += (sizes.empty() ? "" : " ") + std::to_string(piece.size());
+      EXPECT_EQ(sizes, lines[i].get<std::string>()) << name << ": " << texts[i];
+    }
+  }
+}
+
+TEST(PreTokenizer, ThreesFromTheEnd) {
+  EXPECT_THAT(split("superbpe", "1234567 12 123"), ElementsAre("1", "234", "567", " ", "12", " ", "123"));
+  EXPECT_THAT(split("tiny_aya", "1234567 1234a"), ElementsAre("1", "234", "567", " ", "123", "4", "a"));
+}
 
 // What Python's regex package finds with the published patterns.
 TEST(PreTokenizer, CutsAsPublished) {
