@@ -1,8 +1,10 @@
 // weft tokenize: text on the standard input to token ids.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arguments.h"
@@ -18,26 +20,39 @@ namespace {
 struct TokenizeOptions {
   Talk talk;
   std::string model;
+  std::string pre_tokenizer;
   std::string file = "-";
+  bool null = false;
   bool json = false;
   bool bos = true;
   bool special = true;
 };
 
-int run(const TokenizeOptions& options) {
-  const Tokenizer tokenizer = load_tokenizer(find_model(options.model));
-  const std::string text = read_text(options.file);
+std::string listing(const Tokenizer& tokenizer, std::string_view text, const TokenizeOptions& options) {
   const std::vector<Token> tokens =
       tokenizer.encode(text, {.add_special = options.bos, .parse_special = options.special});
+  if (options.json) return to_text(Json(tokens));
+  // As JSON strings: pieces of characters and control characters stay visible.
   std::string out;
-  if (options.json) {
-    out = to_text(Json(tokens));
-  } else {
-    // As JSON strings: pieces of characters and control characters stay visible.
-    for (const Token id : tokens) {
-      const Json piece = tokenizer.piece(id, true);
-      out += fmt::format("{:>7}  {}", id, to_text(piece));
+  for (const Token id : tokens) {
+    const Json piece = tokenizer.piece(id, true);
+    out += fmt::format("{:>7}  {}", id, to_text(piece));
+  }
+  return out;
+}
+
+int run(const TokenizeOptions& options) {
+  const Tokenizer tokenizer = load_tokenizer(find_model(options.model), options.pre_tokenizer);
+  const std::string text = read_text(options.file);
+  std::string out;
+  if (options.null) {
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find('\0', begin), text.size());
+      out += listing(tokenizer, std::string_view(text).substr(begin, end - begin), options);
+      begin = end + 1;
     }
+  } else {
+    out = listing(tokenizer, text, options);
   }
   print(out);
   return kExitOk;
@@ -53,7 +68,11 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("-f,--file", options->file, "the text (default: standard input, byte for byte)")
       ->type_name("FILE")
       ->group(group);
-  add_switch(app, "--json", options->json, "print one array of ids")->group("Output");
+  add_pre_tokenizer_option(app, options->pre_tokenizer, group);
+  add_switch(app, "--null", options->null, "the file holds several texts, each ended by a zero byte")
+      ->group(group);
+  add_switch(app, "--json", options->json, "print one array of ids for each text, a line each")
+      ->group("Output");
   add_switch(app, "--bos", options->bos, "add what the model wants around a text; --no-bos leaves it out")
       ->group(group);
   add_switch(app, "--special", options->special,

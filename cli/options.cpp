@@ -123,7 +123,16 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                       {"neon", CpuIsa::kNeon}},
                      "kernels to use, for tests")
       ->group("");
+  add_pre_tokenizer_option(app, options.pre_tokenizer, "Model");
   add_device_options(app, options);
+}
+
+void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::string& group) {
+  app.add_option(
+         "--pre", name,
+         "the pre-tokenizer to use instead of the one that the file names, e.g. gpt-2, llama-bpe, qwen2")
+      ->type_name("NAME")
+      ->group(group);
 }
 
 void add_device_options(CLI::App& app, ModelOptions& options) {
@@ -220,6 +229,7 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   params.n_threads = options.n_threads;
   params.isa = options.isa;
   params.repack = options.repack;
+  params.pre_tokenizer = options.pre_tokenizer;
   if (options.pack_cache) params.pack_cache = packed_cache_dir();
   params.pack_cache_bytes = static_cast<std::uint64_t>(options.pack_cache_gib) << 30;
   params.placement = placement_params(options);

@@ -24,6 +24,7 @@ void add_talk_options(CLI::App& app, Talk& talk);
 
 struct ModelOptions {
   std::string model;
+  std::string pre_tokenizer;
   CpuIsa isa = CpuIsa::kBest;
   int n_threads = 0;
   bool repack = true;
@@ -40,6 +41,8 @@ std::shared_ptr<Registry> find_all_backends();
 /// Says so where layers are wanted on GPUs and there is none.
 void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk);
 void add_device_options(CLI::App& app, ModelOptions& options);
+/// --pre, which commands have that read a vocabulary.
+void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::string& group);
 /// Those, and the model's own.
 void add_model_options(CLI::App& app, ModelOptions& options);
 

@@ -46,6 +46,9 @@ struct ModelParams {
   /// The folder's size at most: the least recently loaded models are removed first. The last 5 % of a disk
   /// stay free, too.
   std::uint64_t pack_cache_bytes = std::uint64_t{64} << 30;
+  /// Byte-level BPE: the pre-tokenizer to use instead of the one that the file names ("gpt-2", "llama-bpe",
+  /// ...). Empty: the file's.
+  std::string pre_tokenizer = {};
   /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error
   /// kCancelled).
   std::function<bool(float)> progress = {};
@@ -107,8 +110,9 @@ class Model {
   std::unique_ptr<engine::ModelImpl> impl_;
 };
 
-/// The tokenizer alone, also from a file that has a vocabulary and no tensors.
-Tokenizer load_tokenizer(const std::filesystem::path& path);
+/// The tokenizer alone, also from a file that has a vocabulary and no tensors. `pre_tokenizer` as in
+/// ModelParams.
+Tokenizer load_tokenizer(const std::filesystem::path& path, std::string_view pre_tokenizer = {});
 
 /// What a GGUF file holds, without loading it.
 struct FileInfo {

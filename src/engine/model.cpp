@@ -172,7 +172,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   const PlacementParams placement = engine::choose_devices(*registry, params.placement);
   const model::ModelGraph graph =
       model::build_graph(file, description, engine::expected_sizes(placement, info));
-  auto tokenizer = std::make_unique<Tokenizer>(engine::vocabulary_from_gguf(file));
+  auto tokenizer = std::make_unique<Tokenizer>(engine::vocabulary_from_gguf(file, params.pre_tokenizer));
   if (tokenizer->n_vocab() != info.n_vocab) {
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight has " + std::to_string(info.n_vocab) +
                                              " rows, the vocabulary has " +
@@ -215,9 +215,9 @@ void Model::settle() const {
 const Tokenizer& Model::tokenizer() const { return *impl_->tokenizer; }
 const ChatTemplate* Model::chat_template() const { return impl_->chat_template.get(); }
 
-Tokenizer load_tokenizer(const std::filesystem::path& path) {
+Tokenizer load_tokenizer(const std::filesystem::path& path, std::string_view pre_tokenizer) {
   return engine::throwing_errors(
-      [&] { return Tokenizer(engine::vocabulary_from_gguf(gguf::File::open(path))); });
+      [&] { return Tokenizer(engine::vocabulary_from_gguf(gguf::File::open(path), pre_tokenizer)); });
 }
 
 MachineLimits measure_limits(int n_threads, CpuIsa isa) {

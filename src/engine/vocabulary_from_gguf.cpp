@@ -27,8 +27,10 @@ VocabularyKind read_kind(const gguf::File& file) {
   if (*model == "llama") return VocabularyKind::kSpm;
   if (*model == "bert") return VocabularyKind::kWordPiece;
   if (*model == "t5") return VocabularyKind::kUnigram;
+  if (*model == "gemma4") return VocabularyKind::kCharacterBpe;
+  if (*model == "rwkv") return VocabularyKind::kRwkv;
   throw Error(ErrorCode::kUnsupported, "tokenizer.ggml.model is \"" + std::string(model->substr(0, 64)) +
-                                           "\"; weft knows gpt2, llama, bert and t5");
+                                           "\"; weft knows gpt2, gemma4, llama, bert, t5 and rwkv");
 }
 
 /// Kinds are numbered as in SentencePiece, 0 for those that nobody set.
@@ -75,7 +77,7 @@ void read_tokens(const gguf::File& file, Vocabulary& v) {
     v.kinds.reserve(types->size());
     for (const std::int64_t type : *types) v.kinds.push_back(kind_of(type, v.kinds.size()));
   }
-  if (v.kind != VocabularyKind::kBpe) return;
+  if (v.kind != VocabularyKind::kBpe && v.kind != VocabularyKind::kCharacterBpe) return;
   const auto* merges = file.get_strings(key("merges"));
   if (merges == nullptr) invalid("tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
   v.merges = *merges;
@@ -150,12 +152,21 @@ void set_strips(const gguf::File& file, Vocabulary& v) {
 
 }  // namespace
 
-text::Vocabulary vocabulary_from_gguf(const gguf::File& file) {
+text::Vocabulary vocabulary_from_gguf(const gguf::File& file, std::string_view pre) {
   Vocabulary v;
   v.kind = read_kind(file);
-  v.pre = file.get_string(key("pre")).value_or("");
+  const auto named = file.get_string(key("pre"));
+  v.pre = pre.empty() ? named.value_or("") : pre;
+  // Some name BPE on characters by its pre-tokenizer. Files of Gemma 4 leave that name out, and some say that
+  // they want no BOS, which the model does.
+  if (v.kind == VocabularyKind::kBpe &&
+      (v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" || v.pre == "sarvam-moe"))
+    v.kind = VocabularyKind::kCharacterBpe;
+  else if (v.kind == VocabularyKind::kCharacterBpe)
+    v.pre = "gemma4";
   read_tokens(file, v);
   read_special(file, v);
+  if (v.pre == "gemma4") v.add_bos = true;
   set_strips(file, v);
   return v;
 }

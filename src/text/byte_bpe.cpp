@@ -1,9 +1,11 @@
-// Byte-level BPE (Sennrich et al. 2016, on bytes as in GPT-2).
+// BPE by a list of merges (Sennrich et al. 2016): on bytes as in GPT-2, or on characters.
 #include <array>
 #include <atomic>
 #include <bit>
+#include <optional>
 #include <string>
 
+#include "text/byte_fallback.h"
 #include "text/encoder.h"
 #include "text/merger.h"
 #include "text/pre_tokenizer.h"
@@ -76,8 +78,8 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
   std::vector<Token> ids;
   std::string bytes;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
-    if (kind_of(vocabulary, i) == TokenKind::kNormal && !vocabulary.tokens[i].empty() &&
-        bytes_of_alphabet(vocabulary.tokens[i], bytes))
+    if (vocabulary.kind == VocabularyKind::kBpe && kind_of(vocabulary, i) == TokenKind::kNormal &&
+        !vocabulary.tokens[i].empty() && bytes_of_alphabet(vocabulary.tokens[i], bytes))
       ids.push_back(static_cast<Token>(i));
   return ids;
 }
@@ -90,7 +92,9 @@ class BpeEncoder final : public Encoder {
         merges_(vocabulary.merges.size()),
         n_merges_(vocabulary.merges.size()),
         pieces_(pieces, findable(vocabulary)),
-        whole_(std::make_unique<std::atomic<Whole>[]>(vocabulary.tokens.size())) {
+        whole_(std::make_unique<std::atomic<Whole>[]>(vocabulary.tokens.size())),
+        texts_(tokens.index) {
+    if (vocabulary.kind == VocabularyKind::kCharacterBpe) fallback_.emplace(vocabulary);
     for (unsigned b = 0; b < 256; ++b)
       byte_ids_[b] = tokens.index.find(alphabet_of_byte(static_cast<unsigned char>(b)));
     for (std::size_t i = 0; i < n_merges_; ++i) add_merge(vocabulary.merges[i], i, tokens);
@@ -131,9 +135,12 @@ class BpeEncoder final : public Encoder {
         : encoder_(encoder), splitter_(encoder.splitter_), merger_(encoder) {}
 
     void encode(std::string_view text, bool, std::vector<Token>& out) override {
+      const bool characters = encoder_.fallback_.has_value();
+      if (characters) text = marked_ = with_space_marks(text);
       std::size_t begin = 0;
       for (const std::uint32_t end : splitter_.split(text)) {
-        encode_piece(text.substr(begin, end - begin), out);
+        const std::string_view piece = text.substr(begin, end - begin);
+        characters ? encode_characters(piece, out) : encode_piece(piece, out);
         begin = end;
       }
     }
@@ -163,7 +170,26 @@ class BpeEncoder final : public Encoder {
         if (symbol.id != kNoToken) out.push_back(symbol.id);
     }
 
+    void encode_characters(std::string_view piece, std::vector<Token>& out) {
+      std::vector<Symbol>& symbols = merger_.symbols();
+      symbols.clear();
+      for (std::size_t at = 0; at < piece.size(); at += char_size(piece[at])) {
+        const Token id = encoder_.texts_.find(piece.substr(at, char_size(piece[at])));
+        symbols.push_back({static_cast<std::uint32_t>(at), id, {}});
+      }
+      merger_.merge(piece);
+      bool unknown = false;
+      for (std::size_t i = 0; i < symbols.size(); ++i) {
+        const std::size_t end = i + 1 < symbols.size() ? symbols[i + 1].begin : piece.size();
+        if (symbols[i].id != kNoToken) out.push_back(symbols[i].id);
+        unknown =
+            symbols[i].id == kNoToken &&
+            encoder_.fallback_->encode(piece.substr(symbols[i].begin, end - symbols[i].begin), unknown, out);
+      }
+    }
+
     const BpeEncoder& encoder_;
+    std::string marked_;
     Splitter::Session splitter_;
     Merger<BpeEncoder> merger_;
   };
@@ -175,6 +201,8 @@ class BpeEncoder final : public Encoder {
   TokenIndex pieces_;  ///< Normal tokens by their bytes.
   std::array<Token, 256> byte_ids_;
   std::unique_ptr<std::atomic<Whole>[]> whole_;
+  const TokenIndex& texts_;
+  std::optional<ByteFallback> fallback_;  ///< Of BPE on characters alone.
 };
 
 }  // namespace

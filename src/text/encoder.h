@@ -43,6 +43,9 @@ std::unique_ptr<Encoder> make_bpe_encoder(const Vocabulary& vocabulary, TokenSet
 std::unique_ptr<Encoder> make_spm_encoder(const Vocabulary& vocabulary, TokenSet tokens);
 /// SentencePiece's unigram model. Throws as make_spm_encoder, and where the charsmap is damaged.
 std::unique_ptr<Encoder> make_unigram_encoder(const Vocabulary& vocabulary, TokenSet tokens);
+/// RWKV's longest matches. `pieces` are the tokens' bytes. Throws Error kInvalidFile where a byte has no
+/// token.
+std::unique_ptr<Encoder> make_rwkv_encoder(const Vocabulary& vocabulary, const TokenTexts& pieces);
 /// WordPiece. Throws Error kInvalidFile where there is no unknown token.
 std::unique_ptr<Encoder> make_wordpiece_encoder(const Vocabulary& vocabulary, TokenSet tokens);
 
@@ -58,6 +61,8 @@ inline bool is_text(TokenKind kind) {
 
 /// The bytes that a token of GPT-2's alphabet stands for; false where a character is not of the alphabet.
 bool bytes_of_alphabet(std::string_view text, std::string& bytes);
+/// The bytes of a token that is written as in a Python literal: \n, \xff.
+std::string bytes_of_literal(std::string_view text);
 /// That alphabet: the text of a byte.
 std::string alphabet_of_byte(unsigned char byte);
 

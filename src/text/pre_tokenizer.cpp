@@ -39,6 +39,8 @@ const std::vector<Row>& table() {
         "f2llmv2"},
        {{kQwen2}}},
       {{"qwen35"}, {{kQwen35}}},
+      {{"gemma4", "granite-embed-multi-311m"}, {{kLineOrNewlines}, !kIgnoreMerges, kAddsBos}},
+      {{"sarvam-moe"}, {{kLineOrNewlines}}},
       {{"laguna"}, {{kLineOrNewlines, kQwen2}}},
       {{"ufakzeka"}, {{kUfakzeka}}},
       {{"exaone-moe"}, {{kExaoneMoe}}},

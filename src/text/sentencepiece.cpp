@@ -63,12 +63,7 @@ class SpmEncoder final : public Encoder {
     void encode(std::string_view text, bool first, std::vector<Token>& out) override {
       marked_.clear();
       if (first && encoder_.add_space_prefix_) marked_ += kSpaceMark;
-      for (std::size_t done = 0; done < text.size();) {
-        const std::size_t space = std::min(text.find(' ', done), text.size());
-        marked_ += text.substr(done, space - done);
-        if (space < text.size()) marked_ += kSpaceMark;
-        done = space + 1;
-      }
+      marked_ += with_space_marks(text);
       const std::string_view marked = marked_;
       // No merge crosses the front of a space unless some token has such a place inside: words can go one by
       // one.

@@ -52,6 +52,7 @@ std::string piece_of(const Vocabulary& v, std::size_t id) {
     if (const auto byte = text::byte_of_text(written)) return std::string(1, static_cast<char>(*byte));
   std::string result;
   if (v.kind == VocabularyKind::kBpe) return text::bytes_of_alphabet(written, result) ? result : written;
+  if (v.kind == VocabularyKind::kRwkv) return text::bytes_of_literal(written);
   for (std::size_t done = 0; done < written.size();) {
     const std::size_t mark = std::min(written.find(text::kSpaceMark, done), written.size());
     result.append(written, done, mark - done);
@@ -95,11 +96,14 @@ std::unique_ptr<text::Encoder> make_encoder(const Vocabulary& v, text::TokenSet 
                                             const text::TokenTexts& pieces) {
   switch (v.kind) {
     case VocabularyKind::kBpe:
+    case VocabularyKind::kCharacterBpe:
       return text::make_bpe_encoder(v, tokens, pieces);
     case VocabularyKind::kSpm:
       return text::make_spm_encoder(v, tokens);
     case VocabularyKind::kWordPiece:
       return text::make_wordpiece_encoder(v, tokens);
+    case VocabularyKind::kRwkv:
+      return text::make_rwkv_encoder(v, pieces);
     case VocabularyKind::kUnigram:
       return text::make_unigram_encoder(v, tokens);
   }
@@ -149,8 +153,9 @@ struct Tokenizer::Impl {
     const Token first = bert && v.cls != kNoToken ? v.cls : v.bos;
     const Token last = bert && v.sep != kNoToken ? v.sep : v.eos;
     const bool unigram = v.kind == VocabularyKind::kUnigram;
-    const bool wants_bos =
-        v.kind == VocabularyKind::kBpe ? text::find_pre_tokenizer(v.pre).adds_bos : !unigram;
+    const bool wants_bos = v.kind == VocabularyKind::kBpe || v.kind == VocabularyKind::kCharacterBpe
+                               ? text::find_pre_tokenizer(v.pre).adds_bos
+                               : v.kind == VocabularyKind::kSpm || v.kind == VocabularyKind::kWordPiece;
     if (v.add_bos.value_or(wants_bos)) front = first;
     // BERT's files say add_eos false or nothing at all and mean [CLS] text [SEP].
     if (bert || v.add_eos.value_or(unigram)) back = last;

@@ -1,5 +1,6 @@
 #include "text/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -58,6 +59,17 @@ std::string repaired(std::string_view text) {
     text.remove_prefix(first_char(text).size);
   }
   return result;
+}
+
+std::string with_space_marks(std::string_view text) {
+  std::string marked;
+  for (std::size_t done = 0; done < text.size();) {
+    const std::size_t space = std::min(text.find(' ', done), text.size());
+    marked += text.substr(done, space - done);
+    if (space < text.size()) marked += kSpaceMark;
+    done = space + 1;
+  }
+  return marked;
 }
 
 void append_utf8(std::string& text, char32_t code) {

@@ -29,6 +29,9 @@ std::size_t valid_prefix(std::string_view text);
 /// Valid UTF-8: each invalid part, and an incomplete end, as U+FFFD.
 std::string repaired(std::string_view text);
 
+/// The text with U+2581 for each space.
+std::string with_space_marks(std::string_view text);
+
 void append_utf8(std::string& text, char32_t code);
 
 /// Bytes of a character of valid text, from its first byte.

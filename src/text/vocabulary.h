@@ -13,9 +13,11 @@ namespace weft::text {
 
 enum class VocabularyKind {
   kBpe,  ///< Byte-level BPE (GPT-2, Llama 3, Qwen ...): tokens are written in GPT-2's alphabet of bytes.
-  kSpm,  ///< SentencePiece's BPE by score (Llama 2, Gemma ...): U+2581 is a space, <0xHH> a byte.
-  kWordPiece,  ///< BERT: tokens that begin a word carry U+2581, the others go on with one.
-  kUnigram,    ///< SentencePiece's unigram model (T5, XLM-RoBERTa): written as kSpm's, normalised first.
+  kCharacterBpe,  ///< BPE on characters (Gemma 4): merges as kBpe's, tokens written as kSpm's.
+  kSpm,           ///< SentencePiece's BPE by score (Llama 2, Gemma ...): U+2581 is a space, <0xHH> a byte.
+  kWordPiece,     ///< BERT: tokens that begin a word carry U+2581, the others go on with one.
+  kRwkv,          ///< RWKV's world tokenizer: bytes, written as in a Python literal.
+  kUnigram,       ///< SentencePiece's unigram model (T5, XLM-RoBERTa): written as kSpm's, normalised first.
 };
 
 struct Vocabulary {

@@ -195,7 +195,7 @@ TEST_P(MalformedVocabulary, SpecialTokens) {
 TEST_P(MalformedVocabulary, KindAndPreTokenizer) {
   const std::string model = "tokenizer.ggml.model", pre = "tokenizer.ggml.pre";
   trials_.refused(Draft(good_).drop(model), "missing", {model});
-  for (const char* name : {"", "unheard-of", "GPT2", "rwkv"})
+  for (const char* name : {"", "unheard-of", "GPT2", "rwkv5"})
     trials_.refused(with(model, name), name, {model});
   trials_.refused(with(model, std::string(1 << 20, 'x')), "long", {model});
   trials_.refused(with(model, std::uint32_t{1}), "number", {model});

@@ -210,6 +210,17 @@ gguf::Writer small_bpe(const std::vector<std::string>& merges) {
   return writer;
 }
 
+TEST(Vocabulary, AnotherPreTokenizerThanTheFiles) {
+  gguf::Writer writer = small_bpe({"a b"});
+  writer.set("tokenizer.ggml.pre", "unheard-of");
+  EXPECT_THAT(error_of(writer),
+              testing::AllOf(testing::HasSubstr("unheard-of"), testing::HasSubstr("--pre")));
+  const std::vector<std::byte> bytes = writer.to_bytes();
+  const gguf::File file = gguf::File::parse(bytes);
+  EXPECT_EQ(Tokenizer(engine::vocabulary_from_gguf(file, "gpt-2")).encode("ab"), std::vector<Token>{2});
+  EXPECT_THROW(Tokenizer(engine::vocabulary_from_gguf(file, "gpt2000")), Error);
+}
+
 TEST(Vocabulary, DamagedKeysAreNamed) {
   using testing::HasSubstr;
   using Strings = std::vector<std::string>;
@@ -226,7 +237,7 @@ TEST(Vocabulary, DamagedKeysAreNamed) {
   EXPECT_EQ(error_of(small_bpe({"a b"})), "");
   EXPECT_EQ(with("tokenizer.ggml.token_type", Ints{1, 1, 1}), "");
   EXPECT_THAT(error_of({}), HasSubstr("tokenizer.ggml.model"));
-  EXPECT_THAT(with("tokenizer.ggml.model", "rwkv"), HasSubstr("rwkv"));
+  EXPECT_THAT(with("tokenizer.ggml.model", "rwkv5"), HasSubstr("rwkv5"));
   EXPECT_THAT(with("tokenizer.ggml.model", std::uint32_t{1}), HasSubstr("tokenizer.ggml.model"));
   EXPECT_THAT(with("tokenizer.ggml.pre", "unheard-of"), HasSubstr("unheard-of"));
   EXPECT_THAT(with("tokenizer.ggml.tokens", Ints{1, 2, 3}), HasSubstr("tokenizer.ggml.tokens"));
