@@ -35,6 +35,8 @@ std::span<const Command> commands();
 extern const Command kRunCommand;
 extern const Command kChatCommand;
 extern const Command kServeCommand;
+extern const Command kEmbedCommand;
+extern const Command kRerankCommand;
 extern const Command kTokenizeCommand;
 extern const Command kInspectCommand;
 extern const Command kBenchCommand;

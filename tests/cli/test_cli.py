@@ -63,7 +63,7 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
-    COMMANDS = ["run", "chat", "serve", "tokenize", "inspect", "bench", "models", "devices", "test-backend", "health",
+    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "tokenize", "inspect", "bench", "models", "devices", "test-backend", "health",
                 "completion", "man", "version"]  # fmt: skip
 
     def test_help(self):
@@ -551,6 +551,104 @@ class Tokenize(Case):
         self.assertEqual([int(line.split()[0]) for line in lines], ids)
         for line in lines:
             json.loads(line.split(maxsplit=1)[1])
+
+
+ENCODERS = GOLDEN.parent / "golden_encoders"
+BERT = ENCODERS / "bert" / "model.gguf"
+RERANKER = ENCODERS / "bert-rank" / "model.gguf"
+
+
+class Embed(Case):
+    TEXTS = ["A cat sits.", "The engine needs oil, and so does the other one.", "x"]
+
+    def vectors(self, *words, **options) -> list:
+        answer = json.loads(self.succeed("embed", "--json", "-m", *words, **options))
+        self.assertEqual([entry["index"] for entry in answer["data"]], list(range(len(answer["data"]))))
+        return [entry["embedding"] for entry in answer["data"]]
+
+    def assert_near(self, a, b, within=1e-6):
+        self.assertEqual(len(a), len(b))
+        self.assertLess(max(abs(x - y) for x, y in zip(a, b)), within)
+
+    def test_texts_come_from_anywhere(self):
+        expected = self.vectors(BERT, *self.TEXTS)
+        self.assertEqual(len(expected), 3)
+        lines = "\n".join(self.TEXTS) + "\n\n"
+        self.assertEqual(self.vectors(BERT, stdin=lines.encode()), expected)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(lines.replace("\n", "\r\n"))
+            file.flush()
+            self.assertEqual(self.vectors(BERT, "-f", file.name), expected)
+        self.assertEqual([self.vectors(BERT, text)[0] for text in self.TEXTS], expected)
+        self.assertEqual(self.vectors(BERT, "-b", "1", *self.TEXTS), expected)
+        rows = self.succeed("embed", "-m", BERT, *self.TEXTS).splitlines()
+        for row, vector in zip(rows, expected, strict=True):
+            self.assert_near([float(x) for x in row.split()], vector)
+
+    def test_vectors_are_pooled_cut_and_scaled(self):
+        def length(vector):
+            return sum(x * x for x in vector) ** 0.5
+
+        text = self.TEXTS[1]
+        ids = json.loads(self.succeed("tokenize", "-m", BERT, "--json", "--no-special", stdin=text.encode()))
+        [tokens] = self.vectors(BERT, "--pooling", "none", "--no-normalize", text)
+        self.assertEqual(len(tokens), len(ids))
+        [mean] = self.vectors(BERT, "--no-normalize", text)
+        self.assert_near(mean, [sum(column) / len(tokens) for column in zip(*tokens)])
+        self.assertEqual(self.vectors(BERT, "--pooling", "cls", "--no-normalize", text), [tokens[0]])
+        self.assertEqual(self.vectors(BERT, "--pooling", "last", "--no-normalize", text), [tokens[-1]])
+        [whole] = self.vectors(BERT, text)
+        self.assertAlmostEqual(length(whole), 1.0, places=5)
+        self.assert_near(whole, [x / length(mean) for x in mean])
+        [cut] = self.vectors(BERT, "--dimensions", "16", text)
+        self.assert_near(cut, [x / length(mean[:16]) for x in mean[:16]])
+        self.assertEqual(self.vectors(BERT, "--dimensions", "16", "--no-normalize", text), [mean[:16]])
+
+    def test_decoders_have_vectors_too(self):
+        [first, last] = self.vectors(LLAMA, "Hello", "Hello world", "-t", "1")
+        self.assertEqual(len(first), len(last))
+        self.assertNotEqual(first, last)
+
+    def test_what_is_wrong_is_said(self):
+        long = "a b " * 100
+        self.assertIn("--truncate", self.fail_with(1, "embed", "-m", BERT, "x", long))
+        self.assertEqual(len(self.vectors(BERT, "--truncate", "x", long)), 2)
+        self.assertIn("64", self.fail_with(2, "embed", "-m", BERT, "x", "--dimensions", "65"))
+        self.assertIn("no text", self.fail_with(2, "embed", "-m", BERT))
+        self.assertIn("as words or with -f", self.fail_with(2, "embed", "-m", BERT, "x", "-f", "y"))
+        self.assertIn("mean", self.fail_with(2, "embed", "-m", BERT, "x", "--pooling", "max"))
+        for command in (["run", "-p", "x"], ["bench"]):
+            self.assertIn("is an encoder", self.fail_with(1, *command, "-m", BERT))
+
+    def test_an_encoder_can_be_inspected(self):
+        info = json.loads(self.succeed("inspect", BERT, "--json"))
+        self.assertEqual(info["model"]["architecture"], "bert")
+
+
+class Rerank(Case):
+    DOCUMENTS = ["Bamboo, mostly.", "It rains today.", "Pandas eat what they find in the woods."]
+
+    def test_documents_are_in_the_order_of_their_scores(self):
+        words = ["rerank", "-m", RERANKER, "-p", "What do pandas eat?"]
+        answer = json.loads(self.succeed(*words, "--json", *self.DOCUMENTS))
+        results = answer["results"]
+        self.assertEqual(sorted(one["index"] for one in results), [0, 1, 2])
+        scores = [one["relevance_score"] for one in results]
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        self.assertTrue(all(0 < score < 1 for score in scores))
+        self.assertEqual(len(set(scores)), 3)
+        for one in results:
+            self.assertEqual(one["document"]["text"], self.DOCUMENTS[one["index"]])
+            [alone] = json.loads(self.succeed(*words, "--json", one["document"]["text"]))["results"]
+            self.assertEqual(alone["relevance_score"], one["relevance_score"])
+        lines = self.succeed(*words, "--top-n", "2", stdin="\n".join(self.DOCUMENTS).encode()).splitlines()
+        self.assertEqual([int(line.split()[1]) for line in lines], [one["index"] for one in results][:2])
+
+    def test_what_is_wrong_is_said(self):
+        self.assertIn("classifier", self.fail_with(1, "rerank", "-m", BERT, "-p", "x", "y"))
+        self.assertIn("3 scores", self.fail_with(1, "rerank", "-m", ENCODERS / "xlm-roberta-rank" / "model.gguf", "-p", "x", "y"))
+        self.assertIn("no query", self.fail_with(2, "rerank", "-m", RERANKER, "y"))
+        self.assertIn("leaves none", self.fail_with(1, "rerank", "-m", RERANKER, "-p", "a b " * 100, "y"))
 
 
 class Inspect(Case):

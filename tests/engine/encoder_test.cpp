@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "engine/encoder_testing.h"
 
@@ -104,6 +106,8 @@ TEST(EmbedderTest, RefusesTextsThatItCannotReadAndGoesOn) {
               testing::HasSubstr("classifier"));
   error_of(ErrorCode::kInvalidArgument, [] { Embedder none(nullptr); });
   error_of(ErrorCode::kInvalidArgument,
+           [&] { Embedder none(Model::load(golden.model()), {.n_threads = -1}); });
+  error_of(ErrorCode::kInvalidArgument,
            [&] { Embedder none(Model::load(golden.model()), {.n_tokens = -1}); });
 }
 
@@ -161,6 +165,53 @@ TEST(EmbedderTest, OnADecoderPoolsWhatItsContextKnows) {
   EXPECT_TRUE(std::ranges::equal(std::span(means).subspan(n, n), mean));
   EXPECT_TRUE(test::one_by_one(embedder, texts, Pooling::kMean) == means);
   EXPECT_THROW((void)embedder.score(texts), Error);
+}
+
+/// Its vectors tell whether a text's second part is seen as one.
+TEST(EmbedderTest, TypesOfTokensAreSeen) {
+  const GoldenEncoder golden("bert");
+  Embedder embedder(Model::load(golden.model()));
+  const TextTokens whole = {golden.texts[1].tokens}, parted = {golden.texts[1].tokens, 3},
+                   elsewhere = {golden.texts[1].tokens, 4};
+  const std::vector<float> one = embedder.embed(std::span(&whole, 1)),
+                           other = embedder.embed(std::span(&parted, 1));
+  EXPECT_NE(one, other);
+  EXPECT_NE(other, embedder.embed(std::span(&elsewhere, 1)));
+}
+
+TEST(EmbedderTest, PairsAreCutAtTheDocument) {
+  const auto model = Model::load(GoldenEncoder("bert-rank").model());
+  const Tokenizer& tokenizer = model->tokenizer();
+  const TokenPair pair = pair_tokens(tokenizer, "what is it", "a long answer to that", 96);
+  ASSERT_GT(pair.second, 0);
+  const TokenPair cut = pair_tokens(tokenizer, "what is it", "a long answer to that", pair.second + 2);
+  EXPECT_EQ(cut.tokens.size(), static_cast<std::size_t>(pair.second) + 2);
+  EXPECT_EQ(cut.second, pair.second);
+  EXPECT_TRUE(std::equal(pair.tokens.begin(), pair.tokens.begin() + pair.second, cut.tokens.begin()));
+  EXPECT_THAT(error_of(ErrorCode::kInvalidArgument,
+                       [&] { (void)pair_tokens(tokenizer, "what is it", "x", pair.second); }),
+              testing::HasSubstr("leaves none"));
+}
+
+TEST(EmbedderTest, PairsOfWordPiecesHaveBertsMarks) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / "weft-pairs-vocab.txt";
+  std::ofstream(path) << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n";
+  const Tokenizer tokenizer = read_word_pieces(path);
+  const TokenPair pair = pair_tokens(tokenizer, "a", "b c", 16);
+  EXPECT_EQ(pair.tokens, (std::vector<Token>{2, 5, 3, 6, 7, 3}));
+  EXPECT_EQ(pair.second, 3);
+  EXPECT_EQ(pair_tokens(tokenizer, "a", "b c", 5).tokens, (std::vector<Token>{2, 5, 3, 6, 3}));
+  EXPECT_EQ(cut_tokens(tokenizer, {2, 5, 6, 7, 3}, 3), (std::vector<Token>{2, 5, 3}));
+  EXPECT_EQ(cut_tokens(tokenizer, {2, 5, 3}, 3), (std::vector<Token>{2, 5, 3}));
+  std::filesystem::remove(path);
+}
+
+TEST(EmbedderTest, RanksTheBestFirst) {
+  const float scores[] = {0.5f, -2.0f, 40.0f, std::numeric_limits<float>::quiet_NaN(), 41.0f, 0.5f};
+  std::vector<int> order;
+  for (const Ranked& one : rank(scores)) order.push_back(one.index);
+  EXPECT_EQ(order, (std::vector<int>{4, 2, 0, 5, 1, 3}));
+  EXPECT_FLOAT_EQ(rank(std::span(scores).first(1))[0].score, 1.0f / (1.0f + std::exp(-0.5f)));
 }
 
 TEST(EmbedderTest, NormaliseMakesTheLengthOne) {

@@ -12,7 +12,9 @@ namespace weft::model {
 namespace {
 
 ModelGraph graph_of(const std::string& name, const GraphSizes& sizes) {
-  const auto path = std::filesystem::path(WEFT_TEST_DATA) / "golden" / name / "model.gguf";
+  std::filesystem::path path = std::filesystem::path(WEFT_TEST_DATA) / "golden" / name / "model.gguf";
+  if (!std::filesystem::exists(path))
+    path = std::filesystem::path(WEFT_TEST_DATA) / "golden_encoders" / name / "model.gguf";
   const gguf::File file = gguf::File::open(path);
   return build_graph(file, describe(file), sizes);
 }
@@ -76,7 +78,7 @@ TEST_P(Tags, NumberTheShardsOfMatrices) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Tags,
                          testing::Values("llama", "qwen3", "qwen3moe", "gemma3", "phi3", "gpt2", "mamba",
-                                         "mamba2", "lfm2"));
+                                         "mamba2", "lfm2", "gemma-embedding"));
 
 }  // namespace
 }  // namespace weft::model

@@ -9,6 +9,7 @@
 #include "engine/embedding/text_reader.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
+#include "engine/model_params.h"
 #include "engine/refuse.h"
 
 namespace weft {
@@ -29,7 +30,8 @@ namespace {
 
 constexpr int kMaxTokens = 1 << 20;
 
-/// What the weights of a step are worth reading for; more tokens would only leave the caches.
+/// Texts share a step up to so many tokens: weights are read often enough for them, and what a step writes
+/// stays in the processor's caches.
 constexpr int kTokensOfStep = 1024;
 
 std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const EmbedderParams& params) {
@@ -37,6 +39,7 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
   if (params.n_tokens < 0 || params.n_tokens > kMaxTokens)
     refuse("n_tokens is " + std::to_string(params.n_tokens) + ", expected 0 to " +
            std::to_string(kMaxTokens));
+  engine::check_threads(params.n_threads);
   const ModelInfo& info = model->info();
   int n = params.n_tokens > 0 ? params.n_tokens : engine::default_text_length(info);
   if (model->impl().description.hparams.learned_positions) n = std::min(n, info.n_ctx_train);
