@@ -32,6 +32,9 @@ struct ModelParams {
   int n_threads = 0;  ///< Of the CPU, for loading: at most 1024. 0: as many as there are cores.
   CpuIsa isa = CpuIsa::kBest;
   PlacementParams placement = {};
+  /// Of the first so many layers, experts stay with the CPU, as PlacementParams::experts_on_cpu has it for
+  /// all.
+  int n_cpu_moe = 0;
   std::shared_ptr<const Registry> registry = nullptr;  ///< Null: find_backends().
   /// The CPU packs weights into the order in which its kernels read them. Without packing, weights are used
   /// in the mapped file as they are: loading is instant, takes no memory of its own and gives the same

@@ -198,7 +198,8 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
                                       .kept = kept_weights(*impl, path, params, placement.devices),
                                       .compiled = params.pack_cache});
   impl->row_shares = engine::row_shares(placement);
-  impl->device_of = engine::place_model(graph.graph, impl->info.n_layers, impl->devices, placement);
+  impl->device_of =
+      engine::place_model(graph.graph, impl->info.n_layers, impl->devices, placement, params.n_cpu_moe);
   load_weights(*impl, graph, params);
   impl->info.weights_mapped = true;
   for (const auto& device : impl->devices.devices)

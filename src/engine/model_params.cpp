@@ -33,6 +33,9 @@ void check(const ModelParams& params) {
     refuse("there is no instruction set " + std::to_string(static_cast<int>(params.isa)) +
            "; CpuIsa names them, kBest is what the machine can do");
   check(params.placement);
+  if (params.n_cpu_moe < 0)
+    refuse("the experts of " + std::to_string(params.n_cpu_moe) +
+           " layers are to stay with the CPU, expected 0 or more");
 }
 
 void check_threads(int n_threads) {

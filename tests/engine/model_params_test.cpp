@@ -41,6 +41,10 @@ TEST(ModelParams, ThatMakeNoSenseAreRefusedWithTheWayOut) {
   expect_refusal(params, "no instruction set 77");
 }
 
+TEST(ModelParams, ExpertsOfFewerLayersThanNoneAreRefused) {
+  EXPECT_THROW(Model::load(test::golden_dir() / "mixtral" / "model.gguf", {.n_cpu_moe = -1}), Error);
+}
+
 TEST(ModelParams, ThreadsThatTheSystemDoesNotGiveAreAnError) {
   if (!test::kLimitsThreads) GTEST_SKIP() << "sanitizers have a pthread_create of their own";
   ModelParams params;

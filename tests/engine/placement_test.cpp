@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "engine/allocation_counter.h"
 #include "engine/model_impl.h"
@@ -181,6 +182,31 @@ TEST_P(Spread, ExpertsStayWithTheCpu) {
   params.placement = placement;
   for (const PlanReport::Copy& copy : inspect_plan(path(), params).copies)
     EXPECT_EQ(copy.value.find("_exps"), std::string::npos) << copy.value;
+}
+
+TEST_P(Spread, ExpertsOfTheFirstLayersStayWithTheCpu) {
+  const std::vector<float> expected = logits(load(path(), {}));
+  const auto experts_on = [](const Model& model, std::size_t device) {
+    std::set<std::string> layers;
+    for (const auto& [name, weight] : model.impl().weights[device])
+      if (name.find("_exps.weight") != std::string::npos) layers.insert(name.substr(0, name.find('.', 4)));
+    return layers;
+  };
+  const PlacementParams placement = layers_on_second(1000);
+  const std::set<std::string> all = experts_on(*load(path(), placement), 1);
+  const int n_layers = load(path(), {})->info().n_layers;
+  for (const int n : {1, n_layers - 1, n_layers, 1000}) {
+    ModelParams params;
+    params.placement = placement;
+    params.n_cpu_moe = n;
+    const auto model = Model::load(path(), params);
+    std::set<std::string> first, rest;
+    for (const std::string& layer : all) (std::stoi(layer.substr(4)) < n ? first : rest).insert(layer);
+    EXPECT_EQ(experts_on(*model, 0), first) << n << " layers";
+    EXPECT_EQ(experts_on(*model, 1), rest) << n << " layers";
+    EXPECT_FALSE(model->impl().weights[1].empty());
+    EXPECT_TRUE(logits(model) == expected) << n << " layers";
+  }
 }
 
 TEST_P(Spread, ABackendOfTheProgramsOwnTakesWhatItCanAndWhatFits) {

@@ -38,8 +38,9 @@ model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo&
 }
 
 std::vector<int> place_model(const Graph& graph, int n_layers, const exec::DeviceSet& set,
-                             const PlacementParams& params) {
-  const PlacementRules rules(graph, n_layers, set, params);  // Also of one device: wrong pins are refused.
+                             const PlacementParams& params, int n_cpu_moe) {
+  // Also of one device: wrong pins are refused.
+  const PlacementRules rules(graph, n_layers, set, params, n_cpu_moe);
   if (set.size() == 1) {
     if (const std::string what = exceeded(graph, set, std::vector<int>(graph.nodes().size(), 0));
         params.fit && !what.empty())

@@ -23,6 +23,6 @@ model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo&
 /// Throws Error: kOutOfMemory that says how much is lacking where (only where params.fit), and what
 /// PlacementRules throws.
 std::vector<int> place_model(const Graph& graph, int n_layers, const exec::DeviceSet& set,
-                             const PlacementParams& params);
+                             const PlacementParams& params, int n_cpu_moe = 0);
 
 }  // namespace weft::engine

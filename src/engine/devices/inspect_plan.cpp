@@ -23,7 +23,7 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   const model::ModelGraph model =
       model::build_graph(file, description, engine::expected_sizes(placement, info));
   const Graph& graph = model.graph;
-  const std::vector<int> device_of = engine::place_model(graph, info.n_layers, set, placement);
+  const std::vector<int> device_of = engine::place_model(graph, info.n_layers, set, placement, params.n_cpu_moe);
   const exec::Splits splits = exec::split(graph, device_of, set.beside_host());
 
   std::vector<std::int64_t> one_token;

@@ -18,9 +18,9 @@ std::vector<double> row_shares(const PlacementParams& params) {
 }
 
 PlacementRules::PlacementRules(const Graph& graph, int n_layers, const exec::DeviceSet& set,
-                               const PlacementParams& params)
+                               const PlacementParams& params, int n_cpu_moe)
     : graph_(graph), n_layers_(n_layers), set_(set), params_(params), pinned_(graph.nodes().size(), -1) {
-  pin_experts();
+  pin_experts(n_cpu_moe);
   for (const Pin& pin : params.pins) apply(pin);
   unite_states();
 }
@@ -104,10 +104,11 @@ void PlacementRules::open_states(std::vector<int>& device_of) const {
   }
 }
 
-void PlacementRules::pin_experts() {
-  if (!params_.experts_on_cpu) return;
+void PlacementRules::pin_experts(int n_cpu_moe) {
+  const int n_layers = params_.experts_on_cpu ? n_layers_ : n_cpu_moe;
   for (std::size_t n = 0; n < pinned_.size(); ++n)
-    if (graph_.nodes()[n].tag.part == Part::kExperts) pinned_[n] = set_.host;
+    if (const NodeTag& tag = graph_.nodes()[n].tag; tag.part == Part::kExperts && tag.layer < n_layers)
+      pinned_[n] = set_.host;
 }
 
 void PlacementRules::apply(const Pin& pin) {

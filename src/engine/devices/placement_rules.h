@@ -6,7 +6,9 @@
 //            The rest, and the table of embeddings where the head does not use it as well, is the CPU's. With
 //            split_rows, the shards of products go to the device of their number, the rest of the layers to
 //            the first named one.
-//   experts  experts_on_cpu: the nodes of Part::kExperts are the CPU's.
+//   experts  experts_on_cpu, n_cpu_moe: the nodes of Part::kExperts are the CPU's, in all
+//   layers
+//            or the first so many.
 //   pins     Nodes whose output, weights or states a pattern is found in. The last pin that fits a node wins.
 //
 // All nodes of a state (a cache, a running state) are on one device: a pin takes them all along, and where
@@ -30,7 +32,8 @@ class PlacementRules {
   /// Throws Error: kInvalidArgument for a pattern that is no regular expression or fits nothing, kNotFound
   /// for a pin's device that is not in the set, kUnsupported for one that cannot compute what is pinned to
   /// it.
-  PlacementRules(const Graph& graph, int n_layers, const exec::DeviceSet& set, const PlacementParams& params);
+  PlacementRules(const Graph& graph, int n_layers, const exec::DeviceSet& set, const PlacementParams& params,
+                 int n_cpu_moe = 0);
 
   /// The device of each node where the last n_named layers go to the named devices; -1 where it is open.
   std::vector<int> with_layers(int n_named) const;
@@ -40,7 +43,7 @@ class PlacementRules {
   bool is_separate_table(const Node& node) const;
   std::vector<int> ends_of_shares(int n) const;
   void open_states(std::vector<int>& device_of) const;
-  void pin_experts();
+  void pin_experts(int n_cpu_moe);
   void apply(const Pin& pin);
   void unite_states();
 
