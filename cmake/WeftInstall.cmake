@@ -26,7 +26,7 @@ endfunction()
 # program links one of the two. Where a process gets both, with a module, they are of one version.
 get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
 get_property(weft_graph_layers GLOBAL PROPERTY WEFT_BELOW_plan)
-weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::PNG PkgConfig::TURBOJPEG)
 weft_shared_library(weft_graph graph LAYERS ${weft_graph_layers} plan LIBS PkgConfig::PCRE2)
 
 # The public headers of the graph library; all others are of libweft alone.

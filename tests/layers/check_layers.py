@@ -32,6 +32,7 @@ DESIGN = {
     "kv": {"graph"},
     "model": {"gguf", "graph"},
     "engine": {"plan", "kv", "model", "text"},
+    "vision": {"plan", "text"},
 }
 # Folders outside src/ that use weft as a user does: include/weft and base only, though they link it whole.
 USERS = ["server", "cli", "examples", "bench"]

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Makes tests/data/vision: tiny vision models (mmproj files as llama.cpp's converter writes them) with random weights,
+and what transformers makes of a picture with them; and pictures in other sizes, as Pillow makes them.
+
+FAMILY/mmproj.gguf, pixels.rgb (48 x 48), rows.f32 (what the text model reads). For Gemma 3 also prompt.json and
+logits.f32: a text with the picture (-1 in its places) and the logits of tests/data/golden/gemma3 behind it, after every
+position. Needs the packages gguf, numpy, pillow, torch and transformers.
+"""
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from gguf import GGUFReader, GGUFWriter
+from PIL import Image
+
+DATA = Path(__file__).parent.parent / "tests/data"
+TARGET = DATA / "vision"
+SIDE, PATCH, WIDTH, N_EMBD = 48, 4, 32, 96
+VISION = dict(hidden_size=WIDTH, intermediate_size=80, num_hidden_layers=2, num_attention_heads=2, image_size=SIDE,
+              patch_size=PATCH, hidden_act="gelu_pytorch_tanh")
+LAYER = {"layer_norm1": "ln1", "layer_norm2": "ln2", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+         "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"}
+WHOLE = {"embeddings.patch_embedding": "v.patch_embd", "embeddings.position_embedding": "v.position_embd",
+         "post_layernorm": "v.post_ln"}
+# Of the text model, in GGUF and in transformers.
+TEXT_LAYER = {"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
+              "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
+              "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "attn_q": "self_attn.q_proj",
+              "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+              "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+
+
+def randomise(module):
+    """Every value fits F16; what starts as a constant gets values of its own."""
+    with torch.no_grad():
+        for name, weight in module.named_parameters():
+            if weight.dim() == 1:
+                base = 1.0 if "norm" in name and name.endswith("weight") and "soft_emb" not in name else 0.0
+                weight.copy_(base + 0.3 * torch.randn_like(weight))
+            else:
+                weight.copy_(torch.randn_like(weight) * (0.5 if "position" in name else 0.15))
+            weight.copy_(weight.half().float())
+
+
+def text_weights():
+    reader = GGUFReader(DATA / "golden/gemma3/model.gguf")
+    for tensor in reader.tensors:
+        data = torch.from_numpy(np.array(tensor.data).astype(np.float32))
+        if "norm" in tensor.name:
+            data = data - 1.0
+        if match := re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight", tensor.name):
+            yield f"layers.{match[1]}.{TEXT_LAYER[match[2]]}.weight", data
+        else:
+            yield {"token_embd.weight": "embed_tokens.weight", "output_norm.weight": "norm.weight"}[tensor.name], data
+
+
+def start_file(folder, projector, name):
+    writer = GGUFWriter(folder / "mmproj.gguf", "clip")
+    writer.add_type("mmproj")
+    writer.add_name(name)
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_string("clip.projector_type", projector)
+    writer.add_bool("clip.use_gelu", True)
+    for key, value in {"image_size": SIDE, "patch_size": PATCH, "embedding_length": WIDTH, "feed_forward_length": 80,
+                       "block_count": 2, "attention.head_count": 2, "projection_dim": N_EMBD}.items():
+        writer.add_uint32(f"clip.vision.{key}", value)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-6)
+    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    return writer
+
+
+def add_encoder(writer, tower):
+    for name, weight in tower.named_parameters():
+        name = re.sub(r"^vision_model\.", "", name)
+        data = weight.detach().numpy()
+        stem, tail = name.rsplit(".", 1)
+        if match := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", stem):
+            new = f"v.blk.{match[1]}.{LAYER[match[2]]}.{tail}"
+        elif stem in WHOLE:
+            new = f"{WHOLE[stem]}.{tail}"
+        else:
+            continue  # The head of the classifier.
+        half = data.ndim == 2 and "position" not in new
+        writer.add_tensor(new, data.astype(np.float16 if half else np.float32))
+
+
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_floats(path, values):
+    path.write_bytes(values.detach().numpy().astype("<f4").tobytes())
+
+
+def make_pixels(folder):
+    pixels = np.random.default_rng(7).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
+    (folder / "pixels.rgb").write_bytes(pixels.tobytes())
+    return torch.from_numpy((pixels.astype(np.float32) / 255.0 - 0.5) / 0.5).permute(2, 0, 1)[None]
+
+
+def gemma3():
+    folder = TARGET / "gemma3"
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(17)
+    n_rows = (SIDE // PATCH // 4) ** 2
+    text = dict(vocab_size=512, hidden_size=N_EMBD, intermediate_size=192, num_hidden_layers=8, num_attention_heads=4,
+                num_key_value_heads=1, head_dim=32, query_pre_attn_scalar=32, sliding_window=16, max_position_embeddings=256,
+                rms_norm_eps=1e-6, pad_token_id=0)
+    image_token = 511
+    config = transformers.Gemma3Config(text_config=text, vision_config=VISION, mm_tokens_per_image=n_rows,
+                                       image_token_id=image_token, attn_implementation="eager")
+    model = transformers.Gemma3ForConditionalGeneration(config).eval()
+    language = model.model.language_model
+    missing = language.load_state_dict(dict(text_weights()), strict=False)
+    assert not missing.unexpected_keys, missing.unexpected_keys
+    assert not [key for key in missing.missing_keys if "rotary" not in key], missing.missing_keys
+    model.tie_weights()
+    projector = model.model.multi_modal_projector
+    randomise(model.model.vision_tower)
+    randomise(projector)
+
+    ids = json.loads((DATA / "golden/gemma3/tokens.json").read_text())
+    known = np.fromfile(DATA / "golden/gemma3/logits.f32", "<f4").reshape(len(ids), -1)
+    with torch.no_grad():
+        found = model(input_ids=torch.tensor([ids])).logits[0].numpy()
+    error = ((found - known) ** 2).sum() / (known ** 2).sum()
+    assert error < 1e-9, f"the text model is another one: {error}"
+
+    writer = start_file(folder, "gemma3", "tiny-gemma3-vision")
+    add_encoder(writer, model.model.vision_tower)
+    writer.add_tensor("mm.input_projection.weight", projector.mm_input_projection_weight.detach().numpy().astype(np.float16))
+    writer.add_tensor("mm.soft_emb_norm.weight", (projector.mm_soft_emb_norm.weight.detach().numpy() + 1.0))
+    finish(writer)
+
+    values = make_pixels(folder)
+    with torch.no_grad():
+        rows = projector(model.model.vision_tower(pixel_values=values).last_hidden_state)[0]
+        # Twice, with text before, between and behind.
+        places = ids[:5] + [-1] * n_rows + ids[5:12] + [-1] * n_rows + ids[12:20]
+        tokens = torch.tensor([[image_token if i < 0 else i for i in places]])
+        kinds = (tokens == image_token).long()
+        logits = model(input_ids=tokens, pixel_values=torch.cat([values, values]), token_type_ids=kinds).logits[0]
+    write_floats(folder / "rows.f32", rows)
+    write_floats(folder / "logits.f32", logits)
+    (folder / "prompt.json").write_text(json.dumps(places) + "\n")
+    print(f"gemma3: rows {tuple(rows.shape)} {rows.std():.3f}, logits {logits.std():.3f}, error of the text {error:.1e}")
+
+
+def pictures():
+    folder = TARGET / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    x, y = np.meshgrid(np.arange(40), np.arange(30))
+    rng = np.random.default_rng(3)
+    pixels = np.stack([x * 6, y * 8, (x + y) * 3], axis=-1) + rng.integers(-20, 20, (30, 40, 3))
+    picture = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    picture.save(folder / "photo.png")
+    (folder / "photo.rgb").write_bytes(picture.tobytes())
+    picture.save(folder / "photo.jpg", quality=92)
+    (folder / "photo.jpg.rgb").write_bytes(Image.open(folder / "photo.jpg").tobytes())
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture.save(folder / "turned.jpg", quality=92, exif=exif)
+    clear = picture.convert("RGBA")
+    clear.putalpha(Image.fromarray((np.indices((30, 40)).sum(0) % 2 * 255).astype(np.uint8)))
+    clear.save(folder / "clear.png")
+    for name, how in {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC, "lanczos": Image.LANCZOS}.items():
+        for width, height in [(16, 16), (64, 50), (7, 45)]:
+            (folder / f"{name}-{width}x{height}.rgb").write_bytes(picture.resize((width, height), how).tobytes())
+
+
+if __name__ == "__main__":
+    pictures()
+    gemma3()

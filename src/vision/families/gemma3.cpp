@@ -1,0 +1,27 @@
+// Gemma 3: a SigLIP encoder over the whole picture, whose patches are averaged to 256 rows.
+#include "vision/family.h"
+#include "vision/resize.h"
+
+namespace weft::vision {
+namespace {
+
+Layout lay_out(const HParams& h, const Image& image) {
+  Layout layout;
+  layout.tiles.push_back(resize(image, h.image_size, h.image_size, Filter::kBilinear));
+  layout.pieces = {{"\n\n<start_of_image>", 0}, {"", h.max_rows()}, {"<end_of_image>\n\n", 0}};
+  return layout;
+}
+
+Value project(EncoderBuilder& b, Value x) {
+  const HParams& h = b.hparams();
+  const Value squares = reshape(x, {b.n_rows(), std::int64_t{h.merge} * h.merge, h.width});
+  const Value pooled = rms_norm(mean(squares, {1}), b.weight("mm.soft_emb_norm.weight", {h.width}), h.eps);
+  return linear(pooled, b.turned_weight("mm.input_projection.weight", h.n_embd, h.width));
+}
+
+}  // namespace
+
+constinit const Family kGemma3 = {
+    .projector = "gemma3", .both_ways = true, .merge = 4, .lay_out = lay_out, .project = project};
+
+}  // namespace weft::vision

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "weft/error.h"
+#include "weft/vision.h"
+
+namespace weft {
+namespace {
+
+std::string hexadecimal(std::uint64_t number) {
+  std::string text;
+  for (int i = 60; i >= 0; i -= 4) text += "0123456789abcdef"[number >> i & 15];
+  return text;
+}
+
+/// The prompt as runs of text, with a picture behind each but the last.
+std::vector<std::vector<PromptPiece>> cut_at_marks(std::span<const PromptPiece> prompt,
+                                                   std::string_view mark) {
+  std::vector<std::vector<PromptPiece>> runs(1);
+  for (const PromptPiece& piece : prompt) {
+    std::string_view rest = piece.text;
+    for (std::size_t at = rest.find(mark); at != std::string_view::npos; at = rest.find(mark)) {
+      runs.back().push_back({std::string(rest.substr(0, at)), piece.from_template});
+      runs.emplace_back();
+      rest.remove_prefix(at + mark.size());
+    }
+    runs.back().push_back({std::string(rest), piece.from_template});
+  }
+  return runs;
+}
+
+/// Tokens of text, which grows until rows follow it or the prompt ends.
+class Writer {
+ public:
+  Writer(const Tokenizer& tokenizer, PromptWithImages& to) : tokenizer_(tokenizer), to_(to) {}
+
+  void add(std::vector<PromptPiece> pieces) {
+    text_.insert(text_.end(), std::make_move_iterator(pieces.begin()), std::make_move_iterator(pieces.end()));
+  }
+  void add(EmbeddedPart part) {
+    flush();
+    if (std::exchange(is_first_, false) && tokenizer_.adds_bos()) to_.tokens.push_back(tokenizer_.bos());
+    part.first = static_cast<int>(to_.tokens.size());
+    to_.tokens.insert(to_.tokens.end(), static_cast<std::size_t>(part.n), part.token());
+    to_.parts.push_back(std::move(part));
+  }
+  void flush() {
+    std::vector<PromptPiece> text = std::exchange(text_, {});
+    std::erase_if(text, [](const PromptPiece& piece) { return piece.text.empty(); });
+    if (text.empty()) return;
+    std::vector<Token> tokens = tokenizer_.encode(text);
+    // What belongs in front of a text belongs in front of all of it.
+    const bool is_first = std::exchange(is_first_, false);
+    const bool extra =
+        !is_first && tokenizer_.adds_bos() && !tokens.empty() && tokens.front() == tokenizer_.bos();
+    to_.tokens.insert(to_.tokens.end(), tokens.begin() + (extra ? 1 : 0), tokens.end());
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  PromptWithImages& to_;
+  std::vector<PromptPiece> text_;
+  bool is_first_ = true;
+};
+
+}  // namespace
+
+std::string make_image_mark() {
+  std::random_device random;
+  std::string text = "[picture";
+  for (int i = 0; i < 2; ++i) text += " " + hexadecimal(std::uint64_t{random()} << 32 | random());
+  return text + "]";
+}
+
+PromptWithImages place_images(const Tokenizer& tokenizer, std::span<const PromptPiece> prompt,
+                              std::span<const std::shared_ptr<const EncodedImage>> images,
+                              std::string_view mark) {
+  if (mark.empty()) throw Error(ErrorCode::kInvalidArgument, "the mark of pictures is empty");
+  std::vector<std::vector<PromptPiece>> runs = cut_at_marks(prompt, mark);
+  if (runs.size() != images.size() + 1)
+    throw Error(ErrorCode::kInvalidArgument, "the prompt has places for " + std::to_string(runs.size() - 1) +
+                                                 " pictures, and there are " + std::to_string(images.size()) +
+                                                 "; the chat template must write each message once");
+  PromptWithImages result;
+  Writer writer(tokenizer, result);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    writer.add(std::move(runs[i]));
+    if (i == images.size()) break;
+    const std::shared_ptr<const EncodedImage>& image = images[i];
+    std::int32_t id = image->id;
+    const float* rows = image->rows.data();
+    for (const EncodedImage::Piece& piece : image->pieces) {
+      if (piece.n_rows == 0) {
+        writer.add({{piece.text, true}});
+        continue;
+      }
+      writer.add(EmbeddedPart{.n = piece.n_rows,
+                              .rows = std::shared_ptr<const float>(image, rows),
+                              .id = id++,
+                              .both_ways = image->both_ways});
+      rows += static_cast<std::ptrdiff_t>(piece.n_rows) * image->n_embd;
+    }
+  }
+  writer.flush();
+  return result;
+}
+
+}  // namespace weft

@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+#include "vision/encoder_graph.h"
+#include "vision/family.h"
+#include "vision/image_cache.h"
+#include "weft/error.h"
+#include "weft/plan.h"
+#include "weft/vision.h"
+
+namespace weft {
+namespace {
+
+gguf::File open_checked(const std::filesystem::path& path) {
+  gguf::File file = gguf::File::open(path);
+  const std::string_view architecture = file.get_string("general.architecture").value_or("");
+  if (architecture != "clip" || !file.get_bool("clip.has_vision_encoder").value_or(false))
+    throw Error(ErrorCode::kUnsupported,
+                path.string() + " has no vision encoder (general.architecture is \"" +
+                    std::string(architecture.substr(0, 64)) +
+                    "\"); give the model's mmproj file, which llama.cpp's converter writes with --mmproj");
+  return file;
+}
+
+Devices open_devices(const VisionParams& params) {
+  return params.registry ? find_devices(*params.registry, params.devices) : find_devices(params.devices);
+}
+
+}  // namespace
+
+struct VisionModel::Impl {
+  struct Built {
+    Graph graph;
+    std::vector<vision::EncoderBuilder::OwnWeight> own;
+  };
+  static Built build(const WeightFile& weights, const vision::HParams& hparams,
+                     const vision::Family& family) {
+    Built built;
+    vision::EncoderBuilder builder(built.graph, weights, hparams);
+    built.graph.output("rows", family.project(builder, builder.encode()));
+    built.own = builder.take_own_weights();
+    return built;
+  }
+
+  Impl(const std::filesystem::path& path, const VisionParams& params)
+      : Impl(open_checked(path), WeightFile(path), params) {}
+  Impl(const gguf::File& file, const WeightFile& weights, const VisionParams& params)
+      : family(vision::find_family(file.get_string("clip.projector_type").value_or(""))),
+        hparams(vision::read_hparams(file, family.merge)),
+        built(build(weights, hparams, family)),
+        plan(built.graph, open_devices(params), {.n_threads = params.n_threads}),
+        cache(params.cache_bytes) {
+    plan.set_weights(weights);
+    for (const auto& own : built.own) plan.set_weight(own.name, own.bytes);
+    info = {.name = hparams.name,
+            .projector = hparams.projector,
+            .n_embd = hparams.n_embd,
+            .image_size = hparams.image_size,
+            .patch_size = hparams.patch_size,
+            .n_layers = hparams.n_layers,
+            .max_rows = hparams.max_rows(),
+            .both_ways = family.both_ways};
+  }
+
+  void compute(const Image& tile, std::vector<float>& rows) {
+    const vision::Patches patches = vision::cut_into_patches(hparams, tile);
+    const auto n = static_cast<std::int64_t>(patches.positions.size());
+    const std::vector<std::int32_t> begins(patches.positions.size(), 0),
+        ends(patches.positions.size(), static_cast<std::int32_t>(n));
+    plan.run(
+        {{"n_rows", n / (hparams.merge * hparams.merge)}},
+        {{"patches", patches.rows}, {"positions", patches.positions}, {"begins", begins}, {"ends", ends}});
+    const std::vector<float> some = plan.read("rows");
+    rows.insert(rows.end(), some.begin(), some.end());
+  }
+
+  const vision::Family& family;
+  const vision::HParams hparams;
+  Built built;
+  VisionInfo info;
+
+  std::mutex mutex;  // Of all below.
+  Plan plan;
+  vision::ImageCache cache;
+  std::int32_t next_id = 0;
+  std::int64_t n_computed = 0, n_found = 0;
+};
+
+VisionModel::VisionModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+VisionModel::~VisionModel() = default;
+
+std::shared_ptr<const VisionModel> VisionModel::load(const std::filesystem::path& path,
+                                                     const VisionParams& params) {
+  return std::shared_ptr<const VisionModel>(new VisionModel(std::make_unique<Impl>(path, params)));
+}
+
+const VisionInfo& VisionModel::info() const { return impl_->info; }
+
+std::int64_t VisionModel::n_computed() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->n_computed;
+}
+
+std::int64_t VisionModel::n_found() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->n_found;
+}
+
+std::shared_ptr<const EncodedImage> VisionModel::encode(const Image& image) const {
+  if (image.width < 1 || image.height < 1 || image.width > kMaxImageSide || image.height > kMaxImageSide ||
+      image.rgb.size() != 3 * static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height))
+    throw Error(ErrorCode::kInvalidArgument,
+                "a picture of " + std::to_string(image.width) + " x " + std::to_string(image.height) +
+                    " pixels has " + std::to_string(image.rgb.size()) +
+                    " bytes, expected three a pixel and sides of 1 to " + std::to_string(kMaxImageSide));
+  vision::Layout layout = impl_->family.lay_out(impl_->hparams, image);
+  const std::scoped_lock lock(impl_->mutex);
+  if (std::shared_ptr<const EncodedImage> found = impl_->cache.find(layout.tiles)) {
+    ++impl_->n_found;
+    return found;
+  }
+  const auto n_parts = static_cast<std::int32_t>(std::count_if(
+      layout.pieces.begin(), layout.pieces.end(), [](const auto& piece) { return piece.n_rows > 0; }));
+  if (impl_->next_id > EmbeddedPart::kMaxId - n_parts)
+    throw Error(ErrorCode::kUnsupported, "this vision model has no numbers left for pictures; load it anew");
+  auto encoded = std::make_shared<EncodedImage>();
+  for (const Image& tile : layout.tiles) impl_->compute(tile, encoded->rows);
+  encoded->pieces = std::move(layout.pieces);
+  encoded->n_embd = impl_->hparams.n_embd;
+  encoded->both_ways = impl_->family.both_ways;
+  encoded->id = std::exchange(impl_->next_id, impl_->next_id + n_parts);
+  ++impl_->n_computed;
+  impl_->cache.add(std::move(layout.tiles), encoded);
+  return encoded;
+}
+
+}  // namespace weft
