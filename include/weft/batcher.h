@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "weft/context.h"
+#include "weft/embedded_part.h"
 #include "weft/error.h"
 #include "weft/generate.h"
 #include "weft/metrics.h"
@@ -96,6 +97,8 @@ class TokenConstraint {
 };
 
 struct RequestParams {
+  /// Of the prompt, in their order. Nothing is drafted for completions of prompts with such parts.
+  std::vector<EmbeddedPart> parts = {};
   SamplerParams sampler = {};  ///< Completion i draws with seed + i.
   int n = 1;                   ///< Completions of the prompt.
   int n_predict = -1;          ///< Tokens of each, < 0: until an end token or the context is full.
@@ -314,6 +317,7 @@ class Batcher {
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
 
+  /// In the places of parts the prompt has their tokens (EmbeddedPart::token).
   /// Throws OverloadedError where the queue is full, and Error kInvalidArgument for wrong parameters and for
   /// a prompt that the cache could not hold if it were alone, with both numbers. Copies the prompt; all else
   /// that a completion needs (its sampler, its text) is made when it runs first.
@@ -349,8 +353,9 @@ class Batcher {
 
   /// The longest beginning of `tokens` that the cache holds, finished texts and running ones, and that can
   /// be given: models with recurrent layers give texts as a whole only, windows ones whose window is there.
-  /// Never more than was asked for. A text's last token was drawn and not computed: it is not in the cache.
-  /// Error kOverloaded where a part of a text is asked for and there is no sequence to copy it to.
+  /// Never more than was asked for, and nothing from the first part that is no token on (EmbeddedPart). A
+  /// text's last token was drawn and not computed: it is not in the cache. Error kOverloaded where a part of
+  /// a text is asked for and there is no sequence to copy it to.
   SavedText save_text(std::span<const Token> tokens);
   /// A saved text is in the cache as if it had just been finished, for requests that begin like it; finished
   /// texts make room. Returns its tokens. Throws Error and takes nothing up: kInvalidFile and

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/context.h"
+#include "weft/embedded_part.h"
 #include "weft/sampler.h"
 
 #pragma GCC visibility push(default)
@@ -27,6 +28,8 @@ enum class StopReason : std::uint8_t {
 std::string_view name(StopReason reason);
 
 struct GenerateParams {
+  /// Of the prompt, in their order; in their places it has their tokens (EmbeddedPart::token).
+  std::vector<EmbeddedPart> parts = {};
   int n_predict = -1;       ///< < 0: until an end token or the context is full.
   bool ignore_end = false;  ///< Go on past end tokens.
   std::vector<std::string> stop =

@@ -6,6 +6,7 @@
 #include "engine/batching/stop_filter.h"
 #include "engine/boundary.h"
 #include "engine/forget.h"
+#include "engine/prompt_parts.h"
 #include "engine/refuse.h"
 
 namespace weft {
@@ -53,6 +54,7 @@ class Generator {
  private:
   void check(std::span<const Token> prompt) const {
     if (prompt.empty()) refuse("the prompt is empty");
+    engine::check_prompt(prompt, params_.parts, context_);
     if (params_.n_chunk < 0)
       refuse("n_chunk is " + std::to_string(params_.n_chunk) + "; it must be 1 or more tokens, or 0");
     if (params_.n_keep < 0)
@@ -75,10 +77,15 @@ class Generator {
   bool prefill(std::span<const Token> prompt) {
     const auto chunk =
         static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.batch_size());
+    const engine::PlacedPrompt placed{prompt, params_.parts, seq_, context_.next_pos(seq_),
+                                      context_.model().info().n_embd};
     for (std::size_t done = 0; done < prompt.size();) {
-      const std::size_t n = std::min(chunk, prompt.size() - done);
+      const auto n = static_cast<std::size_t>(engine::whole_parts(
+          params_.parts, static_cast<int>(done), static_cast<int>(std::min(chunk, prompt.size() - done)), 0,
+          context_.params().n_ubatch));
       batch_.clear();
-      batch_.add(prompt.subspan(done, n), seq_, done + n == prompt.size());
+      for (std::size_t i = done; i < done + n; ++i)
+        placed.add(static_cast<int>(i), batch_, i + 1 == prompt.size());
       if (done + n == prompt.size()) ask_for_best();
       const DecodeStatus status = context_.decode(batch_);
       if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
@@ -87,7 +94,8 @@ class Generator {
       if (params_.on_prefill && !params_.on_prefill(static_cast<int>(done)))
         return stopped(StopReason::kCancelled);
     }
-    for (const Token token : prompt) sampler_.accept(token);
+    for (const Token token : prompt)
+      if (token >= 0) sampler_.accept(token);
     return true;
   }
 

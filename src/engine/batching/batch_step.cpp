@@ -45,7 +45,7 @@ void Batcher::Impl::compute() {
     drop_branches();  // Of a step that failed.
     admit();
     check_limits();
-    drafts_allowed = std::none_of(running.begin(), running.end(), is_tried_alone);
+    drafts_allowed = crowded_out == nullptr && std::none_of(running.begin(), running.end(), is_tried_alone);
     n_read_by_drafter = 0;
     for (DecodeStatus status = DecodeStatus::kCacheFull; status == DecodeStatus::kCacheFull;) {
       const int n_to_read = n_read_by_drafter == 0 ? pace.prompt_budget(static_cast<int>(running.size())) : 0;
@@ -170,9 +170,14 @@ void Batcher::Impl::build() {
   batch.clear();
   shares.clear();
   masks.clear();
-  const auto suspect = std::find_if(running.begin(), running.end(), is_tried_alone);
+  auto alone = std::find_if(running.begin(), running.end(), is_tried_alone);
+  const Stream* const last_crowded_out = std::exchange(crowded_out, nullptr);
+  if (alone == running.end())
+    alone = std::find_if(running.begin(), running.end(), [&](const StreamPtr& stream) {
+      return stream.get() == last_crowded_out && goes_on(stream);
+    });
   const auto takes_part = [&](const StreamPtr& stream) {
-    return goes_on(stream) && (suspect == running.end() || stream == *suspect);
+    return goes_on(stream) && (alone == running.end() || stream == *alone);
   };
   int n_logits = 0;
   for (const StreamPtr& stream : running) {
@@ -226,6 +231,7 @@ void Batcher::Impl::add_prompts() {
   int kept = left >= kStarvedShare ? left / kStarvedShare : step_number % kStarvedShare == 0 ? left : 0;
   if (reading.size() == 1) kept = 0;
   int n_whole_rows = 0;
+  const int n_embd = context.model().info().n_embd;
   for (Stream* stream : reading) {
     int n = stream->n_pending();
     if (stream->pause_at > stream->n_computed) n = std::min(n, stream->pause_at - stream->n_computed);
@@ -239,12 +245,18 @@ void Batcher::Impl::add_prompts() {
       for (int i = 0; i < n; ++i)
         if (is_told(i) && ++n_whole_rows > kMaxWholeRows) n = i;
     if (n <= 0) continue;
+    const std::span<const EmbeddedPart> parts = stream->params().parts;
+    n = engine::whole_parts(parts, stream->n_computed, n, batch.size(), context.params().n_ubatch);
+    if (n == 0) {
+      if (crowded_out == nullptr) crowded_out = stream;
+      continue;
+    }
     stream->served_at = step_number;
     const bool ends = n == stream->n_pending();
     shares.push_back({stream, batch.size(), n});
+    const engine::PlacedPrompt text{stream->text, parts, stream->seq, 0, n_embd};
     for (int i = 0; i < n; ++i) {
-      batch.add(stream->pending()[static_cast<std::size_t>(i)], stream->seq,
-                is_told(i) || (ends && i == n - 1 && !stream->is_pooled()));
+      text.add(stream->n_computed + i, batch, is_told(i) || (ends && i == n - 1 && !stream->is_pooled()));
       if (is_told(i)) ask_for_prompt(*stream, batch.size() - 1, stream->n_computed + i + 1);
       if (stream->wants_embedding(stream->n_computed + i)) batch.want_embedding(batch.size() - 1);
     }

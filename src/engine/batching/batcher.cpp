@@ -64,6 +64,7 @@ RequestId Batcher::Impl::add(std::vector<Token> prompt, RequestParams p) {
   request->max_text = engine::max_text(p, context);
   request->submitted = Clock::now();
   request->params = std::move(p);
+  if (!request->params.parts.empty()) request->params.speculate = false;
   request->params.priority = std::clamp(request->params.priority, -kMaxPriority, kMaxPriority);
   const std::int64_t rank = request->id - kRequestsPerPriority * request->params.priority;
   std::vector<StreamPtr> streams;

@@ -142,8 +142,11 @@ struct Batcher::Impl {
   Batch batch;
   std::vector<Share> shares;
   std::vector<engine::Stream*> reading;  // Of the step: those that want some of the prompt budget.
-  int n_decoding = 0;                    // Items of the batch that are no prompt's.
-  int n_read_by_drafter = 0;             // Tokens, in this step.
+  /// What it reads next is computed in one step, and the last one had no room for it: it has the next one to
+  /// itself. Not more than an address, of a stream that may be gone.
+  const engine::Stream* crowded_out = nullptr;
+  int n_decoding = 0;         // Items of the batch that are no prompt's.
+  int n_read_by_drafter = 0;  // Tokens, in this step.
   bool drafts_allowed = true;
   int n_failures = 0;  // Steps that failed, one after another.
   /// Being preempted: where that fails, it is why.

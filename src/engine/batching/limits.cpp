@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "engine/prompt_parts.h"
 #include "engine/refuse.h"
 
 namespace weft::engine {
@@ -47,9 +48,9 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
                    const BatcherLimits& limits) {
   if (prompt.empty()) refuse("the prompt is empty");
   const int n_vocab = context.model().info().n_vocab;
-  for (const Token token : prompt)
-    if (token < 0 || token >= n_vocab)
-      refuse("token " + std::to_string(token) + " is outside the vocabulary of " + std::to_string(n_vocab));
+  check_prompt(prompt, p.parts, context);
+  if (!p.parts.empty() && p.prompt_logprobs)
+    refuse("prompt_logprobs are those of tokens, and the prompt has parts that are none");
   if (p.n < 1 || p.n > limits.n_completions)
     refuse("the number of completions is " + std::to_string(p.n) + ", expected 1 to " +
            std::to_string(limits.n_completions));

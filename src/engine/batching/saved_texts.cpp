@@ -1,4 +1,5 @@
 // Texts that outlive the cache: saved with their tokens, taken up as finished ones, and dropped.
+#include <algorithm>
 #include <string>
 
 #include "engine/batching/batcher_impl.h"
@@ -30,6 +31,9 @@ auto Batcher::Impl::or_recover(F f) {
 }
 
 SavedText Batcher::Impl::save_text(std::span<const Token> tokens) {
+  // Parts that are no tokens have no name that outlives the batcher.
+  tokens = tokens.first(static_cast<std::size_t>(
+      std::find_if(tokens.begin(), tokens.end(), [](Token token) { return token < 0; }) - tokens.begin()));
   return or_recover([&]() -> SavedText {
     const engine::PrefixCache::Saved saved = cache.save(tokens);
     if (saved.n == 0) return {};

@@ -47,7 +47,8 @@ Stream::Writer::Writer(const Request& request, int completion, const Model& mode
     : sampler(sampler_of(request.params, completion), model.info().n_vocab),
       detokenizer(model.tokenizer(), request.params.special),
       filter(request.params.stop) {
-  for (const Token token : request.prompt) sampler.accept(token);
+  for (const Token token : request.prompt)
+    if (token >= 0) sampler.accept(token);
 }
 
 Stream::Stream(std::shared_ptr<const Request> request, int completion, const Model& model, std::int64_t rank,

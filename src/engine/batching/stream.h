@@ -13,6 +13,7 @@
 
 #include "engine/batching/draft_tree.h"
 #include "engine/batching/stop_filter.h"
+#include "engine/prompt_parts.h"
 #include "weft/batcher.h"
 #include "weft/context.h"
 #include "weft/tokenizer.h"
@@ -61,6 +62,9 @@ class Stream {
 
   /// The steps to come compute no token beyond the first n, if there are more.
   void pause_reading_at(int n) {
+    // Not within what is read both ways: that is computed in one step.
+    const EmbeddedPart* const part = part_at(params().parts, n);
+    if (part != nullptr && part->both_ways && n > part->first) return;
     if (n > n_computed && n < static_cast<int>(tokens().size()))
       pause_at = pause_at == 0 ? n : std::min(pause_at, n);
   }
