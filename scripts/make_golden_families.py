@@ -42,18 +42,69 @@ LATENT = {"attention.head_count_kv": 1, "attention.key_length": 40, "attention.v
 SIZES = dict(pad_token_id=0, vocab_size=N_VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=N_CTX)
 
+# Of delta nets beside attention.
+DELTA_LAYER = {"post_attention_layernorm": "post_attention_norm", "linear_attn.in_proj_qkvz": "attn_qkvz",
+               "linear_attn.in_proj_ba": "ssm_ba", "linear_attn.in_proj_qkv": "attn_qkv",
+               "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
+               "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.conv1d": "ssm_conv1d", "linear_attn.A_log": "ssm_a",
+               "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out"}
+SHARED_GATED = {"mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
+                "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp"}
+DELTA = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], head_dim=32,
+             linear_key_head_dim=16, linear_value_head_dim=24, linear_num_key_heads=2, linear_num_value_heads=4)
+DELTA_META = {"attention.key_length": 32, "attention.value_length": 32, "rope.dimension_count": 8,
+              "attention.recurrent_layers": [True, False, True], "ssm.conv_kernel": 4, "ssm.state_size": 16,
+              "ssm.group_count": 2, "ssm.time_step_rank": 4, "ssm.inner_size": 96}
+
+def mixer(name):
+    """The tensors of Mamba and Mamba-2."""
+    return {f"{name}.in_proj": "ssm_in", f"{name}.conv1d": "ssm_conv1d", f"{name}.x_proj": "ssm_x",
+            f"{name}.dt_proj": "ssm_dt", f"{name}.dt_bias": "ssm_dt.bias", f"{name}.A_log": "ssm_a",
+            f"{name}.D": "ssm_d", f"{name}.norm": "ssm_norm", f"{name}.out_proj": "ssm_out"}
+
+
+GRANITE_HYBRID = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                      embedding_multiplier=6.0, residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=4.0,
+                      shared_intermediate_size=96, mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=1, mamba_d_state=16)
+GRANITE_HYBRID_META = {"embedding_scale": 6.0, "residual_scale": 0.3, "attention.scale": 0.2, "logit_scale": 4.0,
+                       "attention.head_count_kv": [0, 2, 0], "ssm.conv_kernel": 4, "ssm.inner_size": 128,
+                       "ssm.state_size": 16, "ssm.time_step_rank": 8, "ssm.group_count": 1}
+GRANITE_HYBRID_LAYER = mixer("mamba") | {"block_sparse_moe.router": "ffn_gate_inp",
+                                         "block_sparse_moe.experts.gate_up_proj": "ffn_gate_up_exps",
+                                         "block_sparse_moe.experts.down_proj": "ffn_down_exps",
+                                         "shared_mlp.input_linear": "ffn_gate_up_shexp",
+                                         "shared_mlp.output_linear": "ffn_down_shexp"}
+NEMOTRON_H = dict(head_dim=16, ssm_state_size=16, mamba_num_heads=6, mamba_head_dim=16, n_groups=2, time_step_min=1e-9)
+NEMOTRON_H_META = {"attention.key_length": 16, "attention.value_length": 16, "ssm.conv_kernel": 4,
+                   "ssm.inner_size": 96, "ssm.state_size": 16, "ssm.time_step_rank": 6, "ssm.group_count": 2,
+                   "attention.layer_norm_rms_epsilon": 1e-5}
+NEMOTRON_H_LAYER = mixer("mixer") | {"norm": "attn_norm", "mixer.q_proj": "attn_q", "mixer.k_proj": "attn_k",
+                                     "mixer.v_proj": "attn_v", "mixer.o_proj": "attn_output",
+                                     "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down",
+                                     "mixer.gate": "ffn_gate_inp",
+                                     "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
+                                     "mixer.experts.up_proj": "ffn_up_exps", "mixer.experts.down_proj": "ffn_down_exps",
+                                     "mixer.fc1_latent_proj": "ffn_latent_down", "mixer.fc2_latent_proj": "ffn_latent_up",
+                                     "mixer.shared_experts.up_proj": "ffn_up_shexp",
+                                     "mixer.shared_experts.down_proj": "ffn_down_shexp"}
+NEMOTRON_H_WHOLE = {"model.embeddings": "token_embd", "model.norm_f": "output_norm"}
+DELTA_EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48)
+DELTA_EXPERTS_META = {"expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 32,
+                      "expert_shared_feed_forward_length": 48}
+
 
 class Family:
     """A family: its architecture in GGUF, its class in transformers, what its configuration adds to SIZES, its
     metadata beside what all share, names of tensors beside LAYER and WHOLE, and what becomes of tensors on the way."""
 
     def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
-                 permute=False, offset=0.0, seed=2026, learned=None):
+                 permute=False, offset=0.0, seed=2026, learned=None, kind=None):
         self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
         self.learned = learned  # Metadata that is learned: a function of the model.
         self.layer, self.whole = LAYER | (layer or {}), WHOLE | (whole or {})
         self.change, self.prefix, self.permute, self.offset = change, prefix, permute, offset
         self.seed = seed
+        self.kind = kind or model + "Config"
 
 
 def interleave(data, n_heads):
@@ -410,6 +461,104 @@ FAMILIES = {
                           layer=EXPERTS | SHARED,
                           change=lambda name, data, c: [pair for part in split_experts(name, data, c)
                                                         for pair in fuse_qkv(*part, c)], seed=9),
+    "qwen3next": Family("qwen3next", "Qwen3Next", DELTA | DELTA_EXPERTS,
+                        lambda c: DELTA_META | DELTA_EXPERTS_META, layer=DELTA_LAYER | EXPERTS | SHARED_GATED,
+                        change=lambda name, data, c: delta_net(name, data, c), offset=1.0),
+    "qwen35": Family("qwen35", "Qwen3_5", DELTA, lambda c: DELTA_META, layer=DELTA_LAYER,
+                     change=lambda name, data, c: tiled_delta_net(name, data, c), offset=1.0, kind="Qwen3_5TextConfig"),
+    "qwen35moe": Family("qwen35moe", "Qwen3_5Moe", DELTA | DELTA_EXPERTS,
+                        lambda c: DELTA_META | DELTA_EXPERTS_META, layer=DELTA_LAYER | EXPERTS | SHARED_GATED,
+                        change=lambda name, data, c: tiled_delta_net(name, data, c), offset=1.0,
+                        kind="Qwen3_5MoeTextConfig"),
+    "falcon-mamba": Family("mamba", "FalconMamba",
+                           dict(state_size=8, conv_kernel=4, expand=2, intermediate_size=128, time_step_rank=4,
+                                mixer_rms_eps=1e-5, tie_word_embeddings=False),
+                           lambda c: {"feed_forward_length": 0, "attention.layer_norm_rms_epsilon": 1e-5,
+                                      "ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 8,
+                                      "ssm.time_step_rank": 4, "ssm.dt_b_c_rms": True},
+                           layer=mixer("mixer") | {"norm": "attn_norm"}, prefix="backbone.layers.",
+                           whole={"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm"},
+                           change=lambda name, data, c: [scan_tensors(name, data)]),
+    "jamba": Family("jamba", "Jamba",
+                    dict(num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=2, expert_layer_period=2,
+                         expert_layer_offset=1, num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_dt_rank=4,
+                         intermediate_size=48),
+                    lambda c: {"attention.head_count_kv": [0, 0, 2, 0], "expert_count": 4, "expert_used_count": 2,
+                               "ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 8,
+                               "ssm.time_step_rank": 4},
+                    layer=mixer("mamba") | {"pre_ff_layernorm": "ffn_norm", "mamba.dt_layernorm": "ssm_dt_norm",
+                                            "mamba.b_layernorm": "ssm_b_norm", "mamba.c_layernorm": "ssm_c_norm",
+                                            "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up",
+                                            "feed_forward.down_proj": "ffn_down",
+                                            "feed_forward.router": "ffn_gate_inp",
+                                            "feed_forward.experts.gate_up_proj": "ffn_gate_up_exps",
+                                            "feed_forward.experts.down_proj": "ffn_down_exps"},
+                    whole={"model.final_layernorm": "output_norm"},
+                    change=lambda name, data, c: split_experts(*scan_tensors(name, data), c)),
+    "granitehybrid": Family("granitehybrid", "GraniteMoeHybrid", GRANITE_HYBRID | dict(num_local_experts=0,
+                                                                                       position_embedding_type="rope"),
+                            lambda c: GRANITE_HYBRID_META | {"feed_forward_length": 96}, layer=GRANITE_HYBRID_LAYER,
+                            permute=True, change=lambda name, data, c: granite_hybrid(name, data, c)),
+    "granitehybridmoe": Family("granitehybrid", "GraniteMoeHybrid",
+                               GRANITE_HYBRID | dict(num_local_experts=6, num_experts_per_tok=2, intermediate_size=32),
+                               lambda c: GRANITE_HYBRID_META | {"feed_forward_length": 32, "expert_count": 6,
+                                                                "expert_used_count": 2,
+                                                                "expert_shared_feed_forward_length": 96,
+                                                                "rope.scaling.finetuned": False},
+                               layer=GRANITE_HYBRID_LAYER, change=lambda name, data, c: granite_hybrid(name, data, c)),
+    "nemotron_h": Family("nemotron_h", "NemotronH",
+                         NEMOTRON_H | dict(layers_block_type=["linear_attention", "mlp", "full_attention", "mlp"]),
+                         lambda c: NEMOTRON_H_META | {"attention.head_count_kv": [0, 0, 2, 0],
+                                                      "feed_forward_length": [0, 96, 0, 96]},
+                         layer=NEMOTRON_H_LAYER, prefix="model.layers.", whole=NEMOTRON_H_WHOLE,
+                         change=lambda name, data, c: nemotron_h(name, data, c)),
+    "nemotron_h_moe": Family("nemotron_h_moe", "NemotronH",
+                             NEMOTRON_H | dict(layers_block_type=["full_attention", "moe", "linear_attention"],
+                                               n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=48,
+                                               moe_shared_expert_intermediate_size=64, moe_latent_size=32,
+                                               routed_scaling_factor=1.5),
+                             lambda c: NEMOTRON_H_META | {"attention.head_count_kv": [2, 0, 0],
+                                                          "feed_forward_length": [0, 48, 0], "expert_count": 6,
+                                                          "expert_used_count": 2, "expert_feed_forward_length": 48,
+                                                          "expert_shared_feed_forward_length": 64,
+                                                          "expert_shared_count": 1, "expert_weights_norm": True,
+                                                          "expert_weights_scale": 1.5, "expert_group_count": 1,
+                                                          "moe_latent_size": 32},
+                             layer=NEMOTRON_H_LAYER, prefix="model.layers.", whole=NEMOTRON_H_WHOLE,
+                             change=lambda name, data, c: nemotron_h(name, data, c)),
+    "falcon-h1": Family("falcon-h1", "FalconH1",
+                        dict(mamba_d_ssm=96, mamba_n_heads=6, mamba_d_head=16, mamba_n_groups=2, mamba_d_state=16,
+                             mamba_rms_norm=False, head_dim=16, attention_in_multiplier=0.5,
+                             attention_out_multiplier=2.0, key_multiplier=4.0, ssm_in_multiplier=2.0,
+                             ssm_out_multiplier=0.5, ssm_multipliers=[0.5, 2.0, 4.0, 0.25, 0.5],
+                             mlp_multipliers=[2.0, 0.5], embedding_multiplier=4.0, lm_head_multiplier=0.5),
+                        lambda c: {"attention.key_length": 16, "attention.value_length": 16, "ssm.conv_kernel": 4,
+                                   "ssm.inner_size": 96, "ssm.state_size": 16, "ssm.time_step_rank": 6,
+                                   "ssm.group_count": 2},
+                        layer=mixer("mamba") | {"pre_ff_layernorm": "ffn_norm", "feed_forward.gate_proj": "ffn_gate",
+                                                "feed_forward.up_proj": "ffn_up",
+                                                "feed_forward.down_proj": "ffn_down"},
+                        whole={"model.final_layernorm": "output_norm"},
+                        change=lambda name, data, c: falcon_h1(name, data, c)),
+    "kimi-linear": Family("kimi-linear", "KimiLinear",
+                          dict(num_hidden_layers=4, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=32,
+                               qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, linear_head_dim=16,
+                               linear_num_heads=4, num_local_experts=6, num_experts_per_tok=2, n_shared_experts=1,
+                               moe_intermediate_size=32, routed_scaling_factor=1.5, n_group=1, topk_group=1,
+                               layer_types=["linear_attention", "full_attention", "linear_attention",
+                                            "linear_attention"],
+                               mlp_layer_types=["dense", "sparse", "sparse", "sparse"], rms_norm_eps=1e-6),
+                          lambda c: LATENT | {"attention.head_count_kv": [0, 1, 0, 0], "kda.head_dim": 16,
+                                              "ssm.conv_kernel": 4, "expert_count": 6, "expert_used_count": 2,
+                                              "expert_gating_func": 2, "expert_weights_scale": 1.5},
+                          layer=LATENT_LAYER | {"self_attn.conv1d": "ssm_conv1d", "self_attn.b_proj": "ssm_beta",
+                                                "self_attn.forget_gate.f_a_proj": "ssm_f_a",
+                                                "self_attn.forget_gate.f_b_proj": "ssm_f_b",
+                                                "self_attn.forget_gate.dt_bias": "ssm_dt.bias",
+                                                "self_attn.forget_gate.A_log": "ssm_a",
+                                                "self_attn.g_a_proj": "ssm_g_a", "self_attn.g_b_proj": "ssm_g_b",
+                                                "self_attn.o_norm": "ssm_norm"},
+                          change=lambda name, data, c: kimi_linear(name, data, c)),
 }
 
 
@@ -428,6 +577,96 @@ def stacked_experts(name, data, n_experts):
         if "down" in name:
             data = data.swapaxes(1, 2)
     return [(name, data)]
+
+
+def kimi_linear(name, data, config):
+    """Convolutions of q, k and v apart, with the sizes of 1 that the family's files have."""
+    name, data = scan_tensors(name, data)
+    if "ssm_conv1d" not in name:
+        return split_latent(name, data, config)
+    parts = np.split(data, 3)
+    return [(name.replace("conv1d", f"conv1d_{part}"), rows.reshape(1, rows.shape[0], 1, -1))
+            for part, rows in zip("qkv", parts)]
+
+
+def scan_tensors(name, data):
+    """What recurrent layers have beside matrices: decays are stored, not their logarithms."""
+    if "ssm_conv1d.weight" in name:
+        data = data.squeeze(1)
+    if name.endswith("ssm_a.weight"):
+        data = -np.exp(data)
+    return re.sub(r"ssm_([ad])\.weight$", r"ssm_\1", name), data
+
+
+def scan_heads(name, data, groups):
+    """Of Mamba-2, whose heads have one number of each kind."""
+    name, data = scan_tensors(name, data)
+    if re.search(r"ssm_[ad]$", name):
+        data = data.reshape(-1, 1)
+    if name.endswith("ssm_norm.weight"):
+        data = data.reshape(groups, -1)
+    return name, data
+
+
+def granite_hybrid(name, data, config):
+    """What all rows go through is dense where there are no experts."""
+    name, data = scan_heads(name, data, config.mamba_n_groups)
+    if "ffn_gate_up_shexp" in name:
+        half = data.shape[0] // 2
+        parts = [(name.replace("gate_up", "gate"), data[:half]), (name.replace("gate_up", "up"), data[half:])]
+    else:
+        parts = split_experts(name, data, config)
+    return parts if config.num_local_experts else [(n.replace("_shexp", ""), part) for n, part in parts]
+
+
+def nemotron_h(name, data, config):
+    return [scan_heads(name, data, config.n_groups)]
+
+
+def falcon_h1(name, data, config):
+    """The model's factors are multiplied into its weights."""
+    name, data = scan_heads(name, data, config.mamba_n_groups)
+    c = config
+    stem = name.split(".")[-2]
+    factors = {"attn_q": c.attention_in_multiplier, "attn_k": c.attention_in_multiplier * c.key_multiplier,
+               "attn_v": c.attention_in_multiplier, "attn_output": c.attention_out_multiplier,
+               "ssm_out": c.ssm_out_multiplier, "ffn_gate": c.mlp_multipliers[0], "ffn_down": c.mlp_multipliers[1],
+               "token_embd": c.embedding_multiplier, "output": c.lm_head_multiplier}
+    if stem == "ssm_in":
+        n = c.mamba_n_groups * c.mamba_d_state
+        rows = np.repeat(c.ssm_multipliers, [c.mamba_d_ssm, c.mamba_d_ssm, n, n, c.mamba_n_heads])
+        data = data * (rows[:, None] * c.ssm_in_multiplier).astype(np.float32)
+    return [(name, data * np.float32(factors.get(stem, 1.0)))]
+
+
+def delta_net(name, data, config):
+    """The joined projection of q, k, v and the gate stands group by group in transformers."""
+    name, data = scan_tensors(name, data)
+    if not name.endswith("attn_qkvz.weight"):
+        return split_experts(name, data, config)
+    groups, keys = config.linear_num_key_heads, config.linear_key_head_dim
+    values = config.linear_num_value_heads // groups * config.linear_value_head_dim
+    parts = np.split(data.reshape(groups, -1, data.shape[1]), np.cumsum([keys, keys, values]), axis=1)
+    q, k, v, gate = (part.reshape(-1, data.shape[1]) for part in parts)
+    return [(name.replace("qkvz", "qkv"), np.concatenate([q, k, v])), (name.replace("qkvz", "gate"), gate)]
+
+
+def tiled_delta_net(name, data, config):
+    """Heads of values that share a key lie apart: the first ones of all groups, then the second ones."""
+    name, data = scan_tensors(name, data)
+    groups, heads, dim = config.linear_num_key_heads, config.linear_num_value_heads, config.linear_value_head_dim
+
+    def tiled(rows):
+        return rows.reshape(groups, heads // groups, -1, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
+
+    n = heads * dim
+    if re.search(r"attn_qkv|ssm_conv1d", name):
+        data = np.concatenate([data[:-n], tiled(data[-n:])])
+    elif re.search(r"attn_gate|ssm_(beta|alpha|dt|a)\b", name):
+        data = tiled(data)
+    elif "ssm_out" in name:
+        data = tiled(data.T).T
+    return split_experts(name, data, config)
 
 
 def fused_qkv_by_groups(name, data, config):
@@ -472,7 +711,7 @@ def weights(model):
 
 def make_model(family):
     torch.manual_seed(family.seed)
-    kind = getattr(transformers, family.model + "Config")
+    kind = getattr(transformers, family.kind)
     config = kind(**(SIZES | family.config), attn_implementation="eager", initializer_range=0.1)
     model = getattr(transformers, family.model + "ForCausalLM")(config).eval().float()
     with torch.no_grad():
@@ -509,7 +748,7 @@ def tensors(family, model):
         else:
             stem, tail = name.rsplit(".", 1)
             new = f"{family.whole[stem]}.{tail}"
-        if family.offset and "norm" in new and new.endswith("weight"):
+        if family.offset and "norm" in new and "ssm_norm" not in new and new.endswith("weight"):
             data = data + np.float32(family.offset)
         if family.permute and re.search(r"\.attn_[qk]\.", new):
             heads = config.num_attention_heads if ".attn_q." in new else config.num_key_value_heads
@@ -527,8 +766,8 @@ def metadata(family, config):
 
     keys = {"context_length": N_CTX, "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
             "feed_forward_length": first("intermediate_size", "ffn_dim", otherwise=0),
-            "attention.head_count": config.num_attention_heads,
-            "attention.head_count_kv": first("num_key_value_heads", otherwise=config.num_attention_heads)}
+            "attention.head_count": first("num_attention_heads", otherwise=0),
+            "attention.head_count_kv": first("num_key_value_heads", "num_attention_heads", otherwise=0)}
     theta = getattr(config, "rope_parameters", None) or {}
     keys["rope.freq_base"] = float(theta.get("rope_theta", 10000.0))
     rms = first("rms_norm_eps")
@@ -565,7 +804,7 @@ def write(family, target, name):
             sub_type = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
             writer.add_key_value(field.name, field.contents(), field.types[0], sub_type)
     for tensor, data in tensors(family, model):
-        writer.add_tensor(tensor, data.astype(np.float16) if data.ndim > 1 and not re.search(r"norm|bias", tensor) else data)
+        writer.add_tensor(tensor, data.astype(np.float16) if data.ndim > 1 and not re.search(r"norm|bias|ssm_[ad]$", tensor) else data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

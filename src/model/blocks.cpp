@@ -43,6 +43,20 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
 
 namespace {
 
+/// Queries and gates, head by head, as two values.
+void part_from_gate(Builder& b, int layer, Projections& of) {
+  const std::int64_t heads = b.hparams().n_heads, dim = b.hparams().k_head_dim;
+  const Dim rows = b.model().graph.value(of.q).shape[0];
+  const ValueId both = b.add(ops::Reshape{{rows, heads, 2 * dim}}, {of.q}, layer_name(layer, "q_and_gate"));
+  const auto part = [&](std::int64_t begin, const char* name) {
+    const ValueId cut = b.add(ops::Slice{.axis = 2, .begin = begin, .end = begin + dim}, {both},
+                              layer_name(layer, name) + "_cut");
+    return b.add(ops::Reshape{{rows, heads * dim}}, {cut}, layer_name(layer, name));
+  };
+  of.q = part(0, "q_of_both");
+  of.gate = part(dim, "gate_of_both");
+}
+
 /// As this layer says, or the others where it lacks both.
 bool has_fused_qkv(const Builder& b, int layer) {
   const auto has = [&](int i, const char* name) { return b.has(layer_name(i, name)); };
@@ -55,13 +69,13 @@ ValueId project_q(Builder& b, int layer, ValueId x) {
   return linear(b, x, layer_name(layer, "attn_q"), std::int64_t{h.n_heads} * h.k_head_dim);
 }
 
-Projections project_plainly(Builder& b, int layer, ValueId x) {
+Projections project_plainly(Builder& b, int layer, ValueId x, bool gated) {
   const HParams& h = b.hparams();
-  const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim;
+  const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim * (gated ? 2 : 1);
   const std::int64_t n_k = std::int64_t{h.n_kv_heads} * h.k_head_dim;
   const std::int64_t n_v = std::int64_t{h.n_kv_heads} * h.v_head_dim;
   Projections result;
-  if (const std::string name = layer_name(layer, "attn_qkv"); has_fused_qkv(b, layer)) {
+  if (const std::string name = layer_name(layer, "attn_qkv"); !gated && has_fused_qkv(b, layer)) {
     const auto rows = [&](std::int64_t begin, std::int64_t n) {
       return linear_rows(b, x, name, n_q + n_k + n_v, begin, n);
     };
@@ -70,6 +84,7 @@ Projections project_plainly(Builder& b, int layer, ValueId x) {
     result = {project_q(b, layer, x), linear(b, x, layer_name(layer, "attn_k"), n_k),
               linear(b, x, layer_name(layer, "attn_v"), n_v)};
   }
+  if (gated) part_from_gate(b, layer, result);
   if (const float most = h.qkv_clamp; most > 0.0f)
     for (ValueId* const value : {&result.q, &result.k, &result.v})
       *value = b.add(ops::Clamp{-most, most}, {*value}, b.model().graph.value(*value).name + "_clamped");
@@ -114,8 +129,8 @@ Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& bloc
   const HParams& h = b.hparams();
   const ModelGraph& m = b.model();
   const bool shares = block.kv_layer != NodeTag::kNone;
-  auto [q, k, v] =
-      shares ? Projections{project_q(b, layer, x), kNoValue, kNoValue} : project_plainly(b, layer, x);
+  auto [q, k, v, gate] = shares ? Projections{project_q(b, layer, x), kNoValue, kNoValue}
+                                : project_plainly(b, layer, x, block.gated);
   const bool norms_turned = block.qk_norm == QkNorm::kTurned || block.qk_norm == QkNorm::kTurnedPlain;
   if (block.qk_norm != QkNorm::kNone && !norms_turned) {
     q = norm_heads(b, layer, q, block.qk_norm, "attn_q_norm", "q_normed");
@@ -133,7 +148,7 @@ Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& bloc
   if (norms_turned) norm_turned_heads(b, layer, block.qk_norm, q, k);
   if (block.temperature != kNoValue)
     q = b.add(ops::Mul{}, {q, block.temperature}, layer_name(layer, "q_tempered"));
-  return {q, k, v};
+  return {q, k, v, gate};
 }
 
 ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in) {
@@ -173,7 +188,7 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {
   const HParams& h = b.hparams();
   const CellInputs& at = b.cells(block.window);
-  const auto [q, k, v] = project(b, layer, x, block);
+  const auto [q, k, v, gate] = project(b, layer, x, block);
   const ValueId sinks =
       block.sinks ? b.weight(layer_name(layer, "attn_sinks.weight"), {h.n_heads}) : kNoValue;
   ValueId out = attend_to_caches(b, layer, at,
@@ -185,6 +200,10 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
                                   .sinks = sinks,
                                   .window = block.window,
                                   .kv_layer = block.kv_layer});
+  if (gate != kNoValue) {
+    const ValueId share = b.add(ops::Unary{UnaryKind::kSigmoid}, {gate}, layer_name(layer, "gate_sigmoid"));
+    out = b.add(ops::Mul{}, {out, share}, layer_name(layer, "attention_gated"));
+  }
   if (block.finish) out = block.finish(x, out);
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
 }
@@ -205,7 +224,9 @@ ValueId short_conv_columns(Builder& b, int layer, ValueId x, const std::string& 
   const std::int64_t n = b.model().graph.value(x).shape.columns();
   const std::int64_t taps = b.hparams().conv_taps;
   const std::string part = n == n_all ? "" : "@" + std::to_string(begin);
-  const ValueId state = b.running_state("conv" + part, layer, taps - 1, n);
+  // A layer may have several.
+  const std::string own = name.substr(name.rfind('.') + 1);
+  const ValueId state = b.running_state(own + part, layer, taps - 1, n);
   const ValueId weight = b.weight_rows(name + ".weight", {n_all, taps}, begin, n);
   const ValueId bias = b.has(name + ".bias") ? b.weight_rows(name + ".bias", {n_all}, begin, n) : kNoValue;
   return b.add(ops::ShortConv{},
@@ -313,42 +334,67 @@ class Router {
   int layer_;
 };
 
-/// The products of the chosen experts; `glu` makes of the gate's and the other's rows what goes down.
+/// The products of chosen experts.
+class Experts {
+ public:
+  Experts(Builder& b, int layer, const ChosenExperts& chosen) : b_(b), layer_(layer), chosen_(chosen) {
+    b.enter(Part::kExperts, layer);
+  }
+
+  /// Rows for the chosen experts: as they are, or, if HParams::weights_before, with their weights.
+  ValueId inputs(ValueId x) {
+    const HParams& h = b_.hparams();
+    if (!h.weights_before) return x;
+    const Dim rows = b_.model().graph.value(x).shape[0];
+    const ValueId apart = b_.add(ops::Reshape{{rows, 1, h.n_embd}}, {x}, layer_name(layer_, "ffn_in_apart"));
+    const ValueId weights = b_.add(ops::Reshape{{rows, h.n_experts_used, 1}}, {chosen_.weights},
+                                   layer_name(layer_, "expert_weights_apart"));
+    return b_.add(ops::Mul{}, {apart, weights}, layer_name(layer_, "ffn_in_weighted"));
+  }
+
+  ValueId product(ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
+    const HParams& h = b_.hparams();
+    const std::string full = layer_name(layer_, name);
+    const ValueId out =
+        b_.add(ops::MatmulExperts{},
+               {b_.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, chosen_.ids}, full);
+    if (!b_.has(full + ".bias")) return out;
+    // A row of biases for each row and expert.
+    const Dim rows = b_.model().graph.value(out).shape[0];
+    const std::string ids_name = layer_name(layer_, "experts_in_a_row");
+    ValueId ids = b_.model().graph.find(ids_name);
+    if (ids == kNoValue) ids = b_.add(ops::Reshape{{rows * h.n_experts_used}}, {chosen_.ids}, ids_name);
+    const ValueId biases =
+        b_.add(ops::GetRows{}, {b_.weight(full + ".bias", {h.n_experts, n_out}), ids}, full + "_bias_rows");
+    const ValueId shaped = b_.add(ops::Reshape{{rows, h.n_experts_used, n_out}}, {biases}, full + "_biases");
+    return b_.add(ops::Add{}, {out, shaped}, full + "_biased");
+  }
+
+  /// The sum of the experts' rows, by their weights. What follows is no longer of experts.
+  ValueId sum(ValueId down) {
+    const std::string name = layer_name(layer_, "ffn_out");
+    const ValueId out = b_.hparams().weights_before
+                            ? b_.add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {down}, name)
+                            : b_.add(ops::SumExperts{}, {down, chosen_.weights}, name);
+    b_.enter(Part::kFeedForward, layer_);
+    return out;
+  }
+
+ private:
+  Builder& b_;
+  int layer_;
+  ChosenExperts chosen_;
+};
+
+/// `glu` makes of the gate's and the other's rows what goes down.
 ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen,
                 const std::function<ValueId(ValueId, ValueId)>& glu) {
   const HParams& h = b.hparams();
-  b.enter(Part::kExperts, layer);
-  const auto product = [&](ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
-    const std::string full = layer_name(layer, name);
-    const ValueId out =
-        b.add(ops::MatmulExperts{},
-              {b.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, chosen.ids}, full);
-    if (!b.has(full + ".bias")) return out;
-    // A row of biases for each row and expert.
-    const Dim rows = b.model().graph.value(out).shape[0];
-    const std::string ids_name = layer_name(layer, "experts_in_a_row");
-    ValueId ids = b.model().graph.find(ids_name);
-    if (ids == kNoValue) ids = b.add(ops::Reshape{{rows * h.n_experts_used}}, {chosen.ids}, ids_name);
-    const ValueId biases =
-        b.add(ops::GetRows{}, {b.weight(full + ".bias", {h.n_experts, n_out}), ids}, full + "_bias_rows");
-    const ValueId shaped = b.add(ops::Reshape{{rows, h.n_experts_used, n_out}}, {biases}, full + "_biases");
-    return b.add(ops::Add{}, {out, shaped}, full + "_biased");
-  };
-  if (h.weights_before) {
-    const Dim rows = b.model().graph.value(x).shape[0];
-    const ValueId apart = b.add(ops::Reshape{{rows, 1, h.n_embd}}, {x}, layer_name(layer, "ffn_in_apart"));
-    const ValueId weights = b.add(ops::Reshape{{rows, h.n_experts_used, 1}}, {chosen.weights},
-                                  layer_name(layer, "expert_weights_apart"));
-    x = b.add(ops::Mul{}, {apart, weights}, layer_name(layer, "ffn_in_weighted"));
-  }
-  const ValueId gate = product(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
-  const ValueId up = product(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
-  const ValueId down = product(glu(gate, up), "ffn_down_exps", h.n_embd, h.n_ff_expert);
-  const std::string name = layer_name(layer, "ffn_out");
-  const ValueId out = h.weights_before ? b.add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {down}, name)
-                                       : b.add(ops::SumExperts{}, {down, chosen.weights}, name);
-  b.enter(Part::kFeedForward, layer);
-  return out;
+  Experts of(b, layer, chosen);
+  x = of.inputs(x);
+  const ValueId gate = of.product(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
+  const ValueId up = of.product(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
+  return of.sum(of.product(glu(gate, up), "ffn_down_exps", h.n_embd, h.n_ff_expert));
 }
 
 }  // namespace
@@ -381,6 +427,23 @@ ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
   const ValueId out = chosen_experts(b, layer, x, choose_experts(b, layer, x), activation);
   if (b.hparams().n_ff_shared == 0) return out;
   return add(b, out, shared_expert(b, layer, x, activation), layer_name(layer, "ffn_sum"));
+}
+
+ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  const HParams& h = b.hparams();
+  const auto name = [&](const char* part) { return layer_name(layer, part); };
+  const bool latent = h.n_expert_rows > 0;
+  const std::int64_t columns = latent ? h.n_expert_rows : h.n_embd;
+  const ValueId rows = latent ? linear(b, x, name("ffn_latent_down"), columns) : x;
+  Experts of(b, layer, choose_experts(b, layer, x));
+  const ValueId up = of.product(rows, "ffn_up_exps", h.n_ff_expert, columns);
+  const ValueId active = b.add(ops::Activate{activation}, {up}, name("ffn_active_exps"));
+  ValueId out = of.sum(of.product(active, "ffn_down_exps", columns, h.n_ff_expert));
+  if (latent) out = linear(b, out, name("ffn_latent_up"), h.n_embd);
+  if (h.n_ff_shared == 0) return out;
+  const ValueId shared_up = linear(b, x, name("ffn_up_shexp"), h.n_ff_shared);
+  const ValueId shared = b.add(ops::Activate{activation}, {shared_up}, name("ffn_shared_active"));
+  return add(b, out, linear(b, shared, name("ffn_down_shexp"), h.n_embd), name("ffn_sum"));
 }
 
 ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit) {
@@ -454,6 +517,16 @@ ValueId layers(Builder& b, ValueId x, const Decoder& how) {
 
 ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
   return output_logits(b, how.norm, layers(b, x, how));
+}
+
+std::function<ValueId(int, ValueId, ValueId&)> mixed_layers(Builder& b, const AttentionBlock& block,
+                                                            const Mixer& recurrent) {
+  return [&b, block, recurrent](int layer, ValueId x, ValueId& residual) {
+    if (b.hparams().layers[static_cast<std::size_t>(layer)] == LayerKind::kAttention)
+      return attention(b, layer, x, block, residual);
+    b.enter(Part::kRecurrent, layer);
+    return recurrent(b, layer, x, residual);
+  };
 }
 
 ValueId selective_scan(Builder& b, int layer, const ScanInputs& in) {

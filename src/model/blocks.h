@@ -48,6 +48,8 @@ struct AttentionBlock {
   QkNorm qk_norm = QkNorm::kNone;
   bool rope = true;
   bool sinks = false;  ///< attn_sinks: see ops::Attention.
+  /// attn_q has a gate behind the queries of each head; what is attended to is multiplied with its sigmoid.
+  bool gated = false;
   ops::Rope rope_params;
   ValueId rope_factors = kNoValue;
   int window = 0;  ///< 0: all positions
@@ -62,6 +64,7 @@ struct AttentionBlock {
 };
 struct Projections {
   ValueId q, k, v;
+  ValueId gate = kNoValue;  ///< AttentionBlock::gated
 };
 /// Projections of x (attn_qkv where the file has it, or attn_q, attn_k and attn_v), with their norms, turned.
 /// A layer that sees the keys of another has queries alone.
@@ -120,6 +123,10 @@ ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation);
 /// the product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x) where the
 /// file has that.
 ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation);
+/// The same without gates, activation(up x): of the experts, which read and write rows of n_expert_rows
+/// columns (ffn_latent_down and ffn_latent_up lead there and back), and of the product that all rows go
+/// through.
+ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// The chosen experts with the gate of gpt-oss: (clamp(up) + 1) * g * sigmoid(1.702 g), g being the gate up
 /// to `limit`.
 ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit);
@@ -159,6 +166,13 @@ struct Decoder {
 ValueId layers(Builder& b, ValueId x, const Decoder& how);
 /// The layers, and behind them the output norm and the logits.
 ValueId decoder(Builder& b, ValueId x, const Decoder& how);
+
+/// A layer that the family says is recurrent, or attention: what mixes the tokens of its normed input. In the
+/// last layer only rows that something is wanted of come out, and `residual` is reduced to them as well.
+using Mixer = std::function<ValueId(Builder& b, int layer, ValueId x, ValueId& residual)>;
+/// Decoder::attend of layers that are partly recurrent (HParams::layers).
+std::function<ValueId(int, ValueId, ValueId&)> mixed_layers(Builder& b, const AttentionBlock& block,
+                                                            const Mixer& recurrent);
 
 struct ScanInputs {
   ValueId x, dt, b, c, a, skip;  ///< See ops::SelectiveScan.

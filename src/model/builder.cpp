@@ -21,6 +21,14 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
+/// Whether two shapes differ in sizes of 1 alone, as a vector and a matrix of one row do.
+bool equal_but_ones(std::span<const std::int64_t> a, const Shape& b) {
+  std::vector<std::int64_t> left(a.begin(), a.end()), right = b.dims({});
+  std::erase(left, 1);
+  std::erase(right, 1);
+  return left == right;
+}
+
 }  // namespace
 
 std::string layer_name(int layer, const char* name) { return "blk." + std::to_string(layer) + "." + name; }
@@ -127,10 +135,7 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
   if (tensor == nullptr) {
     if (n_missing_++ == 0) first_missing_ = name;
   } else {
-    // A vector is a matrix of one row.
-    const bool one_row =
-        shape.rank() == 2 && tensor->shape.size() == 1 && shape[0] == 1 && shape[1] == tensor->shape[0];
-    if (!(Shape(tensor->shape) == shape) && !one_row)
+    if (!equal_but_ones(tensor->shape, shape))
       throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the shape " + shape_text(tensor->shape) +
                                                ", the model's metadata says " + to_string(shape, {}));
     dtype = tensor->dtype;

@@ -8,13 +8,13 @@ namespace {
 
 ValueId attend_to_text(Builder& b, int layer, ValueId x, const AttentionBlock& block) {
   const HParams& h = b.hparams();
-  const auto [q, k, v] = project(b, layer, x, block);
+  const Projections of = project(b, layer, x, block);
   const TextInputs& texts = b.texts(block.window);
   const ops::RaggedAttention op = {.n_heads = h.n_heads, .scale = h.attention_scale};
   const ValueId out = b.add(op,
-                            {.q = q,
-                             .k = k,
-                             .v = v,
+                            {.q = of.q,
+                             .k = of.k,
+                             .v = of.v,
                              .begins = block.window > 0 ? texts.window_begins : texts.begins,
                              .ends = block.window > 0 ? texts.window_ends : texts.ends},
                             layer_name(layer, "attention"));

@@ -77,6 +77,17 @@ int Metadata::get_uniform(std::string_view key, int n_layers, std::int64_t min, 
   return values.front();
 }
 
+int Metadata::get_uniform_or_none(std::string_view key, int n_layers, std::int64_t max, int otherwise) const {
+  int any = 0;
+  for (const int value : get_per_layer(key, n_layers, 0, max, otherwise)) {
+    if (any != 0 && value != 0 && any != value)
+      throw Error(ErrorCode::kUnsupported,
+                  "metadata key " + full(key) + ": layers of different sizes are not supported");
+    any = std::max(any, value);
+  }
+  return any;
+}
+
 float Metadata::require_float(std::string_view key, double min, double max) const {
   if (file_.find(full(key)) == nullptr) refuse(key, "missing, " + range(min, max));
   return get_float(key, min, max, 0.0f);
@@ -110,10 +121,15 @@ bool Metadata::get_bool(std::string_view key, bool otherwise) const {
 std::optional<std::vector<bool>> Metadata::get_bools(std::string_view key, int n_layers) const {
   const gguf::Value* const value = file_.find(full(key));
   if (value == nullptr || value->type != gguf::ValueType::kArray) return std::nullopt;
+  const auto sized = [&](std::vector<bool> flags) {
+    if (flags.size() != static_cast<std::size_t>(n_layers))
+      refuse(key, "expected a truth value for each of " + std::to_string(n_layers) + " layers");
+    return flags;
+  };
+  if (std::get<gguf::Array>(value->data).element_type == gguf::ValueType::kBool)
+    return sized(*file_.get_bools(full(key)));
   const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
-  if (!values || values->size() != static_cast<std::size_t>(n_layers))
-    refuse(key, "expected a truth value for each of " + std::to_string(n_layers) + " layers");
-  return std::vector<bool>(values->begin(), values->end());
+  return sized({values->begin(), values->end()});
 }
 
 std::string Metadata::get_string(std::string_view key, std::string_view otherwise) const {
@@ -229,6 +245,30 @@ void read_ssm(const Metadata& metadata, HParams& h) {
   h.n_ssm_state = metadata.require_int("ssm.state_size", 1, kMaxSsmState);
 }
 
+void read_ssm_heads(const Metadata& metadata, HParams& h) {
+  h.n_ssm_heads = metadata.require_int("ssm.time_step_rank", 1, h.n_ssm_inner);
+  h.n_ssm_groups = metadata.require_int("ssm.group_count", 1, h.n_ssm_heads);
+  if (h.n_ssm_inner % h.n_ssm_heads != 0)
+    metadata.refuse("ssm.time_step_rank", "found " + std::to_string(h.n_ssm_heads) +
+                                              " heads, expected a divisor of the inner size " +
+                                              std::to_string(h.n_ssm_inner));
+  if (h.n_ssm_heads % h.n_ssm_groups != 0)
+    metadata.refuse("ssm.group_count", "found " + std::to_string(h.n_ssm_groups) +
+                                           ", expected a divisor of the number of heads " +
+                                           std::to_string(h.n_ssm_heads));
+}
+
+void read_recurrent_layers(const Metadata& metadata, HParams& h) {
+  constexpr std::string_view kKey = "attention.recurrent_layers";
+  const std::optional<std::vector<bool>> listed = metadata.get_bools(kKey, h.n_layers);
+  const int interval = metadata.get_int("full_attention_interval", 1, kMaxLayers, 4);
+  for (int layer = 0; layer < h.n_layers; ++layer) {
+    const auto i = static_cast<std::size_t>(layer);
+    const bool recurrent = listed ? (*listed)[i] : (layer + 1) % interval != 0;
+    h.layers[i] = recurrent ? LayerKind::kRecurrent : LayerKind::kAttention;
+  }
+}
+
 namespace {
 
 /// The keys "attention.*" and "rope.*", and which layers have attention.
@@ -273,7 +313,9 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   h.n_layers = metadata.require_int("block_count", 1, kMaxLayers);
   h.n_embd = metadata.require_int("embedding_length", 1, kMaxWidth);
   h.n_ctx_train = metadata.require_int("context_length", 1, kMaxContext);
-  h.n_ff = metadata.get_uniform("feed_forward_length", h.n_layers, 0, 16 * kMaxWidth, 0);
+  h.n_ff = mix == LayerMix::kMixed
+               ? metadata.get_uniform_or_none("feed_forward_length", h.n_layers, 16 * kMaxWidth, 0)
+               : metadata.get_uniform("feed_forward_length", h.n_layers, 0, 16 * kMaxWidth, 0);
   if (mix == LayerMix::kRecurrent) {
     h.layers.assign(static_cast<std::size_t>(h.n_layers), LayerKind::kRecurrent);
   } else {

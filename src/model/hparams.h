@@ -28,6 +28,8 @@ class Metadata {
   /// The same where the counts must be equal.
   int get_uniform(std::string_view key, int n_layers, std::int64_t min, std::int64_t max,
                   int otherwise) const;
+  /// The same where those that are not 0 must be equal; 0 if all are.
+  int get_uniform_or_none(std::string_view key, int n_layers, std::int64_t max, int otherwise) const;
   float require_float(std::string_view key, double min, double max) const;
   float get_float(std::string_view key, double min, double max, float otherwise) const;
   /// One for each of n layers, given once for all or as an array; refuses where there is none.
@@ -50,6 +52,8 @@ class Metadata {
 enum class LayerKind : std::uint8_t {
   kAttention,
   kRecurrent,  ///< A running state, of a fixed size whatever the length of the text.
+  kBoth,
+  kNeither,  ///< The layer is a feed-forward part alone.
 };
 
 /// Which kinds a family's layers may have. In kMixed those whose head_count_kv is 0 are recurrent.
@@ -82,6 +86,7 @@ struct HParams {
   int n_experts = 0;  ///< 0: dense
   int n_experts_used = 0;
   int n_ff_expert = 0;
+  int n_expert_rows = 0;    ///< Columns of what experts read and write, 0: n_embd
   int n_ff_shared = 0;      ///< Of the expert that all rows go through, 0: none
   int n_dense_layers = 0;   ///< The first ones, which have no experts.
   int n_expert_groups = 1;  ///< Only the experts of some groups, the best ones, are chosen from.
@@ -109,6 +114,7 @@ struct HParams {
   float logit_softcap = 0.0f;
   bool parallel = false;     ///< Attention and feed-forward part beside each other, where models differ.
   float qkv_clamp = 0.0f;    ///< Of Q, K and V, 0: none
+  bool rope_layers = true;   ///< Whether attention knows positions, where models differ.
   bool norm_weights = true;  ///< Norms of whole rows multiply with weights.
 
   std::vector<Xielu> xielu;  ///< Of each layer, where that is the activation.
@@ -120,18 +126,21 @@ struct HParams {
   float logit_scale = 1.0f;
 
   // Of recurrent layers, 0 where a family has no use for them.
-  int conv_taps = 0;      ///< Tokens that a short convolution sees: the last ones and the row's own.
-  int n_ssm_inner = 0;    ///< Columns of a selective scan ...
-  int n_ssm_state = 0;    ///< ... and the numbers of its state for each of them.
-  int n_ssm_dt_rank = 0;  ///< Mamba
-  int n_ssm_heads = 0;    ///< Mamba-2 ...
-  int n_ssm_groups = 0;   ///< ... and the groups of heads that share the projections of the state.
+  int conv_taps = 0;       ///< Tokens that a short convolution sees: the last ones and the row's own.
+  int n_ssm_inner = 0;     ///< Columns of a selective scan ...
+  int n_ssm_state = 0;     ///< ... and the numbers of its state for each of them.
+  int n_ssm_dt_rank = 0;   ///< Mamba
+  bool ssm_norms = false;  ///< Mamba whose dt, B and C are normed, without weights.
+  int n_ssm_heads = 0;     ///< Mamba-2 and delta nets ...
+  int n_ssm_groups = 0;    ///< ... and the groups of heads that share the projections of the state.
 
   bool encoder = false;  ///< Of a family without a cache.
   std::optional<PoolingType> pooling = {};
 
   int n_layers_of(LayerKind kind) const;
-  bool recurrent() const { return n_layers_of(LayerKind::kRecurrent) > 0; }
+  bool recurrent() const {
+    return n_layers_of(LayerKind::kRecurrent) > 0 || n_layers_of(LayerKind::kBoth) > 0;
+  }
 };
 
 /// Reads what all families share; a family adds its own. n_vocab comes from the embedding.
@@ -160,6 +169,12 @@ void read_pooling(const Metadata& metadata, HParams& hparams);
 int read_conv_taps(const Metadata& metadata, std::string_view key);
 /// The keys "ssm.*" that Mamba and Mamba-2 share.
 void read_ssm(const Metadata& metadata, HParams& hparams);
+
+/// Those that Mamba-2 and delta nets add: heads and groups.
+void read_ssm_heads(const Metadata& metadata, HParams& hparams);
+/// Which layers are recurrent: as attention.recurrent_layers says, or all but every
+/// full_attention_interval-th.
+void read_recurrent_layers(const Metadata& metadata, HParams& hparams);
 
 /// The keys "rope.*" of linear and YaRN scaling (dimension count, base, factor, ...) into a rope op.
 ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train);

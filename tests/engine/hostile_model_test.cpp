@@ -273,7 +273,7 @@ TEST_P(Hostile, ABrokenTemplateLeavesTheModelUsable) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Hostile,
                          testing::Values("llama", "llama-rope3", "qwen2", "qwen3moe", "gemma3", "phi3",
-                                         "gpt2", "mamba", "mamba2", "lfm2"),
+                                         "gpt2", "mamba", "mamba2", "lfm2", "qwen3next"),
                          test::name_of_family);
 
 }  // namespace

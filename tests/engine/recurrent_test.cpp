@@ -194,7 +194,7 @@ TEST_P(RecurrentModels, StatesCarryTheRunningStates) {
   EXPECT_TRUE(other.consistent());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, RecurrentModels, testing::Values("mamba", "mamba2", "lfm2"),
+INSTANTIATE_TEST_SUITE_P(Families, RecurrentModels, testing::Values("mamba", "mamba2", "lfm2", "qwen35"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -23,18 +23,26 @@ inline std::filesystem::path golden_dir() { return std::filesystem::path(WEFT_TE
 
 /// The golden models: a family each, or a form of one.
 inline constexpr const char* kFamilies[] = {
-    "arcee",         "cohere2",    "command-r",      "command-r-plus", "ernie4_5",    "exaone4",
-    "falcon",        "falcon-40b", "deepseek2-lite", "dots1",          "minimax-m2",  "hunyuan-moe",
-    "lfm2moe",       "deepseek3",  "glm4moe",        "gpt-oss",        "gemma",       "gemma2",
-    "gemma3",        "glm4",       "gpt2",           "gptneox",        "granite",     "granitemoe",
-    "hunyuan-dense", "lfm2",       "llama",          "llama-rope3",    "mamba",       "mamba2",
-    "mixtral",       "nemotron",   "olmo",           "olmo2",          "olmo3",       "olmoe",
-    "phi2",          "phi3",       "qwen2",          "qwen2moe",       "qwen3",       "qwen3moe",
-    "seed_oss",      "smollm3",    "stablelm",       "stablelm2",      "starcoder2",  "afmoe",
-    "apertus",       "bailingmoe", "bailingmoe2",    "bitnet",         "bitnet-b158", "chatglm",
-    "codeshell",     "dbrx",       "ernie4_5-moe",   "exaone",         "gptj",        "internlm2",
-    "jais2",         "minicpm",    "minicpm3",       "mistral3",       "orion",       "phimoe",
-    "qwen",          "starcoder",  "xverse"};
+    "arcee",          "cohere2",        "command-r",     "command-r-plus",
+    "ernie4_5",       "exaone4",        "falcon",        "falcon-40b",
+    "deepseek2-lite", "dots1",          "minimax-m2",    "hunyuan-moe",
+    "lfm2moe",        "deepseek3",      "glm4moe",       "gpt-oss",
+    "gemma",          "gemma2",         "gemma3",        "glm4",
+    "gpt2",           "gptneox",        "granite",       "granitemoe",
+    "hunyuan-dense",  "lfm2",           "llama",         "llama-rope3",
+    "mamba",          "mamba2",         "mixtral",       "nemotron",
+    "olmo",           "olmo2",          "olmo3",         "olmoe",
+    "phi2",           "phi3",           "qwen2",         "qwen2moe",
+    "qwen3",          "qwen3moe",       "seed_oss",      "smollm3",
+    "stablelm",       "stablelm2",      "starcoder2",    "afmoe",
+    "apertus",        "bailingmoe",     "bailingmoe2",   "bitnet",
+    "bitnet-b158",    "chatglm",        "codeshell",     "dbrx",
+    "ernie4_5-moe",   "exaone",         "gptj",          "internlm2",
+    "jais2",          "minicpm",        "minicpm3",      "mistral3",
+    "orion",          "phimoe",         "qwen",          "starcoder",
+    "xverse",         "qwen3next",      "qwen35",        "qwen35moe",
+    "falcon-mamba",   "jamba",          "granitehybrid", "granitehybridmoe",
+    "nemotron_h",     "nemotron_h_moe", "falcon-h1",     "kimi-linear"};
 /// For the names of tests, which take no dashes.
 inline std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

@@ -52,7 +52,8 @@ TEST_P(Tags, SayWhatNamesSay) {
     if (get_op<ops::Attention>(node) != nullptr) {
       EXPECT_EQ(node.tag.part, Part::kAttention) << name;
     }
-    if (get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr) {
+    if (get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr ||
+        get_op<ops::DeltaRule>(node) != nullptr) {
       EXPECT_EQ(node.tag.part, Part::kRecurrent) << name;
     }
     behind_layers = behind_layers || node.tag.part == Part::kHead;
@@ -78,7 +79,7 @@ TEST_P(Tags, NumberTheShardsOfMatrices) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Tags,
                          testing::Values("llama", "qwen3", "qwen3moe", "gemma3", "phi3", "gpt2", "mamba",
-                                         "mamba2", "lfm2", "gemma-embedding"));
+                                         "mamba2", "lfm2", "gemma-embedding", "qwen3next"));
 
 }  // namespace
 }  // namespace weft::model

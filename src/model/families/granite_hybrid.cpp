@@ -1,0 +1,31 @@
+// Granite 4 (IBM, 2025): Mamba-2 layers, and every few of them attention, with the factors of Granite 3; a
+// dense feed-forward part, or experts and one that all rows go through.
+#include "model/family.h"
+#include "model/mamba_blocks.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  read_mamba2(metadata, h);
+  read_scales(metadata, h);
+  // What says so in files: whether rope was tuned.
+  h.rope_layers = metadata.get_bool("rope.scaling.finetuned", true);
+}
+
+ValueId build(Builder& b) {
+  AttentionBlock block;
+  block.rope = b.hparams().rope_layers;
+  block.rope_params = b.hparams().rope;
+  Decoder how;
+  how.attend = mixed_layers(b, block, [](Builder& builder, int layer, ValueId x, ValueId& residual) {
+    return narrow_scan(builder, layer, mamba2_scan(builder, layer, x), residual);
+  });
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kGraniteHybrid = {"granitehybrid", read, build, LayerMix::kMixed};
+
+}  // namespace weft::model

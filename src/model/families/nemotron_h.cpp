@@ -1,0 +1,58 @@
+// Nemotron-H (arXiv 2504.03624) and Nemotron 3: each layer is one of three, Mamba-2, attention that knows no
+// positions, or a feed-forward part with squared ReLUs, which may have experts. Experts have no gates, and
+// may read and write rows narrower than the others.
+#include "model/family.h"
+#include "model/mamba_blocks.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  read_mamba2(metadata, h);
+  // The first of two kinds of layers without keys; the other has a feed-forward part instead.
+  const std::vector<int> widths = metadata.get_per_layer("feed_forward_length", h.n_layers, 0, 1 << 24, 0);
+  for (std::size_t i = 0; i < widths.size(); ++i)
+    if (widths[i] > 0) h.layers[i] = LayerKind::kNeither;
+}
+
+void read_moe(const Metadata& metadata, HParams& h) {
+  read(metadata, h);
+  h.sigmoid_router = true;
+  read_router(metadata, h);
+  read_unused_layers(metadata, h);
+  h.n_expert_rows = metadata.get_int("moe_latent_size", 0, 1 << 20, 0);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  constexpr Activation kActive = Activation::kReluSquared;
+  AttentionBlock block;
+  block.rope = false;
+  ValueId x = embed_tokens(b);
+  for (int layer = 0; layer < h.n_layers; ++layer) {
+    const LayerKind kind = h.layers[static_cast<std::size_t>(layer)];
+    const Part part = kind == LayerKind::kAttention   ? Part::kAttention
+                      : kind == LayerKind::kRecurrent ? Part::kRecurrent
+                                                      : Part::kFeedForward;
+    b.enter(part, layer);
+    const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
+    ValueId y = kNoValue;
+    if (kind == LayerKind::kAttention) {
+      y = attention(b, layer, normed, block, x);
+    } else if (kind == LayerKind::kRecurrent) {
+      y = narrow_scan(b, layer, mamba2_scan(b, layer, normed), x);
+    } else {
+      const ValueId rows = wanted_rows(b, layer, normed, x);
+      y = h.n_experts > 0 ? plain_expert_ffn(b, layer, rows, kActive) : plain_ffn(b, layer, rows, kActive);
+    }
+    x = add(b, x, y, layer_name(layer, "after_mixing"));
+  }
+  return output_logits(b, NormKind::kRms, x);
+}
+
+}  // namespace
+
+const Family kNemotronH = {"nemotron_h", read, build, LayerMix::kMixed};
+const Family kNemotronHMoe = {"nemotron_h_moe", read_moe, build, LayerMix::kMixed};
+
+}  // namespace weft::model

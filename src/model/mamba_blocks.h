@@ -1,0 +1,29 @@
+#pragma once
+// What mixes tokens in Mambas, alone or beside attention. Tensors have the names that GGUF files give them
+// ("blk.3.ssm_in"); nodes belong to the part of the model that the family has entered.
+#include "model/blocks.h"
+
+namespace weft::model {
+
+/// Norms of dt, B and C, before the step sizes are widened.
+enum class ScanNorms : std::uint8_t {
+  kNone,
+  kPlain,     ///< Without weights.
+  kWeighted,  ///< ssm_dt_norm, ssm_b_norm and ssm_c_norm.
+};
+
+/// The keys of Mamba (read_ssm, and ssm.time_step_rank).
+void read_mamba(const Metadata& metadata, HParams& hparams);
+/// silu(gate) * scan(silu(conv(x))) of Mamba, with x and gate from one projection: what ssm_out reads.
+/// {n_tokens, n_ssm_inner}
+ValueId mamba_scan(Builder& b, int layer, ValueId x, ScanNorms norms);
+
+/// The keys of Mamba-2 (read_ssm and read_ssm_heads).
+void read_mamba2(const Metadata& metadata, HParams& hparams);
+/// The gated scan of Mamba-2, with, where the file has ssm_norm, a norm of each group: what ssm_out reads.
+ValueId mamba2_scan(Builder& b, int layer, ValueId x);
+
+/// A scan as a layer's mixer: ssm_out of its rows.
+ValueId narrow_scan(Builder& b, int layer, ValueId scan, ValueId& residual);
+
+}  // namespace weft::model
