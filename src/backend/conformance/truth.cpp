@@ -100,8 +100,8 @@ Values softmax(const Values& x, std::size_t columns) {
     const std::span<double> row(y.data() + begin, columns);
     const double largest = *std::max_element(row.begin(), row.end());
     double sum = 0.0;
-    for (double& v : row) sum += v = std::exp(v - largest);
-    for (double& v : row) v /= sum;
+    for (double& v : row) sum += v = std::isinf(v) && v < 0.0 ? 0.0 : std::exp(v - largest);
+    for (double& v : row) v = sum == 0.0 ? 0.0 : v / sum;
   }
   return y;
 }

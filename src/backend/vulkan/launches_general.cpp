@@ -364,10 +364,6 @@ std::optional<bool> can_launch_general(const Graph& graph, const Node& node) {
     return heads <= kMaxGroups && graph.value(in.q).shape.columns() / heads <= kMaxHeadDim &&
            graph.value(node.output).shape.columns() / heads <= kMaxHeadDim;
   }
-  if (const auto* unary = get_op<ops::Unary>(node); unary != nullptr && unary->kind > UnaryKind::kRound)
-    return false;
-  if (const auto* reduce = get_op<ops::Reduce>(node); reduce != nullptr && reduce->kind == ReduceKind::kProd)
-    return false;
   if (!is_view(node.op) && !std::visit([]<typename T>(const T&) { return General<T>; }, node.op))
     return std::nullopt;
   // Weights and states, too.

@@ -64,6 +64,43 @@ float log_of(float x) {
   return e * 0.693359375 + (f - (half_f2 - (s * (half_f2 + rest) - e * 2.12194440e-4)));
 }
 
+// e^x - 1.
+float expm1_of(float x) {
+  if (abs(x) >= 0.5 || is_nan(x)) return exp_of(x) - 1.0;
+  // The series, from x^10 on less than what is rounded.
+  const float rest = 1.0 / 120.0 + x * (1.0 / 720.0 + x * (1.0 / 5040.0 + x * (1.0 / 40320.0 + x / 362880.0)));
+  return x + x * x * (0.5 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * rest)));
+}
+
+// log(1 + x).
+float log1p_of(float x) {
+  precise float whole = 1.0 + x;
+  if (whole == 1.0) return x;
+  const float logarithm = log_of(whole);
+  if (is_nan(logarithm) || is_infinite(logarithm)) return logarithm;
+  // What the sum was rounded by, as a factor.
+  precise float rounded = whole - 1.0;
+  return logarithm * (x / rounded);
+}
+
+// The error function.
+float erf_of(float x) {
+  if (is_nan(x)) return x;
+  if (abs(x) >= 1.0) return sign(x) * (is_infinite(x) ? 1.0 : 1.0 - erfc_of(abs(x)));
+  const float y = x * x;
+  float sum = 1.0 / 76204800.0;  // 1 / (n! (2n + 1)) for n = 10, then downwards.
+  sum = 1.0 / 6894720.0 - y * sum;
+  sum = 1.0 / 685440.0 - y * sum;
+  sum = 1.0 / 75600.0 - y * sum;
+  sum = 1.0 / 9360.0 - y * sum;
+  sum = 1.0 / 1320.0 - y * sum;
+  sum = 1.0 / 216.0 - y * sum;
+  sum = 1.0 / 42.0 - y * sum;
+  sum = 1.0 / 10.0 - y * sum;
+  sum = 1.0 / 3.0 - y * sum;
+  return 1.1283791671 * (x - x * y * sum);
+}
+
 // 1 / (2 pi) in binary, behind the point.
 const uint kTurn[7] =
     uint[](0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0x7f9458eau);

@@ -29,7 +29,10 @@ float unary(float x) {
   if (kKind == 11u) return sigmoid(x);
   if (kKind == 12u) return floor(x);
   if (kKind == 13u) return ceil(x);
-  return roundEven(x);
+  if (kKind == 14u) return roundEven(x);
+  if (kKind == 15u) return erf_of(x);
+  if (kKind == 16u) return expm1_of(x);
+  return log1p_of(x);
 }
 
 float binary(float a, float b) {

@@ -1,6 +1,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Sums, means, largest and smallest elements over axes. A workgroup makes kOutputs results, each with its share of the threads:
+// Sums, means, products, largest and smallest elements over axes. A workgroup makes kOutputs results, each with its share of the threads:
 // one where elements of a result lie side by side, many where those of neighbouring results do. The order in which elements
 // come together depends on nothing else. Tensors: x, out. Words: the walk over results, that over the elements of each, and how
 // many those are.
@@ -16,10 +16,11 @@ layout(constant_id = 3) const uint kOutputs = 1;
 shared float values[kThreads];
 shared uint places[kThreads];
 const uint kLanes = kThreads / kOutputs;
-const uint kSum = 0, kMean = 1, kMax = 2, kMin = 3, kArgmax = 4;
+const uint kSum = 0, kMean = 1, kMax = 2, kMin = 3, kArgmax = 4, kProd = 5;
 
 float first_value() {
   if (kKind == kMin) return infinity();
+  if (kKind == kProd) return 1.0;
   return kKind <= kMean ? 0.0 : -infinity();
 }
 
@@ -32,6 +33,8 @@ bool goes_before(float a, float b) {
 void join(inout float value, inout uint place, float other, uint other_place) {
   if (kKind <= kMean) {
     value += other;
+  } else if (kKind == kProd) {
+    value *= other;
   } else if (goes_before(other, value) || (other_place < place && !goes_before(value, other))) {
     value = other;
     place = other_place;

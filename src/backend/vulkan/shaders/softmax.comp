@@ -18,6 +18,7 @@ void main() {
     float sum = 0.0;
     for (uint i = t; i < columns; i += kThreads) sum += exp(x.f[i] - top);
     sum = reduce(sum, false);
-    for (uint i = t; i < columns; i += kThreads) result.f[i] = exp(x.f[i] - top) / sum;
+    // Of nothing but -infinity: zeros.
+    for (uint i = t; i < columns; i += kThreads) result.f[i] = sum == 0.0 ? 0.0 : exp(x.f[i] - top) / sum;
   }
 }
