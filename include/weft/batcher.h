@@ -131,6 +131,9 @@ struct RequestParams {
   int n_keep = 4;
   int n_ctx = 0;          ///< Cells that each completion may hold at most. 0: the whole cache.
   bool speculate = true;  ///< Tokens are written ahead, those that a constraint forces too.
+  /// What it is written with (Context::set_adapters); nullopt: as the context's texts are. Beginnings are
+  /// shared among requests with the same.
+  std::optional<std::vector<AdapterUse>> adapters = std::nullopt;
   /// Makes the constraint of a completion, when it runs first. Null: none.
   std::function<std::unique_ptr<TokenConstraint>(int completion)> constraint = nullptr;
   /// Called from step() after the step's computation. May submit, cancel, pause and resume, but not step.
@@ -351,11 +354,12 @@ class Batcher {
   // meanwhile they throw Error kDevice or kOutOfMemory; streams whose cells that left unsure are computed
   // again.
 
-  /// The longest beginning of `tokens` that the cache holds, finished texts and running ones, and that can
-  /// be given: models with recurrent layers give texts as a whole only, windows ones whose window is there.
-  /// Never more than was asked for, and nothing from the first part that is no token on (EmbeddedPart). A
-  /// text's last token was drawn and not computed: it is not in the cache. Error kOverloaded where a part of
-  /// a text is asked for and there is no sequence to copy it to.
+  /// The longest beginning of `tokens` that the cache holds, finished texts and running ones that are written
+  /// with the context's own adapters, and that can be given: models with recurrent layers give texts as a
+  /// whole only, windows ones whose window is there. Never more than was asked for, and nothing from the
+  /// first part that is no token on (EmbeddedPart). A text's last token was drawn and not computed: it is not
+  /// in the cache. Error kOverloaded where a part of a text is asked for and there is no sequence to copy it
+  /// to.
   SavedText save_text(std::span<const Token> tokens);
   /// A saved text is in the cache as if it had just been finished, for requests that begin like it; finished
   /// texts make room. Returns its tokens. Throws Error and takes nothing up: kInvalidFile and

@@ -38,6 +38,8 @@ struct ContextParams {
   /// Layers with a sliding window keep only that, and what lets a text be cut back by so many tokens.
   /// -1: they keep everything, and texts can be cut anywhere.
   int window_rewind = 256;
+  /// What sequences are written with, unless Context::set_adapters says otherwise.
+  std::vector<AdapterUse> adapters = {};
 };
 
 /// A batch under construction: tokens in any order and of any mix of sequences. Reusable after clear().
@@ -233,6 +235,18 @@ class Context {
   /// Divides positions, rounding down.
   [[nodiscard]] bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   void clear();
+
+  // Adapters. A text is written with the same ones from its beginning to its end; sequences with different
+  // ones can stand in one batch, and none has other bits than alone. A sequence that becomes empty by one of
+  // the operations above has those of ContextParams::adapters again. A copy and a saved state have those of
+  // their text: what a text holds is never mixed with what other adapters wrote (Error kInvalidArgument).
+
+  static constexpr int kMaxAdapters = 8;  ///< Of a sequence.
+  /// The adapters of an empty sequence, at most kMaxAdapters, each once; those with scale 0 count as none.
+  /// Throws Error kInvalidArgument where it is not empty, and for adapters that the model has not.
+  void set_adapters(SeqId seq, std::span<const AdapterUse> adapters);
+  std::span<const AdapterUse> adapters(SeqId seq) const;  ///< In their order, valid until they change.
+
   Pos next_pos(SeqId seq) const;  ///< 0 for an empty sequence.
   Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.
   /// Packs half-empty pages together, moving at most `max_cells`. Happens by itself when pages run out.

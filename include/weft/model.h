@@ -1,11 +1,13 @@
 #pragma once
 // A model: weights on one or several devices, its vocabulary and its chat template. Immutable after loading,
 // shared by contexts and threads.
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +29,20 @@ struct ModelImpl;
 
 /// Which kernels the CPU uses. kBest is what the machine can do; the others are for tests and comparison.
 enum class CpuIsa : std::uint8_t { kBest, kGeneric, kAvx2, kAvx512, kAvx512Bf16, kNeon };
+
+/// An adapter to load with a model: low-rank additions to its matrices (LoRA, arXiv 2106.09685) in a GGUF
+/// file (general.type "adapter", adapter.type "lora"), made for the same architecture.
+struct AdapterFile {
+  std::filesystem::path path = {};
+  std::string name = {};  ///< Under which it is known; empty: the file's general.name, else its own.
+};
+
+/// Vectors that are added to what layers pass on, for every text: tensors direction.N of a GGUF file behind
+/// layer N. Those of several files are summed.
+struct ControlVectorFile {
+  std::filesystem::path path = {};
+  float scale = 1.0f;
+};
 
 struct ModelParams {
   int n_threads = 0;  ///< Of the CPU, for loading: at most 1024. 0: as many as there are cores.
@@ -52,6 +68,13 @@ struct ModelParams {
   /// Byte-level BPE: the pre-tokenizer to use instead of the one that the file names ("gpt-2", "llama-bpe",
   /// ...). Empty: the file's.
   std::string pre_tokenizer = {};
+  /// Adapters that texts can be written with (ContextParams::adapters, Context::set_adapters). Loading them
+  /// changes nothing for texts without. They are numbered as they stand here.
+  std::vector<AdapterFile> adapters = {};
+  std::vector<ControlVectorFile> control_vectors = {};
+  /// The layers that control vectors are added behind, first and last; -1: all that they have.
+  int first_control_layer = -1;
+  int last_control_layer = -1;
   /// Called with 0 to 1 while weights load, from the loading thread. Returning false cancels (Error
   /// kCancelled).
   std::function<bool(float)> progress = {};
@@ -91,6 +114,22 @@ struct ModelInfo {
   Pooling pooling = Pooling::kMean;  ///< As the file says, if it does.
 };
 
+/// An adapter that was loaded with a model.
+struct AdapterInfo {
+  std::string name = {};
+  std::filesystem::path path = {};
+  int rank = 0;  ///< The largest.
+  float alpha = 0.0f;
+  int n_tensors = 0;  ///< Of the model, that it adds to.
+};
+
+/// An adapter that a text is written with, and how much of it.
+struct AdapterUse {
+  int adapter = 0;  ///< Its place in ModelParams::adapters.
+  float scale = 1.0f;
+  friend auto operator<=>(const AdapterUse&, const AdapterUse&) = default;
+};
+
 class Model {
  public:
   /// Reads a GGUF file, or a set of files by one of them. Everything is checked before memory is allocated.
@@ -105,6 +144,7 @@ class Model {
   const Tokenizer& tokenizer() const;
   /// Null where the file has none.
   const ChatTemplate* chat_template() const;
+  std::span<const AdapterInfo> adapters() const;
 
   const engine::ModelImpl& impl() const { return *impl_; }
 

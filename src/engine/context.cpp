@@ -59,8 +59,9 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
           params.n_ctx, params.n_sequences,
           {values<Extent>(graph.full.extents), values<std::int32_t>(graph.full.extent_counts), n_extents()}),
       memories(graph, bindings, sequences, n_extents(), params),
+      adapters(*model, params.adapters, params.n_sequences),
       placer(sequences, memories, params.n_ubatch, params.n_outputs),
-      states(*model, graph, bound, sequences, memories),
+      states(*model, graph, bound, sequences, memories, adapters),
       workspaces(std::move(workspaces_in)),
       plan(bound.compile(graph.graph, {.allowed = {.shapes = true, .tensors = true},
                                        .n_threads = params.n_threads,
@@ -190,6 +191,7 @@ void Context::remove(SeqId seq, Pos begin, Pos end) {
                  [&](const auto& memory) { return memory.why_not_remove(seq, begin, end); });
   c.sequences.remove(seq, begin, end);
   for (const auto& memory : c.memories) memory->removed(seq);
+  if (c.sequences.next_pos(seq) == 0) c.adapters.reset(seq);
 }
 
 bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
@@ -201,7 +203,15 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   begin = std::max(begin, 0), end = end_of(end);
   check_memories(c.memories, from, "copied like this",
                  [&](const auto& memory) { return memory.why_not_copy(from, to, begin, end); });
+  const bool replaces =
+      c.sequences.min_pos(to) < 0 || (begin <= c.sequences.min_pos(to) && end >= c.sequences.next_pos(to));
+  const bool has_text = c.sequences.min_pos(from) >= 0;
+  if (has_text && !replaces && !c.adapters.same(from, to))
+    refuse("sequence " + std::to_string(to) + " was written with other adapters than sequence " +
+           std::to_string(from) + ", of which it is to get a part; remove it before");
   if (!c.sequences.copy(from, to, begin, end)) return false;
+  if (has_text) c.adapters.set(to, c.adapters.of(from));
+  if (c.sequences.min_pos(to) < 0) c.adapters.reset(to);
   for (const auto& memory : c.memories) memory->copied(from, to, begin, end);
   return true;
 }
@@ -210,9 +220,11 @@ void Context::keep(SeqId seq) {
   Impl& c = impl();
   c.check_sequence(seq);
   c.sequences.keep(seq);
-  for (const auto& memory : c.memories)
-    for (SeqId other = 0; other < c.params.n_sequences; ++other)
-      if (other != seq) memory->removed(other);
+  for (SeqId other = 0; other < c.params.n_sequences; ++other) {
+    if (other == seq) continue;
+    for (const auto& memory : c.memories) memory->removed(other);
+    c.adapters.reset(other);
+  }
 }
 
 bool Context::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
@@ -249,6 +261,20 @@ bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   const bool divided = engine::throwing_errors([&] { return c.sequences.divide(seq, first, last, divisor); });
   c.follow_moves();
   return divided;
+}
+
+void Context::set_adapters(SeqId seq, std::span<const AdapterUse> adapters) {
+  Impl& c = impl();
+  c.check_sequence(seq);
+  if (c.sequences.min_pos(seq) >= 0)
+    refuse("sequence " + std::to_string(seq) +
+           " holds text that was written with other adapters perhaps; remove it before");
+  c.adapters.set(seq, engine::checked_adapters(*c.model, adapters));
+}
+
+std::span<const AdapterUse> Context::adapters(SeqId seq) const {
+  impl().check_sequence(seq);
+  return impl().adapters.of(seq);
 }
 
 void Context::clear() {

@@ -10,6 +10,7 @@
 #include "engine/memories.h"
 #include "engine/model_impl.h"
 #include "engine/sampling/log_sum_exp.h"
+#include "engine/sequence_adapters.h"
 #include "engine/states/states.h"
 #include "engine/ubatch_placer.h"
 #include "exec/plan.h"
@@ -59,6 +60,10 @@ struct Context::Impl {
     std::int64_t n_embeddings = 0;
     std::int64_t n_logits = 0;  ///< Outputs whose logits are wanted, all of them.
     std::int64_t n_hidden = 0;  ///< Entries of what is hidden from tokens.
+    // Uses of adapters by tokens, by those of which anything is wanted, and by the head's.
+    std::int64_t n_token_uses = 0;
+    std::int64_t n_wanted_uses = 0;
+    std::int64_t n_output_uses = 0;
   };
   /// Writes the inputs of a ubatch's items.
   StepSizes bind_ubatch(const Batch& batch);
@@ -99,6 +104,7 @@ struct Context::Impl {
   const Bindings& bindings;
   kv::Sequences sequences;
   const engine::Memories memories;
+  engine::SequenceAdapters adapters;
   engine::UbatchPlacer placer;
   engine::States states;
   const std::shared_ptr<Workspaces> workspaces;  // Of those who take turns.

@@ -97,7 +97,12 @@ void Context::Impl::check(const Batch& batch) {
       last_of(seq) = pos;
     };
     claim(item.seq);
-    for (const SeqId other : batch.shared_with(i)) claim(other);
+    for (const SeqId other : batch.shared_with(i)) {
+      claim(other);
+      if (!adapters.same(item.seq, other))
+        refuse("sequences " + std::to_string(item.seq) + " and " + std::to_string(other) +
+               " have different adapters and cannot share a token" + where());
+    }
     if (item.sees_to > max_pos)
       refuse("position " + std::to_string(item.sees_to) + " is beyond " + std::to_string(max_pos) + where());
     positions.push_back({item.seq, pos});
@@ -141,6 +146,10 @@ Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
   const auto best_counts = values<std::int32_t>(graph.best_counts);
   const auto log_sum_ids = values<std::int32_t>(graph.log_sum_ids);
   std::size_t n_wanted = 0, n_outputs = 0, n_logits = 0, n_embeddings = 0;
+  const model::Adapters* const known = model->impl().description.additions.adapters.get();
+  engine::AdapterRows of_tokens(graph.adapters_of_tokens, bindings, known);
+  engine::AdapterRows of_wanted(graph.adapters_of_wanted, bindings, known);
+  engine::AdapterRows of_outputs(graph.adapters_of_outputs, bindings, known);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const auto row = static_cast<std::size_t>(i - ubatch.begin);
     tokens[row] = std::max(batch[i].token, 0);
@@ -155,11 +164,15 @@ Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
     position_of[row] = placer.at(i).pos;
     sequence_of[row] = placer.at(i).seq;
     cell_of[row] = placer.cell(i);
+    const std::vector<AdapterUse>& uses = adapters.of(batch[i].seq);
+    of_tokens.add(uses);
     if (!batch[i].logits && !batch[i].wants_embedding) continue;
+    of_wanted.add(uses);
     const auto wanted = static_cast<std::int32_t>(n_wanted);
     wanted_rows[n_wanted++] = static_cast<std::int32_t>(row);
     if (batch[i].wants_embedding) embedding_rows[n_embeddings++] = wanted;
     if (!batch[i].logits) continue;
+    of_outputs.add(uses);
     if (params.n_best > 0) {
       if (batch[i].n_best == 0) logit_rows[n_logits++] = static_cast<std::int32_t>(n_outputs);
       best_counts[n_outputs] = batch[i].n_best;
@@ -191,7 +204,10 @@ Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
           .n_outputs = static_cast<std::int64_t>(n_outputs),
           .n_embeddings = static_cast<std::int64_t>(n_embeddings),
           .n_logits = static_cast<std::int64_t>(params.n_best > 0 ? n_logits : n_outputs),
-          .n_hidden = static_cast<std::int64_t>(n_hidden)};
+          .n_hidden = static_cast<std::int64_t>(n_hidden),
+          .n_token_uses = of_tokens.n_uses(),
+          .n_wanted_uses = of_wanted.n_uses(),
+          .n_output_uses = of_outputs.n_uses()};
 }
 
 kv::MoveInputs Context::Impl::move_inputs(const model::CellInputs& inputs) const {
@@ -241,6 +257,9 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
     set(graph.n_embeddings, now.n_embeddings);
     set(graph.n_logits, now.n_logits);
     set(graph.n_hidden, now.n_hidden);
+    set(graph.adapters_of_tokens.n_uses, now.n_token_uses);
+    set(graph.adapters_of_wanted.n_uses, now.n_wanted_uses);
+    set(graph.adapters_of_outputs.n_uses, now.n_output_uses);
     set(graph.n_moves, moves.n_moves);
     set(graph.n_forks, moves.n_forks);
     exec::Step run;

@@ -60,10 +60,26 @@ KeptWeights kept_weights(const engine::ModelImpl& impl, const std::filesystem::p
           .n_bytes = impl.file.file_bytes()};
 }
 
+/// A weight that is made of files beside the model's.
+void load_made(engine::ModelImpl& impl, const ValueInfo& value, const model::WeightUse& use,
+               std::span<const int> places, bool repack) {
+  std::vector<std::byte> bytes = use.make();
+  bool in_place = false;
+  for (const int place : places) {
+    auto& weight = impl.weights[index(place)][value.name];
+    weight = impl.devices.devices[index(place)]->create_weight(value.dtype, value.shape.dims({}),
+                                                               {.bytes = bytes, .reader = {}, .name = {}});
+    impl.info.weight_bytes += static_cast<std::int64_t>(weight->bytes());
+    in_place = in_place || !repack || place != impl.devices.host;
+  }
+  if (in_place) impl.made_weights.push_back(std::move(bytes));
+}
+
 void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const ModelParams& params) {
   std::size_t total = 0;
   for (const model::WeightUse& use : graph.weights)
-    total += source_bytes(use, graph.graph.value(use.value).shape.rank() == 1).size();
+    if (use.tensor != nullptr)
+      total += source_bytes(use, graph.graph.value(use.value).shape.rank() == 1).size();
   impl.weights.resize(impl.devices.devices.size());
   std::size_t done = 0;
   const auto read = [&impl](std::span<const std::byte> part, std::span<std::byte> to) {
@@ -75,10 +91,15 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
   std::iota(all.begin(), all.end(), 0);
   for (const model::WeightUse& use : graph.weights) {
     const ValueInfo& value = graph.graph.value(use.value);
+    const std::vector<int>& own = readers[index(use.value)];
+    const std::vector<int>& places = own.empty() ? all : own;
+    if (use.tensor == nullptr) {
+      load_made(impl, value, use, places, params.repack);
+      continue;
+    }
     const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
     const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;
-    const std::vector<int>& own = readers[index(use.value)];
-    for (const int place : own.empty() ? all : own) {
+    for (const int place : places) {
       const auto device = static_cast<std::size_t>(place);
       auto& weight = impl.weights[device][value.name];
       weight =
@@ -125,6 +146,19 @@ std::string_view file_type_name(std::uint64_t type) {
 
 namespace engine {
 
+model::Additions load_additions(const ModelParams& params, const gguf::File& file,
+                                const model::HParams& hparams) {
+  model::Additions additions;
+  if (hparams.encoder && !(params.adapters.empty() && params.control_vectors.empty()))
+    throw Error(ErrorCode::kUnsupported,
+                "adapters and control vectors are for models that write text, and this one is an encoder");
+  if (!params.adapters.empty()) additions.adapters = std::make_shared<model::Adapters>(params.adapters, file);
+  if (!params.control_vectors.empty())
+    additions.control = std::make_shared<model::ControlVectors>(
+        params.control_vectors, params.first_control_layer, params.last_control_layer, hparams);
+  return additions;
+}
+
 ModelInfo model_info(const gguf::File& file, const model::ModelDescription& description) {
   const model::HParams& h = description.hparams;
   ModelInfo info;
@@ -166,7 +200,8 @@ Model::~Model() = default;
 std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, const ModelParams& params) try {
   engine::check(params);
   gguf::File file = gguf::File::open(path);
-  const model::ModelDescription description = model::describe(file);
+  model::ModelDescription description = model::describe(file);
+  description.additions = engine::load_additions(params, file, description.hparams);
   ModelInfo info = engine::model_info(file, description);
   const auto registry = params.registry != nullptr ? params.registry : find_backends();
   const PlacementParams placement = engine::choose_devices(*registry, params.placement);
@@ -180,7 +215,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   }
 
   auto impl = std::unique_ptr<engine::ModelImpl>(new engine::ModelImpl{
-      std::move(file), description, std::move(info), {}, {}, {}, {}, std::move(tokenizer), nullptr});
+      std::move(file), description, std::move(info), {}, {}, {}, {}, {}, std::move(tokenizer), nullptr});
   if (const auto source = impl->file.get_string("tokenizer.chat_template")) {
     const Tokenizer& t = *impl->tokenizer;
     const auto text_of = [&](Token id) { return id == kNoToken ? std::string() : std::string(t.text(id)); };
@@ -210,6 +245,10 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
 }
 
 const ModelInfo& Model::info() const { return impl_->info; }
+std::span<const AdapterInfo> Model::adapters() const {
+  const auto& adapters = impl_->description.additions.adapters;
+  return adapters != nullptr ? adapters->infos() : std::span<const AdapterInfo>();
+}
 void Model::settle() const {
   for (const auto& device : impl_->devices.devices) device->settle();
 }

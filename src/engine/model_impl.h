@@ -21,6 +21,8 @@ struct ModelImpl {
   exec::DeviceSet devices;
   std::vector<double> row_shares;  // Of the devices, in matrices that are cut by rows.
   std::vector<int> device_of;      // By node of the graph, which has the same nodes whatever its bounds.
+  /// Of weights that are made of other files, where a device may use them in place.
+  std::vector<std::vector<std::byte>> made_weights;
   // By device, and by the name of the graph's value.
   std::vector<std::map<std::string, std::unique_ptr<DeviceTensor>>> weights;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -28,11 +30,15 @@ struct ModelImpl {
   base::Hash128 fingerprint = {};  // See model_fingerprint.
 };
 
+/// What is to be added to the model of the file. Throws Error (model/additions.h).
+model::Additions load_additions(const ModelParams& params, const gguf::File& file,
+                                const model::HParams& hparams);
+
 /// What the file and its description say of a model; weight_bytes is the device's to add.
 ModelInfo model_info(const gguf::File& file, const model::ModelDescription& description);
 
 /// Tells models apart whose K and V do not mean the same: sizes, all tensors' names, types and shapes, and
-/// samples of their bytes.
+/// samples of their bytes, and control vectors. Adapters are a matter of each text.
 base::Hash128 model_fingerprint(const gguf::File& file, const model::ModelDescription& description);
 
 }  // namespace weft::engine

@@ -509,7 +509,8 @@ ValueId layers(Builder& b, ValueId x, const Decoder& how) {
     }
     const ValueId ffn_out =
         how.own_ffn ? how.own_ffn(layer, ffn_in) : ffn(b, layer, ffn_in, how.ffn, how.activation);
-    x = add(b, sum, added(ffn_out, layer, "post_ffw_norm", "ffn_scaled"), layer_name(layer, "after_ffn"));
+    x = b.pass_on(layer, add(b, sum, added(ffn_out, layer, "post_ffw_norm", "ffn_scaled"),
+                             layer_name(layer, "after_ffn")));
     if (how.norms_of_sums) x = norm(b, how.norm, x, layer_name(layer, "layer_output_norm"));
   }
   return x;
@@ -550,7 +551,7 @@ ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, Val
     b.enter(Part::kRecurrent, layer);
     const ValueId y = scan(layer, norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm")));
     const ValueId out = linear(b, wanted_rows(b, layer, y, x), layer_name(layer, "ssm_out"), h.n_embd);
-    x = add(b, x, out, layer_name(layer, "after_scan"));
+    x = b.pass_on(layer, add(b, x, out, layer_name(layer, "after_scan")));
   }
   return output_logits(b, NormKind::kRms, x);
 }

@@ -33,8 +33,9 @@ bool equal_but_ones(std::span<const std::int64_t> a, const Shape& b) {
 
 std::string layer_name(int layer, const char* name) { return "blk." + std::to_string(layer) + "." + name; }
 
-Builder::Builder(const gguf::File& file, const HParams& hparams, const GraphSizes& sizes)
-    : file_(file), hparams_(hparams), sizes_(sizes) {
+Builder::Builder(const gguf::File& file, const HParams& hparams, const Additions& additions,
+                 const GraphSizes& sizes)
+    : file_(file), hparams_(hparams), additions_(additions), sizes_(sizes) {
   Graph& graph = model_.graph;
   model_.n_tokens = graph.add_symbol("n_tokens", 0, sizes.n_ubatch);
   const Shape per_token = {Dim(1, model_.n_tokens)};
@@ -179,10 +180,11 @@ ValueId Builder::product(ValueId x, const std::string& weight, const std::string
     tag.shard = shard;
     return model_.graph.add(ops::Matmul{}, {w, x, b}, rows_name, tag);
   };
+  const auto with_adapters = [&](ValueId y) { return adapted(x, y, weight, begin, n_out); };
   const std::vector<double>& shares = sizes_.row_shares;
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   if (shares.size() < 2 || sum <= 0.0 || n_out < kRowsOfShard * static_cast<std::int64_t>(shares.size()))
-    return rows(0, n_out, name, NodeTag::kNone);
+    return with_adapters(rows(0, n_out, name, NodeTag::kNone));
   std::vector<ValueId> shards;
   std::int64_t first = 0;
   double so_far = 0.0;
@@ -195,7 +197,102 @@ ValueId Builder::product(ValueId x, const std::string& weight, const std::string
       shards.push_back(rows(first, end - first, name + "#" + std::to_string(i), static_cast<int>(i)));
     first = std::max(first, end);
   }
-  return model_.graph.add(ops::Concat{}, shards, name, tag_);
+  return with_adapters(model_.graph.add(ops::Concat{}, shards, name, tag_));
+}
+
+// --- Additions
+
+namespace {
+
+constexpr std::int64_t kMaxUsesOfRow = 8;  // See Context::kMaxAdapters.
+
+}  // namespace
+
+ValueId Builder::add_made(const std::string& name, DType dtype, const Shape& shape,
+                          std::function<std::vector<std::byte>()> make) {
+  const ValueId value = model_.graph.add_weight(name, dtype, shape);
+  model_.weights.push_back({value, nullptr, 0, shape[0].constant(), std::move(make)});
+  return value;
+}
+
+const AdapterInputs* Builder::adapters_of_rows(const Dim& rows) {
+  struct Kind {
+    SymbolId symbol;
+    std::int64_t bound;
+    const char* name;
+    AdapterInputs& inputs;
+  };
+  const Kind kinds[] = {
+      {model_.n_tokens, sizes_.n_ubatch, "token", model_.adapters_of_tokens},
+      {model_.n_wanted, sizes_.n_ubatch, "wanted", model_.adapters_of_wanted},
+      {model_.n_outputs, sizes_.n_outputs, "output", model_.adapters_of_outputs},
+  };
+  for (const Kind& kind : kinds) {
+    if (!(rows == Dim(1, kind.symbol))) continue;
+    AdapterInputs& inputs = kind.inputs;
+    if (inputs.n_uses != kNoSymbol) return &inputs;
+    const std::string prefix = std::string(kind.name) + "_adapter_";
+    Graph& graph = model_.graph;
+    const std::int64_t of_row = std::min<std::int64_t>(additions_.adapters->size(), kMaxUsesOfRow);
+    inputs.n_uses = graph.add_symbol("n_" + prefix + "uses", 0, kind.bound * of_row);
+    const Dim uses(1, inputs.n_uses);
+    inputs.rows = graph.add_input(prefix + "rows", DType::kI32, {uses});
+    inputs.ids = graph.add_input(prefix + "ids", DType::kI32, {uses, 1});
+    inputs.weights = graph.add_input(prefix + "weights", DType::kF32, {uses, 1});
+    inputs.begins = graph.add_input(prefix + "begins", DType::kI32, {rows});
+    inputs.ends = graph.add_input(prefix + "ends", DType::kI32, {rows});
+    inputs.is_adapted = graph.add_input("is_adapted_" + std::string(kind.name), DType::kI32, {rows});
+    return &inputs;
+  }
+  return nullptr;
+}
+
+ValueId Builder::adapted(ValueId x, ValueId y, const std::string& weight, std::int64_t begin,
+                         std::int64_t n_out) {
+  const std::shared_ptr<const Adapters>& adapters = additions_.adapters;
+  const AdapterStack* const stack = adapters != nullptr ? adapters->find(weight) : nullptr;
+  if (stack == nullptr) return y;
+  const Shape shape = model_.graph.value(x).shape;
+  const AdapterInputs* const inputs = shape.rank() == 2 ? adapters_of_rows(shape[0]) : nullptr;
+  if (inputs == nullptr) return y;
+  adapted_.insert(weight);
+  const Dim uses(1, inputs->n_uses);
+  const std::string name = model_.graph.value(y).name;
+  const std::string x_name = model_.graph.value(x).name + "_to_adapt";
+  const std::string a_name = weight + ".lora_a";
+  const std::string b_name =
+      weight + ".lora_b[" + std::to_string(begin) + ":" + std::to_string(begin + n_out) + "]";
+  ValueId rows = model_.graph.find(x_name);
+  if (rows == kNoValue) rows = add(ops::GetRows{}, {x, inputs->rows}, x_name);
+  ValueId a = model_.graph.find(a_name);
+  if (a == kNoValue)
+    a = add_made(a_name, stack->dtype, {adapters->size(), stack->rank, stack->n_in},
+                 [adapters, stack] { return adapters->a_bytes(*stack); });
+  ValueId b = model_.graph.find(b_name);
+  if (b == kNoValue)
+    b = add_made(b_name, stack->dtype, {adapters->size(), n_out, stack->rank},
+                 [adapters, stack, begin, n_out] { return adapters->b_bytes(*stack, begin, n_out); });
+  // A row's uses are a mean, their number being in the weights: so rows without any cost nothing up to there,
+  // and keep their bits.
+  const ValueId low = add(ops::MatmulExperts{}, {a, rows, inputs->ids}, name + "_low_rank");
+  const ValueId weighted = add(ops::SumExperts{}, {low, inputs->weights}, name + "_weighted");
+  const ValueId up = add(ops::MatmulExperts{}, {b, weighted, inputs->ids}, name + "_of_uses");
+  const ValueId each = add(ops::Reshape{{uses, n_out}}, {up}, name + "_each");
+  const ValueId added = add(ops::RaggedMean{}, {each, inputs->begins, inputs->ends}, name + "_added");
+  const ValueId sum = add(ops::Add{}, {y, added}, name + "_sum");
+  return add(ops::Override{}, {y, sum, inputs->is_adapted}, name + "_adapted");
+}
+
+ValueId Builder::pass_on(int layer, ValueId x) {
+  const std::shared_ptr<const ControlVectors>& control = additions_.control;
+  if (control == nullptr || control->behind(layer).empty()) return x;
+  controlled_.insert(layer);
+  const ValueId vector =
+      add_made("direction." + std::to_string(layer), DType::kF32, {hparams_.n_embd}, [control, layer] {
+        const auto bytes = std::as_bytes(control->behind(layer));
+        return std::vector<std::byte>(bytes.begin(), bytes.end());
+      });
+  return add(ops::Add{}, {x, vector}, layer_name(layer, "controlled"));
 }
 
 ValueId Builder::cache(CacheRole role, int layer, const CellInputs& at, std::int64_t n_heads,
@@ -267,6 +364,8 @@ ModelGraph Builder::finish(ValueId result) {
                                              " tensors are missing, first " + first_missing_);
   }
   check_layers();
+  if (additions_.adapters != nullptr) additions_.adapters->check_all_used(adapted_);
+  if (additions_.control != nullptr) additions_.control->check_all_used(controlled_);
   (hparams_.encoder ? model_.vectors : model_.logits) = result;
   model_.graph.add_output(result);
   for (const ValueId taken : {model_.row_embeddings, model_.best, model_.log_sums, model_.scores})

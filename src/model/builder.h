@@ -3,10 +3,13 @@
 // in the file, with the shape and a type that fit. So a graph that was built is a model that can be loaded.
 // Nothing is allocated for tensors here.
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "gguf/gguf.h"
+#include "model/additions.h"
 #include "model/hparams.h"
 #include "weft/graph.h"
 
@@ -37,12 +40,14 @@ struct GraphSizes {
 };
 
 /// A weight of the graph: rows [row_begin, row_begin + n_rows) of a tensor of the file (all rows of vectors
-/// and of tensors of experts).
+/// and of tensors of experts), or what is made of files that were loaded with the model.
 struct WeightUse {
   ValueId value = kNoValue;
   const gguf::TensorInfo* tensor = nullptr;
   std::int64_t row_begin = 0;
   std::int64_t n_rows = 0;
+  /// Its canonical bytes, in the value's type; then there is no tensor.
+  std::function<std::vector<std::byte>()> make = {};
 };
 
 /// The inputs that say where the rows of caches are: which cells are written, moved and read. All caches that
@@ -69,6 +74,17 @@ struct TextInputs {
   ValueId window_ends = kNoValue;
   ValueId pool_begins = kNoValue;  ///< {n_vectors} I32: the rows whose mean each vector is made of.
   ValueId pool_ends = kNoValue;
+};
+
+/// The inputs that say what adapters add to some rows of a step. A use is a row and an adapter of it.
+struct AdapterInputs {
+  SymbolId n_uses = kNoSymbol;
+  ValueId rows = kNoValue;        ///< {n_uses} I32, in their order.
+  ValueId ids = kNoValue;         ///< {n_uses, 1} I32: the adapter.
+  ValueId weights = kNoValue;     ///< {n_uses, 1}: how much of it, times the uses of its row.
+  ValueId begins = kNoValue;      ///< {rows} I32: the first use of each row, ...
+  ValueId ends = kNoValue;        ///< ... the one behind its last ...
+  ValueId is_adapted = kNoValue;  ///< ... and whether it has any: 1 or 0.
 };
 
 struct ModelGraph {
@@ -112,6 +128,10 @@ struct ModelGraph {
   ValueId best = kNoValue;         ///< {n_outputs, 2 * n_best}: see ops::Best.
   ValueId log_sum_ids = kNoValue;  ///< {n_outputs} I32
   ValueId log_sums = kNoValue;     ///< {n_outputs, 2}: see ops::LogSumExp.
+  // Where products of such rows have adapters:
+  AdapterInputs adapters_of_tokens;
+  AdapterInputs adapters_of_wanted;
+  AdapterInputs adapters_of_outputs;
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;          ///< Caches.
   std::vector<ValueId> running_states;  ///< {n_slots, rows, columns} F32
@@ -122,7 +142,8 @@ std::string layer_name(int layer, const char* name);
 
 class Builder {
  public:
-  Builder(const gguf::File& file, const HParams& hparams, const GraphSizes& sizes);
+  Builder(const gguf::File& file, const HParams& hparams, const Additions& additions,
+          const GraphSizes& sizes);
 
   const HParams& hparams() const { return hparams_; }
   const ModelGraph& model() const { return model_; }
@@ -138,7 +159,7 @@ class Builder {
   /// A small tensor of any rank as one vector of all its elements.
   ValueId flat_weight(const std::string& name, const Shape& shape);
   /// x times rows [begin, begin + n_out) of `weight` {n_all, columns of x}, with that part of `bias` where
-  /// the file has it. Cut by GraphSizes::row_shares.
+  /// the file has it, and what adapters add to it. Cut by GraphSizes::row_shares.
   ValueId product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                   std::int64_t begin, std::int64_t n_out, const std::string& name);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
@@ -177,6 +198,9 @@ class Builder {
   /// What store() gave for a layer before this one.
   ValueId stored(CacheRole role, int layer) const;
 
+  /// What a layer passes on, with the control vector that is to be added.
+  ValueId pass_on(int layer, ValueId x);
+
   /// What is known of the embedding_rows behind the last norm.
   void take_embeddings(ValueId rows) { model_.row_embeddings = rows; }
   bool wants_best() const { return sizes_.n_best > 0; }
@@ -194,6 +218,12 @@ class Builder {
   void add_text_inputs();
   void add_decoder_inputs();
   CellInputs add_cells(const std::string& prefix);
+  /// Rows [begin, begin + n_out) of a product with a weight, and what adapters add to them.
+  ValueId adapted(ValueId x, ValueId y, const std::string& weight, std::int64_t begin, std::int64_t n_out);
+  /// Those of a matrix's rows; null where adapters know no such rows.
+  const AdapterInputs* adapters_of_rows(const Dim& rows);
+  ValueId add_made(const std::string& name, DType dtype, const Shape& shape,
+                   std::function<std::vector<std::byte>()> make);
   /// Throws where the file has tensors of layers that the metadata does not know.
   void check_layers() const;
   enum class Form : std::uint8_t { kAsItIs, kFlat };
@@ -202,11 +232,14 @@ class Builder {
 
   const gguf::File& file_;
   const HParams& hparams_;
+  const Additions additions_;
   GraphSizes sizes_;
   ModelGraph model_;
   NodeTag tag_ = {.part = Part::kEmbedding};
   int n_missing_ = 0;
   std::string first_missing_;
+  std::set<std::string> adapted_;  // Weights.
+  std::set<int> controlled_;       // Layers.
 };
 
 }  // namespace weft::model

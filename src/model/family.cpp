@@ -28,7 +28,7 @@ ModelDescription describe(const gguf::File& file) {
   for (const Family& family : families()) {
     if (family.architecture != *architecture) continue;
     const Metadata metadata(file, std::string(*architecture));
-    ModelDescription description{read_hparams(file, metadata, family.layers), &family};
+    ModelDescription description{read_hparams(file, metadata, family.layers), &family, {}};
     description.hparams.encoder = family.kind == FamilyKind::kEncoder;
     read_pooling(metadata, description.hparams);
     family.read(metadata, description.hparams);
@@ -42,7 +42,7 @@ ModelDescription describe(const gguf::File& file) {
 }
 
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes) {
-  Builder builder(file, description.hparams, sizes);
+  Builder builder(file, description.hparams, description.additions, sizes);
   const ValueId logits = description.family->build(builder);
   return builder.finish(logits);
 }

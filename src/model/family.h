@@ -31,13 +31,15 @@ std::span<const Family> families();
 struct ModelDescription {
   HParams hparams;
   const Family* family = nullptr;
+  Additions additions = {};
 };
 
 /// Throws Error: kInvalidFile with the key or tensor and what was expected, kUnsupported (with the names of
 /// known families) for an unknown architecture.
 ModelDescription describe(const gguf::File& file);
 
-/// The graph at a context's sizes. Throws Error kInvalidFile where tensors do not fit the description.
+/// The graph at a context's sizes. Throws Error: kInvalidFile where tensors do not fit the description,
+/// kUnsupported where the graph has no place for what is to be added.
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes);
 
 // One row each (families/*.cpp).

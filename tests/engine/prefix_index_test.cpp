@@ -65,5 +65,31 @@ TEST(PrefixIndex, FindsWhatAPlainSearchFinds) {
   EXPECT_GT(longest, 30u);
 }
 
+TEST(PrefixIndex, TextsOfOtherAdaptersAreOtherTexts) {
+  PrefixIndex index(4);
+  const std::vector<AdapterUse> x = {{0, 1.0f}}, y = {{0, 0.5f}};
+  const std::vector<Token> text = {1, 2, 3, 4};
+  index.append(0, text, x);
+  index.append(1, text, y);
+  EXPECT_EQ(index.find(text, x).holder, 0);
+  EXPECT_EQ(index.find(text, y).holder, 1);
+  EXPECT_EQ(index.find(text).n, 0);
+  EXPECT_FALSE(index.covered(0));
+  EXPECT_FALSE(index.doubled(1));
+  const SeqId both[] = {0, 1};
+  EXPECT_EQ(index.n_tokens_of(both), 8);
+  index.append(0, text, x);  // It goes on as it began.
+  EXPECT_EQ(index.size(0), 8);
+  index.remove(0);
+  EXPECT_EQ(index.find(text, x).n, 0);
+  EXPECT_EQ(index.find(text, y).n, 4);
+  index.append(2, text, x);
+  index.append(3, text, x);
+  EXPECT_TRUE(index.doubled(2));
+  index.clear();
+  EXPECT_EQ(index.find(text, y).n, 0);
+  EXPECT_EQ(index.n_nodes(), 0);
+}
+
 }  // namespace
 }  // namespace weft::engine

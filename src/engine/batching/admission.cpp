@@ -113,6 +113,7 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
   if (!cache_.shares(stream) || stream.wants_prompt()) return false;
   const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
     if (!other->is_prefilling() || other->shifted || !goes_on(other)) return false;
+    if (other->adapters() != stream.adapters()) return false;
     // The next token that it computes has to be theirs.
     const auto next = static_cast<std::size_t>(other->n_computed);
     if (next + 1 >= stream.tokens().size() || other->tokens()[next] != stream.tokens()[next]) return false;

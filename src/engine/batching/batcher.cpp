@@ -60,6 +60,7 @@ RequestId Batcher::Impl::add(std::vector<Token> prompt, RequestParams p) {
   const auto n = static_cast<std::size_t>(p.n);
   auto request = std::make_shared<engine::Request>();
   request->id = last_request + 1;
+  request->adapters = p.adapters ? engine::checked_adapters(context.model(), *p.adapters) : usual_adapters();
   request->prompt = std::move(prompt);
   request->max_text = engine::max_text(p, context);
   request->submitted = Clock::now();

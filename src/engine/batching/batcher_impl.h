@@ -19,6 +19,7 @@
 #include "engine/batching/prefix_cache.h"
 #include "engine/batching/step_pace.h"
 #include "engine/batching/stream.h"
+#include "engine/sequence_adapters.h"
 #include "weft/batcher.h"
 
 namespace weft {
@@ -55,6 +56,8 @@ struct Batcher::Impl {
 
   // --- Texts that outlive the cache (saved_texts.cpp)
 
+  /// Those of texts of which nobody has said anything else.
+  std::vector<AdapterUse> usual_adapters() const;
   SavedText save_text(std::span<const Token> tokens);
   std::vector<Token> restore_text(std::span<const std::byte> state);
   int forget_text(std::span<const Token> tokens);

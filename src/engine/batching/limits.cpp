@@ -6,6 +6,7 @@
 
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
+#include "engine/sequence_adapters.h"
 
 namespace weft::engine {
 namespace {
@@ -89,6 +90,7 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   if (prompt.size() > static_cast<std::size_t>(limit))
     refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
            std::to_string(limit) + "; use a larger context or a shorter prompt");
+  if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);
   const Sampler checked(p.sampler, n_vocab);  // Refuses what makes no sense.
 }
 

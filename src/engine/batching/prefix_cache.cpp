@@ -56,8 +56,12 @@ void PrefixCache::reset() {
 
 PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
   if (!shares(stream) || stream.wants_prompt()) return {};
-  if (cuts_anywhere_) return index_.find(all_but_last(stream));
-  return index_.find(all_but_last(stream), [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
+  return find(all_but_last(stream), stream.adapters());
+}
+
+PrefixCache::Match PrefixCache::find(std::span<const Token> text, std::span<const AdapterUse> writer) const {
+  if (cuts_anywhere_) return index_.find(text, writer);
+  return index_.find(text, writer, [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
 }
 
 bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running,
@@ -92,11 +96,12 @@ void PrefixCache::settle(Stream& stream, Match match) {
     }
     if (free_.empty()) evict(match.holder);
     stream.seq = take_free();
+    context_.set_adapters(stream.seq, stream.adapters());
     if (match.n > 0 && !context_.copy(match.holder, stream.seq, 0, match.n)) match.n = 0;
     if (drafter_ != nullptr && match.n > 0) drafter_->copy(match.holder, stream.seq, match.n);
   }
   stream.n_computed = match.n;
-  index_.append(stream.seq, first(stream.text, match.n));
+  index_.append(stream.seq, first(stream.text, match.n), stream.adapters());
   if (stream.stats.queue_ms == 0.0) {  // For the first time.
     stream.stats.n_cached = match.n;
     counters_.n_cached_tokens += match.n;
@@ -106,7 +111,8 @@ void PrefixCache::settle(Stream& stream, Match match) {
 
 void PrefixCache::computed(Stream& stream, int n) {
   broken_ = true;
-  if (!stream.shifted) index_.append(stream.seq, stream.pending().first(static_cast<std::size_t>(n)));
+  if (!stream.shifted)
+    index_.append(stream.seq, stream.pending().first(static_cast<std::size_t>(n)), stream.adapters());
   stream.n_computed += n;
   const int n_again = std::min(n, stream.n_reached - (stream.n_computed - n));
   if (n_again > 0) {
@@ -133,7 +139,7 @@ int PrefixCache::cells_cached(std::span<const StreamPtr> running) const {
 
 int PrefixCache::beginning_to_keep(const Stream& stream, const Match& match) const {
   if (cuts_anywhere_ || !shares(stream)) return 0;
-  const int n = index_.find(all_but_last(stream)).n;
+  const int n = index_.find(all_but_last(stream), stream.adapters()).n;
   return n >= kMinSnapshot && n > match.n + kWorthWaiting ? n : 0;
 }
 
@@ -147,7 +153,7 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
   if (!copied) return;
   free_.pop_back();
   if (drafter_ != nullptr) drafter_->copy(stream.seq, seq, stream.n_computed);
-  index_.append(seq, first(stream.text, stream.n_computed));
+  index_.append(seq, first(stream.text, stream.n_computed), stream.adapters());
   is_snapshot(seq) = true;
   idle_.push_back(seq);
   ++counters_.n_snapshots;
@@ -186,10 +192,12 @@ void PrefixCache::evict_unsound() {
 bool PrefixCache::shorten(const Match& match) {
   if (match.holder < 0 || match.n == index_.size(match.holder) || !is_idle(match.holder)) return false;
   const std::vector<Token> kept = index_.text(match.holder, match.n);
+  const auto own = context_.adapters(match.holder);
+  const std::vector<AdapterUse> writer(own.begin(), own.end());
   broken_ = true;
   index_.remove(match.holder);
   cut(match.holder, match.n);
-  index_.append(match.holder, kept);
+  index_.append(match.holder, kept, writer);
   broken_ = false;
   return true;
 }
@@ -242,10 +250,8 @@ void PrefixCache::drop_branches(Stream& stream) {
 
 // --- Texts that outlive the cache
 
-PrefixCache::Saved PrefixCache::save(std::span<const Token> text) {
-  const Match match =
-      cuts_anywhere_ ? index_.find(text)
-                     : index_.find(text, [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
+PrefixCache::Saved PrefixCache::save(std::span<const Token> text, std::span<const AdapterUse> writer) {
+  const Match match = find(text, writer);
   if (match.n == 0) return {};
   if (match.n == index_.size(match.holder)) return {match.n, context_.save(match.holder)};
   // What stands behind it is somebody else's.
@@ -299,7 +305,7 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
     broken_ = false;
     throw;
   }
-  if (restored) index_.append(seq, text);
+  if (restored) index_.append(seq, text, context_.adapters(seq));
   is_snapshot(seq) = false;
   if (!restored) {
     free_.push_back(seq);

@@ -95,9 +95,10 @@ class PrefixCache {
     int n = 0;  ///< Tokens.
     std::vector<std::byte> state = {};
   };
-  /// The longest beginning of the text that the cache has and can give. Error kOverloaded where it is a part
-  /// of what a sequence holds and there is no sequence, or no cell, for a copy.
-  Saved save(std::span<const Token> text);
+  /// The longest beginning of the text, as these adapters write it, that the cache has and can give. Error
+  /// kOverloaded where it is a part of what a sequence holds and there is no sequence, or no cell, for a
+  /// copy.
+  Saved save(std::span<const Token> text, std::span<const AdapterUse> writer);
   /// A saved state becomes an idle text of these tokens; others that are idle make room. False where there
   /// is none. Throws Error where the state cannot be taken up.
   bool restore(std::span<const std::byte> state, std::span<const Token> text);
@@ -117,6 +118,8 @@ class PrefixCache {
   bool consistent(std::span<const StreamPtr> running) const;
 
  private:
+  /// The longest beginning of the text that the cache has, as these adapters write it, and can give.
+  Match find(std::span<const Token> text, std::span<const AdapterUse> writer) const;
   /// Empties a sequence; it is free then.
   void empty(SeqId seq);
   SeqId take_free();

@@ -28,10 +28,13 @@ std::size_t common_length(std::span<const Token> a, std::span<const Token> b) {
 }  // namespace
 
 PrefixIndex::PrefixIndex(int n_holders)
-    : root_(std::make_unique<Node>()),
-      ends_(static_cast<std::size_t>(n_holders), root_.get()),
-      sizes_(static_cast<std::size_t>(n_holders), 0) {}
+    : ends_(static_cast<std::size_t>(n_holders), nullptr), sizes_(static_cast<std::size_t>(n_holders), 0) {}
 PrefixIndex::~PrefixIndex() = default;
+
+const PrefixIndex::Node* PrefixIndex::root_of(std::span<const AdapterUse> writer) const {
+  const auto found = roots_.find(Writer(writer.begin(), writer.end()));
+  return found != roots_.end() ? found->second.get() : nullptr;
+}
 
 void PrefixIndex::split(Node& node, std::size_t n) {
   auto tail = std::make_unique<Node>();
@@ -49,7 +52,7 @@ void PrefixIndex::split(Node& node, std::size_t n) {
 }
 
 void PrefixIndex::join(Node& node) {
-  if (&node == root_.get() || !node.ends.empty() || node.children.size() != 1) return;
+  if (node.parent == nullptr || !node.ends.empty() || node.children.size() != 1) return;
   try {
     node.run.reserve(node.run.size() + node.children.begin()->second->run.size());
   } catch (const std::bad_alloc&) {
@@ -64,19 +67,23 @@ void PrefixIndex::join(Node& node) {
   --n_nodes_;
 }
 
-void PrefixIndex::append(SeqId holder, std::span<const Token> tokens) {
+void PrefixIndex::append(SeqId holder, std::span<const Token> tokens, std::span<const AdapterUse> writer) {
   if (tokens.empty()) return;
   const auto h = static_cast<std::size_t>(holder);
   Node* at = ends_[h];
   sizes_[h] += static_cast<int>(tokens.size());
-  if (at != root_.get() &&
-      at->n_holders == 1) {  // Nobody else here: the common case while texts are written.
+  if (at != nullptr && at->n_holders == 1) {  // Nobody else here: the common case while texts are written.
     at->run.insert(at->run.end(), tokens.begin(), tokens.end());
     return;
   }
+  if (at == nullptr) {
+    std::unique_ptr<Node>& root = roots_[Writer(writer.begin(), writer.end())];
+    if (root == nullptr) root = std::make_unique<Node>();
+    at = root.get();
+    ++at->n_holders;
+  }
   Node* const from = at;
   std::erase(at->ends, holder);
-  if (at == root_.get()) ++at->n_holders;
   while (!tokens.empty()) {
     const auto found = at->children.find(tokens.front());
     if (found == at->children.end()) {
@@ -105,38 +112,43 @@ void PrefixIndex::append(SeqId holder, std::span<const Token> tokens) {
 void PrefixIndex::remove(SeqId holder) {
   const auto h = static_cast<std::size_t>(holder);
   Node* at = ends_[h];
-  if (at == root_.get()) return;
+  if (at == nullptr) return;
   std::erase(at->ends, holder);
-  ends_[h] = root_.get();
+  ends_[h] = nullptr;
   sizes_[h] = 0;
   Node* emptied = nullptr;  // The highest node that nobody needs any more; all below it is empty too.
   Node* needed = at;
-  for (Node* node = at; node != nullptr; node = node->parent)
-    if (--node->n_holders == 0 && node != root_.get()) {
+  const Node* root = at;
+  for (Node* node = at; node != nullptr; node = node->parent) {
+    root = node;
+    if (--node->n_holders == 0 && node->parent != nullptr) {
       emptied = node;
       needed = node->parent;
     }
+  }
   if (emptied != nullptr) {
     for (const Node* node = at; node != needed; node = node->parent) --n_nodes_;
     const Token first = emptied->run.front();
     needed->children.erase(first);
   }
-  join(*needed);
+  if (root->n_holders == 0) {
+    std::erase_if(roots_, [&](const auto& entry) { return entry.second.get() == root; });
+  } else {
+    join(*needed);
+  }
 }
 
 void PrefixIndex::clear() {
-  root_->children.clear();
-  root_->n_holders = 0;
-  root_->ends.clear();
-  std::fill(ends_.begin(), ends_.end(), root_.get());
+  roots_.clear();
+  std::fill(ends_.begin(), ends_.end(), nullptr);
   std::fill(sizes_.begin(), sizes_.end(), 0);
   n_nodes_ = 0;
 }
 
-PrefixIndex::Match PrefixIndex::find(std::span<const Token> text) const {
-  const Node* at = root_.get();
+PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, std::span<const AdapterUse> writer) const {
+  const Node* at = root_of(writer);
   Match match;
-  while (!text.empty()) {
+  while (at != nullptr && !text.empty()) {
     const auto found = at->children.find(text.front());
     if (found == at->children.end()) break;
     at = found->second.get();
@@ -152,12 +164,12 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text) const {
   return match;
 }
 
-PrefixIndex::Match PrefixIndex::find(std::span<const Token> text,
+PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, std::span<const AdapterUse> writer,
                                      const std::function<bool(SeqId, int)>& usable) const {
   // The way down, and how much of the text each node has with what is above it.
   std::vector<std::pair<const Node*, int>> path;
   int n = 0;
-  for (const Node* at = root_.get(); n < static_cast<int>(text.size());) {
+  for (const Node* at = root_of(writer); at != nullptr && n < static_cast<int>(text.size());) {
     const std::span<const Token> rest = text.subspan(static_cast<std::size_t>(n));
     const auto found = at->children.find(rest.front());
     if (found == at->children.end()) break;
@@ -207,12 +219,12 @@ std::int64_t PrefixIndex::n_tokens_of(std::span<const SeqId> holders) const {
 
 bool PrefixIndex::covered(SeqId holder) const {
   const Node* const end = end_of(holder);
-  return end != root_.get() && end->n_holders > 1;
+  return end != nullptr && end->n_holders > 1;
 }
 
 bool PrefixIndex::doubled(SeqId holder) const {
   const Node* const end = end_of(holder);
-  return end != root_.get() && end->ends.size() > 1;
+  return end != nullptr && end->ends.size() > 1;
 }
 
 }  // namespace weft::engine

@@ -2,6 +2,8 @@
 // Which sequences begin like a given text: a radix tree over token ids. Tokens themselves are compared, never
 // hashes.
 //
+// There is a tree for each choice of adapters: what one has written in the cache is nothing to others.
+//
 // A holder is a sequence whose first tokens are in the cache. A node is a run of tokens that all holders
 // below it share; a holder ends at the end of a node. Nodes without a holder go, and a node with one child
 // and no end of its own becomes one with that child: so the tree has at most two nodes a holder.
@@ -12,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "weft/model.h"
 #include "weft/types.h"
 
 namespace weft::engine {
@@ -23,8 +26,9 @@ class PrefixIndex {
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
-  /// The holder's text goes on. Costs the tokens added. Where this throws (memory), only clear() may follow.
-  void append(SeqId holder, std::span<const Token> tokens);
+  /// The holder's text goes on, or begins, with the adapters `writer`. Costs the tokens added. Where this
+  /// throws (memory), only clear() may follow.
+  void append(SeqId holder, std::span<const Token> tokens, std::span<const AdapterUse> writer = {});
   /// Forgets the holder's text; nothing where it has none. Needs no memory.
   void remove(SeqId holder);
 
@@ -35,11 +39,12 @@ class PrefixIndex {
     SeqId holder = -1;  ///< -1: no holder begins with the text's first token.
     int n = 0;          ///< Tokens in common.
   };
-  /// A holder that has the most tokens in common with the text. Costs these.
-  Match find(std::span<const Token> text) const;
+  /// A holder written with these adapters that has the most tokens in common with the text. Costs these.
+  Match find(std::span<const Token> text, std::span<const AdapterUse> writer = {}) const;
   /// The same where not every holder can serve: one that has the most in common among those for which
   /// `usable(holder, n)` is true of the n tokens that it has in common. Asks each holder once at most.
-  Match find(std::span<const Token> text, const std::function<bool(SeqId, int)>& usable) const;
+  Match find(std::span<const Token> text, std::span<const AdapterUse> writer,
+             const std::function<bool(SeqId, int)>& usable) const;
 
   /// The first n tokens of the holder's text.
   std::vector<Token> text(SeqId holder, int n) const;
@@ -54,15 +59,18 @@ class PrefixIndex {
 
  private:
   struct Node;
+  using Writer = std::vector<AdapterUse>;
 
+  /// Null where nobody has such a text.
+  const Node* root_of(std::span<const AdapterUse> writer) const;
   /// Cuts the node's run after n tokens; what follows becomes its only child.
   void split(Node& node, std::size_t n);
   /// Makes one node of this one and its only child where no holder ends between them (and there is memory).
   void join(Node& node);
   Node* end_of(SeqId holder) const { return ends_[static_cast<std::size_t>(holder)]; }
 
-  std::unique_ptr<Node> root_;
-  std::vector<Node*> ends_;  // By holder: where its text ends; the root for those without.
+  std::map<Writer, std::unique_ptr<Node>> roots_;  // Of texts that are there.
+  std::vector<Node*> ends_;                        // By holder: where its text ends; null for those without.
   std::vector<int> sizes_;
   int n_nodes_ = 0;
 };

@@ -30,12 +30,16 @@ auto Batcher::Impl::or_recover(F f) {
   }
 }
 
+std::vector<AdapterUse> Batcher::Impl::usual_adapters() const {
+  return engine::checked_adapters(context.model(), context.params().adapters);
+}
+
 SavedText Batcher::Impl::save_text(std::span<const Token> tokens) {
   // Parts that are no tokens have no name that outlives the batcher.
   tokens = tokens.first(static_cast<std::size_t>(
       std::find_if(tokens.begin(), tokens.end(), [](Token token) { return token < 0; }) - tokens.begin()));
   return or_recover([&]() -> SavedText {
-    const engine::PrefixCache::Saved saved = cache.save(tokens);
+    const engine::PrefixCache::Saved saved = cache.save(tokens, usual_adapters());
     if (saved.n == 0) return {};
     return {saved.n, engine::write_text_state(tokens.first(static_cast<std::size_t>(saved.n)), saved.state)};
   });

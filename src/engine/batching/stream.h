@@ -29,6 +29,7 @@ inline double ms_between(Clock::time_point from, Clock::time_point to) {
 struct Request {
   RequestId id = 0;
   RequestParams params;
+  std::vector<AdapterUse> adapters;  ///< As a context has them.
   std::vector<Token> prompt;
   int max_text = 0;  ///< Tokens that each completion's text may have.
   Clock::time_point submitted;
@@ -46,6 +47,8 @@ class Stream {
   const Request& request() const { return *request_; }
   const RequestParams& params() const { return request_->params; }
   int completion() const { return completion_; }
+  /// What its text is written with.
+  const std::vector<AdapterUse>& adapters() const { return request_->adapters; }
   bool goes_before(const Stream& other) const { return key() < other.key(); }
   std::pair<std::int64_t, std::int64_t> key() const { return {rank_, order_}; }
 

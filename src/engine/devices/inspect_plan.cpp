@@ -14,7 +14,8 @@ namespace weft {
 PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& params) try {
   engine::check(params);
   const gguf::File file = gguf::File::open(path);
-  const model::ModelDescription description = model::describe(file);
+  model::ModelDescription description = model::describe(file);
+  description.additions = engine::load_additions(params, file, description.hparams);
   const ModelInfo info = engine::model_info(file, description);
   const auto registry = params.registry != nullptr ? params.registry : find_backends();
   const PlacementParams placement = engine::choose_devices(*registry, params.placement);
@@ -23,7 +24,8 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   const model::ModelGraph model =
       model::build_graph(file, description, engine::expected_sizes(placement, info));
   const Graph& graph = model.graph;
-  const std::vector<int> device_of = engine::place_model(graph, info.n_layers, set, placement, params.n_cpu_moe);
+  const std::vector<int> device_of =
+      engine::place_model(graph, info.n_layers, set, placement, params.n_cpu_moe);
   const exec::Splits splits = exec::split(graph, device_of, set.beside_host());
 
   std::vector<std::int64_t> one_token;

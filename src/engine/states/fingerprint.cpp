@@ -47,6 +47,11 @@ base::Hash128 model_fingerprint(const gguf::File& file, const model::ModelDescri
     hash.add_value(value);
   for (const float value : {h.norm_eps, h.rope_base_window, h.attention_softcap, h.logit_softcap})
     hash.add_value(value);
+  if (const auto& control = description.additions.control; control != nullptr)
+    for (int layer = 0; layer < h.n_layers; ++layer) {
+      hash.add_value(control->behind(layer).size());
+      hash.add(std::as_bytes(control->behind(layer)));
+    }
   hash.add_value(file.tensors().size());
   for (const gguf::TensorInfo& tensor : file.tensors()) {
     add_text(hash, tensor.name);

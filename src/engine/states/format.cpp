@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "weft/error.h"
@@ -13,7 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "states are written as they lie in memory");
 
 constexpr std::array<char, 8> kMagic = {'w', 'e', 'f', 't', 's', 't', 'a', 't'};
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 
 struct Header {
   std::array<char, 8> magic;
@@ -29,6 +30,7 @@ struct Header {
   std::uint32_t n_pages;
   std::uint32_t n_texts;
   std::uint64_t n_extents;
+  std::uint64_t n_adapters;
 };
 struct CacheRecord {
   std::uint32_t dtype;
@@ -41,6 +43,12 @@ struct CacheRecord {
 struct TextRecord {
   std::int32_t seq;
   std::uint32_t n_extents;
+  std::uint32_t n_adapters;
+};
+struct AdapterRecord {
+  base::Hash128 adapter;
+  float scale;
+  std::uint32_t zero;
 };
 constexpr std::size_t kChecksumBytes = sizeof(std::uint64_t);
 
@@ -52,9 +60,9 @@ CacheRecord record_of(const StateOwner::Cache& cache) {
 }
 
 std::uint64_t head_bytes(std::uint64_t n_caches, std::uint64_t n_pages, std::uint64_t n_texts,
-                         std::uint64_t n_extents) {
+                         std::uint64_t n_extents, std::uint64_t n_adapters) {
   return sizeof(Header) + n_caches * sizeof(CacheRecord) + n_pages * 2 * sizeof(std::uint64_t) +
-         n_texts * sizeof(TextRecord) + n_extents * sizeof(Extent);
+         n_texts * sizeof(TextRecord) + n_extents * sizeof(Extent) + n_adapters * sizeof(AdapterRecord);
 }
 
 /// The rows that a state has of a cache.
@@ -152,8 +160,8 @@ void read_snapshot(const Header& header, Reader& reader, State& state) {
     state.kept[p] = reader.take<std::uint64_t>();
     if ((state.kept[p] & ~snapshot.pages[p]) != 0) damaged("a window has cells that are not in use");
   }
-  std::uint64_t n_extents = 0;
-  std::vector<std::uint32_t> counts;
+  std::uint64_t n_extents = 0, n_adapters = 0;
+  std::vector<std::uint32_t> counts, adapter_counts;
   for (std::uint32_t i = 0; i < header.n_texts; ++i) {
     const auto text = reader.take<TextRecord>();
     if (text.seq < 0 || (i > 0 && text.seq <= snapshot.texts.back().seq))
@@ -161,10 +169,22 @@ void read_snapshot(const Header& header, Reader& reader, State& state) {
     snapshot.texts.push_back({text.seq, {}});
     counts.push_back(text.n_extents);
     n_extents += text.n_extents;
+    if (text.n_adapters > kMaxTextAdapters) damaged("a text has too many adapters");
+    adapter_counts.push_back(text.n_adapters);
+    n_adapters += text.n_adapters;
   }
-  if (n_extents != header.n_extents) damaged("its sequences do not agree with their extents");
+  if (n_extents != header.n_extents || n_adapters != header.n_adapters)
+    damaged("its sequences do not agree with what it has of them");
   for (std::uint32_t i = 0; i < header.n_texts; ++i)
     for (std::uint32_t e = 0; e < counts[i]; ++e) snapshot.texts[i].extents.push_back(reader.take<Extent>());
+  for (const std::uint32_t n : adapter_counts) {
+    auto& adapters = state.adapters.emplace_back();
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const auto record = reader.take<AdapterRecord>();
+      if (!std::isfinite(record.scale)) damaged("the scale of an adapter is no number");
+      adapters.push_back({record.adapter, record.scale});
+    }
+  }
   if (!snapshot.well_formed()) damaged("its extents contradict each other");
 }
 
@@ -172,7 +192,8 @@ void read_snapshot(const Header& header, Reader& reader, State& state) {
 
 std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
                               std::uint64_t n_extents) {
-  return head_bytes(owner.caches.size(), n_cells, n_texts, n_extents) + tail_bytes(owner, {n_cells, n_texts});
+  return head_bytes(owner.caches.size(), n_cells, n_texts, n_extents, n_texts * kMaxTextAdapters) +
+         tail_bytes(owner, {n_cells, n_texts});
 }
 
 void write_state(const StateOwner& owner, const State& state,
@@ -187,8 +208,10 @@ void write_state(const StateOwner& owner, const State& state,
 
   std::uint64_t n_extents = 0;
   for (const auto& text : snapshot.texts) n_extents += text.extents.size();
+  std::uint64_t n_adapters = 0;
+  for (const auto& adapters : state.adapters) n_adapters += adapters.size();
   const std::uint64_t n_head =
-      head_bytes(owner.caches.size(), snapshot.pages.size(), snapshot.texts.size(), n_extents);
+      head_bytes(owner.caches.size(), snapshot.pages.size(), snapshot.texts.size(), n_extents, n_adapters);
   const Header header = {
       .magic = kMagic,
       .version = kVersion,
@@ -203,6 +226,7 @@ void write_state(const StateOwner& owner, const State& state,
       .n_pages = static_cast<std::uint32_t>(snapshot.pages.size()),
       .n_texts = static_cast<std::uint32_t>(snapshot.texts.size()),
       .n_extents = n_extents,
+      .n_adapters = n_adapters,
   };
   std::vector<std::byte> head;
   head.reserve(static_cast<std::size_t>(n_head));
@@ -215,9 +239,14 @@ void write_state(const StateOwner& owner, const State& state,
     add(bytes_of(snapshot.pages[p]));
     add(bytes_of(state.kept[p]));
   }
-  for (const auto& text : snapshot.texts)
-    add(bytes_of(TextRecord{text.seq, static_cast<std::uint32_t>(text.extents.size())}));
+  for (std::size_t i = 0; i < snapshot.texts.size(); ++i)
+    add(bytes_of(TextRecord{snapshot.texts[i].seq,
+                            static_cast<std::uint32_t>(snapshot.texts[i].extents.size()),
+                            static_cast<std::uint32_t>(state.adapters[i].size())}));
   for (const auto& text : snapshot.texts) add(std::as_bytes(std::span(text.extents)));
+  for (const auto& adapters : state.adapters)
+    for (const TextAdapter& adapter : adapters)
+      add(bytes_of(AdapterRecord{adapter.adapter, adapter.scale, 0}));
   write(head);
   write(bytes_of(base::hash64(head)));
 
@@ -247,9 +276,10 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   if (reader.take<std::uint64_t>() != base::hash64(head)) damaged("the checksum of its head is wrong");
   check_model(owner, header);
   if (header.n_caches != owner.caches.size()) damaged("it has another number of caches than the model");
-  // n_extents is the only count that could wrap here.
-  if (header.n_extents > bytes.size() || header.whole > 1 ||
-      header.head_bytes != head_bytes(header.n_caches, header.n_pages, header.n_texts, header.n_extents))
+  // These are the counts that could wrap here.
+  if (header.n_extents > bytes.size() || header.n_adapters > bytes.size() || header.whole > 1 ||
+      header.head_bytes !=
+          head_bytes(header.n_caches, header.n_pages, header.n_texts, header.n_extents, header.n_adapters))
     damaged("its counts contradict its size");
 
   Reader tables(head.subspan(sizeof(Header)));

@@ -3,8 +3,8 @@
 // from strangers: everything is checked before anything is used.
 //
 //   head     Header, then n_caches CacheRecord, n_pages pairs of masks
-//            (u64: cells in use, and those that layers with a window keep), n_texts TextRecord and n_extents
-//            Extent (text after text), then the XXH3-64 of all that
+//            (u64: cells in use, and those that layers with a window keep), n_texts TextRecord, n_extents
+//            Extent (text after text) and n_adapters AdapterRecord (likewise), then the XXH3-64 of all that
 //   caches   for each cache the rows of all cells, page by page and lane by lane, or (kSlots) the running
 //            states of all texts that are not empty; then their XXH3-64 with the cache's number as seed
 //   end      the XXH3-128 of all before
@@ -44,9 +44,16 @@ struct StateOwner {
   std::vector<Cache> caches;
 };
 
+/// An adapter that a text was written with.
+struct TextAdapter {
+  base::Hash128 adapter;  ///< Of what it adds.
+  float scale = 1.0f;
+};
+
 struct State {
   bool whole = false;  ///< All sequences of a context, rather than one.
   kv::Snapshot snapshot;
+  std::vector<std::vector<TextAdapter>> adapters = {};  ///< By text of the snapshot.
   std::vector<std::uint64_t> kept =
       {};  ///< By page: the cells that caches with a window have, of those in use.
   std::vector<std::span<const std::byte>> rows = {};  ///< Of each cache; into the bytes that were read.
@@ -55,6 +62,7 @@ struct State {
 /// Bytes of a state of so many cells (in any number of pages), texts and extents, at most.
 std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
                               std::uint64_t n_extents);
+inline constexpr std::uint32_t kMaxTextAdapters = 8;  ///< See Context::kMaxAdapters.
 
 /// Passes a state (but for its rows) to `sink` piece by piece. `rows_of(i)` gives the rows of cache i, valid
 /// until the next call.

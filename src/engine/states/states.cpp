@@ -31,8 +31,12 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
 }  // namespace
 
 States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-               kv::Sequences& sequences, const Memories& memories)
-    : sequences_(sequences), memories_(memories) {
+               kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters)
+    : model_(model),
+      known_adapters_(model.impl().description.additions.adapters),
+      sequences_(sequences),
+      memories_(memories),
+      adapters_(adapters) {
   const auto cache_of = [&](ValueId state, kv::SequenceMemory* memory) {
     return Cache{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state), memory};
   };
@@ -88,6 +92,11 @@ void States::save(std::optional<SeqId> seq,
   kv::Snapshot snapshot = sequences_.snapshot(seqs, cells);
   State state{.whole = !seq, .snapshot = std::move(snapshot)};
   state.kept = state.snapshot.pages;
+  for (const SeqId s : seqs) {
+    auto& marks = state.adapters.emplace_back();
+    for (const AdapterUse& use : adapters_.of(s))
+      marks.push_back({known_adapters_->hash(use.adapter), use.scale});
+  }
   std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places = {{nullptr, cells}};
   for (const auto& memory : memories_)
     places[memory.get()] = memory->rows_of(state.snapshot, cells, state.kept);
@@ -142,14 +151,38 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
   // The others end up empty.
   std::vector<kv::Snapshot::Text> all(static_cast<std::size_t>(sequences_.n_sequences()));
   for (std::size_t s = 0; s < all.size(); ++s) all[s].seq = static_cast<SeqId>(s);
-  for (kv::Snapshot::Text& text : texts) all[static_cast<std::size_t>(text.seq)] = std::move(text);
+  std::vector<std::vector<TextAdapter>> all_adapters(all.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto to = static_cast<std::size_t>(texts[i].seq);
+    all[to] = std::move(texts[i]);
+    all_adapters[to] = std::move(state.adapters[i]);
+  }
   texts = std::move(all);
+  state.adapters = std::move(all_adapters);
   return state;
+}
+
+/// The model's adapters that a text was written with.
+std::vector<AdapterUse> States::uses_of(const std::vector<TextAdapter>& marks) const {
+  std::vector<AdapterUse> uses;
+  const int n = known_adapters_ != nullptr ? known_adapters_->size() : 0;
+  for (const TextAdapter& mark : marks) {
+    int adapter = 0;
+    while (adapter < n && !(known_adapters_->hash(adapter) == mark.adapter)) ++adapter;
+    if (adapter == n)
+      refuse(
+          "the state's text was written with an adapter that this model was loaded without; load the model "
+          "with all adapters of its texts");
+    uses.push_back({adapter, mark.scale});
+  }
+  return checked_adapters(model_, uses);
 }
 
 bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                      const std::function<void()>& carry_out_moves) {
   const State state = read(bytes, seq);
+  std::vector<std::vector<AdapterUse>> uses;
+  for (const auto& marks : state.adapters) uses.push_back(uses_of(marks));
   std::vector<std::int32_t> cells;
   if (!sequences_.restore(state.snapshot, cells)) return false;
   std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places;
@@ -164,6 +197,7 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
     for (const kv::Snapshot::Text& text : state.snapshot.texts) {
       sequences_.remove(text.seq, 0, kv::kEndOfPositions);
       for (const auto& memory : memories_) memory->removed(text.seq);
+      adapters_.reset(text.seq);
     }
     throw;
   }
@@ -171,7 +205,11 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
   for (std::size_t i = 0; i < caches_.size(); ++i)
     caches_[i].device->write_cells(*caches_[i].tensor, owner_.caches[i].role, places[caches_[i].memory],
                                    state.rows[i]);
-  for (const kv::Snapshot::Text& text : state.snapshot.texts) sequences_.set_intact(text.seq);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const kv::Snapshot::Text& text = state.snapshot.texts[i];
+    sequences_.set_intact(text.seq);
+    adapters_.set(text.seq, text.extents.empty() ? adapters_.usual() : std::move(uses[i]));
+  }
   return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "engine/devices/bound_graph.h"
 #include "engine/memories.h"
+#include "engine/sequence_adapters.h"
 #include "engine/states/format.h"
 #include "kv/sequences.h"
 #include "model/builder.h"
@@ -19,7 +20,7 @@ namespace weft::engine {
 class States {
  public:
   States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-         kv::Sequences& sequences, const Memories& memories);
+         kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters);
 
   /// One sequence, or all that hold anything. The cells' moves must be carried out.
   void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
@@ -40,7 +41,10 @@ class States {
 
  private:
   State read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const;
+  std::vector<AdapterUse> uses_of(const std::vector<TextAdapter>& marks) const;
 
+  const Model& model_;
+  const std::shared_ptr<const model::Adapters> known_adapters_;
   StateOwner owner_;
   struct Cache {
     DeviceTensor* tensor;
@@ -50,6 +54,7 @@ class States {
   std::vector<Cache> caches_;  // Those of owner_.caches
   kv::Sequences& sequences_;
   const Memories& memories_;
+  SequenceAdapters& adapters_;
   Pos end_of_positions_;
 };
 

@@ -46,7 +46,7 @@ ValueId build(Builder& b) {
     b.enter(Part::kFeedForward, layer);
     const ValueId ffn_in = norm(b, NormKind::kRms, x, layer_name(layer, "ffn_norm"));
     const ValueId ffn_out = ffn(b, layer, ffn_in, Ffn::kGated, Activation::kSilu);
-    x = add(b, x, ffn_out, layer_name(layer, "after_ffn"));
+    x = b.pass_on(layer, add(b, x, ffn_out, layer_name(layer, "after_ffn")));
   }
   // Files call the output norm as the model's authors do.
   return output_logits(b, NormKind::kRms, x, "token_embd_norm");

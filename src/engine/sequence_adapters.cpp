@@ -1,0 +1,63 @@
+#include "engine/sequence_adapters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "engine/memories.h"
+#include "engine/refuse.h"
+
+namespace weft::engine {
+
+std::vector<AdapterUse> checked_adapters(const Model& model, std::span<const AdapterUse> uses) {
+  std::vector<AdapterUse> checked;
+  const auto n = static_cast<int>(model.adapters().size());
+  for (const AdapterUse& use : uses) {
+    if (use.adapter < 0 || use.adapter >= n)
+      refuse("there is no adapter " + std::to_string(use.adapter) +
+             (n == 0 ? ": the model was loaded without any (ModelParams::adapters)"
+                     : ", the model has 0 to " + std::to_string(n - 1)));
+    if (!std::isfinite(use.scale))
+      refuse("the scale of adapter " + std::to_string(use.adapter) + " is no number");
+    if (use.scale != 0.0f) checked.push_back(use);
+  }
+  const auto by_adapter = [](const AdapterUse& a, const AdapterUse& b) { return a.adapter < b.adapter; };
+  std::sort(checked.begin(), checked.end(), by_adapter);
+  const auto twice =
+      std::adjacent_find(checked.begin(), checked.end(),
+                         [](const AdapterUse& a, const AdapterUse& b) { return a.adapter == b.adapter; });
+  if (twice != checked.end())
+    refuse("adapter " + std::to_string(twice->adapter) +
+           " is given twice; give it once, with the sum of both scales");
+  if (checked.size() > static_cast<std::size_t>(Context::kMaxAdapters))
+    refuse("a text can have " + std::to_string(Context::kMaxAdapters) + " adapters at a time, not " +
+           std::to_string(checked.size()) + "; give fewer, or merge them into one file");
+  return checked;
+}
+
+AdapterRows::AdapterRows(const model::AdapterInputs& inputs, const Bindings& bindings,
+                         const model::Adapters* adapters)
+    : adapters_(adapters),
+      rows_(host_values<std::int32_t>(bindings, inputs.rows)),
+      ids_(host_values<std::int32_t>(bindings, inputs.ids)),
+      begins_(host_values<std::int32_t>(bindings, inputs.begins)),
+      ends_(host_values<std::int32_t>(bindings, inputs.ends)),
+      is_adapted_(host_values<std::int32_t>(bindings, inputs.is_adapted)),
+      weights_(host_values<float>(bindings, inputs.weights)) {}
+
+void AdapterRows::add(std::span<const AdapterUse> uses) {
+  if (begins_.empty()) return;
+  const auto row = static_cast<std::size_t>(n_rows_);
+  begins_[row] = n_uses_;
+  for (const AdapterUse& use : uses) {
+    const auto at = static_cast<std::size_t>(n_uses_++);
+    rows_[at] = n_rows_;
+    ids_[at] = use.adapter;
+    weights_[at] = use.scale * adapters_->factor(use.adapter) * static_cast<float>(uses.size());
+  }
+  ends_[row] = n_uses_;
+  is_adapted_[row] = uses.empty() ? 0 : 1;
+  ++n_rows_;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,96 @@
+#pragma once
+// What is added to a model when it is loaded: low-rank additions to its matrices, for the texts that choose
+// them (adapters), and vectors for all texts (control vectors). Their files are read in full when they are
+// opened, and checked against the model's.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "gguf/gguf.h"
+#include "model/hparams.h"
+#include "weft/model.h"
+
+namespace weft::model {
+
+/// What all adapters add to a matrix W {n_out, n_in} of the model, as two stacks: A {n_adapters, rank, n_in}
+/// and B {n_adapters, n_out, rank}. A row W x gets factor * B[i] (A[i] x) more, the factor being that of
+/// Adapters. `rank` is the largest; what others lack, and all of those that leave the matrix alone, is zeros.
+struct AdapterStack {
+  struct Part {
+    const gguf::TensorInfo* a = nullptr;  ///< Null: the adapter leaves the matrix alone.
+    const gguf::TensorInfo* b = nullptr;
+    float factor = 1.0f;  ///< Of B, where its rank is not the adapter's.
+  };
+  std::string matrix;
+  std::int64_t n_in = 0, n_out = 0, rank = 0;
+  DType dtype = DType::kF32;  ///< 16 bits where nothing is lost by that.
+  std::vector<Part> parts;    ///< By adapter.
+};
+
+class Adapters {
+ public:
+  /// Throws Error kInvalidFile that names the file and the key or tensor: for files that are no LoRA
+  /// adapters, or of another architecture, and tensors that fit none of the model's; and what File::open
+  /// throws.
+  Adapters(std::span<const AdapterFile> files, const gguf::File& model);
+
+  std::span<const AdapterInfo> infos() const { return infos_; }
+  int size() const { return static_cast<int>(infos_.size()); }
+  /// alpha / rank: what a use's scale is multiplied by.
+  float factor(int adapter) const { return factors_[static_cast<std::size_t>(adapter)]; }
+  /// Of all that an adapter adds: tells adapters apart.
+  const base::Hash128& hash(int adapter) const { return hashes_[static_cast<std::size_t>(adapter)]; }
+
+  /// Null where no adapter adds to the tensor.
+  const AdapterStack* find(const std::string& tensor) const;
+  /// The stacks' bytes, in their type. Throws Error kIo.
+  std::vector<std::byte> a_bytes(const AdapterStack& stack) const;
+  /// Of rows [begin, begin + n) of the matrix.
+  std::vector<std::byte> b_bytes(const AdapterStack& stack, std::int64_t begin, std::int64_t n) const;
+
+  /// Throws Error kUnsupported that names a matrix that is not among these.
+  void check_all_used(const std::set<std::string>& matrices) const;
+
+ private:
+  void read(int adapter, const AdapterFile& from, const gguf::File& model);
+  void add_pair(int adapter, const gguf::TensorInfo& a, const gguf::TensorInfo& b, const std::string& matrix,
+                const gguf::File& model);
+  /// Of the tensors of its type and factor.
+  void settle_types();
+  /// Row `row` of a tensor of an adapter, as floats.
+  void unpack(int adapter, const gguf::TensorInfo& tensor, std::int64_t row, std::span<float> to) const;
+
+  std::vector<gguf::File> files_;
+  std::vector<AdapterInfo> infos_;
+  std::vector<float> factors_;
+  std::vector<base::Hash128> hashes_;
+  std::map<std::string, AdapterStack> stacks_;  // By the matrix.
+};
+
+class ControlVectors {
+ public:
+  /// Vectors behind layers `first` to `last` (-1: all that there are), summed. Throws Error like Adapters,
+  /// and kInvalidArgument for layers that the model has not.
+  ControlVectors(std::span<const ControlVectorFile> files, int first, int last, const HParams& hparams);
+
+  /// What is added behind a layer; empty: nothing.
+  std::span<const float> behind(int layer) const { return vectors_[static_cast<std::size_t>(layer)]; }
+  /// Throws Error kUnsupported that names a layer that is not among these.
+  void check_all_used(const std::set<int>& layers) const;
+
+ private:
+  std::vector<std::vector<float>> vectors_;  // By layer.
+};
+
+/// Null where there are none.
+struct Additions {
+  std::shared_ptr<const Adapters> adapters = nullptr;
+  std::shared_ptr<const ControlVectors> control = nullptr;
+};
+
+}  // namespace weft::model

@@ -1,0 +1,449 @@
+// Adapters against models with their matrices merged in, and mixed in batches against each text alone: bit by
+// bit.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "engine/adapter_testing.h"
+
+namespace weft {
+namespace {
+
+using test::all_logits;
+using testing::HasSubstr;
+
+std::filesystem::path data(const std::string& name) {
+  return std::filesystem::path(WEFT_TEST_DATA) / "adapters" / name;
+}
+std::filesystem::path llama() { return test::golden_dir() / "llama" / "model.gguf"; }
+std::vector<Token> llama_tokens() { return test::read_tokens(test::golden_dir() / "llama" / "tokens.json"); }
+
+ContextParams f32_cache(int n_threads, std::vector<AdapterUse> adapters = {}) {
+  return {.n_ctx = 128,
+          .n_threads = n_threads,
+          .k_type = CacheType::kF32,
+          .v_type = CacheType::kF32,
+          .adapters = std::move(adapters)};
+}
+
+ModelParams with_adapters(std::vector<AdapterFile> adapters, CpuIsa isa = CpuIsa::kBest) {
+  ModelParams params;
+  params.isa = isa;
+  params.adapters = std::move(adapters);
+  return params;
+}
+
+TEST(Adapters, LogitsAreThoseOfTheMergedModel) {
+  const std::vector<Token> tokens = llama_tokens();
+  for (const CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kBest}) {
+    const auto model = Model::load(llama(), with_adapters({{data("one.gguf")}, {data("two.gguf")}}, isa));
+    ASSERT_EQ(model->adapters().size(), 2u);
+    EXPECT_EQ(model->adapters()[0].name, "one");
+    EXPECT_EQ(model->adapters()[0].rank, 5);
+    EXPECT_EQ(model->adapters()[1].rank, 8);
+    EXPECT_EQ(model->adapters()[0].n_tensors, 22);
+    const std::pair<const char*, std::vector<AdapterUse>> cases[] = {
+        {"logits_one.f32", {{0, 1.0f}}},
+        {"logits_two.f32", {{1, 1.0f}}},
+        {"logits_both.f32", {{1, -1.5f}, {0, 0.5f}}}};
+    for (const auto& [file, uses] : cases) {
+      const std::vector<float> reference = test::read_floats(data(file));
+      std::vector<float> first;
+      for (const int n_threads : {1, 2})
+        for (const std::size_t piece : {tokens.size(), std::size_t{7}, std::size_t{1}}) {
+          Context context(model, f32_cache(n_threads, uses));
+          const std::vector<float> logits = all_logits(context, tokens, piece);
+          if (first.empty()) {
+            first = logits;
+            EXPECT_LE(test::nmse(logits, reference), 1e-6) << file;
+          }
+          EXPECT_TRUE(logits == first) << file << ": pieces of " << piece << ", " << n_threads << " threads";
+        }
+    }
+  }
+}
+
+TEST(Adapters, ControlVectorsAreAddedBehindTheirLayers) {
+  const std::vector<Token> tokens = llama_tokens();
+  const auto logits = [&](float scale, int first, int last) {
+    ModelParams params;
+    params.control_vectors = {{data("control.gguf"), scale}};
+    params.first_control_layer = first;
+    params.last_control_layer = last;
+    Context context(Model::load(llama(), params), f32_cache(1));
+    return all_logits(context, tokens, 7);
+  };
+  const std::vector<float> reference = test::read_floats(data("logits_control.f32"));
+  EXPECT_LE(test::nmse(logits(2.0f, -1, -1), reference), 1e-6);
+  EXPECT_LE(test::nmse(logits(2.0f, 1, 2), reference), 1e-6);
+  EXPECT_GT(test::nmse(logits(2.0f, 2, 2), reference), 1e-4);
+  EXPECT_THROW(logits(2.0f, 2, 1), Error);
+  EXPECT_THROW(logits(2.0f, 3, 3), Error);
+  EXPECT_THROW(logits(std::numeric_limits<float>::quiet_NaN(), -1, -1), Error);
+}
+
+TEST(Adapters, AStateOfAModelWithOtherControlVectorsIsRefused) {
+  ModelParams params;
+  params.control_vectors = {{data("control.gguf"), 1.0f}};
+  Context plain(Model::load(llama()), f32_cache(1)), controlled(Model::load(llama(), params), f32_cache(1));
+  all_logits(controlled, llama_tokens(), 16);
+  EXPECT_THROW((void)plain.restore(controlled.save(0), 0), Error);
+  EXPECT_EQ(plain.next_pos(0), 0);
+}
+
+/// Every family that has matrices to adapt.
+class AdaptedFamily : public testing::TestWithParam<const char*> {
+ protected:
+  AdaptedFamily()
+      : path(test::golden_dir() / GetParam() / "model.gguf"),
+        file(gguf::File::open(path)),
+        tokens(test::read_tokens(test::golden_dir() / GetParam() / "tokens.json")),
+        first(test::random_adapter(file, 1, 3)),
+        second(test::random_adapter(file, 2, 16, 0.5)) {
+    files = {{test::write_adapter(file, first, "first")}, {test::write_adapter(file, second, "second")}};
+  }
+  ~AdaptedFamily() override {
+    for (const AdapterFile& adapter : files) std::filesystem::remove(adapter.path);
+  }
+  std::vector<float> alone(const std::shared_ptr<const Model>& model, std::vector<AdapterUse> uses) const {
+    Context context(model, {.n_ctx = 128, .n_threads = 1, .adapters = std::move(uses)});
+    return all_logits(context, tokens, 5);
+  }
+
+  const std::filesystem::path path;
+  const gguf::File file;
+  const std::vector<Token> tokens;
+  const test::RandomAdapter first, second;
+  std::vector<AdapterFile> files;
+};
+
+TEST_P(AdaptedFamily, LogitsAreThoseOfTheMergedModel) {
+  const auto merged_path = test::write_merged(file, first, 0.75f, "merged");
+  Context merged(Model::load(merged_path), f32_cache(1));
+  std::filesystem::remove(merged_path);
+  Context adapted(Model::load(path, with_adapters(files)), f32_cache(1, {{0, 0.75f}}));
+  Context plain(Model::load(path), f32_cache(1));
+  const std::vector<float> expected = all_logits(merged, tokens, 16);
+  EXPECT_LE(test::nmse(all_logits(adapted, tokens, 16), expected), 1e-6);
+  EXPECT_GT(test::nmse(all_logits(plain, tokens, 16), expected), 1e-5) << "the adapter does nothing";
+}
+
+TEST_P(AdaptedFamily, MixedInABatchNoTextHasOtherBitsThanAlone) {
+  const auto plain = Model::load(path), model = Model::load(path, with_adapters(files));
+  const std::vector<std::vector<AdapterUse>> uses = {{}, {{0, 1.0f}}, {{1, 0.5f}}, {{0, -0.5f}, {1, 2.0f}}};
+  std::vector<std::vector<float>> expected = {alone(plain, {})};
+  for (std::size_t i = 1; i < uses.size(); ++i) expected.push_back(alone(model, uses[i]));
+  for (std::size_t i = 1; i < uses.size(); ++i) EXPECT_FALSE(expected[i] == expected[0]);
+
+  Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_ubatch = 24, .n_threads = 2});
+  for (SeqId seq = 0; seq < 4; ++seq) context.set_adapters(seq, uses[static_cast<std::size_t>(seq)]);
+  std::vector<std::vector<float>> logits(4);
+  // Sequences in pieces of their own lengths, in every order.
+  std::vector<std::size_t> done(4);
+  for (std::size_t round = 0;
+       std::any_of(done.begin(), done.end(), [&](auto n) { return n < tokens.size(); }); ++round) {
+    Batch batch;
+    std::vector<std::size_t> owner;
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::size_t seq = (i + round) % 4,
+                        n = std::min(1 + (seq * 3 + round) % 5, tokens.size() - done[seq]);
+      for (std::size_t t = 0; t < n; ++t) {
+        batch.add(tokens[done[seq]++], static_cast<SeqId>(seq), true);
+        owner.push_back(seq);
+      }
+    }
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    for (int i = 0; i < batch.size(); ++i) {
+      const auto row = context.logits(i);
+      std::vector<float>& to = logits[owner[static_cast<std::size_t>(i)]];
+      to.insert(to.end(), row.begin(), row.end());
+    }
+  }
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(logits[i] == expected[i]) << "sequence " << i;
+}
+
+TEST_P(AdaptedFamily, OnTwoDevicesTheyHaveTheSameBits) {
+  const std::vector<AdapterUse> uses = {{0, -0.5f}, {1, 2.0f}};
+  const std::vector<float> expected = alone(Model::load(path, with_adapters(files)), uses);
+  ModelParams params = with_adapters(files);
+  params.placement.devices = {"cpu", "cpu1=cpu"};
+  for (const int n_layers : {0, 1, 1000}) {
+    params.placement.n_layers = n_layers;
+    EXPECT_TRUE(alone(Model::load(path, params), uses) == expected) << n_layers << " layers";
+  }
+  params.placement.split_rows = true;
+  EXPECT_TRUE(alone(Model::load(path, params), uses) == expected) << "rows";
+  params.placement = {};
+  params.repack = false;
+  EXPECT_TRUE(alone(Model::load(path, params), uses) == expected) << "as they lie in the file";
+}
+
+TEST_P(AdaptedFamily, StepsAllocateNothing) {
+  Context context(Model::load(path, with_adapters(files)), {.n_ctx = 128, .n_sequences = 2, .n_threads = 1});
+  context.set_adapters(1, std::vector<AdapterUse>{{0, 1.0f}, {1, 1.0f}});
+  const auto step = [&](Token token) {
+    Batch batch;
+    batch.add(token, 0, true);
+    batch.add(token, 1, true);
+    EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+  };
+  step(1);
+  const auto before = context.plan_stats();
+  for (Token token = 2; token < 9; ++token) step(token);
+  EXPECT_EQ(context.plan_stats().compiled, before.compiled);
+  EXPECT_EQ(context.plan_stats().workspace_bytes, before.workspace_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, AdaptedFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);
+
+/// Sequences of the golden llama with both adapters.
+class AdaptedContext : public testing::Test {
+ protected:
+  AdaptedContext()
+      : model(Model::load(llama(), with_adapters({{data("one.gguf")}, {data("two.gguf"), "zwei"}}))),
+        context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1}) {}
+
+  std::string refusal(SeqId seq, const std::vector<AdapterUse>& uses) {
+    try {
+      context.set_adapters(seq, uses);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  }
+  std::vector<AdapterUse> of(SeqId seq) const {
+    const auto uses = context.adapters(seq);
+    return {uses.begin(), uses.end()};
+  }
+
+  const std::vector<AdapterUse> one = {{0, 1.0f}}, two = {{1, 0.5f}};
+  const std::vector<Token> few = {9, 4, 7, 200, 1};
+  std::shared_ptr<const Model> model;
+  Context context;
+};
+
+TEST_F(AdaptedContext, WrongWishesAreRefused) {
+  EXPECT_THAT(refusal(0, {{2, 1.0f}}), HasSubstr("the model has 0 to 1"));
+  EXPECT_THAT(refusal(0, {{-1, 1.0f}}), HasSubstr("no adapter -1"));
+  EXPECT_THAT(refusal(0, {{0, 1.0f}, {0, 2.0f}}), HasSubstr("twice"));
+  EXPECT_THAT(refusal(0, {{0, std::numeric_limits<float>::infinity()}}), HasSubstr("no number"));
+  EXPECT_THAT(refusal(9, {}), HasSubstr("sequence 9"));
+  EXPECT_EQ(refusal(0, {{1, 0.5f}, {0, 1.0f}}), "");
+  EXPECT_EQ(of(0), (std::vector<AdapterUse>{{0, 1.0f}, {1, 0.5f}}));
+  EXPECT_EQ(refusal(0, {{1, 0.0f}}), "");
+  EXPECT_TRUE(of(0).empty());
+  all_logits(context, few, 5);
+  EXPECT_THAT(refusal(0, one), HasSubstr("remove it before"));
+  EXPECT_THROW(Context(model, {.n_ctx = 64, .adapters = {{5, 1.0f}}}), Error);
+  EXPECT_THROW(Context(Model::load(llama()), {.n_ctx = 64, .adapters = one}), Error);
+}
+
+TEST_F(AdaptedContext, TextsKeepThemUntilTheyAreGone) {
+  context.set_adapters(0, one);
+  context.set_adapters(1, two);
+  all_logits(context, few, 5, 0);
+  all_logits(context, few, 5, 1);
+  // A copy has those of its text, and nothing is mixed.
+  ASSERT_TRUE(context.copy(0, 2));
+  EXPECT_EQ(of(2), one);
+  EXPECT_THROW((void)context.copy(0, 1, 0, 2), Error);
+  EXPECT_EQ(of(1), two);
+  ASSERT_TRUE(context.copy(0, 1));  // All of it gives way.
+  EXPECT_EQ(of(1), one);
+  EXPECT_TRUE(context.copy(3, 1, 3));  // Of nothing.
+  context.remove(1, 2);
+  EXPECT_EQ(of(1), one);
+  context.remove(1);
+  EXPECT_TRUE(of(1).empty());
+  context.keep(2);
+  EXPECT_TRUE(of(0).empty());
+  EXPECT_EQ(of(2), one);
+  // Tokens are shared among those with the same only.
+  context.set_adapters(0, one);
+  context.set_adapters(1, two);
+  Batch batch;
+  const SeqId both[] = {0, 1};
+  batch.add(3, both, true);
+  EXPECT_THROW((void)context.decode(batch), Error);
+  EXPECT_EQ(of(0), one);
+  context.set_adapters(1, one);
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+}
+
+TEST_F(AdaptedContext, AFailedBatchLeavesThemAsTheyWere) {
+  context.set_adapters(0, one);
+  Batch batch;
+  batch.add(3, 0, true);
+  context.cancel();
+  EXPECT_EQ(context.decode(batch), DecodeStatus::kCancelled);
+  EXPECT_EQ(context.next_pos(0), 0);
+  EXPECT_EQ(of(0), one);
+}
+
+TEST_F(AdaptedContext, AStateGoesOnWithItsOwn) {
+  context.set_adapters(0, one);
+  context.set_adapters(1, two);
+  all_logits(context, few, 5, 0);
+  all_logits(context, few, 5, 1);
+  all_logits(context, few, 5, 2);
+  const std::vector<std::byte> whole = context.save(), single = context.save(1);
+  std::vector<std::vector<float>> expected;
+  for (SeqId seq = 0; seq < 3; ++seq) expected.push_back(all_logits(context, few, 1, seq));
+
+  // Into a model that has them in another order.
+  const auto turned = Model::load(llama(), with_adapters({{data("two.gguf")}, {data("one.gguf")}}));
+  Context other(turned, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1, .adapters = {{1, 3.0f}}});
+  ASSERT_TRUE(other.restore(whole));
+  for (SeqId seq = 0; seq < 3; ++seq)
+    EXPECT_TRUE(all_logits(other, few, 1, seq) == expected[static_cast<std::size_t>(seq)]) << seq;
+  EXPECT_EQ(std::vector<AdapterUse>(other.adapters(3).begin(), other.adapters(3).end()),
+            (std::vector<AdapterUse>{{1, 3.0f}}));
+  ASSERT_TRUE(other.restore(single, 3));
+  EXPECT_TRUE(all_logits(other, few, 1, 3) == expected[1]);
+  // Nothing is restored where one is missing.
+  Context lacking(Model::load(llama(), with_adapters({{data("one.gguf")}})),
+                  {.n_ctx = 512, .n_sequences = 4});
+  EXPECT_THROW((void)lacking.restore(whole), Error);
+  EXPECT_THROW((void)lacking.restore(single, 0), Error);
+  EXPECT_EQ(lacking.cells_used(), 0);
+  Context plain(Model::load(llama()), {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
+  ASSERT_TRUE(plain.restore(context.save(2), 0));
+}
+
+/// What is wrong with an adapter's file.
+class AdapterFiles : public testing::Test {
+ protected:
+  using Change = std::function<void(gguf::Writer&)>;
+  std::string refusal(const std::function<void(gguf::Writer&)>& write) {
+    gguf::Writer writer;
+    write(writer);
+    const auto path = test::temporary("wrong.gguf");
+    writer.write_file(path);
+    try {
+      Model::load(llama(), with_adapters({{path}}));
+    } catch (const Error& error) {
+      std::filesystem::remove(path);
+      return error.what();
+    }
+    std::filesystem::remove(path);
+    return "";
+  }
+  static void head(gguf::Writer& writer, const char* architecture = "llama", const char* type = "lora") {
+    writer.set("general.type", "adapter");
+    writer.set("adapter.type", type);
+    writer.set("general.architecture", architecture);
+    writer.set("adapter.lora.alpha", 4.0f);
+  }
+  void add(gguf::Writer& writer, const std::string& name, std::vector<std::int64_t> shape,
+           DType dtype = DType::kF32) {
+    writer.add_tensor(name, dtype, std::move(shape), [](std::span<std::byte>) {});
+  }
+  const std::string q = "blk.0.attn_q.weight";
+};
+
+TEST_F(AdapterFiles, AreRefusedWithTheNameOfWhatIsWrong) {
+  EXPECT_THAT(refusal([&](auto& w) { w.set("general.architecture", "llama"); }), HasSubstr("general.type"));
+  EXPECT_THAT(refusal([&](auto& w) { head(w, "llama", "other"); }), HasSubstr("adapter.type is \"other\""));
+  EXPECT_THAT(refusal([&](auto& w) { head(w, "gemma"); }), HasSubstr("expected \"llama\""));
+  EXPECT_THAT(refusal([&](auto& w) { head(w); }), HasSubstr("no tensors"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                w.set("adapter.lora.alpha", std::numeric_limits<float>::infinity());
+                add(w, q + ".lora_a", {4, 128});
+                add(w, q + ".lora_b", {128, 4});
+              }),
+              HasSubstr("adapter.lora.alpha"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, q + ".lora_a", {4, 128});
+              }),
+              HasSubstr(q + ".lora_b is missing"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, q + ".lora_a", {4, 127});
+                add(w, q + ".lora_b", {128, 4});
+              }),
+              HasSubstr(q + ".lora_a has the shape [4, 127], expected [4, 128]"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, q + ".lora_a", {5, 128});
+                add(w, q + ".lora_b", {128, 4});
+              }),
+              HasSubstr(q + ".lora_a has the shape [5, 128], expected [4, 128]"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, q + ".lora_a", {4, 128});
+                add(w, q + ".lora_b", {64, 4});
+              }),
+              HasSubstr(q + ".lora_b has the shape"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, q + ".lora_a", {4, 128}, DType::kI32);
+                add(w, q + ".lora_b", {128, 4});
+              }),
+              HasSubstr("has the type i32"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, "blk.7.attn_q.weight.lora_a", {4, 128});
+                add(w, "blk.7.attn_q.weight.lora_b", {128, 4});
+              }),
+              HasSubstr("which the model has not"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, "blk.0.attn_norm.weight", {128});
+              }),
+              HasSubstr("blk.0.attn_norm.weight is no part"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, "blk.0.attn_norm.weight.lora_a", {4, 128});
+                add(w, "blk.0.attn_norm.weight.lora_b", {1, 4});
+              }),
+              HasSubstr("adapts matrices only"));
+  EXPECT_THAT(refusal([&](auto& w) {
+                head(w);
+                add(w, "token_embd.weight.lora_a", {4, 128});
+                add(w, "token_embd.weight.lora_b", {512, 4});
+              }),
+              HasSubstr("token_embd.weight"));
+  EXPECT_EQ(refusal([&](auto& w) {
+              head(w);
+              add(w, q + ".lora_a", {4, 128});
+              add(w, q + ".lora_b", {128, 4});
+            }),
+            "");
+  EXPECT_THROW(Model::load(llama(), with_adapters({{llama()}})), Error);
+  EXPECT_THROW(Model::load(llama(), with_adapters({{data("nothing.gguf")}})), Error);
+  EXPECT_THROW(Model::load(llama(), with_adapters({{data("control.gguf")}})), Error);
+  EXPECT_THROW(Model::load(llama(), with_adapters({{data("one.gguf")}, {data("two.gguf"), "one"}})), Error);
+}
+
+TEST_F(AdapterFiles, ControlVectorsAreRefusedWithTheNameOfWhatIsWrong) {
+  const auto why = [&](const std::function<void(gguf::Writer&)>& write) -> std::string {
+    gguf::Writer writer;
+    writer.set("general.architecture", "controlvector");
+    write(writer);
+    const auto path = test::temporary("wrong-vector.gguf");
+    writer.write_file(path);
+    ModelParams params;
+    params.control_vectors = {{path, 1.0f}};
+    std::string reason;
+    try {
+      Model::load(llama(), params);
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+    std::filesystem::remove(path);
+    return reason;
+  };
+  EXPECT_THAT(why([&](auto&) {}), HasSubstr("no control vectors"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.0", {128}); }), HasSubstr("direction.0 is of no layer"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.3", {128}); }), HasSubstr("direction.3 is of no layer"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.1x", {128}); }), HasSubstr("called direction.N"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.", {128}); }), HasSubstr("called direction.N"));
+  EXPECT_THAT(why([&](auto& w) { add(w, "direction.1", {127}); }), HasSubstr("the model is 128 wide"));
+  EXPECT_EQ(why([&](auto& w) { add(w, "direction.1", {128}); }), "");
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,136 @@
+#pragma once
+// What tests of adapters share: adapters of random numbers for the matrices of any model, and the model with
+// them merged in.
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/test_support.h"
+#include "gguf/gguf.h"
+#include "gguf/writer.h"
+#include "tensor/codec.h"
+
+namespace weft::test {
+
+struct LowRank {
+  std::int64_t rank = 0;
+  std::vector<float> a, b;  ///< {rank, n_in}, {n_out, rank}
+};
+struct RandomAdapter {
+  std::map<std::string, LowRank> matrices;
+  float alpha = 8.0f;
+};
+
+/// Whether weft adapts such a tensor: a matrix that rows are multiplied with, and no router, whose choices
+/// would make differences of rounding large.
+inline bool is_adapted(const gguf::TensorInfo& tensor) {
+  static constexpr std::array kParts = {".attn_q.",
+                                        ".attn_k.",
+                                        ".attn_v.",
+                                        ".attn_qkv.",
+                                        ".attn_output.",
+                                        ".ffn_gate.",
+                                        ".ffn_up.",
+                                        ".ffn_down.",
+                                        ".attn_q_a.",
+                                        ".attn_q_b.",
+                                        ".attn_kv_a_mqa.",
+                                        ".ssm_in.",
+                                        ".ssm_out.",
+                                        ".ssm_x.",
+                                        ".ssm_dt.",
+                                        ".ffn_up_shexp.",
+                                        ".ffn_gate_shexp.",
+                                        ".ffn_down_shexp.",
+                                        ".shortconv.in_proj.",
+                                        ".shortconv.out_proj."};
+  if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight")) return false;
+  return tensor.name == "output.weight" || std::any_of(kParts.begin(), kParts.end(), [&](const char* part) {
+           return tensor.name.find(part) != std::string::npos;
+         });
+}
+
+/// `share`: how many of the matrices it adds to.
+inline RandomAdapter random_adapter(const gguf::File& model, std::uint64_t seed, std::int64_t rank,
+                                    double share = 1.0) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  RandomAdapter adapter;
+  for (const gguf::TensorInfo& tensor : model.tensors()) {
+    if (!is_adapted(tensor) ||
+        (std::uniform_real_distribution<>()(random) > share && !adapter.matrices.empty()))
+      continue;
+    const std::int64_t n_out = tensor.shape[0], n_in = tensor.shape[1];
+    LowRank& of = adapter.matrices[tensor.name];
+    of.rank = rank;
+    for (std::int64_t i = 0; i < rank * n_in; ++i)
+      of.a.push_back(normal(random) / std::sqrt(static_cast<float>(n_in)));
+    for (std::int64_t i = 0; i < rank * n_out; ++i) of.b.push_back(0.05f * normal(random));
+  }
+  return adapter;
+}
+
+inline std::filesystem::path temporary(const std::string& name) {
+  return std::filesystem::path(testing::TempDir()) / (std::to_string(::getpid()) + "-" + name);
+}
+
+inline std::filesystem::path write_adapter(const gguf::File& model, const RandomAdapter& adapter,
+                                           const std::string& name) {
+  gguf::Writer writer;
+  writer.set("general.type", "adapter");
+  writer.set("adapter.type", "lora");
+  writer.set("general.architecture", *model.get_string("general.architecture"));
+  writer.set("adapter.lora.alpha", adapter.alpha);
+  for (const auto& [matrix, of] : adapter.matrices) {
+    const gguf::TensorInfo& base = *model.find_tensor(matrix);
+    writer.add_tensor(matrix + ".lora_a", DType::kF32, {of.rank, base.shape[1]},
+                      std::as_bytes(std::span(of.a)));
+    writer.add_tensor(matrix + ".lora_b", DType::kF32, {base.shape[0], of.rank},
+                      std::as_bytes(std::span(of.b)));
+  }
+  const std::filesystem::path path = temporary(name + ".gguf");
+  writer.write_file(path);
+  return path;
+}
+
+/// The model's file with scale * alpha / rank * B A added to its matrices.
+inline std::filesystem::path write_merged(const gguf::File& model, const RandomAdapter& adapter, float scale,
+                                          const std::string& name) {
+  gguf::Writer writer;
+  for (const auto& entry : model.metadata()) writer.set(entry.key, entry.value);
+  std::vector<std::vector<float>> merged;
+  merged.reserve(adapter.matrices.size());
+  for (const gguf::TensorInfo& tensor : model.tensors()) {
+    const auto found = adapter.matrices.find(tensor.name);
+    if (found == adapter.matrices.end()) {
+      writer.add_tensor(tensor.name, tensor.dtype, tensor.shape, tensor.data);
+      continue;
+    }
+    const LowRank& of = found->second;
+    const std::int64_t n_out = tensor.shape[0], n_in = tensor.shape[1];
+    std::vector<float>& w = merged.emplace_back(static_cast<std::size_t>(n_out * n_in));
+    unpack_row(tensor.dtype, tensor.data.data(), w);
+    const double factor = static_cast<double>(scale) * adapter.alpha / static_cast<double>(of.rank);
+    for (std::int64_t o = 0; o < n_out; ++o)
+      for (std::int64_t i = 0; i < n_in; ++i) {
+        double sum = 0.0;
+        for (std::int64_t r = 0; r < of.rank; ++r)
+          sum += static_cast<double>(of.b[static_cast<std::size_t>(o * of.rank + r)]) *
+                 of.a[static_cast<std::size_t>(r * n_in + i)];
+        float& value = w[static_cast<std::size_t>(o * n_in + i)];
+        value = static_cast<float>(value + factor * sum);
+      }
+    writer.add_tensor(tensor.name, DType::kF32, tensor.shape, std::as_bytes(std::span(w)));
+  }
+  const std::filesystem::path path = temporary(name + ".gguf");
+  writer.write_file(path);
+  return path;
+}
+
+}  // namespace weft::test
