@@ -59,14 +59,14 @@ struct Server::Impl {
     std::atomic<std::size_t> n_left{models.size()};
     for (const auto& model : models)
       threads.emplace_back([&] {
-        model->service.drain(shutdown_timeout);
+        model->drain(shutdown_timeout);
         --n_left;
       });
     {
       std::unique_lock lock(mutex);
       while (n_left > 0 && !in_a_hurry) hurry.wait_for(lock, kLookAgain);
     }
-    for (const auto& model : models) model->service.shutdown();
+    for (const auto& model : models) model->shutdown();
     for (std::thread& thread : threads) thread.join();
     const auto deadline = std::chrono::steady_clock::now() + kLastBytes;
     while (http.counts().n_busy > 0 && std::chrono::steady_clock::now() < deadline)

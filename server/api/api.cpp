@@ -9,6 +9,7 @@
 #include "api/completions.h"
 #include "api/embeddings.h"
 #include "api/messages.h"
+#include "api/rerank.h"
 #include "api/responses.h"
 #include "api/tokens.h"
 #include "web/web_files.h"
@@ -109,6 +110,9 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/infill", kModel, false, true, [](Api&, Job& job) { infill(job); }},
       {"POST", "/v1/embeddings", kModel, false, true, [](Api&, Job& job) { embeddings(job); }},
       {"POST", "/embeddings", kModel, false, true, [](Api&, Job& job) { embeddings(job); }},
+      {"POST", "/v1/rerank", kModel, false, true, [](Api&, Job& job) { rerank(job); }},
+      {"POST", "/rerank", kModel, false, true, [](Api&, Job& job) { rerank(job); }},
+      {"POST", "/v1/reranking", kModel, false, true, [](Api&, Job& job) { rerank(job); }},
       {"POST", "/v1/responses", kModel, false, true, [](Api&, Job& job) { responses(job); }},
       {"POST", "/v1/messages", kModel, false, true, [](Api&, Job& job) { messages(job); },
        ErrorShape::kAnthropic},

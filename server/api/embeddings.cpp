@@ -1,13 +1,12 @@
 #include "api/embeddings.h"
 
-#include <fmt/format.h>
-
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "api/encoder_texts.h"
 #include "api/prompts.h"
+#include "weft/embedder.h"
 
 namespace weft::server {
 namespace {
@@ -26,73 +25,112 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
+/// What becomes of a pooled vector on its way to the client.
+struct VectorForm {
+  std::size_t n_dimensions = 0;  ///< The first ones are kept; 0: all.
+  bool as_base64 = false;
+
+  std::vector<float> finish(std::span<const float> vector) const {
+    std::vector<float> kept(vector.begin(), vector.end());
+    if (n_dimensions != 0 && n_dimensions < kept.size()) kept.resize(n_dimensions);
+    normalise(kept);
+    return kept;
+  }
+  Json entry(std::size_t index, const std::vector<float>& vector) const {
+    Json result = {{"object", "embedding"}, {"index", index}};
+    if (as_base64) {
+      static_assert(std::endian::native == std::endian::little);
+      std::string bytes(vector.size() * sizeof(float), '\0');
+      std::memcpy(bytes.data(), vector.data(), bytes.size());
+      result["embedding"] = base64(bytes);
+    } else {
+      result["embedding"] = vector;
+    }
+    return result;
+  }
+};
+
+Json list_of(Json data, const std::string& model, std::size_t n_tokens) {
+  return {{"object", "list"},
+          {"data", std::move(data)},
+          {"model", model},
+          {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
+}
+
+/// Of a decoder, whose service pools prompts.
 class EmbeddingWriter : public AnswerWriter {
  public:
-  EmbeddingWriter(std::string model, std::size_t n, std::size_t n_dimensions, bool as_base64)
-      : model_(std::move(model)), n_dimensions_(n_dimensions), as_base64_(as_base64), vectors_(n) {}
+  EmbeddingWriter(std::string model, std::size_t n, VectorForm form)
+      : model_(std::move(model)), form_(form), vectors_(n) {}
 
   bool streams() const override { return false; }
 
   void add(int choice, const Chunk& chunk, std::string& /*out*/) override {
     if (!chunk.done) return;
-    n_tokens_ += chunk.stats.n_prompt;
-    std::vector<float>& vector = vectors_[static_cast<std::size_t>(choice)];
-    vector.assign(chunk.embedding.begin(), chunk.embedding.end());
-    if (n_dimensions_ != 0 && n_dimensions_ < vector.size()) vector.resize(n_dimensions_);
-    double sum = 0.0;
-    for (const float x : vector) sum += static_cast<double>(x) * static_cast<double>(x);
-    const double scale = sum > 0.0 ? 1.0 / std::sqrt(sum) : 0.0;
-    for (float& x : vector) x = static_cast<float>(static_cast<double>(x) * scale);
+    n_tokens_ += static_cast<std::size_t>(chunk.stats.n_prompt);
+    vectors_[static_cast<std::size_t>(choice)] = form_.finish(chunk.embedding);
   }
 
   void finish(std::string& out) override {
     Json data = Json::array();
-    for (std::size_t i = 0; i < vectors_.size(); ++i) {
-      Json entry = {{"object", "embedding"}, {"index", i}};
-      if (as_base64_) {
-        static_assert(std::endian::native == std::endian::little);
-        std::string bytes(vectors_[i].size() * sizeof(float), '\0');
-        std::memcpy(bytes.data(), vectors_[i].data(), bytes.size());
-        entry["embedding"] = base64(bytes);
-      } else {
-        entry["embedding"] = vectors_[i];
-      }
-      data.push_back(std::move(entry));
-    }
-    out = to_text({{"object", "list"},
-                   {"data", std::move(data)},
-                   {"model", model_},
-                   {"usage", {{"prompt_tokens", n_tokens_}, {"total_tokens", n_tokens_}}}});
+    for (std::size_t i = 0; i < vectors_.size(); ++i) data.push_back(form_.entry(i, vectors_[i]));
+    out = to_text(list_of(std::move(data), model_, n_tokens_));
   }
 
  private:
   const std::string model_;
-  const std::size_t n_dimensions_;
-  const bool as_base64_;
+  const VectorForm form_;
   std::vector<std::vector<float>> vectors_;
-  int n_tokens_ = 0;
+  std::size_t n_tokens_ = 0;
 };
+
+void embed_by_encoder(Job& job, std::vector<Prompt> prompts, Pooling pooling, VectorForm form) {
+  EncoderTexts texts;
+  texts.pooling = pooling;
+  for (Prompt& prompt : prompts) texts.texts.push_back({std::move(prompt.tokens), -1});
+  const std::size_t n_tokens = check_texts(*job.model, texts.texts, "input");
+  const auto n_columns = static_cast<std::size_t>(job.model->embedding->dimensions());
+  texts.answer = [form, n_tokens, n_columns, model = job.model->spec.name](std::vector<float> values) {
+    Json data = Json::array();
+    for (std::size_t at = 0; at < values.size(); at += n_columns)
+      data.push_back(form.entry(at / n_columns, form.finish(std::span(values).subspan(at, n_columns))));
+    return list_of(std::move(data), model, n_tokens);
+  };
+  submit(job, std::move(texts));
+}
 
 }  // namespace
 
 void embeddings(Job& job) {
   Fields fields(job.body);
   std::vector<Prompt> prompts = read_prompts(fields, "input", job.model->tokenizer(), job.params->n_inputs);
-  const bool as_base64 = fields.word("encoding_format", 0, {"float", "base64"}) == 1;
-  const int n_dimensions = fields.integer("dimensions", 0, 0, job.model->model->info().n_embd);
-  constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast};
-  RequestParams params = job.params->defaults.params;
-  params.pooling = kPoolings[fields.word("pooling", 0, {"mean", "last"})];
-  params.timeout_ms = job.params->defaults.timeout_ms;
+  const bool encoder = job.model->embedding != nullptr;
+  const ModelInfo& info = job.model->model->info();
+  VectorForm form;
+  form.as_base64 = fields.word("encoding_format", 0, {"float", "base64"}) == 1;
+  form.n_dimensions = static_cast<std::size_t>(
+      fields.integer("dimensions", 0, 0, encoder ? job.model->embedding->dimensions() : info.n_embd));
+  // As the file says, where its word fits.
+  constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kCls};
+  const Pooling own = info.pooling == Pooling::kNone || (!encoder && info.pooling == Pooling::kCls)
+                          ? Pooling::kMean
+                          : info.pooling;
+  Pooling pooling = own;
+  if (fields.has("pooling"))
+    pooling = kPoolings[encoder ? fields.word("pooling", 0, {"mean", "last", "cls"})
+                                : fields.word("pooling", 0, {"mean", "last"})];
   fields.ignore({"model", "user"});
   fields.done();
+  if (encoder) return embed_by_encoder(job, std::move(prompts), pooling, form);
+  RequestParams params = job.params->defaults.params;
+  params.pooling = pooling;
+  params.timeout_ms = job.params->defaults.timeout_ms;
   std::vector<std::vector<Token>> tokens;
   for (Prompt& prompt : prompts) {
     check_length(*job.model, prompt.tokens.size(), "input");
     tokens.push_back(std::move(prompt.tokens));
   }
-  auto writer = std::make_unique<EmbeddingWriter>(job.model->spec.name, tokens.size(),
-                                                  static_cast<std::size_t>(n_dimensions), as_base64);
+  auto writer = std::make_unique<EmbeddingWriter>(job.model->spec.name, tokens.size(), form);
   submit(job, std::move(tokens), params, std::move(writer));
 }
 

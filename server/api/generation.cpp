@@ -62,7 +62,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void submit_next() {
     if (n_submitted_ == parts_.rest.size()) return;
     parts_.responses.push_back(
-        parts_.model->service.submit(std::move(parts_.rest[n_submitted_++]), parts_.params));
+        parts_.model->service->submit(std::move(parts_.rest[n_submitted_++]), parts_.params));
     ended_.push_back(false);
     listen(parts_.responses.back());
   }

@@ -17,6 +17,14 @@ constexpr std::size_t kCompletionsAtOnce = 128;
 
 }  // namespace
 
+void check_writes(const ServedModel& model) {
+  if (!model.service)
+    throw bad_request("model",
+                      fmt::format("the model '{}' is an encoder, which writes no text: ask it for "
+                                  "/v1/embeddings{}",
+                                  model.spec.name, model.model->info().ranks ? " or /v1/rerank" : ""));
+}
+
 void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param) {
   const auto most = static_cast<std::size_t>(model.n_ctx);
   if (n_tokens == 0) throw bad_request(std::string(param), "the prompt is empty");
@@ -31,6 +39,7 @@ void check_length(const ServedModel& model, std::size_t n_tokens, std::string_vi
 
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
             std::unique_ptr<AnswerWriter> writer, int slot) {
+  check_writes(*job.model);
   params.n_ctx = job.model->n_ctx;
   GenerationParts parts;
   parts.http = job.http;
@@ -51,7 +60,7 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
   const std::size_t n_first = std::min(
       prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / static_cast<std::size_t>(params.n)));
   for (std::size_t i = 0; i < n_first; ++i)
-    parts.responses.push_back(job.model->service.submit(std::move(prompts[i]), params));
+    parts.responses.push_back(job.model->service->submit(std::move(prompts[i]), params));
   parts.rest.assign(std::make_move_iterator(prompts.begin() + static_cast<std::ptrdiff_t>(n_first)),
                     std::make_move_iterator(prompts.end()));
   parts.params = params;

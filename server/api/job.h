@@ -39,6 +39,8 @@ struct Job {
 /// nothing submitted. What is read and written becomes the text of `slot`, where one is given.
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
             std::unique_ptr<AnswerWriter> writer, int slot = -1);
+/// Throws ApiError for an encoder.
+void check_writes(const ServedModel& model);
 /// Throws ApiError (context_length_exceeded, with both numbers) for a prompt that leaves no room for an
 /// answer.
 void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param);

@@ -131,7 +131,7 @@ std::vector<Token> Sessions::text_of(const std::string& model, int slot) const {
 
 void Sessions::save(Job& job, int slot, const std::string& name) {
   const std::vector<Token> text = text_of(job.model->spec.name, slot);
-  const SavedText saved = job.model->service.save_text(text);
+  const SavedText saved = job.model->service->save_text(text);
   if (saved.n_tokens == 0)
     throw ApiError(409, "invalid_request_error", "not_cached", "id_slot",
                    fmt::format("the cache holds nothing of slot {}'s text any more", slot));
@@ -144,7 +144,7 @@ void Sessions::save(Job& job, int slot, const std::string& name) {
 
 void Sessions::restore(Job& job, int slot, const std::string& name) {
   const std::vector<std::byte> bytes = read_file(folder_, name);
-  std::vector<Token> text = job.model->service.restore_text(bytes);
+  std::vector<Token> text = job.model->service->restore_text(bytes);
   const std::size_t n = text.size();
   remember(job.model->spec.name, slot, std::move(text));
   job.send({{"id_slot", slot}, {"filename", name}, {"n_restored", n}, {"n_read", bytes.size()}});
@@ -153,9 +153,10 @@ void Sessions::restore(Job& job, int slot, const std::string& name) {
 void Sessions::act(Job& job, int slot, const std::string& action) {
   if (!enabled())
     throw ApiError(501, "not_supported_error", "", "", "the server was started without --slot-save-path");
+  check_writes(*job.model);
   if (action == "erase") {
     const std::vector<Token> text = text_of(job.model->spec.name, slot);
-    job.model->service.forget_text(text);
+    job.model->service->forget_text(text);
     const std::lock_guard lock(mutex_);
     texts_.erase({job.model->spec.name, slot});
     return job.send({{"id_slot", slot}, {"n_erased", text.size()}});

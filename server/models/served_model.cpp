@@ -37,6 +37,13 @@ ServiceParams with_log(ServiceParams params, StepLog& steps) {
   return params;
 }
 
+std::unique_ptr<EmbeddingService> embedding_of(const std::shared_ptr<const Model>& model,
+                                               const ServedModelParams& params) {
+  return std::make_unique<EmbeddingService>(
+      Embedder(model, {.n_tokens = params.n_ctx, .n_threads = params.context.n_threads}),
+      params.service.batcher.limits.n_waiting);
+}
+
 }  // namespace
 
 std::shared_ptr<const CompiledGrammar> GrammarCache::get(const std::string& key,
@@ -70,31 +77,48 @@ void GrammarCache::shrink() {
 
 ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in,
                          const ServedModelParams& params)
-    : ServedModel(std::move(spec_in), model_in, params, Context(model_in, params.context)) {}
+    : ServedModel(std::move(spec_in), model_in, params,
+                  model_in->info().encoder
+                      ? std::nullopt
+                      : std::optional<Context>(std::in_place, model_in, params.context)) {}
 
 ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in,
-                         const ServedModelParams& params, Context made)
+                         const ServedModelParams& params, std::optional<Context> made)
     : spec(std::move(spec_in)),
       model(std::move(model_in)),
       created(seconds_of(spec.path)),
       chat(chat_of(*model, params)),
       grammars(model->tokenizer()),
-      context(made.params()),
-      n_ctx(params.n_ctx > 0 ? std::min(params.n_ctx, context.n_ctx) : context.n_ctx),
-      steps(params.on_step),
-      service(std::move(made), with_log(params.service, steps)) {}
+      context(made ? made->params() : params.context),
+      embedding(made ? nullptr : embedding_of(model, params)),
+      n_ctx(embedding != nullptr ? embedding->max_tokens()
+            : params.n_ctx > 0   ? std::min(params.n_ctx, context.n_ctx)
+                                 : context.n_ctx),
+      steps(params.on_step) {
+  if (made) service.emplace(std::move(*made), with_log(params.service, steps));
+}
+
+void ServedModel::drain(std::chrono::milliseconds at_most) {
+  if (service) service->drain(at_most);
+  if (embedding != nullptr) embedding->drain(at_most);
+}
+
+void ServedModel::shutdown() {
+  if (service) service->shutdown();
+  if (embedding != nullptr) embedding->shutdown();
+}
 
 std::shared_ptr<const BatcherPicture> ServedModel::picture() {
   constexpr std::chrono::milliseconds kFresh{200};
   {
     const std::lock_guard lock(picture_mutex_);
-    if (drawing_ || std::chrono::steady_clock::now() - picture_time_ < kFresh) return picture_;
+    if (!service || drawing_ || std::chrono::steady_clock::now() - picture_time_ < kFresh) return picture_;
     drawing_ = true;
   }
   std::shared_ptr<const BatcherPicture> drawn;
   std::exception_ptr error;
   try {
-    drawn = std::make_shared<const BatcherPicture>(service.picture());
+    drawn = std::make_shared<const BatcherPicture>(service->picture());
   } catch (...) {
     error = std::current_exception();
   }

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "models/embedding_service.h"
 #include "observe/step_log.h"
 #include "weft/chat.h"
 #include "weft/context.h"
@@ -69,11 +70,16 @@ class ServedModel {
   const std::int64_t created;  ///< Of its file, in seconds since 1970.
   std::optional<Chat> chat;    ///< Nothing where there is no template.
   GrammarCache grammars;
-  const ContextParams context;  ///< With the defaults filled in.
-  const int n_ctx;              ///< Tokens of a prompt and its answer, at most.
+  const ContextParams context;                        ///< With the defaults filled in, of a decoder.
+  const std::unique_ptr<EmbeddingService> embedding;  ///< Null of a decoder.
+  const int n_ctx;  ///< Tokens of a prompt and its answer, or of a text, at most.
   StepLog steps;
-  Service service;
+  std::optional<Service> service;  ///< Of a decoder; an encoder has `embedding` in its place.
 
+  /// Lets requests that were taken end, at most so long.
+  void drain(std::chrono::milliseconds at_most);
+  /// Requests that are there end now, with an error.
+  void shutdown();
   const Tokenizer& tokenizer() const { return model->tokenizer(); }
   /// How things stood at most a moment ago. One caller waits for the computing thread, others get the last
   /// one.
@@ -81,7 +87,7 @@ class ServedModel {
 
  private:
   ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params,
-              Context made);
+              std::optional<Context> made);
 
   std::mutex picture_mutex_;
   std::shared_ptr<const BatcherPicture> picture_ = std::make_shared<BatcherPicture>();

@@ -104,7 +104,7 @@ Json streams_json(const BatcherPicture& picture) {
 Json live_json(ServedModel& model, double uptime_s, std::int64_t& last_step) {
   const auto drawn = model.picture();
   const BatcherPicture& picture = *drawn;
-  const BatcherStats stats = model.service.stats();
+  const BatcherStats stats = model.service ? model.service->stats() : BatcherStats{};
   Json sequences = Json::array();
   for (const BatcherPicture::Sequence& sequence : picture.sequences)
     sequences.push_back({{"id", sequence.id},

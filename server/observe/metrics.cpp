@@ -115,7 +115,8 @@ std::string metrics_text(const std::vector<ModelState>& models, const HttpCounts
   for (const ModelState& state : models) {
     families.gauge("model_loaded", "Whether the model is in memory.", state.name,
                    state.model != nullptr ? 1 : 0);
-    if (state.model != nullptr) add_model(families, state.name, state.model->service.stats());
+    if (state.model != nullptr && state.model->service)
+      add_model(families, state.name, state.model->service->stats());
   }
   families.gauge("http_connections", "Open connections.", "", http.n_open);
   families.gauge("http_requests_in_flight", "Requests that are being answered.", "", http.n_busy);

@@ -1,0 +1,60 @@
+#include "api/encoder_texts.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace weft::server {
+
+std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& texts,
+                        std::string_view param) {
+  std::size_t n_tokens = 0;
+  const auto most = static_cast<std::size_t>(model.embedding->max_tokens());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::size_t n = texts[i].tokens.size();
+    if (n == 0) throw bad_request(std::string(param), "a text is empty");
+    if (n > most) {
+      ApiError error = bad_request(
+          std::string(param), fmt::format("text {} has {} tokens, the model reads {} at most", i, n, most));
+      error.code = "context_length_exceeded";
+      throw error;
+    }
+    n_tokens += n;
+  }
+  return n_tokens;
+}
+
+void submit(Job& job, EncoderTexts texts) {
+  // Nobody to answer, so nobody to compute for.
+  if (job.exchange->closed()) return;
+  EmbeddingRequest request;
+  request.texts = std::move(texts.texts);
+  request.scores = texts.scores;
+  request.pooling = texts.pooling;
+  request.is_abandoned = [exchange = job.exchange] { return exchange->closed(); };
+  // What the request holds of the model is let go on the HTTP thread: the service's own cannot end it.
+  request.done = [http = job.http, exchange = job.exchange, model = job.model, done = job.done,
+                  headers = job.headers(), answer = std::move(texts.answer)](
+                     std::vector<float> values, std::exception_ptr error) mutable {
+    Outcome outcome;
+    HttpAnswer made;
+    try {
+      if (error != nullptr) std::rethrow_exception(error);
+      made.body = to_text(answer(std::move(values)));
+    } catch (...) {
+      const ApiError failed = to_api_error(std::current_exception());
+      made = error_answer(failed, ErrorShape::kOpenAi);
+      outcome = {.status = failed.status, .error = failed.what()};
+    }
+    if (exchange->closed()) outcome.status = 499;
+    made.headers.insert(made.headers.end(), headers.begin(), headers.end());
+    http->post([exchange = std::move(exchange), model = std::move(model), done = std::move(done),
+                made = std::move(made), outcome = std::move(outcome)]() mutable {
+      exchange->send(std::move(made));
+      if (done) done(outcome);
+    });
+  };
+  job.model->embedding->submit(std::move(request));
+}
+
+}  // namespace weft::server

@@ -1,0 +1,76 @@
+#pragma once
+// An embedder on a thread of its own, for requests of any threads. A step takes texts of all requests that
+// wait, so that a long one holds up no short one, and many short ones share steps.
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "weft/embedder.h"
+
+namespace weft::server {
+
+struct EmbeddingRequest {
+  std::vector<TokenPair> texts;  ///< At least one.
+  bool scores = false;  ///< In place of vectors.
+  Pooling pooling = Pooling::kMean;
+  /// Asked between steps: whether nobody waits for the answer any more. Then it ends with Error kCancelled.
+  std::function<bool()> is_abandoned;
+  /// Called once, on the service's thread: what Embedder::embed or score gives for the texts, or an error.
+  std::function<void(std::vector<float>, std::exception_ptr)> done;
+};
+
+/// All members may be called from any thread but the service's own.
+class EmbeddingService {
+ public:
+  /// At most so many requests wait; 0: any number.
+  EmbeddingService(Embedder embedder, int n_waiting);
+  /// As shutdown().
+  ~EmbeddingService();
+  EmbeddingService(const EmbeddingService&) = delete;
+  EmbeddingService& operator=(const EmbeddingService&) = delete;
+
+  int max_tokens() const { return max_tokens_; }
+  int dimensions() const { return dimensions_; }
+  int n_scores() const { return n_scores_; }
+
+  /// Throws OverloadedError, and Error kUnavailable once it is shut down.
+  void submit(EmbeddingRequest request);
+  /// Waits until nothing waits, at most so long.
+  void drain(std::chrono::milliseconds at_most);
+  /// Requests that wait are told Error kUnavailable, and nothing runs from then on.
+  void shutdown();
+
+ private:
+  struct Waiting {
+    EmbeddingRequest request;
+    std::size_t n_read = 0;  // Of its texts.
+    std::vector<float> values;
+  };
+  /// Which texts of a request go into a step.
+  struct Share {
+    Waiting* waiting;
+    std::size_t n_texts;
+  };
+
+  void work();
+  std::vector<Share> next_step();
+  void compute(const std::vector<Share>& shares);
+  void end_those_read(std::exception_ptr error, const std::vector<Share>& shares);
+
+  Embedder embedder_;  // The thread's.
+  const int max_tokens_, dimensions_, n_scores_;
+  const int n_waiting_most_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Waiting> waiting_;  // Grows at its end by any thread; else the thread's, whose elements stay.
+  bool stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft::server
