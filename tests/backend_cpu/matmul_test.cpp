@@ -128,9 +128,10 @@ INSTANTIATE_TEST_SUITE_P(All, MatmulTypes,
 
 TEST_P(MatmulTypes, EqualsDoublePrecision) {
   const std::vector<std::int64_t> widths =
-      info(dtype()).block_elements == 256  ? std::vector<std::int64_t>{256, 1024}
-      : info(dtype()).block_elements == 32 ? std::vector<std::int64_t>{576, 32}
-                                           : std::vector<std::int64_t>{2048, 100, 1};
+      info(dtype()).block_elements == 256   ? std::vector<std::int64_t>{256, 1024}
+      : info(dtype()).block_elements == 128 ? std::vector<std::int64_t>{640, 128}
+      : info(dtype()).block_elements >= 32  ? std::vector<std::int64_t>{576, 64}
+                                            : std::vector<std::int64_t>{2048, 100, 1};
   for (const std::int64_t columns : widths) {
     const CanonicalMatrix canonical(dtype(), 43, columns, 1);
     const Packed weight(canonical);
@@ -153,12 +154,13 @@ TEST_P(MatmulTypes, ExtremeCodesDoNotSaturate) {
   if (activation_form(dtype()) == Form::kPlain) GTEST_SKIP() << "float types have no codes";
   for (const int fill : {0x00, 0xff, 0x0f, 0xf0, 0x7f, 0x80}) {
     CanonicalMatrix canonical(dtype(), 16, 256, 5);
-    // Scales keep sane values where they are a block's first two bytes or (Q2_K, Q3_K, Q6_K) its last two or
-    // four.
+    // Scales keep sane values where they are a block's first bytes, its last ones or (IQ1_M) among these.
     const auto block = static_cast<std::size_t>(info(dtype()).block_bytes);
-    const bool last = dtype() == DType::kQ2_K || dtype() == DType::kQ3_K || dtype() == DType::kQ6_K;
+    const bool last = dtype() == DType::kQ2_K || dtype() == DType::kQ3_K || dtype() == DType::kQ6_K ||
+                      dtype() == DType::kTQ1_0 || dtype() == DType::kTQ2_0 || dtype() == DType::kIQ1_M;
+    const std::size_t kept = dtype() == DType::kIQ1_M ? 8 : 4;
     for (std::size_t i = 0; i < canonical.bytes.size(); ++i) {
-      const bool scale = last ? i % block >= block - 4 : i % block < 4;
+      const bool scale = last ? i % block >= block - kept : i % block < kept;
       if (!scale) canonical.bytes[i] = static_cast<std::byte>(fill);
     }
     const Packed weight(canonical);
@@ -182,9 +184,8 @@ TEST_P(MatmulTypes, ExtremeCodesDoNotSaturate) {
 
 TEST_P(MatmulTypes, AColumnIsTheSameInAnyCompany) {
   constexpr std::int64_t kRows = 37, kN = 40;
-  const std::int64_t columns = info(dtype()).block_elements == 256  ? 512
-                               : info(dtype()).block_elements == 32 ? 160
-                                                                    : 100;
+  const std::int64_t block = info(dtype()).block_elements;
+  const std::int64_t columns = block == 1 ? 100 : block == 256 ? 512 : 5 * block;
   const CanonicalMatrix canonical(dtype(), kRows, columns, 7);
   const Packed weight(canonical);
   const Inputs x(table(), dtype(), kN, columns, 8);

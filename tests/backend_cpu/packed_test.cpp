@@ -34,6 +34,7 @@ INSTANTIATE_TEST_SUITE_P(All, PackedTypes, testing::ValuesIn(packed_types()),
 TEST_P(PackedTypes, HoldTheCanonicalValuesBitByBit) {
   for (const std::int64_t rows : {1, 16, 37}) {
     expect_same_values(CanonicalMatrix(GetParam(), rows, 512, 3));
+    if (info(GetParam()).block_elements == 64) expect_same_values(CanonicalMatrix(GetParam(), rows, 320, 4));
     if (info(GetParam()).block_elements <= 32) expect_same_values(CanonicalMatrix(GetParam(), rows, 96, 4));
     if (info(GetParam()).block_elements == 1) expect_same_values(CanonicalMatrix(GetParam(), rows, 75, 5));
   }
@@ -100,6 +101,9 @@ TEST(Packed, TakesNoMoreBytesThanTheLayoutSays) {
   EXPECT_DOUBLE_EQ(bits(DType::kQ5_K), 5.5);
   EXPECT_DOUBLE_EQ(bits(DType::kQ6_K), 6.5625);
   EXPECT_DOUBLE_EQ(bits(DType::kMXFP4), 4.25);
+  EXPECT_DOUBLE_EQ(bits(DType::kNVFP4), 4.5);
+  EXPECT_DOUBLE_EQ(bits(DType::kQ1_0), 1.125);
+  EXPECT_DOUBLE_EQ(bits(DType::kTQ2_0), 2.0625);
 }
 
 TEST(Packed, RefusesTypesThatAreNoWeights) {

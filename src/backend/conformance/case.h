@@ -14,10 +14,12 @@
 
 namespace weft::conformance {
 
-inline constexpr DType kWeightTypes[] = {DType::kF32,    DType::kF16,   DType::kBF16, DType::kQ4_0,
-                                         DType::kQ4_1,   DType::kQ5_0,  DType::kQ5_1, DType::kQ8_0,
-                                         DType::kIQ4_NL, DType::kMXFP4, DType::kQ2_K, DType::kQ3_K,
-                                         DType::kQ4_K,   DType::kQ5_K,  DType::kQ6_K, DType::kIQ4_XS};
+inline constexpr DType kWeightTypes[] = {
+    DType::kF32,   DType::kF16,     DType::kBF16,   DType::kQ4_0,  DType::kQ4_1,    DType::kQ5_0,
+    DType::kQ5_1,  DType::kQ8_0,    DType::kIQ4_NL, DType::kMXFP4, DType::kNVFP4,   DType::kQ1_0,
+    DType::kTQ1_0, DType::kTQ2_0,   DType::kQ2_K,   DType::kQ3_K,  DType::kQ4_K,    DType::kQ5_K,
+    DType::kQ6_K,  DType::kIQ4_XS,  DType::kIQ1_S,  DType::kIQ1_M, DType::kIQ2_XXS, DType::kIQ2_XS,
+    DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S};
 inline constexpr DType kCacheTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0};
 
 inline constexpr double kFloatTolerance = 2e-6;    ///< Sums and elementary functions in float.

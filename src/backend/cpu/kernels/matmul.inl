@@ -34,6 +34,12 @@ inline constexpr int kFloatsAhead = 6144;
 /// up.
 static inline __attribute__((always_inline)) void keep_order_of_reads() { asm volatile("" ::: "memory"); }
 
+constexpr int largest_entry(const PanelLayout& layout) {
+  int largest = 0;
+  for (const std::uint8_t entry : layout.table) largest = entry > largest ? entry : largest;
+  return largest;
+}
+
 constexpr int seven_minus_log2(int n) { return n <= 1 ? 7 : seven_minus_log2(n / 2) - 1; }
 
 /// What a layout means for the arithmetic.
@@ -44,17 +50,19 @@ struct Traits {
   static constexpr bool kTable = kLayout.table[0] != 0;
   static constexpr bool kMin =
       kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin || kScales == ScaleKind::kSuper16Min;
-  static constexpr bool kTwoHalves = kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuper16Min;
+  static constexpr bool kTwoHalves =
+      kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuper16Min || kScales == ScaleKind::kSuperE4M3;
   static constexpr int kBaseBits = plane_bits(kLayout.base);
   static constexpr int kBaseBytes = plane_bytes(kLayout.base);
   static constexpr int kCodeBytes = code_bytes(kLayout);
   static constexpr int kRecordBytes = record_bytes(kLayout);
   static constexpr int kFactorBytes = factor_bytes(kScales);
-  static constexpr int kHeaderBytes = header_bytes(kScales);
-  // The widest entry of a table is its last positive or, in IQ4's, the last of all; either way below 32 or
-  // above 63.
+  static constexpr int kHeaderBytes = header_bytes(kLayout);
+  static constexpr int kLargestEntry = largest_entry(kLayout);
   static constexpr int kMaxCode =
-      kTable ? (kLayout.table[15] > 63 ? 255 : 31)
+      kTable ? (kLargestEntry > 63   ? 255
+                : kLargestEntry > 31 ? 63
+                                     : 31)
              : (1 << (kBaseBits + plane_bits(kLayout.extra) + low_bits(kLayout))) - 1;
   static constexpr int kStartShift = seven_minus_log2(kLayout.zero);
 };
@@ -67,6 +75,8 @@ static inline __attribute__((always_inline)) Codes codes_of(const std::byte* rec
     c = load_codes(record + 64 * j);
   } else if constexpr (T::kLayout.base == Plane::kNibbles) {
     c = shifted_bits < j<4 ? 0 : 4, 15>(load_codes(record + 64 * (j % 4)));
+  } else if constexpr (T::kLayout.base == Plane::kBits) {
+    c = shifted_bits<j, 1>(load_codes(record));
   } else {
     static_assert(T::kLayout.base == Plane::kPairs);
     c = shifted_bits<2 * (j % 4), 3>(load_codes(record + 64 * (j / 4)));
@@ -192,6 +202,100 @@ static inline Pairs zero_factors(const std::byte* scales, int i) {
   }
 }
 
+/// 64 times the same byte.
+template <int kByte>
+struct SameBytes {
+  std::int8_t bytes[64];
+  constexpr SameBytes() : bytes() {
+    for (std::int8_t& b : bytes) b = static_cast<std::int8_t>(kByte);
+  }
+};
+template <int kByte>
+static const std::byte* same_bytes() {
+  alignas(64) static constexpr SameBytes<kByte> kBytes;
+  return reinterpret_cast<const std::byte*>(kBytes.bytes);
+}
+
+/// For load_i8_pairs: pairs of which `which` is the number, and the other 0.
+template <int kNumber>
+static const std::byte* one_of_two(int which) {
+  struct Bytes {
+    std::int8_t bytes[48];
+    constexpr Bytes() : bytes() {
+      for (int i = 0; i < 48; ++i) bytes[i] = static_cast<std::int8_t>(i / 16 == 1 ? 0 : kNumber);
+    }
+  };
+  alignas(16) static constexpr Bytes kBytes;
+  return reinterpret_cast<const std::byte*>(kBytes.bytes) + 16 * which;
+}
+
+/// Odd scales become bytes, as other kinds have them; so many vectors of nibbles.
+template <int kVectors>
+static inline void expand_odd_scales(const std::byte* nibbles, std::byte* scales) {
+  const Codes ones = load_codes(same_bytes<1>());
+  for (int i = 0; i < kVectors; ++i) {
+    const Codes both = load_codes(nibbles + 64 * i);
+    store_codes(scales + 128 * i, or_shifted_bits<-1, 30>(ones, both));
+    store_codes(scales + 128 * i + 64, or_shifted_bits<3, 30>(ones, both));
+  }
+}
+
+/// Sixteen floats of 4 + 3 bits times 2^-8: as halves, their bits lie seven places higher.
+static inline Floats load_e4m3(const std::byte* p) {
+  std::uint16_t halves[kPanelRows];
+  for (int i = 0; i < kPanelRows; ++i)
+    halves[i] = static_cast<std::uint16_t>(static_cast<std::uint16_t>(p[i]) << 7);
+  return load_f16(halves);
+}
+
+/// out[c][16] = a panel times the kQ8Wide rows x[c], of a layout whose super-blocks have one scale: what
+/// comes of a group is a whole number.
+template <int kLayoutIndex, int kColumns>
+static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t n_super_blocks,
+                                 const std::byte* const* rows, float* out) {
+  using T = Traits<kLayoutIndex>;
+  static_assert(offsetof(Q8Wide, q) == 0 && T::kScales == ScaleKind::kSuperFlat);
+  const std::byte* x[kColumns];
+  Floats total[kColumns];
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) {
+    x[c] = rows[c];
+    total[c] = zero_floats();
+  }
+  Codes table{};
+  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
+  const Pairs zeros = load_i8_pairs(same_bytes<-T::kLayout.zero>());
+#pragma GCC unroll 1
+  for (std::int64_t left = n_super_blocks; left > 0; --left) {
+    const Floats d = load_f16(panel);
+    panel += T::kHeaderBytes;
+#pragma GCC unroll 1
+    for (int groups = T::kLayout.super_blocks / kWideBlocks; groups > 0; --groups) {
+      Ints sums[kColumns];
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        sums[c] = dot_pairs(zero_ints(), zeros, x[c] + offsetof(Q8Wide, block_sums));
+        sums[c] = dot_pairs(sums[c], zeros, x[c] + offsetof(Q8Wide, block_sums) + 4);
+      }
+#pragma GCC unroll 1
+      for (int i = 0; i < kWideBlocks; ++i) {
+        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+        add_half<T, 0, kColumns>(panel, table, x, kBlockColumns * i, sums);
+        add_half<T, 1, kColumns>(panel, table, x, kBlockColumns * i, sums);
+        panel += T::kRecordBytes;
+      }
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        const auto* group = reinterpret_cast<const Q8Wide*>(x[c]);
+        total[c] = multiply_add(mul(to_floats(sums[c]), d), splat(&group->scale), total[c]);
+        x[c] += sizeof(Q8Wide);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
+}
+
 /// out[c][16] = a panel times the kQ8Wide rows x[c]. The activations' scale is applied once a group, which is
 /// one multiply-add less a block.
 template <int kLayoutIndex, int kColumns>
@@ -200,9 +304,15 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
   using T = Traits<kLayoutIndex>;
   static_assert(offsetof(Q8Wide, q) == 0);
   // A machine that multiplies signed codes has subtracted this zero already.
-  constexpr bool kOffset = T::kMin || (!T::kTwoHalves && !kSubtractsZero<T::kMaxCode>);
+  constexpr bool kSubtracted = kSubtractsZero<T::kMaxCode>;
+  // Of odd scales, zeros are whole numbers in the sums, so that nothing is lost where values are small beside
+  // them.
+  constexpr bool kZerosInSums = T::kLayout.odd && !T::kTwoHalves && !kSubtracted;
+  constexpr bool kOffset = T::kMin || (!T::kTwoHalves && !kZerosInSums && !kSubtracted);
   constexpr bool kSixBits = T::kScales == ScaleKind::kSuperMin;
-  alignas(64) std::byte block_scales[kSixBits ? kSuperBlocks * kPanelRows : 1];
+  constexpr bool kFloatScales = T::kScales == ScaleKind::kSuperE4M3;
+  constexpr int kOddVectors = T::kLayout.odd ? kSuperBlocks * scale_bytes(T::kLayout) / 64 : 0;
+  alignas(64) std::byte block_scales[kSixBits ? 128 : kOddVectors > 0 ? 128 * kOddVectors : 1];
   const std::byte* x[kColumns];
 #pragma GCC unroll 8
   for (int c = 0; c < kColumns; ++c) {
@@ -215,7 +325,8 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
 #pragma GCC unroll 1
   for (std::int64_t left = n_super_blocks; left > 0; --left) {
     prefetch<kQuantisedAhead, T::kHeaderBytes, kColumns>(panel);
-    const Floats d = load_f16(panel);
+    Floats d = splat(T::kLayout.unit);
+    if constexpr (!kFloatScales) d = T::kLayout.unit == 1.0f ? load_f16(panel) : mul(load_f16(panel), d);
     Floats zero_factor{};
     if constexpr (kOffset) zero_factor = T::kMin ? load_f16(panel + 32) : mul(d, splat(-T::kLayout.zero));
     const std::byte* scales = panel + T::kFactorBytes;
@@ -227,9 +338,13 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
       store_codes(block_scales + sizeof(Codes), or_shifted_bits<2, 0x30>(shifted_bits<4, 15>(low), second));
       scales = block_scales;
     }
+    if constexpr (kOddVectors > 0) {
+      expand_odd_scales<kOddVectors>(scales, block_scales);
+      scales = block_scales;
+    }
     panel += T::kHeaderBytes;
 #pragma GCC unroll 1
-    for (int left_groups = kSuperColumns / kWideColumns; left_groups > 0; --left_groups) {
+    for (int left_groups = T::kLayout.super_blocks / kWideBlocks; left_groups > 0; --left_groups) {
       Floats part[kColumns];
       if constexpr (kOffset) {
         Ints sums[kColumns];
@@ -261,9 +376,13 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
 #pragma GCC unroll 8
           for (int c = 0; c < kColumns; ++c) {
             const auto* offsets = reinterpret_cast<const std::int32_t*>(x[c] + offsetof(Q8Wide, offsets));
-            sums[c] = T::kScales == ScaleKind::kSuper16
-                          ? start<T::kStartShift, T::kMaxCode>(offsets + 2 * i + half)
-                          : zero_ints();
+            if constexpr (kZerosInSums) {
+              const std::byte* const pair = x[c] + offsetof(Q8Wide, block_sums) + 4 * (i / 2);
+              sums[c] = dot_pairs(zero_ints(), load_i8_pairs(one_of_two<-T::kLayout.zero>(i % 2)), pair);
+            } else {
+              sums[c] = T::kTwoHalves && !T::kMin ? start<T::kStartShift, T::kMaxCode>(offsets + 2 * i + half)
+                                                  : zero_ints();
+            }
           }
         };
         const auto end = [&](Floats scale) {
@@ -276,10 +395,13 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
         add_half<T, 0, kColumns>(panel, table, x, at, sums);
         if constexpr (T::kTwoHalves) {
           constexpr bool kNibbles = T::kScales == ScaleKind::kSuper16Min;
-          end(kNibbles ? load_low_nibbles(scales) : load_i8(scales));
+          const auto load_scale = [&] {
+            return kFloatScales ? load_e4m3(scales) : kNibbles ? load_low_nibbles(scales) : load_i8(scales);
+          };
+          end(load_scale());
           begin(1);
           add_half<T, 1, kColumns>(panel, table, x, at, sums);
-          end(kNibbles ? load_low_nibbles(scales) : load_i8(scales));
+          end(load_scale());
         } else {
           add_half<T, 1, kColumns>(panel, table, x, at, sums);
           end(T::kMin ? load_u8(scales) : load_i8(scales));
@@ -347,8 +469,11 @@ constexpr void fill(MultiplyTable& table) {
   if constexpr (kLayout.element_bytes > 0) {
     table.n_values = 1;
     table.by_columns[kColumns - 1] = multiply_floats<kLayoutIndex, kColumns>;
+  } else if constexpr (kLayout.scales == ScaleKind::kSuperFlat) {
+    table.n_values = unit_columns(kLayout);
+    table.by_columns[kColumns - 1] = multiply_flat_blocks<kLayoutIndex, kColumns>;
   } else if constexpr (has_super_blocks(kLayout.scales)) {
-    table.n_values = kSuperColumns;
+    table.n_values = unit_columns(kLayout);
     table.by_columns[kColumns - 1] = multiply_super_blocks<kLayoutIndex, kColumns>;
   } else {
     table.n_values = kBlockColumns;

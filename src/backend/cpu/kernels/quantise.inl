@@ -1,11 +1,12 @@
 // Float rows to kQ8 and kQ8Wide (packed_layout.h). Over the compiler's own vectors, which every instruction
 // set has: since each operation is one IEEE operation on one element, all of them give the same bytes.
 //
-// Activations have a scale for each 32, and for each 128 where the weights are K-quants or IQ4_XS. Those have
-// whole numbers for scales within a super-block, whose scales and mins lie before its codes: a block costs
-// one multiply-add instead of three, mins and zeros come of 16-bit products of sums, and products are 10 to
-// 13 % faster. The KL divergence of Gemma 3 is then 0.0037, against 0.0023 with 32, 0.0028 with 64 (4 to 7 %
-// slower), 0.0051 with 256 (2 % faster) and llama.cpp's 0.0053, which has 256.
+// Activations have a scale for each 32, and for each 128 where the weights have super-blocks: K-quants, most
+// IQ types, and those of one or two bits. K-quants' scales within a super-block are whole numbers and lie, as
+// their mins, before its codes: a block costs one multiply-add instead of three, mins and zeros come of
+// 16-bit products of sums, and products are 10 to 13 % faster. The KL divergence of Gemma 3 is then 0.0037,
+// against 0.0023 with 32, 0.0028 with 64 (4 to 7 % slower), 0.0051 with 256 (2 % faster) and llama.cpp's
+// 0.0053, which has 256.
 #include <cstddef>
 #include <cstdint>
 

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/layout/packed_layout.h"
 #include "backend/cpu/layout/packed_source.h"
+#include "backend/cpu/layout/packed_source_small.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -57,8 +58,15 @@ void put_codes(const Words& codes, int row, std::byte* record, const LowPlanes& 
       put_word(to + 64 * half, bits);
     }
   };
+  const auto plane_bits_of = [&](int shift, std::byte* to) {
+    std::uint32_t bits = 0;
+    for (int j = 0; j < 8; ++j) bits |= (codes[j] >> shift & 0x01010101u) << j;
+    put_word(to, bits);
+  };
   if constexpr (kLayout.base == Plane::kBytes) {
     for (int j = 0; j < 8; ++j) put_word(lane + 64 * j, codes[j]);
+  } else if constexpr (kLayout.base == Plane::kBits) {
+    plane_bits_of(0, lane);
   } else if constexpr (kLayout.base == Plane::kNibbles) {
     for (int j = 0; j < 4; ++j) {
       put_word(lane + 64 * j, (codes[j] >> kLow & 0x0f0f0f0fu) | (codes[j + 4] >> kLow & 0x0f0f0f0fu) << 4);
@@ -72,17 +80,13 @@ void put_codes(const Words& codes, int row, std::byte* record, const LowPlanes& 
   constexpr int kShift = plane_bits(kLayout.base);
   std::byte* const extra = lane + plane_bytes(kLayout.base);
   if constexpr (kLayout.extra == Plane::kPairs) plane_pairs(kShift, extra);
-  if constexpr (kLayout.extra == Plane::kBits) {
-    std::uint32_t bits = 0;
-    for (int j = 0; j < 8; ++j) bits |= (codes[j] >> kShift & 0x01010101u) << j;
-    put_word(extra, bits);
-  }
+  if constexpr (kLayout.extra == Plane::kBits) plane_bits_of(kShift, extra);
 }
 
 /// Where the scales of a unit's block lie, from its begin: in the header, or behind the codes.
 constexpr int scales_offset(const PanelLayout& layout, int block) {
   if (!has_super_blocks(layout.scales)) return code_bytes(layout);
-  return factor_bytes(layout.scales) + block * scale_bytes(layout.scales);
+  return factor_bytes(layout.scales) + block * scale_bytes(layout);
 }
 
 template <const PanelLayout& kLayout>
@@ -100,6 +104,7 @@ void put_scales(const Scales& scales, int row, std::byte* to) {
       put_byte(row, scales.scale[0]);
       break;
     case ScaleKind::kSuper16:
+    case ScaleKind::kSuperE4M3:
       put_byte(row, scales.scale[0]);
       put_byte(16 + row, scales.scale[1]);
       break;
@@ -109,16 +114,18 @@ void put_scales(const Scales& scales, int row, std::byte* to) {
       break;
     case ScaleKind::kNone:
     case ScaleKind::kSuperMin:
+    case ScaleKind::kSuperFlat:
       break;
   }
+}
+
+void put_bits(std::byte& to, int at, int mask, int value) {
+  to = static_cast<std::byte>((std::to_integer<int>(to) & ~(mask << at)) | (value & mask) << at);
 }
 
 /// One row's scales and mins of kSuperMin, from a canonical block.
 template <const PanelLayout& kLayout>
 void put_six_bits(const std::byte* block, int row, std::byte* low) {
-  const auto put_bits = [](std::byte& to, int at, int mask, int value) {
-    to = static_cast<std::byte>((std::to_integer<int>(to) & ~(mask << at)) | (value & mask) << at);
-  };
   for (int i = 0; i < kSuperBlocks; ++i) {
     const Scales scales = Source<kLayout.dtype>::scales(block, i);
     std::byte* const mins = low + 64 * (1 + i / 4);
@@ -128,9 +135,19 @@ void put_six_bits(const std::byte* block, int row, std::byte* low) {
   }
 }
 
+/// One row's odd scales, from a canonical block.
+template <const PanelLayout& kLayout>
+void put_odd_scales(const std::byte* block, int row, std::byte* to) {
+  constexpr int kOfBlock = kLayout.scales == ScaleKind::kSuper16 ? 2 : 1;
+  for (int i = 0; i < kSuperBlocks * kOfBlock; ++i) {
+    const Scales scales = Source<kLayout.dtype>::scales(block, i / kOfBlock);
+    put_bits(to[odd_scale_byte(row, i)], odd_scale_shift(i), 15, scales.scale[i % kOfBlock]);
+  }
+}
+
 template <const PanelLayout& kLayout>
 void put_factors(const std::byte* block, int row, std::byte* to) {
-  if constexpr (has_super_blocks(kLayout.scales)) {
+  if constexpr (factor_bytes(kLayout.scales) > 0) {
     const Factors factors = Source<kLayout.dtype>::factors(block);
     put_half(to + 2 * row, factors.d);
     if (factor_bytes(kLayout.scales) > 32) put_half(to + 32 + 2 * row, factors.d_min ^ 0x8000);
@@ -141,26 +158,29 @@ template <const PanelLayout& kLayout>
 void pack_quantised(std::int64_t n_rows, std::int64_t columns, const std::byte* canonical, std::size_t stride,
                     std::byte* panel, const LowPlanes& low) {
   using From = Source<kLayout.dtype>;
-  constexpr int kHeader = header_bytes(kLayout.scales);
+  constexpr int kHeader = header_bytes(kLayout);
   constexpr int kRecord = record_bytes(kLayout);
   constexpr bool kSuper = has_super_blocks(kLayout.scales);
+  constexpr int kBlocks = kSuper ? kLayout.super_blocks : kSuperBlocks;
   // A few records at a time, so that they stay in the first-level cache while all rows write to them.
-  for (std::int64_t at = 0; at < n_records(columns); at += kSuperBlocks) {
-    const int n = static_cast<int>(std::min<std::int64_t>(kSuperBlocks, n_records(columns) - at));
+  for (std::int64_t at = 0; at < n_records(columns); at += kBlocks) {
+    const int n = static_cast<int>(std::min<std::int64_t>(kBlocks, n_records(columns) - at));
+    if (kSuper && n < kBlocks) std::memset(panel, 0, static_cast<std::size_t>(unit_bytes(kLayout)));
     for (int row = 0; row < n_rows; ++row) {
-      const std::byte* const blocks =
-          canonical + static_cast<std::size_t>(row) * stride +
-          static_cast<std::size_t>(kSuper ? at / kSuperBlocks : at) * From::kBytes;
+      const std::byte* const blocks = canonical + static_cast<std::size_t>(row) * stride +
+                                      static_cast<std::size_t>(at / From::kParts) * From::kBytes;
       put_factors<kLayout>(blocks, row, panel);
       if constexpr (kLayout.scales == ScaleKind::kSuperMin)
         put_six_bits<kLayout>(blocks, row, panel + factor_bytes(kLayout.scales));
+      if constexpr (kLayout.odd) put_odd_scales<kLayout>(blocks, row, panel + factor_bytes(kLayout.scales));
       for (int i = 0; i < n; ++i) {
-        const std::byte* const block = blocks + (kSuper ? 0 : i * From::kBytes);
-        const int part = kSuper ? i : 0;
+        const std::byte* const block = blocks + i / From::kParts * From::kBytes;
+        const int part = i % From::kParts;
         std::byte* const record = panel + kHeader + i * kRecord;
         put_codes<kLayout>(From::codes(block, part), row, record, low, (at + i) * plane_bytes(Plane::kPairs));
-        put_scales<kLayout>(From::scales(block, part), row,
-                            (kSuper ? panel : record) + scales_offset(kLayout, part));
+        if constexpr (!kLayout.odd)
+          put_scales<kLayout>(From::scales(block, part), row,
+                              (kSuper ? panel : record) + scales_offset(kLayout, i));
       }
     }
     panel += kHeader + n * kRecord;
@@ -259,8 +279,14 @@ struct ScaleAndMin {
 };
 
 /// Of a row's column in block `block` of a unit; `p` is where the block's scales lie.
-ScaleAndMin scale_at(ScaleKind kind, const std::byte* factors, const std::byte* p, int row, int block,
-                     int column) {
+ScaleAndMin scale_at(const PanelLayout& layout, const std::byte* factors, const std::byte* p, int row,
+                     int block, int column) {
+  const ScaleKind kind = layout.scales;
+  if (layout.odd) {
+    const int i = kind == ScaleKind::kSuper16 ? 2 * block + column / 16 : block;
+    const int s = byte_at(factors + factor_bytes(kind) + odd_scale_byte(row, i)) >> odd_scale_shift(i) & 15;
+    return {half_at(factors + 2 * row) * layout.unit * static_cast<float>(2 * s + 1)};
+  }
   const std::byte* const half = p + column / 16 * 16 + row;  // Of a kind with two scales a record.
   switch (kind) {
     case ScaleKind::kNone:
@@ -289,6 +315,10 @@ ScaleAndMin scale_at(ScaleKind kind, const std::byte* factors, const std::byte* 
     case ScaleKind::kSuper16Min:
       return {half_at(factors + 2 * row) * static_cast<float>(byte_at(half) & 15),
               half_at(factors + 32 + 2 * row) * static_cast<float>(byte_at(half) >> 4)};
+    case ScaleKind::kSuperFlat:
+      return {half_at(factors + 2 * row)};
+    case ScaleKind::kSuperE4M3:
+      return {f16_to_f32(static_cast<std::uint16_t>(byte_at(half) << 7)) * layout.unit};
   }
   return {};
 }
@@ -360,7 +390,7 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
     const int blocks_of_unit = unit_columns(layout) / kBlockColumns;
     const int part = static_cast<int>(block % blocks_of_unit);
     const std::byte* const unit = panel + block / blocks_of_unit * unit_bytes(layout);
-    const std::byte* const record = unit + header_bytes(layout.scales) + part * record_bytes(layout);
+    const std::byte* const record = unit + header_bytes(layout) + part * record_bytes(layout);
     const auto n =
         static_cast<int>(std::min<std::int64_t>(kBlockColumns, matrix.columns - block * kBlockColumns));
     if (layout.element_bytes > 0) {
@@ -371,7 +401,7 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
     const Words codes = codes_in(matrix, layout, record, block, row);
     ScaleAndMin s;
     for (int k = 0; k < n; ++k) {
-      if (k % 16 == 0) s = scale_at(layout.scales, unit, unit + scales_offset(layout, part), lane, part, k);
+      if (k % 16 == 0) s = scale_at(layout, unit, unit + scales_offset(layout, part), lane, part, k);
       int code = static_cast<int>(codes[static_cast<std::size_t>(k / 4)] >> (8 * (k % 4)) & 0xff);
       if (has_table) code = layout.table[code];
       out[k] = s.scale * static_cast<float>(code - layout.zero) + s.min;

@@ -8,7 +8,9 @@
 //
 // A type whose scales have two levels is cut into super-blocks of 256 columns, whose scales come first:
 //
-//   [f16 factors][scales of 8 blocks] [base plane][extra plane] [base plane][extra plane] ...
+//   [f16 factors][scales of all blocks] [base plane][extra plane] [base plane][extra plane] ...
+//
+// (of 128 columns, where the type's own blocks have no more).
 //
 // In a plane, the codes of four neighbouring columns of a row lie side by side, and the rows follow one
 // another: 64 bytes are 16 rows x 4 columns, what one dot-product instruction takes. For the column c of a
@@ -27,9 +29,12 @@
 //                           blocks side by side, as 16-bit products of pairs take them, and so are the odd
 //                           ones
 //
-// A code is base | extra << bits(base), unsigned; a value is scale * (code - zero) + min, or, of a type with
-// a table, scale * (table[code] - zero). Float types have no planes: a record is [32 columns][16 rows] of
-// their elements.
+// Of a layout with odd scales, a scale is 2 s + 1, and s a nibble: scale i of a super-block (of a kind with
+// two for each block, i = 2 block + half) is in byte (i / 8 * 4 + i % 4) * 16 + row, low where i % 8 < 4.
+//
+// A code is base | extra << bits(base), unsigned; a value is unit * scale * (code - zero) + min, or, of a
+// type with a table, unit * scale * (table[code] - zero). Float types have no planes: a record is [32
+// columns][16 rows] of their elements.
 //
 // Of a tall matrix, the records have a code's high bits; two low planes of pairs, middle bits and lowest, lie
 // behind all panels:
@@ -45,7 +50,7 @@ namespace weft::cpu {
 
 enum class Plane : std::uint8_t { kNone, kBits, kPairs, kNibbles, kBytes };
 
-/// [16] is one number for each row of the panel. The last four are those of super-blocks.
+/// [16] is one number for each row of the panel. Those from kSuper on are of super-blocks.
 enum class ScaleKind : std::uint8_t {
   kNone,        ///< A float type.
   kHalf,        ///< f16 scale[16]
@@ -55,6 +60,8 @@ enum class ScaleKind : std::uint8_t {
   kSuperMin,    ///< f16 d[16], f16 -dmin[16]; u8 low[64], u8 mins[2][64]: see above
   kSuper16,     ///< f16 d[16];               i8 scale[16][16], for 16 columns each
   kSuper16Min,  ///< f16 d[16], f16 -dmin[16]; u8 (scale | min << 4)[16][16]
+  kSuperFlat,   ///< f16 d[16], the scale of all blocks
+  kSuperE4M3,   ///< u8 scale[8][16], floats of 4 + 3 bits times 2^-8, for 16 columns each
 };
 
 struct PanelLayout {
@@ -63,6 +70,9 @@ struct PanelLayout {
   Plane extra = Plane::kNone;
   ScaleKind scales = ScaleKind::kNone;
   int zero = 0;                 ///< Code (or table entry) of the value 0, without min.
+  float unit = 1.0f;            ///< Of kSuper, kSuper16 and kSuperE4M3: what scales are multiples of.
+  bool odd = false;             ///< Of kSuper and kSuper16: with odd scales.
+  int super_blocks = 8;         ///< Blocks of a super-block, where there are any.
   bool tall = false;            ///< With low planes.
   std::uint8_t table[16] = {};  ///< Of a type with four-bit indices; all zero: no table.
   int element_bytes = 0;        ///< Of a float type.
@@ -111,6 +121,75 @@ inline constexpr PanelLayout kPanelLayouts[] = {
      .scales = ScaleKind::kExponent,
      .zero = 16,
      .table = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}},
+    {.dtype = DType::kNVFP4,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kSuperE4M3,
+     .zero = 16,
+     .unit = 128.0f,
+     .super_blocks = 4,
+     .table = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}},
+    {.dtype = DType::kQ1_0,
+     .base = Plane::kBits,
+     .scales = ScaleKind::kSuperFlat,
+     .zero = 16,
+     .super_blocks = 4,
+     .table = {15, 17}},
+    {.dtype = DType::kTQ1_0, .base = Plane::kPairs, .scales = ScaleKind::kSuperFlat, .zero = 1},
+    {.dtype = DType::kTQ2_0, .base = Plane::kPairs, .scales = ScaleKind::kSuperFlat, .zero = 1},
+    // Of the IQ types, codes are levels of the grid with the sign, or the way of the shift, above them.
+    {.dtype = DType::kIQ1_S,
+     .base = Plane::kPairs,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kSuper,
+     .zero = 16,
+     .unit = 0.125f,
+     .odd = true,
+     .table = {9, 17, 25, 16, 7, 15, 23, 16}},
+    {.dtype = DType::kIQ1_M,
+     .base = Plane::kPairs,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kSuper16,
+     .zero = 16,
+     .unit = 0.125f,
+     .odd = true,
+     .table = {9, 17, 25, 16, 7, 15, 23, 16}},
+    {.dtype = DType::kIQ2_XXS,
+     .base = Plane::kPairs,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kSuper,
+     .zero = 128,
+     .unit = 0.125f,
+     .odd = true,
+     .table = {136, 153, 171, 128, 120, 103, 85, 128}},
+    {.dtype = DType::kIQ2_XS,
+     .base = Plane::kPairs,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kSuper16,
+     .zero = 128,
+     .unit = 0.125f,
+     .odd = true,
+     .table = {136, 153, 171, 128, 120, 103, 85, 128}},
+    {.dtype = DType::kIQ2_S,
+     .base = Plane::kPairs,
+     .extra = Plane::kBits,
+     .scales = ScaleKind::kSuper16,
+     .zero = 128,
+     .unit = 0.125f,
+     .odd = true,
+     .table = {136, 153, 171, 128, 120, 103, 85, 128}},
+    {.dtype = DType::kIQ3_XXS,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kSuper,
+     .zero = 32,
+     .unit = 0.5f,
+     .odd = true,
+     .table = {34, 38, 42, 46, 50, 54, 58, 63, 30, 26, 22, 18, 14, 10, 6, 1}},
+    {.dtype = DType::kIQ3_S,
+     .base = Plane::kNibbles,
+     .scales = ScaleKind::kSuper,
+     .zero = 16,
+     .odd = true,
+     .table = {17, 19, 21, 23, 25, 27, 29, 31, 15, 13, 11, 9, 7, 5, 3, 1}},
 };
 inline constexpr int kNumPanelLayouts = sizeof(kPanelLayouts) / sizeof(kPanelLayouts[0]);
 
@@ -126,30 +205,34 @@ constexpr int plane_bits(Plane plane) {
 }
 /// Of a super-block.
 constexpr int factor_bytes(ScaleKind kind) {
-  constexpr int bytes[] = {0, 0, 0, 0, 32, 64, 32, 64};
+  constexpr int bytes[] = {0, 0, 0, 0, 32, 64, 32, 64, 32, 0};
   return bytes[static_cast<int>(kind)];
 }
+constexpr bool has_super_blocks(ScaleKind kind) { return kind >= ScaleKind::kSuper; }
 /// Of a block of 32 columns.
-constexpr int scale_bytes(ScaleKind kind) {
-  constexpr int bytes[] = {0, 32, 64, 16, 16, 24, 32, 32};
-  return bytes[static_cast<int>(kind)];
+constexpr int scale_bytes(const PanelLayout& layout) {
+  constexpr int bytes[] = {0, 32, 64, 16, 16, 24, 32, 32, 0, 32};
+  return bytes[static_cast<int>(layout.scales)] / (layout.odd ? 2 : 1);
 }
-inline constexpr int kSuperBlocks = 8;
-inline constexpr int kSuperColumns = kSuperBlocks * kBlockColumns;
-constexpr bool has_super_blocks(ScaleKind kind) { return factor_bytes(kind) > 0; }
+inline constexpr int kSuperBlocks = 8;  ///< At most.
 /// Where kSuperMin has a block's scale and its min.
 constexpr int six_bit_scale(int row, int block) { return block % 4 * 16 + row; }
 constexpr int six_bit_min(int row, int block) { return row * 4 + block % 2 * 2 + block / 2 % 2; }
+/// Where odd scales have scale i.
+constexpr int odd_scale_byte(int row, int i) { return (i / 8 * 4 + i % 4) * 16 + row; }
+constexpr int odd_scale_shift(int i) { return i % 8 < 4 ? 0 : 4; }
 /// What stands before a super-block's codes.
-constexpr int header_bytes(ScaleKind kind) {
-  return has_super_blocks(kind) ? factor_bytes(kind) + kSuperBlocks * scale_bytes(kind) : 0;
+constexpr int header_bytes(const PanelLayout& layout) {
+  return has_super_blocks(layout.scales)
+             ? factor_bytes(layout.scales) + layout.super_blocks * scale_bytes(layout)
+             : 0;
 }
 constexpr int code_bytes(const PanelLayout& layout) {
   return plane_bytes(layout.base) + plane_bytes(layout.extra);
 }
 /// Of a block of 32 columns, without what its super-block has for it.
 constexpr int record_bytes(const PanelLayout& layout) {
-  return code_bytes(layout) + (has_super_blocks(layout.scales) ? 0 : scale_bytes(layout.scales)) +
+  return code_bytes(layout) + (has_super_blocks(layout.scales) ? 0 : scale_bytes(layout)) +
          layout.element_bytes * kPanelRows * kBlockColumns;
 }
 /// Of a code, in low planes.
@@ -158,10 +241,10 @@ constexpr int low_bits(const PanelLayout& layout) {
 }
 /// Of the columns that scales have in common: a super-block, or a block.
 constexpr int unit_columns(const PanelLayout& layout) {
-  return has_super_blocks(layout.scales) ? kSuperColumns : kBlockColumns;
+  return (has_super_blocks(layout.scales) ? layout.super_blocks : 1) * kBlockColumns;
 }
 constexpr int unit_bytes(const PanelLayout& layout) {
-  return header_bytes(layout.scales) + unit_columns(layout) / kBlockColumns * record_bytes(layout);
+  return header_bytes(layout) + unit_columns(layout) / kBlockColumns * record_bytes(layout);
 }
 
 /// A group of 32 activations of a kQ8 row: x = scale * q, |q| <= 127. A row is an array of groups.
@@ -185,7 +268,6 @@ struct Q8Wide {
   std::int16_t block_sums[kWideBlocks];   ///< ... and of 32: what mins are multiplied by, two by two.
   float scale;
 };
-static_assert(kSuperColumns % kWideColumns == 0);
 
 /// Of a block of activations that rows are screened for (screen.inl): what the block's whole numbers are
 /// multiplied by, what is added then, and what the block adds to bounds.

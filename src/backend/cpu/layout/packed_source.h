@@ -71,13 +71,14 @@ inline void or_fifth_bits(Words& words, std::uint32_t bits) {
   }
 }
 
-/// Source<type>: kBytes of a canonical block; codes and scales of its 32 columns number `part`; factors.
+/// Source<type>: kBytes of a canonical block of kParts times 32 columns; codes and scales of its 32 columns
+/// number `part`; factors.
 template <DType kType>
 struct Source;
 
 template <>
 struct Source<DType::kQ4_0> {
-  static constexpr int kBytes = 18;
+  static constexpr int kBytes = 18, kParts = 1;
   static Words codes(const std::byte* b, int) { return split_nibbles(b + 2); }
   static Scales scales(const std::byte* b, int) { return {.half = half_bits_at(b)}; }
 };
@@ -87,7 +88,7 @@ struct Source<DType::kIQ4_NL> : Source<DType::kQ4_0> {};
 
 template <>
 struct Source<DType::kQ4_1> {
-  static constexpr int kBytes = 20;
+  static constexpr int kBytes = 20, kParts = 1;
   static Words codes(const std::byte* b, int) { return split_nibbles(b + 4); }
   static Scales scales(const std::byte* b, int) {
     return {.half = half_bits_at(b), .min_half = half_bits_at(b + 2)};
@@ -96,7 +97,7 @@ struct Source<DType::kQ4_1> {
 
 template <>
 struct Source<DType::kQ5_0> {
-  static constexpr int kBytes = 22;
+  static constexpr int kBytes = 22, kParts = 1;
   static Words codes(const std::byte* b, int) {
     Words words = split_nibbles(b + 6);
     or_fifth_bits(words, word_at(b + 2));
@@ -107,7 +108,7 @@ struct Source<DType::kQ5_0> {
 
 template <>
 struct Source<DType::kQ5_1> {
-  static constexpr int kBytes = 24;
+  static constexpr int kBytes = 24, kParts = 1;
   static Words codes(const std::byte* b, int) {
     Words words = split_nibbles(b + 8);
     or_fifth_bits(words, word_at(b + 4));
@@ -120,7 +121,7 @@ struct Source<DType::kQ5_1> {
 
 template <>
 struct Source<DType::kQ8_0> {
-  static constexpr int kBytes = 34;
+  static constexpr int kBytes = 34, kParts = 1;
   static Words codes(const std::byte* b, int) {
     Words words;
     for (int j = 0; j < 8; ++j) words[j] = word_at(b + 2 + 4 * j) ^ 0x80808080u;
@@ -131,14 +132,14 @@ struct Source<DType::kQ8_0> {
 
 template <>
 struct Source<DType::kMXFP4> {
-  static constexpr int kBytes = 17;
+  static constexpr int kBytes = 17, kParts = 1;
   static Words codes(const std::byte* b, int) { return split_nibbles(b + 1); }
   static Scales scales(const std::byte* b, int) { return {.scale = {int_at(b), 0}}; }
 };
 
 template <>
 struct Source<DType::kIQ4_XS> {
-  static constexpr int kBytes = 136;
+  static constexpr int kBytes = 136, kParts = 8;
   static Words codes(const std::byte* b, int part) { return split_nibbles(b + 8 + 16 * part); }
   static Scales scales(const std::byte* b, int part) {
     const int low = int_at(b + 4 + part / 2) >> (4 * (part % 2)) & 15;
@@ -152,7 +153,7 @@ struct Source<DType::kIQ4_XS> {
 // byte.
 template <>
 struct Source<DType::kQ2_K> {
-  static constexpr int kBytes = 84;
+  static constexpr int kBytes = 84, kParts = 8;
   static Words codes(const std::byte* b, int part) {
     return bits_of_bytes(b + 16 + 32 * (part / 4), 2 * (part % 4), 0x03030303u);
   }
@@ -167,7 +168,7 @@ struct Source<DType::kQ2_K> {
 
 template <>
 struct Source<DType::kQ3_K> {
-  static constexpr int kBytes = 110;
+  static constexpr int kBytes = 110, kParts = 8;
   static Words codes(const std::byte* b, int part) {
     Words words = bits_of_bytes(b + 32 + 32 * (part / 4), 2 * (part % 4), 0x03030303u);
     or_shifted(words, bits_of_bytes(b, part, 0x01010101u), 2);
@@ -187,7 +188,7 @@ struct Source<DType::kQ3_K> {
 
 template <>
 struct Source<DType::kQ4_K> {
-  static constexpr int kBytes = 144;
+  static constexpr int kBytes = 144, kParts = 8;
   static Words codes(const std::byte* b, int part) {
     return bits_of_bytes(b + 16 + 32 * (part / 2), 4 * (part % 2), 0x0f0f0f0fu);
   }
@@ -205,7 +206,7 @@ struct Source<DType::kQ4_K> {
 
 template <>
 struct Source<DType::kQ5_K> {
-  static constexpr int kBytes = 176;
+  static constexpr int kBytes = 176, kParts = 8;
   static Words codes(const std::byte* b, int part) {
     Words words = bits_of_bytes(b + 48 + 32 * (part / 2), 4 * (part % 2), 0x0f0f0f0fu);
     or_shifted(words, bits_of_bytes(b + 16, part, 0x01010101u), 4);
@@ -217,7 +218,7 @@ struct Source<DType::kQ5_K> {
 
 template <>
 struct Source<DType::kQ6_K> {
-  static constexpr int kBytes = 210;
+  static constexpr int kBytes = 210, kParts = 8;
   static Words codes(const std::byte* b, int part) {
     const int half = part / 4, quarter = part % 4;
     Words words = bits_of_bytes(b + 64 * half + 32 * (quarter % 2), 4 * (quarter / 2), 0x0f0f0f0fu);
