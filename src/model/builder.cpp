@@ -29,6 +29,9 @@ bool equal_but_ones(std::span<const std::int64_t> a, const Shape& b) {
   return left == right;
 }
 
+/// The name of the tensor that may hold a weight's factor.
+std::string factor_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')) + ".scale"; }
+
 }  // namespace
 
 std::string layer_name(int layer, const char* name) { return "blk." + std::to_string(layer) + "." + name; }
@@ -145,6 +148,10 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
       throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the type " + std::string(type.name) +
                                                ", expected " +
                                                (flat ? "f32, f16 or bf16" : "a float or quantised type"));
+    // Its numbers have few exponents; what they are multiplied by stands in another tensor.
+    if (const std::string factor = factor_of(name); dtype == DType::kNVFP4 && has(factor))
+      throw Error(ErrorCode::kUnsupported, "tensor " + name + " has a factor, " + factor +
+                                               ", which weft does not apply; use a file without it");
     // Vectors are unpacked when they are loaded.
     if (flat) dtype = DType::kF32;
   }
