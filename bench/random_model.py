@@ -16,27 +16,48 @@ import gguf
 from gguf import GGMLQuantizationType as Type
 
 LAYERS, WIDTH, FFN, HEADS, KV_HEADS, VOCAB = 16, 2048, 8192, 32, 8, 32000
-TYPES = {"q4_k_m": Type.Q4_K, "q4_0": Type.Q4_0, "q8_0": Type.Q8_0}
-# Where the float16 scales of a block are.
-SCALES_AT = {Type.Q4_0: [0], Type.Q8_0: [0], Type.Q4_K: [0, 2], Type.Q6_K: [208]}
+# Where the float16 scales of a block are. IQ1_M and the types with scales of eight bits have theirs set below.
+SCALES_AT = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0], Type.Q2_K: [80, 82],
+             Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0],
+             Type.IQ4_XS: [0], Type.IQ1_S: [0], Type.IQ1_M: [], Type.IQ2_XXS: [0], Type.IQ2_XS: [0], Type.IQ2_S: [0],
+             Type.IQ3_XXS: [0], Type.IQ3_S: [0], Type.TQ1_0: [52], Type.TQ2_0: [64], Type.MXFP4: [], Type.NVFP4: []}
+TYPES = {"q4_k_m": Type.Q4_K} | {type_.name.lower(): type_ for type_ in SCALES_AT}
+WITH_MIN = [Type.Q4_1, Type.Q5_1, Type.Q2_K, Type.Q4_K, Type.Q5_K]
 
 
 def set_scales(blocks: np.ndarray, type_: Type, scales: list[float]) -> None:
     for at, scale in zip(SCALES_AT[type_], scales):
         blocks[:, at : at + 2] = np.array([scale], dtype=np.float16).view(np.uint8)
+    if type_ == Type.MXFP4:
+        blocks[:, 0] = round(np.log2(scales[0])) + 128
+    if type_ == Type.NVFP4:  # Three bits of mantissa below an exponent of bias 7.
+        exponent = max(int(np.floor(np.log2(2 * scales[0]))), -6)
+        blocks[:, :4] = min(round((2 * scales[0] / 2.0**exponent - 1) * 8), 7) + (exponent + 7) * 8
+    if type_ == Type.IQ1_M:  # Four bits of it lie on top of each of the last four words.
+        bits = int(np.array([scales[0]], dtype=np.float16).view(np.uint16)[0])
+        for i in range(4):
+            blocks[:, 49 + 2 * i] = blocks[:, 49 + 2 * i] & 0x0F | (bits >> 4 * i & 15) << 4
+
+
+def random_blocks(random: np.random.Generator, type_: Type, n: int) -> np.ndarray:
+    size = gguf.GGML_QUANT_SIZES[type_][1]
+    blocks = np.frombuffer(random.bytes(n * size), dtype=np.uint8).reshape(n, size).copy()
+    if type_ == Type.TQ2_0:  # Of its four codes three are in use: 3 becomes 1.
+        blocks &= ~((blocks & blocks >> 1 & 0x55) << 1)
+    return blocks
 
 
 def calibrate(type_: Type, random: np.random.Generator) -> list[float]:
     """Scales for random blocks of mean 0 and deviation 1."""
-    blocks = random.integers(0, 256, (4096, gguf.GGML_QUANT_SIZES[type_][1]), dtype=np.uint8)
+    blocks = random_blocks(random, type_, 4096)
 
     def values(scales: list[float]) -> np.ndarray:
         set_scales(blocks, type_, scales)
         return gguf.quants.dequantize(blocks, type_).astype(np.float64)
 
-    if type_ != Type.Q4_K:  # A scale, and codes around 0.
+    if type_ not in WITH_MIN:  # A scale, and codes around 0.
         return [1.0 / values([1.0]).std()]
-    # d * scale * code - dmin * min: dmin makes the mean 0.
+    # d * scale * code - dmin * min (or + min): dmin makes the mean 0.
     min_scale = values([1.0, 0.0]).mean() / -values([0.0, 1.0]).mean()
     d = 1.0 / values([1.0, min_scale]).std()
     return [d, d * min_scale]
@@ -64,9 +85,7 @@ class Writer:
     def matrix(self, name: str, rows: int, columns: int, type_: Type) -> None:
         if type_ not in self.units:
             self.units[type_] = calibrate(type_, self.random)
-        elements, size = gguf.GGML_QUANT_SIZES[type_]
-        n = rows * columns // elements
-        blocks = np.frombuffer(self.random.bytes(n * size), dtype=np.uint8).reshape(n, size).copy()
+        blocks = random_blocks(self.random, type_, rows * columns // gguf.GGML_QUANT_SIZES[type_][0])
         set_scales(blocks, type_, [unit / columns**0.5 for unit in self.units[type_]])
         self.gguf.add_tensor(name, blocks.reshape(rows, -1), raw_dtype=type_)
 
