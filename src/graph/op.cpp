@@ -113,6 +113,7 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
              "must have one count per sequence");
   in.integer(at.hidden, DType::kI32, 2);
   in.require(in.shape(at.hidden)[1] == Dim(kHiddenWords), at.hidden, "must be {hidden, 4}");
+  in.require(op.alibi == 0.0f || op.softcap == 0.0f, at.q, "must be without a softcap where ALiBi is used");
   if (in.has(at.sinks)) in.vector(at.sinks, op.n_heads);
   return f32({q[0], op.n_heads * in.size(at.v, 2)});
 }

@@ -8,7 +8,7 @@ namespace weft::conformance::cases {
 void attention(Suite& suite) {
   if (!suite.wanted("attention")) return;
   for (const DType type : kCacheTypes)
-    for (const int variant : {0, 1, 2, 3, 4, 5, 6})
+    for (const int variant : {0, 1, 2, 3, 4, 5, 6, 7, 8})
       for (const std::int64_t m : {0, 1, 7}) {
         Case c = suite.next();
         AttentionCase a;
@@ -17,7 +17,9 @@ void attention(Suite& suite) {
         a.k_dim = variant == 2 ? 64 : 32;
         a.v_dim = variant == 2 ? 96 : 32;
         if (variant == 3) a.op.softcap = 5.0f;
-        if (variant == 4) a.op.window = 50;
+        if (variant == 4 || variant == 7) a.op.window = 50;
+        a.op.chunked = variant == 7;
+        if (variant == 8) a.op.alibi = 8.0f;
         const std::int64_t n_cells = 5 * kPageCells;
         a.k = c.floats({n_cells, a.n_kv_heads * a.k_dim});
         a.v = c.floats({n_cells, a.n_kv_heads * a.v_dim});
@@ -65,8 +67,8 @@ void attention(Suite& suite) {
             .hidden = c.input({static_cast<std::int64_t>(a.hidden.size()), kHiddenWords}, words(a.hidden)),
             .sinks = variant == 6 ? c.weight(DType::kF32, {a.op.n_heads}, a.sinks) : kNoValue};
         c.expect(c.graph.add(a.op, inputs, "y"), conformance::attention(a));
-        constexpr const char* kVariants[] = {"grouped", "all heads", "K 64 V 96", "softcap",
-                                             "window",  "hidden",    "sinks"};
+        constexpr const char* kVariants[] = {"grouped", "all heads", "K 64 V 96", "softcap", "window",
+                                             "hidden",  "sinks",     "chunked",   "alibi"};
         suite.take(c, std::string(info(type).name) + " " + kVariants[variant] + " rows " + std::to_string(m),
                    info(type).kind == DTypeKind::kQuantised ? kQuantisedTolerance
                    : type == DType::kF32                    ? kProductTolerance

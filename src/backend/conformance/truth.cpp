@@ -1,6 +1,7 @@
 #include "backend/conformance/truth.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -258,6 +259,7 @@ Values attention(const AttentionCase& a) {
   Values y(a.positions.size() * heads * v_dim);
   for (std::size_t r = 0; r < a.positions.size(); ++r) {
     std::vector<std::size_t> cells;
+    std::vector<double> distances;
     const auto sequence = static_cast<std::size_t>(a.sequences[r]);
     for (std::size_t e = 0; e < static_cast<std::size_t>(a.counts[sequence]); ++e) {
       const Extent& extent = a.extents[sequence * static_cast<std::size_t>(a.width) + e];
@@ -269,20 +271,33 @@ Values attention(const AttentionCase& a) {
       for (int lane = 0; lane < kPageCells; ++lane) {
         const std::int32_t position = extent.position(lane);
         if ((mask >> lane & 1) == 0 || position >= a.ends[r]) continue;
-        if (a.op.window > 0 && position <= a.positions[r] - a.op.window) continue;
+        const std::int32_t own = a.positions[r];
+        if (a.op.window > 0 &&
+            (a.op.chunked ? position < own / a.op.window * a.op.window : position <= own - a.op.window))
+          continue;
+        distances.push_back(std::abs(own - position));
         cells.push_back(static_cast<std::size_t>(extent.page) * kPageCells + static_cast<std::size_t>(lane));
       }
     }
     for (std::size_t h = 0; h < heads; ++h) {
       const std::size_t kv = h / (heads / kv_heads);
+      // ALiBi's slopes: a geometric series, and for what is above a power of two every second element of a
+      // series twice as fine.
+      const std::size_t power = std::bit_floor(heads);
+      const double exponent = h < power
+                                  ? static_cast<double>(h + 1) / static_cast<double>(power)
+                                  : static_cast<double>(2 * (h - power) + 1) / static_cast<double>(2 * power);
+      const double slope = a.op.alibi == 0.0f ? 0.0 : std::pow(2.0, -a.op.alibi * exponent);
       Values weights;
       double sum = 0.0;
-      for (const std::size_t cell : cells) {
+      for (std::size_t i_cell = 0; i_cell < cells.size(); ++i_cell) {
+        const std::size_t cell = cells[i_cell];
         double score = 0.0;
         for (std::size_t i = 0; i < k_dim; ++i)
           score += a.q[(r * heads + h) * k_dim + i] * a.k[(cell * kv_heads + kv) * k_dim + i];
         score *= static_cast<double>(a.op.scale);
         if (a.op.softcap != 0.0f) score = a.op.softcap * std::tanh(score / a.op.softcap);
+        score -= slope * distances[i_cell];
         weights.push_back(std::exp(score));
         sum += weights.back();
       }

@@ -237,7 +237,7 @@ class Builder {
              in.hidden, in.sinks, node.output},
             {heads, word(shape(in.k)[1].constant()), k_dim, v_dim, word(op.scale), word(op.softcap),
              word(std::int64_t{op.window}), word(shape(in.extents)[1].constant()), cell_bytes(in.k),
-             cell_bytes(in.v), in.sinks != kNoValue});
+             cell_bytes(in.v), in.sinks != kNoValue, op.chunked, word(op.alibi)});
     launch.groups = [heads](const StepSizes& step) -> Groups { return {heads, groups_of(step.rows, 1), 1}; };
   }
 

@@ -159,6 +159,9 @@ struct StoreCache {
 /// window. Cells that are hidden from it are left out: hidden[hidden_first[r]] and the following entries of
 /// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden. With sinks {n_heads}? each head
 /// of a row that sees anything has one more score, which takes its share of the weights and gives nothing.
+/// With ALiBi (arXiv 2108.12409) a score is less by the distance from the row's position times the head's
+/// slope: 2^(-alibi * (h + 1) / p) for the first p heads, p being the largest power of two in n_heads, and
+/// 2^(-alibi * (h - p + 0.5) / p) for the others.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   struct Inputs {
@@ -171,6 +174,8 @@ struct Attention {
   float scale = 1.0f;
   float softcap = 0.0f;  ///< 0: off
   int window = 0;  ///< 0: all; otherwise none before the last `window` positions, the row's own included.
+  bool chunked = false;  ///< None before a multiple of the window instead: the last one up to the row's own.
+  float alibi = 0.0f;    ///< 0: off. Not together with a softcap.
   friend bool operator==(const Attention&, const Attention&) = default;
 };
 

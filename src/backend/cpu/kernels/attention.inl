@@ -120,7 +120,7 @@ class Tile {
     if (first < 0) return;
     const AttentionSegment& segment = tile_.segments[begin];
     pages_ahead_ = i + 1 < segment.n_extents ? segment.extents[i + 1].page - segment.extents[i].page : 0;
-    add_page(segment.extents[i].page, first, last + 1);
+    add_page(segment.extents[i], first, last + 1);
   }
 
   float* part(std::size_t offset) const { return scratch_ + offset; }
@@ -174,7 +174,8 @@ class Tile {
   }
 
   /// Adds a page's cells to batch rows [first, last).
-  void add_page(std::int32_t page, int first, int last) {
+  void add_page(const Extent& extent, int first, int last) {
+    const std::int32_t page = extent.page;
     std::uint64_t any = 0;
     std::uint64_t all = ~std::uint64_t{0};
     for (int r = first; r < last; ++r) {
@@ -205,7 +206,7 @@ class Tile {
                                    : copy_values(v, v_ahead, any, all);
       if (!finite && last - first > 1) {
         for (int r = first; r < last; ++r) {
-          if (visible_[r] != 0) add_page(page, r, r + 1);
+          if (visible_[r] != 0) add_page(extent, r, r + 1);
         }
         return;
       }
@@ -219,6 +220,7 @@ class Tile {
         if (kAskAgain<decltype(cells)>) prefetch_head(k, cache_page_bytes(layout.k_type, 1, k_dim_), k_ahead);
       });
     }
+    if (args_.slopes != nullptr) add_distances(extent, first, last);
     weigh_rows(first, last);
     if (copy_v) {
       const auto* const copy = reinterpret_cast<const std::byte*>(part(at_.v_page));
@@ -344,6 +346,24 @@ class Tile {
                          part(at_.scores) + static_cast<std::ptrdiff_t>(begin) * kPageCells);
       ahead = {};  // Other blocks find it done.
     });
+  }
+
+  /// ALiBi.
+  void add_distances(const Extent& extent, int first, int last) {
+    for (int r = first; r < last; ++r) {
+      const std::int32_t position = args_.positions[tile_.rows[r]];
+      float distances[kPageCells];
+      for (int cell = 0; cell < kPageCells; ++cell) {
+        const std::int32_t away = (cell + extent.offset) / extent.divisor + extent.base - position;
+        distances[cell] = static_cast<float>(away < 0 ? away : -away);
+      }
+      for (int g = 0; g < group_; ++g) {
+        const F32 slope = broadcast(args_.slopes[kv_head_ * group_ + g] * kLog2E);
+        float* const scores = part(at_.scores) + (static_cast<std::ptrdiff_t>(r) * group_ + g) * kPageCells;
+        for (int cell = 0; cell < kPageCells; cell += kLanes)
+          store(scores + cell, WEFT_CPU_ISA::fma(load(distances + cell), slope, load(scores + cell)));
+      }
+    }
   }
 
   void weigh_rows(int first, int last) {

@@ -42,8 +42,7 @@ static inline std::int64_t lane_of(const Extent& extent, std::int64_t position) 
 
 static inline std::uint64_t visible_cells(const AttentionArgs& args, std::int32_t row, const Extent& extent) {
   std::uint64_t bits = extent.mask & ~bits_from(lane_of(extent, args.ends[row]));
-  if (args.window > 0)
-    bits &= bits_from(lane_of(extent, std::int64_t{args.positions[row]} - args.window + 1));
+  if (args.window > 0) bits &= bits_from(lane_of(extent, first_seen(args, args.positions[row])));
   if (args.hidden_first[row] >= 0) {
     for (const HiddenCells* hidden = args.hidden + args.hidden_first[row]; hidden->row == row; ++hidden)
       if (hidden->page == extent.page) bits &= ~hidden->mask;

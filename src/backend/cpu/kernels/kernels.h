@@ -120,8 +120,8 @@ struct CacheLayout {
 };
 
 /// Attention of some rows of a batch over their sequences' extents, in order. A row attends to the cell of
-/// position p when its bit is set in the extent's mask, p is below the row's end, (window > 0) p > the row's
-/// position - window, and no entry of the row hides it. Each extent's partial softmax (max, sum, weighted V)
+/// position p when its bit is set in the extent's mask, p is below the row's end, (window > 0) p is not
+/// before first_seen, and no entry of the row hides it. Each extent's partial softmax (max, sum, weighted V)
 /// is computed from nothing and merged in order, so results do not depend on how rows are grouped.
 struct AttentionArgs {
   const float* q = nullptr;  ///< [row of the batch][n_heads][k_head_dim], stride q_stride floats
@@ -133,14 +133,20 @@ struct AttentionArgs {
   CacheLayout layout;
   int n_heads = 0;  ///< A multiple of n_kv_heads: heads g*h .. g*h+g-1 read KV head h.
   float scale = 1.0f;
-  float softcap = 0.0f;                        ///< 0: off; otherwise s = softcap * tanh(s / softcap)
-  int window = 0;                              ///< 0: all
+  float softcap = 0.0f;  ///< 0: off; otherwise s = softcap * tanh(s / softcap)
+  int window = 0;        ///< 0: all
+  bool chunked = false;
   const std::int32_t* positions = nullptr;     ///< [row of the batch]
   const std::int32_t* ends = nullptr;          ///< [row of the batch]
   const std::int32_t* hidden_first = nullptr;  ///< [row of the batch]: its first entry, or -1
   const HiddenCells* hidden = nullptr;
-  const float* sinks = nullptr;  ///< [n_heads], or null
+  const float* sinks = nullptr;   ///< [n_heads], or null
+  const float* slopes = nullptr;  ///< [n_heads], or null: what a score is less for each position between.
 };
+/// The first position that a row at `position` sees, where there is a window.
+static inline std::int64_t first_seen(const AttentionArgs& args, std::int32_t position) {
+  return args.chunked ? position - position % args.window : std::int64_t{position} - args.window + 1;
+}
 /// Rows of one sequence.
 struct AttentionSegment {
   int row_begin = 0;  ///< Of the tile's rows

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 
 namespace weft::cpu {
@@ -29,6 +30,17 @@ bool comes_before(const AttentionSegment& a, const AttentionSegment& b) {
   const std::int32_t page_a = a.n_extents > 0 ? a.extents[0].page : -1;
   const std::int32_t page_b = b.n_extents > 0 ? b.extents[0].page : -1;
   return page_a != page_b ? page_a < page_b : a.row_begin < b.row_begin;
+}
+
+std::vector<float> alibi_slopes(const ops::Attention& op) {
+  const auto n_first = static_cast<int>(std::bit_floor(static_cast<unsigned>(op.n_heads)));
+  std::vector<float> slopes;
+  for (int head = 0; head < op.n_heads; ++head) {
+    const float step =
+        head < n_first ? static_cast<float>(head + 1) : static_cast<float>(head - n_first) + 0.5f;
+    slopes.push_back(std::exp2(-op.alibi * step / static_cast<float>(n_first)));
+  }
+  return slopes;
 }
 
 int n_kv_heads_of(const Graph& graph, const ops::Attention::Inputs& inputs) {
@@ -161,6 +173,9 @@ AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shar
   args_.scale = op.scale;
   args_.softcap = op.softcap;
   args_.window = op.window;
+  args_.chunked = op.chunked;
+  if (op.alibi != 0.0f) slopes_ = alibi_slopes(op);
+  if (!slopes_.empty()) args_.slopes = slopes_.data();
 }
 
 bool AttentionLaunch::make_form(Form form) {
@@ -236,7 +251,7 @@ Work AttentionLaunch::work() const {
       const AttentionSegment& segment = tile.segments[s];
       for (int r = segment.row_begin; r < segment.row_begin + segment.n_rows; ++r) {
         const std::int32_t row = tile.rows[r];
-        const std::int64_t begin = args_.window > 0 ? args_.positions[row] - args_.window + 1 : 0;
+        const std::int64_t begin = args_.window > 0 ? first_seen(args_, args_.positions[row]) : 0;
         for (int e = 0; e < segment.n_extents; ++e) {
           const Extent& extent = segment.extents[e];
           const std::uint64_t cells = extent.mask & lanes_before(extent.lane_of(args_.ends[row])) &

@@ -88,6 +88,7 @@ class AttentionLaunch final : public Launch {
   std::shared_ptr<AttentionTiles> tiles_;
   bool first_;
   AttentionArgs args_;
+  std::vector<float> slopes_;
   QuantisedOutput quantised_;
 };
 

@@ -4,7 +4,7 @@
 // page, then owns columns of V. A page's softmax starts from nothing and is merged in page order, so a row has the same
 // bits whatever else the step computes. Tensors: q, K, V, positions, sequences, extents, counts, ends, hidden_first,
 // hidden, sinks, out. Params: heads, K/V heads, k_dim, v_dim, scale, softcap, window, extents of a sequence, bytes of a
-// K cell, of a V cell, whether there are sinks.
+// K cell, of a V cell, whether there are sinks, whether windows are chunks, alibi.
 #include "common.glsl"
 #include "unpack.glsl"
 #include "activations.glsl"
@@ -25,7 +25,11 @@ void attend(uint row, uint head) {
   barrier();
   for (uint i = t; i < k_dim; i += kCells) query[i] = q.f[i];
   const int position = ints(3).i[row], sequence = ints(4).i[row], end = ints(7).i[row], hidden = ints(8).i[row];
-  const int first = param(6) > 0u ? position - int(param(6)) + 1 : -0x7fffffff;
+  const int window = int(param(6));
+  const int first = window == 0 ? -0x7fffffff : param(11) != 0u ? position - position % window : position - window + 1;
+  const uint n_power = 1u << findMSB(n_heads);  // Heads whose slopes are whole steps.
+  const float slope_step = head < n_power ? float(head + 1u) : float(head - n_power) + 0.5;
+  const float slope = param_float(12) == 0.0 ? 0.0 : exp2(-param_float(12) * slope_step / float(n_power));
   const int n_extents = ints(6).i[sequence];
   Ints extents = Ints(address(5) + uint64_t(sequence) * param(7) * 24u);
   barrier();
@@ -66,6 +70,7 @@ void attend(uint row, uint head) {
       }
       score *= param_float(4);
       if (param_float(5) != 0.0) score = param_float(5) * tanh_of(score / param_float(5));
+      score -= slope * float(abs(position - cell_position));
     }
     const float page_top = reduce(score, true);
     if (page_top == kLowest) continue;  // No cell of this page is seen; the same for all threads.
