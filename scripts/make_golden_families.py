@@ -98,9 +98,10 @@ class Family:
     metadata beside what all share, names of tensors beside LAYER and WHOLE, and what becomes of tensors on the way."""
 
     def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
-                 permute=False, offset=0.0, seed=2026, learned=None, kind=None):
+                 permute=False, offset=0.0, seed=2026, learned=None, alibi=False, kind=None):
         self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
         self.learned = learned  # Metadata that is learned: a function of the model.
+        self.alibi = alibi  # In place of rope, in a class that has that.
         self.layer, self.whole = LAYER | (layer or {}), WHOLE | (whole or {})
         self.change, self.prefix, self.permute, self.offset = change, prefix, permute, offset
         self.seed = seed
@@ -559,6 +560,77 @@ FAMILIES = {
                                                 "self_attn.g_a_proj": "ssm_g_a", "self_attn.g_b_proj": "ssm_g_b",
                                                 "self_attn.o_norm": "ssm_norm"},
                           change=lambda name, data, c: kimi_linear(name, data, c)),
+    "llama4": Family("llama4", "Llama4",
+                     dict(head_dim=16, num_hidden_layers=4, num_local_experts=6, num_experts_per_tok=1,
+                          intermediate_size=48, intermediate_size_mlp=96, interleave_moe_layer_step=2,
+                          attention_chunk_size=12, floor_scale=8, attn_scale=0.3),
+                     lambda c: {"feed_forward_length": 96, "expert_feed_forward_length": 48, "expert_count": 6,
+                                "expert_used_count": 1, "interleave_moe_layer_step": 2, "rope.dimension_count": 16,
+                                "attention.sliding_window": 12, "attention.temperature_length": 8,
+                                "attention.temperature_scale": 0.3, "rope.freq_base": 500000.0},
+                     layer={"feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up",
+                            "feed_forward.down_proj": "ffn_down", "feed_forward.router": "ffn_gate_inp",
+                            "feed_forward.experts.gate_up_proj": "ffn_gate_up_exps",
+                            "feed_forward.experts.down_proj": "ffn_down_exps",
+                            "feed_forward.shared_expert.gate_proj": "ffn_gate_shexp",
+                            "feed_forward.shared_expert.up_proj": "ffn_up_shexp",
+                            "feed_forward.shared_expert.down_proj": "ffn_down_shexp"},
+                     change=lambda name, data, c: split_experts(
+                         name, data.swapaxes(1, 2) if name.endswith("_exps.weight") else data, c), kind="Llama4TextConfig"),
+    "bloom": Family("bloom", "Bloom", dict(num_attention_heads=6, hidden_size=96),
+                    lambda c: {"attention.head_count": 6, "attention.head_count_kv": 6, "feed_forward_length": 384},
+                    layer={"self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output",
+                           "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"},
+                    whole={"transformer.word_embeddings": "token_embd",
+                           "transformer.word_embeddings_layernorm": "token_embd_norm",
+                           "transformer.ln_f": "output_norm"},
+                    prefix="transformer.h.", change=fused_qkv_by_heads),
+    "mpt": Family("mpt", "Mpt",
+                  dict(d_model=64, n_heads=4, n_layers=2, max_seq_len=N_CTX, expansion_ratio=2,
+                       attn_config=dict(clip_qkv=0.4, alibi_bias_max=8, attn_type="multihead_attention")),
+                  lambda c: {"attention.head_count_kv": 4, "feed_forward_length": 256, "attention.clamp_kqv": 0.4,
+                             "attention.max_alibi_bias": 8.0, "attention.layer_norm_epsilon": 1e-5},
+                  layer={"norm_1": "attn_norm", "norm_2": "ffn_norm", "attn.Wqkv": "attn_qkv",
+                         "attn.out_proj": "attn_output", "ffn.up_proj": "ffn_up", "ffn.down_proj": "ffn_down"},
+                  whole={"transformer.wte": "token_embd", "transformer.norm_f": "output_norm"},
+                  prefix="transformer.blocks."),
+    "baichuan": Family("baichuan", "Llama", dict(num_key_value_heads=4), lambda c: {"rope.dimension_count": 16},
+                       permute=True, seed=10),
+    "baichuan-13b": Family("baichuan", "Llama",
+                           dict(hidden_size=16, intermediate_size=24, num_hidden_layers=40, num_attention_heads=2,
+                                num_key_value_heads=2), alibi=True),
+    "refact": Family("refact", "Llama", dict(num_key_value_heads=1), alibi=True, seed=11),
+    "gemma3n": Family("gemma3n", "Gemma3n",
+                      dict(head_dim=16, hidden_activation="gelu_pytorch_tanh", num_hidden_layers=6,
+                           sliding_window=8, num_kv_shared_layers=2, hidden_size_per_layer_input=16,
+                           vocab_size_per_layer_input=N_VOCAB, laurel_rank=64, altup_num_inputs=4,
+                           altup_active_idx=0, altup_correct_scale=True, final_logit_softcapping=3.0,
+                           activation_sparsity_pattern=[0.9, 0.6, 0.0, 0.0, 0.0, 0.0],
+                           layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention",
+                                        "sliding_attention", "full_attention"]),
+                      lambda c: {"feed_forward_length": 96, "attention.key_length": 16, "attention.value_length": 16,
+                                 "attention.sliding_window": 8,
+                                 "attention.sliding_window_pattern": [True, False, True, False, True, False],
+                                 "attention.shared_kv_layers": 2, "altup.num_inputs": 4, "altup.active_idx": 0,
+                                 "embedding_length_per_layer_input": 16, "final_logit_softcapping": 3.0,
+                                 "rope.freq_base": 1000000.0,
+                                 "activation_sparsity_scale": [
+                                     torch.distributions.normal.Normal(0, 1).icdf(torch.tensor(share)).item()
+                                     for share in c.activation_sparsity_pattern]},
+                      layer={"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+                             "post_feedforward_layernorm": "post_ffw_norm", "per_layer_input_gate": "inp_gate",
+                             "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
+                             "altup.correction_coefs": "altup_correct_coef",
+                             "altup.correct_output_scale": "altup_correct_scale",
+                             "altup.prediction_coefs": "altup_predict_coef", "altup.modality_router": "altup_router",
+                             "altup.router_norm": "altup_router_norm", "laurel.linear_left": "laurel_l",
+                             "laurel.linear_right": "laurel_r", "laurel.post_laurel_norm": "laurel_post_norm"},
+                      whole={"model.embed_tokens_per_layer": "per_layer_token_embd",
+                             "model.per_layer_model_projection": "per_layer_model_proj",
+                             "model.per_layer_projection_norm": "per_layer_proj_norm"} |
+                      {f"model.altup_projections.{i}": "altup_proj" for i in range(3)} |
+                      {f"model.altup_unembed_projections.{i}": "altup_unembd_proj" for i in range(3)},
+                      kind="Gemma3nTextConfig"),
 }
 
 
@@ -783,6 +855,15 @@ def all_metadata(family, model):
     return metadata(family, model.config) | (family.learned(model) if family.learned else {})
 
 
+def without_rope(config):
+    """Positions that turn nothing, and a mask that takes from scores what ALiBi does."""
+    heads = config.num_attention_heads
+    slopes = torch.tensor([2.0 ** (-8.0 * (head + 1) / heads) for head in range(heads)])
+    distances = torch.arange(N_TOKENS)[:, None] - torch.arange(N_TOKENS)[None, :]
+    mask = torch.where(distances < 0, torch.finfo(torch.float32).min, -slopes[:, None, None] * distances)
+    return {"attention_mask": mask[None], "position_ids": torch.zeros(1, N_TOKENS, dtype=torch.long)}
+
+
 def write(family, target, name):
     model = make_model(family)
     writer = GGUFWriter(target / "model.gguf", family.arch)
@@ -813,7 +894,7 @@ def write(family, target, name):
     ids = json.loads((GOLDEN / "mamba" / "tokens.json").read_text())[:N_TOKENS]
     (target / "tokens.json").write_text(json.dumps(ids) + "\n")
     with torch.no_grad():
-        logits = model(torch.tensor([ids])).logits[0]
+        logits = model(torch.tensor([ids]), **(without_rope(model.config) if family.alibi else {})).logits[0]
     (target / "logits.f32").write_bytes(logits.numpy().astype("<f4").tobytes())
     print(f"{name}: {sum(p.numel() for p in model.parameters())} weights, logits {logits.std():.3f}")
 

@@ -170,6 +170,8 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
       h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
   op.softcap = h.attention_softcap;
   op.window = in.window;
+  op.chunked = in.chunked;
+  op.alibi = h.alibi;
   return b.add(op,
                {.q = in.q,
                 .k = k_cache,
@@ -199,6 +201,7 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
                                   .rope_factors = block.rope_factors,
                                   .sinks = sinks,
                                   .window = block.window,
+                                  .chunked = block.chunked,
                                   .kv_layer = block.kv_layer});
   if (gate != kNoValue) {
     const ValueId share = b.add(ops::Unary{UnaryKind::kSigmoid}, {gate}, layer_name(layer, "gate_sigmoid"));

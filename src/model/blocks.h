@@ -52,7 +52,8 @@ struct AttentionBlock {
   bool gated = false;
   ops::Rope rope_params;
   ValueId rope_factors = kNoValue;
-  int window = 0;  ///< 0: all positions
+  int window = 0;        ///< 0: all positions
+  bool chunked = false;  ///< See ops::Attention.
   /// {n_tokens, 1}: queries are multiplied with it (temperatures).
   ValueId temperature = kNoValue;
   bool v_norm = false;  ///< RMS norm of V's heads, without weights.
@@ -82,6 +83,7 @@ struct Attended {
   ValueId rope_factors = kNoValue;
   ValueId sinks = kNoValue;
   int window = 0;
+  bool chunked = false;
   int kv_layer = NodeTag::kNone;
 };
 /// Stores keys and values, and attends to what the sequences have. {n_tokens, n_heads * v_head_dim}

@@ -187,6 +187,13 @@ void read_sliding(const Metadata& metadata, HParams& h, int n, FullLayer full) {
   if (h.window == 0) h.sliding.assign(h.sliding.size(), false);
 }
 
+int kv_layer_of(const HParams& h, int layer) {
+  const auto slides = [&](int i) -> bool { return h.sliding[static_cast<std::size_t>(i)]; };
+  int found = h.n_layers_with_kv - 1;
+  while (found >= 0 && slides(found) != slides(layer)) --found;
+  return found;
+}
+
 void require_experts(const Metadata& metadata, const HParams& h) {
   if (h.n_experts == 0) metadata.refuse("expert_count", "missing or 0, expected at least 1");
 }

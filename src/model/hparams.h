@@ -109,6 +109,7 @@ struct HParams {
   float rope_base_window = 0.0f;   ///< Rope's base in sliding layers.
   bool learned_positions = false;  ///< Positions are rows of a table of n_ctx_train: none can be beyond it.
   float attention_softcap = 0.0f;
+  float alibi = 0.0f;          ///< See ops::Attention.
   int temperature_length = 0;  ///< Of queries: see temperatures (blocks.h). 0: none
   float temperature_scale = 0.0f;
   float logit_softcap = 0.0f;
@@ -117,6 +118,12 @@ struct HParams {
   bool rope_layers = true;   ///< Whether attention knows positions, where models differ.
   bool norm_weights = true;  ///< Norms of whole rows multiply with weights.
 
+  int n_altup = 0;           ///< Forms of a row that go through the layers together (AltUp), ...
+  int altup_active = 0;      ///< ... and the one that layers work on.
+  int n_embd_per_layer = 0;  ///< Of the embedding that each layer has of its own, 0: none
+  int n_layers_with_kv = 0;  ///< The first ones; the others see keys and values of these.
+  /// By layer: of gates what is above their mean by so many standard deviations is left. -infinity: all.
+  std::vector<float> gate_cuts;
   std::vector<Xielu> xielu;  ///< Of each layer, where that is the activation.
 
   // Factors, of families that have them.
@@ -151,6 +158,8 @@ enum class FullLayer : std::uint8_t { kLast, kFirst };
 /// Which layers have the window: as attention.sliding_window_pattern says (an array, or n), or all but one in
 /// n.
 void read_sliding(const Metadata& metadata, HParams& hparams, int n, FullLayer full = FullLayer::kLast);
+/// The last of the first n_layers_with_kv layers that slides as this one does, or does not; -1 if none.
+int kv_layer_of(const HParams& hparams, int layer);
 /// Refuses a model without experts.
 void require_experts(const Metadata& metadata, const HParams& hparams);
 /// What routers of DeepSeek's kind have: expert_gating_func, expert_weights_norm, expert_weights_scale,

@@ -45,7 +45,8 @@ base::Hash128 model_fingerprint(const gguf::File& file, const model::ModelDescri
                           h.n_ssm_state,    h.n_ssm_dt_rank,
                           h.n_ssm_heads,    h.n_ssm_groups})
     hash.add_value(value);
-  for (const float value : {h.norm_eps, h.rope_base_window, h.attention_softcap, h.logit_softcap})
+  for (const float value :
+       {h.norm_eps, h.rope_base_window, h.attention_softcap, h.logit_softcap, h.alibi, h.temperature_scale})
     hash.add_value(value);
   if (const auto& control = description.additions.control; control != nullptr)
     for (int layer = 0; layer < h.n_layers; ++layer) {

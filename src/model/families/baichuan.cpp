@@ -1,0 +1,32 @@
+// Baichuan (arXiv 2309.10305): Llama, whose larger model has ALiBi in place of rope. Refact (2023): that,
+// with one KV head.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+constexpr float kAlibi = 8.0f;
+
+void read(const Metadata&, HParams& h) {
+  // Files do not say otherwise which one they are.
+  constexpr int kLayersOf13B = 40;
+  if (h.n_layers == kLayersOf13B) h.alibi = kAlibi;
+}
+
+void read_refact(const Metadata&, HParams& h) { h.alibi = kAlibi; }
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.attention.rope = h.alibi == 0.0f;
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kBaichuan = {"baichuan", read, build};
+const Family kRefact = {"refact", read_refact, build};
+
+}  // namespace weft::model

@@ -1,0 +1,23 @@
+// BLOOM (arXiv 2211.05100): ALiBi instead of positions, a norm behind the embedding, biases everywhere.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata&, HParams& h) { h.alibi = 8.0f; }
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.norm = NormKind::kLayer;
+  how.attention.rope = false;
+  how.ffn = Ffn::kPlain;
+  how.activation = Activation::kGelu;
+  return decoder(b, norm(b, NormKind::kLayer, embed_tokens(b), "token_embd_norm"), how);
+}
+
+}  // namespace
+
+const Family kBloom = {"bloom", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,47 @@
+// Llama 4 (Meta, 2025): three layers that see a chunk of the text to each one that sees all of it, knows no
+// positions and sharpens its queries far behind in a text; sigmoid routers, whose weights multiply what the
+// experts read, and an expert that all rows go through.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr int kMost = 1 << 28, kChunk = 8192, kPattern = 4;
+  require_experts(metadata, h);
+  h.expert_step = metadata.require_int("interleave_moe_layer_step", 1, h.n_layers);
+  h.n_ff_shared = h.n_ff_expert;
+  h.sigmoid_router = h.weights_before = true;
+  h.normalise_experts = false;
+  // Files say only where there are no chunks.
+  h.window = metadata.get_int("attention.sliding_window", 0, kMost, kChunk);
+  read_sliding(metadata, h, kPattern);
+  h.temperature_length = metadata.get_int("attention.temperature_length", 1, kMost, kChunk);
+  h.temperature_scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.1f);
+}
+
+ValueId build(Builder& b) {
+  // The larger model is known by its experts: files do not say that it lacks these norms.
+  constexpr int kExpertsOfMaverick = 128;
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
+  const ValueId x = embed_tokens(b);
+  const ValueId temperature = h.window > 0 ? temperatures(b, 1) : kNoValue;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    block.chunked = h.sliding[static_cast<std::size_t>(layer)];
+    block.window = block.chunked ? h.window : 0;
+    block.rope = block.chunked || h.window == 0;
+    if (!block.rope) block.temperature = temperature;
+    if (block.rope && h.n_experts != kExpertsOfMaverick) block.qk_norm = QkNorm::kTurnedPlain;
+  };
+  return decoder(b, x, how);
+}
+
+}  // namespace
+
+const Family kLlama4 = {"llama4", read, build};
+
+}  // namespace weft::model

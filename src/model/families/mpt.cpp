@@ -1,0 +1,29 @@
+// MPT (MosaicML, 2023): ALiBi, or learned positions; Q, K and V may be clamped.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.alibi = metadata.get_float("attention.max_alibi_bias", 0.0, 1e3, 0.0f);
+  h.qkv_clamp = metadata.get_float("attention.clamp_kqv", 0.0, 1e6, 0.0f);
+  h.learned_positions = h.alibi == 0.0f;
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.norm = NormKind::kLayer;
+  how.attention.rope = false;
+  how.ffn = Ffn::kPlain;
+  how.activation = Activation::kGeluErf;
+  const ValueId x = embed_tokens(b);
+  return decoder(b, h.learned_positions ? add_learned_positions(b, x) : x, how);
+}
+
+}  // namespace
+
+const Family kMpt = {"mpt", read, build};
+
+}  // namespace weft::model
