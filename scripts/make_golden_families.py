@@ -91,6 +91,20 @@ NEMOTRON_H_WHOLE = {"model.embeddings": "token_embd", "model.norm_f": "output_no
 DELTA_EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48)
 DELTA_EXPERTS_META = {"expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 32,
                       "expert_shared_feed_forward_length": 48}
+GEMMA4 = dict(head_dim=16, global_head_dim=32, num_hidden_layers=6, sliding_window=8, final_logit_softcapping=3.0,
+              vocab_size_per_layer_input=N_VOCAB, layer_types=["sliding_attention", "full_attention"] * 3)
+GEMMA4_META = {"attention.key_length": 32, "attention.value_length": 32, "attention.key_length_swa": 16,
+               "attention.value_length_swa": 16, "attention.sliding_window": 8,
+               "attention.sliding_window_pattern": [True, False] * 3, "rope.freq_base": 1000000.0,
+               "rope.dimension_count": 32, "rope.dimension_count_swa": 16, "final_logit_softcapping": 3.0}
+GEMMA4_LAYER = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+                "post_feedforward_layernorm": "post_ffw_norm", "per_layer_input_gate": "inp_gate",
+                "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
+                "layer_scalar": "layer_output_scale", "router.proj": "ffn_gate_inp",
+                "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+                "experts.gate_up_proj": "ffn_gate_up_exps", "experts.down_proj": "ffn_down_exps",
+                "post_feedforward_layernorm_1": "post_ffw_norm_1", "post_feedforward_layernorm_2": "post_ffw_norm_2",
+                "pre_feedforward_layernorm_2": "pre_ffw_norm_2"}
 
 
 class Family:
@@ -631,7 +645,32 @@ FAMILIES = {
                       {f"model.altup_projections.{i}": "altup_proj" for i in range(3)} |
                       {f"model.altup_unembed_projections.{i}": "altup_unembd_proj" for i in range(3)},
                       kind="Gemma3nTextConfig"),
+    "gemma4": Family("gemma4", "Gemma4",
+                     GEMMA4 | dict(num_kv_shared_layers=2, hidden_size_per_layer_input=16, use_double_wide_mlp=True),
+                     lambda c: GEMMA4_META | {"feed_forward_length": [96] * 4 + [192] * 2,
+                                              "attention.shared_kv_layers": 2, "embedding_length_per_layer_input": 16},
+                     layer=GEMMA4_LAYER,
+                     whole={"model.embed_tokens_per_layer": "per_layer_token_embd",
+                            "model.per_layer_model_projection": "per_layer_model_proj",
+                            "model.per_layer_projection_norm": "per_layer_proj_norm"},
+                     change=lambda name, data, c: part_of_rope(name, 16, 4) + [(name, data)], kind="Gemma4TextConfig"),
+    "gemma4-moe": Family("gemma4", "Gemma4",
+                         GEMMA4 | dict(attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True,
+                                       num_experts=6, top_k_experts=2, moe_intermediate_size=32,
+                                       hidden_size_per_layer_input=0),
+                         lambda c: GEMMA4_META | {"feed_forward_length": 96, "embedding_length_per_layer_input": 0,
+                                                  "attention.shared_kv_layers": 0,
+                                                  "attention.head_count_kv": [2, 1, 2, 1, 2, 1], "expert_count": 6,
+                                                  "expert_used_count": 2, "expert_feed_forward_length": 32},
+                         layer=GEMMA4_LAYER,
+                         change=lambda name, data, c: part_of_rope(name, 16, 4) + [(name, data)], kind="Gemma4TextConfig"),
 }
+
+
+def part_of_rope(name, pairs, turned):
+    """Factors that leave only the first pairs of a head turning, once for the model."""
+    factors = np.array([1.0] * turned + [1e30] * (pairs - turned), np.float32)
+    return [("rope_freqs.weight", factors)] if name == "output_norm.weight" else []
 
 
 def long_rope_factors(name, config):
@@ -778,7 +817,7 @@ def stack_head_norms(name, data):
 
 def weights(model):
     yield from model.named_parameters()
-    yield from ((name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias")))
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar")))
 
 
 def make_model(family):
@@ -790,7 +829,7 @@ def make_model(family):
         for name, weight in weights(model):
             # What starts as a constant gets values of its own, so that none can be left out unseen.
             if weight.dim() == 1:
-                base = 1.0 - family.offset if name.endswith("weight") else 0.0
+                base = 1.0 - family.offset if name.endswith(("weight", "layer_scalar")) else 0.0
                 weight.copy_(base + (0.1 if re.search("correction|expert_bias", name) else 0.3) * torch.randn_like(weight))
             elif name.endswith("_bias"):
                 weight.copy_(0.3 * torch.randn_like(weight))
@@ -815,7 +854,7 @@ def tensors(family, model):
             stem = max((key for key in family.layer if rest == key or rest.startswith(key + ".")), key=len, default=None)
             if stem is None:
                 raise ValueError(f"no name for {name}")
-            tail = rest[len(stem):] or ("" if family.layer[stem].endswith(".bias") else ".weight")
+            tail = rest[len(stem):] or ("" if family.layer[stem].endswith((".bias", ".scale")) else ".weight")
             new = f"blk.{layer}.{family.layer[stem]}{tail}"
         else:
             stem, tail = name.rsplit(".", 1)
@@ -833,8 +872,14 @@ def tensors(family, model):
 
 
 def metadata(family, config):
+    def known(name):
+        try:
+            return getattr(config, name, None)
+        except RuntimeError:  # It differs from layer to layer.
+            return None
+
     def first(*names, otherwise=None):
-        return next((getattr(config, n) for n in names if getattr(config, n, None) is not None), otherwise)
+        return next((known(n) for n in names if known(n) is not None), otherwise)
 
     keys = {"context_length": N_CTX, "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
             "feed_forward_length": first("intermediate_size", "ffn_dim", otherwise=0),

@@ -64,16 +64,24 @@ bool has_fused_qkv(const Builder& b, int layer) {
   return has_in_any_layer(b, "attn_qkv.weight");
 }
 
-ValueId project_q(Builder& b, int layer, ValueId x) {
-  const HParams& h = b.hparams();
-  return linear(b, x, layer_name(layer, "attn_q"), std::int64_t{h.n_heads} * h.k_head_dim);
+struct HeadSizes {
+  int n_kv, k_dim, v_dim;
+};
+
+HeadSizes sizes_of(const HParams& h, int n_kv_heads, int k_dim, int v_dim) {
+  return {n_kv_heads != 0 ? n_kv_heads : h.n_kv_heads, k_dim != 0 ? k_dim : h.k_head_dim,
+          v_dim != 0 ? v_dim : h.v_head_dim};
 }
 
-Projections project_plainly(Builder& b, int layer, ValueId x, bool gated) {
+ValueId project_q(Builder& b, int layer, ValueId x, const HeadSizes& sizes) {
+  return linear(b, x, layer_name(layer, "attn_q"), std::int64_t{b.hparams().n_heads} * sizes.k_dim);
+}
+
+Projections project_plainly(Builder& b, int layer, ValueId x, const HeadSizes& sizes, bool gated) {
   const HParams& h = b.hparams();
-  const std::int64_t n_q = std::int64_t{h.n_heads} * h.k_head_dim * (gated ? 2 : 1);
-  const std::int64_t n_k = std::int64_t{h.n_kv_heads} * h.k_head_dim;
-  const std::int64_t n_v = std::int64_t{h.n_kv_heads} * h.v_head_dim;
+  const std::int64_t n_q = std::int64_t{h.n_heads} * sizes.k_dim * (gated ? 2 : 1);
+  const std::int64_t n_k = std::int64_t{sizes.n_kv} * sizes.k_dim;
+  const std::int64_t n_v = std::int64_t{sizes.n_kv} * sizes.v_dim;
   Projections result;
   if (const std::string name = layer_name(layer, "attn_qkv"); !gated && has_fused_qkv(b, layer)) {
     const auto rows = [&](std::int64_t begin, std::int64_t n) {
@@ -81,8 +89,10 @@ Projections project_plainly(Builder& b, int layer, ValueId x, bool gated) {
     };
     result = {rows(0, n_q), rows(n_q, n_k), rows(n_q + n_k, n_v)};
   } else {
-    result = {project_q(b, layer, x), linear(b, x, layer_name(layer, "attn_k"), n_k),
-              linear(b, x, layer_name(layer, "attn_v"), n_v)};
+    const ValueId k = linear(b, x, layer_name(layer, "attn_k"), n_k);
+    const bool k_is_v =
+        sizes.k_dim == sizes.v_dim && h.k_may_be_v && !b.has(layer_name(layer, "attn_v.weight"));
+    result = {project_q(b, layer, x, sizes), k, k_is_v ? k : linear(b, x, layer_name(layer, "attn_v"), n_v)};
   }
   if (gated) part_from_gate(b, layer, result);
   if (const float most = h.qkv_clamp; most > 0.0f)
@@ -92,20 +102,20 @@ Projections project_plainly(Builder& b, int layer, ValueId x, bool gated) {
 }
 
 /// Q or K, whose norm's weights are in `name`.
-ValueId norm_heads(Builder& b, int layer, ValueId x, QkNorm kind, const char* name, const char* result) {
+ValueId norm_heads(Builder& b, int layer, ValueId x, std::int64_t head_dim, QkNorm kind, const char* name,
+                   const char* result) {
   const HParams& h = b.hparams();
   const std::string weight = layer_name(layer, name) + ".weight";
   const std::int64_t n = b.model().graph.value(x).shape.columns();
-  ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.k_head_dim};
-  if (kind == QkNorm::kHeads)
-    return b.add(op, {x, b.weight(weight, {h.k_head_dim})}, layer_name(layer, result));
+  ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = head_dim};
+  if (kind == QkNorm::kHeads) return b.add(op, {x, b.weight(weight, {head_dim})}, layer_name(layer, result));
   if (kind == QkNorm::kRow) {
     op.group = 0;
     return b.add(op, {x, b.weight(weight, {n})}, layer_name(layer, result));
   }
   op.kind = NormKind::kLayer;
   const ValueId plain = b.add(op, {x}, layer_name(layer, result) + "_plain");
-  return b.add(ops::Mul{}, {plain, b.flat_weight(weight, {n / h.k_head_dim, h.k_head_dim})},
+  return b.add(ops::Mul{}, {plain, b.flat_weight(weight, {n / head_dim, head_dim})},
                layer_name(layer, result));
 }
 
@@ -128,16 +138,17 @@ void norm_turned_heads(Builder& b, int layer, QkNorm kind, ValueId& q, ValueId& 
 Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& block) {
   const HParams& h = b.hparams();
   const ModelGraph& m = b.model();
+  const HeadSizes sizes = sizes_of(h, block.n_kv_heads, block.head_dim, block.head_dim);
   const bool shares = block.kv_layer != NodeTag::kNone;
-  auto [q, k, v, gate] = shares ? Projections{project_q(b, layer, x), kNoValue, kNoValue}
-                                : project_plainly(b, layer, x, block.gated);
+  auto [q, k, v, gate] = shares ? Projections{project_q(b, layer, x, sizes), kNoValue, kNoValue}
+                                : project_plainly(b, layer, x, sizes, block.gated);
   const bool norms_turned = block.qk_norm == QkNorm::kTurned || block.qk_norm == QkNorm::kTurnedPlain;
   if (block.qk_norm != QkNorm::kNone && !norms_turned) {
-    q = norm_heads(b, layer, q, block.qk_norm, "attn_q_norm", "q_normed");
-    if (!shares) k = norm_heads(b, layer, k, block.qk_norm, "attn_k_norm", "k_normed");
+    q = norm_heads(b, layer, q, sizes.k_dim, block.qk_norm, "attn_q_norm", "q_normed");
+    if (!shares) k = norm_heads(b, layer, k, sizes.k_dim, block.qk_norm, "attn_k_norm", "k_normed");
   }
   if (block.v_norm && !shares) {
-    const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = h.v_head_dim};
+    const ops::Norm op{.kind = NormKind::kRms, .eps = h.norm_eps, .group = sizes.v_dim};
     v = b.add(op, {v}, layer_name(layer, "v_normed"));
   }
   if (block.rope) {
@@ -154,20 +165,21 @@ Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& bloc
 ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in) {
   const HParams& h = b.hparams();
   const ModelGraph& m = b.model();
+  const HeadSizes sizes = sizes_of(h, in.n_kv_heads, in.k_dim, in.v_dim);
   ValueId k_cache, v_cache;
   if (in.k == kNoValue) {
     k_cache = b.stored(CacheRole::kKeys, in.kv_layer);
     v_cache = b.stored(CacheRole::kValues, in.kv_layer);
   } else {
-    k_cache = b.cache(CacheRole::kKeys, layer, at, h.n_kv_heads, h.k_head_dim, in.turn, in.rope_factors);
+    k_cache = b.cache(CacheRole::kKeys, layer, at, sizes.n_kv, sizes.k_dim, in.turn, in.rope_factors);
     k_cache = b.store(CacheRole::kKeys, layer, at, k_cache, in.k);
-    v_cache = b.cache(CacheRole::kValues, layer, at, h.n_kv_heads, h.v_head_dim, {.n_rot = 0}, kNoValue);
+    v_cache = b.cache(CacheRole::kValues, layer, at, sizes.n_kv, sizes.v_dim, {.n_rot = 0}, kNoValue);
     v_cache = b.store(CacheRole::kValues, layer, at, v_cache, in.v);
   }
   ops::Attention op;
   op.n_heads = h.n_heads;
   op.scale =
-      h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(h.k_head_dim));
+      h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(sizes.k_dim));
   op.softcap = h.attention_softcap;
   op.window = in.window;
   op.chunked = in.chunked;
@@ -197,6 +209,9 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
                                  {.q = q,
                                   .k = k,
                                   .v = v,
+                                  .n_kv_heads = block.n_kv_heads,
+                                  .k_dim = block.head_dim,
+                                  .v_dim = block.head_dim,
                                   .turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0},
                                   .rope_factors = block.rope_factors,
                                   .sinks = sinks,
@@ -395,8 +410,19 @@ ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen,
   const HParams& h = b.hparams();
   Experts of(b, layer, chosen);
   x = of.inputs(x);
-  const ValueId gate = of.product(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
-  const ValueId up = of.product(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
+  ValueId gate, up;
+  if (b.has(layer_name(layer, "ffn_gate_up_exps.weight"))) {
+    const ValueId both = of.product(x, "ffn_gate_up_exps", 2 * std::int64_t{h.n_ff_expert}, h.n_embd);
+    const auto half = [&](int i, const char* name) {
+      const Dim begin = i * std::int64_t{h.n_ff_expert}, end = (i + 1) * std::int64_t{h.n_ff_expert};
+      return b.add(ops::Slice{.axis = 2, .begin = begin, .end = end}, {both}, layer_name(layer, name));
+    };
+    gate = half(0, "ffn_gate_exps");
+    up = half(1, "ffn_up_exps");
+  } else {
+    gate = of.product(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
+    up = of.product(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
+  }
   return of.sum(of.product(glu(gate, up), "ffn_down_exps", h.n_embd, h.n_ff_expert));
 }
 

@@ -24,6 +24,13 @@ ValueId add_learned_positions(Builder& b, ValueId x);
 /// are loaded: the context decides. kNoValue where the file has none.
 ValueId long_rope_factors(Builder& b);
 
+/// Embeddings that each layer has of its own, n_embd_per_layer wide: rows of per_layer_token_embd and a
+/// projection of x, together. {n_tokens, n_layers * n_embd_per_layer}
+ValueId embed_for_layers(Builder& b, ValueId x);
+/// What a layer's own embedding makes of x, rows that attention left: post_norm(proj(gelu(inp_gate x) *
+/// own)).
+ValueId own_input(Builder& b, int layer, ValueId layer_inputs, ValueId x);
+
 /// RMS norm with a weight, or layer norm with a weight and, where the file has it, a bias: tensors
 /// `name`.weight and `name`.bias. What it makes is called `result`, or `name`.
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result = {});
@@ -57,6 +64,8 @@ struct AttentionBlock {
   /// {n_tokens, 1}: queries are multiplied with it (temperatures).
   ValueId temperature = kNoValue;
   bool v_norm = false;  ///< RMS norm of V's heads, without weights.
+  int n_kv_heads = 0;   ///< 0: HParams's
+  int head_dim = 0;     ///< Of Q, K and V; 0: HParams's
   /// The layer whose keys and values this one sees, for want of its own.
   int kv_layer = NodeTag::kNone;
   /// What becomes of what was attended to, {n_tokens, n_heads * v_head_dim}, before the output projection; x
@@ -79,7 +88,8 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
 /// seen.
 struct Attended {
   ValueId q, k, v;
-  ops::Rope turn = {.n_rot = 0};  ///< How the caches turn keys that move.
+  int n_kv_heads = 0, k_dim = 0, v_dim = 0;  ///< 0: HParams's
+  ops::Rope turn = {.n_rot = 0};             ///< How the caches turn keys that move.
   ValueId rope_factors = kNoValue;
   ValueId sinks = kNoValue;
   int window = 0;
@@ -116,7 +126,8 @@ struct ChosenExperts {
 /// As HParams says, by ffn_gate_inp and, where the file has it, exp_probs_b.
 ChosenExperts choose_experts(Builder& b, int layer, ValueId x);
 /// The gated products of these experts, summed with their weights; or of rows that are multiplied with the
-/// weights, if HParams::weights_before. Products have the biases that the file has.
+/// weights, if HParams::weights_before. Gate and up may be one tensor (ffn_gate_up_exps), the gate first.
+/// Products have the biases that the file has.
 ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, Activation activation);
 /// The product that all rows go through: see expert_ffn.
 ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation);

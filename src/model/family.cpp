@@ -21,7 +21,7 @@ std::span<const Family> families() {
       kStarCoder,    kXverse,     kBert,        kNomicBert,    kModernBert,    kGemmaEmbedding,
       kQwen3Next,    kQwen35,     kQwen35Moe,   kJamba,        kGraniteHybrid, kNemotronH,
       kNemotronHMoe, kFalconH1,   kKimiLinear,  kBaichuan,     kBloom,         kGemma3n,
-      kLlama4,       kMpt,        kRefact};
+      kLlama4,       kMpt,        kRefact,      kGemma4};
   return kFamilies;
 }
 

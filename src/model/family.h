@@ -51,6 +51,6 @@ extern const Family kDots1, kHunyuanMoe, kLfm2Moe, kMiniMaxM2, kArcee, kCohere2,
 extern const Family kAfMoe, kApertus, kBailingMoe, kBailingMoe2, kBitNet, kBitNet158, kChatGlm, kCodeShell,
     kDbrx, kErnie45Moe, kExaone, kGptJ, kJais2, kMiniCpm, kMiniCpm3, kMistral3, kOrion, kPhiMoe, kQwen,
     kStarCoder, kXverse, kQwen3Next, kQwen35, kQwen35Moe, kJamba, kGraniteHybrid, kNemotronH, kNemotronHMoe,
-    kFalconH1, kKimiLinear, kBaichuan, kBloom, kGemma3n, kLlama4, kMpt, kRefact;
+    kFalconH1, kKimiLinear, kBaichuan, kBloom, kGemma3n, kLlama4, kMpt, kRefact, kGemma4;
 
 }  // namespace weft::model

@@ -187,6 +187,14 @@ void read_sliding(const Metadata& metadata, HParams& h, int n, FullLayer full) {
   if (h.window == 0) h.sliding.assign(h.sliding.size(), false);
 }
 
+void read_layers_with_kv(const Metadata& metadata, HParams& h) {
+  constexpr std::string_view kKey = "attention.shared_kv_layers";
+  h.n_layers_with_kv = h.n_layers - metadata.get_int(kKey, 0, h.n_layers - 1, 0);
+  for (int layer = h.n_layers_with_kv; layer < h.n_layers; ++layer)
+    if (kv_layer_of(h, layer) < 0)
+      metadata.refuse(kKey, "layer " + std::to_string(layer) + " finds no earlier one of its kind with keys");
+}
+
 int kv_layer_of(const HParams& h, int layer) {
   const auto slides = [&](int i) -> bool { return h.sliding[static_cast<std::size_t>(i)]; };
   int found = h.n_layers_with_kv - 1;
@@ -283,20 +291,21 @@ void read_attention(const Metadata& metadata, LayerMix mix, HParams& h) {
   h.n_heads = metadata.get_uniform("attention.head_count", h.n_layers, 1, kMaxHeads, 0);
   if (h.n_heads == 0) metadata.refuse("attention.head_count", "missing, expected at least 1");
   const std::string_view kv_key = "attention.head_count_kv";
-  for (const int n :
-       metadata.get_per_layer(kv_key, h.n_layers, mix == LayerMix::kMixed ? 0 : 1, kMaxHeads, h.n_heads)) {
+  const int least = mix == LayerMix::kMixed ? 0 : 1;
+  h.n_kv_heads_of = metadata.get_per_layer(kv_key, h.n_layers, least, kMaxHeads, h.n_heads);
+  for (const int n : h.n_kv_heads_of) {
     h.layers.push_back(n == 0 ? LayerKind::kRecurrent : LayerKind::kAttention);
     if (n == 0) continue;
-    if (h.n_kv_heads != 0 && h.n_kv_heads != n)
+    if (mix != LayerMix::kVaried && h.n_kv_heads != 0 && h.n_kv_heads != n)
       throw Error(ErrorCode::kUnsupported, "metadata key " + metadata.architecture() + "." +
                                                std::string(kv_key) +
                                                ": layers of different sizes are not supported");
-    h.n_kv_heads = n;
+    if (h.n_heads % n != 0)
+      metadata.refuse(kv_key, "found " + std::to_string(n) + ", expected a divisor of the head count " +
+                                  std::to_string(h.n_heads));
+    h.n_kv_heads = std::max(h.n_kv_heads, n);
   }
   if (h.n_kv_heads == 0) metadata.refuse(kv_key, "found no layer with attention, expected one at least");
-  if (h.n_heads % h.n_kv_heads != 0)
-    metadata.refuse(kv_key, "found " + std::to_string(h.n_kv_heads) +
-                                ", expected a divisor of the head count " + std::to_string(h.n_heads));
   h.k_head_dim = metadata.get_int("attention.key_length", 1, kMaxHeadDim, 0);
   if (h.k_head_dim == 0) {
     if (h.n_embd % h.n_heads != 0 || h.n_embd / h.n_heads > kMaxHeadDim)
@@ -320,7 +329,9 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   h.n_layers = metadata.require_int("block_count", 1, kMaxLayers);
   h.n_embd = metadata.require_int("embedding_length", 1, kMaxWidth);
   h.n_ctx_train = metadata.require_int("context_length", 1, kMaxContext);
-  h.n_ff = mix == LayerMix::kMixed
+  h.n_ff_of = metadata.get_per_layer("feed_forward_length", h.n_layers, 0, 16 * kMaxWidth, 0);
+  h.n_ff = mix == LayerMix::kVaried ? *std::max_element(h.n_ff_of.begin(), h.n_ff_of.end())
+           : mix == LayerMix::kMixed
                ? metadata.get_uniform_or_none("feed_forward_length", h.n_layers, 16 * kMaxWidth, 0)
                : metadata.get_uniform("feed_forward_length", h.n_layers, 0, 16 * kMaxWidth, 0);
   if (mix == LayerMix::kRecurrent) {

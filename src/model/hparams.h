@@ -57,7 +57,8 @@ enum class LayerKind : std::uint8_t {
 };
 
 /// Which kinds a family's layers may have. In kMixed those whose head_count_kv is 0 are recurrent.
-enum class LayerMix : std::uint8_t { kAttention, kRecurrent, kMixed };
+/// In kVaried, which have attention, they differ in n_kv_heads and n_ff.
+enum class LayerMix : std::uint8_t { kAttention, kRecurrent, kMixed, kVaried };
 
 /// What becomes of a text's hidden states: numbered as files do.
 enum class PoolingType : std::uint8_t { kNone, kMean, kCls, kLast, kRank };
@@ -80,6 +81,10 @@ struct HParams {
   int n_kv_heads = 0;
   int k_head_dim = 0;
   int v_head_dim = 0;
+  std::vector<int> n_kv_heads_of;  ///< By layer; n_kv_heads is the most of them.
+  std::vector<int> n_ff_of;        ///< The same of n_ff.
+  int head_dim_window = 0;         ///< Of sliding layers, where it is another one, and ...
+  int n_rot_window = 0;            ///< ... what turns of their heads.
   float norm_eps = 0.0f;
   ops::Rope rope;  ///< Of most layers; head_dim set.
 
@@ -118,6 +123,7 @@ struct HParams {
   bool rope_layers = true;   ///< Whether attention knows positions, where models differ.
   bool norm_weights = true;  ///< Norms of whole rows multiply with weights.
 
+  bool k_may_be_v = false;   ///< In layers without attn_v.
   int n_altup = 0;           ///< Forms of a row that go through the layers together (AltUp), ...
   int altup_active = 0;      ///< ... and the one that layers work on.
   int n_embd_per_layer = 0;  ///< Of the embedding that each layer has of its own, 0: none
@@ -158,6 +164,8 @@ enum class FullLayer : std::uint8_t { kLast, kFirst };
 /// Which layers have the window: as attention.sliding_window_pattern says (an array, or n), or all but one in
 /// n.
 void read_sliding(const Metadata& metadata, HParams& hparams, int n, FullLayer full = FullLayer::kLast);
+/// attention.shared_kv_layers: n_layers_with_kv. Refuses layers that find none to share with (kv_layer_of).
+void read_layers_with_kv(const Metadata& metadata, HParams& hparams);
 /// The last of the first n_layers_with_kv layers that slides as this one does, or does not; -1 if none.
 int kv_layer_of(const HParams& hparams, int layer);
 /// Refuses a model without experts.

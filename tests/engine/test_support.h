@@ -65,7 +65,8 @@ inline constexpr const char* kFamilies[] = {"arcee",          "cohere2",
                                             "baichuan",       "baichuan-13b",
                                             "bloom",          "gemma3n",
                                             "llama4",         "mpt",
-                                            "refact"};
+                                            "refact",         "gemma4",
+                                            "gemma4-moe"};
 /// For the names of tests, which take no dashes.
 inline std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

@@ -23,13 +23,9 @@ void read(const Metadata& metadata, HParams& h) {
   h.n_altup = metadata.require_int("altup.num_inputs", 2, kMostForms);
   h.altup_active = metadata.require_int("altup.active_idx", 0, h.n_altup - 1);
   h.n_embd_per_layer = metadata.require_int("embedding_length_per_layer_input", 1, kMostWidth);
-  h.n_layers_with_kv = h.n_layers - metadata.require_int("attention.shared_kv_layers", 0, h.n_layers - 1);
+  read_layers_with_kv(metadata, h);
   h.gate_cuts = metadata.get_floats("activation_sparsity_scale", h.n_layers,
                                     -std::numeric_limits<double>::infinity(), 1e3);
-  for (int layer = h.n_layers_with_kv; layer < h.n_layers; ++layer)
-    if (kv_layer_of(h, layer) < 0)
-      metadata.refuse("attention.shared_kv_layers",
-                      "layer " + std::to_string(layer) + " finds no earlier one of its kind with keys");
 }
 
 class Gemma3n {
@@ -38,7 +34,7 @@ class Gemma3n {
 
   ValueId build() {
     const ValueId x = embed_tokens(b_);
-    embed_for_layers(x);
+    layer_inputs_ = embed_for_layers(b_, x);
     ValueId forms = make_forms(x);
     for (int layer = 0; layer < h_.n_layers; ++layer) forms = add_layer(layer, forms);
     b_.enter(Part::kHead);
@@ -96,22 +92,6 @@ class Gemma3n {
     const ValueId all =
         add(ops::Concat{.axis = 1}, {apart(first, "first_form_apart"), others}, "forms_behind");
     return add(ops::Reduce{.kind = ReduceKind::kMean, .axes = 2}, {all}, "forms_united");
-  }
-
-  /// {n_tokens, n_layers * n_embd_per_layer}
-  void embed_for_layers(ValueId x) {
-    const std::int64_t width = h_.n_embd_per_layer, all = width * h_.n_layers;
-    const ValueId table = b_.weight("per_layer_token_embd.weight", {h_.n_vocab, all});
-    ValueId rows = add(ops::GetRows{}, {table, b_.model().tokens}, "layer_embeddings");
-    rows = add(ops::Scale{std::sqrt(static_cast<float>(width))}, {rows}, "layer_embeddings_scaled");
-    ValueId projected = linear(b_, x, "per_layer_model_proj", all);
-    projected = add(ops::Scale{1.0f / std::sqrt(static_cast<float>(h_.n_embd))}, {projected},
-                    "layer_projections_scaled");
-    projected =
-        add(ops::Norm{.kind = NormKind::kRms, .eps = h_.norm_eps, .group = width},
-            {projected, b_.weight("per_layer_proj_norm.weight", {width})}, "layer_projections_normed");
-    const ValueId sum = add(ops::Add{}, {projected, rows}, "layer_inputs_sum");
-    layer_inputs_ = add(ops::Scale{std::sqrt(0.5f)}, {sum}, "layer_inputs");
   }
 
   ValueId modalities(int layer, ValueId x, const char* name) {
@@ -175,17 +155,10 @@ class Gemma3n {
   /// What the layer's own embedding makes of the corrected form.
   ValueId add_own_input(int layer, ValueId corrected) {
     const auto name = [&](const char* part) { return layer_name(layer, part); };
-    const std::int64_t width = h_.n_embd_per_layer;
-    ValueId own = add(ops::Slice{.axis = 1, .begin = layer * width, .end = (layer + 1) * width},
-                      {layer_inputs_}, name("own_input"));
-    if (layer == h_.n_layers - 1)
-      own = add(ops::GetRows{}, {own, b_.model().wanted_rows}, name("own_input_outputs"));
     const ValueId scale = b_.weight(name("altup_correct_scale.weight"), {h_.n_embd});
     ValueId x = form(corrected, h_.altup_active, name("corrected_active"));
     x = add(ops::Mul{}, {x, scale}, name("corrected_scaled"));
-    x = add(ops::Glu{Activation::kGelu}, {linear(b_, x, name("inp_gate"), width), own},
-            name("own_input_gated"));
-    x = norm(b_, NormKind::kRms, linear(b_, x, name("proj"), h_.n_embd), name("post_norm"));
+    x = own_input(b_, layer, layer_inputs_, x);
     const ValueId first =
         add(ops::Slice{.axis = 1, .begin = 0, .end = 1}, {corrected}, name("corrected_first"));
     const ValueId rest =

@@ -1,0 +1,110 @@
+// Gemma 4 (Google, 2026): norms before and behind each block, sliding layers whose heads are smaller than
+// those of full ones, whose rope turns a part of each head; V may be K; late layers see the keys and values
+// of earlier ones; an embedding for each layer, or experts beside the feed-forward part.
+#include <cmath>
+
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr int kPattern = 6, kMostWidth = 1 << 16, kMostHeadDim = 1024;
+  h.rope.neox = true;
+  h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
+  h.attention_scale = 1.0f;
+  h.k_may_be_v = true;
+  if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
+  read_sliding(metadata, h, kPattern);
+  if (h.v_head_dim != h.k_head_dim)
+    metadata.refuse("attention.value_length", "found " + std::to_string(h.v_head_dim) + ", expected " +
+                                                  std::to_string(h.k_head_dim) + " as attention.key_length");
+  h.head_dim_window = metadata.require_int("attention.key_length_swa", 1, kMostHeadDim);
+  if (metadata.get_int("attention.value_length_swa", 1, kMostHeadDim, h.head_dim_window) != h.head_dim_window)
+    metadata.refuse("attention.value_length_swa", "expected as much as attention.key_length_swa");
+  h.n_rot_window = metadata.get_int("rope.dimension_count_swa", 2, h.head_dim_window, h.head_dim_window);
+  if (h.n_rot_window % 2 != 0)
+    metadata.refuse("rope.dimension_count_swa", "found an odd number, expected an even one");
+  h.n_embd_per_layer = metadata.get_int("embedding_length_per_layer_input", 0, kMostWidth, 0);
+  read_layers_with_kv(metadata, h);
+}
+
+/// Experts beside the feed-forward part; they read what that reads, with a norm of their own.
+ValueId add_experts(Builder& b, int layer, ValueId sum, ValueId dense) {
+  const HParams& h = b.hparams();
+  const auto name = [&](const char* part) { return layer_name(layer, part); };
+  const Dim rows = b.model().graph.value(sum).shape[0];
+  ValueId x = b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm_eps}, {sum}, name("router_normed"));
+  x = b.add(ops::Mul{}, {x, b.weight(name("ffn_gate_inp.scale"), {h.n_embd})}, name("router_scaled"));
+  x = b.add(ops::Scale{1.0f / std::sqrt(static_cast<float>(h.n_embd))}, {x}, name("router_in"));
+  ChosenExperts chosen = choose_experts(b, layer, x);
+  // Experts have a factor each.
+  if (const ValueId scale = b.optional_weight(name("ffn_down_exps.scale"), {h.n_experts});
+      scale != kNoValue) {
+    const ValueId all = b.add(ops::BroadcastTo{{rows, h.n_experts}}, {scale}, name("expert_factors"));
+    const ValueId own = b.add(ops::TakeAlong{.axis = 1}, {all, chosen.ids}, name("expert_factors_chosen"));
+    chosen.weights = b.add(ops::Mul{}, {chosen.weights, own}, name("expert_weights_scaled"));
+  }
+  const ValueId normed = norm(b, NormKind::kRms, sum, name("pre_ffw_norm_2"));
+  const ValueId out = chosen_experts(b, layer, normed, chosen, Activation::kGelu);
+  return add(b, norm(b, NormKind::kRms, dense, name("post_ffw_norm_1")),
+             norm(b, NormKind::kRms, out, name("post_ffw_norm_2")), name("ffn_sum"));
+}
+
+ValueId feed_forward(Builder& b, int layer, ValueId sum) {
+  const HParams& h = b.hparams();
+  const auto name = [&](const char* part) { return layer_name(layer, part); };
+  const std::int64_t width = h.n_ff_of[static_cast<std::size_t>(layer)];
+  const ValueId x = norm(b, NormKind::kRms, sum, name("ffn_norm"));
+  const ValueId product = b.add(ops::Glu{Activation::kGelu},
+                                {linear(b, x, name("ffn_gate"), width), linear(b, x, name("ffn_up"), width)},
+                                name("ffn_dense_glu"));
+  ValueId out = linear(b, product, name("ffn_down"), h.n_embd);
+  if (b.has(name("ffn_gate_inp.weight"))) out = add_experts(b, layer, sum, out);
+  return norm(b, NormKind::kRms, out, name("post_ffw_norm"));
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  ValueId x = embed_tokens(b);
+  const ValueId layer_inputs = h.n_embd_per_layer > 0 ? embed_for_layers(b, x) : kNoValue;
+  const ValueId factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
+  for (int layer = 0; layer < h.n_layers; ++layer) {
+    const auto name = [&](const char* part) { return layer_name(layer, part); };
+    AttentionBlock block;
+    block.qk_norm = QkNorm::kHeads;
+    block.v_norm = true;
+    block.n_kv_heads = h.n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.rope_params = h.rope;
+    if (h.sliding[static_cast<std::size_t>(layer)]) {
+      block.window = h.window;
+      block.head_dim = block.rope_params.head_dim = h.head_dim_window;
+      block.rope_params.n_rot = h.n_rot_window;
+      block.rope_params.freq_base = h.rope_base_window;
+    } else {
+      block.rope_factors = factors;
+    }
+    if (layer >= h.n_layers_with_kv) block.kv_layer = kv_layer_of(h, layer);
+    b.enter(Part::kAttention, layer);
+    const ValueId normed = norm(b, NormKind::kRms, x, name("attn_norm"));
+    const ValueId attended =
+        norm(b, NormKind::kRms, attention(b, layer, normed, block, x), name("post_attention_norm"));
+    const ValueId sum = add(b, x, attended, name("after_attention"));
+    b.enter(Part::kFeedForward, layer);
+    x = add(b, sum, feed_forward(b, layer, sum), name("after_ffn"));
+    if (layer_inputs != kNoValue) {
+      const ValueId own = own_input(b, layer, layer_inputs, x);
+      x = add(b, x, own, name("after_own_input"));
+    }
+    if (const ValueId scale = b.optional_weight(name("layer_output_scale.weight"), {1}); scale != kNoValue)
+      x = b.add(ops::Mul{}, {x, scale}, name("layer_scaled"));
+  }
+  return output_logits(b, NormKind::kRms, x);
+}
+
+}  // namespace
+
+const Family kGemma4 = {"gemma4", read, build, LayerMix::kVaried};
+
+}  // namespace weft::model
