@@ -92,7 +92,8 @@ Projections project_plainly(Builder& b, int layer, ValueId x, const HeadSizes& s
     const ValueId k = linear(b, x, layer_name(layer, "attn_k"), n_k);
     const bool k_is_v =
         sizes.k_dim == sizes.v_dim && h.k_may_be_v && !b.has(layer_name(layer, "attn_v.weight"));
-    result = {project_q(b, layer, x, sizes), k, k_is_v ? k : linear(b, x, layer_name(layer, "attn_v"), n_v)};
+    result = {linear(b, x, layer_name(layer, "attn_q"), n_q), k,
+              k_is_v ? k : linear(b, x, layer_name(layer, "attn_v"), n_v)};
   }
   if (gated) part_from_gate(b, layer, result);
   if (const float most = h.qkv_clamp; most > 0.0f)
