@@ -112,7 +112,8 @@ class Family:
     metadata beside what all share, names of tensors beside LAYER and WHOLE, and what becomes of tensors on the way."""
 
     def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
-                 permute=False, offset=0.0, seed=2026, learned=None, alibi=False, kind=None):
+                 permute=False, offset=0.0, seed=2026, learned=None, alibi=False, kind=None,
+                 n_tokens=N_TOKENS):
         self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
         self.learned = learned  # Metadata that is learned: a function of the model.
         self.alibi = alibi  # In place of rope, in a class that has that.
@@ -120,6 +121,7 @@ class Family:
         self.change, self.prefix, self.permute, self.offset = change, prefix, permute, offset
         self.seed = seed
         self.kind = kind or model + "Config"
+        self.n_tokens = n_tokens
 
 
 def interleave(data, n_heads):
@@ -480,7 +482,8 @@ FAMILIES = {
                         lambda c: DELTA_META | DELTA_EXPERTS_META, layer=DELTA_LAYER | EXPERTS | SHARED_GATED,
                         change=lambda name, data, c: delta_net(name, data, c), offset=1.0),
     "qwen35": Family("qwen35", "Qwen3_5", DELTA, lambda c: DELTA_META, layer=DELTA_LAYER,
-                     change=lambda name, data, c: tiled_delta_net(name, data, c), offset=1.0, kind="Qwen3_5TextConfig"),
+                     change=lambda name, data, c: tiled_delta_net(name, data, c), offset=1.0, kind="Qwen3_5TextConfig",
+                     n_tokens=48),
     "qwen35moe": Family("qwen35moe", "Qwen3_5Moe", DELTA | DELTA_EXPERTS,
                         lambda c: DELTA_META | DELTA_EXPERTS_META, layer=DELTA_LAYER | EXPERTS | SHARED_GATED,
                         change=lambda name, data, c: tiled_delta_net(name, data, c), offset=1.0,
@@ -554,7 +557,7 @@ FAMILIES = {
                                                 "feed_forward.up_proj": "ffn_up",
                                                 "feed_forward.down_proj": "ffn_down"},
                         whole={"model.final_layernorm": "output_norm"},
-                        change=lambda name, data, c: falcon_h1(name, data, c)),
+                        change=lambda name, data, c: falcon_h1(name, data, c), n_tokens=48),
     "kimi-linear": Family("kimi-linear", "KimiLinear",
                           dict(num_hidden_layers=4, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=32,
                                qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, linear_head_dim=16,
@@ -936,7 +939,7 @@ def write(family, target, name):
     writer.write_tensors_to_file()
     writer.close()
 
-    ids = json.loads((GOLDEN / "mamba" / "tokens.json").read_text())[:N_TOKENS]
+    ids = json.loads((GOLDEN / "mamba" / "tokens.json").read_text())[:family.n_tokens]
     (target / "tokens.json").write_text(json.dumps(ids) + "\n")
     with torch.no_grad():
         logits = model(torch.tensor([ids]), **(without_rope(model.config) if family.alibi else {})).logits[0]

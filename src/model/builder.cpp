@@ -21,12 +21,13 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
-/// Whether two shapes differ in sizes of 1 alone, as a vector and a matrix of one row do.
-bool equal_but_ones(std::span<const std::int64_t> a, const Shape& b) {
-  std::vector<std::int64_t> left(a.begin(), a.end()), right = b.dims({});
-  std::erase(left, 1);
-  std::erase(right, 1);
-  return left == right;
+/// Whether a tensor is a matrix with sizes of 1 besides, as some converters write small ones: {1, n, 1, m} or
+/// {1, 1, n, m}, and, where that was written anew, {n, 1, m}.
+bool is_padded_matrix(std::span<const std::int64_t> tensor, const Shape& shape) {
+  if (tensor.size() == 3) return tensor[0] > 1 && tensor[1] == 1 && shape == Shape{tensor[0], tensor[2]};
+  return tensor.size() == 4 && shape.rank() == 2 && tensor[0] == 1 &&
+         ((tensor[2] == 1 && shape == Shape{tensor[1], tensor[3]}) ||
+          (tensor[1] == 1 && shape == Shape{tensor[2], tensor[3]}));
 }
 
 /// The name of the tensor that may hold a weight's factor.
@@ -139,7 +140,10 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
   if (tensor == nullptr) {
     if (n_missing_++ == 0) first_missing_ = name;
   } else {
-    if (!equal_but_ones(tensor->shape, shape))
+    // A vector is a matrix of one row.
+    const bool one_row =
+        shape.rank() == 2 && tensor->shape.size() == 1 && shape[0] == 1 && shape[1] == tensor->shape[0];
+    if (!(Shape(tensor->shape) == shape) && !one_row && !(whole && is_padded_matrix(tensor->shape, shape)))
       throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the shape " + shape_text(tensor->shape) +
                                                ", the model's metadata says " + to_string(shape, {}));
     dtype = tensor->dtype;

@@ -194,8 +194,9 @@ TEST_P(RecurrentModels, StatesCarryTheRunningStates) {
   EXPECT_TRUE(other.consistent());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, RecurrentModels, testing::Values("mamba", "mamba2", "lfm2", "qwen35"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Families, RecurrentModels,
+                         testing::Values("mamba", "mamba2", "lfm2", "qwen35", "falcon-h1"),
+                         test::name_of_family);
 
 }  // namespace
 }  // namespace weft

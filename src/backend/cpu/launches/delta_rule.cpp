@@ -86,15 +86,6 @@ void DeltaLaunch::run(std::int32_t task, const TaskContext& context) {
   }
 }
 
-Work DeltaLaunch::work() const {
-  const double state = static_cast<double>(n_heads_ * n_keys_ * n_columns_);
-  double n_read = 0.0;
-  for (std::int64_t r = 0; r < n_rows_; ++r)
-    if (r == 0 || from_[r] != to_[r - 1]) n_read += 1.0;
-  return {.bytes = 2.0 * n_read * state * sizeof(float),
-          .multiply_adds = 4.0 * static_cast<double>(n_rows_) * state};
-}
-
 std::string DeltaLaunch::describe(const Graph& graph) const {
   return std::string(ops::DeltaRule::kName) + " " + graph.value(output_).name;
 }

@@ -12,7 +12,6 @@ class DeltaLaunch final : public Launch {
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t scratch_bytes() const override;
-  Work work() const override;
   std::string describe(const Graph& graph) const override;
 
  private:
