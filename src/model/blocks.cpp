@@ -436,7 +436,7 @@ ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
   const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_shared_glu"));
   const ValueId out = linear(b, product, layer_name(layer, "ffn_down_shexp"), h.n_embd);
   const std::string share = layer_name(layer, "ffn_gate_inp_shexp");
-  if (!b.has(share + ".weight")) return out;
+  if (!has_in_any_layer(b, "ffn_gate_inp_shexp.weight")) return out;
   const ValueId logit = linear(b, x, share, 1);
   const ValueId weight = b.add(ops::Unary{UnaryKind::kSigmoid}, {logit}, share + "_sigmoid");
   return b.add(ops::Mul{}, {out, weight}, layer_name(layer, "ffn_shared"));

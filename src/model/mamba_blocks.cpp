@@ -52,7 +52,7 @@ ValueId mamba_scan(Builder& b, int layer, ValueId input, ScanNorms norms) {
 }
 
 // ssm_in has, in this order: gate, x, b, c (together the convolution's columns), dt.
-ValueId mamba2_scan(Builder& b, int layer, ValueId input) {
+ValueId mamba2_scan(Builder& b, int layer, ValueId input, bool normed) {
   const HParams& h = b.hparams();
   const std::int64_t inner = h.n_ssm_inner, heads = h.n_ssm_heads;
   const std::int64_t n_b = std::int64_t{h.n_ssm_groups} * h.n_ssm_state;
@@ -77,13 +77,13 @@ ValueId mamba2_scan(Builder& b, int layer, ValueId input) {
   const ValueId y =
       selective_scan(b, layer, {.x = x, .dt = dt, .b = into, .c = out_of, .a = a, .skip = skip});
   const ValueId gated = b.add(ops::Glu{Activation::kSilu}, {gate, y}, layer_name(layer, "gated"));
-  if (!b.has(layer_name(layer, "ssm_norm.weight"))) return gated;
+  if (!normed) return gated;
   // Each group is normed on its own.
   const std::int64_t group = inner / h.n_ssm_groups;
-  const ValueId normed = b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm_eps, .group = group}, {gated},
+  const ValueId groups = b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm_eps, .group = group}, {gated},
                                layer_name(layer, "gated_normed"));
   return b.add(ops::Mul{},
-               {normed, b.flat_weight(layer_name(layer, "ssm_norm.weight"), {h.n_ssm_groups, group})},
+               {groups, b.flat_weight(layer_name(layer, "ssm_norm.weight"), {h.n_ssm_groups, group})},
                layer_name(layer, "gated_scaled"));
 }
 

@@ -20,8 +20,8 @@ ValueId mamba_scan(Builder& b, int layer, ValueId x, ScanNorms norms);
 
 /// The keys of Mamba-2 (read_ssm and read_ssm_heads).
 void read_mamba2(const Metadata& metadata, HParams& hparams);
-/// The gated scan of Mamba-2, with, where the file has ssm_norm, a norm of each group: what ssm_out reads.
-ValueId mamba2_scan(Builder& b, int layer, ValueId x);
+/// The gated scan of Mamba-2, with a norm of each group (ssm_norm) behind it: what ssm_out reads.
+ValueId mamba2_scan(Builder& b, int layer, ValueId x, bool normed = true);
 
 /// A scan as a layer's mixer: ssm_out of its rows.
 ValueId narrow_scan(Builder& b, int layer, ValueId scan, ValueId& residual);

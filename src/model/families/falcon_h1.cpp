@@ -13,12 +13,13 @@ void read(const Metadata& metadata, HParams& h) {
 }
 
 ValueId build(Builder& b) {
+  const bool normed = has_in_any_layer(b, "ssm_norm.weight");  // Few are.
   AttentionBlock block;
   block.rope_params = b.hparams().rope;
   Decoder how;
   how.attend = [&](int layer, ValueId x, ValueId& residual) {
     b.enter(Part::kRecurrent, layer);
-    ValueId scan = mamba2_scan(b, layer, x);
+    ValueId scan = mamba2_scan(b, layer, x, normed);
     b.enter(Part::kAttention, layer);
     const ValueId attended = attention(b, layer, x, block, residual);
     b.enter(Part::kRecurrent, layer);

@@ -11,6 +11,10 @@ void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   read_ssm(metadata, h);
   read_ssm_heads(metadata, h);
+  constexpr int kMostColumns = 4096;
+  if (const int columns = h.n_ssm_inner / h.n_ssm_heads; columns > kMostColumns)
+    metadata.refuse("ssm.inner_size", "found heads of " + std::to_string(columns) +
+                                          " columns, expected 1 to " + std::to_string(kMostColumns));
   read_recurrent_layers(metadata, h);
   read_unused_layers(metadata, h);
 }
@@ -30,7 +34,7 @@ Rates rates(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
   const std::int64_t heads = h.n_ssm_heads, groups = h.n_ssm_groups, of_group = heads / groups;
   const std::string both = layer_name(layer, "ssm_ba");
-  if (!b.has(both + ".weight"))
+  if (!has_in_any_layer(b, "ssm_ba.weight"))
     return {linear(b, x, layer_name(layer, "ssm_beta"), heads),
             linear(b, x, layer_name(layer, "ssm_alpha"), heads)};
   const ValueId all = linear(b, x, both, 2 * heads);
