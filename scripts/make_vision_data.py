@@ -2,7 +2,7 @@
 """Makes tests/data/vision: tiny vision models (mmproj files as llama.cpp's converter writes them) with random weights,
 and what transformers makes of a picture with them; and pictures in other sizes, as Pillow makes them.
 
-FAMILY/mmproj.gguf, pixels.rgb (48 x 48), rows.f32 (what the text model reads). For Gemma 3 also prompt.json and
+FAMILY/mmproj.gguf, pixels.rgb (48 x 48; of Pixtral 40 x 48), rows.f32 (what the text model reads). For Gemma 3 also prompt.json and
 logits.f32: a text with the picture (-1 in its places) and the logits of tests/data/golden/gemma3 behind it, after every
 position. Needs the packages gguf, numpy, pillow, torch and transformers.
 """
@@ -57,17 +57,17 @@ def text_weights():
             yield {"token_embd.weight": "embed_tokens.weight", "output_norm.weight": "norm.weight"}[tensor.name], data
 
 
-def start_file(folder, projector, name):
+def start_file(folder, projector, name, side=SIDE, activation="gelu", eps=1e-6):
     writer = GGUFWriter(folder / "mmproj.gguf", "clip")
     writer.add_type("mmproj")
     writer.add_name(name)
     writer.add_bool("clip.has_vision_encoder", True)
     writer.add_string("clip.projector_type", projector)
-    writer.add_bool("clip.use_gelu", True)
-    for key, value in {"image_size": SIDE, "patch_size": PATCH, "embedding_length": WIDTH, "feed_forward_length": 80,
+    writer.add_bool(f"clip.use_{activation}", True)
+    for key, value in {"image_size": side, "patch_size": PATCH, "embedding_length": WIDTH, "feed_forward_length": 80,
                        "block_count": 2, "attention.head_count": 2, "projection_dim": N_EMBD}.items():
         writer.add_uint32(f"clip.vision.{key}", value)
-    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-6)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", eps)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
     return writer
@@ -99,8 +99,8 @@ def write_floats(path, values):
     path.write_bytes(values.detach().numpy().astype("<f4").tobytes())
 
 
-def make_pixels(folder):
-    pixels = np.random.default_rng(7).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
+def make_pixels(folder, width=SIDE):
+    pixels = np.random.default_rng(7).integers(0, 256, (SIDE, width, 3), dtype=np.uint8)
     (folder / "pixels.rgb").write_bytes(pixels.tobytes())
     return torch.from_numpy((pixels.astype(np.float32) / 255.0 - 0.5) / 0.5).permute(2, 0, 1)[None]
 
@@ -153,6 +153,75 @@ def gemma3():
     print(f"gemma3: rows {tuple(rows.shape)} {rows.std():.3f}, logits {logits.std():.3f}, error of the text {error:.1e}")
 
 
+def idefics3():
+    """The picture is made four times as large, so that it is cut into tiles."""
+    from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+    folder = TARGET / "idefics3"
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(18)
+    config = transformers.Idefics3Config(vision_config=VISION, scale_factor=2, text_config=dict(
+        model_type="llama", vocab_size=512, hidden_size=N_EMBD, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4))
+    model = transformers.Idefics3Model(config).eval()
+    randomise(model.vision_model)
+    randomise(model.connector)
+
+    writer = start_file(folder, "idefics3", "tiny-idefics3-vision")
+    writer.add_uint32("clip.vision.projector.scale_factor", 2)
+    writer.add_uint32("clip.vision.preproc_image_size", 2 * SIDE)
+    add_encoder(writer, model.vision_model)
+    writer.add_tensor("mm.model.fc.weight", model.connector.modality_projection.proj.weight.detach().numpy().astype(np.float16))
+    finish(writer)
+
+    make_pixels(folder)
+    pixels = np.fromfile(folder / "pixels.rgb", np.uint8).reshape(SIDE, SIDE, 3)
+    processor = Idefics3ImageProcessorPil(size={"longest_edge": 2 * SIDE}, max_image_size={"longest_edge": SIDE})
+    tiles = processor(Image.fromarray(pixels), return_tensors="pt").pixel_values
+    with torch.no_grad():
+        rows = torch.cat(list(model.get_image_features(tiles).pooler_output))
+    write_floats(folder / "rows.f32", rows)
+    print(f"idefics3: tiles {tuple(tiles.shape)}, rows {tuple(rows.shape)} {rows.std():.3f}")
+
+
+def pixtral():
+    """The kind that merges squares of patches; the picture is higher than wide."""
+    folder = TARGET / "pixtral"
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(19)
+    vision = dict(model_type="pixtral", hidden_size=WIDTH, intermediate_size=80, num_hidden_layers=2, num_attention_heads=2,
+                  head_dim=WIDTH // 2, image_size=2 * SIDE, patch_size=PATCH, hidden_act="silu")
+    config = transformers.Mistral3Config(vision_config=vision, spatial_merge_size=2, vision_feature_layer=-1, text_config=dict(
+        model_type="mistral", vocab_size=512, hidden_size=N_EMBD, intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=4, rms_norm_eps=1e-5), attn_implementation="eager")
+    model = transformers.Mistral3Model(config).eval()
+    randomise(model.vision_tower)
+    randomise(model.multi_modal_projector)
+
+    writer = start_file(folder, "pixtral", "tiny-pixtral-vision", side=2 * SIDE, activation="silu", eps=1e-5)
+    writer.add_uint32("clip.vision.spatial_merge_size", 2)
+    names = {"attention_norm": "ln1", "ffn_norm": "ln2", "attention.q_proj": "attn_q", "attention.k_proj": "attn_k",
+             "attention.v_proj": "attn_v", "attention.o_proj": "attn_out", "feed_forward.gate_proj": "ffn_gate",
+             "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down"}
+    whole = {"patch_conv": "v.patch_embd", "ln_pre": "v.pre_ln", "norm": "mm.input_norm", "linear_1": "mm.1", "linear_2": "mm.2",
+             "patch_merger.merging_layer": "mm.patch_merger"}
+    for module in (model.vision_tower, model.multi_modal_projector):
+        for name, weight in module.named_parameters():
+            stem, tail = name.rsplit(".", 1)
+            data = weight.detach().numpy()
+            match = re.fullmatch(r"transformer\.layers\.(\d+)\.(.+)", stem)
+            if match and re.search(r"[qk]_proj", stem):  # Neighbours turn, in files.
+                data = data.reshape(2, 2, data.shape[0] // 4, -1).swapaxes(1, 2).reshape(data.shape)
+            new = f"v.blk.{match[1]}.{names[match[2]]}" if match else whole[stem]
+            writer.add_tensor(f"{new}.{tail}", np.ascontiguousarray(data).astype(np.float16 if data.ndim == 2 else np.float32))
+    finish(writer)
+
+    values = make_pixels(folder, width=40)
+    with torch.no_grad():
+        rows = model.get_image_features(values, image_sizes=torch.tensor([[48, 40]])).pooler_output
+    rows = torch.cat(list(rows))
+    write_floats(folder / "rows.f32", rows)
+    print(f"pixtral: rows {tuple(rows.shape)} {rows.std():.3f}")
+
+
 def pictures():
     folder = TARGET / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
@@ -178,3 +247,5 @@ def pictures():
 if __name__ == "__main__":
     pictures()
     gemma3()
+    idefics3()
+    pixtral()

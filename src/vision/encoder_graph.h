@@ -1,5 +1,6 @@
 #pragma once
-// The graph of an image encoder: a vision transformer as SigLIP has it, and a family's projector behind it.
+// The graph of an image encoder: a vision transformer, and a family's projector behind it. What the file has
+// says which: with biases or without, norms of layers or of roots of means, gates, a table of positions.
 //
 // Patches are rows of their pixels, and come in an order in which those that become one row of the result
 // stand one behind another; where a patch lies in the picture is said by its position.
@@ -29,13 +30,15 @@ class EncoderBuilder {
   Value turned_weight(const std::string& name, std::int64_t outputs, std::int64_t inputs);
   /// A weight whose last axes are one in the graph: {o, c, h, w} as {o, c * h * w}.
   Value flat_weight(const std::string& name, std::initializer_list<std::int64_t> shape);
-  /// weight and bias NAME.weight, NAME.bias
+  /// With NAME.weight, and NAME.bias where there is one.
   Value linear(Value x, const std::string& name, std::int64_t outputs, std::int64_t inputs);
-  Value layer_norm(Value x, const std::string& name);
+  /// The norm of a layer, or without NAME.bias by the root of the mean of squares.
+  Value norm(Value x, const std::string& name);
 
-  /// Inputs "patches" {n, 3 * patch_size^2}, "positions" {n} I32 (rows of the table of positions), "begins"
-  /// and "ends" {n} I32 -> the encoder's rows. The symbol "n_rows" is n / merge^2.
-  Value encode();
+  /// Inputs "patches" {n, 3 * patch_size^2}, {n} I32 "begins" and "ends", "positions" (rows of the
+  /// table) or with `turns`, where queries and keys turn by where patches lie, "rows" and "columns" -> the
+  /// encoder's rows. The symbol "n_rows" is n / merge^2.
+  Value encode(bool turns);
 
   /// Weights that are not in the graph as they are in the file: their names in the graph, and their bytes.
   struct OwnWeight {
@@ -46,7 +49,13 @@ class EncoderBuilder {
 
  private:
   const WeightFile::Tensor& find(const std::string& name, std::initializer_list<std::int64_t> shape) const;
-  Value layer(Value x, int i, Value begins, Value ends);
+  struct Places {
+    Value begins, ends;
+    Value rows, columns;  // Where queries and keys turn.
+  };
+  Value layer(Value x, int i, const Places& places);
+  Value feed_forward(Value x, const std::string& name);
+  Value turned(Value x, const Places& places) const;
   Value activate(Value x) const;
 
   Graph& graph_;
@@ -60,6 +69,7 @@ class EncoderBuilder {
 struct Patches {
   std::vector<float> rows;
   std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> row_of, column_of;  ///< Of each patch.
 };
 Patches cut_into_patches(const HParams& hparams, const Image& image);
 

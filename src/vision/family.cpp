@@ -7,7 +7,7 @@
 namespace weft::vision {
 
 std::span<const Family> families() {
-  static const Family kFamilies[] = {kGemma3};
+  static const Family kFamilies[] = {kGemma3, kIdefics3, kPixtral};
   return kFamilies;
 }
 

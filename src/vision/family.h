@@ -15,14 +15,16 @@ namespace weft::vision {
 /// How a picture is read: tiles for the encoder, and the prompt's pieces, whose rows are those of the tiles
 /// in their order.
 struct Layout {
-  std::vector<Image> tiles;  ///< Of image_size x image_size pixels.
+  /// Of a whole number of squares of merge x merge patches, at most image_size on a side.
+  std::vector<Image> tiles;
   std::vector<EncodedImage::Piece> pieces;
 };
 
 struct Family {
   std::string_view projector;
   bool both_ways;
-  int merge;  ///< Where the file does not say it.
+  int merge;   ///< Where the file does not say it.
+  bool turns;  ///< Queries and keys turn by where patches lie; else there is a table of positions.
   Layout (*lay_out)(const HParams& hparams, const Image& image);
   /// x {n_rows * merge^2, width}, patches that become one row one behind another -> {n_rows, n_embd}
   Value (*project)(EncoderBuilder& builder, Value x);
@@ -32,6 +34,6 @@ std::span<const Family> families();
 /// Throws Error kUnsupported that names those that weft knows.
 const Family& find_family(std::string_view projector);
 
-extern const Family kGemma3;
+extern const Family kGemma3, kIdefics3, kPixtral;
 
 }  // namespace weft::vision

@@ -12,6 +12,7 @@ constexpr std::int64_t kMaxSide = 4096;
 constexpr std::int64_t kMaxWidth = 1 << 16;
 constexpr std::int64_t kMaxLayers = 512;
 constexpr std::int64_t kMaxPatches = 1 << 16;
+constexpr int kMaxTiles = 16;  // On a side.
 
 [[noreturn]] void refuse(const std::string& key, const std::string& why) {
   throw Error(ErrorCode::kInvalidFile, "metadata key " + key + ": " + why);
@@ -51,8 +52,13 @@ HParams read_hparams(const gguf::File& file, int merge_otherwise) {
   h.n_layers = require_int(file, vision + "block_count", kMaxLayers);
   h.n_embd = require_int(file, vision + "projection_dim", kMaxWidth);
   h.eps = static_cast<float>(file.get_float(vision + "attention.layer_norm_epsilon").value_or(1e-6));
-  const std::string scale = vision + "projector.scale_factor";
-  h.merge = file.find(scale) == nullptr ? merge_otherwise : require_int(file, scale, kMaxSide);
+  h.merge = merge_otherwise;
+  for (const std::string key : {"projector.scale_factor", "spatial_merge_size"})
+    if (file.find(vision + key) != nullptr) h.merge = require_int(file, vision + key, kMaxSide);
+  // Files that do not say it are of models with four tiles on a side.
+  const std::string longest = vision + "preproc_image_size";
+  h.longest_side =
+      file.find(longest) == nullptr ? 4 * h.image_size : require_int(file, longest, kMaxTiles * h.image_size);
   h.mean = require_colours(file, vision + "image_mean");
   h.deviation = require_colours(file, vision + "image_std");
   for (const float deviation : h.deviation)

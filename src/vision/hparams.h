@@ -18,8 +18,9 @@ struct HParams {
   int feed_forward = 0;  ///< ... and of its feed-forward parts.
   int n_heads = 0;
   int n_layers = 0;
-  int n_embd = 0;  ///< Of the text model.
-  int merge = 1;   ///< Patches on a side of the square that becomes one row.
+  int n_embd = 0;        ///< Of the text model.
+  int longest_side = 0;  ///< Pixels of a picture that is cut into tiles, before that.
+  int merge = 1;         ///< Patches on a side of the square that becomes one row.
   float eps = 1e-6f;
   Activation activation = Activation::kGeluTanh;
   std::array<float, 3> mean{}, deviation{};  ///< Of colours from 0 to 1.

@@ -39,7 +39,7 @@ struct VisionModel::Impl {
                      const vision::Family& family) {
     Built built;
     vision::EncoderBuilder builder(built.graph, weights, hparams);
-    built.graph.output("rows", family.project(builder, builder.encode()));
+    built.graph.output("embeddings", family.project(builder, builder.encode(family.turns)));
     built.own = builder.take_own_weights();
     return built;
   }
@@ -69,10 +69,16 @@ struct VisionModel::Impl {
     const auto n = static_cast<std::int64_t>(patches.positions.size());
     const std::vector<std::int32_t> begins(patches.positions.size(), 0),
         ends(patches.positions.size(), static_cast<std::int32_t>(n));
-    plan.run(
-        {{"n_rows", n / (hparams.merge * hparams.merge)}},
-        {{"patches", patches.rows}, {"positions", patches.positions}, {"begins", begins}, {"ends", ends}});
-    const std::vector<float> some = plan.read("rows");
+    std::vector<Plan::InputData> inputs = {{"patches", patches.rows}, {"begins", begins}, {"ends", ends}};
+    if (family.turns) {
+      inputs.emplace_back("rows", patches.row_of);
+      inputs.emplace_back("columns", patches.column_of);
+    } else {
+      inputs.emplace_back("positions", patches.positions);
+    }
+    const Plan::SymbolValue n_rows[] = {{"n_rows", n / (hparams.merge * hparams.merge)}};
+    plan.run(n_rows, inputs);
+    const std::vector<float> some = plan.read("embeddings");
     rows.insert(rows.end(), some.begin(), some.end());
   }
 

@@ -80,7 +80,8 @@ TEST_P(Vision, PicturesStandInThePlacesOfMarks) {
     EXPECT_THROW(place_images(model->tokenizer(), wrong, images, mark), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Vision, testing::Values("gemma3"), test::name_of_family);
+INSTANTIATE_TEST_SUITE_P(Families, Vision, testing::Values("gemma3", "idefics3", "pixtral"),
+                         test::name_of_family);
 
 TEST(VisionModel, OtherFilesAreRefusedWithTheWayOut) {
   try {

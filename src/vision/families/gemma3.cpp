@@ -21,7 +21,11 @@ Value project(EncoderBuilder& b, Value x) {
 
 }  // namespace
 
-constinit const Family kGemma3 = {
-    .projector = "gemma3", .both_ways = true, .merge = 4, .lay_out = lay_out, .project = project};
+constinit const Family kGemma3 = {.projector = "gemma3",
+                                  .both_ways = true,
+                                  .merge = 4,
+                                  .turns = false,
+                                  .lay_out = lay_out,
+                                  .project = project};
 
 }  // namespace weft::vision

@@ -1,0 +1,55 @@
+// Pixtral (arXiv 2410.07073) and Mistral Small 3.1: pictures as they are, as far as they are not too large;
+// each line of rows ends with a mark. The later ones merge squares of patches.
+#include <algorithm>
+#include <cmath>
+
+#include "vision/family.h"
+#include "vision/resize.h"
+
+namespace weft::vision {
+namespace {
+
+/// Pixels of a side, rounded up to whole squares of patches.
+int whole_squares(int pixels, double shrink, int square) {
+  const int wanted = std::max(static_cast<int>(std::floor(pixels / shrink)), 1);
+  return ((wanted - 1) / square + 1) * square;
+}
+
+Layout lay_out(const HParams& h, const Image& image) {
+  const int square = h.patch_size * h.merge;
+  const double shrink =
+      std::max(1.0, static_cast<double>(std::max(image.width, image.height)) / h.image_size);
+  const int width = whole_squares(image.width, shrink, square);
+  const int height = whole_squares(image.height, shrink, square);
+  Layout layout;
+  layout.tiles.push_back(resize(image, width, height, Filter::kBicubic));
+  for (int y = 0; y < height; y += square) {
+    layout.pieces.push_back({"", width / square});
+    layout.pieces.push_back({y + square < height ? "[IMG_BREAK]" : "[IMG_END]", 0});
+  }
+  return layout;
+}
+
+Value project(EncoderBuilder& b, Value x) {
+  const HParams& h = b.hparams();
+  const std::int64_t n_merged = std::int64_t{h.merge} * h.merge;
+  if (b.has("mm.input_norm.weight")) x = b.norm(x, "mm.input_norm");
+  if (b.has("mm.patch_merger.weight")) {
+    // Element by element of all patches of a square.
+    const Value squares = permute(reshape(x, {b.n_rows(), n_merged, h.width}), {0, 2, 1});
+    x = b.linear(reshape(squares, {b.n_rows(), n_merged * h.width}), "mm.patch_merger", h.width,
+                 n_merged * h.width);
+  }
+  return b.linear(gelu(b.linear(x, "mm.1", h.n_embd, h.width)), "mm.2", h.n_embd, h.n_embd);
+}
+
+}  // namespace
+
+constinit const Family kPixtral = {.projector = "pixtral",
+                                   .both_ways = false,
+                                   .merge = 1,
+                                   .turns = true,
+                                   .lay_out = lay_out,
+                                   .project = project};
+
+}  // namespace weft::vision
