@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -22,6 +23,7 @@
 #include "options.h"
 #include "terminal.h"
 #include "text_format.h"
+#include "vision_options.h"
 #include "weft/error.h"
 #include "word_wrap.h"
 
@@ -32,6 +34,7 @@ constexpr std::string_view kHelp =
     "  /help           this list\n"
     "  /regen          another answer to the last question\n"
     "  /clear          begin anew (the system prompt stays)\n"
+    "  /image FILE     a picture for the next question, PNG or JPEG; needs --mmproj\n"
     "  /system TEXT    set the system prompt and begin anew; without a text: none\n"
     "  /save FILE      write the conversation as JSON\n"
     "  /load FILE      go on with a conversation that was saved\n"
@@ -43,6 +46,8 @@ constexpr std::string_view kHelp =
 struct ChatOptions : GenerationOptions {
   std::string system;
   std::optional<std::string> prompt;
+  std::string mmproj;
+  std::vector<std::string> images;
   std::string template_file;
   std::string template_variables;  // a JSON object
   std::optional<bool> reasoning;
@@ -141,12 +146,14 @@ std::vector<ChatMessage> read_conversation(const std::string& path) {
 class Chat {
  public:
   Chat(const ChatOptions& options, Context& context, Conversation& conversation, InterruptGuard& interrupt,
-       std::string model_name)
+       std::string model_name, std::shared_ptr<const VisionModel> vision)
       : options_(options),
         context_(context),
         conversation_(conversation),
         interrupt_(interrupt),
         model_name_(std::move(model_name)),
+        vision_(std::move(vision)),
+        images_(encode_files(vision_.get(), options.images)),
         color_(use_color(options.talk.color, 1)),
         wraps_(options.wrap && moves_cursor(1)) {
     if (wraps_) use_utf8();
@@ -225,7 +232,9 @@ class Chat {
   }
 
   void ask(const std::string& text) {
-    answer([&](const GenerateParams& params) { return conversation_.ask(text, params); });
+    answer([&](const GenerateParams& params) {
+      return conversation_.ask(text, std::exchange(images_, {}), params);
+    });
   }
 
   // Returns false to leave.
@@ -249,13 +258,15 @@ class Chat {
       } else {
         complain("there is no answer yet to generate again");
       }
+    } else if (word == "/image") {
+      attempt([&] { add_image(rest); });
     } else if (word == "/save") {
       attempt([&] { save(rest); });
     } else if (word == "/load") {
       attempt([&] { load(rest); });
     } else {
       const std::string suggestion =
-          nearest(word, {"/help", "/regen", "/clear", "/system", "/save", "/load", "/exit"});
+          nearest(word, {"/help", "/regen", "/clear", "/image", "/system", "/save", "/load", "/exit"});
       complain(fmt::format(
           "unknown command {}{}", word,
           suggestion.empty() ? "; /help lists them" : fmt::format("; did you mean {}?", suggestion)));
@@ -323,17 +334,28 @@ class Chat {
     }
   }
 
+  void add_image(const std::string& path) {
+    if (path.empty()) throw Error(ErrorCode::kInvalidArgument, "/image needs a file's name");
+    if (vision_ == nullptr)
+      throw Error(ErrorCode::kUnsupported, "pictures need the model's vision file: start with --mmproj FILE");
+    images_.push_back(vision_->encode(read_image_file(path)));
+    note(options_.talk, fmt::format("(the next question has {} in front)", path));
+  }
+
   void save(const std::string& path) const {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, "/save needs a file's name");
     Json json = {{"model", model_name_}, {"messages", Json::array()}};
-    for (const ChatMessage& message : conversation_.messages()) {
+    bool any_images = false;
+    for (const Conversation::Message& message : conversation_.messages()) {
+      any_images = any_images || !message.images.empty();
       json["messages"].push_back({{"role", message.role}, {"content", message.content}});
     }
     const std::string text = to_text(json, 2);
     base::AtomicFile file(path);
     file.write(std::as_bytes(std::span(text)));
     file.commit();
-    note(options_.talk, fmt::format("(saved {} messages to {})", conversation_.messages().size(), path));
+    note(options_.talk, fmt::format("(saved {} messages to {}{})", conversation_.messages().size(), path,
+                                    any_images ? ", without their pictures" : ""));
   }
 
   void load(const std::string& path) {
@@ -352,6 +374,8 @@ class Chat {
   Conversation& conversation_;
   InterruptGuard& interrupt_;
   std::string model_name_;
+  std::shared_ptr<const VisionModel> vision_;
+  Conversation::Images images_;  // Of the next question.
   bool color_;
   bool wraps_;
   bool failed_ = false;
@@ -382,7 +406,9 @@ int run(const ChatOptions& options) {
   Conversation conversation(context, *chat_template, variables, sampling, options.system);
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));
-  return Chat(options, context, conversation, interrupt, name).loop();
+  return Chat(options, context, conversation, interrupt, name,
+              load_vision(options.mmproj, options.model, *loaded.model))
+      .loop();
 }
 
 std::optional<bool> parse_reasoning(const std::string& text) {
@@ -399,6 +425,8 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("TEXT")
       ->group(group);
   app.add_option("-p,--prompt", options->prompt, "the first question")->type_name("TEXT")->group(group);
+  add_image_option(app, options->images, group);
+  add_mmproj_option(app, options->mmproj, group);
   add_switch(app, "--single-turn", options->single_turn, "leave after one answer")->group(group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
            "tokens of an answer at most (default -1: no limit)")

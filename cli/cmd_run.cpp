@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -14,6 +15,7 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "options.h"
+#include "vision_options.h"
 #include "weft/error.h"
 #include "weft/generate.h"
 
@@ -24,6 +26,8 @@ struct RunOptions : GenerationOptions {
   std::optional<std::string> prompt;
   std::string prompt_file;
   std::string tokens;  // "1,2,3", "@FILE" or "-"
+  std::string mmproj;
+  std::vector<std::string> images;
   std::string logits_file;
   std::vector<std::string> stop;
   int n_predict = -1;
@@ -64,18 +68,28 @@ std::vector<Token> parse_tokens(const std::string& argument, int n_vocab) {
   return tokens;
 }
 
-std::vector<Token> prompt_tokens(const RunOptions& options, const Tokenizer& tokenizer) {
-  std::vector<Token> tokens;
+PromptWithImages read_prompt(const RunOptions& options, const LoadedModel& loaded) {
+  const Tokenizer& tokenizer = loaded.model->tokenizer();
+  PromptWithImages prompt;
+  std::vector<Token>& tokens = prompt.tokens;
   if (!options.tokens.empty()) {
     tokens = parse_tokens(options.tokens, tokenizer.n_vocab());
   } else {
     const std::string text = options.prompt ? *options.prompt : read_text(options.prompt_file);
+    if (!options.images.empty()) {
+      const auto vision = load_vision(options.mmproj, options.model, *loaded.model);
+      const auto images = encode_files(vision.get(), options.images);
+      const std::string mark = make_image_mark();
+      std::vector<PromptPiece> pieces(images.size(), PromptPiece{mark, true});
+      pieces.push_back({text, options.parse_special});
+      return place_images(tokenizer, pieces, images, mark);
+    }
     tokens = tokenizer.encode(text, {.add_special = true, .parse_special = options.parse_special});
     // Nothing to go on from, and this vocabulary adds nothing by itself.
     if (tokens.empty() && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
   }
   if (tokens.empty()) throw UsageError("the prompt is empty");
-  return tokens;
+  return prompt;
 }
 
 void check(const RunOptions& options) {
@@ -86,6 +100,8 @@ void check(const RunOptions& options) {
   if (sources > 1) throw UsageError("-p, -f and --tokens each set the prompt; give one of them");
   for (const std::string& stop : options.stop)
     if (stop.empty()) throw UsageError("--stop: the text is empty; leave the option out to stop nowhere");
+  if (!options.images.empty() && (!options.tokens.empty() || !options.logits_file.empty()))
+    throw UsageError("--image goes with a text, given with -p or -f, that is to be continued");
   if (!options.logits_file.empty() && options.json)
     throw UsageError("--logits generates nothing; --json has no use there");
 }
@@ -184,7 +200,8 @@ int run(const RunOptions& options) {
   check(options);
   InterruptGuard interrupt;
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
-  const std::vector<Token> prompt = prompt_tokens(options, loaded.model->tokenizer());
+  PromptWithImages with_images = read_prompt(options, loaded);
+  const std::vector<Token>& prompt = with_images.tokens;
   if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
 
   Sampler sampler(sampler_params(options.sampling, loaded.model->tokenizer()), loaded.model->info().n_vocab);
@@ -193,6 +210,7 @@ int run(const RunOptions& options) {
 
   Progress bar(options.talk, "reading the prompt");
   GenerateParams params;
+  params.parts = std::move(with_images.parts);
   params.n_predict = options.n_predict;
   params.ignore_end = options.ignore_eos;
   params.context_shift = options.context_shift;
@@ -245,6 +263,8 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("--tokens", options->tokens, "the same as token ids: 1,2,3 or @FILE or '-'")
       ->type_name("IDS")
       ->group(group);
+  add_image_option(app, options->images, group);
+  add_mmproj_option(app, options->mmproj, group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
            "tokens to generate at most (default -1: until the text ends or the context is full)")
       ->group(group);
@@ -285,6 +305,7 @@ const Command kRunCommand = {
     "Examples:\n"
     "  weft run -p \"Once upon a time\" -n 64\n"
     "  weft run -m gemma -f essay.txt --temp 0 --json\n"
+    "  weft run -m gemma --mmproj mmproj.gguf --image cat.jpg -p \"The picture shows\"\n"
     "  weft run --tokens 1,2,3 --logits out.f32 --cache-type-k f32 --cache-type-v f32\n",
     prepare};
 

@@ -21,6 +21,7 @@
 #include "options.h"
 #include "server.h"
 #include "systemd.h"
+#include "vision_options.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -58,6 +59,7 @@ struct ServeOptions {
   std::string access_log;
   std::string trace;
   std::string template_file;
+  std::string mmproj;
   int shutdown_timeout_s = 30;
   int drain_delay_s = 0;
 };
@@ -167,13 +169,16 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     *footprint = footprint_of(*options, spec);
     return footprint->bytes;
   };
-  pool.load = [options, trace, footprint](const ModelSpec& spec, const std::function<bool(float)>& progress) {
+  pool.load = [options, trace, footprint, default_path = pool.models.front().path](
+                  const ModelSpec& spec, const std::function<bool(float)>& progress) {
     ModelParams params = model_params(options->model, options->context, options->talk);
     params.progress = progress;
     server::ServedModelParams served = served_params(*options, *footprint);
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
-    return std::make_shared<server::ServedModel>(spec, Model::load(spec.path, params), served);
+    std::shared_ptr<const Model> model = Model::load(spec.path, params);
+    if (spec.path == default_path) served.vision = load_vision(options->mmproj, options->model, *model);
+    return std::make_shared<server::ServedModel>(spec, std::move(model), served);
   };
   pool.log = [&log](const std::string& line) { log.write(LogLevel::kInfo, line); };
   return pool;
@@ -373,6 +378,7 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_size(app, "--drain-delay", options.drain_delay_s, {0, 1 << 20},
            "seconds after SIGTERM in which requests are still taken while /ready says no (default 0)")
       ->group(group);
+  add_mmproj_option(app, options.mmproj, group);
   app.add_option("--chat-template-file", options.template_file, "a chat template in place of the model's own")
       ->type_name("FILE")
       ->group(group);

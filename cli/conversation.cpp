@@ -27,8 +27,8 @@ Conversation::Conversation(Context& context, const ChatTemplate& chat_template, 
   set_system(std::move(system));
 }
 
-Conversation::Turn Conversation::ask(const std::string& text, const GenerateParams& params) {
-  messages_.push_back({"user", text});
+Conversation::Turn Conversation::ask(const std::string& text, Images images, const GenerateParams& params) {
+  messages_.push_back({{"user", text}, std::move(images)});
   try {
     Turn turn = answer(params);
     if (messages_.back().role == "user") messages_.pop_back();
@@ -40,7 +40,7 @@ Conversation::Turn Conversation::ask(const std::string& text, const GeneratePara
 }
 
 Conversation::Turn Conversation::regenerate(const GenerateParams& params) {
-  const ChatMessage last = messages_.back();
+  const Message last = messages_.back();
   messages_.pop_back();
   try {
     Turn turn = answer(params);
@@ -58,19 +58,30 @@ bool Conversation::can_regenerate() const {
 
 Conversation::Turn Conversation::answer(const GenerateParams& params) {
   Turn turn;
-  std::vector<Token> prompt = render();
+  PromptWithImages rendered = render();
   // An answer needs room, too.
   const auto limit =
       static_cast<std::size_t>(context_->cells_total() - std::min(256, context_->cells_total() / 4));
-  while (prompt.size() > limit && forget_oldest()) {
+  while (rendered.tokens.size() > limit && forget_oldest()) {
     turn.n_forgotten += 2;
-    prompt = render();
+    rendered = render();
   }
+  std::vector<Token>& prompt = rendered.tokens;
 
   // The last token is always computed: its logits are wanted.
   std::size_t reused = std::min(common_prefix(cached_, prompt), prompt.size() - 1);
+  // A picture is used again as a whole.
+  for (const EmbeddedPart& part : rendered.parts) {
+    const auto first = static_cast<std::size_t>(part.first);
+    if (first < reused && reused < first + static_cast<std::size_t>(part.n)) reused = first;
+  }
   // A running state cannot go back a few tokens, nor a window beyond what is kept of it.
   if (!context_->can_cut(kSequence, static_cast<Pos>(reused))) reused = 0;
+  GenerateParams of_rest = params;
+  for (EmbeddedPart& part : rendered.parts) {
+    part.first -= static_cast<int>(reused);
+    if (part.first >= 0) of_rest.parts.push_back(std::move(part));
+  }
   context_->remove(kSequence, static_cast<Pos>(reused));
   cached_.resize(reused);
   turn.n_reused = static_cast<int>(reused);
@@ -78,11 +89,12 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
   SamplerParams sampling = sampling_;
   sampling.seed += turns_++;
   Sampler sampler(sampling, context_->model().info().n_vocab);
-  for (const Token id : cached_) sampler.accept(id);
+  for (const Token id : cached_)
+    if (id >= 0) sampler.accept(id);  // Others are pictures.
 
   const std::span<const Token> rest = std::span(prompt).subspan(reused);
   try {
-    turn.generation = generate(*context_, sampler, rest, params, kSequence);
+    turn.generation = generate(*context_, sampler, rest, of_rest, kSequence);
   } catch (...) {
     context_->remove(kSequence);
     cached_.clear();
@@ -92,15 +104,23 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
   cached_.insert(cached_.end(), turn.generation.tokens.begin(), turn.generation.tokens.end());
   // A last token that was not computed, or a cancelled prompt: the context knows what it has.
   cached_.resize(std::min(cached_.size(), static_cast<std::size_t>(context_->next_pos(kSequence))));
-  if (!turn.generation.text.empty()) messages_.push_back({"assistant", turn.generation.text});
+  if (!turn.generation.text.empty()) messages_.push_back({{"assistant", turn.generation.text}});
   return turn;
 }
 
-std::vector<Token> Conversation::render() const {
-  std::vector<Token> tokens =
-      context_->model().tokenizer().encode(template_->render(messages_, template_options_));
-  if (tokens.empty()) throw Error(ErrorCode::kInvalidArgument, "the chat template renders to nothing");
-  return tokens;
+PromptWithImages Conversation::render() const {
+  std::vector<ChatMessage> messages;
+  Images images;
+  for (const Message& message : messages_) {
+    messages.push_back(message);
+    std::string& content = messages.back().content;
+    for (const auto& image : message.images) content.insert(0, image_mark_);
+    images.insert(images.end(), message.images.begin(), message.images.end());
+  }
+  PromptWithImages prompt = place_images(context_->model().tokenizer(),
+                                         template_->render(messages, template_options_), images, image_mark_);
+  if (prompt.tokens.empty()) throw Error(ErrorCode::kInvalidArgument, "the chat template renders to nothing");
+  return prompt;
 }
 
 bool Conversation::forget_oldest() {
@@ -112,13 +132,18 @@ bool Conversation::forget_oldest() {
   return true;
 }
 
+void Conversation::set_messages(const std::vector<ChatMessage>& messages) {
+  messages_.clear();
+  for (const ChatMessage& message : messages) messages_.push_back({message});
+}
+
 void Conversation::clear() {
   std::erase_if(messages_, [](const ChatMessage& message) { return message.role != "system"; });
 }
 
 void Conversation::set_system(std::string system) {
   std::erase_if(messages_, [](const ChatMessage& message) { return message.role == "system"; });
-  if (!system.empty()) messages_.insert(messages_.begin(), {"system", std::move(system)});
+  if (!system.empty()) messages_.insert(messages_.begin(), Message{{"system", std::move(system)}});
 }
 
 }  // namespace weft::cli

@@ -12,6 +12,7 @@
 #include "weft/context.h"
 #include "weft/generate.h"
 #include "weft/sampler.h"
+#include "weft/vision.h"
 
 namespace weft::cli {
 
@@ -22,6 +23,8 @@ class Conversation {
   Conversation(Context& context, const ChatTemplate& chat_template, std::string variables,
                const SamplerParams& sampling, std::string system);
 
+  using Images = std::vector<std::shared_ptr<const EncodedImage>>;
+
   struct Turn {
     Generation generation;
     int n_reused = 0;     ///< Tokens of the prompt that the cache still had.
@@ -29,7 +32,8 @@ class Conversation {
   };
   /// Adds the user's message and generates the answer, which becomes part of the conversation (also a
   /// cancelled one, as far as it came; where nothing came, the user's message is taken back).
-  Turn ask(const std::string& text, const GenerateParams& params);
+  /// Pictures stand in front of the text.
+  Turn ask(const std::string& text, Images images, const GenerateParams& params);
   /// Throws the last answer away and generates another. Needs can_regenerate().
   Turn regenerate(const GenerateParams& params);
   bool can_regenerate() const;
@@ -38,12 +42,15 @@ class Conversation {
   void clear();
   void set_system(std::string system);
   /// Takes the place of the conversation, the system prompt included.
-  void set_messages(std::vector<ChatMessage> messages) { messages_ = std::move(messages); }
-  const std::vector<ChatMessage>& messages() const { return messages_; }
+  void set_messages(const std::vector<ChatMessage>& messages);
+  struct Message : ChatMessage {
+    Images images = {};
+  };
+  const std::vector<Message>& messages() const { return messages_; }
 
  private:
   Turn answer(const GenerateParams& params);
-  std::vector<Token> render() const;
+  PromptWithImages render() const;
   bool forget_oldest();
 
   Context* context_;
@@ -51,7 +58,8 @@ class Conversation {
   ChatTemplate::Options template_options_;
   SamplerParams sampling_;
   std::uint64_t turns_ = 0;
-  std::vector<ChatMessage> messages_;
+  std::vector<Message> messages_;
+  std::string image_mark_ = make_image_mark();
   std::vector<Token> cached_;  // what the sequence holds
 };
 

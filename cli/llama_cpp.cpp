@@ -54,7 +54,6 @@ constexpr std::string_view kDownloads = "weft downloads nothing: fetch the file 
 constexpr std::string_view kChatOnly = "use 'weft chat'";
 constexpr std::string_view kNoAdapters = "weft has no adapters; merge them into the model's file";
 constexpr std::string_view kNoGrammars = "weft has no grammars yet";
-constexpr std::string_view kNoImages = "weft reads text only";
 constexpr std::string_view kRope = "weft takes the scaling of positions from the file";
 constexpr std::string_view kNoDraft = "the program does not draft; the library does (weft/batcher.h)";
 constexpr std::string_view kThoughts = "what a model thinks is printed as it comes";
@@ -146,8 +145,6 @@ constexpr ForeignOption kOptions[] = {
     {"--lora", kOne, false, kNoAdapters},
     {"--lora-scaled", kOne, false, kNoAdapters},
     {"--control-vector", kOne, false, kNoAdapters},
-    {"--mmproj", kOne, false, kNoImages},
-    {"--image", kOne, false, kNoImages},
     {"--grammar", kOne, false, kNoGrammars},
     {"--grammar-file", kOne, false, kNoGrammars},
     {"-j", kOne, false, kNoGrammars},
@@ -168,6 +165,7 @@ struct Variable {
 const std::vector<Variable>& variables() {
   static const std::vector<Variable> kVariables = {
       {"model", {"LLAMA_ARG_MODEL"}},
+      {"mmproj", {"LLAMA_ARG_MMPROJ"}},
       {"threads", {"LLAMA_ARG_THREADS"}},
       {"ctx-size", {"LLAMA_ARG_CTX_SIZE"}},
       {"predict", {"LLAMA_ARG_N_PREDICT"}},

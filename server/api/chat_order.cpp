@@ -47,7 +47,7 @@ ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
   return model.chat->open(turn);
 }
 
-ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common) {
+ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, const Pictures& pictures) {
   ChatOrder order;
   order.params = std::move(common.params);
   // All that the answer's grammar depends on.
@@ -59,7 +59,13 @@ ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common) {
                       common.grammar ? common.grammar->key : "");
   if (common.grammar) turn.content_grammar = common.grammar->make();
   ChatOpening opening = open_chat(model, turn);
-  order.prompt = model.tokenizer().encode(opening.prompt);
+  if (pictures.images.empty()) {
+    order.prompt = model.tokenizer().encode(opening.prompt);
+  } else {
+    PromptWithImages prompt = with_pictures(opening.prompt, pictures, model);
+    order.prompt = std::move(prompt.tokens);
+    order.params.parts = std::move(prompt.parts);
+  }
   check_length(model, order.prompt.size(), "messages");
   if (common.grammar && !opening.grammar)
     throw bad_request("response_format", "an answer that is continued cannot be held to a form");

@@ -86,6 +86,7 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
                          const ServedModelParams& params, std::optional<Context> made)
     : spec(std::move(spec_in)),
       model(std::move(model_in)),
+      vision(params.vision),
       created(seconds_of(spec.path)),
       chat(chat_of(*model, params)),
       grammars(model->tokenizer()),

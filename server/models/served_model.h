@@ -20,6 +20,7 @@
 #include "weft/grammar.h"
 #include "weft/model.h"
 #include "weft/service.h"
+#include "weft/vision.h"
 
 namespace weft::server {
 
@@ -54,6 +55,7 @@ class GrammarCache {
 struct ServedModelParams {
   ContextParams context = {};
   ServiceParams service = {};
+  std::shared_ptr<const VisionModel> vision = nullptr;  ///< Null: it reads no pictures.
   int n_ctx = 0;                   ///< Cells that each completion may hold at most. 0: the whole cache.
   std::string chat_template = {};  ///< Takes the place of the model's own.
   std::string chat_format = {};    ///< As Chat knows it; empty: found from the template.
@@ -67,8 +69,9 @@ class ServedModel {
 
   const ModelSpec spec;
   const std::shared_ptr<const Model> model;
-  const std::int64_t created;  ///< Of its file, in seconds since 1970.
-  std::optional<Chat> chat;    ///< Nothing where there is no template.
+  const std::shared_ptr<const VisionModel> vision;  ///< Null: it reads no pictures.
+  const std::int64_t created;                       ///< Of its file, in seconds since 1970.
+  std::optional<Chat> chat;                         ///< Nothing where there is no template.
   GrammarCache grammars;
   const ContextParams context;                        ///< With the defaults filled in, of a decoder.
   const std::unique_ptr<EmbeddingService> embedding;  ///< Null of a decoder.
