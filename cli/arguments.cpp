@@ -132,9 +132,20 @@ class Words {
       if (arguments.empty())
         throw UsageError(fmt::format("{} needs a value: {} {}", word, word, option->get_type_name()));
       arguments = keep(arguments);
+      if (takes_two(*option) && !arguments.empty() && !is_pair(words_.back())) {
+        words_.back() += ":" + arguments.front();
+        arguments = arguments.subspan(1);
+      }
     }
     if (is_config(*option)) config_ = words_.back();
     return arguments;
+  }
+
+  // Whether a value has its second word already: "FILE:0.5".
+  static bool is_pair(const std::string& value) {
+    const std::size_t colon = value.rfind(':');
+    return colon != std::string::npos &&
+           value.find_first_not_of("0123456789.-+eE", colon + 1) == std::string::npos;
   }
 
   static bool is_config(const CLI::Option& option) { return option.check_lname("config"); }

@@ -221,6 +221,7 @@ void draw(const PlanReport& plan, const std::string& path) {
 int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
   ModelParams params;
   params.placement = placement_params(options.devices);
+  params.n_cpu_moe = options.devices.n_cpu_moe;
   params.placement.n_ctx = options.context.n_ctx;
   params.registry = find_all_backends();
   note_missing_gpu(params.placement, *params.registry, options.talk);

@@ -98,13 +98,15 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   const auto add = [&](const std::filesystem::path& path) {
     const bool known =
         std::any_of(specs.begin(), specs.end(), [&](const ModelSpec& s) { return s.path == path; });
-    if (!known) specs.push_back({path.stem().string(), {}, path});
+    if (!known) specs.push_back({path.stem().string(), {}, path, {}, specs.empty()});
   };
   for (const std::string& name : options.models) add(find_model(name));
   if (options.models.empty()) {
     add(find_model(""));
     for (const CachedModel& model : cached_models()) add(model.path);
   }
+  for (const NamedAdapter& adapter : named_adapters(options.model.adapters))
+    if (adapter.named) specs.front().adapters.push_back(adapter.file.name);
   // The first alias is the name that clients are told.
   for (std::size_t i = 0; i < options.aliases.size(); ++i) {
     if (i == 0)
@@ -143,10 +145,13 @@ Footprint footprint_of(const ServeOptions& options, const ModelSpec& spec) {
   return result;
 }
 
-server::ServedModelParams served_params(const ServeOptions& options, const Footprint& footprint) {
+server::ServedModelParams served_params(const ServeOptions& options, const ModelSpec& spec,
+                                        const Footprint& footprint) {
   server::ServedModelParams params;
   params.context = context_params(options.context, options.model);
   params.context.n_ctx = footprint.cells;
+  params.context.adapters.clear();
+  if (spec.is_adapted) params.context.adapters = usual_adapters(options.model.adapters, true);
   params.n_ctx = footprint.cells_each;
   params.context.n_sequences = options.n_parallel + kKeptTexts;
   params.context.n_outputs = std::max(options.n_parallel, 64);
@@ -173,7 +178,11 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
                   const ModelSpec& spec, const std::function<bool(float)>& progress) {
     ModelParams params = model_params(options->model, options->context, options->talk);
     params.progress = progress;
-    server::ServedModelParams served = served_params(*options, *footprint);
+    if (!spec.is_adapted) {
+      params.adapters.clear();
+      params.control_vectors.clear();
+    }
+    server::ServedModelParams served = served_params(*options, spec, *footprint);
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
     std::shared_ptr<const Model> model = Model::load(spec.path, params);

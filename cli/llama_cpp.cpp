@@ -20,6 +20,7 @@ constexpr Alias kAliases[] = {
     {"-ts", "--tensor-split"},
     {"-sm", "--split-mode"},
     {"-cmoe", "--cpu-moe"},
+    {"-ncmoe", "--n-cpu-moe"},
     {"-ot", "--pin"},
     {"--override-tensor", "--pin"},
     {"-dev", "--device"},
@@ -52,12 +53,10 @@ constexpr std::string_view kPlacing = "the system places threads";
 constexpr std::string_view kChecked = "files are always checked";
 constexpr std::string_view kDownloads = "weft downloads nothing: fetch the file and give it with -m";
 constexpr std::string_view kChatOnly = "use 'weft chat'";
-constexpr std::string_view kNoAdapters = "weft has no adapters; merge them into the model's file";
 constexpr std::string_view kNoGrammars = "weft has no grammars yet";
 constexpr std::string_view kRope = "weft takes the scaling of positions from the file";
 constexpr std::string_view kNoDraft = "the program does not draft; the library does (weft/batcher.h)";
 constexpr std::string_view kThoughts = "what a model thinks is printed as it comes";
-constexpr std::string_view kPins = "--pin 'REGEX=cpu' leaves tensors to the CPU, --cpu-moe all experts";
 constexpr std::string_view kTemplateDecides = "the chat template decides what stands around a message";
 
 constexpr ForeignOption kOptions[] = {
@@ -134,17 +133,12 @@ constexpr ForeignOption kOptions[] = {
     {"-mg", kOne, false, "choose devices with --device, as 'weft devices' names them"},
     {"--main-gpu", kOne, false, "choose devices with --device, as 'weft devices' names them"},
     {"--list-devices", kNone, false, "use 'weft devices'"},
-    {"-ncmoe", kOne, false, kPins},
-    {"--n-cpu-moe", kOne, false, kPins},
     {"-nkvo", kNone, false, "caches lie beside their layers; --pin 'cache=cpu' leaves them to the CPU"},
     {"--no-kv-offload", kNone, false,
      "caches lie beside their layers; --pin 'cache=cpu' leaves them to the CPU"},
     {"-md", kOne, false, kNoDraft},
     {"--model-draft", kOne, false, kNoDraft},
     {"--draft", kOne, false, kNoDraft},
-    {"--lora", kOne, false, kNoAdapters},
-    {"--lora-scaled", kOne, false, kNoAdapters},
-    {"--control-vector", kOne, false, kNoAdapters},
     {"--grammar", kOne, false, kNoGrammars},
     {"--grammar-file", kOne, false, kNoGrammars},
     {"-j", kOne, false, kNoGrammars},
@@ -177,6 +171,7 @@ const std::vector<Variable>& variables() {
       {"gpu-layers", {"LLAMA_ARG_N_GPU_LAYERS"}},
       {"tensor-split", {"LLAMA_ARG_TENSOR_SPLIT"}},
       {"cpu-moe", {"LLAMA_ARG_CPU_MOE"}},
+      {"n-cpu-moe", {"LLAMA_ARG_N_CPU_MOE"}},
       {"context-shift", {"LLAMA_ARG_CONTEXT_SHIFT"}},
       {"top-k", {"LLAMA_ARG_TOP_K"}},
       {"chat-template-file", {"LLAMA_ARG_CHAT_TEMPLATE_FILE"}},

@@ -107,6 +107,10 @@ std::vector<OptionRow> positional_rows(const CLI::App& app) {
 
 bool takes_value(const CLI::Option& option) { return option.get_expected_max() != 0; }
 
+bool takes_two(const CLI::Option& option) {
+  return takes_value(option) && option.get_type_name().find(' ') != std::string::npos;
+}
+
 bool is_repeatable(const CLI::Option& option) { return option.get_expected_max() > 1; }
 
 CLI::Option* find_option(CLI::App& app, std::string_view word) {

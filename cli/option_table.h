@@ -35,6 +35,8 @@ std::vector<OptionRow> option_rows(const CLI::App& app);
 std::vector<OptionRow> positional_rows(const CLI::App& app);
 
 bool takes_value(const CLI::Option& option);
+/// Of an option with two words, "FILE SCALE", which stand as "FILE:SCALE" in one value.
+bool takes_two(const CLI::Option& option);
 bool is_repeatable(const CLI::Option& option);
 
 /// The option that is written so ("-c", "--ctx-size", "-ctk"), or null.

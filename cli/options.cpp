@@ -124,6 +124,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                      "kernels to use, for tests")
       ->group("");
   add_pre_tokenizer_option(app, options.pre_tokenizer, "Model");
+  add_adapter_options(app, options.adapters);
   add_device_options(app, options);
 }
 
@@ -163,6 +164,9 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
       ->allow_extra_args(false)
       ->group(group);
   add_switch(app, "--cpu-moe", options.placement.experts_on_cpu, "leave the experts' weights to the CPU")
+      ->group(group);
+  add_size(app, "--n-cpu-moe", options.n_cpu_moe, {0, std::numeric_limits<int>::max(), "0: of none"},
+           "leave the experts' weights of the first N layers to the CPU")
       ->group(group);
   add_switch(app, "--fit", options.placement.fit, "refuse what does not fit into a device's memory (default)")
       ->group(group);
@@ -232,7 +236,9 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   params.pre_tokenizer = options.pre_tokenizer;
   if (options.pack_cache) params.pack_cache = packed_cache_dir();
   params.pack_cache_bytes = static_cast<std::uint64_t>(options.pack_cache_gib) << 30;
+  load_with(options.adapters, params);
   params.placement = placement_params(options);
+  params.n_cpu_moe = options.n_cpu_moe;
   const ContextParams expected = context_params(context, options);
   params.placement.n_ctx = expected.n_ctx;
   params.placement.n_ubatch = expected.n_ubatch;
@@ -307,6 +313,7 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
   params.k_type = options.k_type;
   params.v_type = options.v_type;
   params.window_rewind = options.full_windows ? -1 : options.window_rewind;
+  params.adapters = usual_adapters(model.adapters);
   if (options.n_batch > 0 && options.n_ubatch == 0) {
     // llama.cpp's two sizes, of which people copy the first one with its default of 2048: it bounds, no more.
     params.n_ubatch = std::min(options.n_batch, params.n_ubatch);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "adapter_options.h"
 #include "arguments.h"
 #include "terminal.h"
 #include "weft/context.h"
@@ -30,8 +31,10 @@ struct ModelOptions {
   bool repack = true;
   bool pack_cache = true;
   int pack_cache_gib = 64;
+  AdapterOptions adapters;
   PlacementParams placement;
   std::string devices, shares, n_layers;
+  int n_cpu_moe = 0;
   std::vector<std::string> pins;
 };
 /// What the options say of devices. Throws UsageError.

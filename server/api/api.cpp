@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/adapters.h"
 #include "api/chat_completions.h"
 #include "api/completions.h"
 #include "api/embeddings.h"
@@ -101,6 +102,8 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/props", kHere, false, false, [](Api& api, Job& job) { api.props(job); }},
       {"GET", "/metrics", kHere, false, false, [](Api& api, Job& job) { api.metrics(job); }},
       {"GET", "/slots", kWorker, false, false, [](Api& api, Job& job) { api.slots(job); }},
+      {"GET", "/lora-adapters", kHere, false, false, [](Api& api, Job& job) { api.list_adapters(job); }},
+      {"POST", "/lora-adapters", kModel, false, false, [](Api&, Job& job) { set_adapters(job); }},
       {"POST", "/slots/", kModel, false, false, [](Api& api, Job& job) { api.act_on_slot(job); }},
       {"GET", "/live", kHere, false, true, [](Api& api, Job& job) { api.live(job); }},
       {"POST", "/v1/chat/completions", kModel, false, true, [](Api&, Job& job) { chat_completions(job); }},
@@ -243,7 +246,8 @@ void Api::start(const Route& route, Job job) {
       if (route.method == "POST") {
         const std::string& body = shared->exchange->request().body;
         shared->body = body.empty() && route.path.ends_with('/') ? Json::object() : parse_json(body);
-        if (!shared->body.is_object()) throw bad_request("", "the body must be a JSON object");
+        const bool list = shared->body.is_array() && route.path == "/lora-adapters";
+        if (!shared->body.is_object() && !list) throw bad_request("", "the body must be a JSON object");
       }
     } catch (...) {
       return fail(*shared, route.shape, to_api_error(std::current_exception()));
@@ -265,6 +269,7 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
   } catch (...) {
     return fail(*job, route.shape, to_api_error(std::current_exception()));
   }
+  job->model_name = name;
   // Loaded models answer at once, on this thread; others when they are there.
   if (auto model = models_->use(name)) {
     job->model = std::move(model);

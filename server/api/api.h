@@ -75,6 +75,7 @@ class Api {
   void list_models(Job& job);
   void show_model(Job& job);
   void props(Job& job);
+  void list_adapters(Job& job);
   void slots(Job& job);
   void act_on_slot(Job& job);
   void metrics(Job& job);

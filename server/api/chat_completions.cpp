@@ -192,7 +192,7 @@ void refuse_the_rest(Fields& fields) {
 
 void chat_completions(Job& job) {
   Fields fields(job.body);
-  CommonFields common = read_common(fields, job.params->defaults, job.model->tokenizer());
+  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
 
   ChatTurn turn;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "api/adapters.h"
 #include "api/error.h"
 #include "weft/error.h"
 
@@ -197,7 +198,8 @@ void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> nam
     params.n_predict = fields.integer(name, params.n_predict, -1, std::numeric_limits<int>::max());
 }
 
-CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Tokenizer& tokenizer) {
+CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Model& model) {
+  const Tokenizer& tokenizer = model.tokenizer();
   CommonFields result;
   result.params = defaults.params;
   RequestParams& params = result.params;
@@ -222,6 +224,8 @@ CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const 
   result.timings_per_token = fields.boolean("timings_per_token", false);
   result.return_tokens = fields.boolean("return_tokens", false) || fields.boolean("return_token_ids", false);
   result.grammar = read_grammar(fields);
+  if (const Json* adapters = fields.find("lora"))
+    params.adapters = read_adapters(*adapters, fields.path_of("lora"), model);
   result.slot = fields.integer("id_slot", -1, -1, kMostSlots - 1);
   // What the answer does not depend on: prompts are always cached, and the rest is bookkeeping of others.
   fields.ignore({"user", "metadata", "cache_prompt", "min_keep", "service_tier", "safety_identifier",

@@ -39,7 +39,7 @@ struct CommonFields {
 };
 
 /// Reads them. Throws ApiError.
-CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Tokenizer& tokenizer);
+CommonFields read_common(Fields& fields, const RequestDefaults& defaults, const Model& model);
 GrammarWish schema_wish(const Json& schema);
 GrammarWish object_wish();  ///< Any JSON object.
 /// Strings that end an answer. Those that `params` has stay where the field is absent.

@@ -279,7 +279,7 @@ Prompt infill_prompt(const ServedModel& model, const std::string& before, const 
 
 void completions(Job& job) {
   Fields fields(job.body);
-  CommonFields common = read_common(fields, job.params->defaults, job.model->tokenizer());
+  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   Style style;
   std::vector<Prompt> prompts = read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs);
   if (const std::string suffix = fields.string("suffix"); !suffix.empty())
@@ -293,7 +293,7 @@ void completions(Job& job) {
 
 void infill(Job& job) {
   Fields fields(job.body);
-  CommonFields common = read_common(fields, job.params->defaults, job.model->tokenizer());
+  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   std::string before;
   if (const Json* extra = fields.array("input_extra")) {
     for (std::size_t i = 0; i < extra->size(); ++i) {

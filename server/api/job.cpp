@@ -41,6 +41,8 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
             std::unique_ptr<AnswerWriter> writer, int slot) {
   check_writes(*job.model);
   params.n_ctx = job.model->n_ctx;
+  if (!params.adapters && !job.model->model->adapters().empty())
+    params.adapters = job.model->adapters_for(job.model_name);
   GenerationParts parts;
   parts.http = job.http;
   parts.exchange = job.exchange;

@@ -336,7 +336,7 @@ class MessageWriter : public AnswerWriter {
 
 void messages(Job& job) {
   Fields fields(job.body);
-  CommonFields common = read_common(fields, job.params->defaults, job.model->tokenizer());
+  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
   ChatTurn turn = read_turn(fields);
   read_output_config(fields, common, turn);

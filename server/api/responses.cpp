@@ -339,7 +339,7 @@ void responses(Job& job) {
   // Clients ask for answers to be kept unless told otherwise; the answer says that it is not.
   job.body.erase("store");
   Fields fields(job.body);
-  CommonFields common = read_common(fields, job.params->defaults, job.model->tokenizer());
+  CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
 
   ChatTurn turn;

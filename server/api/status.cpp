@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "api/adapters.h"
 #include "api/api.h"
 #include "observe/live.h"
 #include "observe/metrics.h"
@@ -71,7 +72,15 @@ void Api::ready(Job& job) {
 
 void Api::list_models(Job& job) {
   Json data = Json::array();
-  for (const ModelState& state : models_->states()) data.push_back(model_json(state));
+  for (const ModelState& state : models_->states()) {
+    data.push_back(model_json(state));
+    for (const std::string& adapter : state.adapters)  // As vLLM lists them.
+      data.push_back({{"id", adapter},
+                      {"object", "model"},
+                      {"created", data.back()["created"]},
+                      {"owned_by", "weft"},
+                      {"parent", state.name}});
+  }
   job.send({{"object", "list"}, {"data", std::move(data)}});
 }
 
@@ -111,6 +120,8 @@ void Api::props(Job& job) {
             {"chat_format", chats ? std::string(model->chat->format()) : std::string()},
             {"modalities", {{"vision", false}, {"audio", false}}}});
 }
+
+void Api::list_adapters(Job& job) { job.send(adapters_json(*any_loaded(*models_, job.exchange->request()))); }
 
 void Api::slots(Job& job) {
   const auto model = any_loaded(*models_, job.exchange->request());

@@ -30,6 +30,7 @@ ApiError shutting_down() { return no_model("the server is shutting down"); }
 std::vector<std::string_view> names_of(const ModelSpec& spec) {
   std::vector<std::string_view> names = {spec.name};
   names.insert(names.end(), spec.aliases.begin(), spec.aliases.end());
+  names.insert(names.end(), spec.adapters.begin(), spec.adapters.end());
   return names;
 }
 
@@ -123,8 +124,8 @@ std::vector<ModelState> ModelPool::states() const {
   const std::lock_guard lock(mutex_);
   std::vector<ModelState> result;
   for (const auto& slot : slots_)
-    result.push_back({slot->spec.name, slot->spec.aliases, slot->spec.path, slot->stage, slot->progress,
-                      slot->error, slot->model});
+    result.push_back({slot->spec.name, slot->spec.aliases, slot->spec.adapters, slot->spec.path, slot->stage,
+                      slot->progress, slot->error, slot->model});
   return result;
 }
 

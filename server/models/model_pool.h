@@ -35,6 +35,7 @@ struct ModelState {
   enum class Stage : std::uint8_t { kIdle, kLoading, kLoaded, kFailed };
   std::string name;
   std::vector<std::string> aliases;
+  std::vector<std::string> adapters;  ///< Names that mean it with an adapter.
   std::filesystem::path path;
   Stage stage = Stage::kIdle;
   float progress = 0.0f;  ///< With kLoading.

@@ -95,7 +95,8 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
       n_ctx(embedding != nullptr ? embedding->max_tokens()
             : params.n_ctx > 0   ? std::min(params.n_ctx, context.n_ctx)
                                  : context.n_ctx),
-      steps(params.on_step) {
+      steps(params.on_step),
+      usual_adapters_(params.context.adapters) {
   if (made) service.emplace(std::move(*made), with_log(params.service, steps));
 }
 
@@ -107,6 +108,19 @@ void ServedModel::drain(std::chrono::milliseconds at_most) {
 void ServedModel::shutdown() {
   if (service) service->shutdown();
   if (embedding != nullptr) embedding->shutdown();
+}
+
+std::vector<AdapterUse> ServedModel::adapters_for(std::string_view name) const {
+  if (std::find(spec.adapters.begin(), spec.adapters.end(), name) != spec.adapters.end())
+    for (std::size_t i = 0; i < model->adapters().size(); ++i)
+      if (model->adapters()[i].name == name) return {{static_cast<int>(i), 1.0f}};
+  const std::lock_guard lock(adapters_mutex_);
+  return usual_adapters_;
+}
+
+void ServedModel::set_usual_adapters(std::vector<AdapterUse> adapters) {
+  const std::lock_guard lock(adapters_mutex_);
+  usual_adapters_ = std::move(adapters);
 }
 
 std::shared_ptr<const BatcherPicture> ServedModel::picture() {

@@ -29,6 +29,8 @@ struct ModelSpec {
   std::string name;                  ///< As clients are told it.
   std::vector<std::string> aliases;  ///< Further names that it answers to.
   std::filesystem::path path;
+  std::vector<std::string> adapters = {};  ///< Names that mean the model with that adapter.
+  bool is_adapted = false;                 ///< Adapters and control vectors are loaded with it.
 };
 
 /// Grammars that requests send again and again, compiled once. Any number of threads.
@@ -84,6 +86,10 @@ class ServedModel {
   /// Requests that are there end now, with an error.
   void shutdown();
   const Tokenizer& tokenizer() const { return model->tokenizer(); }
+  /// What requests are written with that ask for the model by this name, and for no adapters.
+  std::vector<AdapterUse> adapters_for(std::string_view name) const;
+  /// Those of requests that name none of them.
+  void set_usual_adapters(std::vector<AdapterUse> adapters);
   /// How things stood at most a moment ago. One caller waits for the computing thread, others get the last
   /// one.
   std::shared_ptr<const BatcherPicture> picture();
@@ -92,6 +98,8 @@ class ServedModel {
   ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params,
               std::optional<Context> made);
 
+  mutable std::mutex adapters_mutex_;
+  std::vector<AdapterUse> usual_adapters_;
   std::mutex picture_mutex_;
   std::shared_ptr<const BatcherPicture> picture_ = std::make_shared<BatcherPicture>();
   std::chrono::steady_clock::time_point picture_time_{};

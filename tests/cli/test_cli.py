@@ -100,7 +100,7 @@ class Usage(Case):
             (["-hf", "user/model"], "downloads nothing"),
             (["-md", "draft.gguf"], "does not draft"),
             (["-mg", "1"], "--device"),
-            (["-ncmoe", "4"], "--cpu-moe"),
+            (["-ncmoe", "-1"], "--n-cpu-moe"),
             (["-nkvo"], "--pin"),
             (["-bf", "file"], "-f takes"),
             (["-sp"], "left out"),
@@ -1097,6 +1097,37 @@ class Weights(Case):
                 self.assertEqual(os.listdir(here), [])
                 self.assertIn("WEFT_CACHE", program("models"))
                 self.assertIn("WEFT_CACHE", program("run", "-p", "x"))
+
+
+class Adapters(Case):
+    DATA = GOLDEN.parent / "adapters"
+
+    def text(self, *words) -> str:
+        return self.succeed("run", "-m", LLAMA, "-p", "one two", "-n", "12", "--ignore-eos", "--temp", "0", "-t", "1",
+                            "-c", "64", *words)
+
+    def test_they_are_added(self):
+        one, two, control = (self.DATA / name for name in ("one.gguf", "two.gguf", "control.gguf"))
+        plain = self.text()
+        texts = [plain, self.text("--lora", one), self.text("--lora", two), self.text("--lora", one, "--lora", two),
+                 self.text("--lora-scaled", one, "-0.5"), self.text("--control-vector-scaled", control, "4"),
+                 self.text("--control-vector-scaled", f"{control}:4", "--control-vector-layer-range", "2", "2")]  # fmt: skip
+        self.assertEqual(len(set(texts)), len(texts))
+        self.assertEqual(self.text("--lora", f"name={one}"), texts[1])
+        self.assertEqual(self.text(f"--lora-scaled={one}:1", "--lora-scaled", two, "1"), texts[3])
+        self.assertEqual(self.text("--lora-scaled", one, "0"), plain)
+        self.assertEqual(self.text("--lora", one, "--lora-init-without-apply"), plain)
+        self.assertEqual(self.text("--control-vector-scaled", control, "4", "--control-vector-layer-range", "1:2"), texts[5])
+
+    def test_wrong_ones_are_refused(self):
+        run = ["run", "-m", LLAMA, "-p", "x", "-n", "1"]
+        one = self.DATA / "one.gguf"
+        self.assertIn("general.type", self.fail_with(1, *run, "--lora", LLAMA))
+        self.assertIn("nothing.gguf", self.fail_with(1, *run, "--lora", "nothing.gguf"))
+        self.assertIn("--lora-scaled FILE 0.5", self.fail_with(2, *run, "--lora-scaled", one, "much"))
+        self.assertIn("--lora-scaled FILE 0.5", self.fail_with(2, *run, "--lora-scaled", one))
+        self.assertIn("the first layer and the last", self.fail_with(2, *run, "--control-vector-layer-range", "5"))
+        self.assertIn("direction.N", self.fail_with(1, *run, "--control-vector", one))
 
 
 class Bench(Case):

@@ -1,0 +1,109 @@
+#include "adapter_options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "arguments.h"
+
+namespace weft::cli {
+namespace {
+
+template <typename T>
+bool is_number(std::string_view text, T& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() && !text.empty();
+}
+
+/// "FILE:SCALE"
+std::pair<std::string, float> split_scale(const char* option, const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  float scale = 0.0f;
+  if (colon == std::string::npos || colon == 0 ||
+      !is_number(std::string_view(text).substr(colon + 1), scale) || !std::isfinite(scale))
+    throw UsageError(
+        fmt::format("{} '{}': expected a file and a number, as in {} FILE 0.5", option, text, option));
+  return {text.substr(0, colon), scale};
+}
+
+NamedAdapter adapter_of(const std::string& text, float scale) {
+  const std::size_t equals = text.find('=');
+  const bool named =
+      equals != std::string::npos && equals > 0 && text.find('/') > equals && !std::filesystem::exists(text);
+  if (!named) return {{.path = text, .name = {}}, scale, false};
+  return {{.path = text.substr(equals + 1), .name = text.substr(0, equals)}, scale, true};
+}
+
+}  // namespace
+
+void add_adapter_options(CLI::App& app, AdapterOptions& options) {
+  const std::string group = "Adapters";
+  const auto add_files = [&](const char* name, std::vector<std::string>& values, const char* type,
+                             const char* help) {
+    app.add_option(name, values, help)
+        ->type_name(type)
+        ->expected(1, CLI::detail::expected_max_vector_size)
+        ->allow_extra_args(false)
+        ->group(group);
+  };
+  add_files("--lora", options.adapters, "FILE",
+            "a LoRA adapter (GGUF) for all texts; NAME=FILE: for requests that name it in place of the "
+            "model. May be "
+            "given again");
+  add_files("--lora-scaled", options.scaled_adapters, "FILE SCALE", "the same, so many times");
+  add_switch(app, "--lora-init-without-apply", options.unused,
+             "adapters are for requests that ask for them only")
+      ->group(group);
+  add_files("--control-vector", options.vectors, "FILE",
+            "vectors (GGUF) that are added behind layers; may be given again");
+  add_files("--control-vector-scaled", options.scaled_vectors, "FILE SCALE", "the same, so many times");
+  app.add_option("--control-vector-layer-range", options.vector_layers,
+                 "the layers behind which they are added (default: all)")
+      ->type_name("FIRST LAST")
+      ->group(group);
+}
+
+std::vector<NamedAdapter> named_adapters(const AdapterOptions& options) {
+  std::vector<NamedAdapter> adapters;
+  for (const std::string& text : options.adapters) adapters.push_back(adapter_of(text, 1.0f));
+  for (const std::string& text : options.scaled_adapters) {
+    const auto [file, scale] = split_scale("--lora-scaled", text);
+    adapters.push_back(adapter_of(file, scale));
+  }
+  return adapters;
+}
+
+std::vector<AdapterUse> usual_adapters(const AdapterOptions& options, bool by_name) {
+  std::vector<AdapterUse> uses;
+  if (options.unused) return uses;
+  int i = 0;
+  for (const NamedAdapter& adapter : named_adapters(options)) {
+    if (!by_name || !adapter.named) uses.push_back({i, adapter.scale});
+    ++i;
+  }
+  return uses;
+}
+
+void load_with(const AdapterOptions& options, ModelParams& params) {
+  for (NamedAdapter& adapter : named_adapters(options)) params.adapters.push_back(std::move(adapter.file));
+  for (const std::string& path : options.vectors)
+    params.control_vectors.push_back({.path = path, .scale = 1.0f});
+  for (const std::string& text : options.scaled_vectors) {
+    auto [path, scale] = split_scale("--control-vector-scaled", text);
+    params.control_vectors.push_back({.path = std::move(path), .scale = scale});
+  }
+  if (options.vector_layers.empty()) return;
+  const std::string_view range = options.vector_layers;
+  const std::size_t colon = std::min(range.find(':'), range.size());
+  int& first = params.first_control_layer;
+  int& last = params.last_control_layer;
+  if (colon == range.size() || !is_number(range.substr(0, colon), first) ||
+      !is_number(range.substr(colon + 1), last) || first < 0 || last < first)
+    throw UsageError(fmt::format(
+        "--control-vector-layer-range '{}': expected the first layer and the last, as in 1 9", range));
+}
+
+}  // namespace weft::cli

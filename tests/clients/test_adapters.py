@@ -1,0 +1,70 @@
+"""Adapters as clients ask for them: by name, for one request, and for all that say nothing."""
+import json
+from pathlib import Path
+
+import pytest
+
+from test_wire import get, post
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+@pytest.fixture(scope="module")
+def address(start_server):
+    return start_server("-m", str(DATA / "golden/llama/model.gguf"), "-a", "base", "-c", "512",
+                        "--lora", f"first={DATA / 'adapters/one.gguf'}",
+                        "--lora-scaled", f"second={DATA / 'adapters/two.gguf'}", "0.5").address
+
+
+def text_of(address, **fields):
+    body = {"prompt": [1, 436, 67, 448, 126, 43, 141, 174], "max_tokens": 16, "temperature": 0, "ignore_eos": True, **fields}
+    answer, text = post(address, "/v1/completions", body)
+    assert answer.status == 200, text
+    return json.loads(text)["choices"][0]["text"]
+
+
+def error_of(address, path, body):
+    answer, text = post(address, path, body)
+    assert answer.status == 400, text
+    return json.loads(text)["error"]["message"]
+
+
+def test_they_are_listed(address):
+    listed = json.loads(get(address, "/lora-adapters")[1])
+    assert [(a["id"], a["name"], a["path"], a["scale"], a["rank"]) for a in listed] == [
+        (0, "first", "one.gguf", 0.0, 5), (1, "second", "two.gguf", 0.0, 8)]
+    models = json.loads(get(address, "/v1/models")[1])["data"]
+    assert [(m["id"], m.get("parent")) for m in models] == [("base", None), ("first", "base"), ("second", "base")]
+
+
+def test_a_request_gets_what_it_asks_for(address):
+    plain, first, second = (text_of(address, model=name) for name in ("base", "first", "second"))
+    assert len({plain, first, second}) == 3
+    assert text_of(address, lora=[{"id": 0, "scale": 1.0}]) == first
+    assert text_of(address, lora=[{"id": 1}]) == second
+    assert text_of(address, lora=[]) == text_of(address, lora=[{"id": 0, "scale": 0.0}]) == plain
+    assert text_of(address, model="second", lora=[{"id": 0}]) == first
+    assert text_of(address, lora=[{"id": 0, "scale": 0.5}, {"id": 1, "scale": -1.5}]) not in (plain, first, second)
+
+
+def test_scales_of_those_that_say_nothing_can_be_changed(address):
+    plain, first = text_of(address, model="base"), text_of(address, model="first")
+    try:
+        answer, text = post(address, "/lora-adapters", [{"id": 0, "scale": 1.0}])
+        assert answer.status == 200 and json.loads(text) == {"success": True}
+        assert json.loads(get(address, "/lora-adapters")[1])[0]["scale"] == 1.0
+        assert text_of(address) == text_of(address, model="base") == first
+        assert text_of(address, lora=[]) == plain
+        assert text_of(address, model="second") != first
+    finally:
+        post(address, "/lora-adapters", [])
+    assert text_of(address) == plain
+
+
+def test_wrong_wishes_are_refused_by_name(address):
+    for lora, part in (([{"id": 2}], "lora[0].id"), ([{"scale": 1}], "lora[0].id"), ({"id": 0}, "'lora'"), ([0], "lora[0]"),
+                       ([{"id": 0}, {"id": 0}], "twice"), ([{"id": 0, "scale": "x"}], "lora[0].scale"),
+                       ([{"id": 0, "weight": 1}], "weight")):
+        assert part in error_of(address, "/v1/completions", {"prompt": "x", "lora": lora})
+    assert "list" in error_of(address, "/lora-adapters", {"id": 0})
+    assert "adapters[0].id" in error_of(address, "/lora-adapters", [{"id": 9}])
