@@ -38,11 +38,11 @@ test::Draft wide_llama(const std::vector<DType>& types, bool in_f32) {
       continue;
     }
     const auto is = [&](const char* part) { return tensor.name.find(part) != std::string::npos; };
-    const std::int64_t rows = is("attn_q.")                                      ? kHeads * kHead
-                              : is("attn_k.") || is("attn_v.")                   ? kKvHeads * kHead
-                              : is("ffn_gate") || is("ffn_up")                   ? kFfn
-                              : is("token_embd") || is("output.") && !is("attn") ? tensor.shape[0]
-                                                                                 : kWidth;
+    const std::int64_t rows = is("attn_q.")                                        ? kHeads * kHead
+                              : is("attn_k.") || is("attn_v.")                     ? kKvHeads * kHead
+                              : is("ffn_gate") || is("ffn_up")                     ? kFfn
+                              : is("token_embd") || (is("output.") && !is("attn")) ? tensor.shape[0]
+                                                                                   : kWidth;
     const std::int64_t columns = is("ffn_down") ? kFfn : kWidth;
     const DType type = types[n_matrices++ % types.size()];
     tensor.reshape({rows, columns}, in_f32 ? DType::kF32 : type);
@@ -78,7 +78,7 @@ void expect_like_f32(const std::vector<DType>& types) {
 
 class WeightTypes : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(All, WeightTypes, testing::ValuesIn(quantised_types()),
-                         [](const auto& test) { return std::string(info(test.param).name); });
+                         [](const auto& test) { return std::string(weft::info(test.param).name); });
 
 TEST_P(WeightTypes, ComputeWhatTheirValuesGiveInF32) { expect_like_f32({GetParam()}); }
 

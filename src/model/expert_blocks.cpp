@@ -1,0 +1,218 @@
+// The blocks of experts (blocks.h).
+#include <functional>
+#include <limits>
+
+#include "model/blocks.h"
+
+namespace weft::model {
+
+namespace {
+
+/// What a layer's router adds to the graph, in the order of its steps.
+class Router {
+ public:
+  Router(Builder& b, int layer) : b_(b), layer_(layer) {}
+
+  ChosenExperts choose(ValueId logits) {
+    const HParams& h = b_.hparams();
+    const std::string bias = layer_name(layer_, "exp_probs_b.bias");
+    if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used && !b_.has(bias)) {
+      const ValueId ids = add(ops::TopK{h.n_experts_used}, {logits}, "experts");
+      const ops::ExpertWeights op{.normalise = h.normalise_experts, .scale = h.expert_scale};
+      return {ids, add(op, {logits, ids}, "expert_weights")};
+    }
+    const ValueId scores = h.sigmoid_router ? add(ops::Unary{UnaryKind::kSigmoid}, {logits}, "expert_scores")
+                                            : add(ops::Softmax{}, {logits}, "expert_scores");
+    ValueId choice = scores;
+    if (b_.has(bias)) choice = add(ops::Add{}, {scores, b_.weight(bias, {h.n_experts})}, "experts_to_choose");
+    if (h.n_expert_groups > h.n_expert_groups_used) choice = keep_best_groups(choice);
+    const ValueId ids = add(ops::TopK{h.n_experts_used}, {choice}, "experts");
+    ValueId weights = add(ops::TakeAlong{.axis = 1}, {scores, ids}, "expert_weights_taken");
+    if (h.normalise_experts) {
+      const ValueId sum = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2, .keep = true}, {weights},
+                              "expert_weights_sum");
+      constexpr float kLeast = 1e-20f;
+      const ValueId divisor =
+          add(ops::Binary{.kind = BinaryKind::kAdd, .scalar = kLeast}, {sum}, "expert_weights_divisor");
+      weights = add(ops::Binary{BinaryKind::kDiv}, {weights, divisor}, "expert_weights_normed");
+    }
+    if (h.expert_scale != 1.0f) weights = add(ops::Scale{h.expert_scale}, {weights}, "expert_weights_scaled");
+    return {ids, weights};
+  }
+
+ private:
+  template <typename T>
+  ValueId add(T op, std::initializer_list<ValueId> inputs, const char* name) {
+    return b_.add(std::move(op), inputs, layer_name(layer_, name));
+  }
+
+  /// Scores of the other groups become minus infinity. A group is as good as its two best experts together;
+  /// of softmax's scores, as its best one.
+  ValueId keep_best_groups(ValueId scores) {
+    const HParams& h = b_.hparams();
+    const Dim rows = b_.model().graph.value(scores).shape[0];
+    const std::int64_t groups = h.n_expert_groups, of_group = h.n_experts / h.n_expert_groups;
+    const int n_best = h.sigmoid_router && of_group > 1 ? 2 : 1;
+    const ValueId by_group = add(ops::Reshape{{rows * groups, of_group}}, {scores}, "experts_by_group");
+    const ValueId ids = add(ops::TopK{n_best}, {by_group}, "best_of_groups");
+    const ValueId best = add(ops::TakeAlong{.axis = 1}, {by_group, ids}, "best_scores_of_groups");
+    const ValueId sums = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {best}, "group_sums");
+    const ValueId score = add(ops::Reshape{{rows, groups}}, {sums}, "group_scores");
+    const ValueId chosen = add(ops::TopK{h.n_expert_groups_used}, {score}, "groups");
+    const ValueId each = add(ops::Reshape{{rows, h.n_expert_groups_used, 1}}, {chosen}, "groups_apart");
+    const ValueId numbers = add(ops::Arange{.size = groups}, {}, "group_numbers");
+    const ValueId same = add(ops::Compare{CompareKind::kEqual}, {each, numbers}, "groups_met");
+    const ValueId met = add(ops::Cast{DType::kF32}, {same}, "groups_met_as_floats");
+    const ValueId any = add(ops::Reduce{.kind = ReduceKind::kMax, .axes = 2}, {met}, "groups_chosen");
+    const ValueId is_chosen =
+        add(ops::Compare{.kind = CompareKind::kGreater, .scalar = 0.5f}, {any}, "is_group_chosen");
+    const ValueId mask = add(ops::Reshape{{rows, groups, 1}}, {is_chosen}, "group_mask");
+    const ValueId grouped = add(ops::Reshape{{rows, groups, of_group}}, {scores}, "experts_of_groups");
+    const ValueId kept = add(ops::Where{.otherwise = -std::numeric_limits<float>::infinity()},
+                             {mask, grouped}, "experts_of_chosen_groups");
+    return add(ops::Reshape{{rows, h.n_experts}}, {kept}, "experts_to_choose_from");
+  }
+
+  Builder& b_;
+  int layer_;
+};
+
+/// The products of chosen experts.
+class Experts {
+ public:
+  Experts(Builder& b, int layer, const ChosenExperts& chosen) : b_(b), layer_(layer), chosen_(chosen) {
+    b.enter(Part::kExperts, layer);
+  }
+
+  /// Rows for the chosen experts: as they are, or, if HParams::weights_before, with their weights.
+  ValueId inputs(ValueId x) {
+    const HParams& h = b_.hparams();
+    if (!h.weights_before) return x;
+    const Dim rows = b_.model().graph.value(x).shape[0];
+    const ValueId apart = b_.add(ops::Reshape{{rows, 1, h.n_embd}}, {x}, layer_name(layer_, "ffn_in_apart"));
+    const ValueId weights = b_.add(ops::Reshape{{rows, h.n_experts_used, 1}}, {chosen_.weights},
+                                   layer_name(layer_, "expert_weights_apart"));
+    return b_.add(ops::Mul{}, {apart, weights}, layer_name(layer_, "ffn_in_weighted"));
+  }
+
+  ValueId product(ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
+    const HParams& h = b_.hparams();
+    const std::string full = layer_name(layer_, name);
+    const ValueId out =
+        b_.add(ops::MatmulExperts{},
+               {b_.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, chosen_.ids}, full);
+    if (!b_.has(full + ".bias")) return out;
+    // A row of biases for each row and expert.
+    const Dim rows = b_.model().graph.value(out).shape[0];
+    const std::string ids_name = layer_name(layer_, "experts_in_a_row");
+    ValueId ids = b_.model().graph.find(ids_name);
+    if (ids == kNoValue) ids = b_.add(ops::Reshape{{rows * h.n_experts_used}}, {chosen_.ids}, ids_name);
+    const ValueId biases =
+        b_.add(ops::GetRows{}, {b_.weight(full + ".bias", {h.n_experts, n_out}), ids}, full + "_bias_rows");
+    const ValueId shaped = b_.add(ops::Reshape{{rows, h.n_experts_used, n_out}}, {biases}, full + "_biases");
+    return b_.add(ops::Add{}, {out, shaped}, full + "_biased");
+  }
+
+  /// The sum of the experts' rows, by their weights. What follows is no longer of experts.
+  ValueId sum(ValueId down) {
+    const std::string name = layer_name(layer_, "ffn_out");
+    const ValueId out = b_.hparams().weights_before
+                            ? b_.add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {down}, name)
+                            : b_.add(ops::SumExperts{}, {down, chosen_.weights}, name);
+    b_.enter(Part::kFeedForward, layer_);
+    return out;
+  }
+
+ private:
+  Builder& b_;
+  int layer_;
+  ChosenExperts chosen_;
+};
+
+/// `glu` makes of the gate's and the other's rows what goes down.
+ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen,
+                const std::function<ValueId(ValueId, ValueId)>& glu) {
+  const HParams& h = b.hparams();
+  Experts of(b, layer, chosen);
+  x = of.inputs(x);
+  ValueId gate, up;
+  if (b.has(layer_name(layer, "ffn_gate_up_exps.weight"))) {
+    const ValueId both = of.product(x, "ffn_gate_up_exps", 2 * std::int64_t{h.n_ff_expert}, h.n_embd);
+    const auto half = [&](int i, const char* name) {
+      const Dim begin = i * std::int64_t{h.n_ff_expert}, end = (i + 1) * std::int64_t{h.n_ff_expert};
+      return b.add(ops::Slice{.axis = 2, .begin = begin, .end = end}, {both}, layer_name(layer, name));
+    };
+    gate = half(0, "ffn_gate_exps");
+    up = half(1, "ffn_up_exps");
+  } else {
+    gate = of.product(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
+    up = of.product(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
+  }
+  return of.sum(of.product(glu(gate, up), "ffn_down_exps", h.n_embd, h.n_ff_expert));
+}
+
+}  // namespace
+
+ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
+  const HParams& h = b.hparams();
+  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate_shexp"), h.n_ff_shared);
+  const ValueId up = linear(b, x, layer_name(layer, "ffn_up_shexp"), h.n_ff_shared);
+  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_shared_glu"));
+  const ValueId out = linear(b, product, layer_name(layer, "ffn_down_shexp"), h.n_embd);
+  const std::string share = layer_name(layer, "ffn_gate_inp_shexp");
+  if (!has_in_any_layer(b, "ffn_gate_inp_shexp.weight")) return out;
+  const ValueId logit = linear(b, x, share, 1);
+  const ValueId weight = b.add(ops::Unary{UnaryKind::kSigmoid}, {logit}, share + "_sigmoid");
+  return b.add(ops::Mul{}, {out, weight}, layer_name(layer, "ffn_shared"));
+}
+
+ChosenExperts choose_experts(Builder& b, int layer, ValueId x) {
+  const ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), b.hparams().n_experts);
+  return Router(b, layer).choose(logits);
+}
+
+ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, Activation activation) {
+  return experts(b, layer, x, chosen, [&](ValueId gate, ValueId up) {
+    return b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
+  });
+}
+
+ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  const ValueId out = chosen_experts(b, layer, x, choose_experts(b, layer, x), activation);
+  if (b.hparams().n_ff_shared == 0) return out;
+  return add(b, out, shared_expert(b, layer, x, activation), layer_name(layer, "ffn_sum"));
+}
+
+ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+  const HParams& h = b.hparams();
+  const auto name = [&](const char* part) { return layer_name(layer, part); };
+  const bool latent = h.n_expert_rows > 0;
+  const std::int64_t columns = latent ? h.n_expert_rows : h.n_embd;
+  const ValueId rows = latent ? linear(b, x, name("ffn_latent_down"), columns) : x;
+  Experts of(b, layer, choose_experts(b, layer, x));
+  const ValueId up = of.product(rows, "ffn_up_exps", h.n_ff_expert, columns);
+  const ValueId active = b.add(ops::Activate{activation}, {up}, name("ffn_active_exps"));
+  ValueId out = of.sum(of.product(active, "ffn_down_exps", columns, h.n_ff_expert));
+  if (latent) out = linear(b, out, name("ffn_latent_up"), h.n_embd);
+  if (h.n_ff_shared == 0) return out;
+  const ValueId shared_up = linear(b, x, name("ffn_up_shexp"), h.n_ff_shared);
+  const ValueId shared = b.add(ops::Activate{activation}, {shared_up}, name("ffn_shared_active"));
+  return add(b, out, linear(b, shared, name("ffn_down_shexp"), h.n_embd), name("ffn_sum"));
+}
+
+ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit) {
+  return experts(b, layer, x, choose_experts(b, layer, x), [&](ValueId gate, ValueId up) {
+    const auto add = [&](auto op, std::initializer_list<ValueId> inputs, const char* name) {
+      return b.add(op, inputs, layer_name(layer, name));
+    };
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    gate = add(ops::Clamp{kNone, limit}, {gate}, "ffn_gate_clamped");
+    up = add(ops::Clamp{-limit, limit}, {up}, "ffn_up_clamped");
+    const ValueId shifted =
+        add(ops::Binary{.kind = BinaryKind::kAdd, .scalar = 1.0f}, {up}, "ffn_up_shifted");
+    const ValueId active = add(ops::Activate{Activation::kGeluQuick}, {gate}, "ffn_gate_active");
+    return add(ops::Mul{}, {active, shifted}, "ffn_glu");
+  });
+}
+
+}  // namespace weft::model
