@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <future>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -72,9 +73,10 @@ void compute_row(const weft::Node& node, const std::vector<Matrix>& in, const Ma
       y[c] = relu ? std::max(x[c], 0.0f) : 0.5f * x[c] * (1.0f + std::erf(x[c] * std::sqrt(0.5f)));
   } else if (weft::get_op<ops::Softmax>(node)) {
     const float most = *std::max_element(x, x + n);
+    const bool nothing = most == -std::numeric_limits<float>::infinity();  // Such a row has zeros.
     float sum = 0.0f;
-    for (std::int64_t c = 0; c < n; ++c) sum += y[c] = std::exp(x[c] - most);
-    for (std::int64_t c = 0; c < n; ++c) y[c] /= sum;
+    for (std::int64_t c = 0; c < n; ++c) sum += y[c] = nothing ? 0.0f : std::exp(x[c] - most);
+    for (std::int64_t c = 0; c < n && !nothing; ++c) y[c] /= sum;
   } else {  // Matmul: the weight, the rows, and perhaps a bias.
     for (std::int64_t c = 0; c < n; ++c) {
       double sum = in.size() > 2 ? in[2].data[c] : 0.0f;

@@ -238,26 +238,6 @@ std::string_view other_type(std::uint32_t id) {
       return "Q8_1";
     case 15:
       return "Q8_K";
-    case 16:
-      return "IQ2_XXS";
-    case 17:
-      return "IQ2_XS";
-    case 18:
-      return "IQ3_XXS";
-    case 19:
-      return "IQ1_S";
-    case 21:
-      return "IQ3_S";
-    case 22:
-      return "IQ2_S";
-    case 29:
-      return "IQ1_M";
-    case 34:
-      return "TQ1_0";
-    case 35:
-      return "TQ2_0";
-    case 40:
-      return "NVFP4";
     default:
       return {};
   }
