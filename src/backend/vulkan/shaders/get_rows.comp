@@ -2,7 +2,6 @@
 #extension GL_GOOGLE_include_directive : require
 // Rows of a table by index. Tensors: table, ids, out. Params: columns, bytes of a row.
 #include "common.glsl"
-#define WEIGHTS
 #include "unpack.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;

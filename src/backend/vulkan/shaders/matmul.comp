@@ -6,7 +6,6 @@
 // Tensors: weight, x, bias, ids, out. Params: outputs, columns, bytes of a weight's row, has bias, ids per row (0: no
 // experts), x has a row for each id.
 #include "common.glsl"
-#define WEIGHTS
 #include "unpack.glsl"
 layout(local_size_x = 128) in;
 layout(constant_id = 0) const uint kType = 0;

@@ -7,7 +7,6 @@
 // bias, ids, out. Params: outputs, columns, bytes of a weight's row, has bias, ids per row (0: no experts), x has a row
 // for each id.
 #include "common.glsl"
-#define WEIGHTS
 #include "unpack.glsl"
 #include "blocks.glsl"
 layout(local_size_x = 128) in;
