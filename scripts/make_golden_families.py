@@ -408,7 +408,7 @@ FAMILIES = {
                                            "short_factor": [1.0 + 0.1 * i for i in range(8)],
                                            "long_factor": [1.0 + 0.3 * i for i in range(8)]}),
                      lambda c: {"expert_count": 6, "expert_used_count": 2, "rope.scaling.type": "longrope",
-                                "rope.scaling.original_context_length": N_CTX, "rope.scaling.attn_factor": 1.2},
+                                "rope.scaling.original_context_length": 4 * N_CTX, "rope.scaling.attn_factor": 1.2},
                      layer=EXPERTS | {"mlp.router": "ffn_gate_inp"},
                      change=lambda name, data, c: long_rope_factors(name, c) + split_experts(name, data, c)),
     "apertus": Family("apertus", "Apertus",

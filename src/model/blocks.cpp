@@ -185,19 +185,24 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
   op.window = in.window;
   op.chunked = in.chunked;
   op.alibi = h.alibi;
-  return b.add(op,
-               {.q = in.q,
-                .k = k_cache,
-                .v = v_cache,
-                .positions = m.positions,
-                .sequences = m.sequences,
-                .extents = at.extents,
-                .counts = at.extent_counts,
-                .ends = m.ends,
-                .hidden_first = m.hidden_first,
-                .hidden = at.hidden,
-                .sinks = in.sinks},
-               layer_name(layer, "attention"));
+  // A layer that sees the keys of another attends where those lie.
+  const NodeTag own = b.entered();
+  if (in.k == kNoValue) b.enter(own.part, in.kv_layer);
+  const ValueId out = b.add(op,
+                            {.q = in.q,
+                             .k = k_cache,
+                             .v = v_cache,
+                             .positions = m.positions,
+                             .sequences = m.sequences,
+                             .extents = at.extents,
+                             .counts = at.extent_counts,
+                             .ends = m.ends,
+                             .hidden_first = m.hidden_first,
+                             .hidden = at.hidden,
+                             .sinks = in.sinks},
+                            layer_name(layer, "attention"));
+  b.enter(own.part, own.layer);
+  return out;
 }
 
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {

@@ -172,6 +172,7 @@ class Builder {
   /// The nodes that follow belong to this part of the model. Blocks and families say it; `layer` is kNone
   /// outside of layers.
   void enter(Part part, int layer = NodeTag::kNone) { tag_ = {.part = part, .layer = layer}; }
+  NodeTag entered() const { return tag_; }
 
   template <typename T>
     requires(!HasNamedInputs<T>)
