@@ -59,7 +59,7 @@ ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, con
                       common.grammar ? common.grammar->key : "");
   if (common.grammar) turn.content_grammar = common.grammar->make();
   ChatOpening opening = open_chat(model, turn);
-  if (pictures.images.empty()) {
+  if (pictures.pictures.empty()) {
     order.prompt = model.tokenizer().encode(opening.prompt);
   } else {
     PromptWithImages prompt = with_pictures(opening.prompt, pictures, model);

@@ -112,9 +112,7 @@ void embeddings(Job& job) {
       fields.integer("dimensions", 0, 0, encoder ? job.model->embedding->dimensions() : info.n_embd));
   // As the file says, where its word fits.
   constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kCls};
-  const Pooling own = info.pooling == Pooling::kNone || (!encoder && info.pooling == Pooling::kCls)
-                          ? Pooling::kMean
-                          : info.pooling;
+  const Pooling own = info.pooling == Pooling::kNone ? Pooling::kMean : info.pooling;
   Pooling pooling = own;
   if (fields.has("pooling"))
     pooling = kPoolings[encoder ? fields.word("pooling", 0, {"mean", "last", "cls"})

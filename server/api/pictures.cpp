@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "weft/error.h"
 
@@ -41,19 +42,19 @@ std::optional<std::vector<std::byte>> decode_base64(std::string_view text) {
   return bytes;
 }
 
-Image read_url(std::string_view url, const std::string& path) {
+std::vector<std::byte> read_url(std::string_view url, const std::string& path) {
   if (!url.starts_with("data:"))
     throw bad_request(path, fmt::format("'{}' must be a data: URL; the server fetches nothing itself", path));
   const std::size_t comma = url.find(',');
   if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))
     throw bad_request(path, fmt::format("'{}' must look like \"data:image/png;base64,...\"", path));
-  const auto bytes = decode_base64(url.substr(comma + 1));
+  auto bytes = decode_base64(url.substr(comma + 1));
   if (!bytes) throw bad_request(path, fmt::format("what stands behind the comma of '{}' is no base64", path));
-  try {
-    return read_image(*bytes);
-  } catch (const Error& error) {
-    throw bad_request(path, fmt::format("'{}': {}", path, error.what()));
-  }
+  return std::move(*bytes);
+}
+
+Image decode(const Picture& picture) try { return read_image(picture.file); } catch (const Error& error) {
+  throw bad_request(picture.path, fmt::format("'{}': {}", picture.path, error.what()));
 }
 
 /// The URL of a part that is a picture. Other parts are left to who reads messages.
@@ -87,11 +88,11 @@ Pictures take_pictures(Json& messages, const ServedModel& model) {
                           fmt::format("'{}' is a picture, and the model '{}' reads none: start the server "
                                       "with --mmproj FILE, the model's vision file",
                                       path, model.spec.name));
-      if (url && pictures.images.size() == kMaxPictures)
+      if (url && pictures.pictures.size() == kMaxPictures)
         throw bad_request(path, fmt::format("at most {} pictures are taken in a request", kMaxPictures));
       if (url) {
         if (pictures.mark.empty()) pictures.mark = make_image_mark();
-        pictures.images.push_back(read_url(*url, path));
+        pictures.pictures.push_back({path, read_url(*url, path)});
       }
       // A picture and the text beside it are one part: parts of text are lines of their own.
       const bool is_text = part.is_object() && part.contains("text") && part["text"].is_string();
@@ -112,7 +113,7 @@ Pictures take_pictures(Json& messages, const ServedModel& model) {
 PromptWithImages with_pictures(const std::vector<PromptPiece>& prompt, const Pictures& pictures,
                                const ServedModel& model) {
   std::vector<std::shared_ptr<const EncodedImage>> encoded;
-  for (const Image& image : pictures.images) encoded.push_back(model.vision->encode(image));
+  for (const Picture& picture : pictures.pictures) encoded.push_back(model.vision->encode(decode(picture)));
   return place_images(model.tokenizer(), prompt, encoded, pictures.mark);
 }
 

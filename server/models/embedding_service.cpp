@@ -14,6 +14,13 @@ namespace {
 constexpr std::size_t kTokensOfStep = 1024;
 constexpr double kRetryMs = 1000.0;
 
+/// What goes wrong in telling one client must not end the others' thread.
+void tell(const EmbeddingRequest& request, std::vector<float> values,
+          const std::exception_ptr& error) noexcept try {
+  request.done(std::move(values), error);
+} catch (...) {
+}
+
 }  // namespace
 
 EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting)
@@ -119,9 +126,9 @@ void EmbeddingService::end_those_read(std::exception_ptr error, const std::vecto
     std::ranges::move(served, std::back_inserter(waiting_));
   }
   changed_.notify_all();
-  for (Waiting& waiting : ended) waiting.request.done(std::move(waiting.values), error);
+  for (Waiting& waiting : ended) tell(waiting.request, std::move(waiting.values), error);
   const auto cancelled = std::make_exception_ptr(Error(ErrorCode::kCancelled, "nobody waits for it"));
-  for (Waiting& waiting : abandoned) waiting.request.done({}, cancelled);
+  for (Waiting& waiting : abandoned) tell(waiting.request, {}, cancelled);
 }
 
 void EmbeddingService::work() {
@@ -143,7 +150,7 @@ void EmbeddingService::work() {
   }
   const std::exception_ptr error =
       std::make_exception_ptr(Error(ErrorCode::kUnavailable, "the server is going down"));
-  for (Waiting& waiting : waiting_) waiting.request.done({}, error);
+  for (Waiting& waiting : waiting_) tell(waiting.request, {}, error);
   waiting_.clear();
 }
 

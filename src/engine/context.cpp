@@ -203,15 +203,15 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   begin = std::max(begin, 0), end = end_of(end);
   check_memories(c.memories, from, "copied like this",
                  [&](const auto& memory) { return memory.why_not_copy(from, to, begin, end); });
-  const bool replaces =
-      c.sequences.min_pos(to) < 0 || (begin <= c.sequences.min_pos(to) && end >= c.sequences.next_pos(to));
+  const bool was_empty = c.sequences.min_pos(to) < 0;
+  const bool replaces = was_empty || (begin <= c.sequences.min_pos(to) && end >= c.sequences.next_pos(to));
   const bool has_text = c.sequences.min_pos(from) >= 0;
   if (has_text && !replaces && !c.adapters.same(from, to))
     refuse("sequence " + std::to_string(to) + " was written with other adapters than sequence " +
            std::to_string(from) + ", of which it is to get a part; remove it before");
   if (!c.sequences.copy(from, to, begin, end)) return false;
   if (has_text) c.adapters.set(to, c.adapters.of(from));
-  if (c.sequences.min_pos(to) < 0) c.adapters.reset(to);
+  if (!was_empty && c.sequences.min_pos(to) < 0) c.adapters.reset(to);
   for (const auto& memory : c.memories) memory->copied(from, to, begin, end);
   return true;
 }

@@ -177,6 +177,8 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
   info.ranks = h.encoder && (file.find_tensor("cls.weight") != nullptr ||
                              file.find_tensor("cls.output.weight") != nullptr);
   info.pooling = pooling_of(h);
+  // The first token of a text that is read in order knows nothing of the rest.
+  if (!h.encoder && info.pooling == Pooling::kCls) info.pooling = Pooling::kMean;
   std::map<DType, std::int64_t> matrices_of;
   for (const gguf::TensorInfo& tensor : file.tensors()) {
     info.n_parameters += tensor.n_elements();

@@ -108,6 +108,10 @@ void Adapters::add_pair(int adapter, const gguf::TensorInfo& a, const gguf::Tens
   const gguf::TensorInfo* const base = model.find_tensor(matrix);
   if (base == nullptr)
     refuse(info.path, "tensor " + a.name + " adds to " + matrix + ", which the model has not");
+  if (matrix == "token_embd.weight")
+    throw Error(ErrorCode::kUnsupported,
+                info.path.string() + ": tensor " + a.name + " adds to " + matrix +
+                    "; weft adapts no embeddings, nor the head that shares their matrix");
   if (base->shape.size() != 2)
     throw Error(ErrorCode::kUnsupported, info.path.string() + ": tensor " + a.name + " adds to " + matrix +
                                              " of shape " + text_of(base->shape) +

@@ -360,6 +360,10 @@ void Builder::check_layers() const {
       throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is of no layer: metadata key " +
                                                hparams_.architecture + ".block_count is " +
                                                std::to_string(hparams_.n_layers));
+    if (tensor.name.ends_with(".scale") && layer < hparams_.n_layers &&
+        model_.graph.find(tensor.name) == kNoValue)
+      throw Error(ErrorCode::kUnsupported,
+                  "tensor " + tensor.name + " is a factor of a matrix, which weft does not apply");
   }
 }
 

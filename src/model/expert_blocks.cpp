@@ -16,7 +16,8 @@ class Router {
   ChosenExperts choose(ValueId logits) {
     const HParams& h = b_.hparams();
     const std::string bias = layer_name(layer_, "exp_probs_b.bias");
-    if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used && !b_.has(bias)) {
+    const bool biased = has_in_any_layer(b_, "exp_probs_b.bias");
+    if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used && !biased) {
       const ValueId ids = add(ops::TopK{h.n_experts_used}, {logits}, "experts");
       const ops::ExpertWeights op{.normalise = h.normalise_experts, .scale = h.expert_scale};
       return {ids, add(op, {logits, ids}, "expert_weights")};
@@ -24,7 +25,7 @@ class Router {
     const ValueId scores = h.sigmoid_router ? add(ops::Unary{UnaryKind::kSigmoid}, {logits}, "expert_scores")
                                             : add(ops::Softmax{}, {logits}, "expert_scores");
     ValueId choice = scores;
-    if (b_.has(bias)) choice = add(ops::Add{}, {scores, b_.weight(bias, {h.n_experts})}, "experts_to_choose");
+    if (biased) choice = add(ops::Add{}, {scores, b_.weight(bias, {h.n_experts})}, "experts_to_choose");
     if (h.n_expert_groups > h.n_expert_groups_used) choice = keep_best_groups(choice);
     const ValueId ids = add(ops::TopK{h.n_experts_used}, {choice}, "experts");
     ValueId weights = add(ops::TakeAlong{.axis = 1}, {scores, ids}, "expert_weights_taken");

@@ -248,6 +248,12 @@ void read_pooling(const Metadata& metadata, HParams& h) {
   constexpr int kLastType = static_cast<int>(PoolingType::kRank);
   const int type = metadata.get_int("pooling_type", -1, kLastType, -1);
   if (type >= 0) h.pooling = static_cast<PoolingType>(type);
+  if (h.pooling != PoolingType::kRank) return;
+  // What a reranker's classifier reads; ModernBERT's files that do not say mean the mean.
+  const PoolingType usual = h.architecture == "modern-bert" ? PoolingType::kMean : PoolingType::kCls;
+  h.pooling = static_cast<PoolingType>(
+      metadata.get_int("classifier.pooling_type", static_cast<int>(PoolingType::kMean),
+                       static_cast<int>(PoolingType::kCls), static_cast<int>(usual)));
 }
 
 int read_conv_taps(const Metadata& metadata, std::string_view key) {

@@ -122,6 +122,7 @@ struct HParams {
   float qkv_clamp = 0.0f;    ///< Of Q, K and V, 0: none
   bool rope_layers = true;   ///< Whether attention knows positions, where models differ.
   bool norm_weights = true;  ///< Norms of whole rows multiply with weights.
+  bool ffn_silu = false;     ///< In place of GELU, where models differ.
 
   bool k_may_be_v = false;   ///< In layers without attn_v.
   int n_altup = 0;           ///< Forms of a row that go through the layers together (AltUp), ...

@@ -75,7 +75,6 @@ inline constexpr std::string_view kThreeDigits = R"([0-9][0-9][0-9])";
 inline constexpr std::string_view kFalconPunctuation = R"([\p{P}\$\+<=>\^~\|`]+)";
 inline constexpr std::string_view kDefaultPunctuation = R"([\p{P}\$\+<=>\^~\|]+)";
 inline constexpr std::string_view kLineOrNewlines = R"([^\n]+|\n+)";
-inline constexpr std::string_view kNoSpaces = R"(\S+)";
 
 // Numbers in threes from their ends. What is published looks to the end of the number at each of its digits,
 // which takes quadratic time. Here only its front does: behind a match (\G) all else is in threes.

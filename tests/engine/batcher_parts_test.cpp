@@ -160,6 +160,23 @@ TEST_P(BatcherParts, AConversationThatGoesOnMeetsItsCache) {
   EXPECT_TRUE(collect(third).tokens == by_hand(model, other));
 }
 
+TEST_P(BatcherParts, APromptMayEndInOneAndComeAgain) {
+  Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_ubatch = 64, .window_rewind = -1});
+  Batcher batcher(context);
+  Collector collect;
+  for (const int n : {1, 4}) {
+    Ask ask = base();
+    add(ask, {2, 5});
+    add(ask, make_part(*model, n, n, GetParam()));
+    for (int turn = 0; turn < 3; ++turn) {
+      const RequestId id = collect.submit(batcher, ask);
+      batcher.run();
+      EXPECT_TRUE(collect(id).tokens == by_hand(model, ask)) << n << " rows, turn " << turn;
+    }
+  }
+  EXPECT_EQ(batcher.stats().n_failed_steps, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, BatcherParts, testing::Bool());
 
 TEST(BatcherPartsOfOthers, OnesThatFillAStepFindOneBesideOthers) {

@@ -60,8 +60,11 @@ class Stream {
   std::span<const Token> tokens() const { return writer_ ? text : request_->prompt; }
   int n_pending() const { return static_cast<int>(tokens().size()) - n_computed; }
   std::span<const Token> pending() const { return tokens().subspan(static_cast<std::size_t>(n_computed)); }
-  /// It reads a prompt (or what it lost): more than the one token that it has drawn last.
-  bool is_prefilling() const { return n_pending() > 1 || is_pooled(); }
+  /// It reads a prompt (or what it lost): more than the one token that it has drawn last. A part's row was
+  /// not drawn.
+  bool is_prefilling() const {
+    return n_pending() > 1 || is_pooled() || (n_pending() == 1 && tokens().back() < 0);
+  }
 
   /// The steps to come compute no token beyond the first n, if there are more.
   void pause_reading_at(int n) {

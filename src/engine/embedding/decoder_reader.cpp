@@ -19,6 +19,10 @@ class DecoderReader final : public TextReader {
 
   void read(std::span<const TextTokens> texts, Pooling pooling, What /*what*/,
             std::vector<float>& result) override {
+    if (pooling == Pooling::kCls)
+      refuse(
+          "the first token of a text that is read in order knows nothing of the rest: pool by kMean or "
+          "kLast");
     context_.clear();  // Of what a step left that failed.
     batch_.clear();
     SeqId seq = 0;

@@ -13,6 +13,8 @@ TokenPair pair_tokens(const Tokenizer& tokenizer, std::string_view query, std::s
                       int max_tokens) {
   constexpr Tokenizer::EncodeOptions kBare = {.add_special = false};
   const std::vector<Token> bare = tokenizer.encode(query, kBare);
+  if (bare.empty())
+    throw Error(ErrorCode::kInvalidArgument, "the query is empty: there is nothing to rank by");
   std::vector<Token> second = tokenizer.encode(document, kBare);
   TokenPair pair{tokenizer.encode(query), -1};
   // What stands around a text is what encoding adds: behind it, the marks that end a part.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "weft/context.h"
 #include "weft/error.h"
 
 namespace weft::engine {
@@ -169,6 +170,7 @@ void read_snapshot(const Header& header, Reader& reader, State& state) {
     snapshot.texts.push_back({text.seq, {}});
     counts.push_back(text.n_extents);
     n_extents += text.n_extents;
+    static_assert(kMaxTextAdapters == Context::kMaxAdapters);
     if (text.n_adapters > kMaxTextAdapters) damaged("a text has too many adapters");
     adapter_counts.push_back(text.n_adapters);
     n_adapters += text.n_adapters;

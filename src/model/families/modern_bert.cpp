@@ -10,6 +10,10 @@ void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   constexpr int kPattern = 3;
   read_sliding(metadata, h, kPattern, FullLayer::kFirst);
+  const std::string active = metadata.get_string("hidden_activation", "gelu");
+  h.ffn_silu = active == "silu" || active == "swish";
+  if (!h.ffn_silu && active != "gelu")
+    metadata.refuse("hidden_activation", "found \"" + active + "\", expected gelu or silu");
 }
 
 ValueId build(Builder& b) {
@@ -24,7 +28,7 @@ ValueId build(Builder& b) {
     block.rope_params.freq_base = h.rope_base_window;
   };
   how.ffn = Ffn::kFused;
-  how.activation = Activation::kGeluErf;
+  how.activation = h.ffn_silu ? Activation::kSilu : Activation::kGeluErf;
   return encoder(b, embed_texts(b, how.norm), how, Activation::kGeluErf);
 }
 
