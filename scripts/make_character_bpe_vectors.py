@@ -13,7 +13,7 @@ from pathlib import Path
 from gguf import GGUFWriter, TokenType
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from tokenizer_texts import ODD, SENTENCES, random_bytes, random_text
+from tokenizer_texts import ODD, SENTENCES, random_bytes, random_text, scratch
 
 FOLDER = Path(__file__).parent.parent / "tests/data/tokenizers"
 SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>"]
@@ -62,7 +62,7 @@ def main() -> None:
     count, weft, seed = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
     source = random.Random(seed)
     texts = [random_text(source) for _ in range(count)] + random_bytes(seed, count)
-    model = Path("/tmp/weft_character_bpe.gguf")
+    model = scratch("character_bpe.gguf")
     write_gguf(tokenizer, model)
     answer = subprocess.run([weft, "tokenize", "-m", model, "--null", "--json", "--no-bos", "--no-special"],
                             input="".join(text + "\0" for text in texts).encode(), capture_output=True, check=True)

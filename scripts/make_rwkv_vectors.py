@@ -16,7 +16,7 @@ import rwkv
 from gguf import GGUFWriter, TokenType
 from rwkv.rwkv_tokenizer import TRIE_TOKENIZER
 
-from tokenizer_texts import ODD, SENTENCES, random_bytes, random_text
+from tokenizer_texts import ODD, SENTENCES, random_bytes, random_text, scratch
 
 FOLDER = Path(__file__).parent.parent / "tests/data/tokenizers"
 REAL = Path(rwkv.__path__[0]) / "rwkv_vocab_v20230424.txt"
@@ -58,7 +58,7 @@ def write_gguf(vocabulary: Path, target: Path) -> None:
 
 def main() -> None:
     if len(sys.argv) == 1:
-        vocabulary = Path("/tmp/weft_rwkv.txt")
+        vocabulary = scratch("rwkv.txt")
         write_small(vocabulary)
         tokenizer = TRIE_TOKENIZER(str(vocabulary))
         write_gguf(vocabulary, FOLDER / "rwkv.gguf")
@@ -69,7 +69,7 @@ def main() -> None:
     count, weft, seed = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
     source = random.Random(seed)
     texts = [random_text(source) for _ in range(count)] + random_bytes(seed, count)
-    tokenizer, model = TRIE_TOKENIZER(str(REAL)), Path("/tmp/weft_rwkv.gguf")
+    tokenizer, model = TRIE_TOKENIZER(str(REAL)), scratch("rwkv.gguf")
     write_gguf(REAL, model)
     answer = subprocess.run([weft, "tokenize", "-m", model, "--null", "--json", "--no-bos", "--no-special"],
                             input="".join(text + "\0" for text in texts).encode(), capture_output=True, check=True)

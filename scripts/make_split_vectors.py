@@ -16,7 +16,7 @@ from pathlib import Path
 from gguf import GGUFWriter
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-from tokenizer_texts import ODD, SENTENCES, random_bytes, random_text
+from tokenizer_texts import ODD, SENTENCES, random_bytes, random_text, scratch
 
 TARGET = Path(__file__).parent.parent / "tests/data/tokenizers/splits.json"
 
@@ -103,7 +103,7 @@ def try_random(count: int, weft: str, seed: int, only: str | None) -> None:
     tokenizer.train_from_iterator(SENTENCES * 2 + ODD * 2 + texts[:4000], trainer)
     model = json.loads(tokenizer.to_str())["model"]
     for name in [only] if only else PUBLISHED:
-        path = Path("/tmp/weft_splits.gguf")
+        path = scratch("splits.gguf")
         writer = GGUFWriter(path, "gpt2")
         writer.add_tokenizer_model("gpt2")
         writer.add_tokenizer_pre(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 import sentencepiece as spm
 from gguf import GGUFWriter, TokenType
 
-from tokenizer_texts import ODD, SENTENCES, random_bytes, random_text
+from tokenizer_texts import ODD, SENTENCES, random_bytes, random_text, scratch
 
 FOLDER = Path(__file__).parent.parent / "tests/data/tokenizers"
 
@@ -59,7 +59,7 @@ def rules() -> str:
 
 
 def train(changes: dict) -> spm.SentencePieceProcessor:
-    rule_file = Path("/tmp/weft_unigram_rules.tsv")
+    rule_file = scratch("unigram_rules.tsv")
     rule_file.write_text(rules())
     normalisation = {} if "normalization_rule_name" in changes else {"normalization_rule_tsv": str(rule_file)}
     model = io.BytesIO()
@@ -121,7 +121,7 @@ def main() -> None:
                                for text, found in zip(texts, ids) if has_one_best(processor, text))
             (FOLDER / f"{name}.json").write_text(f"[\n{lines}\n]\n")
             continue
-        model = Path(f"/tmp/weft_{name}.gguf")
+        model = scratch(f"{name}.gguf")
         write_gguf(processor, model)
         answer = subprocess.run([weft, "tokenize", "-m", model, "--null", "--json", "--no-bos", "--no-special"],
                                 input="".join(text + "\0" for text in texts).encode(), capture_output=True, check=True)

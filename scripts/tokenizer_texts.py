@@ -1,5 +1,15 @@
 """Texts that tokenizers are tried with: sentences in many scripts, and what tells pre-tokenizers apart."""
 import random
+import tempfile
+from pathlib import Path
+
+_folder = tempfile.TemporaryDirectory(prefix="weft-")
+
+
+def scratch(name):
+    """The path of a file that lives as long as the program."""
+    return Path(_folder.name) / name
+
 
 # A sentence a language; they are also what the small vocabularies are trained with.
 SENTENCES = [

@@ -39,6 +39,10 @@ struct TextTokens {
 /// Used by one thread at a time. Holds the model alive.
 class Embedder {
  public:
+  /// Texts share a step up to so many tokens: weights are read often enough for them, and what a step writes
+  /// stays in the processor's caches.
+  static constexpr int kTokensOfStep = 1024;
+
   /// Reserves what steps compute in. Throws Error: kInvalidArgument for params, and what devices throw.
   Embedder(std::shared_ptr<const Model> model, const EmbedderParams& params = {});
   ~Embedder();

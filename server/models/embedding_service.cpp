@@ -11,7 +11,6 @@
 namespace weft::server {
 namespace {
 
-constexpr std::size_t kTokensOfStep = 1024;
 constexpr double kRetryMs = 1000.0;
 
 /// What goes wrong in telling one client must not end the others' thread.
@@ -74,7 +73,7 @@ std::vector<EmbeddingService::Share> EmbeddingService::next_step() {
       const std::vector<TokenPair>& texts = share.waiting->request.texts;
       const std::size_t next = share.waiting->n_read + share.n_texts;
       if (next == texts.size()) continue;
-      if (n_tokens > 0 && n_tokens + texts[next].tokens.size() > kTokensOfStep) continue;
+      if (n_tokens > 0 && n_tokens + texts[next].tokens.size() > Embedder::kTokensOfStep) continue;
       n_tokens += texts[next].tokens.size();
       ++share.n_texts;
       more = true;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "weft/context.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
 #include "weft/graph/extent.h"
@@ -213,12 +214,6 @@ ValueId Builder::product(ValueId x, const std::string& weight, const std::string
 
 // --- Additions
 
-namespace {
-
-constexpr std::int64_t kMaxUsesOfRow = 8;  // See Context::kMaxAdapters.
-
-}  // namespace
-
 ValueId Builder::add_made(const std::string& name, DType dtype, const Shape& shape,
                           std::function<std::vector<std::byte>()> make) {
   const ValueId value = model_.graph.add_weight(name, dtype, shape);
@@ -244,7 +239,7 @@ const AdapterInputs* Builder::adapters_of_rows(const Dim& rows) {
     if (inputs.n_uses != kNoSymbol) return &inputs;
     const std::string prefix = std::string(kind.name) + "_adapter_";
     Graph& graph = model_.graph;
-    const std::int64_t of_row = std::min<std::int64_t>(additions_.adapters->size(), kMaxUsesOfRow);
+    const std::int64_t of_row = std::min<std::int64_t>(additions_.adapters->size(), Context::kMaxAdapters);
     inputs.n_uses = graph.add_symbol("n_" + prefix + "uses", 0, kind.bound * of_row);
     const Dim uses(1, inputs.n_uses);
     inputs.rows = graph.add_input(prefix + "rows", DType::kI32, {uses});

@@ -7,21 +7,11 @@
 namespace weft::model {
 
 std::span<const Family> families() {
-  static const std::array kFamilies = {
-      kDeepseek2,    kDots1,      kHunyuanMoe,  kLfm2Moe,      kMiniMaxM2,     kGlm4Moe,
-      kGptOss,       kArcee,      kCohere2,     kCommandR,     kErnie45,       kExaone4,
-      kFalcon,       kGemma,      kGemma2,      kGemma3,       kGlm4,          kGpt2,
-      kGptNeox,      kGranite,    kGraniteMoe,  kHunyuanDense, kInternLm2,     kLfm2,
-      kLlama,        kMamba,      kMamba2,      kNemotron,     kOlmo,          kOlmo2,
-      kOlmoe,        kPhi2,       kPhi3,        kQwen2,        kQwen2Moe,      kQwen3,
-      kQwen3Moe,     kSeedOss,    kSmolLm3,     kStableLm,     kStarCoder2,    kAfMoe,
-      kApertus,      kBailingMoe, kBailingMoe2, kBitNet,       kBitNet158,     kChatGlm,
-      kCodeShell,    kDbrx,       kErnie45Moe,  kExaone,       kGptJ,          kJais2,
-      kMiniCpm,      kMiniCpm3,   kMistral3,    kOrion,        kPhiMoe,        kQwen,
-      kStarCoder,    kXverse,     kBert,        kNomicBert,    kModernBert,    kGemmaEmbedding,
-      kQwen3Next,    kQwen35,     kQwen35Moe,   kJamba,        kGraniteHybrid, kNemotronH,
-      kNemotronHMoe, kFalconH1,   kKimiLinear,  kBaichuan,     kBloom,         kGemma3n,
-      kLlama4,       kMpt,        kRefact,      kGemma4};
+#define WEFT_FAMILY(row) row,
+  static const std::array kFamilies = std::to_array<Family>({
+#include "model/families.inc"
+  });
+#undef WEFT_FAMILY
   return kFamilies;
 }
 

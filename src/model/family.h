@@ -42,15 +42,8 @@ ModelDescription describe(const gguf::File& file);
 /// kUnsupported where the graph has no place for what is to be added.
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes);
 
-// One row each (families/*.cpp).
-extern const Family kDots1, kHunyuanMoe, kLfm2Moe, kMiniMaxM2, kArcee, kCohere2, kCommandR, kDeepseek2,
-    kGlm4Moe, kGptOss, kErnie45, kExaone4, kFalcon, kGemma, kGemma2, kGemma3, kGlm4, kGpt2, kGptNeox,
-    kGranite, kGraniteMoe, kHunyuanDense, kInternLm2, kLfm2, kLlama, kMamba, kMamba2, kNemotron, kOlmo,
-    kOlmo2, kOlmoe, kPhi2, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kSeedOss, kSmolLm3, kStableLm,
-    kStarCoder2, kBert, kNomicBert, kModernBert, kGemmaEmbedding;
-extern const Family kAfMoe, kApertus, kBailingMoe, kBailingMoe2, kBitNet, kBitNet158, kChatGlm, kCodeShell,
-    kDbrx, kErnie45Moe, kExaone, kGptJ, kJais2, kMiniCpm, kMiniCpm3, kMistral3, kOrion, kPhiMoe, kQwen,
-    kStarCoder, kXverse, kQwen3Next, kQwen35, kQwen35Moe, kJamba, kGraniteHybrid, kNemotronH, kNemotronHMoe,
-    kFalconH1, kKimiLinear, kBaichuan, kBloom, kGemma3n, kLlama4, kMpt, kRefact, kGemma4;
+#define WEFT_FAMILY(row) extern const Family row;
+#include "model/families.inc"
+#undef WEFT_FAMILY
 
 }  // namespace weft::model

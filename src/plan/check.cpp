@@ -40,10 +40,7 @@ void check_kinds(const Graph& graph, const Node& node) {
            node.source.where);
   };
   std::vector<std::size_t> states;
-  if (get_op<ops::StoreCache>(node) != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
-      get_op<ops::ShortConv>(node) != nullptr || get_op<ops::SelectiveScan>(node) != nullptr ||
-      get_op<ops::DeltaRule>(node) != nullptr)
-    states = {0};
+  if (changes_state(node)) states = {0};
   if (get_op<ops::Attention>(node) != nullptr) states = {1, 2};
   // Keys and values that are states are so by their shape.
   if (get_op<ops::RaggedAttention>(node) != nullptr)

@@ -1,14 +1,12 @@
 #pragma once
 // What a user's placement says of nodes' devices. From the weakest rule to the strongest:
 //
-//   layers   The last n layers go to the named devices, in shares; n one more than there are takes the head,
-//   too.
-//            The rest, and the table of embeddings where the head does not use it as well, is the CPU's. With
+//   layers   The last n layers go to the named devices, in shares; n one more than there are takes the head
+//            too. The rest, and the table of embeddings where the head does not use it as well, is the CPU's. With
 //            split_rows, the shards of products go to the device of their number, the rest of the layers to
 //            the first named one.
-//   experts  experts_on_cpu, n_cpu_moe: the nodes of Part::kExperts are the CPU's, in all
-//   layers
-//            or the first so many.
+//   experts  experts_on_cpu, n_cpu_moe: the nodes of Part::kExperts are the CPU's, in all layers or the first
+//            so many.
 //   pins     Nodes whose output, weights or states a pattern is found in. The last pin that fits a node wins.
 //
 // All nodes of a state (a cache, a running state) are on one device: a pin takes them all along, and where

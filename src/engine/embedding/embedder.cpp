@@ -30,10 +30,6 @@ namespace {
 
 constexpr int kMaxTokens = 1 << 20;
 
-/// Texts share a step up to so many tokens: weights are read often enough for them, and what a step writes
-/// stays in the processor's caches.
-constexpr int kTokensOfStep = 1024;
-
 std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const EmbedderParams& params) {
   if (model == nullptr) refuse("an embedder needs a model");
   if (params.n_tokens < 0 || params.n_tokens > kMaxTokens)
@@ -44,7 +40,7 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
   int n = params.n_tokens > 0 ? params.n_tokens : engine::default_text_length(info);
   if (model->impl().description.hparams.learned_positions) n = std::min(n, info.n_ctx_train);
   const auto make_reader = info.encoder ? engine::read_by_encoder : engine::read_by_decoder;
-  auto reader = make_reader(model, info.encoder ? std::max(n, kTokensOfStep) : n, params.n_threads);
+  auto reader = make_reader(model, info.encoder ? std::max(n, Embedder::kTokensOfStep) : n, params.n_threads);
   return std::make_unique<Embedder::Impl>(Embedder::Impl{std::move(model), std::move(reader), n});
 }
 
@@ -69,7 +65,7 @@ std::vector<float> Embedder::Impl::read(std::span<const TextTokens> texts, Pooli
                                         TextReader::What what) const {
   check(texts);
   std::vector<float> result;
-  const auto most = static_cast<std::size_t>(std::min(reader->max_tokens(), kTokensOfStep));
+  const auto most = static_cast<std::size_t>(std::min(reader->max_tokens(), Embedder::kTokensOfStep));
   for (std::size_t begin = 0; begin < texts.size();) {
     std::size_t end = begin + 1, n_tokens = texts[begin].tokens.size();
     while (end < texts.size() && end - begin < static_cast<std::size_t>(reader->max_texts()) &&
