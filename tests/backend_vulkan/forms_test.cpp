@@ -75,7 +75,7 @@ TEST(VulkanForms, NarrowLoadsReadTheSameBitsOfEveryType) {
         n_types += columns == 512 && !found.empty() ? 1 : 0;
       }
     }
-    EXPECT_GE(n_types, 16);
+    EXPECT_EQ(n_types, 27);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/rope.h"
+#include "backend/vulkan/grids.h"
 #include "backend/vulkan/launch_builder.h"
 #include "backend/vulkan/launches_general.h"
 #include "backend/vulkan/tensors.h"
@@ -103,6 +104,7 @@ class Builder {
     Launch& launch =
         add(Shader::kGetRows, {type(node.inputs[0])}, shape(node.output)[0],
             {node.inputs[0], node.inputs[1], node.output}, {n, word(static_cast<std::int64_t>(bytes))});
+    launch.grids = has_grid(dtype(node.inputs[0]));
     launch.groups = groups_for((n + 15) / 16, 64);
   }
 
@@ -159,6 +161,7 @@ class Builder {
       Launch& launch = add(codes ? Shader::kMatmulCodes : Shader::kMatmul, {type(weight), tile}, rows,
                            {weight, node.inputs[1], bias, ids, node.output},
                            {outputs, inputs, bytes, bias != kNoValue, n_ids, row_for_each});
+      launch.grids = has_grid(dtype(weight));
       if (codes) launch.push.tensors[1] = static_cast<std::uint32_t>(codes_of(node.inputs[1]));
       launch.groups = [=](const StepSizes& step) -> Groups {
         if (tiles && (step.rows > kFewRows) != (tile > 1)) return {0, 0, 0};

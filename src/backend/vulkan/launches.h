@@ -30,6 +30,7 @@ struct Launch {
   Dim rows;                ///< What the shader's n_rows() is in a step.
   std::vector<Dim> words;  ///< What else it reads of the step's sizes (shaders/strided.glsl).
   bool must_run = false;   ///< Even when the step is cancelled.
+  bool grids = false;      ///< The shader reads the table of grids (grids.h).
   /// Workgroups for that many rows (at least 1); none: the launch sits this step out.
   std::function<Groups(const StepSizes&)> groups;
 };

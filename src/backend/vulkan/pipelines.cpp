@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "backend/vulkan/grids.h"
 #include "base/atomic_file.h"
 #include "base/read_file.h"
 #include "weft/error.h"
@@ -97,6 +98,17 @@ VkPipeline Pipelines::get(Shader shader, const std::vector<std::uint32_t>& const
   check(vkCreateComputePipelines(gpu_.handle(), cache_, 1, &create, nullptr, &result), name(shader));
   changed_ = true;
   return result;
+}
+
+VkDeviceAddress Pipelines::grids() {
+  const std::lock_guard lock(mutex_);
+  if (grids_ == nullptr) {
+    const std::vector<std::uint16_t> table = grid_table();
+    auto made = std::make_unique<Buffer>(gpu_, Place::kDevice, std::as_bytes(std::span(table)).size());
+    made->write(0, std::as_bytes(std::span(table)));
+    grids_ = std::move(made);
+  }
+  return grids_->address();
 }
 
 void Pipelines::save() noexcept {

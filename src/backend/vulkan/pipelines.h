@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -48,8 +49,9 @@ struct Push {
   std::uint64_t step = 0;
   std::uint32_t tensors[12] = {};
   std::uint32_t params[14] = {};
+  std::uint64_t grids = 0;
 };
-static_assert(sizeof(Push) == 120);
+static_assert(sizeof(Push) == 128);
 
 /// Thread-safe.
 class Pipelines {
@@ -63,6 +65,8 @@ class Pipelines {
   VkPipelineLayout layout() const { return layout_; }
   /// With the values of the shader's constants 0, 1, ...
   VkPipeline get(Shader shader, const std::vector<std::uint32_t>& constants);
+  /// Where the table of grids lies (grids.h), brought to the device when it is asked for first.
+  VkDeviceAddress grids();
   /// Writes the cache file, if pipelines were made since. Failing to is no error.
   void save() noexcept;
 
@@ -76,6 +80,7 @@ class Pipelines {
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   VkShaderModule modules_[kNumShaders] = {};
+  std::unique_ptr<Buffer> grids_;
   std::map<std::pair<Shader, std::vector<std::uint32_t>>, VkPipeline> pipelines_;
 };
 

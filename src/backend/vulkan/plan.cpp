@@ -155,6 +155,7 @@ class VulkanPlan final : public DevicePlan {
     for (Launch& launch : program_.launches) {
       launch.push.addresses = step_.address();
       launch.push.step = step_.address() + at;
+      if (launch.grids) launch.push.grids = pipelines_->grids();
       entries_.push_back(at);
       at += entry_bytes(launch);
       words_.resize(std::max(words_.size(), launch.words.size()));

@@ -15,6 +15,7 @@ layout(push_constant) uniform Push {
   uint64_t step;       // Of this dispatch's groups (3 words) and rows.
   uint tensors[12];    // Places in the table.
   uint params[14];     // What the op is, see each shader.
+  uint64_t grids;      // Of weights whose values lie in grids (grids.h).
 } push;
 
 uint64_t address(uint i) { return Longs(push.addresses).l[push.tensors[i]]; }
