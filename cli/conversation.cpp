@@ -80,7 +80,11 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
   GenerateParams of_rest = params;
   for (EmbeddedPart& part : rendered.parts) {
     part.first -= static_cast<int>(reused);
-    if (part.first >= 0) of_rest.parts.push_back(std::move(part));
+    if (part.first >= 0) {
+      of_rest.parts.push_back(std::move(part));
+    } else {
+      of_rest.n_skipped += part.n - part.extent();
+    }
   }
   context_->remove(kSequence, static_cast<Pos>(reused));
   cached_.resize(reused);

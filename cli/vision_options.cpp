@@ -29,10 +29,7 @@ std::shared_ptr<const VisionModel> load_vision(const std::string& mmproj, const 
       .devices = placement.devices, .n_threads = options.n_threads, .registry = find_all_backends()};
   if (params.devices.empty() && placement.n_layers == 0) params.devices = {"cpu"};
   std::shared_ptr<const VisionModel> vision = VisionModel::load(mmproj, params);
-  if (vision->info().n_embd != model.info().n_embd)
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} makes rows of {} numbers, and the model {} reads {}: it is another model's",
-                            mmproj, vision->info().n_embd, model.info().name, model.info().n_embd));
+  vision->check_fits(model.info().architecture, model.info().n_embd_input);
   return vision;
 }
 

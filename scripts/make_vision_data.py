@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/data/vision: tiny vision models (mmproj files as llama.cpp's converter writes them) with random weights,
+"""Makes tests/data/vision: usage make_vision_data.py [FAMILY...]; all if none is named. Tiny vision models (mmproj files as llama.cpp's converter writes them) with random weights,
 and what transformers makes of a picture with them; and pictures in other sizes, as Pillow makes them.
 
-FAMILY/mmproj.gguf, pixels.rgb (48 x 48; of Pixtral 40 x 48), rows.f32 (what the text model reads). For Gemma 3 also prompt.json and
-logits.f32: a text with the picture (-1 in its places) and the logits of tests/data/golden/gemma3 behind it, after every
-position. Needs the packages gguf, numpy, pillow, torch and transformers.
+FAMILY/mmproj.gguf, pixels.rgb (48 x 48; of Pixtral and Qwen 40 x 48), rows.f32 (what the text model reads). For Gemma 3
+and Qwen also prompt.json and logits.f32: a text with the picture (-1 in its places) and the logits of a model of
+tests/data/golden behind it, after every position. Needs the packages gguf, numpy, pillow, torch and transformers.
 """
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -57,15 +58,16 @@ def text_weights():
             yield {"token_embd.weight": "embed_tokens.weight", "output_norm.weight": "norm.weight"}[tensor.name], data
 
 
-def start_file(folder, projector, name, side=SIDE, activation="gelu", eps=1e-6):
+def start_file(folder, projector, name, side=SIDE, activation="gelu", eps=1e-6, depth=2, n_embd=N_EMBD):
     writer = GGUFWriter(folder / "mmproj.gguf", "clip")
     writer.add_type("mmproj")
     writer.add_name(name)
     writer.add_bool("clip.has_vision_encoder", True)
     writer.add_string("clip.projector_type", projector)
-    writer.add_bool(f"clip.use_{activation}", True)
+    if activation:
+        writer.add_bool(f"clip.use_{activation}", True)
     for key, value in {"image_size": side, "patch_size": PATCH, "embedding_length": WIDTH, "feed_forward_length": 80,
-                       "block_count": 2, "attention.head_count": 2, "projection_dim": N_EMBD}.items():
+                       "block_count": depth, "attention.head_count": 2, "projection_dim": n_embd}.items():
         writer.add_uint32(f"clip.vision.{key}", value)
     writer.add_float32("clip.vision.attention.layer_norm_epsilon", eps)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
@@ -222,6 +224,134 @@ def pixtral():
     print(f"pixtral: rows {tuple(rows.shape)} {rows.std():.3f}")
 
 
+# Of Qwen's encoders, in GGUF.
+QWEN_LAYER = {"norm1": "ln1", "norm2": "ln2", "attn.q": "attn_q", "attn.k": "attn_k", "attn.v": "attn_v",
+              "attn.qkv": "attn_qkv", "attn.proj": "attn_out", "mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down",
+              "mlp.linear_fc1": "ffn_up", "mlp.linear_fc2": "ffn_down", "mlp.gate_proj": "ffn_gate",
+              "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+QWEN_WHOLE = {"pos_embed": "v.position_embd", "merger.ln_q": "v.post_ln", "merger.norm": "v.post_ln",
+              "merger.mlp.0": "mm.0", "merger.mlp.2": "mm.2", "merger.linear_fc1": "mm.0", "merger.linear_fc2": "mm.2",
+              "patch_embed.proj": "v.patch_embd"}
+QWEN_TEXT = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q_norm": "self_attn.q_norm",
+             "attn_k_norm": "self_attn.k_norm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+             "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj",
+             "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "token_embd": "embed_tokens", "output_norm": "norm"}
+
+
+def qwen_tensors(tower, fused):
+    """The encoder's tensors as its files have them: frames apart and, unless `fused`, queries, keys and values."""
+    taps = getattr(tower, "deepstack_visual_indexes", [])
+    for name, weight in tower.named_parameters():
+        data = weight.detach().numpy()
+        stem, tail = name.rsplit(".", 1)
+        if match := re.fullmatch(r"deepstack_merger_list\.(\d+)\.(?:linear_)?(\w+)", stem):
+            yield f"v.deepstack.{taps[int(match[1])]}.{match[2]}.{tail}", data
+        elif match := re.fullmatch(r"blocks\.(\d+)\.(.+)", stem):
+            if match[2] == "attn.qkv" and not fused:
+                for part, rows in zip("qkv", np.split(data, 3)):
+                    yield f"v.blk.{match[1]}.attn_{part}.{tail}", rows
+            else:
+                yield f"v.blk.{match[1]}.{QWEN_LAYER[match[2]]}.{tail}", data
+        elif data.ndim == 5:
+            yield "v.patch_embd.weight", data[:, :, 0]
+            yield "v.patch_embd.weight.1", data[:, :, 1]
+        else:
+            yield f"{QWEN_WHOLE[stem]}.{tail}", data
+
+
+def load_text(model, golden):
+    """The golden text model's weights."""
+    known = {}
+    for tensor in GGUFReader(DATA / f"golden/{golden}/model.gguf").tensors:
+        data = torch.from_numpy(np.array(tensor.data).astype(np.float32))
+        stem, tail = tensor.name.rsplit(".", 1)
+        if tensor.name == "output.weight":
+            model.lm_head.weight.data.copy_(data)
+        elif match := re.fullmatch(r"blk\.(\d+)\.(\w+)", stem):
+            known[f"layers.{match[1]}.{QWEN_TEXT[match[2]]}.{tail}"] = data
+        else:
+            known[f"{QWEN_TEXT[stem]}.{tail}"] = data
+    missing = model.model.language_model.load_state_dict(known, strict=False)
+    assert not missing.unexpected_keys and not missing.missing_keys, missing
+
+
+def qwen(name, golden, kind, sections, vision, meta, projector, fused=False, **text):
+    """Rows, and logits of a text with two pictures: of all places, whose positions have three axes."""
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+    folder = TARGET / name
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(20)
+    width, depth, image_token = 64, vision["depth"], 511
+    text = dict(vocab_size=512, hidden_size=width, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=1e-6, pad_token_id=0,
+                rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections},
+                tie_word_embeddings=False) | text
+    config = getattr(transformers, kind + "Config")(
+        text_config=text, vision_config=dict(num_heads=2, patch_size=PATCH, spatial_merge_size=2) | vision,
+        image_token_id=image_token, attn_implementation="eager")
+    model = getattr(transformers, kind + "ForConditionalGeneration")(config).eval().float()
+    load_text(model, golden)
+    randomise(model.model.visual)
+
+    ids = json.loads((DATA / f"golden/{golden}/tokens.json").read_text())
+    known = np.fromfile(DATA / f"golden/{golden}/logits.f32", "<f4").reshape(len(ids), -1)
+    with torch.no_grad():
+        found = model(input_ids=torch.tensor([ids])).logits[0].numpy()
+    error = ((found - known) ** 2).sum() / (known ** 2).sum()
+    assert error < 1e-9, f"the text model is another one: {error}"
+
+    writer = start_file(folder, projector, f"tiny-{name}-vision", activation=meta.pop("activation", None), depth=depth,
+                        n_embd=width)
+    for key, value in meta.items():
+        (writer.add_array if isinstance(value, list) else writer.add_uint32)(f"clip.vision.{key}", value)
+    for tensor, data in qwen_tensors(model.model.visual, fused):
+        half = data.ndim in (2, 4) and "position" not in tensor
+        writer.add_tensor(tensor, np.ascontiguousarray(data).astype(np.float16 if half else np.float32))
+    finish(writer)
+
+    make_pixels(folder, width=40)
+    pixels = np.fromfile(folder / "pixels.rgb", np.uint8).reshape(SIDE, 40, 3)
+    processor = Qwen2VLImageProcessorPil(patch_size=PATCH, merge_size=2, image_mean=[0.5] * 3, image_std=[0.5] * 3,
+                                         size={"shortest_edge": 256, "longest_edge": 81920})
+    values = processor(Image.fromarray(pixels), return_tensors="pt")
+    grid = values.image_grid_thw
+    n_rows = int(grid.prod()) // 4
+    with torch.no_grad():
+        seen = model.model.visual(values.pixel_values, grid_thw=grid)
+        rows = torch.cat([seen.pooler_output, *getattr(seen, "deepstack_features", [])], dim=-1)
+        places = ids[:5] + [-1] * n_rows + ids[5:12] + [-1] * n_rows + ids[12:20]
+        tokens = torch.tensor([[image_token if i < 0 else i for i in places]])
+        logits = model(input_ids=tokens, pixel_values=torch.cat([values.pixel_values] * 2),
+                       image_grid_thw=torch.cat([grid] * 2), mm_token_type_ids=(tokens == image_token).int()).logits[0]
+    write_floats(folder / "rows.f32", rows)
+    write_floats(folder / "logits.f32", logits)
+    (folder / "prompt.json").write_text(json.dumps(places) + "\n")
+    print(f"{name}: grid {grid.tolist()}, rows {tuple(rows.shape)} {rows.std():.3f}, logits {logits.std():.3f}, "
+          f"error of the text {error:.1e}")
+
+
+def qwen2vl():
+    qwen("qwen2vl", "qwen2vl", "Qwen2VL", [2, 3, 3],
+         dict(depth=2, embed_dim=WIDTH, hidden_size=64, mlp_ratio=2, hidden_act="quick_gelu"), {}, "qwen2vl_merger")
+
+
+def qwen25vl():
+    """Windows of 2 x 2 rows in layers 0 and 2."""
+    qwen("qwen25vl", "qwen2vl", "Qwen2_5_VL", [2, 3, 3],
+         dict(depth=4, hidden_size=WIDTH, intermediate_size=80, out_hidden_size=64, hidden_act="silu", window_size=16,
+              fullatt_block_indexes=[1, 3]),
+         {"n_wa_pattern": 2, "window_size": 16, "activation": "silu"}, "qwen2.5vl_merger")
+
+
+def qwen3vl():
+    """The table of positions is larger than the picture's lines, and as large as its columns."""
+    qwen("qwen3vl", "qwen3vl", "Qwen3VL", [4, 2, 2],
+         dict(depth=3, hidden_size=WIDTH, intermediate_size=80, out_hidden_size=64, num_position_embeddings=144,
+              deepstack_visual_indexes=[0, 1]),
+         {"spatial_merge_size": 2, "is_deepstack_layers": [True, True, False], "activation": "gelu"}, "qwen3vl_merger",
+         fused=True, num_hidden_layers=3, head_dim=16)
+
+
 def pictures():
     folder = TARGET / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
@@ -245,7 +375,6 @@ def pictures():
 
 
 if __name__ == "__main__":
-    pictures()
-    gemma3()
-    idefics3()
-    pixtral()
+    for make in (pictures, gemma3, idefics3, pixtral, qwen2vl, qwen25vl, qwen3vl):
+        if make.__name__ in sys.argv[1:] or len(sys.argv) == 1:
+            make()

@@ -1,5 +1,6 @@
 #pragma once
 // A context: many sequences over one cache, and one plan that computes batches of any mix of them.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -42,6 +43,9 @@ struct ContextParams {
   std::vector<AdapterUse> adapters = {};
 };
 
+/// Positions of time, line and column, from 0.
+using AxisPositions = std::array<Pos, 3>;
+
 /// A batch under construction: tokens in any order and of any mix of sequences. Reusable after clear().
 /// Positions of a sequence must ascend within a batch.
 class Batch {
@@ -56,7 +60,7 @@ class Batch {
   /// Several tokens that follow one another; logits are asked for at the last one only.
   void add(std::span<const Token> tokens, SeqId seq, bool logits_at_end = true);
 
-  /// An embedding in a token's place: n_embd floats, as the first layer reads them.
+  /// An embedding in a token's place: ModelInfo::n_embd_input floats, as the first layer reads them.
   void add(std::span<const float> embedding, SeqId seq, bool logits = false, Pos pos = kNextPos);
 
   /// Of the item, which asks for logits, only the n best tokens are wanted: Context::best takes the place of
@@ -76,6 +80,10 @@ class Batch {
   /// The item sees its sequence up to before `end`, beyond its own position: a prefix that is read both ways,
   /// or a text read as a whole. What it sees of this batch must fit into one step with it (n_ubatch).
   void see_to(int item, Pos end);
+  /// In models that turn by several axes (ModelInfo::axes) the item stands at these positions, of time, line
+  /// and column; else at its own in each of them. What it sees, and its cell, are a matter of its own
+  /// position all the same. Keys that are shifted turn by as many positions in each axis.
+  void stand_at(int item, const AxisPositions& at);
   /// The item does not see `other`, another item of the batch with a sequence in common.
   void hide(int item, int other);
 
@@ -87,12 +95,13 @@ class Batch {
     bool logits = false;
     std::int32_t n_shared = 0;  ///< Further sequences that get the token: shared_with(i).
     std::int32_t first_shared = 0;
-    std::int32_t embedding = -1;   ///< Where its floats begin ...
-    std::int32_t n_embedding = 0;  ///< ... and how many they are.
-    Pos sees_to = -1;              ///< -1: its own position.
-    int n_best = 0;                ///< Only so many tokens are wanted; 0: all logits.
-    bool log_sum_exp = false;      ///< Is wanted, and ...
-    Token token_of_logit = -1;     ///< ... the logit of this token.
+    std::int32_t embedding = -1;        ///< Where its floats begin ...
+    std::int32_t n_embedding = 0;       ///< ... and how many they are.
+    Pos sees_to = -1;                   ///< -1: its own position.
+    AxisPositions axes = {-1, -1, -1};  ///< -1: its own position.
+    int n_best = 0;                     ///< Only so many tokens are wanted; 0: all logits.
+    bool log_sum_exp = false;           ///< Is wanted, and ...
+    Token token_of_logit = -1;          ///< ... the logit of this token.
     bool wants_embedding = false;
   };
   const Item& operator[](int i) const { return items_[static_cast<std::size_t>(i)]; }

@@ -30,11 +30,14 @@ std::string_view name(StopReason reason);
 struct GenerateParams {
   /// Of the prompt, in their order; in their places it has their tokens (EmbeddedPart::token).
   std::vector<EmbeddedPart> parts = {};
+  /// Of the parts that the sequence holds already, n less EmbeddedPart::extent, together.
+  Pos n_skipped = 0;
   int n_predict = -1;       ///< < 0: until an end token or the context is full.
   bool ignore_end = false;  ///< Go on past end tokens.
   std::vector<std::string> stop =
       {};  ///< Texts that end the generation and are not part of it; none is empty.
-  /// When the context is full, forget the older half of the text but its first n_keep tokens, and go on.
+  /// When the context is full, forget the older half of the text but its first n_keep tokens, and go on. Not
+  /// where parts have skipped positions: such a text ends (kContextFull).
   bool context_shift = false;
   int n_keep = 4;   ///< From 0.
   int n_chunk = 0;  ///< Cut the prompt into pieces of this many tokens. 0: as the context likes.

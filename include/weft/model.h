@@ -102,10 +102,13 @@ struct ModelInfo {
   int n_vocab = 0;
   int n_ctx_train = 0;
   int n_embd = 0;
+  int n_embd_input = 0;  ///< Numbers of a row that stands in a token's place: n_embd, or a multiple of it.
   int n_layers = 0;
   int n_heads = 0;  ///< 0 in models without attention.
   int n_kv_heads = 0;
   int window = 0;  ///< Positions that layers with a sliding window see; 0: there are none.
+  /// Keys and queries turn by positions of several axes (M-RoPE): see Batch::stand_at.
+  bool axes = false;
   bool recurrent =
       false;  ///< Some layers keep a running state: texts are removed and copied as a whole only.
   /// Reads texts both ways and writes none: it is for an Embedder, and there is no Context of it.

@@ -52,8 +52,10 @@ struct VisionParams {
 struct VisionInfo {
   std::string name = {};
   std::string projector = {};  ///< clip.projector_type, "gemma3".
-  int n_embd = 0;              ///< Of a row: that of the text models which it goes with.
-  int image_size = 0;          ///< Pixels of a side that the encoder was trained for.
+  std::vector<std::string> text_models =
+      {};              ///< Families of text models (ModelInfo::architecture) that it is for.
+  int n_embd = 0;      ///< Of a row: that of the text models which it goes with.
+  int image_size = 0;  ///< Pixels of a side that the encoder was trained for.
   int patch_size = 0;
   int n_layers = 0;
   int max_rows = 0;        ///< Of one part.
@@ -66,6 +68,7 @@ struct EncodedImage {
   struct Piece {
     std::string text = {};
     int n_rows = 0;
+    int grid_width = 0;  ///< EmbeddedPart::grid_width
   };
   std::vector<Piece> pieces = {};
   std::vector<float> rows = {};  ///< Of all pieces, one behind another: n_embd floats each.
@@ -86,6 +89,9 @@ class VisionModel {
   ~VisionModel();
 
   const VisionInfo& info() const;
+  /// Throws Error kInvalidArgument where it is not for such a text model: its family, and what it reads
+  /// (ModelInfo::architecture, ModelInfo::n_embd_input).
+  void check_fits(std::string_view architecture, int n_embd_input) const;
   /// The same rows, bit by bit, for the same pixels. Throws Error kInvalidArgument for a picture without
   /// pixels or of another number of bytes than its size says, and what devices throw.
   std::shared_ptr<const EncodedImage> encode(const Image& image) const;

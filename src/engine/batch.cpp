@@ -34,6 +34,13 @@ void Batch::see_to(int item, Pos end) {
   items_[static_cast<std::size_t>(item)].sees_to = end;
 }
 
+void Batch::stand_at(int item, const AxisPositions& at) {
+  if (item < 0 || item >= size()) refuse("the batch has no item " + std::to_string(item));
+  for (const Pos pos : at)
+    if (pos < 0) refuse("an item cannot stand at position " + std::to_string(pos) + "; positions are from 0");
+  items_[static_cast<std::size_t>(item)].axes = at;
+}
+
 void Batch::only_best(int item, int n) {
   if (item < 0 || item >= size() || !items_[static_cast<std::size_t>(item)].logits)
     refuse("the batch has no item " + std::to_string(item) + " that asks for logits");

@@ -1,6 +1,7 @@
 // The walk of a batch: check it and resolve its positions; then, ubatch by ubatch, place it (take cells),
 // bind it (write the inputs), run the plan, and read the logits.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -61,9 +62,9 @@ void Context::Impl::check(const Batch& batch) {
     const Batch::Item& item = batch[i];
     const auto where = [&] { return " (item " + std::to_string(i) + " of the batch)"; };
     if (item.embedding >= 0) {
-      if (item.n_embedding != model->info().n_embd)
+      if (item.n_embedding != model->info().n_embd_input)
         refuse("the embedding has " + std::to_string(item.n_embedding) +
-               " numbers, those of this model have " + std::to_string(model->info().n_embd) + where());
+               " numbers, those of this model have " + std::to_string(model->info().n_embd_input) + where());
     } else if (item.token < 0 || item.token >= model->info().n_vocab) {
       refuse("token " + std::to_string(item.token) + " is outside the vocabulary of " +
              std::to_string(model->info().n_vocab) + where());
@@ -103,6 +104,10 @@ void Context::Impl::check(const Batch& batch) {
         refuse("sequences " + std::to_string(item.seq) + " and " + std::to_string(other) +
                " have different adapters and cannot share a token" + where());
     }
+    for (const Pos axis : item.axes)
+      if (axis >= max_pos)
+        refuse("position " + std::to_string(axis) + " of an axis is outside 0 to " +
+               std::to_string(max_pos - 1) + where());
     if (item.sees_to > max_pos)
       refuse("position " + std::to_string(item.sees_to) + " is beyond " + std::to_string(max_pos) + where());
     positions.push_back({item.seq, pos});
@@ -137,6 +142,8 @@ Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
   const auto ends = values<std::int32_t>(graph.ends);
   const auto hidden_first = values<std::int32_t>(graph.hidden_first);
   const auto position_of = values<std::int32_t>(graph.positions);
+  const std::array axes = {values<std::int32_t>(graph.axes[0]), values<std::int32_t>(graph.axes[1]),
+                           values<std::int32_t>(graph.axes[2])};
   const auto sequence_of = values<std::int32_t>(graph.sequences);
   const auto cell_of = values<std::int32_t>(graph.full.cells);
   const auto wanted_rows = values<std::int32_t>(graph.wanted_rows);
@@ -162,6 +169,9 @@ Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
     ends[row] = std::max(batch[i].sees_to, placer.at(i).pos + 1);
     hidden_first[row] = -1;
     position_of[row] = placer.at(i).pos;
+    for (std::size_t axis = 0; axis < axes.size(); ++axis)
+      if (!axes[axis].empty())
+        axes[axis][row] = batch[i].axes[axis] >= 0 ? batch[i].axes[axis] : placer.at(i).pos;
     sequence_of[row] = placer.at(i).seq;
     cell_of[row] = placer.cell(i);
     const std::vector<AdapterUse>& uses = adapters.of(batch[i].seq);

@@ -57,6 +57,9 @@ class Generator {
     engine::check_prompt(prompt, params_.parts, context_);
     if (params_.n_chunk < 0)
       refuse("n_chunk is " + std::to_string(params_.n_chunk) + "; it must be 1 or more tokens, or 0");
+    if (params_.n_skipped < 0 || params_.n_skipped > context_.next_pos(seq_))
+      refuse("n_skipped is " + std::to_string(params_.n_skipped) + "; the sequence has " +
+             std::to_string(context_.next_pos(seq_)) + " positions");
     if (params_.n_keep < 0)
       refuse("n_keep is " + std::to_string(params_.n_keep) +
              "; it must not be negative: a number of tokens at the beginning of the text");
@@ -77,8 +80,9 @@ class Generator {
   bool prefill(std::span<const Token> prompt) {
     const auto chunk =
         static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.batch_size());
-    const engine::PlacedPrompt placed{prompt, params_.parts, seq_, context_.next_pos(seq_),
-                                      context_.model().info().n_embd};
+    const engine::PlacedPrompt placed(prompt, params_.parts, seq_, context_.next_pos(seq_),
+                                      params_.n_skipped);
+    n_skipped_ = placed.n_skipped();
     for (std::size_t done = 0; done < prompt.size();) {
       const auto n = static_cast<std::size_t>(engine::whole_parts(
           params_.parts, static_cast<int>(done), static_cast<int>(std::min(chunk, prompt.size() - done)), 0,
@@ -114,7 +118,7 @@ class Generator {
       return stopped(StopReason::kLength);
     if (context_.next_pos(seq_) >= context_.max_positions()) return stopped(StopReason::kContextFull);
     batch_.clear();
-    batch_.add(token, seq_, true);
+    engine::add_token(batch_, token, seq_, true, context_.next_pos(seq_), n_skipped_);
     ask_for_best();
     DecodeStatus status = context_.decode(batch_);
     if (status == DecodeStatus::kCacheFull && params_.context_shift && make_room())
@@ -132,7 +136,7 @@ class Generator {
   }
 
   bool make_room() {
-    if (!context_.can_shift()) return false;
+    if (!context_.can_shift() || n_skipped_ > 0) return false;
     const engine::Middle middle = engine::middle_of(context_, seq_, params_.n_keep);
     return middle.n > 0 && engine::forget(context_, seq_, middle.begin, middle.n);
   }
@@ -157,6 +161,7 @@ class Generator {
   Detokenizer detokenizer_;
   engine::StopFilter filter_;
   Batch batch_;
+  Pos n_skipped_ = 0;  // Of the text that is written.
   Generation result_;
 };
 

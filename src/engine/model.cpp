@@ -168,6 +168,8 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
   info.n_vocab = h.n_vocab;
   info.n_ctx_train = h.n_ctx_train;
   info.n_embd = h.n_embd;
+  info.n_embd_input = h.n_embd_input();
+  info.axes = h.has_axes();
   info.n_layers = h.n_layers;
   info.n_heads = h.n_heads;
   info.n_kv_heads = h.n_kv_heads;

@@ -10,12 +10,26 @@ namespace {
 
 int end_of(const EmbeddedPart& part) { return part.first + part.n; }
 
+/// The first part that does not end before this place.
+auto part_behind(std::span<const EmbeddedPart> parts, int place) {
+  return std::partition_point(parts.begin(), parts.end(),
+                              [&](const EmbeddedPart& part) { return end_of(part) <= place; });
+}
+
 void check_part(const EmbeddedPart& part, int after, std::span<const Token> prompt, const Context& context) {
   const std::string name = "the part at place " + std::to_string(part.first) + " of the prompt ";
   if (part.n < 1 || part.first < after || part.n > static_cast<int>(prompt.size()) - part.first)
     refuse(name + "has " + std::to_string(part.n) +
            " rows, which do not lie within the prompt and behind the part before");
   if (part.rows == nullptr) refuse(name + "has no rows");
+  if (const int n_embd = context.model().info().n_embd_input; part.n_embd != n_embd)
+    refuse(name + "has rows of " + std::to_string(part.n_embd) + " numbers, and the model reads " +
+           std::to_string(n_embd) + ": they are another model's");
+  if (part.grid_width < 0 || (part.grid_width > 0 && part.n % part.grid_width != 0))
+    refuse(name + "has " + std::to_string(part.n) + " rows, which are no grid of " +
+           std::to_string(part.grid_width) + " columns");
+  if (part.grid_width > 0 && !context.model().info().axes)
+    refuse(name + "is a grid, and positions of this model know no lines and columns");
   if (part.id < 0 || part.id > EmbeddedPart::kMaxId)
     refuse(name + "has the id " + std::to_string(part.id) + ", expected 0 to " +
            std::to_string(EmbeddedPart::kMaxId));
@@ -47,22 +61,49 @@ void check_prompt(std::span<const Token> prompt, std::span<const EmbeddedPart> p
 }
 
 const EmbeddedPart* part_at(std::span<const EmbeddedPart> parts, int place) {
-  const auto part = std::partition_point(parts.begin(), parts.end(),
-                                         [&](const EmbeddedPart& one) { return end_of(one) <= place; });
+  const auto part = part_behind(parts, place);
   return part != parts.end() && part->first <= place ? &*part : nullptr;
 }
 
+void add_token(Batch& batch, Token token, SeqId seq, bool logits, Pos pos, Pos n_skipped) {
+  batch.add(token, seq, logits);
+  if (n_skipped == 0) return;
+  const Pos at = pos - n_skipped;
+  batch.stand_at(batch.size() - 1, {at, at, at});
+}
+
+bool any_skips(std::span<const EmbeddedPart> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const EmbeddedPart& part) { return part.extent() != part.n; });
+}
+
+PlacedPrompt::PlacedPrompt(std::span<const Token> tokens, std::span<const EmbeddedPart> parts, SeqId seq,
+                           Pos start, Pos n_skipped)
+    : tokens_(tokens), parts_(parts), seq_(seq), start_(start), skipped_{n_skipped} {
+  for (const EmbeddedPart& part : parts) skipped_.push_back(skipped_.back() + part.n - part.extent());
+}
+
 void PlacedPrompt::add(int place, Batch& batch, bool logits) const {
-  const EmbeddedPart* const part = part_at(parts, place);
-  if (part == nullptr) return batch.add(tokens[static_cast<std::size_t>(place)], seq, logits);
-  const auto row = static_cast<std::size_t>(place - part->first), width = static_cast<std::size_t>(n_embd);
-  batch.add(std::span(part->rows.get() + row * width, width), seq, logits);
-  if (part->both_ways) batch.see_to(batch.size() - 1, start + end_of(*part));
+  const auto index = static_cast<std::size_t>(part_behind(parts_, place) - parts_.begin());
+  const Pos skipped = skipped_[index];
+  if (index == parts_.size() || place < parts_[index].first)
+    return add_token(batch, tokens_[static_cast<std::size_t>(place)], seq_, logits, start_ + place, skipped);
+  const EmbeddedPart& part = parts_[index];
+  const int row = place - part.first;
+  const auto width = static_cast<std::size_t>(part.n_embd);
+  batch.add(std::span(part.rows.get() + static_cast<std::size_t>(row) * width, width), seq_, logits);
+  const int item = batch.size() - 1;
+  if (part.both_ways) batch.see_to(item, start_ + end_of(part));
+  const Pos begin = start_ + part.first - skipped;
+  if (part.grid_width > 0) {
+    batch.stand_at(item, {begin, begin + row / part.grid_width, begin + row % part.grid_width});
+  } else if (skipped > 0) {
+    batch.stand_at(item, {begin + row, begin + row, begin + row});
+  }
 }
 
 int whole_parts(std::span<const EmbeddedPart> parts, int begin, int n, int n_before, int n_ubatch) {
-  auto part = std::partition_point(parts.begin(), parts.end(),
-                                   [&](const EmbeddedPart& one) { return end_of(one) <= begin; });
+  auto part = part_behind(parts, begin);
   for (; part != parts.end() && part->first < begin + n; ++part) {
     if (!part->both_ways) continue;
     const int before = std::max(part->first - begin, 0);  // Places of the batch that come before it.

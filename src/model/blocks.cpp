@@ -12,6 +12,20 @@ bool has_in_any_layer(const Builder& b, const char* name) {
   return false;
 }
 
+namespace {
+
+/// Columns [part * n_embd, (part + 1) * n_embd) of what stands in tokens' places.
+ValueId given_embeddings(Builder& b, int part) {
+  const HParams& h = b.hparams();
+  const ValueId all = b.model().embeddings;
+  if (h.n_deepstack == 0) return all;
+  const std::int64_t begin = std::int64_t{part} * h.n_embd;
+  return b.add(ops::Slice{.axis = 1, .begin = begin, .end = begin + h.n_embd}, {all},
+               "embeddings_" + std::to_string(part));
+}
+
+}  // namespace
+
 ValueId embed_tokens(Builder& b) {
   const HParams& h = b.hparams();
   b.enter(Part::kEmbedding);
@@ -19,7 +33,13 @@ ValueId embed_tokens(Builder& b) {
                     "token_embeddings");
   if (h.embedding_scale != 1.0f) x = b.add(ops::Scale{h.embedding_scale}, {x}, "token_embeddings_scaled");
   if (b.model().embeddings == kNoValue) return x;
-  return b.add(ops::Override{}, {x, b.model().embeddings, b.model().use_embeddings}, "embedded");
+  return b.add(ops::Override{}, {x, given_embeddings(b, 0), b.model().use_embeddings}, "embedded");
+}
+
+ValueId add_deepstack(Builder& b, int layer, ValueId x) {
+  if (layer >= b.hparams().n_deepstack) return x;
+  const ValueId sum = add(b, x, given_embeddings(b, 1 + layer), layer_name(layer, "with_picture"));
+  return b.add(ops::Override{}, {x, sum, b.model().use_embeddings}, layer_name(layer, "deepstack"));
 }
 
 ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, const std::string& result) {
@@ -138,7 +158,6 @@ void norm_turned_heads(Builder& b, int layer, QkNorm kind, ValueId& q, ValueId& 
 
 Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& block) {
   const HParams& h = b.hparams();
-  const ModelGraph& m = b.model();
   const HeadSizes sizes = sizes_of(h, block.n_kv_heads, block.head_dim, block.head_dim);
   const bool shares = block.kv_layer != NodeTag::kNone;
   auto [q, k, v, gate] = shares ? Projections{project_q(b, layer, x, sizes), kNoValue, kNoValue}
@@ -153,9 +172,8 @@ Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& bloc
     v = b.add(op, {v}, layer_name(layer, "v_normed"));
   }
   if (block.rope) {
-    q = b.add(block.rope_params, {q, m.positions, block.rope_factors}, layer_name(layer, "q_rope"));
-    if (!shares)
-      k = b.add(block.rope_params, {k, m.positions, block.rope_factors}, layer_name(layer, "k_rope"));
+    q = turn(b, q, block.rope_params, block.rope_factors, layer_name(layer, "q_rope"));
+    if (!shares) k = turn(b, k, block.rope_params, block.rope_factors, layer_name(layer, "k_rope"));
   }
   if (norms_turned) norm_turned_heads(b, layer, block.qk_norm, q, k);
   if (block.temperature != kNoValue)
@@ -337,6 +355,7 @@ ValueId layers(Builder& b, ValueId x, const Decoder& how) {
         how.own_ffn ? how.own_ffn(layer, ffn_in) : ffn(b, layer, ffn_in, how.ffn, how.activation);
     x = b.pass_on(layer, add(b, sum, added(ffn_out, layer, "post_ffw_norm", "ffn_scaled"),
                              layer_name(layer, "after_ffn")));
+    x = add_deepstack(b, layer, x);
     if (how.norms_of_sums) x = norm(b, how.norm, x, layer_name(layer, "layer_output_norm"));
   }
   return x;

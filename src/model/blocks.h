@@ -24,6 +24,13 @@ ValueId add_learned_positions(Builder& b, ValueId x);
 /// are loaded: the context decides. kNoValue where the file has none.
 ValueId long_rope_factors(Builder& b);
 
+/// Queries or keys turned as HParams says: by the step's positions, or by those of several axes (M-RoPE).
+ValueId turn(Builder& b, ValueId x, const ops::Rope& rope, ValueId factors, const std::string& result);
+
+/// Behind one of the first HParams::n_deepstack layers: x, and where a row stands in a token's place what it
+/// has for this layer. Behind others x.
+ValueId add_deepstack(Builder& b, int layer, ValueId x);
+
 /// Embeddings that each layer has of its own, n_embd_per_layer wide: rows of per_layer_token_embd and a
 /// projection of x, together. {n_tokens, n_layers * n_embd_per_layer}
 ValueId embed_for_layers(Builder& b, ValueId x);

@@ -83,7 +83,8 @@ void Builder::add_decoder_inputs() {
   model_.n_embeddings = graph.add_symbol("n_embeddings", 0, sizes_.n_ubatch);
   model_.n_moves = graph.add_symbol("n_moves", 0, sizes_.n_moves);
   const Shape per_token = {Dim(1, model_.n_tokens)};
-  model_.embeddings = graph.add_input("embeddings", DType::kF32, {Dim(1, model_.n_tokens), hparams_.n_embd});
+  model_.embeddings =
+      graph.add_input("embeddings", DType::kF32, {Dim(1, model_.n_tokens), hparams_.n_embd_input()});
   model_.use_embeddings = graph.add_input("use_embeddings", DType::kI32, per_token);
   model_.sequences = graph.add_input("sequences", DType::kI32, per_token);
   model_.ends = graph.add_input("ends", DType::kI32, per_token);
@@ -100,6 +101,31 @@ void Builder::add_decoder_inputs() {
     model_.best_counts = graph.add_input("best_counts", DType::kI32, {Dim(1, model_.n_outputs)});
   }
   model_.full = add_cells("");
+}
+
+namespace {
+constexpr std::array<const char*, 3> kAxisNames = {"time", "line", "column"};
+}  // namespace
+
+ValueId Builder::axis(std::size_t axis) {
+  if (model_.axes[axis] == kNoValue)
+    model_.axes[axis] = model_.graph.add_input(std::string("positions_of_") + kAxisNames[axis], DType::kI32,
+                                               {Dim(1, model_.n_tokens)});
+  return model_.axes[axis];
+}
+
+ValueId Builder::axis_factors(std::size_t axis) {
+  // No pair turns by a frequency so low.
+  constexpr float kStill = 1e30f;
+  const std::string name = std::string("rope_factors_of_") + kAxisNames[axis];
+  if (const ValueId known = model_.graph.find(name); known != kNoValue) return known;
+  std::vector<float> factors(static_cast<std::size_t>(hparams_.rope.n_rot / 2));
+  for (std::size_t pair = 0; pair < factors.size(); ++pair)
+    factors[pair] = axis_of_pair(hparams_, static_cast<int>(pair)) == axis ? 1.0f : kStill;
+  return add_made(name, DType::kF32, {static_cast<std::int64_t>(factors.size())}, [factors] {
+    const auto bytes = std::as_bytes(std::span(factors));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  });
 }
 
 CellInputs Builder::add_cells(const std::string& prefix) {

@@ -2,6 +2,7 @@
 // Building a model's graph from its file. Building is the check: each weight that the graph asks for must be
 // in the file, with the shape and a type that fit. So a graph that was built is a model that can be loaded.
 // Nothing is allocated for tensors here.
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -105,12 +106,15 @@ struct ModelGraph {
   /// there and all are.
   SymbolId n_logits = kNoSymbol;
   // Inputs; kNoValue where the model has no use for them.
-  ValueId tokens = kNoValue;          ///< {n_tokens} I32
-  ValueId embeddings = kNoValue;      ///< {n_tokens, n_embd} F32: what stands in place of tokens' own, ...
+  ValueId tokens = kNoValue;  ///< {n_tokens} I32
+  /// {n_tokens, HParams::n_embd_input} F32: what stands in place of tokens' own, ...
+  ValueId embeddings = kNoValue;
   ValueId use_embeddings = kNoValue;  ///< {n_tokens} I32 ... where this is not 0.
   ValueId positions = kNoValue;       ///< {n_tokens} I32
-  ValueId sequences = kNoValue;       ///< {n_tokens} I32
-  ValueId ends = kNoValue;  ///< {n_tokens} I32: the position before which each token sees its sequence.
+  /// {n_tokens} I32 each: positions of time, line and column, by which keys and queries turn.
+  std::array<ValueId, 3> axes = {kNoValue, kNoValue, kNoValue};
+  ValueId sequences = kNoValue;  ///< {n_tokens} I32
+  ValueId ends = kNoValue;       ///< {n_tokens} I32: the position before which each token sees its sequence.
   ValueId hidden_first = kNoValue;    ///< {n_tokens} I32: the token's first entry in CellInputs::hidden.
   ValueId wanted_rows = kNoValue;     ///< {n_wanted} I32: the tokens that something is wanted of.
   ValueId output_rows = kNoValue;     ///< {n_outputs} I32: of these rows, those whose logits are wanted, ...
@@ -187,6 +191,10 @@ class Builder {
   /// does).
   ValueId cache(CacheRole role, int layer, const CellInputs& at, std::int64_t n_heads, std::int64_t head_dim,
                 const ops::Rope& rope, ValueId rope_factors);
+  /// The positions of an axis.
+  ValueId axis(std::size_t axis);
+  /// What rope divides frequencies by so that only the pairs of an axis turn (HParams::rope_sections).
+  ValueId axis_factors(std::size_t axis);
   /// Where a layer with this window (0: none) finds its cells.
   const CellInputs& cells(int window);
   /// Of an encoder: the inputs that say which rows a token of a layer with this window (0: none) sees.

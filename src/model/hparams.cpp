@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "weft/error.h"
 
@@ -88,6 +89,18 @@ int Metadata::get_uniform_or_none(std::string_view key, int n_layers, std::int64
   return any;
 }
 
+std::vector<int> Metadata::get_ints(std::string_view key, std::size_t least, std::size_t most,
+                                    std::int64_t min, std::int64_t max) const {
+  const std::optional<std::vector<std::int64_t>> values = file_.get_ints(full(key));
+  if (!values || values->size() < least || values->size() > most)
+    refuse(key, "expected an array of " + std::to_string(least) + " to " + std::to_string(most) + " numbers");
+  for (const std::int64_t v : *values)
+    if (v < min || v > max)
+      refuse(key,
+             "found " + std::to_string(v) + ", " + range(static_cast<double>(min), static_cast<double>(max)));
+  return std::vector<int>(values->begin(), values->end());
+}
+
 float Metadata::require_float(std::string_view key, double min, double max) const {
   if (file_.find(full(key)) == nullptr) refuse(key, "missing, " + range(min, max));
   return get_float(key, min, max, 0.0f);
@@ -169,6 +182,24 @@ ops::Rope read_rope(const Metadata& metadata, int head_dim, int n_ctx_train) {
   }
   rope.attn_factor = metadata.get_float("rope.scaling.attn_factor", 0.001, 1e3, 1.0f);
   return rope;
+}
+
+void read_sections(const Metadata& metadata, HParams& h) {
+  constexpr std::string_view kKey = "rope.dimension_sections";
+  // Of three axes; files have a fourth that is 0.
+  const std::vector<int> sections = metadata.get_ints(kKey, 3, 4, 0, h.rope.n_rot / 2);
+  std::copy_n(sections.begin(), 3, h.rope_sections.begin());
+  if (std::accumulate(sections.begin(), sections.end(), 0) != h.rope.n_rot / 2 ||
+      (sections.size() > 3 && sections[3] != 0))
+    metadata.refuse(
+        kKey, "expected three numbers of pairs, which are " + std::to_string(h.rope.n_rot / 2) + " together");
+}
+
+std::size_t axis_of_pair(const HParams& h, int pair) {
+  const std::array<int, 3>& sections = h.rope_sections;
+  if (!h.rope_interleaved) return pair < sections[0] ? 0 : pair < sections[0] + sections[1] ? 1 : 2;
+  const auto axis = static_cast<std::size_t>(pair % 3);
+  return pair < 3 * sections[axis] ? axis : 0;
 }
 
 int HParams::n_layers_of(LayerKind kind) const {

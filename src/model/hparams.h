@@ -1,6 +1,7 @@
 #pragma once
 // What a model's metadata says of its shape, checked: every count is within what weft can hold, and what must
 // divide does. Tensors are checked against it when the graph is built (builder.h).
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,6 +31,9 @@ class Metadata {
                   int otherwise) const;
   /// The same where those that are not 0 must be equal; 0 if all are.
   int get_uniform_or_none(std::string_view key, int n_layers, std::int64_t max, int otherwise) const;
+  /// An array of so many numbers, which must be there.
+  std::vector<int> get_ints(std::string_view key, std::size_t least, std::size_t most, std::int64_t min,
+                            std::int64_t max) const;
   float require_float(std::string_view key, double min, double max) const;
   float get_float(std::string_view key, double min, double max, float otherwise) const;
   /// One for each of n layers, given once for all or as an array; refuses where there is none.
@@ -87,6 +91,11 @@ struct HParams {
   int n_rot_window = 0;            ///< ... what turns of their heads.
   float norm_eps = 0.0f;
   ops::Rope rope;  ///< Of most layers; head_dim set.
+
+  /// Pairs of a head that turn by positions of time, lines and columns (M-RoPE); 0 of all: there is one axis.
+  std::array<int, 3> rope_sections{};
+  bool rope_interleaved = false;  ///< They take turns, as long as they last; else they follow one another.
+  int n_deepstack = 0;            ///< The first layers, behind each of which a picture's rows are added to.
 
   int n_experts = 0;  ///< 0: dense
   int n_experts_used = 0;
@@ -151,6 +160,9 @@ struct HParams {
   bool encoder = false;  ///< Of a family without a cache.
   std::optional<PoolingType> pooling = {};
 
+  bool has_axes() const { return rope_sections != std::array<int, 3>{}; }
+  /// Of a row that stands in a token's place: its own numbers, and what is added behind layers.
+  int n_embd_input() const { return n_embd * (1 + n_deepstack); }
   int n_layers_of(LayerKind kind) const;
   bool recurrent() const {
     return n_layers_of(LayerKind::kRecurrent) > 0 || n_layers_of(LayerKind::kBoth) > 0;
@@ -179,6 +191,12 @@ void read_unused_layers(const Metadata& metadata, HParams& hparams);
 /// The factors that Granite has: embedding_scale, residual_scale, attention.scale and logit_scale, by which
 /// its logits are divided.
 void read_scales(const Metadata& metadata, HParams& hparams);
+
+/// rope.dimension_sections, which must be there.
+void read_sections(const Metadata& metadata, HParams& hparams);
+
+/// The axis by which a pair of a head turns.
+std::size_t axis_of_pair(const HParams& hparams, int pair);
 
 /// pooling_type.
 void read_pooling(const Metadata& metadata, HParams& hparams);

@@ -17,6 +17,18 @@ ValueId long_rope_factors(Builder& b) {
   return b.max_positions() > rope.n_ctx_orig ? of_long : of_short;
 }
 
+ValueId turn(Builder& b, ValueId x, const ops::Rope& rope, ValueId factors, const std::string& result) {
+  if (!b.hparams().has_axes()) return b.add(rope, {x, b.model().positions, factors}, result);
+  // One axis after the other, each with the pairs of the others standing still.
+  for (std::size_t axis = 0; axis < b.model().axes.size(); ++axis) {
+    ops::Rope of_axis = rope;
+    if (axis > 0) of_axis.attn_factor = 1.0f;
+    x = b.add(of_axis, {x, b.axis(axis), b.axis_factors(axis)},
+              axis == 2 ? result : result + "_" + std::to_string(axis));
+  }
+  return x;
+}
+
 ValueId temperatures(Builder& b, int first) {
   const HParams& h = b.hparams();
   const auto add = [&](auto op, ValueId x, const char* name) { return b.add(std::move(op), {x}, name); };

@@ -7,7 +7,7 @@
 namespace weft::vision {
 
 std::span<const Family> families() {
-  static const Family kFamilies[] = {kGemma3, kIdefics3, kPixtral};
+  static const Family kFamilies[] = {kGemma3, kIdefics3, kPixtral, kQwen2Vl, kQwen25Vl, kQwen3Vl};
   return kFamilies;
 }
 

@@ -22,11 +22,14 @@ struct Layout {
 
 struct Family {
   std::string_view projector;
+  /// The families of text models that it is for (general.architecture), as far as weft has them.
+  std::span<const std::string_view> text_models;
   bool both_ways;
-  int merge;   ///< Where the file does not say it.
-  bool turns;  ///< Queries and keys turn by where patches lie; else there is a table of positions.
+  int merge;         ///< Where the file does not say it.
+  bool keeps_shape;  ///< Pictures are resized by their number of pixels, not to squares.
+  EncoderKind encoder;
   Layout (*lay_out)(const HParams& hparams, const Image& image);
-  /// x {n_rows * merge^2, width}, patches that become one row one behind another -> {n_rows, n_embd}
+  /// x {n_rows * merge^2, width}, patches that become one row one behind another -> {n_rows, n_embd_row}
   Value (*project)(EncoderBuilder& builder, Value x);
 };
 
@@ -34,6 +37,6 @@ std::span<const Family> families();
 /// Throws Error kUnsupported that names those that weft knows.
 const Family& find_family(std::string_view projector);
 
-extern const Family kGemma3, kIdefics3, kPixtral;
+extern const Family kGemma3, kIdefics3, kPixtral, kQwen2Vl, kQwen25Vl, kQwen3Vl;
 
 }  // namespace weft::vision

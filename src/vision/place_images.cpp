@@ -98,8 +98,10 @@ PromptWithImages place_images(const Tokenizer& tokenizer, std::span<const Prompt
       }
       writer.add(EmbeddedPart{.n = piece.n_rows,
                               .rows = std::shared_ptr<const float>(image, rows),
+                              .n_embd = image->n_embd,
                               .id = id++,
-                              .both_ways = image->both_ways});
+                              .both_ways = image->both_ways,
+                              .grid_width = piece.grid_width});
       rows += static_cast<std::ptrdiff_t>(piece.n_rows) * image->n_embd;
     }
   }

@@ -6,6 +6,7 @@
 #include "vision/encoder_graph.h"
 #include "vision/family.h"
 #include "vision/image_cache.h"
+#include "vision/patches.h"
 #include "weft/error.h"
 #include "weft/plan.h"
 #include "weft/vision.h"
@@ -38,8 +39,11 @@ struct VisionModel::Impl {
   static Built build(const WeightFile& weights, const vision::HParams& hparams,
                      const vision::Family& family) {
     Built built;
-    vision::EncoderBuilder builder(built.graph, weights, hparams);
-    built.graph.output("embeddings", family.project(builder, builder.encode(family.turns)));
+    vision::EncoderBuilder builder(built.graph, weights, hparams, family.encoder);
+    const Value rows = builder.encode();
+    built.graph.output("embeddings", family.project(builder, rows));
+    // Of Pixtral's marks the text model has its own rows.
+    builder.check_all_used({"v.", "mm."}, {"mm.a.", "v.token_embd."});
     built.own = builder.take_own_weights();
     return built;
   }
@@ -48,7 +52,7 @@ struct VisionModel::Impl {
       : Impl(open_checked(path), WeightFile(path), params) {}
   Impl(const gguf::File& file, const WeightFile& weights, const VisionParams& params)
       : family(vision::find_family(file.get_string("clip.projector_type").value_or(""))),
-        hparams(vision::read_hparams(file, family.merge)),
+        hparams(vision::read_hparams(file, family.merge, family.keeps_shape)),
         built(build(weights, hparams, family)),
         plan(built.graph, open_devices(params), {.n_threads = params.n_threads}),
         cache(params.cache_bytes) {
@@ -56,7 +60,8 @@ struct VisionModel::Impl {
     for (const auto& own : built.own) plan.set_weight(own.name, own.bytes);
     info = {.name = hparams.name,
             .projector = hparams.projector,
-            .n_embd = hparams.n_embd,
+            .text_models = {family.text_models.begin(), family.text_models.end()},
+            .n_embd = hparams.n_embd_row(),
             .image_size = hparams.image_size,
             .patch_size = hparams.patch_size,
             .n_layers = hparams.n_layers,
@@ -67,19 +72,15 @@ struct VisionModel::Impl {
   void compute(const Image& tile, std::vector<float>& rows) {
     const vision::Patches patches = vision::cut_into_patches(hparams, tile);
     const auto n = static_cast<std::int64_t>(patches.positions.size());
-    const std::vector<std::int32_t> begins(patches.positions.size(), 0),
-        ends(patches.positions.size(), static_cast<std::int32_t>(n));
-    std::vector<Plan::InputData> inputs = {{"patches", patches.rows}, {"begins", begins}, {"ends", ends}};
-    if (family.turns) {
-      inputs.emplace_back("rows", patches.row_of);
-      inputs.emplace_back("columns", patches.column_of);
-    } else {
-      inputs.emplace_back("positions", patches.positions);
-    }
     const Plan::SymbolValue n_rows[] = {{"n_rows", n / (hparams.merge * hparams.merge)}};
-    plan.run(n_rows, inputs);
+    plan.run(n_rows, vision::inputs_of(patches, built.graph));
     const std::vector<float> some = plan.read("embeddings");
-    rows.insert(rows.end(), some.begin(), some.end());
+    const auto width = static_cast<std::size_t>(hparams.n_embd_row());
+    const std::size_t first = rows.size();
+    rows.resize(first + some.size());
+    for (std::size_t i = 0; i < patches.row_places.size(); ++i)
+      std::copy_n(some.data() + i * width, width,
+                  rows.data() + first + static_cast<std::size_t>(patches.row_places[i]) * width);
   }
 
   const vision::Family& family;
@@ -103,6 +104,24 @@ std::shared_ptr<const VisionModel> VisionModel::load(const std::filesystem::path
 }
 
 const VisionInfo& VisionModel::info() const { return impl_->info; }
+
+void VisionModel::check_fits(std::string_view architecture, int n_embd_input) const {
+  const VisionInfo& info = impl_->info;
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::kInvalidArgument, "the vision file" +
+                                                 (info.name.empty() ? "" : " \"" + info.name + "\"") +
+                                                 " is another model's: " + why);
+  };
+  if (std::find(info.text_models.begin(), info.text_models.end(), architecture) == info.text_models.end()) {
+    std::string known;
+    for (const std::string& one : info.text_models) known += (known.empty() ? "" : " or ") + one;
+    refuse("it is of the kind " + info.projector + ", which goes with text models of " + known + ", not " +
+           std::string(architecture));
+  }
+  if (info.n_embd != n_embd_input)
+    refuse("it makes rows of " + std::to_string(info.n_embd) + " numbers, and the text model reads " +
+           std::to_string(n_embd_input));
+}
 
 std::int64_t VisionModel::n_computed() const {
   const std::scoped_lock lock(impl_->mutex);
@@ -134,7 +153,7 @@ std::shared_ptr<const EncodedImage> VisionModel::encode(const Image& image) cons
   auto encoded = std::make_shared<EncodedImage>();
   for (const Image& tile : layout.tiles) impl_->compute(tile, encoded->rows);
   encoded->pieces = std::move(layout.pieces);
-  encoded->n_embd = impl_->hparams.n_embd;
+  encoded->n_embd = impl_->info.n_embd;
   encoded->both_ways = impl_->family.both_ways;
   encoded->id = std::exchange(impl_->next_id, impl_->next_id + n_parts);
   ++impl_->n_computed;

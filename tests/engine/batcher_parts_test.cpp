@@ -12,13 +12,18 @@ using test::Collector;
 using test::Result;
 
 /// Rows as an encoder might make them, of this id.
-EmbeddedPart make_part(const Model& model, int n, std::int32_t id, bool both_ways) {
+EmbeddedPart make_part(const Model& model, int n, std::int32_t id, bool both_ways, int grid_width = 0) {
   std::mt19937 random(static_cast<unsigned>(id) + 1);
   std::normal_distribution<float> normal(0.0f, 2.0f);
   const auto rows = std::make_shared<std::vector<float>>(static_cast<std::size_t>(n) *
-                                                         static_cast<std::size_t>(model.info().n_embd));
+                                                         static_cast<std::size_t>(model.info().n_embd_input));
   for (float& value : *rows) value = normal(random);
-  return {.n = n, .rows = {rows, rows->data()}, .id = id, .both_ways = both_ways};
+  return {.n = n,
+          .rows = {rows, rows->data()},
+          .n_embd = model.info().n_embd_input,
+          .id = id,
+          .both_ways = both_ways,
+          .grid_width = grid_width};
 }
 
 void add(Ask& ask, EmbeddedPart part) {
@@ -42,18 +47,32 @@ Ask base() {
 std::vector<Token> by_hand(const std::shared_ptr<const Model>& model, const Ask& ask) {
   Context context(model, {.n_ctx = 256, .n_threads = 1});
   Batch batch;
-  const auto n_embd = static_cast<std::size_t>(model->info().n_embd);
+  const auto n_embd = static_cast<std::size_t>(model->info().n_embd_input);
   std::size_t part = 0;
+  Pos behind = 0;  // The position of the next text, in models of several axes.
+  const auto stand = [&](Pos line, Pos column) {
+    if (model->info().axes) batch.stand_at(batch.size() - 1, {behind, behind + line, behind + column});
+  };
   for (int i = 0; i < static_cast<int>(ask.prompt.size()); ++i) {
     const bool is_last = i + 1 == static_cast<int>(ask.prompt.size());
     if (ask.prompt[static_cast<std::size_t>(i)] >= 0) {
       batch.add(ask.prompt[static_cast<std::size_t>(i)], 0, is_last);
+      stand(0, 0);
+      ++behind;
       continue;
     }
     while (i >= ask.params.parts[part].first + ask.params.parts[part].n) ++part;
     const EmbeddedPart& p = ask.params.parts[part];
     batch.add(std::span(p.rows.get() + static_cast<std::size_t>(i - p.first) * n_embd, n_embd), 0, is_last);
     if (p.both_ways) batch.see_to(batch.size() - 1, p.first + p.n);
+    if (const int row = i - p.first; p.grid_width > 0) {
+      const int line = row / p.grid_width, column = row % p.grid_width;
+      stand(line, column);
+      if (row + 1 == p.n) behind += std::max(line, column) + 1;
+    } else {
+      stand(0, 0);
+      ++behind;
+    }
   }
   std::vector<Token> tokens;
   while (static_cast<int>(tokens.size()) < ask.params.n_predict) {
@@ -62,21 +81,33 @@ std::vector<Token> by_hand(const std::shared_ptr<const Model>& model, const Ask&
     tokens.push_back(static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     batch.clear();
     batch.add(tokens.back(), 0, true);
+    stand(0, 0);
+    ++behind;
   }
   return tokens;
 }
 
-class BatcherParts : public testing::TestWithParam<bool> {
+struct Kind {
+  const char* name;
+  const char* model;
+  bool both_ways;
+  bool grids;
+};
+
+class BatcherParts : public testing::TestWithParam<Kind> {
  protected:
+  EmbeddedPart part(int n, std::int32_t id, int grid_width) const {
+    return make_part(*model, n, id, GetParam().both_ways, GetParam().grids ? grid_width : 0);
+  }
   /// A few prompts that share beginnings and parts.
   std::vector<Ask> asks() const {
     std::vector<Ask> all;
     for (int i = 0; i < 8; ++i) {
       Ask ask = base();
       add(ask, {2, 5, 9});
-      add(ask, make_part(*model, 9, i % 2, GetParam()));
+      add(ask, part(9, i % 2, 3));
       add(ask, {17, 21, 30 + i % 4});
-      add(ask, make_part(*model, 20, 7 + i % 3, GetParam()));
+      add(ask, part(20, 7 + i % 3, 4));
       for (int n = 0; n < 3 * i; ++n) add(ask, {40 + n});
       add(ask, {60});
       all.push_back(std::move(ask));
@@ -84,7 +115,7 @@ class BatcherParts : public testing::TestWithParam<bool> {
     return all;
   }
 
-  const std::shared_ptr<const Model> model = test::golden("gemma3");
+  const std::shared_ptr<const Model> model = test::golden(GetParam().model);
 };
 
 TEST_P(BatcherParts, GenerateReadsThemInAnyPieces) {
@@ -136,7 +167,7 @@ TEST_P(BatcherParts, AConversationThatGoesOnMeetsItsCache) {
   Collector collect;
   Ask ask = base();
   add(ask, {2, 5, 9});
-  add(ask, make_part(*model, 20, 3, GetParam()));
+  add(ask, part(20, 3, 5));
   add(ask, {17, 21});
   const RequestId first = collect.submit(batcher, ask);
   batcher.run();
@@ -146,7 +177,7 @@ TEST_P(BatcherParts, AConversationThatGoesOnMeetsItsCache) {
   for (const Token token : collect(first).tokens) next.prompt.push_back(token);
   add(next, {33, 34});
   Ask other = next;  // Another picture in the same place.
-  other.params.parts[0] = make_part(*model, 20, 4, GetParam());
+  other.params.parts[0] = part(20, 4, 5);
   other.params.parts[0].first = 3;
   std::fill_n(other.prompt.begin() + 3, 20, other.params.parts[0].token());
   const RequestId second = collect.submit(batcher, next);
@@ -167,7 +198,7 @@ TEST_P(BatcherParts, APromptMayEndInOneAndComeAgain) {
   for (const int n : {1, 4}) {
     Ask ask = base();
     add(ask, {2, 5});
-    add(ask, make_part(*model, n, n, GetParam()));
+    add(ask, part(n, n, n));
     for (int turn = 0; turn < 3; ++turn) {
       const RequestId id = collect.submit(batcher, ask);
       batcher.run();
@@ -177,7 +208,13 @@ TEST_P(BatcherParts, APromptMayEndInOneAndComeAgain) {
   EXPECT_EQ(batcher.stats().n_failed_steps, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, BatcherParts, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Kinds, BatcherParts,
+                         testing::Values(Kind{"InOrder", "gemma3", false, false},
+                                         Kind{"BothWays", "gemma3", true, false},
+                                         Kind{"Grids", "qwen2vl", false, true},
+                                         Kind{"GridsOfDeepRows", "qwen3vl", false, true},
+                                         Kind{"LinesOfSeveralAxes", "qwen3vl", false, false}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(BatcherPartsOfOthers, OnesThatFillAStepFindOneBesideOthers) {
   const auto model = test::golden("gemma3");
@@ -231,6 +268,8 @@ TEST(BatcherPartsOfOthers, WrongOnesAreRefused) {
   refused([](Ask& ask) { ask.params.parts[0].n = 1 << 30; });
   refused([](Ask& ask) { ask.params.parts[0].id = -1; });
   refused([](Ask& ask) { ask.params.parts[0].rows = nullptr; });
+  refused([](Ask& ask) { ask.params.parts[0].n_embd /= 2; });
+  refused([](Ask& ask) { ask.params.parts[0].grid_width = 3; });  // The model has one axis.
   refused([](Ask& ask) { ask.params.parts.push_back(ask.params.parts[0]); });
   refused([&](Ask& ask) {
     add(ask, make_part(*model, 33, 4, true));

@@ -66,7 +66,8 @@ inline constexpr const char* kFamilies[] = {"arcee",          "cohere2",
                                             "bloom",          "gemma3n",
                                             "llama4",         "mpt",
                                             "refact",         "gemma4",
-                                            "gemma4-moe"};
+                                            "gemma4-moe",     "qwen2vl",
+                                            "qwen3vl",        "qwen3vlmoe"};
 /// For the names of tests, which take no dashes.
 inline std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

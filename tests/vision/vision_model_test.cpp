@@ -1,7 +1,10 @@
 // Encoders of pictures against transformers, and the prompts that they stand in.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <limits>
 #include <random>
+#include <tuple>
 
 #include "engine/test_support.h"
 #include "vision/vision_testing.h"
@@ -80,7 +83,8 @@ TEST_P(Vision, PicturesStandInThePlacesOfMarks) {
     EXPECT_THROW(place_images(model->tokenizer(), wrong, images, mark), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Vision, testing::Values("gemma3", "idefics3", "pixtral"),
+INSTANTIATE_TEST_SUITE_P(Families, Vision,
+                         testing::Values("gemma3", "idefics3", "pixtral", "qwen2vl", "qwen25vl", "qwen3vl"),
                          test::name_of_family);
 
 TEST(VisionModel, OtherFilesAreRefusedWithTheWayOut) {
@@ -114,6 +118,120 @@ TEST(VisionModel, DamagedFilesAreErrors) {
   std::filesystem::remove(path);
 }
 
+/// What is wrong with a family's file once `edit` has changed its bytes; empty: nothing.
+std::string complaint(const std::string& family, const std::function<void(std::vector<std::byte>&)>& edit) {
+  std::vector<std::byte> bytes = test::read_bytes(test::vision_dir() / family / "mmproj.gguf");
+  edit(bytes);
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "edited-mmproj.gguf";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  try {
+    VisionModel::load(path, {.devices = {"cpu"}, .n_threads = 1});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::vector<std::byte>::iterator find_text(std::vector<std::byte>& bytes, std::string_view text) {
+  const auto wanted = std::as_bytes(std::span(text));
+  const auto found = std::search(bytes.begin(), bytes.end(), wanted.begin(), wanted.end());
+  EXPECT_NE(found, bytes.end()) << text;
+  return found;
+}
+
+/// Four bytes of the value of a key: behind its type and, of an array, the type and number of its elements.
+template <typename T>
+auto set_value(const std::string& key, T value, bool in_array = false) {
+  return [=](std::vector<std::byte>& bytes) {
+    const auto bits = std::as_bytes(std::span(&value, 1));
+    std::copy(bits.begin(), bits.end(),
+              find_text(bytes, key) + static_cast<std::ptrdiff_t>(key.size() + 4 + (in_array ? 12 : 0)));
+  };
+}
+
+/// A tensor that is not there under its name.
+auto hide_tensor(const std::string& name) {
+  return [=](std::vector<std::byte>& bytes) { *find_text(bytes, name) = std::byte{'x'}; };
+}
+
+TEST(VisionModel, ValuesOutOfBoundsAreRefusedByName) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::string eps = "clip.vision.attention.layer_norm_epsilon";
+  for (const float value : {-1.0f, kNaN, 2.0f, kInfinity})
+    EXPECT_NE(complaint("gemma3", set_value(eps, value)).find(eps), std::string::npos) << value;
+  const std::string mean = "clip.vision.image_mean", deviation = "clip.vision.image_std";
+  for (const float value : {kNaN, kInfinity, -100.0f})
+    EXPECT_NE(complaint("gemma3", set_value(mean, value, true)).find(mean), std::string::npos) << value;
+  for (const float value : {0.0f, -0.5f, kNaN, 1e-38f, kInfinity})
+    EXPECT_NE(complaint("gemma3", set_value(deviation, value, true)).find(deviation), std::string::npos)
+        << value;
+  for (const auto& [family, key, value] : {std::tuple{"gemma3", "clip.vision.block_count", 0},
+                                           {"gemma3", "clip.vision.block_count", 1 << 30},
+                                           {"gemma3", "clip.vision.patch_size", 5},
+                                           {"gemma3", "clip.vision.attention.head_count", 3},
+                                           {"qwen25vl", "clip.vision.n_wa_pattern", 0},
+                                           {"qwen25vl", "clip.vision.window_size", 1},
+                                           {"qwen3vl", "clip.vision.spatial_merge_size", 5}})
+    EXPECT_NE(complaint(family, set_value(key, static_cast<std::int32_t>(value))).find("clip.vision."),
+              std::string::npos)
+        << key << " = " << value;
+}
+
+TEST(VisionModel, TensorsThatAreMissingOrHaveNoPlaceAreRefusedByName) {
+  for (const auto& [family, name] : {std::pair{"gemma3", "v.post_ln.weight"},
+                                     {"gemma3", "v.post_ln.bias"},
+                                     {"gemma3", "v.blk.1.ln2.bias"},
+                                     {"gemma3", "v.blk.0.attn_q.bias"},
+                                     {"gemma3", "v.patch_embd.bias"},
+                                     {"idefics3", "mm.model.fc.weight"},
+                                     {"pixtral", "v.blk.0.ffn_gate.weight"},
+                                     {"pixtral", "mm.patch_merger.weight"},
+                                     {"pixtral", "mm.input_norm.weight"},
+                                     {"pixtral", "v.pre_ln.weight"},
+                                     {"qwen2vl", "v.patch_embd.weight.1"},
+                                     {"qwen25vl", "v.post_ln.weight"},
+                                     {"qwen25vl", "v.blk.3.ffn_gate.bias"},
+                                     {"qwen3vl", "v.position_embd.weight"},
+                                     {"qwen3vl", "v.deepstack.1.fc2.bias"}})
+    EXPECT_NE(complaint(family, hide_tensor(name)).find(name), std::string::npos) << family << ": " << name;
+  // One layer less than there are tensors of.
+  EXPECT_NE(complaint("gemma3", set_value("clip.vision.block_count", std::int32_t{1})).find("v.blk.1."),
+            std::string::npos);
+  EXPECT_EQ(complaint("gemma3", [](std::vector<std::byte>&) {}), "");
+}
+
+TEST(VisionModel, GoesWithItsOwnTextModelsOnly) {
+  const auto vision = VisionModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf", {.devices = {"cpu"}});
+  EXPECT_NO_THROW(vision->check_fits("gemma3", 96));
+  EXPECT_THROW(vision->check_fits("gemma3", 64), Error);
+  EXPECT_THROW(vision->check_fits("qwen2vl", 96), Error);
+  const auto deep = VisionModel::load(test::vision_dir() / "qwen3vl" / "mmproj.gguf", {.devices = {"cpu"}});
+  const auto model = Model::load(test::golden_dir() / "qwen3vl" / "model.gguf");
+  EXPECT_NO_THROW(deep->check_fits(model->info().architecture, model->info().n_embd_input));
+  EXPECT_THROW(deep->check_fits(model->info().architecture, model->info().n_embd), Error);
+}
+
+TEST(VisionModel, PicturesKeepTheirShapeWhereTheModelCan) {
+  const auto vision =
+      VisionModel::load(test::vision_dir() / "qwen25vl" / "mmproj.gguf", {.devices = {"cpu"}});
+  const auto grid_of = [&](int width, int height) {
+    const std::size_t n = 3 * static_cast<std::size_t>(width) * static_cast<std::size_t>(height);
+    const auto encoded = vision->encode({width, height, std::vector<std::uint8_t>(n, 100)});
+    const EncodedImage::Piece& piece = encoded->pieces[1];
+    return std::pair(piece.grid_width, piece.n_rows / piece.grid_width);
+  };
+  // Of 8 pixels a side; halves go to the even number, and there are 4 rows at least and 1280 at most.
+  EXPECT_EQ(grid_of(40, 48), std::pair(5, 6));
+  EXPECT_EQ(grid_of(36, 44), std::pair(4, 6));
+  EXPECT_EQ(grid_of(9, 9), std::pair(2, 2));
+  EXPECT_EQ(grid_of(16, 300), std::pair(2, 38));
+  EXPECT_EQ(grid_of(800, 400), std::pair(50, 25));
+  EXPECT_EQ(grid_of(100, 1), std::pair(20, 1));
+  EXPECT_THROW(grid_of(201, 1), Error);
+}
+
 TEST(VisionModel, PicturesWithoutPixelsAreRefused) {
   const auto vision = VisionModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf", {.devices = {"cpu"}});
   EXPECT_THROW(vision->encode({}), Error);
@@ -133,34 +251,61 @@ PromptWithImages read_prompt(const std::filesystem::path& dir,
       prompt.parts.push_back({.first = static_cast<int>(prompt.tokens.size()),
                               .n = n_rows,
                               .rows = std::shared_ptr<const float>(image, image->rows.data()),
+                              .n_embd = image->n_embd,
                               .id = image->id,
-                              .both_ways = image->both_ways});
+                              .both_ways = image->both_ways,
+                              .grid_width = image->pieces[1].grid_width});
     prompt.tokens.push_back(token < 0 ? prompt.parts.back().token() : token);
   }
   return prompt;
 }
 
-TEST(VisionModel, LogitsBehindPicturesAreThoseOfTransformers) {
-  const std::filesystem::path dir = test::vision_dir() / "gemma3";
-  const auto vision = VisionModel::load(dir / "mmproj.gguf", {.devices = {"cpu"}});
-  const auto model = Model::load(test::golden_dir() / "gemma3" / "model.gguf");
-  const auto image = vision->encode(test::tiny_picture("gemma3"));
-  const PromptWithImages prompt = read_prompt(dir, image);
-  ASSERT_EQ(prompt.parts.size(), 2u);
-  Context context(model, {.n_ctx = 128, .k_type = CacheType::kF32, .v_type = CacheType::kF32});
+/// The prompt as one batch, every place with logits.
+Batch make_batch(const PromptWithImages& prompt) {
   Batch batch;
   std::size_t part = 0;
-  const auto n_embd = static_cast<std::size_t>(image->n_embd);
+  Pos behind = 0;  // The position of the next text.
   for (int i = 0; i < static_cast<int>(prompt.tokens.size()); ++i) {
     if (part < prompt.parts.size() && i == prompt.parts[part].first + prompt.parts[part].n) ++part;
     if (part == prompt.parts.size() || i < prompt.parts[part].first) {
       batch.add(prompt.tokens[static_cast<std::size_t>(i)], 0, true);
+      batch.stand_at(i, {behind, behind, behind});
+      ++behind;
+      continue;
+    }
+    const EmbeddedPart& p = prompt.parts[part];
+    const int row = i - p.first;
+    const auto n_embd = static_cast<std::size_t>(p.n_embd);
+    batch.add(std::span(p.rows.get() + static_cast<std::size_t>(row) * n_embd, n_embd), 0, true);
+    if (p.both_ways) batch.see_to(i, p.first + p.n);
+    if (p.grid_width == 0) {
+      batch.stand_at(i, {behind, behind, behind});
+      ++behind;
     } else {
-      const EmbeddedPart& p = prompt.parts[part];
-      batch.add(std::span(p.rows.get() + static_cast<std::size_t>(i - p.first) * n_embd, n_embd), 0, true);
-      batch.see_to(batch.size() - 1, p.first + p.n);
+      const Pos line = row / p.grid_width, column = row % p.grid_width;
+      batch.stand_at(i, {behind, behind + line, behind + column});
+      if (row + 1 == p.n) behind += std::max(line, column) + 1;
     }
   }
+  return batch;
+}
+
+struct WithText {
+  const char* vision;
+  const char* text;  ///< The golden model whose logits these are.
+};
+
+class VisionAndText : public testing::TestWithParam<WithText> {};
+
+TEST_P(VisionAndText, LogitsBehindPicturesAreThoseOfTransformers) {
+  const std::filesystem::path dir = test::vision_dir() / GetParam().vision;
+  const auto vision = VisionModel::load(dir / "mmproj.gguf", {.devices = {"cpu"}});
+  const auto model = Model::load(test::golden_dir() / GetParam().text / "model.gguf");
+  const auto image = vision->encode(test::tiny_picture(GetParam().vision));
+  const PromptWithImages prompt = read_prompt(dir, image);
+  ASSERT_EQ(prompt.parts.size(), 2u);
+  Context context(model, {.n_ctx = 128, .k_type = CacheType::kF32, .v_type = CacheType::kF32});
+  const Batch batch = make_batch(prompt);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   std::vector<float> logits;
   for (int i = 0; i < batch.size(); ++i) {
@@ -171,6 +316,11 @@ TEST(VisionModel, LogitsBehindPicturesAreThoseOfTransformers) {
   ASSERT_EQ(logits.size(), expected.size());
   EXPECT_LE(test::nmse(logits, expected), 1e-6);
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, VisionAndText,
+                         testing::Values(WithText{"gemma3", "gemma3"}, WithText{"qwen2vl", "qwen2vl"},
+                                         WithText{"qwen25vl", "qwen2vl"}, WithText{"qwen3vl", "qwen3vl"}),
+                         [](const auto& test) { return std::string(test.param.vision); });
 
 }  // namespace
 }  // namespace weft

@@ -32,7 +32,8 @@ inline Image read_pixels(const std::filesystem::path& path, int width, int heigh
 }
 
 inline Image tiny_picture(const std::string& family) {
-  return read_pixels(vision_dir() / family / "pixels.rgb", family == "pixtral" ? 40 : 48, 48);
+  return read_pixels(vision_dir() / family / "pixels.rgb",
+                     family == "pixtral" || family.starts_with("qwen") ? 40 : 48, 48);
 }
 
 }  // namespace weft::test

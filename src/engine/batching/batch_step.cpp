@@ -183,7 +183,8 @@ void Batcher::Impl::build() {
   for (const StreamPtr& stream : running) {
     if (!takes_part(stream) || stream->is_prefilling()) continue;
     shares.push_back({stream.get(), batch.size(), 1});
-    batch.add(stream->text.back(), stream->seq, true);
+    engine::add_token(batch, stream->text.back(), stream->seq, true, stream->n_computed,
+                      stream->request().n_skipped);
     ++n_logits;
   }
   // Drafts only as far as the step's rows of logits go.
@@ -231,7 +232,6 @@ void Batcher::Impl::add_prompts() {
   int kept = left >= kStarvedShare ? left / kStarvedShare : step_number % kStarvedShare == 0 ? left : 0;
   if (reading.size() == 1) kept = 0;
   int n_whole_rows = 0;
-  const int n_embd = context.model().info().n_embd;
   for (Stream* stream : reading) {
     int n = stream->n_pending();
     if (stream->pause_at > stream->n_computed) n = std::min(n, stream->pause_at - stream->n_computed);
@@ -254,7 +254,7 @@ void Batcher::Impl::add_prompts() {
     stream->served_at = step_number;
     const bool ends = n == stream->n_pending();
     shares.push_back({stream, batch.size(), n});
-    const engine::PlacedPrompt text{stream->text, parts, stream->seq, 0, n_embd};
+    const engine::PlacedPrompt text(stream->text, parts, stream->seq, 0);
     for (int i = 0; i < n; ++i) {
       text.add(stream->n_computed + i, batch, is_told(i) || (ends && i == n - 1 && !stream->is_pooled()));
       if (is_told(i)) ask_for_prompt(*stream, batch.size() - 1, stream->n_computed + i + 1);

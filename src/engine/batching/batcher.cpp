@@ -66,6 +66,7 @@ RequestId Batcher::Impl::add(std::vector<Token> prompt, RequestParams p) {
   request->submitted = Clock::now();
   request->params = std::move(p);
   if (!request->params.parts.empty()) request->params.speculate = false;
+  for (const EmbeddedPart& part : request->params.parts) request->n_skipped += part.n - part.extent();
   request->params.priority = std::clamp(request->params.priority, -kMaxPriority, kMaxPriority);
   const std::int64_t rank = request->id - kRequestsPerPriority * request->params.priority;
   std::vector<StreamPtr> streams;

@@ -86,6 +86,10 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   if (p.context_shift && !context.can_shift())
     throw Error(ErrorCode::kUnsupported,
                 "the text of this model cannot be shifted: it has learned positions or recurrent layers");
+  if (p.context_shift && any_skips(p.parts))
+    throw Error(ErrorCode::kUnsupported,
+                "a text with pictures cannot be shifted in this model, whose positions know their lines and "
+                "columns; ask without context_shift");
   const int limit = max_text(p, context);
   if (prompt.size() > static_cast<std::size_t>(limit))
     refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +

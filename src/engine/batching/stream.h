@@ -31,7 +31,8 @@ struct Request {
   RequestParams params;
   std::vector<AdapterUse> adapters;  ///< As a context has them.
   std::vector<Token> prompt;
-  int max_text = 0;  ///< Tokens that each completion's text may have.
+  int max_text = 0;   ///< Tokens that each completion's text may have.
+  Pos n_skipped = 0;  ///< Positions that the prompt's parts have skipped.
   Clock::time_point submitted;
 };
 

@@ -5,6 +5,8 @@
 namespace weft::vision {
 namespace {
 
+constexpr std::string_view kTextModels[] = {"gemma3"};
+
 Layout lay_out(const HParams& h, const Image& image) {
   Layout layout;
   layout.tiles.push_back(resize(image, h.image_size, h.image_size, Filter::kBilinear));
@@ -22,9 +24,11 @@ Value project(EncoderBuilder& b, Value x) {
 }  // namespace
 
 constinit const Family kGemma3 = {.projector = "gemma3",
+                                  .text_models = kTextModels,
                                   .both_ways = true,
                                   .merge = 4,
-                                  .turns = false,
+                                  .keeps_shape = false,
+                                  .encoder = {},
                                   .lay_out = lay_out,
                                   .project = project};
 

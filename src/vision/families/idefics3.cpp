@@ -9,6 +9,8 @@
 namespace weft::vision {
 namespace {
 
+constexpr std::string_view kTextModels[] = {"llama", "granite"};
+
 constexpr int kMaxSide = 4096;
 
 struct Size {
@@ -89,9 +91,11 @@ Value project(EncoderBuilder& b, Value x) {
 }  // namespace
 
 constinit const Family kIdefics3 = {.projector = "idefics3",
+                                    .text_models = kTextModels,
                                     .both_ways = false,
                                     .merge = 2,
-                                    .turns = false,
+                                    .keeps_shape = false,
+                                    .encoder = {},
                                     .lay_out = lay_out,
                                     .project = project};
 

@@ -5,9 +5,12 @@
 
 #include "vision/family.h"
 #include "vision/resize.h"
+#include "weft/error.h"
 
 namespace weft::vision {
 namespace {
+
+constexpr std::string_view kTextModels[] = {"llama", "mistral3"};
 
 /// Pixels of a side, rounded up to whole squares of patches.
 int whole_squares(int pixels, double shrink, int square) {
@@ -33,22 +36,33 @@ Layout lay_out(const HParams& h, const Image& image) {
 Value project(EncoderBuilder& b, Value x) {
   const HParams& h = b.hparams();
   const std::int64_t n_merged = std::int64_t{h.merge} * h.merge;
-  if (b.has("mm.input_norm.weight")) x = b.norm(x, "mm.input_norm");
-  if (b.has("mm.patch_merger.weight")) {
+  const bool merges = b.has("mm.patch_merger.weight");
+  if (merges != (h.merge > 1))
+    throw Error(ErrorCode::kInvalidFile, merges ? "tensor mm.patch_merger.weight merges squares of one patch"
+                                                : "tensor mm.patch_merger.weight is missing");
+  if (merges) {
+    x = b.norm(x, "mm.input_norm");
     // Element by element of all patches of a square.
     const Value squares = permute(reshape(x, {b.n_rows(), n_merged, h.width}), {0, 2, 1});
     x = b.linear(reshape(squares, {b.n_rows(), n_merged * h.width}), "mm.patch_merger", h.width,
-                 n_merged * h.width);
+                 n_merged * h.width, false);
   }
-  return b.linear(gelu(b.linear(x, "mm.1", h.n_embd, h.width)), "mm.2", h.n_embd, h.n_embd);
+  const bool biases = b.has("mm.1.bias");
+  return b.linear(gelu(b.linear(x, "mm.1", h.n_embd, h.width, biases)), "mm.2", h.n_embd, h.n_embd, biases);
 }
 
 }  // namespace
 
 constinit const Family kPixtral = {.projector = "pixtral",
+                                   .text_models = kTextModels,
                                    .both_ways = false,
                                    .merge = 1,
-                                   .turns = true,
+                                   .keeps_shape = false,
+                                   .encoder = {.places = Places::kTurns,
+                                               .layers = {.rms = true, .biases = false, .gated = true},
+                                               .patch_bias = false,
+                                               .norm_before = true,
+                                               .norm_behind = false},
                                    .lay_out = lay_out,
                                    .project = project};
 

@@ -1,0 +1,41 @@
+// The text models of Qwen2-VL, Qwen2.5-VL (arXiv 2409.12191, 2502.13923) and Qwen3-VL (arXiv 2511.21631):
+// those of Qwen2 and Qwen3 whose keys and queries turn by time, line and column. To the first layers of the
+// latter come rows of earlier layers of the picture's encoder.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read2(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  read_sections(metadata, h);
+}
+
+void read3(const Metadata& metadata, HParams& h) {
+  read2(metadata, h);
+  h.rope_interleaved = true;
+  // The last layer has only the rows that something is wanted of.
+  h.n_deepstack = metadata.get_int("n_deepstack_layers", 0, h.n_layers - 1, 0);
+}
+
+void read3_moe(const Metadata& metadata, HParams& h) {
+  read3(metadata, h);
+  require_experts(metadata, h);
+}
+
+template <QkNorm kNorm>
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.attention.qk_norm = kNorm;
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kQwen2Vl = {"qwen2vl", read2, build<QkNorm::kNone>};
+const Family kQwen3Vl = {"qwen3vl", read3, build<QkNorm::kHeads>};
+const Family kQwen3VlMoe = {"qwen3vlmoe", read3_moe, build<QkNorm::kHeads>};
+
+}  // namespace weft::model
