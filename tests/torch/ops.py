@@ -256,6 +256,8 @@ class Case:
             y = y + factor * row.noise.absolute * (torch.rand(y.shape, generator=self.torch_rng, dtype=torch.float64) * 2 - 1)
         if row.noise == SUMS and any(((x.abs() > HUGE) & x.isfinite()).any() for x in exact if x.is_floating_point()):
             y = torch.full_like(y, math.nan)  # Parts may be infinite; which, is up to the order.
+        if row.free is not None:  # Their truth is no finite number, which 0 is off by anything.
+            y = torch.where(row.free(*exact), 0.0, y)
         if row.noise != EXACT and y.is_floating_point():  # Results that are denormal may be 0, and 0 have either sign.
             tiny = torch.copysign(y.abs() if factor < 8 else torch.zeros_like(y), torch.tensor(-1.0 if factor == 4 else 1.0))
             y = torch.where((y.abs() < 1.2e-38) & (factor > 1), tiny, y)
