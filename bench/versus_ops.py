@@ -35,6 +35,12 @@ def conv1d(times, n_in, n_out, kernel, stride, padding):
         ("Conv", [0, 1, 2], {"strides": [stride], "pads": [padding, padding]})
 
 
+def conv2d(size, n_in, n_out, kernel, stride, padding, groups):
+    x, w, b = values(1, n_in, size, size), values(n_out, n_in // groups, kernel, kernel), values(n_out)
+    return (lambda x, w, b: F.conv2d(x, w, b, stride, padding, 1, groups)), [x, w, b], \
+        ("Conv", [0, 1, 2], {"strides": [stride] * 2, "pads": [padding] * 4, "group": groups})
+
+
 def attention(rows, keys, heads, head_dim):
     operands = [values(1, heads, n, head_dim) for n in (rows, keys, keys)]
     return F.scaled_dot_product_attention, operands, None
@@ -50,6 +56,9 @@ OPS = {
     "matmul": lambda b, m, k, n: (torch.matmul, [values(b, m, k), values(b, k, n)], ("MatMul", [0, 1], {})),
     "matmul_nt": lambda b, m, k, n: (lambda x, y: x @ y.transpose(1, 2), [values(b, m, k), values(b, n, k)], None),
     "conv1d": conv1d,
+    "conv2d": conv2d,
+    "conv2d_depthwise": conv2d,
+    "attention": attention,
     "ragged_attention": attention,
     "softmax": one(lambda x: torch.softmax(x, -1), "Softmax"),
     "layer_norm": lambda m, d: (lambda x, w, b: F.layer_norm(x, (d,), w, b), [values(m, d), values(d), values(d)],

@@ -49,6 +49,36 @@ OpShape conv1d(std::int64_t times, std::int64_t in, std::int64_t out, std::int64
           static_cast<double>(times / stride * in * out * kKernel)};
 }
 
+/// Square pictures, padded so that they keep their size but for the stride.
+OpShape conv2d(std::int64_t size, std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+               std::int64_t groups = 1) {
+  const std::int64_t padding = kernel / 2, out_size = (size + 2 * padding - kernel) / stride + 1;
+  return {groups == 1 ? "conv2d" : "conv2d_depthwise",
+          "f32",
+          {size, in, out, kernel, stride, padding, groups},
+          fmt::format("{} x {}, {} -> {}, {} x {}, step {}", size, size, in, out, kernel, kernel, stride),
+          [=](Graph& g) {
+            return conv2d(g.input("x", {1, in, size, size}),
+                          g.weight("w", {out, in / groups, kernel, kernel}), g.weight("bias", {out}),
+                          {.stride = stride, .padding = padding, .groups = groups});
+          },
+          static_cast<double>(out_size * out_size * out * in / groups * kernel * kernel)};
+}
+
+/// {1, heads, rows, head_dim} and as many keys.
+OpShape dense_attention(std::int64_t rows, std::int64_t heads, std::int64_t head_dim) {
+  return {"attention",
+          "f32",
+          {rows, rows, heads, head_dim},
+          fmt::format("{} x {}, {} heads of {}", rows, rows, heads, head_dim),
+          [=](Graph& g) {
+            const Shape shape = {1, heads, rows, head_dim};
+            return scaled_dot_product_attention(g.input("q", shape), g.input("k", shape),
+                                                g.input("v", shape));
+          },
+          static_cast<double>(2 * rows * rows * heads * head_dim)};
+}
+
 OpShape attention(std::int64_t rows, std::int64_t keys, std::int64_t heads, std::int64_t head_dim) {
   const std::int64_t width = heads * head_dim;
   return {"ragged_attention",
@@ -85,7 +115,12 @@ std::vector<OpShape> op_shapes() {
   shapes.push_back(products("matmul", 12, 512, 512, 64));
   shapes.push_back(conv1d(3000, 80, 384, 1));
   shapes.push_back(conv1d(3000, 384, 384, 2));
+  shapes.push_back(conv2d(56, 64, 64, 3, 1));
+  shapes.push_back(conv2d(56, 64, 256, 1, 1));
+  shapes.push_back(conv2d(224, 3, 64, 7, 2));
+  shapes.push_back(conv2d(112, 96, 96, 3, 1, 96));
   shapes.push_back(attention(512, 512, 12, 64));
+  shapes.push_back(dense_attention(512, 12, 64));
   shapes.push_back(of_one("softmax", {4096, 1024}, [](Value x) { return softmax(x); }));
   shapes.push_back(of_one("layer_norm", {4096, 768}, [](Value x) {
     Graph& g = x.graph();
