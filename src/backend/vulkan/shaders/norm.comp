@@ -7,6 +7,7 @@ const uint kThreads = 128;
 layout(local_size_x = 128) in;
 layout(constant_id = 0) const uint kKind = 0;  // As NormKind in graph/kinds.h.
 const uint kLayer = 1, kL2 = 2;
+#include "elementary.glsl"
 #include "reduce.glsl"
 
 void main() {
@@ -28,7 +29,7 @@ void main() {
     for (uint i = t; i < columns; i += kThreads) squares += (x.f[i] - mean) * (x.f[i] - mean);
     squares = reduce(squares, false);
     float scale = 1.0 / sqrt(squares / float(columns) + param_float(1));
-    if (kKind == kL2) scale = 1.0 / max(sqrt(squares), param_float(1));
+    if (kKind == kL2) scale = is_nan(squares) ? squares : 1.0 / max(sqrt(squares), param_float(1));
     for (uint i = t; i < columns; i += kThreads) {
       float y = (x.f[i] - mean) * scale;
       if (param(2) != 0u) y *= floats(1).f[i];
