@@ -14,6 +14,7 @@
 #include "engine/vocabulary_from_gguf.h"
 #include "exec/device_set.h"
 #include "exec/placement.h"
+#include "gguf/file_types.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -129,19 +130,6 @@ Pooling pooling_of(const model::HParams& hparams) {
 }
 
 /// What general.file_type means. Empty: unknown.
-std::string_view file_type_name(std::uint64_t type) {
-  static constexpr std::pair<std::uint64_t, std::string_view> kNames[] = {
-      {0, "F32"},     {1, "F16"},     {2, "Q4_0"},       {3, "Q4_1"},    {7, "Q8_0"},     {8, "Q5_0"},
-      {9, "Q5_1"},    {10, "Q2_K"},   {11, "Q3_K_S"},    {12, "Q3_K_M"}, {13, "Q3_K_L"},  {14, "Q4_K_S"},
-      {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"},    {18, "Q6_K"},   {19, "IQ2_XXS"}, {20, "IQ2_XS"},
-      {21, "Q2_K_S"}, {22, "IQ3_XS"}, {23, "IQ3_XXS"},   {24, "IQ1_S"},  {25, "IQ4_NL"},  {26, "IQ3_S"},
-      {27, "IQ3_M"},  {28, "IQ2_S"},  {29, "IQ2_M"},     {30, "IQ4_XS"}, {31, "IQ1_M"},   {32, "BF16"},
-      {36, "TQ1_0"},  {37, "TQ2_0"},  {38, "MXFP4_MOE"}, {39, "NVFP4"},  {40, "Q1_0"}};
-  for (const auto& [number, name] : kNames)
-    if (number == type) return name;
-  return "";
-}
-
 }  // namespace
 
 namespace engine {
@@ -188,9 +176,9 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
   }
   const auto most = std::max_element(matrices_of.begin(), matrices_of.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  const gguf::Value* const file_type = file.find("general.file_type");
+  const gguf::Value* const file_type = file.find(gguf::kFileTypeKey);
   if (const auto* number = file_type != nullptr ? std::get_if<std::uint64_t>(&file_type->data) : nullptr)
-    info.quantisation = file_type_name(*number);
+    info.quantisation = gguf::file_type_name(*number);
   if (info.quantisation.empty() && most != matrices_of.end())
     info.quantisation = std::string(weft::info(most->first).name);
   return info;

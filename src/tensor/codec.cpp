@@ -1,5 +1,6 @@
 #include "tensor/codec.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cfloat>
@@ -126,19 +127,33 @@ void unpack_blocks(DType type, const std::byte* row, std::span<float> out) {
     codec.unpack(reinterpret_cast<const std::uint8_t*>(row) + i * bytes, out.data() + i * n);
 }
 
-void pack_blocks(DType type, std::span<const float> values, std::byte* row) {
+/// A block's weights, brought to 1 at most, so that no sum of products overflows; false where all are 0.
+bool scaled_weights(std::span<const float> importance, std::span<float> weights) {
+  float greatest = 0.0f;
+  for (const float value : importance) greatest = std::max(greatest, value);
+  if (!(greatest > 0.0f) || !std::isfinite(greatest)) return false;
+  for (std::size_t i = 0; i < importance.size(); ++i) weights[i] = std::max(importance[i], 0.0f) / greatest;
+  return true;
+}
+
+void pack_blocks(DType type, std::span<const float> values, std::byte* row,
+                 std::span<const float> importance) {
   const BlockCodec& codec = block_codec(type);
   const auto n = static_cast<std::size_t>(info(type).block_elements);
   const auto bytes = static_cast<std::size_t>(info(type).block_bytes);
   WEFT_CHECK(values.size() % n == 0 && n <= kMaxBlock);
   const float limit = type == DType::kMXFP4 ? FLT_MAX : codec::kMaxPacked;
-  std::array<float, kMaxBlock> block;
+  std::array<float, kMaxBlock> block, weights;
+  WEFT_CHECK(importance.empty() || importance.size() == values.size());
   for (std::size_t i = 0; i < values.size() / n; ++i) {
     for (std::size_t j = 0; j < n; ++j) {
-      const float value = values[i * n + j];
-      block[j] = std::isnan(value) ? 0.0f : std::fmin(std::fmax(value, -limit), limit);
+      const float value = values[i * n + j];  // NaN is 0.
+      block[j] = value > limit ? limit : value < -limit ? -limit : value == value ? value : 0.0f;
     }
-    codec.pack(block.data(), reinterpret_cast<std::uint8_t*>(row) + i * bytes);
+    const bool weighed =
+        !importance.empty() && scaled_weights(importance.subspan(i * n, n), std::span(weights).first(n));
+    codec.pack(block.data(), weighed ? weights.data() : nullptr,
+               reinterpret_cast<std::uint8_t*>(row) + i * bytes);
   }
 }
 
@@ -206,7 +221,7 @@ void unpack_row(DType type, const std::byte* row, std::span<float> out) {
   }
 }
 
-void pack_row(DType type, std::span<const float> values, std::byte* row) {
+void pack_row(DType type, std::span<const float> values, std::byte* row, std::span<const float> importance) {
   switch (type) {
     case DType::kF32:
       return pack_plain<float>(values, row);
@@ -225,7 +240,7 @@ void pack_row(DType type, std::span<const float> values, std::byte* row) {
     case DType::kI64:
       return pack_plain<std::int64_t>(values, row);
     default:
-      return pack_blocks(type, values, row);
+      return pack_blocks(type, values, row, importance);
   }
 }
 

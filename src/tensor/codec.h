@@ -20,7 +20,10 @@ std::uint16_t f32_to_bf16(float value);  ///< Rounds to nearest even; NaN stays 
 void unpack_row(DType type, const std::byte* row, std::span<float> out);
 
 /// Packs a row. values.size() must be a multiple of the type's block; `row` takes row_bytes(...) bytes.
-/// Non-finite values give finite scales or the type's own infinities, never undefined behaviour.
-void pack_row(DType type, std::span<const float> values, std::byte* row);
+/// Non-finite values give finite scales or the type's own infinities, never undefined behaviour. `importance`
+/// has for each value how much its error matters, at least 0, or is empty: then all matter alike, and types
+/// whose bytes GGUF's own writers agree on get those.
+void pack_row(DType type, std::span<const float> values, std::byte* row,
+              std::span<const float> importance = {});
 
 }  // namespace weft

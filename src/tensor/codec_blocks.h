@@ -45,9 +45,13 @@ namespace weft::codec {
 inline constexpr std::int8_t kIQ4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                1,    13,   25,  38,  53,  69,  89,  113};
 
+/// Twice the values of mxfp4 and nvfp4: floats of 1 sign, 2 exponent and 1 mantissa bits.
+inline constexpr std::int8_t kFP4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 using Unpack = void (*)(const std::uint8_t* block, float* out);
-/// Takes finite values of at most kMaxPacked.
-using Pack = void (*)(const float* values, std::uint8_t* block);
+/// Takes finite values of at most kMaxPacked, and how much the error of each matters: from 0 to 1; null: all
+/// alike.
+using Pack = void (*)(const float* values, const float* weights, std::uint8_t* block);
 
 /// Beyond what any type with an f16 scale can hold; larger values are cut to it before they are packed.
 inline constexpr float kMaxPacked = 1e9f;
@@ -77,29 +81,29 @@ void unpack_iq2_s(const std::uint8_t* block, float* out);
 void unpack_iq3_xxs(const std::uint8_t* block, float* out);
 void unpack_iq3_s(const std::uint8_t* block, float* out);
 
-void pack_q4_0(const float* values, std::uint8_t* block);
-void pack_q4_1(const float* values, std::uint8_t* block);
-void pack_q5_0(const float* values, std::uint8_t* block);
-void pack_q5_1(const float* values, std::uint8_t* block);
-void pack_q8_0(const float* values, std::uint8_t* block);
-void pack_iq4_nl(const float* values, std::uint8_t* block);
-void pack_mxfp4(const float* values, std::uint8_t* block);
-void pack_q2_k(const float* values, std::uint8_t* block);
-void pack_q3_k(const float* values, std::uint8_t* block);
-void pack_q4_k(const float* values, std::uint8_t* block);
-void pack_q5_k(const float* values, std::uint8_t* block);
-void pack_q6_k(const float* values, std::uint8_t* block);
-void pack_iq4_xs(const float* values, std::uint8_t* block);
-void pack_nvfp4(const float* values, std::uint8_t* block);
-void pack_q1_0(const float* values, std::uint8_t* block);
-void pack_tq1_0(const float* values, std::uint8_t* block);
-void pack_tq2_0(const float* values, std::uint8_t* block);
-void pack_iq1_s(const float* values, std::uint8_t* block);
-void pack_iq1_m(const float* values, std::uint8_t* block);
-void pack_iq2_xxs(const float* values, std::uint8_t* block);
-void pack_iq2_xs(const float* values, std::uint8_t* block);
-void pack_iq2_s(const float* values, std::uint8_t* block);
-void pack_iq3_xxs(const float* values, std::uint8_t* block);
-void pack_iq3_s(const float* values, std::uint8_t* block);
+void pack_q4_0(const float* values, const float* weights, std::uint8_t* block);
+void pack_q4_1(const float* values, const float* weights, std::uint8_t* block);
+void pack_q5_0(const float* values, const float* weights, std::uint8_t* block);
+void pack_q5_1(const float* values, const float* weights, std::uint8_t* block);
+void pack_q8_0(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq4_nl(const float* values, const float* weights, std::uint8_t* block);
+void pack_mxfp4(const float* values, const float* weights, std::uint8_t* block);
+void pack_q2_k(const float* values, const float* weights, std::uint8_t* block);
+void pack_q3_k(const float* values, const float* weights, std::uint8_t* block);
+void pack_q4_k(const float* values, const float* weights, std::uint8_t* block);
+void pack_q5_k(const float* values, const float* weights, std::uint8_t* block);
+void pack_q6_k(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq4_xs(const float* values, const float* weights, std::uint8_t* block);
+void pack_nvfp4(const float* values, const float* weights, std::uint8_t* block);
+void pack_q1_0(const float* values, const float* weights, std::uint8_t* block);
+void pack_tq1_0(const float* values, const float* weights, std::uint8_t* block);
+void pack_tq2_0(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq1_s(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq1_m(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq2_xxs(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq2_xs(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq2_s(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq3_xxs(const float* values, const float* weights, std::uint8_t* block);
+void pack_iq3_s(const float* values, const float* weights, std::uint8_t* block);
 
 }  // namespace weft::codec

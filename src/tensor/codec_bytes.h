@@ -21,8 +21,21 @@ inline float store_f16(float value, std::uint8_t* bytes) {
   return f16_to_f32(half);
 }
 
+/// What becomes of a scale that is stored.
+inline float as_f16(float value) {
+  std::uint8_t bytes[2];
+  return store_f16(value, bytes);
+}
+
 /// 1 / value; 0 where that would be infinite.
 inline float inverse(float value) { return std::fabs(value) < FLT_MIN ? 0.0f : 1.0f / value; }
+
+/// The integer nearest to a value of at most 2^22; halves go away from 0.
+inline int round_away(float value) {
+  const int whole = static_cast<int>(value);
+  const float rest = value - static_cast<float>(whole);
+  return whole + (rest >= 0.5f) - (rest <= -0.5f);
+}
 
 /// The integer nearest to a value (ties to even), within [low, high], which lie within +-2^22. Takes any
 /// value, NaN too.

@@ -1,27 +1,75 @@
 #pragma once
 // Searches for the scales of packed values. The extremes alone give a usable scale, but a slightly other one
-// often leaves less error over all, so a few are tried around it and each is judged by weighted least
-// squares, where larger values weigh more (they matter more to a dot product). Inside this layer only.
+// often leaves less error over all, so a few are tried around it, and each is fitted by least squares to the
+// codes that it gives. Which of the scales that can be stored is taken is then decided by the error that each
+// leaves. Inside this layer only.
+//
+// The bits are the same on every processor: what lanes hold is added up in one order.
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace weft::codec {
 
-/// The code of the value of kIQ4Values nearest to `value`.
-int nearest_iq4(float value);
+/// 16 or 32 values, and how much the error of each matters.
+struct Weighed {
+  const float* values;
+  const float* weights;
+  std::size_t n;
+};
 
-/// The scale with which x = scale * kIQ4Values[q] fits `values` best. 0 for zeros.
-float fit_iq4_scale(std::span<const float> values);
+/// Where nothing is known: enough ones for a block.
+const float* equal_weights();
 
-/// The scale with which x = scale * q, low <= q <= high, fits `values` best. low < 0 must be the longer side:
-/// the value that is farthest from 0 goes near it, so the scale may be negative. 0 for zeros.
-float fit_scale(std::span<const float> values, int low, int high);
+/// A number for each sub-block: 16, or 8 that stand twice each, one behind another.
+using PerSub = std::array<float, 16>;
 
-/// The scale and min with which x = scale * q - min, 0 <= q <= top, fits `values` best. Both are at least 0.
+/// 256 values in 16 sub-blocks of 16, or 8 of 32, laid out so that all are searched at once.
+class SubBlocks {
+ public:
+  /// `weights` may be null: all matter alike.
+  SubBlocks(const float* values, const float* weights, int n_subs);
+
+  alignas(64) float values[256];  ///< The first ones of all runs of 16, the second ones ...
+  alignas(64) float weights[256];
+  bool pairs;
+};
+
 struct ScaleMin {
   float scale;
   float min;
 };
-ScaleMin fit_scale_min(std::span<const float> values, int top);
+struct ScaleMins {
+  PerSub scales;
+  PerSub mins;
+};
+
+/// The scale with which x = scale * q, low <= q <= high, fits the values best. low < 0 must be the longer
+/// side: the value that is farthest from 0 goes near it, so the scale may be negative. 0 for zeros.
+float fit_scale(Weighed x, int low, int high);
+PerSub fit_scales(const SubBlocks& x, int low, int high);
+
+/// The same with x = scale * kIQ4Values[q].
+float fit_iq4_scale(Weighed x);
+PerSub fit_iq4_scales(const SubBlocks& x);
+
+/// The scale and min with which x = scale * q - min, 0 <= q <= top, fits the values best. Scales are at least
+/// 0, and so are the minima of sub-blocks.
+ScaleMin fit_scale_min(Weighed x, int top);
+ScaleMins fit_scale_mins(const SubBlocks& x, int top);
+
+/// The weighed sum of squares that stays when each value gets its nearest code.
+float error_of_fp4(Weighed x, float scale);
+PerSub errors_of_scales(const SubBlocks& x, const PerSub& scales, int low, int high);
+PerSub errors_of_iq4(const SubBlocks& x, const PerSub& scales);
+PerSub errors_of_scale_mins(const SubBlocks& x, const ScaleMins& fits, int top);
+
+/// The code of the value of kIQ4Values nearest to `value`.
+int nearest_iq4(float value);
+
+/// The codes q, low <= q <= high, for which scale * q - min is nearest to each value, less `low`: from 0 on.
+/// There are a multiple of 16 values.
+void nearest_codes(std::span<const float> values, ScaleMin fit, int low, int high, std::uint8_t* codes);
 
 }  // namespace weft::codec

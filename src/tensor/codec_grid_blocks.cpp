@@ -1,7 +1,7 @@
 // The IQ types of one to three bits: 256 elements, whose values are found eight or four at a time in a grid.
 //
-// Packing looks for the nearest entry of the grid among all of them, for a few scales of each sub-block, and
-// then again with the scales as they were stored. It weighs all values alike, since nothing is known of them.
+// Packing looks for the nearest entry of the grid (codec_search.h) for a few scales of each sub-block, and
+// then again with the scales that can be stored.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +11,9 @@
 
 #include "tensor/codec_blocks.h"
 #include "tensor/codec_bytes.h"
+#include "tensor/codec_fit.h"
 #include "tensor/codec_grids.h"
+#include "tensor/codec_search.h"
 
 namespace weft::codec {
 namespace {
@@ -37,6 +39,13 @@ constexpr auto kIQ2XSValues = values_of<8>(kIQ2XSGrid, kIQ2Levels);
 constexpr auto kIQ2SValues = values_of<8>(kIQ2SGrid, kIQ2Levels);
 constexpr auto kIQ3XXSValues = values_of<4>(kIQ3XXSGrid, kIQ3XXSLevels);
 constexpr auto kIQ3SValues = values_of<4>(kIQ3SGrid, kIQ3SLevels);
+
+constexpr SearchGrid<8, 2048, 3> kIQ1Search(kIQ1Values, kIQ1Levels);
+constexpr SearchGrid<8, 256, 3> kIQ2XXSSearch(kIQ2XXSValues, kIQ2Levels);
+constexpr SearchGrid<8, 512, 3> kIQ2XSSearch(kIQ2XSValues, kIQ2Levels);
+constexpr SearchGrid<8, 1024, 3> kIQ2SSearch(kIQ2SValues, kIQ2Levels);
+constexpr SearchGrid<4, 256, 8> kIQ3XXSSearch(kIQ3XXSValues, kIQ3XXSLevels);
+constexpr SearchGrid<4, 512, 8> kIQ3SSearch(kIQ3SValues, kIQ3SLevels);
 
 std::uint32_t word_at(const std::uint8_t* bytes) {
   std::uint32_t word;
@@ -77,6 +86,7 @@ struct IQ2XXS {
   static constexpr float kUnit = 0.125f;
   static constexpr bool kEvenSigns = true;
   static constexpr auto& kValues = kIQ2XXSValues;
+  static constexpr auto& kSearch = kIQ2XXSSearch;
   static GridEight<8> eight(const std::uint8_t* b, int i) {
     const std::uint8_t* const words = b + 2 + i / 4 * 8;
     return {{words[i % 4]}, all_signs(static_cast<int>(word_at(words + 4) >> i % 4 * 7 & 127))};
@@ -95,6 +105,7 @@ struct IQ2XS {
   static constexpr float kUnit = 0.125f;
   static constexpr bool kEvenSigns = true;
   static constexpr auto& kValues = kIQ2XSValues;
+  static constexpr auto& kSearch = kIQ2XSSearch;
   static GridEight<8> eight(const std::uint8_t* b, int i) {
     const int both = half_word_at(b + 2 + 2 * i);
     return {{both & 511}, all_signs(both >> 9)};
@@ -113,6 +124,7 @@ struct IQ2S {
   static constexpr float kUnit = 0.125f;
   static constexpr bool kEvenSigns = false;
   static constexpr auto& kValues = kIQ2SValues;
+  static constexpr auto& kSearch = kIQ2SSearch;
   static GridEight<8> eight(const std::uint8_t* b, int i) {
     return {{b[2 + i] | (b[66 + i / 4] >> i % 4 * 2 & 3) << 8}, b[34 + i]};
   }
@@ -130,6 +142,7 @@ struct IQ3XXS {
   static constexpr float kUnit = 0.25f;
   static constexpr bool kEvenSigns = true;
   static constexpr auto& kValues = kIQ3XXSValues;
+  static constexpr auto& kSearch = kIQ3XXSSearch;
   static GridEight<4> eight(const std::uint8_t* b, int i) {
     const std::uint32_t signs = word_at(b + 66 + i / 4 * 4) >> i % 4 * 7 & 127;
     return {{b[2 + 2 * i], b[3 + 2 * i]}, all_signs(static_cast<int>(signs))};
@@ -149,6 +162,7 @@ struct IQ3S {
   static constexpr float kUnit = 1.0f;
   static constexpr bool kEvenSigns = false;
   static constexpr auto& kValues = kIQ3SValues;
+  static constexpr auto& kSearch = kIQ3SSearch;
   static GridEight<4> eight(const std::uint8_t* b, int i) {
     const int high = b[66 + i / 4] >> i % 4 * 2;
     return {{b[2 + 2 * i] | (high & 1) << 8, b[3 + 2 * i] | (high & 2) << 7}, b[74 + i]};
@@ -251,29 +265,17 @@ struct Sums {
   float gain() const { return ll > 0.0f && xl > 0.0f ? xl * xl / ll : 0.0f; }
 };
 
-// The entry nearest to kSize values, in the grid's measure and moved by `shift`; adds it to the sums.
-template <int kSize, std::size_t kValues>
-int nearest_entry(const std::array<std::int8_t, kValues>& grid, const float* x, float to_level, float shift,
-                  Sums& sums) {
+// The entry nearest to values, in the grid's measure and moved by `shift`; adds it to the sums.
+template <int kSize, std::size_t kEntries, std::size_t kLevels>
+int nearest_entry(const SearchGrid<kSize, kEntries, kLevels>& grid, const float* x, const float* weights,
+                  float to_level, float shift, Sums& sums) {
   std::array<float, kSize> level;
   for (std::size_t i = 0; i < kSize; ++i) level[i] = x[i] * to_level - shift;
-  int best = 0;
-  float best_error = INFINITY;
-  for (std::size_t e = 0; e < kValues / kSize; ++e) {
-    float error = 0.0f;
-    for (std::size_t i = 0; i < kSize; ++i) {
-      const float distance = level[i] - static_cast<float>(grid[e * kSize + i]);
-      error += distance * distance;
-    }
-    if (error < best_error) {
-      best_error = error;
-      best = static_cast<int>(e);
-    }
-  }
+  const int best = grid.nearest(level.data(), weights);
   for (std::size_t i = 0; i < kSize; ++i) {
-    const float value = static_cast<float>(grid[static_cast<std::size_t>(best) * kSize + i]) + shift;
-    sums.xl += x[i] * value;
-    sums.ll += value * value;
+    const float value = grid.values[i][static_cast<std::size_t>(best)] + shift;
+    sums.xl += weights[i] * x[i] * value;
+    sums.ll += weights[i] * value * value;
   }
   return best;
 }
@@ -299,7 +301,8 @@ float best_scale(float farthest, std::span<const float> extremes, SumsOf sums_of
 // The magnitudes of a block's values, of which one of eight is below zero where the number of signs must be
 // even and is not: that which matters least.
 template <class Type>
-std::array<float, kBlock> without_signs(const float* values, std::array<int, kBlock / kEight>& signs) {
+std::array<float, kBlock> without_signs(const float* values, const float* weights,
+                                        std::array<int, kBlock / kEight>& signs) {
   std::array<float, kBlock> magnitudes;
   for (std::size_t i = 0; i < kBlock; i += kEight) {
     int bits = 0;
@@ -308,8 +311,10 @@ std::array<float, kBlock> without_signs(const float* values, std::array<int, kBl
       bits |= (values[i + j] < 0.0f) << j;
     }
     if (Type::kEvenSigns && all_signs(bits & 127) != bits) {
-      const auto* const begin = magnitudes.data() + i;
-      const auto least = static_cast<std::size_t>(std::min_element(begin, begin + kEight) - begin);
+      const auto loss = [&](std::size_t j) { return weights[i + j] * magnitudes[i + j] * magnitudes[i + j]; };
+      std::size_t least = 0;
+      for (std::size_t j = 1; j < kEight; ++j)
+        if (loss(j) < loss(least)) least = j;
       magnitudes[i + least] *= -1.0f;
       bits ^= 1 << least;
     }
@@ -318,90 +323,141 @@ std::array<float, kBlock> without_signs(const float* values, std::array<int, kBl
   return magnitudes;
 }
 
-template <class Type>
-void pack_grid(const float* values, std::uint8_t* block) {
-  constexpr int kSize = Type::kEntry;
-  constexpr std::size_t kScales = kBlock / Type::kOfScale;
-  constexpr float kTop = Type::kEntry == 8 ? 43.0f : Type::kUnit < 1.0f ? 62.0f : 15.0f;
-  constexpr float kExtremes[] = {kTop * 1.1f, kTop,         kTop * 0.85f,
-                                 kTop * 0.6f, kTop * 0.37f, Type::kValues[0]};
-  std::fill_n(block, Type::kBytes, std::uint8_t{0});
-  std::array<int, kBlock / kEight> signs;
-  const std::array<float, kBlock> x = without_signs<Type>(values, signs);
-  std::array<float, kScales> fits;
-  for (std::size_t s = 0; s < kScales; ++s) {
-    const std::span<const float> own(x.data() + s * Type::kOfScale, Type::kOfScale);
-    fits[s] = best_scale(farthest_of(own), kExtremes, [&](float to_level) {
-      Sums sums;
-      for (std::size_t i = 0; i < own.size(); i += kSize)
-        nearest_entry<kSize>(Type::kValues, own.data() + i, to_level, 0.0f, sums);
-      return sums;
-    });
-  }
-  constexpr float kTopScale = 31.0f * Type::kUnit;
-  const float d = store_f16(*std::max_element(fits.begin(), fits.end()) / kTopScale, block) * Type::kUnit;
-  const float to_scale = inverse(d);
-  for (int s = 0; s < static_cast<int>(kScales); ++s) {
-    const int stored = nearest((fits[static_cast<std::size_t>(s)] * to_scale - 1.0f) / 2.0f, 0, 15);
-    Type::put_scale(block, s, stored);
-    const float to_level = inverse(odd_scale(d, stored));
-    for (int i = s * Type::kOfScale; i < (s + 1) * Type::kOfScale; i += kEight) {
-      GridEight<kSize> eight{{}, signs[static_cast<std::size_t>(i / kEight)]};
-      Sums sums;
-      for (int j = 0; j < kEight; j += kSize)
-        eight.entries[j / kSize] =
-            nearest_entry<kSize>(Type::kValues, x.data() + i + j, to_level, 0.0f, sums);
-      Type::put(block, i / kEight, eight);
-    }
-  }
-}
-
-// How far an entry is from eight values.
-float error_of(const float* x, const Sums& sums, float scale) {
+// The weighted error of n values whose sums with their entries are known.
+float error_of(const float* x, const float* weights, int n, const Sums& sums, float scale) {
   float squares = 0.0f;
-  for (int i = 0; i < kEight; ++i) squares += x[i] * x[i];
+  for (int i = 0; i < n; ++i) squares += weights[i] * x[i] * x[i];
   return squares - 2.0f * scale * sums.xl + scale * scale * sums.ll;
 }
 
+// Stored scales near the one that was fitted, of which the one with the least error is taken.
+constexpr int kAround = 1;
+
 template <class Type>
-void pack_shifted(const float* values, std::uint8_t* block) {
-  constexpr std::size_t kScales = kBlock / Type::kOfScale;
-  constexpr float kExtremes[] = {1.0f, 1.4f, 1.8f, 2.2f};
+void pack_grid(const float* values, const float* given_weights, std::uint8_t* block) {
+  constexpr int kSize = Type::kEntry;
+  constexpr int kOfScale = Type::kOfScale;
+  constexpr std::size_t kScales = kBlock / kOfScale;
+  constexpr float kTop = Type::kEntry == 8 ? 43.0f : Type::kUnit < 1.0f ? 62.0f : 15.0f;
+  // Scales are tried that bring the farthest value to these levels.
+  constexpr float kExtremes[] = {kTop * 1.25f, kTop * 1.1f, kTop * 1.03f, kTop * 0.97f, kTop * 0.91f,
+                                 kTop * 0.83f, kTop * 0.7f, kTop * 0.55f, kTop * 0.37f, Type::kValues[0]};
   std::fill_n(block, Type::kBytes, std::uint8_t{0});
+  const float* const weights = given_weights != nullptr ? given_weights : equal_weights();
+  std::array<int, kBlock / kEight> signs;
+  const std::array<float, kBlock> x = without_signs<Type>(values, weights, signs);
+  // The entries of a sub-block with a scale.
+  using Entries = std::array<int, kOfScale / kSize>;
+  const auto choose = [&](std::size_t s, float to_level, Sums& sums) {
+    Entries entries;
+    const std::size_t begin = s * kOfScale;
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      entries[i] = nearest_entry(Type::kSearch, x.data() + begin + i * kSize, weights + begin + i * kSize,
+                                 to_level, 0.0f, sums);
+    return entries;
+  };
   std::array<float, kScales> fits;
-  for (std::size_t s = 0; s < kScales; ++s) {
-    const std::span<const float> own(values + s * Type::kOfScale, Type::kOfScale);
-    fits[s] = best_scale(farthest_of(own), kExtremes, [&](float to_level) {
-      Sums up;
-      for (std::size_t i = 0; i < own.size(); i += kEight)
-        nearest_entry<kEight>(kIQ1Values, own.data() + i, to_level, kShift, up);
-      return up;
-    });
-  }
-  const float d = Type::put_d(block, *std::max_element(fits.begin(), fits.end()) / 15.0f);
-  const float to_scale = inverse(d);
   for (std::size_t s = 0; s < kScales; ++s)
-    Type::put_scale(block, static_cast<int>(s), nearest((fits[s] * to_scale - 1.0f) / 2.0f, 0, 7));
-  for (int i = 0; i < kBlock; i += Type::kOfShift) {
-    const float scale = odd_scale(d, Type::scale(block, i / Type::kOfScale));
-    std::array<Shifted, Type::kOfShift / kEight> best{}, tried{};
+    fits[s] = best_scale(farthest_of({x.data() + s * kOfScale, kOfScale}), kExtremes, [&](float to_level) {
+      Sums sums;
+      choose(s, to_level, sums);
+      return sums;
+    });
+  constexpr float kTopScale = 31.0f * Type::kUnit;
+  const float d = store_f16(*std::max_element(fits.begin(), fits.end()) / kTopScale, block) * Type::kUnit;
+  const float to_scale = inverse(d);
+  for (std::size_t s = 0; s < kScales; ++s) {
+    const int fitted = nearest((fits[s] * to_scale - 1.0f) / 2.0f, 0, 15);
+    Entries best{};
+    int stored = fitted;
     float least = INFINITY;
-    for (const bool down : {false, true}) {
-      float error = 0.0f;
-      for (int j = 0; j < Type::kOfShift; j += kEight) {
-        Sums sums;
-        const int entry =
-            nearest_entry<kEight>(kIQ1Values, values + i + j, inverse(scale), down ? -kShift : kShift, sums);
-        tried[static_cast<std::size_t>(j / kEight)] = {entry, down};
-        error += error_of(values + i + j, sums, scale);
-      }
+    for (int i = std::max(fitted - kAround, 0); i <= std::min(fitted + kAround, 15); ++i) {
+      Sums sums;
+      const float scale = odd_scale(d, i);
+      const Entries entries = choose(s, inverse(scale), sums);
+      const float error = error_of(x.data() + s * kOfScale, weights + s * kOfScale, kOfScale, sums, scale);
       if (error < least) {
         least = error;
-        best = tried;
+        best = entries;
+        stored = i;
       }
     }
-    for (int j = 0; j < Type::kOfShift; j += kEight)
-      Type::put(block, (i + j) / kEight, best[static_cast<std::size_t>(j / kEight)]);
+    Type::put_scale(block, static_cast<int>(s), stored);
+    for (int i = 0; i < kOfScale / kEight; ++i) {
+      const int at = static_cast<int>(s) * kOfScale / kEight + i;
+      GridEight<kSize> eight{{}, signs[static_cast<std::size_t>(at)]};
+      for (int j = 0; j < kEight / kSize; ++j)
+        eight.entries[j] = best[static_cast<std::size_t>(i * (kEight / kSize) + j)];
+      Type::put(block, at, eight);
+    }
+  }
+}
+
+template <class Type>
+void pack_shifted(const float* values, const float* given_weights, std::uint8_t* block) {
+  constexpr std::size_t kScales = kBlock / Type::kOfScale;
+  constexpr int kShiftsOfScale = Type::kOfScale / Type::kOfShift;
+  constexpr int kOfShift = Type::kOfShift / kEight;  // Entries.
+  constexpr float kExtremes[] = {1.0f, 1.2f, 1.4f, 1.6f, 1.8f, 2.2f};
+  std::fill_n(block, Type::kBytes, std::uint8_t{0});
+  const float* const weights = given_weights != nullptr ? given_weights : equal_weights();
+  struct Choice {
+    std::array<Shifted, Type::kOfScale / kEight> entries{};
+    Sums sums;
+  };
+  // The entries of a sub-block with a scale: those which share a shift, all up or all down.
+  const auto choose = [&](std::size_t s, float to_level) {
+    Choice choice;
+    for (int part = 0; part < kShiftsOfScale; ++part) {
+      std::array<Shifted, kOfShift> best{}, tried{};
+      Sums best_sums;
+      float least = INFINITY;
+      const std::size_t begin = s * Type::kOfScale + static_cast<std::size_t>(part) * Type::kOfShift;
+      for (const bool down : {false, true}) {
+        Sums sums;
+        for (std::size_t j = 0; j < kOfShift; ++j)
+          tried[j] = {nearest_entry(kIQ1Search, values + begin + j * kEight, weights + begin + j * kEight,
+                                    to_level, down ? -kShift : kShift, sums),
+                      down};
+        const float error =
+            error_of(values + begin, weights + begin, Type::kOfShift, sums, inverse(to_level));
+        if (error < least) {
+          least = error;
+          best = tried;
+          best_sums = sums;
+        }
+      }
+      std::copy(best.begin(), best.end(), choice.entries.begin() + part * kOfShift);
+      choice.sums.xl += best_sums.xl;
+      choice.sums.ll += best_sums.ll;
+    }
+    return choice;
+  };
+  std::array<float, kScales> fits;
+  for (std::size_t s = 0; s < kScales; ++s)
+    fits[s] = best_scale(farthest_of({values + s * Type::kOfScale, Type::kOfScale}), kExtremes,
+                         [&](float to_level) { return choose(s, to_level).sums; });
+  const float d = Type::put_d(block, *std::max_element(fits.begin(), fits.end()) / 15.0f);
+  const float to_scale = inverse(d);
+  for (std::size_t s = 0; s < kScales; ++s) {
+    const int fitted = nearest((fits[s] * to_scale - 1.0f) / 2.0f, 0, 7);
+    Choice best;
+    int stored = fitted;
+    float least = INFINITY;
+    for (int i = std::max(fitted - kAround, 0); i <= std::min(fitted + kAround, 7); ++i) {
+      const float scale = odd_scale(d, i);
+      const Choice choice = choose(s, inverse(scale));
+      const float error = error_of(values + s * Type::kOfScale, weights + s * Type::kOfScale, Type::kOfScale,
+                                   choice.sums, scale);
+      if (error < least) {
+        least = error;
+        best = choice;
+        stored = i;
+      }
+    }
+    Type::put_scale(block, static_cast<int>(s), stored);
+    for (std::size_t i = 0; i < best.entries.size(); ++i)
+      Type::put(block, static_cast<int>(s) * Type::kOfScale / kEight + static_cast<int>(i), best.entries[i]);
   }
 }
 
@@ -415,12 +471,26 @@ void unpack_iq2_s(const std::uint8_t* block, float* out) { unpack_grid<IQ2S>(blo
 void unpack_iq3_xxs(const std::uint8_t* block, float* out) { unpack_grid<IQ3XXS>(block, out); }
 void unpack_iq3_s(const std::uint8_t* block, float* out) { unpack_grid<IQ3S>(block, out); }
 
-void pack_iq1_s(const float* values, std::uint8_t* block) { pack_shifted<IQ1S>(values, block); }
-void pack_iq1_m(const float* values, std::uint8_t* block) { pack_shifted<IQ1M>(values, block); }
-void pack_iq2_xxs(const float* values, std::uint8_t* block) { pack_grid<IQ2XXS>(values, block); }
-void pack_iq2_xs(const float* values, std::uint8_t* block) { pack_grid<IQ2XS>(values, block); }
-void pack_iq2_s(const float* values, std::uint8_t* block) { pack_grid<IQ2S>(values, block); }
-void pack_iq3_xxs(const float* values, std::uint8_t* block) { pack_grid<IQ3XXS>(values, block); }
-void pack_iq3_s(const float* values, std::uint8_t* block) { pack_grid<IQ3S>(values, block); }
+void pack_iq1_s(const float* values, const float* weights, std::uint8_t* block) {
+  pack_shifted<IQ1S>(values, weights, block);
+}
+void pack_iq1_m(const float* values, const float* weights, std::uint8_t* block) {
+  pack_shifted<IQ1M>(values, weights, block);
+}
+void pack_iq2_xxs(const float* values, const float* weights, std::uint8_t* block) {
+  pack_grid<IQ2XXS>(values, weights, block);
+}
+void pack_iq2_xs(const float* values, const float* weights, std::uint8_t* block) {
+  pack_grid<IQ2XS>(values, weights, block);
+}
+void pack_iq2_s(const float* values, const float* weights, std::uint8_t* block) {
+  pack_grid<IQ2S>(values, weights, block);
+}
+void pack_iq3_xxs(const float* values, const float* weights, std::uint8_t* block) {
+  pack_grid<IQ3XXS>(values, weights, block);
+}
+void pack_iq3_s(const float* values, const float* weights, std::uint8_t* block) {
+  pack_grid<IQ3S>(values, weights, block);
+}
 
 }  // namespace weft::codec

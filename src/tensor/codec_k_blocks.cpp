@@ -43,10 +43,19 @@ class Run {
   int mask_;
 };
 
-// Stores the lowest `bits` bits of the code of element i; the bytes must have been cleared.
-void add_code(std::uint8_t* bytes, int bits, int n, int i, int code) {
-  const auto [at, shift] = place(bits, n, i);
-  bytes[at] = static_cast<std::uint8_t>(bytes[at] | (code & ((1 << bits) - 1)) << shift);
+// Stores `bits` bits of each code, from bit `from` on.
+template <int kBits, int kN>
+void store_codes(const Codes& codes, int from, std::uint8_t* bytes) {
+  constexpr int kPerByte = 8 / kBits;
+  for (int chunk = 0; chunk < kBlock / (kN * kPerByte); ++chunk)
+    for (int j = 0; j < kN; ++j) {
+      int byte = 0;
+      for (int k = 0; k < kPerByte; ++k) {
+        const int code = codes[static_cast<std::size_t>((chunk * kPerByte + k) * kN + j)];
+        byte |= (code >> from & ((1 << kBits) - 1)) << k * kBits;
+      }
+      bytes[chunk * kN + j] = static_cast<std::uint8_t>(byte);
+    }
 }
 
 // q4_K and q5_K: 8 scales and 8 minima of 6 bits in 12 bytes. The first four of each have a byte of their
@@ -76,59 +85,109 @@ int load_scale_iq4(const std::uint8_t* bytes, int i) {
   return ((bytes[2 + i / 2] >> i % 2 * 4 & 15) | (bytes[i / 4] >> i % 4 * 2 & 3) << 4) - 32;
 }
 
+// How far the stored integers may be from what was fitted.
+constexpr int kAround = 1;
+
 // Fits x = scale * q - min in each of N sub-blocks and rounds scales and minima to integers up to
 // `top_scale`.
 template <std::size_t N>
 struct AffineScales {
-  std::array<int, N> scales;
-  std::array<int, N> mins;
+  std::array<int, N> scales{};
+  std::array<int, N> mins{};
   float d;
   float dmin;
 
-  AffineScales(const float* values, int top_code, int top_scale, std::uint8_t* d_bytes,
+  AffineScales(const float* values, const float* weights, int top_code, int top_scale, std::uint8_t* d_bytes,
                std::uint8_t* dmin_bytes) {
-    constexpr std::size_t kSub = kBlock / N;
-    std::array<ScaleMin, N> fits;
-    float max_scale = 0.0f;
-    float max_min = 0.0f;
-    for (std::size_t s = 0; s < N; ++s) {
-      fits[s] = fit_scale_min({values + s * kSub, kSub}, top_code);
-      max_scale = std::max(max_scale, fits[s].scale);
-      max_min = std::max(max_min, fits[s].min);
-    }
-    d = store_f16(max_scale / static_cast<float>(top_scale), d_bytes);
-    dmin = store_f16(max_min / static_cast<float>(top_scale), dmin_bytes);
+    const SubBlocks subs(values, weights, N);
+    const ScaleMins fits = fit_scale_mins(subs, top_code);
+    const auto greatest = [](const PerSub& x) {
+      return std::max(*std::max_element(x.begin(), x.end()), 0.0f);
+    };
+    d = store_f16(greatest(fits.scales) / static_cast<float>(top_scale), d_bytes);
+    dmin = store_f16(greatest(fits.mins) / static_cast<float>(top_scale), dmin_bytes);
     const float to_scale = inverse(d);
     const float to_min = inverse(dmin);
-    for (std::size_t s = 0; s < N; ++s) {
-      scales[s] = nearest(fits[s].scale * to_scale, 0, top_scale);
-      mins[s] = nearest(fits[s].min * to_min, 0, top_scale);
-    }
+    std::array<float, N> least;
+    least.fill(INFINITY);
+    for (int i = -kAround; i <= kAround; ++i)
+      for (int j = -kAround; j <= kAround; ++j) {
+        std::array<int, N> tried_scales, tried_mins;
+        ScaleMins tried{};
+        for (std::size_t at = 0; at < tried.scales.size(); ++at) {
+          const std::size_t s = at * N / tried.scales.size();
+          tried_scales[s] = std::clamp(nearest(fits.scales[at] * to_scale, 0, top_scale) + i, 0, top_scale);
+          tried_mins[s] = std::clamp(nearest(fits.mins[at] * to_min, 0, top_scale) + j, 0, top_scale);
+          tried.scales[at] = d * static_cast<float>(tried_scales[s]);
+          tried.mins[at] = dmin * static_cast<float>(tried_mins[s]);
+        }
+        const PerSub errors = errors_of_scale_mins(subs, tried, top_code);
+        for (std::size_t s = 0; s < N; ++s)
+          if (const float error = errors[s * errors.size() / N]; error < least[s]) {
+            least[s] = error;
+            scales[s] = tried_scales[s];
+            mins[s] = tried_mins[s];
+          }
+      }
   }
 
   Codes codes(const float* values, int top_code) const {
+    constexpr std::size_t kSub = kBlock / N;
     Codes result;
-    for (std::size_t i = 0; i < kBlock; ++i) {
-      const std::size_t s = i / (kBlock / N);
-      const float min = dmin * static_cast<float>(mins[s]);
-      const float to_code = inverse(d * static_cast<float>(scales[s]));
-      result[i] = static_cast<std::uint8_t>(nearest((values[i] + min) * to_code, 0, top_code));
+    for (std::size_t s = 0; s < N; ++s) {
+      const ScaleMin stored{d * static_cast<float>(scales[s]), dmin * static_cast<float>(mins[s])};
+      nearest_codes({values + s * kSub, kSub}, stored, 0, top_code, result.data() + s * kSub);
     }
     return result;
   }
 };
 
-// Rounds scales to integers from `low` to -low - 1 times d, with the farthest at `low`. Gives d.
-template <std::size_t N>
-float round_scales(const std::array<float, N>& fits, int low, std::uint8_t* d_bytes,
-                   std::array<int, N>& scales) {
+// Rounds scales to integers from `low` to -low - 1 times d, with the farthest at `low`; errors_of tells what
+// all sub-blocks lose with such scales. Gives d.
+template <std::size_t N, class ErrorsOf>
+float round_scales(const PerSub& fits, int low, std::uint8_t* d_bytes, std::array<int, N>& scales,
+                   ErrorsOf errors_of) {
   float farthest = 0.0f;
   for (const float scale : fits)
     if (std::fabs(scale) > std::fabs(farthest)) farthest = scale;
   const float d = store_f16(farthest / static_cast<float>(low), d_bytes);
   const float to_scale = inverse(d);
-  for (std::size_t s = 0; s < N; ++s) scales[s] = nearest(fits[s] * to_scale, low, -low - 1);
+  std::array<float, N> least;
+  least.fill(INFINITY);
+  scales.fill(0);
+  for (int i = -kAround; i <= kAround; ++i) {
+    std::array<int, N> tried;
+    PerSub tried_scales;
+    for (std::size_t at = 0; at < fits.size(); ++at) {
+      const std::size_t s = at * N / fits.size();
+      tried[s] = std::clamp(nearest(fits[at] * to_scale, low, -low - 1) + i, low, -low - 1);
+      tried_scales[at] = d * static_cast<float>(tried[s]);
+    }
+    const PerSub errors = errors_of(tried_scales);
+    for (std::size_t s = 0; s < N; ++s)
+      if (const float error = errors[s * fits.size() / N]; error < least[s]) {
+        least[s] = error;
+        scales[s] = tried[s];
+      }
+  }
   return d;
+}
+
+// Scales of 16 sub-blocks whose codes are integers from `low` to -low - 1.
+float fit_symmetric(const float* values, const float* weights, int low, int low_scale, std::uint8_t* d_bytes,
+                    std::array<int, 16>& scales) {
+  const SubBlocks subs(values, weights, 16);
+  return round_scales(fit_scales(subs, low, -low - 1), low_scale, d_bytes, scales,
+                      [&](const PerSub& tried) { return errors_of_scales(subs, tried, low, -low - 1); });
+}
+
+// The codes of 16 sub-blocks, from 0 on where the integers begin with `low`.
+Codes symmetric_codes(const float* values, float d, const std::array<int, 16>& scales, int low) {
+  Codes codes;
+  for (std::size_t s = 0; s < 16; ++s)
+    nearest_codes({values + s * 16, 16}, {d * static_cast<float>(scales[s]), 0.0f}, low, -low - 1,
+                  codes.data() + s * 16);
+  return codes;
 }
 
 }  // namespace
@@ -196,82 +255,70 @@ void unpack_iq4_xs(const std::uint8_t* block, float* out) {
   }
 }
 
-void pack_q2_k(const float* values, std::uint8_t* block) {
+void pack_q2_k(const float* values, const float* weights, std::uint8_t* block) {
   std::fill_n(block, 80, std::uint8_t{0});
-  const AffineScales<16> fit(values, 3, 15, block + 80, block + 82);
+  const AffineScales<16> fit(values, weights, 3, 15, block + 80, block + 82);
   for (std::size_t s = 0; s < 16; ++s) block[s] = static_cast<std::uint8_t>(fit.scales[s] | fit.mins[s] << 4);
-  const Codes codes = fit.codes(values, 3);
-  for (int i = 0; i < kBlock; ++i) add_code(block + 16, 2, 32, i, codes[static_cast<std::size_t>(i)]);
+  store_codes<2, 32>(fit.codes(values, 3), 0, block + 16);
 }
 
-void pack_q3_k(const float* values, std::uint8_t* block) {
+void pack_q3_k(const float* values, const float* weights, std::uint8_t* block) {
   std::fill_n(block, 108, std::uint8_t{0});
-  std::array<float, 16> fits;
-  for (std::size_t s = 0; s < 16; ++s) fits[s] = fit_scale({values + s * 16, 16}, -4, 3);
-  std::array<int, 16> scales;
-  const float d = round_scales(fits, -32, block + 108, scales);
-  for (int s = 0; s < 16; ++s) {
-    add_code(block + 96, 4, 8, s, scales[static_cast<std::size_t>(s)] + 32);
-    add_code(block + 104, 2, 4, s, (scales[static_cast<std::size_t>(s)] + 32) >> 4);
+  std::array<int, 16> scales{};
+  const float d = fit_symmetric(values, weights, -4, -32, block + 108, scales);
+  for (std::size_t s = 0; s < 16; ++s) {
+    const int stored = scales[s] + 32;
+    block[96 + s % 8] = static_cast<std::uint8_t>(block[96 + s % 8] | (stored & 15) << s / 8 * 4);
+    block[104 + s % 4] = static_cast<std::uint8_t>(block[104 + s % 4] | (stored >> 4) << s / 4 * 2);
   }
-  for (int i = 0; i < kBlock; ++i) {
-    const float to_code = inverse(d * static_cast<float>(scales[static_cast<std::size_t>(i / 16)]));
-    const int code = nearest(values[i] * to_code, -4, 3) + 4;
-    add_code(block + 32, 2, 32, i, code);
-    add_code(block, 1, 32, i, code >> 2);
-  }
+  const Codes codes = symmetric_codes(values, d, scales, -4);
+  store_codes<2, 32>(codes, 0, block + 32);
+  store_codes<1, 32>(codes, 2, block);
 }
 
-void pack_q4_k(const float* values, std::uint8_t* block) {
+void pack_q4_k(const float* values, const float* weights, std::uint8_t* block) {
   std::fill_n(block + 16, 128, std::uint8_t{0});
-  const AffineScales<8> fit(values, 15, 63, block, block + 2);
+  const AffineScales<8> fit(values, weights, 15, 63, block, block + 2);
   store_scales_mins6(fit.scales, fit.mins, block + 4);
-  const Codes codes = fit.codes(values, 15);
-  for (int i = 0; i < kBlock; ++i) add_code(block + 16, 4, 32, i, codes[static_cast<std::size_t>(i)]);
+  store_codes<4, 32>(fit.codes(values, 15), 0, block + 16);
 }
 
-void pack_q5_k(const float* values, std::uint8_t* block) {
+void pack_q5_k(const float* values, const float* weights, std::uint8_t* block) {
   std::fill_n(block + 16, 160, std::uint8_t{0});
-  const AffineScales<8> fit(values, 31, 63, block, block + 2);
+  const AffineScales<8> fit(values, weights, 31, 63, block, block + 2);
   store_scales_mins6(fit.scales, fit.mins, block + 4);
   const Codes codes = fit.codes(values, 31);
-  for (int i = 0; i < kBlock; ++i) {
-    const int code = codes[static_cast<std::size_t>(i)];
-    add_code(block + 48, 4, 32, i, code);
-    add_code(block + 16, 1, 32, i, code >> 4);
-  }
+  store_codes<4, 32>(codes, 0, block + 48);
+  store_codes<1, 32>(codes, 4, block + 16);
 }
 
-void pack_q6_k(const float* values, std::uint8_t* block) {
+void pack_q6_k(const float* values, const float* weights, std::uint8_t* block) {
   std::fill_n(block, 192, std::uint8_t{0});
-  std::array<float, 16> fits;
-  for (std::size_t s = 0; s < 16; ++s) fits[s] = fit_scale({values + s * 16, 16}, -32, 31);
-  std::array<int, 16> scales;
-  const float d = round_scales(fits, -128, block + 208, scales);
+  std::array<int, 16> scales{};
+  const float d = fit_symmetric(values, weights, -32, -128, block + 208, scales);
   for (std::size_t s = 0; s < 16; ++s) block[192 + s] = static_cast<std::uint8_t>(scales[s]);
-  for (int i = 0; i < kBlock; ++i) {
-    const float to_code = inverse(d * static_cast<float>(scales[static_cast<std::size_t>(i / 16)]));
-    const int code = nearest(values[i] * to_code, -32, 31) + 32;
-    add_code(block, 4, 64, i, code);
-    add_code(block + 128, 2, 32, i, code >> 4);
-  }
+  const Codes codes = symmetric_codes(values, d, scales, -32);
+  store_codes<4, 64>(codes, 0, block);
+  store_codes<2, 32>(codes, 4, block + 128);
 }
 
-void pack_iq4_xs(const float* values, std::uint8_t* block) {
+void pack_iq4_xs(const float* values, const float* weights, std::uint8_t* block) {
   std::fill_n(block + 2, 134, std::uint8_t{0});
-  std::array<float, 8> fits;
-  for (std::size_t s = 0; s < 8; ++s) fits[s] = fit_iq4_scale({values + s * 32, 32});
-  std::array<int, 8> scales;
-  const float d = round_scales(fits, -32, block, scales);
+  const SubBlocks subs(values, weights, 8);
+  std::array<int, 8> scales{};
+  const float d = round_scales(fit_iq4_scales(subs), -32, block, scales,
+                               [&](const PerSub& tried) { return errors_of_iq4(subs, tried); });
   for (int s = 0; s < 8; ++s) {
     const int stored = scales[static_cast<std::size_t>(s)] + 32;
     block[2 + s / 4] = static_cast<std::uint8_t>(block[2 + s / 4] | (stored >> 4) << s % 4 * 2);
     block[4 + s / 2] = static_cast<std::uint8_t>(block[4 + s / 2] | (stored & 15) << s % 2 * 4);
   }
-  for (int i = 0; i < kBlock; ++i) {
-    const float to_value = inverse(d * static_cast<float>(scales[static_cast<std::size_t>(i / 32)]));
-    add_code(block + 8, 4, 16, i, nearest_iq4(values[i] * to_value));
+  Codes codes;
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    const float to_value = inverse(d * static_cast<float>(scales[i / 32]));
+    codes[i] = static_cast<std::uint8_t>(nearest_iq4(values[i] * to_value));
   }
+  store_codes<4, 16>(codes, 0, block + 8);
 }
 
 }  // namespace weft::codec

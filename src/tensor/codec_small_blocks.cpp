@@ -13,9 +13,6 @@ namespace {
 constexpr int kBlock = 32;
 constexpr int kHalf = kBlock / 2;
 
-// Twice the values of a float of 1 sign, 2 exponent and 1 mantissa bits.
-constexpr std::int8_t kFP4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 int code4(const std::uint8_t* codes, int i) { return i < kHalf ? codes[i] & 15 : codes[i - kHalf] >> 4; }
 
 int code5(const std::uint8_t* high_bits, const std::uint8_t* codes, int i) {
@@ -46,9 +43,17 @@ float farthest(const float* values) {
   return result;
 }
 
-// Codes around `offset` with the scale that takes the farthest value to code 0 exactly. The rounding is that
-// of the format's reference: up at the half, in float, and with the scale before it is rounded to f16.
-float symmetric_codes(const float* values, int offset, Codes& codes) {
+// Codes around `offset`. With weights the scale is searched for; without, it is that of the format's
+// reference, which takes the farthest value to code 0 exactly, and so is the rounding: up at the half, in
+// float, and with the scale before it is rounded to f16.
+float symmetric_codes(const float* values, const float* weights, int offset, Codes& codes) {
+  if (weights != nullptr) {
+    const float scale = fit_scale({values, weights, kBlock}, -offset, offset - 1);
+    const float to_code = inverse(as_f16(scale));
+    for (std::size_t i = 0; i < kBlock; ++i)
+      codes[i] = static_cast<std::uint8_t>(nearest(values[i] * to_code, -offset, offset - 1) + offset);
+    return scale;
+  }
   const float scale = farthest(values) / static_cast<float>(-offset);
   const float to_code = inverse(scale);
   const int top = 2 * offset - 1;
@@ -64,8 +69,15 @@ struct ScaleAndMin {
   float min;
 };
 
-// Codes 0 to top from the least to the greatest value.
-ScaleAndMin affine_codes(const float* values, int top, Codes& codes) {
+// Codes 0 to top from the least to the greatest value; with weights, near them.
+ScaleAndMin affine_codes(const float* values, const float* weights, int top, Codes& codes) {
+  if (weights != nullptr) {
+    const ScaleMin fit = fit_scale_min({values, weights, kBlock}, top);
+    const float to_code = inverse(as_f16(fit.scale)), least = as_f16(-fit.min);
+    for (std::size_t i = 0; i < kBlock; ++i)
+      codes[i] = static_cast<std::uint8_t>(nearest((values[i] - least) * to_code, 0, top));
+    return {fit.scale, -fit.min};
+  }
   const auto [min, max] = std::minmax_element(values, values + kBlock);
   const float scale = (*max - *min) / static_cast<float>(top);
   const float to_code = inverse(scale);
@@ -75,14 +87,27 @@ ScaleAndMin affine_codes(const float* values, int top, Codes& codes) {
   return {scale, *min};
 }
 
-/// The code of the value nearest to x.
+/// The code of the value nearest to x, the smaller of two.
 std::uint8_t nearest_fp4(float d, float x) {
-  std::uint8_t best = 0;
-  for (std::uint8_t code = 1; code < 16; ++code) {
-    const float best_error = std::fabs(d * static_cast<float>(kFP4Values[best]) - x);
-    if (std::fabs(d * static_cast<float>(kFP4Values[code]) - x) < best_error) best = code;
+  int code = 0;
+  for (int i = 0; i < 7; ++i)
+    code += std::fabs(x) > d * (0.5f * static_cast<float>(kFP4Values[i] + kFP4Values[i + 1]));
+  return static_cast<std::uint8_t>(x < 0.0f && code > 0 ? code + 8 : code);
+}
+
+/// The code in [low, high] whose scale leaves the least error.
+template <class ScaleOf>
+std::uint8_t best_fp4_scale(Weighed x, int low, int high, ScaleOf scale_of) {
+  int best = low;
+  float least = INFINITY;
+  for (int code = low; code <= high; ++code) {
+    const float error = error_of_fp4(x, scale_of(static_cast<std::uint8_t>(code)));
+    if (error < least) {
+      least = error;
+      best = code;
+    }
   }
-  return best;
+  return static_cast<std::uint8_t>(best);
 }
 
 constexpr int kSub = 16;  // Of nvfp4.
@@ -97,12 +122,11 @@ float half_e4m3(std::uint8_t code) {
                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - 11);
 }
 
-// The code whose value is nearest to x >= 0, the lower of two.
-std::uint8_t nearest_e4m3(float x) {
-  std::uint8_t best = 0;
-  for (std::uint8_t code = 1; code < 0x7f; ++code)
-    if (std::fabs(2.0f * half_e4m3(code) - x) < std::fabs(2.0f * half_e4m3(best) - x)) best = code;
-  return best;
+// The least code whose value is x or more; 0x7e where none is.
+int ceil_e4m3(float x) {
+  int code = 0;
+  while (code < 0x7e && 2.0f * half_e4m3(static_cast<std::uint8_t>(code)) < x) ++code;
+  return code;
 }
 
 // Half of 2^(e - 127), which doubled values need. e < 2 gives denormals.
@@ -161,46 +185,47 @@ void unpack_nvfp4(const std::uint8_t* block, float* out) {
   }
 }
 
-void pack_q4_0(const float* values, std::uint8_t* block) {
+void pack_q4_0(const float* values, const float* weights, std::uint8_t* block) {
   Codes codes;
-  store_f16(symmetric_codes(values, 8, codes), block);
+  store_f16(symmetric_codes(values, weights, 8, codes), block);
   store_code4(codes, block + 2);
 }
 
-void pack_q4_1(const float* values, std::uint8_t* block) {
+void pack_q4_1(const float* values, const float* weights, std::uint8_t* block) {
   Codes codes;
-  const auto [scale, min] = affine_codes(values, 15, codes);
+  const auto [scale, min] = affine_codes(values, weights, 15, codes);
   store_f16(scale, block);
   store_f16(min, block + 2);
   store_code4(codes, block + 4);
 }
 
-void pack_q5_0(const float* values, std::uint8_t* block) {
+void pack_q5_0(const float* values, const float* weights, std::uint8_t* block) {
   Codes codes;
-  store_f16(symmetric_codes(values, 16, codes), block);
+  store_f16(symmetric_codes(values, weights, 16, codes), block);
   store_high_bits(codes, block + 2);
   store_code4(codes, block + 6);
 }
 
-void pack_q5_1(const float* values, std::uint8_t* block) {
+void pack_q5_1(const float* values, const float* weights, std::uint8_t* block) {
   Codes codes;
-  const auto [scale, min] = affine_codes(values, 31, codes);
+  const auto [scale, min] = affine_codes(values, weights, 31, codes);
   store_f16(scale, block);
   store_f16(min, block + 2);
   store_high_bits(codes, block + 4);
   store_code4(codes, block + 8);
 }
 
-void pack_q8_0(const float* values, std::uint8_t* block) {
+// 254 steps leave so little error that weights gain nothing.
+void pack_q8_0(const float* values, const float*, std::uint8_t* block) {
   const float scale = std::fabs(farthest(values)) / 127.0f;
   const float to_code = inverse(scale);
   store_f16(scale, block);
-  for (int i = 0; i < kBlock; ++i)  // Halves go away from 0 here.
-    block[2 + i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(std::round(values[i] * to_code)));
+  for (int i = 0; i < kBlock; ++i) block[2 + i] = static_cast<std::uint8_t>(round_away(values[i] * to_code));
 }
 
-void pack_iq4_nl(const float* values, std::uint8_t* block) {
-  const float scale = store_f16(fit_iq4_scale({values, kBlock}), block);
+void pack_iq4_nl(const float* values, const float* weights, std::uint8_t* block) {
+  const float scale =
+      store_f16(fit_iq4_scale({values, weights != nullptr ? weights : equal_weights(), kBlock}), block);
   const float to_value = inverse(scale);
   Codes codes;
   for (std::size_t i = 0; i < kBlock; ++i)
@@ -208,23 +233,28 @@ void pack_iq4_nl(const float* values, std::uint8_t* block) {
   store_code4(codes, block + 2);
 }
 
-void pack_mxfp4(const float* values, std::uint8_t* block) {
+void pack_mxfp4(const float* values, const float* weights, std::uint8_t* block) {
   // The greatest exponent of a value is 2 (4 and 6), so the scale is 2 powers below the farthest value's.
   const float top = std::fabs(farthest(values));
   const int exponent = top > 0.0f ? std::clamp(std::ilogb(top) - 2 + 127, 0, 254) : 0;
   block[0] = static_cast<std::uint8_t>(exponent);
+  if (weights != nullptr && exponent > 0)
+    block[0] =
+        best_fp4_scale({values, weights, kBlock}, exponent - 1, std::min(exponent + 1, 254), half_power);
   const float d = half_power(block[0]);
   Codes codes;
   for (std::size_t i = 0; i < kBlock; ++i) codes[i] = nearest_fp4(d, values[i]);
   store_code4(codes, block + 1);
 }
 
-void pack_nvfp4(const float* values, std::uint8_t* block) {
+void pack_nvfp4(const float* values, const float* weights, std::uint8_t* block) {
   for (int s = 0; s < kSubs; ++s) {
     const float* const own = values + s * kSub;
     float top = 0.0f;
     for (int i = 0; i < kSub; ++i) top = std::max(top, std::fabs(own[i]));
-    block[s] = nearest_e4m3(top / 6.0f);  // The greatest value is 6.
+    const int highest = ceil_e4m3(top / 6.0f);  // The greatest value is 6.
+    const float* const own_weights = weights != nullptr ? weights + s * kSub : equal_weights();
+    block[s] = best_fp4_scale({own, own_weights, kSub}, std::max(highest - 4, 0), highest, half_e4m3);
     const float d = half_e4m3(block[s]);
     std::uint8_t* const codes = block + kSubs + s * kSub / 2;
     for (int i = 0; i < kSub / 2; ++i)

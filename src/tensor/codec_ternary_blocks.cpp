@@ -34,8 +34,8 @@ Codes ternary_codes(const float* values, std::uint8_t* d) {
   store_f16(greatest, d);
   const float to_code = inverse(greatest);
   Codes codes;
-  for (std::size_t i = 0; i < codes.size(); ++i)  // Halves go away from 0 here.
-    codes[i] = static_cast<std::uint8_t>(static_cast<int>(std::round(values[i] * to_code)) + 1);
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<std::uint8_t>(round_away(values[i] * to_code) + 1);
   return codes;
 }
 
@@ -61,7 +61,7 @@ void unpack_q1_0(const std::uint8_t* block, float* out) {
   for (int i = 0; i < kBinaryBlock; ++i) out[i] = block[2 + i / 8] >> i % 8 & 1 ? d : -d;
 }
 
-void pack_tq1_0(const float* values, std::uint8_t* block) {
+void pack_tq1_0(const float* values, const float*, std::uint8_t* block) {
   const Codes codes = ternary_codes(values, block + 52);
   std::size_t at = 0;
   for (const Run& run : kRuns) {
@@ -75,7 +75,7 @@ void pack_tq1_0(const float* values, std::uint8_t* block) {
   }
 }
 
-void pack_tq2_0(const float* values, std::uint8_t* block) {
+void pack_tq2_0(const float* values, const float*, std::uint8_t* block) {
   const Codes codes = ternary_codes(values, block + 64);
   std::fill_n(block, 64, std::uint8_t{0});
   for (int i = 0; i < kTernaryBlock; ++i) {
@@ -84,14 +84,16 @@ void pack_tq2_0(const float* values, std::uint8_t* block) {
   }
 }
 
-void pack_q1_0(const float* values, std::uint8_t* block) {
+void pack_q1_0(const float* values, const float* weights, std::uint8_t* block) {
   std::fill_n(block, 18, std::uint8_t{0});
-  double sum = 0.0;  // The mean magnitude leaves the least error.
+  double sum = 0.0, sum_w = 0.0;  // The mean magnitude leaves the least error.
   for (int i = 0; i < kBinaryBlock; ++i) {
-    sum += std::fabs(values[i]);
+    const double weight = weights != nullptr ? weights[i] : 1.0;
+    sum += weight * std::fabs(values[i]);
+    sum_w += weight;
     if (values[i] >= 0.0f) block[2 + i / 8] = static_cast<std::uint8_t>(block[2 + i / 8] | 1 << i % 8);
   }
-  store_f16(static_cast<float>(sum / kBinaryBlock), block);
+  store_f16(static_cast<float>(sum_w > 0.0 ? sum / sum_w : 0.0), block);
 }
 
 }  // namespace weft::codec

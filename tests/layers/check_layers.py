@@ -33,6 +33,7 @@ DESIGN = {
     "model": {"gguf", "graph"},
     "engine": {"plan", "kv", "model", "text"},
     "vision": {"plan", "text"},
+    "quantize": {"gguf", "exec"},
 }
 # Folders outside src/ that use weft as a user does: include/weft and base only, though they link it whole.
 USERS = ["server", "cli", "examples", "bench"]

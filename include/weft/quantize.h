@@ -1,0 +1,88 @@
+#pragma once
+// GGUF files in other types: the matrices of a model, packed so that they take less room.
+//
+//   weft::quantize("model-f16.gguf", "model-q4_k_m.gguf", {.mix = "Q4_K_M"});
+//
+// A mix is a type for most matrices and others for those that a model is most sensitive to. What is no matrix
+// of a product (norms, biases, routers, convolutions, tables of positions) stays as it is.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/dtype.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+struct QuantizeMix {
+  std::string_view name;         ///< "Q4_K_M"
+  std::string_view description;  ///< In a few words.
+  DType type = DType::kF32;      ///< Of most matrices.
+  /// Whether it is of little use without knowing which columns matter (QuantizeParams::importance).
+  bool wants_importance = false;
+};
+/// All of them, the largest files first.
+std::span<const QuantizeMix> quantize_mixes();
+
+/// Tensors whose names a regular expression is found in get this type.
+struct QuantizeRule {
+  std::string pattern;
+  DType type = DType::kF32;
+};
+
+struct QuantizedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< Outermost first.
+  DType from = DType::kF32;
+  DType to = DType::kF32;
+  std::uint64_t bytes_from = 0;
+  std::uint64_t bytes_to = 0;
+  /// The type that it would have, if its rows were a multiple of that one's block.
+  std::optional<DType> wanted = {};
+};
+
+struct QuantizeParams {
+  std::string mix = "Q4_K_M";  ///< A name of quantize_mixes(), in any case.
+  /// How much each column of each matrix matters, from texts that were read: a GGUF file of general.type
+  /// "imatrix", or llama.cpp's older form. Empty: all alike.
+  std::filesystem::path importance = {};
+  std::vector<QuantizeRule> rules = {};      ///< Before the mix; the first that fits a matrix wins.
+  std::optional<DType> output_type = {};     ///< Of the head.
+  std::optional<DType> embedding_type = {};  ///< Of the table of embeddings.
+  bool pure = false;                         ///< All matrices in the mix's type.
+  bool keep_output = false;                  ///< The head stays as it is.
+  /// Whether matrices that are quantised already may be packed again. What was lost then stays lost, so this
+  /// is an error without.
+  bool requantize = false;
+  int n_threads = 0;  ///< 0: as many as there are cores.
+  /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
+  std::function<bool(double)> progress = {};
+};
+
+struct QuantizeResult {
+  std::string mix;
+  std::vector<QuantizedTensor> tensors;  ///< In the file's order.
+  std::uint64_t bytes_from = 0;          ///< Of all tensors.
+  std::uint64_t bytes_to = 0;
+  double bits_per_weight = 0.0;
+};
+
+/// What quantize would do. Reads no tensor. Throws as quantize does.
+QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizeParams& params = {});
+
+/// Reads a file or a split set, and writes one file: whole, or not at all. Holds one tensor in memory at a
+/// time. Throws Error kInvalidArgument for params that make no sense (an unknown mix, a pattern that is none,
+/// quantised matrices without `requantize`, the file itself as the result), kInvalidFile for a damaged file
+/// and for importances that do not fit it, kNotFound, kIo, kCancelled.
+QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem::path& to,
+                        const QuantizeParams& params = {});
+
+}  // namespace weft
+
+#pragma GCC visibility pop
