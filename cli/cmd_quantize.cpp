@@ -187,6 +187,7 @@ std::function<int()> prepare(CLI::App& app) {
          "--tensor-type", options->rules,
          "PATTERN=TYPE: matrices whose names the regular expression is found in; the first that fits wins")
       ->type_name("PATTERN=TYPE")
+      ->allow_extra_args(false)
       ->group(group);
   app.add_option("--tensor-type-file", options->rules_file, "such rules, one a line")
       ->type_name("FILE")
@@ -218,12 +219,8 @@ std::function<int()> prepare(CLI::App& app) {
 const Command kQuantizeCommand = {
     "quantize", "[options] FILE [RESULT] MIX", "a model's file in smaller types",
     "Writes the model with its matrices in other types: Q4_K_M is the usual choice, Q8_0 loses next to "
-    "nothing, "
-    "Q2_K\n"
-    "and the IQ types below three bits need --imatrix to be of use. The result appears whole or not at all, "
-    "and "
-    "takes\n"
-    "the memory of the largest tensor.\n"
+    "nothing,\n"
+    "and types below three bits need --imatrix to be of use. The result appears whole or not at all.\n"
     "\n"
     "Mixes: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q5_1, Q5_K_S, Q5_0, Q4_K_M, Q4_1, Q4_K_S, Q4_0, IQ4_NL, "
     "NVFP4,\n"
@@ -234,8 +231,7 @@ const Command kQuantizeCommand = {
     "Examples:\n"
     "  weft quantize model-f16.gguf Q4_K_M                    writes model-Q4_K_M.gguf\n"
     "  weft quantize --dry-run model-f16.gguf IQ3_M\n"
-    "  weft quantize --imatrix model.imatrix.gguf --tensor-type ffn_down=q6_K model-f16.gguf small.gguf "
-    "IQ2_M\n",
+    "  weft quantize --imatrix imatrix.gguf --tensor-type ffn_down=q6_K model-f16.gguf small.gguf IQ2_M\n",
     prepare};
 
 }  // namespace weft::cli

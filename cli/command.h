@@ -41,6 +41,7 @@ extern const Command kTokenizeCommand;
 extern const Command kInspectCommand;
 extern const Command kBenchCommand;
 extern const Command kQuantizeCommand;
+extern const Command kPerplexityCommand;
 extern const Command kModelsCommand;
 extern const Command kDevicesCommand;
 extern const Command kTestBackendCommand;

@@ -1,0 +1,239 @@
+// weft perplexity: how well a model foretells a text, and how far it is from another one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "interrupt.h"
+#include "json_output.h"
+#include "logit_file.h"
+#include "options.h"
+#include "perplexity.h"
+#include "statistics.h"
+#include "text_format.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+struct PerplexityOptions {
+  Talk talk;
+  ModelOptions model;
+  ContextOptions context;
+  std::string file;
+  std::string save_logits;
+  std::string base;
+  int n_ctx = 512;
+  int n_batch = 2048;
+  int n_chunks = 0;
+  bool json = false;
+};
+
+struct Measured {
+  int n_chunks = 0;
+  double seconds = 0.0;
+  std::vector<double> losses;       // -log of each token's probability.
+  std::vector<double> base_losses;  // Of the reference, where there is one, and the rest too:
+  std::vector<double> divergences;
+  std::vector<double> differences;  // Of the tokens' probabilities.
+  std::vector<double> same_top;     // 1 or 0.
+};
+
+// The divergence of what the model holds from what the reference does, and whether both have the same best.
+void compare(std::span<const float> base, const ScoredRow& row, double log_sum_exp, Measured& to) {
+  double divergence = 0.0;
+  std::size_t top = 0, base_top = 0;
+  for (std::size_t i = 0; i < base.size(); ++i) {
+    const double p = std::exp(static_cast<double>(base[i]));
+    divergence += p * (base[i] - (row.logits[i] - log_sum_exp));
+    if (row.logits[i] > row.logits[top]) top = i;
+    if (base[i] > base[base_top]) base_top = i;
+  }
+  const double base_log = base[static_cast<std::size_t>(row.next)];
+  to.base_losses.push_back(-base_log);
+  to.divergences.push_back(divergence);
+  to.differences.push_back(std::exp(row.log_probability) - std::exp(base_log));
+  to.same_top.push_back(top == base_top ? 1.0 : 0.0);
+}
+
+Json to_json(const Estimate& estimate) { return {{"value", estimate.value}, {"error", estimate.error}}; }
+
+// A perplexity is e^loss; its error follows that of the loss.
+Estimate perplexity_of(const std::vector<double>& losses) {
+  const Estimate loss = mean_of(losses);
+  return {std::exp(loss.value), std::exp(loss.value) * loss.error};
+}
+
+constexpr double kPercentiles[] = {1.0, 0.999, 0.99, 0.95, 0.9, 0.5, 0.1, 0.05, 0.01, 0.001, 0.0};
+
+Json to_json(const Measured& measured, const ChunkedText& text, const std::string& model) {
+  Json json = {
+      {"model", model},
+      {"chunks", measured.n_chunks},
+      {"n_ctx", text.n_ctx},
+      {"tokens", measured.losses.size()},
+      {"perplexity", to_json(perplexity_of(measured.losses))},
+      {"loss", to_json(mean_of(measured.losses))},
+      {"seconds", measured.seconds},
+      {"tokens_per_second", static_cast<double>(text.tokens.size()) / std::max(measured.seconds, 1e-9)}};
+  if (measured.divergences.empty()) return json;
+  const auto percentiles = [](std::vector<double> numbers) {
+    std::sort(numbers.begin(), numbers.end());
+    Json values = Json::object();
+    for (const double p : kPercentiles) values[fmt::format("{:g}", 100.0 * p)] = percentile(numbers, p);
+    return values;
+  };
+  std::vector<double> squares;
+  for (const double difference : measured.differences) squares.push_back(difference * difference);
+  json["base_perplexity"] = to_json(perplexity_of(measured.base_losses));
+  json["log_ratio"] = to_json(mean_difference(measured.losses, measured.base_losses));
+  json["divergence"] = to_json(mean_of(measured.divergences));
+  json["divergence_percentiles"] = percentiles(measured.divergences);
+  json["same_top"] = to_json(mean_of(measured.same_top));
+  json["probability_difference"] = to_json(mean_of(measured.differences));
+  json["probability_difference_rms"] = std::sqrt(mean_of(squares).value);
+  json["probability_difference_percentiles"] = percentiles(measured.differences);
+  return json;
+}
+
+std::string to_report(const Measured& measured, const ChunkedText& text) {
+  const auto row = [](const char* name, const Estimate& estimate, double scale = 1.0, const char* unit = "") {
+    return std::vector<std::string>{
+        name, fmt::format("{:.5f} +- {:.5f}{}", scale * estimate.value, scale * estimate.error, unit)};
+  };
+  std::vector<std::vector<std::string>> rows = {row("perplexity", perplexity_of(measured.losses))};
+  if (!measured.divergences.empty()) {
+    std::vector<double> sorted = measured.divergences;
+    std::sort(sorted.begin(), sorted.end());
+    rows.push_back(row("  of the reference", perplexity_of(measured.base_losses)));
+    rows.push_back(row("  log of their ratio", mean_difference(measured.losses, measured.base_losses)));
+    rows.push_back(row("KL divergence", mean_of(measured.divergences)));
+    for (const double p : kPercentiles)
+      rows.push_back({fmt::format("  {:g} %", 100.0 * p), fmt::format("{:.6f}", percentile(sorted, p))});
+    rows.push_back(row("same best token", mean_of(measured.same_top), 100.0, " %"));
+    rows.push_back(
+        row("probability of the right token, difference", mean_of(measured.differences), 100.0, " %"));
+  }
+  return table_text(rows) +
+         fmt::format("{} tokens scored in {} chunks of {}, {:.1f} s: {:.0f} tokens a second\n",
+                     measured.losses.size(), measured.n_chunks, text.n_ctx, measured.seconds,
+                     static_cast<double>(text.tokens.size()) / std::max(measured.seconds, 1e-9));
+}
+
+ChunkedText text_for(const PerplexityOptions& options, const Model& model,
+                     const std::optional<LogitFileReader>& base) {
+  if (!base) return cut_text(model.tokenizer(), read_text(options.file), options.n_ctx, options.n_chunks);
+  const LogitFileHeader& header = base->header();
+  if (header.n_vocab != model.info().n_vocab)
+    throw Error(ErrorCode::kInvalidFile, fmt::format("{} is of a model with {} tokens, and this one has {}",
+                                                     options.base, header.n_vocab, model.info().n_vocab));
+  ChunkedText text{static_cast<int>(header.n_ctx), {base->tokens().begin(), base->tokens().end()}};
+  if (options.n_chunks > 0 && options.n_chunks < text.n_chunks())
+    text.tokens.resize(static_cast<std::size_t>(options.n_chunks) * header.n_ctx);
+  return text;
+}
+
+int run(const PerplexityOptions& options) {
+  if (options.file.empty() && options.base.empty())
+    throw UsageError("which text? -f FILE, or --kl-divergence-base FILE that --save-all-logits wrote");
+  if (!options.base.empty() && !options.save_logits.empty())
+    throw UsageError(
+        "--save-all-logits writes a reference, and --kl-divergence-base compares with one: one of them");
+  const InterruptGuard interrupt;
+  std::optional<LogitFileReader> base;
+  if (!options.base.empty()) base.emplace(options.base);
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
+  if (loaded.model->info().encoder)
+    throw Error(ErrorCode::kUnsupported, "this model makes vectors of texts and foretells nothing");
+  const ChunkedText text = text_for(options, *loaded.model, base);
+  const bool want_logits = base || !options.save_logits.empty();
+
+  ContextParams params = context_params(options.context, options.model);
+  params.n_sequences = std::clamp(options.n_batch / text.n_ctx, 1, text.n_chunks());
+  params.n_ctx = params.n_sequences *
+                 ((text.n_ctx + Context::kCellsOfPage - 1) / Context::kCellsOfPage * Context::kCellsOfPage);
+  params.n_outputs = want_logits ? 64 : 256;
+  Context context(loaded.model, params);
+  std::optional<LogitFileWriter> writer;
+  if (!options.save_logits.empty())
+    writer.emplace(options.save_logits,
+                   LogitFileHeader{static_cast<std::uint32_t>(text.n_ctx), loaded.model->info().n_vocab,
+                                   text.n_chunks()},
+                   text.tokens);
+  Measured measured{.n_chunks = text.n_chunks()};
+  std::vector<float> base_row(base ? static_cast<std::size_t>(base->header().n_vocab) : 0);
+  Progress progress(options.talk, "reading");
+  const auto start = std::chrono::steady_clock::now();
+  const auto n_rows = static_cast<double>(text.n_chunks()) * text.n_scored();
+  score_chunks(context, text, want_logits, interrupt, [&](const ScoredRow& row) {
+    measured.losses.push_back(-row.log_probability);
+    if (writer) writer->add(row.logits);
+    if (base) {
+      base->next(base_row);
+      const double log_sum_exp =
+          static_cast<double>(row.logits[static_cast<std::size_t>(row.next)]) - row.log_probability;
+      compare(base_row, row, log_sum_exp, measured);
+    }
+    progress.update(static_cast<double>(measured.losses.size()) / n_rows);
+  });
+  measured.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.done();
+  if (writer) writer->finish();
+  print(options.json ? to_text(to_json(measured, text, loaded.model->info().name), 2)
+                     : to_report(measured, text));
+  return kExitOk;
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<PerplexityOptions>();
+  const std::string group = "Text";
+  app.add_option("-f,--file", options->file, "the text, - for the standard input")
+      ->type_name("FILE")
+      ->group(group);
+  add_size(app, "-c,--ctx-size", options->n_ctx, {4, 1 << 20}, "tokens of a chunk (default 512)")
+      ->group(group);
+  add_size(app, "--chunks", options->n_chunks, {0}, "chunks to read (default 0: all)")->group(group);
+  add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
+           "tokens that are computed together, in as many chunks (default 2048)")
+      ->group(group);
+  const std::string reference = "Reference";
+  app.add_option("--save-all-logits", options->save_logits,
+                 "write what the model holds of each token, to compare others with")
+      ->type_name("FILE")
+      ->group(reference);
+  app.add_option("--kl-divergence-base", options->base,
+                 "compare with what another model held, on the text that is in that file")
+      ->type_name("FILE")
+      ->group(reference);
+  add_cache_type_options(app, options->context, "Cache");
+  add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
+  add_model_options(app, options->model);
+  add_talk_options(app, options->talk);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kPerplexityCommand = {
+    "perplexity", "[options] -f FILE", "how well a model foretells a text",
+    "Cuts a text into chunks, each read anew, and scores the second half of each: e to the mean of\n"
+    "-log(probability) of its tokens, with the standard error. llama-perplexity finds the same number. A "
+    "file of\n"
+    "--save-all-logits (llama.cpp's form) holds all probabilities: KL divergences from it say what a "
+    "quantised\n"
+    "model lost.\n"
+    "\n"
+    "Examples:\n"
+    "  weft perplexity -m model.gguf -f text.txt\n"
+    "  weft perplexity -m model-f16.gguf -f text.txt --save-all-logits base.bin\n"
+    "  weft perplexity -m model-q4_k_m.gguf --kl-divergence-base base.bin --json\n",
+    prepare};
+
+}  // namespace weft::cli

@@ -1,0 +1,61 @@
+#pragma once
+// A text's tokens, and what a model held of each next one: the reference that another model, or the same one
+// in smaller types, is compared with (--kl-divergence-base). The form is llama.cpp's, little-endian:
+//
+//   "_logits_"  u32 tokens of a chunk  i32 vocabulary  i32 chunks  i32 each token
+//   for each chunk, for each token of its second half but the last:
+//     f32 scale  f32 least  u16 each log-probability as least + scale * code  (and two bytes where they are
+//     odd)
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <vector>
+
+#include "weft/types.h"
+
+namespace weft::cli {
+
+struct LogitFileHeader {
+  std::uint32_t n_ctx = 0;
+  std::int32_t n_vocab = 0;
+  std::int32_t n_chunks = 0;
+};
+
+class LogitFileWriter {
+ public:
+  /// Throws Error kIo, as all functions here do.
+  LogitFileWriter(const std::filesystem::path& path, const LogitFileHeader& header,
+                  std::span<const Token> tokens);
+  /// The next row's logits.
+  void add(std::span<const float> logits);
+  void finish();
+
+ private:
+  void write(const void* bytes, std::size_t n);
+
+  std::filesystem::path path_;
+  std::ofstream file_;
+  std::vector<std::uint16_t> row_;
+};
+
+class LogitFileReader {
+ public:
+  /// Throws Error kNotFound, and kInvalidFile for a file that is none or ends early.
+  explicit LogitFileReader(const std::filesystem::path& path);
+  const LogitFileHeader& header() const { return header_; }
+  std::span<const Token> tokens() const { return tokens_; }
+  /// The next row's log-probabilities.
+  void next(std::span<float> log_probabilities);
+
+ private:
+  void read(void* bytes, std::size_t n);
+
+  std::filesystem::path path_;
+  std::ifstream file_;
+  LogitFileHeader header_;
+  std::vector<Token> tokens_;
+  std::vector<std::uint16_t> row_;
+};
+
+}  // namespace weft::cli

@@ -1,0 +1,62 @@
+#include "perplexity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "command.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+
+ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, int n_ctx, int most_chunks) {
+  ChunkedText result{n_ctx, tokenizer.encode(text)};
+  if (result.n_chunks() < 2)
+    throw UsageError(
+        fmt::format("the text has {} tokens, and at least {} are needed: two chunks of --ctx-size {}",
+                    result.tokens.size(), 2 * n_ctx, n_ctx));
+  int n_chunks = result.n_chunks();
+  if (most_chunks > 0) n_chunks = std::min(n_chunks, most_chunks);
+  result.tokens.resize(static_cast<std::size_t>(n_chunks) * static_cast<std::size_t>(n_ctx));
+  if (tokenizer.adds_bos() && tokenizer.bos() != kNoToken)
+    for (int c = 0; c < n_chunks; ++c) result.tokens[static_cast<std::size_t>(c * n_ctx)] = tokenizer.bos();
+  return result;
+}
+
+void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
+                  const InterruptGuard& interrupt, const std::function<void(const ScoredRow&)>& on_row) {
+  const int n_parallel = context.params().n_sequences;
+  const int first = text.n_ctx / 2;
+  const bool only_sums = !want_logits && context.params().n_best > 0;
+  Batch batch;
+  std::vector<int> items;
+  for (int begin = 0; begin < text.n_chunks(); begin += n_parallel) {
+    const int end = std::min(begin + n_parallel, text.n_chunks());
+    batch.clear();
+    items.clear();
+    context.clear();
+    for (int c = begin; c < end; ++c)
+      for (int i = 0; i + 1 < text.n_ctx; ++i) {  // Nothing is foretold from the last one.
+        const bool scored = i >= first;
+        const int item = batch.size();
+        batch.add(text.tokens[static_cast<std::size_t>(c * text.n_ctx + i)], c - begin, scored);
+        if (!scored) continue;
+        if (only_sums) batch.only_best(item, 1);
+        batch.want_log_sum_exp(item, text.next(c, i - first));
+        items.push_back(item);
+      }
+    const DecodeStatus status = context.decode(batch);
+    if (status == DecodeStatus::kCancelled || interrupt.requested())
+      throw Error(ErrorCode::kCancelled, "interrupted");
+    if (status != DecodeStatus::kOk) throw Error(ErrorCode::kOutOfMemory, "the cache is full");
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const int item = items[i], chunk = begin + static_cast<int>(i) / text.n_scored();
+      on_row({.chunk = chunk,
+              .next = batch[item].token_of_logit,
+              .log_probability = static_cast<double>(context.logit(item)) - context.log_sum_exp(item),
+              .logits = want_logits ? context.logits(item) : std::span<const float>()});
+    }
+  }
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""weft quantize and weft perplexity as users run them, with a tiny model.
+
+Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment. One class is one CTest test.
+"""
+import json
+import math
+import struct
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_cli import LLAMA, Case  # noqa: E402
+
+
+class Quantize(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.model = self.folder / "tiny-f16.gguf"
+        self.model.write_bytes(LLAMA.read_bytes())
+
+    def test_the_result_has_a_name_of_its_own_and_runs(self):
+        said = self.succeed("quantize", self.model, "q8_0", "-t", 2)
+        result = self.folder / "tiny-Q8_0.gguf"
+        self.assertIn(f"wrote {result}", said)
+        self.assertIn("Q8_0: 1.3 MiB to", said)
+        info = json.loads(self.succeed("inspect", result, "--json"))
+        self.assertEqual(info["model"]["quantisation"], "Q8_0")
+        self.assertLess(info["file_bytes"], 0.6 * self.model.stat().st_size)
+        self.assertEqual(self.succeed("run", "-m", result, "-p", "a b", "-n", 4, "--temp", 0).count("\n"), 1)
+
+    def test_a_dry_run_says_what_a_real_one_does(self):
+        rules = self.folder / "rules.txt"
+        rules.write_text("# rules\nblk\\.0\\.ffn_down=q8_0\n\nattn_q=q5_1\n")
+        words = ["--tensor-type-file", rules, "--output-tensor-type", "f16", "--json", self.model]
+        planned = json.loads(self.succeed("quantize", "--dry-run", *words, "Q4_0"))
+        self.assertEqual(list(self.folder.glob("*Q4*")), [])
+        self.assertIsNone(planned["to"])
+        out = self.folder / "out.gguf"
+        real = json.loads(self.succeed("quantize", *words, out, "Q4_0"))
+        self.assertEqual(planned["tensors"], real["tensors"])
+        types = {t["name"]: t["type"] for t in json.loads(self.succeed("inspect", out, "--json"))["tensors"]}
+        self.assertEqual(types, {t["name"]: t["to"] for t in real["tensors"]})
+        self.assertEqual(types["blk.0.ffn_down.weight"], "q8_0")
+        self.assertEqual(types["blk.1.ffn_down.weight"], "q4_0")
+        self.assertEqual(types["blk.1.attn_q.weight"], "q5_1")
+        self.assertEqual(types["output.weight"], "f16")
+
+    def test_wrong_words_are_named(self):
+        self.assertIn("Q4_K_M", self.fail_with(2, "quantize", self.model, "Q4_X"))
+        self.assertIn("give a model", self.fail_with(2, "quantize", self.model))
+        self.assertIn("PATTERN=TYPE", self.fail_with(2, "quantize", "--tensor-type", "x", self.model, "Q4_0"))
+        self.assertIn("is no type", self.fail_with(2, "quantize", "--tensor-type", "x=q9", self.model, "Q4_0"))
+        self.assertIn("none.gguf", self.fail_with(1, "quantize", self.folder / "none.gguf", "Q4_0"))
+        self.assertIn("overwrite", self.fail_with(1, "quantize", self.model, self.model, "Q4_0"))
+        self.succeed("quantize", self.model, "Q4_0")
+        message = self.fail_with(1, "quantize", self.folder / "tiny-Q4_0.gguf", "Q5_0")
+        self.assertIn("requantize", message)
+        broken = self.folder / "broken.gguf"
+        broken.write_bytes(self.model.read_bytes()[:5000])
+        self.fail_with(1, "quantize", broken, "Q4_0")
+        self.fail_with(1, "quantize", self.model, self.folder / "no" / "folder.gguf", "Q4_0")
+
+
+class Perplexity(Case):
+    """The reference that is written holds all that is needed to compute the figures anew."""
+
+    N_CTX = 32
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.text = self.folder / "text.txt"
+        self.text.write_text("The mill by the river had stood empty for eleven years. " * 20)
+        self.base = self.folder / "base.bin"
+
+    def measure(self, model, *words):
+        return json.loads(self.succeed("perplexity", "-m", model, "--json", "-t", 2, *words))
+
+    def read_base(self):
+        """For each scored token the logarithms of all probabilities, and the token that came."""
+        data = self.base.read_bytes()
+        self.assertEqual(data[:8], b"_logits_")
+        n_ctx, n_vocab, n_chunks = struct.unpack_from("<Iii", data, 8)
+        tokens = struct.unpack_from(f"<{n_ctx * n_chunks}i", data, 20)
+        at = 20 + 4 * n_ctx * n_chunks
+        rows = []
+        for chunk in range(n_chunks):
+            for i in range(n_ctx // 2, n_ctx - 1):
+                scale, least = struct.unpack_from("<ff", data, at)
+                codes = struct.unpack_from(f"<{n_vocab}H", data, at + 8)
+                rows.append(([least + scale * code for code in codes], tokens[chunk * n_ctx + i + 1]))
+                at += 8 + 2 * ((n_vocab + 1) // 2 * 2)
+        self.assertEqual(at, len(data))
+        return rows
+
+    def test_figures_are_those_of_the_logits(self):
+        truth = self.measure(LLAMA, "-f", self.text, "-c", self.N_CTX, "--save-all-logits", self.base)
+        rows = self.read_base()
+        self.assertEqual(truth["tokens"], len(rows))
+        loss = -sum(logs[token] for logs, token in rows) / len(rows)
+        self.assertAlmostEqual(truth["loss"]["value"], loss, delta=1e-3)
+        self.assertAlmostEqual(truth["perplexity"]["value"], math.exp(loss), delta=1e-3 * math.exp(loss))
+        for logs, _ in rows:
+            self.assertAlmostEqual(sum(map(math.exp, logs)), 1.0, delta=1e-2)
+        # Without all logits, in other batches, and from the standard input: the same.
+        for words in (["-b", 64], ["-b", 1], []):
+            other = self.measure(LLAMA, "-f", self.text, "-c", self.N_CTX, *words)
+            self.assertEqual(other["perplexity"], truth["perplexity"])
+        piped = self.succeed("perplexity", "-m", LLAMA, "--json", "-f", "-", "-c", self.N_CTX, stdin=self.text.read_bytes())
+        self.assertEqual(json.loads(piped)["perplexity"], truth["perplexity"])
+
+    def test_divergence_from_itself_is_nothing_and_from_another_something(self):
+        self.measure(LLAMA, "-f", self.text, "-c", self.N_CTX, "--save-all-logits", self.base)
+        same = self.measure(LLAMA, "--kl-divergence-base", self.base)
+        self.assertAlmostEqual(same["divergence"]["value"], 0.0, delta=1e-6)
+        self.assertEqual(same["same_top"]["value"], 1.0)
+        self.assertAlmostEqual(same["log_ratio"]["value"], 0.0, delta=1e-4)
+        small = self.folder / "small.gguf"
+        self.succeed("quantize", "--pure", LLAMA, small, "Q4_0")
+        other = self.measure(small, "--kl-divergence-base", self.base, "--chunks", 3)
+        self.assertEqual(other["chunks"], 3)
+        self.assertGreater(other["divergence"]["value"], 1e-5)
+        percentiles = list(other["divergence_percentiles"].values())
+        self.assertEqual(percentiles, sorted(percentiles, reverse=True))
+        # And its divergence is that of the two files.
+        before, kept = self.read_base(), self.base.read_bytes()
+        self.measure(small, "-f", self.text, "-c", self.N_CTX, "--save-all-logits", self.base)
+        n = other["tokens"]
+        sums = [sum(math.exp(p) * (p - q) for p, q in zip(a, b)) for (a, _), (b, _) in zip(before[:n], self.read_base()[:n])]
+        self.assertAlmostEqual(other["divergence"]["value"], sum(sums) / n, delta=0.02 * sum(sums) / n)
+        for cut in (0, 7, 19, 40, len(kept) - 1):
+            self.base.write_bytes(kept[:cut])
+            self.fail_with(1, "perplexity", "-m", LLAMA, "--kl-divergence-base", self.base, "-q")
+
+    def test_wrong_words_are_named(self):
+        self.assertIn("-f FILE", self.fail_with(2, "perplexity", "-m", LLAMA))
+        self.assertIn("tokens", self.fail_with(2, "perplexity", "-m", LLAMA, "-f", self.text, "-c", 4096))
+        self.assertIn("one of them", self.fail_with(2, "perplexity", "-m", LLAMA, "-f", self.text, "--save-all-logits",
+                                                    self.base, "--kl-divergence-base", self.base))  # fmt: skip
+
+
+if __name__ == "__main__":
+    unittest.main()
