@@ -44,6 +44,14 @@ Value scale_and_shift(Value x, Value weight, Value bias, const Where& where) {
   return x;
 }
 
+/// Signals {n, c, t} as pictures of height 1, and back.
+Value as_pictures(const char* op, Value x, const Where& where) {
+  check(op, x, {}, where);
+  if (x.rank() != 3) refuse(std::string(op) + ": " + text(x) + " must be signals {n, c, t}", where);
+  return unsqueeze(x, 2, where);
+}
+Value as_signals(Value pictures, const Where& where) { return squeeze(pictures, 2, where); }
+
 }  // namespace
 
 Value conv2d(Value x, Value weight, Value bias, const ops::Conv2d& params, Where where) {
@@ -51,6 +59,23 @@ Value conv2d(Value x, Value weight, Value bias, const ops::Conv2d& params, Where
 }
 Value conv_transpose2d(Value x, Value weight, Value bias, const ops::ConvTranspose2d& params, Where where) {
   return apply(params, {x, weight, bias}, where);
+}
+
+Value conv1d(Value x, Value weight, Value bias, const Conv1d& params, Where where) {
+  const ops::Conv2d op = {.stride = {1, params.stride},
+                          .padding = {0, params.padding},
+                          .dilation = {1, params.dilation},
+                          .groups = params.groups};
+  return as_signals(conv2d(as_pictures("conv1d", x, where), weight, bias, op, where), where);
+}
+Value conv_transpose1d(Value x, Value weight, Value bias, const ConvTranspose1d& params, Where where) {
+  const ops::ConvTranspose2d op = {.stride = {1, params.stride},
+                                   .padding = {0, params.padding},
+                                   .output_padding = {0, params.output_padding},
+                                   .dilation = {1, params.dilation},
+                                   .groups = params.groups};
+  return as_signals(conv_transpose2d(as_pictures("conv_transpose1d", x, where), weight, bias, op, where),
+                    where);
 }
 
 Value max_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride, HeightWidth padding,

@@ -36,6 +36,20 @@ TEST_F(Windows, SizesFollowSymbols) {
   EXPECT_EQ(upsample_bilinear(x, 2, true).shape(), (Shape{n, 12, 2 * h, 80}));
 }
 
+TEST_F(Windows, SignalsArePicturesOfHeightOne) {
+  const Value signal = g.input("signal", {n, 12, h});
+  const Value taps = g.weight("taps", {24, 4, 1, 5});
+  EXPECT_EQ(conv1d(signal, taps, {}, {.stride = 2, .padding = 2, .groups = 3}).shape(),
+            (Shape{n, 24, (h - 1) / 2 + 1}));
+  EXPECT_EQ(conv1d(signal, g.weight("all", {7, 12, 1, 3})).shape(), (Shape{n, 7, h - 2}));
+  const Value turned = g.weight("turned_taps", {12, 2, 1, 4});
+  EXPECT_EQ(conv_transpose1d(signal, turned, {}, {.stride = 2, .padding = 1, .groups = 2}).shape(),
+            (Shape{n, 4, 2 * h}));
+  EXPECT_TRUE(has(refusal([&] { conv1d(x, taps); }), "signals {n, c, t}"));
+  EXPECT_TRUE(has(refusal([&] { conv_transpose1d(x, turned); }), "signals {n, c, t}"));
+  EXPECT_TRUE(has(refusal([&] { conv1d(signal, taps, {}, {.groups = 5}); }), "groups of equal size"));
+}
+
 TEST_F(Windows, NormsKeepTheShape) {
   const Value v = g.weight("v", {12});
   const Shape pictures = x.shape();

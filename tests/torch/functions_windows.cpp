@@ -22,6 +22,23 @@ std::map<std::string, Make> window_functions() {
                                   .dilation = sides(c.p, "dilation"),
                                   .groups = wide(c.p, "groups")});
        }},
+      {"conv1d_signals",
+       [](const Call& c) {
+         return conv1d(c.in.at(0), c.in.at(1), optional(c.in, 2),
+                       {.stride = wide(c.p, "stride"),
+                        .padding = wide(c.p, "padding"),
+                        .dilation = wide(c.p, "dilation"),
+                        .groups = wide(c.p, "groups")});
+       }},
+      {"conv_transpose1d",
+       [](const Call& c) {
+         return conv_transpose1d(c.in.at(0), c.in.at(1), optional(c.in, 2),
+                                 {.stride = wide(c.p, "stride"),
+                                  .padding = wide(c.p, "padding"),
+                                  .output_padding = wide(c.p, "output_padding"),
+                                  .dilation = wide(c.p, "dilation"),
+                                  .groups = wide(c.p, "groups")});
+       }},
       {"max_pool2d",
        [](const Call& c) {
          return max_pool2d(c.in.at(0), sides(c.p, "kernel"), sides(c.p, "stride"), sides(c.p, "padding"));

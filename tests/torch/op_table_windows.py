@@ -75,6 +75,54 @@ def conv_transpose(p, x, weight, bias=None):
     return F.conv_transpose2d(x, weight, bias, p["stride"], p["padding"], p["output_padding"], p["groups"], p["dilation"])
 
 
+def of_signals(g):
+    """{n, c, t}, some with elements."""
+    x = g.value(min_rank=3, max_rank=3)
+    return None if 0 in g.shape(x)[1:] else x
+
+
+def draw_conv1d(g):
+    x = of_signals(g)
+    if x is None:
+        return None
+    _, channels, times = g.shape(x)
+    groups, kernel, dilation, padding = groups_of(g, channels), g.rng.randint(1, 5), g.rng.randint(1, 2), g.rng.randint(0, 3)
+    if times + 2 * padding < dilation * (kernel - 1) + 1:
+        return None
+    outputs = groups * g.rng.choice([1, 1, 2, 3, 8, 17] if groups < 8 else [1, 2])
+    g.constant |= {channels}
+    weight = filters(g, [outputs, channels // groups, 1, kernel])
+    bias = g.vector(outputs, 0.5)
+    return [x, weight, *([bias] if bias is not None else [])], {
+        "stride": g.rng.randint(1, 3), "padding": padding, "dilation": dilation, "groups": groups}
+
+
+def conv1d(p, x, weight, bias=None):
+    return F.conv1d(x, weight.squeeze(2), bias, p["stride"], p["padding"], p["dilation"], p["groups"])
+
+
+def draw_conv_transpose1d(g):
+    x = of_signals(g)
+    if x is None:
+        return None
+    _, channels, times = g.shape(x)
+    groups, kernel, dilation, stride = groups_of(g, channels), g.rng.randint(1, 4), g.rng.randint(1, 2), g.rng.randint(1, 3)
+    padding, more = g.rng.randint(0, 2), g.rng.randrange(max(stride, dilation))
+    if (times - 1) * stride - 2 * padding + dilation * (kernel - 1) + more + 1 <= 0:
+        return None
+    outputs = g.rng.choice([1, 2, 5, 8] if groups < 8 else [1, 2])
+    g.constant |= {channels}
+    weight = g.leaf([channels, outputs, 1, kernel], g.rng.choice(["f32", "f16"]), kind="weight", plain=True)
+    bias = g.vector(outputs * groups, 0.5)
+    return [x, weight, *([bias] if bias is not None else [])], {
+        "stride": stride, "padding": padding, "output_padding": more, "dilation": dilation, "groups": groups}
+
+
+def conv_transpose1d(p, x, weight, bias=None):
+    return F.conv_transpose1d(x, weight.squeeze(2), bias, p["stride"], p["padding"], p["output_padding"], p["groups"],
+                              p["dilation"])
+
+
 def draw_pool(g):
     x = pictures(g)
     if x is None:
@@ -153,6 +201,8 @@ def group_norm(p, x, weight=None, bias=None):
 TABLE = [
     Row("conv2d", draw_conv, conv, SUMS, weight=4, grows=True, least=True),
     Row("conv_transpose2d", draw_conv_transpose, conv_transpose, SUMS, weight=3, grows=True, least=True),
+    Row("conv1d_signals", draw_conv1d, conv1d, SUMS, weight=2, grows=True, least=True),
+    Row("conv_transpose1d", draw_conv_transpose1d, conv_transpose1d, SUMS, weight=2, grows=True, least=True),
     Row("max_pool2d", draw_pool, lambda p, x: F.max_pool2d(x, p["kernel"], p["stride"], p["padding"]), weight=2, grows=True,
         least=True),
     Row("avg_pool2d", draw_pool,

@@ -2,8 +2,7 @@
 #pragma once
 // The language's functions for pictures {n, c, h, w}: convolutions, pooling, other sizes, and the
 // normalisations that stand between them. Names and numbers are those of torch.nn.functional; errors are as
-// value.h says. A signal {n, c, t} is a picture of height 1: reshape(x, {n, c, 1, t}), with kernels {o, c, 1,
-// k}.
+// value.h says. A signal {n, c, t} is a picture of height 1, and its kernels are those of one.
 #include <cstdint>
 #include <optional>
 
@@ -19,6 +18,29 @@ Value conv2d(Value x, Value weight, Value bias = {}, const ops::Conv2d& params =
              Where where = Where::current());
 /// x {n, c, h, w}, weight {c, o / groups, kh, kw}, bias {o}?: see ops::ConvTranspose2d.
 Value conv_transpose2d(Value x, Value weight, Value bias = {}, const ops::ConvTranspose2d& params = {},
+                       Where where = Where::current());
+
+/// How windows move over a signal.
+struct Conv1d {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+};
+struct ConvTranspose1d {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t output_padding = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+};
+/// Signals x {n, c, t}, weight {o, c / groups, 1, k}, bias {o}? -> {n, o, t'}. The bytes of a weight are
+/// those of torch's, which is {o, c / groups, k}. (value.h has one for the rows of a single signal.)
+///   conv1d(x, w, b, {.stride = 2, .groups = 4})
+Value conv1d(Value x, Value weight, Value bias = {}, const Conv1d& params = {},
+             Where where = Where::current());
+/// x {n, c, t}, weight {c, o / groups, 1, k}, bias {o}? -> {n, o, t'}
+Value conv_transpose1d(Value x, Value weight, Value bias = {}, const ConvTranspose1d& params = {},
                        Where where = Where::current());
 
 /// Without a stride it is the kernel.
