@@ -84,7 +84,8 @@ ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name, Nod
   const auto end = std::find(inputs.begin(), inputs.end(), kNoValue);
   WEFT_CHECK(std::all_of(end, inputs.end(), [](ValueId input) { return input == kNoValue; }));
   for (const ValueId input : inputs.first(static_cast<std::size_t>(end - inputs.begin()))) {
-    WEFT_CHECK(input >= 0 && index(input) < values().size());
+    if (input < 0 || index(input) >= values().size())
+      throw Error(ErrorCode::kInvalidArgument, name + ": there is no value " + std::to_string(input));
     node.inputs.push_back(input);
     types.push_back({value(input).dtype, value(input).shape});
   }

@@ -9,9 +9,20 @@
 namespace weft {
 namespace {
 
+/// Parts of an expression at most. A quotient has those of what is divided, wherever it stands: sums of two
+/// quotients, of which each has two in turn, would soon take forever.
+constexpr std::size_t kMaxParts = 512;
+
+[[noreturn]] void refuse_size() { throw Error(ErrorCode::kInvalidArgument, "a dimension goes past 64 bits"); }
 std::int64_t checked(bool overflow, std::int64_t result) {
-  if (overflow) throw Error(ErrorCode::kInvalidArgument, "a dimension goes past 64 bits");
+  if (overflow) refuse_size();
   return result;
+}
+std::size_t checked_parts(std::size_t parts) {
+  if (parts > kMaxParts)
+    throw Error(ErrorCode::kInvalidArgument, "a dimension has more than " + std::to_string(kMaxParts) +
+                                                 " parts; make a symbol of what it is made of");
+  return parts;
 }
 std::int64_t sum(std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
@@ -52,6 +63,17 @@ struct Dim::Expression {
     friend std::strong_ordering operator<=>(const Term& a, const Term& b) = default;
   };
   std::vector<Term> terms;
+  std::size_t parts = 0;  // Of one that is done: what it takes to work out its value.
+
+  /// To be called when all terms are there.
+  void count() {
+    parts = 0;
+    for (const Term& term : terms) {
+      ++parts;
+      for (const Atom& atom : term.atoms)
+        parts = checked_parts(parts + 1 + (atom.numerator != nullptr ? atom.numerator->parts : 0));
+    }
+  }
   friend std::strong_ordering operator<=>(const Expression& a, const Expression& b) {
     return a.terms <=> b.terms;
   }
@@ -62,6 +84,7 @@ struct Dim::Expression {
                                      [](const Term& term, const auto& key) { return term.atoms < key; });
     if (at == terms.end() || at->atoms != atoms) {
       if (factor != 0) terms.insert(at, {std::move(atoms), factor});
+      checked_parts(terms.size());
       return;
     }
     at->factor = sum(at->factor, factor);
@@ -74,9 +97,10 @@ std::int64_t Dim::value_of(const Expression& expression, std::span<const std::in
   for (const Expression::Term& term : expression.terms) {
     std::int64_t value = term.factor;
     for (const Expression::Atom& atom : term.atoms)
-      value *= atom.numerator != nullptr ? floor_quotient(value_of(*atom.numerator, symbols), atom.divisor)
-                                         : symbols[static_cast<std::size_t>(atom.symbol)];
-    total += value;
+      value = product(value, atom.numerator != nullptr
+                                 ? floor_quotient(value_of(*atom.numerator, symbols), atom.divisor)
+                                 : symbols[static_cast<std::size_t>(atom.symbol)]);
+    total = sum(total, value);
   }
   return total;
 }
@@ -98,10 +122,13 @@ Dim Dim::shrink(Expression expression) {
   if (expression.terms.size() == 1 && first.atoms.empty()) return {first.factor};
   if (expression.terms.size() == 1 && first.atoms.size() == 1 && first.atoms.front().numerator == nullptr)
     return {first.factor, first.atoms.front().symbol};
+  expression.count();
   Dim result;
   result.expression_ = std::make_shared<const Expression>(std::move(expression));
   return result;
 }
+
+void Dim::too_large() { refuse_size(); }
 
 std::int64_t Dim::constant() const {
   WEFT_CHECK(is_constant());
@@ -206,6 +233,7 @@ Dim operator/(const Dim& a, std::int64_t divisor) {
   }
   const bool is_constant = rest.terms.empty() || (rest.terms.size() == 1 && rest.terms.front().atoms.empty());
   if (!is_constant) {
+    rest.count();
     auto numerator = std::make_shared<const Dim::Expression>(std::move(rest));
     whole.add({{.symbol = kNoSymbol, .numerator = std::move(numerator), .divisor = divisor}}, 1);
   }

@@ -27,6 +27,12 @@ void refuse(const std::string& reason, const Where& where) {
   throw Error(ErrorCode::kInvalidArgument, line_text(where) + reason);
 }
 
+const ValueInfo& Value::known() const {
+  if (graph_ == nullptr || id_ < 0 || index(id_) >= graph_->values().size())
+    throw Error(ErrorCode::kInvalidArgument, "a value is used that its graph does not have");
+  return graph_->value(id_);
+}
+
 Dim Value::size(int axis) const {
   const int i = axis < 0 ? rank() + axis : axis;
   if (i < 0 || i >= rank())
@@ -36,6 +42,7 @@ Dim Value::size(int axis) const {
 }
 
 Value Value::named(std::string name, Where where) const {
+  known();
   if (const ValueId other = graph_->find(name); other != kNoValue && other != id_)
     refuse("there is a value '" + name + "' already", where);
   graph_->rename(id_, std::move(name));
@@ -58,7 +65,10 @@ Value apply(Op op, std::span<const Value> inputs, Where where) {
   for (const Value& input : inputs) {
     if (input && ended) refuse(op_name + ": an input is none, and one behind it is there", where);
     ended = ended || !input;
-    if (input) ids.push_back(input.id());
+    if (!input) continue;
+    if (input.id() < 0 || index(input.id()) >= graph->values().size())
+      refuse(op_name + ": an input is a value that its graph does not have", where);
+    ids.push_back(input.id());
   }
   try {
     const Value result(*graph, graph->add(std::move(op), ids, graph->free_name(op_name)));
@@ -163,6 +173,7 @@ void check_name(const Graph& graph, const std::string& name, const Where& where)
 Dim Graph::symbol(std::string name, std::int64_t min, std::int64_t max, Where where) {
   for (const Symbol& other : symbols())
     if (other.name == name) refuse("there is a symbol '" + name + "' already", where);
+  if (max > kMaxSymbol) refuse("symbol '" + name + "' goes past 2^31", where);
   if (min < 0 || max < min)
     refuse("symbol '" + name + "': its bounds " + std::to_string(min) + " to " + std::to_string(max) +
                " are none",
@@ -197,7 +208,7 @@ Value Graph::state(std::string name, DType dtype, Shape shape, Where where) {
   return {*this, add_state(std::move(name), dtype, std::move(shape))};
 }
 Value Graph::output(std::string name, Value value, Where where) {
-  if (!value || &value.graph() != this)
+  if (!value || &value.graph() != this || value.id() < 0 || index(value.id()) >= values().size())
     refuse("output '" + name + "': the value is none of this graph", where);
   if (this->value(value.id()).kind != ValueKind::kResult)
     refuse("output '" + name + "': " + value.name() + " is no result of an op", where);

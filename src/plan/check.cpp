@@ -10,8 +10,8 @@
 namespace weft {
 namespace {
 
-/// Products of a few such sizes still fit into 64 bits, where they are refused for want of memory.
-constexpr std::int64_t kMaxSymbol = std::int64_t{1} << 31;
+/// Of a value. Devices count tasks by rows.
+constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
 
 constexpr std::size_t kNoPlace = std::numeric_limits<std::size_t>::max();
 
@@ -90,8 +90,9 @@ void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidArgument
 std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
                               std::span<const std::int64_t> symbols) {
   std::int64_t elements = 8;
-  for (const std::int64_t size : value.shape.dims(symbols))
-    if (size < 0 || __builtin_mul_overflow(elements, size, &elements))
+  for (int i = 0; i < value.shape.rank(); ++i)
+    if (const std::int64_t size = value.shape[i].value(symbols);
+        size < 0 || __builtin_mul_overflow(elements, size, &elements))
       refuse(value.name + " " + to_string(value.shape, graph.symbols()) +
              (size < 0 ? " has a negative size, at the symbols' lower bounds perhaps"
                        : " has a size that no memory has"));
@@ -179,6 +180,7 @@ void check_states(const Graph& graph) {
 
 void check_graph(const Graph& graph) {
   if (graph.outputs().empty()) refuse("the graph has no outputs, so there is nothing to compute");
+  const std::vector<std::int64_t> bounds = graph.bounds();
   std::vector<std::int64_t> least;
   for (const Symbol& symbol : graph.symbols()) {
     least.push_back(symbol.min);
@@ -186,7 +188,9 @@ void check_graph(const Graph& graph) {
   }
   for (const ValueInfo& value : graph.values()) {
     checked_elements(graph, value, least);
-    checked_elements(graph, value, graph.bounds());
+    checked_elements(graph, value, bounds);
+    if (value.shape.rank() > 0 && value.shape.rows(bounds) > kMaxRows)
+      refuse(value.name + " " + to_string(value.shape, graph.symbols()) + " has more than 2^31 - 1 rows");
   }
   for (const ValueId output : graph.outputs())
     if (graph.value(output).kind != ValueKind::kResult)

@@ -79,6 +79,29 @@ TEST_F(DimTest, WhatMakesNoSenseIsRefused) {
   EXPECT_THROW(Dim(std::numeric_limits<std::int64_t>::max()) + 1, Error);
 }
 
+TEST_F(DimTest, WhatGoesPast64BitsInAStepIsRefused) {
+  const std::int64_t most[] = {std::int64_t{1} << 31, std::int64_t{1} << 31};
+  const Dim large = n * (std::int64_t{1} << 40);
+  EXPECT_EQ(large.value(values), std::int64_t{7} << 40);
+  EXPECT_THROW(large.value(most), Error);
+  EXPECT_THROW((n * n * m + 1).value(most), Error);
+}
+
+TEST_F(DimTest, WhatTakesForeverToWorkOutIsRefused) {
+  const auto halves_and_thirds = [&](int times) {
+    Dim dim = n;
+    for (int i = 0; i < times; ++i) dim = dim / 2 + dim / 3;
+    return dim;
+  };
+  EXPECT_EQ(halves_and_thirds(2).value(values), (7 / 2 + 7 / 3) / 2 + (7 / 2 + 7 / 3) / 3);
+  EXPECT_THROW(halves_and_thirds(64), Error);
+  Dim power = 1;
+  EXPECT_THROW(for (int i = 0; i < 200; ++i) power = power * (n / (2 + i) + m), Error);
+  Dim chain = n;  // As a net has that halves its pictures, however deep it is.
+  for (int i = 0; i < 60; ++i) chain = (chain + 1) / 2;
+  EXPECT_EQ(chain.value(values), 1);
+}
+
 TEST_F(DimTest, MultiplesAreWholeWhateverTheSymbolsAre) {
   EXPECT_EQ((6 * n).multiple_of(2 * n), 3);
   EXPECT_EQ((4 * n + 8 * m).multiple_of(n + 2 * m), 4);

@@ -79,6 +79,21 @@ TEST_F(Language, NamesThatAreTakenAreNotGivenAgain) {
   EXPECT_TRUE(has(refusal([&] { relu(x).named("hidden"); }), "already"));
 }
 
+TEST_F(Language, ValuesThatTheirGraphDoesNotHaveAreRefused) {
+  const Value wrong(g, 999), none(g, kNoValue);
+  Graph moved = std::move(g);
+  for (const Value& value : {x, wrong, none, Value()}) {
+    EXPECT_TRUE(has(refusal([&] { value.shape(); }), "does not have"));
+    EXPECT_TRUE(has(refusal([&] { value.named("y"); }), "does not have"));
+    EXPECT_NE(refusal([&] { relu(value); }), "");
+    EXPECT_NE(refusal([&] { value + value; }), "");
+    EXPECT_NE(refusal([&] { sum(value); }), "");
+    EXPECT_TRUE(has(refusal([&] { g.output("y", value); }), "none of this graph"));
+  }
+  EXPECT_TRUE(has(refusal([&] { moved.add(ops::Scale{}, {7}, "y"); }), "no value 7"));
+  EXPECT_EQ(relu(Value(moved, moved.find("x"))).shape().rank(), 2);
+}
+
 TEST_F(Language, AGraphIsAValue) {
   g.output("y", relu(x));
   Graph copy = g;

@@ -216,6 +216,15 @@ TEST(Plan, GraphsThatDevicesCannotRelyOnAreRefused) {
                     return relu(g.input("z", {g.symbol("m", 0, std::int64_t{1} << 62), 4}));
                   }),
                   "past 2^31"));
+  EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim) {
+                    const Dim m = g.symbol("m", 0, std::int64_t{1} << 31);
+                    return relu(g.input("z", {m * (std::int64_t{1} << 33), 4}));
+                  }),
+                  "past 64 bits"));
+  EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim) {
+                    return relu(g.input("z", {g.symbol("m", 0, std::int64_t{1} << 31), 1}));
+                  }),
+                  "2^31 - 1 rows"));
   EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim n) { return relu(g.input("z", {n, 1, 1, 1, 4})); }),
                   "at most 4"));
   EXPECT_TRUE(has(plan_refusal([](Graph& g, Value, Dim) { return relu(g.input("z", {Dim(1, 5), 4})); }),

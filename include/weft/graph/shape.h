@@ -41,10 +41,13 @@ class Dim {
   bool is_constant() const { return expression_ == nullptr && symbol_ == kNoSymbol; }
   /// Of a constant one.
   std::int64_t constant() const;
-  /// With the values of all symbols of the graph.
+  /// With the values of all symbols of the graph. Throws Error kInvalidArgument where it goes past 64 bits.
   std::int64_t value(std::span<const std::int64_t> symbols) const {
     if (expression_ != nullptr) return value_of(*expression_, symbols);
-    return symbol_ == kNoSymbol ? factor_ : factor_ * symbols[static_cast<std::size_t>(symbol_)];
+    if (symbol_ == kNoSymbol) return factor_;
+    std::int64_t result = 0;
+    if (__builtin_mul_overflow(factor_, symbols[static_cast<std::size_t>(symbol_)], &result)) too_large();
+    return result;
   }
   /// Neither a constant nor a multiple of a symbol.
   bool is_expression() const { return expression_ != nullptr; }
@@ -56,7 +59,8 @@ class Dim {
   /// The same with the symbols replaced: `symbols[s]` stands for s.
   Dim with(std::span<const Dim> symbols) const;
 
-  // These throw Error kInvalidArgument where a result goes past 64 bits.
+  // These throw Error kInvalidArgument where a result goes past 64 bits, or would have more than some
+  // hundreds of parts (symbols and quotients, those within quotients too): each step works out its value.
   friend Dim operator+(const Dim& a, const Dim& b);
   /// Throws, too, where the difference might shrink as a symbol grows.
   friend Dim operator-(const Dim& a, const Dim& b);
@@ -71,6 +75,7 @@ class Dim {
   static std::int64_t value_of(const Expression& expression, std::span<const std::int64_t> symbols);
   static Expression expand(const Dim& dim);
   static Dim shrink(Expression expression);
+  [[noreturn]] static void too_large();
 
   // A constant, or a multiple of a symbol; all else is an expression, which is never one of these.
   std::int64_t factor_ = 1;

@@ -31,11 +31,12 @@ class Value {
   explicit operator bool() const { return graph_ != nullptr; }
   Graph& graph() const { return *graph_; }
   ValueId id() const { return id_; }
-  // Copies: what the graph holds moves as it grows.
-  std::string name() const { return graph_->value(id_).name; }
-  DType dtype() const { return graph_->value(id_).dtype; }
-  Shape shape() const { return graph_->value(id_).shape; }
-  int rank() const { return graph_->value(id_).shape.rank(); }
+  // Copies: what the graph holds moves as it grows. All throw Error kInvalidArgument where the graph has no
+  // such value: one that was moved from has none.
+  std::string name() const { return known().name; }
+  DType dtype() const { return known().dtype; }
+  Shape shape() const { return known().shape; }
+  int rank() const { return known().shape.rank(); }
   /// A dimension, the outermost first; negative ones count from the innermost, -1. Throws Error
   /// kInvalidArgument where there is none.
   Dim size(int axis) const;
@@ -43,6 +44,8 @@ class Value {
   Value named(std::string name, Where where = Where::current()) const;
 
  private:
+  const ValueInfo& known() const;
+
   Graph* graph_ = nullptr;
   ValueId id_ = kNoValue;
 };
