@@ -114,7 +114,11 @@ class CpuPlan final : public DevicePlan {
     if (pool_->n_threads() > 1) look_ahead();
     if (recorder_) recorder_->begin_step();
     const auto start = std::chrono::steady_clock::now();
-    pool_->run(schedule_.n_tasks(), recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead());
+    if (pool_->n_threads() == 1) {
+      recorder_ ? run_alone<true>() : run_alone<false>();
+    } else {
+      pool_->run(schedule_.n_tasks(), recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead());
+    }
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!recorder_) return;
     recorder_->end_step(schedule_.n_tasks().size());
@@ -149,12 +153,22 @@ class CpuPlan final : public DevicePlan {
   }
 
  private:
+  TaskContext context_of(int thread) const {
+    return {kernels_, scratch_ + static_cast<std::size_t>(thread) * layout_.scratch_per_thread, thread};
+  }
+
+  /// Without a pool, as there is nobody to share with.
+  template <bool kRecorded>
+  void run_alone() {
+    const TaskContext context = context_of(0);
+    schedule_.for_each_launch(
+        [&](std::size_t launch) { run_launch<kRecorded>(launch, 0, schedule_.tasks_of(launch), context); });
+  }
+
   template <bool kRecorded>
   static void run_tasks(void* plan, int phase, std::int32_t begin, std::int32_t end, int thread) {
     CpuPlan& self = *static_cast<CpuPlan*>(plan);
-    const TaskContext context = {
-        self.kernels_, self.scratch_ + static_cast<std::size_t>(thread) * self.layout_.scratch_per_thread,
-        thread};
+    const TaskContext context = self.context_of(thread);
     self.schedule_.for_each_launch(phase, begin, end,
                                    [&](std::size_t launch, std::int32_t own_begin, std::int32_t own_end) {
                                      self.run_launch<kRecorded>(launch, own_begin, own_end, context);

@@ -28,7 +28,10 @@ Schedule::Schedule(const Program& program)
   for (std::size_t i = 0; i < works_.size(); ++i) {
     asks_each_step_ = asks_each_step_ || program.launches[i].launch->prepares_each_step();
     if (program.launches[i].may_follow)
-      for (const std::size_t other : program.launches[i].after) followers_[other].push_back(i);
+      for (const std::size_t other : program.launches[i].after) {
+        followers_[other].push_back(i);
+        works_[other].may_be_followed = true;
+      }
   }
   waits_.reserve(works_.size());
 }

@@ -56,9 +56,16 @@ class Schedule {
       if (own_begin < own_end) f(i, own_begin, own_end);
     }
   }
+  /// Calls f(launch) for all that have tasks and follow none, in an order in which one thread can do them.
+  template <typename F>
+  void for_each_launch(F f) const {
+    for (std::size_t i = 0; i < works_.size(); ++i)
+      if (!works_[i].follows && works_[i].n_tasks > 0) f(i);
+  }
   /// To be called when so many tasks of a launch are done: calls f(launch) for those that can now follow.
   template <typename F>
   void done(std::size_t launch, std::int32_t n_tasks, F f) {
+    if (!works_[launch].may_be_followed) return;
     for (const std::size_t follower : followers_[launch])
       if (works_[follower].follows &&
           left_[follower].fetch_sub(n_tasks, std::memory_order_acq_rel) == n_tasks)
@@ -70,7 +77,8 @@ class Schedule {
   struct Work {
     std::int32_t n_tasks = 0;
     bool follows = false;
-    int phase = 0;  // Of the program; where it follows, that of the launch that is done last.
+    bool may_be_followed = false;  // In any step.
+    int phase = 0;                 // Of the program; where it follows, that of the launch that is done last.
   };
   bool is_as_before(const StepInfo& step) const;
   void place(std::size_t launch, int n_threads);
