@@ -34,6 +34,11 @@ DeviceSpeed expected_speed(const DeviceInfo& info) {
 
 std::vector<int> place_cheapest(const Graph& graph, const DeviceSet& set, std::span<const int> fixed) {
   const std::vector<Device*> devices = set.pointers();
+  const auto nodes = graph.nodes();
+  const auto supported = [&](const Node& node) { return devices[0]->supports(graph, node); };
+  // Where there is no choice, its costs need not be known.
+  if (devices.size() == 1 && std::all_of(nodes.begin(), nodes.end(), supported))
+    return std::vector<int>(nodes.size(), 0);
   std::vector<DeviceSpeed> speeds;
   for (const Device* device : devices) speeds.push_back(expected_speed(device->info()));
   std::vector<NodeSpeed> node_speeds;

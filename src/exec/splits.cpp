@@ -1,6 +1,7 @@
 #include "exec/splits.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "weft/dtype.h"
@@ -152,9 +153,28 @@ class Splitter {
     }
   }
 
+  /// Whether a run has all that the graph has.
+  bool is_whole(const Run& run) const {
+    if (run.nodes.size() < graph_.nodes().size()) return false;
+    std::vector<bool> used(graph_.values().size());
+    for (const Node& node : graph_.nodes()) {
+      used[index(node.output)] = true;
+      for (const ValueId input : node.inputs) used[index(input)] = true;
+    }
+    return std::find(used.begin(), used.end(), false) == used.end();
+  }
+
   void make_split(std::size_t run_index) {
     const Run& run = runs_[run_index];
     Split split;
+    if (is_whole(run)) {
+      split.device = run.device;
+      split.graph = graph_;  // Which costs nothing.
+      split.whole_value.resize(graph_.values().size());
+      std::iota(split.whole_value.begin(), split.whole_value.end(), ValueId{0});
+      result_.splits.push_back(std::move(split));
+      return;
+    }
     split.device = run.device;
     for (const int before : run.after) split.after.push_back(place_of_[static_cast<std::size_t>(before)]);
     std::sort(split.after.begin(), split.after.end());
