@@ -1,16 +1,21 @@
 // What a step of many small nodes costs: a graph of 1,000 nodes (linear, + bias, relu, + residual, 250 times)
-// over rows of WIDTH (32; with 1 there is next to nothing to compute), with nothing changed, other shapes,
-// another tensor, another graph. Prints microseconds a step.
+// over rows of WIDTH (32), with nothing changed, other shapes, another tensor, another graph. Prints
+// microseconds of whole steps, and of the host's part alone: there the CPU computes nothing, and does all
+// else that it does for a step.
 //
 //   bench_steps [STEPS] [WIDTH]
+#include <weft/backend.h>
 #include <weft/plan.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -31,6 +36,54 @@ weft::Graph make_graph(int width, float factor) {
   return g;
 }
 
+/// The CPU, whose plans are always cancelled: they begin and end each launch of a step and call no kernel.
+class NoKernels final : public weft::Device {
+ public:
+  explicit NoKernels(std::shared_ptr<weft::Device> cpu) : cpu_(std::move(cpu)) {}
+  const weft::DeviceInfo& info() const override { return cpu_->info(); }
+  bool supports(const weft::Graph& graph, const weft::Node& node) const override {
+    return cpu_->supports(graph, node);
+  }
+  std::size_t bytes_of(weft::ValueKind kind, weft::DType dtype,
+                       std::span<const std::int64_t> shape) const override {
+    return cpu_->bytes_of(kind, dtype, shape);
+  }
+  std::unique_ptr<weft::DeviceTensor> create_weight(weft::DType dtype, std::span<const std::int64_t> shape,
+                                                    const weft::WeightSource& source) override {
+    return cpu_->create_weight(dtype, shape, source);
+  }
+  std::unique_ptr<weft::DeviceTensor> create_host_tensor(weft::DType dtype,
+                                                         std::span<const std::int64_t> shape) override {
+    return cpu_->create_host_tensor(dtype, shape);
+  }
+  weft::PlanMemory memory_of(const weft::Graph& graph, const weft::CompileOptions& options) const override {
+    return cpu_->memory_of(graph, options);
+  }
+  std::unique_ptr<weft::DevicePlan> compile(const weft::Graph& graph, const weft::Bindings& bindings,
+                                            const weft::CompileOptions& options) override {
+    weft::CompileOptions own = options;
+    own.cancelled = &always_;
+    return cpu_->compile(graph, bindings, own);
+  }
+
+ private:
+  const std::shared_ptr<weft::Device> cpu_;
+  const std::atomic<bool> always_{true};
+};
+
+weft::Devices the_cpu(bool kernels) {
+  const auto registry = weft::find_backends();
+  if (!kernels) {
+    weft::Backend cpu = *std::find_if(registry->backends().begin(), registry->backends().end(),
+                                      [](const weft::Backend& backend) { return backend.name == "cpu"; });
+    cpu.open = [open = cpu.open](std::string_view device, const weft::OpenOptions& options) {
+      return std::make_shared<NoKernels>(open(device, options));
+    };
+    registry->add(std::move(cpu));
+  }
+  return weft::find_devices(*registry, {"cpu"});
+}
+
 /// Of the best round: others run on this machine.
 template <typename Step>
 double microseconds(int n_steps, Step step) {
@@ -44,12 +97,8 @@ double microseconds(int n_steps, Step step) {
   return best;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const int n_steps = argc > 1 ? std::atoi(argv[1]) : 10000;
-  const int width = argc > 2 ? std::atoi(argv[2]) : 32;
-  weft::Plan plan(make_graph(width, 1.0f), weft::find_devices({"cpu"}),
+void measure(int n_steps, int width, bool kernels, const char* what) {
+  weft::Plan plan(make_graph(width, 1.0f), the_cpu(kernels),
                   {.allowed = {.shapes = true, .tensors = true, .topology = true}, .n_threads = 1});
   const auto columns = static_cast<std::size_t>(width);
   const std::vector<float> weight(columns * columns, 1e-3f), bias(columns, 0.5f), x(8 * columns, 1.0f);
@@ -69,7 +118,16 @@ int main(int argc, char** argv) {
     plan.set_graph(make_graph(width, static_cast<float>(2 + i % 2)));
     plan.run({{"n", 1}}, {{"x", rows(1)}});
   });
-  std::printf("{\"none\": %.2f, \"shapes\": %.2f, \"tensors\": %.2f, \"topology\": %.2f}\n", none, shapes,
-              tensors, topology);
+  std::printf("%s: none %.1f, shapes %.1f, tensors %.1f, topology %.0f\n", what, none, shapes, tensors,
+              topology);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int n_steps = argc > 1 ? std::atoi(argv[1]) : 10000;
+  const int width = argc > 2 ? std::atoi(argv[2]) : 32;
+  measure(n_steps, width, true, "whole steps");
+  measure(n_steps, width, false, "the host's part");
   return 0;
 }
