@@ -72,7 +72,7 @@ def check_links(direct: dict[str, set[str]]) -> list[str]:
     problems = []
     for layer, links in direct.items():
         if layer == "weft":  # the program
-            allowed = {"engine", "grammar", "chat", "base", "server"}
+            allowed = {"engine", "quantize", "grammar", "chat", "base", "server"}
         elif layer in DESIGN:
             allowed = closure(DESIGN, layer)
         else:
