@@ -2,6 +2,7 @@
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +14,15 @@ GGUF_VERSION = "0.19.0"
 MODELS = {
     "smollm2": "SmolLM2-135M-Instruct.Q4_1",
     "gemma3": "gemma-3-270m-q4_k_m",
-    # Of random weights, written when they are first asked for.
+    # Of random weights, written when they are first asked for; random-1b-TYPE is there for every other type, too.
     "1b-q4_k_m": "random-1b-q4_k_m",
     "1b-q4_0": "random-1b-q4_0",
     "1b-q8_0": "random-1b-q8_0",
-    # Layers of larger models, in Q4_0: 8 of 128 experts, latent attention, sinks and windows.
+    # Layers of larger models, in Q4_0: 8 of 128 experts, latent attention, sinks and windows, delta nets.
     "1b-moe": "random-1b-moe",
     "1b-mla": "random-1b-mla",
     "1b-sinks": "random-1b-sinks",
+    "1b-delta": "random-1b-delta",
 }
 
 # llama.cpp's numbers; what it takes unasked is F16.
@@ -75,6 +77,8 @@ def find_model(name: str, python: Path) -> Path:
 class Peer:
     """A worker process in the peer's Python: a line in asks for a round, a line of JSON out is its result."""
 
+    warms_up = False
+
     def __init__(self, python: Path, arguments: list):
         command = [str(python), *map(str, arguments)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -96,6 +100,41 @@ class Peer:
         self.process.wait()
 
 
+class BenchPeer:
+    """llama-bench in place of a worker, a process for each round. With one thread, the processor's time of a repetition
+    is what a second one adds to a process's; threads that wait for each other spin, which would be added as well."""
+
+    warms_up = True
+
+    def __init__(self, program: Path, model: Path, threads: int):
+        self.command = [str(program), "-m", str(model), "-t", str(threads), "-o", "json"]
+        self.threads = threads
+
+    def run(self, words: list[str], repetitions: int) -> tuple[float, float]:
+        """The least seconds of a repetition, and the processor's seconds of the process."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        result = subprocess.run([*self.command, *words, "-r", str(repetitions)], check=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return min(json.loads(result.stdout)[0]["samples_ns"]) * 1e-9, cpu
+
+    def round(self, request: dict) -> dict:
+        tests = {"prefill": ["-p", str(request["tokens"]), "-n", "0"],
+                 "decode": ["-p", "0", "-n", str(request["tokens"]), "-d", str(request.get("depth", 0))]}
+        if request["work"] not in tests:
+            sys.exit(f"versus: llama-bench has no work '{request['work']}'; without --llama-bench there is")
+        cache = "f16" if request["cache"] == "auto" else request["cache"]
+        flash = "on" if request.get("flash", True) else "off"
+        words = [*tests[request["work"]], "-ctk", cache, "-ctv", cache, "-fa", flash]
+        seconds, cpu = self.run(words, 1)
+        more = self.run(words, 2)[1] - cpu if self.threads == 1 else None
+        return {"tokens": request["tokens"], "seconds": seconds, "cpu_seconds": more}
+
+    def close(self) -> None:
+        pass
+
+
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weft", type=Path, default=ROOT / "build" / "release" / "weft")
     parser.add_argument("--peer-python", type=Path, help="a Python that has llama-cpp-python and gguf already")
@@ -107,6 +146,8 @@ def check_common_options(args: argparse.Namespace) -> Path:
     """The peer's Python."""
     if not args.weft.exists():
         sys.exit(f"{args.weft} is not built; 'make build' does it")
+    if args.peer_python is None and getattr(args, "llama_bench", None) is not None:
+        return Path(sys.executable)
     return args.peer_python or build_peer()
 
 

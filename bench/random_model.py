@@ -1,7 +1,7 @@
 """Models of random weights in the shape of a 1B Llama, for sizes of which no small real model exists.
 
-Runs in the peer's Python (numpy and the gguf package): random_model.py NAME FILE, with NAME one of q4_k_m, q4_0, q8_0, or
-of SHAPES: layers of larger models, fewer of them, in Q4_0.
+Runs in the peer's Python (numpy and the gguf package): random_model.py NAME FILE [LAYERS], with NAME q4_k_m, a type of
+TYPES, or one of SHAPES: layers of larger models, fewer of them, in Q4_0. LAYERS are fewer of a type's.
 The blocks of the quantised types are drawn as they are, with scales that give weights a mean of 0 and a deviation of
 1/sqrt(inputs), so that logits are finite; the same file each time. q4_k_m mixes Q4_K and Q6_K as llama.cpp's quantiser
 does.
@@ -126,15 +126,15 @@ def more_bits(layer: int) -> bool:
     return layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
 
 
-def write(name: str, path: Path) -> None:
+def write(name: str, path: Path, layers: int) -> None:
     base = TYPES[name]
     mixed = name == "q4_k_m"
     w = Writer(path, name)
-    w.sizes(LAYERS, WIDTH, FFN, HEADS, KV_HEADS)
+    w.sizes(layers, WIDTH, FFN, HEADS, KV_HEADS)
     w.gguf.add_rope_dimension_count(WIDTH // HEADS)
     kv = KV_HEADS * WIDTH // HEADS
     w.matrix("token_embd.weight", VOCAB, WIDTH, base)
-    for layer in range(LAYERS):
+    for layer in range(layers):
         block = f"blk.{layer}."
         better = Type.Q6_K if mixed and more_bits(layer) else base
         w.ones(block + "attn_norm.weight", WIDTH)
@@ -261,7 +261,50 @@ def write_sinks(path: Path) -> None:
     ends(w, width)
 
 
-SHAPES = {"moe": write_moe, "mla": write_mla, "sinks": write_sinks}
+def write_delta(path: Path) -> None:
+    """Qwen 3.5: gated delta nets, every fourth layer attends."""
+    layers, ffn, heads, kv_heads, head = 16, 6144, 8, 2, 256
+    state, key_heads, value_heads = 128, 16, 32
+    inner = state * value_heads
+    w = Writer(path, "delta", "qwen35")
+    w.sizes(layers, WIDTH, ffn, heads, kv_heads)
+    w.gguf.add_key_length(head)
+    w.gguf.add_value_length(head)
+    w.gguf.add_rope_dimension_count(head // 4)
+    w.gguf.add_rope_dimension_sections([11, 11, 10, 0])
+    w.gguf.add_ssm_conv_kernel(4)
+    w.gguf.add_ssm_state_size(state)
+    w.gguf.add_ssm_group_count(key_heads)
+    w.gguf.add_ssm_time_step_rank(value_heads)
+    w.gguf.add_ssm_inner_size(inner)
+    w.gguf.add_uint32("qwen35.full_attention_interval", 4)
+    for layer in range(layers):
+        block = f"blk.{layer}."
+        w.ones(block + "attn_norm.weight", WIDTH)
+        w.ones(block + "post_attention_norm.weight", WIDTH)
+        if layer % 4 == 3:
+            w.matrix(block + "attn_q.weight", 2 * heads * head, WIDTH, Type.Q4_0)  # With the gate.
+            w.matrix(block + "attn_k.weight", kv_heads * head, WIDTH, Type.Q4_0)
+            w.matrix(block + "attn_v.weight", kv_heads * head, WIDTH, Type.Q4_0)
+            w.matrix(block + "attn_output.weight", WIDTH, heads * head, Type.Q4_0)
+            w.ones(block + "attn_q_norm.weight", head)
+            w.ones(block + "attn_k_norm.weight", head)
+        else:
+            mixed = inner + 2 * state * key_heads
+            w.matrix(block + "attn_qkv.weight", mixed, WIDTH, Type.Q4_0)
+            w.matrix(block + "attn_gate.weight", inner, WIDTH, Type.Q4_0)
+            w.matrix(block + "ssm_beta.weight", value_heads, WIDTH, Type.Q4_0)
+            w.matrix(block + "ssm_alpha.weight", value_heads, WIDTH, Type.Q4_0)
+            w.floats(block + "ssm_conv1d.weight", mixed, 4, deviation=0.5)
+            w.floats(block + "ssm_dt.bias", value_heads)
+            w.gguf.add_tensor(block + "ssm_a", -np.ones(value_heads, dtype=np.float32))
+            w.ones(block + "ssm_norm.weight", state)
+            w.matrix(block + "ssm_out.weight", WIDTH, inner, Type.Q4_0)
+        gated_ffn(w, block, WIDTH, ffn)
+    ends(w, WIDTH)
+
+
+SHAPES = {"moe": write_moe, "mla": write_mla, "sinks": write_sinks, "delta": write_delta}
 
 
 def main() -> None:
@@ -270,7 +313,7 @@ def main() -> None:
     if name in SHAPES:
         SHAPES[name](part)
     else:
-        write(name, part)
+        write(name, part, int(sys.argv[3]) if len(sys.argv) > 3 else LAYERS)
     os.replace(part, path)  # So that a file which is there is whole.
 
 

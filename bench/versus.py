@@ -28,7 +28,8 @@ from pathlib import Path
 
 import versus_parallel
 import versus_serve
-from peer import CACHE_TYPES, MODELS, Peer, add_common_options, check_common_options, chosen, find_model, write_report
+from peer import (CACHE_TYPES, MODELS, BenchPeer, Peer, add_common_options, check_common_options, chosen, find_model,
+                  write_report)
 
 BOTH_CACHES = [{"unified": True}, {"unified": False}]
 
@@ -66,14 +67,14 @@ QUICK = ["prefill512", "decode", "streams8"]
 
 @dataclass
 class Speed:
-    """Tokens a second, of the clock and of the processor's time."""
+    """Tokens a second, of the clock and of the processor's time (0: not known)."""
 
     wall: float
     cpu: float
     roofline: float = 0.0
 
     def relative_to(self, other: "Speed") -> "Speed":
-        return Speed(self.wall / other.wall, self.cpu / other.cpu)
+        return Speed(self.wall / other.wall, self.cpu / other.cpu if other.cpu else 0.0)
 
 
 def weft_speed(work: Work, model: Path, args: argparse.Namespace) -> Speed:
@@ -92,7 +93,7 @@ def peer_speed(work: Work, peer: Peer, args: argparse.Namespace) -> Speed:
     best = None
     for options in work.peer_options[: 1 if args.quick else None]:
         r = peer.round(work.peer | options | {"cache": args.cache})
-        speed = Speed(r["tokens"] / r["seconds"], r["tokens"] / r["cpu_seconds"])
+        speed = Speed(r["tokens"] / r["seconds"], r["tokens"] / r["cpu_seconds"] if r["cpu_seconds"] else 0.0)
         best = speed if best is None or speed.wall > best.wall else best
     return best
 
@@ -120,8 +121,9 @@ def round_of(work: Work, measure) -> Speed:
 def measure_work(name: str, model: Path, peer: Peer, args: argparse.Namespace) -> dict:
     work = WORKS[name]
     rounds = {"weft": [], "llama_cpp": []}
-    # llama.cpp's first round warms up; weft bench does that by itself.
-    peer_speed(work, peer, args)
+    # llama.cpp's first round warms up; weft bench and llama-bench do that by themselves.
+    if not peer.warms_up:
+        peer_speed(work, peer, args)
     for _ in range(args.rounds):
         rounds["weft"].append(round_of(work, lambda: weft_speed(work, model, args)))
         rounds["llama_cpp"].append(round_of(work, lambda: peer_speed(work, peer, args)))
@@ -137,7 +139,7 @@ def measure_work(name: str, model: Path, peer: Peer, args: argparse.Namespace) -
         "ratio": best["weft"].wall / best["llama_cpp"].wall,
         "ratio_lowest": min(ratios),
         "ratio_highest": max(ratios),
-        "ratio_cpu": cpu["weft"] / cpu["llama_cpp"],
+        "ratio_cpu": cpu["weft"] / cpu["llama_cpp"] if cpu["llama_cpp"] else 0.0,
         "roofline": best["weft"].roofline,
         "unit": "of undisturbed" if work.disturbed else "tokens/s",
         "threads": args.threads,
@@ -159,7 +161,7 @@ def row_text(r: dict) -> str:
         f"{r['weft']:.{digits}f}",
         f"{r['llama_cpp']:.{digits}f}",
         f"{r['ratio']:.2f}x ({r['ratio_lowest']:.2f}-{r['ratio_highest']:.2f})",
-        f"{r['ratio_cpu']:.2f}x",
+        f"{r['ratio_cpu']:.2f}x" if r["ratio_cpu"] else "",
         f"{100 * r['roofline']:.0f} %" if r["roofline"] else "",
     ])  # fmt: skip
 
@@ -176,6 +178,8 @@ def works(words: list[str]) -> int:
     parser.add_argument("--works", help=f"of {', '.join(WORKS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help=f"the real models, {', '.join(QUICK)}, two rounds")
     parser.add_argument("--at-least", type=float, metavar="X", help="exit with 1 where a ratio is below this")
+    parser.add_argument("--llama-bench", type=Path, metavar="FILE",
+                        help="llama.cpp is this program, which knows prefill and decode, instead of its C API")
     args = parser.parse_args(words)
     if args.quick:
         args.rounds = min(args.rounds, 2)
@@ -192,7 +196,10 @@ def works(words: list[str]) -> int:
     print(line([":" + "-" * 19, ":" + "-" * 12, *("-" * (w - 1) + ":" for w in (9, 9, 20, 9, 11))]))
     for name in models:
         model = find_model(name, python)
-        peer = Peer(python, [Path(__file__).parent / "peer_works.py", model, args.threads])
+        if args.llama_bench:
+            peer = BenchPeer(args.llama_bench, model, args.threads)
+        else:
+            peer = Peer(python, [Path(__file__).parent / "peer_works.py", model, args.threads])
         for work in names:
             report.append(measure_work(work, model, peer, args))
             print(row_text(report[-1]), flush=True)
