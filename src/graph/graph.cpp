@@ -29,7 +29,8 @@ Graph::Data& Graph::change() {
 }
 
 SymbolId Graph::add_symbol(std::string name, std::int64_t min, std::int64_t max) {
-  WEFT_CHECK(0 <= min && min <= max);
+  if (min < 0 || max < min)
+    throw Error(ErrorCode::kInvalidArgument, "symbol '" + name + "': its bounds are none");
   auto& symbols = change().symbols;
   symbols.push_back({std::move(name), min, max});
   return static_cast<SymbolId>(symbols.size()) - 1;
@@ -44,6 +45,8 @@ ValueId Graph::add_value(ValueInfo info) {
 }
 
 void Graph::rename(ValueId value, std::string name) {
+  if (value < 0 || index(value) >= values().size())
+    throw Error(ErrorCode::kInvalidArgument, "there is no value " + std::to_string(value));
   change().values[index(value)].name = std::move(name);
   add_name(value);
 }
@@ -82,7 +85,8 @@ ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name, Nod
   std::vector<ValueType> types;
   types.reserve(inputs.size());
   const auto end = std::find(inputs.begin(), inputs.end(), kNoValue);
-  WEFT_CHECK(std::all_of(end, inputs.end(), [](ValueId input) { return input == kNoValue; }));
+  if (!std::all_of(end, inputs.end(), [](ValueId input) { return input == kNoValue; }))
+    throw Error(ErrorCode::kInvalidArgument, name + ": an input is none, and one behind it is there");
   for (const ValueId input : inputs.first(static_cast<std::size_t>(end - inputs.begin()))) {
     if (input < 0 || index(input) >= values().size())
       throw Error(ErrorCode::kInvalidArgument, name + ": there is no value " + std::to_string(input));

@@ -8,7 +8,7 @@ void check(const char* op, Value x, std::initializer_list<Dim> dims, const Where
   if (!x) refuse(std::string(op) + ": it has no inputs", where);
   const auto n_symbols = static_cast<SymbolId>(x.graph().symbols().size());
   for (const Dim& dim : dims)
-    if (dim.last_symbol() >= n_symbols)
+    if (dim.last_symbol() >= n_symbols || dim.last_symbol() < kNoSymbol)
       refuse(std::string(op) + ": a size has a symbol of another graph", where);
 }
 void check(const char* op, Value x, const Shape& shape, const Where& where) {

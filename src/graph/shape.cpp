@@ -110,6 +110,8 @@ Dim::Expression Dim::expand(const Dim& dim) {
   Expression result;
   if (dim.symbol_ == kNoSymbol) {
     result.add({}, dim.factor_);
+  } else if (dim.symbol_ < 0) {
+    throw Error(ErrorCode::kInvalidArgument, "a dimension has a symbol of no graph");
   } else {
     result.add({{.symbol = dim.symbol_, .numerator = nullptr, .divisor = 1}}, dim.factor_);
   }

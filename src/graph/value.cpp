@@ -156,7 +156,7 @@ void check_shape(const Graph& graph, const std::string& name, const Shape& shape
   for (const Symbol& symbol : graph.symbols()) least.push_back(symbol.min);
   for (int i = 0; i < shape.rank(); ++i) {
     if (fixed && !shape[i].is_constant()) refuse("'" + name + "': its shape must be constant", where);
-    if (shape[i].last_symbol() >= n_symbols)
+    if (shape[i].last_symbol() >= n_symbols || shape[i].last_symbol() < kNoSymbol)
       refuse("'" + name + "': its shape has a symbol of another graph", where);
     if (shape[i].value(least) < (fixed ? 1 : 0))
       refuse("'" + name + "' " + to_string(shape, graph.symbols()) + ": a dimension is too small", where);

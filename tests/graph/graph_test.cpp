@@ -75,6 +75,7 @@ TEST_F(DimTest, WhatMakesNoSenseIsRefused) {
   EXPECT_THROW(n - 2 * n, Error);
   EXPECT_THROW(n / 0, Error);
   EXPECT_THROW(n / -2, Error);
+  EXPECT_THROW(Dim(1, -5) + n, Error);
   EXPECT_THROW(n * std::numeric_limits<std::int64_t>::max() * 2, Error);
   EXPECT_THROW(Dim(std::numeric_limits<std::int64_t>::max()) + 1, Error);
 }
@@ -322,7 +323,7 @@ TEST_F(GraphTest, NamedInputsAreTheListOfTheirNamesInOrder) {
 
 TEST_F(GraphTest, WhatIsLeftOutStandsAtTheEnd) {
   const ValueId bias = graph.add_weight("bias", DType::kF32, {8});
-  EXPECT_DEATH(graph.add(ops::Norm{}, {x, kNoValue, bias}, "gap"), "kNoValue");
+  EXPECT_THROW(graph.add(ops::Norm{}, {x, kNoValue, bias}, "gap"), Error);
   EXPECT_EQ(refusal(ops::Norm{}, {x, kNoValue, kNoValue}), "");
   EXPECT_NE(refusal(ops::Add{}, {x, kNoValue}), "") << "what is not optional cannot be left out";
 }

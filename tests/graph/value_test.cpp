@@ -91,6 +91,9 @@ TEST_F(Language, ValuesThatTheirGraphDoesNotHaveAreRefused) {
     EXPECT_TRUE(has(refusal([&] { g.output("y", value); }), "none of this graph"));
   }
   EXPECT_TRUE(has(refusal([&] { moved.add(ops::Scale{}, {7}, "y"); }), "no value 7"));
+  EXPECT_TRUE(has(refusal([&] { moved.rename(7, "y"); }), "no value 7"));
+  EXPECT_TRUE(has(refusal([&] { moved.add_symbol("m", 3, 2); }), "bounds"));
+  EXPECT_TRUE(has(refusal([&] { moved.input("z", {Dim(1, -5), 2}); }), "another graph"));
   EXPECT_EQ(relu(Value(moved, moved.find("x"))).shape().rank(), 2);
 }
 

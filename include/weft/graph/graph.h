@@ -109,8 +109,8 @@ class Graph {
   ValueId add_weight(std::string name, DType dtype, Shape shape);
   ValueId add_state(std::string name, DType dtype, Shape shape);
   /// Adds a node and returns its result. Inputs that are kNoValue are left out. They must stand at the end of
-  /// the list (checked: this is a bug of the caller), and the op must take them as optional. Throws Error
-  /// kInvalidArgument that names the result where the shape rule refuses.
+  /// the list, and the op must take them as optional. Throws Error kInvalidArgument that names the result for
+  /// inputs that are none of the graph's, and where the shape rule refuses.
   ValueId add(Op op, std::span<const ValueId> inputs, std::string name, NodeTag tag = {});
   template <typename T>
     requires(!HasNamedInputs<T>)
