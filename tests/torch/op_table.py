@@ -317,7 +317,7 @@ TABLE = [
     Row("pow", two(), binary(torch.pow), Noise(result=2e-6, operands=1e-7)),
     *(Row(f"glu_{name}", lambda g: (lambda x: ([x, g.exactly(g.shape(x))], {}))(g.value(min_rank=1)),
           (lambda f: lambda p, gate, up: f(gate) * up)(f), Noise(result=1e-6, operands=2e-7, same_place=3e-7),
-          free=lambda gate, up: (gate < -5) & up.isinf())  # Tiny or 0: times infinity that is all or nothing.
+          free=lambda p, gate, up: (gate < -5) & up.isinf())  # Tiny or 0: times infinity that is all or nothing.
       for name, f in {
         "silu": F.silu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu,
     }.items()),

@@ -158,6 +158,12 @@ def bilinear(p, x):
     return F.interpolate(x, size_of(p, x), mode="bilinear", align_corners=p["align_corners"])
 
 
+def beside_infinite(p, x):
+    """Where a neighbour's weight is 0, or nearly: that times infinity is all or nothing."""
+    near = F.max_pool2d(x.isinf().double(), 3, 1, 1)
+    return F.interpolate(near, size_of(p, x), mode="bilinear", align_corners=p["align_corners"]) > 0
+
+
 def draw_batch_norm(g):
     x = pictures(g)
     if x is None:
@@ -209,9 +215,9 @@ TABLE = [
         lambda p, x: F.avg_pool2d(x, p["kernel"], p["stride"], p["padding"], count_include_pad=p["count_padding"]), SUMS,
         weight=2, grows=True, least=True),
     Row("resize_nearest", draw_resize(False, False), nearest, EXACT, grows=True, least=True),
-    Row("resize_bilinear", draw_resize(False, True), bilinear, PLACES, grows=True, least=True),
+    Row("resize_bilinear", draw_resize(False, True), bilinear, PLACES, grows=True, least=True, free=beside_infinite),
     Row("upsample_nearest", draw_resize(True, False), nearest, EXACT, grows=True, least=True),
-    Row("upsample_bilinear", draw_resize(True, True), bilinear, PLACES, grows=True, least=True),
+    Row("upsample_bilinear", draw_resize(True, True), bilinear, PLACES, grows=True, least=True, free=beside_infinite),
     Row("batch_norm", draw_batch_norm, batch_norm, SUMS),
     Row("group_norm", draw_group_norm, group_norm, SUMS, weight=2, least=True),
 ]

@@ -32,6 +32,7 @@ from rows import EXACT, MAX_RANK, SUMS
 
 EDGES = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1.4e-45, 3.4e38, -3.4e38, 1.2e-38, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5,
          -3.5, 88.0, -104.0, 1e4]
+LOST = 1e9  # What is that large and as uncertain may be infinite: divided by next to nothing.
 HUGE = 1e18  # Squares of such are infinite.
 LARGE = 1e3  # Angles of which small errors are whole turns soon.
 SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33]
@@ -256,8 +257,8 @@ class Case:
             y = y + factor * row.noise.absolute * (torch.rand(y.shape, generator=self.torch_rng, dtype=torch.float64) * 2 - 1)
         if row.noise == SUMS and any(((x.abs() > HUGE) & x.isfinite()).any() for x in exact if x.is_floating_point()):
             y = torch.full_like(y, math.nan)  # Parts may be infinite; which, is up to the order.
-        if row.free is not None:  # Their truth is no finite number, which 0 is off by anything.
-            y = torch.where(row.free(*exact), 0.0, y)
+        if row.free is not None:  # One of these is off by anything, whatever follows.
+            y = torch.where(row.free(parameters, *exact), math.nan if factor in (1, 4, 16) else 0.0, y)
         if row.noise != EXACT and y.is_floating_point():  # Results that are denormal may be 0, and 0 have either sign.
             tiny = torch.copysign(y.abs() if factor < 8 else torch.zeros_like(y), torch.tensor(-1.0 if factor == 4 else 1.0))
             y = torch.where((y.abs() < 1.2e-38) & (factor > 1), tiny, y)
@@ -284,6 +285,8 @@ class Case:
             if truth[v].is_floating_point():
                 small = torch.where(truth[v].isfinite(), truth[v].abs(), 0.0) * 2.4e-7 + 1.2e-38
                 spread[v] = MARGIN * spread[v] + (small if any(row.noise != EXACT for _, row, *_ in self.nodes) else 0.0)
+                lost = (spread[v] >= truth[v].abs()) & (truth[v].abs() > LOST)
+                spread[v] = torch.where(lost, math.nan, spread[v])
         return spread
 
     def symbols(self):

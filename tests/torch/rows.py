@@ -36,7 +36,7 @@ class Row:
     turns: bool = False   # Whether they do so of large ones.
     grows: bool = False   # Whether results have sizes that no operand has.
     least: bool = False   # Whether sizes that are symbols may not be below those that were drawn.
-    free: Callable | None = None  # free(*tensors) -> which elements of the result may be anything
+    free: Callable | None = None  # free(parameters, *tensors) -> which elements of the result may be anything
 
 
 def matrix(g):
