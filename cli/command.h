@@ -42,6 +42,8 @@ extern const Command kInspectCommand;
 extern const Command kBenchCommand;
 extern const Command kQuantizeCommand;
 extern const Command kPerplexityCommand;
+extern const Command kSplitCommand;
+extern const Command kMergeCommand;
 extern const Command kModelsCommand;
 extern const Command kDevicesCommand;
 extern const Command kTestBackendCommand;

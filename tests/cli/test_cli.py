@@ -63,7 +63,7 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
-    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "tokenize", "inspect", "quantize", "perplexity", "bench", "models", "devices", "test-backend", "health",
+    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "tokenize", "inspect", "quantize", "perplexity", "split", "merge", "bench", "models", "devices", "test-backend", "health",
                 "completion", "man", "version"]  # fmt: skip
 
     def test_help(self):

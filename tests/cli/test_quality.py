@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft quantize and weft perplexity as users run them, with a tiny model.
+"""weft quantize, split, merge and perplexity as users run them, with a tiny model.
 
 Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment. One class is one CTest test.
 """
@@ -64,6 +64,45 @@ class Quantize(Case):
         broken.write_bytes(self.model.read_bytes()[:5000])
         self.fail_with(1, "quantize", broken, "Q4_0")
         self.fail_with(1, "quantize", self.model, self.folder / "no" / "folder.gguf", "Q4_0")
+
+
+class Split(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def test_a_set_is_the_file_and_becomes_it_again(self):
+        planned = json.loads(self.succeed("split", "--dry-run", "--json", "--split-max-tensors", 8, LLAMA, self.folder / "a"))
+        self.assertEqual(list(self.folder.iterdir()), [])
+        parts = json.loads(self.succeed("split", "--json", "--split-max-tensors", 8, LLAMA, self.folder / "a"))
+        self.assertEqual(parts, planned)
+        self.assertEqual([part["tensors"] for part in parts], [8, 8, 8, 6])
+        self.assertEqual(Path(parts[3]["path"]).name, "a-00004-of-00004.gguf")
+        words = ["-p", "a b c", "-n", 8, "--temp", 0]
+        answer = self.succeed("run", "-m", LLAMA, *words)
+        self.assertEqual(answer, self.succeed("run", "-m", parts[2]["path"], *words))
+        whole = self.folder / "whole.gguf"
+        self.succeed("merge", parts[1]["path"], whole)
+        whole_info, info = (json.loads(self.succeed("inspect", path, "--json")) for path in (whole, LLAMA))
+        self.assertEqual(whole_info["tensors"], info["tensors"])
+        self.assertEqual(whole_info["metadata"], info["metadata"])
+        self.assertEqual(answer, self.succeed("run", "-m", whole, *words))
+        # Also by size: no part is larger, but for a tensor that is alone.
+        for part in json.loads(self.succeed("split", "--json", "--split-max-size", "1M", LLAMA, self.folder / "b")):
+            self.assertTrue(part["bytes"] <= 1_000_000 or part["tensors"] == 1)
+
+    def test_wrong_words_are_named(self):
+        self.assertIn("one part", self.fail_with(1, "split", LLAMA, self.folder / "a"))
+        self.assertIn("2G", self.fail_with(2, "split", "--split-max-size", "12", LLAMA, self.folder / "a"))
+        self.assertIn("give a model", self.fail_with(2, "split", LLAMA))
+        self.assertIn("one file already", self.fail_with(1, "merge", LLAMA, self.folder / "a.gguf"))
+        self.succeed("split", "--split-max-tensors", 16, LLAMA, self.folder / "a")
+        first, second = sorted(self.folder.iterdir())
+        self.assertIn("overwrite", self.fail_with(1, "merge", first, second))
+        self.fail_with(1, "split", "--split-max-tensors", 16, LLAMA, self.folder / "none" / "a")
+        second.unlink()
+        self.assertIn("part 2 of 2", self.fail_with(1, "merge", first, self.folder / "a.gguf"))
 
 
 class Perplexity(Case):
