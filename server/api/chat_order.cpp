@@ -59,13 +59,9 @@ ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, con
                       common.grammar ? common.grammar->key : "");
   if (common.grammar) turn.content_grammar = common.grammar->make();
   ChatOpening opening = open_chat(model, turn);
-  if (pictures.pictures.empty()) {
-    order.prompt = model.tokenizer().encode(opening.prompt);
-  } else {
-    PromptWithImages prompt = with_pictures(opening.prompt, pictures, model);
-    order.prompt = std::move(prompt.tokens);
-    order.params.parts = std::move(prompt.parts);
-  }
+  PromptWithImages prompt = with_pictures(opening.prompt, pictures, model);
+  order.prompt = std::move(prompt.tokens);
+  order.params.parts = std::move(prompt.parts);
   check_length(model, order.prompt.size(), "messages");
   if (common.grammar && !opening.grammar)
     throw bad_request("response_format", "an answer that is continued cannot be held to a form");

@@ -9,25 +9,49 @@
 namespace weft::server {
 namespace {
 
-// A string, or blocks of text: the text.
-std::string text_of(const Json& content, const std::string& path) {
+// The picture of a block of type "image".
+std::string take_picture(Fields& block, PictureTaker& pictures) {
+  const std::string path = block.path_of("source");
+  const Json* const value = block.object("source");
+  if (value == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
+  Fields source(*value, path);
+  source.ignore({"media_type"});
+  const bool is_url = source.word("type", 2, {"base64", "url"}) == 1;
+  std::string mark = is_url ? pictures.take_url(source.string("url"), source.path_of("url"))
+                            : pictures.take_base64(source.string("data"), source.path_of("data"));
+  source.done();
+  return mark;
+}
+
+// A string, or blocks of text and pictures: the text.
+std::string text_of(const Json& content, const std::string& path, PictureTaker& pictures) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array())
     throw bad_request(path, fmt::format("'{}' must be a string or an array of blocks", path));
   std::string text;
+  bool was_text = false;  // Texts are lines of their own.
   for (std::size_t i = 0; i < content.size(); ++i) {
     Fields block(content[i], element(path, i));
-    block.word("type", 0, {"text"});
-    if (!text.empty()) text += '\n';
+    if (block.word("type", 0, {"text", "image"}) == 1) {
+      text += take_picture(block, pictures);
+      was_text = false;
+      continue;
+    }
+    if (was_text) text += '\n';
     text += block.string("text");
+    was_text = true;
   }
   return text;
+}
+
+bool is_tool_result(const Json& block) {
+  return block.is_object() && block.contains("type") && block["type"] == "tool_result";
 }
 
 // What one message of Anthropic's is in OpenAI's: tool results become messages of their own, in front.
 class MessageReader {
  public:
-  explicit MessageReader(Json& out) : out_(&out) {}
+  MessageReader(Json& out, PictureTaker& pictures) : out_(&out), pictures_(&pictures) {}
 
   void read(const Json& message, const std::string& path) {
     Fields fields(message, path);
@@ -40,11 +64,15 @@ class MessageReader {
     thinking_.clear();
     calls_ = Json::array();
     has_text_ = content->is_string();
+    was_text_ = false;
     if (content->is_string()) {
       text_ = content->get<std::string>();
     } else if (content->is_array()) {
-      for (std::size_t i = 0; i < content->size(); ++i)
-        read_block((*content)[i], element(fields.path_of("content"), i), role == 1);
+      // Tool results first, as they stand in the conversation: pictures are taken in that order.
+      for (const bool results : {true, false})
+        for (std::size_t i = 0; i < content->size(); ++i)
+          if (is_tool_result((*content)[i]) == results)
+            read_block((*content)[i], element(fields.path_of("content"), i), role == 1);
     } else {
       throw bad_request(fields.path_of("content"),
                         fmt::format("'{}.content' must be a string or an array", path));
@@ -63,9 +91,13 @@ class MessageReader {
     block.ignore({"cache_control", "citations"});
     const std::string type = block.string("type");
     if (type == "text") {
-      if (has_text_) text_ += '\n';
+      if (was_text_) text_ += '\n';
       text_ += block.string("text");
+      has_text_ = was_text_ = true;
+    } else if (type == "image" && !from_assistant) {
+      text_ += take_picture(block, *pictures_);
       has_text_ = true;
+      was_text_ = false;
     } else if (type == "thinking" && from_assistant) {
       thinking_ += block.string("thinking");
       block.ignore({"signature"});
@@ -81,23 +113,27 @@ class MessageReader {
       block.ignore({"caller"});
     } else if (type == "tool_result" && !from_assistant) {
       const Json* content = block.find("content");
-      std::string text = content == nullptr ? std::string() : text_of(*content, block.path_of("content"));
+      std::string text =
+          content == nullptr ? std::string() : text_of(*content, block.path_of("content"), *pictures_);
       if (block.boolean("is_error", false)) text = "Error: " + text;
       out_->push_back(
           {{"role", "tool"}, {"tool_call_id", block.string("tool_use_id")}, {"content", std::move(text)}});
     } else {
-      throw bad_request(block.path_of("type"),
-                        fmt::format("'{}': blocks of type '{}' are not supported; weft reads text and tools",
-                                    path, type.substr(0, 64)));
+      throw bad_request(
+          block.path_of("type"),
+          fmt::format("'{}': blocks of type '{}' are not supported; weft reads text, pictures and tools",
+                      path, type.substr(0, 64)));
     }
     block.done();
   }
 
   Json* out_;
+  PictureTaker* pictures_;
   std::string text_;
   std::string thinking_;
   Json calls_;
   bool has_text_ = false;
+  bool was_text_ = false;  // The block before: texts are lines of their own.
 };
 
 std::string read_tools(const Json& tools) {
@@ -129,15 +165,15 @@ void read_choice(Fields& fields, ChatTurn& turn) {
   choice.done();
 }
 
-ChatTurn read_turn(Fields& fields) {
+ChatTurn read_turn(Fields& fields, PictureTaker& pictures) {
   ChatTurn turn;
   Json list = Json::array();
   if (const Json* system = fields.find("system"))
-    list.push_back({{"role", "system"}, {"content", text_of(*system, "system")}});
+    list.push_back({{"role", "system"}, {"content", text_of(*system, "system", pictures)}});
   const Json* given = fields.array("messages");
   if (given == nullptr || given->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
-  MessageReader reader(list);
+  MessageReader reader(list, pictures);
   for (std::size_t i = 0; i < given->size(); ++i) reader.read((*given)[i], element("messages", i));
   // An answer that is begun is continued.
   turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
@@ -338,7 +374,8 @@ void messages(Job& job) {
   Fields fields(job.body);
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
-  ChatTurn turn = read_turn(fields);
+  PictureTaker pictures(*job.model);
+  ChatTurn turn = read_turn(fields, pictures);
   read_output_config(fields, common, turn);
   if (!fields.has("max_tokens")) throw bad_request("max_tokens", "'max_tokens' is missing");
   read_max_tokens(fields, {"max_tokens"}, params);
@@ -351,7 +388,7 @@ void messages(Job& job) {
 
   const bool stream = common.stream;
   std::vector<std::string> stops = params.stop;
-  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common));
+  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), pictures.finish());
   auto writer =
       std::make_unique<MessageWriter>(job.model->spec.name, stream, static_cast<int>(order.prompt.size()),
                                       std::move(stops), std::move(order.reader));
@@ -362,9 +399,11 @@ void messages(Job& job) {
 
 void count_message_tokens(Job& job) {
   Fields fields(job.body);
-  ChatTurn turn = read_turn(fields);
+  PictureTaker taker(*job.model);
+  ChatTurn turn = read_turn(fields, taker);
+  const Pictures pictures = taker.finish();
   const ChatOpening opening = open_chat(*job.model, std::move(turn));
-  job.send({{"input_tokens", job.model->tokenizer().encode(opening.prompt).size()}});
+  job.send({{"input_tokens", with_pictures(opening.prompt, pictures, *job.model).tokens.size()}});
 }
 
 }  // namespace weft::server

@@ -42,17 +42,6 @@ std::optional<std::vector<std::byte>> decode_base64(std::string_view text) {
   return bytes;
 }
 
-std::vector<std::byte> read_url(std::string_view url, const std::string& path) {
-  if (!url.starts_with("data:"))
-    throw bad_request(path, fmt::format("'{}' must be a data: URL; the server fetches nothing itself", path));
-  const std::size_t comma = url.find(',');
-  if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))
-    throw bad_request(path, fmt::format("'{}' must look like \"data:image/png;base64,...\"", path));
-  auto bytes = decode_base64(url.substr(comma + 1));
-  if (!bytes) throw bad_request(path, fmt::format("what stands behind the comma of '{}' is no base64", path));
-  return std::move(*bytes);
-}
-
 Image decode(const Picture& picture) try { return read_image(picture.file); } catch (const Error& error) {
   throw bad_request(picture.path, fmt::format("'{}': {}", picture.path, error.what()));
 }
@@ -71,8 +60,40 @@ std::optional<std::string_view> url_of(const Json& part, const std::string& path
 
 }  // namespace
 
+void PictureTaker::check(const std::string& path) {
+  if (model_.vision == nullptr)
+    throw bad_request(path, fmt::format("'{}' is a picture, and the model '{}' reads none: start the server "
+                                        "with --mmproj FILE, the model's vision file",
+                                        path, model_.spec.name));
+  if (pictures_.pictures.size() == kMaxPictures)
+    throw bad_request(path, fmt::format("at most {} pictures are taken in a request", kMaxPictures));
+}
+
+std::string PictureTaker::add(std::vector<std::byte> file, const std::string& path) {
+  if (pictures_.mark.empty()) pictures_.mark = make_image_mark();
+  pictures_.pictures.push_back({path, std::move(file)});
+  return pictures_.mark;
+}
+
+std::string PictureTaker::take_base64(std::string_view data, const std::string& path) {
+  check(path);
+  auto bytes = decode_base64(data);
+  if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are no base64", path));
+  return add(std::move(*bytes), path);
+}
+
+std::string PictureTaker::take_url(std::string_view url, const std::string& path) {
+  check(path);
+  if (!url.starts_with("data:"))
+    throw bad_request(path, fmt::format("'{}' must be a data: URL; the server fetches nothing itself", path));
+  const std::size_t comma = url.find(',');
+  if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))
+    throw bad_request(path, fmt::format("'{}' must look like \"data:image/png;base64,...\"", path));
+  return take_base64(url.substr(comma + 1), path);
+}
+
 Pictures take_pictures(Json& messages, const ServedModel& model) {
-  Pictures pictures;
+  PictureTaker taker(model);
   for (std::size_t m = 0; m < messages.size(); ++m) {
     if (!messages[m].is_object() || !messages[m].contains("content")) continue;
     Json& content = messages[m]["content"];
@@ -83,35 +104,26 @@ Pictures take_pictures(Json& messages, const ServedModel& model) {
       Json& part = content[i];
       const std::string path = fmt::format("messages[{}].content[{}]", m, i);
       const std::optional<std::string_view> url = url_of(part, path);
-      if (url && model.vision == nullptr)
-        throw bad_request(path,
-                          fmt::format("'{}' is a picture, and the model '{}' reads none: start the server "
-                                      "with --mmproj FILE, the model's vision file",
-                                      path, model.spec.name));
-      if (url && pictures.pictures.size() == kMaxPictures)
-        throw bad_request(path, fmt::format("at most {} pictures are taken in a request", kMaxPictures));
-      if (url) {
-        if (pictures.mark.empty()) pictures.mark = make_image_mark();
-        pictures.pictures.push_back({path, read_url(*url, path)});
-      }
+      const std::string mark = url ? taker.take_url(*url, path) : "";
       // A picture and the text beside it are one part: parts of text are lines of their own.
       const bool is_text = part.is_object() && part.contains("text") && part["text"].is_string();
       const bool goes_on = !parts.empty() && (url || (was_picture && is_text)) && parts.back().is_object() &&
                            parts.back().contains("text") && parts.back()["text"].is_string();
       if (goes_on)
         parts.back()["text"].get_ref<std::string&>() +=
-            url ? pictures.mark : part["text"].get_ref<const std::string&>();
+            url ? mark : part["text"].get_ref<const std::string&>();
       else
-        parts.push_back(url ? Json{{"type", "text"}, {"text", pictures.mark}} : std::move(part));
+        parts.push_back(url ? Json{{"type", "text"}, {"text", mark}} : std::move(part));
       was_picture = url.has_value();
     }
     content = std::move(parts);
   }
-  return pictures;
+  return taker.finish();
 }
 
 PromptWithImages with_pictures(const std::vector<PromptPiece>& prompt, const Pictures& pictures,
                                const ServedModel& model) {
+  if (pictures.pictures.empty()) return {.tokens = model.tokenizer().encode(prompt)};
   std::vector<std::shared_ptr<const EncodedImage>> encoded;
   for (const Picture& picture : pictures.pictures) encoded.push_back(model.vision->encode(decode(picture)));
   return place_images(model.tokenizer(), prompt, encoded, pictures.mark);

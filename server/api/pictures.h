@@ -1,8 +1,9 @@
 #pragma once
-// Pictures in conversations, as OpenAI's chat API sends them: parts {"type": "image_url", "image_url":
-// {"url": "data:image/png;base64,..."}}. Nothing is fetched: other URLs are refused.
+// Pictures in conversations: files in base64, or data: URLs. Nothing is fetched: other URLs are refused.
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/job.h"
@@ -21,12 +22,31 @@ struct Pictures {
   std::vector<Picture> pictures;
 };
 
-/// Takes the pictures out of an array of messages. Throws ApiError for a model that reads none, for too many,
-/// and for what is no data: URL.
+/// Takes pictures out of a conversation, in their order. Throws ApiError that names `path` for a model that
+/// reads none, for too many, and for what is no data: URL and no base64.
+class PictureTaker {
+ public:
+  explicit PictureTaker(const ServedModel& model) : model_(model) {}
+
+  /// What stands in the picture's place.
+  std::string take_url(std::string_view url, const std::string& path);
+  std::string take_base64(std::string_view data, const std::string& path);
+  Pictures finish() { return std::move(pictures_); }
+
+ private:
+  void check(const std::string& path);
+  std::string add(std::vector<std::byte> file, const std::string& path);
+
+  const ServedModel& model_;
+  Pictures pictures_;
+};
+
+/// Those of an array of messages of OpenAI's chat API: parts {"type": "image_url", "image_url": {"url":
+/// "data:image/png;base64,..."}}.
 Pictures take_pictures(Json& messages, const ServedModel& model);
 
-/// The prompt with the pictures in their places, computed now unless they came before. Throws ApiError for
-/// those that cannot be read.
+/// The prompt with the pictures, if there are any, in their places, computed now unless they came before.
+/// Throws ApiError for those that cannot be read.
 PromptWithImages with_pictures(const std::vector<PromptPiece>& prompt, const Pictures& pictures,
                                const ServedModel& model);
 

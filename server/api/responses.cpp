@@ -9,14 +9,21 @@
 namespace weft::server {
 namespace {
 
-// Parts of text; other kinds are refused.
-std::string text_of(const Json& content, const std::string& path) {
+// Parts of text and pictures, which `pictures` takes; other kinds are refused.
+std::string text_of(const Json& content, const std::string& path, PictureTaker& pictures) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) throw bad_request(path, fmt::format("'{}' must be a string or an array", path));
   std::string text;
   for (std::size_t i = 0; i < content.size(); ++i) {
     Fields part(content[i], element(path, i));
-    part.word("type", 0, {"input_text", "output_text", "text", "refusal", "reasoning_text", "summary_text"});
+    constexpr std::size_t kImage = 6;
+    if (part.word("type", 0,
+                  {"input_text", "output_text", "text", "refusal", "reasoning_text", "summary_text",
+                   "input_image"}) == kImage) {
+      part.refuse("file_id", "the server keeps no files; send the picture as 'image_url'");
+      text += pictures.take_url(part.string("image_url"), part.path_of("image_url"));
+      continue;
+    }
     text += part.string("text") + part.string("refusal");
   }
   return text;
@@ -25,6 +32,8 @@ std::string text_of(const Json& content, const std::string& path) {
 // Items of a conversation, as messages of the chat API.
 class ItemReader {
  public:
+  explicit ItemReader(PictureTaker& pictures) : pictures_(pictures) {}
+
   Json read(const Json& input) {
     if (input.is_string()) return Json::array({{{"role", "user"}, {"content", input}}});
     if (!input.is_array() || input.empty())
@@ -51,7 +60,7 @@ class ItemReader {
       const Json* content = item.find("content");
       if (content == nullptr)
         throw bad_request(item.path_of("content"), fmt::format("'{}.content' is missing", path));
-      const std::string text = text_of(*content, item.path_of("content"));
+      const std::string text = text_of(*content, item.path_of("content"), pictures_);
       if (role == "assistant") {
         Json& mine = assistant();
         mine["content"].get_ref<std::string&>() += text;
@@ -66,12 +75,14 @@ class ItemReader {
            {"function", {{"name", item.string("name")}, {"arguments", item.string("arguments", "{}")}}}});
     } else if (type == "function_call_output") {
       const Json* output = item.find("output");
-      messages_.push_back({{"role", "tool"},
-                           {"tool_call_id", item.string("call_id")},
-                           {"content", output == nullptr ? "" : text_of(*output, item.path_of("output"))}});
+      messages_.push_back(
+          {{"role", "tool"},
+           {"tool_call_id", item.string("call_id")},
+           {"content", output == nullptr ? "" : text_of(*output, item.path_of("output"), pictures_)}});
     } else if (type == "reasoning") {
       const Json* content = item.array("content");
-      const std::string text = content == nullptr ? "" : text_of(*content, item.path_of("content"));
+      const std::string text =
+          content == nullptr ? "" : text_of(*content, item.path_of("content"), pictures_);
       item.ignore({"summary"});
       if (!text.empty())
         messages_.push_back({{"role", "assistant"}, {"content", ""}, {"reasoning_content", text}});
@@ -82,6 +93,7 @@ class ItemReader {
     item.done();
   }
 
+  PictureTaker& pictures_;
   Json messages_ = Json::array();
 };
 
@@ -345,7 +357,8 @@ void responses(Job& job) {
   ChatTurn turn;
   const Json* input = fields.find("input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
-  Json list = ItemReader().read(*input);
+  PictureTaker taker(*job.model);
+  Json list = ItemReader(taker).read(*input);
   if (const std::string instructions = fields.string("instructions"); !instructions.empty())
     list.insert(list.begin(), Json{{"role", "system"}, {"content", instructions}});
   turn.messages_json = to_text(list);
@@ -382,7 +395,7 @@ void responses(Job& job) {
 
   Json frame = frame_of(job.body, job.model->spec.name, params.sampler);
   const bool stream = common.stream;
-  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common));
+  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), taker.finish());
   auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, stream, logprobs,
                                                  std::move(order.reader));
   std::vector<std::vector<Token>> prompts;

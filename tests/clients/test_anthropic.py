@@ -70,6 +70,6 @@ def test_errors(client):
     with pytest.raises(anthropic.BadRequestError) as caught:
         ask(client, messages=[{"role": "user", "content": [{"type": "image", "source": {
             "type": "base64", "media_type": "image/png", "data": ""}}]}])
-    assert "image" in str(caught.value)
+    assert "--mmproj" in str(caught.value)
     with pytest.raises(anthropic.BadRequestError):
         ask(client, max_tokens=-2)

@@ -1,0 +1,102 @@
+"""Pictures as OpenAI's and Anthropic's clients send them: the same conversation by three APIs is the same prompt."""
+import base64
+from pathlib import Path
+
+import anthropic
+import openai
+import pytest
+
+DATA = Path(__file__).parent.parent / "data"
+PICTURE = base64.b64encode((DATA / "vision/pictures/photo.png").read_bytes()).decode()
+OTHER = base64.b64encode((DATA / "vision/pictures/turned.jpg").read_bytes()).decode()
+URL = f"data:image/png;base64,{PICTURE}"
+TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+N_ROWS = 9  # Of a picture.
+
+
+@pytest.fixture(scope="module")
+def url(start_server, tmp_path_factory):
+    template = tmp_path_factory.mktemp("pictures") / "template.jinja"
+    template.write_text(TEMPLATE)
+    return start_server("-m", str(DATA / "golden/gemma3/model.gguf"), "-c", "1024", "-np", "2", "--chat-template-file",
+                        str(template), "--mmproj", str(DATA / "vision/gemma3/mmproj.gguf")).url
+
+
+@pytest.fixture(scope="module")
+def open_ai(url):
+    return openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def anthropics(url):
+    return anthropic.Anthropic(base_url=url, api_key="none", max_retries=0, timeout=60)
+
+
+def by_responses(client, picture=None, **fields):
+    content = [{"type": "input_text", "text": "Look: "}, picture or {"type": "input_image", "image_url": URL, "detail": "auto"},
+               {"type": "input_text", "text": " what?"}]
+    return client.responses.create(model="any", input=[{"role": "user", "content": content}], max_output_tokens=16,
+                                   temperature=0, **fields)
+
+
+def message(source):
+    return [{"role": "user", "content": [{"type": "text", "text": "Look: "}, {"type": "image", "source": source},
+                                         {"type": "text", "text": " what?"}]}]
+
+
+SOURCE = {"type": "base64", "media_type": "image/png", "data": PICTURE}
+
+
+def by_messages(client, source=None):
+    return client.messages.create(model="any", messages=message(source or SOURCE), max_tokens=16, temperature=0)
+
+
+def test_all_apis_read_the_same(open_ai, anthropics):
+    chat = open_ai.chat.completions.create(model="any", max_tokens=16, temperature=0, messages=[
+        {"role": "user", "content": [{"type": "text", "text": "Look: "}, {"type": "image_url", "image_url": {"url": URL}},
+                                     {"type": "text", "text": " what?"}]}])
+    n_prompt = chat.usage.prompt_tokens
+    assert n_prompt > N_ROWS
+    response = by_responses(open_ai)
+    assert response.usage.input_tokens == n_prompt
+    assert response.output_text == chat.choices[0].message.content
+    for source in (SOURCE, {"type": "url", "url": URL}):
+        answer = by_messages(anthropics, source)
+        assert answer.usage.input_tokens + answer.usage.cache_read_input_tokens == n_prompt
+        assert answer.content[0].text == response.output_text
+    assert anthropics.messages.count_tokens(model="any", messages=message(SOURCE)).input_tokens == n_prompt
+
+
+def test_a_picture_may_be_what_a_tool_has_found(anthropics):
+    def ask(*blocks):
+        return anthropics.messages.create(model="any", max_tokens=8, temperature=0, messages=[
+            {"role": "user", "content": "Draw."},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "draw", "input": {}}]},
+            {"role": "user", "content": list(blocks)}])
+
+    def n_prompt(answer):
+        return answer.usage.input_tokens + answer.usage.cache_read_input_tokens
+
+    def result(*content):
+        return {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "done"}, *content]}
+    seen = {"type": "image", "source": SOURCE}
+    other = {"type": "image", "source": {**SOURCE, "media_type": "image/jpeg", "data": OTHER}}
+    assert n_prompt(ask(result(seen))) > n_prompt(ask(result())) + N_ROWS
+    # Results stand in front of what the user says, whatever their order.
+    first, second, swapped = ask(result(seen), other), ask(other, result(seen)), ask(result(other), seen)
+    assert first.content[0].text == second.content[0].text
+    assert first.content[0].text != swapped.content[0].text
+
+
+def test_nothing_is_fetched(open_ai, anthropics):
+    with pytest.raises(openai.BadRequestError) as caught:
+        by_responses(open_ai, {"type": "input_image", "image_url": "https://example.com/cat.png"})
+    assert "data:" in str(caught.value)
+    with pytest.raises(openai.BadRequestError) as caught:
+        by_responses(open_ai, {"type": "input_image", "file_id": "file-1"})
+    assert "image_url" in str(caught.value)
+    for source, what in (({"type": "url", "url": "https://example.com/cat.png"}, "data:"),
+                         ({**SOURCE, "data": "****"}, "base64"), ({**SOURCE, "data": PICTURE[:-400]}, "cannot be read")):
+        with pytest.raises(anthropic.BadRequestError) as caught:
+            by_messages(anthropics, source)
+        assert what in str(caught.value)
