@@ -48,7 +48,8 @@ SOURCE = {"type": "base64", "media_type": "image/png", "data": PICTURE}
 
 
 def by_messages(client, source=None):
-    return client.messages.create(model="any", messages=message(source or SOURCE), max_tokens=16, temperature=0)
+    return client.messages.create(model="any", messages=message(source or SOURCE), max_tokens=16,
+                                  extra_body={"temperature": 0})
 
 
 def test_all_apis_read_the_same(open_ai, anthropics):
@@ -69,7 +70,7 @@ def test_all_apis_read_the_same(open_ai, anthropics):
 
 def test_a_picture_may_be_what_a_tool_has_found(anthropics):
     def ask(*blocks):
-        return anthropics.messages.create(model="any", max_tokens=8, temperature=0, messages=[
+        return anthropics.messages.create(model="any", max_tokens=8, extra_body={"temperature": 0}, messages=[
             {"role": "user", "content": "Draw."},
             {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "draw", "input": {}}]},
             {"role": "user", "content": list(blocks)}])
