@@ -40,6 +40,7 @@ void Fuser::add_product(NodeId id) {
   absorb_activation(values);
   if (get_op<ops::Matmul>(node) != nullptr) {
     absorb_residual(id, values);
+    if (absorb_expert_means(values)) return add_matmul(values);
     if (const TakenNodes taken = absorb_taken(values); taken.best != kNoNode) return add_taken(values, taken);
     add_matmul(values);
   } else {
@@ -214,30 +215,6 @@ void Fuser::add_taken(const MatmulValues& values, const TakenNodes& nodes) {
 void Fuser::add_matmul(const MatmulValues& values) {
   const int phase = first_phase(values);
   finish_product(program_.add(std::make_unique<MatmulLaunch>(graph_, values), phase), values);
-}
-
-void Fuser::add_matmul_experts(const Node& node, const MatmulValues& values) {
-  const std::int64_t n_experts = graph_.value(values.weight).shape[0].constant();
-  const ExpertGroupsLaunch* groups = nullptr;
-  int made_by = kNoLaunch;
-  for (int i = 0; i < program_.n_launches() && groups == nullptr; ++i) {
-    const auto* candidate = dynamic_cast<const ExpertGroupsLaunch*>(&program_.launch(i));
-    if (candidate == nullptr || candidate->ids() != node.inputs[2] || candidate->n_experts() != n_experts)
-      continue;
-    groups = candidate;
-    made_by = i;
-  }
-  if (groups == nullptr) {
-    auto made = std::make_unique<ExpertGroupsLaunch>(graph_, node.inputs[2], n_experts);
-    groups = made.get();
-    made_by = program_.add(std::move(made), program_.ready(node.inputs[2]), true);
-    program_.reads(made_by, node.inputs[2]);
-  }
-  const int phase =
-      std::max(program_.phase(made_by) + 1, require_form(values.x, form_for(graph_, values.weight)));
-  const int launch = program_.add(std::make_unique<MatmulExpertsLaunch>(graph_, values, groups), phase);
-  program_.reads_from(launch, made_by);
-  finish_product(launch, values);
 }
 
 }  // namespace weft::cpu

@@ -1,13 +1,14 @@
 #pragma once
 // From nodes to launches (fuse.h): the state of it, and what its files share. fuse.cpp goes through the
-// nodes, and has views and rows; fuse_products.cpp what products swallow; fuse_attention.cpp attention, and
-// what is recognised as such.
+// nodes, and has views and rows; fuse_products.cpp what products swallow; fuse_experts.cpp
+// those of experts; fuse_attention.cpp attention, and what is recognised as such.
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "backend/cpu/launches/attention.h"
 #include "backend/cpu/launches/attention_parts.h"
+#include "backend/cpu/launches/expert_means.h"
 #include "backend/cpu/launches/matmul.h"
 #include "backend/cpu/launches/row.h"
 #include "backend/cpu/program.h"
@@ -69,7 +70,21 @@ class Fuser {
   void finish_product(int launch, const MatmulValues& values);
   void add_taken(const MatmulValues& values, const TakenNodes& nodes);
   void add_matmul(const MatmulValues& values);
+
+  // Experts.
+  struct ExpertGroups {
+    const ExpertGroupsLaunch* launch = nullptr;
+    int made_by = kNoLaunch;
+  };
+  struct UseRows {
+    const UseRowsLaunch* launch = nullptr;
+    int made_by = kNoLaunch;
+  };
+  ExpertGroups expert_groups(ValueId ids, ValueId weight);
   void add_matmul_experts(const Node& node, const MatmulValues& values);
+  bool absorb_expert_means(MatmulValues& values);
+  UseRows use_rows(const ExpertMeans& means, const ExpertGroups& groups);
+  bool add_expert_means(NodeId id);
 
   // Attention.
   void add_attention(const Node& node);
@@ -105,6 +120,7 @@ class Fuser {
     View turned_keys;  // As they were when the first product was met: they may get memory of their own.
   };
   std::vector<WrittenOut> written_out_;
+  std::vector<ExpertMeans> expert_means_;  // Behind products that were added.
   /// Launches that share tiles use them in turn, in different phases.
   struct SharedTiles {
     std::shared_ptr<AttentionTiles> tiles;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace weft::cpu {
 
-ProgramBuilder::ProgramBuilder(std::size_t n_values) : makers_(n_values), kept_(n_values), bases_(n_values) {
+ProgramBuilder::ProgramBuilder(std::size_t n_values)
+    : makers_(n_values), first_makers_(n_values, kNoLaunch), kept_(n_values), bases_(n_values) {
   std::iota(bases_.begin(), bases_.end(), ValueId{0});
   for (ByForm<int>& makers : makers_)
     for (const Form form : kForms) makers[form] = kNoLaunch;
@@ -14,6 +16,13 @@ ProgramBuilder::ProgramBuilder(std::size_t n_values) : makers_(n_values), kept_(
 int ProgramBuilder::add(std::unique_ptr<Launch> launch, int phase, bool may_follow) {
   entries_.push_back({std::move(launch), layer_, phase, may_follow, {}, {}});
   return n_launches() - 1;
+}
+
+void ProgramBuilder::changes(int launch, ValueId value) {
+  int& maker = makers_[static_cast<std::size_t>(value)][Form::kPlain];
+  reads_from(launch, maker);
+  first_makers_[static_cast<std::size_t>(value)] = std::exchange(maker, launch);
+  keep(value);
 }
 
 int ProgramBuilder::ready(ValueId value, Form form) const {
@@ -76,8 +85,12 @@ void ProgramBuilder::settle_lives(Program& program, const std::vector<std::size_
     for (const Form form : kForms) {
       const int launch = makers_[v][form];
       if (launch == kNoLaunch || (form == Form::kPlain && !kept_[v])) continue;
-      const Program::Entry& maker = program.launches[place[static_cast<std::size_t>(launch)]];
-      program.lives[v][form] = {maker.first_phase, maker.phase};
+      const auto entry_of = [&](int made_by) -> const Program::Entry& {
+        return program.launches[place[static_cast<std::size_t>(made_by)]];
+      };
+      const bool changed = form == Form::kPlain && first_makers_[v] != kNoLaunch;
+      program.lives[v][form] = {entry_of(changed ? first_makers_[v] : launch).first_phase,
+                                entry_of(launch).phase};
     }
   }
   for (const Entry& reader : entries_)

@@ -56,6 +56,9 @@ class ProgramBuilder {
   void makes(int launch, ValueId value, Form form = Form::kPlain) {
     makers_[static_cast<std::size_t>(value)][form] = launch;
   }
+  /// A launch changes a value where the one that made it has put it, which nobody else reads before: from
+  /// here on it is the one that makes it.
+  void changes(int launch, ValueId value);
   /// The first phase in which a value can be read in this form.
   int ready(ValueId value, Form form = Form::kPlain) const;
   /// Notes that a launch reads a value, unless it makes it itself.
@@ -89,6 +92,7 @@ class ProgramBuilder {
   int layer_ = NodeTag::kNone;
   std::vector<Entry> entries_;
   std::vector<ByForm<int>> makers_;  // By value.
+  std::vector<int> first_makers_;    // By value: the launch whose value the maker changes, or none.
   std::vector<bool> kept_;
   std::vector<ValueId> bases_;  // By value: itself, unless it is an alias.
 };

@@ -418,49 +418,98 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
   }
 }
 
-/// out[c][16] = a panel of floats times the float rows x[c]. Each record has a sum of its own, which is added
-/// to the total: errors grow with 32 + K / 32 terms, not with K.
-template <int kLayoutIndex, int kColumns>
-static void multiply_floats(const std::byte* panel, LowPlanes, std::int64_t n_values,
-                            const std::byte* const* rows, float* out) {
+/// Where the columns' results of one panel lie behind those of another.
+inline constexpr int kTile = kTileColumns * kPanelRows;
+
+/// out[p][c][16] = panels of floats, `panel_bytes` apart, times the float rows x[c]. Each record has a sum of
+/// its own, which is added to the total: errors grow with 32 + K / 32 terms, not with K.
+template <int kLayoutIndex, int kColumns, int kPanels>
+static inline __attribute__((always_inline)) void multiply_float_panels(const std::byte* panel,
+                                                                        std::int64_t panel_bytes,
+                                                                        std::int64_t n_values,
+                                                                        const std::byte* const* rows,
+                                                                        float* out) {
   using T = Traits<kLayoutIndex>;
   constexpr int kStep = T::kLayout.element_bytes * kPanelRows;
   const float* x[kColumns];
-  Floats total[kColumns];
+  Floats total[kPanels][kColumns];
 #pragma GCC unroll 8
-  for (int c = 0; c < kColumns; ++c) {
-    x[c] = reinterpret_cast<const float*>(rows[c]);
-    total[c] = zero_floats();
-  }
+  for (int c = 0; c < kColumns; ++c) x[c] = reinterpret_cast<const float*>(rows[c]);
+#pragma GCC unroll 8
+  for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) total[p][c] = zero_floats();
   for (std::int64_t begin = 0; begin < n_values; begin += kBlockColumns) {
     const std::int64_t end = begin + kBlockColumns < n_values ? begin + kBlockColumns : n_values;
-    Floats sums[kColumns];
+    Floats sums[kPanels][kColumns];
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) sums[c] = zero_floats();
+    for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) sums[p][c] = zero_floats();
 #pragma GCC unroll 4
     for (std::int64_t k = begin; k < end; ++k) {
-      if (k * kStep % 64 == 0) prefetch<kFloatsAhead, 64, kColumns>(panel);
-      Floats w;
-      if constexpr (T::kLayout.dtype == DType::kF32) w = load_f32(panel);
-      if constexpr (T::kLayout.dtype == DType::kF16) w = load_f16(panel);
-      if constexpr (T::kLayout.dtype == DType::kBF16) w = load_bf16(panel);
 #pragma GCC unroll 8
-      for (int c = 0; c < kColumns; ++c) sums[c] = multiply_add(w, splat(x[c] + k), sums[c]);
+      for (int p = 0; p < kPanels; ++p) {
+        const std::byte* const at = panel + p * panel_bytes;
+        if (k * kStep % 64 == 0) prefetch<kFloatsAhead, 64, kPanels * kColumns>(at);
+        Floats w;
+        if constexpr (T::kLayout.dtype == DType::kF32) w = load_f32(at);
+        if constexpr (T::kLayout.dtype == DType::kF16) w = load_f16(at);
+        if constexpr (T::kLayout.dtype == DType::kBF16) w = load_bf16(at);
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) sums[p][c] = multiply_add(w, splat(x[c] + k), sums[p][c]);
+      }
       panel += kStep;
     }
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) total[c] = add(total[c], sums[c]);
+    for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) total[p][c] = add(total[p][c], sums[p][c]);
   }
 #pragma GCC unroll 8
-  for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
+  for (int p = 0; p < kPanels; ++p)
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) store_f32(out + p * kTile + 16 * c, total[p][c]);
+}
+
+template <int kLayoutIndex, int kColumns>
+static void multiply_floats(const std::byte* panel, LowPlanes, std::int64_t n_values,
+                            const std::byte* const* rows, float* out) {
+  multiply_float_panels<kLayoutIndex, kColumns, 1>(panel, 0, n_values, rows, out);
+}
+
+/// A column's sums are a chain of additions, each of which waits for the one before. In a short panel (of the
+/// second matrix of a low-rank product) nothing else is to be done meanwhile, so several go side by side.
+inline constexpr std::int64_t kShortPanel = 128;  ///< Columns of the matrix.
+inline constexpr int kSumsSideBySide = kRegisters * kLanes / kPanelRows / 4;
+template <int kColumns>
+inline constexpr int kShortPanels = kColumns <= kSumsSideBySide ? kSumsSideBySide / kColumns : 1;
+
+template <int kLayoutIndex, int kColumns>
+static void multiply_short_panels(const std::byte* panel, std::int64_t panel_bytes, std::int64_t n_panels,
+                                  std::int64_t n_values, const std::byte* const* rows, float* out) {
+  constexpr int kPanels = kShortPanels<kColumns>;
+  for (; n_panels >= kPanels; n_panels -= kPanels) {
+    multiply_float_panels<kLayoutIndex, kColumns, kPanels>(panel, panel_bytes, n_values, rows, out);
+    panel += kPanels * panel_bytes;
+    out += kPanels * kTile;
+  }
+  for (; n_panels > 0; --n_panels) {
+    multiply_float_panels<kLayoutIndex, kColumns, 1>(panel, panel_bytes, n_values, rows, out);
+    panel += panel_bytes;
+    out += kTile;
+  }
 }
 
 using Multiply = void (*)(const std::byte* panel, LowPlanes low, std::int64_t n, const std::byte* const* rows,
                           float* out);
 
 /// The micro-kernels of a layout, by number of columns; their n counts so many values.
+using MultiplyShort = void (*)(const std::byte* panel, std::int64_t panel_bytes, std::int64_t n_panels,
+                               std::int64_t n, const std::byte* const* rows, float* out);
 struct MultiplyTable {
   Multiply by_columns[kTileColumns];
+  MultiplyShort short_by_columns[kTileColumns];  ///< Null where one panel at a time is as well.
   int n_values;
 };
 template <int kLayoutIndex, int kColumns>
@@ -469,6 +518,8 @@ constexpr void fill(MultiplyTable& table) {
   if constexpr (kLayout.element_bytes > 0) {
     table.n_values = 1;
     table.by_columns[kColumns - 1] = multiply_floats<kLayoutIndex, kColumns>;
+    if constexpr (kShortPanels<kColumns> > 1)
+      table.short_by_columns[kColumns - 1] = multiply_short_panels<kLayoutIndex, kColumns>;
   } else if constexpr (kLayout.scales == ScaleKind::kSuperFlat) {
     table.n_values = unit_columns(kLayout);
     table.by_columns[kColumns - 1] = multiply_flat_blocks<kLayoutIndex, kColumns>;
@@ -602,11 +653,15 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
       row_bytes > 0 ? kActivationBytes / row_bytes / kTileColumns * kTileColumns : kTileColumns;
   if (block < kTileColumns) block = kTileColumns;
 
-  constexpr int kTile = kTileColumns * kPanelRows;
   alignas(64) float tiles[kGatedPanels * kTile];
   alignas(64) float gate_tiles[kGatedPanels * kTile];
-  const bool few_columns = columns.end - columns.begin <= kTileColumns;
-  const std::int64_t group = !few_columns ? kTilePanels : args.gate != nullptr ? kGatedPanels : 1;
+  const std::int64_t n_all = columns.end - columns.begin;
+  const bool few_columns = n_all <= kTileColumns;
+  const bool short_panels = weight.columns <= kShortPanel && n_all > 0 && few_columns &&
+                            table->short_by_columns[n_all - 1] != nullptr;
+  const std::int64_t group = !few_columns                           ? kTilePanels
+                             : args.gate != nullptr || short_panels ? kGatedPanels
+                                                                    : 1;
   for (std::int64_t block_begin = columns.begin; block_begin < columns.end; block_begin += block) {
     const std::int64_t block_end = block_begin + block < columns.end ? block_begin + block : columns.end;
     for (std::int64_t p = panels.begin; p < panels.end; p += group) {
@@ -621,11 +676,21 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
         }
         const Multiply multiply = table->by_columns[n_columns - 1];
         const auto multiply_all = [&](const PackedMatrix& matrix, float* to) {
+          if (short_panels)
+            return table->short_by_columns[n_columns - 1](
+                panel_of(matrix, p), static_cast<std::int64_t>(matrix.panel_bytes), n_panels, n, x, to);
           for (std::int64_t i = 0; i < n_panels; ++i) {
             const std::byte* const low[] = {low_of(matrix, 0, p + i), low_of(matrix, 1, p + i)};
             multiply(panel_of(matrix, p + i), low, n, x, to + i * kTile);
           }
         };
+        if (short_panels && args.residual != nullptr) {  // What is added to is far away: it comes meanwhile.
+          for (int c = 0; c < n_columns; ++c) {
+            const std::int64_t row = args.out_rows != nullptr ? args.out_rows[begin + c] : begin + c;
+            const float* const at = args.residual + row * args.out_stride + p * kPanelRows;
+            for (std::int64_t i = 0; i < n_panels; ++i) __builtin_prefetch(at + i * kPanelRows, 1, 3);
+          }
+        }
         multiply_all(weight, tiles);
         if (args.gate != nullptr) multiply_all(*args.gate, gate_tiles);
         for (std::int64_t i = 0; i < n_panels; ++i)

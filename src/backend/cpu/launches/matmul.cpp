@@ -71,12 +71,6 @@ Range rows_of(Range panels, const PackedMatrix& weight) {
   return {panels.begin * kPanelRows, std::min<std::int64_t>(panels.end * kPanelRows, weight.rows)};
 }
 
-/// A panel of a weight and one of its gate, packed: what multiply needs of weights that are not.
-std::size_t scratch_for(const Graph& graph, ValueId weight) {
-  const ValueInfo& info = graph.value(weight);
-  return 2 * packed_shape(info.dtype, kPanelRows, info.shape.columns()).panel_bytes;
-}
-
 /// One panel of a canonical matrix, packed into `to`, as a matrix of its own.
 PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte* to) {
   const std::int64_t row = panel * kPanelRows;
@@ -89,8 +83,8 @@ PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte*
   return one;
 }
 
-/// The kernel, for weights that are not packed too: a panel at a time is packed for all columns of the task.
-/// The kernel sees the same bytes as it would in a packed matrix, so the results are the same.
+}  // namespace
+
 void multiply(const TaskContext& context, const MatmulArgs& args, Range panels, Range columns) {
   if (args.weight->canonical == nullptr) return context.kernels.matmul(args, panels, columns);
   for (std::int64_t p = panels.begin; p < panels.end; ++p) {
@@ -112,7 +106,11 @@ void multiply(const TaskContext& context, const MatmulArgs& args, Range panels, 
   }
 }
 
-}  // namespace
+std::size_t multiply_scratch_bytes(const Graph& graph, ValueId weight) {
+  // A panel of it, and one of its gate.
+  const ValueInfo& info = graph.value(weight);
+  return 2 * packed_shape(info.dtype, kPanelRows, info.shape.columns()).panel_bytes;
+}
 
 MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<Taken> taken)
     : values_(values),
@@ -120,7 +118,7 @@ MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::
       rows_(graph.value(values.x).shape.row_dim()),
       max_rows_(rows_.value(graph.bounds())),
       n_outputs_(graph.value(values.weight).shape[0].constant()),
-      scratch_bytes_(scratch_for(graph, values.weight)),
+      scratch_bytes_(multiply_scratch_bytes(graph, values.weight)),
       can_screen_(taken_ != nullptr && can_screen(graph, values)) {}
 
 bool MatmulLaunch::make_form(Form form) {
@@ -241,7 +239,7 @@ MatmulExpertsLaunch::MatmulExpertsLaunch(const Graph& graph, const MatmulValues&
       rows_(graph.value(values.x).shape[0]),
       n_experts_(graph.value(values.weight).shape[0].constant()),
       n_outputs_(graph.value(values.weight).shape[1].constant()),
-      scratch_bytes_(scratch_for(graph, values.weight)) {}
+      scratch_bytes_(multiply_scratch_bytes(graph, values.weight)) {}
 
 bool MatmulExpertsLaunch::make_form(Form form) {
   if (quantised_.used()) return false;

@@ -23,6 +23,12 @@ struct MatmulValues {
   ValueId out = kNoValue;
 };
 
+/// The kernel, for weights that are not packed too, of which it packs a panel at a time. The kernel sees the
+/// same bytes as it would in a packed matrix, so the results are the same.
+void multiply(const TaskContext& context, const MatmulArgs& args, Range panels, Range columns);
+/// What it takes of a task's scratch, from its beginning.
+std::size_t multiply_scratch_bytes(const Graph& graph, ValueId weight);
+
 class MatmulLaunch final : public Launch {
  public:
   /// With `taken`: what it makes goes there instead of being written, unless the step is screened (screen.h).

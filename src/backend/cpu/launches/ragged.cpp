@@ -97,6 +97,15 @@ std::string RaggedAttentionLaunch::describe(const Graph& graph) const {
   return "ragged_attention " + graph.value(output_).name;
 }
 
+void ragged_mean(const Kernels& kernels, const float* x, std::int64_t n_rows, std::int64_t stride,
+                 std::int64_t begin, std::int64_t end, std::int64_t n, float* out) {
+  const Range rows = within(begin, end, n_rows);
+  std::memset(out, 0, static_cast<std::size_t>(n) * sizeof(float));
+  if (rows.begin == rows.end) return;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) kernels.add_row(out, x + row * stride, n, out);
+  kernels.scale_row(out, 1.0f / static_cast<float>(rows.end - rows.begin), n, out);
+}
+
 RaggedMeanLaunch::RaggedMeanLaunch(const Graph& graph, const Node& node)
     : x_id_(node.inputs[0]),
       begins_id_(node.inputs[1]),
@@ -119,13 +128,8 @@ std::int32_t RaggedMeanLaunch::prepare(const StepInfo& step) {
 }
 
 void RaggedMeanLaunch::run(std::int32_t task, const TaskContext& context) {
-  const Range rows = within(begins_[task], ends_[task], n_rows_);
-  float* const out = out_ + task * n_columns_;
-  std::memset(out, 0, static_cast<std::size_t>(n_columns_) * sizeof(float));
-  if (rows.begin == rows.end) return;
-  for (std::int64_t row = rows.begin; row < rows.end; ++row)
-    context.kernels.add_row(out, x_ + row * n_columns_, n_columns_, out);
-  context.kernels.scale_row(out, 1.0f / static_cast<float>(rows.end - rows.begin), n_columns_, out);
+  ragged_mean(context.kernels, x_, n_rows_, n_columns_, begins_[task], ends_[task], n_columns_,
+              out_ + task * n_columns_);
 }
 
 std::string RaggedMeanLaunch::describe(const Graph& graph) const {

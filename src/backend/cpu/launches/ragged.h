@@ -30,6 +30,11 @@ class RaggedAttentionLaunch final : public Launch {
   float* out_ = nullptr;
 };
 
+/// What ops::RaggedMean gives of rows [begin, end) of n_rows, of which `x` is the first and which lie
+/// `stride` floats apart: n columns.
+void ragged_mean(const Kernels& kernels, const float* x, std::int64_t n_rows, std::int64_t stride,
+                 std::int64_t begin, std::int64_t end, std::int64_t n, float* out);
+
 /// A task for each mean.
 class RaggedMeanLaunch final : public Launch {
  public:
