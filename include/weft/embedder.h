@@ -26,6 +26,7 @@ namespace weft {
 struct EmbedderParams {
   int n_tokens = 0;   ///< Of a text, at most. 0: what the model was trained for, at most 8192.
   int n_threads = 0;  ///< 0: as many as there are cores.
+  std::vector<AdapterUse> adapters = {};  ///< That texts are read with, on a decoder.
 };
 
 /// A text as an embedder reads it. What it refers to must live as long as the call.
@@ -84,6 +85,24 @@ struct TokenPair {
 };
 TokenPair pair_tokens(const Tokenizer& tokenizer, std::string_view query, std::string_view document,
                       int max_tokens);
+
+/// The same for many documents of one query, which is encoded once. The tokenizer must outlive it.
+class PairTokens {
+ public:
+  /// Throws as pair_tokens does.
+  PairTokens(const Tokenizer& tokenizer, std::string_view query, int max_tokens);
+  TokenPair with(std::string_view document) const;
+
+ private:
+  const Tokenizer* tokenizer_;
+  std::size_t max_document_;   // Tokens of it.
+  std::vector<Token> before_;  // A document's: the query, and the marks around it.
+  std::vector<Token> behind_;
+};
+
+/// A text's tokens with what the model wants around them. One that is empty has the token that texts begin
+/// with, where there is one: so it has a vector of its own.
+std::vector<Token> tokens_of_text(const Tokenizer& tokenizer, std::string_view text);
 
 /// A document's place in an order.
 struct Ranked {

@@ -5,7 +5,9 @@
 #include <string>
 
 #include "engine/memories.h"
+#include "engine/model_impl.h"
 #include "engine/refuse.h"
+#include "model/largest_scale.h"
 
 namespace weft::engine {
 
@@ -19,6 +21,11 @@ std::vector<AdapterUse> checked_adapters(const Model& model, std::span<const Ada
                      : ", the model has 0 to " + std::to_string(n - 1)));
     if (!std::isfinite(use.scale))
       refuse("the scale of adapter " + std::to_string(use.adapter) + " is no number");
+    const float factor = model.impl().description.additions.adapters->factor(use.adapter);
+    if (std::abs(use.scale) > model::kLargestScale || std::abs(use.scale * factor) > model::kLargestScale)
+      refuse("the scale of adapter " + std::to_string(use.adapter) + " is " + std::to_string(use.scale) +
+             (factor != 1.0f ? " times its own, " + std::to_string(factor) : "") +
+             ", expected a million at most");
     if (use.scale != 0.0f) checked.push_back(use);
   }
   const auto by_adapter = [](const AdapterUse& a, const AdapterUse& b) { return a.adapter < b.adapter; };

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "model/largest_scale.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -39,6 +40,25 @@ void require_floats(const std::filesystem::path& path, const gguf::TensorInfo& t
   if (type.kind == DTypeKind::kInteger || tensor.dtype == DType::kF64)
     refuse(path, "tensor " + tensor.name + " has the type " + std::string(type.name) +
                      ", expected a float or quantised type");
+}
+
+/// A product with what is no number is none: one such value, and a text has no words.
+void require_numbers(const gguf::File& file, const std::filesystem::path& path) {
+  std::vector<std::byte> bytes;
+  std::vector<float> row;
+  for (const gguf::TensorInfo& tensor : file.tensors()) {
+    const std::size_t n_bytes = row_bytes(tensor.dtype, tensor.shape.back());
+    bytes.resize(tensor.data.size());
+    row.resize(static_cast<std::size_t>(tensor.shape.back()));
+    file.read(tensor.data, bytes);
+    for (std::size_t at = 0; n_bytes > 0 && at + n_bytes <= bytes.size(); at += n_bytes) {
+      unpack_row(tensor.dtype, bytes.data() + at, row);
+      const auto bad = std::find_if(row.begin(), row.end(), [](float x) { return !std::isfinite(x); });
+      if (bad != row.end())
+        refuse(path, "tensor " + tensor.name + " has a value that is no number (" + std::to_string(*bad) +
+                         ", in row " + std::to_string(at / n_bytes) + "); its training has failed");
+    }
+  }
 }
 
 /// All bytes of a file's tensors, with what they are called.
@@ -98,6 +118,7 @@ void Adapters::read(int adapter, const AdapterFile& from, const gguf::File& mode
     if (is_a) add_pair(adapter, tensor, *other, matrix, model);
   }
   if (info.n_tensors == 0) refuse(from.path, "the adapter has no tensors");
+  require_numbers(file, from.path);
   factors_.push_back(info.alpha == 0.0f ? 1.0f : info.alpha / static_cast<float>(info.rank));
   hashes_.push_back(hash_of(file, info.alpha));
 }
@@ -223,8 +244,10 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
                                                  ", the model has layers 0 to " +
                                                  std::to_string(hparams.n_layers - 1));
   for (const ControlVectorFile& from : files) {
-    if (!std::isfinite(from.scale))
-      throw Error(ErrorCode::kInvalidArgument, from.path.string() + ": the scale is no number");
+    if (!std::isfinite(from.scale) || std::abs(from.scale) > kLargestScale)
+      throw Error(ErrorCode::kInvalidArgument, from.path.string() + ": the scale is " +
+                                                   std::to_string(from.scale) +
+                                                   ", expected a number of at most a million");
     const gguf::File file = gguf::File::open(from.path);
     if (file.tensors().empty()) refuse(from.path, "the file has no control vectors");
     for (const gguf::TensorInfo& tensor : file.tensors()) {
@@ -246,6 +269,8 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
       file.read(tensor.data, bytes);
       std::vector<float> values(static_cast<std::size_t>(hparams.n_embd));
       unpack_row(tensor.dtype, bytes.data(), values);
+      if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
+        refuse(from.path, "tensor " + tensor.name + " has a value that is no number");
       std::vector<float>& sum = vectors_[static_cast<std::size_t>(layer)];
       sum.resize(values.size());
       for (std::size_t i = 0; i < values.size(); ++i) sum[i] += from.scale * values[i];

@@ -2,9 +2,12 @@
 // bit.
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "engine/adapter_testing.h"
+#include "weft/embedder.h"
 
 namespace weft {
 namespace {
@@ -228,6 +231,8 @@ TEST_F(AdaptedContext, WrongWishesAreRefused) {
   EXPECT_THAT(refusal(0, {{-1, 1.0f}}), HasSubstr("no adapter -1"));
   EXPECT_THAT(refusal(0, {{0, 1.0f}, {0, 2.0f}}), HasSubstr("twice"));
   EXPECT_THAT(refusal(0, {{0, std::numeric_limits<float>::infinity()}}), HasSubstr("no number"));
+  for (const float scale : {1.1e6f, -1e12f, 3e38f})
+    EXPECT_THAT(refusal(0, {{0, scale}}), HasSubstr("a million at most")) << scale;
   EXPECT_THAT(refusal(9, {}), HasSubstr("sequence 9"));
   EXPECT_EQ(refusal(0, {{1, 0.5f}, {0, 1.0f}}), "");
   EXPECT_EQ(of(0), (std::vector<AdapterUse>{{0, 1.0f}, {1, 0.5f}}));
@@ -311,6 +316,35 @@ TEST_F(AdaptedContext, AStateGoesOnWithItsOwn) {
   ASSERT_TRUE(plain.restore(context.save(2), 0));
 }
 
+TEST_F(AdaptedContext, AnEmbedderReadsWithThem) {
+  const std::vector<TextTokens> texts = {{few}, {std::span(few).first(3)}};
+  const auto vectors = [&](const std::shared_ptr<const Model>& of, std::vector<AdapterUse> uses) {
+    Embedder embedder(of, {.n_tokens = 64, .n_threads = 1, .adapters = std::move(uses)});
+    const std::vector<float> first = embedder.embed(texts, Pooling::kMean);
+    EXPECT_TRUE(embedder.embed(texts, Pooling::kMean) == first);  // Also once its texts are forgotten.
+    return first;
+  };
+  const std::vector<float> plain = vectors(Model::load(llama()), {}), adapted = vectors(model, one);
+  EXPECT_TRUE(vectors(model, {}) == plain);
+  EXPECT_GT(test::nmse(adapted, plain), 1e-4);
+  EXPECT_GT(test::nmse(vectors(model, two), adapted), 1e-4);
+  EXPECT_THROW(Embedder(model, {.adapters = {{2, 1.0f}}}), Error);
+}
+
+TEST_F(AdaptedContext, AStateFindsEachOfAdaptersThatAddTheSame) {
+  const auto twins = Model::load(llama(), with_adapters({{data("one.gguf"), "a"}, {data("one.gguf"), "b"}}));
+  Context writer(twins, {.n_ctx = 128, .n_threads = 1, .adapters = {{0, 1.0f}, {1, 0.5f}}});
+  all_logits(writer, few, 5);
+  const std::vector<std::byte> state = writer.save(0);
+  const std::vector<float> expected = all_logits(writer, few, 1);
+  Context reader(twins, {.n_ctx = 128, .n_threads = 1});
+  ASSERT_TRUE(reader.restore(state, 0));
+  EXPECT_EQ(reader.adapters(0).size(), 2u);
+  EXPECT_TRUE(all_logits(reader, few, 1) == expected);
+  // One that is there once only stands for one of them.
+  EXPECT_THROW((void)context.restore(state, 0), Error);
+}
+
 /// What is wrong with an adapter's file.
 class AdapterFiles : public testing::Test {
  protected:
@@ -339,8 +373,28 @@ class AdapterFiles : public testing::Test {
            DType dtype = DType::kF32) {
     writer.add_tensor(name, dtype, std::move(shape), [](std::span<std::byte>) {});
   }
+  /// All zeros but the last value.
+  void add_ending_in(gguf::Writer& writer, const std::string& name, std::vector<std::int64_t> shape,
+                     float last) {
+    writer.add_tensor(name, DType::kF32, std::move(shape), [last](std::span<std::byte> bytes) {
+      std::memset(bytes.data(), 0, bytes.size());
+      std::memcpy(bytes.data() + bytes.size() - sizeof(last), &last, sizeof(last));
+    });
+  }
   const std::string q = "blk.0.attn_q.weight";
 };
+
+TEST_F(AdapterFiles, ValuesThatAreNoNumbersAreRefused) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [a, b, name] :
+       {std::tuple(nan, 0.0f, ".lora_a"), std::tuple(0.0f, -inf, ".lora_b"), std::tuple(inf, nan, ".lora_a")})
+    EXPECT_THAT(refusal([&](auto& w) {
+                  head(w);
+                  add_ending_in(w, q + ".lora_a", {4, 128}, a);
+                  add_ending_in(w, q + ".lora_b", {128, 4}, b);
+                }),
+                HasSubstr(q + name + " has a value that is no number"));
+}
 
 TEST_F(AdapterFiles, AreRefusedWithTheNameOfWhatIsWrong) {
   EXPECT_THAT(refusal([&](auto& w) { w.set("general.architecture", "llama"); }), HasSubstr("general.type"));

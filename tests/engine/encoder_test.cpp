@@ -93,7 +93,7 @@ TEST(EmbedderTest, RefusesTextsThatItCannotReadAndGoesOn) {
     const TextTokens texts[] = {golden.texts[0], {tokens}};
     return error_of(ErrorCode::kInvalidArgument, [&] { (void)embedder.embed(texts); });
   };
-  EXPECT_THAT(message({}), testing::HasSubstr("text 1 has no tokens"));
+  EXPECT_THAT(message({}), testing::HasSubstr("text 1 (of 0 to 1) has no tokens"));
   EXPECT_THAT(message(std::vector<Token>(97, 5)), testing::HasSubstr("97 tokens, and at most 96"));
   EXPECT_THAT(message({3, 512}), testing::HasSubstr("512"));
   EXPECT_THAT(message({3, -1}), testing::HasSubstr("-1"));
@@ -201,6 +201,11 @@ TEST(EmbedderTest, PairsOfWordPiecesHaveBertsMarks) {
   EXPECT_EQ(pair.tokens, (std::vector<Token>{2, 5, 3, 6, 7, 3}));
   EXPECT_EQ(pair.second, 3);
   EXPECT_EQ(pair_tokens(tokenizer, "a", "b c", 5).tokens, (std::vector<Token>{2, 5, 3, 6, 3}));
+  const PairTokens pairs(tokenizer, "a", 16);
+  EXPECT_EQ(pairs.with("b c").tokens, pair.tokens);
+  EXPECT_EQ(pairs.with("").tokens, (std::vector<Token>{2, 5, 3, 3}));
+  EXPECT_EQ(pairs.with("c").second, 3);
+  EXPECT_EQ(tokens_of_text(tokenizer, ""), (std::vector<Token>{2, 3}));
   EXPECT_EQ(cut_tokens(tokenizer, {2, 5, 6, 7, 3}, 3), (std::vector<Token>{2, 5, 3}));
   EXPECT_EQ(cut_tokens(tokenizer, {2, 5, 3}, 3), (std::vector<Token>{2, 5, 3}));
   std::filesystem::remove(path);

@@ -8,9 +8,12 @@ namespace {
 
 class DecoderReader final : public TextReader {
  public:
-  DecoderReader(std::shared_ptr<const Model> model, int n_tokens, int n_threads)
-      : context_(std::move(model),
-                 {.n_ctx = n_tokens, .n_sequences = kTexts, .n_threads = n_threads, .n_best = 0}) {}
+  DecoderReader(std::shared_ptr<const Model> model, int n_tokens, const EmbedderParams& params)
+      : context_(std::move(model), {.n_ctx = n_tokens,
+                                    .n_sequences = kTexts,
+                                    .n_threads = params.n_threads,
+                                    .n_best = 0,
+                                    .adapters = params.adapters}) {}
 
   int max_tokens() const override { return context_.params().n_ctx; }
   int max_texts() const override { return kTexts; }
@@ -72,8 +75,9 @@ class DecoderReader final : public TextReader {
 
 }  // namespace
 
-std::unique_ptr<TextReader> read_by_decoder(std::shared_ptr<const Model> model, int n_tokens, int n_threads) {
-  return std::make_unique<DecoderReader>(std::move(model), n_tokens, n_threads);
+std::unique_ptr<TextReader> read_by_decoder(std::shared_ptr<const Model> model, int n_tokens,
+                                            const EmbedderParams& params) {
+  return std::make_unique<DecoderReader>(std::move(model), n_tokens, params);
 }
 
 }  // namespace weft::engine

@@ -39,8 +39,10 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
   const ModelInfo& info = model->info();
   int n = params.n_tokens > 0 ? params.n_tokens : engine::default_text_length(info);
   if (model->impl().description.hparams.learned_positions) n = std::min(n, info.n_ctx_train);
+  if (info.encoder && !params.adapters.empty())
+    refuse("adapters are for models that write text, and this one is an encoder");
   const auto make_reader = info.encoder ? engine::read_by_encoder : engine::read_by_decoder;
-  auto reader = make_reader(model, info.encoder ? std::max(n, Embedder::kTokensOfStep) : n, params.n_threads);
+  auto reader = make_reader(model, info.encoder ? std::max(n, Embedder::kTokensOfStep) : n, params);
   return std::make_unique<Embedder::Impl>(Embedder::Impl{std::move(model), std::move(reader), n});
 }
 
@@ -49,7 +51,9 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
 void Embedder::Impl::check(std::span<const TextTokens> texts) const {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::span<const Token> tokens = texts[i].tokens;
-    const auto text = [&] { return "text " + std::to_string(i) + " "; };
+    const auto text = [&] {
+      return "text " + std::to_string(i) + " (of 0 to " + std::to_string(texts.size() - 1) + ") ";
+    };
     if (tokens.empty()) refuse(text() + "has no tokens");
     if (tokens.size() > static_cast<std::size_t>(max_tokens))
       refuse(text() + "has " + std::to_string(tokens.size()) + " tokens, and at most " +

@@ -109,8 +109,9 @@ class EncoderReader final : public TextReader {
 
 }  // namespace
 
-std::unique_ptr<TextReader> read_by_encoder(std::shared_ptr<const Model> model, int n_tokens, int n_threads) {
-  return std::make_unique<EncoderReader>(std::move(model), n_tokens, n_threads);
+std::unique_ptr<TextReader> read_by_encoder(std::shared_ptr<const Model> model, int n_tokens,
+                                            const EmbedderParams& params) {
+  return std::make_unique<EncoderReader>(std::move(model), n_tokens, params.n_threads);
 }
 
 }  // namespace weft::engine

@@ -9,34 +9,48 @@
 
 namespace weft {
 
+PairTokens::PairTokens(const Tokenizer& tokenizer, std::string_view query, int max_tokens)
+    : tokenizer_(&tokenizer), before_(tokenizer.encode(query, {.add_special = false})) {
+  const std::size_t n_query = before_.size();
+  if (n_query == 0)
+    throw Error(ErrorCode::kInvalidArgument, "the query is empty: there is nothing to rank by");
+  // What stands around a text is what an empty one consists of: half of it in front, as CLS and SEP; one
+  // alone is the mark that texts begin with, or else one that ends them.
+  const std::vector<Token> around = tokenizer.encode("");
+  const std::size_t n_front =
+      around.size() == 1 ? (around[0] == tokenizer.bos() && tokenizer.adds_bos() ? 1 : 0) : around.size() / 2;
+  const auto middle = around.begin() + static_cast<std::ptrdiff_t>(n_front);
+  behind_.assign(middle, around.end());
+  before_.insert(before_.begin(), around.begin(), middle);
+  before_.insert(before_.end(), behind_.begin(), behind_.end());
+  // RoBERTa's kind has two marks between parts.
+  if (!behind_.empty() && tokenizer.text(behind_.back()) == "</s>")
+    before_.insert(before_.end(), behind_.begin(), behind_.end());
+  const std::size_t used = before_.size() + behind_.size();
+  if (max_tokens < 0 || used >= static_cast<std::size_t>(max_tokens))
+    engine::refuse("the query has " + std::to_string(n_query) + " tokens, which leaves none of " +
+                   std::to_string(max_tokens) + " to a document");
+  max_document_ = static_cast<std::size_t>(max_tokens) - used;
+}
+
+TokenPair PairTokens::with(std::string_view document) const {
+  std::vector<Token> second = tokenizer_->encode(document, {.add_special = false});
+  second.resize(std::min(second.size(), max_document_));
+  TokenPair pair{before_, static_cast<int>(before_.size())};
+  pair.tokens.insert(pair.tokens.end(), second.begin(), second.end());
+  pair.tokens.insert(pair.tokens.end(), behind_.begin(), behind_.end());
+  return pair;
+}
+
 TokenPair pair_tokens(const Tokenizer& tokenizer, std::string_view query, std::string_view document,
                       int max_tokens) {
-  constexpr Tokenizer::EncodeOptions kBare = {.add_special = false};
-  const std::vector<Token> bare = tokenizer.encode(query, kBare);
-  if (bare.empty())
-    throw Error(ErrorCode::kInvalidArgument, "the query is empty: there is nothing to rank by");
-  std::vector<Token> second = tokenizer.encode(document, kBare);
-  TokenPair pair{tokenizer.encode(query), -1};
-  // What stands around a text is what encoding adds: behind it, the marks that end a part.
-  const auto at = std::search(pair.tokens.begin(), pair.tokens.end(), bare.begin(), bare.end());
-  const std::size_t behind = static_cast<std::size_t>(at - pair.tokens.begin()) + bare.size();
-  const std::vector<Token> marks(
-      pair.tokens.begin() + static_cast<std::ptrdiff_t>(std::min(behind, pair.tokens.size())),
-      pair.tokens.end());
-  const auto add = [&](const std::vector<Token>& tokens) {
-    pair.tokens.insert(pair.tokens.end(), tokens.begin(), tokens.end());
-  };
-  // RoBERTa's kind has two marks between parts.
-  if (!marks.empty() && tokenizer.text(marks.back()) == "</s>") add(marks);
-  const std::size_t used = pair.tokens.size() + marks.size();
-  if (used >= static_cast<std::size_t>(max_tokens))
-    engine::refuse("the query has " + std::to_string(bare.size()) + " tokens, which leaves none of " +
-                   std::to_string(max_tokens) + " to a document");
-  second.resize(std::min(second.size(), static_cast<std::size_t>(max_tokens) - used));
-  pair.second = static_cast<int>(pair.tokens.size());
-  add(second);
-  add(marks);
-  return pair;
+  return PairTokens(tokenizer, query, max_tokens).with(document);
+}
+
+std::vector<Token> tokens_of_text(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<Token> tokens = tokenizer.encode(text);
+  if (tokens.empty() && tokenizer.bos() != kNoToken) tokens.push_back(tokenizer.bos());
+  return tokens;
 }
 
 std::vector<Ranked> rank(std::span<const float> scores) {
@@ -61,8 +75,10 @@ RankedTexts rank(Embedder& embedder, std::string_view query, std::span<const std
   std::vector<TokenPair> pairs;
   std::vector<TextTokens> texts;
   pairs.reserve(documents.size());
+  if (documents.empty()) return result;
+  const PairTokens pair(embedder.model().tokenizer(), query, embedder.max_tokens());
   for (const std::string& document : documents) {
-    pairs.push_back(pair_tokens(embedder.model().tokenizer(), query, document, embedder.max_tokens()));
+    pairs.push_back(pair.with(document));
     texts.push_back({pairs.back().tokens, pairs.back().second});
     result.n_tokens += pairs.back().tokens.size();
   }

@@ -21,7 +21,9 @@ class TextReader {
                     std::vector<float>& result) = 0;
 };
 
-std::unique_ptr<TextReader> read_by_encoder(std::shared_ptr<const Model> model, int n_tokens, int n_threads);
-std::unique_ptr<TextReader> read_by_decoder(std::shared_ptr<const Model> model, int n_tokens, int n_threads);
+std::unique_ptr<TextReader> read_by_encoder(std::shared_ptr<const Model> model, int n_tokens,
+                                            const EmbedderParams& params);
+std::unique_ptr<TextReader> read_by_decoder(std::shared_ptr<const Model> model, int n_tokens,
+                                            const EmbedderParams& params);
 
 }  // namespace weft::engine

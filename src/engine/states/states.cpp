@@ -167,8 +167,12 @@ std::vector<AdapterUse> States::uses_of(const std::vector<TextAdapter>& marks) c
   std::vector<AdapterUse> uses;
   const int n = known_adapters_ != nullptr ? known_adapters_->size() : 0;
   for (const TextAdapter& mark : marks) {
+    // Of several that add the same each is taken once.
+    const auto is_taken = [&](int one) {
+      return std::any_of(uses.begin(), uses.end(), [&](const AdapterUse& use) { return use.adapter == one; });
+    };
     int adapter = 0;
-    while (adapter < n && !(known_adapters_->hash(adapter) == mark.adapter)) ++adapter;
+    while (adapter < n && (!(known_adapters_->hash(adapter) == mark.adapter) || is_taken(adapter))) ++adapter;
     if (adapter == n)
       refuse(
           "the state's text was written with an adapter that this model was loaded without; load the model "
