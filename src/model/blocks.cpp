@@ -29,8 +29,10 @@ ValueId given_embeddings(Builder& b, int part) {
 ValueId embed_tokens(Builder& b) {
   const HParams& h = b.hparams();
   b.enter(Part::kEmbedding);
-  ValueId x = b.add(ops::GetRows{}, {b.weight("token_embd.weight", {h.n_vocab, h.n_embd}), b.model().tokens},
-                    "token_embeddings");
+  const std::string weight = "token_embd.weight";
+  ValueId x =
+      b.add(ops::GetRows{}, {b.weight(weight, {h.n_vocab, h.n_embd}), b.model().tokens}, "token_embeddings");
+  x = b.with_factor(x, weight);
   if (h.embedding_scale != 1.0f) x = b.add(ops::Scale{h.embedding_scale}, {x}, "token_embeddings_scaled");
   if (b.model().embeddings == kNoValue) return x;
   return b.add(ops::Override{}, {x, given_embeddings(b, 0), b.model().use_embeddings}, "embedded");

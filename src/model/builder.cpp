@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
+#include "tensor/codec.h"
 #include "weft/context.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
@@ -31,8 +34,12 @@ bool is_padded_matrix(std::span<const std::int64_t> tensor, const Shape& shape) 
           (tensor[1] == 1 && shape == Shape{tensor[2], tensor[3]}));
 }
 
+constexpr std::string_view kFactor = ".scale";
+
 /// The name of the tensor that may hold a weight's factor.
-std::string factor_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')) + ".scale"; }
+std::string factor_name(const std::string& weight) {
+  return weight.substr(0, weight.rfind('.')).append(kFactor);
+}
 
 }  // namespace
 
@@ -179,10 +186,6 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
       throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the type " + std::string(type.name) +
                                                ", expected " +
                                                (flat ? "f32, f16 or bf16" : "a float or quantised type"));
-    // Its numbers have few exponents; what they are multiplied by stands in another tensor.
-    if (const std::string factor = factor_of(name); dtype == DType::kNVFP4 && has(factor))
-      throw Error(ErrorCode::kUnsupported, "tensor " + name + " has a factor, " + factor +
-                                               ", which weft does not apply; use a file without it");
     // Vectors are unpacked when they are loaded.
     if (flat) dtype = DType::kF32;
   }
@@ -208,6 +211,45 @@ ValueId Builder::weight_rows(const std::string& name, const Shape& shape, std::i
   return use(name, shape, begin, n, false);
 }
 
+bool Builder::has_factor(const std::string& weight) const {
+  const gguf::TensorInfo* const tensor = file_.find_tensor(factor_name(weight));
+  return tensor != nullptr && tensor->n_elements() == 1;
+}
+
+float Builder::number_of(const gguf::TensorInfo& tensor) const {
+  if (info(tensor.dtype).kind != DTypeKind::kFloat)
+    throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " has the type " +
+                                             std::string(info(tensor.dtype).name) +
+                                             ", expected f32, f16 or bf16");
+  if (tensor.data.empty()) return 1.0f;  // A file without its data.
+  std::vector<std::byte> bytes(tensor.data.size());
+  file_.read(tensor.data, bytes);
+  float number = 0.0f;
+  unpack_row(tensor.dtype, bytes.data(), {&number, 1});
+  if (!std::isfinite(number))
+    throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is no finite number");
+  return number;
+}
+
+ValueId Builder::with_factor(ValueId y, const std::string& weight, ValueId ids) {
+  const std::string factor = factor_name(weight);
+  const gguf::TensorInfo* const tensor = file_.find_tensor(factor);
+  const std::string name = model_.graph.value(y).name;
+  if (has_factor(weight)) {
+    factors_.insert(factor);
+    return add(ops::Scale{number_of(*tensor)}, {y}, name + "_times_factor");
+  }
+  if (tensor == nullptr || ids == kNoValue) return y;
+  factors_.insert(factor);
+  const Shape of = model_.graph.value(ids).shape;
+  const std::int64_t n_experts = hparams_.n_experts;
+  const ValueId all =
+      add(ops::BroadcastTo{{of[0], n_experts}}, {this->weight(factor, {n_experts})}, name + "_factors");
+  const ValueId own = add(ops::TakeAlong{.axis = 1}, {all, ids}, name + "_own_factors");
+  const ValueId apart = add(ops::Reshape{{of[0], of[1], 1}}, {own}, name + "_factors_apart");
+  return add(ops::Mul{}, {y, apart}, name + "_times_factor");
+}
+
 ValueId Builder::product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                          std::int64_t begin, std::int64_t n_out, const std::string& name) {
   const std::int64_t n_in = model_.graph.value(x).shape.columns();
@@ -216,7 +258,12 @@ ValueId Builder::product(ValueId x, const std::string& weight, const std::string
     const ValueId b = has(bias) ? weight_rows(bias, {n_all}, begin + first, n) : kNoValue;
     NodeTag tag = tag_;
     tag.shard = shard;
-    return model_.graph.add(ops::Matmul{}, {w, x, b}, rows_name, tag);
+    if (!has_factor(weight)) return model_.graph.add(ops::Matmul{}, {w, x, b}, rows_name, tag);
+    const NodeTag whole = std::exchange(tag_, tag);
+    ValueId y = with_factor(add(ops::Matmul{}, {w, x}, rows_name), weight);
+    if (b != kNoValue) y = add(ops::Add{}, {y, b}, rows_name + "_biased");
+    tag_ = whole;
+    return y;
   };
   const auto with_adapters = [&](ValueId y) { return adapted(x, y, weight, begin, n_out); };
   const std::vector<double>& shares = sizes_.row_shares;
@@ -369,10 +416,19 @@ ValueId Builder::running_state(const std::string& name, int layer, std::int64_t 
   return state;
 }
 
-void Builder::check_layers() const {
+void Builder::check_tensors() const {
   for (const gguf::TensorInfo& tensor : file_.tensors()) {
+    const bool ignored = tensor.name.ends_with(kFactor) && !factors_.contains(tensor.name) &&
+                         model_.graph.find(tensor.name) == kNoValue;
+    const auto refuse = [&] {
+      throw Error(ErrorCode::kUnsupported,
+                  "tensor " + tensor.name + " is a factor of a weight to which weft applies none");
+    };
     constexpr std::string_view kPrefix = "blk.";
-    if (!tensor.name.starts_with(kPrefix)) continue;
+    if (!tensor.name.starts_with(kPrefix)) {
+      if (ignored) refuse();
+      continue;
+    }
     int layer = -1;
     const char* const end = tensor.name.data() + tensor.name.size();
     const auto [rest, error] = std::from_chars(tensor.name.data() + kPrefix.size(), end, layer);
@@ -381,10 +437,7 @@ void Builder::check_layers() const {
       throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is of no layer: metadata key " +
                                                hparams_.architecture + ".block_count is " +
                                                std::to_string(hparams_.n_layers));
-    if (tensor.name.ends_with(".scale") && layer < hparams_.n_layers &&
-        model_.graph.find(tensor.name) == kNoValue)
-      throw Error(ErrorCode::kUnsupported,
-                  "tensor " + tensor.name + " is a factor of a matrix, which weft does not apply");
+    if (ignored && layer < hparams_.n_layers) refuse();
   }
 }
 
@@ -399,7 +452,7 @@ ModelGraph Builder::finish(ValueId result) {
                                              std::to_string(model_.weights.size()) +
                                              " tensors are missing, first " + first_missing_);
   }
-  check_layers();
+  check_tensors();
   if (additions_.adapters != nullptr) additions_.adapters->check_all_used(adapted_);
   if (additions_.control != nullptr) additions_.control->check_all_used(controlled_);
   (hparams_.encoder ? model_.vectors : model_.logits) = result;

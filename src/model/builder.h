@@ -162,8 +162,12 @@ class Builder {
   ValueId weight_rows(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n);
   /// A small tensor of any rank as one vector of all its elements.
   ValueId flat_weight(const std::string& name, const Shape& shape);
-  /// x times rows [begin, begin + n_out) of `weight` {n_all, columns of x}, with that part of `bias` where
-  /// the file has it, and what adapters add to it. Cut by GraphSizes::row_shares.
+  /// What came of a weight, times its factor. Files of NVFP4 and of some converters have one beside a weight,
+  /// NAME.scale of NAME.weight: one number, or one for each expert, which `ids` choose then. Whatever is made
+  /// of a weight passes through here; a file with a factor that is applied to nothing is refused by finish().
+  ValueId with_factor(ValueId y, const std::string& weight, ValueId ids = kNoValue);
+  /// x times rows [begin, begin + n_out) of `weight` {n_all, columns of x} and its factor, with that part of
+  /// `bias` where the file has it, and what adapters add to it. Cut by GraphSizes::row_shares.
   ValueId product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                   std::int64_t begin, std::int64_t n_out, const std::string& name);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
@@ -233,8 +237,12 @@ class Builder {
   const AdapterInputs* adapters_of_rows(const Dim& rows);
   ValueId add_made(const std::string& name, DType dtype, const Shape& shape,
                    std::function<std::vector<std::byte>()> make);
-  /// Throws where the file has tensors of layers that the metadata does not know.
-  void check_layers() const;
+  /// Throws where the file has tensors of layers that the metadata does not know, or factors of weights that
+  /// were not applied.
+  void check_tensors() const;
+  /// Whether a weight has a factor of one number, and what a tensor of one number holds.
+  bool has_factor(const std::string& weight) const;
+  float number_of(const gguf::TensorInfo& tensor) const;
   enum class Form : std::uint8_t { kAsItIs, kFlat };
   ValueId use(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n, bool optional,
               Form form = Form::kAsItIs);
@@ -249,6 +257,7 @@ class Builder {
   std::string first_missing_;
   std::set<std::string> adapted_;  // Weights.
   std::set<int> controlled_;       // Layers.
+  std::set<std::string> factors_;  // Tensors that were applied as such.
 };
 
 }  // namespace weft::model

@@ -99,9 +99,10 @@ class Experts {
   ValueId product(ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
     const HParams& h = b_.hparams();
     const std::string full = layer_name(layer_, name);
-    const ValueId out =
-        b_.add(ops::MatmulExperts{},
-               {b_.weight(full + ".weight", {h.n_experts, n_out, n_in}), input, chosen_.ids}, full);
+    const std::string weight = full + ".weight";
+    const ValueId unscaled = b_.add(
+        ops::MatmulExperts{}, {b_.weight(weight, {h.n_experts, n_out, n_in}), input, chosen_.ids}, full);
+    const ValueId out = b_.with_factor(unscaled, weight, chosen_.ids);
     if (!b_.has(full + ".bias")) return out;
     // A row of biases for each row and expert.
     const Dim rows = b_.model().graph.value(out).shape[0];

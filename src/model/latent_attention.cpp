@@ -51,10 +51,11 @@ ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bo
   const ValueId q_nope = b.add(ops::Slice{.axis = 2, .begin = 0, .end = h.k_nope_dim}, {q}, name("q_nope"));
   const ValueId q_turned =
       b.add(ops::Slice{.axis = 2, .begin = h.k_nope_dim, .end = key_dim}, {q}, name("q_pe"));
-  const ValueId q_latent = b.add(ops::MatmulExperts{},
-                                 {b.weight(name("attn_k_b.weight"), {heads, h.kv_rank, h.k_nope_dim}), q_nope,
-                                  heads_of_rows(b, rows, "heads_of_rows")},
-                                 name("q_latent"));
+  ValueId q_latent = b.add(ops::MatmulExperts{},
+                           {b.weight(name("attn_k_b.weight"), {heads, h.kv_rank, h.k_nope_dim}), q_nope,
+                            heads_of_rows(b, rows, "heads_of_rows")},
+                           name("q_latent"));
+  q_latent = b.with_factor(q_latent, name("attn_k_b.weight"));
   // What turns stands first, as rope has it.
   q = b.add(ops::Concat{.axis = 2}, {q_turned, q_latent}, name("q_joined"));
   q = b.add(ops::Reshape{{rows, heads * h.k_head_dim}}, {q}, name("q"));
@@ -74,11 +75,12 @@ ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bo
   const Dim n_wanted = rows_of(wanted);
   const ValueId by_head =
       b.add(ops::Reshape{{n_wanted, heads, h.kv_rank}}, {wanted}, name("attended_latent"));
-  const ValueId values =
+  ValueId values =
       b.add(ops::MatmulExperts{},
             {b.weight(name("attn_v_b.weight"), {heads, h.v_out_dim, h.kv_rank}), by_head,
              heads_of_rows(b, n_wanted, n_wanted == rows ? "heads_of_rows" : "heads_of_wanted_rows")},
             name("attended_heads"));
+  values = b.with_factor(values, name("attn_v_b.weight"));
   const ValueId flat = b.add(ops::Reshape{{n_wanted, heads * h.v_out_dim}}, {values}, name("attended"));
   return linear(b, flat, name("attn_output"), h.n_embd);
 }

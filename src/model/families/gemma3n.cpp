@@ -69,7 +69,7 @@ class Gemma3n {
     if (numbers == kNoValue) numbers = add(ops::Arange{.size = others}, {}, "altup_numbers");
     const ValueId ids = add(ops::BroadcastTo{{rows, others}}, {numbers}, name + "_ids");
     const ValueId weight = b_.weight(name + ".weight", {others, h_.n_embd, h_.n_embd});
-    const ValueId made = add(ops::MatmulExperts{}, {weight, x, ids}, name);
+    const ValueId made = b_.with_factor(add(ops::MatmulExperts{}, {weight, x, ids}, name), name + ".weight");
     const ValueId wanted =
         add(ops::Unary{UnaryKind::kSqrt}, {mean_square(first, 2, name + "_target_square")}, name + "_target");
     const ValueId target = add(ops::Reshape{{rows, 1, 1}}, {wanted}, name + "_target_apart");

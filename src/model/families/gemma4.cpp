@@ -34,18 +34,10 @@ void read(const Metadata& metadata, HParams& h) {
 ValueId add_experts(Builder& b, int layer, ValueId sum, ValueId dense) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
-  const Dim rows = b.model().graph.value(sum).shape[0];
   ValueId x = b.add(ops::Norm{.kind = NormKind::kRms, .eps = h.norm_eps}, {sum}, name("router_normed"));
   x = b.add(ops::Mul{}, {x, b.weight(name("ffn_gate_inp.scale"), {h.n_embd})}, name("router_scaled"));
   x = b.add(ops::Scale{1.0f / std::sqrt(static_cast<float>(h.n_embd))}, {x}, name("router_in"));
-  ChosenExperts chosen = choose_experts(b, layer, x);
-  // Experts have a factor each.
-  if (const ValueId scale = b.optional_weight(name("ffn_down_exps.scale"), {h.n_experts});
-      scale != kNoValue) {
-    const ValueId all = b.add(ops::BroadcastTo{{rows, h.n_experts}}, {scale}, name("expert_factors"));
-    const ValueId own = b.add(ops::TakeAlong{.axis = 1}, {all, chosen.ids}, name("expert_factors_chosen"));
-    chosen.weights = b.add(ops::Mul{}, {chosen.weights, own}, name("expert_weights_scaled"));
-  }
+  const ChosenExperts chosen = choose_experts(b, layer, x);
   const ValueId normed = norm(b, NormKind::kRms, sum, name("pre_ffw_norm_2"));
   const ValueId out = chosen_experts(b, layer, normed, chosen, Activation::kGelu);
   return add(b, norm(b, NormKind::kRms, dense, name("post_ffw_norm_1")),
