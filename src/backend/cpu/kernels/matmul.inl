@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) void keep_order_of_reads() { asm vo
 
 constexpr int largest_entry(const PanelLayout& layout) {
   int largest = 0;
-  for (const std::uint8_t entry : layout.table) largest = entry > largest ? entry : largest;
+  for (const std::uint8_t entry : layout.table.of) largest = entry > largest ? entry : largest;
   return largest;
 }
 
@@ -47,7 +47,7 @@ template <int kLayoutIndex>
 struct Traits {
   static constexpr PanelLayout kLayout = kPanelLayouts[kLayoutIndex];
   static constexpr ScaleKind kScales = kLayout.scales;
-  static constexpr bool kTable = kLayout.table[0] != 0;
+  static constexpr bool kTable = kLayout.table.of[0] != 0;
   static constexpr bool kMin =
       kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin || kScales == ScaleKind::kSuper16Min;
   static constexpr bool kTwoHalves =
@@ -143,7 +143,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
     total[c] = zero_floats();
   }
   Codes table{};
-  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
+  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);
   constexpr bool kTall = T::kLayout.tall;
   const std::byte* low[kLowPlanes] = {low_planes[0], low_planes[1]};
 
@@ -263,7 +263,7 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
     total[c] = zero_floats();
   }
   Codes table{};
-  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
+  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);
   const Pairs zeros = load_i8_pairs(same_bytes<-T::kLayout.zero>());
 #pragma GCC unroll 1
   for (std::int64_t left = n_super_blocks; left > 0; --left) {
@@ -320,7 +320,7 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
     store_f32(out + 16 * c, zero_floats());  // The totals stay there: registers are short.
   }
   Codes table{};
-  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table);
+  if constexpr (T::kTable) table = load_table(kPanelLayouts[kLayoutIndex].table.of);
 
 #pragma GCC unroll 1
   for (std::int64_t left = n_super_blocks; left > 0; --left) {

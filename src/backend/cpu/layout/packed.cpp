@@ -385,7 +385,7 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
   const PanelLayout& layout = layout_of(matrix);
   const int lane = static_cast<int>(row % kPanelRows);
   const std::byte* const panel = panel_of(matrix, row / kPanelRows);
-  const bool has_table = layout.table[0] != 0;
+  const bool has_table = layout.table.of[0] != 0;
   for (std::int64_t block = 0; block * kBlockColumns < matrix.columns; ++block, out += kBlockColumns) {
     const int blocks_of_unit = unit_columns(layout) / kBlockColumns;
     const int part = static_cast<int>(block % blocks_of_unit);
@@ -403,7 +403,7 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
     for (int k = 0; k < n; ++k) {
       if (k % 16 == 0) s = scale_at(layout, unit, unit + scales_offset(layout, part), lane, part, k);
       int code = static_cast<int>(codes[static_cast<std::size_t>(k / 4)] >> (8 * (k % 4)) & 0xff);
-      if (has_table) code = layout.table[code];
+      if (has_table) code = layout.table.of[code];
       out[k] = s.scale * static_cast<float>(code - layout.zero) + s.min;
     }
   }

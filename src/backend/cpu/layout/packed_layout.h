@@ -64,21 +64,34 @@ enum class ScaleKind : std::uint8_t {
   kSuperE4M3,   ///< u8 scale[8][16], floats of 4 + 3 bits times 2^-8, for 16 columns each
 };
 
+/// What codes stand for, above 0 so that bytes can be unsigned.
+struct CodeTable {
+  std::uint8_t of[16];
+};
+
 struct PanelLayout {
   DType dtype = DType::kF32;
   Plane base = Plane::kNone;
   Plane extra = Plane::kNone;
   ScaleKind scales = ScaleKind::kNone;
-  int zero = 0;                 ///< Code (or table entry) of the value 0, without min.
-  float unit = 1.0f;            ///< Of kSuper, kSuper16 and kSuperE4M3: what scales are multiples of.
-  bool odd = false;             ///< Of kSuper and kSuper16: with odd scales.
-  int super_blocks = 8;         ///< Blocks of a super-block, where there are any.
-  bool tall = false;            ///< With low planes.
-  std::uint8_t table[16] = {};  ///< Of a type with four-bit indices; all zero: no table.
-  int element_bytes = 0;        ///< Of a float type.
+  int zero = 0;           ///< Code (or table entry) of the value 0, without min.
+  float unit = 1.0f;      ///< Of kSuper, kSuper16 and kSuperE4M3: what scales are multiples of.
+  bool odd = false;       ///< Of kSuper and kSuper16: with odd scales.
+  int super_blocks = 8;   ///< Blocks of a super-block, where there are any.
+  bool tall = false;      ///< With low planes.
+  CodeTable table = {};   ///< Of a type with four-bit indices; all zero: no table.
+  int element_bytes = 0;  ///< Of a float type.
 };
 
-/// THE table of what can be packed. Tables are those of the formats' definitions, + 128 or + 16.
+// Tables of several types: those of the formats' definitions, + 128 or + 16. Of the IQ types, codes are
+// levels of the grid with the sign, or the way of the shift, above them.
+inline constexpr CodeTable kIQ4Table = {
+    {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}};
+inline constexpr CodeTable kFP4Table = {{16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}};
+inline constexpr CodeTable kIQ1Table = {{9, 17, 25, 16, 7, 15, 23, 16}};
+inline constexpr CodeTable kIQ2Table = {{136, 153, 171, 128, 120, 103, 85, 128}};
+
+/// THE table of what can be packed.
 inline constexpr PanelLayout kPanelLayouts[] = {
     {.dtype = DType::kF32, .element_bytes = 4},
     {.dtype = DType::kF16, .element_bytes = 2},
@@ -110,33 +123,32 @@ inline constexpr PanelLayout kPanelLayouts[] = {
      .base = Plane::kNibbles,
      .scales = ScaleKind::kHalf,
      .zero = 128,
-     .table = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}},
+     .table = kIQ4Table},
     {.dtype = DType::kIQ4_XS,
      .base = Plane::kNibbles,
      .scales = ScaleKind::kSuper,
      .zero = 128,
-     .table = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}},
+     .table = kIQ4Table},
     {.dtype = DType::kMXFP4,
      .base = Plane::kNibbles,
      .scales = ScaleKind::kExponent,
      .zero = 16,
-     .table = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}},
+     .table = kFP4Table},
     {.dtype = DType::kNVFP4,
      .base = Plane::kNibbles,
      .scales = ScaleKind::kSuperE4M3,
      .zero = 16,
      .unit = 128.0f,
      .super_blocks = 4,
-     .table = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}},
+     .table = kFP4Table},
     {.dtype = DType::kQ1_0,
      .base = Plane::kBits,
      .scales = ScaleKind::kSuperFlat,
      .zero = 16,
      .super_blocks = 4,
-     .table = {15, 17}},
+     .table = {{15, 17}}},
     {.dtype = DType::kTQ1_0, .base = Plane::kPairs, .scales = ScaleKind::kSuperFlat, .zero = 1},
     {.dtype = DType::kTQ2_0, .base = Plane::kPairs, .scales = ScaleKind::kSuperFlat, .zero = 1},
-    // Of the IQ types, codes are levels of the grid with the sign, or the way of the shift, above them.
     {.dtype = DType::kIQ1_S,
      .base = Plane::kPairs,
      .extra = Plane::kBits,
@@ -144,7 +156,7 @@ inline constexpr PanelLayout kPanelLayouts[] = {
      .zero = 16,
      .unit = 0.125f,
      .odd = true,
-     .table = {9, 17, 25, 16, 7, 15, 23, 16}},
+     .table = kIQ1Table},
     {.dtype = DType::kIQ1_M,
      .base = Plane::kPairs,
      .extra = Plane::kBits,
@@ -152,7 +164,7 @@ inline constexpr PanelLayout kPanelLayouts[] = {
      .zero = 16,
      .unit = 0.125f,
      .odd = true,
-     .table = {9, 17, 25, 16, 7, 15, 23, 16}},
+     .table = kIQ1Table},
     {.dtype = DType::kIQ2_XXS,
      .base = Plane::kPairs,
      .extra = Plane::kBits,
@@ -160,7 +172,7 @@ inline constexpr PanelLayout kPanelLayouts[] = {
      .zero = 128,
      .unit = 0.125f,
      .odd = true,
-     .table = {136, 153, 171, 128, 120, 103, 85, 128}},
+     .table = kIQ2Table},
     {.dtype = DType::kIQ2_XS,
      .base = Plane::kPairs,
      .extra = Plane::kBits,
@@ -168,7 +180,7 @@ inline constexpr PanelLayout kPanelLayouts[] = {
      .zero = 128,
      .unit = 0.125f,
      .odd = true,
-     .table = {136, 153, 171, 128, 120, 103, 85, 128}},
+     .table = kIQ2Table},
     {.dtype = DType::kIQ2_S,
      .base = Plane::kPairs,
      .extra = Plane::kBits,
@@ -176,20 +188,20 @@ inline constexpr PanelLayout kPanelLayouts[] = {
      .zero = 128,
      .unit = 0.125f,
      .odd = true,
-     .table = {136, 153, 171, 128, 120, 103, 85, 128}},
+     .table = kIQ2Table},
     {.dtype = DType::kIQ3_XXS,
      .base = Plane::kNibbles,
      .scales = ScaleKind::kSuper,
      .zero = 32,
      .unit = 0.5f,
      .odd = true,
-     .table = {34, 38, 42, 46, 50, 54, 58, 63, 30, 26, 22, 18, 14, 10, 6, 1}},
+     .table = {{34, 38, 42, 46, 50, 54, 58, 63, 30, 26, 22, 18, 14, 10, 6, 1}}},
     {.dtype = DType::kIQ3_S,
      .base = Plane::kNibbles,
      .scales = ScaleKind::kSuper,
      .zero = 16,
      .odd = true,
-     .table = {17, 19, 21, 23, 25, 27, 29, 31, 15, 13, 11, 9, 7, 5, 3, 1}},
+     .table = {{17, 19, 21, 23, 25, 27, 29, 31, 15, 13, 11, 9, 7, 5, 3, 1}}},
 };
 inline constexpr int kNumPanelLayouts = sizeof(kPanelLayouts) / sizeof(kPanelLayouts[0]);
 
