@@ -167,6 +167,50 @@ TEST_F(VulkanGeneral, AnEncoderThatIsSpreadOverBothIsAsOnTheCpu) {
   }
 }
 
+TEST_F(VulkanGeneral, WhatItLacksIsComputedByTheCpu) {
+  constexpr std::int64_t kMost = 5, kWidth = 8, kHidden = 6;
+  const auto make_graph = [] {
+    Graph g;
+    const Dim n = g.symbol("n", 1, kMost);
+    const Value x = (tanh(g.input("x", {n, 3, kWidth, kWidth})) * 2.0f).named("gpu.x");
+    const Value maps = conv2d(x, g.weight("kernels", {4, 3, 3, 3}), {}, {.padding = 1}).named("conv");
+    const Value pooled = max_pool2d(exp(maps).named("gpu.exp"), 2).named("pool");
+    const Value rows = mean(pooled, {-1}).named("gpu.mean");  // {n, 4, 4}
+    const Value order = argsort(sum(rows, {-1}).named("gpu.sum"), 1).named("order");
+    const Value sorted = take_along_axis(sum(rows, {-1}).named("gpu.again"), order, 1).named("sorted");
+    const Value gates =
+        linear(reshape(rows, {2 * n, 8}), g.weight("ih", {4 * kHidden, 8})).named("gpu.gates");
+    const Value times = reshape(gates, {n, 2, 4 * kHidden});
+    g.output("y", tanh(lstm(times, g.weight("hh", {4 * kHidden, kHidden})).y));
+    g.output("z", sorted * 0.5f);
+    return g;
+  };
+  const Graph graph = make_graph();
+  Plan cpu = plan_of(graph, kOnCpu), both = plan_of(graph, {{"^gpu", "vulkan0"}});
+  const std::pair<const char*, std::size_t> weights[] = {
+      {"kernels", 4 * 3 * 9}, {"ih", 4 * kHidden * 8}, {"hh", 4 * kHidden * kHidden}};
+  for (Plan* const plan : {&cpu, &both})
+    for (const auto& [name, size] : weights) plan->set_weight(name, wave(size, 0.3f));
+  const std::vector<std::string> placement = both.placement();
+  for (std::size_t i = 0; i < placement.size(); ++i) {
+    const std::string& name = both.graph().value(both.graph().nodes()[i].output).name;
+    const bool lacking = name == "conv" || name == "pool" || name == "order" || name == "sorted";
+    if (lacking || name.starts_with("gpu")) {
+      EXPECT_EQ(placement[i], lacking ? "cpu" : "vulkan0") << name;
+    }
+    if (get_op<ops::Lstm>(both.graph().nodes()[i]) != nullptr) {
+      EXPECT_EQ(placement[i], "cpu");
+    }
+  }
+  EXPECT_EQ(devices_of(both).size(), 2u);
+  for (const std::int64_t n : {5, 1, 3}) {
+    const Floats x = wave(static_cast<std::size_t>(n * 3 * kWidth * kWidth), 1.0f);
+    for (Plan* const plan : {&cpu, &both}) plan->run({{"n", n}}, {{"x", x}});
+    EXPECT_LE(test::nmse(both.read("y"), cpu.read("y")), kNear);
+    EXPECT_LE(test::nmse(both.read("z"), cpu.read("z")), kNear);
+  }
+}
+
 /// What attention, sums of rows and products give of the first m rows of x, one behind another. The keys of a
 /// row are of its text: those before `middle`, and those from there.
 Floats rows_of(Plan& plan, const Floats& x, std::int64_t m, std::int32_t middle, std::int32_t n_keys) {
