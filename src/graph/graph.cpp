@@ -6,7 +6,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/check.h"
 #include "weft/error.h"
 
 namespace weft {
