@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Renders the chat templates of tests/data/templates with Jinja2, as transformers sets it up, and writes what weft must
-give: conversations.json and expressions.json. Needs jinja2 3.1 (pip install jinja2). Run it after changing a template
+give: conversations.json and expressions.json, and families.json for those of families. Those have the marks of a model
+family's turns, calls and thoughts, and are written for this, with what Jinja has. Needs jinja2 3.1 (pip install jinja2). Run it after changing a template
 or a case; with --check it only says whether the files are current."""
 import argparse
 import copy
 import datetime
+import functools
 import json
+import os
 import pathlib
 import sys
 
@@ -49,6 +52,7 @@ def environment():
 
 
 ENV = environment()
+compiled = functools.cache(ENV.from_string)
 
 
 def render(source, variables):
@@ -58,7 +62,7 @@ def render(source, variables):
         now = datetime.datetime.fromisoformat(given["now"])
         given["strftime_now"] = now.strftime
     try:
-        return {"output": ENV.from_string(source).render(**given)}
+        return {"output": compiled(source).render(**given)}
     except Exception as error:  # Whatever Jinja or Python raises is an error of the template.
         return {"error": f"{type(error).__name__}: {error}"}
 
@@ -387,6 +391,69 @@ DIFFERENT = [
 ]
 
 
+# What people send to models of any family.
+FAMILY_CONVERSATIONS = {
+    **{name: CONVERSATIONS[name] for name in ("one", "plain", "system", "hostile", "call", "calls", "thoughts", "parts")},
+    "developer": [{"role": "developer", "content": "Rules: none."}, user("Go on.")],
+    "last_thoughts": [system("/think"), user("5 * 5?"), assistant("25", reasoning_content=" five fives ")],
+    "agent": [system("You act."), user("Zürich & Köln?"),
+              assistant("<think>\nTwo calls.\n</think>\n\nI look.", tool_calls=[CALL, {**CALL, "id": "call00009"}]),
+              {"role": "tool", "tool_call_id": "call00001", "name": "get_weather", "content": "rain"},
+              {"role": "tool", "tool_call_id": "call00009", "name": "get_weather", "content": "sun\n"},
+              assistant("Rain, and sun."), user("Thanks /no_think")],
+    "empty": [],
+}
+FAMILY_VARIANTS = [
+    {},
+    {"add_generation_prompt": False},
+    {"tools": [WEATHER, CLOCK], "variables": {"now": NOW}},
+    {"variables": {"enable_thinking": False, "now": NOW, "add_vision_id": True}},
+    {"tools": [CLOCK], "variables": {"enable_thinking": True, "documents": [{"title": "a", "text": "b\n" * 20}, {"id": 3}],
+                                     "reasoning_effort": "high", "thinking_budget": 700}, "add_generation_prompt": False},
+]
+
+
+def cut(known, text):
+    """Of outputs before the one to start from: which (1: the last), how many of its bytes are the text's first and last
+    ones, and what stands between these."""
+    best = (0, 0, 0)
+    for back, other in enumerate(reversed(known[-8:]), 1):
+        begin = len(os.path.commonprefix([other, text]))
+        rest = min(len(other), len(text)) - begin
+        end = len(os.path.commonprefix([other[len(other) - rest:][::-1], text[len(text) - rest:][::-1]]))
+        if begin + end > best[1] + best[2]:
+            best = (back, begin, end)
+    back, begin, end = best
+    while 0 < begin < len(text) and 0x80 <= text[begin] < 0xC0:  # Between characters.
+        begin -= 1
+    while end and 0x80 <= text[len(text) - end] < 0xC0:
+        end -= 1
+    return [back, begin, end, text[begin:len(text) - end].decode()]
+
+
+def families():
+    """Rows of a template: conversation, variant, and an error, or what cut() gives."""
+    cases = []
+    for path in sorted((FOLDER / "families").glob("*.jinja")):
+        source = path.read_text(encoding="utf-8")
+        known, rows = [], []
+        for name, messages in FAMILY_CONVERSATIONS.items():
+            for variant, options in enumerate(FAMILY_VARIANTS):
+                variables = {"messages": messages, "add_generation_prompt": options.get("add_generation_prompt", True),
+                             **options.get("variables", {})}
+                if "tools" in options:
+                    variables["tools"] = options["tools"]
+                result = render(source, variables)
+                if "error" in result:
+                    rows.append([name, variant, result["error"]])
+                    continue
+                output = result["output"].encode()
+                rows.append([name, variant, *cut(known, output)])
+                known.append(output)
+        cases.append({"template": path.name, "rows": rows})
+    return {"conversations": FAMILY_CONVERSATIONS, "variants": FAMILY_VARIANTS, "cases": cases}
+
+
 def expressions():
     rows = [{"template": source, **render(source, VARIABLES)} for source in EXPRESSIONS]
     rows += [{"template": source, **result, "differs": True} for source, result in DIFFERENT]
@@ -404,7 +471,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     stale = False
-    for name, make in (("conversations.json", conversations), ("expressions.json", expressions)):
+    for name, make in (("conversations.json", conversations), ("families.json", families), ("expressions.json", expressions)):
         text = one_row_a_line(make())
         path = FOLDER / name
         if check:
