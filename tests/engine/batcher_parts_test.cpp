@@ -131,6 +131,21 @@ TEST_P(BatcherParts, GenerateReadsThemInAnyPieces) {
                                         .n_chunk = n_chunk});
       EXPECT_TRUE(made.tokens == expected) << "pieces of " << n_chunk;
     }
+    // In two texts, of which the second goes on where the first has ended.
+    const std::vector<EmbeddedPart>& parts = ask.params.parts;
+    const auto split = static_cast<std::size_t>(parts[1].first) - 1;
+    Context context(model, {.n_ctx = 256, .n_ubatch = 32});
+    Sampler sampler(ask.params.sampler, model->info().n_vocab);
+    (void)generate(context, sampler, std::span(ask.prompt).first(split),
+                   {.parts = {parts[0]}, .n_predict = 0});
+    EmbeddedPart second = parts[1];
+    second.first -= static_cast<int>(split);
+    const Generation made = generate(context, sampler, std::span(ask.prompt).subspan(split),
+                                     {.parts = {second},
+                                      .n_skipped = parts[0].n - parts[0].extent(),
+                                      .n_predict = ask.params.n_predict,
+                                      .ignore_end = true});
+    EXPECT_TRUE(made.tokens == expected) << "in two texts";
   }
 }
 
