@@ -49,8 +49,12 @@ ValueId norm(Builder& b, NormKind kind, ValueId x, const std::string& name, cons
   const ops::Norm op{.kind = kind, .eps = b.hparams().norm_eps};
   const std::string& called = result.empty() ? name : result;
   if (!b.hparams().norm_weights) return b.add(op, {x}, called);
-  const ValueId bias = kind == NormKind::kLayer ? b.optional_weight(name + ".bias", {n}) : kNoValue;
-  return b.add(op, {x, b.weight(name + ".weight", {n}), bias}, called);
+  if (kind != NormKind::kLayer) return b.add(op, {x, b.weight(name + ".weight", {n})}, called);
+  // What other layers have, this one must have as well.
+  const std::string bias = name + ".bias";
+  const bool biased = b.has(bias) || (bias.starts_with("blk.") &&
+                                      has_in_any_layer(b, bias.substr(bias.find('.', 4) + 1).c_str()));
+  return b.add(op, {x, b.weight(name + ".weight", {n}), biased ? b.weight(bias, {n}) : kNoValue}, called);
 }
 
 ValueId linear(Builder& b, ValueId x, const std::string& name, std::int64_t n_out) {
@@ -87,21 +91,21 @@ bool has_fused_qkv(const Builder& b, int layer) {
 }
 
 struct HeadSizes {
-  int n_kv, k_dim, v_dim;
+  int n, n_kv, k_dim, v_dim;
 };
 
-HeadSizes sizes_of(const HParams& h, int n_kv_heads, int k_dim, int v_dim) {
-  return {n_kv_heads != 0 ? n_kv_heads : h.n_kv_heads, k_dim != 0 ? k_dim : h.k_head_dim,
-          v_dim != 0 ? v_dim : h.v_head_dim};
+HeadSizes sizes_of(const HParams& h, int n_heads, int n_kv_heads, int k_dim, int v_dim) {
+  return {n_heads != 0 ? n_heads : h.n_heads, n_kv_heads != 0 ? n_kv_heads : h.n_kv_heads,
+          k_dim != 0 ? k_dim : h.k_head_dim, v_dim != 0 ? v_dim : h.v_head_dim};
 }
 
 ValueId project_q(Builder& b, int layer, ValueId x, const HeadSizes& sizes) {
-  return linear(b, x, layer_name(layer, "attn_q"), std::int64_t{b.hparams().n_heads} * sizes.k_dim);
+  return linear(b, x, layer_name(layer, "attn_q"), std::int64_t{sizes.n} * sizes.k_dim);
 }
 
 Projections project_plainly(Builder& b, int layer, ValueId x, const HeadSizes& sizes, bool gated) {
   const HParams& h = b.hparams();
-  const std::int64_t n_q = std::int64_t{h.n_heads} * sizes.k_dim * (gated ? 2 : 1);
+  const std::int64_t n_q = std::int64_t{sizes.n} * sizes.k_dim * (gated ? 2 : 1);
   const std::int64_t n_k = std::int64_t{sizes.n_kv} * sizes.k_dim;
   const std::int64_t n_v = std::int64_t{sizes.n_kv} * sizes.v_dim;
   Projections result;
@@ -160,7 +164,7 @@ void norm_turned_heads(Builder& b, int layer, QkNorm kind, ValueId& q, ValueId& 
 
 Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& block) {
   const HParams& h = b.hparams();
-  const HeadSizes sizes = sizes_of(h, block.n_kv_heads, block.head_dim, block.head_dim);
+  const HeadSizes sizes = sizes_of(h, block.n_heads, block.n_kv_heads, block.head_dim, block.head_dim);
   const bool shares = block.kv_layer != NodeTag::kNone;
   auto [q, k, v, gate] = shares ? Projections{project_q(b, layer, x, sizes), kNoValue, kNoValue}
                                 : project_plainly(b, layer, x, sizes, block.gated);
@@ -186,7 +190,7 @@ Projections project(Builder& b, int layer, ValueId x, const AttentionBlock& bloc
 ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in) {
   const HParams& h = b.hparams();
   const ModelGraph& m = b.model();
-  const HeadSizes sizes = sizes_of(h, in.n_kv_heads, in.k_dim, in.v_dim);
+  const HeadSizes sizes = sizes_of(h, in.n_heads, in.n_kv_heads, in.k_dim, in.v_dim);
   ValueId k_cache, v_cache;
   if (in.k == kNoValue) {
     k_cache = b.stored(CacheRole::kKeys, in.kv_layer);
@@ -198,7 +202,7 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
     v_cache = b.store(CacheRole::kValues, layer, at, v_cache, in.v);
   }
   ops::Attention op;
-  op.n_heads = h.n_heads;
+  op.n_heads = sizes.n;
   op.scale =
       h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(sizes.k_dim));
   op.softcap = h.attention_softcap;
@@ -229,12 +233,14 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
   const HParams& h = b.hparams();
   const CellInputs& at = b.cells(block.window);
   const auto [q, k, v, gate] = project(b, layer, x, block);
-  const ValueId sinks =
-      block.sinks ? b.weight(layer_name(layer, "attn_sinks.weight"), {h.n_heads}) : kNoValue;
+  const ValueId sinks = block.sinks ? b.weight(layer_name(layer, "attn_sinks.weight"),
+                                               {block.n_heads != 0 ? block.n_heads : h.n_heads})
+                                    : kNoValue;
   ValueId out = attend_to_caches(b, layer, at,
                                  {.q = q,
                                   .k = k,
                                   .v = v,
+                                  .n_heads = block.n_heads,
                                   .n_kv_heads = block.n_kv_heads,
                                   .k_dim = block.head_dim,
                                   .v_dim = block.head_dim,
@@ -248,6 +254,8 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
     const ValueId share = b.add(ops::Unary{UnaryKind::kSigmoid}, {gate}, layer_name(layer, "gate_sigmoid"));
     out = b.add(ops::Mul{}, {out, share}, layer_name(layer, "attention_gated"));
   }
+  if (h.value_scale != 1.0f)
+    out = b.add(ops::Scale{h.value_scale}, {out}, layer_name(layer, "attention_scaled_values"));
   if (block.finish) out = block.finish(x, out);
   return linear(b, wanted_rows(b, layer, out, residual), layer_name(layer, "attn_output"), h.n_embd);
 }
@@ -283,10 +291,11 @@ ValueId short_conv_columns(Builder& b, int layer, ValueId x, const std::string& 
                name + part);
 }
 
-ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation) {
+ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation, std::int64_t width) {
   const HParams& h = b.hparams();
-  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate"), h.n_ff);
-  const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.n_ff);
+  if (width == 0) width = h.n_ff;
+  const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate"), width);
+  const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), width);
   const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
   return linear(b, product, layer_name(layer, "ffn_down"), h.n_embd);
 }

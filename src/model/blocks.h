@@ -71,7 +71,8 @@ struct AttentionBlock {
   /// {n_tokens, 1}: queries are multiplied with it (temperatures).
   ValueId temperature = kNoValue;
   bool v_norm = false;  ///< RMS norm of V's heads, without weights.
-  int n_kv_heads = 0;   ///< 0: HParams's
+  int n_heads = 0;      ///< 0: HParams's
+  int n_kv_heads = 0;   ///< The same.
   int head_dim = 0;     ///< Of Q, K and V; 0: HParams's
   /// The layer whose keys and values this one sees, for want of its own.
   int kv_layer = NodeTag::kNone;
@@ -95,8 +96,8 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
 /// seen.
 struct Attended {
   ValueId q, k, v;
-  int n_kv_heads = 0, k_dim = 0, v_dim = 0;  ///< 0: HParams's
-  ops::Rope turn = {.n_rot = 0};             ///< How the caches turn keys that move.
+  int n_heads = 0, n_kv_heads = 0, k_dim = 0, v_dim = 0;  ///< 0: HParams's
+  ops::Rope turn = {.n_rot = 0};                          ///< How the caches turn keys that move.
   ValueId rope_factors = kNoValue;
   ValueId sinks = kNoValue;
   int window = 0;
@@ -120,8 +121,8 @@ ValueId short_conv(Builder& b, int layer, ValueId x, const std::string& name);
 ValueId short_conv_columns(Builder& b, int layer, ValueId x, const std::string& name, std::int64_t n_all,
                            std::int64_t begin);
 
-/// ffn_down(activation(ffn_gate x) * ffn_up x)
-ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
+/// ffn_down(activation(ffn_gate x) * ffn_up x), `width` wide; 0: as HParams says.
+ValueId gated_ffn(Builder& b, int layer, ValueId x, Activation activation, std::int64_t width = 0);
 /// The same where ffn_up holds gate and up in one matrix, the gate first.
 ValueId fused_gated_ffn(Builder& b, int layer, ValueId x, Activation activation);
 /// ffn_down(activation(ffn_up x))

@@ -19,6 +19,8 @@ namespace {
 /// Matrices are cut at multiples of this, which suits the panels of every device.
 constexpr std::int64_t kRowsOfShard = 64;
 
+constexpr std::string_view kLayerPrefix = "blk.";
+
 std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
@@ -36,9 +38,39 @@ bool is_padded_matrix(std::span<const std::int64_t> tensor, const Shape& shape) 
 
 constexpr std::string_view kFactor = ".scale";
 
+/// Whether a tensor has this shape, of which sizes of 1 may be left out.
+bool is_but_for_ones(std::span<const std::int64_t> tensor, const Shape& shape) {
+  if (tensor.size() > static_cast<std::size_t>(shape.rank())) return false;
+  std::vector<std::int64_t> found, expected;
+  std::copy_if(tensor.begin(), tensor.end(), std::back_inserter(found),
+               [](std::int64_t n) { return n != 1; });
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (const std::int64_t n = shape[axis].constant(); n != 1) expected.push_back(n);
+  return found == expected;
+}
+
 /// The name of the tensor that may hold a weight's factor.
 std::string factor_name(const std::string& weight) {
   return weight.substr(0, weight.rfind('.')).append(kFactor);
+}
+
+/// What follows "blk.3." in a name; empty for names of no layer.
+std::string_view rest_of_layer_name(std::string_view name) {
+  if (!name.starts_with(kLayerPrefix)) return {};
+  const std::size_t dot = name.find('.', kLayerPrefix.size());
+  return dot == std::string_view::npos ? std::string_view{} : name.substr(dot + 1);
+}
+
+/// Of a layer's tensors those that files have and models make no use of.
+bool is_of_no_use(std::string_view rest, int layer, const HParams& hparams) {
+  // Tables that are computed; scales of activations; keys and values unfolded, beside the latent ones.
+  if (rest == "attn_rot_embd.weight" || rest == "rope_freqs.weight" || rest == "attn_kv_b.weight" ||
+      rest.ends_with(".input_scale"))
+    return true;
+  const bool sees_others = hparams.n_layers_with_kv > 0 && layer >= hparams.n_layers_with_kv;
+  if (sees_others && (rest.starts_with("attn_k") || rest.starts_with("attn_v"))) return true;
+  return layer == 0 && hparams.value_rank > 0 && rest.starts_with("time_mix_v") &&
+         !rest.starts_with("time_mix_value");
 }
 
 }  // namespace
@@ -177,7 +209,9 @@ ValueId Builder::use(const std::string& name, const Shape& shape, std::int64_t b
     // A vector is a matrix of one row.
     const bool one_row =
         shape.rank() == 2 && tensor->shape.size() == 1 && shape[0] == 1 && shape[1] == tensor->shape[0];
-    if (!(Shape(tensor->shape) == shape) && !one_row && !(whole && is_padded_matrix(tensor->shape, shape)))
+    const bool fits = one_row || (whole && is_padded_matrix(tensor->shape, shape)) ||
+                      (form == Form::kFlat && is_but_for_ones(tensor->shape, shape));
+    if (!(Shape(tensor->shape) == shape) && !fits)
       throw Error(ErrorCode::kInvalidFile, "tensor " + name + " has the shape " + shape_text(tensor->shape) +
                                                ", the model's metadata says " + to_string(shape, {}));
     dtype = tensor->dtype;
@@ -250,12 +284,25 @@ ValueId Builder::with_factor(ValueId y, const std::string& weight, ValueId ids) 
   return add(ops::Mul{}, {y, apart}, name + "_times_factor");
 }
 
+ValueId Builder::constant(const std::string& name, const Shape& shape, std::vector<float> values) {
+  if (const ValueId known = model_.graph.find(name); known != kNoValue) return known;
+  return add_made(name, DType::kF32, shape, [values = std::move(values)] {
+    const auto bytes = std::as_bytes(std::span(values));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  });
+}
+
 ValueId Builder::product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                          std::int64_t begin, std::int64_t n_out, const std::string& name) {
   const std::int64_t n_in = model_.graph.value(x).shape.columns();
+  // What other layers have, this one must have as well.
+  bool biased = has(bias);
+  if (const std::string rest(rest_of_layer_name(bias)); !biased && !rest.empty())
+    for (int layer = 0; layer < hparams_.n_layers && !biased; ++layer)
+      biased = has(layer_name(layer, rest.c_str()));
   const auto rows = [&](std::int64_t first, std::int64_t n, const std::string& rows_name, int shard) {
     const ValueId w = weight_rows(weight, {n_all, n_in}, begin + first, n);
-    const ValueId b = has(bias) ? weight_rows(bias, {n_all}, begin + first, n) : kNoValue;
+    const ValueId b = biased ? weight_rows(bias, {n_all}, begin + first, n) : kNoValue;
     NodeTag tag = tag_;
     tag.shard = shard;
     if (!has_factor(weight)) return model_.graph.add(ops::Matmul{}, {w, x, b}, rows_name, tag);
@@ -417,27 +464,33 @@ ValueId Builder::running_state(const std::string& name, int layer, std::int64_t 
 }
 
 void Builder::check_tensors() const {
+  std::set<const gguf::TensorInfo*> used;
+  for (const WeightUse& weight : model_.weights) used.insert(weight.tensor);
   for (const gguf::TensorInfo& tensor : file_.tensors()) {
-    const bool ignored = tensor.name.ends_with(kFactor) && !factors_.contains(tensor.name) &&
-                         model_.graph.find(tensor.name) == kNoValue;
-    const auto refuse = [&] {
-      throw Error(ErrorCode::kUnsupported,
-                  "tensor " + tensor.name + " is a factor of a weight to which weft applies none");
+    const bool applied = factors_.contains(tensor.name) || used.contains(&tensor);
+    const auto refuse_factor = [&] {
+      if (tensor.name.ends_with(kFactor) && !applied)
+        throw Error(ErrorCode::kUnsupported,
+                    "tensor " + tensor.name + " is a factor of a weight to which weft applies none");
     };
-    constexpr std::string_view kPrefix = "blk.";
-    if (!tensor.name.starts_with(kPrefix)) {
-      if (ignored) refuse();
+    if (!tensor.name.starts_with(kLayerPrefix)) {
+      refuse_factor();
       continue;
     }
     int layer = -1;
     const char* const end = tensor.name.data() + tensor.name.size();
-    const auto [rest, error] = std::from_chars(tensor.name.data() + kPrefix.size(), end, layer);
+    const auto [rest, error] = std::from_chars(tensor.name.data() + kLayerPrefix.size(), end, layer);
     if (error != std::errc() || rest == end || *rest != '.' || layer < 0 ||
         layer >= hparams_.n_layers + hparams_.n_layers_unused)
       throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is of no layer: metadata key " +
                                                hparams_.architecture + ".block_count is " +
                                                std::to_string(hparams_.n_layers));
-    if (ignored && layer < hparams_.n_layers) refuse();
+    if (layer >= hparams_.n_layers || applied) continue;
+    refuse_factor();
+    if (!is_of_no_use(rest_of_layer_name(tensor.name), layer, hparams_))
+      throw Error(ErrorCode::kUnsupported, "tensor " + tensor.name + " is none that weft's \"" +
+                                               hparams_.architecture +
+                                               "\" models read; without it the model would not be the same");
   }
 }
 

@@ -160,8 +160,10 @@ class Builder {
                           const Shape& shape);  ///< kNoValue where the file has none.
   /// Rows of a matrix, or elements of a vector, of which `shape` is the whole.
   ValueId weight_rows(const std::string& name, const Shape& shape, std::int64_t begin, std::int64_t n);
-  /// A small tensor of any rank as one vector of all its elements.
+  /// A small tensor of any rank as one vector of all its elements. Sizes of 1 may be left out.
   ValueId flat_weight(const std::string& name, const Shape& shape);
+  /// A weight of the graph that is no tensor of the file: these numbers. Made once for a name.
+  ValueId constant(const std::string& name, const Shape& shape, std::vector<float> values);
   /// What came of a weight, times its factor. Files of NVFP4 and of some converters have one beside a weight,
   /// NAME.scale of NAME.weight: one number, or one for each expert, which `ids` choose then. Whatever is made
   /// of a weight passes through here; a file with a factor that is applied to nothing is refused by finish().

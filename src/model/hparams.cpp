@@ -9,17 +9,6 @@
 namespace weft::model {
 namespace {
 
-// Bounds of what any model can sensibly ask for: far above today's largest, far below what could overflow.
-constexpr std::int64_t kMaxLayers = 1024;
-constexpr std::int64_t kMaxWidth = 1 << 20;
-constexpr std::int64_t kMaxHeads = 1 << 14;
-constexpr std::int64_t kMaxHeadDim = 1024;
-constexpr std::int64_t kMaxExperts = 4096;
-constexpr std::int64_t kMaxContext = 1 << 28;
-constexpr std::int64_t kMaxVocabulary = 1 << 24;
-constexpr std::int64_t kMaxConvTaps = 64;
-constexpr std::int64_t kMaxSsmState = 4096;
-
 std::string range(double min, double max) {
   const auto text = [](double v) {
     return v == std::floor(v) && std::abs(v) < 1e15 ? std::to_string(static_cast<std::int64_t>(v))
@@ -248,12 +237,13 @@ void read_router(const Metadata& metadata, HParams& h) {
   if (h.n_ff_shared == 0) {
     const std::int64_t wide =
         std::int64_t{h.n_ff_expert} * metadata.get_int("expert_shared_count", 0, kMaxExperts, 0);
-    if (wide > 16 * kMaxWidth) metadata.refuse("expert_shared_count", "the shared experts are too wide");
+    if (wide > kMaxFfWidth) metadata.refuse("expert_shared_count", "the shared experts are too wide");
     h.n_ff_shared = static_cast<int>(wide);
   }
-  h.n_expert_groups = metadata.get_int("expert_group_count", 1, h.n_experts, 1);
-  h.n_expert_groups_used =
-      metadata.get_int("expert_group_used_count", 1, h.n_expert_groups, h.n_expert_groups);
+  // Files say 0 where there are no groups.
+  h.n_expert_groups = std::max(1, metadata.get_int("expert_group_count", 0, h.n_experts, 1));
+  h.n_expert_groups_used = metadata.get_int("expert_group_used_count", 0, h.n_expert_groups, 0);
+  if (h.n_expert_groups_used == 0) h.n_expert_groups_used = h.n_expert_groups;
   const int per_group = h.n_experts / h.n_expert_groups;
   if (h.n_experts % h.n_expert_groups != 0 || per_group * h.n_expert_groups_used < h.n_experts_used)
     metadata.refuse("expert_group_count", "found " + std::to_string(h.n_expert_groups) + " for " +
@@ -268,11 +258,10 @@ void read_unused_layers(const Metadata& metadata, HParams& h) {
 }
 
 void read_scales(const Metadata& metadata, HParams& h) {
-  constexpr double kLeast = 1e-6, kMost = 1e6;
-  h.embedding_scale = metadata.get_float("embedding_scale", kLeast, kMost, 1.0f);
-  h.residual_scale = metadata.get_float("residual_scale", kLeast, kMost, 1.0f);
-  h.attention_scale = metadata.get_float("attention.scale", kLeast, kMost, 0.0f);
-  h.logit_scale = 1.0f / metadata.get_float("logit_scale", kLeast, kMost, 1.0f);
+  h.embedding_scale = metadata.get_float("embedding_scale", kMinFactor, kMaxFactor, 1.0f);
+  h.residual_scale = metadata.get_float("residual_scale", kMinFactor, kMaxFactor, 1.0f);
+  h.attention_scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, 0.0f);
+  h.logit_scale = 1.0f / metadata.get_float("logit_scale", kMinFactor, kMaxFactor, 1.0f);
 }
 
 void read_pooling(const Metadata& metadata, HParams& h) {
@@ -325,21 +314,30 @@ namespace {
 
 /// The keys "attention.*" and "rope.*", and which layers have attention.
 void read_attention(const Metadata& metadata, LayerMix mix, HParams& h) {
-  h.n_heads = metadata.get_uniform("attention.head_count", h.n_layers, 1, kMaxHeads, 0);
+  const bool sparse = mix == LayerMix::kSparse;
+  if (sparse) {
+    h.n_heads_of = metadata.get_per_layer("attention.head_count", h.n_layers, 0, kMaxHeads, 0);
+  } else {
+    const int n = metadata.get_uniform("attention.head_count", h.n_layers, 1, kMaxHeads, 0);
+    h.n_heads_of.assign(static_cast<std::size_t>(h.n_layers), n);
+  }
+  h.n_heads = *std::max_element(h.n_heads_of.begin(), h.n_heads_of.end());
   if (h.n_heads == 0) metadata.refuse("attention.head_count", "missing, expected at least 1");
   const std::string_view kv_key = "attention.head_count_kv";
-  const int least = mix == LayerMix::kMixed ? 0 : 1;
+  const int least = mix == LayerMix::kMixed || sparse ? 0 : 1;
   h.n_kv_heads_of = metadata.get_per_layer(kv_key, h.n_layers, least, kMaxHeads, h.n_heads);
-  for (const int n : h.n_kv_heads_of) {
-    h.layers.push_back(n == 0 ? LayerKind::kRecurrent : LayerKind::kAttention);
+  for (std::size_t layer = 0; layer < h.n_kv_heads_of.size(); ++layer) {
+    const int n = h.n_kv_heads_of[layer], n_heads = h.n_heads_of[layer];
+    const LayerKind without = sparse ? LayerKind::kNeither : LayerKind::kRecurrent;
+    h.layers.push_back(n == 0 ? without : LayerKind::kAttention);
     if (n == 0) continue;
-    if (mix != LayerMix::kVaried && h.n_kv_heads != 0 && h.n_kv_heads != n)
+    if (mix != LayerMix::kVaried && !sparse && h.n_kv_heads != 0 && h.n_kv_heads != n)
       throw Error(ErrorCode::kUnsupported, "metadata key " + metadata.architecture() + "." +
                                                std::string(kv_key) +
                                                ": layers of different sizes are not supported");
-    if (h.n_heads % n != 0)
+    if (n_heads == 0 || n_heads % n != 0)
       metadata.refuse(kv_key, "found " + std::to_string(n) + ", expected a divisor of the head count " +
-                                  std::to_string(h.n_heads));
+                                  std::to_string(n_heads));
     h.n_kv_heads = std::max(h.n_kv_heads, n);
   }
   if (h.n_kv_heads == 0) metadata.refuse(kv_key, "found no layer with attention, expected one at least");
@@ -366,11 +364,12 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   h.n_layers = metadata.require_int("block_count", 1, kMaxLayers);
   h.n_embd = metadata.require_int("embedding_length", 1, kMaxWidth);
   h.n_ctx_train = metadata.require_int("context_length", 1, kMaxContext);
-  h.n_ff_of = metadata.get_per_layer("feed_forward_length", h.n_layers, 0, 16 * kMaxWidth, 0);
-  h.n_ff = mix == LayerMix::kVaried ? *std::max_element(h.n_ff_of.begin(), h.n_ff_of.end())
+  h.n_ff_of = metadata.get_per_layer("feed_forward_length", h.n_layers, 0, kMaxFfWidth, 0);
+  h.n_ff = mix == LayerMix::kVaried || mix == LayerMix::kSparse
+               ? *std::max_element(h.n_ff_of.begin(), h.n_ff_of.end())
            : mix == LayerMix::kMixed
-               ? metadata.get_uniform_or_none("feed_forward_length", h.n_layers, 16 * kMaxWidth, 0)
-               : metadata.get_uniform("feed_forward_length", h.n_layers, 0, 16 * kMaxWidth, 0);
+               ? metadata.get_uniform_or_none("feed_forward_length", h.n_layers, kMaxFfWidth, 0)
+               : metadata.get_uniform("feed_forward_length", h.n_layers, 0, kMaxFfWidth, 0);
   if (mix == LayerMix::kRecurrent) {
     h.layers.assign(static_cast<std::size_t>(h.n_layers), LayerKind::kRecurrent);
   } else {
@@ -383,8 +382,8 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   h.n_experts = metadata.get_int("expert_count", 0, kMaxExperts, 0);
   if (h.n_experts > 0) {
     h.n_experts_used = metadata.require_int("expert_used_count", 1, h.n_experts);
-    h.n_ff_expert = metadata.get_int("expert_feed_forward_length", 1, 16 * kMaxWidth, h.n_ff);
-    h.n_ff_shared = metadata.get_int("expert_shared_feed_forward_length", 0, 16 * kMaxWidth, 0);
+    h.n_ff_expert = metadata.get_int("expert_feed_forward_length", 1, kMaxFfWidth, h.n_ff);
+    h.n_ff_shared = metadata.get_int("expert_shared_feed_forward_length", 0, kMaxFfWidth, 0);
   } else if (const int used = metadata.get_int("expert_used_count", 0, kMaxExperts, 0); used != 0) {
     metadata.refuse("expert_used_count", "found " + std::to_string(used) + ", but expert_count is 0");
   }

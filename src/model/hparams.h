@@ -13,6 +13,20 @@
 
 namespace weft::model {
 
+// Bounds of what any model can sensibly ask for: far above today's largest, far below what could overflow.
+inline constexpr std::int64_t kMaxLayers = 1024;
+inline constexpr std::int64_t kMaxWidth = 1 << 20;
+inline constexpr std::int64_t kMaxFfWidth = 16 * kMaxWidth;
+inline constexpr std::int64_t kMaxHeads = 1 << 14;
+inline constexpr std::int64_t kMaxHeadDim = 1024;
+inline constexpr std::int64_t kMaxRank = 1 << 20;  ///< Of low-rank products.
+inline constexpr std::int64_t kMaxExperts = 4096;
+inline constexpr std::int64_t kMaxContext = 1 << 28;
+inline constexpr std::int64_t kMaxVocabulary = 1 << 24;
+inline constexpr std::int64_t kMaxConvTaps = 64;
+inline constexpr std::int64_t kMaxSsmState = 4096;
+inline constexpr double kMinFactor = 1e-6, kMaxFactor = 1e6;
+
 /// Reads an architecture's keys ("llama.block_count") with bounds. Errors name the key, what was found and
 /// what was expected.
 class Metadata {
@@ -61,8 +75,9 @@ enum class LayerKind : std::uint8_t {
 };
 
 /// Which kinds a family's layers may have. In kMixed those whose head_count_kv is 0 are recurrent.
-/// In kVaried, which have attention, they differ in n_kv_heads and n_ff.
-enum class LayerMix : std::uint8_t { kAttention, kRecurrent, kMixed, kVaried };
+/// In kVaried, which have attention, they differ in n_kv_heads and n_ff; in kSparse in n_heads as well, and
+/// each of the three may be 0.
+enum class LayerMix : std::uint8_t { kAttention, kRecurrent, kMixed, kVaried, kSparse };
 
 /// What becomes of a text's hidden states: numbered as files do.
 enum class PoolingType : std::uint8_t { kNone, kMean, kCls, kLast, kRank };
@@ -85,7 +100,8 @@ struct HParams {
   int n_kv_heads = 0;
   int k_head_dim = 0;
   int v_head_dim = 0;
-  std::vector<int> n_kv_heads_of;  ///< By layer; n_kv_heads is the most of them.
+  std::vector<int> n_heads_of;     ///< By layer; n_heads is the most of them.
+  std::vector<int> n_kv_heads_of;  ///< The same of n_kv_heads.
   std::vector<int> n_ff_of;        ///< The same of n_ff.
   int head_dim_window = 0;         ///< Of sliding layers, where it is another one, and ...
   int n_rot_window = 0;            ///< ... what turns of their heads.
@@ -146,6 +162,7 @@ struct HParams {
   float embedding_scale = 1.0f;
   float attention_scale = 0.0f;  ///< 0: 1 / sqrt(k_head_dim)
   float residual_scale = 1.0f;   ///< Of what a block adds.
+  float value_scale = 1.0f;      ///< Of what was attended to.
   float logit_scale = 1.0f;
 
   // Of recurrent layers, 0 where a family has no use for them.
@@ -157,7 +174,16 @@ struct HParams {
   int n_ssm_heads = 0;     ///< Mamba-2 and delta nets ...
   int n_ssm_groups = 0;    ///< ... and the groups of heads that share the projections of the state.
 
-  bool encoder = false;  ///< Of a family without a cache.
+  // Of RWKV-7, how wide what chooses decays, rates, values' shares and gates is in between.
+  int decay_rank = 0;
+  int rate_rank = 0;
+  int value_rank = 0;
+  int gate_rank = 0;  ///< 0: no gates
+
+  int n_distance_buckets = 0;  ///< Of scores' bias by the distance of a key (T5).
+
+  bool encoder = false;   ///< Of a family without a cache.
+  bool one_text = false;  ///< Of an encoder that reads one text a step.
   std::optional<PoolingType> pooling = {};
 
   bool has_axes() const { return rope_sections != std::array<int, 3>{}; }

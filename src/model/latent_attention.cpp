@@ -5,12 +5,11 @@
 namespace weft::model {
 
 void read_latent(const Metadata& metadata, HParams& h) {
-  constexpr int kMost = 1 << 20;
-  h.q_rank = metadata.get_int("attention.q_lora_rank", 0, kMost, 0);
-  h.kv_rank = metadata.require_int("attention.kv_lora_rank", 1, kMost);
+  h.q_rank = metadata.get_int("attention.q_lora_rank", 0, kMaxRank, 0);
+  h.kv_rank = metadata.require_int("attention.kv_lora_rank", 1, kMaxRank);
   h.v_head_dim = h.kv_rank;
-  const int k_dim = metadata.get_int("attention.key_length_mla", 1, kMost, 0);
-  h.v_out_dim = metadata.get_int("attention.value_length_mla", 1, kMost, 0);
+  const int k_dim = metadata.get_int("attention.key_length_mla", 1, kMaxHeadDim, 0);
+  h.v_out_dim = metadata.get_int("attention.value_length_mla", 1, kMaxHeadDim, 0);
   if (k_dim == 0 || h.v_out_dim == 0 || h.n_kv_heads != 1)
     metadata.refuse("attention.key_length_mla",
                     "missing: the file was written before latent rows were cached; convert the model anew");

@@ -14,7 +14,7 @@ namespace {
 constexpr int kLaurelRank = 64;
 
 void read(const Metadata& metadata, HParams& h) {
-  constexpr int kPattern = 5, kMostForms = 16, kMostWidth = 1 << 16;
+  constexpr int kPattern = 5, kMostForms = 16;
   h.rope.neox = true;
   h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
   h.attention_scale = 1.0f;
@@ -22,7 +22,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_sliding(metadata, h, kPattern);
   h.n_altup = metadata.require_int("altup.num_inputs", 2, kMostForms);
   h.altup_active = metadata.require_int("altup.active_idx", 0, h.n_altup - 1);
-  h.n_embd_per_layer = metadata.require_int("embedding_length_per_layer_input", 1, kMostWidth);
+  h.n_embd_per_layer = metadata.require_int("embedding_length_per_layer_input", 1, kMaxWidth);
   read_layers_with_kv(metadata, h);
   h.gate_cuts = metadata.get_floats("activation_sparsity_scale", h.n_layers,
                                     -std::numeric_limits<double>::infinity(), 1e3);
@@ -206,7 +206,8 @@ class Gemma3n {
     const ValueId ffn_in = norm(b_, NormKind::kRms, sum, name("ffn_norm"));
     const ValueId ffn_out = norm(b_, NormKind::kRms, feed_forward(layer, ffn_in), name("post_ffw_norm"));
     const ValueId activated = model::add(b_, sum, ffn_out, name("after_ffn"));
-    return add_own_input(layer, correct(layer, predictions, active_kept, activated));
+    const ValueId corrected = correct(layer, predictions, active_kept, activated);
+    return b_.pass_on(layer, add_own_input(layer, corrected));
   }
 
   Builder& b_;

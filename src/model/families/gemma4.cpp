@@ -10,7 +10,7 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  constexpr int kPattern = 6, kMostWidth = 1 << 16, kMostHeadDim = 1024;
+  constexpr int kPattern = 6;
   h.rope.neox = true;
   h.embedding_scale = std::sqrt(static_cast<float>(h.n_embd));
   h.attention_scale = 1.0f;
@@ -20,13 +20,13 @@ void read(const Metadata& metadata, HParams& h) {
   if (h.v_head_dim != h.k_head_dim)
     metadata.refuse("attention.value_length", "found " + std::to_string(h.v_head_dim) + ", expected " +
                                                   std::to_string(h.k_head_dim) + " as attention.key_length");
-  h.head_dim_window = metadata.require_int("attention.key_length_swa", 1, kMostHeadDim);
-  if (metadata.get_int("attention.value_length_swa", 1, kMostHeadDim, h.head_dim_window) != h.head_dim_window)
+  h.head_dim_window = metadata.require_int("attention.key_length_swa", 1, kMaxHeadDim);
+  if (metadata.get_int("attention.value_length_swa", 1, kMaxHeadDim, h.head_dim_window) != h.head_dim_window)
     metadata.refuse("attention.value_length_swa", "expected as much as attention.key_length_swa");
   h.n_rot_window = metadata.get_int("rope.dimension_count_swa", 2, h.head_dim_window, h.head_dim_window);
   if (h.n_rot_window % 2 != 0)
     metadata.refuse("rope.dimension_count_swa", "found an odd number, expected an even one");
-  h.n_embd_per_layer = metadata.get_int("embedding_length_per_layer_input", 0, kMostWidth, 0);
+  h.n_embd_per_layer = metadata.get_int("embedding_length_per_layer_input", 0, kMaxWidth, 0);
   read_layers_with_kv(metadata, h);
 }
 
@@ -91,6 +91,7 @@ ValueId build(Builder& b) {
     }
     if (const ValueId scale = b.optional_weight(name("layer_output_scale.weight"), {1}); scale != kNoValue)
       x = b.add(ops::Mul{}, {x, scale}, name("layer_scaled"));
+    x = b.pass_on(layer, x);
   }
   return output_logits(b, NormKind::kRms, x);
 }

@@ -12,7 +12,7 @@ void read(const Metadata& metadata, HParams& h) {
   read_router(metadata, h);
   read_latent(metadata, h);
   h.conv_taps = read_conv_taps(metadata, "ssm.conv_kernel");
-  h.n_ssm_state = metadata.require_int("kda.head_dim", 1, 4096);
+  h.n_ssm_state = metadata.require_int("kda.head_dim", 1, kMaxSsmState);
 }
 
 /// attn_output(sigmoid(gate) * norm(delta rule))

@@ -11,20 +11,18 @@ namespace {
 constexpr float kEmbeddingScale = 12.0f, kDepthScale = 1.4f, kBaseWidth = 256.0f;
 
 void read(const Metadata& metadata, HParams& h) {
-  constexpr double kLeast = 1e-6, kMost = 1e6;
   const float depth_scale = kDepthScale / std::sqrt(static_cast<float>(h.n_layers));
   const float width = static_cast<float>(h.n_embd) / kBaseWidth;
-  h.embedding_scale = metadata.get_float("embedding_scale", kLeast, kMost, kEmbeddingScale);
-  h.residual_scale = metadata.get_float("residual_scale", kLeast, kMost, depth_scale);
-  h.logit_scale = 1.0f / metadata.get_float("logit_scale", kLeast, kMost, width);
+  h.embedding_scale = metadata.get_float("embedding_scale", kMinFactor, kMaxFactor, kEmbeddingScale);
+  h.residual_scale = metadata.get_float("residual_scale", kMinFactor, kMaxFactor, depth_scale);
+  h.logit_scale = 1.0f / metadata.get_float("logit_scale", kMinFactor, kMaxFactor, width);
 }
 
 void read3(const Metadata& metadata, HParams& h) {
-  constexpr int kMost = 1 << 20;
   read(metadata, h);
   h.rope.neox = true;
-  h.q_rank = metadata.require_int("attention.q_lora_rank", 1, kMost);
-  h.kv_rank = metadata.require_int("attention.kv_lora_rank", 1, kMost);
+  h.q_rank = metadata.require_int("attention.q_lora_rank", 1, kMaxRank);
+  h.kv_rank = metadata.require_int("attention.kv_lora_rank", 1, kMaxRank);
   h.k_nope_dim = h.k_head_dim - h.rope.n_rot;
   if (h.k_nope_dim < 1)
     metadata.refuse("rope.dimension_count",
@@ -32,11 +30,11 @@ void read3(const Metadata& metadata, HParams& h) {
   if (h.n_kv_heads != h.n_heads)
     metadata.refuse("attention.head_count_kv",
                     "found " + std::to_string(h.n_kv_heads) + ", expected as many as there are heads");
-  if (h.n_embd % h.n_heads != 0)
+  if (h.n_embd % h.n_heads != 0 || h.n_embd / h.n_heads > kMaxHeadDim)
     metadata.refuse("attention.head_count", "found " + std::to_string(h.n_heads) +
                                                 ", expected a divisor of the embedding length " +
                                                 std::to_string(h.n_embd));
-  h.v_head_dim = metadata.get_int("attention.value_length", 1, kMost, h.n_embd / h.n_heads);
+  h.v_head_dim = metadata.get_int("attention.value_length", 1, kMaxHeadDim, h.n_embd / h.n_heads);
 }
 
 ValueId build(Builder& b) {

@@ -1,6 +1,7 @@
 // MPT (MosaicML, 2023): ALiBi, or learned positions; Q, K and V may be clamped.
 #include "model/blocks.h"
 #include "model/family.h"
+#include "weft/error.h"
 
 namespace weft::model {
 namespace {
@@ -13,6 +14,10 @@ void read(const Metadata& metadata, HParams& h) {
 
 ValueId build(Builder& b) {
   const HParams& h = b.hparams();
+  if (!h.learned_positions && b.has("position_embd.weight"))
+    throw Error(
+        ErrorCode::kUnsupported,
+        "tensor position_embd.weight: weft's \"mpt\" models have ALiBi or learned positions, not both");
   Decoder how;
   how.norm = NormKind::kLayer;
   how.attention.rope = false;

@@ -10,7 +10,8 @@ namespace {
 void read(const Metadata& metadata, HParams& h) {
   read_mamba2(metadata, h);
   // The first of two kinds of layers without keys; the other has a feed-forward part instead.
-  const std::vector<int> widths = metadata.get_per_layer("feed_forward_length", h.n_layers, 0, 1 << 24, 0);
+  const std::vector<int> widths =
+      metadata.get_per_layer("feed_forward_length", h.n_layers, 0, kMaxFfWidth, 0);
   for (std::size_t i = 0; i < widths.size(); ++i)
     if (widths[i] > 0) h.layers[i] = LayerKind::kNeither;
 }
@@ -20,7 +21,7 @@ void read_moe(const Metadata& metadata, HParams& h) {
   h.sigmoid_router = true;
   read_router(metadata, h);
   read_unused_layers(metadata, h);
-  h.n_expert_rows = metadata.get_int("moe_latent_size", 0, 1 << 20, 0);
+  h.n_expert_rows = metadata.get_int("moe_latent_size", 0, kMaxRank, 0);
 }
 
 ValueId build(Builder& b) {
@@ -45,7 +46,7 @@ ValueId build(Builder& b) {
       const ValueId rows = wanted_rows(b, layer, normed, x);
       y = h.n_experts > 0 ? plain_expert_ffn(b, layer, rows, kActive) : plain_ffn(b, layer, rows, kActive);
     }
-    x = add(b, x, y, layer_name(layer, "after_mixing"));
+    x = b.pass_on(layer, add(b, x, y, layer_name(layer, "after_mixing")));
   }
   return output_logits(b, NormKind::kRms, x);
 }

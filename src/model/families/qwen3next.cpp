@@ -11,10 +11,9 @@ void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   read_ssm(metadata, h);
   read_ssm_heads(metadata, h);
-  constexpr int kMostColumns = 4096;
-  if (const int columns = h.n_ssm_inner / h.n_ssm_heads; columns > kMostColumns)
+  if (const int columns = h.n_ssm_inner / h.n_ssm_heads; columns > kMaxSsmState)
     metadata.refuse("ssm.inner_size", "found heads of " + std::to_string(columns) +
-                                          " columns, expected 1 to " + std::to_string(kMostColumns));
+                                          " columns, expected 1 to " + std::to_string(kMaxSsmState));
   read_recurrent_layers(metadata, h);
   read_unused_layers(metadata, h);
 }
@@ -48,19 +47,50 @@ Rates rates(Builder& b, int layer, ValueId x) {
   return {part(0, "beta_logits"), part(of_group, "alpha")};
 }
 
+/// What goes through the convolution, and what gates what comes out, {rows, n} each.
+struct Projected {
+  ValueId q, k, v, gate;
+};
+
+/// Of two matrices, or of one (older files of Qwen3-Next) that has all of them group by group.
+Projected projections(Builder& b, int layer, ValueId x) {
+  const HParams& h = b.hparams();
+  const std::int64_t groups = h.n_ssm_groups, n_k = groups * h.n_ssm_state, n_v = h.n_ssm_inner;
+  const auto name = [&](const char* part) { return layer_name(layer, part); };
+  if (!has_in_any_layer(b, "ssm_in.weight")) {
+    const auto rows = [&](std::int64_t begin, std::int64_t n) {
+      return linear_rows(b, x, name("attn_qkv"), 2 * n_k + n_v, begin, n);
+    };
+    return {rows(0, n_k), rows(n_k, n_k), rows(2 * n_k, n_v), linear(b, x, name("attn_gate"), n_v)};
+  }
+  const std::int64_t of_group = 2 * (n_k + n_v) / groups;
+  const ValueId all = linear(b, x, name("ssm_in"), 2 * (n_k + n_v));
+  const Dim rows = b.model().graph.value(all).shape[0];
+  const ValueId grouped = b.add(ops::Reshape{{rows, groups, of_group}}, {all}, name("ssm_in_groups"));
+  std::int64_t begin = 0;
+  const auto part = [&](std::int64_t n, const char* result) {
+    const std::int64_t end = begin + n / groups;
+    const ValueId cut =
+        b.add(ops::Slice{.axis = 2, .begin = begin, .end = end}, {grouped}, name(result) + "_cut");
+    begin = end;
+    return b.add(ops::Reshape{{rows, n}}, {cut}, name(result));
+  };
+  const ValueId q = part(n_k, "q_in"), k = part(n_k, "k_in"), v = part(n_v, "v_in");
+  return {q, k, v, part(n_v, "gate_in")};
+}
+
 /// ssm_out(silu(gate) * norm(delta rule)). attn_qkv has, as the convolution, the columns of q, k and v.
 ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual, bool tiled) {
   const HParams& h = b.hparams();
   const std::int64_t heads = h.n_ssm_heads, d_k = h.n_ssm_state, d_v = h.n_ssm_inner / heads;
   const std::int64_t n_k = h.n_ssm_groups * d_k, n_v = h.n_ssm_inner, n_all = 2 * n_k + n_v;
   const auto name = [&](const char* part) { return layer_name(layer, part); };
-  const auto convolved = [&](std::int64_t begin, std::int64_t n, const char* result) {
-    const ValueId part = linear_rows(b, x, name("attn_qkv"), n_all, begin, n);
+  const Projected in = projections(b, layer, x);
+  const auto convolved = [&](ValueId part, std::int64_t begin, const char* result) {
     return active_conv(b, layer, part, "ssm_conv1d", n_all, begin, result);
   };
-  const ValueId q = convolved(0, n_k, "delta_q"), k = convolved(n_k, n_k, "delta_k");
-  const ValueId v = convolved(2 * n_k, n_v, "delta_v");
-  const ValueId gate = linear(b, x, name("attn_gate"), n_v);
+  const ValueId q = convolved(in.q, 0, "delta_q"), k = convolved(in.k, n_k, "delta_k");
+  const ValueId v = convolved(in.v, 2 * n_k, "delta_v");
 
   const Rates rate = rates(b, layer, x);
   const ValueId beta = b.add(ops::Unary{UnaryKind::kSigmoid}, {rate.beta}, name("beta"));
@@ -80,7 +110,7 @@ ValueId delta_net(Builder& b, int layer, ValueId x, ValueId& residual, bool tile
                                             .d_k = d_k,
                                             .d_v = d_v,
                                             .tiled = tiled});
-  const ValueId gated = b.add(ops::Glu{Activation::kSilu}, {gate, normed}, name("delta_gated"));
+  const ValueId gated = b.add(ops::Glu{Activation::kSilu}, {in.gate, normed}, name("delta_gated"));
   return linear(b, wanted_rows(b, layer, gated, residual), name("ssm_out"), h.n_embd);
 }
 
