@@ -16,6 +16,9 @@ import torch
 import transformers
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
+import own_references
+import rwkv_reference
+
 GOLDEN = Path(__file__).parent.parent / "tests/data/golden"
 N_VOCAB, N_CTX, N_TOKENS = 512, 256, 32
 
@@ -91,6 +94,8 @@ NEMOTRON_H_WHOLE = {"model.embeddings": "token_embd", "model.norm_f": "output_no
 DELTA_EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48)
 DELTA_EXPERTS_META = {"expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 32,
                       "expert_shared_feed_forward_length": 48}
+RWKV = {"attention.head_count": 0, "attention.head_count_kv": 0, "wkv.head_size": 32, "attention.decay_lora_rank": 8,
+        "attention.iclr_lora_rank": 12, "attention.value_residual_mix_lora_rank": 16, "attention.gate_lora_rank": 20}
 GEMMA4 = dict(head_dim=16, global_head_dim=32, num_hidden_layers=6, sliding_window=8, final_logit_softcapping=3.0,
               vocab_size_per_layer_input=N_VOCAB, layer_types=["sliding_attention", "full_attention"] * 3)
 GEMMA4_META = {"attention.key_length": 32, "attention.value_length": 32, "attention.key_length_swa": 16,
@@ -113,7 +118,7 @@ class Family:
 
     def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
                  permute=False, offset=0.0, seed=2026, learned=None, alibi=False, kind=None,
-                 n_tokens=N_TOKENS):
+                 n_tokens=N_TOKENS, source=transformers):
         self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
         self.learned = learned  # Metadata that is learned: a function of the model.
         self.alibi = alibi  # In place of rope, in a class that has that.
@@ -122,6 +127,10 @@ class Family:
         self.seed = seed
         self.kind = kind or model + "Config"
         self.n_tokens = n_tokens
+        # The module of the class. Parameters of our own have the names that tensors have in files.
+        self.source, self.named = source, source is not transformers
+        if self.named:
+            self.prefix = "layers."
 
 
 def interleave(data, n_heads):
@@ -481,6 +490,11 @@ FAMILIES = {
     "qwen3next": Family("qwen3next", "Qwen3Next", DELTA | DELTA_EXPERTS,
                         lambda c: DELTA_META | DELTA_EXPERTS_META, layer=DELTA_LAYER | EXPERTS | SHARED_GATED,
                         change=lambda name, data, c: delta_net(name, data, c), offset=1.0),
+    "qwen3next-old": Family("qwen3next", "Qwen3Next", DELTA | DELTA_EXPERTS,
+                            lambda c: DELTA_META | DELTA_EXPERTS_META,
+                            layer=DELTA_LAYER | EXPERTS | SHARED_GATED | {"linear_attn.in_proj_qkvz": "ssm_in"},
+                            change=lambda name, data, c: split_experts(*scan_tensors(name, data), c), offset=1.0,
+                            seed=15),
     "qwen35": Family("qwen35", "Qwen3_5", DELTA, lambda c: DELTA_META, layer=DELTA_LAYER,
                      change=lambda name, data, c: tiled_delta_net(name, data, c), offset=1.0, kind="Qwen3_5TextConfig",
                      n_tokens=48),
@@ -679,7 +693,86 @@ FAMILIES = {
                                                   "expert_used_count": 2, "expert_feed_forward_length": 32},
                          layer=GEMMA4_LAYER,
                          change=lambda name, data, c: part_of_rope(name, 16, 4) + [(name, data)], kind="Gemma4TextConfig"),
+    "rwkv7": Family("rwkv7", "Rwkv7", dict(num_hidden_layers=3), lambda c: RWKV | {"attention.layer_norm_epsilon": 1e-5},
+                    change=lambda name, data, c: first_values(name, data), source=rwkv_reference, n_tokens=48),
+    "arwkv7": Family("arwkv7", "Arwkv7", dict(num_hidden_layers=3, gated=False, rms_norm_eps=1e-6),
+                     lambda c: RWKV | {"attention.gate_lora_rank": 0, "token_shift_count": 1}, 
+                     change=lambda name, data, c: first_values(name, data), source=rwkv_reference, n_tokens=48),
+    "deepseek": Family("deepseek", "Deepseek",
+                       dict(num_hidden_layers=3, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+                            n_shared_experts=2, first_k_dense_replace=1),
+                       lambda c: {"expert_count": 6, "expert_used_count": 2, "expert_shared_count": 2,
+                                  "expert_feed_forward_length": 32, "leading_dense_block_count": 1,
+                                  "expert_weights_scale": 1.0, "rope.dimension_count": 16}, source=own_references),
+    "deci": Family("deci", "Deci",
+                   dict(num_hidden_layers=5, num_attention_heads=[4, 4, 0, 4, 0], num_key_value_heads=[2, 0, 0, 1, 0],
+                        intermediate_size=[96, 64, 128, 0, 96], head_dim=16),
+                   lambda c: {"feed_forward_length": c.intermediate_size, "attention.head_count": c.num_attention_heads,
+                              "attention.head_count_kv": c.num_key_value_heads, "attention.key_length": 16,
+                              "attention.value_length": 16, "rope.dimension_count": 16}, source=own_references),
+    "exaone-moe": Family("exaone-moe", "ExaoneMoe",
+                         dict(num_hidden_layers=4, head_dim=16, sliding_window=8, sliding_window_pattern="LLLG",
+                              layer_types=["sliding_attention"] * 3 + ["full_attention"], num_experts=6,
+                              num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=1, n_group=1,
+                              topk_group=1, routed_scaling_factor=2.5, norm_topk_prob=True, first_k_dense_replace=1,
+                              mlp_layer_types=["dense"] + ["sparse"] * 3),
+                         lambda c: {"attention.sliding_window": 8, "expert_count": 6, "expert_used_count": 2,
+                                    "expert_shared_count": 1, "expert_feed_forward_length": 32,
+                                    "expert_weights_scale": 2.5, "expert_weights_norm": True, "expert_gating_func": 2,
+                                    "leading_dense_block_count": 1, "attention.key_length": 16,
+                                    "attention.value_length": 16},
+                         layer=EXPERTS | SHARED | {"mlp.e_score_correction_bias": "exp_probs_b.bias"},
+                         change=split_experts),
+    "smallthinker": Family("smallthinker", "SmallThinker",
+                           dict(num_hidden_layers=5, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+                                sliding_window=8, rope="halves"),
+                           lambda c: {"attention.sliding_window": 8, "expert_count": 6, "expert_used_count": 2,
+                                      "expert_feed_forward_length": 32, "expert_gating_func": 2,
+                                      "feed_forward_length": 32}, source=own_references),
+    "arctic": Family("arctic", "Arctic", dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=48),
+                     lambda c: {"feed_forward_length": 48, "expert_count": 6, "expert_used_count": 2,
+                                "rope.dimension_count": 16}, source=own_references),
+    "openelm": Family("openelm", "OpenElm",
+                      dict(num_hidden_layers=3, num_attention_heads=[2, 4, 6], num_key_value_heads=[1, 2, 2],
+                           intermediate_size=[64, 96, 128], head_dim=16, rope="halves"),
+                      lambda c: {"feed_forward_length": c.intermediate_size,
+                                 "attention.head_count": c.num_attention_heads,
+                                 "attention.head_count_kv": c.num_key_value_heads, "attention.key_length": 16,
+                                 "attention.value_length": 16}, change=fuse_qkv, source=own_references),
+    "maincoder": Family("maincoder", "HunYuanDenseV1", dict(head_dim=16),
+                        layer={"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
+                        seed=12),
+    "pangu-embedded": Family("pangu-embedded", "Llama", dict(attention_bias=True), seed=13),
+    "mimo2": Family("mimo2", "MiMoV2Flash",
+                    dict(num_hidden_layers=4, head_dim=24, v_head_dim=16, num_key_value_heads=1, sliding_window=8,
+                         layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+                         mlp_layer_types=["dense"] + ["sparse"] * 3, n_routed_experts=6, num_experts_per_tok=2,
+                         moe_intermediate_size=32, attention_value_scale=0.7,
+                         rope_parameters={kind: {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": 1 / 3}
+                                          for kind, base in (("full_attention", 5e6), ("sliding_attention", 1e4))}),
+                    lambda c: {"attention.head_count_kv": [1, 2, 2, 1], "attention.key_length": 24,
+                               "attention.value_length": 16, "attention.value_scale": 0.7,
+                               "attention.sliding_window": 8,
+                               "attention.sliding_window_pattern": [False, True, True, False], "rope.freq_base": 5e6,
+                               "rope.freq_base_swa": 1e4, "rope.dimension_count": 8, "expert_count": 6,
+                               "expert_used_count": 2, "expert_feed_forward_length": 32},
+                    layer=EXPERTS | {"self_attn.sinks": "attn_sinks",
+                                     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias"}, change=split_experts),
+    "llama4-dense": Family("llama4", "Llama4",
+                           dict(head_dim=16, num_hidden_layers=4, intermediate_size_mlp=96, moe_layers=[],
+                                attention_chunk_size=12, floor_scale=8, attn_scale=0.3),
+                           lambda c: {"feed_forward_length": 96, "rope.dimension_count": 16,
+                                      "attention.sliding_window": 12, "attention.temperature_length": 8,
+                                      "attention.temperature_scale": 0.3, "rope.freq_base": 500000.0},
+                           layer={"feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up",
+                                  "feed_forward.down_proj": "ffn_down"}, kind="Llama4TextConfig", seed=14),
 }
+
+
+def first_values(name, data):
+    """Files have what the first layer would mix its values by, of which it has no use."""
+    unused = [(name.replace("mix_a", "mix_v"), data)] if name.startswith("blk.0.time_mix_a") else []
+    return [(name, data)] + unused
 
 
 def part_of_rope(name, pairs, turned):
@@ -837,9 +930,9 @@ def weights(model):
 
 def make_model(family):
     torch.manual_seed(family.seed)
-    kind = getattr(transformers, family.kind)
+    kind = getattr(family.source, family.kind)
     config = kind(**(SIZES | family.config), attn_implementation="eager", initializer_range=0.1)
-    model = getattr(transformers, family.model + "ForCausalLM")(config).eval().float()
+    model = getattr(family.source, family.model + "ForCausalLM")(config).eval().float()
     with torch.no_grad():
         for name, weight in weights(model):
             # What starts as a constant gets values of its own, so that none can be left out unseen.
@@ -867,13 +960,16 @@ def tensors(family, model):
         if name.startswith(family.prefix):
             layer, rest = name.removeprefix(family.prefix).split(".", 1)
             stem = max((key for key in family.layer if rest == key or rest.startswith(key + ".")), key=len, default=None)
-            if stem is None:
+            if family.named:
+                new = f"blk.{layer}.{rest}" + ("" if rest.endswith((".weight", ".bias")) else ".weight")
+            elif stem is None:
                 raise ValueError(f"no name for {name}")
-            tail = rest[len(stem):] or ("" if family.layer[stem].endswith((".bias", ".scale")) else ".weight")
-            new = f"blk.{layer}.{family.layer[stem]}{tail}"
+            else:
+                tail = rest[len(stem):] or ("" if family.layer[stem].endswith((".bias", ".scale")) else ".weight")
+                new = f"blk.{layer}.{family.layer[stem]}{tail}"
         else:
             stem, tail = name.rsplit(".", 1)
-            new = f"{family.whole[stem]}.{tail}"
+            new = name if family.named else f"{family.whole[stem]}.{tail}"
         if family.offset and "norm" in new and "ssm_norm" not in new and new.endswith("weight"):
             data = data + np.float32(family.offset)
         if family.permute and re.search(r"\.attn_[qk]\.", new):
@@ -945,7 +1041,7 @@ def write(family, target, name):
             sub_type = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
             writer.add_key_value(field.name, field.contents(), field.types[0], sub_type)
     for tensor, data in tensors(family, model):
-        writer.add_tensor(tensor, data.astype(np.float16) if data.ndim > 1 and not re.search(r"norm|bias|ssm_[ad]$", tensor) else data)
+        writer.add_tensor(tensor, data.astype(np.float16) if data.ndim > 1 and not re.search(r"norm|bias|ssm_[ad]$|lerp", tensor) else data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -67,7 +67,14 @@ inline constexpr const char* kFamilies[] = {"arcee",          "cohere2",
                                             "llama4",         "mpt",
                                             "refact",         "gemma4",
                                             "gemma4-moe",     "qwen2vl",
-                                            "qwen3vl",        "qwen3vlmoe"};
+                                            "qwen3vl",        "qwen3vlmoe",
+                                            "arctic",         "arwkv7",
+                                            "deci",           "deepseek",
+                                            "exaone-moe",     "llama4-dense",
+                                            "maincoder",      "mimo2",
+                                            "openelm",        "pangu-embedded",
+                                            "qwen3next-old",  "rwkv7",
+                                            "smallthinker"};
 /// For the names of tests, which take no dashes.
 inline std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

@@ -1,4 +1,5 @@
 // Hunyuan (Tencent, 2025), dense and with experts: the heads of Q and K are normed once they are turned.
+// Maincoder (2025) has the shape of the dense one.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -23,5 +24,6 @@ ValueId build(Builder& b) {
 
 const Family kHunyuanDense = {"hunyuan-dense", read, build};
 const Family kHunyuanMoe = {"hunyuan-moe", read_moe, build};
+const Family kMaincoder = {"maincoder", read, build};
 
 }  // namespace weft::model

@@ -1,6 +1,6 @@
 // Llama 4 (Meta, 2025): three layers that see a chunk of the text to each one that sees all of it, knows no
 // positions and sharpens its queries far behind in a text; sigmoid routers, whose weights multiply what the
-// experts read, and an expert that all rows go through.
+// experts read, and an expert that all rows go through. Small ones have no experts.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -8,16 +8,15 @@ namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  constexpr int kMost = 1 << 28, kChunk = 8192, kPattern = 4;
-  require_experts(metadata, h);
-  h.expert_step = metadata.require_int("interleave_moe_layer_step", 1, h.n_layers);
+  constexpr int kChunk = 8192, kPattern = 4;
+  if (h.n_experts > 0) h.expert_step = metadata.require_int("interleave_moe_layer_step", 1, h.n_layers);
   h.n_ff_shared = h.n_ff_expert;
   h.sigmoid_router = h.weights_before = true;
   h.normalise_experts = false;
   // Files say only where there are no chunks.
-  h.window = metadata.get_int("attention.sliding_window", 0, kMost, kChunk);
+  h.window = metadata.get_int("attention.sliding_window", 0, kMaxContext, kChunk);
   read_sliding(metadata, h, kPattern);
-  h.temperature_length = metadata.get_int("attention.temperature_length", 1, kMost, kChunk);
+  h.temperature_length = metadata.get_int("attention.temperature_length", 1, kMaxContext, kChunk);
   h.temperature_scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.1f);
 }
 

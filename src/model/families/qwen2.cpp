@@ -1,5 +1,6 @@
 // Qwen (arXiv 2309.16609), Qwen2 and Qwen2.5 (arXiv 2407.10671): biases on Q, K and V; rope in halves.
-// Qwen1.5-MoE and Qwen2-57B have experts and one that all rows go through.
+// Qwen1.5-MoE and Qwen2-57B have experts and one that all rows go through. Pangu Embedded (arXiv 2505.22375):
+// the same with a bias behind attention.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -31,6 +32,7 @@ ValueId build(Builder& b) {
 
 }  // namespace
 
+const Family kPanguEmbedded = {"pangu-embedded", read, build};
 const Family kQwen = {"qwen", read1, build};
 const Family kQwen2 = {"qwen2", read, build};
 const Family kQwen2Moe = {"qwen2moe", read_moe, build};

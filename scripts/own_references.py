@@ -1,0 +1,211 @@
+"""Decoders in PyTorch that transformers has no class of, as their papers and model cards say.
+
+Parameters have the names that GGUF files give their tensors; a layer is a step of a few lines over what all share.
+"""
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Config(SimpleNamespace):
+    def __init__(self, **values):
+        super().__init__(**(dict(rms_norm_eps=1e-6, rope_theta=10000.0, rope="pairs", head_dim=None, num_experts=0) | values))
+        self.head_dim = self.head_dim or self.hidden_size // self.num_attention_heads
+
+    def of(self, name, layer):
+        """A count that is one for all layers, or a list."""
+        value = getattr(self, name)
+        return value[layer] if isinstance(value, list) else value
+
+
+def linear(n_in, n_out):
+    layer = nn.Linear(n_in, n_out, bias=False)
+    nn.init.normal_(layer.weight, std=0.1)
+    return layer
+
+
+def turned(x, config):
+    """Rope over {tokens, heads, dim}."""
+    dim = x.shape[-1]
+    angles = torch.arange(len(x))[:, None] * config.rope_theta ** (-torch.arange(0, dim, 2) / dim)
+    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+    a, b = (x[..., 0::2], x[..., 1::2]) if config.rope == "pairs" else x.chunk(2, -1)
+    parts = [a * cos - b * sin, b * cos + a * sin]
+    return torch.stack(parts, -1).flatten(-2) if config.rope == "pairs" else torch.cat(parts, -1)
+
+
+class Layer(nn.Module):
+    """Llama's; others put in or leave out parts of it."""
+
+    def __init__(self, config, i):
+        super().__init__()
+        self.config, self.i = config, i
+        n, n_ff = config.hidden_size, config.of("intermediate_size", i)
+        self.heads, self.kv_heads = config.of("num_attention_heads", i), config.of("num_key_value_heads", i)
+        if self.heads:
+            self.attn_norm = nn.RMSNorm(n, config.rms_norm_eps)
+        if self.kv_heads:
+            self.attn_q = linear(n, self.heads * config.head_dim)
+            self.attn_k = linear(n, self.kv_heads * config.head_dim)
+            self.attn_v = linear(n, self.kv_heads * config.head_dim)
+        if self.heads:
+            self.attn_output = linear(self.heads * config.head_dim if self.kv_heads else n, n)
+        if n_ff:
+            self.ffn_norm = nn.RMSNorm(n, config.rms_norm_eps)
+            self.ffn_gate, self.ffn_up, self.ffn_down = linear(n, n_ff), linear(n, n_ff), linear(n_ff, n)
+
+    def add_experts(self, activation=F.silu):
+        c = self.config
+        n, n_ff = c.hidden_size, c.moe_intermediate_size
+        self.activation = activation
+        self.ffn_gate_inp = linear(n, c.num_experts)
+        self.ffn_gate_exps = nn.Parameter(0.1 * torch.randn(c.num_experts, n_ff, n))
+        self.ffn_up_exps = nn.Parameter(0.1 * torch.randn(c.num_experts, n_ff, n))
+        self.ffn_down_exps = nn.Parameter(0.1 * torch.randn(c.num_experts, n, n_ff))
+
+    def experts(self, x, shares, normalise):
+        """The best of each row, by their shares."""
+        best = shares.topk(self.config.num_experts_per_tok, dim=-1)
+        weights = best.values / best.values.sum(-1, keepdim=True) if normalise else best.values
+        gate, up = (torch.einsum("rkfn,rn->rkf", w[best.indices], x) for w in (self.ffn_gate_exps, self.ffn_up_exps))
+        down = torch.einsum("rknf,rkf->rkn", self.ffn_down_exps[best.indices], self.activation(gate) * up)
+        return (down * weights[..., None]).sum(1)
+
+    def normed_heads(self, q, k):
+        return q, k
+
+    def attention(self, x, rope=True, window=None):
+        dim, rows = self.config.head_dim, len(x)
+        q, k, v = self.attn_q(x), self.attn_k(x), self.attn_v(x)
+        q, k, v = q.view(rows, -1, dim), k.view(rows, -1, dim), v.view(rows, -1, dim)
+        q, k = self.normed_heads(q, k)
+        if rope:
+            q, k = turned(q, self.config), turned(k, self.config)
+        k, v = (t.repeat_interleave(self.heads // self.kv_heads, 1) for t in (k, v))
+        scores = torch.einsum("ihd,jhd->hij", q, k) / dim ** 0.5
+        away = torch.arange(rows)[:, None] - torch.arange(rows)[None, :]
+        seen = (away >= 0) & (away < (window or rows))
+        scores = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+        return self.attn_output(torch.einsum("hij,jhd->ihd", scores, v).flatten(1))
+
+    def feed_forward(self, x):
+        return self.ffn_down(F.silu(self.ffn_gate(x)) * self.ffn_up(x))
+
+    def forward(self, x):
+        x = x + self.attention(self.attn_norm(x))
+        return x + self.feed_forward(self.ffn_norm(x))
+
+
+class Model(nn.Module):
+    layer = Layer
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.token_embd = nn.Embedding(config.vocab_size, config.hidden_size)
+        nn.init.normal_(self.token_embd.weight, std=0.1)
+        self.layers = nn.ModuleList(self.layer(config, i) for i in range(config.num_hidden_layers))
+        self.output_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.output = linear(config.hidden_size, config.vocab_size)
+
+    def forward(self, ids):
+        x = self.token_embd(ids[0])
+        for layer in self.layers:
+            x = layer(x)
+        return SimpleNamespace(logits=self.output(self.output_norm(x))[None])
+
+
+class DeepseekLayer(Layer):
+    """Experts behind the first layers, and some that all rows go through."""
+
+    def __init__(self, config, i):
+        dense = i < config.first_k_dense_replace
+        super().__init__(config if dense else Config(**(vars(config) | dict(intermediate_size=0))), i)
+        if dense:
+            return
+        n, n_ff = config.hidden_size, config.n_shared_experts * config.moe_intermediate_size
+        self.ffn_norm = nn.RMSNorm(n, config.rms_norm_eps)
+        self.add_experts()
+        self.ffn_gate_shexp, self.ffn_up_shexp = linear(n, n_ff), linear(n, n_ff)
+        self.ffn_down_shexp = linear(n_ff, n)
+
+    def feed_forward(self, x):
+        if self.i < self.config.first_k_dense_replace:
+            return super().feed_forward(x)
+        shared = self.ffn_down_shexp(F.silu(self.ffn_gate_shexp(x)) * self.ffn_up_shexp(x))
+        return self.experts(x, self.ffn_gate_inp(x).softmax(-1), False) + shared
+
+
+class DeciLayer(Layer):
+    """A matrix in place of attention, or none; a feed-forward part, or none."""
+
+    def forward(self, x):
+        if self.heads:
+            normed = self.attn_norm(x)
+            x = x + (self.attention(normed) if self.kv_heads else self.attn_output(normed))
+        return x + self.feed_forward(self.ffn_norm(x)) if hasattr(self, "ffn_norm") else x
+
+
+class SmallThinkerLayer(Layer):
+    """The router reads the layer's input."""
+
+    def __init__(self, config, i):
+        super().__init__(Config(**(vars(config) | dict(intermediate_size=0))), i)
+        self.ffn_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.add_experts(torch.relu)
+
+    def forward(self, x):
+        shares = self.ffn_gate_inp(x).sigmoid()
+        slides = self.i % 4 != 0
+        x = x + self.attention(self.attn_norm(x), slides, self.config.sliding_window if slides else None)
+        return x + self.experts(self.ffn_norm(x), shares, True)
+
+
+class ArcticLayer(Layer):
+    """Experts beside attention and the feed-forward part."""
+
+    def __init__(self, config, i):
+        super().__init__(Config(**(vars(config) | dict(intermediate_size=config.hidden_size))), i)
+        self.ffn_norm_exps = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.add_experts()
+
+    def forward(self, x):
+        normed = self.ffn_norm_exps(x)
+        return super().forward(x) + self.experts(normed, self.ffn_gate_inp(normed).softmax(-1), True)
+
+
+class OpenElmLayer(Layer):
+    """Norms of heads; Q, K and V in one matrix."""
+
+    def __init__(self, config, i):
+        super().__init__(config, i)
+        self.attn_q_norm = nn.RMSNorm(config.head_dim, config.rms_norm_eps)
+        self.attn_k_norm = nn.RMSNorm(config.head_dim, config.rms_norm_eps)
+
+    def normed_heads(self, q, k):
+        return self.attn_q_norm(q), self.attn_k_norm(k)
+
+
+class DeepseekForCausalLM(Model):
+    layer = DeepseekLayer
+
+
+class DeciForCausalLM(Model):
+    layer = DeciLayer
+
+
+class SmallThinkerForCausalLM(Model):
+    layer = SmallThinkerLayer
+
+
+class ArcticForCausalLM(Model):
+    layer = ArcticLayer
+
+
+class OpenElmForCausalLM(Model):
+    layer = OpenElmLayer
+
+
+DeepseekConfig = DeciConfig = SmallThinkerConfig = ArcticConfig = OpenElmConfig = Config

@@ -1,0 +1,36 @@
+// Snowflake Arctic (2024): a small feed-forward part behind attention, and experts beside both, which read
+// what attention does, with a norm of their own.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  require_experts(metadata, h);
+  h.n_ff = h.n_embd;  // Of the part that is no expert.
+}
+
+ValueId build(Builder& b) {
+  ValueId layer_input = kNoValue;
+  Decoder how;
+  how.attend = [&](int layer, ValueId x, ValueId& residual) {
+    AttentionBlock block;
+    block.rope_params = b.hparams().rope;
+    const ValueId out = attention(b, layer, x, block, residual);
+    layer_input = residual;
+    return out;
+  };
+  how.own_ffn = [&](int layer, ValueId x) {
+    const ValueId dense = gated_ffn(b, layer, x, Activation::kSilu);
+    const ValueId normed = norm(b, NormKind::kRms, layer_input, layer_name(layer, "ffn_norm_exps"));
+    return add(b, dense, expert_ffn(b, layer, normed, Activation::kSilu), layer_name(layer, "ffn_sum"));
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kArctic = {"arctic", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,25 @@
+// DeepSeek (arXiv 2401.06066): Llama with many small experts, whose weights are shares of all of them, beside
+// some that all rows go through.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.normalise_experts = false;  // Files do not say.
+  read_router(metadata, h);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.attention.rope_params = b.hparams().rope;
+  how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {b.hparams().rope.n_rot / 2});
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kDeepseek = {"deepseek", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,36 @@
+// K-EXAONE (arXiv 2601.01739): norms of Q's and K's heads; three layers with a window and rope to each one
+// that sees all of a text and knows no positions; experts of DeepSeek's kind.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr int kPattern = 4;
+  h.rope.neox = true;
+  h.sigmoid_router = true;
+  read_unused_layers(metadata, h);
+  read_router(metadata, h);
+  read_sliding(metadata, h, kPattern);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.attention.rope_params = h.rope;
+  how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
+  how.vary = [&](int layer, AttentionBlock& block) {
+    const bool slides = h.sliding[static_cast<std::size_t>(layer)];
+    block.window = slides ? h.window : 0;
+    block.rope = slides || h.window == 0;
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kExaoneMoe = {"exaone-moe", read, build};
+
+}  // namespace weft::model

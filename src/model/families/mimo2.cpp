@@ -1,0 +1,43 @@
+// MiMo-V2-Flash (arXiv 2601.02780): layers with a window, a rope of their own and attention sinks, and a few
+// that see all of a text and have fewer heads for keys and values; experts chosen as in DeepSeek V3.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  h.sigmoid_router = true;
+  require_experts(metadata, h);
+  h.value_scale = metadata.get_float("attention.value_scale", kMinFactor, kMaxFactor, 1.0f);
+  constexpr int kPattern = 6;
+  read_sliding(metadata, h, kPattern);
+  read_unused_layers(metadata, h);  // Which have windows, too.
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    block.n_kv_heads = h.n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.sinks = b.has(layer_name(layer, "attn_sinks.weight"));
+    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
+    block.window = h.window;
+    block.rope_params.freq_base = h.rope_base_window;
+  };
+  // Which layers have experts, files say by their tensors.
+  how.own_ffn = [&](int layer, ValueId x) {
+    const bool has_experts = b.has(layer_name(layer, "ffn_gate_inp.weight"));
+    return has_experts ? expert_ffn(b, layer, x, Activation::kSilu)
+                       : gated_ffn(b, layer, x, Activation::kSilu);
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kMiMo2 = {"mimo2", read, build, LayerMix::kVaried};
+
+}  // namespace weft::model

@@ -1,0 +1,42 @@
+// OpenELM (arXiv 2404.14619): layers that grow from first to last, in heads and in width; norms of Q's and
+// K's heads.
+#include <algorithm>
+#include <vector>
+
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.rope.neox = true;
+  if (h.n_layers_of(LayerKind::kAttention) != h.n_layers)
+    metadata.refuse("attention.head_count_kv", "found a layer with 0, expected at least 1");
+  if (std::find(h.n_ff_of.begin(), h.n_ff_of.end(), 0) != h.n_ff_of.end())
+    metadata.refuse("feed_forward_length", "found a layer with 0, expected at least 1");
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  const auto of_layer = [](const std::vector<int>& counts, int layer) {
+    return counts[static_cast<std::size_t>(layer)];
+  };
+  Decoder how;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.attention.rope_params = h.rope;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    block.n_heads = of_layer(h.n_heads_of, layer);
+    block.n_kv_heads = of_layer(h.n_kv_heads_of, layer);
+  };
+  how.own_ffn = [&](int layer, ValueId x) {
+    return gated_ffn(b, layer, x, Activation::kSilu, of_layer(h.n_ff_of, layer));
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kOpenElm = {"openelm", read, build, LayerMix::kSparse};
+
+}  // namespace weft::model

@@ -1,0 +1,40 @@
+// SmallThinker (arXiv 2507.20984): the router reads what attention does, before its norm; experts with ReLU;
+// one layer in four that sees all of a text and knows no positions.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr int kPattern = 4;
+  h.rope.neox = true;
+  h.sigmoid_router = metadata.get_int("expert_gating_func", 1, 2, 2) == 2;
+  require_experts(metadata, h);
+  read_sliding(metadata, h, kPattern, FullLayer::kFirst);
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  ValueId layer_input = kNoValue;
+  Decoder how;
+  how.attend = [&](int layer, ValueId x, ValueId& residual) {
+    AttentionBlock block;
+    block.rope_params = h.rope;
+    block.window = h.sliding[static_cast<std::size_t>(layer)] ? h.window : 0;
+    block.rope = block.window > 0 || h.window == 0;
+    const ValueId out = attention(b, layer, x, block, residual);
+    layer_input = residual;
+    return out;
+  };
+  how.own_ffn = [&](int layer, ValueId x) {
+    return chosen_experts(b, layer, x, choose_experts(b, layer, layer_input), Activation::kRelu);
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kSmallThinker = {"smallthinker", read, build};
+
+}  // namespace weft::model
