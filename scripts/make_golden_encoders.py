@@ -17,6 +17,8 @@ import torch
 import transformers
 from gguf import GGUFReader, GGUFValueType, GGUFWriter, PoolingType
 
+import own_encoders
+
 ROOT = Path(__file__).parent.parent / "tests/data"
 N_VOCAB, N_CTX = 512, 96
 LENGTHS = [5, 32, 1, 17, 70, 2]
@@ -43,6 +45,21 @@ GEMMA = {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_atten
          "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
          "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+LLAMA = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+         "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+LLAMA_WHOLE = {"embed_tokens": "token_embd", "norm": "output_norm"}
+EUROBERT = dict(num_key_value_heads=2, bos_token_id=1, eos_token_id=2, mask_token_id=3, head_dim=16,
+                rope_parameters={"rope_type": "default", "rope_theta": 250000.0})
+T5 = {"layer.0.SelfAttention.q": "attn_q", "layer.0.SelfAttention.k": "attn_k", "layer.0.SelfAttention.v": "attn_v",
+      "layer.0.SelfAttention.o": "attn_o", "layer.0.SelfAttention.relative_attention_bias": "attn_rel_b",
+      "layer.0.layer_norm": "attn_norm", "layer.1.layer_norm": "ffn_norm", "layer.1.DenseReluDense.wi": "ffn_up",
+      "layer.1.DenseReluDense.wi_0": "ffn_gate", "layer.1.DenseReluDense.wi_1": "ffn_up",
+      "layer.1.DenseReluDense.wo": "ffn_down"}
+T5_WHOLE = {"shared": "token_embd", "encoder.embed_tokens": "token_embd", "encoder.final_layer_norm": "enc.output_norm"}
+T5_SIZES = dict(d_kv=24, d_ff=96)
+T5_META = {"attention.relative_buckets_count": 32, "attention.key_length": 24, "attention.value_length": 24,
+           "attention.layer_norm_epsilon": 1e-6, "decoder_start_token_id": 0}
 
 
 class Encoder:
@@ -50,10 +67,13 @@ class Encoder:
     beside what all share, names of tensors, and the prefixes of layers and of the encoder within a classifier."""
 
     def __init__(self, arch, model, config=None, meta=None, layer=BERT, whole=BERT_WHOLE, layers="encoder.layer.",
-                 inner="", pooling=PoolingType.MEAN, positions=0, offset=0.0, types=False, dense=()):
+                 inner="", pooling=PoolingType.MEAN, positions=0, offset=0.0, types=False, dense=(), source=transformers,
+                 unused=(), permute=False, block="blk"):
         self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
         self.layer, self.whole, self.layers, self.inner = layer, whole, layers, inner
         self.pooling, self.positions, self.offset, self.types = pooling, positions, offset, types
+        self.source, self.unused = source, unused  # The module of the class; what it has and files have not.
+        self.permute, self.block = permute, block  # Rope that turns neighbours; what layers are called.
         self.dense = dense  # Widths of products behind the pooling, in sentence-transformers' modules.
 
 
@@ -94,12 +114,35 @@ ENCODERS = {
                                 "rope.freq_base": 1e6},
                                GEMMA, {"embed_tokens": "token_embd", "norm": "output_norm"}, "layers.", offset=1.0,
                                dense=(128, 64)),
+    "nomic-bert-moe": Encoder("nomic-bert-moe", "NomicBertMoeModel",
+                              dict(rope_parameters={"rope_type": "default", "rope_theta": 1000.0}, type_vocab_size=1),
+                              {"rope.freq_base": 1000.0, "expert_count": 6, "expert_used_count": 2,
+                               "moe_every_n_layers": 2},
+                              NOMIC | {"mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down", "mlp.gate": "ffn_gate_inp",
+                                       "mlp.up": "ffn_up_exps", "mlp.down": "ffn_down_exps"},
+                              layers="layers.", source=own_encoders),
+    "jina-bert-v2": Encoder("jina-bert-v2", "JinaBertModel", layer=BERT, types=True, source=own_encoders,
+                            unused=("embeddings.position_embeddings",)),
+    "jina-bert-v3": Encoder("jina-bert-v3", "JinaEmbeddingsV3Model",
+                            dict(bos_token_id=1, eos_token_id=2, type_vocab_size=1,
+                                 rope_parameters={"rope_type": "default", "rope_theta": 20000.0}),
+                            {"rope.freq_base": 20000.0}, NOMIC | {"mlp.fc1": "ffn_up", "mlp.fc2": "ffn_down"},
+                            layers="layers."),
+    "eurobert": Encoder("eurobert", "EuroBertModel", EUROBERT, {"attention.head_count_kv": 2, "rope.freq_base": 250000.0},
+                        LLAMA, LLAMA_WHOLE, layers="layers."),
+    "llama-embed": Encoder("llama-embed", "EuroBertModel", EUROBERT,
+                           {"attention.head_count_kv": 2, "rope.freq_base": 250000.0, "rope.dimension_count": 16}, LLAMA,
+                           LLAMA_WHOLE, layers="layers.", permute=True),
+    "t5encoder": Encoder("t5encoder", "T5EncoderModel", T5_SIZES, T5_META, T5, T5_WHOLE, layers="encoder.block.",
+                         block="enc.blk"),
+    "t5encoder-umt5": Encoder("t5encoder", "UMT5EncoderModel", T5_SIZES | dict(feed_forward_proj="gated-gelu"), T5_META,
+                              T5, T5_WHOLE, layers="encoder.block.", block="enc.blk"),
 }
 
 
 def make_model(encoder):
     torch.manual_seed(2026)
-    kind = getattr(transformers, encoder.model)
+    kind = getattr(encoder.source, encoder.model)
     config = kind.config_class(**(SIZES | encoder.config), attn_implementation="eager")
     model = kind(config).eval()
     with torch.no_grad():
@@ -123,16 +166,19 @@ def tensors(encoder, model):
             layer, rest = inner.removeprefix(encoder.layers).split(".", 1)
             stem, tail = rest.rsplit(".", 1)
             new, _, part = encoder.layer[stem].partition("#")
-            new = f"blk.{layer}.{new}.{tail}"
+            new = f"{encoder.block}.{layer}.{new}.{tail}"
         else:
             stem, tail = inner.rsplit(".", 1)
-            if stem == "pooler.dense" and "ForSequence" not in encoder.model:
+            if stem in encoder.unused or (stem == "pooler.dense" and "ForSequence" not in encoder.model):
                 continue  # Embeddings have no use for it.
             new, part = f"{encoder.whole[stem]}.{tail}", ""
         if new == "position_embd.weight":
             data = data[encoder.positions:]
         if encoder.offset and "norm" in new:
             data = data + np.float32(encoder.offset)
+        if encoder.permute and re.search(r"attn_[qk]\.", new):
+            dim = model.config.head_dim
+            data = data.reshape(-1, 2, dim // 2, data.shape[1]).swapaxes(1, 2).reshape(data.shape)
         rows.setdefault(new, []).append((part, data))
     for name, parts in rows.items():
         yield name, np.ascontiguousarray(np.concatenate([data for _, data in sorted(parts, key=lambda p: p[0])]))
@@ -143,10 +189,12 @@ def write_model(encoder, model, dense, path, name):
     writer = GGUFWriter(path, encoder.arch)
     writer.add_name(f"golden-{name}")
     keys = {"context_length": N_CTX, "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
-            "feed_forward_length": config.intermediate_size, "attention.head_count": config.num_attention_heads,
+            "feed_forward_length": getattr(config, "intermediate_size", None) or config.d_ff, "attention.head_count": config.num_attention_heads,
             "attention.causal": False, "pooling_type": int(encoder.pooling)}
     if hasattr(config, "rms_norm_eps"):
         keys["attention.layer_norm_rms_epsilon"] = config.rms_norm_eps
+    elif hasattr(config, "layer_norm_epsilon"):
+        keys["attention.layer_norm_rms_epsilon"] = config.layer_norm_epsilon
     else:
         keys["attention.layer_norm_epsilon"] = getattr(config, "layer_norm_eps", None) or config.norm_eps
     for key, value in (keys | encoder.meta).items():

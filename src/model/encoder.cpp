@@ -1,14 +1,36 @@
 #include "model/encoder.h"
 
+#include <bit>
 #include <cmath>
 #include <string>
 
 namespace weft::model {
 namespace {
 
+/// ALiBi, both ways: a score is less by the distance times the head's slope.
+ValueId alibi_bias(Builder& b) {
+  const HParams& h = b.hparams();
+  if (const ValueId known = b.model().graph.find("alibi"); known != kNoValue) return known;
+  std::vector<float> slopes;
+  const int paired = static_cast<int>(std::bit_floor(static_cast<unsigned>(h.n_heads)));
+  for (int head = 0; head < h.n_heads; ++head) {
+    const float place = static_cast<float>(head) + (head < paired ? 1.0f : 0.5f);
+    const float of = head < paired ? place : place - static_cast<float>(paired);
+    slopes.push_back(-std::exp2(-h.alibi * of / static_cast<float>(paired)));
+  }
+  const ValueId away = b.add(ops::Unary{UnaryKind::kAbs}, {distances(b)}, "distances_either_way");
+  const ValueId of_heads = b.constant("alibi_slopes", {h.n_heads}, std::move(slopes));
+  const ValueId slope = b.add(ops::Reshape{{1, h.n_heads, 1, 1}}, {of_heads}, "alibi_slopes_apart");
+  return b.add(ops::Mul{}, {slope, away}, "alibi");
+}
+
 ValueId attend_to_text(Builder& b, int layer, ValueId x, const AttentionBlock& block) {
   const HParams& h = b.hparams();
   const Projections of = project(b, layer, x, block);
+  const std::string name = layer_name(layer, "attention");
+  if (h.one_text)
+    return linear(b, attend_to_step(b, of, h.attention_scale, alibi_bias(b), name),
+                  layer_name(layer, "attn_output"), h.n_embd);
   const TextInputs& texts = b.texts(block.window);
   const ops::RaggedAttention op = {.n_heads = h.n_heads, .scale = h.attention_scale};
   const ValueId out = b.add(op,
@@ -17,7 +39,7 @@ ValueId attend_to_text(Builder& b, int layer, ValueId x, const AttentionBlock& b
                              .v = of.v,
                              .begins = block.window > 0 ? texts.window_begins : texts.begins,
                              .ends = block.window > 0 ? texts.window_ends : texts.ends},
-                            layer_name(layer, "attention"));
+                            name);
   return linear(b, out, layer_name(layer, "attn_output"), h.n_embd);
 }
 
@@ -40,6 +62,32 @@ ValueId classify(Builder& b, ValueId x, Activation activation) {
 }
 
 }  // namespace
+
+ValueId distances(Builder& b) {
+  if (const ValueId known = b.model().graph.find("distances"); known != kNoValue) return known;
+  const Dim rows(1, b.model().n_tokens);
+  const ValueId at = b.add(ops::Cast{DType::kF32}, {b.model().positions}, "places");
+  const ValueId of_rows = b.add(ops::Reshape{{rows, 1}}, {at}, "places_of_rows");
+  return b.add(ops::Binary{BinaryKind::kSub}, {at, of_rows}, "distances");
+}
+
+ValueId attend_to_step(Builder& b, const Projections& of, float scale, ValueId bias,
+                       const std::string& name) {
+  const HParams& h = b.hparams();
+  const Dim rows(1, b.model().n_tokens);
+  const auto heads = [&](ValueId x, std::int64_t n, std::int64_t dim, const char* part) {
+    const ValueId apart = b.add(ops::Reshape{{1, rows, n, dim}}, {x}, name + part + "_apart");
+    return b.add(ops::Permute{{0, 2, 1, 3}}, {apart}, name + part);
+  };
+  const ValueId out = b.add(ops::DenseAttention{.scale = scale},
+                            {.q = heads(of.q, h.n_heads, h.k_head_dim, "_q"),
+                             .k = heads(of.k, h.n_kv_heads, h.k_head_dim, "_k"),
+                             .v = heads(of.v, h.n_kv_heads, h.v_head_dim, "_v"),
+                             .bias = bias},
+                            name + "_heads");
+  const ValueId by_row = b.add(ops::Permute{{0, 2, 1, 3}}, {out}, name + "_rows");
+  return b.add(ops::Reshape{{rows, std::int64_t{h.n_heads} * h.v_head_dim}}, {by_row}, name);
+}
 
 ValueId embed_texts(Builder& b, NormKind kind) {
   const HParams& h = b.hparams();

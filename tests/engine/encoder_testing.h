@@ -12,8 +12,9 @@ namespace weft::test {
 
 /// The golden encoders: a family each, or a form of one.
 inline constexpr const char* kEncoders[] = {
-    "bert",       "bert-rank",   "xlm-roberta",      "xlm-roberta-rank",
-    "nomic-bert", "modern-bert", "modern-bert-rank", "gemma-embedding"};
+    "bert",         "bert-rank",        "xlm-roberta",     "xlm-roberta-rank", "nomic-bert",
+    "modern-bert",  "modern-bert-rank", "gemma-embedding", "eurobert",         "jina-bert-v2",
+    "jina-bert-v3", "llama-embed",      "nomic-bert-moe",  "t5encoder",        "t5encoder-umt5"};
 
 struct GoldenEncoder {
   explicit GoldenEncoder(const std::string& name)

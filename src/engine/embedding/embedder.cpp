@@ -38,11 +38,15 @@ std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const E
   engine::check_threads(params.n_threads);
   const ModelInfo& info = model->info();
   int n = params.n_tokens > 0 ? params.n_tokens : engine::default_text_length(info);
-  if (model->impl().description.hparams.learned_positions) n = std::min(n, info.n_ctx_train);
+  const model::HParams& h = model->impl().description.hparams;
+  if (h.learned_positions) n = std::min(n, info.n_ctx_train);
+  // What such a model holds grows with the square.
+  if (h.one_text && params.n_tokens == 0) n = std::min(n, Embedder::kTokensOfStep);
   if (info.encoder && !params.adapters.empty())
     refuse("adapters are for models that write text, and this one is an encoder");
   const auto make_reader = info.encoder ? engine::read_by_encoder : engine::read_by_decoder;
-  auto reader = make_reader(model, info.encoder ? std::max(n, Embedder::kTokensOfStep) : n, params);
+  const bool shares_steps = info.encoder && !h.one_text;
+  auto reader = make_reader(model, shares_steps ? std::max(n, Embedder::kTokensOfStep) : n, params);
   return std::make_unique<Embedder::Impl>(Embedder::Impl{std::move(model), std::move(reader), n});
 }
 

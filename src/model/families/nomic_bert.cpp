@@ -1,4 +1,5 @@
-// Nomic's BERT (arXiv 2402.01613): rope in place of learned positions, a gated feed-forward part.
+// Nomic's BERT (arXiv 2402.01613): rope in place of learned positions, a gated feed-forward part. Its second
+// version (arXiv 2502.07972): every few layers experts, in place of a plain one.
 #include "model/encoder.h"
 #include "model/family.h"
 
@@ -7,17 +8,41 @@ namespace {
 
 void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
-ValueId build(Builder& b) {
+void read_moe(const Metadata& metadata, HParams& h) {
+  read(metadata, h);
+  require_experts(metadata, h);
+  h.normalise_experts = false;
+  h.expert_step = metadata.require_int("moe_every_n_layers", 2, kMaxLayers);
+}
+
+Decoder shape_of(const Builder& b) {
   Decoder how;
   how.norm = NormKind::kLayer;
   how.norms_before = false;
   how.norms_of_sums = true;
   how.attention.rope_params = b.hparams().rope;
+  return how;
+}
+
+ValueId build(Builder& b) {
+  const Decoder how = shape_of(b);
+  return encoder(b, embed_texts(b, how.norm), how);
+}
+
+ValueId build_moe(Builder& b) {
+  Decoder how = shape_of(b);
+  how.own_ffn = [&b](int layer, ValueId x) {
+    const bool has_experts = layer % b.hparams().expert_step == 1;
+    return has_experts ? plain_expert_ffn(b, layer, x, Activation::kGeluErf)
+                       : plain_ffn(b, layer, x, Activation::kGeluErf);
+  };
   return encoder(b, embed_texts(b, how.norm), how);
 }
 
 }  // namespace
 
 const Family kNomicBert = {"nomic-bert", read, build, LayerMix::kAttention, FamilyKind::kEncoder};
+const Family kNomicBertMoe = {"nomic-bert-moe", read_moe, build_moe, LayerMix::kAttention,
+                              FamilyKind::kEncoder};
 
 }  // namespace weft::model
