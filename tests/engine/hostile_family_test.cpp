@@ -1,0 +1,93 @@
+// Files of every family in which one thing is wrong. Describing a file and building its graph is its check,
+// so that is all that is done here: hostile_model_test loads some of them as well.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "engine/model_draft.h"
+#include "model/family.h"
+
+namespace weft {
+namespace {
+
+class HostileFamily : public testing::TestWithParam<const char*> {
+ protected:
+  /// The error's text, "" where there was none; any error that does not blame the file fails the test.
+  static std::string check(const test::Draft& draft) {
+    const test::DraftFile written(draft);
+    try {
+      const gguf::File file = gguf::File::open(written.path());
+      (void)model::build_graph(file, model::describe(file), {});
+      return "";
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == ErrorCode::kInvalidFile || error.code() == ErrorCode::kUnsupported)
+          << error.what();
+      return error.what();
+    }
+  }
+};
+
+/// What a file may leave out without a word: the model is another one then, and as sound.
+bool may_lack(std::string_view tensor) {
+  constexpr std::array kParts = {"output.weight", ".bias",        "rope_",      "layer_output_scale",
+                                 "exps.scale",    "attn_sinks.",  "time_mix_v", "token_embd_norm",
+                                 "attn_v.weight", "_norm.weight", "ssm_norm."};
+  return std::any_of(kParts.begin(), kParts.end(),
+                     [&](const char* part) { return tensor.find(part) != std::string_view::npos; });
+}
+
+TEST_P(HostileFamily, TheGoodOneIsAccepted) { EXPECT_EQ(check(test::Draft(GetParam())), ""); }
+
+TEST_P(HostileFamily, NumbersThatAreWrongCrashNothing) {
+  const test::Draft good(GetParam());
+  const std::string prefix = good.key("");
+  int n_refused = 0;
+  for (const gguf::File::Entry& entry : good.original().metadata()) {
+    if (!entry.key.starts_with(prefix)) continue;
+    const auto refused = [&](auto value) {
+      test::Draft draft = good;
+      return !check(draft.set(entry.key, value)).empty();
+    };
+    n_refused += refused(std::uint32_t{0x7fffffff}) ? 1 : 0;
+    refused(std::int64_t{-1});
+    refused(std::uint32_t{0});
+    refused(std::numeric_limits<float>::quiet_NaN());
+    test::Draft draft = good;
+    check(draft.set_array(entry.key, std::vector<std::uint32_t>{1}));
+  }
+  EXPECT_GT(n_refused, 4);
+}
+
+TEST_P(HostileFamily, TensorsThatAreMissingOrTooManyAreNamed) {
+  const test::Draft good(GetParam());
+  for (const test::Draft::Tensor& tensor : good.tensors) {
+    if (tensor.name.starts_with("blk.") && !tensor.name.starts_with("blk.1.")) continue;
+    test::Draft draft = good;
+    const std::string error = check(draft.drop_tensor(tensor.name));
+    EXPECT_TRUE(!error.empty() || may_lack(tensor.name)) << tensor.name;
+  }
+  test::Draft more = good;
+  more.tensors.push_back({"blk.0.unheard.weight", DType::kF32, {4}, std::vector<std::byte>(16)});
+  EXPECT_NE(check(more).find("blk.0.unheard.weight"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, HostileFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);
+
+/// Biases belong to all layers or to none.
+TEST(HostileFamilyTest, ABiasThatOneLayerLacksIsNamed) {
+  for (const char* const bias : {"attn_qkv.bias", "attn_norm.bias", "ffn_down.bias"}) {
+    test::Draft draft("bloom");
+    const std::string name = std::string("blk.1.") + bias;
+    const test::DraftFile written(draft.drop_tensor(name));
+    const gguf::File file = gguf::File::open(written.path());
+    try {
+      (void)model::build_graph(file, model::describe(file), {});
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
