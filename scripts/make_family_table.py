@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Writes docs/families.md, the table of families: make_family_table.py [--check]
+
+Rows are those of src/model/families.inc; what each was checked against is what the scripts of the golden models say. With
+--check the file is compared, and half of the families must have fewer than 120 lines. Needs Python alone.
+"""
+import argparse
+import ast
+import re
+import statistics
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+TABLE = ROOT / "docs/families.md"
+FAMILIES = ROOT / "src/model/families"
+MOST_LINES = 120
+OWN = "own reference"
+# Of models that make_golden_data.py takes from elsewhere: their classes in transformers.
+OTHERS = {"llama": ["LlamaForCausalLM"], "qwen2": ["Qwen2ForCausalLM"], "qwen3": ["Qwen3ForCausalLM"],
+          "qwen3moe": ["Qwen3MoeForCausalLM"], "gemma3": ["Gemma3ForCausalLM"], "phi3": ["Phi3ForCausalLM"],
+          "gpt2": ["GPT2LMHeadModel"], "mamba": ["MambaForCausalLM"], "mamba2": ["Mamba2ForCausalLM"],
+          "lfm2": ["Lfm2ForCausalLM"]}
+HEAD = """# Families of models
+
+Each is a row of `src/model/families.inc`. Lines are those of its file, which related families share. Each is held
+against what stands beside it, on tiny models with random weights: logits (of encoders, vectors) with an NMSE of at most
+1e-6. Most are classes of transformers, a few with the tensors of a family that is the same but for names. What
+transformers has no class of has a reference of our own, in `scripts/own_references.py`, `scripts/rwkv_reference.py` and
+`scripts/own_encoders.py`. `scripts/make_family_table.py` writes this page.
+
+"""
+
+
+def constants():
+    return re.findall(r"WEFT_FAMILY\((\w+)\)", (ROOT / "src/model/families.inc").read_text())
+
+
+def definitions():
+    """Of each constant its architecture, its file and whether it is an encoder."""
+    found = {}
+    for path in FAMILIES.glob("*.cpp"):
+        for name, rest in re.findall(r"^const Family (k\w+) = \{(.*?)\};", path.read_text(), re.M | re.S):
+            architecture = re.match(r'\s*"([^"]+)"', rest)[1]
+            found[name] = (architecture, path, "kEncoder" in rest)
+    return found
+
+
+def truths(script, function, suffix):
+    """Of each architecture what the golden models of a script are made by."""
+    result = {}
+    for call in ast.walk(ast.parse((ROOT / "scripts" / script).read_text())):
+        if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != function or len(call.args) < 2:
+            continue
+        architecture, model = (argument.value for argument in call.args[:2])
+        own = any(keyword.arg == "source" for keyword in call.keywords)
+        result.setdefault(architecture, []).append(OWN if own else model + suffix)
+    return result
+
+
+def table():
+    known = definitions()
+    truth = truths("make_golden_families.py", "Family", "ForCausalLM")
+    for architecture, models in (truths("make_golden_encoders.py", "Encoder", "") | OTHERS).items():
+        truth.setdefault(architecture, []).extend(models)
+    rows, lines = [], []
+    for constant in constants():
+        architecture, path, encoder = known[constant]
+        if architecture not in truth:
+            raise SystemExit(f"{constant}: no golden model of {architecture} in the scripts")
+        lines.append(len(path.read_text().splitlines()))
+        models = ", ".join(f"`{m}`" if m != OWN else m for m in sorted(set(truth[architecture])))
+        rows.append(f"| `{architecture}` | {'encoder' if encoder else 'decoder'} | {models} | "
+                    f"[{path.name}](../src/model/families/{path.name}) | {lines[-1]} |")
+    median = statistics.median(lines)
+    if median >= MOST_LINES:
+        raise SystemExit(f"half of the families have {median:.0f} lines or more, at most {MOST_LINES - 1} are wanted")
+    summary = f"{len(rows)} families, of {min(lines)} to {max(lines)} lines; the median is {median:.0f}.\n\n"
+    return HEAD + summary + "| family | kind | checked against | file | lines |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    wanted = table()
+    if not parser.parse_args().check:
+        TABLE.write_text(wanted)
+    elif not TABLE.exists() or TABLE.read_text() != wanted:
+        sys.exit(f"{TABLE} is not what the families are: run scripts/make_family_table.py")
+
+
+if __name__ == "__main__":
+    main()
