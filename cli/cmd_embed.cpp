@@ -54,14 +54,19 @@ Embedded embed(Embedder& embedder, const EmbedOptions& options, const std::vecto
     std::vector<std::vector<Token>> tokens;
     std::vector<TextTokens> batch;
     for (std::size_t i = begin; i < end; ++i) {
-      tokens.push_back(tokenizer.encode(texts[i]));
+      tokens.push_back(tokens_of_text(tokenizer, texts[i]));
       if (options.truncate)
         tokens.back() = cut_tokens(tokenizer, std::move(tokens.back()), embedder.max_tokens());
       if (tokens.back().size() > static_cast<std::size_t>(embedder.max_tokens()))
         throw Error(ErrorCode::kInvalidArgument,
-                    fmt::format("text {} has {} tokens, the model reads {} at most; cut it, or let "
-                                "--truncate do so",
-                                i + 1, tokens.back().size(), embedder.max_tokens()));
+                    fmt::format("text {} (of 0 to {}) has {} tokens, the model reads {} at most; cut it, or "
+                                "let --truncate do so",
+                                i, texts.size() - 1, tokens.back().size(), embedder.max_tokens()));
+      if (tokens.back().empty())
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("text {} (of 0 to {}) is empty, and the model has no token that texts begin "
+                                "with",
+                                i, texts.size() - 1));
       result.n_tokens.push_back(tokens.back().size());
     }
     for (const std::vector<Token>& one : tokens) batch.push_back({one});
@@ -108,7 +113,9 @@ int run(const EmbedOptions& options) {
   const std::vector<std::string> texts = texts_of(options.input);
   const InterruptGuard interrupt;
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt);
-  Embedder embedder(loaded.model, {.n_tokens = options.n_tokens, .n_threads = options.model.n_threads});
+  Embedder embedder(loaded.model, {.n_tokens = options.n_tokens,
+                                   .n_threads = options.model.n_threads,
+                                   .adapters = usual_adapters(options.model.adapters)});
   if (options.n_dimensions > embedder.dimensions())
     throw UsageError(fmt::format("--dimensions: found {}, the model's vectors have {}", options.n_dimensions,
                                  embedder.dimensions()));
@@ -173,7 +180,9 @@ const Command kEmbedCommand = {
     "embed", "[options] [TEXT ...]", "texts to vectors",
     "Prints a vector a line for each text (with --pooling none for each of its tokens), or JSON. Models made "
     "for\n"
-    "that (BERT's kind) read each text both ways; of others the hidden states are taken.\n"
+    "that (BERT's kind) read each text both ways; of others the hidden states are taken. A text may be "
+    "empty,\n"
+    "and so may a line.\n"
     "\n"
     "Examples:\n"
     "  weft embed -m all-MiniLM-L6-v2.gguf \"A cat sits on the mat.\" \"A kitten rests on a rug.\"\n"

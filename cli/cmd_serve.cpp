@@ -9,7 +9,9 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -95,10 +97,18 @@ std::vector<std::string> read_keys(const ServeOptions& options) {
 // Those that were named, or the default one with all others of the model cache behind it.
 std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   std::vector<ModelSpec> specs;
+  // Files of one name in several folders.
+  const auto unique = [&](const std::string& stem) {
+    std::string name = stem;
+    for (int n = 2; std::any_of(specs.begin(), specs.end(), [&](const auto& s) { return s.name == name; });
+         ++n)
+      name = fmt::format("{}-{}", stem, n);
+    return name;
+  };
   const auto add = [&](const std::filesystem::path& path) {
     const bool known =
         std::any_of(specs.begin(), specs.end(), [&](const ModelSpec& s) { return s.path == path; });
-    if (!known) specs.push_back({path.stem().string(), {}, path, {}, specs.empty()});
+    if (!known) specs.push_back({unique(path.stem().string()), {}, path, {}, specs.empty()});
   };
   for (const std::string& name : options.models) add(find_model(name));
   if (options.models.empty()) {
@@ -113,6 +123,16 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
       specs.front().aliases.push_back(std::exchange(specs.front().name, options.aliases[i]));
     else
       specs.front().aliases.push_back(options.aliases[i]);
+  }
+  std::set<std::string_view> names;
+  for (const ModelSpec& spec : specs) {
+    std::set<std::string_view> of_model(spec.aliases.begin(), spec.aliases.end());
+    of_model.insert(spec.name);
+    std::vector<std::string_view> own(of_model.begin(), of_model.end());
+    own.insert(own.end(), spec.adapters.begin(), spec.adapters.end());
+    for (const std::string_view name : own)
+      if (!names.insert(name).second)
+        throw UsageError(fmt::format("two models or adapters are called '{}'; give them other names", name));
   }
   return specs;
 }
@@ -164,8 +184,8 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
   server::PoolParams pool;
   pool.models = model_specs(*options);
-  // Who names several models wants each by its name.
-  pool.any_name = options->models.size() <= 1;
+  // Who names several models, or adapters, wants each by its name.
+  pool.any_name = options->models.size() <= 1 && pool.models.front().adapters.empty();
   pool.n_loaded = options->models_max;
   pool.bytes = base::machine_memory().total / 10 * 8;
   // Told before each load, which then reads the file's description no second time.

@@ -27,7 +27,7 @@ std::vector<std::string> texts_of(const TextInput& input) {
       std::string_view line = rest.substr(0, end);
       rest.remove_prefix(std::min(end + 1, rest.size()));
       if (line.ends_with('\r')) line.remove_suffix(1);
-      if (!line.empty()) texts.emplace_back(line);
+      texts.emplace_back(line);
     }
   }
   if (texts.empty()) throw UsageError("no text: give some as words, with -f FILE or on the standard input");

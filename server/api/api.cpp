@@ -269,7 +269,7 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
   } catch (...) {
     return fail(*job, route.shape, to_api_error(std::current_exception()));
   }
-  job->model_name = name;
+  job->model_name = models_->whole_name(name);
   // Loaded models answer at once, on this thread; others when they are there.
   if (auto model = models_->use(name)) {
     job->model = std::move(model);

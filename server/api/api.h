@@ -72,6 +72,7 @@ class Api {
   // Endpoints that tell how things stand.
   void health(Job& job);
   void ready(Job& job);
+  Json models_json() const;
   void list_models(Job& job);
   void show_model(Job& job);
   void props(Job& job);

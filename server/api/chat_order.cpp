@@ -33,6 +33,7 @@ void read_tool_choice(Fields& fields, ChatTurn& turn) {
 }
 
 ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
+  check_writes(model);
   if (!model.chat)
     throw bad_request("model",
                       fmt::format("the model '{}' has no chat template: use /v1/completions, or start the "

@@ -12,10 +12,13 @@ std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& 
   const auto most = static_cast<std::size_t>(model.embedding->max_tokens());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::size_t n = texts[i].tokens.size();
-    if (n == 0) throw bad_request(std::string(param), "a text is empty");
+    if (n == 0)
+      throw bad_request(std::string(param),
+                        fmt::format("text {} (of 0 to {}) is empty", i, texts.size() - 1));
     if (n > most) {
       ApiError error = bad_request(
-          std::string(param), fmt::format("text {} has {} tokens, the model reads {} at most", i, n, most));
+          std::string(param), fmt::format("text {} (of 0 to {}) has {} tokens, the model reads {} at most", i,
+                                          texts.size() - 1, n, most));
       error.code = "context_length_exceeded";
       throw error;
     }

@@ -24,7 +24,7 @@ struct Job {
   std::shared_ptr<Exchange> exchange;
   std::string id;  ///< Told to the client as X-Request-Id.
   Json body;
-  std::string model_name = {};  ///< As the client calls it.
+  std::string model_name = {};  ///< That the client asks for: a model's, or that of an adapter of it.
   std::shared_ptr<ServedModel> model;
   const ApiParams* params = nullptr;
   HttpServer* http = nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api/error.h"
+#include "weft/embedder.h"
 
 namespace weft::server {
 namespace {
@@ -22,9 +23,7 @@ Token read_id(const Json& value, const std::string& path, const Tokenizer& token
 
 Prompt from_text(std::string text, const Tokenizer& tokenizer) {
   Prompt prompt;
-  prompt.tokens = tokenizer.encode(text);
-  // An empty prompt of a vocabulary that adds nothing: begin from BOS, where there is one.
-  if (prompt.tokens.empty() && tokenizer.bos() != kNoToken) prompt.tokens.push_back(tokenizer.bos());
+  prompt.tokens = tokens_of_text(tokenizer, text);
   prompt.text = std::move(text);
   return prompt;
 }

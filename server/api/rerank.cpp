@@ -12,7 +12,8 @@ namespace {
 std::vector<std::string> read_documents(Fields& fields, std::size_t at_most) {
   const Json* const array = fields.array("documents");
   if (array == nullptr || array->empty())
-    throw bad_request("documents", "'documents' is missing: an array of texts is expected");
+    throw bad_request("documents", std::string("'documents' is ") + (array == nullptr ? "missing" : "empty") +
+                                       ": an array of texts is expected");
   if (array->size() > at_most)
     throw bad_request("documents", "at most " + std::to_string(at_most) + " documents can be ranked at once");
   std::vector<std::string> documents;
@@ -31,7 +32,9 @@ std::vector<std::string> read_documents(Fields& fields, std::size_t at_most) {
 void rerank(Job& job) {
   Fields fields(job.body);
   const std::string query = fields.string("query");
-  if (query.empty()) throw bad_request("query", "'query' is missing");
+  if (query.empty())
+    throw bad_request("query", std::string("'query' is ") + (fields.has("query") ? "empty" : "missing") +
+                                   ": a text to rank documents by is expected");
   const std::vector<std::string> documents = read_documents(fields, job.params->n_inputs);
   const auto n_best =
       static_cast<std::size_t>(fields.integer("top_n", static_cast<int>(documents.size()), 1));
@@ -43,9 +46,8 @@ void rerank(Job& job) {
                                    "' is no reranker: it has no classifier that scores texts");
   EncoderTexts texts;
   texts.scores = true;
-  for (const std::string& document : documents)
-    texts.texts.push_back(
-        pair_tokens(job.model->tokenizer(), query, document, job.model->embedding->max_tokens()));
+  const PairTokens pair(job.model->tokenizer(), query, job.model->embedding->max_tokens());
+  for (const std::string& document : documents) texts.texts.push_back(pair.with(document));
   const std::size_t n_tokens = check_texts(*job.model, texts.texts, "documents");
   texts.answer = [documents, n_best, with_documents, n_tokens,
                   model = job.model->spec.name](std::vector<float> scores) {

@@ -70,7 +70,7 @@ void Api::ready(Job& job) {
                  leaving_ ? "the server is shutting down" : "the model is being loaded");
 }
 
-void Api::list_models(Job& job) {
+Json Api::models_json() const {
   Json data = Json::array();
   for (const ModelState& state : models_->states()) {
     data.push_back(model_json(state));
@@ -81,13 +81,15 @@ void Api::list_models(Job& job) {
                       {"owned_by", "weft"},
                       {"parent", state.name}});
   }
-  job.send({{"object", "list"}, {"data", std::move(data)}});
+  return data;
 }
+
+void Api::list_models(Job& job) { job.send({{"object", "list"}, {"data", models_json()}}); }
 
 void Api::show_model(Job& job) {
   const std::string name = job.exchange->request().path.substr(std::string_view("/v1/models/").size());
-  for (const ModelState& state : models_->states())
-    if (state.name == name) return job.send(model_json(state));
+  for (Json& model : models_json())
+    if (model["id"] == name) return job.send(std::move(model));
   throw ApiError(404, "invalid_request_error", "model_not_found", "model",
                  fmt::format("there is no model '{}'; GET /v1/models lists them", name.substr(0, 200)));
 }

@@ -1,7 +1,5 @@
 #include "models/embedding_service.h"
 
-#include <algorithm>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -20,6 +18,17 @@ void tell(const EmbeddingRequest& request, std::vector<float> values,
 } catch (...) {
 }
 
+bool is_abandoned(const EmbeddingRequest& request) noexcept try {
+  return request.is_abandoned && request.is_abandoned();
+} catch (...) {
+  return false;
+}
+
+/// For when there is no memory to make one: made at the start.
+std::exception_ptr made(ErrorCode code, const char* message) {
+  return std::make_exception_ptr(Error(code, message));
+}
+
 }  // namespace
 
 EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting)
@@ -28,6 +37,8 @@ EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting)
       dimensions_(embedder_.dimensions()),
       n_scores_(embedder_.n_scores()),
       n_waiting_most_(n_waiting),
+      cancelled_(made(ErrorCode::kCancelled, "nobody waits for it")),
+      going_down_(made(ErrorCode::kUnavailable, "the server is going down")),
       thread_([this] { work(); }) {}
 
 EmbeddingService::~EmbeddingService() { shutdown(); }
@@ -35,19 +46,20 @@ EmbeddingService::~EmbeddingService() { shutdown(); }
 void EmbeddingService::submit(EmbeddingRequest request) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopped_) throw Error(ErrorCode::kUnavailable, "the server is going down");
-    if (n_waiting_most_ > 0 && waiting_.size() >= static_cast<std::size_t>(n_waiting_most_))
-      throw OverloadedError(std::to_string(waiting_.size()) +
-                                " requests wait already, which is as many as may; come back later",
-                            kRetryMs);
-    waiting_.push_back({std::move(request), 0, {}});
+    if (stopped_) std::rethrow_exception(going_down_);
+    const std::size_t n_waiting = waiting_.size() + n_in_step_;
+    if (n_waiting_most_ > 0 && n_waiting >= static_cast<std::size_t>(n_waiting_most_))
+      throw OverloadedError(
+          std::to_string(n_waiting) + " requests wait already, which is as many as may; come back later",
+          kRetryMs);
+    waiting_.push_back({.request = std::move(request), .values = {}});
   }
   changed_.notify_all();
 }
 
 void EmbeddingService::drain(std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, at_most, [&] { return waiting_.empty() || stopped_; });
+  changed_.wait_for(lock, at_most, [&] { return (waiting_.empty() && n_in_step_ == 0) || stopped_; });
 }
 
 void EmbeddingService::shutdown() {
@@ -60,96 +72,95 @@ void EmbeddingService::shutdown() {
 }
 
 // Each request gets the same number of tokens, in turns: the ones in front get what others leave.
-std::vector<EmbeddingService::Share> EmbeddingService::next_step() {
-  std::vector<Share> shares;
+EmbeddingService::Requests EmbeddingService::next_step() noexcept {
   const EmbeddingRequest& first = waiting_.front().request;
-  for (Waiting& waiting : waiting_)
-    if (waiting.request.scores == first.scores && waiting.request.pooling == first.pooling)
-      shares.push_back({&waiting, 0});
+  const auto fits = [&](const Waiting& waiting) {
+    return waiting.request.scores == first.scores && waiting.request.pooling == first.pooling;
+  };
+  for (Waiting& waiting : waiting_) waiting.n_next = 0;
   std::size_t n_tokens = 0;
   for (bool more = true; more;) {
     more = false;
-    for (Share& share : shares) {
-      const std::vector<TokenPair>& texts = share.waiting->request.texts;
-      const std::size_t next = share.waiting->n_read + share.n_texts;
-      if (next == texts.size()) continue;
+    for (Waiting& waiting : waiting_) {
+      const std::vector<TokenPair>& texts = waiting.request.texts;
+      const std::size_t next = waiting.n_read + waiting.n_next;
+      if (!fits(waiting) || next == texts.size()) continue;
       if (n_tokens > 0 && n_tokens + texts[next].tokens.size() > Embedder::kTokensOfStep) continue;
       n_tokens += texts[next].tokens.size();
-      ++share.n_texts;
+      ++waiting.n_next;
       more = true;
     }
   }
-  std::erase_if(shares, [](const Share& share) { return share.n_texts == 0; });
-  return shares;
+  Requests step;
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const auto waiting = it++;
+    if (waiting->n_next > 0) step.splice(step.end(), waiting_, waiting);
+  }
+  n_in_step_ = step.size();
+  return step;
 }
 
-void EmbeddingService::compute(const std::vector<Share>& shares) {
+void EmbeddingService::compute(Requests& step) {
   std::vector<TextTokens> texts;
-  for (const Share& share : shares)
-    for (std::size_t i = 0; i < share.n_texts; ++i) {
-      const TokenPair& text = share.waiting->request.texts[share.waiting->n_read + i];
+  for (const Waiting& one : step)
+    for (std::size_t i = 0; i < one.n_next; ++i) {
+      const TokenPair& text = one.request.texts[one.n_read + i];
       texts.push_back({text.tokens, text.second});
     }
-  const EmbeddingRequest& first = shares.front().waiting->request;
+  const EmbeddingRequest& first = step.front().request;
   const std::vector<float> values =
       first.scores ? embedder_.score(texts) : embedder_.embed(texts, first.pooling);
   const auto n_columns = static_cast<std::size_t>(first.scores ? n_scores_ : dimensions_);
   auto from = values.begin();
-  for (const Share& share : shares) {
-    const auto end = from + static_cast<std::ptrdiff_t>(share.n_texts * n_columns);
-    share.waiting->values.insert(share.waiting->values.end(), from, end);
+  for (Waiting& one : step) {
+    const auto end = from + static_cast<std::ptrdiff_t>(one.n_next * n_columns);
+    one.values.insert(one.values.end(), from, end);
+    one.n_read += one.n_next;
     from = end;
   }
 }
 
-void EmbeddingService::end_those_read(std::exception_ptr error, const std::vector<Share>& shares) {
-  std::vector<Waiting> ended, abandoned;
+void EmbeddingService::end_step(const std::exception_ptr& error, Requests step) noexcept {
+  Requests ended, abandoned;
   {
     const std::lock_guard lock(mutex_);
-    for (const Share& share : shares)
-      share.waiting->n_read =
-          error == nullptr ? share.waiting->n_read + share.n_texts : share.waiting->request.texts.size();
-    // Who got a share goes behind those that did not.
-    std::deque<Waiting> others, served;
-    for (Waiting& waiting : waiting_) {
-      const bool got = std::ranges::any_of(shares, [&](const Share& s) { return s.waiting == &waiting; });
-      if (waiting.n_read == waiting.request.texts.size()) {
-        ended.push_back(std::move(waiting));
-      } else if (waiting.request.is_abandoned && waiting.request.is_abandoned()) {
-        abandoned.push_back(std::move(waiting));
-      } else {
-        (got ? served : others).push_back(std::move(waiting));
-      }
+    // Who was in it goes behind those that were not.
+    for (auto it = step.begin(); it != step.end();) {
+      const auto one = it++;
+      const bool done = error != nullptr || one->n_read == one->request.texts.size();
+      Requests& to = done ? ended : is_abandoned(one->request) ? abandoned : waiting_;
+      to.splice(to.end(), step, one);
     }
-    waiting_ = std::move(others);
-    std::ranges::move(served, std::back_inserter(waiting_));
+    for (auto it = waiting_.begin(); it != waiting_.end();) {
+      const auto one = it++;
+      if (is_abandoned(one->request)) abandoned.splice(abandoned.end(), waiting_, one);
+    }
+    n_in_step_ = 0;
   }
   changed_.notify_all();
-  for (Waiting& waiting : ended) tell(waiting.request, std::move(waiting.values), error);
-  const auto cancelled = std::make_exception_ptr(Error(ErrorCode::kCancelled, "nobody waits for it"));
-  for (Waiting& waiting : abandoned) tell(waiting.request, {}, cancelled);
+  for (Waiting& one : ended)
+    tell(one.request, error == nullptr ? std::move(one.values) : std::vector<float>(), error);
+  for (Waiting& one : abandoned) tell(one.request, {}, cancelled_);
 }
 
 void EmbeddingService::work() {
   for (;;) {
-    std::vector<Share> shares;
+    Requests step;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return stopped_ || !waiting_.empty(); });
       if (stopped_) break;
-      shares = next_step();
+      step = next_step();
     }
     std::exception_ptr error;
     try {
-      compute(shares);
+      compute(step);
     } catch (...) {
       error = std::current_exception();
     }
-    end_those_read(error, shares);
+    end_step(error, std::move(step));
   }
-  const std::exception_ptr error =
-      std::make_exception_ptr(Error(ErrorCode::kUnavailable, "the server is going down"));
-  for (Waiting& waiting : waiting_) tell(waiting.request, {}, error);
+  for (Waiting& waiting : waiting_) tell(waiting.request, {}, going_down_);
   waiting_.clear();
 }
 

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -17,7 +17,7 @@ namespace weft::server {
 
 struct EmbeddingRequest {
   std::vector<TokenPair> texts;  ///< At least one.
-  bool scores = false;  ///< In place of vectors.
+  bool scores = false;           ///< In place of vectors.
   Pooling pooling = Pooling::kMean;
   /// Asked between steps: whether nobody waits for the answer any more. Then it ends with Error kCancelled.
   std::function<bool()> is_abandoned;
@@ -49,26 +49,26 @@ class EmbeddingService {
  private:
   struct Waiting {
     EmbeddingRequest request;
-    std::size_t n_read = 0;  // Of its texts.
+    std::size_t n_read = 0;  // Of its texts ...
+    std::size_t n_next = 0;  // ... and those of the step.
     std::vector<float> values;
   };
-  /// Which texts of a request go into a step.
-  struct Share {
-    Waiting* waiting;
-    std::size_t n_texts;
-  };
+  using Requests = std::list<Waiting>;  // Moved from one to another without memory.
 
   void work();
-  std::vector<Share> next_step();
-  void compute(const std::vector<Share>& shares);
-  void end_those_read(std::exception_ptr error, const std::vector<Share>& shares);
+  /// What happens between steps cannot fail: whatever a step throws ends those that are in it, and no others.
+  Requests next_step() noexcept;
+  void compute(Requests& step);
+  void end_step(const std::exception_ptr& error, Requests step) noexcept;
 
   Embedder embedder_;  // The thread's.
   const int max_tokens_, dimensions_, n_scores_;
   const int n_waiting_most_;
+  const std::exception_ptr cancelled_, going_down_;  // Made while there is memory.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Waiting> waiting_;  // Grows at its end by any thread; else the thread's, whose elements stay.
+  Requests waiting_;
+  std::size_t n_in_step_ = 0;
   bool stopped_ = false;
   std::thread thread_;
 };

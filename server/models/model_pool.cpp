@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "api/error.h"
@@ -26,13 +27,6 @@ ApiError no_model(const std::string& message, double retry_after_ms = 1000.0) {
   return unavailable("unavailable", message, retry_after_ms);
 }
 ApiError shutting_down() { return no_model("the server is shutting down"); }
-
-std::vector<std::string_view> names_of(const ModelSpec& spec) {
-  std::vector<std::string_view> names = {spec.name};
-  names.insert(names.end(), spec.aliases.begin(), spec.aliases.end());
-  names.insert(names.end(), spec.adapters.begin(), spec.adapters.end());
-  return names;
-}
 
 // Without the end that names of files have.
 std::string lower_case(std::string_view name) {
@@ -71,25 +65,46 @@ void ModelPool::join() {
   if (thread_.joinable()) thread_.join();
 }
 
-ModelPool::Slot* ModelPool::find(std::string_view name) const {
-  if (name.empty() && !slots_.empty()) return slots_.front().get();
-  for (const auto& slot : slots_)
-    for (const std::string_view known : names_of(slot->spec))
-      if (known == name) return slot.get();
-  // A part that only one has, as on the command line.
-  const std::string part = lower_case(name);
-  Slot* found = nullptr;
-  for (const auto& slot : slots_) {
-    const auto has_part = [&](std::string_view known) {
-      return lower_case(known).find(part) != std::string::npos;
-    };
-    const auto names = names_of(slot->spec);
-    if (std::none_of(names.begin(), names.end(), has_part)) continue;
-    if (found != nullptr) return nullptr;
-    found = slot.get();
+ModelPool::Found ModelPool::find(std::string_view name) const {
+  if (slots_.empty()) return {};
+  if (name.empty()) return {slots_.front().get(), slots_.front()->spec.name};
+  const std::string lower = lower_case(name);
+  // Whole; in any case; a part that only one has, as on the command line.
+  const std::function<bool(std::string_view)> fits[] = {
+      [&](std::string_view known) { return known == name; },
+      [&](std::string_view known) { return lower_case(known) == lower; },
+      [&](std::string_view known) { return lower_case(known).find(lower) != std::string::npos; }};
+  for (const auto& fit : fits) {
+    std::vector<Found> found;
+    for (const auto& slot : slots_) {
+      const ModelSpec& spec = slot->spec;
+      if (fit(spec.name) || std::any_of(spec.aliases.begin(), spec.aliases.end(), fit))
+        found.push_back({slot.get(), spec.name});
+      for (const std::string& adapter : spec.adapters)
+        if (fit(adapter)) found.push_back({slot.get(), adapter});
+    }
+    if (found.size() == 1) return found.front();
   }
-  if (found != nullptr) return found;
-  return params_.any_name && !slots_.empty() ? slots_.front().get() : nullptr;
+  return params_.any_name ? Found{slots_.front().get(), slots_.front()->spec.name} : Found{};
+}
+
+std::string ModelPool::whole_name(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const Found found = find(name);
+  return std::string(found.slot != nullptr ? found.name : name);
+}
+
+/// The first few, for an error.
+std::string ModelPool::known_names() const {
+  constexpr std::size_t kMost = 20;
+  std::vector<std::string_view> names;
+  for (const auto& slot : slots_) {
+    names.push_back(slot->spec.name);
+    names.insert(names.end(), slot->spec.adapters.begin(), slot->spec.adapters.end());
+  }
+  const std::size_t n = std::min(names.size(), kMost);
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(n), ", "),
+                     n < names.size() ? ", ..." : "");
 }
 
 void ModelPool::get(std::string_view name, Ready ready) {
@@ -97,11 +112,11 @@ void ModelPool::get(std::string_view name, Ready ready) {
   std::exception_ptr error;
   {
     const std::lock_guard lock(mutex_);
-    Slot* const slot = find(name);
+    Slot* const slot = find(name).slot;
     if (slot == nullptr) {
       error =
           as_pointer({404, "invalid_request_error", "model_not_found", "model",
-                      fmt::format("there is no model '{}'; GET /v1/models lists them", name.substr(0, 200))});
+                      fmt::format("there is no model '{}', but: {}", name.substr(0, 200), known_names())});
     } else if (stopped_) {
       error = as_pointer(shutting_down());
     } else if (slot->model != nullptr) {
@@ -131,13 +146,13 @@ std::vector<ModelState> ModelPool::states() const {
 
 std::shared_ptr<ServedModel> ModelPool::loaded(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  const Slot* const slot = find(name);
+  const Slot* const slot = find(name).slot;
   return slot == nullptr ? nullptr : slot->model;
 }
 
 std::shared_ptr<ServedModel> ModelPool::use(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  Slot* const slot = find(name);
+  Slot* const slot = find(name).slot;
   if (slot == nullptr || slot->model == nullptr) return nullptr;
   slot->last_used = ++clock_;
   return slot->model;

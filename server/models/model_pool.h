@@ -19,8 +19,8 @@ namespace weft::server {
 
 struct PoolParams {
   std::vector<ModelSpec> models = {};  ///< The first one is that of requests that name none.
-  /// Names are found whole, or by a part that only one has, in any case.
-  bool any_name = true;     ///< Names that no model has mean the first one, so that tools need not know ours.
+  /// Names of models and adapters are found whole, or by a part that only one has, in any case.
+  bool any_name = true;     ///< Names that nothing has mean the first one, so that tools need not know ours.
   int n_loaded = 0;         ///< At the same time, at most; 0: as many as there is memory for.
   std::uint64_t bytes = 0;  ///< Of weights and caches together; 0: no limit.
   /// Loads a model; tells progress from 0 to 1, and stops where that returns false.
@@ -55,9 +55,12 @@ class ModelPool {
   /// Is called once, with a model or an error: at once where it is loaded or unknown, else from the pool's
   /// thread. Who keeps the pointer keeps the model loaded.
   using Ready = std::function<void(std::shared_ptr<ServedModel>, std::exception_ptr)>;
-  /// `name` empty: the first one.
+  /// `name` empty: the first one. Where the name is none, the error says which there are.
   void get(std::string_view name, Ready ready);
   std::vector<ModelState> states() const;
+  /// Of a name as clients may say it: the model's own, or that of the adapter that is meant. Itself where
+  /// there is none.
+  std::string whole_name(std::string_view name) const;
   /// That of the name, null where it is unknown or not loaded.
   std::shared_ptr<ServedModel> loaded(std::string_view name) const;
   /// The same, for a request: it is now the one that was used last.
@@ -74,7 +77,13 @@ class ModelPool {
     std::size_t slot;
     Ready ready;
   };
-  Slot* find(std::string_view name) const;
+  /// What a name means: a model, or an adapter of it.
+  struct Found {
+    Slot* slot = nullptr;
+    std::string_view name = {};
+  };
+  Found find(std::string_view name) const;
+  std::string known_names() const;
   void work();
   std::shared_ptr<ServedModel> load(Slot& slot);
   void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);

@@ -573,8 +573,9 @@ class Embed(Case):
     def test_texts_come_from_anywhere(self):
         expected = self.vectors(BERT, *self.TEXTS)
         self.assertEqual(len(expected), 3)
-        lines = "\n".join(self.TEXTS) + "\n\n"
+        lines = "\n".join(self.TEXTS) + "\n"
         self.assertEqual(self.vectors(BERT, stdin=lines.encode()), expected)
+        self.assertEqual(self.vectors(BERT, stdin=lines.rstrip().encode()), expected)
         with tempfile.NamedTemporaryFile("w") as file:
             file.write(lines.replace("\n", "\r\n"))
             file.flush()
@@ -584,6 +585,22 @@ class Embed(Case):
         rows = self.succeed("embed", "-m", BERT, *self.TEXTS).splitlines()
         for row, vector in zip(rows, expected, strict=True):
             self.assert_near([float(x) for x in row.split()], vector)
+
+    def test_empty_texts_have_vectors_of_their_own(self):
+        [empty] = self.vectors(BERT, "")
+        [first, _, last] = self.vectors(BERT, *self.TEXTS)
+        blank = f"{self.TEXTS[0]}\n\n{self.TEXTS[2]}\n\n"
+        self.assertEqual(self.vectors(BERT, stdin=blank.encode()), [first, empty, last, empty])
+        self.assertEqual(len(self.vectors(LLAMA, "", "-t", "1")), 1)
+
+    def test_adapters_are_read_with(self):
+        one = GOLDEN.parent / "adapters" / "one.gguf"
+        text = "Hello world"
+        plain, adapted, half = (self.vectors(LLAMA, text, "-t", "1", *words) for words in
+                                ([], ["--lora", one], ["--lora-scaled", one, "0.5"]))
+        self.assertEqual(len({json.dumps(vectors) for vectors in (plain, adapted, half)}), 3)
+        self.assertEqual(self.vectors(LLAMA, text, "-t", "1", "--lora-scaled", one, "0"), plain)
+        self.assertIn("a million", self.fail_with(1, "embed", "-m", LLAMA, "x", "--lora-scaled", one, "1e12"))
 
     def test_vectors_are_pooled_cut_and_scaled(self):
         def length(vector):
@@ -611,7 +628,9 @@ class Embed(Case):
 
     def test_what_is_wrong_is_said(self):
         long = "a b " * 100
-        self.assertIn("--truncate", self.fail_with(1, "embed", "-m", BERT, "x", long))
+        wrong = self.fail_with(1, "embed", "-m", BERT, "x", long)
+        self.assertIn("--truncate", wrong)
+        self.assertIn("text 1 (of 0 to 1)", wrong)
         self.assertEqual(len(self.vectors(BERT, "--truncate", "x", long)), 2)
         self.assertIn("64", self.fail_with(2, "embed", "-m", BERT, "x", "--dimensions", "65"))
         self.assertIn("no text", self.fail_with(2, "embed", "-m", BERT))

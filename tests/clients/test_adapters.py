@@ -47,6 +47,26 @@ def test_a_request_gets_what_it_asks_for(address):
     assert text_of(address, lora=[{"id": 0, "scale": 0.5}, {"id": 1, "scale": -1.5}]) not in (plain, first, second)
 
 
+def test_names_that_are_none_are_refused(address):
+    plain, first, second = (text_of(address, model=name) for name in ("base", "first", "second"))
+    assert text_of(address) == plain
+    assert text_of(address, model="FIRST.gguf") == text_of(address, model="fir") == first
+    assert text_of(address, model="sec") == second
+    for name in ("gpt-4", "s"):  # No such name, and a part of several.
+        answer, text = post(address, "/v1/completions", {"model": name, "prompt": "x"})
+        message = json.loads(text)["error"]["message"]
+        assert answer.status == 404 and all(part in message for part in (f"'{name}'", "base", "first", "second"))
+    assert json.loads(get(address, "/v1/models/first")[1])["parent"] == "base"
+
+
+def test_two_files_of_one_name_have_names_of_their_own(start_server):
+    server = start_server("-m", DATA / "golden/llama/model.gguf", "-m", DATA / "golden/gemma3/model.gguf")
+    listed = [model["id"] for model in json.loads(get(server.address, "/v1/models")[1])["data"]]
+    assert listed == ["model", "model-2"]
+    assert post(server.address, "/v1/completions", {"model": "model-2", "prompt": "x", "max_tokens": 1})[0].status == 200
+    assert post(server.address, "/v1/completions", {"model": "other", "prompt": "x"})[0].status == 404
+
+
 def test_scales_of_those_that_say_nothing_can_be_changed(address):
     plain, first = text_of(address, model="base"), text_of(address, model="first")
     try:

@@ -63,9 +63,14 @@ def test_what_is_wrong_is_said(encoder):
                          ({"input": "x", "poling": "cls"}, b"poling")):
         status, body = embed(encoder, **fields)
         assert status == 400 and word in body, (fields, body)
-    for path, fields in (("/v1/completions", {"prompt": "x"}), ("/v1/rerank", {"query": "x", "documents": ["y"]})):
+    for path, fields in (("/v1/completions", {"prompt": "x"}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
+                         ("/v1/rerank", {"query": "x", "documents": ["y"]})):
         answer, body = post(encoder.address, path, fields)
         assert answer.status == 400 and (b"encoder" in body or b"reranker" in body), body
+    status, body = embed(encoder, input=["x", "y", "word " * 500])
+    assert status == 400 and b"text 2 (of 0 to 2)" in body
+    status, body = embed(encoder, input=[[5], []])
+    assert status == 400 and b"text 1 (of 0 to 1) is empty" in body
 
 
 def test_rerank(reranker):
@@ -80,8 +85,11 @@ def test_rerank(reranker):
     for path in ("/rerank", "/v1/reranking"):
         best = json.loads(post(reranker.address, path, fields | {"top_n": 1, "return_documents": True})[1])["results"]
         assert len(best) == 1 and best[0]["index"] == results[0]["index"] and best[0]["document"]["text"]
-    for bad in ({"documents": []}, {"documents": [1]}, {"query": ""}, {"top_n": 0}):
-        assert post(reranker.address, "/v1/rerank", fields | bad)[0].status == 400
+    for bad, word in (({"documents": []}, "'documents' is empty"), ({"documents": None}, "'documents' is missing"),
+                      ({"documents": [1]}, "must be a text"), ({"query": ""}, "'query' is empty"), ({"query": None}, "'query' is missing"),
+                      ({"top_n": 0}, "top_n")):
+        answer, body = post(reranker.address, "/v1/rerank", fields | bad)
+        assert answer.status == 400 and word in json.loads(body)["error"]["message"], body
 
 
 def test_requests_share_steps_and_get_their_own(encoder):
