@@ -19,11 +19,11 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "line_editor.h"
+#include "media_options.h"
 #include "option_table.h"
 #include "options.h"
 #include "terminal.h"
 #include "text_format.h"
-#include "vision_options.h"
 #include "weft/error.h"
 #include "word_wrap.h"
 
@@ -35,6 +35,7 @@ constexpr std::string_view kHelp =
     "  /regen          another answer to the last question\n"
     "  /clear          begin anew (the system prompt stays)\n"
     "  /image FILE     a picture for the next question, PNG or JPEG; needs --mmproj\n"
+    "  /audio FILE     a sound for the next question, WAV; needs --mmproj\n"
     "  /system TEXT    set the system prompt and begin anew; without a text: none\n"
     "  /save FILE      write the conversation as JSON\n"
     "  /load FILE      go on with a conversation that was saved\n"
@@ -48,6 +49,7 @@ struct ChatOptions : GenerationOptions {
   std::optional<std::string> prompt;
   std::string mmproj;
   std::vector<std::string> images;
+  std::vector<std::string> sounds;
   std::string template_file;
   std::string template_variables;  // a JSON object
   std::optional<bool> reasoning;
@@ -146,14 +148,14 @@ std::vector<ChatMessage> read_conversation(const std::string& path) {
 class Chat {
  public:
   Chat(const ChatOptions& options, Context& context, Conversation& conversation, InterruptGuard& interrupt,
-       std::string model_name, std::shared_ptr<const VisionModel> vision)
+       std::string model_name, MediaModels media_models)
       : options_(options),
         context_(context),
         conversation_(conversation),
         interrupt_(interrupt),
         model_name_(std::move(model_name)),
-        vision_(std::move(vision)),
-        images_(encode_files(vision_.get(), options.images)),
+        media_models_(std::move(media_models)),
+        media_(encode_files(media_models_, options.images, options.sounds)),
         color_(use_color(options.talk.color, 1)),
         wraps_(options.wrap && moves_cursor(1)) {
     if (wraps_) use_utf8();
@@ -233,7 +235,7 @@ class Chat {
 
   void ask(const std::string& text) {
     answer([&](const GenerateParams& params) {
-      return conversation_.ask(text, std::exchange(images_, {}), params);
+      return conversation_.ask(text, std::exchange(media_, {}), params);
     });
   }
 
@@ -259,14 +261,16 @@ class Chat {
         complain("there is no answer yet to generate again");
       }
     } else if (word == "/image") {
-      attempt([&] { add_image(rest); });
+      attempt([&] { add_media(word, rest, encode_image); });
+    } else if (word == "/audio") {
+      attempt([&] { add_media(word, rest, encode_sound); });
     } else if (word == "/save") {
       attempt([&] { save(rest); });
     } else if (word == "/load") {
       attempt([&] { load(rest); });
     } else {
-      const std::string suggestion =
-          nearest(word, {"/help", "/regen", "/clear", "/image", "/system", "/save", "/load", "/exit"});
+      const std::string suggestion = nearest(
+          word, {"/help", "/regen", "/clear", "/image", "/audio", "/system", "/save", "/load", "/exit"});
       complain(fmt::format(
           "unknown command {}{}", word,
           suggestion.empty() ? "; /help lists them" : fmt::format("; did you mean {}?", suggestion)));
@@ -334,20 +338,19 @@ class Chat {
     }
   }
 
-  void add_image(const std::string& path) {
-    if (path.empty()) throw Error(ErrorCode::kInvalidArgument, "/image needs a file's name");
-    if (vision_ == nullptr)
-      throw Error(ErrorCode::kUnsupported, "pictures need the model's vision file: start with --mmproj FILE");
-    images_.push_back(vision_->encode(read_image_file(path)));
+  void add_media(const std::string& command, const std::string& path,
+                 std::shared_ptr<const EncodedMedia> (*encode)(const MediaModels&, const std::string&)) {
+    if (path.empty()) throw Error(ErrorCode::kInvalidArgument, command + " needs a file's name");
+    media_.push_back(encode(media_models_, path));
     note(options_.talk, fmt::format("(the next question has {} in front)", path));
   }
 
   void save(const std::string& path) const {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, "/save needs a file's name");
     Json json = {{"model", model_name_}, {"messages", Json::array()}};
-    bool any_images = false;
+    bool any_media = false;
     for (const Conversation::Message& message : conversation_.messages()) {
-      any_images = any_images || !message.images.empty();
+      any_media = any_media || !message.media.empty();
       json["messages"].push_back({{"role", message.role}, {"content", message.content}});
     }
     const std::string text = to_text(json, 2);
@@ -355,7 +358,7 @@ class Chat {
     file.write(std::as_bytes(std::span(text)));
     file.commit();
     note(options_.talk, fmt::format("(saved {} messages to {}{})", conversation_.messages().size(), path,
-                                    any_images ? ", without their pictures" : ""));
+                                    any_media ? ", without their pictures and sounds" : ""));
   }
 
   void load(const std::string& path) {
@@ -374,8 +377,8 @@ class Chat {
   Conversation& conversation_;
   InterruptGuard& interrupt_;
   std::string model_name_;
-  std::shared_ptr<const VisionModel> vision_;
-  Conversation::Images images_;  // Of the next question.
+  MediaModels media_models_;
+  Conversation::Media media_;  // Of the next question.
   bool color_;
   bool wraps_;
   bool failed_ = false;
@@ -407,7 +410,7 @@ int run(const ChatOptions& options) {
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));
   return Chat(options, context, conversation, interrupt, name,
-              load_vision(options.mmproj, options.model, *loaded.model))
+              load_media(options.mmproj, options.model, *loaded.model))
       .loop();
 }
 
@@ -426,6 +429,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->group(group);
   app.add_option("-p,--prompt", options->prompt, "the first question")->type_name("TEXT")->group(group);
   add_image_option(app, options->images, group);
+  add_audio_option(app, options->sounds, group);
   add_mmproj_option(app, options->mmproj, group);
   add_switch(app, "--single-turn", options->single_turn, "leave after one answer")->group(group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,

@@ -14,8 +14,8 @@
 #include "command.h"
 #include "interrupt.h"
 #include "json_output.h"
+#include "media_options.h"
 #include "options.h"
-#include "vision_options.h"
 #include "weft/error.h"
 #include "weft/generate.h"
 
@@ -28,6 +28,7 @@ struct RunOptions : GenerationOptions {
   std::string tokens;  // "1,2,3", "@FILE" or "-"
   std::string mmproj;
   std::vector<std::string> images;
+  std::vector<std::string> sounds;
   std::string logits_file;
   std::vector<std::string> stop;
   int n_predict = -1;
@@ -68,21 +69,23 @@ std::vector<Token> parse_tokens(const std::string& argument, int n_vocab) {
   return tokens;
 }
 
-PromptWithImages read_prompt(const RunOptions& options, const LoadedModel& loaded) {
+bool has_media(const RunOptions& options) { return !options.images.empty() || !options.sounds.empty(); }
+
+PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded) {
   const Tokenizer& tokenizer = loaded.model->tokenizer();
-  PromptWithImages prompt;
+  PromptWithMedia prompt;
   std::vector<Token>& tokens = prompt.tokens;
   if (!options.tokens.empty()) {
     tokens = parse_tokens(options.tokens, tokenizer.n_vocab());
   } else {
     const std::string text = options.prompt ? *options.prompt : read_text(options.prompt_file);
-    if (!options.images.empty()) {
-      const auto vision = load_vision(options.mmproj, options.model, *loaded.model);
-      const auto images = encode_files(vision.get(), options.images);
-      const std::string mark = make_image_mark();
-      std::vector<PromptPiece> pieces(images.size(), PromptPiece{mark, true});
+    if (has_media(options)) {
+      const auto models = load_media(options.mmproj, options.model, *loaded.model);
+      const auto media = encode_files(models, options.images, options.sounds);
+      const std::string mark = make_media_mark();
+      std::vector<PromptPiece> pieces(media.size(), PromptPiece{mark, true});
       pieces.push_back({text, options.parse_special});
-      return place_images(tokenizer, pieces, images, mark);
+      return place_media(tokenizer, pieces, media, mark);
     }
     tokens = tokenizer.encode(text, {.add_special = true, .parse_special = options.parse_special});
     // Nothing to go on from, and this vocabulary adds nothing by itself.
@@ -100,8 +103,8 @@ void check(const RunOptions& options) {
   if (sources > 1) throw UsageError("-p, -f and --tokens each set the prompt; give one of them");
   for (const std::string& stop : options.stop)
     if (stop.empty()) throw UsageError("--stop: the text is empty; leave the option out to stop nowhere");
-  if (!options.images.empty() && (!options.tokens.empty() || !options.logits_file.empty()))
-    throw UsageError("--image goes with a text, given with -p or -f, that is to be continued");
+  if (has_media(options) && (!options.tokens.empty() || !options.logits_file.empty()))
+    throw UsageError("--image and --audio go with a text, given with -p or -f, that is to be continued");
   if (!options.logits_file.empty() && options.json)
     throw UsageError("--logits generates nothing; --json has no use there");
 }
@@ -200,8 +203,8 @@ int run(const RunOptions& options) {
   check(options);
   InterruptGuard interrupt;
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
-  PromptWithImages with_images = read_prompt(options, loaded);
-  const std::vector<Token>& prompt = with_images.tokens;
+  PromptWithMedia with_media = read_prompt(options, loaded);
+  const std::vector<Token>& prompt = with_media.tokens;
   if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
 
   Sampler sampler(sampler_params(options.sampling, loaded.model->tokenizer()), loaded.model->info().n_vocab);
@@ -210,7 +213,7 @@ int run(const RunOptions& options) {
 
   Progress bar(options.talk, "reading the prompt");
   GenerateParams params;
-  params.parts = std::move(with_images.parts);
+  params.parts = std::move(with_media.parts);
   params.n_predict = options.n_predict;
   params.ignore_end = options.ignore_eos;
   params.context_shift = options.context_shift;
@@ -264,6 +267,7 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("IDS")
       ->group(group);
   add_image_option(app, options->images, group);
+  add_audio_option(app, options->sounds, group);
   add_mmproj_option(app, options->mmproj, group);
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
            "tokens to generate at most (default -1: until the text ends or the context is full)")

@@ -19,11 +19,11 @@
 #include "base/memory.h"
 #include "command.h"
 #include "log_options.h"
+#include "media_options.h"
 #include "model_cache.h"
 #include "options.h"
 #include "server.h"
 #include "systemd.h"
-#include "vision_options.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -206,7 +206,11 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
     std::shared_ptr<const Model> model = Model::load(spec.path, params);
-    if (spec.path == default_path) served.vision = load_vision(options->mmproj, options->model, *model);
+    if (spec.path == default_path) {
+      const MediaModels media = load_media(options->mmproj, options->model, *model);
+      served.vision = media.vision;
+      served.audio = media.audio;
+    }
     return std::make_shared<server::ServedModel>(spec, std::move(model), served);
   };
   pool.log = [&log](const std::string& line) { log.write(LogLevel::kInfo, line); };

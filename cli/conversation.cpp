@@ -27,8 +27,8 @@ Conversation::Conversation(Context& context, const ChatTemplate& chat_template, 
   set_system(std::move(system));
 }
 
-Conversation::Turn Conversation::ask(const std::string& text, Images images, const GenerateParams& params) {
-  messages_.push_back({{"user", text}, std::move(images)});
+Conversation::Turn Conversation::ask(const std::string& text, Media media, const GenerateParams& params) {
+  messages_.push_back({{"user", text}, std::move(media)});
   try {
     Turn turn = answer(params);
     if (messages_.back().role == "user") messages_.pop_back();
@@ -58,7 +58,7 @@ bool Conversation::can_regenerate() const {
 
 Conversation::Turn Conversation::answer(const GenerateParams& params) {
   Turn turn;
-  PromptWithImages rendered = render();
+  PromptWithMedia rendered = render();
   // An answer needs room, too.
   const auto limit =
       static_cast<std::size_t>(context_->cells_total() - std::min(256, context_->cells_total() / 4));
@@ -70,7 +70,7 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
 
   // The last token is always computed: its logits are wanted.
   std::size_t reused = std::min(common_prefix(cached_, prompt), prompt.size() - 1);
-  // A picture is used again as a whole.
+  // A picture or a sound is used again as a whole.
   for (const EmbeddedPart& part : rendered.parts) {
     const auto first = static_cast<std::size_t>(part.first);
     if (first < reused && reused < first + static_cast<std::size_t>(part.n)) reused = first;
@@ -94,7 +94,7 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
   sampling.seed += turns_++;
   Sampler sampler(sampling, context_->model().info().n_vocab);
   for (const Token id : cached_)
-    if (id >= 0) sampler.accept(id);  // Others are pictures.
+    if (id >= 0) sampler.accept(id);  // Others are pictures and sounds.
 
   const std::span<const Token> rest = std::span(prompt).subspan(reused);
   try {
@@ -112,17 +112,17 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
   return turn;
 }
 
-PromptWithImages Conversation::render() const {
+PromptWithMedia Conversation::render() const {
   std::vector<ChatMessage> messages;
-  Images images;
+  Media media;
   for (const Message& message : messages_) {
     messages.push_back(message);
     std::string& content = messages.back().content;
-    for (const auto& image : message.images) content.insert(0, image_mark_);
-    images.insert(images.end(), message.images.begin(), message.images.end());
+    for ([[maybe_unused]] const auto& one : message.media) content.insert(0, media_mark_);
+    media.insert(media.end(), message.media.begin(), message.media.end());
   }
-  PromptWithImages prompt = place_images(context_->model().tokenizer(),
-                                         template_->render(messages, template_options_), images, image_mark_);
+  PromptWithMedia prompt = place_media(context_->model().tokenizer(),
+                                       template_->render(messages, template_options_), media, media_mark_);
   if (prompt.tokens.empty()) throw Error(ErrorCode::kInvalidArgument, "the chat template renders to nothing");
   return prompt;
 }

@@ -11,8 +11,8 @@
 #include "weft/chat_template.h"
 #include "weft/context.h"
 #include "weft/generate.h"
+#include "weft/media.h"
 #include "weft/sampler.h"
-#include "weft/vision.h"
 
 namespace weft::cli {
 
@@ -23,7 +23,7 @@ class Conversation {
   Conversation(Context& context, const ChatTemplate& chat_template, std::string variables,
                const SamplerParams& sampling, std::string system);
 
-  using Images = std::vector<std::shared_ptr<const EncodedImage>>;
+  using Media = std::vector<std::shared_ptr<const EncodedMedia>>;
 
   struct Turn {
     Generation generation;
@@ -32,8 +32,8 @@ class Conversation {
   };
   /// Adds the user's message and generates the answer, which becomes part of the conversation (also a
   /// cancelled one, as far as it came; where nothing came, the user's message is taken back).
-  /// Pictures stand in front of the text.
-  Turn ask(const std::string& text, Images images, const GenerateParams& params);
+  /// Pictures and sounds stand in front of the text.
+  Turn ask(const std::string& text, Media media, const GenerateParams& params);
   /// Throws the last answer away and generates another. Needs can_regenerate().
   Turn regenerate(const GenerateParams& params);
   bool can_regenerate() const;
@@ -44,13 +44,13 @@ class Conversation {
   /// Takes the place of the conversation, the system prompt included.
   void set_messages(const std::vector<ChatMessage>& messages);
   struct Message : ChatMessage {
-    Images images = {};
+    Media media = {};
   };
   const std::vector<Message>& messages() const { return messages_; }
 
  private:
   Turn answer(const GenerateParams& params);
-  PromptWithImages render() const;
+  PromptWithMedia render() const;
   bool forget_oldest();
 
   Context* context_;
@@ -59,7 +59,7 @@ class Conversation {
   SamplerParams sampling_;
   std::uint64_t turns_ = 0;
   std::vector<Message> messages_;
-  std::string image_mark_ = make_image_mark();
+  std::string media_mark_ = make_media_mark();
   std::vector<Token> cached_;  // what the sequence holds
 };
 

@@ -4,7 +4,7 @@
 //
 //   auto vision = weft::VisionModel::load("mmproj.gguf");
 //   auto picture = vision->encode(weft::read_image(bytes));
-//   weft::PromptWithImages prompt = weft::place_images(model->tokenizer(), pieces, {&picture, 1}, mark);
+//   weft::PromptWithMedia prompt = weft::place_media(model->tokenizer(), pieces, {&picture, 1}, mark);
 //   ... prompt.tokens and prompt.parts to generate() or a batcher ...
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,7 @@
 #include <vector>
 
 #include "weft/device.h"
-#include "weft/embedded_part.h"
-#include "weft/tokenizer.h"
+#include "weft/media.h"
 
 #pragma GCC visibility push(default)
 
@@ -62,23 +61,6 @@ struct VisionInfo {
   bool both_ways = false;  ///< The text model reads a picture's rows both ways.
 };
 
-/// A picture as a text model reads it.
-struct EncodedImage {
-  /// Either text of the family, in which control tokens are recognised, or rows.
-  struct Piece {
-    std::string text = {};
-    int n_rows = 0;
-    int grid_width = 0;  ///< EmbeddedPart::grid_width
-  };
-  std::vector<Piece> pieces = {};
-  std::vector<float> rows = {};  ///< Of all pieces, one behind another: n_embd floats each.
-  int n_embd = 0;
-  bool both_ways = false;
-  /// Of its first piece with rows; the others have the ids behind it. Unique among the pictures of a vision
-  /// model, and the same for the same picture as long as it is kept.
-  std::int32_t id = 0;
-};
-
 /// Immutable after loading, and shared by threads: encode computes one picture at a time.
 class VisionModel {
  public:
@@ -94,7 +76,7 @@ class VisionModel {
   void check_fits(std::string_view architecture, int n_embd_input) const;
   /// The same rows, bit by bit, for the same pixels. Throws Error kInvalidArgument for a picture without
   /// pixels or of another number of bytes than its size says, and what devices throw.
-  std::shared_ptr<const EncodedImage> encode(const Image& image) const;
+  std::shared_ptr<const EncodedMedia> encode(const Image& image) const;
   /// Pictures that encode has computed so far, and that it had kept.
   std::int64_t n_computed() const;
   std::int64_t n_found() const;
@@ -104,20 +86,6 @@ class VisionModel {
   explicit VisionModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-struct PromptWithImages {
-  std::vector<Token> tokens = {};
-  std::vector<EmbeddedPart> parts = {};
-};
-
-/// A text for the places of pictures in a prompt: a random one, so that nobody writes it who is not told.
-std::string make_image_mark();
-
-/// A rendered prompt with pictures in the places of `mark`, in their order, whoever wrote it there. Throws
-/// Error kInvalidArgument where there is another number of places than of pictures.
-PromptWithImages place_images(const Tokenizer& tokenizer, std::span<const PromptPiece> prompt,
-                              std::span<const std::shared_ptr<const EncodedImage>> images,
-                              std::string_view mark);
 
 }  // namespace weft
 

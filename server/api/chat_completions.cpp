@@ -200,7 +200,7 @@ void chat_completions(Job& job) {
   if (messages == nullptr || messages->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
   Json texts = *messages;
-  const Pictures pictures = take_pictures(texts, *job.model);
+  const Media media = take_media(texts, *job.model);
   turn.messages_json = to_text(texts);
   if (const Json* tools = fields.array("tools"); tools != nullptr && !tools->empty())
     turn.tools_json = to_text(*tools);
@@ -238,7 +238,7 @@ void chat_completions(Job& job) {
                     .return_tokens = common.return_tokens};
   const int slot = common.slot;
   check_logprobs(params, 1, common.stream, *job.model);
-  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), pictures);
+  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), media);
   auto writer = std::make_unique<ChatWriter>(style, job.model, order.reader, order.params.n);
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));

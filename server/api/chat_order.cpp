@@ -48,7 +48,7 @@ ChatOpening open_chat(const ServedModel& model, ChatTurn turn) {
   return model.chat->open(turn);
 }
 
-ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, const Pictures& pictures) {
+ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, const Media& media) {
   ChatOrder order;
   order.params = std::move(common.params);
   // All that the answer's grammar depends on.
@@ -60,7 +60,7 @@ ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, con
                       common.grammar ? common.grammar->key : "");
   if (common.grammar) turn.content_grammar = common.grammar->make();
   ChatOpening opening = open_chat(model, turn);
-  PromptWithImages prompt = with_pictures(opening.prompt, pictures, model);
+  PromptWithMedia prompt = with_media(opening.prompt, media, model);
   order.prompt = std::move(prompt.tokens);
   order.params.parts = std::move(prompt.parts);
   check_length(model, order.prompt.size(), "messages");

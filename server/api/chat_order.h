@@ -7,7 +7,7 @@
 #include "api/answer_json.h"
 #include "api/common_fields.h"
 #include "api/job.h"
-#include "api/pictures.h"
+#include "api/media.h"
 #include "weft/chat.h"
 
 namespace weft::server {
@@ -21,8 +21,8 @@ struct ChatOrder {
 /// The turn as the model's template writes it. Throws ApiError where the model has none.
 ChatOpening open_chat(const ServedModel& model, ChatTurn turn);
 /// Renders the turn, cuts it into tokens, and holds the answer to what it must be. Throws ApiError where the
-/// conversation does not fit. `pictures` were taken out of the turn's messages.
-ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, const Pictures& pictures = {});
+/// conversation does not fit. `media` were taken out of the turn's messages.
+ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, const Media& media = {});
 
 /// The choice of tools as OpenAI's API writes it: "none", "auto", "required", {"type": "function", ...}.
 void read_tool_choice(Fields& fields, ChatTurn& turn);

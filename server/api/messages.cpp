@@ -10,21 +10,21 @@ namespace weft::server {
 namespace {
 
 // The picture of a block of type "image".
-std::string take_picture(Fields& block, PictureTaker& pictures) {
+std::string take_picture(Fields& block, MediaTaker& media) {
   const std::string path = block.path_of("source");
   const Json* const value = block.object("source");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
   Fields source(*value, path);
   source.ignore({"media_type"});
   const bool is_url = source.word("type", 2, {"base64", "url"}) == 1;
-  std::string mark = is_url ? pictures.take_url(source.string("url"), source.path_of("url"))
-                            : pictures.take_base64(source.string("data"), source.path_of("data"));
+  std::string mark = is_url ? media.take_url(source.string("url"), source.path_of("url"))
+                            : media.take_picture(source.string("data"), source.path_of("data"));
   source.done();
   return mark;
 }
 
 // A string, or blocks of text and pictures: the text.
-std::string text_of(const Json& content, const std::string& path, PictureTaker& pictures) {
+std::string text_of(const Json& content, const std::string& path, MediaTaker& media) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array())
     throw bad_request(path, fmt::format("'{}' must be a string or an array of blocks", path));
@@ -33,7 +33,7 @@ std::string text_of(const Json& content, const std::string& path, PictureTaker& 
   for (std::size_t i = 0; i < content.size(); ++i) {
     Fields block(content[i], element(path, i));
     if (block.word("type", 0, {"text", "image"}) == 1) {
-      text += take_picture(block, pictures);
+      text += take_picture(block, media);
       was_text = false;
       continue;
     }
@@ -51,7 +51,7 @@ bool is_tool_result(const Json& block) {
 // What one message of Anthropic's is in OpenAI's: tool results become messages of their own, in front.
 class MessageReader {
  public:
-  MessageReader(Json& out, PictureTaker& pictures) : out_(&out), pictures_(&pictures) {}
+  MessageReader(Json& out, MediaTaker& media) : out_(&out), media_(&media) {}
 
   void read(const Json& message, const std::string& path) {
     Fields fields(message, path);
@@ -95,7 +95,7 @@ class MessageReader {
       text_ += block.string("text");
       has_text_ = was_text_ = true;
     } else if (type == "image" && !from_assistant) {
-      text_ += take_picture(block, *pictures_);
+      text_ += take_picture(block, *media_);
       has_text_ = true;
       was_text_ = false;
     } else if (type == "thinking" && from_assistant) {
@@ -114,7 +114,7 @@ class MessageReader {
     } else if (type == "tool_result" && !from_assistant) {
       const Json* content = block.find("content");
       std::string text =
-          content == nullptr ? std::string() : text_of(*content, block.path_of("content"), *pictures_);
+          content == nullptr ? std::string() : text_of(*content, block.path_of("content"), *media_);
       if (block.boolean("is_error", false)) text = "Error: " + text;
       out_->push_back(
           {{"role", "tool"}, {"tool_call_id", block.string("tool_use_id")}, {"content", std::move(text)}});
@@ -128,7 +128,7 @@ class MessageReader {
   }
 
   Json* out_;
-  PictureTaker* pictures_;
+  MediaTaker* media_;
   std::string text_;
   std::string thinking_;
   Json calls_;
@@ -165,15 +165,15 @@ void read_choice(Fields& fields, ChatTurn& turn) {
   choice.done();
 }
 
-ChatTurn read_turn(Fields& fields, PictureTaker& pictures) {
+ChatTurn read_turn(Fields& fields, MediaTaker& media) {
   ChatTurn turn;
   Json list = Json::array();
   if (const Json* system = fields.find("system"))
-    list.push_back({{"role", "system"}, {"content", text_of(*system, "system", pictures)}});
+    list.push_back({{"role", "system"}, {"content", text_of(*system, "system", media)}});
   const Json* given = fields.array("messages");
   if (given == nullptr || given->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
-  MessageReader reader(list, pictures);
+  MessageReader reader(list, media);
   for (std::size_t i = 0; i < given->size(); ++i) reader.read((*given)[i], element("messages", i));
   // An answer that is begun is continued.
   turn.add_generation_prompt = list.empty() || list.back()["role"] != "assistant";
@@ -374,8 +374,8 @@ void messages(Job& job) {
   Fields fields(job.body);
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
-  PictureTaker pictures(*job.model);
-  ChatTurn turn = read_turn(fields, pictures);
+  MediaTaker media(*job.model);
+  ChatTurn turn = read_turn(fields, media);
   read_output_config(fields, common, turn);
   if (!fields.has("max_tokens")) throw bad_request("max_tokens", "'max_tokens' is missing");
   read_max_tokens(fields, {"max_tokens"}, params);
@@ -388,7 +388,7 @@ void messages(Job& job) {
 
   const bool stream = common.stream;
   std::vector<std::string> stops = params.stop;
-  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), pictures.finish());
+  ChatOrder order = make_order(*job.model, std::move(turn), std::move(common), media.finish());
   auto writer =
       std::make_unique<MessageWriter>(job.model->spec.name, stream, static_cast<int>(order.prompt.size()),
                                       std::move(stops), std::move(order.reader));
@@ -399,11 +399,11 @@ void messages(Job& job) {
 
 void count_message_tokens(Job& job) {
   Fields fields(job.body);
-  PictureTaker taker(*job.model);
+  MediaTaker taker(*job.model);
   ChatTurn turn = read_turn(fields, taker);
-  const Pictures pictures = taker.finish();
+  const Media media = taker.finish();
   const ChatOpening opening = open_chat(*job.model, std::move(turn));
-  job.send({{"input_tokens", with_pictures(opening.prompt, pictures, *job.model).tokens.size()}});
+  job.send({{"input_tokens", with_media(opening.prompt, media, *job.model).tokens.size()}});
 }
 
 }  // namespace weft::server

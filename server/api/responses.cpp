@@ -9,19 +9,24 @@
 namespace weft::server {
 namespace {
 
-// Parts of text and pictures, which `pictures` takes; other kinds are refused.
-std::string text_of(const Json& content, const std::string& path, PictureTaker& pictures) {
+// Parts of text, and of pictures and sounds, which `media` takes; other kinds are refused.
+std::string text_of(const Json& content, const std::string& path, MediaTaker& media) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) throw bad_request(path, fmt::format("'{}' must be a string or an array", path));
   std::string text;
   for (std::size_t i = 0; i < content.size(); ++i) {
     Fields part(content[i], element(path, i));
-    constexpr std::size_t kImage = 6;
-    if (part.word("type", 0,
-                  {"input_text", "output_text", "text", "refusal", "reasoning_text", "summary_text",
-                   "input_image"}) == kImage) {
+    constexpr std::size_t kImage = 6, kSound = 7;
+    const std::size_t type = part.word("type", 0,
+                                       {"input_text", "output_text", "text", "refusal", "reasoning_text",
+                                        "summary_text", "input_image", "input_audio"});
+    if (type == kSound) {
+      text += media.take_sound(content[i], element(path, i));
+      continue;
+    }
+    if (type == kImage) {
       part.refuse("file_id", "the server keeps no files; send the picture as 'image_url'");
-      text += pictures.take_url(part.string("image_url"), part.path_of("image_url"));
+      text += media.take_url(part.string("image_url"), part.path_of("image_url"));
       continue;
     }
     text += part.string("text") + part.string("refusal");
@@ -32,7 +37,7 @@ std::string text_of(const Json& content, const std::string& path, PictureTaker& 
 // Items of a conversation, as messages of the chat API.
 class ItemReader {
  public:
-  explicit ItemReader(PictureTaker& pictures) : pictures_(pictures) {}
+  explicit ItemReader(MediaTaker& media) : media_(media) {}
 
   Json read(const Json& input) {
     if (input.is_string()) return Json::array({{{"role", "user"}, {"content", input}}});
@@ -60,7 +65,7 @@ class ItemReader {
       const Json* content = item.find("content");
       if (content == nullptr)
         throw bad_request(item.path_of("content"), fmt::format("'{}.content' is missing", path));
-      const std::string text = text_of(*content, item.path_of("content"), pictures_);
+      const std::string text = text_of(*content, item.path_of("content"), media_);
       if (role == "assistant") {
         Json& mine = assistant();
         mine["content"].get_ref<std::string&>() += text;
@@ -78,11 +83,10 @@ class ItemReader {
       messages_.push_back(
           {{"role", "tool"},
            {"tool_call_id", item.string("call_id")},
-           {"content", output == nullptr ? "" : text_of(*output, item.path_of("output"), pictures_)}});
+           {"content", output == nullptr ? "" : text_of(*output, item.path_of("output"), media_)}});
     } else if (type == "reasoning") {
       const Json* content = item.array("content");
-      const std::string text =
-          content == nullptr ? "" : text_of(*content, item.path_of("content"), pictures_);
+      const std::string text = content == nullptr ? "" : text_of(*content, item.path_of("content"), media_);
       item.ignore({"summary"});
       if (!text.empty())
         messages_.push_back({{"role", "assistant"}, {"content", ""}, {"reasoning_content", text}});
@@ -93,7 +97,7 @@ class ItemReader {
     item.done();
   }
 
-  PictureTaker& pictures_;
+  MediaTaker& media_;
   Json messages_ = Json::array();
 };
 
@@ -357,7 +361,7 @@ void responses(Job& job) {
   ChatTurn turn;
   const Json* input = fields.find("input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
-  PictureTaker taker(*job.model);
+  MediaTaker taker(*job.model);
   Json list = ItemReader(taker).read(*input);
   if (const std::string instructions = fields.string("instructions"); !instructions.empty())
     list.insert(list.begin(), Json{{"role", "system"}, {"content", instructions}});

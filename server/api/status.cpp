@@ -120,7 +120,7 @@ void Api::props(Job& job) {
               {"tools", chats && model->chat->has_tools()},
               {"reasoning", chats && model->chat->has_reasoning()}}},
             {"chat_format", chats ? std::string(model->chat->format()) : std::string()},
-            {"modalities", {{"vision", false}, {"audio", false}}}});
+            {"modalities", {{"vision", model->vision != nullptr}, {"audio", model->audio != nullptr}}}});
 }
 
 void Api::list_adapters(Job& job) { job.send(adapters_json(*any_loaded(*models_, job.exchange->request()))); }

@@ -87,6 +87,7 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
     : spec(std::move(spec_in)),
       model(std::move(model_in)),
       vision(params.vision),
+      audio(params.audio),
       created(seconds_of(spec.path)),
       chat(chat_of(*model, params)),
       grammars(model->tokenizer()),

@@ -15,6 +15,7 @@
 
 #include "models/embedding_service.h"
 #include "observe/step_log.h"
+#include "weft/audio.h"
 #include "weft/chat.h"
 #include "weft/context.h"
 #include "weft/grammar.h"
@@ -58,6 +59,7 @@ struct ServedModelParams {
   ContextParams context = {};
   ServiceParams service = {};
   std::shared_ptr<const VisionModel> vision = nullptr;  ///< Null: it reads no pictures.
+  std::shared_ptr<const AudioModel> audio = nullptr;    ///< Null: it reads no sounds.
   int n_ctx = 0;                   ///< Cells that each completion may hold at most. 0: the whole cache.
   std::string chat_template = {};  ///< Takes the place of the model's own.
   std::string chat_format = {};    ///< As Chat knows it; empty: found from the template.
@@ -72,6 +74,7 @@ class ServedModel {
   const ModelSpec spec;
   const std::shared_ptr<const Model> model;
   const std::shared_ptr<const VisionModel> vision;  ///< Null: it reads no pictures.
+  const std::shared_ptr<const AudioModel> audio;    ///< Null: it reads no sounds.
   const std::int64_t created;                       ///< Of its file, in seconds since 1970.
   std::optional<Chat> chat;                         ///< Nothing where there is no template.
   GrammarCache grammars;

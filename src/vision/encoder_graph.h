@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "encoders/transformer.h"
 #include "vision/hparams.h"
-#include "vision/transformer.h"
 
 namespace weft::vision {
 
@@ -21,17 +21,17 @@ enum class Places : std::uint8_t {
 
 struct EncoderKind {
   Places places = Places::kTable;
-  LayerKind layers = {};
+  encoders::LayerKind layers = {};
   bool patch_bias = true;
   bool two_frames = false;  ///< Patches are of two pictures, of a film; of one it is both.
   bool norm_before = false;
   bool norm_behind = true;
 };
 
-class EncoderBuilder : public TransformerBuilder {
+class EncoderBuilder : public encoders::TransformerBuilder {
  public:
   EncoderBuilder(Graph& graph, const WeightFile& file, const HParams& hparams, const EncoderKind& kind)
-      : TransformerBuilder(graph, file, hparams, kind.layers), hparams_(hparams), kind_(kind) {}
+      : encoders::TransformerBuilder(graph, file, hparams, kind.layers), hparams_(hparams), kind_(kind) {}
 
   const HParams& hparams() const { return hparams_; }
   Dim n_rows() const { return n_rows_; }

@@ -17,7 +17,7 @@ namespace weft::vision {
 struct Layout {
   /// Of a whole number of squares of merge x merge patches, at most image_size on a side.
   std::vector<Image> tiles;
-  std::vector<EncodedImage::Piece> pieces;
+  std::vector<EncodedMedia::Piece> pieces;
 };
 
 struct Family {

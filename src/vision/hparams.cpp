@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "encoders/fit.h"
 #include "weft/error.h"
 
 namespace weft::vision {
@@ -94,7 +95,7 @@ HParams read_hparams(const gguf::File& file, int merge_otherwise, bool keeps_sha
   HParams h;
   const std::string vision = "clip.vision.";
   h.name = file.get_string("general.name").value_or("");
-  h.projector = file.get_string("clip.projector_type").value_or("");
+  h.projector = encoders::projector_of(file, "vision");
   h.image_size = require_int(file, vision + "image_size", kMaxSide);
   h.patch_size = require_int(file, vision + "patch_size", kMaxSide);
   h.width = require_int(file, vision + "embedding_length", kMaxWidth);
@@ -111,9 +112,9 @@ HParams read_hparams(const gguf::File& file, int merge_otherwise, bool keeps_sha
       file.find(longest) == nullptr ? 4 * h.image_size : require_int(file, longest, kMaxTiles * h.image_size);
   h.mean = require_colours(file, vision + "image_mean", -10.0, 10.0);
   h.deviation = require_colours(file, vision + "image_std", 1e-3, 10.0);
-  h.activation = file.get_bool("clip.use_gelu").value_or(false)   ? Activation::kGeluTanh
-                 : file.get_bool("clip.use_silu").value_or(false) ? Activation::kSilu
-                                                                  : Activation::kGeluQuick;
+  h.activation = file.get_bool("clip.use_gelu").value_or(false)   ? encoders::Activation::kGeluTanh
+                 : file.get_bool("clip.use_silu").value_or(false) ? encoders::Activation::kSilu
+                                                                  : encoders::Activation::kGeluQuick;
   if (h.width % h.n_heads != 0)
     refuse(vision + "attention.head_count",
            std::to_string(h.n_heads) + " heads do not divide a width of " + std::to_string(h.width));

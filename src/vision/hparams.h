@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "encoders/transformer.h"
 #include "gguf/gguf.h"
-#include "vision/transformer.h"
 
 namespace weft::vision {
 
-struct HParams : TransformerSizes {
+struct HParams : encoders::TransformerSizes {
   std::string name;
   std::string projector;
   int image_size = 0;  ///< Pixels of a side.

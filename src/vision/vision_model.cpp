@@ -1,11 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <utility>
 
-#include "base/check.h"
+#include "encoders/content_cache.h"
+#include "encoders/fit.h"
 #include "vision/encoder_graph.h"
 #include "vision/family.h"
-#include "vision/image_cache.h"
 #include "vision/patches.h"
 #include "weft/error.h"
 #include "weft/plan.h"
@@ -14,15 +15,32 @@
 namespace weft {
 namespace {
 
+/// Audio models count from there on.
+constexpr std::int32_t kLastId = (1 << 30) - 1;
+
 gguf::File open_checked(const std::filesystem::path& path) {
   gguf::File file = gguf::File::open(path);
-  const std::string_view architecture = file.get_string("general.architecture").value_or("");
-  if (architecture != "clip" || !file.get_bool("clip.has_vision_encoder").value_or(false))
+  if (!encoders::has_encoder(file, "vision"))
     throw Error(ErrorCode::kUnsupported,
-                path.string() + " has no vision encoder (general.architecture is \"" +
-                    std::string(architecture.substr(0, 64)) +
-                    "\"); give the model's mmproj file, which llama.cpp's converter writes with --mmproj");
+                path.string() +
+                    " has no vision encoder; give the model's mmproj file, which llama.cpp's "
+                    "converter writes with --mmproj");
   return file;
+}
+
+/// The tiles, each behind its size.
+std::vector<std::byte> content_of(const std::vector<Image>& tiles) {
+  std::vector<std::byte> content;
+  const auto add = [&](auto values) {
+    const auto bytes = std::as_bytes(values);
+    content.insert(content.end(), bytes.begin(), bytes.end());
+  };
+  for (const Image& tile : tiles) {
+    const std::array size = {tile.width, tile.height};
+    add(std::span(size));
+    add(std::span(tile.rgb));
+  }
+  return content;
 }
 
 Devices open_devices(const VisionParams& params) {
@@ -34,7 +52,7 @@ Devices open_devices(const VisionParams& params) {
 struct VisionModel::Impl {
   struct Built {
     Graph graph;
-    std::vector<vision::EncoderBuilder::OwnWeight> own;
+    std::vector<encoders::TransformerBuilder::OwnWeight> own;
   };
   static Built build(const WeightFile& weights, const vision::HParams& hparams,
                      const vision::Family& family) {
@@ -51,7 +69,7 @@ struct VisionModel::Impl {
   Impl(const std::filesystem::path& path, const VisionParams& params)
       : Impl(open_checked(path), WeightFile(path), params) {}
   Impl(const gguf::File& file, const WeightFile& weights, const VisionParams& params)
-      : family(vision::find_family(file.get_string("clip.projector_type").value_or(""))),
+      : family(vision::find_family(encoders::projector_of(file, "vision"))),
         hparams(vision::read_hparams(file, family.merge, family.keeps_shape)),
         built(build(weights, hparams, family)),
         plan(built.graph, open_devices(params), {.n_threads = params.n_threads}),
@@ -90,7 +108,7 @@ struct VisionModel::Impl {
 
   std::mutex mutex;  // Of all below.
   Plan plan;
-  vision::ImageCache cache;
+  encoders::ContentCache cache;
   std::int32_t next_id = 0;
   std::int64_t n_computed = 0, n_found = 0;
 };
@@ -107,20 +125,8 @@ const VisionInfo& VisionModel::info() const { return impl_->info; }
 
 void VisionModel::check_fits(std::string_view architecture, int n_embd_input) const {
   const VisionInfo& info = impl_->info;
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::kInvalidArgument, "the vision file" +
-                                                 (info.name.empty() ? "" : " \"" + info.name + "\"") +
-                                                 " is another model's: " + why);
-  };
-  if (std::find(info.text_models.begin(), info.text_models.end(), architecture) == info.text_models.end()) {
-    std::string known;
-    for (const std::string& one : info.text_models) known += (known.empty() ? "" : " or ") + one;
-    refuse("it is of the kind " + info.projector + ", which goes with text models of " + known + ", not " +
-           std::string(architecture));
-  }
-  if (info.n_embd != n_embd_input)
-    refuse("it makes rows of " + std::to_string(info.n_embd) + " numbers, and the text model reads " +
-           std::to_string(n_embd_input));
+  encoders::check_fits({"vision", info.name, info.projector, info.text_models, info.n_embd}, architecture,
+                       n_embd_input);
 }
 
 std::int64_t VisionModel::n_computed() const {
@@ -133,7 +139,7 @@ std::int64_t VisionModel::n_found() const {
   return impl_->n_found;
 }
 
-std::shared_ptr<const EncodedImage> VisionModel::encode(const Image& image) const {
+std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image) const {
   if (image.width < 1 || image.height < 1 || image.width > kMaxImageSide || image.height > kMaxImageSide ||
       image.rgb.size() != 3 * static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height))
     throw Error(ErrorCode::kInvalidArgument,
@@ -141,23 +147,24 @@ std::shared_ptr<const EncodedImage> VisionModel::encode(const Image& image) cons
                     " pixels has " + std::to_string(image.rgb.size()) +
                     " bytes, expected three a pixel and sides of 1 to " + std::to_string(kMaxImageSide));
   vision::Layout layout = impl_->family.lay_out(impl_->hparams, image);
+  std::vector<std::byte> content = content_of(layout.tiles);
   const std::scoped_lock lock(impl_->mutex);
-  if (std::shared_ptr<const EncodedImage> found = impl_->cache.find(layout.tiles)) {
+  if (std::shared_ptr<const EncodedMedia> found = impl_->cache.find(content)) {
     ++impl_->n_found;
     return found;
   }
   const auto n_parts = static_cast<std::int32_t>(std::count_if(
       layout.pieces.begin(), layout.pieces.end(), [](const auto& piece) { return piece.n_rows > 0; }));
-  if (impl_->next_id > EmbeddedPart::kMaxId - n_parts)
+  if (impl_->next_id > kLastId - n_parts)
     throw Error(ErrorCode::kUnsupported, "this vision model has no numbers left for pictures; load it anew");
-  auto encoded = std::make_shared<EncodedImage>();
+  auto encoded = std::make_shared<EncodedMedia>();
   for (const Image& tile : layout.tiles) impl_->compute(tile, encoded->rows);
   encoded->pieces = std::move(layout.pieces);
   encoded->n_embd = impl_->info.n_embd;
   encoded->both_ways = impl_->family.both_ways;
   encoded->id = std::exchange(impl_->next_id, impl_->next_id + n_parts);
   ++impl_->n_computed;
-  impl_->cache.add(std::move(layout.tiles), encoded);
+  impl_->cache.add(std::move(content), encoded);
   return encoded;
 }
 

@@ -32,7 +32,9 @@ DESIGN = {
     "kv": {"graph"},
     "model": {"gguf", "graph"},
     "engine": {"plan", "kv", "model", "text"},
-    "vision": {"plan", "text"},
+    "encoders": {"plan", "text"},
+    "vision": {"encoders"},
+    "audio": {"encoders"},
     "quantize": {"gguf", "exec"},
 }
 # Folders outside src/ that use weft as a user does: include/weft and base only, though they link it whole.

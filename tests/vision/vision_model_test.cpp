@@ -54,12 +54,12 @@ TEST_P(Vision, APictureThatComesAgainIsNotComputedAgain) {
 TEST_P(Vision, PicturesStandInThePlacesOfMarks) {
   const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / "gemma3" / "model.gguf");
-  const std::string mark = make_image_mark();
-  EXPECT_NE(mark, make_image_mark());
-  const std::shared_ptr<const EncodedImage> images[] = {vision->encode(test::tiny_picture(GetParam()))};
+  const std::string mark = make_media_mark();
+  EXPECT_NE(mark, make_media_mark());
+  const std::shared_ptr<const EncodedMedia> images[] = {vision->encode(test::tiny_picture(GetParam()))};
   const std::vector<PromptPiece> prompt = {
       {"a ", true}, {"question " + mark + " of", false}, {" somebody", true}};
-  const PromptWithImages placed = place_images(model->tokenizer(), prompt, images, mark);
+  const PromptWithMedia placed = place_media(model->tokenizer(), prompt, images, mark);
   std::size_t n_rows = 0;
   int end = 0;
   for (const EmbeddedPart& part : placed.parts) {
@@ -80,7 +80,7 @@ TEST_P(Vision, PicturesStandInThePlacesOfMarks) {
 
   for (const std::vector<PromptPiece>& wrong :
        {std::vector<PromptPiece>{{"no place", true}}, {{mark + mark, true}}})
-    EXPECT_THROW(place_images(model->tokenizer(), wrong, images, mark), Error);
+    EXPECT_THROW(place_media(model->tokenizer(), wrong, images, mark), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Vision,
@@ -219,7 +219,7 @@ TEST(VisionModel, PicturesKeepTheirShapeWhereTheModelCan) {
   const auto grid_of = [&](int width, int height) {
     const std::size_t n = 3 * static_cast<std::size_t>(width) * static_cast<std::size_t>(height);
     const auto encoded = vision->encode({width, height, std::vector<std::uint8_t>(n, 100)});
-    const EncodedImage::Piece& piece = encoded->pieces[1];
+    const EncodedMedia::Piece& piece = encoded->pieces[1];
     return std::pair(piece.grid_width, piece.n_rows / piece.grid_width);
   };
   // Of 8 pixels a side; halves go to the even number, and there are 4 rows at least and 1280 at most.
@@ -239,9 +239,9 @@ TEST(VisionModel, PicturesWithoutPixelsAreRefused) {
 }
 
 /// A prompt of ids with -1 in the places of a picture, which comes as often as its places are interrupted.
-PromptWithImages read_prompt(const std::filesystem::path& dir,
-                             const std::shared_ptr<const EncodedImage>& image) {
-  PromptWithImages prompt;
+PromptWithMedia read_prompt(const std::filesystem::path& dir,
+                             const std::shared_ptr<const EncodedMedia>& image) {
+  PromptWithMedia prompt;
   std::ifstream file(dir / "prompt.json");
   file.get();
   const int n_rows = static_cast<int>(image->rows.size()) / image->n_embd;
@@ -261,7 +261,7 @@ PromptWithImages read_prompt(const std::filesystem::path& dir,
 }
 
 /// The prompt as one batch, every place with logits.
-Batch make_batch(const PromptWithImages& prompt) {
+Batch make_batch(const PromptWithMedia& prompt) {
   Batch batch;
   std::size_t part = 0;
   Pos behind = 0;  // The position of the next text.
@@ -302,7 +302,7 @@ TEST_P(VisionAndText, LogitsBehindPicturesAreThoseOfTransformers) {
   const auto vision = VisionModel::load(dir / "mmproj.gguf", {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / GetParam().text / "model.gguf");
   const auto image = vision->encode(test::tiny_picture(GetParam().vision));
-  const PromptWithImages prompt = read_prompt(dir, image);
+  const PromptWithMedia prompt = read_prompt(dir, image);
   ASSERT_EQ(prompt.parts.size(), 2u);
   Context context(model, {.n_ctx = 128, .k_type = CacheType::kF32, .v_type = CacheType::kF32});
   const Batch batch = make_batch(prompt);

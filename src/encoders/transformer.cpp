@@ -1,10 +1,10 @@
-#include "vision/transformer.h"
+#include "encoders/transformer.h"
 
 #include <algorithm>
 
 #include "weft/error.h"
 
-namespace weft::vision {
+namespace weft::encoders {
 namespace {
 
 /// Far above any encoder of today, far below what could overflow.
@@ -166,4 +166,4 @@ void TransformerBuilder::check_all_used(std::initializer_list<std::string_view> 
   }
 }
 
-}  // namespace weft::vision
+}  // namespace weft::encoders

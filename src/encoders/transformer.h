@@ -10,7 +10,7 @@
 #include "weft/graph.h"
 #include "weft/weights.h"
 
-namespace weft::vision {
+namespace weft::encoders {
 
 enum class Activation : std::uint8_t { kGelu, kGeluTanh, kSilu, kGeluQuick };
 
@@ -89,4 +89,4 @@ class TransformerBuilder {
   std::vector<OwnWeight> own_;
 };
 
-}  // namespace weft::vision
+}  // namespace weft::encoders

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "weft/error.h"
-#include "weft/vision.h"
+#include "weft/media.h"
 
 namespace weft {
 namespace {
@@ -15,7 +15,7 @@ std::string hexadecimal(std::uint64_t number) {
   return text;
 }
 
-/// The prompt as runs of text, with a picture behind each but the last.
+/// The prompt as runs of text, with a picture or sound behind each but the last.
 std::vector<std::vector<PromptPiece>> cut_at_marks(std::span<const PromptPiece> prompt,
                                                    std::string_view mark) {
   std::vector<std::vector<PromptPiece>> runs(1);
@@ -34,7 +34,7 @@ std::vector<std::vector<PromptPiece>> cut_at_marks(std::span<const PromptPiece> 
 /// Tokens of text, which grows until rows follow it or the prompt ends.
 class Writer {
  public:
-  Writer(const Tokenizer& tokenizer, PromptWithImages& to) : tokenizer_(tokenizer), to_(to) {}
+  Writer(const Tokenizer& tokenizer, PromptWithMedia& to) : tokenizer_(tokenizer), to_(to) {}
 
   void add(std::vector<PromptPiece> pieces) {
     text_.insert(text_.end(), std::make_move_iterator(pieces.begin()), std::make_move_iterator(pieces.end()));
@@ -60,49 +60,50 @@ class Writer {
 
  private:
   const Tokenizer& tokenizer_;
-  PromptWithImages& to_;
+  PromptWithMedia& to_;
   std::vector<PromptPiece> text_;
   bool is_first_ = true;
 };
 
 }  // namespace
 
-std::string make_image_mark() {
+std::string make_media_mark() {
   std::random_device random;
-  std::string text = "[picture";
+  std::string text = "[media";
   for (int i = 0; i < 2; ++i) text += " " + hexadecimal(std::uint64_t{random()} << 32 | random());
   return text + "]";
 }
 
-PromptWithImages place_images(const Tokenizer& tokenizer, std::span<const PromptPiece> prompt,
-                              std::span<const std::shared_ptr<const EncodedImage>> images,
-                              std::string_view mark) {
-  if (mark.empty()) throw Error(ErrorCode::kInvalidArgument, "the mark of pictures is empty");
+PromptWithMedia place_media(const Tokenizer& tokenizer, std::span<const PromptPiece> prompt,
+                            std::span<const std::shared_ptr<const EncodedMedia>> media,
+                            std::string_view mark) {
+  if (mark.empty()) throw Error(ErrorCode::kInvalidArgument, "the mark of pictures and sounds is empty");
   std::vector<std::vector<PromptPiece>> runs = cut_at_marks(prompt, mark);
-  if (runs.size() != images.size() + 1)
+  if (runs.size() != media.size() + 1)
     throw Error(ErrorCode::kInvalidArgument, "the prompt has places for " + std::to_string(runs.size() - 1) +
-                                                 " pictures, and there are " + std::to_string(images.size()) +
+                                                 " pictures and sounds, and there are " +
+                                                 std::to_string(media.size()) +
                                                  "; the chat template must write each message once");
-  PromptWithImages result;
+  PromptWithMedia result;
   Writer writer(tokenizer, result);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     writer.add(std::move(runs[i]));
-    if (i == images.size()) break;
-    const std::shared_ptr<const EncodedImage>& image = images[i];
-    std::int32_t id = image->id;
-    const float* rows = image->rows.data();
-    for (const EncodedImage::Piece& piece : image->pieces) {
+    if (i == media.size()) break;
+    const std::shared_ptr<const EncodedMedia>& one = media[i];
+    std::int32_t id = one->id;
+    const float* rows = one->rows.data();
+    for (const EncodedMedia::Piece& piece : one->pieces) {
       if (piece.n_rows == 0) {
         writer.add({{piece.text, true}});
         continue;
       }
       writer.add(EmbeddedPart{.n = piece.n_rows,
-                              .rows = std::shared_ptr<const float>(image, rows),
-                              .n_embd = image->n_embd,
+                              .rows = std::shared_ptr<const float>(one, rows),
+                              .n_embd = one->n_embd,
                               .id = id++,
-                              .both_ways = image->both_ways,
+                              .both_ways = one->both_ways,
                               .grid_width = piece.grid_width});
-      rows += static_cast<std::ptrdiff_t>(piece.n_rows) * image->n_embd;
+      rows += static_cast<std::ptrdiff_t>(piece.n_rows) * one->n_embd;
     }
   }
   writer.flush();

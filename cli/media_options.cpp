@@ -1,0 +1,79 @@
+#include "media_options.h"
+
+#include <fmt/format.h>
+
+#include "weft/error.h"
+
+namespace weft::cli {
+
+void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& group) {
+  app.add_option("--mmproj", mmproj, "the model's encoders (mmproj, GGUF), to read pictures and sounds")
+      ->type_name("FILE")
+      ->group(group);
+}
+
+void add_image_option(CLI::App& app, std::vector<std::string>& images, const std::string& group) {
+  app.add_option("--image", images,
+                 "a picture in front of the text, PNG or JPEG; with --mmproj; may be given again")
+      ->type_name("FILE")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+}
+
+void add_audio_option(CLI::App& app, std::vector<std::string>& sounds, const std::string& group) {
+  app.add_option("--audio", sounds,
+                 "a sound in front of the text, WAV of 16000 Hz; with --mmproj; may be given again")
+      ->type_name("FILE")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+}
+
+MediaModels load_media(const std::string& mmproj, const ModelOptions& options, const Model& model) {
+  if (mmproj.empty()) return {};
+  const PlacementParams placement = placement_params(options);
+  std::vector<std::string> devices = placement.devices;
+  if (devices.empty() && placement.n_layers == 0) devices = {"cpu"};
+  const auto registry = find_all_backends();
+  const MediaKinds kinds = media_kinds(mmproj);
+  MediaModels models;
+  if (kinds.pictures) {
+    models.vision =
+        VisionModel::load(mmproj, {.devices = devices, .n_threads = options.n_threads, .registry = registry});
+    models.vision->check_fits(model.info().architecture, model.info().n_embd_input);
+  }
+  if (kinds.sounds) {
+    models.audio =
+        AudioModel::load(mmproj, {.devices = devices, .n_threads = options.n_threads, .registry = registry});
+    models.audio->check_fits(model.info().architecture, model.info().n_embd_input);
+  }
+  return models;
+}
+
+std::shared_ptr<const EncodedMedia> encode_image(const MediaModels& models, const std::string& file) {
+  if (models.vision == nullptr)
+    throw Error(ErrorCode::kUnsupported, "pictures need the model's vision file: give it with --mmproj FILE");
+  return models.vision->encode(read_image_file(file));
+}
+
+std::shared_ptr<const EncodedMedia> encode_sound(const MediaModels& models, const std::string& file) {
+  if (models.audio == nullptr)
+    throw Error(ErrorCode::kUnsupported, "sounds need the model's audio file: give it with --mmproj FILE");
+  return models.audio->encode(read_wav_file(file));
+}
+
+std::vector<std::shared_ptr<const EncodedMedia>> encode_files(const MediaModels& models,
+                                                              const std::vector<std::string>& images,
+                                                              const std::vector<std::string>& sounds) {
+  if (!images.empty() && models.vision == nullptr)
+    throw UsageError("pictures need the model's vision file: give it with --mmproj FILE");
+  if (!sounds.empty() && models.audio == nullptr)
+    throw UsageError("sounds need the model's audio file: give it with --mmproj FILE");
+  std::vector<std::shared_ptr<const EncodedMedia>> media;
+  for (const std::string& file : images) media.push_back(encode_image(models, file));
+  for (const std::string& file : sounds) media.push_back(encode_sound(models, file));
+  return media;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,34 @@
+#pragma once
+// Options of what reads pictures and sounds, and what they become.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "options.h"
+#include "weft/audio.h"
+#include "weft/vision.h"
+
+namespace weft::cli {
+
+void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& group);
+void add_image_option(CLI::App& app, std::vector<std::string>& images, const std::string& group);
+void add_audio_option(CLI::App& app, std::vector<std::string>& sounds, const std::string& group);
+
+/// What a model has beside it; null where it reads no pictures, or no sounds.
+struct MediaModels {
+  std::shared_ptr<const VisionModel> vision = nullptr;
+  std::shared_ptr<const AudioModel> audio = nullptr;
+};
+/// None where no file is named. Throws Error, also where its rows are none of this model.
+MediaModels load_media(const std::string& mmproj, const ModelOptions& options, const Model& model);
+
+/// A picture or a sound of a file. Throws Error kUnsupported without a model for it.
+std::shared_ptr<const EncodedMedia> encode_image(const MediaModels& models, const std::string& file);
+std::shared_ptr<const EncodedMedia> encode_sound(const MediaModels& models, const std::string& file);
+
+/// Those of files: pictures, then sounds. Throws UsageError without a model for them.
+std::vector<std::shared_ptr<const EncodedMedia>> encode_files(const MediaModels& models,
+                                                              const std::vector<std::string>& images,
+                                                              const std::vector<std::string>& sounds);
+
+}  // namespace weft::cli

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Makes tests/data/audio: tiny audio models (mmproj files as llama.cpp's converter writes them) with random weights, and
+what transformers makes of a sound with them.
+
+FAMILY/mmproj.gguf, rows.f32 (what the text model reads of sound.wav, which is longer than one part); mels.f32, the
+spectrogram of its first part (frames by mels); sound.wav. Needs the packages gguf, numpy, torch and transformers.
+"""
+import re
+import wave
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from gguf import GGUFWriter
+
+TARGET = Path(__file__).parent.parent / "tests/data/audio"
+RATE, N_MELS, WIDTH, N_POSITIONS = 16000, 32, 32, 48
+PART = 2 * N_POSITIONS * 160  # Samples.
+LAYER = {"self_attn_layer_norm": "ln1", "final_layer_norm": "ln2", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+         "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "fc1": "ffn_up", "fc2": "ffn_down"}
+WHOLE = {"conv1": "a.conv1d.1", "conv2": "a.conv1d.2", "embed_positions": "a.position_embd", "layer_norm": "a.post_ln",
+         "linear_1": "mm.a.mlp.1", "linear_2": "mm.a.mlp.2", "linear": "mm.a.fc"}
+AUDIO = dict(num_mel_bins=N_MELS, max_source_positions=N_POSITIONS)
+
+
+def randomise(module):
+    """Every value fits F16; what starts as a constant gets values of its own."""
+    with torch.no_grad():
+        for name, weight in module.named_parameters():
+            if weight.dim() == 1:
+                weight.copy_((1.0 if "norm" in name and name.endswith("weight") else 0.0) + 0.3 * torch.randn_like(weight))
+            else:
+                weight.copy_(torch.randn_like(weight) * (0.5 if "position" in name else 0.15))
+            weight.copy_(weight.half().float())
+
+
+def make_sound():
+    """Tones that come and go, and noise: one part and a little more than half of another."""
+    n = PART + PART * 5 // 8 + 37
+    t = np.arange(n) / RATE
+    rng = np.random.default_rng(5)
+    tones = sum(np.sin(2 * np.pi * hz * t + hz) * np.maximum(np.sin(2 * np.pi * (0.7 + i) * t), 0) for i, hz in
+                enumerate((180, 440, 1330, 3700)))
+    samples = np.round((0.15 * tones + 0.02 * rng.standard_normal(n)) * 32767).astype("<i2")
+    with wave.open(str(TARGET / "sound.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes(samples.tobytes())
+    return samples.astype(np.float32) / 32768.0
+
+
+def write(folder, projector, modules, n_embd, meta):
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = GGUFWriter(folder / "mmproj.gguf", "clip")
+    writer.add_type("mmproj")
+    writer.add_name(f"tiny-{folder.name}-audio")
+    writer.add_bool("clip.has_audio_encoder", True)
+    writer.add_string("clip.projector_type", projector)
+    for key, value in {"num_mel_bins": N_MELS, "embedding_length": WIDTH, "feed_forward_length": 4 * WIDTH, "block_count": 2,
+                       "attention.head_count": 2, "projection_dim": n_embd, **meta}.items():
+        writer.add_uint32(f"clip.audio.{key}", value)
+    writer.add_float32("clip.audio.attention.layer_norm_epsilon", 1e-5)
+    for module in modules:
+        for name, weight in module.named_parameters():
+            stem, tail = name.rsplit(".", 1)
+            data = weight.detach().numpy()
+            match = re.fullmatch(r"layers\.(\d+)\.(.+)", stem)
+            new = f"a.blk.{match[1]}.{LAYER[match[2]]}" if match else WHOLE[stem]
+            if new.startswith("a.conv1d") and tail == "bias":
+                data = data[:, None]
+            half = "norm" not in stem and "position" not in stem and tail == "weight"
+            writer.add_tensor(f"{new}.{tail}", np.ascontiguousarray(data).astype(np.float16 if half else np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def parts_of(samples):
+    extractor = transformers.WhisperFeatureExtractor(feature_size=N_MELS, chunk_length=1)
+    extractor.n_samples, extractor.nb_max_frames = PART, 2 * N_POSITIONS
+    for at in range(0, len(samples), PART):
+        yield extractor(samples[at:at + PART], sampling_rate=RATE, return_tensors="pt", return_attention_mask=True)
+
+
+def write_floats(path, values):
+    path.write_bytes(np.ascontiguousarray(values.detach().numpy()).astype("<f4").tobytes())
+
+
+def voxtral(parts):
+    torch.manual_seed(30)
+    config = transformers.VoxtralConfig(
+        audio_config=AUDIO | dict(hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=2, intermediate_size=4 * WIDTH),
+        text_config=dict(model_type="llama", vocab_size=512, hidden_size=64, intermediate_size=64, num_hidden_layers=1,
+                         num_attention_heads=4))
+    model = transformers.VoxtralModel(config).eval()
+    randomise(model.audio_tower)
+    randomise(model.multi_modal_projector)
+    with torch.no_grad():
+        rows = torch.cat([model.get_audio_features(part.input_features).pooler_output for part in parts])
+    write(TARGET / "voxtral", "voxtral", (model.audio_tower, model.multi_modal_projector), 64, {"projector.stack_factor": 4})
+    write_floats(TARGET / "voxtral/rows.f32", rows)
+    print(f"voxtral: rows {tuple(rows.shape)} {rows.std():.3f}")
+
+
+def qwen2a(parts):
+    torch.manual_seed(31)
+    config = transformers.Qwen2AudioConfig(
+        audio_config=AUDIO | dict(d_model=WIDTH, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=4 * WIDTH),
+        text_config=dict(model_type="qwen2", vocab_size=512, hidden_size=64, intermediate_size=64, num_hidden_layers=1,
+                         num_attention_heads=4, num_key_value_heads=2), audio_token_index=511,
+        attn_implementation="eager")
+    model = transformers.Qwen2AudioForConditionalGeneration(config).eval()
+    inner = model.model if hasattr(model, "model") and hasattr(model.model, "audio_tower") else model
+    randomise(inner.audio_tower)
+    randomise(inner.multi_modal_projector)
+    seen = []
+    inner.multi_modal_projector.register_forward_hook(lambda module, inputs, output: seen.append(output[0]))
+    rows = []
+    for part in parts:
+        n = ((int(part.attention_mask.sum()) - 1) // 2 + 1 - 2) // 2 + 1
+        tokens = torch.tensor([[5] + [511] * n + [7]])
+        with torch.no_grad():
+            model(input_ids=tokens, input_features=part.input_features, feature_attention_mask=part.attention_mask,
+                  attention_mask=torch.ones_like(tokens))
+        rows.append(seen.pop()[:n])
+    rows = torch.cat(rows)
+    write(TARGET / "qwen2a", "qwen2a", (inner.audio_tower, inner.multi_modal_projector), 64, {})
+    write_floats(TARGET / "qwen2a/rows.f32", rows)
+    print(f"qwen2a: rows {tuple(rows.shape)} {rows.std():.3f}")
+
+
+if __name__ == "__main__":
+    TARGET.mkdir(parents=True, exist_ok=True)
+    parts = list(parts_of(make_sound()))
+    write_floats(TARGET / "mels.f32", parts[0].input_features[0].T)
+    voxtral(parts)
+    qwen2a(parts)

@@ -1,0 +1,154 @@
+#include "api/media.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft::server {
+namespace {
+
+constexpr std::size_t kMaxFiles = 64;
+
+std::optional<unsigned> digit(char c) {
+  if (c >= 'A' && c <= 'Z') return static_cast<unsigned>(c - 'A');
+  if (c >= 'a' && c <= 'z') return static_cast<unsigned>(c - 'a' + 26);
+  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0' + 52);
+  if (c == '+' || c == '-') return 62u;
+  if (c == '/' || c == '_') return 63u;
+  return std::nullopt;
+}
+
+/// Nothing where it is no base64 (RFC 4648, either alphabet, padded or not).
+std::optional<std::vector<std::byte>> decode_base64(std::string_view text) {
+  while (text.ends_with('=')) text.remove_suffix(1);
+  if (text.size() % 4 == 1) return std::nullopt;
+  std::vector<std::byte> bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
+  unsigned bits = 0, n_bits = 0;
+  for (const char c : text) {
+    const std::optional<unsigned> value = digit(c);
+    if (!value) return std::nullopt;
+    bits = (bits << 6 | *value) & 0xffffffu;
+    n_bits += 6;
+    if (n_bits < 8) continue;
+    n_bits -= 8;
+    bytes.push_back(static_cast<std::byte>(bits >> n_bits & 0xffu));
+  }
+  return bytes;
+}
+
+std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedModel& model) {
+  std::optional<Image> image;
+  std::optional<Sound> sound;
+  try {
+    if (file.is_sound)
+      sound = read_wav(file.bytes);
+    else
+      image = read_image(file.bytes);
+  } catch (const Error& error) {
+    throw bad_request(file.path, fmt::format("'{}': {}", file.path, error.what()));
+  }
+  return sound ? model.audio->encode(*sound) : model.vision->encode(*image);
+}
+
+/// The text in the place of a part that is a picture or a sound. Other parts are left to who reads messages.
+std::optional<std::string> take_part(const Json& part, const std::string& path, MediaTaker& taker) {
+  if (!part.is_object() || !part.contains("type")) return std::nullopt;
+  const Json& type = part["type"];
+  if (type == "input_audio") return taker.take_sound(part, path);
+  if (type != "image_url" && type != "input_image") return std::nullopt;
+  const Json* url = part.contains("image_url") ? &part["image_url"] : nullptr;
+  if (url != nullptr && url->is_object()) url = url->contains("url") ? &(*url)["url"] : nullptr;
+  if (url == nullptr || !url->is_string())
+    throw bad_request(path, fmt::format("'{}' has no text \"url\" in its \"image_url\"", path));
+  return taker.take_url(url->get_ref<const std::string&>(), path);
+}
+
+}  // namespace
+
+std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_sound) {
+  if (media_.files.size() == kMaxFiles)
+    throw bad_request(path, fmt::format("at most {} pictures and sounds are taken in a request", kMaxFiles));
+  auto bytes = decode_base64(base64);
+  if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are no base64", path));
+  if (media_.mark.empty()) media_.mark = make_media_mark();
+  media_.files.push_back({path, std::move(*bytes), is_sound});
+  return media_.mark;
+}
+
+std::string MediaTaker::take_picture(std::string_view base64, const std::string& path) {
+  if (model_.vision == nullptr)
+    throw bad_request(path, fmt::format("'{}' is a picture, and the model '{}' reads none: start the server "
+                                        "with --mmproj FILE, the model's vision file",
+                                        path, model_.spec.name));
+  return add(base64, path, false);
+}
+
+std::string MediaTaker::take_url(std::string_view url, const std::string& path) {
+  if (model_.vision == nullptr) return take_picture({}, path);
+  if (!url.starts_with("data:"))
+    throw bad_request(path, fmt::format("'{}' must be a data: URL; the server fetches nothing itself", path));
+  const std::size_t comma = url.find(',');
+  if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))
+    throw bad_request(path, fmt::format("'{}' must look like \"data:image/png;base64,...\"", path));
+  return take_picture(url.substr(comma + 1), path);
+}
+
+std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
+  if (model_.audio == nullptr)
+    throw bad_request(path, fmt::format("'{}' is a sound, and the model '{}' reads none: start the server "
+                                        "with --mmproj FILE, the model's audio file",
+                                        path, model_.spec.name));
+  Fields fields(part, path);
+  const Json* const value = fields.object("input_audio");
+  if (value == nullptr) throw bad_request(path, fmt::format("'{}' has no \"input_audio\"", path));
+  Fields audio(*value, fields.path_of("input_audio"));
+  if (const std::string format = audio.string("format", "wav"); format != "wav")
+    throw bad_request(audio.path_of("format"), fmt::format("'{}' must be \"wav\"", audio.path_of("format")));
+  std::string mark = add(audio.string("data"), path, true);
+  audio.done();
+  return mark;
+}
+
+Media take_media(Json& messages, const ServedModel& model) {
+  MediaTaker taker(model);
+  for (std::size_t m = 0; m < messages.size(); ++m) {
+    if (!messages[m].is_object() || !messages[m].contains("content")) continue;
+    Json& content = messages[m]["content"];
+    if (!content.is_array()) continue;
+    Json parts = Json::array();
+    bool was_taken = false;
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      Json& part = content[i];
+      const std::optional<std::string> mark =
+          take_part(part, fmt::format("messages[{}].content[{}]", m, i), taker);
+      // A picture and the text beside it are one part: parts of text are lines of their own.
+      const bool is_text = part.is_object() && part.contains("text") && part["text"].is_string();
+      const bool goes_on = !parts.empty() && (mark || (was_taken && is_text)) && parts.back().is_object() &&
+                           parts.back().contains("text") && parts.back()["text"].is_string();
+      if (goes_on)
+        parts.back()["text"].get_ref<std::string&>() +=
+            mark ? *mark : part["text"].get_ref<const std::string&>();
+      else
+        parts.push_back(mark ? Json{{"type", "text"}, {"text", *mark}} : std::move(part));
+      was_taken = mark.has_value();
+    }
+    content = std::move(parts);
+  }
+  return taker.finish();
+}
+
+PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& media,
+                           const ServedModel& model) {
+  if (media.files.empty()) return {.tokens = model.tokenizer().encode(prompt)};
+  std::vector<std::shared_ptr<const EncodedMedia>> encoded;
+  for (const MediaFile& file : media.files) encoded.push_back(encode(file, model));
+  return place_media(model.tokenizer(), prompt, encoded, media.mark);
+}
+
+}  // namespace weft::server

@@ -1,0 +1,31 @@
+#pragma once
+// Log-mel spectrograms as Whisper was trained on (arXiv 2212.04356; WhisperFeatureExtractor of transformers).
+// The short Fourier transform is a graph: a convolution with windowed waves, whose squares meet the filters
+// of mel bands.
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "weft/plan.h"
+
+namespace weft::audio {
+
+inline constexpr int kHop = 160;  ///< Samples from frame to frame: 10 ms.
+
+/// Used by one thread at a time.
+class Spectrogram {
+ public:
+  /// Of so many frames, always. Shares the devices with other plans.
+  Spectrogram(int n_mels, int n_frames, const Devices& devices, PlanParams params);
+
+  /// {n_frames, n_mels}, row by row, of at most n_frames * kHop samples, with silence behind them. Values are
+  /// relative to the loudest of all.
+  std::vector<float> compute(std::span<const float> samples);
+
+ private:
+  const int n_frames_;
+  std::vector<std::vector<float>> weights_;
+  Plan plan_;
+};
+
+}  // namespace weft::audio

@@ -1,0 +1,207 @@
+// Sounds: files, spectrograms, encoders against transformers, and the prompts that they stand in.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "audio/spectrogram.h"
+#include "engine/test_support.h"
+#include "vision/vision_testing.h"
+#include "weft/audio.h"
+#include "weft/vision.h"
+
+namespace weft {
+namespace {
+
+std::filesystem::path audio_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "audio"; }
+
+Sound tiny_sound() { return read_wav_file(audio_dir() / "sound.wav"); }
+
+constexpr int kMels = 32, kFrames = 96;  // Of the tiny models.
+
+class AudioFamilies : public testing::TestWithParam<const char*> {
+ protected:
+  std::filesystem::path file() const { return audio_dir() / GetParam() / "mmproj.gguf"; }
+};
+
+TEST_P(AudioFamilies, RowsAreThoseOfTransformersAndTheSameWithAnyThreads) {
+  const std::vector<float> expected = test::read_floats(audio_dir() / GetParam() / "rows.f32");
+  std::vector<float> first;
+  for (const int n_threads : {1, 2}) {
+    const auto audio = AudioModel::load(file(), {.devices = {"cpu"}, .n_threads = n_threads});
+    const auto encoded = audio->encode(tiny_sound());
+    ASSERT_EQ(encoded->rows.size(), expected.size());
+    const double difference = test::nmse(encoded->rows, expected);
+    RecordProperty("nmse", testing::PrintToString(difference));
+    EXPECT_LE(difference, 1e-6);
+    if (first.empty()) first = encoded->rows;
+    EXPECT_TRUE(encoded->rows == first) << n_threads << " threads";
+  }
+}
+
+TEST_P(AudioFamilies, ASoundThatComesAgainIsNotComputedAgain) {
+  const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
+  const Sound sound = tiny_sound();
+  Sound other = sound;
+  other.samples[100] += 0.001f;
+  const auto first = audio->encode(sound);
+  EXPECT_NE(audio->encode(other)->id, first->id);
+  EXPECT_EQ(audio->encode(sound), first);
+  EXPECT_EQ(audio->n_computed(), 2);
+  EXPECT_EQ(audio->n_found(), 1);
+  // None has the id of a picture.
+  const auto vision = VisionModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf", {.devices = {"cpu"}});
+  EXPECT_LT(vision->encode(test::tiny_picture("gemma3"))->id, first->id);
+}
+
+TEST_P(AudioFamilies, SoundsStandInThePlacesOfMarks) {
+  const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
+  const auto model = Model::load(test::golden_dir() / "qwen2vl" / "model.gguf");
+  const std::string mark = make_media_mark();
+  const std::shared_ptr<const EncodedMedia> media[] = {audio->encode(tiny_sound())};
+  const std::vector<PromptPiece> prompt = {{"a ", true}, {"question " + mark + " of", false}};
+  const PromptWithMedia placed = place_media(model->tokenizer(), prompt, media, mark);
+  ASSERT_EQ(placed.parts.size(), 2u);  // It is longer than one part.
+  for (const EmbeddedPart& part : placed.parts) {
+    EXPECT_EQ(part.n_embd, audio->info().n_embd);
+    EXPECT_LE(part.n, audio->info().max_rows);
+    for (int i = part.first; i < part.first + part.n; ++i)
+      EXPECT_EQ(placed.tokens[static_cast<std::size_t>(i)], part.token());
+  }
+  EXPECT_NE(placed.parts[0].id, placed.parts[1].id);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, AudioFamilies, testing::Values("voxtral", "qwen2a"), test::name_of_family);
+
+TEST(Spectrogram, IsThatOfTransformers) {
+  const std::vector<float> expected = test::read_floats(audio_dir() / "mels.f32");
+  audio::Spectrogram spectrogram(kMels, kFrames, find_devices(std::vector<std::string>{"cpu"}), {});
+  const Sound sound = tiny_sound();
+  const std::vector<float> mels =
+      spectrogram.compute(std::span(sound.samples).first(std::size_t{kFrames} * audio::kHop));
+  ASSERT_EQ(mels.size(), expected.size());
+  EXPECT_LE(test::nmse(mels, expected), 1e-7);
+}
+
+/// A WAV file of these bytes of samples.
+std::vector<std::byte> wav(std::uint16_t coding, std::uint16_t channels, std::uint32_t rate,
+                           std::uint16_t bits, std::span<const std::byte> samples) {
+  std::vector<std::byte> file;
+  const auto text = [&](const char* four) {
+    for (int i = 0; i < 4; ++i) file.push_back(static_cast<std::byte>(four[i]));
+  };
+  const auto number = [&](std::uint32_t value, int n) {
+    for (int i = 0; i < n; ++i) file.push_back(static_cast<std::byte>(value >> (8 * i) & 0xffu));
+  };
+  text("RIFF"), number(static_cast<std::uint32_t>(36 + samples.size()), 4), text("WAVE");
+  text("fmt "), number(16, 4), number(coding, 2), number(channels, 2), number(rate, 4);
+  number(rate * channels * bits / 8u, 4), number(channels * bits / 8u, 2), number(bits, 2);
+  text("data"), number(static_cast<std::uint32_t>(samples.size()), 4);
+  file.insert(file.end(), samples.begin(), samples.end());
+  return file;
+}
+
+template <typename T>
+std::vector<std::byte> bytes_of(std::initializer_list<T> values) {
+  const auto bytes = std::as_bytes(std::span(values.begin(), values.size()));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(Wav, SamplesOfAllCodings) {
+  using Samples = std::vector<float>;
+  EXPECT_EQ(read_wav(wav(1, 1, 16000, 16, bytes_of<std::int16_t>({0, 16384, -32768}))).samples,
+            (Samples{0.0f, 0.5f, -1.0f}));
+  EXPECT_EQ(read_wav(wav(1, 1, 16000, 8, bytes_of<std::uint8_t>({128, 192, 0}))).samples,
+            (Samples{0.0f, 0.5f, -1.0f}));
+  EXPECT_EQ(read_wav(wav(1, 1, 16000, 24, bytes_of<std::uint8_t>({0, 0, 0x40, 0, 0, 0x80}))).samples,
+            (Samples{0.5f, -1.0f}));
+  EXPECT_EQ(read_wav(wav(1, 1, 16000, 32, bytes_of<std::int32_t>({1 << 30, -(1 << 30)}))).samples,
+            (Samples{0.5f, -0.5f}));
+  EXPECT_EQ(read_wav(wav(3, 1, 16000, 32, bytes_of<float>({0.25f, -2.0f}))).samples, (Samples{0.25f, -2.0f}));
+  // Channels are averaged.
+  EXPECT_EQ(read_wav(wav(1, 2, 16000, 16, bytes_of<std::int16_t>({16384, 0, -16384, 16384}))).samples,
+            (Samples{0.25f, 0.0f}));
+}
+
+TEST(Wav, OthersAreRefusedWithTheWayOut) {
+  const std::vector<std::byte> samples = bytes_of<std::int16_t>({1, 2, 3, 4});
+  const auto complaint = [](const std::vector<std::byte>& file) -> std::string {
+    try {
+      read_wav(file);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  for (const auto& file :
+       {wav(1, 1, 44100, 16, samples), wav(7, 1, 16000, 8, samples), wav(1, 0, 16000, 16, samples),
+        wav(1, 1, 16000, 12, samples), wav(3, 1, 16000, 64, samples), std::vector<std::byte>(100)})
+    EXPECT_NE(complaint(file).find("ffmpeg"), std::string::npos);
+  EXPECT_NE(complaint(wav(1, 1, 16000, 16, {})).find("no samples"), std::string::npos);
+  EXPECT_NE(complaint(wav(3, 1, 16000, 32, bytes_of<float>({std::numeric_limits<float>::quiet_NaN()})))
+                .find("no numbers"),
+            std::string::npos);
+  // Cut and damaged anywhere: a sound or an error.
+  const std::vector<std::byte> good = wav(1, 1, 16000, 16, samples);
+  for (std::size_t n = 0; n < good.size(); ++n)
+    (void)complaint({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)});
+  std::mt19937 random(3);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<std::byte> damaged = good;
+    for (int i = 0; i < 3; ++i) damaged[random() % damaged.size()] = static_cast<std::byte>(random());
+    (void)complaint(damaged);
+  }
+}
+
+TEST(AudioModel, DamagedAndOtherFilesAreErrors) {
+  EXPECT_THROW(AudioModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf"), Error);
+  EXPECT_THROW(media_kinds(test::golden_dir() / "gemma3" / "model.gguf"), Error);
+  EXPECT_TRUE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").sounds);
+  EXPECT_FALSE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").pictures);
+  const std::vector<std::byte> bytes = test::read_bytes(audio_dir() / "voxtral" / "mmproj.gguf");
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "damaged-audio-mmproj.gguf";
+  const auto complaint = [&](const std::vector<std::byte>& file) -> std::string {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
+    try {
+      AudioModel::load(path, {.devices = {"cpu"}, .n_threads = 1});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  const auto edited = [&](const std::string& text, std::size_t offset, const auto& value) {
+    std::vector<std::byte> file = bytes;
+    const auto wanted = std::as_bytes(std::span(text));
+    const auto found = std::search(file.begin(), file.end(), wanted.begin(), wanted.end());
+    EXPECT_NE(found, file.end()) << text;
+    std::memcpy(&*found + offset, &value, sizeof(value));
+    return complaint(file);
+  };
+  EXPECT_EQ(complaint(bytes), "");
+  const std::string eps = "clip.audio.attention.layer_norm_epsilon",
+                    stacked = "clip.audio.projector.stack_factor";
+  for (const float value : {-1.0f, std::numeric_limits<float>::quiet_NaN()})
+    EXPECT_NE(edited(eps, eps.size() + 4, value).find(eps), std::string::npos);
+  EXPECT_NE(edited(stacked, stacked.size() + 4, std::uint32_t{0}).find(stacked), std::string::npos);
+  EXPECT_NE(edited(stacked, stacked.size() + 4, std::uint32_t{7}).find("position_embd"), std::string::npos);
+  for (const char* name : {"a.post_ln.weight", "a.blk.1.attn_q.bias", "a.conv1d.2.bias", "mm.a.mlp.2.weight"})
+    EXPECT_NE(edited(name, 0, 'x').find(name), std::string::npos) << name;
+  std::mt19937 random(11);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::byte> damaged = bytes;
+    for (int i = 0; i < 4; ++i) damaged[random() % 3000] = static_cast<std::byte>(random());
+    (void)complaint(damaged);
+  }
+  std::filesystem::remove(path);
+  const auto audio = AudioModel::load(audio_dir() / "voxtral" / "mmproj.gguf", {.devices = {"cpu"}});
+  EXPECT_THROW(audio->encode({}), Error);
+  EXPECT_THROW(audio->encode({{0.0f, std::numeric_limits<float>::infinity()}}), Error);
+  EXPECT_NO_THROW(audio->check_fits("llama", audio->info().n_embd));
+  EXPECT_THROW(audio->check_fits("gemma3", audio->info().n_embd), Error);
+}
+
+}  // namespace
+}  // namespace weft
