@@ -46,21 +46,15 @@ struct Measured {
   std::vector<double> same_top;     // 1 or 0.
 };
 
-// The divergence of what the model holds from what the reference does, and whether both have the same best.
 void compare(std::span<const float> base, const ScoredRow& row, double log_sum_exp, Measured& to) {
-  double divergence = 0.0;
-  std::size_t top = 0, base_top = 0;
-  for (std::size_t i = 0; i < base.size(); ++i) {
-    const double p = std::exp(static_cast<double>(base[i]));
-    divergence += p * (base[i] - (row.logits[i] - log_sum_exp));
-    if (row.logits[i] > row.logits[top]) top = i;
-    if (base[i] > base[base_top]) base_top = i;
-  }
+  const auto best = [](std::span<const float> numbers) {
+    return std::max_element(numbers.begin(), numbers.end()) - numbers.begin();
+  };
   const double base_log = base[static_cast<std::size_t>(row.next)];
   to.base_losses.push_back(-base_log);
-  to.divergences.push_back(divergence);
+  to.divergences.push_back(divergence(base, row.logits, log_sum_exp));
   to.differences.push_back(std::exp(row.log_probability) - std::exp(base_log));
-  to.same_top.push_back(top == base_top ? 1.0 : 0.0);
+  to.same_top.push_back(best(base) == best(row.logits) ? 1.0 : 0.0);
 }
 
 Json to_json(const Estimate& estimate) { return {{"value", estimate.value}, {"error", estimate.error}}; }
@@ -134,7 +128,10 @@ ChunkedText text_for(const PerplexityOptions& options, const Model& model,
   if (header.n_vocab != model.info().n_vocab)
     throw Error(ErrorCode::kInvalidFile, fmt::format("{} is of a model with {} tokens, and this one has {}",
                                                      options.base, header.n_vocab, model.info().n_vocab));
-  ChunkedText text{static_cast<int>(header.n_ctx), {base->tokens().begin(), base->tokens().end()}};
+  const Tokenizer& tokenizer = model.tokenizer();
+  ChunkedText text{static_cast<int>(header.n_ctx),
+                   {base->tokens().begin(), base->tokens().end()},
+                   tokenizer.adds_bos() ? tokenizer.bos() : kNoToken};
   if (options.n_chunks > 0 && options.n_chunks < text.n_chunks())
     text.tokens.resize(static_cast<std::size_t>(options.n_chunks) * header.n_ctx);
   return text;
@@ -197,7 +194,7 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("-f,--file", options->file, "the text, - for the standard input")
       ->type_name("FILE")
       ->group(group);
-  add_size(app, "-c,--ctx-size", options->n_ctx, {4, 1 << 20}, "tokens of a chunk (default 512)")
+  add_size(app, "-c,--ctx-size", options->n_ctx, {4, kMaxChunk}, "tokens of a chunk (default 512)")
       ->group(group);
   add_size(app, "--chunks", options->n_chunks, {0}, "chunks to read (default 0: all)")->group(group);
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},

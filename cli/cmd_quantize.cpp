@@ -46,17 +46,18 @@ QuantizeRule rule_of(const std::string& option, const std::string& text) {
   return {text.substr(0, at), type_of(option, text.substr(at + 1))};
 }
 
-// What is not said: the mix is a name, threads a number, the rest files.
 struct Words {
   std::filesystem::path from, to;
   std::string mix;
 };
 
-bool is_mix(const std::string& word) {
-  return std::any_of(quantize_mixes().begin(), quantize_mixes().end(), [&](const QuantizeMix& mix) {
-    return CLI::detail::to_lower(std::string(mix.name)) == CLI::detail::to_lower(word);
-  });
+const QuantizeMix* find_mix(const std::string& word) {
+  for (const QuantizeMix& mix : quantize_mixes())
+    if (CLI::detail::to_lower(std::string(mix.name)) == CLI::detail::to_lower(word)) return &mix;
+  return nullptr;
 }
+
+bool is_mix(const std::string& word) { return find_mix(word) != nullptr; }
 
 Words words_of(const QuantizeOptions& options) {
   const std::vector<std::string>& words = options.words;
@@ -73,13 +74,19 @@ Words words_of(const QuantizeOptions& options) {
     result.to = words[1];
     return result;
   }
-  // model-f16.gguf becomes model-Q4_K_M.gguf.
+  // model-f16.gguf becomes model-Q4_K_M.gguf, and so does model-f16-00001-of-00003.gguf.
   std::string stem = result.from.stem().string();
+  constexpr std::size_t kPartSuffix = std::string_view("-00001-of-00003").size();
+  if (stem.size() > kPartSuffix && stem.find("-of-", stem.size() - kPartSuffix) == stem.size() - 9)
+    stem.resize(stem.size() - kPartSuffix);
   if (const auto at = stem.find_last_of("-."); at != std::string::npos && is_mix(stem.substr(at + 1)))
     stem.resize(at);
   std::string mix = result.mix;
   std::transform(mix.begin(), mix.end(), mix.begin(), [](unsigned char c) { return std::toupper(c); });
-  result.to = result.from.parent_path() / fmt::format("{}-{}.gguf", stem, mix);
+  // Of a model by its name the result comes here, not into the cache.
+  const bool by_name = !std::filesystem::exists(words[0]);
+  result.to =
+      (by_name ? std::filesystem::path() : result.from.parent_path()) / fmt::format("{}-{}.gguf", stem, mix);
   return result;
 }
 
@@ -149,6 +156,8 @@ std::string to_report(const QuantizeResult& result, bool all) {
 int run(const QuantizeOptions& options) {
   const Words words = words_of(options);
   QuantizeParams params = params_of(options, words.mix);
+  if (find_mix(words.mix)->wants_importance && params.importance.empty())
+    note(options.talk, fmt::format("weft: {} without --imatrix loses much more than with one", words.mix));
   QuantizeResult result;
   if (options.dry_run) {
     result = plan_quantize(words.from, params);
@@ -161,10 +170,6 @@ int run(const QuantizeOptions& options) {
     };
     result = quantize(words.from, words.to, params);
   }
-  const auto mix = std::find_if(quantize_mixes().begin(), quantize_mixes().end(),
-                                [&](const QuantizeMix& m) { return m.name == result.mix; });
-  if (mix->wants_importance && params.importance.empty())
-    note(options.talk, fmt::format("weft: {} without --imatrix loses much more than with one", mix->name));
   if (options.json) {
     print(to_text(to_json(result, words, options.dry_run), 2));
   } else {
@@ -179,8 +184,7 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("FILE", options->words, "the model, perhaps the result's file, and the mix")
       ->type_name("FILE");
   const std::string group = "Types";
-  app.add_option("--imatrix", options->params.importance,
-                 "how much columns matter: a file of weft imatrix or llama-imatrix")
+  app.add_option("--imatrix", options->params.importance, "how much columns matter: a file of llama-imatrix")
       ->type_name("FILE")
       ->group(group);
   app.add_option(

@@ -13,31 +13,44 @@ namespace {
 
 constexpr char kMagic[] = "_logits_";
 constexpr std::size_t kMagicBytes = 8;
+constexpr std::size_t kHeaderBytes = kMagicBytes + 3 * sizeof(std::int32_t);
 constexpr std::size_t kWordsBefore = 4;  // Two floats.
 // What is less probable than the best by e^16 counts as if it were that.
 constexpr float kRange = 16.0f;
 constexpr float kTopCode = 65535.0f;
 
-std::size_t words_of(int n_vocab) { return kWordsBefore + static_cast<std::size_t>(n_vocab + 1) / 2 * 2; }
+std::size_t words_of(std::int32_t n_vocab) {
+  return kWordsBefore + (static_cast<std::size_t>(n_vocab) + 1) / 2 * 2;
+}
 
 }  // namespace
 
-LogitFileWriter::LogitFileWriter(const std::filesystem::path& path, const LogitFileHeader& header,
-                                 std::span<const Token> tokens)
-    : path_(path), file_(path, std::ios::binary), row_(words_of(header.n_vocab)) {
-  write(kMagic, kMagicBytes);
-  write(&header.n_ctx, sizeof header.n_ctx);
-  write(&header.n_vocab, sizeof header.n_vocab);
-  write(&header.n_chunks, sizeof header.n_chunks);
-  write(tokens.data(), tokens.size_bytes());
+double divergence(std::span<const float> log_probabilities, std::span<const float> logits,
+                  double log_sum_exp) {
+  const float floor = *std::min_element(log_probabilities.begin(), log_probabilities.end());
+  const bool cut = floor <= -kRange;
+  double sum = 0.0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (cut && log_probabilities[i] <= floor) continue;
+    const double known = log_probabilities[i];
+    sum += std::exp(known) * (known - (static_cast<double>(logits[i]) - log_sum_exp));
+  }
+  return sum;
 }
 
-void LogitFileWriter::write(const void* bytes, std::size_t n) {
-  file_.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
-  if (!file_) throw Error(ErrorCode::kIo, path_.string() + ": cannot be written");
+LogitFileWriter::LogitFileWriter(const std::filesystem::path& path, const LogitFileHeader& header,
+                                 std::span<const Token> tokens)
+    : file_(path), row_(words_of(header.n_vocab)) {
+  file_.write(std::as_bytes(std::span(kMagic, kMagicBytes)));
+  file_.write(std::as_bytes(std::span(&header.n_ctx, 1)));
+  file_.write(std::as_bytes(std::span(&header.n_vocab, 1)));
+  file_.write(std::as_bytes(std::span(&header.n_chunks, 1)));
+  file_.write(std::as_bytes(tokens));
 }
 
 void LogitFileWriter::add(std::span<const float> logits) {
+  if (std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); }))
+    throw Error(ErrorCode::kInvalidArgument, "a row of logits holds NaN: the model's weights are damaged");
   const float greatest = *std::max_element(logits.begin(), logits.end());
   const float least = std::max(*std::min_element(logits.begin(), logits.end()), greatest - kRange);
   double sum = 0.0;
@@ -49,13 +62,10 @@ void LogitFileWriter::add(std::span<const float> logits) {
     const float code = scale > 0.0f ? std::nearbyint((logits[i] - least) / scale) : 0.0f;
     row_[kWordsBefore + i] = static_cast<std::uint16_t>(std::clamp(code, 0.0f, kTopCode));
   }
-  write(row_.data(), row_.size() * sizeof row_[0]);
+  file_.write(std::as_bytes(std::span(row_)));
 }
 
-void LogitFileWriter::finish() {
-  file_.flush();
-  write("", 0);
-}
+void LogitFileWriter::finish() { file_.commit(); }
 
 LogitFileReader::LogitFileReader(const std::filesystem::path& path)
     : path_(path), file_(path, std::ios::binary) {
@@ -68,12 +78,20 @@ LogitFileReader::LogitFileReader(const std::filesystem::path& path)
   read(&header_.n_ctx, sizeof header_.n_ctx);
   read(&header_.n_vocab, sizeof header_.n_vocab);
   read(&header_.n_chunks, sizeof header_.n_chunks);
-  const auto bytes = std::filesystem::file_size(path);
-  // A row is half of a chunk's tokens at most, so the file bounds what is reserved.
-  if (header_.n_ctx < 4 || header_.n_vocab < 1 || header_.n_chunks < 1 || header_.n_ctx > bytes ||
-      static_cast<std::uint64_t>(header_.n_chunks) > bytes / sizeof(Token) / header_.n_ctx ||
-      static_cast<std::uint64_t>(header_.n_vocab) > bytes)
-    throw Error(ErrorCode::kInvalidFile, path.string() + ": its sizes are not those of such a file");
+  std::error_code ignored;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, ignored);
+  // Products of these three stay within 64 bits.
+  constexpr std::int32_t kMostTokens = 1 << 24, kMostChunks = 1 << 20;
+  const bool possible = header_.n_ctx >= 4 && header_.n_ctx <= kMaxChunk && header_.n_vocab >= 1 &&
+                        header_.n_vocab <= kMostTokens && header_.n_chunks >= 1 &&
+                        header_.n_chunks <= kMostChunks;
+  const auto n_chunks = static_cast<std::uintmax_t>(header_.n_chunks);
+  const std::uintmax_t of_chunk = header_.n_ctx * sizeof(Token) + (header_.n_ctx - 1 - header_.n_ctx / 2) *
+                                                                      words_of(header_.n_vocab) *
+                                                                      sizeof row_[0];
+  if (ignored || !possible || bytes < kHeaderBytes + n_chunks * of_chunk)
+    throw Error(ErrorCode::kInvalidFile,
+                path.string() + ": its sizes are not those of such a file, or it was cut");
   tokens_.resize(std::size_t{header_.n_ctx} * static_cast<std::size_t>(header_.n_chunks));
   read(tokens_.data(), tokens_.size() * sizeof(Token));
   for (const Token token : tokens_)

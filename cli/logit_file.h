@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "weft/types.h"
 
 namespace weft::cli {
@@ -22,20 +23,26 @@ struct LogitFileHeader {
   std::int32_t n_chunks = 0;
 };
 
+/// The Kullback-Leibler divergence of a model's logits, whose log-sum-exp is told, from a row of such a file.
+/// Tokens at the row's floor are left out: how improbable they are is not known, and all of a large
+/// vocabulary would seem to be much together.
+double divergence(std::span<const float> log_probabilities, std::span<const float> logits,
+                  double log_sum_exp);
+
+/// A chunk has at most so many tokens.
+inline constexpr int kMaxChunk = 1 << 20;
+
 class LogitFileWriter {
  public:
-  /// Throws Error kIo, as all functions here do.
+  /// Throws Error kIo, as all functions here do. The file appears whole with finish(), or not at all.
   LogitFileWriter(const std::filesystem::path& path, const LogitFileHeader& header,
                   std::span<const Token> tokens);
-  /// The next row's logits.
+  /// The next row's logits. Throws Error kInvalidArgument where they are no numbers.
   void add(std::span<const float> logits);
   void finish();
 
  private:
-  void write(const void* bytes, std::size_t n);
-
-  std::filesystem::path path_;
-  std::ofstream file_;
+  base::AtomicFile file_;
   std::vector<std::uint16_t> row_;
 };
 

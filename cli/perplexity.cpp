@@ -10,16 +10,14 @@
 namespace weft::cli {
 
 ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, int n_ctx, int most_chunks) {
-  ChunkedText result{n_ctx, tokenizer.encode(text)};
-  if (result.n_chunks() < 2)
+  ChunkedText result{n_ctx, tokenizer.encode(text), tokenizer.adds_bos() ? tokenizer.bos() : kNoToken};
+  if (result.n_chunks() < (most_chunks == 1 ? 1 : 2))
     throw UsageError(
         fmt::format("the text has {} tokens, and at least {} are needed: two chunks of --ctx-size {}",
                     result.tokens.size(), 2 * n_ctx, n_ctx));
   int n_chunks = result.n_chunks();
   if (most_chunks > 0) n_chunks = std::min(n_chunks, most_chunks);
   result.tokens.resize(static_cast<std::size_t>(n_chunks) * static_cast<std::size_t>(n_ctx));
-  if (tokenizer.adds_bos() && tokenizer.bos() != kNoToken)
-    for (int c = 0; c < n_chunks; ++c) result.tokens[static_cast<std::size_t>(c * n_ctx)] = tokenizer.bos();
   return result;
 }
 
@@ -39,7 +37,8 @@ void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
       for (int i = 0; i + 1 < text.n_ctx; ++i) {  // Nothing is foretold from the last one.
         const bool scored = i >= first;
         const int item = batch.size();
-        batch.add(text.tokens[static_cast<std::size_t>(c * text.n_ctx + i)], c - begin, scored);
+        const Token token = text.tokens[static_cast<std::size_t>(c * text.n_ctx + i)];
+        batch.add(i == 0 && text.bos != kNoToken ? text.bos : token, c - begin, scored);
         if (!scored) continue;
         if (only_sums) batch.only_best(item, 1);
         batch.want_log_sum_exp(item, text.next(c, i - first));

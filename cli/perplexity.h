@@ -10,18 +10,20 @@
 
 namespace weft::cli {
 
-/// Chunks of so many tokens, one behind another; what is left at the end is not read. Where the tokenizer
-/// adds a token in front of texts, it takes the place of each chunk's first one.
+/// Chunks of so many tokens, one behind another; what is left at the end is not read.
 struct ChunkedText {
   int n_ctx = 0;
   std::vector<Token> tokens;
+  /// Takes the place of each chunk's first token when it is read, where the tokenizer adds one to texts.
+  Token bos = kNoToken;
 
   int n_chunks() const { return static_cast<int>(tokens.size()) / n_ctx; }
   int n_scored() const { return n_ctx - 1 - n_ctx / 2; }  ///< Of a chunk.
   /// Chunk c's token that the row i < n_scored() foretells.
   Token next(int c, int i) const { return tokens[static_cast<std::size_t>(c * n_ctx + n_ctx / 2 + i + 1)]; }
 };
-/// Throws UsageError where a text has fewer tokens than two chunks. most_chunks < 1: all.
+/// Throws UsageError where a text has fewer tokens than two chunks, or than the one that is wanted.
+/// most_chunks < 1: all.
 ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, int n_ctx, int most_chunks);
 
 struct ScoredRow {

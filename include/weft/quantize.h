@@ -52,11 +52,12 @@ struct QuantizeParams {
   /// How much each column of each matrix matters, from texts that were read: a GGUF file of general.type
   /// "imatrix", or llama.cpp's older form. Empty: all alike.
   std::filesystem::path importance = {};
-  std::vector<QuantizeRule> rules = {};      ///< Before the mix; the first that fits a matrix wins.
-  std::optional<DType> output_type = {};     ///< Of the head.
+  std::vector<QuantizeRule> rules = {};  ///< Before the mix; the first that fits a matrix wins.
+  /// Of the output matrix; in models without one (tied) that is the table of embeddings.
+  std::optional<DType> output_type = {};
   std::optional<DType> embedding_type = {};  ///< Of the table of embeddings.
   bool pure = false;                         ///< All matrices in the mix's type.
-  bool keep_output = false;                  ///< The head stays as it is.
+  bool keep_output = false;                  ///< The output matrix stays as it is.
   /// Whether matrices that are quantised already may be packed again. What was lost then stays lost, so this
   /// is an error without.
   bool requantize = false;

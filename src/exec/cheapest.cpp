@@ -37,7 +37,9 @@ std::vector<int> place_cheapest(const Graph& graph, const DeviceSet& set, std::s
   const auto nodes = graph.nodes();
   const auto supported = [&](const Node& node) { return devices[0]->supports(graph, node); };
   // Where there is no choice, its costs need not be known.
-  if (devices.size() == 1 && std::all_of(nodes.begin(), nodes.end(), supported))
+  const auto may_be_there = [](int device) { return device <= 0; };
+  if (devices.size() == 1 && std::all_of(nodes.begin(), nodes.end(), supported) &&
+      std::all_of(fixed.begin(), fixed.end(), may_be_there))
     return std::vector<int>(nodes.size(), 0);
   std::vector<DeviceSpeed> speeds;
   for (const Device* device : devices) speeds.push_back(expected_speed(device->info()));

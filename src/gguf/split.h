@@ -1,5 +1,5 @@
 #pragma once
-// Opening a model that lies in several files. Inside this layer only.
+// Opening a model that lies in several files.
 //
 // Each part says which one it is (split.no, from 0), of how many (split.count), and how many tensors the
 // whole has (split.tensors.count); its file name says so too: PREFIX-00002-of-00003.gguf is part 1 of 3.

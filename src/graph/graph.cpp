@@ -51,6 +51,8 @@ void Graph::rename(ValueId value, std::string name) {
 }
 
 void Graph::set_source(NodeId node, const std::source_location& where) {
+  if (node < 0 || index(node) >= nodes().size())
+    throw Error(ErrorCode::kInvalidArgument, "there is no node " + std::to_string(node));
   change().nodes[index(node)].source = {where};
 }
 

@@ -28,9 +28,8 @@ Importance::Importance(const std::filesystem::path& path) : path_(path) {
   const bool gguf = bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
   gguf ? read_gguf() : read_older();
   if (columns_.empty())
-    throw Error(ErrorCode::kInvalidFile, path_.string() +
-                                             ": has no importances; expected a file of 'weft "
-                                             "imatrix' or of llama.cpp's llama-imatrix");
+    throw Error(ErrorCode::kInvalidFile,
+                path_.string() + ": has no importances; expected a file of llama.cpp's llama-imatrix");
 }
 
 void Importance::keep(std::string name, std::vector<float> values) {

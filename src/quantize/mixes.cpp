@@ -19,9 +19,9 @@ enum class Where : std::uint8_t {
   kFirstFour,
   kFirstEighth,
   kFirstSixteenth,
-  kInner,    // Neither in the first nor in the last eighth.
-  kSpread,   // The first and last eighth, and each third between them.
-  kGrouped,  // All, where at least four query heads share keys and values.
+  kInner,     // Neither in the first nor in the last eighth.
+  kMoreBits,  // The first and last eighth, and every third layer between them.
+  kGrouped,   // All, where at least four query heads share keys and values.
 };
 enum class When : std::uint8_t { kAlways, kUnknown, kKnown };  // Of columns' importances.
 
@@ -51,12 +51,12 @@ constexpr Mix kMixes[] = {
     {{"Q8_0", "nearly the same as F16", kQ8_0}},
     {{"Q6_K", "nearly the same as Q8_0", kQ6_K}},
     {{"Q5_K_M", "small loss", kQ5_K},
-     {{{Role::kV, kQ6_K, Where::kSpread}, {Role::kDown, kQ6_K, Where::kSpread}, {Role::kQkv, kQ6_K}}}},
+     {{{Role::kV, kQ6_K, Where::kMoreBits}, {Role::kDown, kQ6_K, Where::kMoreBits}, {Role::kQkv, kQ6_K}}}},
     {{"Q5_1", "small loss; blocks of 32", kQ5_1}},
     {{"Q5_K_S", "small loss", kQ5_K}},
     {{"Q5_0", "blocks of 32", kQ5_0}, {{{Role::kDown, kQ5_1, Where::kFirstEighth, When::kKnown}}}},
     {{"Q4_K_M", "the usual choice", kQ4_K},
-     {{{Role::kV, kQ6_K, Where::kSpread}, {Role::kDown, kQ6_K, Where::kSpread}, {Role::kQkv, kQ5_K}}}},
+     {{{Role::kV, kQ6_K, Where::kMoreBits}, {Role::kDown, kQ6_K, Where::kMoreBits}, {Role::kQkv, kQ5_K}}}},
     {{"Q4_1", "blocks of 32", kQ4_1}},
     {{"Q4_K_S", "a little smaller than Q4_K_M", kQ4_K},
      {{{Role::kV, kQ5_K, Where::kFirstFour}, {Role::kDown, kQ5_K, Where::kFirstEighth}}}},
@@ -159,8 +159,8 @@ constexpr NamedRole kRoles[] = {
     {"ffn_down", Role::kDown}, {"ffn_gate", Role::kGateUp}, {"ffn_up", Role::kGateUp},
 };
 
-Role role_of(std::string_view name) {
-  if (is_output(name)) return Role::kOutput;
+Role role_of(std::string_view name, const ModelShape& shape) {
+  if (is_output(name, shape)) return Role::kOutput;
   if (is_embedding(name)) return Role::kEmbedding;
   for (const NamedRole& row : kRoles)
     if (name.find(row.part) != std::string_view::npos) return row.role;
@@ -191,7 +191,7 @@ bool holds(Where where, int layer, const ModelShape& shape) {
       return layer < n / 16;
     case Where::kInner:
       return !first_eighth && !last_eighth;
-    case Where::kSpread:
+    case Where::kMoreBits:
       return first_eighth || last_eighth || (layer - n / 8) % 3 == 2;
     case Where::kGrouped:
       return shape.n_heads_of_kv_head >= 4 || shape.n_experts >= 4;
@@ -209,17 +209,21 @@ constexpr int kManyExperts = 8;
 
 }  // namespace
 
-bool is_output(std::string_view name) { return name == "output.weight"; }
+bool is_output(std::string_view name, const ModelShape& shape) {
+  return name == (shape.tied ? "token_embd.weight" : "output.weight");
+}
 bool is_embedding(std::string_view name) {
   return name == "token_embd.weight" || name == "per_layer_token_embd.weight";
 }
 
 bool is_quantizable(std::string_view name, std::size_t rank) {
-  // Small, and read as they are: routers, convolutions, tables, and what recurrent layers decay with.
+  // Small, and read as they are: routers, convolutions, tables, and what recurrent layers mix and decay with.
   constexpr std::string_view kPlain[] = {
-      "_norm.",         "ffn_gate_inp", "position_embd", "token_types",         "rope_freqs", "rope_factors",
-      "ssm_conv1d",     "ssm_a",        "ssm_d",         "attn_rel_b",          "time_mix_",  "channel_mix_",
-      "shortconv.conv", "altup",        "laurel",        "per_layer_model_proj"};
+      "_norm.",         "ffn_gate_inp",     "position_embd",       "token_types",    "rope_freqs",
+      "rope_factors",   "ssm_conv1d",       "attn_rel_b",          "shortconv.conv", "altup",
+      "laurel",         "time_mix_lerp",    "time_mix_w",          "time_mix_a",     "time_mix_v0",
+      "time_mix_v1",    "time_mix_v2",      "time_mix_g1",         "time_mix_g2",    "time_mix_decay",
+      "time_mix_first", "channel_mix_lerp", "per_layer_model_proj"};
   // Of encoders of pictures and sound, and classifiers.
   constexpr std::string_view kPlainBeginnings[] = {"v.", "a.", "mm.", "cls."};
   if (rank < 2 || rank > 3 || !name.ends_with(".weight")) return false;
@@ -239,8 +243,7 @@ DType type_of(const QuantizeMix& mix, const ModelShape& shape, std::string_view 
   const auto found = std::find_if(std::begin(kMixes), std::end(kMixes),
                                   [&](const Mix& m) { return m.mix.name == mix.name; });
   const bool quantised = info(mix.type).kind == DTypeKind::kQuantised;
-  Role role = role_of(name);
-  if (role == Role::kEmbedding && shape.tied) role = Role::kOutput;
+  const Role role = role_of(name, shape);
   const int layer = layer_of(name);
   if (quantised && shape.n_experts >= kManyExperts && (role == Role::kV || role == Role::kK)) return kQ8_0;
   for (const Rule& rule : found->rules) {

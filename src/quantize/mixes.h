@@ -25,11 +25,12 @@ bool is_quantizable(std::string_view name, std::size_t rank);
 /// The type for a matrix; `important` says whether its columns' importances are known.
 DType type_of(const QuantizeMix& mix, const ModelShape& shape, std::string_view name, bool important);
 
-/// The one to take for rows that are no multiple of a type's block: of about the same size, in smaller
-/// blocks.
+/// The one to take for rows that are no multiple of a type's block: one of smaller blocks that loses no more,
+/// so types of one and two bits become much larger.
 DType fallback(DType type);
 
-bool is_output(std::string_view name);
+/// Whether it is multiplied with for the logits: the output matrix, or the embeddings of a tied model.
+bool is_output(std::string_view name, const ModelShape& shape);
 bool is_embedding(std::string_view name);
 
 }  // namespace weft::quantize_impl

@@ -11,6 +11,7 @@
 #include "gguf/writer.h"
 #include "quantize/importance.h"
 #include "quantize/mixes.h"
+#include "quantize/source_file.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -105,8 +106,9 @@ class Plan {
     if (info(tensor.dtype).kind == DTypeKind::kInteger) return tensor.dtype;
     for (std::size_t i = 0; i < patterns_.size(); ++i)
       if (patterns_[i].found_in(tensor.name)) return params_.rules[i].type;
-    if (params_.keep_output && is_output(tensor.name)) return tensor.dtype;
-    if (params_.output_type && is_output(tensor.name)) return *params_.output_type;
+    const bool output = is_output(tensor.name, shape_);
+    if (params_.keep_output && output) return tensor.dtype;
+    if (params_.output_type && output) return *params_.output_type;
     if (params_.embedding_type && is_embedding(tensor.name)) return *params_.embedding_type;
     if (params_.pure) return mix_.type;
     return type_of(mix_, shape_, tensor.name, !columns_of(tensor).empty());
@@ -155,13 +157,13 @@ class Packer {
     const std::int64_t n_rows_of_matrix = tensor.shape.size() == 3 ? tensor.shape[1] : n_rows;
     const std::size_t from_row = row_bytes(tensor.dtype, n_columns), to_row = row_bytes(type, n_columns);
     const auto columns = static_cast<std::size_t>(n_columns);
+    for (std::vector<float>& values : values_) values.resize(columns);  // Tasks must not throw.
     for (std::int64_t begin = 0; begin < n_rows;) {
       const std::int64_t end = std::min<std::int64_t>(n_rows, begin + rows_of_piece(from_row));
       piece_.resize(static_cast<std::size_t>(end - begin) * from_row);
       file_.read(tensor.data.subspan(static_cast<std::size_t>(begin) * from_row, piece_.size()), piece_);
       pool_.parallel_for(static_cast<std::int32_t>(end - begin), [&](std::int32_t i, int thread) {
         std::vector<float>& values = values_[static_cast<std::size_t>(thread)];
-        values.resize(columns);
         unpack_row(tensor.dtype, piece_.data() + static_cast<std::size_t>(i) * from_row, values);
         const auto matrix = static_cast<std::size_t>((begin + i) / n_rows_of_matrix);
         pack_row(type, values, out.data() + static_cast<std::size_t>(begin + i) * to_row,
@@ -194,9 +196,8 @@ class Packer {
   std::uint64_t n_bytes_, done_ = 0;
 };
 
-void copy_metadata(const gguf::File& file, const Plan& plan, gguf::Writer& writer) {
-  for (const gguf::File::Entry& entry : file.metadata())
-    if (!entry.key.starts_with("split.")) writer.set(entry.key, entry.value);
+void write_metadata(const gguf::File& file, const Plan& plan, gguf::Writer& writer) {
+  copy_metadata(file, writer);
   for (const gguf::FileType& type : gguf::file_types())
     if (type.name == plan.mix().name || (type.name == "MXFP4_MOE" && plan.mix().type == DType::kMXFP4))
       writer.set(gguf::kFileTypeKey, type.number);
@@ -227,15 +228,13 @@ QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizePa
 QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem::path& to,
                         const QuantizeParams& params) {
   check(params);
-  std::error_code ignored;
-  if (std::filesystem::equivalent(from, to, ignored))
-    refuse("the result would overwrite " + from.string() + ", which it is made from; give it another name");
   const gguf::File file = gguf::File::open(from);
+  refuse_overwriting(file, from, to);
   const Plan plan(file, params);
   QuantizeResult result = result_of(file, plan);
   Packer packer(file, params, result.bytes_from);
   gguf::Writer writer;
-  copy_metadata(file, plan, writer);
+  write_metadata(file, plan, writer);
   for (std::size_t i = 0; i < result.tensors.size(); ++i) {
     const gguf::TensorInfo& tensor = file.tensors()[i];
     writer.add_tensor(tensor.name, result.tensors[i].to, tensor.shape,

@@ -128,11 +128,13 @@ void unpack_blocks(DType type, const std::byte* row, std::span<float> out) {
 }
 
 /// A block's weights, brought to 1 at most, so that no sum of products overflows; false where all are 0.
+/// Where nothing else matters, the errors of what does not matter still do.
 bool scaled_weights(std::span<const float> importance, std::span<float> weights) {
+  constexpr float kLeast = 1e-10f;
   float greatest = 0.0f;
   for (const float value : importance) greatest = std::max(greatest, value);
   if (!(greatest > 0.0f) || !std::isfinite(greatest)) return false;
-  for (std::size_t i = 0; i < importance.size(); ++i) weights[i] = std::max(importance[i], 0.0f) / greatest;
+  for (std::size_t i = 0; i < importance.size(); ++i) weights[i] = std::max(importance[i] / greatest, kLeast);
   return true;
 }
 

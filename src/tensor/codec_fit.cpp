@@ -56,7 +56,7 @@ struct Together {
     }
   }
   WEFT_INLINE static void swap(const Lanes& x, Lanes& neighbours) {
-    neighbours = __builtin_shuffle(x, IntLanes{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+    neighbours = __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
   }
 };
 

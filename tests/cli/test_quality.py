@@ -177,6 +177,15 @@ class Perplexity(Case):
             self.base.write_bytes(kept[:cut])
             self.fail_with(1, "perplexity", "-m", LLAMA, "--kl-divergence-base", self.base, "-q")
 
+    def test_the_first_token_of_a_chunk_is_read_as_the_one_that_begins_texts(self):
+        self.measure(LLAMA, "-f", self.text, "-c", self.N_CTX, "--save-all-logits", self.base)
+        data = bytearray(self.base.read_bytes())
+        n_ctx, _, n_chunks = struct.unpack_from("<Iii", data, 8)
+        for chunk in range(n_chunks):  # Whoever wrote the file may have kept the text's own.
+            struct.pack_into("<i", data, 20 + 4 * n_ctx * chunk, 77)
+        self.base.write_bytes(data)
+        self.assertAlmostEqual(self.measure(LLAMA, "--kl-divergence-base", self.base)["divergence"]["value"], 0.0, delta=1e-6)
+
     def test_wrong_words_are_named(self):
         self.assertIn("-f FILE", self.fail_with(2, "perplexity", "-m", LLAMA))
         self.assertIn("tokens", self.fail_with(2, "perplexity", "-m", LLAMA, "-f", self.text, "-c", 4096))

@@ -61,6 +61,7 @@ bool Fuser::add_expert_means(NodeId id) {
   const auto found = std::find_if(expert_means_.begin(), expert_means_.end(),
                                   [&](const ExpertMeans& means) { return means.last == id; });
   if (found == expert_means_.end()) return false;
+  make_plain(found->ids);
   const ExpertGroups groups = expert_groups(found->ids, found->weight);
   const ValueId read[] = {found->x, found->factors, found->begins, found->ends, found->flags};
   for (const ValueId value : read) make_plain(value);

@@ -123,7 +123,7 @@ bool UseRowsLaunch::find_rows() {
   for (std::int64_t r = 0; r < n_rows_; ++r) {
     if (flags_[r] == 0 || begins_[r] >= ends_[r]) continue;
     const std::int32_t use = begins_[r];
-    if (ends_[r] - use != 1 || use < 0 || use >= n_uses_) return false;
+    if (std::int64_t{ends_[r]} - use != 1 || use < 0 || use >= n_uses_) return false;
     std::int32_t& row = of_uses_[static_cast<std::size_t>(use)];
     if (row != kNoRow) return false;
     row = static_cast<std::int32_t>(r);

@@ -8,38 +8,16 @@
 #include "gguf/limits.h"
 #include "gguf/split.h"
 #include "gguf/writer.h"
+#include "quantize/source_file.h"
 #include "weft/error.h"
 
 namespace weft {
 namespace {
 
+using namespace quantize_impl;
 using gguf::TensorInfo;
 
-constexpr std::string_view kSplitKeys = "split.";
-
 [[noreturn]] void refuse(const std::string& problem) { throw Error(ErrorCode::kInvalidArgument, problem); }
-
-/// All files of what `from` is, or is a part of.
-std::vector<std::filesystem::path> files_of(const gguf::File& file, const std::filesystem::path& from) {
-  if (file.n_parts() == 1) return {from};
-  const std::string name = from.string();
-  std::vector<std::filesystem::path> files;
-  for (int own = 0; own < file.n_parts() && files.empty(); ++own) {
-    const std::string suffix = gguf::split_file_name("", own, file.n_parts());
-    if (!name.ends_with(suffix)) continue;
-    const std::string prefix = name.substr(0, name.size() - suffix.size());
-    for (int i = 0; i < file.n_parts(); ++i)
-      files.emplace_back(gguf::split_file_name(prefix, i, file.n_parts()));
-  }
-  return files;
-}
-
-void refuse_overwriting(const std::vector<std::filesystem::path>& files, const std::filesystem::path& to) {
-  std::error_code ignored;
-  for (const std::filesystem::path& file : files)
-    if (std::filesystem::equivalent(file, to, ignored))
-      refuse("the result would overwrite " + to.string() + ", which it is made from");
-}
 
 /// The tensors of each part, as numbers of the first and one past the last.
 std::vector<std::pair<std::size_t, std::size_t>> parts_of(const gguf::File& file, const SplitParams& params) {
@@ -115,11 +93,6 @@ struct Written {
   }
 };
 
-void copy_metadata(const gguf::File& file, gguf::Writer& writer) {
-  for (const gguf::File::Entry& entry : file.metadata())
-    if (!entry.key.starts_with(kSplitKeys)) writer.set(entry.key, entry.value);
-}
-
 }  // namespace
 
 std::vector<FilePart> plan_split(const std::filesystem::path& from, const std::filesystem::path& prefix,
@@ -131,8 +104,11 @@ std::vector<FilePart> split_model(const std::filesystem::path& from, const std::
                                   const SplitParams& params) {
   const gguf::File file = gguf::File::open(from);
   std::vector<FilePart> plan = plan_of(file, prefix, params);
-  const auto files = files_of(file, from);
-  for (const FilePart& part : plan) refuse_overwriting(files, part.path);
+  for (const FilePart& part : plan) {
+    refuse_overwriting(file, from, part.path);
+    if (std::filesystem::exists(part.path))
+      refuse(part.path.string() + " is there already; remove it, or choose another prefix");
+  }
   Copier copier(file, params.progress);
   Written written;
   std::size_t next = 0;
@@ -157,7 +133,7 @@ void merge_model(const std::filesystem::path& from, const std::filesystem::path&
                  const std::function<bool(double)>& progress) {
   const gguf::File file = gguf::File::open(from);
   if (file.n_parts() == 1) refuse(from.string() + " is one file already");
-  refuse_overwriting(files_of(file, from), to);
+  refuse_overwriting(file, from, to);
   Copier copier(file, progress);
   gguf::Writer writer;
   copy_metadata(file, writer);

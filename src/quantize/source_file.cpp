@@ -1,0 +1,43 @@
+#include "quantize/source_file.h"
+
+#include <string>
+#include <vector>
+
+#include "gguf/split.h"
+#include "weft/error.h"
+
+namespace weft::quantize_impl {
+namespace {
+
+/// All files of what `from` is, or is a part of.
+std::vector<std::filesystem::path> files_of(const gguf::File& file, const std::filesystem::path& from) {
+  if (file.n_parts() == 1) return {from};
+  const std::string name = from.string();
+  std::vector<std::filesystem::path> files;
+  for (int own = 0; own < file.n_parts() && files.empty(); ++own) {
+    const std::string suffix = gguf::split_file_name("", own, file.n_parts());
+    if (!name.ends_with(suffix)) continue;
+    const std::string prefix = name.substr(0, name.size() - suffix.size());
+    for (int i = 0; i < file.n_parts(); ++i)
+      files.emplace_back(gguf::split_file_name(prefix, i, file.n_parts()));
+  }
+  return files;
+}
+
+}  // namespace
+
+void refuse_overwriting(const gguf::File& file, const std::filesystem::path& from,
+                        const std::filesystem::path& to) {
+  std::error_code ignored;
+  for (const std::filesystem::path& own : files_of(file, from))
+    if (std::filesystem::equivalent(own, to, ignored))
+      throw Error(ErrorCode::kInvalidArgument, "the result would overwrite " + to.string() +
+                                                   ", which it is made from; give it another name");
+}
+
+void copy_metadata(const gguf::File& file, gguf::Writer& writer) {
+  for (const gguf::File::Entry& entry : file.metadata())
+    if (!entry.key.starts_with("split.")) writer.set(entry.key, entry.value);
+}
+
+}  // namespace weft::quantize_impl

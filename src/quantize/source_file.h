@@ -1,0 +1,18 @@
+#pragma once
+// What is made from a model's file, in other types or parts: what of it goes along, and what must not be
+// overwritten.
+#include <filesystem>
+
+#include "gguf/gguf.h"
+#include "gguf/writer.h"
+
+namespace weft::quantize_impl {
+
+/// Throws Error kInvalidArgument where `to` is the file, or a part of the set, that was opened by `from`.
+void refuse_overwriting(const gguf::File& file, const std::filesystem::path& from,
+                        const std::filesystem::path& to);
+
+/// All but what says which part of a set it is.
+void copy_metadata(const gguf::File& file, gguf::Writer& writer);
+
+}  // namespace weft::quantize_impl
