@@ -3,7 +3,8 @@
 what transformers makes of a sound with them.
 
 FAMILY/mmproj.gguf, rows.f32 (what the text model reads of sound.wav, which is longer than one part); mels.f32, the
-spectrogram of its first part (frames by mels); sound.wav. Needs the packages gguf, numpy, torch and transformers.
+spectrogram of its first part (frames by mels); sound.wav; text.gguf, a Llama of one layer that reads voxtral's rows, with
+the vocabulary of the golden one. Needs the packages gguf, numpy, torch and transformers.
 """
 import re
 import wave
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from gguf import GGUFWriter
+from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 TARGET = Path(__file__).parent.parent / "tests/data/audio"
 RATE, N_MELS, WIDTH, N_POSITIONS = 16000, 32, 32, 48
@@ -132,9 +133,40 @@ def qwen2a(parts):
     print(f"qwen2a: rows {tuple(rows.shape)} {rows.std():.3f}")
 
 
+def text_model():
+    """Of the golden Llama's tensors and keys, half as wide."""
+    golden = GGUFReader(TARGET.parent / "golden/llama/model.gguf")
+    writer = GGUFWriter(TARGET / "text.gguf", "llama")
+    sizes = {"llama.block_count": 1, "llama.embedding_length": 64, "llama.attention.head_count": 2,
+             "llama.attention.head_count_kv": 1, "general.name": "tiny-text"}  # fmt: skip
+    for key, field in golden.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture":
+            continue
+        value = sizes.get(key, field.contents())
+        if field.types[0] == GGUFValueType.ARRAY:
+            writer.add_array(key, value)
+        else:
+            writer.add_key_value(key, value, field.types[0])
+    random = np.random.default_rng(3)
+    for tensor in golden.tensors:
+        if tensor.name.startswith("blk.") and not tensor.name.startswith("blk.0."):
+            continue
+        shape = [64 if size == 128 else int(size) for size in reversed(tensor.shape)]
+        if "attn_k." in tensor.name or "attn_v." in tensor.name:
+            shape[0] = 32
+        vector = len(shape) == 1
+        values = np.ones(shape, np.float32) if vector else (random.standard_normal(shape) * 0.2).astype(np.float16)
+        writer.add_tensor(tensor.name, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 if __name__ == "__main__":
     TARGET.mkdir(parents=True, exist_ok=True)
     parts = list(parts_of(make_sound()))
     write_floats(TARGET / "mels.f32", parts[0].input_features[0].T)
     voxtral(parts)
     qwen2a(parts)
+    text_model()
