@@ -33,6 +33,14 @@ class Quantize(Case):
         self.assertLess(info["file_bytes"], 0.6 * self.model.stat().st_size)
         self.assertEqual(self.succeed("run", "-m", result, "-p", "a b", "-n", 4, "--temp", 0).count("\n"), 1)
 
+    def test_help_names_all_mixes(self):
+        message = self.fail_with(2, "quantize", self.model, "Q4_X")
+        mixes = message[message.index("known are ") + len("known are ") : message.index(" (weft help")].split(", ")
+        self.assertGreater(len(mixes), 30)
+        text = self.succeed("help", "quantize")
+        named = text[text.index("Mixes: ") + len("Mixes: ") : text.index("Examples:")].replace("\n", " ").split(",")
+        self.assertEqual([name.strip() for name in named], mixes)
+
     def test_a_dry_run_says_what_a_real_one_does(self):
         rules = self.folder / "rules.txt"
         rules.write_text("# rules\nblk\\.0\\.ffn_down=q8_0\n\nattn_q=q5_1\n")
