@@ -34,7 +34,11 @@ PlacementParams rows() {
 }
 PlacementParams random_pins(const std::filesystem::path& path, unsigned seed) {
   std::mt19937 random(seed);
-  const FileInfo file = inspect(path);
+  FileInfo file = inspect(path);
+  // RWKV's files have tensors of values that its first layer does not mix, and nobody reads them.
+  std::erase_if(file.tensors, [](const FileInfo::Tensor& tensor) {
+    return tensor.name.starts_with("blk.0.time_mix_v") && !tensor.name.starts_with("blk.0.time_mix_value");
+  });
   PlacementParams placement = layers(static_cast<int>(random() % 8));
   for (int i = 0; i < 200; ++i)
     placement.pins.push_back(
