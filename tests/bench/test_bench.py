@@ -65,7 +65,7 @@ class Figures(unittest.TestCase):
             mock.patch.object(versus, "busy_core", contextlib.nullcontext),
             mock.patch("time.sleep"),
         ):
-            return versus.measure_work(name, Path("model.gguf"), None, args)
+            return versus.measure_work(name, Path("model.gguf"), mock.Mock(warms_up=False), args)
 
     def test_best_and_spread(self):
         row = self.measure("decode", weft=[10.0, 30.0], peer=[5.0, 10.0])
