@@ -62,14 +62,17 @@ struct Step {
   std::span<const InputPart> parts;
 };
 
-/// Used by one thread at a time. Devices and all bound tensors must outlive the plan, and no
-/// step may be in flight when it ends.
+/// Used by one thread at a time. Devices and all bound tensors must outlive the plan.
 class Plan {
  public:
   /// Every input, weight, state and output of the graph must be bound. Throws Error.
   Plan(std::vector<Device*> devices, PlacedGraph graph, const CompileOptions& options);
   Plan(Device& device, Graph graph, Bindings bindings, const CompileOptions& options)
       : Plan({&device}, {std::move(graph), {}, {std::move(bindings)}}, options) {}
+  /// Waits for what is in flight: devices write to tensors until then.
+  ~Plan() { abandon(); }
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
 
   /// Runs a step. Throws Error kInvalidArgument that names the tensor where the step goes past a bound or
   /// changes what it did not declare or what the plan does not allow; nothing was run then and the plan is as
