@@ -124,7 +124,7 @@ Value GraphBuilder::conv(Value x, const std::string& path, int stride) {
   const DType dtype = type_for(kKernel * n_in);
   const Value weight =
       add_weight(name_of(variable, kAll), {n_out, kKernel * n_in}, dtype, to_bytes(rows, dtype));
-  return weft::conv1d(x, weight, vector(path + "/bias"), kKernel, stride, 1);
+  return weft::conv1d_channels_last(x, weight, vector(path + "/bias"), kKernel, stride, 1);
 }
 
 Value GraphBuilder::feed_forward(Value x, const std::string& path) {

@@ -23,7 +23,8 @@ weft::Graph make_graph(int n_mels) {
   const weft::Dim n = g.symbol("n_frames", 1, kWindowFrames);
   const Value samples = g.input("samples", {kRowsOfHop * n + (kRowsOfFrame - kRowsOfHop), kRow});
   const auto transform = [&](const char* name) {
-    return weft::conv1d(samples, g.weight(name, {kBins, kTransform}), {}, kRowsOfFrame, kRowsOfHop);
+    return weft::conv1d_channels_last(samples, g.weight(name, {kBins, kTransform}), {}, kRowsOfFrame,
+                                      kRowsOfHop);
   };
   const Value real = transform("spectrogram.cosines"), imaginary = transform("spectrogram.sines");
   const Value power = real * real + imaginary * imaginary;

@@ -7,6 +7,7 @@
 //   auto x = g.input("x", {n, 768});
 //   auto y = weft::gelu(weft::linear(x, g.weight("up.weight", weft::DType::kQ4_K, {3072, 768})));
 //   g.output("y", y);
+#include "weft/graph/custom.h"
 #include "weft/graph/graph.h"
 #include "weft/graph/order.h"
 #include "weft/graph/sequence.h"

@@ -12,6 +12,7 @@ namespace weft::exec {
 std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device& device) {
   const SearchPattern pattern(pin.pattern);
   std::vector<bool> pinned(graph.nodes().size());
+  NodeId own_op = kNoNode;
   for (std::size_t n = 0; n < pinned.size(); ++n) {
     const Node& node = graph.nodes()[n];
     const auto fits = [&](ValueId value) { return pattern.found_in(graph.value(value).name); };
@@ -20,16 +21,26 @@ std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device&
       return (kind == ValueKind::kWeight || kind == ValueKind::kState) && fits(input);
     });
     if (!of_input && !fits(node.output)) continue;
+    if (get_op<ops::Custom>(node) != nullptr && !device.supports(graph, node)) {
+      own_op = static_cast<NodeId>(n);  // It is the host's, whoever gets what is around it.
+      continue;
+    }
     pinned[n] = true;
     if (!device.supports(graph, node))
       throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + pin.device + " cannot compute " +
                                                std::string(name(node.op)) + " (" +
                                                graph.value(node.output).name + "), which is pinned to it");
   }
-  if (std::find(pinned.begin(), pinned.end(), true) == pinned.end())
-    throw Error(ErrorCode::kInvalidArgument,
-                "the pin '" + pin.pattern + "' fits no tensor; inspect --tensors lists their names");
-  return pinned;
+  if (std::find(pinned.begin(), pinned.end(), true) != pinned.end()) return pinned;
+  if (own_op != kNoNode) {
+    const Node& node = graph.node(own_op);
+    throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + graph.value(node.output).name +
+                                             " = " + std::string(name(node.op)) +
+                                             " is a function of the host, and the pin '" + pin.pattern +
+                                             "' sends nothing else to " + pin.device);
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "the pin '" + pin.pattern + "' fits no tensor; inspect --tensors lists their names");
 }
 
 }  // namespace weft::exec

@@ -37,9 +37,11 @@ void Plan::start(const Step& step) {
                 "step refused: only shapes may change in a step that overlaps with others; run it instead");
   check(step);
   Flight* const older = in_flight_;
-  const std::size_t i = older == &flights_[0] ? 1 : 0;
-  Flight& flight = flights_[i];
-  begin(flight, step, i + 1);
+  // Not where the step before has its outputs, which are read meanwhile. Those of run lie in the first set.
+  const std::size_t before = older != nullptr ? older->set : done_set_;
+  const std::size_t own = before == 2 ? 1 : 2;
+  Flight& flight = flights_[own - 1];
+  begin(flight, step, own);
   for (const auto& [device, value] : now_.inputs) {
     const auto d = static_cast<std::size_t>(device), v = static_cast<std::size_t>(value);
     copy_value(flight, value, *set(0)[d][v], *set(flight.set)[d][v]);

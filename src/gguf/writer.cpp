@@ -232,6 +232,7 @@ void Writer::add_tensor(std::string_view name, DType dtype, std::vector<std::int
 }
 
 void Writer::add_tensor(std::string_view name, DType dtype, std::vector<std::int64_t> shape, Fill fill) {
+  if (!fill) refuse("tensor " + in_quotes(name) + " has no function that fills it");
   append(name, dtype, std::move(shape)).fill = std::move(fill);
 }
 
@@ -242,6 +243,8 @@ Writer::Tensor& Writer::append(std::string_view name, DType dtype, std::vector<s
   if (shape.empty() || shape.size() > kMaxDims)
     refuse("tensor " + in_quotes(name) + " has " + std::to_string(shape.size()) +
            " dimensions, expected 1 to " + std::to_string(kMaxDims));
+  if (const auto id = static_cast<std::uint32_t>(dtype); !dtype_from_id(id))
+    refuse("tensor " + in_quotes(name) + " has type " + std::to_string(id) + ", which there is not");
   const DTypeInfo& type = weft::info(dtype);
   // An element takes at most 8 bytes, so this keeps the number of bytes in range too.
   std::int64_t n_left = std::numeric_limits<std::int64_t>::max() / 8;

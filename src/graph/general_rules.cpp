@@ -72,7 +72,10 @@ ValueType rule(const ops::Concat& op, const Inputs& in) {
   return f32(Shape(dims));
 }
 
-ValueType rule(const ops::Unary&, const Inputs& in) { return each_element(in); }
+ValueType rule(const ops::Unary& op, const Inputs& in) {
+  in.known(op.kind, UnaryKind::kLog1p);
+  return each_element(in);
+}
 
 ValueType rule(const ops::Clamp& op, const Inputs& in) {
   in.require(op.low <= op.high, 0, "must be clamped to a range whose low end is not above its high end");
@@ -80,6 +83,7 @@ ValueType rule(const ops::Clamp& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::Binary& op, const Inputs& in) {
+  in.known(op.kind, BinaryKind::kPow);
   in.any_f32(0);
   if (!in.has(1)) return f32(in.shape(0));
   in.any_f32(1);
@@ -89,6 +93,7 @@ ValueType rule(const ops::Binary& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::Compare& op, const Inputs& in) {
+  in.known(op.kind, CompareKind::kGreaterEqual);
   in.f32_or_i32(0);
   if (in.has(1)) {
     in.require(in.dtype(1) == in.dtype(0), 1, "must have the type of input 0");
@@ -106,6 +111,7 @@ ValueType rule(const ops::Where&, const Inputs& in) {
 }
 
 ValueType rule(const ops::Reduce& op, const Inputs& in) {
+  in.known(op.kind, ReduceKind::kProd);
   in.any_f32(0);
   const Shape& shape = in.shape(0);
   in.require((op.axes >> shape.rank()) == 0, 0, "must have the axes that are reduced");

@@ -7,6 +7,7 @@ namespace weft {
 /// Of ops of each element of one value, and of Add and Mul.
 ValueType each_element(const Inputs& in);
 ValueType sum_or_product(const Inputs& in);
+ValueType rule(const ops::Custom& op, const Inputs& in);  // custom.cpp
 ValueType rule(const ops::Concat& op, const Inputs& in);
 ValueType rule(const ops::Unary& op, const Inputs& in);
 ValueType rule(const ops::Clamp& op, const Inputs& in);

@@ -9,6 +9,14 @@
 #include "weft/error.h"
 
 namespace weft {
+namespace {
+
+void check_type(const std::string& name, DType dtype) {
+  if (const auto id = static_cast<std::uint32_t>(dtype); !dtype_from_id(id))
+    throw Error(ErrorCode::kInvalidArgument, "'" + name + "': there is no type " + std::to_string(id));
+}
+
+}  // namespace
 
 const Graph::Data& Graph::nothing() {
   static const Data none;
@@ -30,6 +38,9 @@ Graph::Data& Graph::change() {
 SymbolId Graph::add_symbol(std::string name, std::int64_t min, std::int64_t max) {
   if (min < 0 || max < min)
     throw Error(ErrorCode::kInvalidArgument, "symbol '" + name + "': its bounds are none");
+  for (const Symbol& other : symbols())
+    if (other.name == name)
+      throw Error(ErrorCode::kInvalidArgument, "there is a symbol '" + name + "' already");
   auto& symbols = change().symbols;
   symbols.push_back({std::move(name), min, max});
   return static_cast<SymbolId>(symbols.size()) - 1;
@@ -71,12 +82,15 @@ void Graph::add_name(ValueId value) {
 }
 
 ValueId Graph::add_input(std::string name, DType dtype, Shape shape) {
+  check_type(name, dtype);
   return add_value({std::move(name), ValueKind::kInput, dtype, shape, kNoNode});
 }
 ValueId Graph::add_weight(std::string name, DType dtype, Shape shape) {
+  check_type(name, dtype);
   return add_value({std::move(name), ValueKind::kWeight, dtype, shape, kNoNode});
 }
 ValueId Graph::add_state(std::string name, DType dtype, Shape shape) {
+  check_type(name, dtype);
   return add_value({std::move(name), ValueKind::kState, dtype, shape, kNoNode});
 }
 

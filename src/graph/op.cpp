@@ -18,6 +18,7 @@ ValueType rule(const ops::GetRows&, const Inputs& in) {
 }
 
 ValueType rule(const ops::Norm& op, const Inputs& in) {
+  in.known(op.kind, NormKind::kL2);
   in.f32(0, 1);
   const std::int64_t columns = in.shape(0).columns();
   const std::int64_t group = op.group == 0 ? columns : op.group;
@@ -31,14 +32,18 @@ ValueType rule(const ops::Mul&, const Inputs& in) { return sum_or_product(in); }
 
 ValueType rule(const ops::Scale&, const Inputs& in) { return each_element(in); }
 ValueType rule(const ops::Softcap&, const Inputs& in) { return each_element(in); }
-ValueType rule(const ops::Activate&, const Inputs& in) { return each_element(in); }
+ValueType rule(const ops::Activate& op, const Inputs& in) {
+  in.known(op.kind, Activation::kSoftplus);
+  return each_element(in);
+}
 
 ValueType rule(const ops::Softmax&, const Inputs& in) {
   in.require(in.shape(0).rank() > 0, 0, "must have columns");
   return each_element(in);
 }
 
-ValueType rule(const ops::Glu&, const Inputs& in) {
+ValueType rule(const ops::Glu& op, const Inputs& in) {
+  in.known(op.kind, Activation::kSoftplus);
   in.f32(0, 1);
   in.f32(1, 1);
   in.require(in.shape(1) == in.shape(0), 1, "must have the shape of input 0");
@@ -74,6 +79,7 @@ ValueType rule(const ops::Rope& op, const Inputs& in) {
 
 ValueType rule(const ops::MoveCells& op, const Inputs& in) {
   constexpr auto at = input_places<ops::MoveCells>();
+  in.known(op.role, CacheRole::kSlots);
   in.require(in.shape(at.cache).rank() == 3, at.cache, "must be {cells, heads, head_dim}");
   in.require(in.has(at.deltas) || op.rope.n_rot == 0, at.cache, "needs deltas where keys are turned");
   for (const int i : {at.from, at.to, at.deltas}) {
@@ -88,6 +94,7 @@ ValueType rule(const ops::MoveCells& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::StoreCache& op, const Inputs& in) {
+  in.known(op.role, CacheRole::kSlots);
   in.require(in.shape(0).rank() == 3, 0, "must be {cells, heads, head_dim}");
   in.require(op.role != CacheRole::kSlots || in.dtype(0) == DType::kF32, 0, "must be f32 for plain rows");
   in.f32(1);
@@ -292,6 +299,8 @@ ValueType rule(const ops::RaggedMean&, const Inputs& in) {
 }  // namespace
 
 std::string_view name(const Op& op) {
+  if (const auto* custom = std::get_if<ops::Custom>(&op); custom != nullptr && !custom->name.empty())
+    return custom->name;
   return std::visit([](const auto& o) { return o.kName; }, op);
 }
 

@@ -60,7 +60,8 @@ ValueType rule(const ops::Cast& op, const Inputs& in) {
   return {op.to, in.shape(0)};
 }
 
-ValueType rule(const ops::IntBinary&, const Inputs& in) {
+ValueType rule(const ops::IntBinary& op, const Inputs& in) {
+  in.known(op.kind, IntKind::kOr);
   for (int i = 0; i < in.size(); ++i) i32(in, i);
   return {DType::kI32, in.broadcast(0, in.size())};
 }
@@ -96,6 +97,7 @@ ValueType rule(const ops::Argsort& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::Random& op, const Inputs& in) {
+  in.known(op.kind, RandomKind::kNormal);
   i32(in, 0);
   in.require(in.shape(0) == Shape{1}, 0, "must be one number, {1}");
   not_negative("random", op.shape);

@@ -22,7 +22,9 @@ Value make(Graph& graph, Op op, std::initializer_list<Dim> sizes, const Where& w
     if (size.last_symbol() >= static_cast<SymbolId>(graph.symbols().size()))
       refuse(op_name + ": a size has a symbol of another graph", where);
   try {
-    return {graph, graph.add(std::move(op), std::span<const ValueId>(), graph.free_name(op_name))};
+    const Value result(graph, graph.add(std::move(op), std::span<const ValueId>(), graph.free_name(op_name)));
+    graph.set_source(graph.value(result.id()).producer, where);
+    return result;
   } catch (const Error& error) {
     refuse(error.what(), where);
   }
@@ -47,12 +49,19 @@ Value repeat_axis(const char* op, Value x, std::int64_t times, int axis, bool ea
   const int at = axis_of(op, x, axis, where);
   if (times < 0) refuse(std::string(op) + ": " + text(x) + " cannot be there less than 0 times", where);
   std::vector<Dim> dims = dims_of(x.shape());
-  const Value apart = around_axis(x, at, each, where);
   Dim& size = dims[index(at)];
+  Dim total;
+  try {
+    total = size * times;
+  } catch (const Error& error) {
+    refuse(std::string(op) + ": " + text(x) + ", " + std::to_string(times) + " times: " + error.what(),
+           where);
+  }
+  const Value apart = around_axis(x, at, each, where);
   const Shape all = apart.shape();
   const Value repeated = broadcast_to(
       apart, each ? Shape{all[0], size, times, all[3]} : Shape{all[0], times, size, all[3]}, where);
-  size = size * times;
+  size = total;
   return reshape(repeated, Shape(dims), where);
 }
 
@@ -83,13 +92,14 @@ Value along(const char* op, Value x, Value indices, int axis, const Where& where
 Value arange(Graph& graph, Dim begin, Dim end, std::int64_t step, DType dtype, Where where) {
   if (step == 0) refuse("arange: its step is 0", where);
   if (step == std::numeric_limits<std::int64_t>::min()) refuse("arange: its step is too large", where);
+  Dim size;
   try {
-    Dim size = step > 0 ? (end - begin + (step - 1)) / step : (begin - end + (-step - 1)) / -step;
-    if (size.is_constant() && size.constant() < 0) size = 0;
-    return make(graph, ops::Arange{size, begin, step, dtype}, {size, begin}, where);
+    size = step > 0 ? (end - begin + (step - 1)) / step : (begin - end + (-step - 1)) / -step;
   } catch (const Error& error) {
-    refuse(error.what(), where);
+    refuse("arange: " + std::string(error.what()), where);
   }
+  if (size.is_constant() && size.constant() < 0) size = 0;
+  return make(graph, ops::Arange{size, begin, step, dtype}, {size, begin}, where);
 }
 
 Value full(Graph& graph, Shape shape, float value, Where where) {

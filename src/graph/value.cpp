@@ -136,8 +136,8 @@ Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int 
 Value store_rows(Value state, Value x, Value rows, Where where) {
   return apply(ops::StoreCache{CacheRole::kSlots}, {state, x, rows}, where);
 }
-Value conv1d(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride,
-             std::int64_t padding, Where where) {
+Value conv1d_channels_last(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride,
+                           std::int64_t padding, Where where) {
   return linear(apply(ops::Unfold{kernel, stride, padding}, {x}, where), weight, bias, where);
 }
 Value ragged_mean(Value x, Value begins, Value ends, Where where) {
@@ -168,6 +168,13 @@ void check_name(const Graph& graph, const std::string& name, const Where& where)
   if (graph.find(name) != kNoValue) refuse("there is a value '" + name + "' already", where);
 }
 
+/// The row of a type that there is.
+const DTypeInfo& known_type(const std::string& name, DType dtype, const Where& where) {
+  const auto id = static_cast<std::uint32_t>(dtype);
+  if (!dtype_from_id(id)) refuse("'" + name + "': there is no type " + std::to_string(id), where);
+  return info(dtype);
+}
+
 }  // namespace
 
 Dim Graph::symbol(std::string name, std::int64_t min, std::int64_t max, Where where) {
@@ -191,7 +198,8 @@ Value Graph::input(std::string name, Shape shape, DType dtype, Where where) {
 Value Graph::weight(std::string name, DType dtype, Shape shape, Where where) {
   check_name(*this, name, where);
   check_shape(*this, name, shape, true, where);
-  if (const DTypeInfo& type = info(dtype); shape.rank() > 0 && shape.columns() % type.block_elements != 0)
+  if (const DTypeInfo& type = known_type(name, dtype, where);
+      shape.rank() > 0 && shape.columns() % type.block_elements != 0)
     refuse("weight '" + name + "': rows of " + std::string(type.name) + " have a multiple of " +
                std::to_string(type.block_elements) + " columns",
            where);
@@ -203,7 +211,8 @@ Value Graph::weight(std::string name, Shape shape, Where where) {
 Value Graph::state(std::string name, DType dtype, Shape shape, Where where) {
   check_name(*this, name, where);
   check_shape(*this, name, shape, true, where);
-  if (shape.rank() != 3 || shape.columns() % info(dtype).block_elements != 0)
+  if (const DTypeInfo& type = known_type(name, dtype, where);
+      shape.rank() != 3 || shape.columns() % type.block_elements != 0)
     refuse("state '" + name + "': states are {cells, heads, columns}, of whole blocks", where);
   return {*this, add_state(std::move(name), dtype, std::move(shape))};
 }

@@ -3,9 +3,11 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "graph/operands.h"
 #include "graph/refuse.h"
+#include "weft/error.h"
 
 namespace weft {
 namespace {
@@ -50,6 +52,22 @@ Value as_pictures(const char* op, Value x, const Where& where) {
   if (x.rank() != 3) refuse(std::string(op) + ": " + text(x) + " must be signals {n, c, t}", where);
   return unsqueeze(x, 2, where);
 }
+/// The shape rule's word on a convolution of pictures, as one on the signals that were given.
+void check_signals(const char* op_name, const Op& op, Value pictures, Value x, Value weight, Value bias,
+                   const Where& where) {
+  check(op_name, weight, {}, where);
+  std::vector<ValueType> types;
+  for (const Value& input : {pictures, weight, bias})
+    if (input) types.push_back({input.dtype(), input.shape()});
+  try {
+    infer(op, types);
+  } catch (const Error& error) {
+    const std::string reason = std::string(error.what()).substr(name(op).size());
+    refuse(op_name + reason + " (signals " + text(x) + ", weight " + text(weight) +
+               (bias ? ", bias " + text(bias) : "") + ")",
+           where);
+  }
+}
 Value as_signals(Value pictures, const Where& where) { return squeeze(pictures, 2, where); }
 
 }  // namespace
@@ -66,7 +84,9 @@ Value conv1d(Value x, Value weight, Value bias, const Conv1d& params, Where wher
                           .padding = {0, params.padding},
                           .dilation = {1, params.dilation},
                           .groups = params.groups};
-  return as_signals(conv2d(as_pictures("conv1d", x, where), weight, bias, op, where), where);
+  const Value pictures = as_pictures("conv1d", x, where);
+  check_signals("conv1d", op, pictures, x, weight, bias, where);
+  return as_signals(conv2d(pictures, weight, bias, op, where), where);
 }
 Value conv_transpose1d(Value x, Value weight, Value bias, const ConvTranspose1d& params, Where where) {
   const ops::ConvTranspose2d op = {.stride = {1, params.stride},
@@ -74,8 +94,9 @@ Value conv_transpose1d(Value x, Value weight, Value bias, const ConvTranspose1d&
                                    .output_padding = {0, params.output_padding},
                                    .dilation = {1, params.dilation},
                                    .groups = params.groups};
-  return as_signals(conv_transpose2d(as_pictures("conv_transpose1d", x, where), weight, bias, op, where),
-                    where);
+  const Value pictures = as_pictures("conv_transpose1d", x, where);
+  check_signals("conv_transpose1d", op, pictures, x, weight, bias, where);
+  return as_signals(conv_transpose2d(pictures, weight, bias, op, where), where);
 }
 
 Value max_pool2d(Value x, HeightWidth kernel, std::optional<HeightWidth> stride, HeightWidth padding,

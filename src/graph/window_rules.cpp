@@ -89,6 +89,7 @@ ValueType rule(const ops::ConvTranspose2d& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::Pool2d& op, const Inputs& in) {
+  in.known(op.kind, PoolKind::kMean);
   pictures(in);
   in.require(within(op.kernel, 1, kMost) && within(op.stride, 1, kMost) && within(op.padding, 0, kMost), 0,
              "needs a kernel and strides from 1 to 2^20, and no negative padding");
@@ -101,6 +102,7 @@ ValueType rule(const ops::Pool2d& op, const Inputs& in) {
 }
 
 ValueType rule(const ops::Resize2d& op, const Inputs& in) {
+  in.known(op.kind, ResizeKind::kBilinear);
   pictures(in);
   const Shape& x = in.shape(0);
   for (const Dim* const size : {&op.height, &op.width})

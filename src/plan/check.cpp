@@ -94,8 +94,9 @@ std::int64_t checked_elements(const Graph& graph, const ValueInfo& value,
     if (const std::int64_t size = value.shape[i].value(symbols);
         size < 0 || __builtin_mul_overflow(elements, size, &elements))
       refuse(value.name + " " + to_string(value.shape, graph.symbols()) +
-             (size < 0 ? " has a negative size, at the symbols' lower bounds perhaps"
-                       : " has a size that no memory has"));
+                 (size < 0 ? " has a negative size, at the symbols' lower bounds perhaps"
+                           : " has a size that no memory has"),
+             value.producer == kNoNode ? Where() : graph.node(value.producer).source.where);
   return elements / 8;
 }
 

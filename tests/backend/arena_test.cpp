@@ -41,5 +41,46 @@ TEST(Arena, NeverOverlapsWhatIsAliveTogether) {
   }
 }
 
+/// Each at the lowest offset that is free, tried one after another.
+TEST(Arena, TakesTheLowestOffsetThatIsFree) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Lifetime> lifetimes;
+    for (std::size_t n = random() % 30; n > 0; --n) {
+      const int first = static_cast<int>(random() % 17);
+      lifetimes.push_back({first, first + static_cast<int>(random() % 9), random() % 700});
+    }
+    std::stable_sort(lifetimes.begin(), lifetimes.end(),
+                     [](const Lifetime& a, const Lifetime& b) { return a.bytes > b.bytes; });
+    const ArenaLayout layout = lay_out(lifetimes);
+    for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+      const Lifetime& a = lifetimes[i];
+      const auto is_free = [&](std::size_t offset) {
+        for (std::size_t j = 0; j < i; ++j) {
+          const Lifetime& b = lifetimes[j];
+          const std::size_t end = layout.offsets[j] + (b.bytes + 63) / 64 * 64;
+          if (a.first <= b.last && b.first <= a.last && offset < end &&
+              layout.offsets[j] < offset + (a.bytes + 63) / 64 * 64)
+            return false;
+        }
+        return true;
+      };
+      std::size_t lowest = 0;
+      while (!is_free(lowest)) lowest += 64;
+      EXPECT_EQ(layout.offsets[i], lowest) << i;
+    }
+  }
+}
+
+/// Where everything is alive at the same time, as in chains that one thread goes through.
+TEST(Arena, StacksAsMuchAsThereIs) {
+  constexpr int kMany = 50000;
+  std::vector<Lifetime> lifetimes;
+  for (int i = 0; i < kMany; ++i) lifetimes.push_back({0, i + 1, 64});
+  const ArenaLayout layout = lay_out(lifetimes);
+  EXPECT_EQ(layout.bytes, std::size_t{64} * kMany);
+  EXPECT_EQ(layout.offsets[7], std::size_t{64} * 7);
+}
+
 }  // namespace
 }  // namespace weft

@@ -35,9 +35,10 @@ struct Encoder {
 
   Encoder() {
     const Value x = g.input("x", {n, kIn});
-    Value h = gelu(conv1d(x, weight("conv1.weight", {kWidth, 3 * kIn}), {}, 3, 1, 1)).named("conv1");
-    h = gelu(
-        conv1d(h, weight("conv2.weight", {kWidth, 3 * kWidth}), weight("conv2.bias", {kWidth}), 3, 2, 1));
+    Value h =
+        gelu(conv1d_channels_last(x, weight("conv1.weight", {kWidth, 3 * kIn}), {}, 3, 1, 1)).named("conv1");
+    h = gelu(conv1d_channels_last(h, weight("conv2.weight", {kWidth, 3 * kWidth}),
+                                  weight("conv2.bias", {kWidth}), 3, 2, 1));
     const Dim rows = h.size(0);
     const auto index = [&](const char* name) { return g.input(name, {rows}, DType::kI32); };
     h = (h + take(weight("table", {kRows, kWidth}), index("positions"))).named("embedded");

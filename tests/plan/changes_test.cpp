@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <source_location>
 #include <string>
 
 #include "exec/device_set.h"
@@ -380,7 +381,7 @@ TEST(PlanLooks, ConvolutionsOverRows) {
   Graph g;
   const Dim t = g.symbol("t", 1, 16);
   const Value x = g.input("x", {t, 2});
-  g.output("y", conv1d(relu(x), g.weight("w", {3, 6}), g.weight("b", {3}), 3, 2, 1));
+  g.output("y", conv1d_channels_last(relu(x), g.weight("w", {3, 6}), g.weight("b", {3}), 3, 2, 1));
   Plan plan(g, find_devices({"cpu"}));
   const Floats w = counted(18, 0.5f), b = counted(3, 1.0f);
   plan.set_weight("w", w);
@@ -435,6 +436,8 @@ TEST(PlanLooks, MistakesOfThoseWhoKnowIdsAreErrors) {
   const Value x = g.input("x", {1, 2});
   EXPECT_THROW(g.add_output(-1), Error);
   EXPECT_THROW(g.add_output(99), Error);
+  for (const NodeId node : {-1, 0, 99})  // It has none.
+    EXPECT_THROW(g.set_source(node, std::source_location::current()), Error);
   g.add_output(x.id());
   EXPECT_THROW(Plan(g, find_devices({"cpu"})), Error);
   Graph twice;

@@ -2,6 +2,8 @@
 // inputs, weights beside values.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "graph/refusal.h"
@@ -159,6 +161,31 @@ TEST(PlanOrder, AScalarMayBeFull) {
   plan.run({}, {});
   EXPECT_EQ(plan.read("y"), Floats{2.5f});
   EXPECT_TRUE(plan.shape("y").empty());
+}
+
+/// What PyTorch gives, but for top_k, where NaN is least.
+TEST(PlanOrder, RowsOfSomeNumbersAndOfNone) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
+                  kInf = std::numeric_limits<float>::infinity();
+  Graph g;
+  const Value x = g.input("x", {5, 4});
+  g.output("largest", argmax(x, 1));
+  g.output("max", max(x, {1}));
+  g.output("min", min(x, {1}));
+  g.output("up", argsort(x));
+  g.output("down", argsort(x, 1, true));
+  g.output("best", top_k(x, 3));
+  Plan plan(g, find_devices({"cpu"}));
+  plan.run({}, {{"x", Floats{kNan,  1.0f, kNan, 2.0f, kNan, kNan,  kNan,  kNan,  -kInf, kNan,
+                             -kInf, kNan, 1.0f, 3.0f, 3.0f, -kInf, -kInf, -kInf, -kInf, -kInf}}});
+  EXPECT_EQ(read_ints(plan, "largest", 5), (Ints{0, 0, 1, 1, 0}));
+  EXPECT_EQ(read_ints(plan, "up", 20), (Ints{1, 3, 0, 2, 0, 1, 2, 3, 0, 2, 1, 3, 3, 0, 1, 2, 0, 1, 2, 3}));
+  EXPECT_EQ(read_ints(plan, "down", 20), (Ints{0, 2, 3, 1, 0, 1, 2, 3, 1, 3, 0, 2, 1, 2, 0, 3, 0, 1, 2, 3}));
+  EXPECT_EQ(read_ints(plan, "best", 15), (Ints{3, 1, 0, 0, 1, 2, 0, 1, 2, 1, 2, 0, 0, 1, 2}));
+  const Floats most = plan.read("max"), least = plan.read("min");
+  for (std::size_t r = 0; r < 3; ++r) EXPECT_TRUE(std::isnan(most[r]) && std::isnan(least[r])) << r;
+  EXPECT_EQ(Floats(most.begin() + 3, most.end()), (Floats{3.0f, -kInf}));
+  EXPECT_EQ(Floats(least.begin() + 3, least.end()), (Floats{-kInf, -kInf}));
 }
 
 TEST(PlanOrder, TrianglesMayBeAllOrNothing) {

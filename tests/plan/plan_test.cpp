@@ -324,6 +324,22 @@ TEST(Plan, SlicesStayWithinTheirAxis) {
   EXPECT_TRUE(has(what, "first: x [n, 2] has no elements 0 to 4 along axis 0, which has size 3")) << what;
 }
 
+/// One thread goes through all of them, each behind the one before.
+TEST(Plan, ChainsAreAsLongAsGraphsMayBe) {
+  constexpr int kMany = 200000;
+  Graph g;
+  const Value x = g.input("x", {2});
+  Value y = x;
+  for (int i = 0; i < kMany; ++i) y = y + 1.0f;
+  g.output("y", y);
+  for (const int n_threads : {1, 2}) {
+    Plan plan(g, find_devices({"cpu"}), {.n_threads = n_threads});
+    const Floats values = {0.0f, 5.0f};
+    plan.run({}, {{"x", values}});
+    EXPECT_EQ(plan.read("y"), (Floats{kMany, kMany + 5}));
+  }
+}
+
 TEST(Plan, ShapesMayBeForbidden) {
   Net net;
   Plan plan(net.g, find_devices({"cpu"}), {.allowed = {}});

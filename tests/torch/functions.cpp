@@ -107,8 +107,8 @@ std::map<std::string, Make> elementary_functions() {
       {"linear", [](const Call& c) { return linear(c.in.at(0), c.in.at(1), optional(c.in, 2)); }},
       {"conv1d",
        [](const Call& c) {
-         return conv1d(c.in.at(0), c.in.at(1), optional(c.in, 2), integer(c.p, "kernel"),
-                       integer(c.p, "stride"), integer(c.p, "padding"));
+         return conv1d_channels_last(c.in.at(0), c.in.at(1), optional(c.in, 2), integer(c.p, "kernel"),
+                                     integer(c.p, "stride"), integer(c.p, "padding"));
        }},
       {"ragged_attention",
        [](const Call& c) {

@@ -19,6 +19,7 @@
 
 #include "weft/dtype.h"
 #include "weft/graph/ops/cells.h"
+#include "weft/graph/ops/custom.h"
 #include "weft/graph/ops/dense_attention.h"
 #include "weft/graph/ops/general.h"
 #include "weft/graph/ops/order.h"
@@ -58,10 +59,13 @@ using Op = std::variant<
     ops::DenseAttention,
     // ops/cells.h
     ops::Lstm, ops::Gru,
+    // ops/custom.h
+    ops::Custom,
     // ops/views.h, the last ones
     ops::Reshape, ops::Permute, ops::Slice, ops::BroadcastTo, ops::Flip>;
 // clang-format on
 
+/// Of an op of a user's own, its own one, which lies in the op.
 std::string_view name(const Op& op);
 /// Whether a result is its input in another shape (Reshape and what follows it).
 bool is_view(const Op& op);

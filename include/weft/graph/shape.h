@@ -20,6 +20,10 @@ namespace weft {
 using SymbolId = std::int32_t;
 inline constexpr SymbolId kNoSymbol = -1;
 
+/// The upper bound of a symbol at most. Products of a few such sizes still fit into 64 bits, where they are
+/// refused for want of memory.
+inline constexpr std::int64_t kMaxSymbol = std::int64_t{1} << 31;
+
 struct Symbol {
   std::string name;
   std::int64_t min = 0;

@@ -132,9 +132,10 @@ Value ragged_attention(Value q, Value k, Value v, Value begins, Value ends, int 
 Value store_rows(Value state, Value x, Value rows, Where where = Where::current());
 /// x {t, c}, weight {o, kernel*c}, bias {o}? -> {(t + 2 * padding - kernel) / stride + 1, o}: over rows,
 /// which are the times of a signal. A row of the weight has the c inputs of the first time, then those of the
-/// next: torch.nn.functional.conv1d has them as {o, c, kernel}.
-Value conv1d(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride = 1,
-             std::int64_t padding = 0, Where where = Where::current());
+/// next: torch.nn.functional.conv1d has them as {o, c, kernel}. (conv1d, of value_windows.h, takes signals
+/// {n, c, t}, channels first.)
+Value conv1d_channels_last(Value x, Value weight, Value bias, std::int64_t kernel, std::int64_t stride = 1,
+                           std::int64_t padding = 0, Where where = Where::current());
 /// x {m, d}, begins {s} I32, ends {s} I32 -> {s, d}
 Value ragged_mean(Value x, Value begins, Value ends, Where where = Where::current());
 // Of each element. NaN where there is no real result.

@@ -35,7 +35,8 @@ struct ConvTranspose1d {
   std::int64_t groups = 1;
 };
 /// Signals x {n, c, t}, weight {o, c / groups, 1, k}, bias {o}? -> {n, o, t'}. The bytes of a weight are
-/// those of torch's, which is {o, c / groups, k}. (value.h has one for the rows of a single signal.)
+/// those of torch's, which is {o, c / groups, k}. (conv1d_channels_last, of value.h, takes the rows
+/// of a single signal.)
 ///   conv1d(x, w, b, {.stride = 2, .groups = 4})
 Value conv1d(Value x, Value weight, Value bias = {}, const Conv1d& params = {},
              Where where = Where::current());

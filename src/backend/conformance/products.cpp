@@ -1,5 +1,7 @@
 // Cases of products with matrices, of experts too, and what chooses and sums those.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backend/conformance/case.h"
 
@@ -57,12 +59,27 @@ void experts(Suite& suite) {
         Case ids_case = suite.next();
         Values logits = ids_case.floats({m, e});
         if (!logits.empty()) logits.back() = logits[logits.size() - 2];  // Two equals.
+        if (m > 1) std::fill_n(logits.begin(), e, -std::numeric_limits<double>::infinity());
         const Indices ids = top_k(logits, static_cast<std::size_t>(e), static_cast<std::size_t>(k));
         if (suite.wanted("top_k")) {
           Case& c = ids_case;
           c.expect(c.graph.add(ops::TopK{static_cast<int>(k)}, {c.input({c.rows(m), e}, logits)}, "y"),
                    Values(ids.begin(), ids.end()));
           suite.take(c, where, 0.0);
+          Case without = suite.next();  // Rows of no numbers, of some, and beside infinities.
+          constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+          Values x = without.floats({m, e}, -2.0f, 2.0f);
+          for (std::size_t i = 0; i < x.size(); ++i) {
+            const auto row = static_cast<std::int64_t>(i) / e;
+            if (row % 3 == 0 || without.integer(0, 2) == 0) x[i] = kNan;
+            if (row % 3 == 2 && without.integer(0, 1) == 0)
+              x[i] = (i % 2 == 0 ? 1.0 : -1.0) * std::numeric_limits<double>::infinity();
+          }
+          const Indices best = top_k(x, static_cast<std::size_t>(e), static_cast<std::size_t>(k));
+          const ValueId in = without.input({without.rows(m), e}, x);
+          without.expect(without.graph.add(ops::TopK{static_cast<int>(k)}, {in}, "y"),
+                         Values(best.begin(), best.end()));
+          suite.take(without, where + " with NaN", 0.0);
         }
         for (const bool normalise : {false, true}) {
           if (!suite.wanted("expert_weights")) continue;

@@ -201,11 +201,14 @@ Values log_sum_exp(const Values& x, std::size_t columns, const Indices& ids) {
 Indices top_k(const Values& x, std::size_t columns, std::size_t k) {
   Indices result;
   for (std::size_t begin = 0; begin < x.size(); begin += columns) {
+    const auto value = [&](std::int32_t i) {
+      const double own = x[begin + static_cast<std::size_t>(i)];
+      return std::isnan(own) ? -std::numeric_limits<double>::infinity() : own;
+    };
     Indices order(columns);
-    for (std::size_t i = 0; i < columns; ++i) order[i] = static_cast<std::int32_t>(i);
-    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-      return x[begin + static_cast<std::size_t>(a)] > x[begin + static_cast<std::size_t>(b)];
-    });
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int32_t a, std::int32_t b) { return value(a) > value(b); });
     result.insert(result.end(), order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k));
   }
   return result;
@@ -219,9 +222,11 @@ Values expert_weights(const ops::ExpertWeights& op, const Values& logits, std::s
     for (std::size_t i = 0; i < columns; ++i) all += std::exp(logits[row * columns + i]);
     for (std::size_t j = 0; j < k; ++j)
       chosen += std::exp(logits[row * columns + static_cast<std::size_t>(ids[row * k + j])]);
-    for (std::size_t j = 0; j < k; ++j)
-      y.push_back(std::exp(logits[row * columns + static_cast<std::size_t>(ids[row * k + j])]) /
-                  (op.normalise ? chosen : all) * static_cast<double>(op.scale));
+    const double sum = op.normalise ? chosen : all;
+    for (std::size_t j = 0; j < k; ++j) {
+      const double own = std::exp(logits[row * columns + static_cast<std::size_t>(ids[row * k + j])]);
+      y.push_back(sum == 0.0 ? 0.0 : own / sum * static_cast<double>(op.scale));
+    }
   }
   return y;
 }

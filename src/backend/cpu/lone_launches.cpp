@@ -4,6 +4,7 @@
 
 #include "backend/cpu/launches/batch_matmul.h"
 #include "backend/cpu/launches/copy.h"
+#include "backend/cpu/launches/custom.h"
 #include "backend/cpu/launches/delta_rule.h"
 #include "backend/cpu/launches/elementwise.h"
 #include "backend/cpu/launches/move.h"
@@ -26,6 +27,7 @@ std::unique_ptr<Launch> make_plain_launch(const Graph& graph, const Node& node) 
   if (get_op<ops::RaggedMean>(node) != nullptr) return std::make_unique<RaggedMeanLaunch>(graph, node);
   if (get_op<ops::Pool2d>(node) != nullptr) return std::make_unique<PoolLaunch>(graph, node);
   if (get_op<ops::Resize2d>(node) != nullptr) return std::make_unique<ResizeLaunch>(graph, node);
+  if (get_op<ops::Custom>(node) != nullptr) return std::make_unique<CustomLaunch>(graph, node);
   return nullptr;
 }
 

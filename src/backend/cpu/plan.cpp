@@ -101,6 +101,7 @@ class CpuPlan final : public DevicePlan {
         layout_(lay_out_program(graph_, program_, pool_->n_threads())),
         memory_(memory_of(program_, layout_, options)),
         schedule_(program_),
+        next_(program_.launches.size()),
         ahead_(static_cast<std::size_t>(program_.n_phases) * static_cast<std::size_t>(pool_->n_threads())) {
     workspace_->reserve(layout_.bytes);
     bind(bindings);
@@ -120,10 +121,12 @@ class CpuPlan final : public DevicePlan {
       pool_->run(schedule_.n_tasks(), recorder_ ? run_tasks<true> : run_tasks<false>, this, ahead());
     }
     kernel_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (!recorder_) return;
-    recorder_->end_step(schedule_.n_tasks().size());
-    for (std::size_t i = 0; i < program_.launches.size(); ++i)
-      if (schedule_.tasks_of(i) > 0) recorder_->count(i, program_.launches[i].launch->work());
+    if (recorder_) {
+      recorder_->end_step(schedule_.n_tasks().size());
+      for (std::size_t i = 0; i < program_.launches.size(); ++i)
+        if (schedule_.tasks_of(i) > 0) recorder_->count(i, program_.launches[i].launch->work());
+    }
+    failure_.rethrow();
   }
 
   void set_profile(Profile* profile) override {
@@ -153,8 +156,11 @@ class CpuPlan final : public DevicePlan {
   }
 
  private:
-  TaskContext context_of(int thread) const {
-    return {kernels_, scratch_ + static_cast<std::size_t>(thread) * layout_.scratch_per_thread, thread};
+  static constexpr std::size_t kNone = SIZE_MAX;
+
+  TaskContext context_of(int thread) {
+    return {kernels_, scratch_ + static_cast<std::size_t>(thread) * layout_.scratch_per_thread, thread,
+            failure_};
   }
 
   /// Without a pool, as there is nobody to share with.
@@ -175,18 +181,27 @@ class CpuPlan final : public DevicePlan {
                                    });
   }
 
-  /// And those that follow it, if these tasks were the last.
+  /// And those that follow it, if these tasks were the last: one after another, as they may be thousands.
   template <bool kRecorded>
   void run_launch(std::size_t i, std::int32_t begin, std::int32_t end, const TaskContext& context) {
-    Launch& launch = *program_.launches[i].launch;
-    if (!is_cancelled(cancelled_) || launch.must_run()) {
-      if constexpr (kRecorded) recorder_->tasks_begin(context.thread);
-      launch.run_all(begin, end, context);
-      if constexpr (kRecorded) recorder_->tasks_end(context.thread, i);
+    std::size_t first = kNone, last = kNone;
+    for (;;) {
+      Launch& launch = *program_.launches[i].launch;
+      if (!is_cancelled(cancelled_) || launch.must_run()) {
+        if constexpr (kRecorded) recorder_->tasks_begin(context.thread);
+        launch.run_all(begin, end, context);
+        if constexpr (kRecorded) recorder_->tasks_end(context.thread, i);
+      }
+      schedule_.done(i, end - begin, [&](std::size_t follower) {
+        (first == kNone ? first : next_[last]) = follower;
+        last = follower;
+      });
+      if (first == kNone) return;
+      i = first;
+      begin = 0;
+      end = schedule_.tasks_of(i);
+      first = i == last ? kNone : next_[i];
     }
-    schedule_.done(i, end - begin, [&](std::size_t follower) {
-      run_launch<kRecorded>(follower, 0, schedule_.tasks_of(follower), context);
-    });
   }
 
   /// The weights that a thread's share of a phase begins with, as much as it should ask for while it waits.
@@ -257,6 +272,8 @@ class CpuPlan final : public DevicePlan {
   std::uint64_t bound_at_move_ = 0;  // Of the workspace: where the addresses are those of.
   std::byte* scratch_ = nullptr;
   Schedule schedule_;
+  std::vector<std::size_t> next_;                  // By launch that follows: what its thread runs behind it.
+  StepFailure failure_;                            // Of the step.
   std::vector<std::span<const std::byte>> ahead_;  // See Pool::run.
   std::optional<Recorder> recorder_;               // While steps are profiled.
   std::uint64_t step_number_ = 0;

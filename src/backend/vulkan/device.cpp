@@ -13,17 +13,16 @@
 
 namespace weft::vulkan {
 
-// In the order of shaders/unpack.glsl.
 std::optional<std::uint32_t> stored_type(DType dtype) {
-  constexpr DType kTypes[] = {DType::kF32,     DType::kF16,   DType::kBF16,    DType::kQ4_0,   DType::kQ4_1,
-                              DType::kQ5_0,    DType::kQ5_1,  DType::kQ8_0,    DType::kIQ4_NL, DType::kMXFP4,
-                              DType::kQ2_K,    DType::kQ3_K,  DType::kQ4_K,    DType::kQ5_K,   DType::kQ6_K,
-                              DType::kIQ4_XS,  DType::kNVFP4, DType::kQ1_0,    DType::kTQ1_0,  DType::kTQ2_0,
-                              DType::kIQ1_S,   DType::kIQ1_M, DType::kIQ2_XXS, DType::kIQ2_XS, DType::kIQ2_S,
-                              DType::kIQ3_XXS, DType::kIQ3_S};
-  const auto* const found = std::find(std::begin(kTypes), std::end(kTypes), dtype);
-  if (found == std::end(kTypes)) return std::nullopt;
-  return static_cast<std::uint32_t>(found - std::begin(kTypes));
+  switch (dtype) {
+#define STORED_TYPE(name, number) \
+  case DType::name:               \
+    return number;
+#include "backend/vulkan/shaders/stored_types.glsl"
+#undef STORED_TYPE
+    default:
+      return std::nullopt;
+  }
 }
 
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }

@@ -30,7 +30,7 @@ class Tensor final : public DeviceTensor {
   Buffer buffer_;
 };
 
-/// The shaders' name of a type that they can unpack (shaders/unpack.glsl), if there is one.
+/// The shaders' name of a type that they can unpack (shaders/stored_types.glsl), if there is one.
 std::optional<std::uint32_t> stored_type(DType dtype);
 bool is_float(DType dtype);  ///< F32, F16 or BF16: read element by element, and written.
 

@@ -16,6 +16,14 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
       home_(graph.values().size(), nullptr) {
   // A context's graph may have nodes that the model's lacks (for the best tokens), where there is no choice.
   if (model.devices.size() == 1) device_of_node_.assign(graph.nodes().size(), 0);
+  // Or, behind them, for sums of columns: each where what it reads is made, if that device can.
+  for (std::size_t n = device_of_node_.size(); n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    const NodeId maker = node.inputs.empty() ? kNoNode : graph.value(node.inputs.back()).producer;
+    const int device = maker == kNoNode ? model.devices.host : device_of_node_[index(maker)];
+    const bool can = model.devices.devices[index(device)]->supports(graph, node);
+    device_of_node_.push_back(can ? device : model.devices.host);
+  }
   WEFT_CHECK(device_of_node_.size() == graph.nodes().size());
   const std::vector<bool> live = live_nodes(graph);
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {

@@ -15,7 +15,7 @@ namespace {
 /// The devices whose memory a placement exceeds, with what it needs there; empty where it fits.
 std::string exceeded(const Graph& graph, const exec::DeviceSet& set, std::span<const int> device_of) {
   const std::vector<Device*> devices = set.pointers();
-  const auto needs = exec::memory_needs(graph, devices, device_of, set.host);
+  const auto needs = memory_needs(graph, devices, device_of, set.host);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const DeviceInfo& info = devices[d]->info();
     // The CPU's memory holds the file's pages too, which the system gives back.
@@ -35,6 +35,19 @@ model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo&
       fill_in({.n_ctx = params.n_ctx, .n_sequences = params.n_sequences, .n_ubatch = params.n_ubatch}, info,
               CacheType::kF16);
   return graph_sizes(context, DType::kF16, DType::kF16, row_shares(params));
+}
+
+std::vector<exec::MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
+                                           std::span<const int> device_of, int host, int n_threads) {
+  std::vector<exec::MemoryNeed> needs = exec::memory_needs(graph, devices, device_of, host, n_threads);
+  const auto readers = exec::devices_reading(graph, device_of);
+  for (std::size_t v = 0; v < graph.values().size(); ++v) {
+    const ValueInfo& value = graph.values()[v];
+    if (value.kind != ValueKind::kWeight || !readers[v].empty()) continue;
+    for (std::size_t d = 0; d < devices.size(); ++d)
+      needs[d].weights += devices[d]->bytes_of(value.kind, value.dtype, value.shape.dims({}));
+  }
+  return needs;
 }
 
 std::vector<int> place_model(const Graph& graph, int n_layers, const exec::DeviceSet& set,

@@ -4,12 +4,14 @@
 //
 // Placement has three steps. The user's rules fix the devices of most nodes (placement_rules.h). The rest
 // goes where a step costs least (cheapest.h). Then devices are asked what they would take, with all
-// temporaries, tables and the sets that overlapping steps have (exec::memory_needs), so whether it fits is
+// temporaries, tables and the sets that overlapping steps have (memory_needs), so whether it fits is
 // known and not estimated. Where it does not, and the number of layers is open, the same is tried with one
 // layer less.
+#include <span>
 #include <vector>
 
 #include "exec/device_set.h"
+#include "exec/placement.h"
 #include "model/builder.h"
 #include "weft/graph.h"
 #include "weft/model.h"
@@ -18,6 +20,11 @@ namespace weft::engine {
 
 /// The bounds that contexts are expected to give the graph: what memory is fitted to.
 model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info);
+
+/// exec::memory_needs, and on each device the weights that no node of the graph reads: a context of another
+/// length may, anywhere, as the factors of LongRope.
+std::vector<exec::MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
+                                           std::span<const int> device_of, int host, int n_threads = 0);
 
 /// The device of each node of the graph. On a single device nothing is placed, only the fit is checked.
 /// Throws Error: kOutOfMemory that says how much is lacking where (only where params.fit), and what

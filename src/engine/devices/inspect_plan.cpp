@@ -36,7 +36,7 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   PlanReport report;
   std::vector<std::string> names;
   const std::vector<Device*> devices = set.pointers();
-  const auto needs = exec::memory_needs(graph, devices, device_of, set.host);
+  const auto needs = engine::memory_needs(graph, devices, device_of, set.host);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     names.push_back(devices[d]->info().name);
     report.devices.push_back({names.back(), needs[d].weights, needs[d].states,

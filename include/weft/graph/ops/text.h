@@ -234,7 +234,7 @@ struct DeltaRule {
   friend bool operator==(const DeltaRule&, const DeltaRule&) = default;
 };
 
-/// x {m, e} -> {m, k} I32: indices of the k largest, largest first, lower first among equals; NaN is least.
+/// x {m, e} -> {m, k} I32: indices of the k largest, lower first among equals; NaN counts as minus infinity.
 struct TopK {
   static constexpr std::string_view kName = "top_k";
   static constexpr int kMinInputs = 1, kMaxInputs = 1;

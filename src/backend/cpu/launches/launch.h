@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/step_failure.h"
 #include "backend/cpu/tensors.h"
 #include "weft/graph.h"
 
@@ -63,6 +64,7 @@ struct TaskContext {
   const Kernels& kernels;
   std::byte* scratch;  ///< Of this thread, as large as the largest scratch_bytes() of the plan.
   int thread;          ///< Which one, below StepInfo::n_threads.
+  StepFailure& failure;
 };
 
 /// What has to be read of weights and caches, and multiplied, at least; see Profile::Work.

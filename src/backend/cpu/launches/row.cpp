@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <unordered_map>
 
 #include "backend/cpu/launches/best.h"
 #include "backend/cpu/launches/elementwise.h"
@@ -154,15 +155,14 @@ std::size_t RowLaunch::row_stride(ValueId value) const {
 }
 
 void RowLaunch::settle(const std::vector<bool>& needed_outside) {
-  std::vector<std::size_t> scratch_of(graph_.values().size(), SIZE_MAX);
+  std::unordered_map<ValueId, std::size_t> scratch_of;  // Few of the graph's values.
   for (Instruction& instruction : instructions_) {
     const auto* quantise = std::get_if<Quantise>(&instruction.op);
     for (Operand& operand : instruction.in) {
       operand.stride = row_stride(operand.value);
-      const std::size_t offset = scratch_of[static_cast<std::size_t>(operand.value)];
-      if (offset != SIZE_MAX) {
+      if (const auto found = scratch_of.find(operand.value); found != scratch_of.end()) {
         operand.scratch = true;
-        operand.offset = offset;
+        operand.offset = found->second;
       }
     }
     if (std::holds_alternative<ops::ExpertWeights>(instruction.op)) {
@@ -184,7 +184,7 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
       out.stride = row_stride(out.value);
       if (!needed_outside[static_cast<std::size_t>(out.value)]) {
         out.scratch = true;
-        out.offset = scratch_of[static_cast<std::size_t>(out.value)] = scratch_bytes_;
+        out.offset = scratch_of[out.value] = scratch_bytes_;
         const Shape& shape = graph_.value(out.value).shape;  // A vector is one row, without a stride.
         const std::int64_t alone = shape.rank() == 1 && shape[0].is_constant() ? shape.columns() : 1;
         scratch_bytes_ += aligned(std::max(out.stride, static_cast<std::size_t>(alone) * sizeof(float)));

@@ -4,6 +4,7 @@
 // top_k: x -> ids. weights: logits, ids -> weights. sum: x, weights -> out. Tensors: a, b, out. Params: columns, k,
 // normalise, scale.
 #include "common.glsl"
+#include "elementary.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kOp = 0;  // 0 top_k, 1 weights, 2 sum
 
@@ -11,13 +12,19 @@ void top_k(uint row) {
   const uint n = param(0), k = param(1);
   Floats x = Floats(address(0) + uint64_t(row) * n * 4u);
   int last = -1;
+  float last_value = 0.0;
   for (uint j = 0; j < k; ++j) {
     int best = -1;
+    float best_value = 0.0;
     for (int i = 0; i < int(n); ++i) {
-      const bool taken = last >= 0 && (x.f[i] > x.f[last] || (x.f[i] == x.f[last] && i <= last));
-      if (!taken && (best < 0 || x.f[i] > x.f[best])) best = i;
+      const float value = is_nan(x.f[i]) ? -infinity() : x.f[i];
+      const bool taken = last >= 0 && (value > last_value || (value == last_value && i <= last));
+      if (taken || (best >= 0 && value <= best_value)) continue;
+      best = i;
+      best_value = value;
     }
-    last = max(best, 0);  // Rows with NaN run out of candidates.
+    last = best;
+    last_value = best_value;
     ints(2).i[row * k + j] = last;
   }
 }
@@ -31,7 +38,9 @@ void weights(uint row) {
   float top = kLowest, sum = 0.0;
   for (uint i = 0; i < count; ++i) top = max(top, x.f[chosen ? uint(ids.i[i]) : i]);
   for (uint i = 0; i < count; ++i) sum += exp(x.f[chosen ? uint(ids.i[i]) : i] - top);
-  for (uint i = 0; i < k; ++i) result.f[i] = exp(x.f[ids.i[i]] - top) / sum * param_float(3);
+  // Of nothing but minus infinity, zeros.
+  const float factor = sum == 0.0 ? 0.0 : param_float(3) / sum;
+  for (uint i = 0; i < k; ++i) result.f[i] = exp(x.f[ids.i[i]] - top) * factor;
 }
 
 void main() {

@@ -1,11 +1,9 @@
 // Elements of stored rows (tensor/codec_blocks.h has the layouts).
 #include "loads.glsl"
 
-// As stored_type in device.cpp.
-const uint kF32 = 0, kF16 = 1, kBF16 = 2, kQ4_0 = 3, kQ4_1 = 4, kQ5_0 = 5, kQ5_1 = 6, kQ8_0 = 7, kIQ4_NL = 8, kMXFP4 = 9,
-           kQ2_K = 10, kQ3_K = 11, kQ4_K = 12, kQ5_K = 13, kQ6_K = 14, kIQ4_XS = 15, kNVFP4 = 16, kQ1_0 = 17,
-           kTQ1_0 = 18, kTQ2_0 = 19, kIQ1_S = 20, kIQ1_M = 21, kIQ2_XXS = 22, kIQ2_XS = 23, kIQ2_S = 24, kIQ3_XXS = 25,
-           kIQ3_S = 26;
+#define STORED_TYPE(name, number) const uint name = number;
+#include "stored_types.glsl"
+#undef STORED_TYPE
 
 const int kIQ4Values[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 const int kMXFP4Values[16] = int[](0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);

@@ -1,0 +1,77 @@
+// Since 0.1
+#pragma once
+// GGUF files: writing them, and what they say beside their tensors. Their tensors are read by WeightFile
+// (weights.h).
+//
+//   weft::GgufWriter file;
+//   file.set("general.architecture", "mine");
+//   file.set("mine.block_count", std::uint32_t{6});
+//   file.add_tensor("up.weight", weft::DType::kF32, {3072, 768}, bytes);
+//   file.write("mine.gguf");
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "weft/dtype.h"
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// A value of metadata, in the type that it has in the file.
+using GgufValue =
+    std::variant<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t, std::int32_t,
+                 std::uint64_t, std::int64_t, float, double, std::string, std::vector<bool>,
+                 std::vector<std::uint8_t>, std::vector<std::int8_t>, std::vector<std::uint16_t>,
+                 std::vector<std::int16_t>, std::vector<std::uint32_t>, std::vector<std::int32_t>,
+                 std::vector<std::uint64_t>, std::vector<std::int64_t>, std::vector<float>,
+                 std::vector<double>, std::vector<std::string>>;
+
+/// A file's metadata by their keys, in the order of the file. Arrays of arrays, which no model has, are left
+/// out. The file is an untrusted input. Throws Error kNotFound, kIo, and kInvalidFile that says what is
+/// wrong.
+std::vector<std::pair<std::string, GgufValue>> read_gguf_metadata(const std::filesystem::path& path);
+
+/// Collects metadata and tensors, and writes them in the order in which they were added, as a file of version
+/// 3. Throws Error kInvalidArgument, which names the key or tensor, for names, types, shapes and sizes that no file can have; what was
+/// refused leaves nothing behind. Used by one thread at a time.
+class GgufWriter {
+ public:
+  GgufWriter();
+  ~GgufWriter();
+  GgufWriter(GgufWriter&&) noexcept;
+  GgufWriter& operator=(GgufWriter&&) noexcept;
+
+  /// Sets a key; one that is there keeps its place. "general.alignment" (std::uint32_t, a power of two) is
+  /// that of tensors, which is 32 otherwise.
+  void set(std::string_view key, const GgufValue& value);
+
+  /// Adds a tensor; the shape is outermost first, of 1 to 4 sizes. `bytes` are its rows as GGUF stores them,
+  /// and must stay until the file is written.
+  void add_tensor(std::string_view name, DType dtype, std::vector<std::int64_t> shape,
+                  std::span<const std::byte> bytes);
+  /// The same with bytes that are made while the file is written: `fill` gets all of the tensor's, zeroed.
+  /// What it throws ends the writing.
+  using Fill = std::function<void(std::span<std::byte> bytes)>;
+  void add_tensor(std::string_view name, DType dtype, std::vector<std::int64_t> shape, Fill fill);
+
+  /// Writes the whole file or none: at `path` stands what stood there before until all is on the disk. Throws
+  /// Error kIo, for a full disk as well. Holds one tensor that is filled in memory at a time.
+  void write(const std::filesystem::path& path) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft
+
+#pragma GCC visibility pop
