@@ -53,8 +53,9 @@ def truths(script, function, suffix):
         if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != function or len(call.args) < 2:
             continue
         architecture, model = (argument.value for argument in call.args[:2])
-        own = any(keyword.arg == "source" for keyword in call.keywords)
-        result.setdefault(architecture, []).append(OWN if own else model + suffix)
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        end = given["head"].value if "head" in given else suffix
+        result.setdefault(architecture, []).append(OWN if "source" in given else model + end)
     return result
 
 

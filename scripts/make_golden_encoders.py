@@ -133,6 +133,11 @@ ENCODERS = {
     "llama-embed": Encoder("llama-embed", "EuroBertModel", EUROBERT,
                            {"attention.head_count_kv": 2, "rope.freq_base": 250000.0, "rope.dimension_count": 16}, LLAMA,
                            LLAMA_WHOLE, layers="layers.", permute=True),
+    "neo-bert": Encoder("neo-bert", "EuroBertModel", EUROBERT | dict(num_key_value_heads=4),
+                        {"rope.freq_base": 250000.0},
+                        LLAMA | {"self_attn.q_proj": "attn_qkv#0", "self_attn.k_proj": "attn_qkv#1",
+                                 "self_attn.v_proj": "attn_qkv#2", "mlp.gate_proj": "ffn_up#0", "mlp.up_proj": "ffn_up#1"},
+                        LLAMA_WHOLE | {"norm": "enc.output_norm"}, layers="layers.", permute=True),
     "t5encoder": Encoder("t5encoder", "T5EncoderModel", T5_SIZES, T5_META, T5, T5_WHOLE, layers="encoder.block.",
                          block="enc.blk"),
     "t5encoder-umt5": Encoder("t5encoder", "UMT5EncoderModel", T5_SIZES | dict(feed_forward_proj="gated-gelu"), T5_META,
@@ -176,7 +181,7 @@ def tensors(encoder, model):
             data = data[encoder.positions:]
         if encoder.offset and "norm" in new:
             data = data + np.float32(encoder.offset)
-        if encoder.permute and re.search(r"attn_[qk]\.", new):
+        if encoder.permute and re.search(r"[qk]_proj$", stem):
             dim = model.config.head_dim
             data = data.reshape(-1, 2, dim // 2, data.shape[1]).swapaxes(1, 2).reshape(data.shape)
         rows.setdefault(new, []).append((part, data))

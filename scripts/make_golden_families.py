@@ -96,6 +96,11 @@ DELTA_EXPERTS_META = {"expert_count": 6, "expert_used_count": 2, "expert_feed_fo
                       "expert_shared_feed_forward_length": 48}
 RWKV = {"attention.head_count": 0, "attention.head_count_kv": 0, "wkv.head_size": 32, "attention.decay_lora_rank": 8,
         "attention.iclr_lora_rank": 12, "attention.value_residual_mix_lora_rank": 16, "attention.gate_lora_rank": 20}
+CHAMELEON = dict(vocabulary_map={"<image>": N_VOCAB - 1}, rms_norm_eps=1e-6,
+                 vq_config=dict(base_channels=32, channel_multiplier=[1], num_res_blocks=1, num_embeddings=8, embed_dim=8,
+                                latent_channels=8, resolution=32))
+RWKV6 = {"attention.head_count": 0, "attention.head_count_kv": 0, "wkv.head_size": 32, "time_mix_extra_dim": 12,
+         "time_decay_extra_dim": 8, "token_shift_count": 2}
 GEMMA4 = dict(head_dim=16, global_head_dim=32, num_hidden_layers=6, sliding_window=8, final_logit_softcapping=3.0,
               vocab_size_per_layer_input=N_VOCAB, layer_types=["sliding_attention", "full_attention"] * 3)
 GEMMA4_META = {"attention.key_length": 32, "attention.value_length": 32, "attention.key_length_swa": 16,
@@ -118,7 +123,7 @@ class Family:
 
     def __init__(self, arch, model, config=None, meta=None, layer=None, whole=None, change=None, prefix="model.layers.",
                  permute=False, offset=0.0, seed=2026, learned=None, alibi=False, kind=None,
-                 n_tokens=N_TOKENS, source=transformers):
+                 n_tokens=N_TOKENS, source=transformers, named=None, head="ForCausalLM", unused=()):
         self.arch, self.model, self.config, self.meta = arch, model, config or {}, meta or {}
         self.learned = learned  # Metadata that is learned: a function of the model.
         self.alibi = alibi  # In place of rope, in a class that has that.
@@ -128,7 +133,8 @@ class Family:
         self.kind = kind or model + "Config"
         self.n_tokens = n_tokens
         # The module of the class. Parameters of our own have the names that tensors have in files.
-        self.source, self.named = source, source is not transformers
+        self.source, self.named = source, source is not transformers if named is None else named
+        self.head, self.unused = head, unused  # The end of the class's name; beginnings of tensors that files have not.
         if self.named:
             self.prefix = "layers."
 
@@ -766,7 +772,82 @@ FAMILIES = {
                                       "attention.temperature_scale": 0.3, "rope.freq_base": 500000.0},
                            layer={"feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up",
                                   "feed_forward.down_proj": "ffn_down"}, kind="Llama4TextConfig", seed=14),
+    "chameleon": Family("chameleon", "Chameleon", CHAMELEON, lambda c: {"swin_norm": False}, permute=True,
+                        change=lambda name, data, c: turned_head_norms(name, data), head="ForConditionalGeneration",
+                        unused=("model.vqmodel",)),
+    "chameleon-swin": Family("chameleon", "Chameleon", CHAMELEON | dict(swin_norm=True), lambda c: {"swin_norm": True},
+                             permute=True, change=lambda name, data, c: turned_head_norms(name, data),
+                             head="ForConditionalGeneration", unused=("model.vqmodel",), seed=15),
+    "nemotron_h_puzzle": Family("nemotron_h_moe", "NemotronHPuzzle",
+                                NEMOTRON_H | dict(layers_block_type=["full_attention", "moe", "linear_attention", "moe"],
+                                                  n_routed_experts=6, moe_shared_expert_intermediate_size=64,
+                                                  moe_latent_size=32, routed_scaling_factor=1.5,
+                                                  moe_widths=[0, 48, 0, 32], experts_used=[0, 2, 0, 3]),
+                                lambda c: NEMOTRON_H_META | {"attention.head_count_kv": [2, 0, 0, 0],
+                                                             "feed_forward_length": c.moe_widths, "expert_count": 6,
+                                                             "expert_used_count": c.experts_used,
+                                                             "expert_feed_forward_length": c.moe_widths,
+                                                             "expert_shared_feed_forward_length": 64,
+                                                             "expert_shared_count": 1, "expert_weights_norm": True,
+                                                             "expert_weights_scale": 1.5, "expert_group_count": 1,
+                                                             "moe_latent_size": 32},
+                                layer=NEMOTRON_H_LAYER, prefix="model.layers.", whole=NEMOTRON_H_WHOLE,
+                                change=lambda name, data, c: nemotron_h(name, data, c), source=own_references,
+                                named=False),
+    "plamo2": Family("plamo2", "Plamo2",
+                     dict(num_hidden_layers=3, num_attention_heads=[0, 4, 0], num_key_value_heads=[0, 2, 0], head_dim=16,
+                          rope="halves", scan_heads=4, scan_dim=16, scan_state=8, taps=4),
+                     lambda c: {"attention.head_count": c.num_attention_heads,
+                                "attention.head_count_kv": c.num_key_value_heads, "attention.key_length": 16,
+                                "attention.value_length": 16, "ssm.conv_kernel": 4, "ssm.inner_size": 64,
+                                "ssm.state_size": 8, "ssm.time_step_rank": 4, "ssm.group_count": 0},
+                     change=lambda name, data, c: plamo2(name, data, c), source=own_references, n_tokens=48),
+    "plamo": Family("plamo", "Plamo", dict(rope="halves"), source=own_references),
+    "jais": Family("jais", "Jais", dict(num_key_value_heads=4, rms_norm_eps=None, layer_norm_eps=1e-5),
+                   lambda c: {"attention.max_alibi_bias": 8.0}, change=fuse_qkv, source=own_references),
+    "grok": Family("grok", "Grok",
+                   dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=96, intermediate_size=0, rope="halves",
+                        rms_norm_eps=1e-5, norm_behind="layer_output_norm", embedding_scale=78.38367176906169,
+                        logit_scale=0.5773502691896257, attention_scale=0.08838834764831845, router_softcap=0.0,
+                        logit_softcap=0.0),
+                   lambda c: {"feed_forward_length": 96, "expert_count": 6, "expert_used_count": 2}, source=own_references),
+    "grok2": Family("grok", "Grok",
+                    dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=48, rope="halves", rms_norm_eps=1e-5,
+                         norm_behind="post_ffw_norm", embedding_scale=6.0, logit_scale=0.5, attention_scale=0.2,
+                         router_softcap=1.5, logit_softcap=3.0),
+                    lambda c: {"expert_feed_forward_length": 48, "expert_count": 6, "expert_used_count": 2,
+                               "embedding_scale": 6.0, "logit_scale": 0.5, "attention.output_scale": 0.2,
+                               "attn_logit_softcapping": 30.0, "router_logit_softcapping": 1.5,
+                               "final_logit_softcapping": 3.0}, source=own_references),
+    "rwkv6": Family("rwkv6", "Rwkv6", dict(num_hidden_layers=3, n_per_halving=2),
+                    lambda c: RWKV6 | {"attention.layer_norm_epsilon": 1e-5, "rescale_every_n_layers": 2},
+                    change=lambda name, data, c: halved_outputs(name, data, c), source=rwkv_reference, n_tokens=48),
+    "rwkv6-fused": Family("rwkv6", "Rwkv6", dict(fused=True), lambda c: RWKV6 | {"attention.layer_norm_epsilon": 1e-5},
+                          source=rwkv_reference),
+    "rwkv6qwen2": Family("rwkv6qwen2", "Rwkv6Qwen2", dict(fused=True, num_key_value_heads=1, rms_norm_eps=1e-6),
+                         lambda c: RWKV6 | {"attention.head_count_kv": 1, "token_shift_count": 1}, source=rwkv_reference,
+                         n_tokens=48),
 }
+
+
+def turned_head_norms(name, data):
+    """Weights of heads' norms turn with the rows that they multiply."""
+    if re.search(r"attn_[qk]_norm", name):
+        data = interleave(data.reshape(-1), len(data)).reshape(data.shape)
+    return [(name, data)]
+
+
+def plamo2(name, data, config):
+    """Files name some norms without an ending, and have gate and up in one matrix."""
+    name, data = scan_tensors(name, data)
+    name = re.sub(r"(post_attention_norm|post_ffw_norm|ssm_(?:dt|b|c)_norm)\.weight$", r"\1", name)
+    return fuse_qkv(re.sub(r"ffn_(gate|up)\.weight$", "ffn_up.weight+", name), data, config)
+
+
+def halved_outputs(name, data, config):
+    """What layers add to rows that were halved behind those before."""
+    layer = re.match(r"blk\.(\d+)\.(time_mix_output|channel_mix_value)", name)
+    return [(name, data / 2 ** (int(layer[1]) // config.n_per_halving) if layer else data)]
 
 
 def first_values(name, data):
@@ -932,7 +1013,7 @@ def make_model(family):
     torch.manual_seed(family.seed)
     kind = getattr(family.source, family.kind)
     config = kind(**(SIZES | family.config), attn_implementation="eager", initializer_range=0.1)
-    model = getattr(family.source, family.model + "ForCausalLM")(config).eval().float()
+    model = getattr(family.source, family.model + family.head)(config).eval().float()
     with torch.no_grad():
         for name, weight in weights(model):
             # What starts as a constant gets values of its own, so that none can be left out unseen.
@@ -955,7 +1036,7 @@ def tensors(family, model):
     tied = getattr(config, "tie_word_embeddings", False)
     for name, weight in weights(model):
         data = weight.detach().numpy().astype(np.float32)
-        if tied and name == "lm_head.weight":
+        if (tied and name == "lm_head.weight") or name.startswith(family.unused):
             continue
         if name.startswith(family.prefix):
             layer, rest = name.removeprefix(family.prefix).split(".", 1)

@@ -2,9 +2,11 @@
 
 Parameters have the names that GGUF files give their tensors; a layer is a step of a few lines over what all share.
 """
+import copy
 from types import SimpleNamespace
 
 import torch
+import transformers
 from torch import nn
 from torch.nn import functional as F
 
@@ -76,6 +78,10 @@ class Layer(nn.Module):
     def normed_heads(self, q, k):
         return q, k
 
+    def scores(self, q, k):
+        """Of tokens' heads {tokens, heads, dim}, {heads, tokens, tokens}."""
+        return torch.einsum("ihd,jhd->hij", q, k) / self.config.head_dim ** 0.5
+
     def attention(self, x, rope=True, window=None):
         dim, rows = self.config.head_dim, len(x)
         q, k, v = self.attn_q(x), self.attn_k(x), self.attn_v(x)
@@ -84,7 +90,7 @@ class Layer(nn.Module):
         if rope:
             q, k = turned(q, self.config), turned(k, self.config)
         k, v = (t.repeat_interleave(self.heads // self.kv_heads, 1) for t in (k, v))
-        scores = torch.einsum("ihd,jhd->hij", q, k) / dim ** 0.5
+        scores = self.scores(q, k)
         away = torch.arange(rows)[:, None] - torch.arange(rows)[None, :]
         seen = (away >= 0) & (away < (window or rows))
         scores = scores.masked_fill(~seen, float("-inf")).softmax(-1)
@@ -100,6 +106,7 @@ class Layer(nn.Module):
 
 class Model(nn.Module):
     layer = Layer
+    norm = nn.RMSNorm
 
     def __init__(self, config):
         super().__init__()
@@ -107,7 +114,7 @@ class Model(nn.Module):
         self.token_embd = nn.Embedding(config.vocab_size, config.hidden_size)
         nn.init.normal_(self.token_embd.weight, std=0.1)
         self.layers = nn.ModuleList(self.layer(config, i) for i in range(config.num_hidden_layers))
-        self.output_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.output_norm = self.norm(config.hidden_size, config.rms_norm_eps or config.layer_norm_eps)
         self.output = linear(config.hidden_size, config.vocab_size)
 
     def forward(self, ids):
@@ -188,6 +195,133 @@ class OpenElmLayer(Layer):
         return self.attn_q_norm(q), self.attn_k_norm(k)
 
 
+class PlamoLayer(Layer):
+    """Both parts read the same row, behind one norm."""
+
+    def __init__(self, config, i):
+        super().__init__(config, i)
+        del self.ffn_norm
+
+    def forward(self, x):
+        normed = self.attn_norm(x)
+        return x + self.attention(normed) + self.feed_forward(normed)
+
+
+class JaisLayer(Layer):
+    """Layer norms, biases everywhere, ALiBi, and scores that are divided by the length of a head."""
+
+    def __init__(self, config, i):
+        super().__init__(config, i)
+        for name, part in list(self.named_children()):
+            if name.endswith("norm"):
+                setattr(self, name, nn.LayerNorm(config.hidden_size, config.layer_norm_eps))
+            else:
+                part.bias = nn.Parameter(torch.empty(part.out_features))
+
+    def scores(self, q, k):
+        rows, heads = torch.arange(len(q)), q.shape[1]
+        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)
+        return torch.einsum("ihd,jhd->hij", q, k) / q.shape[2] - slopes[:, None, None] * (rows[:, None] - rows)
+
+    def forward(self, x):
+        x = x + self.attention(self.attn_norm(x), rope=False)
+        return x + self.feed_forward(self.ffn_norm(x))
+
+
+class GrokLayer(Layer):
+    """Norms before and behind blocks, capped scores, experts, and of Grok 2 a part beside them."""
+
+    def __init__(self, config, i):
+        super().__init__(config, i)
+        n = config.hidden_size
+        self.ffn_norm = nn.RMSNorm(n, config.rms_norm_eps)
+        self.attn_output_norm = nn.RMSNorm(n, config.rms_norm_eps)
+        setattr(self, config.norm_behind, nn.RMSNorm(n, config.rms_norm_eps))
+        self.add_experts(lambda x: F.gelu(x, approximate="tanh"))
+
+    def scores(self, q, k):
+        cap = 30.0
+        return cap * torch.tanh(torch.einsum("ihd,jhd->hij", q, k) * self.config.attention_scale / cap)
+
+    def forward(self, x):
+        c = self.config
+        x = x + self.attn_output_norm(self.attention(self.attn_norm(x)))
+        normed = self.ffn_norm(x)
+        logits = self.ffn_gate_inp(normed)
+        if c.router_softcap:
+            logits = c.router_softcap * torch.tanh(logits / c.router_softcap)
+        out = self.experts(normed, logits.softmax(-1), False)
+        if c.intermediate_size:
+            beside = self.ffn_down(self.activation(self.ffn_gate(normed)) * self.ffn_up(normed))
+            out = (beside + out) * 0.5 ** 0.5
+        return x + getattr(self, c.norm_behind)(out)
+
+
+class Plamo2Layer(Layer):
+    """Attention with norms of heads, or a scan with one step of each head; norms before and behind both parts."""
+
+    def __init__(self, config, i):
+        super().__init__(config, i)
+        c, n = config, config.hidden_size
+        self.attn_norm = nn.RMSNorm(n, c.rms_norm_eps)
+        self.post_attention_norm, self.post_ffw_norm = (nn.RMSNorm(n, c.rms_norm_eps) for _ in range(2))
+        if self.heads:
+            self.attn_q_norm, self.attn_k_norm = nn.Module(), nn.Module()
+            self.attn_q_norm.weight = nn.Parameter(torch.empty(self.heads, c.head_dim))
+            self.attn_k_norm.weight = nn.Parameter(torch.empty(self.kv_heads, c.head_dim))
+            return
+        inner, rank = c.scan_heads * c.scan_dim, max(64, n // 16)
+        self.ssm_in = linear(n, 2 * inner)
+        self.ssm_conv1d = nn.Conv1d(inner, inner, c.taps, groups=inner, padding=c.taps - 1, bias=False)
+        self.ssm_x = linear(inner, 2 * c.scan_state + rank)
+        self.ssm_b_norm, self.ssm_c_norm = (nn.RMSNorm(c.scan_state, c.rms_norm_eps) for _ in range(2))
+        self.ssm_dt_norm = nn.RMSNorm(rank, c.rms_norm_eps)
+        self.ssm_dt = nn.Linear(rank, c.scan_heads)
+        self.ssm_a, self.ssm_d = (nn.Parameter(torch.empty(c.scan_heads)) for _ in range(2))
+        self.ssm_out = linear(inner, n)
+
+    def normed_heads(self, q, k):
+        def normed(x, weight):
+            return F.rms_norm(x, x.shape[-1:], eps=self.config.rms_norm_eps) * weight
+
+        return normed(q, self.attn_q_norm.weight), normed(k, self.attn_k_norm.weight)
+
+    def scan(self, x):
+        c, rows = self.config, len(x)
+        gate, x = self.ssm_in(x).view(rows, c.scan_heads, 2, c.scan_dim).unbind(2)
+        x = F.silu(self.ssm_conv1d(x.reshape(rows, -1).T)[:, :rows].T)
+        into, out_of, steps = self.ssm_x(x).split([c.scan_state, c.scan_state, self.ssm_dt.in_features], -1)
+        into, out_of = self.ssm_b_norm(into), self.ssm_c_norm(out_of)
+        dt = F.softplus(self.ssm_dt(self.ssm_dt_norm(steps)))
+        x, state, y = x.view(rows, c.scan_heads, c.scan_dim), torch.zeros(c.scan_heads, c.scan_dim, c.scan_state), []
+        for t in range(rows):
+            kept = torch.exp(-dt[t] * torch.exp(self.ssm_a))[:, None, None]
+            state = kept * state + (dt[t][:, None] * x[t])[:, :, None] * into[t]
+            y.append(state @ out_of[t] + self.ssm_d[:, None] * x[t])
+        return self.ssm_out((F.silu(gate) * torch.stack(y)).flatten(1))
+
+    def forward(self, x):
+        normed = self.attn_norm(x)
+        x = x + self.post_attention_norm(self.attention(normed) if self.heads else self.scan(normed))
+        return x + self.post_ffw_norm(self.feed_forward(self.ffn_norm(x)))
+
+
+class NemotronHPuzzleForCausalLM(transformers.NemotronHForCausalLM):
+    """Nemotron-H whose layers of experts have widths of their own, and use as many of them as each says."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        for i, (width, used) in enumerate(zip(config.moe_widths, config.experts_used)):
+            if width:
+                own = copy.deepcopy(config)
+                own.moe_intermediate_size, own.num_experts_per_tok = width, used
+                self.model.layers[i].mixer = type(self.model.layers[i].mixer)(own)
+        for layer in self.model.layers:
+            for weight in layer.mixer.parameters():
+                if weight.dim() == 2:
+                    nn.init.normal_(weight, std=0.1)
+
+
 class DeepseekForCausalLM(Model):
     layer = DeepseekLayer
 
@@ -208,4 +342,29 @@ class OpenElmForCausalLM(Model):
     layer = OpenElmLayer
 
 
+class PlamoForCausalLM(Model):
+    layer = PlamoLayer
+
+
+class JaisForCausalLM(Model):
+    layer, norm = JaisLayer, nn.LayerNorm
+
+
+class GrokForCausalLM(Model):
+    layer = GrokLayer
+
+    def forward(self, ids):
+        x = self.token_embd(ids[0]) * self.config.embedding_scale
+        for layer in self.layers:
+            x = layer(x)
+        logits, cap = self.output(self.output_norm(x)) * self.config.logit_scale, self.config.logit_softcap
+        return SimpleNamespace(logits=(cap * torch.tanh(logits / cap) if cap else logits)[None])
+
+
+class Plamo2ForCausalLM(Model):
+    layer = Plamo2Layer
+
+
+NemotronHPuzzleConfig = transformers.NemotronHConfig
+PlamoConfig = Plamo2Config = JaisConfig = GrokConfig = Config
 DeepseekConfig = DeciConfig = SmallThinkerConfig = ArcticConfig = OpenElmConfig = Config

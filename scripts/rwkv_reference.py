@@ -1,4 +1,5 @@
-"""RWKV-7 (arXiv 2503.14456) and ARWKV-7 (arXiv 2501.15570) in PyTorch, token by token as the papers' formulas say.
+"""RWKV-6 (arXiv 2404.05892), RWKV-7 (arXiv 2503.14456) and what put their attention into Qwen's layers, QRWKV-6 (Recursal,
+2025) and ARWKV-7 (arXiv 2501.15570), in PyTorch, token by token as the papers' formulas say.
 
 transformers has no class of them. Parameters have the names that GGUF files give their tensors.
 """
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 class Config(SimpleNamespace):
     def __init__(self, **values):
-        super().__init__(**(dict(head_size=32, decay_rank=8, rate_rank=12, value_rank=16, gate_rank=20, gated=True,
+        super().__init__(**(dict(head_size=32, decay_rank=8, rate_rank=12, value_rank=16, gate_rank=20, gated=True, fused=False, mix_rank=12, n_per_halving=0,
                                  num_attention_heads=None, num_key_value_heads=None) | values))
 
 
@@ -109,17 +110,17 @@ class HybridLayer(TimeMix):
 
 
 class Rwkv7ForCausalLM(nn.Module):
-    layer = Layer
+    layer, with_layer_norms = Layer, True
 
     def __init__(self, config):
         super().__init__()
         self.config = config
         n = config.hidden_size
         self.token_embd = nn.Embedding(config.vocab_size, n)
-        if self.layer is Layer:
+        if self.with_layer_norms:
             self.token_embd_norm = nn.LayerNorm(n)
         self.layers = nn.ModuleList(self.layer(config, i == 0) for i in range(config.num_hidden_layers))
-        self.output_norm = nn.LayerNorm(n) if self.layer is Layer else nn.RMSNorm(n, config.rms_norm_eps)
+        self.output_norm = nn.LayerNorm(n) if self.with_layer_norms else nn.RMSNorm(n, config.rms_norm_eps)
         self.output = nn.Linear(n, config.vocab_size, bias=False)
         for weight in self.parameters():
             if weight.dim() == 2:
@@ -127,7 +128,7 @@ class Rwkv7ForCausalLM(nn.Module):
 
     def forward(self, ids):
         x, first_values = self.token_embd(ids[0]), None
-        if self.layer is Layer:
+        if self.with_layer_norms:
             x = self.token_embd_norm(x)
         for layer in self.layers:
             x, first_values = layer(x, first_values)
@@ -135,7 +136,110 @@ class Rwkv7ForCausalLM(nn.Module):
 
 
 class Arwkv7ForCausalLM(Rwkv7ForCausalLM):
-    layer = HybridLayer
+    layer, with_layer_norms = HybridLayer, False
 
 
-Rwkv7Config = Arwkv7Config = Config
+class TimeMix6(nn.Module):
+    """Of RWKV-6; of QRWKV-6 where `shared` heads share keys and values."""
+
+    def __init__(self, config, shared=0):
+        super().__init__()
+        self.config, self.shared = config, shared
+        n, rank, size = config.hidden_size, config.mix_rank, config.head_size
+        self.time_mix_lerp_x = nn.Parameter(torch.rand(1, 1, n))
+        if config.fused:
+            self.time_mix_lerp_fused = nn.Parameter(torch.rand(5, 1, 1, n))
+        else:
+            for part in "wkvrg":
+                setattr(self, f"time_mix_lerp_{part}", nn.Parameter(torch.rand(1, 1, n)))
+        self.time_mix_w1 = nn.Parameter(torch.empty(5 * rank, n))
+        self.time_mix_w2 = nn.Parameter(torch.empty(5, n, rank))
+        self.time_mix_decay = nn.Parameter(torch.empty(n))
+        self.time_mix_decay_w1 = nn.Parameter(torch.empty(config.decay_rank, n))
+        self.time_mix_decay_w2 = nn.Parameter(torch.empty(n, config.decay_rank))
+        n_kv = n // (shared or 1)
+        for part, n_out in {"receptance": n, "key": n_kv, "value": n_kv, "gate": n, "output": n}.items():
+            setattr(self, f"time_mix_{part}", nn.Linear(n, n_out, bias=bool(shared) and part not in ("gate", "output")))
+        if not shared:
+            self.time_mix_first = nn.Parameter(torch.empty(n // size, size))
+            self.time_mix_ln = nn.Module()
+            self.time_mix_ln.weight, self.time_mix_ln.bias = nn.Parameter(torch.empty(n)), nn.Parameter(torch.empty(n))
+
+    def mixed(self, x):
+        away = torch.cat([torch.zeros_like(x[:1]), x[:-1]]) - x
+        low = torch.tanh((x + away * self.time_mix_lerp_x[0]) @ self.time_mix_w1.T).view(len(x), 5, -1)
+        own = (self.time_mix_lerp_fused[:, 0, 0] if self.config.fused else
+               torch.cat([getattr(self, f"time_mix_lerp_{part}")[0] for part in "wkvrg"]))
+        return [x + away * (own[i] + low[:, i] @ self.time_mix_w2[i].T) for i in range(5)]
+
+    def forward(self, x):
+        size = self.config.head_size
+        heads = x.shape[1] // size
+        w, k, v, r, g = self.mixed(x)
+        w = torch.exp(-torch.exp(self.time_mix_decay + torch.tanh(w @ self.time_mix_decay_w1.T) @ self.time_mix_decay_w2.T))
+        r, w = self.time_mix_receptance(r).view(-1, heads, size), w.view(-1, heads, size)
+        k, v = (part.view(len(x), -1, size).repeat_interleave(self.shared or 1, 1)
+                for part in (self.time_mix_key(k), self.time_mix_value(v)))
+        g = self.time_mix_gate(g)
+        state, rows = torch.zeros(heads, size, size), []  # Of a head, key by value.
+        for t in range(len(x)):
+            if self.shared:
+                state = w[t][:, :, None] * state + (k[t] * (1 - w[t]))[:, :, None] * v[t][:, None, :]
+                seen = state * size ** -0.5
+            else:
+                seen = state + (self.time_mix_first * k[t])[:, :, None] * v[t][:, None, :]
+                state = w[t][:, :, None] * state + k[t][:, :, None] * v[t][:, None, :]
+            rows.append((r[t][:, None, :] @ seen)[:, 0])
+        y = torch.stack(rows).view(-1, heads * size)
+        if self.shared:
+            return self.time_mix_output(y * torch.sigmoid(g))
+        y = F.group_norm(y, heads, self.time_mix_ln.weight, self.time_mix_ln.bias, eps=64e-5)
+        return self.time_mix_output(y * F.silu(g))
+
+
+class Layer6(TimeMix6):
+    """A layer of RWKV-6."""
+
+    def __init__(self, config, i):
+        super().__init__(config)
+        n = config.hidden_size
+        self.attn_norm, self.attn_norm_2 = nn.LayerNorm(n), nn.LayerNorm(n)
+        self.channel_mix_lerp_k, self.channel_mix_lerp_r = (nn.Parameter(torch.rand(1, 1, n)) for _ in "kr")
+        self.channel_mix_key = nn.Linear(n, config.intermediate_size, bias=False)
+        self.channel_mix_value = nn.Linear(config.intermediate_size, n, bias=False)
+        self.channel_mix_receptance = nn.Linear(n, n, bias=False)
+
+    def forward(self, x, first_values):
+        x = x + super().forward(self.attn_norm(x))
+        normed = self.attn_norm_2(x)
+        away = torch.cat([torch.zeros_like(normed[:1]), normed[:-1]]) - normed
+        k = self.channel_mix_key(normed + away * self.channel_mix_lerp_k[0])
+        r = self.channel_mix_receptance(normed + away * self.channel_mix_lerp_r[0])
+        return x + torch.sigmoid(r) * self.channel_mix_value(torch.relu(k) ** 2), first_values
+
+
+class HybridLayer6(TimeMix6):
+    """A layer of QRWKV-6."""
+
+    def __init__(self, config, i):
+        super().__init__(config, config.hidden_size // config.head_size // config.num_key_value_heads)
+        n, n_ff = config.hidden_size, config.intermediate_size
+        self.attn_norm, self.ffn_norm = nn.RMSNorm(n, config.rms_norm_eps), nn.RMSNorm(n, config.rms_norm_eps)
+        self.ffn_gate, self.ffn_up = nn.Linear(n, n_ff, bias=False), nn.Linear(n, n_ff, bias=False)
+        self.ffn_down = nn.Linear(n_ff, n, bias=False)
+
+    def forward(self, x, first_values):
+        x = x + super().forward(self.attn_norm(x))
+        normed = self.ffn_norm(x)
+        return x + self.ffn_down(F.silu(self.ffn_gate(normed)) * self.ffn_up(normed)), first_values
+
+
+class Rwkv6ForCausalLM(Rwkv7ForCausalLM):
+    layer, with_layer_norms = Layer6, True
+
+
+class Rwkv6Qwen2ForCausalLM(Rwkv7ForCausalLM):
+    layer, with_layer_norms = HybridLayer6, False
+
+
+Rwkv6Config = Rwkv6Qwen2Config = Rwkv7Config = Arwkv7Config = Config

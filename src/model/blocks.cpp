@@ -1,8 +1,11 @@
 #include "model/blocks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace weft::model {
 
@@ -140,10 +143,16 @@ ValueId norm_heads(Builder& b, int layer, ValueId x, std::int64_t head_dim, QkNo
     op.group = 0;
     return b.add(op, {x, b.weight(weight, {n})}, layer_name(layer, result));
   }
-  op.kind = NormKind::kLayer;
-  const ValueId plain = b.add(op, {x}, layer_name(layer, result) + "_plain");
-  return b.add(ops::Mul{}, {plain, b.flat_weight(weight, {n / head_dim, head_dim})},
-               layer_name(layer, result));
+  if (kind == QkNorm::kOwnOfHead) {
+    op.kind = NormKind::kLayer;
+    if (h.head_norm_eps > 0.0f) op.eps = h.head_norm_eps;
+  }
+  const Shape own = {n / head_dim, head_dim};
+  const std::string scaled = layer_name(layer, result), bias = std::string(name) + ".bias";
+  const ValueId plain = b.add(op, {x}, scaled + "_plain");
+  const ValueId y = b.add(ops::Mul{}, {plain, b.flat_weight(weight, own)}, scaled);
+  if (!has_in_any_layer(b, bias.c_str())) return y;
+  return b.add(ops::Add{}, {y, b.flat_weight(layer_name(layer, bias.c_str()), own)}, scaled + "_biased");
 }
 
 /// Norms of what rope has turned. Keys stay without their weights, which do not turn with them when their
@@ -412,6 +421,19 @@ ValueId scan_decoder(Builder& b, ValueId x, const std::function<ValueId(int, Val
   return output_logits(b, NormKind::kRms, x);
 }
 
+namespace {
+
+/// Logits, of tokens that are never to be chosen the least number.
+ValueId leave_out(Builder& b, ValueId logits, const std::string& name) {
+  const HParams& h = b.hparams();
+  std::vector<float> added(static_cast<std::size_t>(h.n_vocab), 0.0f);
+  std::fill_n(added.begin() + h.first_left_out, h.n_left_out, std::numeric_limits<float>::lowest());
+  return b.add(ops::Add{}, {logits, b.constant("left_out", {h.n_vocab}, std::move(added))},
+               name + "_of_others");
+}
+
+}  // namespace
+
 ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& norm_name) {
   const HParams& h = b.hparams();
   b.enter(Part::kHead);
@@ -425,7 +447,8 @@ ValueId output_logits(Builder& b, NormKind kind, ValueId x, const std::string& n
   if (h.logit_scale != 1.0f) x = b.add(ops::Scale{h.logit_scale}, {x}, "outputs_scaled");
   const char* const weight = b.has("output.weight") ? "output.weight" : "token_embd.weight";
   const auto logits_of = [&](ValueId rows, const std::string& name) {
-    const ValueId logits = b.product(rows, weight, "output.bias", h.n_vocab, 0, h.n_vocab, name);
+    const ValueId all = b.product(rows, weight, "output.bias", h.n_vocab, 0, h.n_vocab, name);
+    const ValueId logits = h.n_left_out > 0 ? leave_out(b, all, name) : all;
     return h.logit_softcap > 0.0f ? b.add(ops::Softcap{h.logit_softcap}, {logits}, name + "_capped") : logits;
   };
   if (!b.wants_best()) return logits_of(x, "logits");

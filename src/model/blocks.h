@@ -51,11 +51,12 @@ ValueId linear_rows(Builder& b, ValueId x, const std::string& name, std::int64_t
 /// Norms of Q and K (attn_q_norm, attn_k_norm).
 enum class QkNorm : std::uint8_t {
   kNone,
-  kHeads,        ///< RMS norm of each head, with the same weights for all.
-  kTurned,       ///< The same once rope has turned them.
-  kRow,          ///< RMS norm of all heads together.
-  kOwnOfHead,    ///< Layer norm of each head, with weights of its own.
-  kTurnedPlain,  ///< As kTurned, without weights.
+  kHeads,         ///< RMS norm of each head, with the same weights for all.
+  kTurned,        ///< The same once rope has turned them.
+  kRow,           ///< RMS norm of all heads together.
+  kOwnOfHead,     ///< Layer norm of each head, with weights and, where the file has them, biases of its own.
+  kOwnRmsOfHead,  ///< RMS norm of each head, with weights of its own.
+  kTurnedPlain,   ///< As kTurned, without weights.
 };
 
 struct AttentionBlock {

@@ -111,7 +111,8 @@ ValueId encoder(Builder& b, ValueId x, Decoder how, Activation classifier) {
   };
   x = layers(b, x, how);
   b.enter(Part::kHead);
-  if (b.has("output_norm.weight")) x = norm(b, how.norm, x, "output_norm");
+  for (const char* const name : {"output_norm", "enc.output_norm"})
+    if (b.has(std::string(name) + ".weight")) x = norm(b, how.norm, x, name);
   const TextInputs& texts = b.model().texts;
   x = b.add(ops::RaggedMean{}, {x, texts.pool_begins, texts.pool_ends}, "pooled");
   b.take_scores(classify(b, x, classifier));

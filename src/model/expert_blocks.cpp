@@ -1,12 +1,30 @@
 // The blocks of experts (blocks.h).
 #include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "model/blocks.h"
+#include "weft/error.h"
 
 namespace weft::model {
 
 namespace {
+
+/// Of a count by layer, the one of a layer that has experts.
+int of_layer(const std::vector<int>& counts, int layer, const char* key) {
+  const int n = counts[static_cast<std::size_t>(layer)];
+  if (n == 0)
+    throw Error(ErrorCode::kInvalidFile, std::string("metadata key ") + key + ": found 0 for layer " +
+                                             std::to_string(layer) + ", which has experts");
+  return n;
+}
+int experts_used(const HParams& h, int layer) {
+  return of_layer(h.n_experts_used_of, layer, "expert_used_count");
+}
+std::int64_t expert_width(const HParams& h, int layer) {
+  return of_layer(h.n_ff_expert_of, layer, "expert_feed_forward_length");
+}
 
 /// What a layer's router adds to the graph, in the order of its steps.
 class Router {
@@ -18,7 +36,7 @@ class Router {
     const std::string bias = layer_name(layer_, "exp_probs_b.bias");
     const bool biased = has_in_any_layer(b_, "exp_probs_b.bias");
     if (!h.sigmoid_router && h.n_expert_groups == h.n_expert_groups_used && !biased) {
-      const ValueId ids = add(ops::TopK{h.n_experts_used}, {logits}, "experts");
+      const ValueId ids = add(ops::TopK{used()}, {logits}, "experts");
       const ops::ExpertWeights op{.normalise = h.normalise_experts, .scale = h.expert_scale};
       return {ids, add(op, {logits, ids}, "expert_weights")};
     }
@@ -27,7 +45,7 @@ class Router {
     ValueId choice = scores;
     if (biased) choice = add(ops::Add{}, {scores, b_.weight(bias, {h.n_experts})}, "experts_to_choose");
     if (h.n_expert_groups > h.n_expert_groups_used) choice = keep_best_groups(choice);
-    const ValueId ids = add(ops::TopK{h.n_experts_used}, {choice}, "experts");
+    const ValueId ids = add(ops::TopK{used()}, {choice}, "experts");
     ValueId weights = add(ops::TakeAlong{.axis = 1}, {scores, ids}, "expert_weights_taken");
     if (h.normalise_experts) {
       const ValueId sum = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2, .keep = true}, {weights},
@@ -42,6 +60,7 @@ class Router {
   }
 
  private:
+  int used() const { return experts_used(b_.hparams(), layer_); }
   template <typename T>
   ValueId add(T op, std::initializer_list<ValueId> inputs, const char* name) {
     return b_.add(std::move(op), inputs, layer_name(layer_, name));
@@ -91,7 +110,7 @@ class Experts {
     if (!h.weights_before) return x;
     const Dim rows = b_.model().graph.value(x).shape[0];
     const ValueId apart = b_.add(ops::Reshape{{rows, 1, h.n_embd}}, {x}, layer_name(layer_, "ffn_in_apart"));
-    const ValueId weights = b_.add(ops::Reshape{{rows, h.n_experts_used, 1}}, {chosen_.weights},
+    const ValueId weights = b_.add(ops::Reshape{{rows, used(), 1}}, {chosen_.weights},
                                    layer_name(layer_, "expert_weights_apart"));
     return b_.add(ops::Mul{}, {apart, weights}, layer_name(layer_, "ffn_in_weighted"));
   }
@@ -108,10 +127,10 @@ class Experts {
     const Dim rows = b_.model().graph.value(out).shape[0];
     const std::string ids_name = layer_name(layer_, "experts_in_a_row");
     ValueId ids = b_.model().graph.find(ids_name);
-    if (ids == kNoValue) ids = b_.add(ops::Reshape{{rows * h.n_experts_used}}, {chosen_.ids}, ids_name);
+    if (ids == kNoValue) ids = b_.add(ops::Reshape{{rows * used()}}, {chosen_.ids}, ids_name);
     const ValueId biases =
         b_.add(ops::GetRows{}, {b_.weight(full + ".bias", {h.n_experts, n_out}), ids}, full + "_bias_rows");
-    const ValueId shaped = b_.add(ops::Reshape{{rows, h.n_experts_used, n_out}}, {biases}, full + "_biases");
+    const ValueId shaped = b_.add(ops::Reshape{{rows, used(), n_out}}, {biases}, full + "_biases");
     return b_.add(ops::Add{}, {out, shaped}, full + "_biased");
   }
 
@@ -126,6 +145,8 @@ class Experts {
   }
 
  private:
+  int used() const { return experts_used(b_.hparams(), layer_); }
+
   Builder& b_;
   int layer_;
   ChosenExperts chosen_;
@@ -137,20 +158,21 @@ ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen,
   const HParams& h = b.hparams();
   Experts of(b, layer, chosen);
   x = of.inputs(x);
+  const std::int64_t width = expert_width(h, layer);
   ValueId gate, up;
   if (b.has(layer_name(layer, "ffn_gate_up_exps.weight"))) {
-    const ValueId both = of.product(x, "ffn_gate_up_exps", 2 * std::int64_t{h.n_ff_expert}, h.n_embd);
+    const ValueId both = of.product(x, "ffn_gate_up_exps", 2 * width, h.n_embd);
     const auto half = [&](int i, const char* name) {
-      const Dim begin = i * std::int64_t{h.n_ff_expert}, end = (i + 1) * std::int64_t{h.n_ff_expert};
+      const Dim begin = i * width, end = (i + 1) * width;
       return b.add(ops::Slice{.axis = 2, .begin = begin, .end = end}, {both}, layer_name(layer, name));
     };
     gate = half(0, "ffn_gate_exps");
     up = half(1, "ffn_up_exps");
   } else {
-    gate = of.product(x, "ffn_gate_exps", h.n_ff_expert, h.n_embd);
-    up = of.product(x, "ffn_up_exps", h.n_ff_expert, h.n_embd);
+    gate = of.product(x, "ffn_gate_exps", width, h.n_embd);
+    up = of.product(x, "ffn_up_exps", width, h.n_embd);
   }
-  return of.sum(of.product(glu(gate, up), "ffn_down_exps", h.n_embd, h.n_ff_expert));
+  return of.sum(of.product(glu(gate, up), "ffn_down_exps", h.n_embd, width));
 }
 
 }  // namespace
@@ -169,7 +191,10 @@ ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
 }
 
 ChosenExperts choose_experts(Builder& b, int layer, ValueId x) {
-  const ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), b.hparams().n_experts);
+  const HParams& h = b.hparams();
+  ValueId logits = linear(b, x, layer_name(layer, "ffn_gate_inp"), h.n_experts);
+  if (h.router_softcap > 0.0f)
+    logits = b.add(ops::Softcap{h.router_softcap}, {logits}, layer_name(layer, "router_capped"));
   return Router(b, layer).choose(logits);
 }
 
@@ -189,12 +214,13 @@ ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const bool latent = h.n_expert_rows > 0;
+  const std::int64_t width = expert_width(h, layer);
   const std::int64_t columns = latent ? h.n_expert_rows : h.n_embd;
   const ValueId rows = latent ? linear(b, x, name("ffn_latent_down"), columns) : x;
   Experts of(b, layer, choose_experts(b, layer, x));
-  const ValueId up = of.product(rows, "ffn_up_exps", h.n_ff_expert, columns);
+  const ValueId up = of.product(rows, "ffn_up_exps", width, columns);
   const ValueId active = b.add(ops::Activate{activation}, {up}, name("ffn_active_exps"));
-  ValueId out = of.sum(of.product(active, "ffn_down_exps", columns, h.n_ff_expert));
+  ValueId out = of.sum(of.product(active, "ffn_down_exps", columns, width));
   if (latent) out = linear(b, out, name("ffn_latent_up"), h.n_embd);
   if (h.n_ff_shared == 0) return out;
   const ValueId shared_up = linear(b, x, name("ffn_up_shexp"), h.n_ff_shared);

@@ -318,7 +318,9 @@ void read_attention(const Metadata& metadata, LayerMix mix, HParams& h) {
   if (sparse) {
     h.n_heads_of = metadata.get_per_layer("attention.head_count", h.n_layers, 0, kMaxHeads, 0);
   } else {
-    const int n = metadata.get_uniform("attention.head_count", h.n_layers, 1, kMaxHeads, 0);
+    const int n = mix == LayerMix::kMixed
+                      ? metadata.get_uniform_or_none("attention.head_count", h.n_layers, kMaxHeads, 0)
+                      : metadata.get_uniform("attention.head_count", h.n_layers, 1, kMaxHeads, 0);
     h.n_heads_of.assign(static_cast<std::size_t>(h.n_layers), n);
   }
   h.n_heads = *std::max_element(h.n_heads_of.begin(), h.n_heads_of.end());
@@ -367,8 +369,10 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
   h.n_ff_of = metadata.get_per_layer("feed_forward_length", h.n_layers, 0, kMaxFfWidth, 0);
   h.n_ff = mix == LayerMix::kVaried || mix == LayerMix::kSparse
                ? *std::max_element(h.n_ff_of.begin(), h.n_ff_of.end())
-           : mix == LayerMix::kMixed
+           : mix == LayerMix::kMixed && metadata.get_int("expert_count", 0, kMaxExperts, 0) == 0
                ? metadata.get_uniform_or_none("feed_forward_length", h.n_layers, kMaxFfWidth, 0)
+           : mix == LayerMix::kMixed
+               ? *std::max_element(h.n_ff_of.begin(), h.n_ff_of.end())
                : metadata.get_uniform("feed_forward_length", h.n_layers, 0, kMaxFfWidth, 0);
   if (mix == LayerMix::kRecurrent) {
     h.layers.assign(static_cast<std::size_t>(h.n_layers), LayerKind::kRecurrent);
@@ -381,8 +385,16 @@ HParams read_hparams(const gguf::File& file, const Metadata& metadata, LayerMix 
 
   h.n_experts = metadata.get_int("expert_count", 0, kMaxExperts, 0);
   if (h.n_experts > 0) {
-    h.n_experts_used = metadata.require_int("expert_used_count", 1, h.n_experts);
-    h.n_ff_expert = metadata.get_int("expert_feed_forward_length", 1, kMaxFfWidth, h.n_ff);
+    const auto most = [](const std::vector<int>& counts) {
+      return *std::max_element(counts.begin(), counts.end());
+    };
+    // Layers without experts have 0.
+    h.n_experts_used_of = metadata.get_per_layer("expert_used_count", h.n_layers, 0, h.n_experts, 0);
+    h.n_experts_used = most(h.n_experts_used_of);
+    if (h.n_experts_used == 0) metadata.refuse("expert_used_count", "missing or 0, expected at least 1");
+    h.n_ff_expert_of =
+        metadata.get_per_layer("expert_feed_forward_length", h.n_layers, 0, kMaxFfWidth, h.n_ff);
+    h.n_ff_expert = most(h.n_ff_expert_of);
     h.n_ff_shared = metadata.get_int("expert_shared_feed_forward_length", 0, kMaxFfWidth, 0);
   } else if (const int used = metadata.get_int("expert_used_count", 0, kMaxExperts, 0); used != 0) {
     metadata.refuse("expert_used_count", "found " + std::to_string(used) + ", but expert_count is 0");

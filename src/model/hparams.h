@@ -116,14 +116,17 @@ struct HParams {
   int n_experts = 0;  ///< 0: dense
   int n_experts_used = 0;
   int n_ff_expert = 0;
-  int n_expert_rows = 0;    ///< Columns of what experts read and write, 0: n_embd
-  int n_ff_shared = 0;      ///< Of the expert that all rows go through, 0: none
-  int n_dense_layers = 0;   ///< The first ones, which have no experts.
-  int n_expert_groups = 1;  ///< Only the experts of some groups, the best ones, are chosen from.
+  std::vector<int> n_experts_used_of;  ///< By layer; n_experts_used is the most of them.
+  std::vector<int> n_ff_expert_of;     ///< The same of n_ff_expert.
+  int n_expert_rows = 0;               ///< Columns of what experts read and write, 0: n_embd
+  int n_ff_shared = 0;                 ///< Of the expert that all rows go through, 0: none
+  int n_dense_layers = 0;              ///< The first ones, which have no experts.
+  int n_expert_groups = 1;             ///< Only the experts of some groups, the best ones, are chosen from.
   int n_expert_groups_used = 1;
   bool sigmoid_router = false;    ///< Scores of experts are sigmoids, not shares of a softmax.
   bool normalise_experts = true;  ///< Weights of the chosen ones to sum 1.
   float expert_scale = 1.0f;      ///< Of all their weights.
+  float router_softcap = 0.0f;    ///< Of the router's logits, 0: none
   bool weights_before = false;    ///< They multiply what experts read, not what they give.
   int expert_step = 1;            ///< Every so many layers the last has experts.
   int n_layers_unused = 0;        ///< Behind the others in the file: for drafts of tokens to come.
@@ -143,11 +146,15 @@ struct HParams {
   int temperature_length = 0;  ///< Of queries: see temperatures (blocks.h). 0: none
   float temperature_scale = 0.0f;
   float logit_softcap = 0.0f;
-  bool parallel = false;     ///< Attention and feed-forward part beside each other, where models differ.
-  float qkv_clamp = 0.0f;    ///< Of Q, K and V, 0: none
-  bool rope_layers = true;   ///< Whether attention knows positions, where models differ.
-  bool norm_weights = true;  ///< Norms of whole rows multiply with weights.
-  bool ffn_silu = false;     ///< In place of GELU, where models differ.
+  bool parallel = false;       ///< Attention and feed-forward part beside each other, where models differ.
+  float qkv_clamp = 0.0f;      ///< Of Q, K and V, 0: none
+  bool rope_layers = true;     ///< Whether attention knows positions, where models differ.
+  bool norm_weights = true;    ///< Norms of whole rows multiply with weights.
+  bool norms_behind = false;   ///< Norms are of what blocks add, not of what they read, where models differ.
+  float head_norm_eps = 0.0f;  ///< Of layer norms of heads, 0: norm_eps
+  int n_left_out = 0;          ///< Tokens, from first_left_out on, that are never to be chosen.
+  int first_left_out = 0;
+  bool ffn_silu = false;  ///< In place of GELU, where models differ.
 
   bool k_may_be_v = false;   ///< In layers without attn_v.
   int n_altup = 0;           ///< Forms of a row that go through the layers together (AltUp), ...
@@ -178,7 +185,9 @@ struct HParams {
   int decay_rank = 0;
   int rate_rank = 0;
   int value_rank = 0;
-  int gate_rank = 0;  ///< 0: no gates
+  int gate_rank = 0;      ///< 0: no gates
+  int mix_rank = 0;       ///< RWKV-6: of what chooses shares of the row before.
+  int n_per_halving = 0;  ///< RWKV-6: behind each so many layers x is halved, 0: never.
 
   int n_distance_buckets = 0;  ///< Of scores' bias by the distance of a key (T5).
 

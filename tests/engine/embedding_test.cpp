@@ -68,9 +68,12 @@ TEST_P(Embeddings, TimesTheHeadAreTheLogitsOfPyTorch) {
   const auto n_embd = static_cast<std::size_t>(model_->info().n_embd);
   const auto n_vocab = static_cast<std::size_t>(model_->info().n_vocab);
   ASSERT_EQ(embeddings.size(), tokens_.size() * n_embd);
-  // What some families do to logits: a factor, by which Granite and MiniCPM divide, and a cap.
+  // What some families do to logits: a factor, by which Granite and MiniCPM divide, and a cap. Grok has its
+  // own where files name none.
   const std::string architecture(file.get_string("general.architecture").value());
-  const double usual = architecture == "minicpm3" ? static_cast<double>(n_embd) / 256.0 : 1.0;
+  const double usual = architecture == "minicpm3" ? static_cast<double>(n_embd) / 256.0
+                       : architecture == "grok"   ? 1.0 / std::sqrt(3.0)
+                                                  : 1.0;
   double factor = file.get_float(architecture + ".logit_scale").value_or(usual);
   if (architecture.starts_with("granite") || architecture.starts_with("minicpm")) factor = 1.0 / factor;
   const double cap = file.get_float(architecture + ".final_logit_softcapping").value_or(0.0);

@@ -14,7 +14,8 @@ namespace weft::test {
 inline constexpr const char* kEncoders[] = {
     "bert",         "bert-rank",        "xlm-roberta",     "xlm-roberta-rank", "nomic-bert",
     "modern-bert",  "modern-bert-rank", "gemma-embedding", "eurobert",         "jina-bert-v2",
-    "jina-bert-v3", "llama-embed",      "nomic-bert-moe",  "t5encoder",        "t5encoder-umt5"};
+    "jina-bert-v3", "llama-embed",      "nomic-bert-moe",  "t5encoder",        "t5encoder-umt5",
+    "neo-bert"};
 
 struct GoldenEncoder {
   explicit GoldenEncoder(const std::string& name)

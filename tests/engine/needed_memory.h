@@ -6,6 +6,7 @@
 
 #include "engine/context_params.h"
 #include "engine/devices/bound_graph.h"
+#include "engine/devices/fit_model.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 #include "exec/placement.h"
@@ -35,7 +36,8 @@ inline std::vector<DeviceMemory> needed_memory(const Model& model, const Context
   const exec::Plan plan =
       bound.compile(graph, {.allowed = {.shapes = true, .tensors = true}, .n_threads = params.n_threads});
   const std::vector<Device*> devices = impl.devices.pointers();
-  const auto needs = exec::memory_needs(graph, devices, impl.device_of, impl.devices.host, params.n_threads);
+  const auto needs =
+      engine::memory_needs(graph, devices, impl.device_of, impl.devices.host, params.n_threads);
   std::vector<DeviceMemory> result;
   for (std::size_t d = 0; d < devices.size(); ++d) {
     DeviceMemory& memory = result.emplace_back();

@@ -359,6 +359,12 @@ TEST(Placing, ALayerIsOneSplitAndATokenCopiesLittle) {
   EXPECT_LT(bytes, 16u << 10);
 }
 
+TEST(Placing, WeightsThatOnlyLongerContextsReadAreCountedOnEveryDevice) {
+  const auto model = load(test::golden_dir() / "phimoe" / "model.gguf", layers_on_second(1));
+  for (const test::DeviceMemory& memory : test::needed_memory(*model, {.n_ctx = 256, .n_ubatch = 32}))
+    test::expect_needed(memory);
+}
+
 TEST(Placing, WrongWishesAreRefusedWithTheWayOut) {
   using testing::HasSubstr;
   const auto path = test::golden_dir() / "llama" / "model.gguf";

@@ -1,35 +1,27 @@
 // RWKV-7 (arXiv 2503.14456): layers that mix each token with the one before it, and a state of each head that
 // forgets by columns, removes what lay under a key and keeps a value under another. ARWKV-7 (arXiv
 // 2501.15570): its attention in the layers of Qwen.
-#include <utility>
-#include <vector>
-
-#include "model/blocks.h"
 #include "model/family.h"
+#include "model/rwkv_blocks.h"
 
 namespace weft::model {
 namespace {
 
 void read(const Metadata& metadata, HParams& h) {
-  constexpr std::string_view kSize = "wkv.head_size";
-  h.n_ssm_state = metadata.require_int(kSize, 1, kMaxSsmState);
-  if (h.n_embd % h.n_ssm_state != 0)
-    metadata.refuse(kSize, "found " + std::to_string(h.n_ssm_state) +
-                               ", expected a divisor of the embedding length " + std::to_string(h.n_embd));
-  h.n_ssm_heads = h.n_embd / h.n_ssm_state;
+  read_rwkv_heads(metadata, h);
   h.decay_rank = metadata.require_int("attention.decay_lora_rank", 1, kMaxRank);
   h.rate_rank = metadata.require_int("attention.iclr_lora_rank", 1, kMaxRank);
   h.value_rank = metadata.require_int("attention.value_residual_mix_lora_rank", 1, kMaxRank);
   h.gate_rank = metadata.get_int("attention.gate_lora_rank", 0, kMaxRank, 0);
 }
 
-class Rwkv7 {
+class Rwkv7 : public RwkvBlocks {
  public:
-  explicit Rwkv7(Builder& b) : b_(b), h_(b.hparams()), n_(h_.n_embd) {}
+  using RwkvBlocks::RwkvBlocks;
 
   /// What the state of a layer gives for its normed input, ready for the output projection.
   ValueId time_mix(int layer, ValueId x) {
-    layer_ = layer;
+    begin_layer(layer);
     const ValueId away = away_from_last(x, "time_shift");
     const std::int64_t n_parts = h_.gate_rank > 0 ? 6 : 5;
     const ValueId shares = b_.flat_weight(name("time_mix_lerp_fused.weight"), {n_parts, 1, 1, n_});
@@ -65,7 +57,8 @@ class Rwkv7 {
                               .to = b_.model().state_to,
                               .removed = removed},
                              name("wkv"));
-    const ValueId sum = add(ops::Add{}, {norm_heads(y), own_share(r, key, v)}, "wkv_sum");
+    const ValueId sum =
+        add(ops::Add{}, {norm_heads(y), own_share(r, key, v, vector("time_mix_r_k"))}, "wkv_sum");
     if (h_.gate_rank == 0) return sum;
     const ValueId open =
         sigmoid(linear(b_, mixed(5, "mixed_g"), name("time_mix_g1"), h_.gate_rank), "gate_low");
@@ -75,7 +68,7 @@ class Rwkv7 {
   /// The feed-forward part. In the last layer only rows that something is wanted of come out, and `residual`
   /// is reduced to them as well.
   ValueId channel_mix(int layer, ValueId x, ValueId& residual) {
-    layer_ = layer;
+    begin_layer(layer);
     b_.enter(Part::kRecurrent, layer);
     const ValueId away = away_from_last(x, "channel_shift");
     b_.enter(Part::kFeedForward, layer);
@@ -87,36 +80,12 @@ class Rwkv7 {
   }
 
  private:
-  std::string name(const char* part) const { return layer_name(layer_, part); }
-  template <typename T>
-  ValueId add(T op, std::initializer_list<ValueId> inputs, const std::string& part) {
-    return b_.add(std::move(op), inputs, name(part.c_str()));
-  }
-  ValueId vector(const std::string& part) { return b_.weight(name(part.c_str()) + ".weight", {n_}); }
-  ValueId sigmoid(ValueId x, const char* result) { return add(ops::Unary{UnaryKind::kSigmoid}, {x}, result); }
-
-  /// The row of the token before, zeros before the first one, less the row.
-  ValueId away_from_last(ValueId x, const char* result) {
-    std::vector<float> taps;
-    for (std::int64_t i = 0; i < n_; ++i) taps.insert(taps.end(), {1.0f, -1.0f});
-    return b_.add(ops::ShortConv{},
-                  {.state = b_.running_state(result, layer_, 1, n_),
-                   .x = x,
-                   .weight = b_.constant("shift_taps", {n_, 2}, std::move(taps)),
-                   .from = b_.model().state_from,
-                   .to = b_.model().state_to},
-                  name(result));
-  }
-  ValueId mix(ValueId x, ValueId away, ValueId shares, const std::string& result) {
-    return add(ops::Add{}, {x, add(ops::Mul{}, {away, shares}, result + "_away")}, result);
-  }
-
   /// `part`2 (`part`1 x) + `part`0, with tanh between where that is said.
   ValueId low_rank(ValueId x, char part, int rank, bool tanh = false) {
     const std::string stem = std::string("time_mix_") + part;
-    ValueId low = linear(b_, x, name((stem + "1").c_str()), rank);
+    ValueId low = linear(b_, x, name(stem + "1"), rank);
     if (tanh) low = add(ops::Unary{UnaryKind::kTanh}, {low}, stem + "1_tanh");
-    const ValueId wide = linear(b_, low, name((stem + "2").c_str()), n_);
+    const ValueId wide = linear(b_, low, name(stem + "2"), n_);
     return add(ops::Add{}, {wide, vector(stem + "0")}, stem);
   }
   /// What is kept of each column of a head's state: from exp(-exp(-1/2)) to 1.
@@ -135,32 +104,6 @@ class Rwkv7 {
     return add(ops::Add{}, {v, add(ops::Mul{}, {away, share}, "first_values_share")}, "values");
   }
 
-  ValueId norm_heads(ValueId y) {
-    constexpr float kEps = 64e-5f;
-    if (!has_in_any_layer(b_, "time_mix_ln.weight")) return y;
-    const ops::Norm of_heads{.kind = NormKind::kLayer, .eps = kEps, .group = h_.n_ssm_state};
-    const ValueId scaled =
-        add(ops::Mul{}, {add(of_heads, {y}, "wkv_normed"), vector("time_mix_ln")}, "wkv_scaled");
-    return add(ops::Add{}, {scaled, b_.weight(name("time_mix_ln.bias"), {n_})}, "wkv_moved");
-  }
-  /// The token's own value, by how much its key answers what is read: sum(r * key * r_k) * v of each head.
-  ValueId own_share(ValueId r, ValueId key, ValueId v) {
-    const Dim rows = b_.model().graph.value(v).shape[0];
-    const auto by_head = [&](ValueId x, const char* result) {
-      return add(ops::Reshape{{rows, h_.n_ssm_heads, h_.n_ssm_state}}, {x}, result);
-    };
-    const ValueId both = add(ops::Mul{}, {r, key}, "r_times_key");
-    const ValueId weighted = add(ops::Mul{}, {both, vector("time_mix_r_k")}, "own_weights");
-    const ValueId sums = add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 4, .keep = true},
-                             {by_head(weighted, "own_weights_heads")}, "own_weight");
-    const ValueId each = add(ops::Mul{}, {by_head(v, "values_heads"), sums}, "own_values_heads");
-    return add(ops::Reshape{{rows, n_}}, {each}, "own_values");
-  }
-
-  Builder& b_;
-  const HParams& h_;
-  const std::int64_t n_;
-  int layer_ = 0;
   ValueId first_values_ = kNoValue;
 };
 

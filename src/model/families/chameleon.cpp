@@ -1,0 +1,45 @@
+// Chameleon (arXiv 2405.09818), its text: Llama with layer norms of heads; of the larger one, norms behind
+// blocks and none before. Tokens of pictures are read, and never written.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+/// Where the vocabulary has the tokens of pictures.
+constexpr int kFirstOfPictures = 4, kOfPictures = 8192;
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr float kHeadEps = 1e-5f;
+  h.head_norm_eps = kHeadEps;
+  h.norms_behind = metadata.get_bool("swin_norm", false);
+  if (h.n_vocab < kFirstOfPictures + kOfPictures) return;
+  h.first_left_out = kFirstOfPictures;
+  h.n_left_out = kOfPictures;
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.qk_norm = QkNorm::kOwnOfHead;
+  how.attention.rope_params = h.rope;
+  if (h.norms_behind) {
+    const auto normed = [&b](int layer, ValueId x, const char* name) {
+      return norm(b, NormKind::kRms, x, layer_name(layer, name));
+    };
+    how.norms_before = false;
+    how.attend = [&b, normed, block = how.attention](int layer, ValueId x, ValueId& residual) {
+      return normed(layer, attention(b, layer, x, block, residual), "attn_norm");
+    };
+    how.own_ffn = [&b, normed](int layer, ValueId x) {
+      return normed(layer, gated_ffn(b, layer, x, Activation::kSilu), "ffn_norm");
+    };
+  }
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kChameleon = {"chameleon", read, build};
+
+}  // namespace weft::model

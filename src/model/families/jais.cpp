@@ -1,0 +1,25 @@
+// Jais (arXiv 2308.16149): GPT-2 with ALiBi and gates; scores are divided by the length of a head, not by its
+// root. The factors of embeddings and logits stand in the file's weights.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  h.alibi = metadata.require_float("attention.max_alibi_bias", kMinFactor, 1e3);
+  h.attention_scale = 1.0f / static_cast<float>(h.k_head_dim);
+}
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.norm = NormKind::kLayer;
+  how.attention.rope = false;
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kJais = {"jais", read, build};
+
+}  // namespace weft::model

@@ -1,0 +1,21 @@
+// PLaMo (Preferred Networks, 2023): attention and feed-forward part beside each other, behind one norm.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata&, HParams& h) { h.rope.neox = true; }
+
+ValueId build(Builder& b) {
+  Decoder how;
+  how.parallel = true;
+  how.attention.rope_params = b.hparams().rope;
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kPlamo = {"plamo", read, build};
+
+}  // namespace weft::model

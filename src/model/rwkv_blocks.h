@@ -1,0 +1,58 @@
+#pragma once
+// What the generations of RWKV share: rows that are mixed with the one before them, and heads whose state is
+// read with norms and with a share of the token's own value.
+#include <string>
+
+#include "model/blocks.h"
+
+namespace weft::model {
+
+/// wkv.head_size: the heads and what each keeps.
+void read_rwkv_heads(const Metadata& metadata, HParams& hparams);
+
+/// The nodes of one layer after another. A family's own blocks derive from it.
+class RwkvBlocks {
+ public:
+  explicit RwkvBlocks(Builder& b) : b_(b), h_(b.hparams()), n_(h_.n_embd) {}
+
+ protected:
+  void begin_layer(int layer) { layer_ = layer; }
+  std::string name(const std::string& part) const { return layer_name(layer_, part.c_str()); }
+  template <typename T>
+  ValueId add(T op, std::initializer_list<ValueId> inputs, const std::string& part) {
+    return b_.add(std::move(op), inputs, name(part));
+  }
+  /// `part`.weight, as many elements as x has columns, whatever sizes of 1 the file gives it.
+  ValueId vector(const std::string& part) { return b_.flat_weight(name(part) + ".weight", {1, 1, n_}); }
+  ValueId sigmoid(ValueId x, const std::string& result) {
+    return add(ops::Unary{UnaryKind::kSigmoid}, {x}, result);
+  }
+  /// {n_tokens, n} as heads: {n_tokens, n_heads, n_heads' share of n}
+  ValueId by_head(ValueId x, const std::string& result);
+
+  /// The row of the token before, zeros before the first one; less the row itself.
+  ValueId away_from_last(ValueId x, const std::string& result) { return shifted(x, -1.0f, result); }
+  /// The same, not less the row.
+  ValueId last(ValueId x, const std::string& result) { return shifted(x, 0.0f, result); }
+  /// x + away * shares
+  ValueId mix(ValueId x, ValueId away, ValueId shares, const std::string& result) {
+    return add(ops::Add{}, {x, add(ops::Mul{}, {away, shares}, result + "_away")}, result);
+  }
+
+  /// Layer norms of the heads of what the state gave, by time_mix_ln. Models without it have none.
+  ValueId norm_heads(ValueId y);
+  /// The token's own value, by how much its key answers what is read: sum(r * key * weights) * v of each
+  /// head.
+  ValueId own_share(ValueId r, ValueId key, ValueId v, ValueId weights);
+
+  Builder& b_;
+  const HParams& h_;
+  const std::int64_t n_;
+  int layer_ = 0;
+
+ private:
+  /// The last row, and `own` times the row.
+  ValueId shifted(ValueId x, float own, const std::string& result);
+};
+
+}  // namespace weft::model
