@@ -37,29 +37,36 @@ NamedAdapter adapter_of(const std::string& text, float scale) {
   return {{.path = text.substr(equals + 1), .name = text.substr(0, equals)}, scale, true};
 }
 
+void add_files(CLI::App& app, const char* name, std::vector<std::string>& values, const char* type,
+               const std::string& group, const char* help) {
+  app.add_option(name, values, help)
+      ->type_name(type)
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(group);
+}
+
 }  // namespace
+
+void add_adapter_files(CLI::App& app, AdapterOptions& options, const std::string& group) {
+  add_files(app, "--lora", options.adapters, "FILE", group, "a LoRA adapter (GGUF); may be given again");
+  add_files(app, "--lora-scaled", options.scaled_adapters, "FILE SCALE", group, "the same, so many times");
+}
 
 void add_adapter_options(CLI::App& app, AdapterOptions& options) {
   const std::string group = "Adapters";
-  const auto add_files = [&](const char* name, std::vector<std::string>& values, const char* type,
-                             const char* help) {
-    app.add_option(name, values, help)
-        ->type_name(type)
-        ->expected(1, CLI::detail::expected_max_vector_size)
-        ->allow_extra_args(false)
-        ->group(group);
-  };
-  add_files("--lora", options.adapters, "FILE",
+  add_files(app, "--lora", options.adapters, "FILE", group,
             "a LoRA adapter (GGUF) for all texts; NAME=FILE: for requests that name it in place of the "
             "model. May be "
             "given again");
-  add_files("--lora-scaled", options.scaled_adapters, "FILE SCALE", "the same, so many times");
+  add_files(app, "--lora-scaled", options.scaled_adapters, "FILE SCALE", group, "the same, so many times");
   add_switch(app, "--lora-init-without-apply", options.unused,
              "adapters are for requests that ask for them only")
       ->group(group);
-  add_files("--control-vector", options.vectors, "FILE",
+  add_files(app, "--control-vector", options.vectors, "FILE", group,
             "vectors (GGUF) that are added behind layers; may be given again");
-  add_files("--control-vector-scaled", options.scaled_vectors, "FILE SCALE", "the same, so many times");
+  add_files(app, "--control-vector-scaled", options.scaled_vectors, "FILE SCALE", group,
+            "the same, so many times");
   app.add_option("--control-vector-layer-range", options.vector_layers,
                  "the layers behind which they are added (default: all)")
       ->type_name("FIRST LAST")

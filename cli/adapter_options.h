@@ -18,6 +18,8 @@ struct AdapterOptions {
 };
 
 void add_adapter_options(CLI::App& app, AdapterOptions& options);
+/// Of those, --lora and --lora-scaled alone.
+void add_adapter_files(CLI::App& app, AdapterOptions& options, const std::string& group);
 
 /// An adapter as the options have it, in the order in which the model gets them.
 struct NamedAdapter {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "choice_score.h"
 #include "command.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -23,6 +24,8 @@
 namespace weft::cli {
 namespace {
 
+constexpr int kMostTasks = 1 << 30;
+
 struct PerplexityOptions {
   Talk talk;
   ModelOptions model;
@@ -33,6 +36,8 @@ struct PerplexityOptions {
   int n_ctx = 512;
   int n_batch = 2048;
   int n_chunks = 0;
+  bool hellaswag = false, winogrande = false, multiple_choice = false;
+  int hellaswag_tasks = 400, winogrande_tasks = 0, multiple_choice_tasks = 0;
   bool json = false;
 };
 
@@ -123,7 +128,9 @@ std::string to_report(const Measured& measured, const ChunkedText& text) {
 
 ChunkedText text_for(const PerplexityOptions& options, const Model& model,
                      const std::optional<LogitFileReader>& base) {
-  if (!base) return cut_text(model.tokenizer(), read_text(options.file), options.n_ctx, options.n_chunks);
+  if (!base)
+    return cut_text(model.tokenizer(), read_text(options.file),
+                    {.n_ctx = options.n_ctx, .most = options.n_chunks});
   const LogitFileHeader& header = base->header();
   if (header.n_vocab != model.info().n_vocab)
     throw Error(ErrorCode::kInvalidFile, fmt::format("{} is of a model with {} tokens, and this one has {}",
@@ -137,7 +144,80 @@ ChunkedText text_for(const PerplexityOptions& options, const Model& model,
   return text;
 }
 
+void refuse_encoder(const Model& model) {
+  if (model.info().encoder)
+    throw Error(ErrorCode::kUnsupported, "this model makes vectors of texts and foretells nothing");
+}
+
+struct Task {
+  ChoiceKind kind;
+  const char* name;
+  int n_wanted;
+};
+
+std::optional<Task> task_of(const PerplexityOptions& options) {
+  std::vector<Task> tasks;
+  if (options.hellaswag) tasks.push_back({ChoiceKind::kHellaSwag, "HellaSwag", options.hellaswag_tasks});
+  if (options.winogrande) tasks.push_back({ChoiceKind::kWinoGrande, "WinoGrande", options.winogrande_tasks});
+  if (options.multiple_choice)
+    tasks.push_back({ChoiceKind::kMultipleChoice, "multiple choice", options.multiple_choice_tasks});
+  if (tasks.empty()) return std::nullopt;
+  if (tasks.size() > 1)
+    throw UsageError(
+        "the file has one kind of tasks: give one of --hellaswag, "
+        "--winogrande and --multiple-choice");
+  if (options.file.empty()) throw UsageError("which tasks? -f FILE");
+  if (!options.base.empty() || !options.save_logits.empty())
+    throw UsageError("files of logits are of texts, and tasks are none");
+  return tasks.front();
+}
+
+int run_tasks(const PerplexityOptions& options, const Task& task) {
+  const InterruptGuard interrupt;
+  const std::vector<ChoiceTask> texts =
+      read_choice_tasks(task.kind, read_text(options.file), static_cast<std::size_t>(task.n_wanted));
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
+  refuse_encoder(*loaded.model);
+  std::vector<TokenizedTask> tasks;
+  double chance = 0.0;
+  for (const ChoiceTask& one : texts) {
+    tasks.push_back(tokenize(one, task.kind, loaded.model->tokenizer()));
+    const auto n_right = std::count(tasks.back().right.begin(), tasks.back().right.end(), true);
+    chance += static_cast<double>(n_right) / static_cast<double>(one.size() * texts.size());
+  }
+  const std::vector<ChoiceBatch> batches = choice_batches(tasks, options.n_batch);
+  Context context(loaded.model, choice_context(context_params(options.context, options.model), batches));
+  Progress progress(options.talk, "answering");
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<double> right;
+  score_choices(context, tasks, batches, interrupt, [&](const ChoiceResult& result) {
+    right.push_back(result.right ? 1.0 : 0.0);
+    progress.update(static_cast<double>(right.size()) / static_cast<double>(tasks.size()));
+  });
+  progress.done();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Estimate accuracy = mean_of(right);
+  const Interval likely = interval_of_share(accuracy.value, right.size());
+  if (options.json)
+    print(to_text({{"model", loaded.model->info().name},
+                   {"task", task.name},
+                   {"tasks", right.size()},
+                   {"accuracy", to_json(accuracy)},
+                   {"interval", {likely.least, likely.most}},
+                   {"chance", chance},
+                   {"seconds", seconds}},
+                  2));
+  else
+    print(
+        fmt::format("{}: {:.2f} % +- {:.2f} % right of {} tasks (95 %: {:.2f} % to {:.2f} %; by chance "
+                    "{:.2f} %), {:.1f} s\n",
+                    task.name, 100.0 * accuracy.value, 100.0 * accuracy.error, right.size(),
+                    100.0 * likely.least, 100.0 * likely.most, 100.0 * chance, seconds));
+  return kExitOk;
+}
+
 int run(const PerplexityOptions& options) {
+  if (const auto task = task_of(options)) return run_tasks(options, *task);
   if (options.file.empty() && options.base.empty())
     throw UsageError("which text? -f FILE, or --kl-divergence-base FILE that --save-all-logits wrote");
   if (!options.base.empty() && !options.save_logits.empty())
@@ -147,15 +227,13 @@ int run(const PerplexityOptions& options) {
   std::optional<LogitFileReader> base;
   if (!options.base.empty()) base.emplace(options.base);
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
-  if (loaded.model->info().encoder)
-    throw Error(ErrorCode::kUnsupported, "this model makes vectors of texts and foretells nothing");
+  refuse_encoder(*loaded.model);
   const ChunkedText text = text_for(options, *loaded.model, base);
   const bool want_logits = base || !options.save_logits.empty();
 
   ContextParams params = context_params(options.context, options.model);
-  params.n_sequences = std::clamp(options.n_batch / text.n_ctx, 1, text.n_chunks());
-  params.n_ctx = params.n_sequences *
-                 ((text.n_ctx + Context::kCellsOfPage - 1) / Context::kCellsOfPage * Context::kCellsOfPage);
+  params.n_sequences = parallel_chunks(text, options.n_batch);
+  params.n_ctx = cells_for(text, params.n_sequences);
   params.n_outputs = want_logits ? 64 : 256;
   Context context(loaded.model, params);
   std::optional<LogitFileWriter> writer;
@@ -200,6 +278,22 @@ std::function<int()> prepare(CLI::App& app) {
   add_size(app, "-b,--batch-size", options->n_batch, {1, 1 << 20},
            "tokens that are computed together, in as many chunks (default 2048)")
       ->group(group);
+  const std::string tasks = "Tasks";
+  add_switch(app, "--hellaswag", options->hellaswag, "the file has stories, each with four endings")
+      ->group(tasks);
+  add_size(app, "--hellaswag-tasks", options->hellaswag_tasks, {0, kMostTasks, "0: all"},
+           "so many of them, chosen by chance (default 400)")
+      ->group(tasks);
+  add_switch(app, "--winogrande", options->winogrande, "the file has sentences, each with two words for a _")
+      ->group(tasks);
+  add_size(app, "--winogrande-tasks", options->winogrande_tasks, {0, kMostTasks, "0: all"},
+           "so many of them, chosen by chance (default 0: all)")
+      ->group(tasks);
+  add_switch(app, "--multiple-choice", options->multiple_choice, "the file has questions with answers")
+      ->group(tasks);
+  add_size(app, "--multiple-choice-tasks", options->multiple_choice_tasks, {0, kMostTasks, "0: all"},
+           "so many of them, chosen by chance (default 0: all)")
+      ->group(tasks);
   const std::string reference = "Reference";
   app.add_option("--save-all-logits", options->save_logits,
                  "write what the model holds of each token, to compare others with")
@@ -225,12 +319,16 @@ const Command kPerplexityCommand = {
     "file of\n"
     "--save-all-logits (llama.cpp's form) holds all probabilities: KL divergences from it say what a "
     "quantised\n"
-    "model lost.\n"
+    "model lost. With --hellaswag, --winogrande or --multiple-choice the file has tasks, in llama.cpp's "
+    "forms:\n"
+    "of each the text is chosen whose tokens are the most likely, and how often it is the right one is "
+    "told.\n"
     "\n"
     "Examples:\n"
     "  weft perplexity -m model.gguf -f text.txt\n"
     "  weft perplexity -m model-f16.gguf -f text.txt --save-all-logits base.bin\n"
-    "  weft perplexity -m model-q4_k_m.gguf --kl-divergence-base base.bin --json\n",
+    "  weft perplexity -m model-q4_k_m.gguf --kl-divergence-base base.bin --json\n"
+    "  weft perplexity -m model.gguf --hellaswag -f hellaswag_val_full.txt --hellaswag-tasks 1000\n",
     prepare};
 
 }  // namespace weft::cli

@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,7 +15,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "model_cache.h"
+#include "hub_models.h"
 #include "options.h"
 #include "text_format.h"
 #include "weft/error.h"
@@ -25,7 +28,8 @@ struct QuantizeOptions {
   Talk talk;
   std::vector<std::string> words;
   std::vector<std::string> rules;
-  std::string rules_file, output_type, embedding_type;
+  std::string rules_file, output_type, embedding_type, left_out_layers;
+  std::vector<std::string> metadata;
   QuantizeParams params;
   bool dry_run = false;
   bool json = false;
@@ -46,30 +50,65 @@ QuantizeRule rule_of(const std::string& option, const std::string& text) {
   return {text.substr(0, at), type_of(option, text.substr(at + 1))};
 }
 
-struct Words {
-  std::filesystem::path from, to;
-  std::string mix;
-};
-
-const QuantizeMix* find_mix(const std::string& word) {
-  for (const QuantizeMix& mix : quantize_mixes())
-    if (CLI::detail::to_lower(std::string(mix.name)) == CLI::detail::to_lower(word)) return &mix;
-  return nullptr;
+template <typename T>
+std::optional<T> number_of(const std::string& text) {
+  T number = {};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && rest == end ? std::optional(number) : std::nullopt;
 }
 
-bool is_mix(const std::string& word) { return find_mix(word) != nullptr; }
+std::vector<int> layers_of(const std::string& text) {
+  std::vector<int> layers;
+  for (const std::string& word : CLI::detail::split(text, ',')) {
+    const std::optional<int> layer = number_of<int>(CLI::detail::trim_copy(word));
+    if (!layer) throw UsageError(fmt::format("--prune-layers: '{}' is no list of layers, as 4,5,9", text));
+    layers.push_back(*layer);
+  }
+  return layers;
+}
+
+MetadataChange change_of(const std::string& text) {
+  const auto equals = text.find('=');
+  const auto colon = text.find(':', std::min(equals, text.size()));
+  if (equals != std::string::npos && equals > 0 && colon != std::string::npos) {
+    const std::string key = text.substr(0, equals), type = text.substr(equals + 1, colon - equals - 1);
+    const std::string value = text.substr(colon + 1);
+    if (type == "str") return {key, value};
+    if (type == "bool" && (value == "true" || value == "false")) return {key, value == "true"};
+    if (const auto number = number_of<std::int64_t>(value); type == "int" && number) return {key, *number};
+    if (const auto number = number_of<double>(value); type == "float" && number) return {key, *number};
+  }
+  throw UsageError(
+      fmt::format("--override-kv: '{}' is no KEY=TYPE:VALUE with a type int, float, bool or str", text));
+}
+
+struct Words {
+  std::filesystem::path from, to;
+  std::string mix;  // As quantize_mixes() has it.
+  bool copy = false;
+  std::optional<int> n_threads = {};
+};
+
+bool is_copy(const std::string& word) { return CLI::detail::to_lower(word) == "copy"; }
+
+bool is_mix(const std::string& word) { return is_copy(word) || find_quantize_mix(word) != nullptr; }
 
 Words words_of(const QuantizeOptions& options) {
-  const std::vector<std::string>& words = options.words;
+  std::vector<std::string> words = options.words;
+  std::optional<int> n_threads;
+  if (words.size() > 2 && is_mix(words[words.size() - 2])) n_threads = number_of<int>(words.back());
+  if (n_threads) words.pop_back();
   if (words.size() < 2 || words.size() > 3)
     throw UsageError(
         "give a model, perhaps the result's file, and a mix: weft quantize model-f16.gguf Q4_K_M");
-  Words result{find_model(words[0]), {}, words.back()};
-  if (!is_mix(result.mix)) {
+  if (!is_mix(words.back())) {
     std::vector<std::string> names;
     for (const QuantizeMix& mix : quantize_mixes()) names.emplace_back(mix.name);
-    throw UsageError(fmt::format("'{}' is no mix; known are {}", result.mix, fmt::join(names, ", ")));
+    throw UsageError(fmt::format("'{}' is no mix; known are {}", words.back(), fmt::join(names, ", ")));
   }
+  Words result{.from = find_model(words[0], options.talk), .copy = is_copy(words.back()), .n_threads = n_threads};
+  result.mix = result.copy ? "COPY" : find_quantize_mix(words.back())->name;
   if (words.size() == 3) {
     result.to = words[1];
     return result;
@@ -81,24 +120,27 @@ Words words_of(const QuantizeOptions& options) {
     stem.resize(stem.size() - kPartSuffix);
   if (const auto at = stem.find_last_of("-."); at != std::string::npos && is_mix(stem.substr(at + 1)))
     stem.resize(at);
-  std::string mix = result.mix;
-  std::transform(mix.begin(), mix.end(), mix.begin(), [](unsigned char c) { return std::toupper(c); });
   // Of a model by its name the result comes here, not into the cache.
   const bool by_name = !std::filesystem::exists(words[0]);
-  result.to =
-      (by_name ? std::filesystem::path() : result.from.parent_path()) / fmt::format("{}-{}.gguf", stem, mix);
+  result.to = (by_name ? std::filesystem::path() : result.from.parent_path()) /
+              fmt::format("{}-{}.gguf", stem, result.mix);
   return result;
 }
 
-QuantizeParams params_of(const QuantizeOptions& options, const std::string& mix) {
+QuantizeParams params_of(const QuantizeOptions& options, const Words& words) {
   QuantizeParams params = options.params;
-  params.mix = mix;
+  if (!words.copy) params.mix = words.mix;
+  params.keep_types = words.copy;
+  params.n_threads = words.n_threads.value_or(params.n_threads);
+  if (!options.left_out_layers.empty()) params.left_out_layers = layers_of(options.left_out_layers);
+  for (const std::string& change : options.metadata) params.metadata.push_back(change_of(change));
   for (const std::string& rule : options.rules) params.rules.push_back(rule_of("--tensor-type", rule));
   if (!options.rules_file.empty()) {
     const std::string text = read_text(options.rules_file);
     for (const std::string& line : CLI::detail::split(text, '\n')) {
-      const std::string rule = CLI::detail::trim_copy(line);
-      if (!rule.empty() && rule[0] != '#') params.rules.push_back(rule_of("--tensor-type-file", rule));
+      if (CLI::detail::trim_copy(line).starts_with('#')) continue;
+      std::istringstream rules(line);
+      for (std::string rule; rules >> rule;) params.rules.push_back(rule_of("--tensor-type-file", rule));
     }
   }
   if (!options.output_type.empty()) params.output_type = type_of("--output-tensor-type", options.output_type);
@@ -116,8 +158,11 @@ Json to_json(const QuantizeResult& result, const Words& words, bool dry_run) {
                        {"to", info(tensor.to).name},
                        {"bytes_from", tensor.bytes_from},
                        {"bytes_to", tensor.bytes_to}});
+  Json files = Json::array();
+  for (const std::filesystem::path& file : result.files) files.push_back(file.string());
   return {{"from", words.from.string()},
           {"to", dry_run ? Json() : Json(words.to.string())},
+          {"files", std::move(files)},
           {"mix", result.mix},
           {"bytes_from", result.bytes_from},
           {"bytes_to", result.bytes_to},
@@ -155,12 +200,12 @@ std::string to_report(const QuantizeResult& result, bool all) {
 
 int run(const QuantizeOptions& options) {
   const Words words = words_of(options);
-  QuantizeParams params = params_of(options, words.mix);
-  if (find_mix(words.mix)->wants_importance && params.importance.empty())
+  QuantizeParams params = params_of(options, words);
+  if (!words.copy && find_quantize_mix(words.mix)->wants_importance && params.importance.empty())
     note(options.talk, fmt::format("weft: {} without --imatrix loses much more than with one", words.mix));
   QuantizeResult result;
   if (options.dry_run) {
-    result = plan_quantize(words.from, params);
+    result = plan_quantize(words.from, params, words.to);
   } else {
     const InterruptGuard interrupt;
     Progress progress(options.talk, "quantising");
@@ -174,18 +219,30 @@ int run(const QuantizeOptions& options) {
     print(to_text(to_json(result, words, options.dry_run), 2));
   } else {
     print(to_report(result, options.dry_run || options.talk.verbose));
-    if (!options.dry_run) print(fmt::format("wrote {}\n", words.to.string()));
+    for (const std::filesystem::path& file : result.files)
+      if (!options.dry_run) print(fmt::format("wrote {}\n", file.string()));
   }
   return kExitOk;
 }
 
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<QuantizeOptions>();
-  app.add_option("FILE", options->words, "the model, perhaps the result's file, and the mix")
+  app.add_option("FILE", options->words, "the model, perhaps the result's file, the mix, and perhaps threads")
       ->type_name("FILE");
   const std::string group = "Types";
-  app.add_option("--imatrix", options->params.importance, "how much columns matter: a file of llama-imatrix")
+  app.add_option("--imatrix", options->params.importance,
+                 "how much columns matter: a file of weft imatrix, or llama-imatrix")
       ->type_name("FILE")
+      ->group(group);
+  app.add_option("--include-weights", options->params.important,
+                 "use it for tensors whose names contain this only; may be given several times")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--exclude-weights", options->params.unimportant,
+                 "use it for all others; may be given several times")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
       ->group(group);
   app.add_option(
          "--tensor-type", options->rules,
@@ -193,7 +250,8 @@ std::function<int()> prepare(CLI::App& app) {
       ->type_name("PATTERN=TYPE")
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--tensor-type-file", options->rules_file, "such rules, one a line")
+  app.add_option("--tensor-type-file", options->rules_file,
+                 "such rules, a word each; lines that begin with # are none")
       ->type_name("FILE")
       ->group(group);
   app.add_option("--output-tensor-type", options->output_type, "the head's type")
@@ -208,6 +266,18 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--allow-requantize", options->params.requantize,
              "pack again what is quantised already, which loses more")
       ->group(group);
+  const std::string model = "Model";
+  app.add_option("--prune-layers", options->left_out_layers,
+                 "leave out these layers (4,5,9), and number those behind them anew")
+      ->type_name("LAYERS")
+      ->group(model);
+  app.add_option("--override-kv", options->metadata,
+                 "set a key of the metadata: int, float, bool or str; may be given several times")
+      ->type_name("KEY=TYPE:VALUE")
+      ->allow_extra_args(false)
+      ->group(model);
+  add_switch(app, "--keep-split", options->params.keep_split, "of a split set: write one, part for part")
+      ->group(model);
   const std::string work = "Work";
   add_switch(app, "--dry-run", options->dry_run, "show types and sizes, and write nothing")->group(work);
   add_size(app, "-t,--threads", options->params.n_threads, {0, kMaxThreads},
@@ -221,10 +291,11 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kQuantizeCommand = {
-    "quantize", "[options] FILE [RESULT] MIX", "a model's file in smaller types",
+    "quantize", "[options] FILE [RESULT] MIX [THREADS]", "a model's file in smaller types",
     "Writes the model with its matrices in other types: Q4_K_M is the usual choice, Q8_0 loses next to "
     "nothing,\n"
     "and types below three bits need --imatrix to be of use. The result appears whole or not at all.\n"
+    "COPY in place of a mix keeps all types but those that a rule names.\n"
     "\n"
     "Mixes: F32, BF16, F16, Q8_0, Q6_K, Q5_K_M, Q5_1, Q5_K_S, Q5_0, Q4_K_M, Q4_1, Q4_K_S, Q4_0, IQ4_NL, "
     "NVFP4,\n"
@@ -235,7 +306,9 @@ const Command kQuantizeCommand = {
     "Examples:\n"
     "  weft quantize model-f16.gguf Q4_K_M                    writes model-Q4_K_M.gguf\n"
     "  weft quantize --dry-run model-f16.gguf IQ3_M\n"
-    "  weft quantize --imatrix imatrix.gguf --tensor-type ffn_down=q6_K model-f16.gguf small.gguf IQ2_M\n",
+    "  weft quantize --imatrix imatrix.gguf --tensor-type ffn_down=q6_K model-f16.gguf small.gguf IQ2_M\n"
+    "  weft quantize --keep-split model-f16-00001-of-00003.gguf model-q4 Q4_K_M 8\n"
+    "  weft quantize --prune-layers 20,21 model-q8_0.gguf shorter.gguf COPY\n",
     prepare};
 
 }  // namespace weft::cli

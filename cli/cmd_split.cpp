@@ -10,7 +10,7 @@
 #include "command.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "model_cache.h"
+#include "hub_models.h"
 #include "options.h"
 #include "text_format.h"
 #include "weft/error.h"
@@ -52,7 +52,7 @@ int run_split(const SplitOptions& options) {
   params.max_tensors = options.max_tensors;
   if (!options.max_size.empty()) params.max_bytes = bytes_of(options.max_size);
   if (params.max_tensors == 0 && params.max_bytes == 0) params.max_tensors = SplitParams().max_tensors;
-  const std::filesystem::path from = find_model(options.words[0]);
+  const std::filesystem::path from = find_model(options.words[0], options.talk);
   std::vector<FilePart> parts;
   if (options.dry_run) {
     parts = plan_split(from, options.words[1], params);
@@ -94,7 +94,7 @@ int run_merge(const SplitOptions& options) {
         "give a part of the model and the result's file: weft merge model-00001-of-00003.gguf model.gguf");
   const InterruptGuard interrupt;
   Progress progress(options.talk, "merging");
-  merge_model(find_model(options.words[0]), options.words[1], shown(progress, interrupt));
+  merge_model(find_model(options.words[0], options.talk), options.words[1], shown(progress, interrupt));
   progress.done();
   print(fmt::format("wrote {}\n", options.words[1]));
   return kExitOk;

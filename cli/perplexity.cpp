@@ -9,16 +9,30 @@
 
 namespace weft::cli {
 
-ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, int n_ctx, int most_chunks) {
-  ChunkedText result{n_ctx, tokenizer.encode(text), tokenizer.adds_bos() ? tokenizer.bos() : kNoToken};
-  if (result.n_chunks() < (most_chunks == 1 ? 1 : 2))
+ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, const ChunkChoice& choice) {
+  const int n_ctx = choice.n_ctx;
+  ChunkedText result{n_ctx, tokenizer.encode(text, {.parse_special = choice.parse_special}),
+                     tokenizer.adds_bos() ? tokenizer.bos() : kNoToken};
+  const std::size_t skipped =
+      std::min(static_cast<std::size_t>(choice.skip) * static_cast<std::size_t>(n_ctx), result.tokens.size());
+  result.tokens.erase(result.tokens.begin(), result.tokens.begin() + static_cast<std::ptrdiff_t>(skipped));
+  if (result.n_chunks() < (choice.most == 1 ? 1 : 2))
     throw UsageError(
         fmt::format("the text has {} tokens, and at least {} are needed: two chunks of --ctx-size {}",
                     result.tokens.size(), 2 * n_ctx, n_ctx));
   int n_chunks = result.n_chunks();
-  if (most_chunks > 0) n_chunks = std::min(n_chunks, most_chunks);
+  if (choice.most > 0) n_chunks = std::min(n_chunks, choice.most);
   result.tokens.resize(static_cast<std::size_t>(n_chunks) * static_cast<std::size_t>(n_ctx));
   return result;
+}
+
+int parallel_chunks(const ChunkedText& text, int n_batch) {
+  return std::clamp(n_batch / text.n_ctx, 1, text.n_chunks());
+}
+
+int cells_for(const ChunkedText& text, int n_parallel) {
+  return n_parallel *
+         ((text.n_ctx + Context::kCellsOfPage - 1) / Context::kCellsOfPage * Context::kCellsOfPage);
 }
 
 void score_chunks(Context& context, const ChunkedText& text, bool want_logits,

@@ -3,6 +3,7 @@
 // half's tokens are scored, which have some text before them.
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "interrupt.h"
@@ -22,9 +23,19 @@ struct ChunkedText {
   /// Chunk c's token that the row i < n_scored() foretells.
   Token next(int c, int i) const { return tokens[static_cast<std::size_t>(c * n_ctx + n_ctx / 2 + i + 1)]; }
 };
-/// Throws UsageError where a text has fewer tokens than two chunks, or than the one that is wanted.
-/// most_chunks < 1: all.
-ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, int n_ctx, int most_chunks);
+struct ChunkChoice {
+  int n_ctx = 512;
+  int most = 0;  ///< Chunks; below 1: all.
+  int skip = 0;  ///< So many of the first.
+  bool parse_special = false;
+};
+/// Throws UsageError where what is left of a text has fewer tokens than two chunks, or than the one that is
+/// wanted.
+ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, const ChunkChoice& choice);
+/// As many of the text's chunks as n_batch tokens hold stand in one batch, at least one.
+int parallel_chunks(const ChunkedText& text, int n_batch);
+/// Cells for so many chunks.
+int cells_for(const ChunkedText& text, int n_parallel);
 
 struct ScoredRow {
   int chunk = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 
 namespace weft::cli {
 
@@ -20,6 +19,14 @@ Estimate mean_difference(std::span<const double> a, std::span<const double> b) {
   std::vector<double> differences(std::min(a.size(), b.size()));
   for (std::size_t i = 0; i < differences.size(); ++i) differences[i] = a[i] - b[i];
   return mean_of(differences);
+}
+
+Interval interval_of_share(double share, std::size_t n) {
+  constexpr double kDeviations = 1.959963984540054;  // Of 95 % of a normal distribution.
+  const double trials = static_cast<double>(n), z = kDeviations * kDeviations / trials;
+  const double middle = (share + z / 2.0) / (1.0 + z);
+  const double half = std::sqrt(z * (share * (1.0 - share) + z / 4.0)) / (1.0 + z);
+  return {middle - half, middle + half};
 }
 
 double percentile(std::span<const double> sorted, double fraction) {

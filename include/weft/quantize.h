@@ -12,6 +12,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "weft/dtype.h"
@@ -29,6 +31,8 @@ struct QuantizeMix {
 };
 /// All of them, the largest files first.
 std::span<const QuantizeMix> quantize_mixes();
+/// By its name, in any case, or by another that llama.cpp has for it ("Q4_K" is Q4_K_M); null: there is none.
+const QuantizeMix* find_quantize_mix(std::string_view name);
 
 /// Tensors whose names a regular expression is found in get this type.
 struct QuantizeRule {
@@ -47,12 +51,19 @@ struct QuantizedTensor {
   std::optional<DType> wanted = {};
 };
 
+/// A key of a file's metadata, and what it is to be.
+using MetadataChange = std::pair<std::string, std::variant<std::int64_t, double, bool, std::string>>;
+
 struct QuantizeParams {
   std::string mix = "Q4_K_M";  ///< A name of quantize_mixes(), in any case.
+  bool keep_types = false;     ///< No mix: what no rule names stays as it is.
   /// How much each column of each matrix matters, from texts that were read: a GGUF file of general.type
   /// "imatrix", or llama.cpp's older form. Empty: all alike.
   std::filesystem::path importance = {};
-  std::vector<QuantizeRule> rules = {};  ///< Before the mix; the first that fits a matrix wins.
+  /// Importances are used for tensors whose names contain one of these only (empty: all), ...
+  std::vector<std::string> important = {};
+  std::vector<std::string> unimportant = {};  ///< ... and not for those whose names contain one of these.
+  std::vector<QuantizeRule> rules = {};       ///< Before the mix; the first that fits a matrix wins.
   /// Of the output matrix; in models without one (tied) that is the table of embeddings.
   std::optional<DType> output_type = {};
   std::optional<DType> embedding_type = {};  ///< Of the table of embeddings.
@@ -61,6 +72,12 @@ struct QuantizeParams {
   /// Whether matrices that are quantised already may be packed again. What was lost then stays lost, so this
   /// is an error without.
   bool requantize = false;
+  /// Layers to leave out; those behind them are numbered anew. What is left may be no good model.
+  std::vector<int> left_out_layers = {};
+  std::vector<MetadataChange> metadata = {};  ///< A number keeps the key's type where it has one.
+  /// Of a split set: the result is one, too, with the same tensors in each part. `to` names its files then,
+  /// without what says which part it is: "model.gguf" or "model" gives model-00001-of-00003.gguf.
+  bool keep_split = false;
   int n_threads = 0;  ///< 0: as many as there are cores.
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
@@ -72,15 +89,17 @@ struct QuantizeResult {
   std::uint64_t bytes_from = 0;          ///< Of all tensors.
   std::uint64_t bytes_to = 0;
   double bits_per_weight = 0.0;
+  std::vector<std::filesystem::path> files = {};  ///< What was written, or would be.
 };
 
 /// What quantize would do. Reads no tensor. Throws as quantize does.
-QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizeParams& params = {});
+QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizeParams& params = {},
+                             const std::filesystem::path& to = {});
 
-/// Reads a file or a split set, and writes one file: whole, or not at all. Holds one tensor in memory at a
-/// time. Throws Error kInvalidArgument for params that make no sense (an unknown mix, a pattern that is none,
-/// quantised matrices without `requantize`, the file itself as the result), kInvalidFile for a damaged file
-/// and for importances that do not fit it, kNotFound, kIo, kCancelled.
+/// Reads a file or a split set, and writes one file, or with keep_split several: whole, or not at all. Holds
+/// one tensor in memory at a time. Throws Error kInvalidArgument for params that make no sense (an unknown
+/// mix, a pattern that is none, quantised matrices without `requantize`, the file itself as the result),
+/// kInvalidFile for a damaged file and for importances that do not fit it, kNotFound, kIo, kCancelled.
 QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem::path& to,
                         const QuantizeParams& params = {});
 

@@ -1,11 +1,6 @@
 #pragma once
-// How much the columns of a model's matrices matter: the mean square of what they were multiplied with while
-// texts were read ("importance matrix"). The file is untrusted.
-//
-// GGUF: general.type is "imatrix"; NAME.in_sum2 has the sums of squares of each column, NAME.counts how many
-// rows they are of, both once for each expert. imatrix.datasets and imatrix.chunk_count say where they come
-// from. The older form, little-endian: the number of entries; for each the length of its name, the name, the
-// number of texts, the number of values, and the values as means times that number.
+// How much the columns of a model's matrices matter to packers: the mean squares of what they were multiplied
+// with, from a file of importances (weft/importance.h).
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -16,10 +11,10 @@
 
 namespace weft::quantize_impl {
 
-class Importance {
+class ColumnImportance {
  public:
-  /// Throws Error kInvalidFile, kNotFound, kIo.
-  explicit Importance(const std::filesystem::path& path);
+  /// Throws what read_importance throws.
+  explicit ColumnImportance(const std::filesystem::path& path);
 
   /// Of a tensor with so many matrices of so many columns, matrix after matrix; empty where nothing is known.
   /// Throws Error kInvalidFile where the numbers are not of such a tensor.
@@ -31,10 +26,6 @@ class Importance {
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  void read_gguf();
-  void read_older();
-  void keep(std::string name, std::vector<float> values);
-
   std::filesystem::path path_;
   std::map<std::string, std::vector<float>, std::less<>> columns_;
   std::string dataset_;

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <string>
+#include <utility>
 
 namespace weft::quantize_impl {
 namespace {
@@ -233,12 +234,6 @@ bool is_quantizable(std::string_view name, std::size_t rank) {
          std::none_of(std::begin(kPlainBeginnings), std::end(kPlainBeginnings), begins);
 }
 
-const QuantizeMix* find_mix(std::string_view name) {
-  for (const QuantizeMix& mix : quantize_mixes())
-    if (equal_in_any_case(mix.name, name)) return &mix;
-  return nullptr;
-}
-
 DType type_of(const QuantizeMix& mix, const ModelShape& shape, std::string_view name, bool important) {
   const auto found = std::find_if(std::begin(kMixes), std::end(kMixes),
                                   [&](const Mix& m) { return m.mix.name == mix.name; });
@@ -282,6 +277,17 @@ DType fallback(DType type) {
 }  // namespace weft::quantize_impl
 
 namespace weft {
+
+const QuantizeMix* find_quantize_mix(std::string_view name) {
+  using quantize_impl::equal_in_any_case;
+  constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+      {"Q3_K", "Q3_K_M"}, {"Q4_K", "Q4_K_M"}, {"Q5_K", "Q5_K_M"}, {"MXFP4_MOE", "MXFP4"}};
+  for (const auto& [other, own] : kOtherNames)
+    if (equal_in_any_case(other, name)) name = own;
+  for (const QuantizeMix& mix : quantize_mixes())
+    if (equal_in_any_case(mix.name, name)) return &mix;
+  return nullptr;
+}
 
 std::span<const QuantizeMix> quantize_mixes() {
   using namespace quantize_impl;

@@ -16,9 +16,6 @@ struct ModelShape {
   bool tied = false;  ///< The table of embeddings is the head as well.
 };
 
-/// The mix of a name, in any case, or null.
-const QuantizeMix* find_mix(std::string_view name);
-
 /// Whether a tensor is a matrix that products read, and may be packed.
 bool is_quantizable(std::string_view name, std::size_t rank);
 

@@ -82,17 +82,6 @@ class Copier {
   std::uint64_t n_bytes_ = 0, done_ = 0;
 };
 
-/// Removes what was written, unless all was.
-struct Written {
-  std::vector<std::filesystem::path> paths;
-  bool all = false;
-  ~Written() {
-    std::error_code ignored;
-    if (!all)
-      for (const auto& path : paths) std::filesystem::remove(path, ignored);
-  }
-};
-
 }  // namespace
 
 std::vector<FilePart> plan_split(const std::filesystem::path& from, const std::filesystem::path& prefix,

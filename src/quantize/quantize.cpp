@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 #include <utility>
 
-#include "base/pool.h"
 #include "exec/search_pattern.h"
 #include "gguf/file_types.h"
 #include "gguf/gguf.h"
+#include "gguf/limits.h"
+#include "gguf/split.h"
 #include "gguf/writer.h"
 #include "quantize/importance.h"
+#include "quantize/layer_choice.h"
 #include "quantize/mixes.h"
+#include "quantize/packer.h"
 #include "quantize/source_file.h"
-#include "tensor/codec.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -23,10 +26,12 @@ using namespace quantize_impl;
 /// Of packed blocks' layouts, since the first; writers say it and readers know no other.
 constexpr std::uint32_t kQuantizationVersion = 2;
 
+constexpr std::string_view kKeptTypes = "COPY";  // In place of a mix's name.
+
 [[noreturn]] void refuse(const std::string& problem) { throw Error(ErrorCode::kInvalidArgument, problem); }
 
 const QuantizeMix& mix_of(const std::string& name) {
-  if (const QuantizeMix* mix = find_mix(name)) return *mix;
+  if (const QuantizeMix* mix = find_quantize_mix(name)) return *mix;
   std::string known;
   for (const QuantizeMix& mix : quantize_mixes())
     known += (known.empty() ? "" : ", ") + std::string(mix.name);
@@ -54,29 +59,75 @@ ModelShape shape_of(const gguf::File& file) {
   return shape;
 }
 
+/// A tensor that goes along.
+struct Kept {
+  const gguf::TensorInfo* tensor;
+  QuantizedTensor to;
+  std::size_t part = 0;  ///< Of the result.
+};
+
 class Plan {
  public:
-  Plan(const gguf::File& file, const QuantizeParams& params)
-      : params_(params), mix_(mix_of(params.mix)), shape_(shape_of(file)) {
+  Plan(const gguf::File& file, const std::filesystem::path& from, const QuantizeParams& params)
+      : params_(params),
+        mix_(mix_of(params.mix)),
+        shape_(shape_of(file)),
+        layers_(file, params.left_out_layers) {
+    shape_.n_layers -=
+        static_cast<int>(std::set<int>(params.left_out_layers.begin(), params.left_out_layers.end()).size());
     for (const QuantizeRule& rule : params.rules) patterns_.emplace_back(rule.pattern);
-    for (const QuantizeRule& rule : params.rules) check_type(rule.type);
-    if (params.output_type) check_type(*params.output_type);
-    if (params.embedding_type) check_type(*params.embedding_type);
+    for (const QuantizeRule& rule : params.rules) check_weight_type(rule.type);
+    if (params.output_type) check_weight_type(*params.output_type);
+    if (params.embedding_type) check_weight_type(*params.embedding_type);
     if (!params.importance.empty()) importance_.emplace(params.importance);
+    if (!params.important.empty() && !params.unimportant.empty())
+      refuse("say which tensors importances are used for, or for which they are not: one of them");
+    choose(file, from);
   }
 
-  const std::optional<Importance>& importance() const { return importance_; }
+  const std::optional<ColumnImportance>& importance() const { return importance_; }
   const QuantizeMix& mix() const { return mix_; }
+  const LayerChoice& layers() const { return layers_; }
+  std::span<const Kept> kept() const { return kept_; }
+  std::size_t n_parts() const { return n_parts_; }
 
   std::span<const float> columns_of(const gguf::TensorInfo& tensor) const {
-    if (!importance_ || tensor.shape.size() < 2) return {};
+    if (!importance_ || tensor.shape.size() < 2 || !uses_importance(tensor.name)) return {};
     const std::int64_t n_matrices = tensor.shape.size() == 3 ? tensor.shape[0] : 1;
     return importance_->of(tensor.name, n_matrices, tensor.shape.back());
   }
 
-  QuantizedTensor of(const gguf::TensorInfo& tensor) const {
-    QuantizedTensor result{.name = tensor.name, .shape = tensor.shape, .from = tensor.dtype};
-    result.to = type_for(tensor);
+ private:
+  /// What goes along, under which names and in which parts.
+  void choose(const gguf::File& file, const std::filesystem::path& from) {
+    std::vector<std::size_t> ends;  // Of the file's parts, as numbers of tensors.
+    if (params_.keep_split && file.n_parts() > 1)
+      for (const gguf::Part& part : gguf::open_split_set(from).parts)
+        ends.push_back((ends.empty() ? 0 : ends.back()) + part.tensors.size());
+    std::size_t source_part = 0, last_part = 0;
+    for (std::size_t i = 0; i < file.tensors().size(); ++i) {
+      while (source_part < ends.size() && i >= ends[source_part]) ++source_part;
+      const gguf::TensorInfo& tensor = file.tensors()[i];
+      const std::optional<std::string> name = layers_.name_of(tensor.name);
+      if (!name) continue;
+      // Parts of which nothing is left are none.
+      if (kept_.empty() || source_part != last_part) ++n_parts_;
+      last_part = source_part;
+      kept_.push_back({&tensor, of(tensor, *name), n_parts_ - 1});
+    }
+    n_parts_ = std::max<std::size_t>(n_parts_, 1);
+  }
+
+  bool uses_importance(const std::string& name) const {
+    const auto has = [&](const std::string& part) { return name.find(part) != std::string::npos; };
+    if (!params_.important.empty())
+      return std::any_of(params_.important.begin(), params_.important.end(), has);
+    return std::none_of(params_.unimportant.begin(), params_.unimportant.end(), has);
+  }
+
+  QuantizedTensor of(const gguf::TensorInfo& tensor, const std::string& name) const {
+    QuantizedTensor result{.name = name, .shape = tensor.shape, .from = tensor.dtype};
+    result.to = type_for(tensor, name);
     if (info(result.to).kind == DTypeKind::kQuantised && result.to != tensor.dtype) {
       const std::int64_t n_columns = tensor.shape.back();
       if (n_columns % info(result.to).block_elements != 0) result.wanted = result.to;
@@ -95,115 +146,84 @@ class Plan {
     return result;
   }
 
- private:
-  static void check_type(DType type) {
-    if (info(type).kind == DTypeKind::kInteger || type == DType::kF64)
-      refuse(std::string(info(type).name) + " is no type for weights");
-  }
-
-  DType type_for(const gguf::TensorInfo& tensor) const {
-    if (!is_quantizable(tensor.name, tensor.shape.size())) return tensor.dtype;
+  DType type_for(const gguf::TensorInfo& tensor, const std::string& name) const {
+    if (!is_quantizable(name, tensor.shape.size())) return tensor.dtype;
     if (info(tensor.dtype).kind == DTypeKind::kInteger) return tensor.dtype;
     for (std::size_t i = 0; i < patterns_.size(); ++i)
-      if (patterns_[i].found_in(tensor.name)) return params_.rules[i].type;
-    const bool output = is_output(tensor.name, shape_);
+      if (patterns_[i].found_in(name)) return params_.rules[i].type;
+    const bool output = is_output(name, shape_);
     if (params_.keep_output && output) return tensor.dtype;
     if (params_.output_type && output) return *params_.output_type;
-    if (params_.embedding_type && is_embedding(tensor.name)) return *params_.embedding_type;
+    if (params_.embedding_type && is_embedding(name)) return *params_.embedding_type;
+    if (params_.keep_types) return tensor.dtype;
     if (params_.pure) return mix_.type;
-    return type_of(mix_, shape_, tensor.name, !columns_of(tensor).empty());
+    return type_of(mix_, shape_, name, !columns_of(tensor).empty());
   }
 
   const QuantizeParams& params_;
   const QuantizeMix& mix_;
   ModelShape shape_;
   std::deque<exec::SearchPattern> patterns_;  // They do not move.
-  std::optional<Importance> importance_;
+  std::optional<ColumnImportance> importance_;
+  LayerChoice layers_;
+  std::vector<Kept> kept_;
+  std::size_t n_parts_ = 0;
 };
 
-QuantizeResult result_of(const gguf::File& file, const Plan& plan) {
-  QuantizeResult result{.mix = std::string(plan.mix().name)};
+std::vector<std::filesystem::path> files_of(const Plan& plan, const QuantizeParams& params,
+                                            const std::filesystem::path& to) {
+  if (!params.keep_split || plan.n_parts() == 1) return {to};
+  std::string prefix = to.string();
+  if (prefix.ends_with(".gguf")) prefix.resize(prefix.size() - std::string_view(".gguf").size());
+  std::vector<std::filesystem::path> files;
+  for (std::size_t i = 0; i < plan.n_parts(); ++i)
+    files.emplace_back(gguf::split_file_name(prefix, static_cast<std::int64_t>(i),
+                                             static_cast<std::int64_t>(plan.n_parts())));
+  return files;
+}
+
+QuantizeResult result_of(const Plan& plan, const QuantizeParams& params, const std::filesystem::path& to) {
+  QuantizeResult result{.mix = std::string(params.keep_types ? kKeptTypes : plan.mix().name)};
   std::uint64_t n_elements = 0;
-  for (const gguf::TensorInfo& tensor : file.tensors()) {
-    const QuantizedTensor& added = result.tensors.emplace_back(plan.of(tensor));
-    result.bytes_from += added.bytes_from;
-    result.bytes_to += added.bytes_to;
-    n_elements += static_cast<std::uint64_t>(tensor.n_elements());
+  for (const Kept& kept : plan.kept()) {
+    result.tensors.push_back(kept.to);
+    result.bytes_from += kept.to.bytes_from;
+    result.bytes_to += kept.to.bytes_to;
+    n_elements += static_cast<std::uint64_t>(kept.tensor->n_elements());
   }
   if (n_elements > 0)
     result.bits_per_weight = 8.0 * static_cast<double>(result.bytes_to) / static_cast<double>(n_elements);
+  if (!to.empty()) result.files = files_of(plan, params, to);
   return result;
 }
 
-/// Packs tensors, piece after piece: a piece is read by the caller, since reading may throw, and packed by
-/// all threads.
-class Packer {
- public:
-  Packer(const gguf::File& file, const QuantizeParams& params, std::uint64_t n_bytes)
-      : file_(file),
-        progress_(params.progress),
-        pool_(params.n_threads > 0 ? params.n_threads : base::default_threads(), 1),
-        values_(static_cast<std::size_t>(pool_.n_threads())),
-        n_bytes_(n_bytes) {}
+void write_change(const gguf::File& file, const MetadataChange& change, gguf::Writer& writer) {
+  const auto& [key, value] = change;
+  if (const auto* text = std::get_if<std::string>(&value)) return writer.set(key, *text);
+  if (const auto* flag = std::get_if<bool>(&value)) return writer.set(key, *flag);
+  if (const auto* number = std::get_if<double>(&value)) return writer.set(key, static_cast<float>(*number));
+  const std::int64_t number = std::get<std::int64_t>(value);
+  const gguf::Value* const old = file.find(key);
+  if (old != nullptr && old->type == gguf::ValueType::kI32 && std::in_range<std::int32_t>(number))
+    writer.set(key, static_cast<std::int32_t>(number));
+  else if (std::in_range<std::uint32_t>(number))
+    writer.set(key, static_cast<std::uint32_t>(number));
+  else
+    writer.set(key, number);
+}
 
-  void pack(const gguf::TensorInfo& tensor, DType type, std::span<const float> importance,
-            std::span<std::byte> out) {
-    if (type == tensor.dtype) {
-      file_.read(tensor.data, out);
-      return advance(tensor.data.size());
-    }
-    const std::int64_t n_columns = tensor.shape.back();
-    const std::int64_t n_rows = tensor.n_elements() / n_columns;
-    const std::int64_t n_rows_of_matrix = tensor.shape.size() == 3 ? tensor.shape[1] : n_rows;
-    const std::size_t from_row = row_bytes(tensor.dtype, n_columns), to_row = row_bytes(type, n_columns);
-    const auto columns = static_cast<std::size_t>(n_columns);
-    for (std::vector<float>& values : values_) values.resize(columns);  // Tasks must not throw.
-    for (std::int64_t begin = 0; begin < n_rows;) {
-      const std::int64_t end = std::min<std::int64_t>(n_rows, begin + rows_of_piece(from_row));
-      piece_.resize(static_cast<std::size_t>(end - begin) * from_row);
-      file_.read(tensor.data.subspan(static_cast<std::size_t>(begin) * from_row, piece_.size()), piece_);
-      pool_.parallel_for(static_cast<std::int32_t>(end - begin), [&](std::int32_t i, int thread) {
-        std::vector<float>& values = values_[static_cast<std::size_t>(thread)];
-        unpack_row(tensor.dtype, piece_.data() + static_cast<std::size_t>(i) * from_row, values);
-        const auto matrix = static_cast<std::size_t>((begin + i) / n_rows_of_matrix);
-        pack_row(type, values, out.data() + static_cast<std::size_t>(begin + i) * to_row,
-                 importance.empty() ? importance : importance.subspan(matrix * columns, columns));
-      });
-      advance(piece_.size());
-      begin = end;
-    }
-  }
-
- private:
-  static constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
-
-  std::int64_t rows_of_piece(std::size_t row) const {
-    return std::max<std::int64_t>(pool_.n_threads(), static_cast<std::int64_t>(kPieceBytes / row));
-  }
-
-  void advance(std::size_t bytes) {
-    done_ += bytes;
-    if (progress_ &&
-        !progress_(static_cast<double>(done_) / static_cast<double>(std::max<std::uint64_t>(n_bytes_, 1))))
-      throw Error(ErrorCode::kCancelled, "quantising was cancelled");
-  }
-
-  const gguf::File& file_;
-  const std::function<bool(double)>& progress_;
-  base::Pool pool_;
-  std::vector<std::vector<float>> values_;  // By thread.
-  std::vector<std::byte> piece_;
-  std::uint64_t n_bytes_, done_ = 0;
-};
-
-void write_metadata(const gguf::File& file, const Plan& plan, gguf::Writer& writer) {
+void write_metadata(const gguf::File& file, const Plan& plan, const QuantizeParams& params,
+                    gguf::Writer& writer) {
   copy_metadata(file, writer);
+  plan.layers().write_metadata(writer);
+  for (const MetadataChange& change : params.metadata) write_change(file, change, writer);
+  if (params.keep_types && params.rules.empty()) return;
   for (const gguf::FileType& type : gguf::file_types())
     if (type.name == plan.mix().name || (type.name == "MXFP4_MOE" && plan.mix().type == DType::kMXFP4))
       writer.set(gguf::kFileTypeKey, type.number);
   writer.set("general.quantization_version", kQuantizationVersion);
   if (!plan.importance()) return;
-  const Importance& importance = *plan.importance();
+  const ColumnImportance& importance = *plan.importance();
   writer.set("quantize.imatrix.file", importance.path().filename().string());
   if (!importance.dataset().empty()) writer.set("quantize.imatrix.dataset", importance.dataset());
   writer.set("quantize.imatrix.entries_count", static_cast<std::uint32_t>(importance.size()));
@@ -211,38 +231,54 @@ void write_metadata(const gguf::File& file, const Plan& plan, gguf::Writer& writ
     writer.set("quantize.imatrix.chunks_count", static_cast<std::uint32_t>(importance.n_chunks()));
 }
 
-void check(const QuantizeParams& params) {
-  if (params.n_threads < 0 || params.n_threads > base::kMaxThreads)
-    refuse("n_threads is " + std::to_string(params.n_threads) + ", expected 0 to " +
-           std::to_string(base::kMaxThreads));
+/// Of one of the result's parts.
+gguf::Writer writer_of(const gguf::File& file, const Plan& plan, const QuantizeParams& params,
+                       std::size_t part, Packer& packer) {
+  gguf::Writer writer;
+  if (part == 0)
+    write_metadata(file, plan, params, writer);
+  else if (const auto alignment = file.get_int(gguf::kAlignmentKey))
+    writer.set(gguf::kAlignmentKey, static_cast<std::uint32_t>(*alignment));
+  if (plan.n_parts() > 1) {
+    writer.set(gguf::kSplitNumberKey, static_cast<std::uint16_t>(part));
+    writer.set(gguf::kSplitCountKey, static_cast<std::uint16_t>(plan.n_parts()));
+    writer.set(gguf::kSplitTensorsKey, static_cast<std::int32_t>(plan.kept().size()));
+  }
+  for (const Kept& kept : plan.kept()) {
+    if (kept.part != part) continue;
+    writer.add_tensor(kept.to.name, kept.to.to, kept.to.shape,
+                      [&packer, &plan, &kept](std::span<std::byte> out) {
+                        packer.pack(*kept.tensor, kept.to.to, plan.columns_of(*kept.tensor), out);
+                      });
+  }
+  return writer;
 }
 
 }  // namespace
 
-QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizeParams& params) {
-  check(params);
+QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizeParams& params,
+                             const std::filesystem::path& to) {
+  check_threads(params.n_threads);
   const gguf::File file = gguf::File::open(from);
-  return result_of(file, Plan(file, params));
+  return result_of(Plan(file, from, params), params, to);
 }
 
 QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem::path& to,
                         const QuantizeParams& params) {
-  check(params);
+  check_threads(params.n_threads);
   const gguf::File file = gguf::File::open(from);
-  refuse_overwriting(file, from, to);
-  const Plan plan(file, params);
-  QuantizeResult result = result_of(file, plan);
-  Packer packer(file, params, result.bytes_from);
-  gguf::Writer writer;
-  write_metadata(file, plan, writer);
-  for (std::size_t i = 0; i < result.tensors.size(); ++i) {
-    const gguf::TensorInfo& tensor = file.tensors()[i];
-    writer.add_tensor(tensor.name, result.tensors[i].to, tensor.shape,
-                      [&packer, &plan, &tensor, type = result.tensors[i].to](std::span<std::byte> out) {
-                        packer.pack(tensor, type, plan.columns_of(tensor), out);
-                      });
+  const Plan plan(file, from, params);
+  QuantizeResult result = result_of(plan, params, to);
+  for (const std::filesystem::path& path : result.files) refuse_overwriting(file, from, path);
+  Packer packer(file, params.n_threads, result.bytes_from, params.progress);
+  Written written;
+  for (std::size_t part = 0; part < result.files.size(); ++part) {
+    if (result.files.size() > 1 && std::filesystem::exists(result.files[part]))
+      refuse(result.files[part].string() + " is there already; remove it, or choose another name");
+    writer_of(file, plan, params, part, packer).write_file(result.files[part]);
+    written.paths.push_back(result.files[part]);
   }
-  writer.write_file(to);
+  written.all = true;
   return result;
 }
 

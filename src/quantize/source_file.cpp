@@ -35,6 +35,12 @@ void refuse_overwriting(const gguf::File& file, const std::filesystem::path& fro
                                                    ", which it is made from; give it another name");
 }
 
+Written::~Written() {
+  std::error_code ignored;
+  if (!all)
+    for (const std::filesystem::path& path : paths) std::filesystem::remove(path, ignored);
+}
+
 void copy_metadata(const gguf::File& file, gguf::Writer& writer) {
   for (const gguf::File::Entry& entry : file.metadata())
     if (!entry.key.starts_with("split.")) writer.set(entry.key, entry.value);

@@ -2,6 +2,7 @@
 // What is made from a model's file, in other types or parts: what of it goes along, and what must not be
 // overwritten.
 #include <filesystem>
+#include <vector>
 
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
@@ -11,6 +12,17 @@ namespace weft::quantize_impl {
 /// Throws Error kInvalidArgument where `to` is the file, or a part of the set, that was opened by `from`.
 void refuse_overwriting(const gguf::File& file, const std::filesystem::path& from,
                         const std::filesystem::path& to);
+
+/// Removes what was written of several files, unless all were.
+struct Written {
+  std::vector<std::filesystem::path> paths = {};
+  bool all = false;
+
+  Written() = default;
+  Written(const Written&) = delete;
+  Written& operator=(const Written&) = delete;
+  ~Written();
+};
 
 /// All but what says which part of a set it is.
 void copy_metadata(const gguf::File& file, gguf::Writer& writer);

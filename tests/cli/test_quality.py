@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""weft quantize, split, merge and perplexity as users run them, with a tiny model.
+"""weft quantize, imatrix, split, merge, lora-merge and perplexity as users run them, with a tiny model.
 
 Needs WEFT_PROGRAM and WEFT_TEST_DATA in the environment. One class is one CTest test.
 """
@@ -12,10 +12,22 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_cli import LLAMA, Case  # noqa: E402
+from test_cli import GOLDEN, LLAMA, Case  # noqa: E402
+
+TASKS = GOLDEN.parent / "tasks"
+ADAPTERS = GOLDEN.parent / "adapters"
+TEXT = "The mill by the river had stood empty for eleven years. " * 20
 
 
-class Quantize(Case):
+class FileCase(Case):
+    def inspect(self, path):
+        return json.loads(self.succeed("inspect", path, "--json"))
+
+    def metadata_of(self, path):
+        return {entry["key"]: entry["value"] for entry in self.inspect(path)["metadata"]}
+
+
+class Quantize(FileCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -74,6 +86,147 @@ class Quantize(Case):
         self.fail_with(1, "quantize", self.model, self.folder / "no" / "folder.gguf", "Q4_0")
 
 
+    def types_of(self, path):
+        return {t["name"]: t["type"] for t in self.inspect(path)["tensors"]}
+
+    def test_layers_are_left_out_and_keys_set(self):
+        out = self.folder / "short.gguf"
+        n_layers = int(self.metadata_of(LLAMA)["llama.block_count"])
+        self.succeed("quantize", "--prune-layers", "0", "--override-kv", "general.name=str:short", "--override-kv",
+                     "llama.context_length=int:64", self.model, out, "COPY")  # fmt: skip
+        keys = self.metadata_of(out)
+        self.assertEqual(keys["general.name"], "short")
+        self.assertEqual(keys["llama.block_count"], str(n_layers - 1))
+        self.assertEqual(keys["llama.context_length"], "64")
+        expected = {name: kind for name, kind in self.types_of(LLAMA).items() if not name.startswith("blk.0.")}
+        for layer in range(1, n_layers):
+            expected = {name.replace(f"blk.{layer}.", f"blk.{layer - 1}."): kind for name, kind in expected.items()}
+        self.assertEqual(self.types_of(out), expected)
+        self.succeed("run", "-m", out, "-p", "a b", "-n", 4, "--temp", 0)
+        self.assertIn("layer 99", self.fail_with(1, "quantize", "--prune-layers", "99", self.model, out, "Q4_0"))
+        self.assertIn("4,5,9", self.fail_with(2, "quantize", "--prune-layers", "x", self.model, out, "Q4_0"))
+        self.assertIn("KEY=TYPE:VALUE", self.fail_with(2, "quantize", "--override-kv", "a=int:x", self.model, out, "Q4_0"))
+
+    def test_a_set_stays_a_set(self):
+        parts = json.loads(self.succeed("split", "--json", "--split-max-tensors", 8, LLAMA, self.folder / "a"))
+        out = self.folder / "b"
+        result = json.loads(self.succeed("quantize", "--keep-split", "--json", parts[1]["path"], out, "Q8_0", 2))
+        self.assertEqual([Path(file).name for file in result["files"]], [f"b-0000{i}-of-00004.gguf" for i in range(1, 5)])
+        one = self.folder / "one.gguf"
+        self.succeed("quantize", self.model, one, "Q8_0")
+        self.assertEqual(self.types_of(result["files"][3]), self.types_of(one))
+        words = ["-p", "a b c", "-n", 8, "--temp", 0]
+        self.assertEqual(self.succeed("run", "-m", one, *words), self.succeed("run", "-m", result["files"][0], *words))
+        self.assertIn("there already", self.fail_with(1, "quantize", "--keep-split", parts[1]["path"], out, "Q8_0"))
+
+    def test_copies_keep_types_but_those_that_rules_name(self):
+        out = self.folder / "copy.gguf"
+        self.succeed("quantize", "--tensor-type", "ffn_down=q8_0", self.model, out, "copy")
+        for name, kind in self.types_of(LLAMA).items():
+            self.assertEqual(self.types_of(out)[name], "q8_0" if "ffn_down" in name else kind)
+            if "ffn_down" in name:
+                break
+        self.assertEqual(self.types_of(out)["blk.0.attn_q.weight"], self.types_of(LLAMA)["blk.0.attn_q.weight"])
+        self.succeed("quantize", self.model, "q4_k")
+        self.assertTrue((self.folder / "tiny-Q4_K_M.gguf").exists())
+
+
+class Imatrix(FileCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.text = self.folder / "text.txt"
+        self.text.write_text(TEXT)
+        self.out = self.folder / "imatrix.gguf"
+
+    def statistics(self, path):
+        rows = json.loads(self.succeed("imatrix", "--in-file", path, "--show-statistics", "--json"))
+        return {row["tensor"]: row for row in rows}
+
+    def test_quantize_takes_what_texts_gave(self):
+        words = ["imatrix", "-m", LLAMA, "-f", self.text, "-c", 32, "--json", "-t", 2]
+        result = json.loads(self.succeed(*words, "-o", self.out))
+        self.assertEqual(result["tokens"], 32 * result["chunks"])
+        found = self.statistics(self.out)
+        self.assertNotIn("output.weight", found)
+        self.assertEqual(found["blk.0.attn_q.weight"]["rows"], result["tokens"])
+        self.assertEqual(found["blk.0.attn_q.weight"]["sum"], found["blk.0.attn_k.weight"]["sum"])
+        self.assertIn("blk.1.ffn_down.weight", self.succeed("imatrix", "--in-file", self.out, "--show-statistics"))
+        small = self.folder / "small.gguf"
+        self.succeed("quantize", "--imatrix", self.out, LLAMA, small, "IQ4_NL")
+        metadata = self.metadata_of(small)
+        self.assertEqual(metadata["quantize.imatrix.entries_count"], str(len(found)))
+        self.assertEqual(metadata["quantize.imatrix.chunks_count"], str(result["chunks"]))
+        # In other batches: the same sums, up to their order. With the head: that, too.
+        other = self.folder / "other.gguf"
+        self.succeed(*words, "-o", other, "-b", 32, "--process-output", "-ofreq", 1, "--save-frequency", 5)
+        self.assertTrue((self.folder / "other.gguf.at_5").exists())
+        others = self.statistics(other)
+        self.assertEqual(others.pop("output.weight")["rows"], result["tokens"])
+        self.assertEqual(others.keys(), found.keys())
+        for name, row in found.items():
+            self.assertAlmostEqual(others[name]["sum"], row["sum"], delta=1e-4 * row["sum"])
+
+    def test_files_are_put_together(self):
+        for form, name in (("gguf", "a.gguf"), ("dat", "a.dat")):
+            one = self.folder / name
+            self.succeed("imatrix", "-m", LLAMA, "-f", self.text, "-c", 32, "--chunks", 2, "-o", one, "--output-format", form)
+            self.succeed("imatrix", "--in-file", one, "--in-file", one, "-o", self.out, "-c", 32)
+            first, both = self.statistics(one), self.statistics(self.out)
+            for tensor, row in both.items():
+                self.assertAlmostEqual(row["sum"], first[tensor]["sum"], delta=1e-5 * row["sum"])
+            self.assertEqual(both["blk.0.attn_q.weight"]["rows"], 128)
+        # And with what a text adds, of the chunks behind the first ones.
+        self.succeed("imatrix", "-m", LLAMA, "-f", self.text, "-c", 32, "--chunk", 2, "--chunks", 3, "--in-file",
+                     self.folder / "a.gguf", "-o", self.out)  # fmt: skip
+        self.assertEqual(self.statistics(self.out)["blk.0.attn_q.weight"]["rows"], 5 * 32)
+
+    def test_experts_have_their_own(self):
+        self.succeed("imatrix", "-m", GOLDEN / "qwen3moe/model.gguf", "-f", self.text, "-c", 32, "--chunks", 2, "-o", self.out)
+        found = self.statistics(self.out)
+        experts, router = found["blk.0.ffn_up_exps.weight"], found["blk.0.ffn_gate_inp.weight"]
+        self.assertGreater(experts["columns"], router["columns"])
+        self.assertGreater(experts["rows"], router["rows"])
+        self.succeed("quantize", "--imatrix", self.out, GOLDEN / "qwen3moe/model.gguf", self.folder / "q.gguf", "IQ4_NL")
+
+    def test_wrong_words_are_named(self):
+        self.assertIn("-f FILE", self.fail_with(2, "imatrix", "-m", LLAMA))
+        self.assertIn("--in-file", self.fail_with(2, "imatrix", "--show-statistics"))
+        self.assertIn("tokens", self.fail_with(2, "imatrix", "-m", LLAMA, "-f", self.text, "-c", 4096))
+        self.assertIn("imatrix", self.fail_with(1, "imatrix", "--in-file", LLAMA, "-o", self.out))
+        self.assertFalse(self.out.exists())
+
+
+class LoraMerge(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = Path(folder.name) / "merged.gguf"
+
+    def test_the_result_says_what_the_model_says_with_adapters(self):
+        one, two = ADAPTERS / "one.gguf", ADAPTERS / "two.gguf"
+        words = ["-p", "a b c", "-n", 12, "--temp", 0]
+        for given, merged in (
+            (["--lora", one], ["--lora", one]),
+            (["--lora", one, "--lora-scaled", two, "-0.5"], ["--lora", one, "--lora-scaled", f"{two}:-0.5"]),
+            (["--lora", one, "--lora", two], ["--lora", f"{one},{two}"]),
+        ):
+            self.succeed("lora-merge", "-m", LLAMA, *merged, "-o", self.out, "--type", "f32")
+            beside = self.succeed("run", "-m", LLAMA, *given, *words)
+            self.assertEqual(self.succeed("run", "-m", self.out, *words), beside)
+        self.assertNotEqual(self.succeed("run", "-m", LLAMA, *words), beside)
+
+    def test_wrong_words_are_named(self):
+        one = ADAPTERS / "one.gguf"
+        self.assertIn("--lora FILE", self.fail_with(2, "lora-merge", "-m", LLAMA, "-o", self.out))
+        self.assertIn("-o FILE", self.fail_with(2, "lora-merge", "-m", LLAMA, "--lora", one))
+        self.assertIn("is no type", self.fail_with(2, "lora-merge", "-m", LLAMA, "--lora", one, "-o", self.out, "--type", "q9"))
+        self.assertIn("general.type", self.fail_with(1, "lora-merge", "-m", LLAMA, "--lora", LLAMA, "-o", self.out))
+        self.assertIn("overwrite", self.fail_with(1, "lora-merge", "-m", LLAMA, "--lora", one, "-o", LLAMA))
+        self.assertFalse(self.out.exists())
+
+
 class Split(Case):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -123,7 +276,7 @@ class Perplexity(Case):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         self.text = self.folder / "text.txt"
-        self.text.write_text("The mill by the river had stood empty for eleven years. " * 20)
+        self.text.write_text(TEXT)
         self.base = self.folder / "base.bin"
 
     def measure(self, model, *words):
@@ -199,6 +352,49 @@ class Perplexity(Case):
         self.assertIn("tokens", self.fail_with(2, "perplexity", "-m", LLAMA, "-f", self.text, "-c", 4096))
         self.assertIn("one of them", self.fail_with(2, "perplexity", "-m", LLAMA, "-f", self.text, "--save-all-logits",
                                                     self.base, "--kl-divergence-base", self.base))  # fmt: skip
+
+
+class Tasks(Case):
+    """Texts to choose among. What is right how often is said by llama-perplexity, of the same model and files."""
+
+    def accuracy(self, *words, **options):
+        result = json.loads(self.succeed("perplexity", "-m", LLAMA, "--json", "-t", 2, *words, **options))
+        n, share = result["tasks"], result["accuracy"]["value"]
+        self.assertAlmostEqual(result["accuracy"]["error"], math.sqrt(share * (1 - share) / (n - 1)), places=9)
+        self.assertTrue(result["interval"][0] <= share <= result["interval"][1])
+        return round(share * n), n
+
+    def test_accuracies_do_not_depend_on_batches(self):
+        for words, n in (
+            (["--hellaswag", "-f", TASKS / "hellaswag.txt"], 24),
+            (["--winogrande", "-f", TASKS / "winogrande.csv"], 20),
+            (["--multiple-choice", "-f", TASKS / "multiple_choice.bin"], 22),
+        ):
+            whole = self.accuracy(*words)
+            self.assertEqual(whole[1], n)
+            self.assertEqual(self.accuracy(*words, "-b", 1), whole)
+            some = words[0] + "-tasks"
+            self.assertEqual(self.accuracy(*words, some, 7)[1], 7)
+            self.assertIn("% right of", self.succeed("perplexity", "-m", LLAMA, *words, some, 2))
+
+    def test_wrong_files_are_named(self):
+        def wrong(option, data, part):
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(data)
+                file.flush()
+                self.assertIn(part, self.fail_with(1, "perplexity", "-m", LLAMA, option, "-f", file.name))
+
+        wrong("--hellaswag", b"a\n0\nb\nc\nd\n", "6 lines")
+        wrong("--hellaswag", b"a\n4\nb\nc\nd\ne\n", "0 to 3")
+        wrong("--winogrande", b"0,a sentence,x,y,1\n", "no _")
+        wrong("--winogrande", b"0,a _,x,1\n", "cells")
+        wrong("--winogrande", b"0,a _,x,y,3\n", "neither 1 nor 2")
+        data = (TASKS / "multiple_choice.bin").read_bytes()
+        for cut in (2, 30, 100, len(data) - 1):
+            wrong("--multiple-choice", data[:cut], "ends in the middle")
+        wrong("--multiple-choice", struct.pack("<I", 0), "no tasks")
+        self.assertIn("one of", self.fail_with(2, "perplexity", "-m", LLAMA, "--hellaswag", "--winogrande", "-f", "x"))
+        self.assertIn("-f FILE", self.fail_with(2, "perplexity", "-m", LLAMA, "--hellaswag"))
 
 
 if __name__ == "__main__":

@@ -333,7 +333,7 @@ TEST_F(Quantize, NamesOfManyFamiliesAreKnown) {
     EXPECT_FALSE(is_quantizable(name, 2)) << name;
   // Without an output matrix the table of embeddings is one; another table is none.
   const quantize_impl::ModelShape tied{.n_layers = 4, .tied = true};
-  const QuantizeMix& mix = *quantize_impl::find_mix("Q2_K");
+  const QuantizeMix& mix = *find_quantize_mix("Q2_K");
   EXPECT_EQ(quantize_impl::type_of(mix, tied, "token_embd.weight", false), DType::kQ6_K);
   EXPECT_EQ(quantize_impl::type_of(mix, tied, "per_layer_token_embd.weight", false), DType::kQ2_K);
 }

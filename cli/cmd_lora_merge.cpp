@@ -1,0 +1,131 @@
+// weft lora-merge: a model's file with adapters made a part of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "adapter_options.h"
+#include "arguments.h"
+#include "command.h"
+#include "hub_models.h"
+#include "interrupt.h"
+#include "json_output.h"
+#include "options.h"
+#include "text_format.h"
+#include "weft/error.h"
+#include "weft/merge_adapters.h"
+
+namespace weft::cli {
+namespace {
+
+struct LoraMergeOptions {
+  Talk talk;
+  std::string model;
+  AdapterOptions adapters;
+  std::string output;
+  std::string type;
+  int n_threads = 0;
+  bool json = false;
+};
+
+// "a.gguf,b.gguf" is two, as llama-export-lora has it.
+std::vector<std::string> apart(const std::vector<std::string>& texts) {
+  std::vector<std::string> all;
+  for (const std::string& text : texts) {
+    if (std::filesystem::exists(text))
+      all.push_back(text);
+    else
+      for (const std::string& part : CLI::detail::split(text, ',')) all.push_back(part);
+  }
+  return all;
+}
+
+MergeAdaptersParams params_of(const LoraMergeOptions& options) {
+  MergeAdaptersParams params{.n_threads = options.n_threads};
+  AdapterOptions adapters;
+  adapters.adapters = apart(options.adapters.adapters);
+  adapters.scaled_adapters = apart(options.adapters.scaled_adapters);
+  for (const NamedAdapter& adapter : named_adapters(adapters))
+    params.adapters.push_back({adapter.file.path, adapter.scale});
+  if (params.adapters.empty()) throw UsageError("which adapters? --lora FILE, or --lora-scaled FILE SCALE");
+  if (options.type.empty()) return params;
+  params.type = dtype_from_name(options.type);
+  if (!params.type) throw UsageError(fmt::format("--type: '{}' is no type, as f16 or q8_0", options.type));
+  return params;
+}
+
+int run(const LoraMergeOptions& options) {
+  MergeAdaptersParams params = params_of(options);
+  if (options.output.empty()) throw UsageError("which file to write? -o FILE");
+  const InterruptGuard interrupt;
+  Progress progress(options.talk, "merging");
+  params.progress = [&](double fraction) {
+    progress.update(fraction);
+    return !interrupt.requested();
+  };
+  const std::vector<QuantizedTensor> changed =
+      merge_adapters(find_model(options.model, options.talk), options.output, params);
+  progress.done();
+  const auto n_repacked = std::count_if(changed.begin(), changed.end(), [](const QuantizedTensor& tensor) {
+    return info(tensor.from).kind == DTypeKind::kQuantised && info(tensor.to).kind == DTypeKind::kQuantised;
+  });
+  if (options.json) {
+    Json tensors = Json::array();
+    for (const QuantizedTensor& tensor : changed)
+      tensors.push_back(
+          {{"name", tensor.name}, {"from", info(tensor.from).name}, {"to", info(tensor.to).name}});
+    print(to_text({{"to", options.output}, {"adapters", params.adapters.size()}, {"tensors", tensors}}, 2));
+    return kExitOk;
+  }
+  if (n_repacked > 0)
+    print(
+        fmt::format("{} matrices were quantised already and packed again, which loses more; --type f16 "
+                    "does not\n",
+                    n_repacked));
+  print(fmt::format("wrote {}: {} matrices of {} adapters added to\n", options.output, changed.size(),
+                    params.adapters.size()));
+  return kExitOk;
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<LoraMergeOptions>();
+  app.add_option("-m,--model", options->model, "the model: a GGUF file, or a name in the model cache")
+      ->type_name("FILE")
+      ->group("Files");
+  add_adapter_files(app, options->adapters, "Files");
+  app.add_option("-o,--output,--output-file", options->output, "the result")
+      ->type_name("FILE")
+      ->group("Files");
+  app.add_option("--type", options->type,
+                 "of the matrices that change (default: each keeps its own, and is packed anew)")
+      ->type_name("TYPE")
+      ->group("Work");
+  add_size(app, "-t,--threads", options->n_threads, {0, kMaxThreads},
+           "threads (default 0: as many as there are cores)")
+      ->group("Work");
+  add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
+  add_talk_options(app, options->talk);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kLoraMergeCommand = {
+    "lora-merge", "[options] -m FILE --lora FILE -o FILE", "a model's file with adapters made a part of it",
+    "Adds scale * alpha / rank * B A of each LoRA adapter to the model's matrices, and writes the model "
+    "anew:\n"
+    "what it gives with the adapters beside it, at the cost of the model alone. The result appears whole or "
+    "not\n"
+    "at all.\n"
+    "\n"
+    "Examples:\n"
+    "  weft lora-merge -m model-f16.gguf --lora adapter.gguf -o merged.gguf\n"
+    "  weft lora-merge -m model-q4_k_m.gguf --lora a.gguf --lora-scaled b.gguf 0.5 -o merged.gguf --type "
+    "f16\n",
+    prepare};
+
+}  // namespace weft::cli

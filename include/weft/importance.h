@@ -1,0 +1,55 @@
+#pragma once
+// Importance matrices: how much each column of a model's matrices matters, told by what the matrix was
+// multiplied with while texts were read. quantize() takes such a file (QuantizeParams::importance).
+//
+//   weft::Context context(model, {.sum_columns = true});
+//   ... read texts ...
+//   weft::write_importance("imatrix.gguf", {.tensors = context.column_sums(), .n_chunks = 1});
+//
+// Files are GGUF, as llama.cpp's: general.type is "imatrix"; NAME.in_sum2 has the sums of squares of each
+// column, NAME.counts how many rows they are of, both for each of a tensor's matrices. imatrix.datasets,
+// imatrix.chunk_count and imatrix.chunk_size say where they come from.
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#pragma GCC visibility push(default)
+
+namespace weft {
+
+/// Of one tensor of a model's file: the sums of squares of the rows that it was multiplied with.
+struct ColumnSums {
+  std::string tensor;
+  /// Rows that were added up: of each of the tensor's matrices (experts, heads), or of all of them alike.
+  std::vector<double> counts;
+  std::vector<double> sums;  ///< Matrix after matrix; a multiple of the counts' number.
+};
+
+struct Importance {
+  std::vector<ColumnSums> tensors;
+  std::vector<std::string> datasets = {};  ///< Names of the texts.
+  std::int64_t n_chunks = 0;               ///< Pieces that the texts were read in ...
+  int chunk_size = 512;                    ///< ... and their tokens.
+};
+
+/// kOlder is llama.cpp's before it took GGUF. It has no counts of rows, but one of chunks for each tensor,
+/// and knows one text.
+enum class ImportanceForm : std::uint8_t { kGguf, kOlder };
+
+/// Of either form. Each chunk that the older one counts is taken for `older_chunk_size` rows. The file is
+/// untrusted. Throws Error kInvalidFile, kNotFound, kIo.
+Importance read_importance(const std::filesystem::path& path, int older_chunk_size = 512);
+
+/// The file appears whole or stays as it was. Tensors are sorted by their names; those of which no row was
+/// seen are left out. Throws Error kInvalidArgument where nothing is left, kIo.
+void write_importance(const std::filesystem::path& path, const Importance& importance,
+                      ImportanceForm form = ImportanceForm::kGguf);
+
+/// Adds what was seen of other texts. Throws Error kInvalidArgument, and changes nothing, where a tensor has
+/// other columns there: it is of another model.
+void merge_importance(Importance& to, const Importance& more);
+
+}  // namespace weft
+
+#pragma GCC visibility pop

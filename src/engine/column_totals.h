@@ -1,0 +1,34 @@
+#pragma once
+// What a graph's sums of columns (model/column_sums.h) come to over all steps.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/plan.h"
+#include "model/column_sums.h"
+#include "weft/importance.h"
+
+namespace weft::engine {
+
+class ColumnTotals {
+ public:
+  /// `of` is what was added to the graph, which must outlive it.
+  ColumnTotals(const Graph& graph, std::vector<model::ColumnSum> of);
+
+  bool empty() const { return totals_.empty(); }
+  /// Adds what the last step of the plan has found; `symbols` are that step's.
+  void add(const exec::Plan& plan, std::span<const std::int64_t> symbols);
+  /// By tensor.
+  std::vector<ColumnSums> sums() const;
+
+ private:
+  struct Total {
+    std::vector<double> counts;
+    std::vector<double> sums;
+  };
+  const Graph& graph_;
+  std::vector<model::ColumnSum> of_;
+  std::vector<Total> totals_;
+};
+
+}  // namespace weft::engine

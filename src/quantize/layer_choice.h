@@ -1,0 +1,33 @@
+#pragma once
+// A model without some of its layers: the others are numbered anew.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "gguf/gguf.h"
+#include "gguf/writer.h"
+
+namespace weft::quantize_impl {
+
+class LayerChoice {
+ public:
+  /// Without `left_out`. Throws Error kInvalidArgument for layers that the model has not, and where none
+  /// would be left. `file` must outlive it.
+  LayerChoice(const gguf::File& file, std::span<const int> left_out);
+
+  /// What a tensor is called then; empty: it is left out.
+  std::optional<std::string> name_of(const std::string& tensor) const;
+  /// The number of layers, and lists that have an entry for each.
+  void write_metadata(gguf::Writer& writer) const;
+
+ private:
+  const gguf::File& file_;
+  std::string architecture_;
+  std::int64_t n_layers_ = 0;
+  std::map<std::int64_t, std::int64_t> kept_;  // Their new numbers. Empty: nothing is left out.
+};
+
+}  // namespace weft::quantize_impl

@@ -1,0 +1,128 @@
+#include "weft/merge_adapters.h"
+
+#include <cmath>
+#include <string>
+
+#include "gguf/gguf.h"
+#include "gguf/writer.h"
+#include "model/additions.h"
+#include "model/largest_scale.h"
+#include "quantize/packer.h"
+#include "quantize/source_file.h"
+#include "tensor/codec.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using namespace quantize_impl;
+
+[[noreturn]] void refuse(const std::string& problem) { throw Error(ErrorCode::kInvalidArgument, problem); }
+
+/// Rows of canonical bytes as floats.
+std::vector<float> floats_of(DType type, std::span<const std::byte> bytes, std::int64_t n_columns) {
+  const std::size_t row = row_bytes(type, n_columns), columns = static_cast<std::size_t>(n_columns);
+  std::vector<float> values(bytes.size() / row * columns);
+  for (std::size_t r = 0; r < bytes.size() / row; ++r)
+    unpack_row(type, bytes.data() + r * row, std::span(values).subspan(r * columns, columns));
+  return values;
+}
+
+/// What adapters add to a matrix: {n_out, depth} times {depth, n_in}, the adapters' ranks side by side.
+class Addition {
+ public:
+  /// `scales` are those of the adapters, alpha / rank included.
+  Addition(const model::Adapters& adapters, const model::AdapterStack& stack, std::span<const float> scales)
+      : n_in_(static_cast<std::size_t>(stack.n_in)), rank_(static_cast<std::size_t>(stack.rank)) {
+    a_ = floats_of(stack.dtype, adapters.a_bytes(stack), stack.n_in);
+    b_ = floats_of(stack.dtype, adapters.b_bytes(stack, 0, stack.n_out), stack.rank);
+    n_out_ = static_cast<std::size_t>(stack.n_out);
+    for (std::size_t i = 0; i < b_.size(); ++i) b_[i] *= scales[i / (n_out_ * rank_)];
+  }
+
+  void add_to(std::int64_t row, std::span<float> values) const {
+    const std::size_t n_adapters = b_.size() / (n_out_ * rank_);
+    for (std::size_t adapter = 0; adapter < n_adapters; ++adapter)
+      for (std::size_t r = 0; r < rank_; ++r) {
+        const float b = b_[(adapter * n_out_ + static_cast<std::size_t>(row)) * rank_ + r];
+        if (b == 0.0f) continue;
+        const float* const a = a_.data() + (adapter * rank_ + r) * n_in_;
+        for (std::size_t i = 0; i < n_in_; ++i) values[i] += b * a[i];
+      }
+  }
+
+ private:
+  std::size_t n_in_, n_out_ = 0, rank_;
+  std::vector<float> a_, b_;
+};
+
+std::vector<float> scales_of(const MergeAdaptersParams& params, const model::Adapters& adapters) {
+  std::vector<float> scales;
+  for (const AdapterToMerge& adapter : params.adapters) {
+    const float scale = adapter.scale * adapters.factor(static_cast<int>(scales.size()));
+    if (!std::isfinite(scale) || std::abs(scale) > model::kLargestScale)
+      refuse(adapter.path.string() + ": the scale, with that of the adapter, is " + std::to_string(scale) +
+             ", expected a number of at most a million");
+    scales.push_back(scale);
+  }
+  return scales;
+}
+
+QuantizedTensor merged(const gguf::TensorInfo& tensor, std::optional<DType> type) {
+  QuantizedTensor result{.name = tensor.name, .shape = tensor.shape, .from = tensor.dtype};
+  result.to = type.value_or(tensor.dtype);
+  if (tensor.shape.back() % info(result.to).block_elements != 0)
+    refuse(tensor.name + " has rows of " + std::to_string(tensor.shape.back()) + ", and " +
+           std::string(info(result.to).name) + " takes multiples of " +
+           std::to_string(info(result.to).block_elements));
+  const auto bytes = [&](DType of) {
+    return static_cast<std::uint64_t>(tensor.n_elements() / tensor.shape.back()) *
+           row_bytes(of, tensor.shape.back());
+  };
+  result.bytes_from = bytes(result.from);
+  result.bytes_to = bytes(result.to);
+  return result;
+}
+
+}  // namespace
+
+std::vector<QuantizedTensor> merge_adapters(const std::filesystem::path& from,
+                                            const std::filesystem::path& to,
+                                            const MergeAdaptersParams& params) {
+  if (params.adapters.empty()) refuse("there is no adapter to merge");
+  check_threads(params.n_threads);
+  if (params.type) check_weight_type(*params.type);
+  const gguf::File file = gguf::File::open(from);
+  refuse_overwriting(file, from, to);
+  std::vector<AdapterFile> files;
+  for (const AdapterToMerge& adapter : params.adapters) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(adapter.path, to, ignored))
+      refuse("the result would overwrite " + to.string() + ", an adapter; give it another name");
+    // Names tell adapters apart that are used beside each other; the same one may be merged twice.
+    files.push_back({.path = adapter.path, .name = std::to_string(files.size())});
+  }
+  const model::Adapters adapters(files, file);
+  const std::vector<float> scales = scales_of(params, adapters);
+  std::uint64_t n_bytes = 0;
+  for (const gguf::TensorInfo& tensor : file.tensors()) n_bytes += tensor.data.size();
+  Packer packer(file, params.n_threads, n_bytes, params.progress);
+  gguf::Writer writer;
+  copy_metadata(file, writer);
+  std::vector<QuantizedTensor> changed;
+  for (const gguf::TensorInfo& tensor : file.tensors()) {
+    const model::AdapterStack* const stack = adapters.find(tensor.name);
+    DType type = tensor.dtype;
+    if (stack != nullptr) type = changed.emplace_back(merged(tensor, params.type)).to;
+    writer.add_tensor(tensor.name, type, tensor.shape, [&, stack, type](std::span<std::byte> out) {
+      if (stack == nullptr) return packer.pack(tensor, type, {}, out);
+      const Addition addition(adapters, *stack, scales);
+      packer.pack(tensor, type, {}, out,
+                  [&](std::int64_t row, std::span<float> values) { addition.add_to(row, values); });
+    });
+  }
+  writer.write_file(to);
+  return changed;
+}
+
+}  // namespace weft

@@ -1,0 +1,45 @@
+#pragma once
+// Tensors of a file packed into other types, by all threads, a piece at a time.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/pool.h"
+#include "gguf/gguf.h"
+
+namespace weft::quantize_impl {
+
+/// Throw Error kInvalidArgument.
+void check_threads(int n_threads);
+void check_weight_type(DType type);
+
+/// Used by one thread at a time. Holds a piece of a tensor, besides what it is given.
+class Packer {
+ public:
+  /// `n_bytes` are those of all tensors, for `progress`, which gets 0 to 1 and cancels with false. The file
+  /// and `progress` must outlive it. n_threads 0: as many as there are cores.
+  Packer(const gguf::File& file, int n_threads, std::uint64_t n_bytes,
+         const std::function<bool(double)>& progress);
+
+  /// What a row becomes before it is packed; called from several threads.
+  using Change = std::function<void(std::int64_t row, std::span<float> values)>;
+  /// The tensor as `type` into `out`, which has its bytes. `importance` is of each column of each matrix, or
+  /// empty. What has the type already is copied, unless there is a change. Throws Error kIo, kCancelled.
+  void pack(const gguf::TensorInfo& tensor, DType type, std::span<const float> importance,
+            std::span<std::byte> out, const Change& change = {});
+
+ private:
+  std::int64_t rows_of_piece(std::size_t row) const;
+  void advance(std::size_t bytes);
+
+  const gguf::File& file_;
+  const std::function<bool(double)>& progress_;
+  base::Pool pool_;
+  std::vector<std::vector<float>> values_;  // By thread.
+  std::vector<std::byte> piece_;
+  std::uint64_t n_bytes_, done_ = 0;
+};
+
+}  // namespace weft::quantize_impl

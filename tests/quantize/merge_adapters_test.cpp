@@ -1,0 +1,163 @@
+// Adapters made a part of a model's file. What the file gives is tested with the engine's adapters; here is
+// what it holds.
+#include "weft/merge_adapters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gguf/gguf.h"
+#include "gguf/writer.h"
+#include "tensor/codec.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t kIn = 64, kOut = 5;
+const char* const kMatrix = "blk.0.attn_q.weight";
+
+std::vector<float> random_numbers(std::uint32_t seed, std::int64_t n) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> numbers(static_cast<std::size_t>(n));
+  for (float& number : numbers) number = normal(random);
+  return numbers;
+}
+
+class MergeAdapters : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / ("merge-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path path(const std::string& name) const { return folder_ / (name + ".gguf"); }
+
+  std::filesystem::path write_model(const std::string& name, DType type) const {
+    gguf::Writer writer;
+    writer.set("general.architecture", "llama");
+    writer.set("general.name", "tiny");
+    const auto packed = [&](const std::vector<float>& values) {
+      std::vector<std::byte> bytes(row_bytes(type, kIn) * values.size() / kIn);
+      for (std::size_t row = 0; row * kIn < values.size(); ++row)
+        pack_row(type, std::span(values).subspan(row * kIn, kIn), bytes.data() + row * row_bytes(type, kIn));
+      return bytes;
+    };
+    const auto first = packed(weights_), second = packed(random_numbers(2, kOut * kIn));
+    writer.add_tensor(kMatrix, type, {kOut, kIn}, first);
+    writer.add_tensor("blk.0.attn_k.weight", type, {kOut, kIn}, second);
+    writer.write_file(path(name));
+    return path(name);
+  }
+
+  std::filesystem::path write_adapter(const std::string& name, std::int64_t rank, float alpha,
+                                      std::uint32_t seed, const std::string& matrix = kMatrix) const {
+    gguf::Writer writer;
+    writer.set("general.type", "adapter");
+    writer.set("adapter.type", "lora");
+    writer.set("general.architecture", "llama");
+    writer.set("adapter.lora.alpha", alpha);
+    const auto a = random_numbers(seed, rank * kIn), b = random_numbers(seed + 1, kOut * rank);
+    writer.add_tensor(matrix + ".lora_a", DType::kF32, {rank, kIn}, std::as_bytes(std::span(a)));
+    writer.add_tensor(matrix + ".lora_b", DType::kF32, {kOut, rank}, std::as_bytes(std::span(b)));
+    writer.write_file(path(name));
+    return path(name);
+  }
+
+  /// What an adapter of write_adapter adds to an element.
+  static double added(std::int64_t rank, float alpha, std::uint32_t seed, std::int64_t row, std::int64_t i) {
+    const auto a = random_numbers(seed, rank * kIn), b = random_numbers(seed + 1, kOut * rank);
+    double sum = 0.0;
+    for (std::int64_t r = 0; r < rank; ++r)
+      sum += static_cast<double>(b[static_cast<std::size_t>(row * rank + r)]) *
+             a[static_cast<std::size_t>(r * kIn + i)];
+    return sum * alpha / static_cast<double>(rank);
+  }
+
+  std::vector<float> weights_ = random_numbers(1, kOut* kIn);
+  std::filesystem::path folder_;
+};
+
+std::vector<float> values_of(const gguf::File& file, const char* name) {
+  const gguf::TensorInfo& tensor = *file.find_tensor(name);
+  std::vector<float> values(static_cast<std::size_t>(tensor.n_elements()));
+  unpack_row(tensor.dtype, tensor.data.data(), values);
+  return values;
+}
+
+template <typename F>
+std::string error_of(F f, ErrorCode code) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+TEST_F(MergeAdapters, MatricesGetTheirSum) {
+  const auto model = write_model("model", DType::kF32);
+  const auto one = write_adapter("one", 4, 8.0f, 10), two = write_adapter("two", 2, 1.0f, 20);
+  const auto changed =
+      merge_adapters(model, path("merged"), {.adapters = {{one}, {two, -0.5f}}, .n_threads = 2});
+  ASSERT_EQ(changed.size(), 1u);
+  EXPECT_EQ(changed[0].name, kMatrix);
+  EXPECT_EQ(changed[0].to, DType::kF32);
+  const gguf::File before = gguf::File::open(model), after = gguf::File::open(path("merged"));
+  EXPECT_EQ(after.get_string("general.name"), "tiny");
+  EXPECT_EQ(values_of(before, "blk.0.attn_k.weight"), values_of(after, "blk.0.attn_k.weight"));
+  const std::vector<float> values = values_of(after, kMatrix);
+  for (std::int64_t row = 0; row < kOut; ++row)
+    for (std::int64_t i = 0; i < kIn; ++i) {
+      const auto at = static_cast<std::size_t>(row * kIn + i);
+      const double truth = weights_[at] + added(4, 8.0f, 10, row, i) - 0.5 * added(2, 1.0f, 20, row, i);
+      EXPECT_NEAR(values[at], truth, 1e-5 * std::abs(truth) + 1e-5);
+    }
+}
+
+TEST_F(MergeAdapters, TypesAreKeptUnlessOneIsGiven) {
+  const auto model = write_model("model", DType::kQ8_0);
+  const auto one = write_adapter("one", 4, 8.0f, 10);
+  EXPECT_EQ(merge_adapters(model, path("kept"), {.adapters = {{one}}})[0].to, DType::kQ8_0);
+  EXPECT_EQ(merge_adapters(model, path("half"), {.adapters = {{one}}, .type = DType::kF16})[0].to,
+            DType::kF16);
+  const gguf::File file = gguf::File::open(path("half"));
+  EXPECT_EQ(file.find_tensor(kMatrix)->dtype, DType::kF16);
+  EXPECT_EQ(file.find_tensor("blk.0.attn_k.weight")->dtype, DType::kQ8_0);
+  // Packed anew: near the sum.
+  const auto kept = values_of(gguf::File::open(path("kept")), kMatrix), half = values_of(file, kMatrix);
+  for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_NEAR(kept[i], half[i], 0.2);
+  EXPECT_THAT(error_of([&] { merge_adapters(model, path("x"), {.adapters = {{one}}, .type = DType::kQ4_K}); },
+                       ErrorCode::kInvalidArgument),
+              HasSubstr("multiples of 256"));
+}
+
+TEST_F(MergeAdapters, WhatDoesNotFitIsNamed) {
+  const auto model = write_model("model", DType::kF32);
+  const auto one = write_adapter("one", 4, 8.0f, 10);
+  const auto merge = [&](std::vector<AdapterToMerge> adapters, const std::filesystem::path& to) {
+    return [&model, adapters, to] { merge_adapters(model, to, {.adapters = adapters}); };
+  };
+  EXPECT_THAT(error_of(merge({}, path("x")), ErrorCode::kInvalidArgument), HasSubstr("no adapter"));
+  EXPECT_THAT(error_of(merge({{one}}, model), ErrorCode::kInvalidArgument), HasSubstr("overwrite"));
+  EXPECT_THAT(error_of(merge({{one}}, one), ErrorCode::kInvalidArgument), HasSubstr("overwrite"));
+  EXPECT_THAT(error_of(merge({{one, 1e9f}}, path("x")), ErrorCode::kInvalidArgument), HasSubstr("million"));
+  EXPECT_THAT(error_of(merge({{model}}, path("x")), ErrorCode::kInvalidFile), HasSubstr("general.type"));
+  const auto other = write_adapter("other", 4, 8.0f, 10, "blk.7.attn_q.weight");
+  EXPECT_THAT(error_of(merge({{other}}, path("x")), ErrorCode::kInvalidFile), HasSubstr("blk.7"));
+  EXPECT_FALSE(std::filesystem::exists(path("x")));
+}
+
+}  // namespace
+}  // namespace weft
