@@ -1,0 +1,82 @@
+// weft convert: a folder of Hugging Face to a GGUF file.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "arguments.h"
+#include "command.h"
+#include "interrupt.h"
+#include "options.h"
+#include "terminal.h"
+#include "text_format.h"
+#include "weft/convert.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+struct ConvertOptions {
+  Talk talk;
+  std::string folder, output;
+  ConvertParams params;
+  bool list = false;
+};
+
+int run(const ConvertOptions& options) {
+  if (options.list) {
+    for (const std::string_view name : convertible_architectures()) print(fmt::format("{}\n", name));
+    return kExitOk;
+  }
+  if (options.folder.empty()) throw UsageError("give a folder with config.json and model.safetensors");
+  std::filesystem::path to = options.output;
+  if (to.empty()) {
+    const std::filesystem::path folder = std::filesystem::absolute(options.folder).lexically_normal();
+    to = (folder.has_filename() ? folder : folder.parent_path()).filename().string() + ".gguf";
+  }
+  const InterruptGuard interrupt;
+  Progress progress(options.talk, "converting");
+  ConvertParams params = options.params;
+  params.progress = [&](double fraction) {
+    progress.update(fraction);
+    return !interrupt.requested();
+  };
+  const ConvertResult result = convert(options.folder, to, params);
+  print(fmt::format("wrote {}: {}, {}, {} tensors, {}\n", to.string(), result.architecture, result.type,
+                    result.n_tensors, bytes_text(result.bytes)));
+  return kExitOk;
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<ConvertOptions>();
+  app.add_option("FOLDER", options->folder, "the model's folder")->type_name("FOLDER");
+  app.add_option("-o,--output", options->output, "the result (default: the folder's name with .gguf, here)")
+      ->type_name("FILE");
+  app.add_option("--type", options->params.type,
+                 "of matrices: f32, f16, bf16, q8_0, or auto, that of the folder (default auto)")
+      ->type_name("TYPE");
+  app.add_option("--pre", options->params.pre_tokenizer,
+                 "how the tokenizer cuts texts, where tokenizer.json is not understood")
+      ->type_name("NAME");
+  add_switch(app, "--list", options->list, "print the architectures that are converted, and stop");
+  add_talk_options(app, options->talk);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kConvertCommand = {
+    "convert", "[options] FOLDER", "a folder of Hugging Face to a GGUF file",
+    "Writes the model of a folder (config.json, safetensors in one file or several, tokenizer.json) as "
+    "GGUF.\n"
+    "The result appears whole or not at all. 'weft run -m FOLDER' and the other commands take the folder\n"
+    "itself, too: it is converted once and kept in the cache.\n"
+    "\n"
+    "Examples:\n"
+    "  weft convert SmolLM2-135M                              writes SmolLM2-135M.gguf\n"
+    "  weft convert --type q8_0 -o small.gguf SmolLM2-135M\n"
+    "  weft convert --list\n",
+    prepare};
+
+}  // namespace weft::cli

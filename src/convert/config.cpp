@@ -1,0 +1,114 @@
+#include "convert/config.h"
+
+#include <limits>
+
+#include "base/read_file.h"
+#include "weft/error.h"
+
+namespace weft::convert_impl {
+namespace {
+
+constexpr std::uint64_t kMaxJson = 256 << 20;  // The largest tokenizers have some 30 MB.
+constexpr int kMaxDepth = 64;
+
+[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
+
+}  // namespace
+
+Json read_json(const std::filesystem::path& path) {
+  const std::vector<std::byte> bytes = base::read_file(path, kMaxJson);
+  const auto* const text = reinterpret_cast<const char*>(bytes.data());
+  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth) refuse(path.string() + " is nested too deeply");
+    return true;
+  };
+  try {
+    Json json = Json::parse(text, text + bytes.size(), shallow);
+    if (!json.is_object()) refuse(path.string() + " is no JSON object");
+    return json;
+  } catch (const Json::exception& error) {
+    refuse(path.string() + " is no valid JSON: " + error.what());
+  }
+}
+
+Json read_json_if_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) ? read_json(path) : Json::object();
+}
+
+const Json* find(const Json& json, const char* name) {
+  if (!json.is_object()) return nullptr;
+  const auto found = json.find(name);
+  return found == json.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<std::string> find_text(const Json& json, const char* name) {
+  const Json* const value = find(json, name);
+  return value != nullptr && value->is_string() ? std::optional(value->get<std::string>()) : std::nullopt;
+}
+
+Config::Config(Json json, std::string_view defaults) : json_(Json::parse(defaults)) {
+  const Json text = convert_impl::find(json, "text_config") ? json["text_config"] : Json::object();
+  for (const Json& layer : {std::move(json), text})
+    if (layer.is_object())
+      for (const auto& [key, value] : layer.items()) json_[key] = value;
+  if (const Json* const rope = find({"rope_parameters", "rope_scaling"})) {
+    if (!rope->is_object()) refuse("config.json: the parameters of rope are no object");
+    const Json* const full = convert_impl::find(*rope, "full_attention");
+    rope_ = full != nullptr && full->is_object() ? *full : *rope;
+  }
+}
+
+const Json* Config::find(const Names& names) const {
+  for (const char* name : names)
+    if (const Json* const value = convert_impl::find(json_, name)) return value;
+  return nullptr;
+}
+
+std::optional<std::int64_t> Config::get_int(const Names& names) const {
+  const Json* const value = find(names);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number_unsigned() || value->get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max())
+    refuse("config.json: " + std::string(names.front()) + " is " + value->dump().substr(0, 40) +
+           ", expected a whole number of at most 32 bits");
+  return value->get<std::int64_t>();
+}
+
+std::int64_t Config::require_int(const Names& names) const {
+  const auto value = get_int(names);
+  if (!value || *value == 0)
+    refuse("config.json: " + std::string(names.front()) + " is missing or 0, expected a whole number");
+  return *value;
+}
+
+std::optional<double> Config::get_float(const Names& names) const {
+  const Json* const value = find(names);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number())
+    refuse("config.json: " + std::string(names.front()) + " is " + value->dump().substr(0, 40) +
+           ", expected a number");
+  return value->get<double>();
+}
+
+bool Config::get_bool(const char* name, bool otherwise) const {
+  const Json* const value = find({name});
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean())
+    refuse("config.json: " + std::string(name) + " is " + value->dump().substr(0, 40) +
+           ", expected true or false");
+  return value->get<bool>();
+}
+
+double Config::rope_float(const char* name, double otherwise) const {
+  const Json* const value = convert_impl::find(rope_, name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number()) refuse("config.json: rope's " + std::string(name) + " is no number");
+  return value->get<double>();
+}
+
+std::int64_t Config::head_dim() const {
+  if (const auto dim = get_int({"head_dim"}); dim && *dim > 0) return *dim;
+  return require_int({"hidden_size"}) / require_int({"num_attention_heads"});
+}
+
+}  // namespace weft::convert_impl

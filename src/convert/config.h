@@ -1,0 +1,48 @@
+#pragma once
+// The JSON files of a folder, read with bounds on their size and depth, and what a configuration says.
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::convert_impl {
+
+using Json = nlohmann::json;
+using Names = std::vector<const char*>;
+
+/// Throws Error kNotFound, kIo, and kInvalidFile that names the file.
+Json read_json(const std::filesystem::path& path);
+/// The same; an empty object where there is no such file.
+Json read_json_if_there(const std::filesystem::path& path);
+/// A member, or null: also where it is null, or `json` is no object.
+const Json* find(const Json& json, const char* name);
+/// A member that is a text.
+std::optional<std::string> find_text(const Json& json, const char* name);
+
+/// config.json. What models of several kinds of inputs say of their text stands in an object of its own,
+/// which is laid over the rest.
+class Config {
+ public:
+  /// Throws Error kInvalidFile. `defaults` is JSON of what the class has where the file says nothing.
+  Config(Json json, std::string_view defaults);
+
+  const Json* find(const Names& names) const;  ///< The first that is there, or null.
+  /// Throw Error kInvalidFile where a value has another type, or is negative where a whole number is wanted.
+  std::optional<std::int64_t> get_int(const Names& names) const;
+  std::int64_t require_int(const Names& names) const;
+  std::optional<double> get_float(const Names& names) const;
+  bool get_bool(const char* name, bool otherwise) const;
+
+  /// The object of rope's parameters (of full attention, where there are several); empty where there is none.
+  const Json& rope() const { return rope_; }
+  double rope_float(const char* name, double otherwise) const;
+  std::int64_t head_dim() const;
+
+ private:
+  Json json_, rope_ = Json::object();
+};
+
+}  // namespace weft::convert_impl

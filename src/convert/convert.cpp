@@ -1,0 +1,124 @@
+#include "weft/convert.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+
+#include "convert/config.h"
+#include "convert/family.h"
+#include "convert/folder_weights.h"
+#include "convert/metadata.h"
+#include "convert/tensors.h"
+#include "convert/vocabulary.h"
+#include "weft/error.h"
+#include "weft/gguf.h"
+
+namespace weft {
+namespace {
+
+using namespace convert_impl;
+
+struct Type {
+  std::string_view name;
+  DType dtype;
+  std::uint32_t number;  ///< Of general.file_type.
+};
+constexpr std::array<Type, 4> kTypes = {{{"f32", DType::kF32, 0},
+                                         {"f16", DType::kF16, 1},
+                                         {"bf16", DType::kBF16, 32},
+                                         {"q8_0", DType::kQ8_0, 7}}};
+
+const Type& type_of(std::string name, const FolderWeights& weights) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const Type& type : kTypes)
+    if (type.name == name) return type;
+  if (name != "auto")
+    throw Error(ErrorCode::kInvalidArgument,
+                "'" + name + "' is no type to convert to; known are f32, f16, bf16, q8_0 and auto");
+  std::array<std::size_t, kTypes.size()> bytes = {};
+  for (const auto& [unused, entry] : weights.all())
+    for (std::size_t i = 0; i < kTypes.size(); ++i)
+      if (kTypes[i].dtype == entry.tensor->dtype) bytes[i] += entry.tensor->bytes.size();
+  return kTypes[static_cast<std::size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
+}
+
+const Family& family_of(const std::filesystem::path& folder, const Json& json) {
+  const Json* const classes = find(json, "architectures");
+  if (classes == nullptr || !classes->is_array() || classes->empty() || !classes->front().is_string())
+    throw Error(ErrorCode::kInvalidFile, (folder / "config.json").string() +
+                                             " has no \"architectures\", expected the class of the model");
+  const auto name = classes->front().get<std::string>();
+  if (const Family* const family = find_family(name)) return *family;
+  std::string known;
+  for (const Family& family : families()) known += (known.empty() ? "" : ", ") + std::string(family.name);
+  throw Error(ErrorCode::kUnsupported,
+              "the architecture '" + name.substr(0, 80) + "' is not converted; known are " + known);
+}
+
+void refuse_quantised(const Json& json) {
+  const Json* const quantised = find(json, "quantization_config");
+  if (quantised == nullptr) return;
+  throw Error(ErrorCode::kUnsupported,
+              "the folder's weights are quantised (" +
+                  find_text(*quantised, "quant_method").value_or("quantization_config").substr(0, 40) +
+                  "), which is not converted; take a version of the model in BF16, F16 or F32, and 'weft "
+                  "quantize' behind it");
+}
+
+}  // namespace
+
+bool is_model_folder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) &&
+         std::filesystem::exists(path / "config.json", ignored);
+}
+
+std::vector<std::string_view> convertible_architectures() {
+  std::vector<std::string_view> names;
+  for (const Family& family : families()) names.push_back(family.name);
+  return names;
+}
+
+ConvertResult convert(const std::filesystem::path& folder, const std::filesystem::path& to,
+                      const ConvertParams& params) {
+  if (!is_model_folder(folder))
+    throw Error(ErrorCode::kNotFound, folder.string() + " is no folder with a config.json");
+  Json json = read_json(folder / "config.json");
+  const Family& family = family_of(folder, json);
+  refuse_quantised(json);
+  const Config config(std::move(json), family.defaults);
+  const FolderWeights weights(folder);
+  const Type& type = type_of(params.type, weights);
+  const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype);
+
+  GgufWriter file;
+  file.set("general.architecture", std::string(family.architecture));
+  const std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
+  file.set("general.name", (whole.has_filename() ? whole : whole.parent_path()).filename().string());
+  file.set("general.file_type", type.number);
+  if (type.dtype == DType::kQ8_0) file.set("general.quantization_version", std::uint32_t{2});
+  add_metadata(folder, config, family, file);
+  add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file);
+  if ((family.traits & kEncoder) != 0)
+    file.set("tokenizer.ggml.token_type_count",
+             static_cast<std::uint32_t>(config.get_int({"type_vocab_size"}).value_or(2)));
+
+  ConvertResult result{std::string(family.architecture), std::string(type.name), tensors.size(), 0};
+  const auto bytes_of = [](const OutTensor& tensor) {
+    return static_cast<std::uint64_t>(tensor.n_rows()) * row_bytes(tensor.type, tensor.n_columns());
+  };
+  for (const OutTensor& tensor : tensors) result.bytes += bytes_of(tensor);
+  std::uint64_t done = 0;
+  for (const OutTensor& tensor : tensors)
+    file.add_tensor(tensor.name, tensor.type, tensor.shape, [&](std::span<std::byte> bytes) {
+      fill_tensor(tensor, bytes);
+      done += bytes.size();
+      if (params.progress && !params.progress(static_cast<double>(done) / static_cast<double>(result.bytes)))
+        throw Error(ErrorCode::kCancelled, "converting was cancelled");
+    });
+  file.write(to);
+  return result;
+}
+
+}  // namespace weft

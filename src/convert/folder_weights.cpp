@@ -1,0 +1,63 @@
+#include "convert/folder_weights.h"
+
+#include <set>
+
+#include "convert/config.h"
+#include "weft/error.h"
+
+namespace weft::convert_impl {
+
+FolderWeights::FolderWeights(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path whole = folder / "model.safetensors";
+  const std::filesystem::path index = folder / "model.safetensors.index.json";
+  if (std::filesystem::exists(whole, ignored)) {
+    add_file(whole);
+    return;
+  }
+  if (!std::filesystem::exists(index, ignored)) {
+    if (std::filesystem::exists(folder / "pytorch_model.bin", ignored) ||
+        std::filesystem::exists(folder / "pytorch_model.bin.index.json", ignored))
+      throw Error(ErrorCode::kUnsupported,
+                  folder.string() +
+                      " has only pickled weights (pytorch_model.bin), which may run any code when they are "
+                      "read; save the model with save_pretrained(..., safe_serialization=True), or take a "
+                      "version with model.safetensors");
+    throw Error(ErrorCode::kNotFound,
+                folder.string() + " has no model.safetensors and no model.safetensors.index.json");
+  }
+  const Json json = read_json(index);
+  const Json* const map = find(json, "weight_map");
+  if (map == nullptr || !map->is_object())
+    throw Error(ErrorCode::kInvalidFile, index.string() + " has no object \"weight_map\"");
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string())
+      throw Error(ErrorCode::kInvalidFile, index.string() + " names no file for '" + tensor + "'");
+    names.insert(file.get<std::string>());
+  }
+  for (const std::string& name : names) {
+    // What a stranger's file names must lie in the folder itself.
+    if (name.empty() || name.front() == '.' ||
+        name.find_first_of(std::string("/\\\0", 3)) != std::string::npos)
+      throw Error(ErrorCode::kInvalidFile, index.string() + " names the file '" + name.substr(0, 80) +
+                                               "', expected one in its folder");
+    if (!std::filesystem::exists(folder / name, ignored))
+      throw Error(ErrorCode::kNotFound, index.string() + " names " + name + ", which is not there");
+    add_file(folder / name);
+  }
+  for (const auto& [tensor, file] : map->items())
+    if (!entries_.contains(tensor))
+      throw Error(ErrorCode::kInvalidFile, index.string() + " says that '" + tensor.substr(0, 120) +
+                                               "' is in " + file.get<std::string>() +
+                                               ", where it is not, or has a type that weft has not (as F8)");
+}
+
+void FolderWeights::add_file(const std::filesystem::path& path) {
+  const WeightFile& file = files_.emplace_back(path);
+  for (const WeightFile::Tensor& tensor : file.tensors())
+    if (!entries_.emplace(tensor.name, Entry{&file, &tensor}).second)
+      throw Error(ErrorCode::kInvalidFile, "tensor '" + tensor.name.substr(0, 120) + "' is there twice");
+}
+
+}  // namespace weft::convert_impl

@@ -1,0 +1,15 @@
+#pragma once
+// What config.json says, as GGUF's keys.
+#include <filesystem>
+
+#include "convert/config.h"
+#include "convert/family.h"
+#include "weft/gguf.h"
+
+namespace weft::convert_impl {
+
+/// Sets the architecture's keys. Throws Error kInvalidFile for what is missing or of another type.
+void add_metadata(const std::filesystem::path& folder, const Config& config, const Family& family,
+                  GgufWriter& file);
+
+}  // namespace weft::convert_impl

@@ -1,0 +1,87 @@
+#include "convert/pre_tokenizer_name.h"
+
+#include <vector>
+
+#include "text/splitter_patterns.h"
+#include "weft/error.h"
+
+namespace weft::convert_impl {
+namespace {
+
+using namespace text::patterns;
+
+/// Steps that cut; regular expressions as they are published.
+struct Row {
+  std::vector<std::string_view> steps;
+  std::string_view name, name_ignoring_merges;
+};
+
+constexpr std::string_view kDigits = "Digits", kNumberGroups = "Digits of several";
+constexpr std::string_view kMarks = "Punctuation", kWords = "ByteLevel";
+// Of DeepSeek: with characters where the pattern that weft runs has their numbers.
+constexpr std::string_view kPublishedCjk = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
+constexpr std::string_view kPublishedDeepseek3 =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+    " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+const std::vector<Row>& table() {
+  static const std::vector<Row> rows = {
+      {{kWords}, "gpt-2", "gpt-2"},
+      {{kDigits, kWords}, "starcoder", "starcoder"},
+      {{kMarks, kWords, kNumberGroups, kThreeDigits}, "falcon", "falcon"},
+      {{kMarks, kWords, kThreeDigits}, "falcon", "falcon"},
+      {{kLlama3}, "dbrx", "llama-bpe"},
+      {{kQwen2}, "qwen2", "qwen2"},
+      {{kQwen35}, "qwen35", "qwen35"},
+      {{kGpt4o}, "gpt-4o", "gpt-4o"},
+      {{kTekken}, "tekken", "tekken"},
+      {{kUpTo3Numbers, kPublishedCjk, kPublishedDeepseek3}, "deepseek-v3", "deepseek-v3"},
+      {{kSeedCoder}, "seed-coder", "seed-coder"},
+  };
+  return rows;
+}
+
+void add_steps(const Json& step, std::vector<std::string>& steps, int depth = 0) {
+  constexpr int kDeepest = 4;
+  const std::string type = find_text(step, "type").value_or("");
+  const auto flag = [&](const char* name, bool otherwise) {
+    const Json* const value = find(step, name);
+    return value != nullptr && value->is_boolean() ? value->get<bool>() : otherwise;
+  };
+  if (type == "Sequence") {
+    const Json* const list = find(step, "pretokenizers");
+    if (list == nullptr || !list->is_array() || depth == kDeepest) return;
+    for (const Json& next : *list) add_steps(next, steps, depth + 1);
+  } else if (type == "ByteLevel") {
+    if (flag("use_regex", true)) steps.emplace_back(kWords);
+  } else if (type == "Digits") {
+    steps.emplace_back(flag("individual_digits", false) ? kDigits : kNumberGroups);
+  } else if (type == "Split") {
+    const Json* const pattern = find(step, "pattern");
+    const Json none = Json::object();
+    const Json& of = pattern == nullptr ? none : *pattern;
+    steps.push_back(find_text(of, "Regex").value_or(find_text(of, "String").value_or("")));
+  } else {
+    steps.push_back(type);
+  }
+}
+
+}  // namespace
+
+std::string pre_tokenizer_name(const Json& tokenizer) {
+  std::vector<std::string> steps;
+  if (const Json* const step = find(tokenizer, "pre_tokenizer")) add_steps(*step, steps);
+  const Json* const model = find(tokenizer, "model");
+  const Json* const ignore = model == nullptr ? nullptr : find(*model, "ignore_merges");
+  const bool ignores_merges = ignore != nullptr && ignore->is_boolean() && ignore->get<bool>();
+  for (const Row& row : table())
+    if (std::vector<std::string_view>(steps.begin(), steps.end()) == row.steps)
+      return std::string(ignores_merges ? row.name_ignoring_merges : row.name);
+  std::string text;
+  for (const std::string& step : steps) text += (text.empty() ? "" : ", then ") + step.substr(0, 120);
+  throw Error(ErrorCode::kUnsupported, "tokenizer.json cuts texts in a way that is not known (" + text +
+                                           "), and a wrong one would give the model wrong tokens; --pre "
+                                           "(ConvertParams::pre_tokenizer) says which to use, as \"gpt-2\"");
+}
+
+}  // namespace weft::convert_impl

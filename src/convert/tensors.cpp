@@ -1,0 +1,350 @@
+#include "convert/tensors.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numbers>
+#include <utility>
+
+#include "tensor/codec.h"
+#include "weft/error.h"
+
+namespace weft::convert_impl {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+[[noreturn]] void refuse(const std::string& name, const std::string& reason) {
+  throw Error(ErrorCode::kInvalidFile, "tensor '" + name.substr(0, 120) + "' " + reason);
+}
+
+/// A folder's name, taken apart.
+struct Place {
+  std::int64_t layer = -1;   ///< -1: of the whole model.
+  std::int64_t expert = -1;  ///< -1: of none, or of all.
+  std::string name;          ///< In GGUF, without the layer.
+};
+
+bool take_number(std::string_view& text, std::int64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end == text.data() || number < 0 || number >= 1 << 16) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+/// Whether `text` is `pattern` and an ending; that is left in `text`.
+bool match(std::string_view pattern, std::string_view& text, std::int64_t& expert) {
+  std::string_view rest = text;
+  if (const auto star = pattern.find('*'); star != pattern.npos) {
+    if (!rest.starts_with(pattern.substr(0, star))) return false;
+    rest.remove_prefix(star);
+    if (!take_number(rest, expert)) return false;
+    pattern.remove_prefix(star + 1);
+  }
+  if (!rest.starts_with(pattern)) return false;
+  rest.remove_prefix(pattern.size());
+  if (!rest.empty() && rest != ".weight" && rest != ".bias") return false;
+  text = rest;
+  return true;
+}
+
+bool find_name(std::span<const Rename> own, std::span<const Rename> shared, std::string_view text,
+               Place& place) {
+  for (const std::span<const Rename> names : {own, shared})
+    for (const Rename& rename : names)
+      if (match(rename.from, text, place.expert)) {
+        const bool ended = rename.to.ends_with(".bias");
+        place.name = std::string(rename.to) + std::string(!text.empty() || ended ? text : ".weight");
+        return true;
+      }
+  return false;
+}
+
+/// Of other inputs than text, buffers that are computed, heads that only training had.
+bool is_left_out(std::string_view name, const Family& family) {
+  for (const std::string_view part : {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.",
+                                      "visual.", "position_ids", "attention.masked_bias"})
+    if (name.find(part) != name.npos) return true;
+  if (name.ends_with(".attention.bias") || name.starts_with("mtp.")) return true;
+  return (family.traits & kEncoder) != 0 && (name.find("pooler.") != name.npos || name.starts_with("cls."));
+}
+
+Place place_of(const std::string& full, const Family& family) {
+  std::string_view name = full;
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view prefix : {"model.", "language_model.", "gpt_neox.", "transformer.", "bert."})
+      if (name.starts_with(prefix)) {
+        name.remove_prefix(prefix.size());
+        again = true;
+      }
+  }
+  Place place;
+  if (name.starts_with(family.prefix)) {
+    std::string_view rest = name.substr(family.prefix.size());
+    if (take_number(rest, place.layer) && rest.starts_with('.') &&
+        find_name(family.layer, shared_layer_names(), rest.substr(1), place))
+      return place;
+  } else if (find_name(family.whole, shared_whole_names(), name, place)) {
+    return place;
+  }
+  refuse(full, "is unknown in a model of the class " + std::string(family.name));
+}
+
+class Planner {
+ public:
+  Planner(const Config& config, const Family& family, DType type)
+      : config_(config), family_(family), type_(type) {}
+
+  void add(const std::string& full, const FolderWeights::Entry& source) {
+    if (is_left_out(full, family_)) return;
+    const Place place = place_of(full, family_);
+    const DType stored = source.tensor->dtype;
+    if (stored != DType::kF32 && stored != DType::kF16 && stored != DType::kBF16 && stored != DType::kF64)
+      refuse(full, "holds whole numbers, expected F32, F16, BF16 or F64");
+    for (const std::int64_t size : source.tensor->shape)
+      if (size <= 0) refuse(full, "is empty");
+    if (source.tensor->shape.empty() || source.tensor->shape.size() > 4)
+      refuse(full, "has a rank that no tensor of a model has");
+    std::vector<Part>& parts = found_[{place.layer, place.name}];
+    parts.push_back({place.expert, full, source});
+  }
+
+  std::vector<OutTensor> finish() {
+    const std::int64_t n_layers = config_.require_int({"num_hidden_layers"});
+    std::map<std::int64_t, int> n_of_layer;
+    const bool has_head = found_.contains({-1, "output.weight"});
+    const bool tied = has_head && config_.get_bool("tie_word_embeddings", false);
+    for (auto& [key, parts] : found_) {
+      const auto& [layer, name] = key;
+      if (layer >= n_layers) continue;  // Layers that only predict further tokens.
+      ++n_of_layer[layer];
+      if (tied && name == "output.weight") continue;
+      add_tensor((layer < 0 ? "" : "blk." + std::to_string(layer) + ".") + name, name, parts);
+    }
+    for (std::int64_t layer = 0; layer < n_layers; ++layer)
+      if (n_of_layer[layer] == 0)
+        throw Error(ErrorCode::kInvalidFile,
+                    "layer " + std::to_string(layer) + " of " + std::to_string(n_layers) + " has no tensors");
+    check_embeddings();
+    add_rope_factors();
+    return std::move(tensors_);
+  }
+
+ private:
+  struct Part {
+    std::int64_t expert;
+    std::string full;
+    FolderWeights::Entry source;
+  };
+
+  void add_tensor(const std::string& full, const std::string& name, std::vector<Part>& parts) {
+    std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.expert < b.expert; });
+    OutTensor tensor{.name = full, .shape = parts.front().source.tensor->shape};
+    const bool stacked = parts.front().expert >= 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const WeightFile::Tensor& source = *parts[i].source.tensor;
+      if (parts[i].expert != (stacked ? static_cast<std::int64_t>(i) : -1) || (!stacked && i > 0))
+        refuse(parts[i].full, stacked ? "has no expert before it" : "is there twice under several names");
+      if (source.shape != tensor.shape || source.dtype != parts.front().source.tensor->dtype)
+        refuse(parts[i].full, "has another shape or type than that of the first expert");
+      tensor.sources.push_back(parts[i].source);
+    }
+    if (stacked) {
+      if (const auto n = config_.get_int({"num_local_experts", "num_experts", "n_routed_experts"});
+          n && static_cast<std::size_t>(*n) != parts.size())
+        refuse(parts.back().full, "is the last of " + std::to_string(parts.size()) +
+                                      " experts, config.json says " + std::to_string(*n));
+      tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(parts.size()));
+    }
+    const bool norm = name.find("norm") != name.npos;
+    if ((family_.traits & kNormsPlusOne) != 0 && norm && name.ends_with(".weight")) tensor.add = 1.0f;
+    const bool small = tensor.shape.size() == 1 || norm || name.starts_with("ffn_gate_inp") ||
+                       name.starts_with("position_embd") || name.starts_with("token_types") ||
+                       name.ends_with(".bias");
+    if (!small) tensor.type = type_;
+    if (info(tensor.type).block_elements > 1 && tensor.shape.back() % info(tensor.type).block_elements != 0)
+      tensor.type = DType::kF16;
+    order_rows(name, parts.front().full, tensor);
+    if (name.starts_with("ffn_gate_up_exps")) return split_experts(tensor, parts.front().full);
+    tensors_.push_back(std::move(tensor));
+  }
+
+  void order_rows(const std::string& name, const std::string& full, OutTensor& tensor) {
+    const std::int64_t n_heads = config_.get_int({"num_attention_heads"}).value_or(0);
+    const std::int64_t n_rows = tensor.n_rows();
+    if ((family_.traits & kNeighbours) != 0 && (name.starts_with("attn_q.") || name.starts_with("attn_k."))) {
+      const std::int64_t heads =
+          name.starts_with("attn_k.") ? config_.get_int({"num_key_value_heads"}).value_or(n_heads) : n_heads;
+      const std::int64_t dim = heads > 0 ? n_rows / heads : 0;
+      if (dim == 0 || dim % 2 != 0 || dim * heads != n_rows)
+        refuse(full, "has " + std::to_string(n_rows) + " rows, expected a multiple of " +
+                         std::to_string(2 * heads) + " for " + std::to_string(heads) + " heads");
+      tensor.row = [dim](std::int64_t row) {
+        const std::int64_t in_head = row % dim;
+        return row - in_head + in_head % 2 * (dim / 2) + in_head / 2;
+      };
+    }
+    if (!name.starts_with("attn_qkv.")) return;
+    std::int64_t groups = 0;  // Each with `shared` heads of Q and one of K and of V.
+    if ((family_.traits & kQkvByHeads) != 0) groups = n_heads;
+    if ((family_.traits & kQkvByGroups) != 0) {
+      const bool newer = config_.get_bool("new_decoder_architecture", false);
+      // Of one K and V for all, all stands in order.
+      if (!newer && config_.get_bool("multi_query", true)) return;
+      groups = newer ? config_.require_int({"num_kv_heads"}) : n_heads;
+    }
+    if (groups == 0) return;
+    const std::int64_t shared = n_heads / groups;
+    const std::int64_t dim = n_rows / (groups * (shared + 2));
+    if (shared * groups != n_heads || dim * groups * (shared + 2) != n_rows)
+      refuse(full, "has " + std::to_string(n_rows) + " rows, which are no Q, K and V of " +
+                       std::to_string(n_heads) + " heads in " + std::to_string(groups) + " groups");
+    tensor.row = [=](std::int64_t row) {
+      const std::int64_t n_q = n_heads * dim, n_kv = groups * dim;
+      if (row < n_q) {
+        const std::int64_t head = row / dim;
+        return (head / shared * (shared + 2) + head % shared) * dim + row % dim;
+      }
+      const std::int64_t part = (row - n_q) / n_kv, in_part = (row - n_q) % n_kv;
+      return (in_part / dim * (shared + 2) + shared + part) * dim + row % dim;
+    };
+  }
+
+  /// Gate and up of each expert stand in one matrix.
+  void split_experts(const OutTensor& tensor, const std::string& full) {
+    if (tensor.shape.size() != 3 || tensor.shape[1] % 2 != 0)
+      refuse(full, "is no stack of matrices with an even number of rows");
+    const std::int64_t half = tensor.shape[1] / 2;
+    for (const bool up : {false, true}) {
+      OutTensor part = tensor;
+      part.name.replace(part.name.find("gate_up"), 7, up ? "up" : "gate");
+      part.shape[1] = half;
+      part.row = [=](std::int64_t row) { return row / half * 2 * half + (up ? half : 0) + row % half; };
+      tensors_.push_back(std::move(part));
+    }
+  }
+
+  void check_embeddings() const {
+    for (const OutTensor& tensor : tensors_) {
+      if (tensor.name != "token_embd.weight") continue;
+      const Shape expected = {config_.require_int({"vocab_size"}), config_.require_int({"hidden_size"})};
+      if (tensor.shape != expected)
+        refuse(tensor.sources.front().tensor->name, "has another shape than config.json's vocab_size " +
+                                                        std::to_string(expected[0]) + " and hidden_size " +
+                                                        std::to_string(expected[1]) + " say");
+      return;
+    }
+    throw Error(ErrorCode::kInvalidFile, "the folder has no table of embeddings");
+  }
+
+  /// Llama 3's scaling and LongRope's are factors of frequencies.
+  void add_rope_factors() {
+    const std::string kind =
+        find_text(config_.rope(), "rope_type").value_or(find_text(config_.rope(), "type").value_or(""));
+    if (kind == "llama3") add_llama3_factors();
+    if (kind != "longrope" && kind != "su") return;
+    for (const char* length : {"long", "short"}) {
+      const std::string key = std::string(length) + "_factor";
+      const Json* const list = find(config_.rope(), key.c_str());
+      if (list == nullptr || !list->is_array() || list->empty())
+        throw Error(ErrorCode::kInvalidFile, "config.json: rope's " + key + " is no list");
+      OutTensor factors{.name = "rope_factors_" + std::string(length) + ".weight"};
+      for (const Json& factor : *list) {
+        if (!factor.is_number())
+          throw Error(ErrorCode::kInvalidFile, "config.json: " + key + " has no numbers");
+        factors.values.push_back(factor.get<float>());
+      }
+      factors.shape = {static_cast<std::int64_t>(factors.values.size())};
+      tensors_.push_back(std::move(factors));
+    }
+  }
+
+  void add_llama3_factors() {
+    const double base = config_.rope_float("rope_theta", config_.get_float({"rope_theta"}).value_or(10000.0));
+    const double factor = config_.rope_float("factor", 8.0);
+    const double low = config_.rope_float("low_freq_factor", 1.0);
+    const double high = config_.rope_float("high_freq_factor", 4.0);
+    const double n_original = config_.rope_float("original_max_position_embeddings", 8192.0);
+    const std::int64_t dim = config_.head_dim();
+    OutTensor factors{.name = "rope_freqs.weight", .shape = {dim / 2}};
+    for (std::int64_t i = 0; i < dim / 2; ++i) {
+      const double frequency = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dim));
+      const double turns = n_original * frequency / (2.0 * std::numbers::pi);
+      const double smooth = (turns - low) / (high - low);
+      const double value = turns > high  ? 1.0
+                           : turns < low ? factor
+                                         : 1.0 / ((1.0 - smooth) / factor + smooth);
+      factors.values.push_back(static_cast<float>(value));
+    }
+    tensors_.push_back(std::move(factors));
+  }
+
+  const Config& config_;
+  const Family& family_;
+  const DType type_;
+  std::map<std::pair<std::int64_t, std::string>, std::vector<Part>> found_;
+  std::vector<OutTensor> tensors_;
+};
+
+}  // namespace
+
+std::int64_t OutTensor::n_rows() const {
+  std::int64_t n = shape.front();
+  for (std::size_t i = 1; i + 1 < shape.size(); ++i) n *= shape[i];
+  return n;
+}
+
+std::vector<OutTensor> plan_tensors(const FolderWeights& weights, const Config& config, const Family& family,
+                                    DType type) {
+  Planner planner(config, family, type);
+  for (const auto& [name, source] : weights.all()) planner.add(name, source);
+  return planner.finish();
+}
+
+void fill_tensor(const OutTensor& tensor, std::span<std::byte> bytes) {
+  if (tensor.sources.empty()) {
+    std::memcpy(bytes.data(), tensor.values.data(), bytes.size());
+    return;
+  }
+  const WeightFile::Tensor& first = *tensor.sources.front().tensor;
+  const auto n_columns = static_cast<std::size_t>(tensor.n_columns());
+  const std::size_t row_in = row_bytes(first.dtype, tensor.n_columns());
+  const std::size_t row_out = row_bytes(tensor.type, tensor.n_columns());
+  const bool as_it_is = first.dtype == tensor.type && tensor.add == 0.0f;
+  std::vector<std::byte> raw;
+  std::vector<float> values(n_columns);
+  std::byte* out = bytes.data();
+  const auto write_row = [&](const std::byte* row) {
+    if (as_it_is) {
+      std::memcpy(out, row, row_out);
+    } else {
+      unpack_row(first.dtype, row, values);
+      for (float& value : values) value += tensor.add;
+      pack_row(tensor.type, values, out);
+    }
+    out += row_out;
+  };
+  if (tensor.row) {  // Rows from anywhere: of one source, which is read as a whole.
+    raw.resize(first.bytes.size());
+    tensor.sources.front().file->read(first.bytes, raw);
+    for (std::int64_t row = 0; row < tensor.n_rows(); ++row)
+      write_row(raw.data() + static_cast<std::size_t>(tensor.row(row)) * row_in);
+    return;
+  }
+  constexpr std::size_t kChunk = 4 << 20;
+  const std::size_t chunk = std::max<std::size_t>(1, kChunk / row_in) * row_in;
+  for (const FolderWeights::Entry& source : tensor.sources) {
+    const std::span<const std::byte> all = source.tensor->bytes;
+    for (std::size_t done = 0; done < all.size(); done += chunk) {
+      const auto part = all.subspan(done, std::min(chunk, all.size() - done));
+      raw.resize(part.size());
+      source.file->read(part, raw);
+      for (std::size_t at = 0; at < raw.size(); at += row_in) write_row(raw.data() + at);
+    }
+  }
+}
+
+}  // namespace weft::convert_impl

@@ -1,0 +1,39 @@
+#pragma once
+// The tensors of the result, each as rows of the folder's: renamed, stacked, split, in another order.
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convert/config.h"
+#include "convert/family.h"
+#include "convert/folder_weights.h"
+#include "weft/dtype.h"
+
+namespace weft::convert_impl {
+
+/// Elements of one number are rows of a vector.
+struct OutTensor {
+  std::string name;
+  DType type = DType::kF32;
+  std::vector<std::int64_t> shape;            ///< Outermost first.
+  std::vector<FolderWeights::Entry> sources;  ///< Of one shape and type; their rows stand one behind another.
+  /// Which of these rows is a row of this tensor. Empty: the same.
+  std::function<std::int64_t(std::int64_t)> row = {};
+  float add = 0.0f;                ///< To each value.
+  std::vector<float> values = {};  ///< All of them, where there is no source.
+
+  std::int64_t n_columns() const { return shape.size() > 1 ? shape.back() : 1; }
+  std::int64_t n_rows() const;
+};
+
+/// In the order of layers. `type` is that of matrices. Throws Error kInvalidFile that names the tensor that
+/// is unknown, missing or of a wrong shape.
+std::vector<OutTensor> plan_tensors(const FolderWeights& weights, const Config& config, const Family& family,
+                                    DType type);
+
+/// Fills in all bytes of a tensor. Throws Error kIo.
+void fill_tensor(const OutTensor& tensor, std::span<std::byte> bytes);
+
+}  // namespace weft::convert_impl

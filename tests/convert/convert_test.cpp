@@ -1,0 +1,237 @@
+#include "weft/convert.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tensor/codec.h"
+#include "weft/error.h"
+#include "weft/gguf.h"
+#include "weft/weights.h"
+
+namespace weft {
+namespace {
+
+const std::filesystem::path kData = WEFT_TEST_DATA;
+
+class ConvertTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    std::filesystem::remove_all(scratch_);
+    std::filesystem::create_directories(scratch_);
+  }
+  void TearDown() override { std::filesystem::remove_all(scratch_); }
+
+  /// A copy of a folder, to be spoilt.
+  std::filesystem::path copy_of(const std::string& name) {
+    const std::filesystem::path copy = scratch_ / name;
+    std::filesystem::copy(kData / "convert" / name, copy, std::filesystem::copy_options::recursive);
+    return copy;
+  }
+
+  static void write(const std::filesystem::path& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+
+  static std::string read(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  static void replace(const std::filesystem::path& path, const std::string& from, const std::string& to) {
+    std::string text = read(path);
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, text.npos) << from;
+    write(path, text.replace(at, from.size(), to));
+  }
+
+  /// That it is refused so, and leaves nothing behind.
+  void expect_refused(const std::filesystem::path& folder, ErrorCode code, const std::string& text,
+                      const ConvertParams& params = {}) {
+    const std::filesystem::path to = scratch_ / "result.gguf";
+    try {
+      convert(folder, to, params);
+      ADD_FAILURE() << "was converted, expected: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+    EXPECT_FALSE(std::filesystem::exists(to));
+  }
+
+  const std::filesystem::path scratch_ =
+      std::filesystem::temp_directory_path() / ("weft_convert_" + std::to_string(getpid()));
+};
+
+std::vector<float> values_of(const WeightFile& file, const WeightFile::Tensor& tensor) {
+  std::vector<std::byte> bytes(tensor.bytes.size());
+  file.read(tensor.bytes, bytes);
+  std::size_t n = 1;
+  for (const std::int64_t size : tensor.shape) n *= static_cast<std::size_t>(size);
+  std::vector<float> values(n);
+  unpack_row(tensor.dtype, bytes.data(), values);
+  return values;
+}
+
+// The golden models have transformers' logits beside them, and were written by Python's gguf package.
+class Golden : public ConvertTest {};
+TEST_P(Golden, FolderGivesTheGoldenModel) {
+  const std::string name = GetParam();
+  const std::filesystem::path made = scratch_ / "made.gguf", golden = kData / "golden" / name / "model.gguf";
+  convert(kData / "convert" / name, made);
+
+  const auto entries = read_gguf_metadata(made);
+  const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
+  for (const auto& [key, value] : read_gguf_metadata(golden)) {
+    if (key == "general.name" || key == "tokenizer.ggml.pre") continue;
+    const auto found = keys.find(key);
+    ASSERT_NE(found, keys.end()) << key;
+    if (const auto* number = std::get_if<float>(&value))
+      EXPECT_FLOAT_EQ(std::get<float>(found->second), *number) << key;
+    else
+      EXPECT_EQ(found->second, value) << key;
+  }
+
+  const WeightFile ours(made), theirs(golden);
+  EXPECT_EQ(ours.tensors().size(), theirs.tensors().size());
+  for (const WeightFile::Tensor& expected : theirs.tensors()) {
+    const WeightFile::Tensor* const tensor = ours.find(expected.name);
+    ASSERT_NE(tensor, nullptr) << expected.name;
+    EXPECT_EQ(tensor->shape, expected.shape) << expected.name;
+    EXPECT_EQ(values_of(ours, *tensor), values_of(theirs, expected)) << expected.name;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Folders, Golden,
+                         testing::Values("mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2"),
+                         [](const auto& folder) {
+                           std::string name = folder.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+class Convert : public ConvertTest {};
+
+TEST_F(Convert, TypesAreThoseThatWereAskedFor) {
+  for (const auto& [type, dtype] : {std::pair("f32", DType::kF32), std::pair("bf16", DType::kBF16),
+                                    std::pair("q8_0", DType::kQ8_0), std::pair("auto", DType::kF16)}) {
+    const std::filesystem::path made = scratch_ / (std::string(type) + ".gguf");
+    convert(kData / "convert/phi2", made, {.type = type});
+    const WeightFile file(made);
+    EXPECT_EQ(file.find("blk.0.ffn_up.weight")->dtype, dtype);
+    EXPECT_EQ(file.find("blk.0.attn_norm.weight")->dtype, DType::kF32);
+  }
+  expect_refused(kData / "convert/phi2", ErrorCode::kInvalidArgument, "known are f32", {.type = "q3"});
+}
+
+TEST_F(Convert, PartsOfAnIndexAreOneModel) {
+  const auto folder = copy_of("phi2");
+  convert(folder, scratch_ / "whole.gguf");
+  std::filesystem::rename(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors");
+  const std::string index = R"({"weight_map": {"lm_head.weight": "model-00001-of-00001.safetensors"}})";
+  write(folder / "model.safetensors.index.json", index);
+  convert(folder, scratch_ / "parts.gguf");
+  EXPECT_EQ(read(scratch_ / "whole.gguf"), read(scratch_ / "parts.gguf"));
+
+  const auto with = [&](const std::string& text) { write(folder / "model.safetensors.index.json", text); };
+  with(R"({"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}})");
+  expect_refused(folder, ErrorCode::kNotFound, "model-00002-of-00002.safetensors, which is not there");
+  for (const char* outside : {"../phi2/model.safetensors", "/etc/passwd", "..", ""}) {
+    with(std::string(R"({"weight_map": {"lm_head.weight": ")") + outside + "\"}}");
+    expect_refused(folder, ErrorCode::kInvalidFile, "expected one in its folder");
+  }
+  with(R"({"weight_map": {"other.weight": "model-00001-of-00001.safetensors"}})");
+  expect_refused(folder, ErrorCode::kInvalidFile, "'other.weight' is in");
+  with(R"({"weight_map": 1})");
+  expect_refused(folder, ErrorCode::kInvalidFile, "weight_map");
+}
+
+TEST_F(Convert, BadFoldersAreRefusedInWords) {
+  expect_refused(scratch_ / "nowhere", ErrorCode::kNotFound, "no folder with a config.json");
+  const auto folder = copy_of("phi2");
+  const std::string config = read(folder / "config.json"), tokenizer = read(folder / "tokenizer.json");
+  const auto restore = [&] {
+    write(folder / "config.json", config);
+    write(folder / "tokenizer.json", tokenizer);
+  };
+  write(folder / "config.json", "{\"architectures\": [");
+  expect_refused(folder, ErrorCode::kInvalidFile, "no valid JSON");
+  write(folder / "config.json", std::string(100000, '['));
+  expect_refused(folder, ErrorCode::kInvalidFile, "nested too deeply");
+  write(folder / "config.json", "{}");
+  expect_refused(folder, ErrorCode::kInvalidFile, "architectures");
+  restore();
+  replace(folder / "config.json", "PhiForCausalLM", "UnheardOf");
+  expect_refused(folder, ErrorCode::kUnsupported, "'UnheardOf' is not converted; known are LlamaForCausalLM");
+  restore();
+  replace(folder / "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
+  expect_refused(folder, ErrorCode::kInvalidFile, "layer 2 of 3 has no tensors");
+  restore();
+  replace(folder / "config.json", "\"hidden_size\": 64", "\"hidden_size\": 128");
+  expect_refused(folder, ErrorCode::kInvalidFile, "hidden_size 128");
+  restore();
+  replace(folder / "config.json", "\"hidden_size\": 64", "\"hidden_size\": \"64\"");
+  expect_refused(folder, ErrorCode::kInvalidFile, "expected a whole number");
+  restore();
+  replace(folder / "config.json", "{", R"({"quantization_config": {"quant_method": "fp8"},)");
+  expect_refused(folder, ErrorCode::kUnsupported, "quantised (fp8)");
+  restore();
+  replace(folder / "tokenizer.json", "\"ByteLevel\"", "\"Unheard\"");
+  expect_refused(folder, ErrorCode::kUnsupported, "(Unheard)");
+  convert(folder, scratch_ / "named.gguf", {.pre_tokenizer = "gpt-2"});
+  restore();
+  replace(folder / "tokenizer.json", "\"BPE\"", "\"Other\"");
+  expect_refused(folder, ErrorCode::kUnsupported, "known are BPE");
+  restore();
+  std::filesystem::resize_file(folder / "model.safetensors", 5000);
+  expect_refused(folder, ErrorCode::kInvalidFile, "safetensors");
+  std::filesystem::remove(folder / "model.safetensors");
+  expect_refused(folder, ErrorCode::kNotFound, "no model.safetensors");
+  write(folder / "pytorch_model.bin", "pickle");
+  expect_refused(folder, ErrorCode::kUnsupported, "pickled");
+}
+
+TEST_F(Convert, CanBeCancelled) {
+  expect_refused(kData / "convert/phi2", ErrorCode::kCancelled, "cancelled",
+                 {.progress = [](double) { return false; }});
+}
+
+TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
+  // A BERT without a layer's worth of anything: one layer of width 32.
+  const std::filesystem::path folder = scratch_ / "bert";
+  std::filesystem::create_directories(folder);
+  write(folder / "config.json",
+        R"({"architectures": ["BertModel"], "hidden_size": 4, "num_hidden_layers": 1, "vocab_size": 5,
+            "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 16,
+            "layer_norm_eps": 1e-12})");
+  write(folder / "vocab.txt", "[UNK]\n[CLS]\nword\n##s\n[SEP]\n");
+  std::string header =
+      R"({"embeddings.word_embeddings.weight": {"dtype": "F32", "shape": [5, 4], "data_offsets": [0, 80]},)"
+      R"("encoder.layer.0.attention.self.query.bias": {"dtype": "F32", "shape": [4], "data_offsets": [80, 96]},)"
+      R"("pooler.dense.bias": {"dtype": "F32", "shape": [4], "data_offsets": [80, 96]}})";
+  std::string file(8, '\0');
+  const std::uint64_t length = header.size();
+  std::memcpy(file.data(), &length, sizeof length);
+  write(folder / "model.safetensors", file + header + std::string(96, '\0'));
+  const std::filesystem::path made = scratch_ / "bert.gguf";
+  const ConvertResult result = convert(folder, made);
+  EXPECT_EQ(result.architecture, "bert");
+  EXPECT_EQ(result.n_tensors, 2u);
+  const auto entries = read_gguf_metadata(made);
+  const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
+  EXPECT_EQ(std::get<std::vector<std::string>>(keys.at("tokenizer.ggml.tokens")),
+            (std::vector<std::string>{"[UNK]", "[CLS]", "\u2581word", "s", "[SEP]"}));
+  EXPECT_EQ(std::get<std::vector<std::int32_t>>(keys.at("tokenizer.ggml.token_type")),
+            (std::vector<std::int32_t>{2, 3, 1, 1, 3}));
+  EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.bos_token_id")), 1u);
+  EXPECT_EQ(std::get<bool>(keys.at("bert.attention.causal")), false);
+}
+
+}  // namespace
+}  // namespace weft
