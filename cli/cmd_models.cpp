@@ -2,6 +2,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "command.h"
 #include "json_output.h"
 #include "model_cache.h"
+#include "pull.h"
 #include "terminal.h"
 #include "text_format.h"
 #include "weft/error.h"
@@ -25,6 +27,7 @@ struct Options {
   bool json = false;
   bool packed = false;
   bool clear_packed = false;
+  std::vector<std::string> removed;
 };
 
 std::uint64_t total_bytes(const std::vector<PackedWeights>& files) {
@@ -97,7 +100,7 @@ int list_models(bool json) {
     print(to_text(array, 2));
   } else if (models.empty()) {
     print(fmt::format(
-        "No models in {}. 'make models' fetches two; any GGUF file put there is found by its name.\n",
+        "No models in {}. 'weft pull' fetches some; any GGUF file put there is found by its name.\n",
         model_cache_text()));
   } else {
     print(table_text(rows) + fmt::format("\nin {}; * is used without -m\n", model_cache_text()));
@@ -105,7 +108,34 @@ int list_models(bool json) {
   return kExitOk;
 }
 
+int remove_models(const std::vector<std::string>& names, bool json) {
+  // All names are known before anything is removed.
+  std::vector<CachedModel> chosen;
+  for (const std::string& name : names) {
+    const std::vector<CachedModel> models = cached_models();
+    const auto found = std::find_if(models.begin(), models.end(), [&](const CachedModel& model) {
+      return model.name == name || model.path == std::filesystem::path(name);
+    });
+    if (found == models.end())
+      throw Error(
+          ErrorCode::kNotFound,
+          fmt::format("there is no model '{}' in {}; 'weft models' lists those that are, and a whole name "
+                      "is needed to remove one",
+                      name, model_cache_text()));
+    chosen.push_back(*found);
+  }
+  Json array = Json::array();
+  for (const CachedModel& model : chosen) {
+    const auto n_bytes = static_cast<std::uint64_t>(fetch::remove_model(model.path));
+    array.push_back({{"name", model.name}, {"bytes", n_bytes}});
+    if (!json) print(fmt::format("Removed {}, {}.\n", model.name, bytes_text(n_bytes)));
+  }
+  if (json) print(to_text(array, 2));
+  return kExitOk;
+}
+
 int run(const Options& options) {
+  if (!options.removed.empty()) return remove_models(options.removed, options.json);
   if (options.clear_packed) return clear_packed(options.json);
   return options.packed ? list_packed(options.json) : list_models(options.json);
 }
@@ -118,19 +148,24 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--clear-packed", options->clear_packed,
              "remove them; the next start of a model packs again")
       ->excludes(packed);
+  app.add_option("--remove", options->removed, "remove a model, by its whole name; may be given again")
+      ->type_name("NAME")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->excludes(packed);
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
   return [options] { return run(*options); };
 }
 
 }  // namespace
 
-const Command kModelsCommand = {"models", "[--packed | --clear-packed] [--json]",
-                                "what is in the model cache",
-                                "The cache is ${WEFT_CACHE:-$HOME/.cache/weft}/models. -m takes a name from "
-                                "here, or a part that only one has.\n"
-                                "Packed weights of models that were run are kept beside it, in "
-                                "${WEFT_CACHE:-$HOME/.cache/weft}/packed.\n"
-                                "\nExamples:\n  weft models\n  weft models --packed\n",
-                                prepare};
+const Command kModelsCommand = {
+    "models", "[--packed | --clear-packed | --remove NAME] [--json]", "what is in the model cache",
+    "The cache is ${WEFT_CACHE:-$HOME/.cache/weft}/models. -m takes a name from "
+    "here, or a part that only one has.\n"
+    "Packed weights of models that were run are kept beside it, in "
+    "${WEFT_CACHE:-$HOME/.cache/weft}/packed.\n"
+    "\nExamples:\n  weft models\n  weft models --packed\n  weft models --remove USER/REPO/FILE\n",
+    prepare};
 
 }  // namespace weft::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <functional>
 
 #include "weft/error.h"
 
@@ -52,6 +53,8 @@ std::filesystem::path in_cache(const char* folder) {
 constexpr std::string_view kPacked = ".packed";
 constexpr std::size_t kKeyDigits = 32;
 
+constexpr int kMaxDepth = 6;  // Of folders in the model cache.
+
 /// Those that can be read; none where there is no folder.
 std::vector<std::filesystem::directory_entry> entries_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::directory_entry> entries;
@@ -66,6 +69,7 @@ std::vector<std::filesystem::directory_entry> entries_of(const std::filesystem::
 
 std::filesystem::path model_cache_dir() { return in_cache("models"); }
 std::filesystem::path packed_cache_dir() { return in_cache("packed"); }
+std::filesystem::path converted_cache_dir() { return in_cache("converted"); }
 
 std::string model_cache_text() {
   const std::filesystem::path folder = model_cache_dir();
@@ -108,21 +112,33 @@ std::vector<PackedWeights> clear_packed_weights() {
 
 std::vector<CachedModel> cached_models() {
   std::vector<CachedModel> models;
-  for (const auto& entry : entries_of(model_cache_dir())) {
+  const auto add = [&](const std::filesystem::directory_entry& entry, const std::string& prefix) {
     std::error_code ignored;
-    if (entry.path().extension() != ".gguf" || !entry.is_regular_file(ignored)) continue;
+    if (entry.path().extension() != ".gguf" || !entry.is_regular_file(ignored)) return;
     std::string name = entry.path().stem().string();
-    if (is_later_part(name)) continue;
-    const bool is_default = name == kDefaultModel;
-    models.push_back({std::move(name), entry.path(), is_default});
-  }
+    if (is_later_part(name) || name.starts_with("mmproj")) return;
+    const bool is_default = prefix.empty() && name == kDefaultModel;
+    models.push_back({prefix + name, entry.path(), is_default});
+  };
+  // What hubs have lies in folders HOST/USER/REPO, which may have some, too.
+  const std::function<void(const std::filesystem::path&, const std::string&, int)> add_folder =
+      [&](const std::filesystem::path& folder, const std::string& prefix, int depth) {
+        for (const auto& entry : entries_of(folder)) {
+          std::error_code ignored;
+          add(entry, prefix);
+          const std::string name = entry.path().filename().string();
+          if (depth < kMaxDepth && entry.is_directory(ignored))
+            add_folder(entry.path(), depth == 0 ? "" : prefix + name + "/", depth + 1);
+        }
+      };
+  add_folder(model_cache_dir(), "", 0);
   std::sort(models.begin(), models.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   // With one model only there is nothing to choose.
   if (models.size() == 1) models[0].is_default = true;
   return models;
 }
 
-std::filesystem::path find_model(std::string_view name) {
+std::filesystem::path find_cached_model(std::string_view name) {
   const std::vector<CachedModel> models = cached_models();
   if (name.empty()) {
     for (const CachedModel& model : models) {

@@ -14,11 +14,13 @@ namespace weft::cli {
 std::filesystem::path model_cache_dir();
 /// ${WEFT_CACHE:-$HOME/.cache/weft}/packed, or empty: packed weights, which may be deleted at any time.
 std::filesystem::path packed_cache_dir();
+/// ${WEFT_CACHE:-$HOME/.cache/weft}/converted, or empty: models of folders, which may be deleted as well.
+std::filesystem::path converted_cache_dir();
 /// The model cache for people: its folder, or how to name one.
 std::string model_cache_text();
 
 struct CachedModel {
-  std::string name;  ///< The file's name without .gguf.
+  std::string name;  ///< The file's name without .gguf; of one of a hub behind USER/REPO/.
   std::filesystem::path path;
   bool is_default = false;
 };
@@ -38,6 +40,6 @@ std::vector<PackedWeights> clear_packed_weights();
 
 /// A path, or a name in the cache: whole, or a part of it that only one has (upper and lower case alike).
 /// Empty: the default model. Throws Error kNotFound with what there is.
-std::filesystem::path find_model(std::string_view name);
+std::filesystem::path find_cached_model(std::string_view name);
 
 }  // namespace weft::cli

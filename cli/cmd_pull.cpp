@@ -1,0 +1,90 @@
+// weft pull: models of hubs into the model cache.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "command.h"
+#include "hub_models.h"
+#include "interrupt.h"
+#include "json_output.h"
+#include "model_cache.h"
+#include "options.h"
+#include "text_format.h"
+
+namespace weft::cli {
+namespace {
+
+constexpr int kMaxConnections = 64;
+
+struct Options {
+  Talk talk;
+  std::vector<std::string> names;
+  fetch::DownloadParams download;
+  bool json = false;
+};
+
+int run(const Options& options) {
+  if (options.names.empty())
+    throw UsageError("name a model, e.g. weft pull bartowski/Llama-3.2-1B-Instruct-GGUF");
+  std::vector<fetch::ModelName> names;
+  for (const std::string& name : options.names) names.push_back(fetch::parse_model_name(name));
+  const InterruptGuard interrupt;
+  Json array = Json::array();
+  for (const fetch::ModelName& name : names) {
+    const fetch::PulledModel pulled =
+        pull_model(name, options.download, options.talk, [&] { return !interrupt.requested(); });
+    array.push_back({{"name", name.text()},
+                     {"path", pulled.model.string()},
+                     {"mmproj", pulled.vision.empty() ? Json(nullptr) : Json(pulled.vision.string())},
+                     {"bytes", pulled.n_bytes}});
+    if (!options.json)
+      print(fmt::format("{}, {}; weft chat -m {}\n", pulled.model.string(),
+                        bytes_text(static_cast<std::uint64_t>(pulled.n_bytes)), name.text()));
+  }
+  if (options.json) print(to_text(array, 2));
+  return kExitOk;
+}
+
+std::function<int()> prepare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  app.add_option("NAME", options->names, "the models");
+  add_size(app, "--connections", options->download.n_connections, {1, kMaxConnections},
+           "parts of a file that are fetched at the same time (default 4)");
+  add_switch(app, "--json", options->json, "print JSON")->group("Output");
+  add_talk_options(app, options->talk);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kPullCommand = {
+    "pull", "NAME...", "fetch models by their names into the model cache",
+    "Names are\n"
+    "  USER/REPO[:TYPE]               of Hugging Face; without a type Q4_K_M, or what is nearest to it\n"
+    "  USER/REPO:FILE.gguf            one file of it\n"
+    "  ollama:NAME[:TAG]              of Ollama's registry\n"
+    "  modelscope.cn/USER/REPO[:TYPE] of ModelScope\n"
+    "  https://HOST/FILE.gguf\n"
+    "All parts of a split model are fetched, and the vision file beside it. What was begun is resumed, and "
+    "each\n"
+    "file compared with the sum that the hub lists. A model that is there costs a question to the hub. "
+    "Other\n"
+    "commands take the same names: -m for what was fetched, -hf for what is fetched when it is first used.\n"
+    "\n"
+    "HF_TOKEN is sent to Hugging Face, for models that are not open to everybody; HF_ENDPOINT names a "
+    "mirror,\n"
+    "OLLAMA_REGISTRY and MODELSCOPE_ENDPOINT those of the others; HF_HUB_OFFLINE=1 asks nobody. Proxies are "
+    "taken\n"
+    "from https_proxy.\n"
+    "\n"
+    "Examples:\n"
+    "  weft pull bartowski/Llama-3.2-1B-Instruct-GGUF\n"
+    "  weft pull unsloth/Qwen3-4B-GGUF:Q8_0 ollama:gemma3:1b\n"
+    "  weft chat -hf ggml-org/SmolVLM-500M-Instruct-GGUF\n"
+    "  weft models --remove unsloth/Qwen3-4B-GGUF/Qwen3-4B-Q8_0\n",
+    prepare};
+
+}  // namespace weft::cli

@@ -1,0 +1,116 @@
+#include "hub_models.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "command.h"
+#include "model_cache.h"
+#include "model_folder.h"
+#include "text_format.h"
+#include "weft/convert.h"
+#include "weft/error.h"
+
+namespace weft::cli {
+namespace {
+
+/// As Hugging Face's own tools have it.
+bool is_offline() {
+  const char* const value = std::getenv("HF_HUB_OFFLINE");
+  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+}
+
+std::optional<fetch::ModelName> parsed(std::string_view name) {
+  try {
+    return fetch::parse_model_name(name);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+fetch::PulledModel pull_model(const fetch::ModelName& name, const fetch::DownloadParams& params,
+                              const Talk& talk, const fetch::KeepGoing& keep_going) {
+  if (model_cache_dir().empty())
+    throw Error(ErrorCode::kNotFound, fmt::format("there is no folder for models: {}", model_cache_text()));
+  if (is_offline())
+    throw Error(ErrorCode::kNotFound,
+                fmt::format("{} is not in {}, and HF_HUB_OFFLINE is set", name.text(), model_cache_text()));
+  Progress bar(talk, "asking for " + name.text());
+  std::string shown;
+  const auto on_progress = [&](const std::string& label, fetch::Stage stage, std::int64_t n_bytes,
+                               std::int64_t size) {
+    const double fraction = size > 0 ? static_cast<double>(n_bytes) / static_cast<double>(size) : 0.0;
+    const std::string text = stage == fetch::Stage::kChecking ? "checking " + label
+                             : size < 0
+                                 ? "asking for " + label
+                                 : fmt::format("{}, {}", label, bytes_text(static_cast<std::uint64_t>(size)));
+    if (text != shown) bar.begin(shown = text, fraction);
+    bar.update(fraction);
+    return keep_going();
+  };
+  return fetch::pull(model_cache_dir(), name, fetch::Hosts::from_environment(), params, on_progress);
+}
+
+std::filesystem::path find_model(std::string_view name, const Talk& talk,
+                                 const fetch::KeepGoing& keep_going) {
+  if (is_model_folder(name)) return converted_model(name, talk, keep_going);
+  const auto remote = parsed(name);
+  if (remote && fetch::names_hub(name)) {
+    if (const auto pulled = fetch::find_pulled(model_cache_dir(), *remote)) return pulled->model;
+    return pull_model(*remote, {}, talk, keep_going).model;
+  }
+  std::error_code ignored;
+  if (remote && !std::filesystem::exists(std::filesystem::path(name), ignored))
+    if (const auto pulled = fetch::find_pulled(model_cache_dir(), *remote)) return pulled->model;
+  try {
+    return find_cached_model(name);
+  } catch (const Error& error) {
+    if (!remote) throw;
+    throw Error(error.code(), fmt::format("{}; 'weft pull {}' fetches it from Hugging Face, if it is there",
+                                          error.what(), remote->text()));
+  }
+}
+
+void add_hub_options(CLI::App& app, std::string& model, const std::string& group) {
+  const auto add_name = [&model](const std::string& text) {
+    if (!model.empty()) throw UsageError("-m and --hf-repo both name a model");
+    model = fetch::names_hub(text) ? text : "hf.co/" + text;
+    if (!parsed(model))
+      throw UsageError(fmt::format("--hf-repo: '{}' is not like USER/REPO or USER/REPO:Q4_K_M", text));
+  };
+  CLI::Option* const repo = app.add_option_function<std::string>(
+                                   "--hf-repo", add_name,
+                                   "a model of Hugging Face, fetched once (Q4_K_M unless a type is named); "
+                                   "ollama:NAME as well")
+                                ->type_name("USER/REPO[:TYPE]")
+                                ->group(group);
+  app.add_option_function<std::string>(
+         "--hf-file",
+         [&model](const std::string& file) {
+           const auto name = parsed(model);
+           if (!name || !name->tag.empty() || !parsed(model + ":" + file) || !file.ends_with(".gguf"))
+             throw UsageError(
+                 fmt::format("--hf-file: '{}' is no GGUF file of a repository without a type", file));
+           model += ":" + file;
+         },
+         "that file of it")
+      ->needs(repo)
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--model-url",
+         [&model](const std::string& url) {
+           if (url.find("://") == std::string::npos || !parsed(url))
+             throw UsageError(fmt::format("--model-url: '{}' is no address of a GGUF file", url));
+           model = url;
+         },
+         "a GGUF file's address, fetched once")
+      ->excludes(repo)
+      ->type_name("URL")
+      ->group(group);
+}
+
+}  // namespace weft::cli
