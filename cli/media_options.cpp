@@ -2,12 +2,21 @@
 
 #include <fmt/format.h>
 
+#include "pull.h"
 #include "weft/error.h"
 
 namespace weft::cli {
 
+namespace {
+
+constexpr std::string_view kNoMmproj = "none";
+
+}  // namespace
+
 void add_mmproj_option(CLI::App& app, std::string& mmproj, const std::string& group) {
-  app.add_option("--mmproj", mmproj, "the model's encoders (mmproj, GGUF), to read pictures and sounds")
+  app.add_option(
+         "--mmproj", mmproj,
+         "the model's encoders (GGUF), to read pictures and sounds; none: not even those fetched with it")
       ->type_name("FILE")
       ->group(group);
 }
@@ -23,15 +32,16 @@ void add_image_option(CLI::App& app, std::vector<std::string>& images, const std
 
 void add_audio_option(CLI::App& app, std::vector<std::string>& sounds, const std::string& group) {
   app.add_option("--audio", sounds,
-                 "a sound in front of the text, WAV of 16000 Hz; with --mmproj; may be given again")
+                 "a sound in front of the text, WAV, FLAC, Ogg or MP3; with --mmproj; may be given again")
       ->type_name("FILE")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(group);
 }
 
-MediaModels load_media(const std::string& mmproj, const ModelOptions& options, const Model& model) {
-  if (mmproj.empty()) return {};
+namespace {
+
+MediaModels load_named(const std::filesystem::path& mmproj, const ModelOptions& options, const Model& model) {
   const PlacementParams placement = placement_params(options);
   std::vector<std::string> devices = placement.devices;
   if (devices.empty() && placement.n_layers == 0) devices = {"cpu"};
@@ -51,6 +61,23 @@ MediaModels load_media(const std::string& mmproj, const ModelOptions& options, c
   return models;
 }
 
+}  // namespace
+
+MediaModels load_media(const std::string& mmproj, const std::filesystem::path& file,
+                       const ModelOptions& options, const Model& model, const Talk& talk) {
+  if (mmproj == kNoMmproj) return {};
+  if (!mmproj.empty()) return load_named(mmproj, options, model);
+  const std::filesystem::path fetched = fetch::find_vision(file);
+  if (fetched.empty()) return {};
+  try {
+    return load_named(fetched, options, model);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported && error.code() != ErrorCode::kInvalidArgument) throw;
+    note(talk, fmt::format("weft: note: no pictures and sounds: {}", error.what()));
+    return {};
+  }
+}
+
 std::shared_ptr<const EncodedMedia> encode_image(const MediaModels& models, const std::string& file) {
   if (models.vision == nullptr)
     throw Error(ErrorCode::kUnsupported, "pictures need the model's vision file: give it with --mmproj FILE");
@@ -60,7 +87,7 @@ std::shared_ptr<const EncodedMedia> encode_image(const MediaModels& models, cons
 std::shared_ptr<const EncodedMedia> encode_sound(const MediaModels& models, const std::string& file) {
   if (models.audio == nullptr)
     throw Error(ErrorCode::kUnsupported, "sounds need the model's audio file: give it with --mmproj FILE");
-  return models.audio->encode(read_wav_file(file));
+  return models.audio->encode(read_sound_file(file));
 }
 
 std::vector<std::shared_ptr<const EncodedMedia>> encode_files(const MediaModels& models,

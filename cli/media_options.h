@@ -1,5 +1,6 @@
 #pragma once
 // Options of what reads pictures and sounds, and what they become.
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,8 +20,10 @@ struct MediaModels {
   std::shared_ptr<const VisionModel> vision = nullptr;
   std::shared_ptr<const AudioModel> audio = nullptr;
 };
-/// None where no file is named. Throws Error, also where its rows are none of this model.
-MediaModels load_media(const std::string& mmproj, const ModelOptions& options, const Model& model);
+/// Of the file that is named, else of the one that was fetched with the model's `file`; one of these that
+/// weft cannot read costs a note. Throws Error, also where its rows are none of this model.
+MediaModels load_media(const std::string& mmproj, const std::filesystem::path& file,
+                       const ModelOptions& options, const Model& model, const Talk& talk);
 
 /// A picture or a sound of a file. Throws Error kUnsupported without a model for it.
 std::shared_ptr<const EncodedMedia> encode_image(const MediaModels& models, const std::string& file);

@@ -3,7 +3,7 @@
 // encoder of an mmproj file, as llama.cpp's converter writes it.
 //
 //   auto audio = weft::AudioModel::load("mmproj.gguf");
-//   auto sound = audio->encode(weft::read_wav(bytes));
+//   auto sound = audio->encode(weft::read_sound(bytes));
 //   ... place_media (media.h), as with pictures ...
 #include <cstddef>
 #include <cstdint>
@@ -28,12 +28,12 @@ struct Sound {
   std::vector<float> samples = {};
 };
 
-/// Reads a WAV file of PCM (8, 16, 24 or 32 bits) or floats (32 bits); channels are averaged. The input is
-/// untrusted. Throws Error kInvalidFile for a damaged file, or one without samples; kUnsupported that says
-/// how to convert what is no WAV file, has another rate or coding, or is too long (kMaxSamples).
-Sound read_wav(std::span<const std::byte> bytes);
+/// Reads WAV, FLAC, Ogg (Vorbis, Opus), MP3 and AIFF; channels are averaged, other rates become kSampleRate.
+/// The input is untrusted. Throws Error kInvalidFile for a damaged file, or one without samples; kUnsupported
+/// that says how to convert what is none of these, or is too long (kMaxSamples).
+Sound read_sound(std::span<const std::byte> bytes);
 /// The same of a file of the disk. Throws also kNotFound and kIo.
-Sound read_wav_file(const std::filesystem::path& path);
+Sound read_sound_file(const std::filesystem::path& path);
 
 struct AudioParams {
   std::vector<std::string> devices = {};  ///< As find_devices takes them. Empty: the CPU and all GPUs.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -47,7 +48,7 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
   std::optional<Sound> sound;
   try {
     if (file.is_sound)
-      sound = read_wav(file.bytes);
+      sound = read_sound(file.bytes);
     else
       image = read_image(file.bytes);
   } catch (const Error& error) {
@@ -108,8 +109,12 @@ std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
   const Json* const value = fields.object("input_audio");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' has no \"input_audio\"", path));
   Fields audio(*value, fields.path_of("input_audio"));
-  if (const std::string format = audio.string("format", "wav"); format != "wav")
-    throw bad_request(audio.path_of("format"), fmt::format("'{}' must be \"wav\"", audio.path_of("format")));
+  // What it is, its bytes tell.
+  constexpr std::array<std::string_view, 6> kFormats = {"wav", "mp3", "flac", "ogg", "opus", "aiff"};
+  if (const std::string format = audio.string("format", "wav");
+      std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
+    throw bad_request(audio.path_of("format"), fmt::format("'{}' must be one of {}", audio.path_of("format"),
+                                                           fmt::join(kFormats, ", ")));
   std::string mark = add(audio.string("data"), path, true);
   audio.done();
   return mark;

@@ -92,8 +92,8 @@ HParams read_hparams(const gguf::File& file, const WeightFile& weights, const Fa
 Value encode(encoders::TransformerBuilder& b, const HParams& h, const Family& family) {
   const std::int64_t d = h.width;
   const auto convolved = [&](Value x, const std::string& name, std::int64_t columns, std::int64_t stride) {
-    return gelu(conv1d(x, b.kernel_weight(name + ".weight", d, columns, 3), b.column(name + ".bias", d), 3,
-                       stride, 1));
+    return gelu(conv1d_channels_last(x, b.kernel_weight(name + ".weight", d, columns, 3),
+                                     b.column(name + ".bias", d), 3, stride, 1));
   };
   Value x = b.graph().input("mels", {h.n_frames(), h.n_mels});
   x = convolved(convolved(x, "a.conv1d.1", h.n_mels, 1), "a.conv1d.2", d, 2);

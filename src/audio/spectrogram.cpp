@@ -21,7 +21,7 @@ Graph make_graph(int n_mels, int n_frames) {
   Graph graph;
   const Value samples = graph.input("samples", {kRowsOfHop * n_frames + (kRowsOfFrame - kRowsOfHop), kRow});
   const auto transform = [&](const char* waves) {
-    return conv1d(samples, graph.weight(waves, {kBins, kFrame}), {}, kRowsOfFrame, kRowsOfHop);
+    return conv1d_channels_last(samples, graph.weight(waves, {kBins, kFrame}), {}, kRowsOfFrame, kRowsOfHop);
   };
   const Value real = transform("cosines"), imaginary = transform("sines");
   graph.output("mels", linear(real * real + imaginary * imaginary, graph.weight("filters", {n_mels, kBins})));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <numbers>
 #include <random>
 
 #include "audio/spectrogram.h"
@@ -17,7 +18,7 @@ namespace {
 
 std::filesystem::path audio_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "audio"; }
 
-Sound tiny_sound() { return read_wav_file(audio_dir() / "sound.wav"); }
+Sound tiny_sound() { return read_sound_file(audio_dir() / "sound.wav"); }
 
 constexpr int kMels = 32, kFrames = 96;  // Of the tiny models.
 
@@ -109,36 +110,37 @@ std::vector<std::byte> bytes_of(std::initializer_list<T> values) {
   return {bytes.begin(), bytes.end()};
 }
 
-TEST(Wav, SamplesOfAllCodings) {
+TEST(SoundFile, SamplesOfAllCodings) {
   using Samples = std::vector<float>;
-  EXPECT_EQ(read_wav(wav(1, 1, 16000, 16, bytes_of<std::int16_t>({0, 16384, -32768}))).samples,
+  EXPECT_EQ(read_sound(wav(1, 1, 16000, 16, bytes_of<std::int16_t>({0, 16384, -32768}))).samples,
             (Samples{0.0f, 0.5f, -1.0f}));
-  EXPECT_EQ(read_wav(wav(1, 1, 16000, 8, bytes_of<std::uint8_t>({128, 192, 0}))).samples,
+  EXPECT_EQ(read_sound(wav(1, 1, 16000, 8, bytes_of<std::uint8_t>({128, 192, 0}))).samples,
             (Samples{0.0f, 0.5f, -1.0f}));
-  EXPECT_EQ(read_wav(wav(1, 1, 16000, 24, bytes_of<std::uint8_t>({0, 0, 0x40, 0, 0, 0x80}))).samples,
+  EXPECT_EQ(read_sound(wav(1, 1, 16000, 24, bytes_of<std::uint8_t>({0, 0, 0x40, 0, 0, 0x80}))).samples,
             (Samples{0.5f, -1.0f}));
-  EXPECT_EQ(read_wav(wav(1, 1, 16000, 32, bytes_of<std::int32_t>({1 << 30, -(1 << 30)}))).samples,
+  EXPECT_EQ(read_sound(wav(1, 1, 16000, 32, bytes_of<std::int32_t>({1 << 30, -(1 << 30)}))).samples,
             (Samples{0.5f, -0.5f}));
-  EXPECT_EQ(read_wav(wav(3, 1, 16000, 32, bytes_of<float>({0.25f, -2.0f}))).samples, (Samples{0.25f, -2.0f}));
+  EXPECT_EQ(read_sound(wav(3, 1, 16000, 32, bytes_of<float>({0.25f, -2.0f}))).samples,
+            (Samples{0.25f, -2.0f}));
   // Channels are averaged.
-  EXPECT_EQ(read_wav(wav(1, 2, 16000, 16, bytes_of<std::int16_t>({16384, 0, -16384, 16384}))).samples,
+  EXPECT_EQ(read_sound(wav(1, 2, 16000, 16, bytes_of<std::int16_t>({16384, 0, -16384, 16384}))).samples,
             (Samples{0.25f, 0.0f}));
 }
 
-TEST(Wav, OthersAreRefusedWithTheWayOut) {
+TEST(SoundFile, OthersAreRefusedWithTheWayOut) {
   const std::vector<std::byte> samples = bytes_of<std::int16_t>({1, 2, 3, 4});
   const auto complaint = [](const std::vector<std::byte>& file) -> std::string {
     try {
-      read_wav(file);
+      read_sound(file);
     } catch (const Error& error) {
       return error.what();
     }
     return {};
   };
-  for (const auto& file :
-       {wav(1, 1, 44100, 16, samples), wav(7, 1, 16000, 8, samples), wav(1, 0, 16000, 16, samples),
-        wav(1, 1, 16000, 12, samples), wav(3, 1, 16000, 64, samples), std::vector<std::byte>(100)})
+  for (const auto& file : {wav(1, 0, 16000, 16, samples), wav(99, 1, 16000, 16, samples),
+                           std::vector<std::byte>(100), std::vector<std::byte>()})
     EXPECT_NE(complaint(file).find("ffmpeg"), std::string::npos);
+  EXPECT_NE(complaint(wav(1, 1, 10, 16, samples)).find("10 samples a second"), std::string::npos);
   EXPECT_NE(complaint(wav(1, 1, 16000, 16, {})).find("no samples"), std::string::npos);
   EXPECT_NE(complaint(wav(3, 1, 16000, 32, bytes_of<float>({std::numeric_limits<float>::quiet_NaN()})))
                 .find("no numbers"),
@@ -152,6 +154,55 @@ TEST(Wav, OthersAreRefusedWithTheWayOut) {
     std::vector<std::byte> damaged = good;
     for (int i = 0; i < 3; ++i) damaged[random() % damaged.size()] = static_cast<std::byte>(random());
     (void)complaint(damaged);
+  }
+}
+
+/// Its part at this frequency, of a tone that fills it: 1 for a sine of height 1.
+double height_at(std::span<const float> samples, double hz) {
+  double real = 0.0, imaginary = 0.0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const double angle = 2.0 * std::numbers::pi * hz * static_cast<double>(i) / Sound::kSampleRate;
+    real += samples[i] * std::cos(angle);
+    imaginary += samples[i] * std::sin(angle);
+  }
+  return 2.0 * std::hypot(real, imaginary) / static_cast<double>(samples.size());
+}
+
+TEST(SoundFile, OtherRatesAreResampled) {
+  for (const std::uint32_t rate : {8000u, 22050u, 44100u, 48000u, 96000u}) {
+    // Half a second of two tones, of which the upper one is above what 16000 samples can hold.
+    std::vector<float> tones(rate / 2);
+    for (std::size_t i = 0; i < tones.size(); ++i) {
+      const double seconds = static_cast<double>(i) / rate;
+      tones[i] = static_cast<float>(0.5 * std::sin(2.0 * std::numbers::pi * 1000.0 * seconds));
+      if (rate > 20000)
+        tones[i] += static_cast<float>(0.25 * std::sin(2.0 * std::numbers::pi * 10000.0 * seconds));
+    }
+    const Sound sound = read_sound(wav(3, 1, rate, 32, std::as_bytes(std::span(tones))));
+    EXPECT_NEAR(static_cast<double>(sound.samples.size()), 8000.0, 2.0) << rate;
+    // Whole periods of all that is asked for, away from the ends.
+    const auto middle = std::span(sound.samples).subspan(1600, 4800);
+    EXPECT_NEAR(height_at(middle, 1000.0), 0.5, 1e-3) << rate;
+    EXPECT_LT(height_at(middle, 6000.0), 1e-3) << rate;  // Where 10 kHz would be mirrored to.
+  }
+}
+
+TEST(SoundFile, FormsInUse) {
+  for (const char* name : {"tone.flac", "tone.ogg", "tone.opus", "tone.mp3", "tone.aiff"}) {
+    const Sound sound = read_sound_file(audio_dir() / name);  // A quarter of a second of 440 Hz.
+    ASSERT_GE(sound.samples.size(), 3990u) << name;
+    EXPECT_NEAR(height_at(std::span(sound.samples).subspan(1000, 2400), 440.0), 0.5, 0.03) << name;
+    const std::vector<std::byte> good = test::read_bytes(audio_dir() / name);
+    std::mt19937 random(5);
+    for (int round = 0; round < 60; ++round) {
+      std::vector<std::byte> damaged = good;
+      for (int i = 0; i < 4; ++i) damaged[random() % damaged.size()] = static_cast<std::byte>(random());
+      if (round % 2 == 0) damaged.resize(random() % damaged.size());
+      try {
+        (void)read_sound(damaged);
+      } catch (const Error&) {
+      }
+    }
   }
 }
 

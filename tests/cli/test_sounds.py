@@ -75,9 +75,13 @@ class Sounds(unittest.TestCase):
 
         (_, plain), (status, heard), (_, again) = ask(b""), ask(SOUND.read_bytes()), ask(SOUND.read_bytes())
         self.assertEqual(status, 200)
+        # Compressed sounds, of other rates.
+        status, tone = ask((DATA / "tone.mp3").read_bytes(), "mp3")
+        self.assertEqual(status, 200)
+        self.assertNotEqual(tone["choices"][0]["message"], plain["choices"][0]["message"])
         self.assertGreater(heard["usage"]["prompt_tokens"], plain["usage"]["prompt_tokens"] + 5)
         self.assertEqual(heard["choices"][0]["message"], again["choices"][0]["message"])
-        for data, kind in ((b"no sound", "wav"), (SOUND.read_bytes()[:20], "wav"), (SOUND.read_bytes(), "mp3")):
+        for data, kind in ((b"no sound", "wav"), (SOUND.read_bytes()[:20], "wav"), (SOUND.read_bytes(), "midi")):
             status, answer = ask(data, kind)
             self.assertEqual(status, 400, answer)
 

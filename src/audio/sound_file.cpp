@@ -1,0 +1,157 @@
+#include <samplerate.h>
+#include <sndfile.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "base/read_file.h"
+#include "weft/audio.h"
+#include "weft/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int kMaxChannels = 64;
+constexpr int kLowestRate = 1000, kHighestRate = 768000;
+constexpr std::size_t kBlockSamples = 1 << 16;  // Of all channels, read at a time.
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+
+[[noreturn]] void damaged(const std::string& why) {
+  throw Error(ErrorCode::kInvalidFile, "the sound file cannot be read: it " + why);
+}
+
+/// A file in memory, as libsndfile reads it.
+struct Bytes {
+  std::span<const std::byte> data;
+  sf_count_t at = 0;
+
+  static Bytes& of(void* user) { return *static_cast<Bytes*>(user); }
+  sf_count_t size() const { return static_cast<sf_count_t>(data.size()); }
+};
+
+SF_VIRTUAL_IO io_of_bytes() {
+  SF_VIRTUAL_IO io{};
+  io.get_filelen = [](void* user) { return Bytes::of(user).size(); };
+  io.seek = [](sf_count_t offset, int whence, void* user) {
+    Bytes& bytes = Bytes::of(user);
+    const sf_count_t from = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? bytes.at : bytes.size();
+    // What is added to may be anything that a damaged file says.
+    const sf_count_t room = bytes.size() - from;
+    bytes.at = from + std::clamp<sf_count_t>(offset, -from, room);
+    return bytes.at;
+  };
+  io.read = [](void* to, sf_count_t n, void* user) {
+    Bytes& bytes = Bytes::of(user);
+    n = std::clamp<sf_count_t>(n, 0, bytes.size() - bytes.at);
+    if (n > 0) std::memcpy(to, bytes.data.data() + bytes.at, static_cast<std::size_t>(n));
+    bytes.at += n;
+    return n;
+  };
+  io.write = [](const void*, sf_count_t, void*) -> sf_count_t { return 0; };
+  io.tell = [](void* user) { return Bytes::of(user).at; };
+  return io;
+}
+
+using File = std::unique_ptr<SNDFILE, decltype(&sf_close)>;
+using Converter = std::unique_ptr<SRC_STATE, decltype(&src_delete)>;
+
+/// Takes samples of one channel at a file's rate, and makes them those of a Sound.
+class Resampler {
+ public:
+  explicit Resampler(int rate)
+      : ratio_(static_cast<double>(Sound::kSampleRate) / rate), converter_(nullptr, src_delete) {
+    if (rate == Sound::kSampleRate) return;
+    int error = 0;
+    converter_.reset(src_new(SRC_SINC_MEDIUM_QUALITY, 1, &error));
+    if (converter_ == nullptr) throw Error(ErrorCode::kOutOfMemory, src_strerror(error));
+  }
+
+  void add(std::span<const float> samples, bool last) {
+    if (converter_ == nullptr) {
+      append(samples);
+      return;
+    }
+    do {
+      SRC_DATA data{};
+      data.data_in =
+          samples.empty() ? &nothing_ : samples.data();  // Without an address the end would be lost.
+      data.input_frames = static_cast<long>(samples.size());
+      data.data_out = block_.data();
+      data.output_frames = static_cast<long>(block_.size());
+      data.src_ratio = ratio_;
+      data.end_of_input = last ? 1 : 0;
+      if (const int error = src_process(converter_.get(), &data); error != 0) damaged(src_strerror(error));
+      samples = samples.subspan(static_cast<std::size_t>(data.input_frames_used));
+      append(std::span(block_).first(static_cast<std::size_t>(data.output_frames_gen)));
+      if (data.output_frames_gen == 0 && data.input_frames_used == 0) break;
+    } while (!samples.empty() || last);
+  }
+  Sound take() { return {std::move(samples_)}; }
+
+ private:
+  void append(std::span<const float> samples) {
+    if (samples_.size() + samples.size() > static_cast<std::size_t>(Sound::kMaxSamples))
+      throw Error(ErrorCode::kUnsupported, "the sound is longer than the " +
+                                               std::to_string(Sound::kMaxSamples / Sound::kSampleRate) +
+                                               " seconds that are read; cut it");
+    samples_.insert(samples_.end(), samples.begin(), samples.end());
+  }
+
+  double ratio_;
+  Converter converter_;
+  std::vector<float> block_ = std::vector<float>(kBlockSamples);
+  std::vector<float> samples_;
+  float nothing_ = 0.0f;
+};
+
+}  // namespace
+
+Sound read_sound(std::span<const std::byte> bytes) {
+  Bytes input{.data = bytes};
+  SF_VIRTUAL_IO io = io_of_bytes();
+  SF_INFO info{};
+  const File file(sf_open_virtual(&io, SFM_READ, &info, &input), sf_close);
+  if (file == nullptr)
+    throw Error(ErrorCode::kUnsupported, "this is no sound that can be read (WAV, FLAC, Ogg, MP3, AIFF): " +
+                                             std::string(sf_strerror(nullptr)) +
+                                             " convert it: ffmpeg -i IN -ac 1 -ar 16000 OUT.wav");
+  if (info.channels < 1 || info.channels > kMaxChannels || info.samplerate < kLowestRate ||
+      info.samplerate > kHighestRate)
+    throw Error(ErrorCode::kUnsupported, "the sound has " + std::to_string(info.channels) + " channels and " +
+                                             std::to_string(info.samplerate) + " samples a second; 1 to " +
+                                             std::to_string(kMaxChannels) + " of " +
+                                             std::to_string(kLowestRate) + " to " +
+                                             std::to_string(kHighestRate) + " are read");
+  const auto n_channels = static_cast<std::size_t>(info.channels);
+  const std::size_t n_frames = kBlockSamples / n_channels;
+  std::vector<float> block(n_frames * n_channels), mono(n_frames);
+  Resampler resampler(info.samplerate);
+  // The number of frames that a header tells is not believed.
+  bool any = false;
+  while (true) {
+    const sf_count_t n = sf_readf_float(file.get(), block.data(), static_cast<sf_count_t>(n_frames));
+    if (n <= 0) break;
+    any = true;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+      float sum = 0.0f;
+      for (std::size_t c = 0; c < n_channels; ++c) sum += block[i * n_channels + c];
+      mono[i] = sum / static_cast<float>(n_channels);
+      if (!std::isfinite(mono[i])) damaged("has samples that are no numbers");
+    }
+    resampler.add(std::span(mono).first(static_cast<std::size_t>(n)), false);
+  }
+  if (!any) damaged("has no samples");
+  resampler.add({}, true);
+  Sound sound = resampler.take();
+  if (sound.samples.empty()) damaged("has no samples");
+  return sound;
+}
+
+Sound read_sound_file(const std::filesystem::path& path) {
+  return read_sound(base::read_file(path, kMaxFileBytes));
+}
+
+}  // namespace weft
