@@ -273,6 +273,12 @@ struct SavedText {
   std::vector<std::byte> state = {};  ///< These tokens and what the cache has of them, for restore_text().
 };
 
+/// A saved text that is in the cache again.
+struct RestoredText {
+  std::vector<Token> tokens = {};
+  std::vector<AdapterUse> adapters = {};  ///< That it was written with: those of this model.
+};
+
 enum class StreamState : std::uint8_t {
   kWaiting,     ///< In the queue, or preempted.
   kPrefilling,  ///< Reads its prompt, or again what it lost.
@@ -354,19 +360,20 @@ class Batcher {
   // meanwhile they throw Error kDevice or kOutOfMemory; streams whose cells that left unsure are computed
   // again.
 
-  /// The longest beginning of `tokens` that the cache holds, finished texts and running ones that are written
-  /// with the context's own adapters, and that can be given: models with recurrent layers give texts as a
-  /// whole only, windows ones whose window is there. Never more than was asked for, and nothing from the
-  /// first part that is no token on (EmbeddedPart). A text's last token was drawn and not computed: it is not
-  /// in the cache. Error kOverloaded where a part of a text is asked for and there is no sequence to copy it
-  /// to.
-  SavedText save_text(std::span<const Token> tokens);
+  /// The longest beginning of `tokens` that the cache holds, of finished texts and running ones that are
+  /// written with these adapters (nothing: the context's own), and that can be given: models with recurrent
+  /// layers give texts as a whole only, windows ones whose window is there. Never more than was asked for,
+  /// and nothing from the first part that is no token on (EmbeddedPart). A text's last token was drawn and
+  /// not computed: it is not in the cache. Error kOverloaded where a part of a text is asked for and there is
+  /// no sequence to copy it to.
+  SavedText save_text(std::span<const Token> tokens,
+                      const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
   /// A saved text is in the cache as if it had just been finished, for requests that begin like it; finished
-  /// texts make room. Returns its tokens. Throws Error and takes nothing up: kInvalidFile and
+  /// texts make room. Throws Error and takes nothing up: kInvalidFile and
   /// kInvalidArgument like Context::restore, kOverloaded where running texts leave no room, kUnsupported
   /// without BatcherParams::reuse_prefixes. Damage is found; who forges a state chooses what its tokens stand
   /// for, so take up only what you saved yourself.
-  std::vector<Token> restore_text(std::span<const std::byte> state);
+  RestoredText restore_text(std::span<const std::byte> state);
   /// Finished texts that begin with `tokens`, or that `tokens` begin with, leave the cache. Returns how many.
   /// What running texts share with them stays.
   int forget_text(std::span<const Token> tokens);

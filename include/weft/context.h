@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/importance.h"
 #include "weft/model.h"
 #include "weft/profile.h"
 #include "weft/types.h"
@@ -39,6 +40,9 @@ struct ContextParams {
   /// Layers with a sliding window keep only that, and what lets a text be cut back by so many tokens.
   /// -1: they keep everything, and texts can be cut anywhere.
   int window_rewind = 256;
+  /// Whether steps add up squares of what the model's matrices are multiplied with: Context::column_sums. All
+  /// other results keep their bits.
+  bool sum_columns = false;
   /// What sequences are written with, unless Context::set_adapters says otherwise.
   std::vector<AdapterUse> adapters = {};
 };
@@ -196,7 +200,7 @@ class Context {
   bool intact() const;  ///< All of them.
 
   /// Logits of item i of the last batch, which must have asked for all of them; n_vocab floats, valid until
-  /// the next decode.
+  /// the next decode; behind that the memory has other numbers, until the context ends.
   std::span<const float> logits(int i) const;
   /// The best tokens of item i of the last batch, which must have asked for them (Batch::only_best): as many,
   /// best first, with the bits that their logits would have had. NaN counts as minus infinity. Valid until
@@ -294,6 +298,11 @@ class Context {
   void save_file(const std::filesystem::path& path) const;
   [[nodiscard]] bool restore_file(const std::filesystem::path& path, SeqId seq);
   [[nodiscard]] bool restore_file(const std::filesystem::path& path);
+
+  /// Of each tensor of the model that is multiplied with rows, the sums of squares of all rows so far, where
+  /// ContextParams::sum_columns is set. The last layer and the head read those rows only of which logits or
+  /// embeddings are asked for. What a batch has added stays, though it should fail or be cancelled.
+  std::vector<ColumnSums> column_sums() const;
 
   PlanStats plan_stats() const;
   /// Times and counts of the steps from now on are added to `profile`, which the caller owns, until this is

@@ -96,8 +96,9 @@ class Service {
 
   // As the batcher's, by the service's thread between two steps: they wait until the one that computes is
   // over. Error kUnavailable once the service is down.
-  SavedText save_text(std::span<const Token> tokens);
-  std::vector<Token> restore_text(std::span<const std::byte> state);
+  SavedText save_text(std::span<const Token> tokens,
+                      const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
+  RestoredText restore_text(std::span<const std::byte> state);
   int forget_text(std::span<const Token> tokens);
 
   /// Takes no more requests, and waits until those that it has are done, at most so long; those that remain

@@ -52,9 +52,11 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
   parts.done = job.done;
   if (slot >= 0 && job.sessions->enabled() && prompts.size() == 1 && params.n == 1) {
     parts.text = prompts.front();
-    parts.keep_text = [sessions = job.sessions, name = job.model->spec.name, slot](std::vector<Token> text) {
-      sessions->remember(name, slot, std::move(text));
-    };
+    parts.keep_text =
+        [sessions = job.sessions, name = job.model->spec.name, slot,
+         adapters = params.adapters.value_or(std::vector<AdapterUse>())](std::vector<Token> text) mutable {
+          sessions->remember(name, slot, {std::move(text), std::move(adapters)});
+        };
   }
   // Nobody to answer, so nobody to compute for.
   if (job.exchange->closed()) return;

@@ -114,12 +114,12 @@ Sessions::~Sessions() {
   if (folder_ >= 0) ::close(folder_);
 }
 
-void Sessions::remember(const std::string& model, int slot, std::vector<Token> text) {
+void Sessions::remember(const std::string& model, int slot, Text text) {
   const std::lock_guard lock(mutex_);
   texts_[{model, slot}] = std::move(text);
 }
 
-std::vector<Token> Sessions::text_of(const std::string& model, int slot) const {
+Sessions::Text Sessions::text_of(const std::string& model, int slot) const {
   const std::lock_guard lock(mutex_);
   const auto found = texts_.find({model, slot});
   if (found == texts_.end())
@@ -130,8 +130,8 @@ std::vector<Token> Sessions::text_of(const std::string& model, int slot) const {
 }
 
 void Sessions::save(Job& job, int slot, const std::string& name) {
-  const std::vector<Token> text = text_of(job.model->spec.name, slot);
-  const SavedText saved = job.model->service->save_text(text);
+  const Text text = text_of(job.model->spec.name, slot);
+  const SavedText saved = job.model->service->save_text(text.tokens, text.adapters);
   if (saved.n_tokens == 0)
     throw ApiError(409, "invalid_request_error", "not_cached", "id_slot",
                    fmt::format("the cache holds nothing of slot {}'s text any more", slot));
@@ -144,9 +144,9 @@ void Sessions::save(Job& job, int slot, const std::string& name) {
 
 void Sessions::restore(Job& job, int slot, const std::string& name) {
   const std::vector<std::byte> bytes = read_file(folder_, name);
-  std::vector<Token> text = job.model->service->restore_text(bytes);
-  const std::size_t n = text.size();
-  remember(job.model->spec.name, slot, std::move(text));
+  RestoredText text = job.model->service->restore_text(bytes);
+  const std::size_t n = text.tokens.size();
+  remember(job.model->spec.name, slot, {std::move(text.tokens), std::move(text.adapters)});
   job.send({{"id_slot", slot}, {"filename", name}, {"n_restored", n}, {"n_read", bytes.size()}});
 }
 
@@ -155,7 +155,7 @@ void Sessions::act(Job& job, int slot, const std::string& action) {
     throw ApiError(501, "not_supported_error", "", "", "the server was started without --slot-save-path");
   check_writes(*job.model);
   if (action == "erase") {
-    const std::vector<Token> text = text_of(job.model->spec.name, slot);
+    const std::vector<Token> text = text_of(job.model->spec.name, slot).tokens;
     job.model->service->forget_text(text);
     const std::lock_guard lock(mutex_);
     texts_.erase({job.model->spec.name, slot});

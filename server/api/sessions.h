@@ -20,19 +20,25 @@ class Sessions {
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
+  /// What a slot holds, and what it was written with.
+  struct Text {
+    std::vector<Token> tokens;
+    std::vector<AdapterUse> adapters;
+  };
+
   bool enabled() const { return folder_ >= 0; }
-  void remember(const std::string& model, int slot, std::vector<Token> text);
+  void remember(const std::string& model, int slot, Text text);
   /// Answers POST /slots/`slot`?action=...
   void act(Job& job, int slot, const std::string& action);
 
  private:
-  std::vector<Token> text_of(const std::string& model, int slot) const;
+  Text text_of(const std::string& model, int slot) const;
   void save(Job& job, int slot, const std::string& name);
   void restore(Job& job, int slot, const std::string& name);
 
   int folder_ = -1;
   mutable std::mutex mutex_;
-  std::map<std::pair<std::string, int>, std::vector<Token>> texts_;
+  std::map<std::pair<std::string, int>, Text> texts_;
 };
 
 }  // namespace weft::server

@@ -44,6 +44,14 @@ bool finds_best(const engine::ModelImpl& model) {
   return model.devices.size() == 1 && model.info.n_vocab <= ops::Best::kMaxColumns;
 }
 
+/// With the sums of columns that are asked for.
+model::ModelGraph build(const engine::ModelImpl& model, const model::GraphSizes& sizes,
+                        std::vector<model::ColumnSum>* column_sums) {
+  model::ModelGraph graph = model::build_graph(model.file, model.description, sizes);
+  if (column_sums != nullptr) *column_sums = model::add_column_sums(graph);
+  return graph;
+}
+
 }  // namespace
 
 Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& params_in,
@@ -52,7 +60,7 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       params(engine::fill_in(params_in, model->info(), best_cache_type(model->impl()),
                              finds_best(model->impl()))),
       n_pages(kv::Sequences::n_pages_for(params.n_ctx, params.n_sequences)),
-      graph(model::build_graph(model->impl().file, model->impl().description, sizes())),
+      graph(build(model->impl(), sizes(), params.sum_columns ? &column_sums : nullptr)),
       bound(model->impl(), graph.graph),
       bindings(bound.home()),
       sequences(
@@ -68,6 +76,7 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
                                        .workspaces = workspaces,
                                        .cancelled = &cancelled})),
       last_pos(static_cast<std::size_t>(params.n_sequences), -1),
+      column_totals(graph.graph, std::move(column_sums)),
       symbols(graph.graph.symbols().size(), 0),
       noted(static_cast<std::size_t>(params.n_sequences), 0) {
   best.reserve(static_cast<std::size_t>(params.n_outputs) * static_cast<std::size_t>(params.n_best));
@@ -437,6 +446,8 @@ void Context::end_lease() noexcept {
 }
 
 void Context::set_profile(Profile* profile) { impl().plan.set_profile(profile); }
+
+std::vector<ColumnSums> Context::column_sums() const { return impl().column_totals.sums(); }
 
 PlanStats Context::plan_stats() const {
   const PlanCounters& counters = impl().plan.counters();

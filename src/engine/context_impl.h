@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/column_totals.h"
 #include "engine/devices/bound_graph.h"
 #include "engine/graph_sizes.h"
 #include "engine/memories.h"
@@ -80,6 +81,7 @@ struct Context::Impl {
   /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's way.
   void read_step(const Batch& batch, const engine::Ubatch& step);
   void read_logits(const Batch& batch, const engine::Ubatch& step);
+  const float* keep_logits(std::span<const float> row);
   void read_best(const Batch& batch, const engine::Ubatch& step);
   void read_log_sums(const Batch& batch, const engine::Ubatch& step);
   void read_embeddings(const Batch& batch, const engine::Ubatch& step);
@@ -99,6 +101,7 @@ struct Context::Impl {
   const std::shared_ptr<const Model> model;
   const ContextParams params;
   const int n_pages;
+  std::vector<model::ColumnSum> column_sums;  // Of the graph, until they are the totals'.
   const model::ModelGraph graph;
   const engine::BoundGraph bound;
   const Bindings& bindings;
@@ -116,8 +119,9 @@ struct Context::Impl {
   std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
   std::vector<Pos> last_pos;                      // By sequence: the last position in the batch so far.
   std::vector<const float*> logits_of;            // By item of the last batch.
-  std::vector<float> kept_logits;
-  std::size_t n_kept = 0;
+  /// Rows of all but a batch's last step. They stay where they are, so that who still has one reads memory.
+  std::vector<std::unique_ptr<float[]>> kept_logits;
+  std::size_t n_kept = 0;  // Of the last batch.
   struct BestOf {
     std::size_t begin = 0;  // In `best`.
     std::size_t n = 0;
@@ -127,6 +131,7 @@ struct Context::Impl {
   std::vector<std::optional<engine::LogSumExp>> log_sums;  // By item of the last batch.
   std::vector<int> embedding_of;                           // By item of the last batch: a row, or -1.
   std::vector<float> kept_embeddings;
+  engine::ColumnTotals column_totals;
   std::vector<std::int64_t> symbols;  // Of the step, and of the one before.
   std::vector<std::int64_t> last_symbols;
   std::vector<exec::InputPart> parts;  // Of the step.

@@ -20,13 +20,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Items from `begin` on that want all their logits.
-std::size_t count_logits(const Batch& batch, int begin, int end) {
-  std::size_t n = 0;
-  for (int i = begin; i < end; ++i) n += batch[i].logits && batch[i].n_best == 0 ? 1u : 0u;
-  return n;
-}
-
 }  // namespace
 
 void Context::Impl::check_sequence(SeqId seq) const {
@@ -301,6 +294,7 @@ void Context::Impl::carry_out_moves() {
 void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step) {
   read_embeddings(batch, step);
   read_logits(batch, step);
+  column_totals.add(plan, symbols);
   if (params.n_best == 0) return;
   read_best(batch, step);
   read_log_sums(batch, step);
@@ -317,17 +311,21 @@ void Context::Impl::read_embeddings(const Batch& batch, const engine::Ubatch& st
   }
 }
 
+const float* Context::Impl::keep_logits(std::span<const float> row) {
+  if (n_kept == kept_logits.size())
+    kept_logits.push_back(std::make_unique_for_overwrite<float[]>(row.size()));
+  float* const kept = kept_logits[n_kept++].get();
+  std::copy_n(row.data(), row.size(), kept);
+  return kept;
+}
+
 void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step) {
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.logits).host().data());
   const bool keep = step.end < batch.size();
-  if (keep && n_kept == 0) kept_logits.resize(count_logits(batch, 0, batch.size()) * n_vocab);
   for (int i = step.begin; i < step.end; ++i) {
     if (!batch[i].logits || batch[i].n_best > 0) continue;
-    float* const kept = kept_logits.data() + n_kept * n_vocab;
-    if (keep) std::copy_n(row, n_vocab, kept);
-    if (keep) ++n_kept;
-    logits_of[static_cast<std::size_t>(i)] = keep ? kept : row;
+    logits_of[static_cast<std::size_t>(i)] = keep ? keep_logits({row, n_vocab}) : row;
     if (params.n_best == 0 && batch[i].log_sum_exp)  // The graph has not found it.
       log_sums[static_cast<std::size_t>(i)] = engine::log_sum_exp({row, n_vocab}, batch[i].token_of_logit);
     row += n_vocab;
@@ -434,8 +432,9 @@ DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {
     end = ubatch.end;
     const StepSizes sizes = bind_ubatch(batch);
     // Moves that are owed are known to be done only when their step is: it does not overlap.
-    const bool ahead =
-        plan.pipelined() && ubatch.end - ubatch.begin < batch.size() && sequences.moves().empty();
+    // Sums of columns are counted by the step's symbols, which are those of the last one that was started.
+    const bool ahead = plan.pipelined() && ubatch.end - ubatch.begin < batch.size() &&
+                       sequences.moves().empty() && column_totals.empty();
     if (!ahead) finish_started();
     note_parts(&batch);
     if (!cancelled.load()) run_step(sizes, ahead);

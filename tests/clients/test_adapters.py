@@ -59,6 +59,22 @@ def test_names_that_are_none_are_refused(address):
     assert json.loads(get(address, "/v1/models/first")[1])["parent"] == "base"
 
 
+def test_slots_keep_what_adapters_wrote(start_server, tmp_path):
+    server = start_server("-m", DATA / "golden/llama/model.gguf", "-c", "512", "--slot-save-path", tmp_path,
+                          "--lora", f"first={DATA / 'adapters/one.gguf'}")
+    prompt = list(range(1, 41))
+    for model, slot in (("first", 3), ("model", 4)):
+        text_of(server.address, model=model, prompt=prompt, id_slot=slot)
+        answer, text = post(server.address, f"/slots/{slot}?action=save", {"filename": f"of-{slot}"})
+        assert answer.status == 200 and json.loads(text)["n_saved"] >= len(prompt), text
+    for slot in (3, 4):
+        assert post(server.address, f"/slots/{slot}?action=erase", {})[0].status == 200
+    answer, text = post(server.address, "/slots/7?action=restore", {"filename": "of-3"})
+    assert answer.status == 200, text
+    answer, text = post(server.address, "/slots/7?action=save", {"filename": "again"})
+    assert answer.status == 200 and json.loads(text)["n_saved"] >= len(prompt), text
+
+
 def test_two_files_of_one_name_have_names_of_their_own(start_server):
     server = start_server("-m", DATA / "golden/llama/model.gguf", "-m", DATA / "golden/gemma3/model.gguf")
     listed = [model["id"] for model in json.loads(get(server.address, "/v1/models")[1])["data"]]

@@ -100,6 +100,27 @@ TEST_P(AdaptedBatcher, BeginningsAreSharedByThoseWithTheSameAdapters) {
   EXPECT_TRUE(run(batcher, own) == expected);
 }
 
+TEST_P(AdaptedBatcher, TextsOfAnyAdaptersAreSaved) {
+  const Uses uses = {{0, 0.5f}, {1, 1.0f}};
+  Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
+  Batcher batcher(context);
+  const Ask ask = ask_of(uses);
+  std::vector<Token> text = ask.prompt;
+  const Result written = run(batcher, ask);
+  text.insert(text.end(), written.tokens.begin(), written.tokens.end());
+  EXPECT_EQ(batcher.save_text(text).n_tokens, 0);
+  EXPECT_EQ(batcher.save_text(text, Uses{{0, 0.5f}}).n_tokens, 0);
+  EXPECT_THROW(batcher.save_text(text, Uses{{7, 1.0f}}), Error);
+  const SavedText saved = batcher.save_text(text, uses);
+  ASSERT_GT(saved.n_tokens, 0);
+  Context second(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1});
+  Batcher taker(second);
+  const RestoredText restored = taker.restore_text(saved.state);
+  EXPECT_EQ(restored.adapters, uses);
+  EXPECT_EQ(restored.tokens, std::vector<Token>(text.begin(), text.begin() + saved.n_tokens));
+  EXPECT_EQ(taker.save_text(restored.tokens, restored.adapters).n_tokens, saved.n_tokens);
+}
+
 TEST_P(AdaptedBatcher, SavedTextsAreThoseOfTheContextsAdapters) {
   const Uses usual = {{1, 1.0f}};
   Context context(model, {.n_ctx = 512, .n_sequences = 4, .n_threads = 1, .adapters = usual});

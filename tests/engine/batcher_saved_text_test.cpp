@@ -82,7 +82,7 @@ TEST_P(SavedTexts, GoOnInAnotherBatcher) {
   Context context(model_,
                   {.n_ctx = 700, .n_sequences = 3, .n_threads = 1, .window_rewind = params_.window_rewind});
   Batcher batcher(context);
-  const std::vector<Token> restored = batcher.restore_text(saved.state);
+  const std::vector<Token> restored = batcher.restore_text(saved.state).tokens;
   EXPECT_EQ(restored, std::vector<Token>(text.begin(), text.end() - 1));
   EXPECT_TRUE(batcher.consistent());
   Ask next = ask_of(*model_, 7, 2);
@@ -104,7 +104,7 @@ TEST_P(SavedTexts, NoMoreIsSavedThanWasAskedFor) {
   const SavedText saved = batcher.save_text(std::span(text).first(70));
   if (!context.cuts_anywhere() && saved.n_tokens == 0) return;  // It has texts as a whole only.
   EXPECT_EQ(saved.n_tokens, 70);
-  EXPECT_EQ(other.restore_text(saved.state), std::vector<Token>(text.begin(), text.begin() + 70));
+  EXPECT_EQ(other.restore_text(saved.state).tokens, std::vector<Token>(text.begin(), text.begin() + 70));
   EXPECT_EQ(other.stats().cells_used, 70);
   EXPECT_TRUE(batcher.consistent());
   EXPECT_TRUE(other.consistent());
@@ -142,7 +142,7 @@ TEST_P(SavedTexts, DamageIsRefused) {
   EXPECT_EQ(made({}, {}), ErrorCode::kInvalidFile);
   EXPECT_EQ(other.stats().cells_used, 0);
   EXPECT_TRUE(other.consistent());
-  EXPECT_EQ(other.restore_text(good), parts.tokens);
+  EXPECT_EQ(other.restore_text(good).tokens, parts.tokens);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SavedTexts,
@@ -192,7 +192,7 @@ TEST(SavedText, FinishedTextsMakeRoomAndRunningOnesDoNot) {
   Context context(model, {.n_ctx = 192, .n_sequences = 2, .n_threads = 1});
   Batcher batcher(context);
   run(batcher, ask_of(*model, 150, 3, 2));
-  EXPECT_EQ(std::ssize(batcher.restore_text(saved.state)), saved.n_tokens);
+  EXPECT_EQ(std::ssize(batcher.restore_text(saved.state).tokens), saved.n_tokens);
   EXPECT_EQ(batcher.stats().n_evicted, 1);
   EXPECT_EQ(code_of([&] { batcher.restore_text(too_large.state); }), ErrorCode::kInvalidArgument);
   Collector collector;
@@ -308,7 +308,7 @@ TEST(SavedText, AnyThreadSavesAndRestores) {
         const SavedText saved = service.save_text(whole_text(ask, result));
         EXPECT_EQ(saved.n_tokens, 59);
         EXPECT_EQ(service.forget_text(ask.prompt), 1);
-        EXPECT_EQ(std::ssize(service.restore_text(saved.state)), 59);
+        EXPECT_EQ(std::ssize(service.restore_text(saved.state).tokens), 59);
       }
     });
   for (std::thread& client : clients) client.join();

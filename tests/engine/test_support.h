@@ -74,7 +74,12 @@ inline constexpr const char* kFamilies[] = {"arcee",          "cohere2",
                                             "maincoder",      "mimo2",
                                             "openelm",        "pangu-embedded",
                                             "qwen3next-old",  "rwkv7",
-                                            "smallthinker"};
+                                            "smallthinker",   "grok",
+                                            "grok2",          "jais",
+                                            "plamo",          "rwkv6",
+                                            "rwkv6-fused",    "rwkv6qwen2",
+                                            "chameleon",      "chameleon-swin",
+                                            "plamo2",         "nemotron_h_puzzle"};
 /// For the names of tests, which take no dashes.
 inline std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

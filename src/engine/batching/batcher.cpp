@@ -308,10 +308,11 @@ std::optional<Clock::time_point> Batcher::next_deadline() const { return impl_->
 int Batcher::n_running() const { return static_cast<int>(impl_->running.size()); }
 int Batcher::n_waiting() const { return static_cast<int>(impl_->admission.n_waiting()); }
 std::int64_t Batcher::n_waiting_tokens() const { return impl_->admission.n_waiting_tokens(); }
-SavedText Batcher::save_text(std::span<const Token> tokens) { return impl_->save_text(tokens); }
-std::vector<Token> Batcher::restore_text(std::span<const std::byte> state) {
-  return impl_->restore_text(state);
+SavedText Batcher::save_text(std::span<const Token> tokens,
+                             const std::optional<std::vector<AdapterUse>>& adapters) {
+  return impl_->save_text(tokens, adapters);
 }
+RestoredText Batcher::restore_text(std::span<const std::byte> state) { return impl_->restore_text(state); }
 int Batcher::forget_text(std::span<const Token> tokens) { return impl_->forget_text(tokens); }
 BatcherStats Batcher::stats() const { return impl_->stats(); }
 BatcherPicture Batcher::picture() const { return impl_->picture(); }

@@ -58,8 +58,8 @@ struct Batcher::Impl {
 
   /// Those of texts of which nobody has said anything else.
   std::vector<AdapterUse> usual_adapters() const;
-  SavedText save_text(std::span<const Token> tokens);
-  std::vector<Token> restore_text(std::span<const std::byte> state);
+  SavedText save_text(std::span<const Token> tokens, const std::optional<std::vector<AdapterUse>>& adapters);
+  RestoredText restore_text(std::span<const std::byte> state);
   int forget_text(std::span<const Token> tokens);
   /// What `f` returns; where it throws, what it left unsure is computed again.
   template <typename F>

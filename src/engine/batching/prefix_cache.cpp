@@ -281,7 +281,8 @@ PrefixCache::Saved PrefixCache::save(std::span<const Token> text, std::span<cons
   return saved;
 }
 
-bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Token> text) {
+bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Token> text,
+                          std::vector<AdapterUse>& writer) {
   if (free_.empty() && !evict()) return false;
   const auto n = static_cast<Pos>(text.size());
   const auto make_room_for_it = [&] {
@@ -305,7 +306,11 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
     broken_ = false;
     throw;
   }
-  if (restored) index_.append(seq, text, context_.adapters(seq));
+  if (restored) {
+    const auto own = context_.adapters(seq);
+    writer.assign(own.begin(), own.end());
+    index_.append(seq, text, writer);
+  }
   is_snapshot(seq) = false;
   if (!restored) {
     free_.push_back(seq);

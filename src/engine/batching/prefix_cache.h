@@ -100,8 +100,10 @@ class PrefixCache {
   /// copy.
   Saved save(std::span<const Token> text, std::span<const AdapterUse> writer);
   /// A saved state becomes an idle text of these tokens; others that are idle make room. False where there
-  /// is none. Throws Error where the state cannot be taken up.
-  bool restore(std::span<const std::byte> state, std::span<const Token> text);
+  /// is none. Throws Error where the state cannot be taken up. `writer` becomes the adapters that it was
+  /// written with.
+  bool restore(std::span<const std::byte> state, std::span<const Token> text,
+               std::vector<AdapterUse>& writer);
   /// Drops idle texts that begin with this one, or that this one begins with. How many those were.
   int forget_idle(std::span<const Token> text);
 

@@ -34,29 +34,33 @@ std::vector<AdapterUse> Batcher::Impl::usual_adapters() const {
   return engine::checked_adapters(context.model(), context.params().adapters);
 }
 
-SavedText Batcher::Impl::save_text(std::span<const Token> tokens) {
+SavedText Batcher::Impl::save_text(std::span<const Token> tokens,
+                                   const std::optional<std::vector<AdapterUse>>& adapters) {
+  const std::vector<AdapterUse> writer =
+      adapters ? engine::checked_adapters(context.model(), *adapters) : usual_adapters();
   // Parts that are no tokens have no name that outlives the batcher.
   tokens = tokens.first(static_cast<std::size_t>(
       std::find_if(tokens.begin(), tokens.end(), [](Token token) { return token < 0; }) - tokens.begin()));
   return or_recover([&]() -> SavedText {
-    const engine::PrefixCache::Saved saved = cache.save(tokens, usual_adapters());
+    const engine::PrefixCache::Saved saved = cache.save(tokens, writer);
     if (saved.n == 0) return {};
     return {saved.n, engine::write_text_state(tokens.first(static_cast<std::size_t>(saved.n)), saved.state)};
   });
 }
 
-std::vector<Token> Batcher::Impl::restore_text(std::span<const std::byte> state) {
+RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
   if (!params.reuse_prefixes)
     throw Error(ErrorCode::kUnsupported,
                 "this batcher keeps no finished texts; make it with reuse_prefixes to restore any");
   return or_recover([&] {
     engine::TextState text = engine::read_text_state(state);
     check_tokens(text.tokens, context.model().info().n_vocab);
-    if (!cache.restore(text.state, text.tokens))
+    RestoredText restored{std::move(text.tokens), {}};
+    if (!cache.restore(text.state, restored.tokens, restored.adapters))
       throw Error(ErrorCode::kOverloaded, "running texts leave no room in the cache for the " +
-                                              std::to_string(text.tokens.size()) +
+                                              std::to_string(restored.tokens.size()) +
                                               " tokens of the saved one; try again when they have ended");
-    return std::move(text.tokens);
+    return restored;
   });
 }
 

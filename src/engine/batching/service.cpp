@@ -493,10 +493,11 @@ BatcherStats Service::stats() const { return impl_->stats(); }
 BatcherPicture Service::picture() const {
   return impl_->between_steps([&] { return impl_->batcher.picture(); });
 }
-SavedText Service::save_text(std::span<const Token> tokens) {
-  return impl_->between_steps([&] { return impl_->batcher.save_text(tokens); });
+SavedText Service::save_text(std::span<const Token> tokens,
+                             const std::optional<std::vector<AdapterUse>>& adapters) {
+  return impl_->between_steps([&] { return impl_->batcher.save_text(tokens, adapters); });
 }
-std::vector<Token> Service::restore_text(std::span<const std::byte> state) {
+RestoredText Service::restore_text(std::span<const std::byte> state) {
   return impl_->between_steps([&] { return impl_->batcher.restore_text(state); });
 }
 int Service::forget_text(std::span<const Token> tokens) {
