@@ -1,0 +1,149 @@
+#pragma once
+// What the files of the Python module share: what each of them binds, and how options, threads and errors go
+// between the two languages.
+//
+// Wrappers own what they need by shared pointers of their own, so the order in which Python drops objects
+// does not matter. Whatever computes or waits does so without the interpreter's lock.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "weft/error.h"
+
+namespace weft::python {
+
+namespace nb = nanobind;
+
+/// Dictionaries of options, and of what is told.
+using Dict = nb::typed<nb::dict, std::string, nb::any>;
+
+/// Around what computes or waits.
+using WithoutLock = nb::call_guard<nb::gil_scoped_release>;
+
+void bind_errors();
+void bind_model(nb::module_& m);
+void bind_context(nb::module_& m);
+void bind_engine(nb::module_& m);
+void bind_chat(nb::module_& m);
+void bind_embedder(nb::module_& m);
+void bind_graph(nb::module_& m);
+void bind_functions(nb::module_& m);
+void bind_plan(nb::module_& m);
+
+[[noreturn]] inline void refuse(const std::string& message) {
+  throw Error(ErrorCode::kInvalidArgument, message);
+}
+
+/// Text that may hold anything: invalid bytes become U+FFFD.
+nb::str to_str(std::string_view text);
+
+/// The cache has no room; weft.CacheFullError in Python, where it is an error not to look.
+class CacheFull : public std::runtime_error {
+ public:
+  CacheFull() : std::runtime_error("the cache is full: remove or shorten sequences, then try again") {}
+};
+
+/// For objects that one thread may use at a time: a second one gets an error, not a race.
+class OneUser {
+ public:
+  class Hold {
+   public:
+    Hold(OneUser& user, const char* what) : user_(user) {
+      if (user.taken_.test_and_set(std::memory_order_acquire))
+        refuse(std::string(what) + " is at work in another thread; use it from one at a time");
+    }
+    ~Hold() { user_.taken_.clear(std::memory_order_release); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    OneUser& user_;
+  };
+  Hold hold(const char* what) { return Hold(*this, what); }
+
+ private:
+  std::atomic_flag taken_;
+};
+
+/// An option of Python, and where its value goes in a struct of parameters.
+template <typename T>
+struct Field {
+  std::string_view name;
+  void (*set)(T&, nb::handle);
+};
+
+template <typename Owner, typename V>
+Owner owner_of(V Owner::*);
+template <auto kMember>
+using OwnerOf = decltype(owner_of(kMember));
+
+/// The option whose value is a member as it is.
+template <auto kMember>
+constexpr Field<OwnerOf<kMember>> field(std::string_view name) {
+  return {name, [](OwnerOf<kMember>& into, nb::handle value) {
+            into.*kMember = nb::cast<std::remove_reference_t<decltype(into.*kMember)>>(value);
+          }};
+}
+
+[[noreturn]] void unknown_option(std::string_view name, std::span<const std::string_view> known);
+[[noreturn]] void wrong_type(std::string_view name, nb::handle value);
+
+template <typename T>
+std::vector<std::string_view> names_of(std::span<const Field<T>> fields) {
+  std::vector<std::string_view> names;
+  for (const Field<T>& one : fields) names.push_back(one.name);
+  return names;
+}
+
+/// Sets one option. Whether there is one of that name; None leaves it as it is.
+template <typename T>
+bool set_field(T& into, std::span<const Field<T>> fields, std::string_view name, nb::handle value) {
+  for (const Field<T>& one : fields) {
+    if (one.name != name) continue;
+    if (value.is_none()) return true;
+    try {
+      one.set(into, value);
+    } catch (const nb::cast_error&) {
+      wrong_type(name, value);
+    }
+    return true;
+  }
+  return false;
+}
+
+/// Sets all of them. TypeError for one that is unknown, or of another type.
+template <typename T>
+void set_fields(T& into, std::span<const Field<T>> fields, const nb::dict& values) {
+  for (const auto& [key, value] : values) {
+    const auto name = nb::cast<std::string>(key);
+    if (!set_field(into, fields, name, value)) unknown_option(name, names_of(fields));
+  }
+}
+
+/// An array of Python's own with these numbers.
+template <typename T>
+nb::ndarray<nb::numpy, T> to_numpy(std::vector<T> numbers, std::initializer_list<std::size_t> shape) {
+  auto owned = std::make_unique<std::vector<T>>(std::move(numbers));
+  T* const data = owned->data();
+  const nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::ndarray<nb::numpy, T>(data, shape, owner);
+}
+
+}  // namespace weft::python

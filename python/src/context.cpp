@@ -1,0 +1,320 @@
+// Contexts: batches in, logits out, and what is done with sequences. And samplers, which choose from logits.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/variant.h>
+
+#include <variant>
+
+#include "binding.h"
+#include "model.h"
+#include "options.h"
+
+namespace weft::python {
+
+namespace {
+
+using LogitsRow = nb::ndarray<nb::numpy, const float, nb::ndim<1>>;
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+/// A batch that nobody changes while it is computed.
+class PyBatch {
+ public:
+  template <typename F>
+  auto with(const F& use) {
+    const auto hold = user_.hold("the batch");
+    return use(batch_);
+  }
+
+ private:
+  Batch batch_;
+  OneUser user_;
+};
+
+class PyContext {
+ public:
+  PyContext(const ModelPtr& model, const ContextParams& params)
+      : model_(model), context_(model->model(), params) {}
+
+  template <typename F>
+  auto with(const F& use) {
+    const auto hold = user_.hold("the context");
+    return use(context_);
+  }
+  /// What tells whether the cache had room for it.
+  template <typename F>
+  void with_room(const F& use) {
+    if (!with(use)) throw CacheFull();
+  }
+  void cancel() { context_.cancel(); }
+  int n_vocab() const { return model_->model()->info().n_vocab; }
+
+ private:
+  ModelPtr model_;
+  Context context_;
+  OneUser user_;
+};
+
+class PySampler {
+ public:
+  PySampler(const SamplerParams& params, int n_vocab) : sampler_(params, n_vocab) {}
+  template <typename F>
+  auto with(const F& use) {
+    const auto hold = user_.hold("the sampler");
+    return use(sampler_);
+  }
+
+ private:
+  Sampler sampler_;
+  OneUser user_;
+};
+
+std::unique_ptr<PyContext> make_context(const ModelPtr& model, const Dict& options) {
+  ContextParams params;
+  set_fields(params, context_fields(), options);
+  const nb::gil_scoped_release unlocked;
+  return std::make_unique<PyContext>(model, params);
+}
+
+std::unique_ptr<PySampler> make_sampler(const ModelPtr& model, const Dict& options) {
+  SamplerParams params;
+  set_fields(params, sampler_fields(), options);
+  return std::make_unique<PySampler>(params, model->model()->info().n_vocab);
+}
+
+using Tokens = std::variant<Token, std::vector<Token>>;
+using Sequences = std::variant<SeqId, std::vector<SeqId>>;
+
+/// Logits, where asked for, are those of the last one.
+int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits, std::optional<Pos> pos) {
+  return self.with([&](Batch& batch) {
+    const Token* const one = std::get_if<Token>(&tokens);
+    const std::span<const Token> all =
+        one != nullptr ? std::span(one, 1) : std::span<const Token>(std::get<std::vector<Token>>(tokens));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Pos at = pos ? *pos + static_cast<Pos>(i) : Batch::kNextPos;
+      const bool wanted = logits && i + 1 == all.size();
+      if (const SeqId* const seq = std::get_if<SeqId>(&seqs))
+        batch.add(all[i], *seq, wanted, at);
+      else
+        batch.add(all[i], std::span<const SeqId>(std::get<std::vector<SeqId>>(seqs)), wanted, at);
+    }
+    return batch.size() - 1;
+  });
+}
+
+void decode(PyContext& self, PyBatch& items) {
+  const DecodeStatus status = self.with([&](Context& context) {
+    return items.with([&](const Batch& batch) { return context.decode(batch); });
+  });
+  if (status == DecodeStatus::kCacheFull) throw CacheFull();
+  if (status == DecodeStatus::kCancelled) throw Error(ErrorCode::kCancelled, "the batch was cancelled");
+}
+
+/// The context's own memory, which stays where it is as long as the array lives: its numbers are those of the
+/// last batch.
+LogitsRow logits(nb::handle_t<PyContext> self, int item) {
+  const std::span<const float> row =
+      nb::cast<PyContext&>(self).with([&](const Context& context) { return context.logits(item); });
+  return LogitsRow(row.data(), {row.size()}, self);
+}
+
+nb::ndarray<nb::numpy, float> embedding(PyContext& self, int item) {
+  const std::span<const float> row =
+      self.with([&](const Context& context) { return context.embedding(item); });
+  return to_numpy(std::vector<float>(row.begin(), row.end()), {row.size()});
+}
+
+std::vector<std::pair<Token, float>> best(PyContext& self, int item) {
+  std::vector<std::pair<Token, float>> result;
+  self.with([&](const Context& context) {
+    for (const Best& one : context.best(item)) result.emplace_back(one.id, one.logit);
+  });
+  return result;
+}
+
+nb::bytes save(PyContext& self, std::optional<SeqId> seq) {
+  std::vector<std::byte> state;
+  {
+    const nb::gil_scoped_release unlocked;
+    state = self.with([&](const Context& context) { return seq ? context.save(*seq) : context.save(); });
+  }
+  return nb::bytes(state.data(), state.size());
+}
+
+void restore(PyContext& self, const nb::bytes& state, std::optional<SeqId> seq) {
+  const std::span bytes(reinterpret_cast<const std::byte*>(state.c_str()), state.size());
+  const nb::gil_scoped_release unlocked;
+  self.with_room(
+      [&](Context& context) { return seq ? context.restore(bytes, *seq) : context.restore(bytes); });
+}
+
+Token sample(PySampler& self, const Floats& row) {
+  const nb::gil_scoped_release unlocked;
+  return self.with([&](Sampler& sampler) { return sampler.sample(std::span(row.data(), row.size())); });
+}
+
+void bind_batch(nb::module_& m) {
+  nb::class_<PyBatch>(m, "Batch", "Tokens of any mix of sequences, to be computed together.")
+      .def(nb::init<>())
+      .def("__len__",
+           [](PyBatch& self) { return self.with([](const Batch& batch) { return batch.size(); }); })
+      .def("clear", [](PyBatch& self) { self.with([](Batch& batch) { batch.clear(); }); })
+      .def("add", &add, nb::arg("tokens"), nb::arg("seq") = Sequences(0), nb::arg("logits") = false,
+           nb::arg("pos") = nb::none(),
+           "Adds a token, or several that follow one another, to a sequence, or to several that share it.\n"
+           "Logits are those of the last one; its number is returned, for Context.logits().")
+      .def(
+          "add_embedding",
+          [](PyBatch& self, const Floats& row, SeqId seq, bool logits, std::optional<Pos> pos) {
+            return self.with([&](Batch& batch) {
+              batch.add(std::span(row.data(), row.size()), seq, logits, pos.value_or(Batch::kNextPos));
+              return batch.size() - 1;
+            });
+          },
+          nb::arg("row"), nb::arg("seq") = 0, nb::arg("logits") = false, nb::arg("pos") = nb::none(),
+          "Adds a row of numbers in a token's place.")
+      .def(
+          "only_best",
+          [](PyBatch& self, int item, int n) { self.with([&](Batch& b) { b.only_best(item, n); }); },
+          nb::arg("item"), nb::arg("n"), "Of the item only the n best tokens are wanted: Context.best().")
+      .def(
+          "want_log_sum_exp",
+          [](PyBatch& self, int item, std::optional<Token> token) {
+            self.with([&](Batch& b) { b.want_log_sum_exp(item, token.value_or(kNoToken)); });
+          },
+          nb::arg("item"), nb::arg("token") = nb::none(),
+          "Of the item the log-sum-exp of its logits is wanted too, and the logit of a token: "
+          "Context.log_sum_exp(), "
+          "Context.logit().")
+      .def(
+          "want_embedding",
+          [](PyBatch& self, int item) { self.with([&](Batch& b) { b.want_embedding(item); }); },
+          nb::arg("item"), "Of the item the embedding is wanted: Context.embedding().")
+      .def(
+          "see_to",
+          [](PyBatch& self, int item, Pos end) { self.with([&](Batch& b) { b.see_to(item, end); }); },
+          nb::arg("item"), nb::arg("end"), "The item sees its sequence up to before this position.")
+      .def(
+          "hide",
+          [](PyBatch& self, int item, int other) { self.with([&](Batch& b) { b.hide(item, other); }); },
+          nb::arg("item"), nb::arg("other"), "The item does not see the other one.");
+}
+
+}  // namespace
+
+void bind_context(nb::module_& m) {
+  bind_batch(m);
+  nb::class_<PyContext>(m, "Context")
+      .def_static("make", &make_context, nb::arg("model"), nb::arg("options"))
+      .def("decode", &decode, nb::arg("batch"), WithoutLock(),
+           "Computes a batch. CacheFullError where there is no room for it; nothing has changed then.")
+      .def("cancel", &PyContext::cancel,
+           "Makes the decode() that runs, or else the next one, raise CancelledError.")
+      .def("logits", &logits, nb::arg("item"),
+           "The logits of an item of the last batch, as a read-only array of the context's own memory: the "
+           "next decode() "
+           "writes others there. Copy what you want to keep.")
+      .def("best", &best, nb::arg("item"), "The best tokens of an item and their logits, best first.")
+      .def(
+          "log_sum_exp",
+          [](PyContext& self, int item) {
+            return self.with([&](const Context& c) { return c.log_sum_exp(item); });
+          },
+          nb::arg("item"))
+      .def(
+          "logit",
+          [](PyContext& self, int item) {
+            return self.with([&](const Context& c) { return c.logit(item); });
+          },
+          nb::arg("item"))
+      .def("embedding", &embedding, nb::arg("item"), "The last hidden state of an item of the last batch.")
+      .def(
+          "remove",
+          [](PyContext& self, SeqId seq, Pos begin, Pos end) {
+            self.with([&](Context& c) { c.remove(seq, begin, end); });
+          },
+          nb::arg("seq"), nb::arg("begin") = 0, nb::arg("end") = -1,
+          "Forgets the positions from begin to before end (-1: to the end) of a sequence.")
+      .def(
+          "copy",
+          [](PyContext& self, SeqId from, SeqId to, Pos begin, Pos end) {
+            self.with_room([&](Context& c) { return c.copy(from, to, begin, end); });
+          },
+          nb::arg("source"), nb::arg("target"), nb::arg("begin") = 0, nb::arg("end") = -1, WithoutLock(),
+          "Target gets what source holds there, in place of its own. Cells are shared.")
+      .def(
+          "keep", [](PyContext& self, SeqId seq) { self.with([&](Context& c) { c.keep(seq); }); },
+          nb::arg("seq"), "Removes all other sequences.")
+      .def(
+          "shift",
+          [](PyContext& self, SeqId seq, Pos begin, Pos end, Pos delta) {
+            self.with_room([&](Context& c) { return c.shift(seq, begin, end, delta); });
+          },
+          nb::arg("seq"), nb::arg("begin"), nb::arg("end"), nb::arg("delta"), WithoutLock(),
+          "Adds delta to the positions from begin to before end.")
+      .def(
+          "divide",
+          [](PyContext& self, SeqId seq, Pos begin, Pos end, int divisor) {
+            self.with_room([&](Context& c) { return c.divide(seq, begin, end, divisor); });
+          },
+          nb::arg("seq"), nb::arg("begin"), nb::arg("end"), nb::arg("divisor"), WithoutLock(),
+          "Divides those positions, rounding down.")
+      .def("clear", [](PyContext& self) { self.with([](Context& c) { c.clear(); }); })
+      .def(
+          "can_cut",
+          [](PyContext& self, SeqId seq, Pos pos) {
+            return self.with([&](const Context& c) { return c.can_cut(seq, pos); });
+          },
+          nb::arg("seq"), nb::arg("pos"),
+          "Whether the text could be cut off before this position, and go on.")
+      .def(
+          "next_pos",
+          [](PyContext& self, SeqId seq) {
+            return self.with([&](const Context& c) { return c.next_pos(seq); });
+          },
+          nb::arg("seq") = 0)
+      .def(
+          "min_pos",
+          [](PyContext& self, SeqId seq) {
+            return self.with([&](const Context& c) { return c.min_pos(seq); });
+          },
+          nb::arg("seq") = 0)
+      .def(
+          "set_adapters",
+          [](PyContext& self, SeqId seq, const std::vector<std::pair<int, float>>& adapters) {
+            std::vector<AdapterUse> uses;
+            for (const auto& [adapter, scale] : adapters)
+              uses.push_back({.adapter = adapter, .scale = scale});
+            self.with([&](Context& c) { c.set_adapters(seq, uses); });
+          },
+          nb::arg("seq"), nb::arg("adapters"), "The adapters of an empty sequence, each with its scale.")
+      .def("save", &save, nb::arg("seq") = nb::none(), "The state of a sequence, or of all of them.")
+      .def("restore", &restore, nb::arg("state"), nb::arg("seq") = nb::none(),
+           "A saved state becomes this sequence, or all of them.")
+      .def_prop_ro(
+          "n_ctx",
+          [](PyContext& self) { return self.with([](const Context& c) { return c.params().n_ctx; }); })
+      .def_prop_ro(
+          "n_sequences",
+          [](PyContext& self) { return self.with([](const Context& c) { return c.params().n_sequences; }); })
+      .def_prop_ro("cells_used",
+                   [](PyContext& self) { return self.with([](const Context& c) { return c.cells_used(); }); })
+      .def_prop_ro("cells_total", [](PyContext& self) {
+        return self.with([](const Context& c) { return c.cells_total(); });
+      });
+
+  nb::class_<PySampler>(m, "Sampler")
+      .def_static("make", &make_sampler, nb::arg("model"), nb::arg("options"))
+      .def("sample", &sample, nb::arg("logits"), "Draws a token from a row of logits.")
+      .def(
+          "accept", [](PySampler& self, Token token) { self.with([&](Sampler& s) { s.accept(token); }); },
+          nb::arg("token"), "Tells what was appended to the text.")
+      .def("reset", [](PySampler& self) { self.with([](Sampler& s) { s.reset(); }); })
+      .def_prop_ro("seed",
+                   [](PySampler& self) { return self.with([](const Sampler& s) { return s.seed(); }); });
+
+  m.def("context_options", [] { return names_of(context_fields()); });
+  m.def("sampler_options", [] { return names_of(sampler_fields()); });
+}
+
+}  // namespace weft::python

@@ -1,0 +1,102 @@
+// Texts to vectors, and to scores.
+#include "weft/embedder.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include "binding.h"
+#include "model.h"
+
+namespace weft::python {
+
+namespace {
+
+Pooling pooling_of(const std::string& name) {
+  if (name == "mean") return Pooling::kMean;
+  if (name == "cls") return Pooling::kCls;
+  if (name == "last") return Pooling::kLast;
+  refuse("pooling is '" + name + "'; it must be one of mean, cls, last");
+}
+
+class PyEmbedder {
+ public:
+  PyEmbedder(const ModelPtr& model, const EmbedderParams& params)
+      : model_(model), embedder_(model->model(), params) {}
+
+  nb::ndarray<nb::numpy, float> embed(const std::vector<std::string>& texts, bool normalise_them,
+                                      const std::optional<std::string>& pooling,
+                                      std::optional<int> dimensions) {
+    const int width = embedder_.dimensions();
+    const int kept = dimensions.value_or(width);
+    if (kept < 1 || kept > width)
+      refuse("dimensions is " + std::to_string(kept) + "; a vector of this model has " +
+             std::to_string(width));
+    std::vector<float> vectors;
+    {
+      const nb::gil_scoped_release unlocked;
+      vectors = compute(texts, pooling ? std::optional(pooling_of(*pooling)) : std::nullopt);
+      vectors = cut(vectors, texts.size(), static_cast<std::size_t>(kept));
+      if (normalise_them)
+        for (std::size_t i = 0; i < texts.size(); ++i)
+          normalise(
+              std::span(vectors).subspan(i * static_cast<std::size_t>(kept), static_cast<std::size_t>(kept)));
+    }
+    return to_numpy(std::move(vectors), {texts.size(), static_cast<std::size_t>(kept)});
+  }
+  std::vector<std::pair<int, float>> rank_texts(const std::string& query,
+                                                const std::vector<std::string>& documents) {
+    const auto hold = user_.hold("the embedder");
+    std::vector<std::pair<int, float>> result;
+    for (const Ranked& one : rank(embedder_, query, documents).ranked)
+      result.emplace_back(one.index, one.score);
+    return result;
+  }
+  int dimensions() const { return embedder_.dimensions(); }
+  int max_tokens() const { return embedder_.max_tokens(); }
+
+ private:
+  std::vector<float> compute(const std::vector<std::string>& texts, std::optional<Pooling> pooling) {
+    const auto hold = user_.hold("the embedder");
+    std::vector<std::vector<Token>> tokens;
+    for (const std::string& text : texts)
+      tokens.push_back(
+          cut_tokens(model_->tokenizer(), tokens_of_text(model_->tokenizer(), text), embedder_.max_tokens()));
+    std::vector<TextTokens> spans;
+    for (const std::vector<Token>& one : tokens) spans.push_back({.tokens = one});
+    return pooling ? embedder_.embed(spans, *pooling) : embedder_.embed(spans);
+  }
+  std::vector<float> cut(const std::vector<float>& vectors, std::size_t n, std::size_t kept) const {
+    const auto width = static_cast<std::size_t>(embedder_.dimensions());
+    if (kept == width) return vectors;
+    std::vector<float> result;
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto first = vectors.begin() + static_cast<std::ptrdiff_t>(i * width);
+      result.insert(result.end(), first, first + static_cast<std::ptrdiff_t>(kept));
+    }
+    return result;
+  }
+
+  ModelPtr model_;
+  Embedder embedder_;
+  OneUser user_;
+};
+
+}  // namespace
+
+void bind_embedder(nb::module_& m) {
+  nb::class_<PyEmbedder>(m, "Embedder")
+      .def_static(
+          "make",
+          [](const ModelPtr& model, int n_tokens, int n_threads) {
+            return std::make_unique<PyEmbedder>(model,
+                                                EmbedderParams{.n_tokens = n_tokens, .n_threads = n_threads});
+          },
+          nb::arg("model"), nb::arg("n_tokens"), nb::arg("n_threads"), WithoutLock())
+      .def("embed", &PyEmbedder::embed, nb::arg("texts"), nb::arg("normalise"), nb::arg("pooling").none(),
+           nb::arg("dimensions").none())
+      .def("rank", &PyEmbedder::rank_texts, nb::arg("query"), nb::arg("documents"), WithoutLock())
+      .def_prop_ro("dimensions", &PyEmbedder::dimensions)
+      .def_prop_ro("max_tokens", &PyEmbedder::max_tokens);
+}
+
+}  // namespace weft::python

@@ -1,0 +1,280 @@
+// The engine: a service, and the answers to its requests, for threads and for event loops.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <mutex>
+#include <system_error>
+#include <tuple>
+
+#include "binding.h"
+#include "grammar.h"
+#include "model.h"
+#include "options.h"
+
+namespace weft::python {
+
+namespace {
+
+/// Which answers have something new, for an event loop that watches a file descriptor. The engine's thread
+/// puts keys in without the interpreter's lock; however many there are, the loop wakes once.
+class ReadyQueue {
+ public:
+  ReadyQueue() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (fd_ < 0) throw Error(ErrorCode::kIo, "no eventfd: " + std::system_category().message(errno));
+  }
+  ~ReadyQueue() { close(fd_); }
+  ReadyQueue(const ReadyQueue&) = delete;
+  ReadyQueue& operator=(const ReadyQueue&) = delete;
+
+  int fd() const { return fd_; }
+  void put(std::int64_t key) {
+    const std::scoped_lock lock(mutex_);
+    keys_.push_back(key);
+    const std::uint64_t one = 1;
+    if (keys_.size() == 1) [[maybe_unused]]
+      const ssize_t written = write(fd_, &one, sizeof one);  // Fails only where it is signalled already.
+  }
+  std::vector<std::int64_t> take() {
+    const std::scoped_lock lock(mutex_);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t n = read(fd_, &count, sizeof count);
+    return std::exchange(keys_, {});
+  }
+
+ private:
+  int fd_;
+  std::mutex mutex_;
+  std::vector<std::int64_t> keys_;
+};
+
+/// The answer to a request with one completion.
+class Answer {
+ public:
+  explicit Answer(Response response) : response_(std::move(response)) {}
+
+  /// Waits for what is new; nothing at the end. Signals' handlers run meanwhile, so Ctrl-C ends the wait.
+  std::optional<Chunk> next() {
+    const auto hold = user_.hold("the answer");
+    while (true) {
+      Chunk chunk;
+      const Response::Poll poll = wait(chunk);
+      if (poll == Response::Poll::kChunk) return chunk;
+      if (poll == Response::Poll::kEnd) return std::nullopt;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+  }
+  /// All that is still to come, as one chunk.
+  Chunk rest() {
+    Chunk all;
+    while (std::optional<Chunk> chunk = next()) {
+      const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+      append(all.text, chunk->text);
+      append(all.tokens, chunk->tokens);
+      append(all.prompt, chunk->prompt);
+      all.done = chunk->done;
+      all.stop = chunk->stop;
+      all.error = std::move(chunk->error);
+      all.stats = chunk->stats;
+    }
+    return all;
+  }
+  /// What is new now, if anything; `ended` says whether anything may come.
+  std::optional<Chunk> poll() {
+    const auto hold = user_.hold("the answer");
+    Chunk chunk;
+    const Response::Poll poll = response_.poll(chunk);
+    ended_ = poll == Response::Poll::kEnd;
+    return poll == Response::Poll::kChunk ? std::optional(std::move(chunk)) : std::nullopt;
+  }
+  bool ended() const { return ended_; }
+  void cancel() { response_.cancel(); }
+  void on_ready(const std::shared_ptr<ReadyQueue>& queue, std::int64_t key) {
+    const auto hold = user_.hold("the answer");
+    response_.on_ready([queue, key] { queue->put(key); });
+  }
+
+ private:
+  Response::Poll wait(Chunk& chunk) {
+    const nb::gil_scoped_release unlocked;
+    return response_.poll(chunk, std::chrono::milliseconds(50));
+  }
+
+  Response response_;
+  bool ended_ = false;
+  OneUser user_;
+};
+
+class Engine {
+ public:
+  Engine(ModelPtr model, const ContextParams& context, ServiceParams params, const ModelPtr& draft)
+      : model_(std::move(model)) {
+    if (draft != nullptr) {
+      draft_ = std::make_unique<Context>(
+          draft->model(), ContextParams{.n_ctx = context.n_ctx, .n_sequences = context.n_sequences});
+      params.batcher.draft = draft_.get();
+      params.batcher.speculation = Speculation::kModel;
+    }
+    service_ = std::make_unique<Service>(Context(model_->model(), context), params);
+  }
+  ~Engine() {
+    const nb::gil_scoped_release unlocked;  // The service's thread ends its step first.
+    service_.reset();
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  Service& service() { return *service_; }
+
+ private:
+  ModelPtr model_;
+  std::unique_ptr<Context> draft_;  // Outlives the service.
+  std::unique_ptr<Service> service_;
+};
+
+std::unique_ptr<Engine> make_engine(const ModelPtr& model, const Dict& context_options,
+                                    const Dict& service_options, const ModelPtr& draft) {
+  ContextParams context;
+  set_fields(context, context_fields(), context_options);
+  ServiceParams service;
+  set_fields(service, service_fields(), service_options);
+  const nb::gil_scoped_release unlocked;
+  return std::make_unique<Engine>(model, context, service, draft);
+}
+
+std::unique_ptr<Answer> submit(Engine& self, std::vector<Token> prompt, const Dict& options,
+                               const PyGrammar* grammar) {
+  RequestParams params;
+  for (const auto& [key, value] : options) {
+    const auto name = nb::cast<std::string>(key);
+    if (set_field(params.sampler, sampler_fields(), name, value) ||
+        set_field(params, request_fields(), name, value))
+      continue;
+    std::vector<std::string_view> known = names_of(sampler_fields());
+    for (const Field<RequestParams>& one : request_fields()) known.push_back(one.name);
+    unknown_option(name, known);
+  }
+  if (grammar != nullptr)
+    params.constraint = [compiled = grammar->compiled](int) { return compiled->constraint(); };
+  const nb::gil_scoped_release unlocked;
+  return std::make_unique<Answer>(self.service().submit(std::move(prompt), std::move(params)));
+}
+
+Dict stats_of(const CompletionStats& stats) {
+  Dict result;
+  result["n_prompt"] = stats.n_prompt;
+  result["n_cached"] = stats.n_cached;
+  result["n_generated"] = stats.n_generated;
+  result["n_drafted"] = stats.n_drafted;
+  result["n_accepted"] = stats.n_accepted;
+  result["queue_ms"] = stats.queue_ms;
+  result["first_token_ms"] = stats.first_token_ms;
+  result["total_ms"] = stats.total_ms;
+  return result;
+}
+
+Dict stats_of(const BatcherStats& stats) {
+  Dict result;
+  result["n_steps"] = stats.n_steps;
+  result["n_requests"] = stats.n_requests;
+  result["n_completed"] = stats.n_completed;
+  result["n_cancelled"] = stats.n_cancelled;
+  result["n_prompt_tokens"] = stats.n_prompt_tokens;
+  result["n_cached_tokens"] = stats.n_cached_tokens;
+  result["n_generated_tokens"] = stats.n_generated_tokens;
+  result["n_running"] = stats.n_running;
+  result["n_waiting"] = stats.n_waiting;
+  result["cells_used"] = stats.cells_used;
+  result["cells_cached"] = stats.cells_cached;
+  result["cells_total"] = stats.cells_total;
+  return result;
+}
+
+std::vector<Token> ids(const std::vector<OutputToken>& tokens) {
+  std::vector<Token> result;
+  for (const OutputToken& token : tokens) result.push_back(token.id);
+  return result;
+}
+
+/// A token, its logprob, and the most probable ones with theirs.
+using TokenLogprob = std::tuple<Token, float, std::vector<std::pair<Token, float>>>;
+
+std::vector<TokenLogprob> logprobs(const std::vector<OutputToken>& tokens) {
+  std::vector<TokenLogprob> result;
+  for (const OutputToken& token : tokens) {
+    std::vector<std::pair<Token, float>> top;
+    for (const Logprob& one : token.top) top.emplace_back(one.id, one.logprob);
+    result.emplace_back(token.id, token.logprob, std::move(top));
+  }
+  return result;
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  nb::class_<ReadyQueue>(m, "ReadyQueue")
+      .def(nb::init<>())
+      .def("fileno", &ReadyQueue::fd)
+      .def("take", &ReadyQueue::take);
+
+  nb::class_<Chunk>(m, "Chunk")
+      .def_prop_ro("text", [](const Chunk& chunk) { return to_str(chunk.text); })
+      .def_prop_ro("tokens", [](const Chunk& chunk) { return ids(chunk.tokens); })
+      .def_prop_ro("logprobs", [](const Chunk& chunk) { return logprobs(chunk.tokens); })
+      .def_prop_ro("prompt_logprobs", [](const Chunk& chunk) { return logprobs(chunk.prompt); })
+      .def_ro("done", &Chunk::done)
+      .def_prop_ro("stop", [](const Chunk& chunk) { return name(chunk.stop); })
+      .def_prop_ro("error", [](const Chunk& chunk) { return to_str(chunk.error); })
+      .def_prop_ro("stats", [](const Chunk& chunk) { return stats_of(chunk.stats); });
+
+  nb::class_<Answer>(m, "Answer")
+      .def("next", &Answer::next)
+      .def("rest", &Answer::rest)
+      .def("poll", &Answer::poll)
+      .def_prop_ro("ended", &Answer::ended)
+      .def("cancel", &Answer::cancel)
+      .def("on_ready", &Answer::on_ready, nb::arg("queue"), nb::arg("key"));
+
+  nb::class_<Engine>(m, "Engine")
+      .def_static("make", &make_engine, nb::arg("model"), nb::arg("context_options"),
+                  nb::arg("service_options"), nb::arg("draft").none())
+      .def("submit", &submit, nb::arg("prompt"), nb::arg("options"), nb::arg("grammar").none())
+      .def("stats", [](Engine& self) { return stats_of(self.service().stats()); })
+      .def(
+          "save_text",
+          [](Engine& self, const std::vector<Token>& tokens) {
+            SavedText saved;
+            {
+              const nb::gil_scoped_release unlocked;
+              saved = self.service().save_text(tokens);
+            }
+            return std::pair(saved.n_tokens, nb::bytes(saved.state.data(), saved.state.size()));
+          },
+          nb::arg("tokens"))
+      .def(
+          "restore_text",
+          [](Engine& self, const nb::bytes& state) {
+            const std::span bytes(reinterpret_cast<const std::byte*>(state.c_str()), state.size());
+            const nb::gil_scoped_release unlocked;
+            return self.service().restore_text(bytes).tokens;
+          },
+          nb::arg("state"))
+      .def(
+          "forget_text",
+          [](Engine& self, const std::vector<Token>& tokens) { return self.service().forget_text(tokens); },
+          nb::arg("tokens"), WithoutLock())
+      .def("shutdown", [](Engine& self) { self.service().shutdown(); }, WithoutLock());
+
+  m.def("service_options", [] { return names_of(service_fields()); });
+  m.def("request_options", [] {
+    std::vector<std::string_view> names = names_of(sampler_fields());
+    for (const Field<RequestParams>& one : request_fields()) names.push_back(one.name);
+    return names;
+  });
+}
+
+}  // namespace weft::python

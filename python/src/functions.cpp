@@ -1,0 +1,441 @@
+// weft.ops: the language's functions, by tables where they are of a kind.
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
+
+#include <array>
+#include <tuple>
+#include <variant>
+
+#include "graph.h"
+
+namespace weft::python {
+
+namespace {
+
+// Functions of one value.
+struct OneRow {
+  const char* name;
+  Value (*make)(Value, Where);
+};
+constexpr std::array kOne = {
+    OneRow{"abs", abs},
+    OneRow{"square", square},
+    OneRow{"sqrt", sqrt},
+    OneRow{"rsqrt", rsqrt},
+    OneRow{"reciprocal", reciprocal},
+    OneRow{"exp", exp},
+    OneRow{"log", log},
+    OneRow{"sin", sin},
+    OneRow{"cos", cos},
+    OneRow{"tanh", tanh},
+    OneRow{"sigmoid", sigmoid},
+    OneRow{"floor", floor},
+    OneRow{"ceil", ceil},
+    OneRow{"round", round},
+    OneRow{"erf", erf},
+    OneRow{"expm1", expm1},
+    OneRow{"log1p", log1p},
+    OneRow{"relu", relu},
+    OneRow{"relu_squared", relu_squared},
+    OneRow{"silu", silu},
+    OneRow{"gelu", gelu},
+    OneRow{"gelu_tanh", gelu_tanh},
+    OneRow{"gelu_quick", gelu_quick},
+    OneRow{"softplus", softplus},
+    OneRow{"logical_not", logical_not},
+    OneRow{"isnan", isnan},
+    OneRow{"isinf", isinf},
+    OneRow{"isfinite", isfinite},
+};
+
+// Of two, the second a value or a number.
+struct TwoRow {
+  const char* name;
+  Value (*of_values)(Value, Value, Where);
+  Value (*with_number)(Value, float, Where);
+};
+constexpr std::array kTwo = {
+    TwoRow{"maximum", maximum, maximum},
+    TwoRow{"minimum", minimum, minimum},
+    TwoRow{"pow", pow, pow},
+    TwoRow{"equal", equal, equal},
+    TwoRow{"not_equal", not_equal, not_equal},
+    TwoRow{"less", less, less},
+    TwoRow{"less_equal", less_equal, less_equal},
+    TwoRow{"greater", greater, greater},
+    TwoRow{"greater_equal", greater_equal, greater_equal},
+};
+
+// Over axes, all if none are named.
+struct OverRow {
+  const char* name;
+  Value (*make)(Value, std::initializer_list<int>, bool, Where);
+};
+constexpr std::array kOver = {
+    OverRow{"sum", sum}, OverRow{"mean", mean}, OverRow{"max", max},
+    OverRow{"min", min}, OverRow{"var", var},   OverRow{"prod", prod},
+    OverRow{"any", any}, OverRow{"all", all},   OverRow{"logsumexp", logsumexp},
+};
+
+using Axes = std::variant<int, std::vector<int>>;
+
+/// The functions take axes as a list in braces, whose length is part of the program.
+template <typename F>
+auto with_axes(const std::vector<int>& a, const F& f) {
+  switch (a.size()) {
+    case 0:
+      return f({});
+    case 1:
+      return f({a[0]});
+    case 2:
+      return f({a[0], a[1]});
+    case 3:
+      return f({a[0], a[1], a[2]});
+    case 4:
+      return f({a[0], a[1], a[2], a[3]});
+    default:
+      refuse("a value has 4 axes at most, not " + std::to_string(a.size()));
+  }
+}
+std::vector<int> list(const std::optional<Axes>& axes) {
+  if (!axes) return {};
+  if (const int* const one = std::get_if<int>(&*axes)) return {*one};
+  return std::get<std::vector<int>>(*axes);
+}
+
+/// A parameter of a function as Python gives it: values behind the first kRequired parameters may be None.
+template <std::size_t kRequired, std::size_t kPlace, typename T>
+using Given = std::conditional_t<std::is_same_v<T, Value> && kPlace >= kRequired, std::optional<Value>, T>;
+
+template <typename T, typename G>
+T given(G&& argument) {
+  if constexpr (std::is_same_v<T, Value> && !std::is_same_v<std::decay_t<G>, Value>)
+    return argument.value_or(Value{});
+  else
+    return std::forward<G>(argument);
+}
+
+/// The function without its last parameter, the line of a C++ program.
+template <std::size_t kRequired, typename R, typename... All>
+auto function(R (*make)(All...)) {
+  using Types = std::tuple<All...>;
+  return [make]<std::size_t... kPlaces>(std::index_sequence<kPlaces...>) {
+    return [make](Given<kRequired, kPlaces, std::tuple_element_t<kPlaces, Types>>... arguments) {
+      return make(given<std::tuple_element_t<kPlaces, Types>>(std::move(arguments))..., Where{});
+    };
+  }(std::make_index_sequence<sizeof...(All) - 1>{});
+}
+constexpr std::size_t kAllRequired = 99;
+template <typename R, typename... All>
+auto function(R (*make)(All...)) {
+  return function<kAllRequired>(make);
+}
+
+/// concat along an axis of any number of values; a node takes some at most.
+Value join(std::vector<Value> values, int axis) {
+  constexpr std::size_t kMost = ops::Concat::kMaxInputs;
+  while (values.size() > kMost) {
+    std::vector<Value> fewer;
+    for (std::size_t i = 0; i < values.size(); i += kMost)
+      fewer.push_back(join({values.begin() + static_cast<std::ptrdiff_t>(i),
+                            values.begin() + static_cast<std::ptrdiff_t>(std::min(values.size(), i + kMost))},
+                           axis));
+    values = std::move(fewer);
+  }
+  if (values.empty()) refuse("concat: it has no inputs");
+  const int rank = values.front().rank();
+  if (axis < -rank || axis >= rank)
+    refuse("concat: there is no axis " + std::to_string(axis) + " of " + std::to_string(rank));
+  return apply(ops::Concat{.axis = axis < 0 ? axis + rank : axis}, values, Where{});
+}
+
+Value put_beside(const std::vector<Value>& values, int axis) {
+  std::vector<Value> parts;
+  for (const Value& value : values) parts.push_back(unsqueeze(value, axis, Where{}));
+  return join(std::move(parts), axis);
+}
+
+using Parts = std::variant<int, std::vector<Dim>>;
+std::vector<Value> cut(Value x, const Parts& parts, int axis) {
+  if (const int* const n = std::get_if<int>(&parts)) return split(x, *n, axis, Where{});
+  return split(x, std::span<const Dim>(std::get<std::vector<Dim>>(parts)), axis, Where{});
+}
+
+void bind_tables(nb::module_& m) {
+  for (const OneRow& row : kOne)
+    m.def(row.name, [make = row.make](Value x) { return make(x, Where{}); }, nb::arg("x"));
+  for (const TwoRow& row : kTwo) {
+    m.def(
+        row.name, [make = row.of_values](Value a, Value b) { return make(a, b, Where{}); }, nb::arg("a"),
+        nb::arg("b"));
+    m.def(
+        row.name, [make = row.with_number](Value a, float b) { return make(a, b, Where{}); }, nb::arg("a"),
+        nb::arg("b"));
+  }
+  for (const OverRow& row : kOver)
+    m.def(
+        row.name,
+        [make = row.make](Value x, const std::optional<Axes>& axis, bool keepdims) {
+          return with_axes(list(axis),
+                           [&](std::initializer_list<int> axes) { return make(x, axes, keepdims, Where{}); });
+        },
+        nb::arg("x"), nb::arg("axis") = nb::none(), nb::arg("keepdims") = false);
+}
+
+void bind_layers(nb::module_& m) {
+  m.def("linear", function<2>(&linear), nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(),
+        "x {m, i} times the transpose of weight {o, i}, plus bias {o}.");
+  m.def("matmul", function(&matmul), nb::arg("a"), nb::arg("b"));
+  m.def("softmax", function<1>(static_cast<Value (*)(Value, int, Where)>(&softmax)), nb::arg("x"),
+        nb::arg("axis") = -1);
+  m.def("softcap", function(&softcap), nb::arg("x"), nb::arg("cap"));
+  m.def("layer_norm", function<1>(&layer_norm), nb::arg("x"), nb::arg("weight") = nb::none(),
+        nb::arg("bias") = nb::none(), nb::arg("eps") = 1e-5f);
+  m.def("rms_norm", function<1>(&rms_norm), nb::arg("x"), nb::arg("weight") = nb::none(),
+        nb::arg("eps") = 1e-5f);
+  m.def("normalize", function(&normalize), nb::arg("x"), nb::arg("eps") = 1e-12f);
+  m.def("batch_norm", function<3>(&batch_norm), nb::arg("x"), nb::arg("mean"), nb::arg("var"),
+        nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(), nb::arg("eps") = 1e-5f);
+  m.def("group_norm", function<1>(&group_norm), nb::arg("x"), nb::arg("groups"),
+        nb::arg("weight") = nb::none(), nb::arg("bias") = nb::none(), nb::arg("eps") = 1e-5f);
+  m.def(
+      "scaled_dot_product_attention",
+      [](Value q, Value k, Value v, std::optional<Value> bias, bool causal, float scale, float cap) {
+        return scaled_dot_product_attention(
+            q, k, v, {.bias = bias.value_or(Value{}), .causal = causal, .scale = scale, .softcap = cap},
+            Where{});
+      },
+      nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("bias") = nb::none(), nb::arg("causal") = false,
+      nb::arg("scale") = 0.0f, nb::arg("softcap") = 0.0f);
+  m.def(
+      "rope",
+      [](Value x, Value positions, int head_dim, std::optional<int> n_rot, bool neox, float freq_base,
+         float freq_scale, std::optional<Value> factors) {
+        const ops::Rope params{.head_dim = head_dim,
+                               .n_rot = n_rot.value_or(head_dim),
+                               .neox = neox,
+                               .freq_base = freq_base,
+                               .freq_scale = freq_scale};
+        return rope(x, positions, params, factors.value_or(Value{}), Where{});
+      },
+      nb::arg("x"), nb::arg("positions"), nb::arg("head_dim"), nb::arg("n_rot") = nb::none(),
+      nb::arg("neox") = true, nb::arg("freq_base") = 10000.0f, nb::arg("freq_scale") = 1.0f,
+      nb::arg("factors") = nb::none());
+  m.def(
+      "lstm",
+      [](Value x, Value weight, std::optional<Value> h0, std::optional<Value> c0) {
+        const Recurrence all = lstm(x, weight, h0.value_or(Value{}), c0.value_or(Value{}), Where{});
+        return std::tuple(all.y, all.h, all.c);
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("h0") = nb::none(), nb::arg("c0") = nb::none());
+  m.def(
+      "gru",
+      [](Value x, Value weight, std::optional<Value> h0, std::optional<Value> bias) {
+        const Recurrence all = gru(x, weight, h0.value_or(Value{}), bias.value_or(Value{}), Where{});
+        return std::pair(all.y, all.h);
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("h0") = nb::none(), nb::arg("bias") = nb::none());
+  m.def("ragged_attention", function(&ragged_attention), nb::arg("q"), nb::arg("k"), nb::arg("v"),
+        nb::arg("begins"), nb::arg("ends"), nb::arg("n_heads"), nb::arg("scale") = 0.0f);
+  m.def("ragged_mean", function(&ragged_mean), nb::arg("x"), nb::arg("begins"), nb::arg("ends"));
+  m.def("store_rows", function(&store_rows), nb::arg("state"), nb::arg("x"), nb::arg("rows"));
+}
+
+void bind_moves(nb::module_& m) {
+  m.def("concat", &join, nb::arg("values"), nb::arg("axis") = -1);
+  m.def("stack", &put_beside, nb::arg("values"), nb::arg("axis") = 0);
+  m.def("split", &cut, nb::arg("x"), nb::arg("parts"), nb::arg("axis") = 0,
+        "Into so many parts, or parts of these sizes.");
+  m.def("reshape", function(&reshape), nb::arg("x"), nb::arg("shape"));
+  m.def(
+      "permute",
+      [](Value x, const std::vector<int>& axes) {
+        return with_axes(axes, [&](std::initializer_list<int> list) { return permute(x, list, Where{}); });
+      },
+      nb::arg("x"), nb::arg("axes"));
+  m.def("transpose", function(&transpose), nb::arg("x"), nb::arg("axis_a") = -2, nb::arg("axis_b") = -1);
+  m.def("slice", function(&slice), nb::arg("x"), nb::arg("axis"), nb::arg("begin"), nb::arg("end"),
+        nb::arg("step") = 1);
+  m.def("broadcast_to", function(&broadcast_to), nb::arg("x"), nb::arg("shape"));
+  m.def("squeeze", function(&squeeze), nb::arg("x"), nb::arg("axis"));
+  m.def("unsqueeze", function(&unsqueeze), nb::arg("x"), nb::arg("axis"));
+  m.def("pad", function(&pad), nb::arg("x"), nb::arg("axis"), nb::arg("before"), nb::arg("after"),
+        nb::arg("value") = 0.0f);
+  m.def(
+      "flip",
+      [](Value x, const Axes& axes) {
+        return with_axes(list(axes), [&](std::initializer_list<int> all) { return flip(x, all, Where{}); });
+      },
+      nb::arg("x"), nb::arg("axes"));
+  m.def("repeat", function(&repeat), nb::arg("x"), nb::arg("times"), nb::arg("axis"));
+  m.def("tile", function(&tile), nb::arg("x"), nb::arg("times"), nb::arg("axis"));
+  m.def("tril", function(&tril), nb::arg("x"), nb::arg("diagonal") = 0);
+  m.def("triu", function(&triu), nb::arg("x"), nb::arg("diagonal") = 0);
+  m.def("one_hot", function(&one_hot), nb::arg("indices"), nb::arg("n_classes"));
+  m.def(
+      "take",
+      [](Value x, Value indices, std::optional<int> axis) {
+        return axis ? take(x, indices, *axis, Where{}) : take(x, indices, Where{});
+      },
+      nb::arg("x"), nb::arg("indices"), nb::arg("axis") = nb::none(),
+      "Elements of an axis by their places; without an axis rows of a table, which may be a quantised "
+      "weight.");
+  m.def("take_along_axis", function(&take_along_axis), nb::arg("x"), nb::arg("indices"), nb::arg("axis"));
+  m.def("scatter", function(&scatter), nb::arg("x"), nb::arg("indices"), nb::arg("source"), nb::arg("axis"));
+  m.def("scatter_add", function(&scatter_add), nb::arg("x"), nb::arg("indices"), nb::arg("source"),
+        nb::arg("axis"));
+  m.def("set_rows", function(&set_rows), nb::arg("x"), nb::arg("indices"), nb::arg("source"),
+        nb::arg("axis") = 0);
+  m.def("index_add", function(&index_add), nb::arg("x"), nb::arg("indices"), nb::arg("source"),
+        nb::arg("axis") = 0);
+  m.def("argsort", function(&argsort), nb::arg("x"), nb::arg("axis") = -1, nb::arg("descending") = false);
+  m.def("sort", function(&sort), nb::arg("x"), nb::arg("axis") = -1, nb::arg("descending") = false);
+}
+
+void bind_numbers(nb::module_& m) {
+  m.def("clamp", function(&clamp), nb::arg("x"), nb::arg("low"), nb::arg("high"));
+  m.def("where", function(static_cast<Value (*)(Value, Value, Value, Where)>(&where)), nb::arg("condition"),
+        nb::arg("a"), nb::arg("b"));
+  m.def("where", function(static_cast<Value (*)(Value, Value, float, Where)>(&where)), nb::arg("condition"),
+        nb::arg("a"), nb::arg("b"));
+  m.def(
+      "glu_silu", [](Value gate, Value up) { return glu(Activation::kSilu, gate, up, Where{}); },
+      nb::arg("gate"), nb::arg("up"), "silu(gate) * up");
+  m.def(
+      "cast", [](Value x, std::string_view dtype) { return cast(x, dtype_of(dtype), Where{}); }, nb::arg("x"),
+      nb::arg("dtype"));
+  m.def("floor_divide", function(static_cast<Value (*)(Value, Value, Where)>(&floor_divide)), nb::arg("a"),
+        nb::arg("b"));
+  m.def("floor_divide", function(static_cast<Value (*)(Value, std::int32_t, Where)>(&floor_divide)),
+        nb::arg("a"), nb::arg("b"));
+  m.def("remainder", function(static_cast<Value (*)(Value, Value, Where)>(&remainder)), nb::arg("a"),
+        nb::arg("b"));
+  m.def("remainder", function(static_cast<Value (*)(Value, std::int32_t, Where)>(&remainder)), nb::arg("a"),
+        nb::arg("b"));
+  m.def("logical_and", function(&logical_and), nb::arg("a"), nb::arg("b"));
+  m.def("logical_or", function(&logical_or), nb::arg("a"), nb::arg("b"));
+  m.def("argmax", function(&argmax), nb::arg("x"), nb::arg("axis"), nb::arg("keepdims") = false);
+  m.def("argmin", function(&argmin), nb::arg("x"), nb::arg("axis"), nb::arg("keepdims") = false);
+  m.def("cumsum", function(&cumsum), nb::arg("x"), nb::arg("axis"));
+  m.def("top_k", function(&top_k), nb::arg("x"), nb::arg("k"));
+  m.def(
+      "arange",
+      [](PyGraph& graph, const Dim& begin, const Dim& end, std::int64_t step, std::string_view dtype) {
+        return arange(graph, begin, end, step, dtype_of(dtype), Where{});
+      },
+      nb::arg("graph"), nb::arg("begin"), nb::arg("end"), nb::arg("step") = 1, nb::arg("dtype") = "i32");
+  m.def(
+      "full",
+      [](PyGraph& graph, const Shape& shape, float value) { return full(graph, shape, value, Where{}); },
+      nb::arg("graph"), nb::arg("shape"), nb::arg("value"));
+  m.def("random_uniform", function(&random_uniform), nb::arg("counter"), nb::arg("shape"), nb::arg("seed"),
+        nb::arg("low") = 0.0f, nb::arg("high") = 1.0f);
+  m.def("random_normal", function(&random_normal), nb::arg("counter"), nb::arg("shape"), nb::arg("seed"),
+        nb::arg("mean") = 0.0f, nb::arg("deviation") = 1.0f);
+}
+
+/// One number for height and width, or one for each.
+using Size = std::variant<std::int64_t, std::pair<std::int64_t, std::int64_t>>;
+HeightWidth size(const Size& given) {
+  if (const std::int64_t* const both = std::get_if<std::int64_t>(&given)) return *both;
+  const auto& [h, w] = std::get<1>(given);
+  return {h, w};
+}
+std::optional<HeightWidth> size(const std::optional<Size>& given) {
+  return given ? std::optional(size(*given)) : std::nullopt;
+}
+
+void bind_pictures(nb::module_& m) {
+  const Size one = std::int64_t{1}, none = std::int64_t{0};
+  m.def(
+      "conv2d",
+      [](Value x, Value weight, std::optional<Value> bias, const Size& stride, const Size& padding,
+         const Size& dilation, std::int64_t groups) {
+        return conv2d(
+            x, weight, bias.value_or(Value{}),
+            {.stride = size(stride), .padding = size(padding), .dilation = size(dilation), .groups = groups},
+            Where{});
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("stride") = one,
+      nb::arg("padding") = none, nb::arg("dilation") = one, nb::arg("groups") = 1);
+  m.def(
+      "conv_transpose2d",
+      [](Value x, Value weight, std::optional<Value> bias, const Size& stride, const Size& padding,
+         const Size& output_padding, const Size& dilation, std::int64_t groups) {
+        return conv_transpose2d(x, weight, bias.value_or(Value{}),
+                                {.stride = size(stride),
+                                 .padding = size(padding),
+                                 .output_padding = size(output_padding),
+                                 .dilation = size(dilation),
+                                 .groups = groups},
+                                Where{});
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("stride") = one,
+      nb::arg("padding") = none, nb::arg("output_padding") = none, nb::arg("dilation") = one,
+      nb::arg("groups") = 1);
+  m.def(
+      "conv1d",
+      [](Value x, Value weight, std::optional<Value> bias, std::int64_t stride, std::int64_t padding,
+         std::int64_t dilation, std::int64_t groups) {
+        return conv1d(x, weight, bias.value_or(Value{}),
+                      Conv1d{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups},
+                      Where{});
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("stride") = 1,
+      nb::arg("padding") = 0, nb::arg("dilation") = 1, nb::arg("groups") = 1,
+      "Signals {n, c, t}, weight {o, c / groups, 1, k}.");
+  m.def(
+      "conv_transpose1d",
+      [](Value x, Value weight, std::optional<Value> bias, std::int64_t stride, std::int64_t padding,
+         std::int64_t output_padding, std::int64_t dilation, std::int64_t groups) {
+        return conv_transpose1d(x, weight, bias.value_or(Value{}),
+                                {.stride = stride,
+                                 .padding = padding,
+                                 .output_padding = output_padding,
+                                 .dilation = dilation,
+                                 .groups = groups},
+                                Where{});
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::arg("stride") = 1,
+      nb::arg("padding") = 0, nb::arg("output_padding") = 0, nb::arg("dilation") = 1, nb::arg("groups") = 1);
+  m.def(
+      "max_pool2d",
+      [](Value x, const Size& kernel, const std::optional<Size>& stride, const Size& padding) {
+        return max_pool2d(x, size(kernel), size(stride), size(padding), Where{});
+      },
+      nb::arg("x"), nb::arg("kernel"), nb::arg("stride") = nb::none(), nb::arg("padding") = none);
+  m.def(
+      "avg_pool2d",
+      [](Value x, const Size& kernel, const std::optional<Size>& stride, const Size& padding,
+         bool count_include_pad) {
+        return avg_pool2d(x, size(kernel), size(stride), size(padding), count_include_pad, Where{});
+      },
+      nb::arg("x"), nb::arg("kernel"), nb::arg("stride") = nb::none(), nb::arg("padding") = none,
+      nb::arg("count_include_pad") = true);
+  m.def(
+      "upsample_nearest",
+      [](Value x, const Size& scale) { return upsample_nearest(x, size(scale), Where{}); }, nb::arg("x"),
+      nb::arg("scale"));
+  m.def(
+      "upsample_bilinear",
+      [](Value x, const Size& scale, bool align_corners) {
+        return upsample_bilinear(x, size(scale), align_corners, Where{});
+      },
+      nb::arg("x"), nb::arg("scale"), nb::arg("align_corners") = false);
+  m.def("resize_nearest", function(&resize_nearest), nb::arg("x"), nb::arg("height"), nb::arg("width"));
+  m.def("resize_bilinear", function(&resize_bilinear), nb::arg("x"), nb::arg("height"), nb::arg("width"),
+        nb::arg("align_corners") = false);
+}
+
+}  // namespace
+
+void bind_functions(nb::module_& m) {
+  nb::module_ ops = m.def_submodule("ops", "What graphs are made of, under the names of NumPy and PyTorch.");
+  bind_tables(ops);
+  bind_layers(ops);
+  bind_moves(ops);
+  bind_numbers(ops);
+  bind_pictures(ops);
+}
+
+}  // namespace weft::python

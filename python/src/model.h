@@ -1,0 +1,31 @@
+#pragma once
+// A model as Python holds it, shared by everything that is made of it.
+#include <memory>
+#include <mutex>
+
+#include "weft/grammar.h"
+#include "weft/model.h"
+
+namespace weft::python {
+
+class LoadedModel {
+ public:
+  explicit LoadedModel(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
+
+  const std::shared_ptr<const Model>& model() const { return model_; }
+  const Tokenizer& tokenizer() const { return model_->tokenizer(); }
+  /// Of the vocabulary, made when it is first asked for. Any thread.
+  const GrammarCompiler& grammars() const {
+    std::call_once(once_, [this] { grammars_ = std::make_unique<GrammarCompiler>(tokenizer()); });
+    return *grammars_;
+  }
+
+ private:
+  std::shared_ptr<const Model> model_;
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<const GrammarCompiler> grammars_;
+};
+
+using ModelPtr = std::shared_ptr<LoadedModel>;
+
+}  // namespace weft::python

@@ -1,0 +1,102 @@
+// The module `weft._weft`: weft's public API, as far as the package `weft` and its users need it.
+#include <algorithm>
+#include <exception>
+
+#include "binding.h"
+#include "weft/batcher.h"
+
+namespace weft::python {
+
+namespace {
+
+/// As weft/errors.py knows them.
+std::string_view name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return "invalid_argument";
+    case ErrorCode::kInvalidFile:
+      return "invalid_file";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kNotFound:
+      return "not_found";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kOutOfMemory:
+      return "out_of_memory";
+    case ErrorCode::kDevice:
+      return "device";
+    case ErrorCode::kCancelled:
+      return "cancelled";
+    case ErrorCode::kOverloaded:
+      return "overloaded";
+    case ErrorCode::kUnavailable:
+      return "unavailable";
+  }
+  return "device";
+}
+
+/// Sets Python's error. The classes are the package's: errors are too rare to keep them at hand.
+void raise(std::string_view code, const std::exception& error, double retry_after_ms = 0.0) {
+  try {
+    const nb::object exception = nb::module_::import_("weft.errors")
+                                     .attr("from_code")(code, to_str(error.what()), retry_after_ms / 1000.0);
+    PyErr_SetObject(exception.type().ptr(), exception.ptr());
+  } catch (nb::python_error& failure) {
+    failure.restore();
+  }
+}
+
+}  // namespace
+
+nb::str to_str(std::string_view text) {
+  PyObject* const str = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (str == nullptr) throw nb::python_error();
+  return nb::steal<nb::str>(str);
+}
+
+void unknown_option(std::string_view name, std::span<const std::string_view> known) {
+  std::string text = "there is no option '" + std::string(name) + "'; there are";
+  for (const std::string_view one : known) text += (one == known.front() ? " " : ", ") + std::string(one);
+  throw nb::type_error(text.c_str());
+}
+
+void wrong_type(std::string_view name, nb::handle value) {
+  const auto repr = nb::cast<std::string>(nb::repr(value));
+  throw nb::type_error((std::string(name) + " cannot be " + repr.substr(0, 80)).c_str());
+}
+
+void bind_errors() {
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const OverloadedError& error) {
+      raise(name(error.code()), error, error.retry_after_ms);
+    } catch (const Error& error) {
+      raise(name(error.code()), error);
+    } catch (const CacheFull& error) {
+      raise("cache_full", error);
+    }
+  });
+}
+
+}  // namespace weft::python
+
+NB_MODULE(_weft, m) {
+  using namespace weft::python;
+  // Who ends a process in the middle of something need not hear of it; tests ask for it.
+  nanobind::set_leak_warnings(false);
+  m.def(
+      "warn_of_leaks", [] { nanobind::set_leak_warnings(true); },
+      "At the end of the process tell which objects are left.");
+  m.doc() = "weft's C++ API for the package weft.";
+  bind_errors();
+  bind_model(m);
+  bind_context(m);
+  bind_engine(m);
+  bind_chat(m);
+  bind_embedder(m);
+  bind_graph(m);
+  bind_functions(m);
+  bind_plan(m);
+}

@@ -1,0 +1,197 @@
+#include "options.h"
+
+#include <nanobind/stl/map.h>
+
+#include <array>
+#include <map>
+#include <string>
+
+namespace weft::python {
+
+namespace {
+
+/// The option whose value is a member of a member.
+template <auto kOuter, auto kInner>
+constexpr Field<OwnerOf<kOuter>> inner(std::string_view name) {
+  return {name, [](OwnerOf<kOuter>& into, nb::handle value) {
+            auto& member = into.*kOuter.*kInner;
+            member = nb::cast<std::remove_reference_t<decltype(member)>>(value);
+          }};
+}
+
+template <typename E>
+E one_of(std::string_view option, nb::handle value,
+         std::initializer_list<std::pair<std::string_view, E>> names) {
+  const auto given = nb::cast<std::string>(value);
+  std::string known;
+  for (const auto& [name, meaning] : names) {
+    if (name == given) return meaning;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  refuse(std::string(option) + " is '" + given + "'; it must be one of " + known);
+}
+
+CacheType cache_type(std::string_view option, nb::handle value) {
+  return one_of<CacheType>(option, value,
+                           {{"auto", CacheType::kAuto},
+                            {"f32", CacheType::kF32},
+                            {"f16", CacheType::kF16},
+                            {"bf16", CacheType::kBF16},
+                            {"q8_0", CacheType::kQ8_0},
+                            {"q4_0", CacheType::kQ4_0}});
+}
+
+std::vector<AdapterUse> adapter_uses(nb::handle value) {
+  std::vector<AdapterUse> uses;
+  for (const auto& [adapter, scale] : nb::cast<std::vector<std::pair<int, float>>>(value))
+    uses.push_back({.adapter = adapter, .scale = scale});
+  return uses;
+}
+
+}  // namespace
+
+std::span<const Field<ModelParams>> model_fields() {
+  using M = ModelParams;
+  using P = PlacementParams;
+  static constexpr std::array kFields = {
+      field<&M::n_threads>("n_threads"),
+      inner<&M::placement, &P::n_layers>("n_gpu_layers"),
+      inner<&M::placement, &P::devices>("devices"),
+      inner<&M::placement, &P::shares>("tensor_split"),
+      inner<&M::placement, &P::split_rows>("split_rows"),
+      inner<&M::placement, &P::experts_on_cpu>("cpu_moe"),
+      field<&M::n_cpu_moe>("n_cpu_moe"),
+      Field<M>{"pins",
+               [](M& params, nb::handle value) {
+                 for (auto& [pattern, device] :
+                      nb::cast<std::vector<std::pair<std::string, std::string>>>(value))
+                   params.placement.pins.push_back({.pattern = pattern, .device = device});
+               }},
+      inner<&M::placement, &P::fit>("fit"),
+      inner<&M::placement, &P::n_ctx>("n_ctx"),
+      inner<&M::placement, &P::n_sequences>("n_sequences"),
+      inner<&M::placement, &P::n_ubatch>("n_ubatch"),
+      field<&M::repack>("repack"),
+      field<&M::pack_cache>("pack_cache"),
+      field<&M::pre_tokenizer>("pre_tokenizer"),
+      Field<M>{"adapters",
+               [](M& params, nb::handle value) {
+                 for (const auto& path : nb::cast<std::vector<std::filesystem::path>>(value))
+                   params.adapters.push_back({.path = path});
+               }},
+      Field<M>{"control_vectors",
+               [](M& params, nb::handle value) {
+                 for (const auto& [path, scale] :
+                      nb::cast<std::vector<std::pair<std::filesystem::path, float>>>(value))
+                   params.control_vectors.push_back({.path = path, .scale = scale});
+               }},
+  };
+  return kFields;
+}
+
+std::span<const Field<ContextParams>> context_fields() {
+  using C = ContextParams;
+  static constexpr std::array kFields = {
+      field<&C::n_ctx>("n_ctx"),
+      field<&C::n_sequences>("n_sequences"),
+      field<&C::n_ubatch>("n_ubatch"),
+      field<&C::n_outputs>("n_outputs"),
+      field<&C::n_threads>("n_threads"),
+      field<&C::n_best>("n_best"),
+      Field<C>{"k_type", [](C& params, nb::handle value) { params.k_type = cache_type("k_type", value); }},
+      Field<C>{"v_type", [](C& params, nb::handle value) { params.v_type = cache_type("v_type", value); }},
+      field<&C::window_rewind>("window_rewind"),
+      Field<C>{"use_adapters", [](C& params, nb::handle value) { params.adapters = adapter_uses(value); }},
+  };
+  return kFields;
+}
+
+std::span<const Field<ServiceParams>> service_fields() {
+  using S = ServiceParams;
+  using B = BatcherParams;
+  static constexpr std::array kFields = {
+      inner<&S::batcher, &B::n_running>("n_running"),
+      inner<&S::batcher, &B::n_step_tokens>("n_step_tokens"),
+      inner<&S::batcher, &B::max_step_ms>("max_step_ms"),
+      inner<&S::batcher, &B::reuse_prefixes>("reuse_prefixes"),
+      Field<S>{"speculation",
+               [](S& params, nb::handle value) {
+                 params.batcher.speculation = one_of<Speculation>("speculation", value,
+                                                                  {{"none", Speculation::kNone},
+                                                                   {"ngram", Speculation::kNgram},
+                                                                   {"model", Speculation::kModel}});
+               }},
+      inner<&S::batcher, &B::n_draft>("n_draft"),
+      Field<S>{"n_waiting",
+               [](S& params, nb::handle value) { params.batcher.limits.n_waiting = nb::cast<int>(value); }},
+      field<&S::n_unread>("n_unread"),
+  };
+  return kFields;
+}
+
+std::span<const Field<SamplerParams>> sampler_fields() {
+  using S = SamplerParams;
+  static constexpr std::array kFields = {
+      field<&S::temperature>("temperature"),
+      field<&S::top_k>("top_k"),
+      field<&S::top_p>("top_p"),
+      field<&S::min_p>("min_p"),
+      field<&S::seed>("seed"),
+      field<&S::repetition_penalty>("repetition_penalty"),
+      field<&S::frequency_penalty>("frequency_penalty"),
+      field<&S::presence_penalty>("presence_penalty"),
+      field<&S::penalty_last_n>("penalty_last_n"),
+      field<&S::typical_p>("typical_p"),
+      field<&S::top_n_sigma>("top_n_sigma"),
+      field<&S::xtc_probability>("xtc_probability"),
+      field<&S::xtc_threshold>("xtc_threshold"),
+      field<&S::dynamic_temperature_range>("dynamic_temperature_range"),
+      field<&S::dynamic_temperature_exponent>("dynamic_temperature_exponent"),
+      field<&S::mirostat>("mirostat"),
+      field<&S::mirostat_tau>("mirostat_tau"),
+      field<&S::mirostat_eta>("mirostat_eta"),
+      field<&S::dry_multiplier>("dry_multiplier"),
+      field<&S::dry_base>("dry_base"),
+      field<&S::dry_allowed_length>("dry_allowed_length"),
+      field<&S::dry_penalty_last_n>("dry_penalty_last_n"),
+      Field<S>{"logit_bias",
+               [](S& params, nb::handle value) {
+                 for (const auto& [token, bias] : nb::cast<std::map<Token, float>>(value))
+                   params.logit_bias.emplace_back(token, bias);
+               }},
+      Field<S>{"samplers",
+               [](S& params, nb::handle value) {
+                 params.steps = parse_sampler_steps(nb::cast<std::string>(value));
+               }},
+  };
+  return kFields;
+}
+
+std::span<const Field<RequestParams>> request_fields() {
+  using R = RequestParams;
+  static constexpr std::array kFields = {
+      field<&R::n_predict>("max_tokens"),
+      field<&R::n_min>("min_tokens"),
+      field<&R::ignore_end>("ignore_end"),
+      field<&R::special>("special"),
+      Field<R>{"stop",
+               [](R& params, nb::handle value) {
+                 if (nb::isinstance<nb::str>(value))
+                   params.stop = {nb::cast<std::string>(value)};
+                 else
+                   params.stop = nb::cast<std::vector<std::string>>(value);
+               }},
+      field<&R::n_logprobs>("logprobs"),
+      field<&R::prompt_logprobs>("prompt_logprobs"),
+      field<&R::priority>("priority"),
+      Field<R>{"timeout",
+               [](R& params, nb::handle value) { params.timeout_ms = nb::cast<double>(value) * 1000.0; }},
+      field<&R::context_shift>("context_shift"),
+      field<&R::n_keep>("n_keep"),
+      field<&R::speculate>("speculate"),
+      Field<R>{"use_adapters", [](R& params, nb::handle value) { params.adapters = adapter_uses(value); }},
+  };
+  return kFields;
+}
+
+}  // namespace weft::python

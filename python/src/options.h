@@ -1,0 +1,22 @@
+#pragma once
+// The options that Python knows, each once: its name there, and the member that it sets. weft/options.py has
+// their types for people and type checkers; a test holds the two against each other.
+#include <span>
+
+#include "binding.h"
+#include "weft/batcher.h"
+#include "weft/context.h"
+#include "weft/model.h"
+#include "weft/sampler.h"
+#include "weft/service.h"
+
+namespace weft::python {
+
+std::span<const Field<ModelParams>> model_fields();
+std::span<const Field<ContextParams>> context_fields();
+std::span<const Field<ServiceParams>> service_fields();
+std::span<const Field<SamplerParams>> sampler_fields();
+/// Of requests, besides those of their samplers.
+std::span<const Field<RequestParams>> request_fields();
+
+}  // namespace weft::python

@@ -1,0 +1,201 @@
+// Plans: graphs on devices, with arrays in and out.
+#include "weft/plan.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <map>
+
+#include "graph.h"
+
+namespace weft::python {
+
+namespace {
+
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Arrays = std::map<std::string, Array>;
+
+std::span<const std::byte> bytes_of(const Array& array) {
+  return {static_cast<const std::byte*>(array.data()), array.nbytes()};
+}
+
+std::string shape_text(const Array& array) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < array.ndim(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(array.shape(i));
+  return text + ")";
+}
+
+/// A plan, the arrays that its weights lie in, and the sizes of the last step.
+class PyPlan {
+ public:
+  PyPlan(const Graph& graph, const std::vector<std::string>& devices, const PlanParams& params)
+      : plan_(graph, find_devices(devices), params), sizes_(graph.symbols().size()) {}
+
+  void set_weight(const std::string& name, Array array) {
+    const auto hold = user_.hold("the plan");
+    plan_.set_weight(name, bytes_of(array));
+    weights_.insert_or_assign(name, std::move(array));
+  }
+  void set_weights(const std::filesystem::path& path) {
+    const auto hold = user_.hold("the plan");
+    plan_.set_weights(WeightFile(path));
+  }
+  void set_graph(const Graph& graph) {
+    const auto hold = user_.hold("the plan");
+    plan_.set_graph(graph);
+    sizes_.assign(graph.symbols().size(), std::nullopt);
+  }
+
+  /// One step. Sizes that an input's shape tells need not be given.
+  void run(const Arrays& inputs, const std::map<std::string, std::int64_t>& sizes) {
+    const auto hold = user_.hold("the plan");
+    const std::vector<std::optional<std::int64_t>> now = sizes_of(inputs, sizes);
+    std::vector<Plan::SymbolValue> values;
+    for (std::size_t s = 0; s < now.size(); ++s)
+      if (now[s]) values.emplace_back(plan_.graph().symbols()[s].name, *now[s]);
+    std::vector<Plan::InputData> data;
+    for (const auto& [name, array] : inputs) {
+      check_input(name, array, now);
+      data.emplace_back(name, bytes_of(array));
+    }
+    plan_.run(values, data);
+    sizes_ = now;
+  }
+
+  nb::object read(const std::string& name) {
+    const auto hold = user_.hold("the plan");
+    const std::vector<std::int64_t> shape = plan_.shape(name);
+    const ValueId id = plan_.graph().find(name);
+    return plan_.graph().value(id).dtype == DType::kI32 ? read_as<std::int32_t>(name, shape)
+                                                        : read_as<float>(name, shape);
+  }
+  std::vector<std::string> outputs() const {
+    std::vector<std::string> names;
+    for (const ValueId id : plan_.graph().outputs()) names.push_back(plan_.graph().value(id).name);
+    return names;
+  }
+  /// "f32" or "i32"; nothing where there is no such input.
+  std::optional<std::string> type_of(const std::string& name) const {
+    const ValueId id = plan_.graph().find(name);
+    if (id == kNoValue) return std::nullopt;
+    return std::string(info(plan_.graph().value(id).dtype).name);
+  }
+  std::string explain() const { return plan_.explain(); }
+  std::vector<std::string> placement() const { return plan_.placement(); }
+  const PlanCounters& counters() const { return plan_.counters(); }
+
+ private:
+  using Sizes = std::vector<std::optional<std::int64_t>>;
+
+  const ValueInfo& input(const std::string& name) const {
+    const ValueId id = plan_.graph().find(name);
+    if (id == kNoValue || plan_.graph().value(id).kind != ValueKind::kInput)
+      throw Error(ErrorCode::kNotFound, "the graph has no input '" + name + "'");
+    return plan_.graph().value(id);
+  }
+  Sizes sizes_of(const Arrays& inputs, const std::map<std::string, std::int64_t>& given) const {
+    const std::span<const Symbol> symbols = plan_.graph().symbols();
+    Sizes now = sizes_;
+    Sizes said(symbols.size());
+    for (const auto& [name, value] : given) {
+      std::size_t s = 0;
+      while (s < symbols.size() && symbols[s].name != name) ++s;
+      if (s == symbols.size()) refuse("the graph has no symbol '" + name + "'");
+      said[s] = value;
+    }
+    for (const auto& [name, array] : inputs) {
+      const Shape& shape = input(name).shape;
+      for (int axis = 0; axis < shape.rank() && axis < static_cast<int>(array.ndim()); ++axis)
+        for (std::size_t s = 0; s < symbols.size(); ++s)
+          if (!said[s] && shape[axis] == Dim(1, static_cast<SymbolId>(s)))
+            said[s] = static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
+    }
+    for (std::size_t s = 0; s < symbols.size(); ++s)
+      if (said[s]) now[s] = said[s];
+    return now;
+  }
+  void check_input(const std::string& name, const Array& array, const Sizes& sizes) const {
+    const ValueInfo& value = input(name);
+    const bool fits = value.dtype == DType::kI32 ? array.dtype() == nb::dtype<std::int32_t>()
+                                                 : array.dtype() == nb::dtype<float>();
+    if (!fits) refuse("the input '" + name + "' is of " + std::string(info(value.dtype).name));
+    const std::span<const Symbol> symbols = plan_.graph().symbols();
+    bool same = value.shape.rank() == static_cast<int>(array.ndim());
+    std::vector<std::int64_t> values;
+    for (std::size_t s = 0; s < sizes.size(); ++s) {
+      if (!sizes[s]) refuse("a size is missing: " + symbols[s].name + "; no input's shape tells it");
+      values.push_back(*sizes[s]);
+    }
+    for (int axis = 0; same && axis < value.shape.rank(); ++axis)
+      same = value.shape[axis].value(values) ==
+             static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
+    if (!same)
+      refuse("the input '" + name + "' has the shape " + shape_text(array) + ", not " +
+             to_string(value.shape, symbols));
+  }
+  template <typename T>
+  nb::object read_as(const std::string& name, const std::vector<std::int64_t>& shape) const {
+    std::vector<std::size_t> dims(shape.begin(), shape.end());
+    auto numbers = std::make_unique<std::vector<T>>(plan_.read<T>(name));
+    T* const data = numbers->data();
+    const nb::capsule owner(numbers.release(),
+                            [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T>(data, dims.size(), dims.data(), owner));
+  }
+
+  std::map<std::string, Array> weights_;  // Outlive the plan, which may read them where they lie.
+  Plan plan_;
+  Sizes sizes_;
+  OneUser user_;
+};
+
+std::unique_ptr<PyPlan> make_plan(const PyGraph& graph, const std::vector<std::string>& devices,
+                                  const std::vector<std::pair<std::string, std::string>>& pins, int n_threads,
+                                  const std::vector<std::string>& allow) {
+  PlanParams params{.allowed = {.shapes = false}, .n_threads = n_threads};
+  for (const auto& [pattern, device] : pins) params.pins.push_back({.pattern = pattern, .device = device});
+  for (const std::string& change : allow) {
+    if (change == "shapes")
+      params.allowed.shapes = true;
+    else if (change == "tensors")
+      params.allowed.tensors = true;
+    else if (change == "topology")
+      params.allowed.topology = true;
+    else
+      refuse("a plan may allow shapes, tensors and topology, not '" + change + "'");
+  }
+  return std::make_unique<PyPlan>(graph, devices, params);
+}
+
+}  // namespace
+
+void bind_plan(nb::module_& m) {
+  nb::class_<PyPlan>(m, "Plan")
+      .def_static("make", &make_plan, nb::arg("graph"), nb::arg("devices"), nb::arg("pins"),
+                  nb::arg("n_threads"), nb::arg("allow"))
+      .def("set_weight", &PyPlan::set_weight, nb::arg("name"), nb::arg("array").noconvert())
+      .def("set_weights", &PyPlan::set_weights, nb::arg("path"), WithoutLock())
+      .def(
+          "set_graph", [](PyPlan& self, const PyGraph& graph) { self.set_graph(graph); }, nb::arg("graph"))
+      .def("run", &PyPlan::run, nb::arg("inputs"), nb::arg("sizes"), WithoutLock())
+      .def("read", &PyPlan::read, nb::arg("name"),
+           nb::sig("def read(self, name: str) -> numpy.typing.NDArray[typing.Any]"))
+      .def("type_of", &PyPlan::type_of, nb::arg("name"))
+      .def_prop_ro("outputs", &PyPlan::outputs)
+      .def_prop_ro("placement", &PyPlan::placement)
+      .def_prop_ro("counters",
+                   [](const PyPlan& self) {
+                     const PlanCounters& counters = self.counters();
+                     nb::typed<nb::dict, std::string, std::int64_t> result;
+                     result["compiled"] = counters.compiled;
+                     result["steps"] = counters.steps;
+                     result["shapes"] = counters.shapes;
+                     result["tensors"] = counters.tensors;
+                     result["topology"] = counters.topology;
+                     return result;
+                   })
+      .def("explain", &PyPlan::explain);
+}
+
+}  // namespace weft::python

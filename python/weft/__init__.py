@@ -1,0 +1,40 @@
+"""weft: language models from GGUF files, and graphs of one's own.
+
+    import weft
+    model = weft.Model("model.gguf")
+    for piece in model.stream("Once upon a time", max_tokens=64):
+        print(piece, end="", flush=True)
+"""
+
+from importlib.metadata import version as _version
+
+from . import ops
+from ._weft import Batch, Context, Dim, Grammar, Graph, Sampler, Value, devices
+from .chats import ChatAnswer, ChatEvent, ChatStream, ToolCall
+from .embedder import Embedder, Ranked
+from .errors import (
+    CacheFullError,
+    CancelledError,
+    DeviceError,
+    Error,
+    InvalidArgumentError,
+    InvalidFileError,
+    IoError,
+    NotFoundError,
+    OutOfMemoryError,
+    OverloadedError,
+    UnavailableError,
+    UnsupportedError,
+)
+from .model import Model
+from .plan import Plan
+from .streams import Completion, Stream, TokenLogprob
+
+__version__ = _version("weft")
+
+__all__ = [
+    "Batch", "CacheFullError", "CancelledError", "ChatAnswer", "ChatEvent", "ChatStream", "Completion", "Context", "DeviceError",
+    "Dim", "Embedder", "Error", "Grammar", "Graph", "InvalidArgumentError", "InvalidFileError", "IoError", "Model",
+    "NotFoundError", "OutOfMemoryError", "OverloadedError", "Plan", "Ranked", "Sampler", "Stream", "TokenLogprob", "ToolCall",
+    "UnavailableError", "UnsupportedError", "Value", "devices", "ops",
+]  # fmt: skip

@@ -1,0 +1,135 @@
+"""Conversations: answers, the calls of tools in them, and both as they are written."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from . import _weft
+from .streams import Stream
+
+
+class ChatEvent(NamedTuple):
+    """What is new in an answer. `kind` is "content" or "reasoning" (text), "tool_call" (call `call` of the answer begins:
+    name, id), "tool_arguments" (text: more of its JSON) or "tool_call_end"."""
+
+    kind: str
+    text: str
+    call: int
+    name: str
+    id: str
+
+
+@dataclass
+class ToolCall:
+    name: str
+    arguments: str = ""  # JSON
+    id: str = ""
+
+
+@dataclass
+class ChatAnswer:
+    """What a model answered."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    stop: str = ""  # As weft.Completion's.
+    stats: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.content
+
+    def message(self) -> dict[str, Any]:
+        """As the next message of the conversation."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.content}
+        if self.reasoning:
+            message["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        return message
+
+    def add(self, event: ChatEvent) -> None:
+        if event.kind == "content":
+            self.content += event.text
+        elif event.kind == "reasoning":
+            self.reasoning += event.text
+        elif event.kind == "tool_call":
+            self.tool_calls.append(ToolCall(name=event.name, id=event.id or f"call_{event.call}"))
+        elif event.kind == "tool_arguments":
+            self.tool_calls[event.call].arguments += event.text
+
+
+class ChatStream(Iterator[ChatEvent], AsyncIterator[ChatEvent]):
+    """An answer as it is written: events, for `for` and `async for`. `answer` has what was told so far. Ends as Stream does."""
+
+    def __init__(self, stream: Stream, opening: _weft.Opening) -> None:
+        self.answer = ChatAnswer()
+        self._stream = stream
+        self._opening = opening
+        self._events: deque[ChatEvent] = deque()
+        self._ended = False
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def read(self) -> ChatAnswer:
+        """All of the rest, in one go."""
+        for _ in self:
+            pass
+        return self.answer
+
+    async def read_async(self) -> ChatAnswer:
+        async for _ in self:
+            pass
+        return self.answer
+
+    def __next__(self) -> ChatEvent:
+        while not self._events:
+            if self._ended:
+                raise StopIteration
+            self._push(next(self._stream, None))
+        return self._pop()
+
+    async def __anext__(self) -> ChatEvent:
+        while not self._events:
+            if self._ended:
+                raise StopAsyncIteration
+            self._push(await anext(self._stream, None))
+        return self._pop()
+
+    def __iter__(self) -> ChatStream:
+        return self
+
+    def __aiter__(self) -> ChatStream:
+        return self
+
+    def __enter__(self) -> ChatStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> ChatStream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def _push(self, text: str | None) -> None:
+        self._ended = text is None
+        events = self._opening.finish() if text is None else self._opening.push(text)
+        self._events.extend(ChatEvent(*event) for event in events)
+        if self._ended:
+            self.answer.stop = self._stream.completion.stop
+            self.answer.stats = self._stream.completion.stats
+
+    def _pop(self) -> ChatEvent:
+        event = self._events.popleft()
+        self.answer.add(event)
+        return event

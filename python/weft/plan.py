@@ -1,0 +1,78 @@
+"""Graphs on devices, with arrays in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _weft
+from .errors import NotFoundError
+from .options import FilePath
+
+_TYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i16": np.int16, "i8": np.int8}
+
+
+class Plan:
+    """A graph placed on devices and compiled once, to be run step by step. Used by one thread at a time.
+
+    `devices`: as weft.devices() names them (none: the CPU and all GPUs). `pins`: (regular expression, device) for what has
+    a name in which it is found. `allow`: what steps may change: "shapes" (sizes), "tensors" (weights that are set again),
+    "topology" (set_graph)."""
+
+    def __init__(
+        self,
+        graph: _weft.Graph,
+        *,
+        devices: Sequence[str] = (),
+        pins: Sequence[tuple[str, str]] = (),
+        n_threads: int = 0,
+        allow: Sequence[str] = ("shapes",),
+    ) -> None:
+        self._plan = _weft.Plan.make(graph, list(devices), list(pins), n_threads, list(allow))
+
+    def set_weight(self, name: str, array: npt.ArrayLike) -> None:
+        """A weight's numbers, in its type; of quantised types the bytes as GGUF files have them. An array that is already so
+        is not copied: it must not be changed afterwards."""
+        self._plan.set_weight(name, self._as(name, array))
+
+    def set_weights(self, path: FilePath) -> None:
+        """All weights that a file (GGUF, safetensors) has under the graph's names."""
+        self._plan.set_weights(path)
+
+    def set_graph(self, graph: _weft.Graph) -> None:
+        """Another graph from the next step on. It keeps weights and states of the same names."""
+        self._plan.set_graph(graph)
+
+    def run(self, inputs: Optional[Mapping[str, npt.ArrayLike]] = None, **sizes: int) -> dict[str, npt.NDArray[Any]]:
+        """One step: its outputs by their names. Inputs and sizes that are not given are those of the step before; sizes that
+        an input's shape tells need not be given."""
+        arrays = {name: self._as(name, array) for name, array in (inputs or {}).items()}
+        self._plan.run(arrays, sizes)
+        return {name: self._plan.read(name) for name in self._plan.outputs}
+
+    @property
+    def outputs(self) -> list[str]:
+        return self._plan.outputs
+
+    @property
+    def placement(self) -> list[str]:
+        """The device of each node."""
+        return self._plan.placement
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Steps, by what changed."""
+        return self._plan.counters
+
+    def explain(self) -> str:
+        """Which device computes what, what is copied, and how much memory it takes."""
+        return self._plan.explain()
+
+    def _as(self, name: str, array: npt.ArrayLike) -> npt.NDArray[Any]:
+        kind = self._plan.type_of(name)
+        if kind is None:
+            raise NotFoundError(f"the graph has no value '{name}'")
+        return np.ascontiguousarray(array, dtype=_TYPES.get(kind, np.uint8 if kind not in ("bf16",) else np.uint16))

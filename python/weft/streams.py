@@ -1,0 +1,188 @@
+"""Texts as they are written: iterators for threads and for event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from . import _weft
+from .errors import DeviceError
+
+
+class TokenLogprob(NamedTuple):
+    """A token, its logarithm of probability, and the most probable ones in its place with theirs."""
+
+    token: int
+    logprob: float
+    top: list[tuple[int, float]]
+
+
+@dataclass
+class Completion:
+    """A text that was written."""
+
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    stop: str = ""  # "end", "length", "context", "stop", "cancelled", "timeout"; "" while it is written.
+    logprobs: list[TokenLogprob] = field(default_factory=list)  # Where they were asked for.
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # Of all its tokens but the first.
+    stats: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def add(self, chunk: _weft.Chunk, with_logprobs: bool) -> str:
+        """Takes up what is new, and returns its text. DeviceError where the request failed."""
+        text = chunk.text
+        self.text += text
+        self.tokens += chunk.tokens
+        if with_logprobs:
+            self.logprobs += [TokenLogprob(*one) for one in chunk.logprobs]
+            self.prompt_logprobs += [TokenLogprob(*one) for one in chunk.prompt_logprobs]
+        if chunk.done:
+            self.stop = chunk.stop
+            self.stats = chunk.stats
+            if self.stop == "error":
+                raise DeviceError(chunk.error)
+        return text
+
+
+class _LoopQueue:
+    """Wakes the tasks of one event loop. The engine's thread never takes the interpreter's lock for that: it writes to a
+    file descriptor that the loop watches, once for all tasks that have something new."""
+
+    def __init__(self) -> None:
+        self._queue = _weft.ReadyQueue()
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._keys = itertools.count()
+        asyncio.get_running_loop().add_reader(self._queue.fileno(), self._wake)
+
+    def join(self, answer: _weft.Answer) -> int:
+        key = next(self._keys)
+        answer.on_ready(self._queue, key)
+        return key
+
+    async def wait(self, key: int) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[key] = future
+        try:
+            await future
+        finally:
+            self._waiting.pop(key, None)
+
+    def _wake(self) -> None:
+        for key in self._queue.take():
+            future = self._waiting.get(key)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+
+class LoopQueues:
+    """A queue for each event loop that reads from an engine. It lives as long as the loop."""
+
+    def __init__(self) -> None:
+        self._of: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopQueue] = WeakKeyDictionary()
+
+    def here(self) -> _LoopQueue:
+        loop = asyncio.get_running_loop()
+        queue = self._of.get(loop)
+        if queue is None:
+            queue = self._of[loop] = _LoopQueue()
+        return queue
+
+
+class Stream(Iterator[str], AsyncIterator[str]):
+    """The pieces of a text as it is written: `for piece in stream`, or `async for piece in stream`.
+
+    A stream that is closed, dropped or left by its `with` ends its request; so do Ctrl-C and the cancellation of the task
+    that waits for it. `completion` has what was written so far, and in the end how it went. Used by one thread or task at a
+    time."""
+
+    def __init__(self, engine: _weft.Engine, answer: _weft.Answer, loops: LoopQueues, with_logprobs: bool) -> None:
+        self.completion = Completion()
+        self._engine = engine  # Which ends with its model and its last stream.
+        self._answer: _weft.Answer | None = answer
+        self._loops = loops
+        self._with_logprobs = with_logprobs
+        self._queue: _LoopQueue | None = None
+        self._key = -1
+
+    def close(self) -> None:
+        """Ends the request, if it still runs."""
+        if self._answer is not None:
+            self._answer.cancel()
+            self._answer = None
+            self.completion.stop = self.completion.stop or "cancelled"
+
+    def read(self) -> Completion:
+        """All of the rest, in one go."""
+        if self._answer is not None:
+            try:
+                self._take(self._answer.rest())
+            except BaseException:
+                self.close()
+                raise
+        return self.completion
+
+    async def read_async(self) -> Completion:
+        """The same for event loops."""
+        async for _ in self:
+            pass
+        return self.completion
+
+    def __next__(self) -> str:
+        while self._answer is not None:
+            try:
+                chunk = self._answer.next()
+                text = self._take(chunk) if chunk is not None else ""
+            except BaseException:
+                self.close()
+                raise
+            if text:
+                return text
+        raise StopIteration
+
+    async def __anext__(self) -> str:
+        while self._answer is not None:
+            try:
+                chunk = self._answer.poll()
+                if chunk is None and not self._answer.ended:
+                    if self._queue is None:
+                        self._queue = self._loops.here()
+                        self._key = self._queue.join(self._answer)
+                    await self._queue.wait(self._key)
+                    continue
+                text = self._take(chunk) if chunk is not None else ""
+            except BaseException:
+                self.close()
+                raise
+            if text:
+                return text
+        raise StopAsyncIteration
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def _take(self, chunk: _weft.Chunk) -> str:
+        if chunk.done:
+            self._answer = None
+        return self.completion.add(chunk, self._with_logprobs)

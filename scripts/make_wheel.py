@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""make_wheel.py BUILD FOLDER: a wheel of the Python package around the library that BUILD has, in FOLDER/wheel.
+
+Prints its path. What it is built with (nanobind, scikit-build-core) is installed into a virtual environment in FOLDER,
+once; objects are kept there, too, so the next wheel compiles what has changed."""
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent
+TOOLS = ["nanobind", "scikit-build-core"]
+
+
+def run(*command: object) -> None:
+    result = subprocess.run([str(word) for word in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if result.returncode != 0:
+        sys.exit(f"FAILED ({result.returncode}): {' '.join(map(str, command))}\n{result.stdout}")
+
+
+def make_environment(folder: Path, *packages: str) -> Path:
+    """A virtual environment with these packages, and its Python. One that has them already is left as it is."""
+    stamp = folder / "packages.txt"
+    python = folder / "bin" / "python3"
+    wanted = "\n".join(packages)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        venv.create(folder, with_pip=True, clear=True)
+        run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+        stamp.write_text(wanted)
+    return python
+
+
+def make_wheel(build: Path, folder: Path) -> Path:
+    python = make_environment(folder / "tools", *TOOLS)
+    prefix, wheels = folder / "library", folder / "wheel"
+    for component in ("graph", "library"):
+        run("cmake", "--install", build, "--prefix", prefix, "--component", component)
+    shutil.rmtree(wheels, ignore_errors=True)
+    (package,) = prefix.glob("lib*/**/weftConfig.cmake")
+    run(python, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "--wheel-dir", wheels,
+        "-C", f"build-dir={folder / 'objects'}", "-C", f"cmake.define.weft_DIR={package.parent}",
+        "-C", f"cmake.define.WEFT_MODULES={build}", SOURCE)
+    (wheel,) = wheels.glob("*.whl")
+    return wheel
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    print(make_wheel(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()))

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""run.py BUILD FOLDER [PYTEST ARGUMENTS...]: the tests of the Python package, from a wheel in an empty environment.
+
+The wheel is made of the library in BUILD. --plugins or --lm-eval as the first argument: those of the plugins instead, in
+an environment that has the packages that they are for."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "scripts"))
+
+from make_wheel import make_environment, make_wheel, run  # noqa: E402
+
+# What is tested, by the option that asks for it: the files, and the packages that they need besides weft's own.
+PLUGINS = {
+    "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"]),
+    "--lm-eval": ("test_lm_eval.py", ["lm-eval"]),
+}
+
+
+def main() -> int:
+    build, folder, *words = sys.argv[1:]
+    folder = Path(folder).resolve()
+    wheel = make_wheel(Path(build).resolve(), folder)
+    name, packages = "user", []
+    tests = [HERE, *(f"--ignore={HERE / file}" for file, _ in PLUGINS.values())]
+    if words and words[0] in PLUGINS:
+        name = words.pop(0).strip("-")
+        file, packages = PLUGINS["--" + name]
+        tests = [HERE / file]
+    python = make_environment(folder / name, "numpy", "pytest", *packages)
+    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
+    # Isolated: nothing but what was installed is found, neither the source nor what the caller's environment names.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run([python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *words],
+                          env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

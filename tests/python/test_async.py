@@ -1,0 +1,115 @@
+"""The engine in event loops."""
+import asyncio
+import gc
+import os
+import time
+
+import pytest
+import weft
+
+ENDLESS = {"ignore_end": True, "context_shift": True, "n_keep": 0}
+
+
+async def text(model, prompt, n=24):
+    return "".join([piece async for piece in model.stream(prompt, max_tokens=n, temperature=0)])
+
+
+async def idle(model):
+    deadline = time.time() + 60
+    while model.stats()["n_running"] + model.stats()["n_waiting"] and time.time() < deadline:
+        await asyncio.sleep(0.01)
+    stats = model.stats()
+    return stats["n_running"] == 0 and stats["n_waiting"] == 0
+
+
+def test_32_streams_are_as_they_are_alone(model):
+    prompts = [f"hello {i}" for i in range(32)]
+    alone = [model.generate(prompt, max_tokens=24, temperature=0).text for prompt in prompts]
+
+    async def main():
+        return await asyncio.gather(*[text(model, prompt) for prompt in prompts])
+
+    before = model.stats()["n_steps"]
+    assert asyncio.run(main()) == alone
+    # Steps in common: far fewer than the streams have alone.
+    assert model.stats()["n_steps"] - before < 32 * 24 / 2
+
+
+def test_a_cancelled_task_frees_its_request(model):
+    async def endless():
+        async for _ in model.stream("hello", **ENDLESS):
+            pass
+
+    async def main():
+        tasks = [asyncio.create_task(endless()) for _ in range(8)]
+        other = asyncio.create_task(text(model, "hello"))
+        while model.stats()["n_running"] < 8:
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+        assert await other == model.generate("hello", max_tokens=24, temperature=0).text
+        return await idle(model)
+
+    assert asyncio.run(main())
+
+
+def test_timeouts_and_breaks_free_requests_too(model):
+    async def main():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(model.stream("hello", **ENDLESS).read_async(), 0.2)
+        async with model.stream("hello", **ENDLESS) as stream:
+            async for _ in stream:
+                break
+        assert stream.completion.stop == "cancelled"
+        async for _ in model.stream("hello", **ENDLESS):
+            break
+        gc.collect()
+        return await idle(model)
+
+    assert asyncio.run(main())
+
+
+def test_an_error_reaches_the_task_that_asked(model):
+    async def main():
+        results = await asyncio.gather(text(model, "hello"), text(model, [10**6]), text(model, "world"),
+                                       return_exceptions=True)
+        assert isinstance(results[1], weft.Error)
+        return results[0], results[2]
+
+    assert asyncio.run(main()) == tuple(model.generate(prompt, max_tokens=24, temperature=0).text
+                                        for prompt in ("hello", "world"))
+
+
+def test_chats_in_event_loops(model):
+    async def main():
+        answers = await asyncio.gather(*[model.chat_stream(f"hello {i}", max_tokens=8, temperature=0).read_async()
+                                         for i in range(4)])
+        return [answer.content for answer in answers]
+
+    assert asyncio.run(main()) == [model.chat(f"hello {i}", max_tokens=8, temperature=0).content for i in range(4)]
+
+
+def test_loops_leave_nothing_open(model):
+    def descriptors():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    asyncio.run(text(model, "hello"))
+    before = descriptors()
+    for _ in range(20):
+        asyncio.run(text(model, "hello", 4))
+    assert descriptors() <= before
+
+
+def test_a_slow_reader_holds_up_nobody(model):
+    async def main():
+        slow = model.stream("hello", max_tokens=400, ignore_end=True)
+        first = await anext(slow)
+        fast = await asyncio.gather(*[text(model, f"hello {i}") for i in range(4)])
+        rest = await slow.read_async()
+        return first, rest, fast
+
+    first, rest, fast = asyncio.run(main())
+    assert first and len(rest.tokens) == 400 and all(fast)

@@ -1,0 +1,183 @@
+"""Contexts: batches, sequences, logits without a copy."""
+import gc
+import threading
+
+import numpy as np
+import pytest
+import weft
+
+
+@pytest.fixture
+def context(model):
+    return model.context(n_ctx=256, n_sequences=4, n_ubatch=64)
+
+
+def decode(context, tokens, seq=0, logits=True):
+    batch = weft.Batch()
+    item = batch.add(tokens, seq, logits=logits)
+    context.decode(batch)
+    return context.logits(item).copy() if logits else None
+
+
+def test_a_loop_of_ones_own_writes_the_same_text(model, context):
+    expected = model.generate("hello", max_tokens=16, temperature=0, ignore_end=True).tokens
+    sampler = model.sampler(temperature=0)
+    tokens, written = model.tokenize("hello"), []
+    for _ in range(16):
+        written.append(sampler.sample(decode(context, tokens)))
+        tokens = [written[-1]]
+    assert written == expected
+
+
+def test_logits_are_not_copied(model, context):
+    batch = weft.Batch()
+    item = batch.add(model.tokenize("hello"), logits=True)
+    context.decode(batch)
+    row = context.logits(item)
+    assert row.shape == (model.n_vocab,) and row.dtype == np.float32
+    assert not row.flags.owndata and not row.flags.writeable
+    assert row.ctypes.data == context.logits(item).ctypes.data
+    assert np.from_dlpack(row).ctypes.data == row.ctypes.data if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else True
+    with pytest.raises(ValueError):
+        row[0] = 1
+
+
+def test_logits_outlive_what_they_are_of(model):
+    """An array keeps its memory, whatever happens to the context and to the batches after it."""
+    context = model.context(n_ctx=256, n_sequences=1, n_ubatch=16)
+    batch = weft.Batch()
+    for token in model.tokenize("hello world hello world"):
+        batch.add(token, logits=True)
+    context.decode(batch)
+    rows = [context.logits(i) for i in range(len(batch))]
+    first = [row.copy() for row in rows]
+    assert all(np.array_equal(a, b) for a, b in zip(rows, first))
+    big = weft.Batch()
+    for _ in range(100):
+        big.add(300, logits=True)
+    context.decode(big)
+    context.remove(0)
+    context.decode(batch)
+    assert [row.ctypes.data for row in rows] == [context.logits(i).ctypes.data for i in range(len(batch))]
+    sums = [float(row.sum()) for row in rows]
+    del context
+    gc.collect()
+    assert sums == [float(row.sum()) for row in rows]
+
+
+def test_sequences(model, context):
+    tokens = model.tokenize("hello world")
+    alone = decode(context, tokens)
+    used = context.cells_used
+    context.copy(0, 1)
+    assert context.cells_used == used == len(tokens) and context.next_pos(1) == len(tokens)
+    next_alone = decode(context, [300], seq=0)
+    assert np.array_equal(decode(context, [300], seq=1), next_alone)
+    context.remove(0, begin=len(tokens))
+    assert context.next_pos(0) == len(tokens)
+    assert np.array_equal(decode(context, [300], seq=0), next_alone)
+    context.keep(1)
+    assert context.next_pos(0) == 0 and context.next_pos(1) == len(tokens) + 1
+    assert np.array_equal(decode(context, tokens, seq=0), alone)
+    context.shift(1, 4, -1, 8)
+    assert context.next_pos(1) == len(tokens) + 9
+    context.shift(1, 12, -1, -8)
+    context.divide(1, 2, -1, 2)
+    assert context.next_pos(1) < len(tokens) + 1
+    context.clear()
+    assert context.cells_used == 0
+
+
+def test_sequences_side_by_side_have_the_bits_that_they_have_alone(model, context):
+    texts = [model.tokenize(text) for text in ("hello", "world hello", "a")]
+    alone = [decode(context, tokens, seq) for seq, tokens in enumerate(texts)]
+    context.clear()
+    batch = weft.Batch()
+    items = [batch.add(tokens, seq, logits=True) for seq, tokens in enumerate(texts)]
+    context.decode(batch)
+    assert all(np.array_equal(context.logits(item), one) for item, one in zip(items, alone))
+
+
+def test_states(model, context):
+    tokens = model.tokenize("hello world")
+    decode(context, tokens)
+    state = context.save(0)
+    expected = decode(context, [300])
+    other = model.context(n_ctx=256, n_sequences=2)
+    other.restore(state, 1)
+    assert np.array_equal(decode(other, [300], seq=1), expected)
+    with pytest.raises(weft.InvalidFileError):
+        other.restore(state[:-4], 0)
+
+
+def test_what_else_is_asked_of_an_item(model, context):
+    batch = weft.Batch()
+    tokens = model.tokenize("hello")
+    item = batch.add(tokens, logits=True)
+    batch.want_log_sum_exp(item, 300)
+    batch.want_embedding(item)
+    context.decode(batch)
+    row = context.logits(item).astype(np.float64)
+    assert context.log_sum_exp(item) == pytest.approx(np.log(np.exp(row).sum()), rel=1e-5)
+    assert context.logit(item) == row[300]
+    assert context.embedding(item).shape == (model.info["n_embd"],)
+    batch.clear()
+    item = batch.add(tokens, 1, logits=True)
+    batch.only_best(item, 3)
+    context.decode(batch)
+    assert [token for token, _ in context.best(item)] == list(np.argsort(-row, kind="stable")[:3])
+
+
+def test_a_full_cache_changes_nothing(model):
+    context = model.context(n_ctx=64, n_sequences=2)
+    decode(context, [300] * 60, logits=False)
+    with pytest.raises(weft.CacheFullError):
+        decode(context, [300] * 8, seq=1)
+    assert context.next_pos(1) == 0
+    context.remove(0)
+    decode(context, [300] * 8, seq=1)
+    with pytest.raises(weft.InvalidArgumentError):
+        decode(context, [300] * 100)
+    with pytest.raises(weft.InvalidArgumentError, match="sequence"):
+        decode(context, [300], seq=7)
+    with pytest.raises(weft.InvalidArgumentError, match="no logits"):
+        context.logits(5)
+
+
+def test_a_cancelled_batch(model, context):
+    context.cancel()
+    with pytest.raises(weft.CancelledError):
+        decode(context, model.tokenize("hello"))
+    assert context.next_pos(0) == 0
+    decode(context, model.tokenize("hello"))
+
+
+def test_two_threads_get_an_error_not_a_race(model):
+    context = model.context(n_ctx=4096, n_sequences=1)
+    errors, started = [], threading.Event()
+
+    def work():
+        started.set()
+        for _ in range(4):
+            decode(context, [300] * 800, logits=False)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    while thread.is_alive():
+        try:
+            context.next_pos(0)
+        except weft.InvalidArgumentError as error:
+            errors.append(str(error))
+    thread.join()
+    assert errors and "another thread" in errors[0]
+
+
+def test_samplers(model):
+    logits = np.zeros(model.n_vocab, dtype=np.float32)
+    logits[42] = 50.0
+    sampler = model.sampler(seed=5)
+    assert sampler.seed == 5 and sampler.sample(logits) == 42
+    assert model.sampler(temperature=0, logit_bias={42: float("-inf"), 7: 1.0}).sample(logits) == 7
+    with pytest.raises(ValueError):
+        sampler.sample(logits[:10])

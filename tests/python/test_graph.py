@@ -1,0 +1,227 @@
+"""Graphs with arrays in and out; NumPy is the truth."""
+import gc
+import sys
+
+import numpy as np
+import pytest
+import weft
+from weft import ops
+
+RNG = np.random.default_rng(3)
+
+
+def compute(make, *arrays, **weights):
+    """What a function makes of arrays: each an input of that shape, weights given by name."""
+    graph = weft.Graph()
+    inputs = [graph.input(f"in{i}", a.shape, "i32" if a.dtype.kind == "i" else "f32") for i, a in enumerate(arrays)]
+    values = {name: graph.weight(name, array.shape) for name, array in weights.items()}
+    graph.output("out", make(*inputs, **values))
+    plan = weft.Plan(graph, devices=["cpu"])
+    for name, array in weights.items():
+        plan.set_weight(name, array)
+    return plan.run({f"in{i}": a for i, a in enumerate(arrays)})["out"]
+
+
+def numbers(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def erf(x):
+    from math import erf as one
+
+    return np.vectorize(one)(x)
+
+
+OF_ONE = {
+    "abs": np.abs, "square": np.square, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "floor": np.floor,
+    "ceil": np.ceil, "round": np.round, "reciprocal": np.reciprocal, "expm1": np.expm1, "erf": erf, "sqrt": np.sqrt,
+    "log": np.log, "log1p": np.log1p, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "relu": lambda x: np.maximum(x, 0), "relu_squared": lambda x: np.maximum(x, 0) ** 2,
+    "silu": lambda x: x / (1 + np.exp(-x)), "softplus": lambda x: np.log1p(np.exp(x)),
+    "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2, "gelu_quick": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+}  # fmt: skip
+POSITIVE = {"sqrt", "log", "log1p", "rsqrt", "reciprocal"}
+
+
+@pytest.mark.parametrize("name", sorted(OF_ONE))
+def test_of_one(name):
+    x = numbers(3, 5)
+    if name in POSITIVE:
+        x = np.abs(x) + 0.1
+    if name.startswith("is"):
+        x[0, :3] = np.nan, np.inf, -np.inf
+    assert compute(getattr(ops, name), x) == pytest.approx(1.0 * OF_ONE[name](x), rel=2e-5, abs=2e-6)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+def test_of_two(name):
+    a, b = np.round(numbers(3, 5)), np.round(numbers(5))
+    truth = getattr(np, name)
+    assert np.array_equal(compute(getattr(ops, name), a, b), truth(a, b))
+    assert np.array_equal(compute(lambda x: getattr(ops, name)(x, 1.0), a), truth(a, 1.0))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "var", "prod", "any", "all"])
+def test_over_axes(name):
+    x = numbers(2, 3, 4)
+    if name in ("any", "all"):
+        x = (x > 0.5).astype(np.float32)
+    for axis in (None, 1, (0, 2), -1):
+        for keep in (False, True):
+            truth = 1.0 * getattr(np, name)(x, axis=axis, keepdims=keep)
+            assert compute(lambda v: getattr(ops, name)(v, axis, keep), x) == pytest.approx(truth, rel=1e-5, abs=1e-5)
+
+
+OTHERS = [
+    (lambda a, b: a + b, 2), (lambda a, b: a - b * 2, 2), (lambda a, b: 1 - a / (b * b + 1), 2), (lambda a, b: -a + abs(b), 2),
+    (lambda a: (a * a + 1) ** 0.5, 1), (lambda a: a[1:, None, ::2], 1), (lambda a: a[0, ..., 1:3], 1), (lambda a: a[-1], 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(OTHERS)))
+def test_operators(at):
+    make, n = OTHERS[at]
+    arrays = [numbers(3, 4), numbers(4)][:n]
+    assert compute(make, *arrays) == pytest.approx(make(*arrays), rel=1e-5, abs=1e-6)
+
+
+def test_products_and_layers():
+    x, w, b = numbers(3, 8), numbers(5, 8), numbers(5)
+    assert compute(lambda v, w, b: ops.linear(v, w, b), x, w=w, b=b) == pytest.approx(x @ w.T + b, rel=1e-4, abs=1e-4)
+    a, c = numbers(2, 3, 4), numbers(2, 4, 5)
+    assert compute(lambda p, q: p @ q, a, c) == pytest.approx(a @ c, rel=1e-4, abs=1e-4)
+    e = np.exp(x - x.max(-1, keepdims=True))
+    assert compute(ops.softmax, x) == pytest.approx(e / e.sum(-1, keepdims=True), rel=1e-5)
+    y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    assert compute(ops.layer_norm, x) == pytest.approx(y, rel=1e-4, abs=1e-5)
+    assert compute(ops.rms_norm, x) == pytest.approx(x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5), rel=1e-4)
+    kernel, picture = numbers(2, 3, 3, 3), numbers(1, 3, 6, 5)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(picture, ((0, 0), (0, 0), (1, 1), (0, 0))), (3, 3), (2, 3))
+    truth = np.einsum("nchwij,ocij->nohw", windows, kernel)[:, :, ::2]
+    made = compute(lambda v, k: ops.conv2d(v, k, stride=(2, 1), padding=(1, 0)), picture, k=kernel)
+    assert made == pytest.approx(truth, rel=1e-3, abs=1e-4)
+    q, k, v = numbers(1, 2, 3, 8), numbers(1, 2, 3, 8), numbers(1, 2, 3, 8)
+    scores = np.where(np.tril(np.ones((3, 3))) > 0, q @ k.transpose(0, 1, 3, 2) / np.sqrt(8), -np.inf)
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    made = compute(lambda *all: ops.scaled_dot_product_attention(*all, causal=True), q, k, v)
+    assert made == pytest.approx(p / p.sum(-1, keepdims=True) @ v, rel=1e-3, abs=1e-4)
+
+
+def test_moves():
+    x, i = numbers(3, 4), np.array([2, 0], dtype=np.int32)
+    assert np.array_equal(compute(lambda v: ops.reshape(v, (2, -1)), x), x.reshape(2, 6))
+    assert np.array_equal(compute(ops.transpose, x), x.T)
+    assert np.array_equal(compute(lambda v: ops.permute(v, [1, 0]), x), x.T)
+    assert np.array_equal(compute(lambda a, b: ops.concat([a, b], 0), x, x), np.concatenate([x, x], 0))
+    assert np.array_equal(compute(lambda v: ops.concat([v] * 40, -1), x), np.concatenate([x] * 40, -1))
+    assert np.array_equal(compute(lambda a, b: ops.stack([a, b], 1), x, x), np.stack([x, x], 1))
+    assert np.array_equal(compute(lambda v: ops.split(v, 2, 1)[1], x), x[:, 2:])
+    assert np.array_equal(compute(lambda v: ops.split(v, [1, 3], 1)[1], x), x[:, 1:])
+    assert np.array_equal(compute(lambda v, at: ops.take(v, at, 0), x, i), x[i])
+    assert np.array_equal(compute(lambda v: ops.flip(v, 1), x), x[:, ::-1])
+    assert np.array_equal(compute(lambda v: ops.cumsum(v, 0), np.round(x)), np.round(x).cumsum(0))
+    assert np.array_equal(compute(lambda v: ops.argsort(v), x), x.argsort(-1))
+    assert np.array_equal(compute(lambda v: ops.argmax(v, 1), x), x.argmax(1))
+    assert np.array_equal(compute(lambda v: ops.where(ops.greater(v, 0.0), v, 9.0), x), np.where(x > 0, x, np.float32(9)))
+    assert np.array_equal(compute(lambda v: ops.cast(v, "i32"), x), x.astype(np.int32))
+    assert np.array_equal(compute(lambda v: ops.floor_divide(v, 2), i), i // 2)
+
+
+def example():
+    graph = weft.Graph()
+    n = graph.symbol("n", 1, 8)
+    x = graph.input("x", (n, 4))
+    graph.output("y", ops.linear(x, graph.weight("w", (3, 4))) * 2.0)
+    return graph
+
+
+def test_sizes():
+    graph = example()
+    value = graph.symbol("m", 1, 100)
+    size = (value + 2) * 3 - 1
+    assert str(size) == "3*m + 5" or "m" in str(size)
+    assert size == 3 * value + 5 and size != value and hash(size) == hash(value * 3 + 5)
+    assert (value + value) // 2 is not None
+    plan = weft.Plan(graph.copy(), devices=["cpu"])
+    w = numbers(3, 4)
+    plan.set_weight("w", w)
+    for rows in (1, 8, 3):
+        x = numbers(rows, 4)
+        assert plan.run({"x": x}, m=4)["y"] == pytest.approx(2 * x @ w.T, rel=1e-4, abs=1e-5)
+    assert plan.counters["compiled"] == 1 and plan.counters["steps"] == 3
+    assert plan.placement and "cpu" in plan.explain()
+
+
+def test_weights_may_change_where_that_is_allowed():
+    plan = weft.Plan(example(), devices=["cpu"], allow=["tensors"])
+    x, w = numbers(8, 4), numbers(3, 4)
+    plan.set_weight("w", w)
+    plan.run({"x": x}, n=8)
+    plan.set_weight("w", w + 1)
+    assert plan.run()["y"] == pytest.approx(2 * x @ (w + 1).T, rel=1e-4, abs=1e-5)
+    fixed = weft.Plan(example(), devices=["cpu"])
+    fixed.set_weight("w", w)
+    fixed.run({"x": x})
+    with pytest.raises(weft.Error):
+        fixed.set_weight("w", w)
+        fixed.run()
+
+
+def test_mistakes_are_named():
+    graph = example()
+    x = graph.input("z", (2, 5))
+    with pytest.raises(ValueError, match="as many columns"):
+        ops.linear(x, graph.weight("v", (3, 4)))
+    with pytest.raises(ValueError, match="two graphs"):
+        ops.matmul(x, example().input("z", (2, 5)))
+    with pytest.raises(TypeError):
+        ops.relu(None)
+    with pytest.raises(TypeError):
+        ops.relu(np.ones(3))
+    with pytest.raises(ValueError, match="f9"):
+        graph.input("q", (2,), "f9")
+    with pytest.raises(TypeError):
+        graph.input("q", (1, 2, 3, 4, 5))
+    plan = weft.Plan(example(), devices=["cpu"])
+    plan.set_weight("w", numbers(3, 4))
+    with pytest.raises(ValueError, match=r"shape \(2, 5\)"):
+        plan.run({"x": numbers(2, 5)})
+    with pytest.raises(ValueError, match="n"):
+        plan.run({"x": numbers(9, 4)})
+    with pytest.raises(FileNotFoundError, match="'nothing'"):
+        plan.run({"nothing": numbers(2, 4)})
+    with pytest.raises(ValueError, match="no symbol 'k'"):
+        plan.run({"x": numbers(2, 4)}, k=3)
+    with pytest.raises(weft.Error, match="w"):
+        weft.Plan(example(), devices=["cpu"]).run({"x": numbers(2, 4)})
+
+
+def test_values_keep_their_graph():
+    def value():
+        graph = weft.Graph()
+        return ops.relu(graph.input("x", (2, 3)))
+
+    kept = value()
+    gc.collect()
+    assert kept.shape == (2, 3) and kept.dtype == "f32" and kept.ndim == 2
+    kept.graph.output("y", kept.named("mine"))
+    assert "mine" in str(kept.graph) or "y" in str(kept.graph)
+    assert weft.Plan(kept.graph, devices=["cpu"]).run({"x": -np.ones((2, 3))})["y"].sum() == 0
+
+
+def test_plans_keep_their_weights_and_no_more():
+    plan = weft.Plan(example(), devices=["cpu"])
+    w = numbers(3, 4)
+    count = sys.getrefcount(w)
+    plan.set_weight("w", w)
+    assert sys.getrefcount(w) > count
+    x = numbers(2, 4)
+    held = sys.getrefcount(x)
+    for _ in range(10):
+        y = plan.run({"x": x})["y"]
+    assert sys.getrefcount(x) == held and sys.getrefcount(y) == 2
+    del plan
+    gc.collect()
+    assert sys.getrefcount(w) == count

@@ -1,0 +1,125 @@
+"""Nothing is leaked, in whatever order things end. nanobind says at the end of the process what is left of it."""
+import gc
+import subprocess
+import sys
+
+import pytest
+import weft
+
+PROGRAMS = {
+    "all of it, left to the end": """
+import asyncio, numpy as np, weft
+from weft import ops
+model = weft.Model(PATH, pack_cache="")
+text = model.generate("hello", max_tokens=8)
+stream = model.stream("hello", max_tokens=8, logprobs=2)
+next(stream)
+async def main():
+    return [piece async for piece in model.stream("hello", max_tokens=8, regex="[a-z]+")]
+asyncio.run(main())
+answer = model.chat("hello", max_tokens=8)
+context = model.context(n_ctx=64)
+batch = weft.Batch()
+batch.add(model.tokenize("hello"), logits=True)
+context.decode(batch)
+row = context.logits(len(batch) - 1)
+graph = weft.Graph()
+n = graph.symbol("n", 1, 8)
+y = ops.relu(graph.input("x", (n, 4)))
+graph.output("y", y)
+plan = weft.Plan(graph, devices=["cpu"])
+z = plan.run({"x": np.ones((2, 4))})
+""",
+    "children outlive their model": """
+import weft
+model = weft.Model(PATH, pack_cache="")
+stream = model.stream("hello", max_tokens=8)
+context, sampler = model.context(n_ctx=64), model.sampler(seed=1)
+del model
+batch = weft.Batch()
+batch.add([300], logits=True)
+context.decode(batch)
+row = context.logits(0)
+del context
+sampler.sample(row)
+list(stream)
+assert stream.completion.stop == "length", stream.completion
+pieces = list(weft.Model(PATH, pack_cache="").stream("hello", max_tokens=8))
+assert pieces
+""",
+    "an end in the middle of everything": """
+import threading, weft
+model = weft.Model(PATH, pack_cache="")
+streams = [model.stream("hello", ignore_end=True, context_shift=True) for _ in range(4)]
+for stream in streams:
+    next(stream)
+thread = threading.Thread(target=lambda: list(streams[0]))
+thread.start()
+model.close()
+thread.join()
+assert streams[0].completion.stop == "cancelled", streams[0].completion
+""",
+    "errors": """
+import weft
+model = weft.Model(PATH, pack_cache="")
+for wrong in (dict(top_p=3.0), dict(nothing=1), dict(regex="(")):
+    try:
+        model.generate("hello", **wrong)
+    except (weft.Error, TypeError) as error:
+        kept = error
+try:
+    weft.Model(PATH + ".none")
+except weft.Error as error:
+    kept = error
+""",
+}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_processes_end_clean(name, chat_file):
+    program = f"import weft\nweft._weft.warn_of_leaks()\nPATH = {str(chat_file)!r}\n{PROGRAMS[name]}"
+    result = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
+                            timeout=300)
+    assert result.returncode == 0 and result.stderr == "", result.stderr
+
+
+def test_a_leak_would_be_seen():
+    program = """
+import ctypes, weft
+weft._weft.warn_of_leaks()
+graph = weft.Graph()
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(graph))
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert "nanobind: leaked" in result.stderr
+
+
+def test_reference_counts(model):
+    """What is called again and again leaves the counts of what it is given, and of what is always there, as they were."""
+    prompt, tokens, stop = "hello" + " world", model.tokenize("hello"), ["x" * 3]
+    context, batch = model.context(n_ctx=64), weft.Batch()
+    held = [prompt, tokens, stop, context, batch, None, True, weft.Error]
+
+    def work():
+        model.generate(prompt, max_tokens=2, stop=stop)
+        list(model.stream(tokens, max_tokens=2, logprobs=1))
+        context.clear()
+        batch.clear()
+        item = batch.add(tokens, logits=True)
+        context.decode(batch)
+        context.logits(item).sum()
+        with pytest.raises(weft.Error):
+            model.generate(prompt, top_p=3.0)
+
+    work()
+    gc.collect()
+    immortal = sys.version_info >= (3, 12)
+    before = [sys.getrefcount(one) for one in held]
+    blocks = sys.getallocatedblocks()
+    for _ in range(50):
+        work()
+    gc.collect()
+    assert sys.getallocatedblocks() - blocks < 50
+    after = [sys.getrefcount(one) for one in held]
+    for one, was, now in zip(held, before, after):
+        assert immortal or abs(now - was) < 25, f"{one!r}: {was} references, then {now}"

@@ -1,0 +1,273 @@
+"""Models, texts, chats, vectors."""
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import weft
+from conftest import CHATML, ENCODERS, GOLDEN
+from weft import _weft, options
+
+
+def test_tokens_are_those_of_the_reference(model):
+    reference = json.loads((GOLDEN / "llama/tokenize.json").read_text())
+    assert len(reference) > 3
+    for case in reference:
+        assert model.tokenize(case["text"], add_special=False) == case["ids"]
+    assert model.tokenize("hello")[0] == model.bos
+    assert model.detokenize(model.tokenize("hello world é")) == "hello world é"
+    assert model.detokenize(np.array(model.tokenize("hello")).tolist()) == "hello"
+    assert model.find_token(model.token_text(300)) == 300
+    assert model.find_token("no such token") is None
+
+
+def test_a_text_is_the_same_in_one_go_and_in_pieces(model):
+    whole = model.generate("hello", max_tokens=24, temperature=0)
+    assert whole.stop == "length" and len(whole.tokens) == 24 and str(whole) == whole.text
+    assert whole.stats["n_generated"] == 24
+    with model.stream("hello", max_tokens=24, temperature=0) as stream:
+        pieces = list(stream)
+    assert "".join(pieces) == whole.text
+    assert stream.completion.tokens == whole.tokens
+    assert model.generate(model.tokenize("hello"), max_tokens=24, temperature=0).text == whole.text
+
+
+def test_the_same_seed_gives_the_same_text(model):
+    texts = [model.generate("hello", max_tokens=24, seed=seed).text for seed in (7, 7, 8)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_greedy_text_follows_the_reference_logits():
+    logits = np.fromfile(GOLDEN / "llama/logits.f32", dtype=np.float32)
+    tokens = json.loads((GOLDEN / "llama/tokens.json").read_text())
+    with weft.Model(GOLDEN / "llama/model.gguf", pack_cache="", k_type="f32", v_type="f32") as model:
+        rows = logits.reshape(len(tokens), model.n_vocab)
+        best = model.generate(tokens, max_tokens=1, temperature=0, ignore_end=True, logprobs=2)
+        assert best.tokens == [int(rows[-1].argmax())]
+        expected = rows[-1].max() - np.log(np.exp(rows[-1].astype(np.float64)).sum())
+        assert best.logprobs[0].logprob == pytest.approx(expected, abs=1e-3)
+        assert best.logprobs[0].top[0][0] == best.tokens[0]
+
+
+def test_logprobs_of_the_prompt(model):
+    tokens = model.tokenize("hello world")
+    result = model.generate(tokens, max_tokens=1, logprobs=0, prompt_logprobs=True)
+    assert [one.token for one in result.prompt_logprobs] == tokens[1:]
+    assert all(one.logprob < 0 for one in result.prompt_logprobs)
+
+
+def test_stops(model):
+    text = model.generate("hello", max_tokens=24, temperature=0).text
+    stop = text[5:7]
+    for given in (stop, [stop]):
+        cut = model.generate("hello", max_tokens=24, temperature=0, stop=given)
+        assert cut.stop == "stop" and cut.text == text[: text.index(stop)]
+
+
+def test_texts_are_held_to_what_they_must_be(model):
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}}, "required": ["n"]}
+    for given in (schema, json.dumps(schema)):
+        assert 0 <= json.loads(model.generate("hello", json_schema=given, seed=1).text)["n"] <= 9
+    assert model.generate("hello", grammar='root ::= "yes" | "no"', seed=1).text in ("yes", "no")
+    assert model.generate("hello", regex="[ab]{3}", seed=1).text.strip("ab") == ""
+    with pytest.raises(weft.InvalidArgumentError, match="one of grammar"):
+        model.generate("hello", regex="a", grammar='root ::= "a"')
+    with pytest.raises(ValueError, match="line 1, column 7"):
+        model.generate("hello", grammar="broken")
+
+
+def test_chat(model, chat_file):
+    messages = [{"role": "user", "content": "hello"}]
+    answer = model.chat(messages, max_tokens=8, temperature=0)
+    assert answer.stop == "length" and answer.content and not answer.tool_calls
+    assert answer.message() == {"role": "assistant", "content": answer.content}
+    events = list(model.chat_stream("hello", max_tokens=8, temperature=0))
+    assert "".join(event.text for event in events) == answer.content
+    assert {event.kind for event in events} == {"content"}
+    # The prompt is the template's.
+    prompt = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    assert CHATML and model.chat_template.startswith(CHATML[:40])
+    opening = _weft.Chat(model._model, None).open(json.dumps(messages), "", "auto", "", "", True, None)
+    assert opening.prompt.endswith(prompt)
+    held = model.chat("hello", json_schema={"enum": ["up", "down"]}, seed=1)
+    assert json.loads(held.content) in ("up", "down")
+
+
+def test_calls_of_tools(model):
+    tool = {"type": "function", "function": {"name": "weather", "description": "Tells the weather.", "parameters": {
+        "type": "object", "properties": {"sky": {"enum": ["clear", "grey"]}}, "required": ["sky"]}}}
+    for choice in ("required", "weather"):
+        answer = model.chat("hello", tools=[tool], tool_choice=choice, seed=1)
+        (call,) = answer.tool_calls
+        assert call.name == "weather" and json.loads(call.arguments)["sky"] in ("clear", "grey")
+        assert answer.message()["tool_calls"][0]["function"]["arguments"] == call.arguments
+    kinds = [event.kind for event in model.chat_stream("hello", tools=[tool], tool_choice="required", seed=1)]
+    assert kinds[0] == "tool_call" and kinds[-1] == "tool_call_end" and "tool_arguments" in kinds
+
+
+def test_errors_are_exceptions(model, tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        weft.Model(tmp_path / "none.gguf")
+    assert isinstance(caught.value, weft.NotFoundError) and caught.value.code == "not_found"
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + b"\xff" * 100)
+    with pytest.raises(weft.InvalidFileError):
+        weft.Model(broken)
+    with pytest.raises(ValueError, match="top_p"):
+        model.generate("hello", top_p=2.0)
+    with pytest.raises(TypeError, match="temperatur'; there are temperature"):
+        model.generate("hello", temperatur=1)
+    with pytest.raises(TypeError, match="max_tokens cannot be 'ten'"):
+        model.generate("hello", max_tokens="ten")
+    with pytest.raises(TypeError, match="n_contexts"):
+        weft.Model(GOLDEN / "llama/model.gguf", n_contexts=3)
+    with pytest.raises(ValueError, match="k_type is 'f8'"):
+        model.context(k_type="f8")
+    with pytest.raises(weft.Error):
+        model.generate([10**6], max_tokens=1)
+    with weft.Model(GOLDEN / "llama/model.gguf", pack_cache="") as plain:
+        with pytest.raises(weft.UnsupportedError, match="chat template"):
+            plain.chat("hello")
+    with pytest.raises(weft.InvalidArgumentError, match="closed"):
+        plain.generate("hello")
+
+
+def test_every_option_has_a_type():
+    assert set(_weft.model_options()) == set(options.LoadOptions.__annotations__)
+    assert set(_weft.context_options()) == set(options.ContextOptions.__annotations__)
+    assert set(_weft.service_options()) == set(options.ServiceOptions.__annotations__)
+    assert set(_weft.sampler_options()) == set(options.SamplingOptions.__annotations__)
+    assert set(_weft.request_options()) | set(options.ConstraintOptions.__annotations__) == set(
+        options.RequestOptions.__annotations__)
+
+
+def test_loading_tells_its_progress_and_can_be_cancelled():
+    told = []
+    weft.Model(GOLDEN / "llama/model.gguf", pack_cache="", progress=told.append)
+    assert told and told == sorted(told) and told[-1] == 1.0
+    with pytest.raises(weft.CancelledError):
+        weft.Model(GOLDEN / "llama/model.gguf", pack_cache="", progress=lambda done: False)
+    with pytest.raises(ZeroDivisionError):
+        weft.Model(GOLDEN / "llama/model.gguf", pack_cache="", progress=lambda done: 1 / 0)
+
+
+def test_threads_share_an_engine(model):
+    alone = [model.generate(f"hello {i}", max_tokens=16, temperature=0).text for i in range(8)]
+    together = [None] * 8
+
+    def write(i):
+        together[i] = model.generate(f"hello {i}", max_tokens=16, temperature=0).text
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone
+
+
+def test_other_threads_run_meanwhile(model):
+    """A loop in Python makes progress while a text is written: the interpreter's lock is free."""
+    count, done = [0], threading.Event()
+
+    def work():
+        while not done.is_set():
+            count[0] += 1
+            time.sleep(0.0005)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    before = count[0]
+    model.generate("hello", max_tokens=400, temperature=0, ignore_end=True)
+    during = count[0] - before
+    done.set()
+    thread.join()
+    assert during > 3
+
+
+def test_ctrl_c_ends_a_text(chat_file):
+    program = f"""
+import os, signal, threading, weft
+model = weft.Model({str(chat_file)!r}, pack_cache="")
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    model.generate("hello", ignore_end=True, context_shift=True)
+except KeyboardInterrupt:
+    while model.stats()["n_running"]:
+        pass
+    print("interrupted", model.stats()["n_cancelled"])
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert result.stdout == "interrupted 1\n", result.stderr
+
+
+def test_a_closed_stream_ends_its_request(model):
+    with model.stream("hello", ignore_end=True, context_shift=True) as stream:
+        assert next(stream)
+    assert stream.completion.stop == "cancelled"
+    assert list(stream) == []
+    dropped = model.stream("hello", ignore_end=True, context_shift=True)
+    next(dropped)
+    del dropped
+    deadline = time.time() + 60
+    while model.stats()["n_running"] and time.time() < deadline:
+        time.sleep(0.01)
+    assert model.stats()["n_running"] == 0
+
+
+def test_saved_texts(model):
+    written = model.generate("hello world", max_tokens=16, temperature=0)
+    tokens = model.tokenize("hello world") + written.tokens
+    n, state = model.save_text(tokens)
+    assert n >= len(tokens) - 1 and isinstance(state, bytes)
+    with weft.Model(GOLDEN / "llama/model.gguf", pack_cache="") as other:
+        assert other.restore_text(state) == tokens[:n]
+        again = other.generate(tokens[:n], max_tokens=4, temperature=0)
+        assert again.stats["n_cached"] == n - 1
+        with pytest.raises(weft.InvalidFileError):
+            other.restore_text(state[:-8] + b"damaged!")
+
+
+def test_a_draft_model_changes_no_token(model):
+    alone = model.generate("hello", max_tokens=24, temperature=0)
+    draft = weft.Model(GOLDEN / "llama/model.gguf", pack_cache="")
+    with weft.Model(GOLDEN / "llama/model.gguf", pack_cache="", n_ctx=4096, draft=draft) as both:
+        text = both.generate("hello", max_tokens=24, temperature=0)
+    assert text.tokens == alone.tokens and text.stats["n_accepted"] > 0
+
+
+def test_vectors_are_those_of_the_reference():
+    folder = ENCODERS / "bert"
+    lengths = json.loads((folder / "lengths.json").read_text())
+    embedder = weft.Embedder(folder / "model.gguf", pack_cache="")
+    vectors = embedder.embed(["hello", "hello world", "hello"])
+    assert vectors.shape == (3, embedder.dimensions) and vectors.dtype == np.float32
+    assert np.array_equal(vectors[0], vectors[2]) and not np.array_equal(vectors[0], vectors[1])
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 1], abs=1e-5)
+    assert np.array_equal(embedder.embed("hello"), vectors[0])
+    raw = embedder.embed(["hello"], normalize=False)[0]
+    assert raw / np.linalg.norm(raw) == pytest.approx(vectors[0], abs=1e-6)
+    cut = embedder.embed("hello", dimensions=8)
+    assert cut == pytest.approx(raw[:8] / np.linalg.norm(raw[:8]), abs=1e-6)
+    assert not np.array_equal(embedder.embed("hello", pooling="cls"), vectors[0]) or len(lengths) == 0
+    with pytest.raises(ValueError, match="pooling"):
+        embedder.embed("hello", pooling="middle")
+    with pytest.raises(ValueError, match="dimensions"):
+        embedder.embed("hello", dimensions=0)
+
+
+def test_ranks():
+    ranker = weft.Embedder(ENCODERS / "bert-rank/model.gguf", pack_cache="")
+    documents = ["hello", "world", "hello world"]
+    ranked = ranker.rank("hello", documents)
+    assert sorted(one.document for one in ranked) == [0, 1, 2]
+    assert [one.score for one in ranked] == sorted((one.score for one in ranked), reverse=True)
+    with pytest.raises(weft.UnsupportedError):
+        weft.Embedder(ENCODERS / "bert/model.gguf", pack_cache="").rank("hello", documents)
+
+
+def test_devices():
+    assert weft.devices()[0]["name"] == "cpu"
