@@ -71,10 +71,14 @@ class Speed:
 
     wall: float
     cpu: float
-    roofline: float = 0.0
+    fastest: float = 0.0  # That this machine could do, as far as was known in this round.
 
     def relative_to(self, other: "Speed") -> "Speed":
         return Speed(self.wall / other.wall, self.cpu / other.cpu if other.cpu else 0.0)
+
+
+def at_most(speed: float, fraction: float | None) -> float:
+    return speed / fraction if fraction else 0.0
 
 
 def weft_speed(work: Work, model: Path, args: argparse.Namespace) -> Speed:
@@ -84,9 +88,11 @@ def weft_speed(work: Work, model: Path, args: argparse.Namespace) -> Speed:
     row = json.loads(result.stdout)["results"][0]
     if work.streams:
         cpu = row["decode_tokens_per_cpu_second"]
-        return Speed(row["decode_tokens_per_second"], cpu, row["decode_roofline_fraction"])
+        return Speed(row["decode_tokens_per_second"], cpu,
+                     at_most(row["decode_tokens_per_second"], row["decode_roofline_fraction"]))
     n = row["n_prompt"] + row["n_generate"]
-    return Speed(row["tokens_per_second"], 1e3 * n / row["min_cpu_ms"], row["roofline_fraction"])
+    return Speed(row["tokens_per_second"], 1e3 * n / row["min_cpu_ms"],
+                 at_most(row["tokens_per_second"], row["roofline_fraction"]))
 
 
 def peer_speed(work: Work, peer: Peer, args: argparse.Namespace) -> Speed:
@@ -131,6 +137,7 @@ def measure_work(name: str, model: Path, peer: Peer, args: argparse.Namespace) -
     best = {who: max(speeds, key=lambda s: s.wall) for who, speeds in rounds.items()}
     ratios = [w.wall / p.wall for w, p in zip(rounds["weft"], rounds["llama_cpp"])]
     cpu = {who: max(s.cpu for s in speeds) for who, speeds in rounds.items()}
+    fastest = max(speed.fastest for speed in rounds["weft"])
     return {
         "model": model.stem,
         "work": name,
@@ -140,7 +147,8 @@ def measure_work(name: str, model: Path, peer: Peer, args: argparse.Namespace) -
         "ratio_lowest": min(ratios),
         "ratio_highest": max(ratios),
         "ratio_cpu": cpu["weft"] / cpu["llama_cpp"] if cpu["llama_cpp"] else 0.0,
-        "roofline": best["weft"].roofline,
+        # The limits are measured in each round, and the best counts.
+        "roofline": best["weft"].wall / fastest if fastest and not work.disturbed else 0.0,
         "unit": "of undisturbed" if work.disturbed else "tokens/s",
         "threads": args.threads,
         "rounds": {who: [vars(s) for s in speeds] for who, speeds in rounds.items()},

@@ -29,6 +29,7 @@ struct BenchOptions {
   bool plans = false;
   bool profile = false;
   std::string trace;
+  std::string plot;
   std::string format = "md";
   bool json = false;
 };

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <random>
 
-#include "bench_roofline.h"
 #include "bench_single.h"
 #include "weft/error.h"
 
@@ -123,16 +122,13 @@ int cells_needed(const ParallelTest& test) {
 }
 
 ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_repetitions,
-                            const MachineLimits& limits, const InterruptGuard& interrupt,
-                            const std::function<void()>& on_round) {
+                            const InterruptGuard& interrupt, const std::function<void()>& on_round) {
   const auto prompts = random_prompts(test, context.model().info().n_vocab);
   ParallelResult result{.test = test};
   {
-    Roofline roofline(context, limits);
+    WorkCounter counter(context);
     run_round(context, test, prompts, interrupt, [&](bool prefill, bool) {
-      roofline.count();
-      (prefill ? result.prefill_roofline_seconds : result.decode_roofline_seconds) += roofline.seconds();
-      roofline.clear();
+      (prefill ? result.prefill_least : result.decode_least).add(counter.take());
     });
   }
   on_round();
@@ -174,8 +170,9 @@ std::string name_of(const ParallelTest& test) {
   return fmt::format("np{}-{}", test.n_streams, test.shared ? "shared" : "own");
 }
 
-Json to_json(const ParallelResult& r) {
-  const auto fraction = [](const Samples& speed, double seconds, double n) -> Json {
+Json to_json(const ParallelResult& r, const MachineLimits& limits) {
+  const auto fraction = [&](const Samples& speed, const LeastWork& least, double n) -> Json {
+    const double seconds = least.seconds(limits);
     return seconds > 0.0 && n > 0.0 ? Json(speed.mean() * seconds / n) : Json(nullptr);
   };
   return {{"test", name_of(r.test)},
@@ -186,10 +183,10 @@ Json to_json(const ParallelResult& r) {
           {"n_generate", r.test.n_generate},
           {"prefill_tokens_per_second", r.prefill.mean()},
           {"prefill_deviation", r.prefill.deviation()},
-          {"prefill_roofline_fraction", fraction(r.prefill, r.prefill_roofline_seconds, r.n_prefill_tokens)},
+          {"prefill_roofline_fraction", fraction(r.prefill, r.prefill_least, r.n_prefill_tokens)},
           {"decode_tokens_per_second", r.decode.mean()},
           {"decode_deviation", r.decode.deviation()},
-          {"decode_roofline_fraction", fraction(r.decode, r.decode_roofline_seconds, r.n_decode_tokens)},
+          {"decode_roofline_fraction", fraction(r.decode, r.decode_least, r.n_decode_tokens)},
           {"decode_tokens_per_cpu_second", r.decode_per_cpu.mean()},
           {"first_token_ms", r.first_token_ms},
           {"cells_peak", r.cells_peak},

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench_report.h"
+#include "bench_roofline.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "weft/batcher.h"
@@ -26,7 +27,7 @@ struct ParallelResult {
   Samples prefill, decode;
   Samples decode_per_cpu;  ///< Generated tokens a second of the processor's time.
   int n_prefill_tokens = 0, n_decode_tokens = 0;
-  double prefill_roofline_seconds = 0.0, decode_roofline_seconds = 0.0;
+  LeastWork prefill_least, decode_least;  ///< A part a step.
   // Of the fastest repetition.
   double first_token_ms = 0.0;  ///< Mean over the streams, since all were submitted.
   int cells_peak = 0;
@@ -43,8 +44,7 @@ int cells_needed(const ParallelTest& test);
 /// The context has as many sequences and cells as the test needs. A first round warms up and is counted for
 /// the roofline. Throws Error kCancelled after Ctrl-C.
 ParallelResult run_parallel(Context& context, const ParallelTest& test, int n_repetitions,
-                            const MachineLimits& limits, const InterruptGuard& interrupt,
-                            const std::function<void()>& on_round);
+                            const InterruptGuard& interrupt, const std::function<void()>& on_round);
 
 /// A round's steps until all streams have their first token, and those behind.
 struct StagesProfile {
@@ -57,7 +57,7 @@ StagesProfile profile_parallel(Context& context, const ParallelTest& test, std::
 /// "np8-shared"
 std::string name_of(const ParallelTest& test);
 /// The test's fields of a report's row.
-Json to_json(const ParallelResult& result);
+Json to_json(const ParallelResult& result, const MachineLimits& limits);
 std::vector<Column> parallel_columns();
 
 }  // namespace weft::cli

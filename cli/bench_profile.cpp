@@ -19,7 +19,7 @@ std::string shortened(const std::string& name) {
 
 }  // namespace
 
-Json profile_json(const ProfiledTest& test) {
+Json profile_json(const ProfiledTest& test, const MachineLimits& limits) {
   const Profile& p = test.profile;
   Json rows = Json::array();
   for (const Profile::Work& work : p.work) {
@@ -37,7 +37,7 @@ Json profile_json(const ProfiledTest& test) {
     if (work.multiply_adds > 0.0 && seconds > 0.0) {
       row["gb_per_second"] = work.bytes / seconds / 1e9;
       row["gop_per_second"] = 2.0 * work.multiply_adds / seconds / 1e9;
-      row["roofline_fraction"] = test.limits.least_seconds(work.bytes, work.multiply_adds) / seconds;
+      row["roofline_fraction"] = limits.least_seconds(work.bytes, work.multiply_adds) / seconds;
     }
     rows.push_back(std::move(row));
   }
@@ -47,9 +47,9 @@ Json profile_json(const ProfiledTest& test) {
   return rows;
 }
 
-std::string profile_text(const ProfiledTest& test) {
+std::string profile_text(const ProfiledTest& test, const MachineLimits& limits) {
   const Profile& p = test.profile;
-  Json rows = profile_json(test);
+  Json rows = profile_json(test, limits);
   for (Json& row : rows) row["work"] = shortened(row["work"].get<std::string>());
   const std::vector<Column> columns = {text_column("work", "work", false),
                                        text_column("calls", "calls"),
@@ -68,7 +68,7 @@ std::string profile_text(const ProfiledTest& test) {
                      p.n_threads == 1 ? "" : "s", to_markdown(rows, columns));
 }
 
-void write_trace(const std::string& path, const std::vector<ProfiledTest>& tests) {
+void write_trace(const std::string& path, std::span<const ProfiledTest* const> tests) {
   std::ofstream file(path, std::ios::binary);
   file << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   const char* separator = "";
@@ -77,8 +77,8 @@ void write_trace(const std::string& path, const std::vector<ProfiledTest>& tests
     separator = ",\n";
   };
   for (std::size_t i = 0; i < tests.size(); ++i) {
-    const Profile& p = tests[i].profile;
-    write({{"ph", "M"}, {"name", "process_name"}, {"pid", i}, {"args", {{"name", tests[i].test}}}});
+    const Profile& p = tests[i]->profile;
+    write({{"ph", "M"}, {"name", "process_name"}, {"pid", i}, {"args", {{"name", tests[i]->test}}}});
     for (int t = 0; t < p.n_threads; ++t) {
       write({{"ph", "M"},
              {"name", "thread_name"},

@@ -1,7 +1,7 @@
 #pragma once
 // weft bench --profile and --trace: where the time of a test went.
+#include <span>
 #include <string>
-#include <vector>
 
 #include "json_output.h"
 #include "weft/measure.h"
@@ -12,15 +12,14 @@ namespace weft::cli {
 /// The profile of one round of a test.
 struct ProfiledTest {
   std::string test;  ///< "pp512"
-  MachineLimits limits;
   Profile profile;
 };
 
 /// A table of the kinds of work, the longest first.
-std::string profile_text(const ProfiledTest& test);
-Json profile_json(const ProfiledTest& test);
+std::string profile_text(const ProfiledTest& test, const MachineLimits& limits);
+Json profile_json(const ProfiledTest& test, const MachineLimits& limits);
 
 /// For chrome://tracing and ui.perfetto.dev: a process a test, a lane a thread. Throws Error kIo.
-void write_trace(const std::string& path, const std::vector<ProfiledTest>& tests);
+void write_trace(const std::string& path, std::span<const ProfiledTest* const> tests);
 
 }  // namespace weft::cli

@@ -2,29 +2,63 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "weft/error.h"
+
 namespace weft::cli {
+namespace {
 
-Roofline::Roofline(Context& context, const MachineLimits& limits) : context_(context), limits_(limits) {
-  context_.set_profile(&profile_);
+constexpr std::chrono::seconds kJustDone{2};
+
+}  // namespace
+
+double LeastWork::seconds(const MachineLimits& limits) const {
+  double sum = 0.0;
+  for (const LeastPart& part : parts_) sum += limits.least_seconds(part.bytes, part.multiply_adds);
+  return sum;
 }
 
-void Roofline::count() {
-  const double bytes = profile_.bytes(), multiply_adds = profile_.multiply_adds();
-  const double least = limits_.least_seconds(bytes, multiply_adds);
-  seconds_ += least;
-  if (least > limits_.least_seconds(0.0, multiply_adds)) memory_seconds_ += least;
+std::string LeastWork::bound(const MachineLimits& limits) const {
+  double memory = 0.0;
+  for (const LeastPart& part : parts_) {
+    const double least = limits.least_seconds(part.bytes, part.multiply_adds);
+    if (least > limits.least_seconds(0.0, part.multiply_adds)) memory += least;
+  }
+  return 2.0 * memory > seconds(limits) ? "memory" : "compute";
+}
+
+WorkCounter::WorkCounter(Context& context) : context_(context) { context_.set_profile(&profile_); }
+
+LeastPart WorkCounter::take() {
+  const LeastPart part = {profile_.bytes(), profile_.multiply_adds()};
   for (Profile::Work& work : profile_.work) work.bytes = work.multiply_adds = 0.0;
-}
-
-void Roofline::clear() {
-  count();
-  seconds_ = memory_seconds_ = 0.0;
+  return part;
 }
 
 const MachineLimits& LimitsCache::of(int n_threads) {
   const auto found = limits_.find(n_threads);
   if (found != limits_.end()) return found->second;
-  return limits_.emplace(n_threads, measure_limits(n_threads, isa_)).first->second;
+  const MachineLimits& measured = limits_.emplace(n_threads, measure_limits(n_threads, isa_)).first->second;
+  last_ = std::chrono::steady_clock::now();
+  return measured;
+}
+
+void LimitsCache::measure_again(int n_threads) {
+  const auto found = limits_.find(n_threads);
+  if (found == limits_.end() || std::chrono::steady_clock::now() - last_ < kJustDone) return;
+  MachineLimits& best = found->second;
+  try {
+    const MachineLimits now = measure_limits(n_threads, isa_);
+    best.read_bytes_per_second = std::max(best.read_bytes_per_second, now.read_bytes_per_second);
+    best.multiply_adds_per_second = std::max(best.multiply_adds_per_second, now.multiply_adds_per_second);
+    best.float_multiply_adds_per_second =
+        std::max(best.float_multiply_adds_per_second, now.float_multiply_adds_per_second);
+  } catch (const Error& error) {
+    // Beside a model there may be no room to measure in: what is known stands.
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+  }
+  last_ = std::chrono::steady_clock::now();
 }
 
 Json LimitsCache::to_json() const {

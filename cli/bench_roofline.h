@@ -1,8 +1,9 @@
 #pragma once
 // The roofline of what a context computes: the time below which this machine cannot do it.
+#include <chrono>
 #include <map>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "json_output.h"
 #include "weft/context.h"
@@ -10,41 +11,56 @@
 
 namespace weft::cli {
 
-/// Counts what steps read and multiply at least while it lives, and adds up the least time of each part of
-/// the work between two calls of count(): its bytes at the machine's read bandwidth or its products at the
-/// peak of its dot products, whichever takes longer.
-class Roofline {
- public:
-  Roofline(Context& context, const MachineLimits& limits);
-  ~Roofline() { context_.set_profile(nullptr); }
-  Roofline(const Roofline&) = delete;
-  Roofline& operator=(const Roofline&) = delete;
+/// What a part of some work reads and multiplies at least.
+struct LeastPart {
+  double bytes = 0.0, multiply_adds = 0.0;
+};
 
-  void count();
-  void clear();  ///< Forgets what was counted so far.
-  double seconds() const { return seconds_; }
+/// The parts of some work, whose least time is known once the limits are.
+class LeastWork {
+ public:
+  void add(const LeastPart& part) { parts_.push_back(part); }
+  /// The sum over the parts: of each the bytes at the machine's read bandwidth or the products at the peak of
+  /// its dot products, whichever takes longer.
+  double seconds(const MachineLimits& limits) const;
   /// What most of that time is for: "memory" or "compute".
-  std::string bound() const { return 2.0 * memory_seconds_ > seconds_ ? "memory" : "compute"; }
+  std::string bound(const MachineLimits& limits) const;
+
+ private:
+  std::vector<LeastPart> parts_;
+};
+
+/// Counts what a context's steps read and multiply at least, while it lives.
+class WorkCounter {
+ public:
+  explicit WorkCounter(Context& context);
+  ~WorkCounter() { context_.set_profile(nullptr); }
+  WorkCounter(const WorkCounter&) = delete;
+  WorkCounter& operator=(const WorkCounter&) = delete;
+
+  LeastPart take();  ///< What was counted since the last call.
 
  private:
   Context& context_;
-  const MachineLimits& limits_;
   Profile profile_;
-  double seconds_ = 0.0;
-  double memory_seconds_ = 0.0;  // Of those, where memory was the limit.
 };
 
-/// Limits by number of threads, each measured once.
+/// Limits by number of threads: the best of several measurings, which are spread over the run, as others may
+/// disturb any of them.
 class LimitsCache {
  public:
   explicit LimitsCache(CpuIsa isa) : isa_(isa) {}
+  /// Measured when it is first asked for. The reference stays, what it says may grow.
   const MachineLimits& of(int n_threads);
+  /// Once more, unless that was just done.
+  void measure_again(int n_threads);
   Json to_json() const;
   std::string text() const;  ///< A line for each number of threads.
 
  private:
   CpuIsa isa_;
   std::map<int, MachineLimits> limits_;  // By what was asked for; 0 is all cores.
+  std::chrono::steady_clock::time_point last_ = {};
 };
 
 }  // namespace weft::cli

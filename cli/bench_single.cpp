@@ -5,7 +5,6 @@
 
 #include <chrono>
 
-#include "bench_roofline.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -96,15 +95,13 @@ SingleBench::Times SingleBench::round(const SingleTest& test, const std::functio
   return {elapsed.count(), cpu_milliseconds() - cpu_start};
 }
 
-SingleResult SingleBench::measure(const SingleTest& test, int n_repetitions, const MachineLimits& limits,
+SingleResult SingleBench::measure(const SingleTest& test, int n_repetitions,
                                   const std::function<void()>& on_round) {
   SingleResult result{.test = test};
   start_at(test.depth);
   {
-    Roofline roofline(context_, limits);
-    round(test, [&] { roofline.count(); });
-    result.roofline_ms = 1e3 * roofline.seconds();
-    result.bound = roofline.bound();
+    WorkCounter counter(context_);
+    round(test, [&] { result.least.add(counter.take()); });
   }
   on_round();
   for (int i = 0; i < n_repetitions; ++i) {
@@ -127,11 +124,12 @@ Profile SingleBench::profile(const SingleTest& test, std::size_t max_spans) {
   return profile;
 }
 
-Json to_json(const SingleResult& r) {
+Json to_json(const SingleResult& r, const MachineLimits& limits) {
   const auto per_second = [&](double ms) { return 1e3 * r.test.n_tokens() / ms; };
   Samples speed;
   for (const double ms : r.ms.values) speed.values.push_back(per_second(ms));
-  const bool counted = r.roofline_ms > 0.0;  // Not every device can tell.
+  const double roofline_ms = 1e3 * r.least.seconds(limits);
+  const bool counted = roofline_ms > 0.0;  // Not every device can tell.
   return {{"test", r.test.name()},
           {"n_prompt", r.test.n_prompt},
           {"n_generate", r.test.n_generate},
@@ -140,9 +138,9 @@ Json to_json(const SingleResult& r) {
           {"deviation", speed.deviation()},
           {"min_ms", r.ms.min()},
           {"min_cpu_ms", r.cpu_ms.min()},
-          {"roofline_tokens_per_second", counted ? Json(per_second(r.roofline_ms)) : Json(nullptr)},
-          {"roofline_fraction", counted ? Json(speed.mean() / per_second(r.roofline_ms)) : Json(nullptr)},
-          {"bound", r.bound},
+          {"roofline_tokens_per_second", counted ? Json(per_second(roofline_ms)) : Json(nullptr)},
+          {"roofline_fraction", counted ? Json(speed.mean() / per_second(roofline_ms)) : Json(nullptr)},
+          {"bound", r.least.bound(limits)},
           {"ms", r.ms.values},
           {"cpu_ms", r.cpu_ms.values}};
 }

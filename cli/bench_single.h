@@ -7,6 +7,7 @@
 
 #include "bench_profile.h"
 #include "bench_report.h"
+#include "bench_roofline.h"
 #include "interrupt.h"
 #include "weft/context.h"
 #include "weft/measure.h"
@@ -27,10 +28,9 @@ struct SingleTest {
 
 struct SingleResult {
   SingleTest test;
-  Samples ms;      ///< One a repetition.
-  Samples cpu_ms;  ///< The processor's time of all threads.
-  double roofline_ms = 0.0;
-  std::string bound;
+  Samples ms;       ///< One a repetition.
+  Samples cpu_ms;   ///< The processor's time of all threads.
+  LeastWork least;  ///< A part a step.
 };
 
 /// Runs tests in one context, which it has to itself and which has two sequences: one is what was read, the
@@ -41,8 +41,7 @@ class SingleBench {
 
   /// `on_round` is told of each round: the first, which warms up and is counted for the roofline, and the
   /// measured ones. Throws Error kCancelled after Ctrl-C.
-  SingleResult measure(const SingleTest& test, int n_repetitions, const MachineLimits& limits,
-                       const std::function<void()>& on_round);
+  SingleResult measure(const SingleTest& test, int n_repetitions, const std::function<void()>& on_round);
   /// One more round, with its time taken down.
   Profile profile(const SingleTest& test, std::size_t max_spans);
 
@@ -69,7 +68,7 @@ class SingleBench {
 double cpu_milliseconds();
 
 /// The test's fields of a report's row.
-Json to_json(const SingleResult& result);
+Json to_json(const SingleResult& result, const MachineLimits& limits);
 std::vector<Column> single_columns();
 
 }  // namespace weft::cli

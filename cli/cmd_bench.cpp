@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "bench_matrix.h"
 #include "bench_ops.h"
 #include "bench_parallel.h"
+#include "bench_plot.h"
 #include "bench_profile.h"
 #include "bench_report.h"
 #include "bench_roofline.h"
@@ -41,12 +43,16 @@ void add(PlanStats& sum, const PlanStats& stats) {
   sum.steps_tensors += stats.steps_tensors;
 }
 
-/// Everything measured so far.
-struct Findings {
-  Json models = Json::array();
-  Json rows = Json::array();
-  std::vector<ProfiledTest> profiles;
-  PlanStats plans;
+/// A test that was measured. Its row is made at the end, when the machine's limits are known best.
+struct Finding {
+  Json settings;
+  const MachineLimits& limits;
+  std::function<Json(const MachineLimits&)> result;
+  struct Profiled {
+    const char* field;  ///< Of the row.
+    ProfiledTest test;
+  };
+  std::vector<Profiled> profiles = {};
 };
 
 /// The fields that all rows have: what was run, and with which settings.
@@ -68,7 +74,7 @@ class BenchRun {
 
   int run() {
     std::vector<std::string> models = options_.models;
-    if (models.empty()) models.emplace_back();
+    if (models.empty()) models.push_back(options_.model.model);
     if (options_.profile && options_.format == "csv")
       throw UsageError("--profile goes with md, json and jsonl");
     Progress bar(options_.talk, "measuring");
@@ -77,7 +83,13 @@ class BenchRun {
         static_cast<double>(models.size() * matrix_.settings.size() * n_tests) * (options_.repetitions + 1);
     for (const std::string& name : models) measure(name, bar);
     bar.done();
-    if (!options_.trace.empty()) write_trace(options_.trace, findings_.profiles);
+    if (!options_.trace.empty()) {
+      std::vector<const ProfiledTest*> tests;
+      for (const Finding& finding : findings_)
+        for (const Finding::Profiled& profiled : finding.profiles) tests.push_back(&profiled.test);
+      write_trace(options_.trace, tests);
+    }
+    if (!options_.plot.empty()) write_plot(options_.plot, rows());
     print(report());
     return kExitOk;
   }
@@ -96,12 +108,12 @@ class BenchRun {
     bar.begin("moving weights to large pages", n_done_ / n_rounds_);
     loaded.model->settle();
     const ModelInfo& info = loaded.model->info();
-    findings_.models.push_back({{"name", info.name},
-                                {"architecture", info.architecture},
-                                {"quantisation", info.quantisation},
-                                {"parameters", info.n_parameters},
-                                {"file_bytes", info.file_bytes},
-                                {"load_ms", loaded.load_ms}});
+    models_.push_back({{"name", info.name},
+                       {"architecture", info.architecture},
+                       {"quantisation", info.quantisation},
+                       {"parameters", info.n_parameters},
+                       {"file_bytes", info.file_bytes},
+                       {"load_ms", loaded.load_ms}});
     for (const Matrix::Setting& setting : matrix_.settings) {
       model.n_threads = setting.n_threads;
       ContextParams params = context_params(setting.context, model);
@@ -115,52 +127,64 @@ class BenchRun {
       if (params.n_ctx == 0) params.n_ctx = n_cells;
       Context context(loaded.model, params);
       interrupt_.watch(context);
-      measure(context, limits_.of(setting.n_threads), bar);
-      add(findings_.plans, context.plan_stats());
+      measure(context, setting.n_threads, bar);
+      add(plans_, context.plan_stats());
       interrupt_.unwatch();
     }
   }
 
-  void measure(Context& context, const MachineLimits& limits, Progress& bar) {
+  void measure(Context& context, int n_threads, Progress& bar) {
     const auto begin = [&](const std::string& test) {
       bar.begin("measuring " + test, n_done_ / n_rounds_);  // Its first round may take minutes.
     };
     const auto on_round = [&] { bar.update((n_done_ += 1.0) / n_rounds_); };
-    const auto add_row = [&](const Json& fields) {
-      findings_.rows.push_back(row_of(context.model().info(), context.params()));
-      findings_.rows.back().update(fields);
+    const auto add_finding = [&](auto result) {
+      limits_.measure_again(n_threads);
+      findings_.push_back(
+          {row_of(context.model().info(), context.params()), limits_.of(n_threads),
+           [result = std::move(result)](const MachineLimits& limits) { return to_json(result, limits); }});
     };
     const bool profiled = options_.profile || !options_.trace.empty();
     const std::size_t max_spans = options_.trace.empty() ? 0 : kMaxSpans;
     const auto add_profile = [&](const char* field, ProfiledTest test) {
-      if (options_.profile) findings_.rows.back()[field] = profile_json(test);
-      findings_.profiles.push_back(std::move(test));
+      findings_.back().profiles.push_back({field, std::move(test)});
     };
     SingleBench bench(context, interrupt_);
     for (const SingleTest& test : matrix_.single) {
       begin(test.name());
-      add_row(to_json(bench.measure(test, options_.repetitions, limits, on_round)));
-      if (profiled) add_profile("profile", {test.name(), limits, bench.profile(test, max_spans)});
+      add_finding(bench.measure(test, options_.repetitions, on_round));
+      if (profiled) add_profile("profile", {test.name(), bench.profile(test, max_spans)});
     }
     for (const ParallelTest& test : matrix_.parallel) {
       begin(name_of(test));
-      add_row(to_json(run_parallel(context, test, options_.repetitions, limits, interrupt_, on_round)));
+      add_finding(run_parallel(context, test, options_.repetitions, interrupt_, on_round));
       if (!profiled) continue;
       StagesProfile profile = profile_parallel(context, test, max_spans, interrupt_);
-      add_profile("prefill_profile", {name_of(test) + " prefill", limits, std::move(profile.prefill)});
-      add_profile("decode_profile", {name_of(test) + " decode", limits, std::move(profile.decode)});
+      add_profile("prefill_profile", {name_of(test) + " prefill", std::move(profile.prefill)});
+      add_profile("decode_profile", {name_of(test) + " decode", std::move(profile.decode)});
     }
   }
 
+  Json rows() const {
+    Json rows = Json::array();
+    for (const Finding& finding : findings_) {
+      Json& row = rows.emplace_back(finding.settings);
+      row.update(finding.result(finding.limits));
+      if (!options_.profile) continue;
+      for (const auto& [field, test] : finding.profiles) row[field] = profile_json(test, finding.limits);
+    }
+    return rows;
+  }
+
   std::string report() const {
-    if (options_.format == "csv") return to_csv(findings_.rows);
-    if (options_.format == "jsonl") return to_jsonl(findings_.rows);
-    const PlanStats& plans = findings_.plans;
+    if (options_.format == "csv") return to_csv(rows());
+    if (options_.format == "jsonl") return to_jsonl(rows());
+    const PlanStats& plans = plans_;
     if (options_.format == "json") {
       Json json;
-      json["models"] = findings_.models;
+      json["models"] = models_;
       json["limits"] = limits_.to_json();
-      json["results"] = findings_.rows;
+      json["results"] = rows();
       json["plans"] = {{"compiled", plans.compiled},
                        {"steps", plans.steps},
                        {"steps_unchanged", plans.steps_unchanged},
@@ -169,9 +193,11 @@ class BenchRun {
                        {"host_us_per_step", plans.host_us_per_step}};
       return to_text(json, 2);
     }
-    std::string text = to_markdown(findings_.rows, columns()) + "\n" + limits_.text();
+    std::string text = to_markdown(rows(), columns()) + "\n" + limits_.text();
     if (options_.profile)
-      for (const ProfiledTest& test : findings_.profiles) text += profile_text(test);
+      for (const Finding& finding : findings_)
+        for (const Finding::Profiled& profiled : finding.profiles)
+          text += profile_text(profiled.test, finding.limits);
     if (options_.plans) {
       text += fmt::format(
           "\nplans compiled: {}; steps: {}, of which {} changed nothing, {} shapes, {} tensors; host: {:.1f} "
@@ -204,7 +230,9 @@ class BenchRun {
   const Matrix matrix_;
   InterruptGuard interrupt_;
   LimitsCache limits_;
-  Findings findings_;
+  Json models_ = Json::array();
+  std::vector<Finding> findings_;
+  PlanStats plans_;
   double n_done_ = 0.0, n_rounds_ = 1.0;
 };
 
@@ -236,6 +264,8 @@ int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
   const std::vector<std::string> formats = {"md", "json", "jsonl", "csv"};
   if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
     throw UsageError(fmt::format("--output: '{}' is none of {}", options.format, fmt::join(formats, ", ")));
+  if (!options.plot.empty() && (ops.ops || !load.url.empty()))
+    throw UsageError("--plot goes with models, not with --ops and --serve");
   if (ops.ops) return run_ops(ops, options);
   if (!ops.filter.empty()) throw UsageError("--filter goes with --ops");
   if (!load.url.empty()) return run_load(load, options);
@@ -302,6 +332,9 @@ std::function<int()> prepare(CLI::App& app) {
                  "write what each thread did in that round, for chrome://tracing or ui.perfetto.dev")
       ->type_name("FILE")
       ->group("Output");
+  app.add_option("--plot", options->plot, "draw the speeds beside the roofline, as SVG")
+      ->type_name("FILE")
+      ->group("Output");
   app.add_option("-o,--output", options->format, "md, json, jsonl or csv (default md)")
       ->type_name("FORMAT")
       ->group("Output");
@@ -355,7 +388,8 @@ const Command kBenchCommand = {
     "sees) at\n"
     "the bandwidth of memory, and the multiplications of products and attention at the peak of the 8-bit "
     "dot\n"
-    "product. Both limits are measured at the start, with the same threads. A model that fits into the "
+    "product. Both limits are measured with the same threads,\n"
+    "at the start and between tests, and the best counts. A model that fits into the "
     "processor's\n"
     "caches may exceed the bandwidth of memory.\n"
     "\n"
@@ -388,6 +422,7 @@ const Command kBenchCommand = {
     "  weft bench\n"
     "  weft bench -m gemma -m smollm -p 128,512 -n 64 -t 1,2 -r 5 --json\n"
     "  weft bench -p 0 -n 64 -d 0,4096 -ctk f16,q8_0\n"
+    "  weft bench --parallel --plot speeds.svg\n"
     "  weft bench -p 512 -n 32 --profile --trace trace.json\n"
     "  weft bench --parallel -p 256 -n 64 -r 2\n"
     "  weft bench -npl 8,32 -p 1024 -n 32 -pps\n"

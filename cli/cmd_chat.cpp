@@ -35,7 +35,7 @@ constexpr std::string_view kHelp =
     "  /regen          another answer to the last question\n"
     "  /clear          begin anew (the system prompt stays)\n"
     "  /image FILE     a picture for the next question, PNG or JPEG; needs --mmproj\n"
-    "  /audio FILE     a sound for the next question, WAV; needs --mmproj\n"
+    "  /audio FILE     a sound for the next question; needs --mmproj\n"
     "  /system TEXT    set the system prompt and begin anew; without a text: none\n"
     "  /save FILE      write the conversation as JSON\n"
     "  /load FILE      go on with a conversation that was saved\n"
@@ -410,7 +410,7 @@ int run(const ChatOptions& options) {
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));
   return Chat(options, context, conversation, interrupt, name,
-              load_media(options.mmproj, options.model, *loaded.model))
+              load_media(options.mmproj, loaded.path, options.model, *loaded.model, options.talk))
       .loop();
 }
 

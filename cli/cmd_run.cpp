@@ -80,7 +80,7 @@ PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded
   } else {
     const std::string text = options.prompt ? *options.prompt : read_text(options.prompt_file);
     if (has_media(options)) {
-      const auto models = load_media(options.mmproj, options.model, *loaded.model);
+      const auto models = load_media(options.mmproj, loaded.path, options.model, *loaded.model, options.talk);
       const auto media = encode_files(models, options.images, options.sounds);
       const std::string mark = make_media_mark();
       std::vector<PromptPiece> pieces(media.size(), PromptPiece{mark, true});

@@ -18,6 +18,7 @@
 #include "arguments.h"
 #include "base/memory.h"
 #include "command.h"
+#include "hub_models.h"
 #include "log_options.h"
 #include "media_options.h"
 #include "model_cache.h"
@@ -110,10 +111,11 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
         std::any_of(specs.begin(), specs.end(), [&](const ModelSpec& s) { return s.path == path; });
     if (!known) specs.push_back({unique(path.stem().string()), {}, path, {}, specs.empty()});
   };
-  for (const std::string& name : options.models) add(find_model(name));
+  for (const std::string& name : options.models) add(find_model(name, options.talk));
   if (options.models.empty()) {
-    add(find_model(""));
-    for (const CachedModel& model : cached_models()) add(model.path);
+    add(find_model(options.model.model, options.talk));
+    if (options.model.model.empty())
+      for (const CachedModel& model : cached_models()) add(model.path);
   }
   for (const NamedAdapter& adapter : named_adapters(options.model.adapters))
     if (adapter.named) specs.front().adapters.push_back(adapter.file.name);
@@ -207,7 +209,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
     std::shared_ptr<const Model> model = Model::load(spec.path, params);
     if (spec.path == default_path) {
-      const MediaModels media = load_media(options->mmproj, options->model, *model);
+      const MediaModels media = load_media(options->mmproj, spec.path, options->model, *model, options->talk);
       served.vision = media.vision;
       served.audio = media.audio;
     }

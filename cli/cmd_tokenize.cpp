@@ -10,7 +10,7 @@
 #include "arguments.h"
 #include "command.h"
 #include "json_output.h"
-#include "model_cache.h"
+#include "hub_models.h"
 #include "options.h"
 #include "weft/model.h"
 
@@ -42,7 +42,7 @@ std::string listing(const Tokenizer& tokenizer, std::string_view text, const Tok
 }
 
 int run(const TokenizeOptions& options) {
-  const Tokenizer tokenizer = load_tokenizer(find_model(options.model), options.pre_tokenizer);
+  const Tokenizer tokenizer = load_tokenizer(find_model(options.model, options.talk), options.pre_tokenizer);
   const std::string text = read_text(options.file);
   std::string out;
   if (options.null) {

@@ -10,6 +10,10 @@ namespace {
 using enum ForeignOption::Value;
 
 constexpr Alias kAliases[] = {
+    {"-hf", "--hf-repo"},
+    {"-hfr", "--hf-repo"},
+    {"-hff", "--hf-file"},
+    {"-mu", "--model-url"},
     {"-ub", "--ubatch-size"},
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
@@ -23,6 +27,7 @@ constexpr Alias kAliases[] = {
     {"-ncmoe", "--n-cpu-moe"},
     {"-ot", "--pin"},
     {"--override-tensor", "--pin"},
+    {"-ofreq", "--output-frequency"},
     {"-dev", "--device"},
     {"-l", "--logit-bias"},
     {"-np", "--parallel"},
@@ -51,7 +56,7 @@ constexpr std::string_view kNoPrompt = "the prompt is not printed again";
 constexpr std::string_view kBatching = "requests are always computed together";
 constexpr std::string_view kPlacing = "the system places threads";
 constexpr std::string_view kChecked = "files are always checked";
-constexpr std::string_view kDownloads = "weft downloads nothing: fetch the file and give it with -m";
+constexpr std::string_view kNoPerplexity = "'weft perplexity' finds perplexities";
 constexpr std::string_view kChatOnly = "use 'weft chat'";
 constexpr std::string_view kNoGrammars = "weft has no grammars yet";
 constexpr std::string_view kRope = "weft takes the scaling of positions from the file";
@@ -106,16 +111,13 @@ constexpr ForeignOption kOptions[] = {
     {"--cpu-mask", kOne, true, kPlacing},
     {"--cpu-strict", kOne, true, kPlacing},
     {"--check-tensors", kNone, true, kChecked},
-    {"--offline", kNone, true, "weft downloads nothing"},
+    {"--offline", kNone, true,
+     "what was fetched is used without asking anybody; HF_HUB_OFFLINE=1 fetches nothing"},
+    {"--max-buffer-size", kOne, true, "weft holds one tensor and four MiB of its source at a time"},
+    {"--ppl", kNone, true, kNoPerplexity},
+    {"--no-ppl", kNone, true, kNoPerplexity},
     {"--reasoning-format", kOne, true, kThoughts},
 
-    {"-hf", kOne, false, kDownloads},
-    {"-hfr", kOne, false, kDownloads},
-    {"--hf-repo", kOne, false, kDownloads},
-    {"-hff", kOne, false, kDownloads},
-    {"--hf-file", kOne, false, kDownloads},
-    {"-mu", kOne, false, kDownloads},
-    {"--model-url", kOne, false, kDownloads},
     {"-i", kNone, false, kChatOnly},
     {"--interactive", kNone, false, kChatOnly},
     {"-if", kNone, false, kChatOnly},
@@ -159,6 +161,9 @@ struct Variable {
 const std::vector<Variable>& variables() {
   static const std::vector<Variable> kVariables = {
       {"model", {"LLAMA_ARG_MODEL"}},
+      {"hf-repo", {"LLAMA_ARG_HF_REPO"}},
+      {"hf-file", {"LLAMA_ARG_HF_FILE"}},
+      {"model-url", {"LLAMA_ARG_MODEL_URL"}},
       {"mmproj", {"LLAMA_ARG_MMPROJ"}},
       {"threads", {"LLAMA_ARG_THREADS"}},
       {"ctx-size", {"LLAMA_ARG_CTX_SIZE"}},

@@ -43,8 +43,8 @@ OpShape conv1d(std::int64_t times, std::int64_t in, std::int64_t out, std::int64
           {times, in, out, kKernel, stride, kPadding},
           fmt::format("{} x {} -> {}, 3 wide, step {}", times, in, out, stride),
           [=](Graph& g) {
-            return conv1d(g.input("x", {times, in}), g.weight("w", {out, kKernel * in}),
-                          g.weight("bias", {out}), kKernel, stride, kPadding);
+            return conv1d_channels_last(g.input("x", {times, in}), g.weight("w", {out, kKernel * in}),
+                                        g.weight("bias", {out}), kKernel, stride, kPadding);
           },
           static_cast<double>(times / stride * in * out * kKernel)};
 }

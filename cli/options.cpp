@@ -10,6 +10,7 @@
 #include <map>
 
 #include "arguments.h"
+#include "hub_models.h"
 #include "interrupt.h"
 #include "model_cache.h"
 #include "weft/error.h"
@@ -99,6 +100,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
          "the default model)")
       ->type_name("FILE")
       ->group("Model");
+  add_hub_options(app, options.model, "Model");
   add_size(app, "-t,--threads", options.n_threads, {0, kMaxThreads, "0: all cores"},
            "threads to compute with (default: OMP_NUM_THREADS or all cores)")
       ->group("Model");
@@ -250,14 +252,14 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
                        const ContextOptions& context) {
   const auto start = std::chrono::steady_clock::now();
-  const std::filesystem::path path = find_model(options.model);
+  const std::filesystem::path path = find_model(options.model, talk, [&] { return !interrupt.requested(); });
   Progress bar(talk, "loading " + path.filename().string());
   ModelParams params = model_params(options, context, talk);
   params.progress = [&](float fraction) {
     bar.update(fraction);
     return !interrupt.requested();
   };
-  LoadedModel loaded;
+  LoadedModel loaded{.path = path};
   loaded.model = Model::load(path, params);
   bar.done();
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;

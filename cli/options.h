@@ -1,6 +1,7 @@
 #pragma once
 // Options that several subcommands share, and what they become: models, contexts, samplers.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -50,6 +51,7 @@ void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::strin
 void add_model_options(CLI::App& app, ModelOptions& options);
 
 struct LoadedModel {
+  std::filesystem::path path;
   std::shared_ptr<const Model> model;
   double load_ms = 0.0;
 };
