@@ -34,6 +34,10 @@ deb: build ## Debian packages of the program and the library (build/release/*.de
 	@./scripts/setup.sh deb
 	@cd build/release && cpack -G DEB
 
+.PHONY: python
+python: build ## a wheel of the Python package (build/python/wheel)
+	@python3 scripts/make_wheel.py build/release build/python
+
 .PHONY: model
 model: setup
 	@./scripts/fetch_models.py

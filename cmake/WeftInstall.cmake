@@ -26,11 +26,15 @@ endfunction()
 # program links one of the two. Where a process gets both, with a module, they are of one version.
 get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
 get_property(weft_graph_layers GLOBAL PROPERTY WEFT_BELOW_plan)
-weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::PNG PkgConfig::TURBOJPEG)
+weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::PNG PkgConfig::TURBOJPEG PkgConfig::SNDFILE PkgConfig::SAMPLERATE)
 weft_shared_library(weft_graph graph LAYERS ${weft_graph_layers} plan LIBS PkgConfig::PCRE2)
 
+if(WEFT_ONLY_LIBRARY)
+  return()
+endif()
+
 # The public headers of the graph library; all others are of libweft alone.
-set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h graph.h hash.h plan.h profile.h weights.h)
+set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h gguf.h graph.h hash.h plan.h profile.h weights.h)
 set(weft_graph_header_folders backend graph)
 
 # What is installed, and so what must be built before: `make build` does.

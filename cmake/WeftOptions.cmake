@@ -14,6 +14,7 @@ endif()
 set(WEFT_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, address (with undefined) or thread")
 set(WEFT_FUZZ OFF CACHE BOOL "Build the fuzz targets (with clang)")
 set(WEFT_ONLY_KERNELS OFF CACHE BOOL "Only the layers up to the CPU's kernels, which need no other libraries")
+set(WEFT_ONLY_LIBRARY OFF CACHE BOOL "Only the library, for what brings it along: no program, no examples, no installation")
 set(WEFT_GTEST_SOURCE "" CACHE PATH "GoogleTest's sources, where it is built with weft (for another processor)")
 set(WEFT_WERROR OFF CACHE BOOL "Treat warnings as errors")
 

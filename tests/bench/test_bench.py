@@ -55,7 +55,7 @@ class Figures(unittest.TestCase):
     def measure(self, name: str, weft: list[float], peer: list[float]) -> dict:
         def played_by(speeds: list[float]):
             speeds = iter(speeds)
-            return lambda *_: versus.Speed(next(speeds), 1.0, 0.25)
+            return lambda *_: versus.Speed(next(speeds), 1.0, fastest=120.0)
 
         n_rounds = len(weft) // (2 if versus.WORKS[name].disturbed else 1)
         args = argparse.Namespace(rounds=n_rounds, quick=False, threads=2)

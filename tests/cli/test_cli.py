@@ -25,6 +25,7 @@ import time
 import unittest
 from datetime import datetime, timezone
 from pathlib import Path
+from xml.etree import ElementTree
 
 WEFT = os.environ["WEFT_PROGRAM"]
 GOLDEN = Path(os.environ["WEFT_TEST_DATA"]) / "golden"
@@ -63,7 +64,7 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
-    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "tokenize", "inspect", "quantize", "perplexity", "split", "merge", "bench", "models", "devices", "test-backend", "health",
+    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "tokenize", "inspect", "convert", "quantize", "perplexity", "imatrix", "split", "merge", "lora-merge", "bench", "pull", "models", "devices", "test-backend", "health",
                 "completion", "man", "version"]  # fmt: skip
 
     def test_help(self):
@@ -97,7 +98,7 @@ class Usage(Case):
     def test_short_options_are_whole_words(self):
         """-fa is not -f a, nor -hf the help."""
         for words, part in (
-            (["-hf", "user/model"], "downloads nothing"),
+            (["-hf", "user/model"], "both name a model"),
             (["-md", "draft.gguf"], "does not draft"),
             (["-mg", "1"], "--device"),
             (["-ncmoe", "-1"], "--n-cpu-moe"),
@@ -240,7 +241,7 @@ class Usage(Case):
 
     def test_models(self):
         self.assertEqual(json.loads(self.succeed("models", "--json")), [])
-        self.assertIn("make models", self.succeed("models"))
+        self.assertIn("weft pull", self.succeed("models"))
         with tempfile.TemporaryDirectory() as cache:
             folder = Path(cache) / "models"
             folder.mkdir()
@@ -1249,6 +1250,25 @@ class Bench(Case):
         # Text that is in the cache is work.
         for deep, plain in ((deep_prefill, prefill), (deep_decode, decode)):
             self.assertLess(deep["roofline_tokens_per_second"], plain["roofline_tokens_per_second"])
+
+    def test_plot(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "speeds.svg"
+            for words, n_bars, axis in (
+                (["-p", "8,16", "-n", "2", "-d", "0,8"], 6, "tokens in the cache before"),
+                (["--streams", "1,2", "-p", "8", "-n", "4"], 4, "texts at the same time"),
+                (["-p", "8", "-n", "0"], 1, "Reading a prompt, tokens a second"),
+            ):
+                self.results("-p", "8", *words, "--plot", file)
+                picture = ElementTree.parse(file).getroot()
+                name = "{http://www.w3.org/2000/svg}"
+                bars = [r for r in picture.iter(name + "rect") if float(r.get("width")) > 10]
+                self.assertEqual(len(bars), n_bars)
+                for bar in bars:
+                    self.assertGreater(float(bar.get("height")), 0)
+                self.assertIn(axis, [text.text for text in picture.iter(name + "text")])
+        self.fail_with(1, *self.BASE, "-p", "4", "-n", "0", "--plot", "/nonexistent/speeds.svg")
+        self.fail_with(2, "bench", "--ops", "--plot", "speeds.svg")
 
     def test_profile_and_trace(self):
         with tempfile.TemporaryDirectory() as folder:
