@@ -41,8 +41,8 @@ using GgufValue =
 std::vector<std::pair<std::string, GgufValue>> read_gguf_metadata(const std::filesystem::path& path);
 
 /// Collects metadata and tensors, and writes them in the order in which they were added, as a file of version
-/// 3. Throws Error kInvalidArgument, which names the key or tensor, for names, types, shapes and sizes that no file can have; what was
-/// refused leaves nothing behind. Used by one thread at a time.
+/// 3. Throws Error kInvalidArgument, which names the key or tensor, for names, types, shapes and sizes that
+/// no file can have; what was refused leaves nothing behind. Used by one thread at a time.
 class GgufWriter {
  public:
   GgufWriter();

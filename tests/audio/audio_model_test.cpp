@@ -206,6 +206,13 @@ TEST(SoundFile, FormsInUse) {
   }
 }
 
+TEST(SoundFile, ADamagedFrameIsNoEnd) {
+  std::vector<std::byte> flac = test::read_bytes(audio_dir() / "tone.flac");
+  const auto middle = flac.begin() + static_cast<std::ptrdiff_t>(flac.size() / 2);
+  std::fill_n(middle, 64, std::byte{0});
+  EXPECT_THROW((void)read_sound(flac), Error);
+}
+
 TEST(AudioModel, DamagedAndOtherFilesAreErrors) {
   EXPECT_THROW(AudioModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf"), Error);
   EXPECT_THROW(media_kinds(test::golden_dir() / "gemma3" / "model.gguf"), Error);

@@ -34,7 +34,9 @@ def check_build_target(build: Path, source: Path) -> None:
     made = set(re.findall(r" -o (\S+)", commands))
     # Manuals and completions are written into a folder.
     made |= {str(Path(path).relative_to(build.resolve())) for path in re.findall(r" --install (\S+)", commands)}
-    install = "".join(path.read_text() for path in build.rglob("cmake_install.cmake"))
+    # The Python package's build, a project of its own, lies in this one's folder.
+    scripts = [path for path in build.rglob("cmake_install.cmake") if not path.is_relative_to(build / "python")]
+    install = "".join(path.read_text() for path in scripts)
     installed = [Path(path) for path in re.findall(r'FILES "([^"]+)"', install)]
     built = {path.relative_to(build).as_posix() for path in installed if path.is_relative_to(build)}
     # CMake writes packages' files when it configures.

@@ -162,6 +162,25 @@ TEST(Custom, WhatItThrowsEndsTheStepAndNotThePlan) {
   }
 }
 
+TEST(Custom, WhatAFailedFunctionLeftIsNotKept) {
+  Graph g;
+  const Dim n = g.symbol("n", 0, 4);
+  const Value x = custom("picky", {g.input("x", {n, 2})}, {n, 2}, [](const CustomCall& call) {
+    std::fill(call.f32().begin(), call.f32().end(), 9.0f);
+    if (call.inputs[0].f32()[0] < 0.0f) throw std::runtime_error("negative");
+  });
+  const Value kept =
+      store_rows(g.state("kept", DType::kF32, {4, 1, 2}), x, g.input("places", {n}, DType::kI32));
+  g.output("sums", sum(kept, {2}));
+  Plan plan(g, find_devices({"cpu"}), {.n_threads = 2});
+  const std::vector<std::int32_t> places = {0, 1, 2, 3};
+  EXPECT_THROW(plan.run({{n, 4}}, {{"x", Floats(8, -1.0f)}, {"places", places}}), Error);
+  plan.run({{n, 0}}, {{"x", Floats()}, {"places", std::vector<std::int32_t>()}});
+  EXPECT_EQ(plan.read("sums"), Floats(4, 0.0f));
+  plan.run({{n, 4}}, {{"x", Floats(8, 1.0f)}, {"places", places}});
+  EXPECT_EQ(plan.read("sums"), Floats(4, 18.0f));
+}
+
 TEST(Custom, FunctionsOfOneKeyAreTheSameWhereGraphsAreCompared) {
   const auto graph = [](const std::string& key, float factor) {
     Graph g;

@@ -190,14 +190,20 @@ def test_other_threads_run_meanwhile(model):
 
 def test_ctrl_c_ends_a_text(chat_file):
     program = f"""
-import os, signal, threading, weft
+import os, signal, threading, time, weft
 model = weft.Model({str(chat_file)!r}, pack_cache="")
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+def interrupt():
+    while not model.stats()["n_running"]:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
 try:
     model.generate("hello", ignore_end=True, context_shift=True)
 except KeyboardInterrupt:
     while model.stats()["n_running"]:
-        pass
+        time.sleep(0.01)
     print("interrupted", model.stats()["n_cancelled"])
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

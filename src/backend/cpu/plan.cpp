@@ -187,7 +187,8 @@ class CpuPlan final : public DevicePlan {
     std::size_t first = kNone, last = kNone;
     for (;;) {
       Launch& launch = *program_.launches[i].launch;
-      if (!is_cancelled(cancelled_) || launch.must_run()) {
+      // Behind a failure too: what was not computed is not to be read, nor kept in states.
+      if (launch.must_run() || !(is_cancelled(cancelled_) || failure_.happened())) {
         if constexpr (kRecorded) recorder_->tasks_begin(context.thread);
         launch.run_all(begin, end, context);
         if constexpr (kRecorded) recorder_->tasks_end(context.thread, i);

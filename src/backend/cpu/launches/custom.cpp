@@ -46,7 +46,7 @@ std::int32_t CustomLaunch::prepare(const StepInfo& step) {
 }
 
 void CustomLaunch::run(std::int32_t task, const TaskContext& context) {
-  if (context.failure.happened()) return;  // What another function left is not to be read.
+  if (context.failure.happened()) return;
   const std::int64_t begin = task * rows_per_task_, end = std::min(begin + rows_per_task_, n_rows_);
   const std::span<std::byte> all = out_.bytes();
   const std::size_t row = all.size() / static_cast<std::size_t>(n_rows_);
