@@ -1,26 +1,16 @@
 #!/usr/bin/env python3
-"""picture.py REPORT.json -o FILE.svg: draws what `versus.py --json REPORT.json` measured.
+"""picture.py PAGE.md -o FILE.svg: draws the page's first table, of works and models with ratios as in "2043 / 291, 7.0x".
 
 A group of bars for each work, a bar for each model: how many times as fast as llama.cpp weft is. The file is for light
 and dark pages.
 """
 import argparse
-import json
+import re
 from html import escape
 from pathlib import Path
 
-WORK_NAMES = {
-    "prefill512": "read 512 tokens",
-    "decode": "write, one text",
-    "streams8": "write, 8 texts at once",
-    "streams32": "write, 32 texts at once",
-    "shared1024x32": "32 texts, 1,024 tokens shared",
-    "decode@4096": "write behind 4,096 tokens",
-}
-MODEL_NAMES = {"SmolLM2-135M-Instruct.Q4_1": "SmolLM2 135M Q4_1", "gemma-3-270m-q4_k_m": "Gemma 3 270M Q4_K_M",
-               "random-1b-q4_k_m": "1B Q4_K_M", "random-1b-q4_0": "1B Q4_0", "random-1b-q8_0": "1B Q8_0"}
 COLOURS = ["#4c8dd6", "#e39a3b", "#5aa469", "#a877c4", "#8a8f98"]
-WIDTH, LEFT, RIGHT, BAR, GAP = 760, 200, 60, 13, 14
+WIDTH, LEFT, RIGHT, BAR, GAP = 760, 210, 60, 13, 14
 
 STYLE = """<style>
 text { font: 12px sans-serif; fill: #1f2328 } .small { font-size: 11px } .end { text-anchor: end } .grid { stroke: #d1d9e0 }
@@ -30,22 +20,30 @@ text { font: 12px sans-serif; fill: #1f2328 } .small { font-size: 11px } .end { 
 """
 
 
-def picture(rows: list[dict]) -> str:
-    rows = [row for row in rows if row["work"] in WORK_NAMES]
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    highest = max(row["ratio"] for row in rows)
+def first_table(page: str) -> tuple[list[str], dict[str, list[float | None]]]:
+    """The models, and by work how many times as fast each is; None where that was not measured."""
+    lines = [line.strip().strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    models = [name.strip() for name in lines[0][1:]]
+    works: dict[str, list[float | None]] = {}
+    for work, *cells in lines[2:]:
+        if len(cells) != len(models):
+            break
+        ratios = [re.search(r"([\d.]+)x", cell) for cell in cells]
+        works[work.strip()] = [float(ratio[1]) if ratio else None for ratio in ratios]
+    return models, works
+
+
+def picture(models: list[str], works: dict[str, list[float | None]]) -> str:
+    highest = max(ratio for ratios in works.values() for ratio in ratios if ratio is not None)
     scale = (WIDTH - LEFT - RIGHT) / highest
     y, body = 16, []
-    for work, name in WORK_NAMES.items():
-        own = [row for row in rows if row["work"] == work]
-        if not own:
-            continue
-        body.append(f'<text x="{LEFT - 10}" y="{y + len(own) * BAR / 2 + 4:.1f}" class="end">{name}</text>')
-        for row in own:
-            colour = COLOURS[models.index(row["model"]) % len(COLOURS)]
-            length = row["ratio"] * scale
+    for name, ratios in works.items():
+        own = [(colour, ratio) for colour, ratio in zip(COLOURS, ratios) if ratio is not None]
+        body.append(f'<text x="{LEFT - 10}" y="{y + len(own) * BAR / 2 + 4:.1f}" class="end">{escape(name)}</text>')
+        for colour, ratio in own:
+            length = ratio * scale
             body.append(f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR - 2}" fill="{colour}"/>')
-            body.append(f'<text x="{LEFT + length + 4:.1f}" y="{y + BAR - 3}" class="small">{row["ratio"]:.1f}x</text>')
+            body.append(f'<text x="{LEFT + length + 4:.1f}" y="{y + BAR - 3}" class="small">{ratio:.1f}x</text>')
             y += BAR
         y += GAP
     grid = [f'<line x1="{LEFT + at * scale:.1f}" y1="8" x2="{LEFT + at * scale:.1f}" y2="{y - GAP + 6}" class="'
@@ -54,8 +52,8 @@ def picture(rows: list[dict]) -> str:
     y += 18
     for i, model in enumerate(models):
         x = LEFT + (i % 3) * 180
-        body.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLOURS[i % len(COLOURS)]}"/>')
-        body.append(f'<text x="{x + 16}" y="{y + 9}">{escape(MODEL_NAMES.get(model, model))}</text>')
+        body.append(f'<rect x="{x}" y="{y}" width="10" height="10" fill="{COLOURS[i]}"/>')
+        body.append(f'<text x="{x + 16}" y="{y + 9}">{escape(model)}</text>')
         y += 18 if i % 3 == 2 or i + 1 == len(models) else 0
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 6}" width="{WIDTH}">\n{STYLE}'
             + "\n".join(grid + body) + "\n</svg>\n")
@@ -63,10 +61,10 @@ def picture(rows: list[dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=Path)
+    parser.add_argument("page", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     args = parser.parse_args()
-    args.output.write_text(picture(json.loads(args.report.read_text())["results"]))
+    args.output.write_text(picture(*first_table(args.page.read_text())))
 
 
 if __name__ == "__main__":

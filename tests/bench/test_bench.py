@@ -15,6 +15,7 @@ sys.path.insert(0, str(BENCH))
 sys.dont_write_bytecode = True
 
 import accuracy
+import picture
 import versus
 
 
@@ -36,6 +37,14 @@ class Options(unittest.TestCase):
         self.assertIn("'prefil'", result.stderr)
         result = script(BENCH / "versus.py", "--weft", "/nonexistent/weft")
         self.assertIn("/nonexistent/weft is not built", result.stderr)
+
+
+class Picture(unittest.TestCase):
+    def test_it_shows_the_figures_of_its_page(self):
+        docs = BENCH.parent / "docs"
+        drawn = picture.picture(*picture.first_table((docs / "speed.md").read_text()))
+        self.assertEqual((docs / "speed.svg").read_text(), drawn, "bench/picture.py docs/speed.md -o docs/speed.svg")
+        self.assertGreater(drawn.count("<rect"), 20)
 
 
 class Judgement(unittest.TestCase):
