@@ -49,7 +49,7 @@ endfunction()
 # weft_compile_briefly(TARGET): tests are compiled more often than run, so what they all include is compiled once for all
 # of them, and they are not optimised to the last.
 function(weft_compile_briefly TARGET)
-  set(brief $<$<CONFIG:Release>:-O1> $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds>)
+  set(brief $<$<CONFIG:Release>:-O1> $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds;-Wno-stringop-overflow>)
   if(NOT TARGET weft_precompiled_for_tests)
     file(WRITE "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp" "")
     # A program, not a library of objects: what is to be a part of a program is compiled otherwise (-fPIE).
