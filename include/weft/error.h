@@ -2,7 +2,8 @@
 #pragma once
 // Errors of weft. What comes from outside (a file, a request, memory, a device) and is wrong throws Error;
 // its message says what was expected, what was found and the way out. Expected outcomes (a full cache) are
-// return values. Nothing in weft aborts on input.
+// return values. Nothing in weft aborts on input. Where the host has no memory for what is small beside
+// tensors, std::bad_alloc is thrown.
 #include <stdexcept>
 #include <string>
 

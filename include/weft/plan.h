@@ -16,6 +16,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <string>
@@ -90,6 +91,10 @@ struct PlanParams {
 /// For people; as JSON, for programs; as a drawing, for Graphviz.
 enum class Explain : std::uint8_t { kText, kJson, kDot };
 
+/// What inputs and outputs have for elements.
+template <typename T>
+concept PlanElement = std::same_as<T, float> || std::same_as<T, std::int32_t>;
+
 /// Used by one thread at a time. All that throws leaves the plan as it was, but for run where a device fails.
 class Plan {
  public:
@@ -101,15 +106,19 @@ class Plan {
     SymbolValue(Dim dim, std::int64_t v) : symbol(std::move(dim)), value(v) {}
     SymbolValue(std::string_view symbol_name, std::int64_t v) : name(symbol_name), value(v) {}
   };
-  /// The elements of an input, as many as its shape has in the step; of a vector, array or span of numbers.
+  /// The elements of an input, as many as its shape has in the step; of a vector, array or span of numbers,
+  /// or their bytes.
   struct InputData {
     std::string_view name;
     std::span<const std::byte> bytes;
+    std::optional<DType> dtype = {};  ///< Of the elements; none: of bytes that may be anything.
     InputData(std::string_view input, std::span<const std::byte> data) : name(input), bytes(data) {}
     template <std::ranges::contiguous_range R>
-      requires(!std::same_as<std::ranges::range_value_t<R>, std::byte>)
+      requires PlanElement<std::ranges::range_value_t<R>>
     InputData(std::string_view input, const R& data)
-        : name(input), bytes(std::as_bytes(std::span(std::ranges::data(data), std::ranges::size(data)))) {}
+        : name(input),
+          bytes(std::as_bytes(std::span(std::ranges::data(data), std::ranges::size(data)))),
+          dtype(dtype_of<std::ranges::range_value_t<R>>()) {}
   };
 
   /// Places the graph, and copies it. Throws Error: kInvalidArgument for a graph without outputs or a pin
@@ -137,7 +146,8 @@ class Plan {
   /// One step. Symbols and inputs that are not given are those of the step before; what changed is found out
   /// by comparing. The first step compiles. Throws Error kInvalidArgument that names what is missing, past
   /// its bounds, of another size or not allowed; nothing was run then. Throws what devices throw (kDevice,
-  /// kOutOfMemory): what the step was to write is undefined then, and another can be tried.
+  /// kOutOfMemory): what the step was to write is undefined then, and another can be tried, to which all
+  /// inputs are given; symbols are still those of the last step that ended well.
   void run(std::span<const SymbolValue> symbols, std::span<const InputData> inputs);
   void run(std::initializer_list<SymbolValue> symbols = {}, std::initializer_list<InputData> inputs = {});
 
@@ -162,12 +172,14 @@ class Plan {
   std::vector<std::int64_t> shape(std::string_view output) const;
   void read(std::string_view output, std::span<std::byte> to) const;
   template <std::ranges::contiguous_range R>
-    requires(!std::same_as<std::ranges::range_value_t<R>, std::byte>)
+    requires PlanElement<std::ranges::range_value_t<R>>
   void read(std::string_view output, R&& to) const {
+    check_type(output, dtype_of<std::ranges::range_value_t<R>>());
     read(output, std::as_writable_bytes(std::span(std::ranges::data(to), std::ranges::size(to))));
   }
-  /// The elements of an output in a vector of their number. T must be of its type: float, or std::int32_t.
-  template <typename T = float>
+  /// The elements of an output in a vector of their number. Throws kInvalidArgument where T is not their
+  /// type.
+  template <PlanElement T = float>
   std::vector<T> read(std::string_view output) const {
     std::int64_t n = 1;
     for (const std::int64_t size : shape(output)) n *= size;
@@ -184,6 +196,12 @@ class Plan {
   std::string explain(Explain as = Explain::kText) const;
 
  private:
+  template <typename T>
+  static constexpr DType dtype_of() {
+    return std::same_as<T, float> ? DType::kF32 : DType::kI32;
+  }
+  void check_type(std::string_view output, DType dtype) const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

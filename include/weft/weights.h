@@ -32,7 +32,7 @@ class WeightFile {
   };
 
   /// What it is shows in its first bytes. Throws Error kNotFound, kIo, and kInvalidFile that says what is
-  /// wrong. Tensors of types that weft has not are left out.
+  /// wrong. Tensors of types that weft has not are left out of safetensors, and are kUnsupported in GGUF.
   explicit WeightFile(const std::filesystem::path& path);
 
   std::span<const Tensor> tensors() const;

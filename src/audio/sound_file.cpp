@@ -139,12 +139,11 @@ Sound read_sound(std::span<const std::byte> bytes) {
   const std::size_t n_frames = kBlockSamples / n_channels;
   std::vector<float> block(n_frames * n_channels), mono(n_frames);
   Resampler resampler(info.samplerate);
-  // The number of frames that a header tells is not believed.
-  bool any = false;
+  sf_count_t n_read = 0;  // The number of frames that a header tells is not believed.
   while (true) {
     const sf_count_t n = sf_readf_float(file.get(), block.data(), static_cast<sf_count_t>(n_frames));
     if (n <= 0) break;
-    any = true;
+    n_read += n;
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
       float sum = 0.0f;
       for (std::size_t c = 0; c < n_channels; ++c) sum += block[i * n_channels + c];
@@ -155,7 +154,9 @@ Sound read_sound(std::span<const std::byte> bytes) {
   }
   // Decoders of packed forms stop at what they cannot read, as at the end.
   if (const int error = sf_error(file.get()); error != SF_ERR_NO_ERROR) damaged(reason(error));
-  if (!any) damaged("has no samples");
+  if (n_read == 0) damaged("has no samples");
+  if ((info.format & SF_FORMAT_TYPEMASK) == SF_FORMAT_FLAC && n_read < info.frames)
+    damaged("is cut: it has " + std::to_string(n_read) + " of " + std::to_string(info.frames) + " samples");
   resampler.add({}, true);
   Sound sound = resampler.take();
   if (sound.samples.empty()) damaged("has no samples");

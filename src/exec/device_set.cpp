@@ -33,6 +33,9 @@ DeviceSet open_devices(const Registry& registry, const PlacementParams& params, 
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
     const std::string listed = equals == std::string::npos ? name : word.substr(equals + 1);
+    if (name.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "\"" + word + "\" names no device; NAME=DEVICE gives one another name");
     if (std::find(names.begin(), names.end(), name) != names.end())
       throw Error(ErrorCode::kInvalidArgument,
                   "two devices are named \"" + name + "\"; NAME=DEVICE gives one another");

@@ -40,7 +40,8 @@ std::vector<bool> pinned_nodes(const Graph& graph, const Pin& pin, const Device&
                                              "' sends nothing else to " + pin.device);
   }
   throw Error(ErrorCode::kInvalidArgument,
-              "the pin '" + pin.pattern + "' fits no tensor; inspect --tensors lists their names");
+              "the pin '" + pin.pattern +
+                  "' fits no tensor: it is looked for in the names of weights, states and results");
 }
 
 }  // namespace weft::exec

@@ -154,9 +154,10 @@ void Writer::set(std::string_view key, Value value) {
   Bytes().value(value, 0);  // Refuses what cannot be written here, where the caller sees why.
   if (key == kAlignmentKey) {
     const auto* alignment = std::get_if<std::uint64_t>(&value.data);
-    if (value.type != ValueType::kU32 || !std::has_single_bit(*alignment) || *alignment > kMaxAlignment)
-      refuse(std::string(key) + " must be a std::uint32_t and a power of two of at most " +
-             std::to_string(kMaxAlignment));
+    if (value.type != ValueType::kU32 || !std::has_single_bit(*alignment) || *alignment < kMinAlignment ||
+        *alignment > kMaxAlignment)
+      refuse(std::string(key) + " must be a std::uint32_t and a power of two from " +
+             std::to_string(kMinAlignment) + " to " + std::to_string(kMaxAlignment));
   }
   const auto same =
       std::find_if(metadata_.begin(), metadata_.end(), [&](const auto& e) { return e.key == key; });
@@ -237,7 +238,7 @@ void Writer::add_tensor(std::string_view name, DType dtype, std::vector<std::int
 }
 
 Writer::Tensor& Writer::append(std::string_view name, DType dtype, std::vector<std::int64_t> shape) {
-  check_name(name, kMaxTensorNameBytes, "tensor");
+  check_name(name, kMaxWrittenNameBytes, "tensor");
   if (std::any_of(tensors_.begin(), tensors_.end(), [&](const Tensor& t) { return t.info.name == name; }))
     refuse("tensor " + in_quotes(name) + " is there already");
   if (shape.empty() || shape.size() > kMaxDims)
@@ -258,11 +259,11 @@ Writer::Tensor& Writer::append(std::string_view name, DType dtype, std::vector<s
     refuse("tensor " + in_quotes(name) + " has rows of " + std::to_string(shape.back()) +
            " elements, expected a multiple of " + std::to_string(type.block_elements) + " for type " +
            std::string(type.name));
-  Tensor& tensor = tensors_.emplace_back();
+  Tensor tensor;
   tensor.info = {std::string(name), dtype, std::move(shape), {}};
   tensor.bytes = static_cast<std::size_t>(tensor.info.n_elements() / type.block_elements) *
                  static_cast<std::size_t>(type.block_bytes);
-  return tensor;
+  return tensors_.emplace_back(std::move(tensor));
 }
 
 std::uint64_t Writer::alignment() const {

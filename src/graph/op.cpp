@@ -217,7 +217,8 @@ ValueType rule(const ops::DeltaRule&, const Inputs& in) {
 ValueType rule(const ops::TopK& op, const Inputs& in) {
   in.f32(0);
   in.require(in.shape(0).rank() == 2, 0, "must be a matrix");
-  in.require(op.k > 0 && op.k <= in.shape(0).columns(), 0, "must have at least k columns");
+  in.require(op.k > 0 && op.k <= in.shape(0).columns(), 0,
+             "must have at least k columns, and k be 1 at least");
   return {DType::kI32, {in.shape(0)[0], op.k}};
 }
 

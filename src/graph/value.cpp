@@ -220,7 +220,9 @@ Value Graph::output(std::string name, Value value, Where where) {
   if (!value || &value.graph() != this || value.id() < 0 || index(value.id()) >= values().size())
     refuse("output '" + name + "': the value is none of this graph", where);
   if (this->value(value.id()).kind != ValueKind::kResult)
-    refuse("output '" + name + "': " + value.name() + " is no result of an op", where);
+    refuse(
+        "output '" + name + "': " + value.name() + " is no result of an op; what copies it is: value * 1.0f",
+        where);
   if (state_behind(*this, value.id()) != kNoValue)
     refuse("output '" + name + "': " + value.name() + " is a state, which a step leaves where it lies",
            where);

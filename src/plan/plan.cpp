@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "backend/host_tensor.h"
@@ -28,7 +29,7 @@ std::vector<int> place_nodes(const Graph& graph, const exec::DeviceSet& set, std
 }
 
 /// A symbol that no step gave a value.
-constexpr std::int64_t kNotGiven = -1;
+constexpr std::int64_t kNotGiven = std::numeric_limits<std::int64_t>::min();
 
 std::vector<std::int64_t> first_symbols(const Graph& graph) {
   std::vector<std::int64_t> symbols;
@@ -170,12 +171,19 @@ void Plan::Impl::set_weights(const WeightFile& file) {
              " of " + std::string(info(tensor->dtype).name) + " in the file");
     found.emplace_back(static_cast<ValueId>(v), tensor);
   }
-  files.push_back(file);
   const auto read = [file](std::span<const std::byte> part, std::span<std::byte> to) { file.read(part, to); };
-  for (const auto& [id, tensor] : found) set_weight(id, {.bytes = tensor->bytes, .reader = read, .name = {}});
+  std::vector<MadeWeight> made;
+  for (const auto& [id, tensor] : found) {
+    std::vector<MadeWeight> own = make_weight(id, {.bytes = tensor->bytes, .reader = read, .name = {}});
+    std::move(own.begin(), own.end(), std::back_inserter(made));
+  }
+  files.push_back(file);
+  take(std::move(made));
 }
 
-void Plan::Impl::set_weight(ValueId id, const WeightSource& source) {
+void Plan::Impl::set_weight(ValueId id, const WeightSource& source) { take(make_weight(id, source)); }
+
+std::vector<Plan::Impl::MadeWeight> Plan::Impl::make_weight(ValueId id, const WeightSource& source) const {
   const ValueInfo& value = now.graph.value(id);
   std::vector<std::int64_t> dims = value.shape.dims({});
   const std::size_t expected =
@@ -184,19 +192,28 @@ void Plan::Impl::set_weight(ValueId id, const WeightSource& source) {
     refuse("weight '" + value.name + "' " + sizes_text(dims) + " of " + std::string(info(value.dtype).name) +
            " has " + std::to_string(expected) + " bytes, got " + std::to_string(source.bytes.size()));
   if (now.plain_weights[index(id)]) dims = {value.shape.elements({})};
-  const bool again = plan && !other_graph;
-  if (again && !params.allowed.tensors)
+  if (plan && !other_graph && !params.allowed.tensors)
     refuse("weight '" + value.name + "' is set again, and the plan does not allow changed tensors");
-  std::vector<std::pair<int, std::shared_ptr<DeviceTensor>>> made;  // All or none.
+  std::vector<MadeWeight> made;
   for (const int on : now.readers[index(id)])
-    made.emplace_back(on, devices.set().devices[index(on)]->create_weight(value.dtype, dims, source));
-  for (auto& [device, tensor] : made) {
-    if (again) rebindings.push_back({id, tensor.get(), device});
+    made.push_back({id, on, devices.set().devices[index(on)]->create_weight(value.dtype, dims, source)});
+  if (made.empty()) made.push_back({id, -1, nullptr});  // Nobody reads it.
+  return made;
+}
+
+/// All or none.
+void Plan::Impl::take(std::vector<MadeWeight> made) {
+  rebindings.reserve(rebindings.size() + made.size());
+  replaced.reserve(replaced.size() + made.size());
+  for (MadeWeight& weight : made) {
+    now.given[index(weight.id)] = true;
+    if (weight.tensor == nullptr) continue;
+    if (plan && !other_graph) rebindings.push_back({weight.id, weight.tensor.get(), weight.device});
     // The one before is used until the next step is bound.
-    auto before = std::exchange(now.tensors[index(device)][index(id)], std::move(tensor));
+    auto before =
+        std::exchange(now.tensors[index(weight.device)][index(weight.id)], std::move(weight.tensor));
     if (plan) replaced.push_back(std::move(before));
   }
-  now.given[index(id)] = true;
 }
 
 void Plan::Impl::set_graph(Graph graph) {
@@ -245,12 +262,17 @@ void Plan::Impl::set_graph(Graph graph) {
 Plan::Impl::Brought Plan::Impl::check(std::span<const SymbolValue> symbol_values,
                                       std::span<const InputData> inputs) const {
   Brought brought{.symbols = last_symbols, .shapes = false, .ids = {}};
-  for (const SymbolValue& value : symbol_values) brought.symbols[symbol_of(value)] = value.value;
+  for (std::size_t i = 0; i < symbol_values.size(); ++i) {
+    const std::size_t symbol = symbol_of(symbol_values[i]);
+    for (std::size_t j = 0; j < i; ++j)
+      if (symbol_of(symbol_values[j]) == symbol)
+        refuse("symbol '" + now.graph.symbols()[symbol].name + "' is given twice");
+    brought.symbols[symbol] = symbol_values[i].value;
+  }
   for (std::size_t s = 0; s < brought.symbols.size(); ++s) {
     const Symbol& symbol = now.graph.symbols()[s];
     const std::int64_t value = brought.symbols[s];
-    if (value == kNotGiven && symbol.min >= 0)
-      refuse("the first step gives no value for symbol '" + symbol.name + "'");
+    if (value == kNotGiven) refuse("the first step gives no value for symbol '" + symbol.name + "'");
     if (value < symbol.min || value > symbol.max)
       refuse(symbol.name + " = " + std::to_string(value) + " is outside [" + std::to_string(symbol.min) +
              ", " + std::to_string(symbol.max) + "]");
@@ -298,6 +320,9 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
       refuse("input '" + std::string(input.name) + "' is given twice");
     ids.push_back(id);
     const ValueInfo& value = now.graph.value(id);
+    if (input.dtype && *input.dtype != value.dtype)
+      refuse("input '" + value.name + "' is " + std::string(info(value.dtype).name) + ", and is given " +
+             std::string(info(*input.dtype).name));
     const std::size_t expected = exec::value_bytes(value, symbols);
     if (input.bytes.size() != expected)
       refuse("input '" + value.name + "' " + sizes_text(value.shape.dims(symbols)) + " of " +
@@ -494,6 +519,13 @@ std::vector<std::int64_t> Plan::shape(std::string_view output) const {
   const ValueId id = impl_->find(output, ValueKind::kResult, "output");
   if (!impl_->has_result) refuse("there is no step whose outputs could be read");
   return impl_->now.graph.value(id).shape.dims(impl_->read_symbols);
+}
+
+void Plan::check_type(std::string_view output, DType dtype) const {
+  const ValueInfo& value = impl_->now.graph.value(impl_->find(output, ValueKind::kResult, "output"));
+  if (value.dtype != dtype)
+    refuse("output '" + value.name + "' is " + std::string(info(value.dtype).name) + ", and is read as " +
+           std::string(info(dtype).name));
 }
 
 void Plan::read(std::string_view output, std::span<std::byte> to) const {

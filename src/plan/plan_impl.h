@@ -61,6 +61,14 @@ struct [[gnu::visibility("hidden")]] Plan::Impl {
 
   void set_weights(const WeightFile& file);
   void set_weight(ValueId id, const WeightSource& source);
+  /// A weight as a device that reads it has it.
+  struct MadeWeight {
+    ValueId id;
+    int device;
+    std::shared_ptr<DeviceTensor> tensor;
+  };
+  std::vector<MadeWeight> make_weight(ValueId id, const WeightSource& source) const;
+  void take(std::vector<MadeWeight> made);
   void set_graph(Graph graph);
   void run(std::span<const SymbolValue> symbol_values, std::span<const InputData> inputs);
   void start(std::span<const SymbolValue> symbol_values, std::span<const InputData> inputs);

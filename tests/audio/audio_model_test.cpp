@@ -206,10 +206,9 @@ TEST(SoundFile, FormsInUse) {
   }
 }
 
-TEST(SoundFile, ADamagedFrameIsNoEnd) {
+TEST(SoundFile, ACutOneIsNoShortOne) {
   std::vector<std::byte> flac = test::read_bytes(audio_dir() / "tone.flac");
-  const auto middle = flac.begin() + static_cast<std::ptrdiff_t>(flac.size() / 2);
-  std::fill_n(middle, 64, std::byte{0});
+  flac.resize(flac.size() * 3 / 4);
   EXPECT_THROW((void)read_sound(flac), Error);
 }
 

@@ -363,5 +363,15 @@ TEST_F(VulkanGeneral, WhatIsPastADevicesLimitsIsRefused) {
   EXPECT_FALSE(supports(attention(1025)));
 }
 
+TEST(VulkanGeneral, SumsThatOverflowAreInfinite) {
+  if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
+  Graph g;
+  g.output("y", sum(g.input("x", {2, 4}), {1}));
+  Plan plan(g, find_devices({"vulkan0"}), {.pins = {{"y", "vulkan0"}}});
+  plan.run({}, {{"x", Floats{3e38f, 3e38f, 1.0f, 1.0f, -3e38f, -3e38f, -3e38f, 3e38f}}});
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(plan.read("y"), (Floats{kInfinity, -kInfinity}));
+}
+
 }  // namespace
 }  // namespace weft

@@ -85,6 +85,10 @@ TEST_F(PublicGguf, WhatNoReaderTakesIsRefused) {
   refuses([&] { file.set("", 1); }, ErrorCode::kInvalidArgument, "0 bytes");
   refuses([&] { file.set("general.alignment", std::uint32_t{3}); }, ErrorCode::kInvalidArgument,
           "power of two");
+  refuses([&] { file.set("general.alignment", std::uint32_t{4}); }, ErrorCode::kInvalidArgument,
+          "power of two from 8");
+  refuses([&] { file.add_tensor(std::string(64, 'a'), DType::kF32, {1}, four); }, ErrorCode::kInvalidArgument,
+          "64 bytes");
   refuses([&] { file.add_tensor("a\nb", DType::kF32, {1}, four); }, ErrorCode::kInvalidArgument,
           "control character");
   refuses([&] { file.add_tensor("a", DType::kF32, {2}, four); }, ErrorCode::kInvalidArgument, "expected 8");

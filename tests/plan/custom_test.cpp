@@ -171,14 +171,21 @@ TEST(Custom, WhatAFailedFunctionLeftIsNotKept) {
   });
   const Value kept =
       store_rows(g.state("kept", DType::kF32, {4, 1, 2}), x, g.input("places", {n}, DType::kI32));
-  g.output("sums", sum(kept, {2}));
+  // What looks at one row only gets that row.
+  g.output("rows", ragged_attention(g.input("q", {4, 2}), kept, kept, g.input("begins", {4}, DType::kI32),
+                                    g.input("ends", {4}, DType::kI32), 1));
   Plan plan(g, find_devices({"cpu"}), {.n_threads = 2});
-  const std::vector<std::int32_t> places = {0, 1, 2, 3};
-  EXPECT_THROW(plan.run({{n, 4}}, {{"x", Floats(8, -1.0f)}, {"places", places}}), Error);
+  const std::vector<std::int32_t> places = {0, 1, 2, 3}, ends = {1, 2, 3, 4};
+  EXPECT_THROW(plan.run({{n, 4}}, {{"x", Floats(8, -1.0f)},
+                                   {"places", places},
+                                   {"q", Floats(8, 1.0f)},
+                                   {"begins", places},
+                                   {"ends", ends}}),
+               Error);
   plan.run({{n, 0}}, {{"x", Floats()}, {"places", std::vector<std::int32_t>()}});
-  EXPECT_EQ(plan.read("sums"), Floats(4, 0.0f));
+  EXPECT_EQ(plan.read("rows"), Floats(8, 0.0f));
   plan.run({{n, 4}}, {{"x", Floats(8, 1.0f)}, {"places", places}});
-  EXPECT_EQ(plan.read("sums"), Floats(4, 18.0f));
+  EXPECT_EQ(plan.read("rows"), Floats(8, 9.0f));
 }
 
 TEST(Custom, FunctionsOfOneKeyAreTheSameWhereGraphsAreCompared) {

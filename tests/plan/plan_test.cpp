@@ -164,9 +164,14 @@ TEST(Plan, MistakesAreNamedAndChangeNothing) {
   EXPECT_TRUE(has(refusal([&] { plan.set_weight("y", x); }, ErrorCode::kNotFound), "up.weight, up.bias"));
   EXPECT_TRUE(has(refusal([&] { plan.set_weight("up.bias", x); }), "has 24 bytes, got 48"));
   EXPECT_TRUE(has(refusal([&] { plan.run({{net.n + 1, 3}}, {{"x", x}}); }), "n + 1 is no symbol"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}, {"n", 2}}, {{"x", x}}); }), "'n' is given twice"));
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, -1}}, {{"x", x}}); }), "n = -1 is outside"));
+  const std::vector<std::int32_t> whole(12);
+  EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 3}}, {{"x", whole}}); }), "is f32, and is given i32"));
   step(3);
   expect_near(plan.read("y"), net.expected(x));
   EXPECT_TRUE(has(refusal([&] { plan.run({{net.n, 2}}); }), "another shape"));
+  EXPECT_TRUE(has(refusal([&] { (void)plan.read<std::int32_t>("y"); }), "is f32, and is read as i32"));
   Floats few(2);
   EXPECT_TRUE(has(refusal([&] { plan.read("y", few); }), "there is room for 8"));
   EXPECT_TRUE(has(refusal([&] { (void)plan.read("x"); }, ErrorCode::kNotFound), "there are y"));

@@ -37,8 +37,8 @@ struct CustomParams {
 /// plan has the node. It is called while a step runs, so it must not use that plan. What it throws ends the
 /// step with that Error, of kDevice where it is none, that names the node; the plan can take further steps.
 ///
-/// Throws Error kInvalidArgument for a name or function that is none, sizes below 0 or of another graph's
-/// symbols, and types that are neither F32 nor I32.
+/// Throws Error kInvalidArgument for a name or function that is none, sizes below 0 or of symbols that the
+/// graph has not, and types that are neither F32 nor I32.
 Value custom(std::string name, std::span<const Value> inputs, Shape shape, CustomFunction function,
              CustomParams params = {}, Where where = Where::current());
 Value custom(std::string name, std::initializer_list<Value> inputs, Shape shape, CustomFunction function,

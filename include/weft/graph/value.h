@@ -19,6 +19,9 @@
 namespace weft {
 
 /// The line of the user's program that makes a node.
+#ifndef __cpp_lib_source_location
+#error "weft needs std::source_location: GCC 11, Clang 16 or newer"
+#endif
 using Where = std::source_location;
 
 /// A value of a graph: a handle, as cheap to copy as a pointer. Valid as long as the graph that it is of

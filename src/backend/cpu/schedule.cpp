@@ -48,7 +48,7 @@ void Schedule::begin_step(const StepInfo& step) {
   }
   symbols_.assign(step.symbols.begin(), step.symbols.end());
   n_threads_ = step.n_threads;
-  known_ = true;
+  known_ = false;  // Until all launches are prepared: one may find no memory.
   waits_.clear();
   n_phases_ = 0;
   for (std::size_t phase = 0; phase + 1 < first_launch_.size(); ++phase) {
@@ -63,6 +63,7 @@ void Schedule::begin_step(const StepInfo& step) {
     phases_[n_phases_] = phase;
     n_tasks_[n_phases_++] = total;
   }
+  known_ = true;
 }
 
 void Schedule::place(std::size_t launch, int n_threads) {
