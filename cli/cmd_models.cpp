@@ -126,7 +126,7 @@ int remove_models(const std::vector<std::string>& names, bool json) {
   }
   Json array = Json::array();
   for (const CachedModel& model : chosen) {
-    const auto n_bytes = static_cast<std::uint64_t>(fetch::remove_model(model.path));
+    const auto n_bytes = static_cast<std::uint64_t>(fetch::remove_model(model_cache_dir(), model.path));
     array.push_back({{"name", model.name}, {"bytes", n_bytes}});
     if (!json) print(fmt::format("Removed {}, {}.\n", model.name, bytes_text(n_bytes)));
   }

@@ -41,8 +41,10 @@ int run(const Options& options) {
                      {"mmproj", pulled.vision.empty() ? Json(nullptr) : Json(pulled.vision.string())},
                      {"bytes", pulled.n_bytes}});
     if (!options.json)
+      // An address is not repeated: it may hold a password.
       print(fmt::format("{}, {}; weft chat -m {}\n", pulled.model.string(),
-                        bytes_text(static_cast<std::uint64_t>(pulled.n_bytes)), name.text()));
+                        bytes_text(static_cast<std::uint64_t>(pulled.n_bytes)),
+                        name.hub == fetch::Hub::kUrl ? pulled.model.string() : name.text()));
   }
   if (options.json) print(to_text(array, 2));
   return kExitOk;
@@ -67,7 +69,7 @@ const Command kPullCommand = {
     "  USER/REPO:FILE.gguf            one file of it\n"
     "  ollama:NAME[:TAG]              of Ollama's registry\n"
     "  modelscope.cn/USER/REPO[:TYPE] of ModelScope\n"
-    "  https://HOST/FILE.gguf\n"
+    "  https://HOST/FILE.gguf         an address; those of the hubs' pages mean the files that they show\n"
     "All parts of a split model are fetched, and the vision file beside it. What was begun is resumed, and "
     "each\n"
     "file compared with the sum that the hub lists. A model that is there costs a question to the hub. "

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "address.h"
 #include "command.h"
 #include "model_cache.h"
 #include "model_folder.h"
@@ -57,7 +58,7 @@ fetch::PulledModel pull_model(const fetch::ModelName& name, const fetch::Downloa
 std::filesystem::path find_model(std::string_view name, const Talk& talk,
                                  const fetch::KeepGoing& keep_going) {
   if (is_model_folder(name)) return converted_model(name, talk, keep_going);
-  const auto remote = parsed(name);
+  const auto remote = name.find("://") != name.npos ? fetch::parse_model_name(name) : parsed(name);
   if (remote && fetch::names_hub(name)) {
     if (const auto pulled = fetch::find_pulled(model_cache_dir(), *remote)) return pulled->model;
     return pull_model(*remote, {}, talk, keep_going).model;
@@ -66,9 +67,16 @@ std::filesystem::path find_model(std::string_view name, const Talk& talk,
   if (remote && !std::filesystem::exists(std::filesystem::path(name), ignored))
     if (const auto pulled = fetch::find_pulled(model_cache_dir(), *remote)) return pulled->model;
   try {
-    return find_cached_model(name);
+    const std::filesystem::path file = find_cached_model(name);
+    if (const std::string half = fetch::name_to_finish(file); !half.empty())
+      throw Error(
+          ErrorCode::kInvalidFile,
+          fmt::format("only some files of {} are those of its new version; 'weft pull {}' fetches the "
+                      "others",
+                      file.string(), half));
+    return file;
   } catch (const Error& error) {
-    if (!remote) throw;
+    if (!remote || error.code() != ErrorCode::kNotFound) throw;
     throw Error(error.code(), fmt::format("{}; 'weft pull {}' fetches it from Hugging Face, if it is there",
                                           error.what(), remote->text()));
   }
@@ -79,7 +87,8 @@ void add_hub_options(CLI::App& app, std::string& model, const std::string& group
     if (!model.empty()) throw UsageError("-m and --hf-repo both name a model");
     model = fetch::names_hub(text) ? text : "hf.co/" + text;
     if (!parsed(model))
-      throw UsageError(fmt::format("--hf-repo: '{}' is not like USER/REPO or USER/REPO:Q4_K_M", text));
+      throw UsageError(fmt::format("--hf-repo: '{}' is not like USER/REPO or USER/REPO:Q4_K_M",
+                                   fetch::shown_address(text)));
   };
   CLI::Option* const repo = app.add_option_function<std::string>(
                                    "--hf-repo", add_name,
@@ -104,7 +113,8 @@ void add_hub_options(CLI::App& app, std::string& model, const std::string& group
          "--model-url",
          [&model](const std::string& url) {
            if (url.find("://") == std::string::npos || !parsed(url))
-             throw UsageError(fmt::format("--model-url: '{}' is no address of a GGUF file", url));
+             throw UsageError(
+                 fmt::format("--model-url: '{}' is no address of a GGUF file", fetch::shown_address(url)));
            model = url;
          },
          "a GGUF file's address, fetched once")

@@ -16,9 +16,9 @@ namespace weft::cli {
 fetch::PulledModel pull_model(const fetch::ModelName& name, const fetch::DownloadParams& params,
                               const Talk& talk, const fetch::KeepGoing& keep_going);
 
-/// As find_cached_model, folders (model_folder.h), and names of hubs: a model that was fetched is taken as it is, without asking
-/// anybody; one whose name says its hub (hf.co/USER/REPO:TAG, ollama:NAME, an address) is fetched. Throws
-/// Error as both.
+/// As find_cached_model, folders (model_folder.h), and names of hubs: a model that was fetched is taken as it
+/// is, without asking anybody; one whose name says its hub (hf.co/USER/REPO:TAG, ollama:NAME, an address) is
+/// fetched. Throws Error as both.
 std::filesystem::path find_model(
     std::string_view name, const Talk& talk, const fetch::KeepGoing& keep_going = [] { return true; });
 

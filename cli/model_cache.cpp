@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 
+#include "split_name.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -19,15 +20,6 @@ std::string lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
-}
-
-// "-00002-of-00003" at the end of a name: a later part of a split file.
-bool is_later_part(const std::string& name) {
-  constexpr std::string_view kFirst = "-00001-of-";
-  constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
-  if (name.size() < kTail) return false;
-  const std::string_view tail = std::string_view(name).substr(name.size() - kTail);
-  return tail[0] == '-' && tail.substr(6, 4) == "-of-" && !tail.starts_with(kFirst);
 }
 
 std::string names_of(const std::vector<CachedModel>& models) {
@@ -116,7 +108,7 @@ std::vector<CachedModel> cached_models() {
     std::error_code ignored;
     if (entry.path().extension() != ".gguf" || !entry.is_regular_file(ignored)) return;
     std::string name = entry.path().stem().string();
-    if (is_later_part(name) || name.starts_with("mmproj")) return;
+    if (fetch::split_of(entry.path().string()).part != 0 || name.starts_with("mmproj")) return;
     const bool is_default = prefix.empty() && name == kDefaultModel;
     models.push_back({prefix + name, entry.path(), is_default});
   };

@@ -13,10 +13,13 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <span>
 #include <system_error>
+#include <utility>
 #include <vector>
 
+#include "base/atomic_file.h"
+#include "base/hash.h"
 #include "weft/error.h"
 
 namespace weft::fetch {
@@ -28,6 +31,8 @@ constexpr std::int64_t kPartBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kMostParts = 4096;  // Files of more have larger ones.
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr auto kSaveEvery = std::chrono::seconds(2);
+constexpr int kMostOpened = 16;            // By others, one after the other, before it is given up.
+constexpr std::int64_t kBlockBytes = 512;  // Of st_blocks, on all file systems.
 
 [[noreturn]] void io_error(const std::string& what, const std::filesystem::path& path) {
   throw Error(ErrorCode::kIo, fmt::format("{} {}: {}", what, path.string(), std::strerror(errno)));
@@ -43,35 +48,79 @@ class Descriptor {
       io_error("cannot open", path);
     }
   }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
   int get() const { return fd_; }
 
  private:
   int fd_;
 };
 
-/// The file that is being written, and which of its parts are there.
+std::filesystem::path part_path(const std::filesystem::path& path) { return path.string() + ".part"; }
+std::filesystem::path state_path(const std::filesystem::path& path) { return path.string() + ".part.json"; }
+
+/// Opens PATH.part, which only one process at a time can have.
+Descriptor open_locked(const std::filesystem::path& path, int flags) {
+  const std::filesystem::path part = part_path(path);
+  for (int i = 0; i < kMostOpened; ++i) {
+    Descriptor file(part, flags);
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) break;
+      io_error("cannot lock", part);
+    }
+    // It may have been put in its place, or removed, between opening and locking.
+    struct stat own = {}, named = {};
+    if (::fstat(file.get(), &own) == 0 && ::stat(part.c_str(), &named) == 0 && own.st_ino == named.st_ino &&
+        own.st_dev == named.st_dev)
+      return file;
+  }
+  throw Error(ErrorCode::kIo, fmt::format("another process fetches {}", path.string()));
+}
+
+std::int64_t bytes_on_disk(int file) {
+  struct stat status = {};
+  return ::fstat(file, &status) == 0 ? std::int64_t{status.st_blocks} * kBlockBytes : 0;
+}
+
+void remove_begun(const std::filesystem::path& path) {
+  std::error_code ignored;
+  std::filesystem::remove(state_path(path), ignored);
+  std::filesystem::remove(part_path(path), ignored);
+}
+
+/// The file that is being written, and which of its parts are there. Its own from the start: others that
+/// fetch the same file are refused as long as it lives.
 class PartFile final : public Sink {
  public:
-  PartFile(const RemoteFile& file, const std::filesystem::path& path, const std::string& etag,
-           std::int64_t size, const OnProgress& on_progress)
-      : path_(path.string() + ".part"),
-        state_path_(path_.string() + ".json"),
-        identity_(fmt::format("{} {} {} {}", file.path, size, file.sha256, etag)),
-        size_(size),
-        part_bytes_(std::max(kPartBytes, (size + kMostParts - 1) / kMostParts)),
-        file_(path_, O_RDWR | O_CREAT),
-        on_progress_(on_progress) {
-    if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) another_process(path);
-    // It may have been put in its place between opening and locking.
-    struct stat own = {}, named = {};
-    if (::fstat(file_.get(), &own) != 0 || ::stat(path_.c_str(), &named) != 0 || own.st_ino != named.st_ino)
-      another_process(path);
+  PartFile(const std::filesystem::path& path, const OnProgress& on_progress)
+      : path_(path), file_(open_locked(path, O_RDWR | O_CREAT)), on_progress_(on_progress) {
+    if (::lseek(file_.get(), 0, SEEK_END) > 0) end_ = End::kLeave;
+  }
+  ~PartFile() override {
+    if (end_ == End::kSave) save();
+    if (end_ == End::kRemove) remove_begun(path_);
+  }
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  /// Goes on with what an earlier attempt has left of this very file. Equal identities mean equal bytes; with
+  /// an empty one it begins anew, and nothing is left to later attempts.
+  void begin(const std::string& identity, std::int64_t size) {
+    identity_ = identity;
+    size_ = size;
+    part_bytes_ = std::max(kPartBytes, (size + kMostParts - 1) / kMostParts);
     done_.resize(static_cast<std::size_t>((size_ + part_bytes_ - 1) / part_bytes_));
-    load();
+    if (identity.empty() || !load()) {
+      end_ = End::kRemove;
+      std::error_code ignored;
+      std::filesystem::remove(state_path(path_), ignored);
+      if (::ftruncate(file_.get(), 0) != 0) io_error("cannot write", path());
+    }
     reserve();
+    if (!identity.empty()) end_ = End::kSave;
   }
 
   std::vector<Range> missing() const {
@@ -80,16 +129,14 @@ class PartFile final : public Sink {
       if (done_[i] == 0) ranges.push_back(range_of(i));
     return ranges;
   }
-  std::int64_t size() const { return size_; }
-  std::int64_t n_written() const { return n_written_; }
-  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path path() const { return part_path(path_); }
 
   void write(std::int64_t offset, const char* data, std::size_t n) override {
     for (std::size_t at = 0; at < n;) {
       const ssize_t written =
           ::pwrite(file_.get(), data + at, n - at, static_cast<off_t>(offset) + static_cast<off_t>(at));
       if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) io_error("cannot write", path_);
+      if (written <= 0) io_error("cannot write", path());
       at += static_cast<std::size_t>(written);
     }
     n_written_ += static_cast<std::int64_t>(n);
@@ -97,77 +144,81 @@ class PartFile final : public Sink {
   void done(const Range& range) override {
     for (std::size_t i = 0; i < done_.size(); ++i)
       if (range_of(i).begin >= range.begin && range_of(i).end <= range.end) done_[i] = 1;
-    if (Clock::now() - saved_ >= kSaveEvery) save();
+    if (end_ == End::kSave && Clock::now() - saved_ >= kSaveEvery) save();
   }
   bool keep_going() const { return on_progress_(Stage::kGetting, std::min(n_written_, size_), size_); }
 
-  /// What is there is known to the next process. Errors are no reason to fail: then it begins from the start.
-  void save() {
-    saved_ = Clock::now();
-    if (::fdatasync(file_.get()) != 0) return;
-    std::string parts;
-    for (const char one : done_) parts += one != 0 ? '1' : '0';
-    const std::filesystem::path next = state_path_.string() + ".new";
-    std::ofstream(next, std::ios::binary) << nlohmann::json{{"file", identity_}, {"parts", parts}}.dump();
-    std::error_code ignored;
-    std::filesystem::rename(next, state_path_, ignored);
-  }
   /// Nothing of it is kept.
-  void discard() const {
+  void discard() { end_ = End::kRemove; }
+  void move_to_its_place() {
+    if (::fsync(file_.get()) != 0) io_error("cannot write", path());
+    if (::rename(path().c_str(), path_.c_str()) != 0) io_error("cannot rename", path());
+    end_ = End::kLeave;
     std::error_code ignored;
-    std::filesystem::remove(state_path_, ignored);
-    std::filesystem::remove(path_, ignored);
-  }
-  void move_to(const std::filesystem::path& path) const {
-    if (::fsync(file_.get()) != 0) io_error("cannot write", path_);
-    if (::rename(path_.c_str(), path.c_str()) != 0) io_error("cannot rename", path_);
-    std::error_code ignored;
-    std::filesystem::remove(state_path_, ignored);
+    std::filesystem::remove(state_path(path_), ignored);
   }
 
  private:
-  [[noreturn]] static void another_process(const std::filesystem::path& path) {
-    throw Error(ErrorCode::kIo, fmt::format("another process fetches {}", path.string()));
+  /// What becomes of it with this object: what an earlier attempt has left stays as it is until begin.
+  enum class End { kLeave, kSave, kRemove };
+
+  /// What is there is known to the next process. Errors are no reason to fail: then it knows less, or begins
+  /// from the start.
+  void save() {
+    saved_ = Clock::now();
+    if (::fdatasync(file_.get()) != 0) return;
+    try {
+      std::string parts;
+      for (const char one : done_) parts += one != 0 ? '1' : '0';
+      const std::string text = nlohmann::json{{"file", identity_}, {"parts", parts}}.dump();
+      base::AtomicFile out(state_path(path_));
+      out.write(std::as_bytes(std::span(text)));
+      out.commit();
+    } catch (const std::exception&) {
+    }
   }
   Range range_of(std::size_t i) const {
     const std::int64_t begin = static_cast<std::int64_t>(i) * part_bytes_;
     return {begin, std::min(begin + part_bytes_, size_)};
   }
-  void load() {
-    std::ifstream file(state_path_, std::ios::binary);
+  bool load() {
+    std::ifstream file(state_path(path_), std::ios::binary);
     const auto state = nlohmann::json::parse(file, nullptr, false);
-    if (!state.is_object() || state.value("file", nlohmann::json()) != identity_) return;
+    if (!state.is_object() || state.value("file", nlohmann::json()) != identity_) return false;
     const auto parts = state.find("parts");
-    if (parts == state.end() || !parts->is_string()) return;
+    if (parts == state.end() || !parts->is_string()) return false;
     const std::string& text = parts->get_ref<const std::string&>();
     // A file that was cut has not what its state says.
-    if (text.size() != done_.size() || ::lseek(file_.get(), 0, SEEK_END) != size_) return;
+    if (text.size() != done_.size() || ::lseek(file_.get(), 0, SEEK_END) != size_) return false;
     for (std::size_t i = 0; i < done_.size(); ++i) {
       done_[i] = text[i] == '1' ? 1 : 0;
       if (done_[i] != 0) n_written_ += range_of(i).end - range_of(i).begin;
     }
+    return true;
   }
   void reserve() {
     std::error_code error;
-    const std::filesystem::space_info space = std::filesystem::space(path_, error);
-    const auto needed = static_cast<std::uintmax_t>(size_ - n_written_);
+    const std::filesystem::space_info space = std::filesystem::space(path(), error);
+    // What was not written yet takes no room: the file has holes.
+    const auto needed =
+        static_cast<std::uintmax_t>(std::max<std::int64_t>(0, size_ - bytes_on_disk(file_.get())));
     if (!error && space.available < needed)
       throw Error(
           ErrorCode::kIo,
           fmt::format("{} needs {} MiB more, {} has {} MiB left; free some, or set WEFT_CACHE "
                       "to a folder of another disk",
                       path_.string(), needed >> 20, path_.parent_path().string(), space.available >> 20));
-    if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) io_error("cannot write", path_);
+    if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0) io_error("cannot write", path());
   }
 
-  std::filesystem::path path_, state_path_;
-  std::string identity_;
-  std::int64_t size_, part_bytes_;
+  std::filesystem::path path_;  // Where it goes in the end.
   Descriptor file_;
   const OnProgress& on_progress_;
-  std::vector<char> done_;
-  std::int64_t n_written_ = 0;
+  std::string identity_ = {};
+  std::int64_t size_ = 0, part_bytes_ = kPartBytes, n_written_ = 0;
+  std::vector<char> done_ = {};
   Clock::time_point saved_ = Clock::now();
+  End end_ = End::kRemove;
 };
 
 bool is_there(const RemoteFile& file, const std::filesystem::path& path, std::int64_t size,
@@ -176,6 +227,21 @@ bool is_there(const RemoteFile& file, const std::filesystem::path& path, std::in
   const std::uintmax_t own = std::filesystem::file_size(path, error);
   if (error || size < 0 || own != static_cast<std::uintmax_t>(size)) return false;
   return file.sha256.empty() || sha256_of(path, on_progress) == file.sha256;
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw Error(ErrorCode::kIo,
+                fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+}
+
+/// What tells a file's bytes from others, as a hash: addresses may hold secrets. Empty: nothing does.
+std::string identity_of(const RemoteFile& file, const Probe& probed, std::int64_t size) {
+  if (!probed.ranges || (file.sha256.empty() && !probed.strong_etag)) return {};
+  const std::string all = fmt::format("{}\n{}\n{}\n{}", file.request.url, size, file.sha256, probed.etag);
+  return fmt::format("{:016x}", base::hash64(std::as_bytes(std::span(all))));
 }
 
 }  // namespace
@@ -207,9 +273,11 @@ std::string sha256_of(const std::filesystem::path& path, const OnProgress& on_pr
 }
 
 void download(const RemoteFile& file, const std::filesystem::path& path, const DownloadParams& params,
-              const OnProgress& on_progress) {
-  const KeepGoing waiting = [&] { return on_progress(Stage::kGetting, 0, file.size); };
+              const OnProgress& on_progress, const std::function<void()>& before_replacing) {
   if (is_there(file, path, file.size, on_progress)) return;
+  make_folder(path.parent_path());
+  PartFile part(path, on_progress);
+  const KeepGoing waiting = [&] { return on_progress(Stage::kGetting, 0, file.size); };
   const Probe probed = probe(file.request, waiting, params.retry);
   const std::int64_t size = probed.size >= 0 ? probed.size : file.size;
   if (size < 0)
@@ -217,22 +285,17 @@ void download(const RemoteFile& file, const std::filesystem::path& path, const D
   if (file.size >= 0 && size != file.size)
     throw Error(ErrorCode::kIo, fmt::format("{}: the server's file has {} bytes, the hub lists {}", file.path,
                                             size, file.size));
-  if (is_there(file, path, size, on_progress)) return;
-  std::filesystem::create_directories(path.parent_path());
+  if (file.size < 0 && is_there(file, path, size, on_progress)) return;
 
-  PartFile part(file, path, probed.etag, size, on_progress);
+  part.begin(identity_of(file, probed, size), size);
   Request request = file.request;
   request.etag = probed.etag;
+  request.size = size;
   const KeepGoing keep_going = [&] { return part.keep_going(); };
-  try {
-    if (probed.ranges)
-      get_ranges(request, part.missing(), false, params.n_connections, part, keep_going, params.retry);
-    else if (size > 0)
-      get_ranges(request, {{0, size}}, true, 1, part, keep_going, params.retry);
-  } catch (...) {
-    if (probed.ranges) part.save();
-    throw;
-  }
+  if (probed.ranges)
+    get_ranges(request, part.missing(), false, params.n_connections, part, keep_going, params.retry);
+  else if (size > 0)
+    get_ranges(request, {{0, size}}, true, 1, part, keep_going, params.retry);
   if (!file.sha256.empty()) {
     const std::string sum = sha256_of(part.path(), on_progress);
     if (sum != file.sha256) {
@@ -243,7 +306,22 @@ void download(const RemoteFile& file, const std::filesystem::path& path, const D
                               file.path, sum, file.sha256));
     }
   }
-  part.move_to(path);
+  std::error_code ignored;
+  if (before_replacing && std::filesystem::exists(path, ignored)) before_replacing();
+  part.move_to_its_place();
+}
+
+std::int64_t discard_begun(const std::filesystem::path& path) {
+  std::error_code error;
+  std::int64_t n_bytes = 0;
+  if (std::filesystem::exists(part_path(path), error)) {
+    const Descriptor file = open_locked(path, O_RDWR);
+    n_bytes = bytes_on_disk(file.get());
+    remove_begun(path);
+  } else {
+    std::filesystem::remove(state_path(path), error);
+  }
+  return n_bytes;
 }
 
 }  // namespace weft::fetch

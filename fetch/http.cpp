@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "address.h"
 #include "weft/error.h"
 
 namespace weft::fetch {
@@ -26,11 +27,6 @@ constexpr std::string_view kUserAgent = "weft/" WEFT_VERSION;
 
 using Easy = std::unique_ptr<CURL, decltype(&curl_easy_cleanup)>;
 using Multi = std::unique_ptr<CURLM, decltype(&curl_multi_cleanup)>;
-
-std::string host_of(const std::string& url) {
-  const std::size_t begin = url.find("://") == url.npos ? 0 : url.find("://") + 3;
-  return url.substr(begin, url.find_first_of("/?#", begin) - begin);
-}
 
 [[noreturn]] void cancelled() { throw Error(ErrorCode::kCancelled, "interrupted"); }
 
@@ -81,6 +77,13 @@ class Transfer {
     return found != headers_.end() ? found->second : std::string();
   }
   const std::map<std::string, std::string>& headers() const { return headers_; }
+  /// Calls this several times a second; where it says no, the transfer ends.
+  void watch(const KeepGoing& keep_going) {
+    keep_going_ = &keep_going;
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFODATA, this);
+    curl_easy_setopt(easy_.get(), CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
+  }
   std::string etag() const {
     std::string tag = header("etag");
     if (tag.starts_with("W/")) tag.erase(0, 2);
@@ -92,7 +95,7 @@ class Transfer {
     curl_easy_getinfo(easy_.get(), CURLINFO_RETRY_AFTER, &seconds);
     return std::chrono::seconds(std::clamp<curl_off_t>(seconds, 0, 3600));
   }
-  /// What the body's taker threw, if it did.
+  /// What was thrown in a call from libcurl, which must not see it.
   void rethrow() const {
     if (thrown_) std::rethrow_exception(thrown_);
   }
@@ -141,38 +144,42 @@ class Transfer {
     }
   }
 
+  static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    Transfer& transfer = *static_cast<Transfer*>(self);
+    try {
+      return (*transfer.keep_going_)() ? 0 : 1;
+    } catch (...) {
+      transfer.thrown_ = std::current_exception();
+      return 1;
+    }
+  }
+
   Easy easy_;
   Body body_;
+  const KeepGoing* keep_going_ = nullptr;
   std::map<std::string, std::string> headers_;
   std::exception_ptr thrown_;
 };
 
-int on_progress(void* keep_going, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  return (*static_cast<const KeepGoing*>(keep_going))() ? 0 : 1;
-}
-
-/// Waits before the next of some tries; throws `why` after the last.
+/// Counts tries that bring nothing, and says how long to wait before the next.
 class Tries {
  public:
-  Tries(const Request& request, const RetryParams& params) : request_(request), params_(params) {}
-
   void reset() { n_ = 0; }
-  /// Until when to wait.
-  Clock::time_point after(const std::string& why, std::chrono::milliseconds asked_for) {
-    if (++n_ >= params_.n_tries || asked_for > params_.longest_wait)
+  /// Until when to wait. Throws `why` after the last.
+  Clock::time_point after(const Request& request, const RetryParams& params, const std::string& why,
+                          std::chrono::milliseconds asked_for) {
+    if (++n_ >= params.n_tries || asked_for > params.longest_wait)
       throw Error(ErrorCode::kIo,
-                  fmt::format("{}: {}{}", host_of(request_.url), why,
-                              asked_for > params_.longest_wait
+                  fmt::format("{}: {}{}", host_of(request.url), why,
+                              asked_for > params.longest_wait
                                   ? fmt::format("; it asks to come back in {} s", asked_for.count() / 1000)
                                   : ", also when tried again"));
-    const auto own = params_.first_wait * (1 << std::min(n_ - 1, 10));
+    const auto own = params.first_wait * (1 << std::min(n_ - 1, 10));
     return Clock::now() +
-           std::clamp(std::max(own, asked_for), std::chrono::milliseconds(0), params_.longest_wait);
+           std::clamp(std::max(own, asked_for), std::chrono::milliseconds(0), params.longest_wait);
   }
 
  private:
-  const Request& request_;
-  const RetryParams& params_;
   int n_ = 0;
 };
 
@@ -194,19 +201,17 @@ std::string why_of(CURLcode code, long status) {
 template <typename Make, typename Wanted>
 auto with_retries(const Request& request, const KeepGoing& keep_going, const RetryParams& retry,
                   const Make& make, const Wanted& wanted) {
-  Tries tries(request, retry);
+  Tries tries;
   while (true) {
     auto transfer = make();
-    curl_easy_setopt(transfer->easy(), CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(transfer->easy(), CURLOPT_XFERINFOFUNCTION, &on_progress);
-    curl_easy_setopt(transfer->easy(), CURLOPT_XFERINFODATA, &keep_going);
+    transfer->watch(keep_going);
     const CURLcode code = curl_easy_perform(transfer->easy());
     transfer->rethrow();
     if (code == CURLE_ABORTED_BY_CALLBACK) cancelled();
     const long status = transfer->status();
     if (wanted(code, status)) return transfer;
     if (code == CURLE_OK && !may_work_later(status)) refuse_status(request, status);
-    wait_until(tries.after(why_of(code, status), transfer->retry_after()), keep_going);
+    wait_until(tries.after(request, retry, why_of(code, status), transfer->retry_after()), keep_going);
   }
 }
 
@@ -229,7 +234,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> parse_content_range(std::st
 }  // namespace
 
 void refuse_status(const Request& request, long status) {
-  const std::string where = request.url.substr(0, request.url.find('?'));
+  const std::string where = shown_address(request.url);
   if (status == 404 || status == 410)
     throw Error(ErrorCode::kNotFound, fmt::format("{} is not there", where));
   if (status == 401 || status == 403)
@@ -275,8 +280,14 @@ Probe probe(const Request& request, const KeepGoing& keep_going, const RetryPara
         return (code == CURLE_OK && (status == 206 || status == 200)) ||
                (code == CURLE_WRITE_ERROR && status == 200);
       });
+  if (transfer->header("content-type").starts_with("text/html"))
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} is a web page, not a file; take the address that the page's download link has",
+                    shown_address(request.url)));
   Probe result;
   result.etag = transfer->etag();
+  result.strong_etag = !result.etag.empty() && !transfer->header("etag").starts_with("W/");
   if (transfer->status() == 206) {
     const auto range = parse_content_range(transfer->header("content-range"));
     if (range && range->first == 0) {
@@ -298,6 +309,7 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
     std::int64_t at;  // What is written goes up to here.
     std::int64_t begun_at;
     Clock::time_point not_before = {};
+    Tries tries = {};
     std::unique_ptr<Transfer> transfer = nullptr;
   };
   std::deque<Part> waiting;
@@ -313,8 +325,11 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
       for (const auto& part : running) curl_multi_remove_handle(multi, part->transfer->easy());
     }
   } leave{multi.get(), running};
-  Tries tries(request, retry);
 
+  const auto changed = [&] {
+    throw Error(ErrorCode::kIo,
+                fmt::format("{}: the file changed while it was fetched; try again", host_of(request.url)));
+  };
   const auto start = [&](Part first) {
     auto part = std::make_unique<Part>(std::move(first));
     if (whole) part->at = part->range.begin;
@@ -327,10 +342,9 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
           if (!whole && p->at == p->begun_at) {
             const auto got = parse_content_range(transfer.header("content-range"));
             if (!got || got->first != p->at) return false;
+            if (request.size >= 0 && got->second >= 0 && got->second != request.size) changed();
           }
-          if (!request.etag.empty() && !transfer.etag().empty() && transfer.etag() != request.etag)
-            throw Error(ErrorCode::kIo, fmt::format("{}: the file changed while it was fetched; try again",
-                                                    host_of(request.url)));
+          if (!request.etag.empty() && !transfer.etag().empty() && transfer.etag() != request.etag) changed();
           if (static_cast<std::int64_t>(n) > p->range.end - p->at) return false;
           sink.write(p->at, data, n);
           p->at += static_cast<std::int64_t>(n);
@@ -348,7 +362,6 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
     part->transfer->rethrow();
     const long status = part->transfer->status();
     if (code == CURLE_OK && status == (whole ? 200 : 206) && part->at == part->range.end) {
-      tries.reset();
       sink.done(part->range);
       return;
     }
@@ -358,11 +371,11 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
     if (code == CURLE_OK && status != 206 && status != 200 && !may_work_later(status))
       refuse_status(request, status);
     if (!whole && part->at - part->begun_at >= kProgressBytes) {
-      tries.reset();
+      part->tries.reset();
     } else {
       const std::string why =
           code == CURLE_OK && status < 300 ? "the connection ended early" : why_of(code, status);
-      part->not_before = tries.after(why, part->transfer->retry_after());
+      part->not_before = part->tries.after(request, retry, why, part->transfer->retry_after());
     }
     part->transfer.reset();
     waiting.push_front(std::move(*part));
@@ -381,10 +394,15 @@ void get_ranges(const Request& request, std::vector<Range> ranges, bool whole, i
     }
     int n_running = 0;
     CURLMcode code = curl_multi_perform(multi.get(), &n_running);
+    bool some_ended = false;
     int n_left = 0;
     while (const CURLMsg* const message = curl_multi_info_read(multi.get(), &n_left))
-      if (message->msg == CURLMSG_DONE) finish(message->easy_handle, message->data.result);
-    if (code == CURLM_OK)
+      if (message->msg == CURLMSG_DONE) {
+        finish(message->easy_handle, message->data.result);
+        some_ended = true;
+      }
+    // Others take the places of those that ended at once.
+    if (code == CURLM_OK && !some_ended)
       code = curl_multi_poll(multi.get(), nullptr, 0, static_cast<int>(kTick.count()), nullptr);
     if (code != CURLM_OK)
       throw Error(ErrorCode::kIo, fmt::format("{}: {}", host_of(request.url), curl_multi_strerror(code)));

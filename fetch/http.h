@@ -14,6 +14,7 @@ struct Request {
   std::string url = {};
   std::string token = {};  ///< Sent as a bearer token, to the host of `url` only; may be empty.
   std::string etag = {};   ///< Of a file that is got in parts: another one is an error. May be empty.
+  std::int64_t size = -1;  ///< The same of its size; -1: not known.
 };
 
 struct Answer {
@@ -22,11 +23,11 @@ struct Answer {
   std::map<std::string, std::string> headers = {};  ///< Of the last answer; names in lower case.
 };
 
-/// What is asked while a transfer runs, several times a second; false ends it.
+/// What is asked while a transfer runs, several times a second; false ends it, and so does what it throws.
 using KeepGoing = std::function<bool()>;
 
 struct RetryParams {
-  int n_tries = 5;                                ///< In a row that bring nothing.
+  int n_tries = 5;                                ///< In a row that bring nothing, of each part of a file.
   std::chrono::milliseconds first_wait{500};      ///< Doubles with each.
   std::chrono::milliseconds longest_wait{60000};  ///< What a server may ask for with Retry-After.
 };
@@ -52,11 +53,13 @@ class Sink {
 };
 
 struct Probe {
-  bool ranges = false;     ///< Parts of the file can be asked for.
-  std::int64_t size = -1;  ///< Of the whole; -1: not told.
-  std::string etag = {};   ///< Without quotes; what it was when it changes.
+  bool ranges = false;       ///< Parts of the file can be asked for.
+  std::int64_t size = -1;    ///< Of the whole; -1: not told.
+  std::string etag = {};     ///< Without quotes; what it was when it changes.
+  bool strong_etag = false;  ///< Equal ones mean equal bytes.
 };
-/// Asks for the file's first byte. Throws Error as get, kNotFound and kInvalidArgument (credentials) too.
+/// Asks for the file's first byte. Throws Error as get, kNotFound and kInvalidArgument (credentials, a web
+/// page instead of a file) too.
 Probe probe(const Request& request, const KeepGoing& keep_going, const RetryParams& retry = {});
 
 /// Gets these parts of a file, `n_connections` at a time. A connection that breaks goes on where it was. With

@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
+#include <utility>
 
+#include "address.h"
 #include "split_name.h"
 #include "weft/error.h"
 
@@ -60,19 +62,9 @@ std::int64_t number_of(const Json& json, const char* key) {
 
 Json parse(const Answer& answer, const std::string& url) {
   Json json = Json::parse(answer.body, nullptr, false);
-  if (json.is_discarded()) throw Error(ErrorCode::kIo, fmt::format("{}: the answer is no JSON", url));
+  if (json.is_discarded())
+    throw Error(ErrorCode::kIo, fmt::format("{}: the answer is no JSON", shown_address(url)));
   return json;
-}
-
-/// A path as a part of an address.
-std::string escaped(std::string_view path) {
-  std::string out;
-  for (const char c : path) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-                       std::string_view("-_.~/").find(c) != std::string_view::npos;
-    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return out;
 }
 
 /// A file of a listing, if it may be one of a model.
@@ -82,15 +74,21 @@ void add_file(std::vector<RemoteFile>& files, const std::string& path, Request r
   files.push_back({path, std::move(request), size, is_sum(sum) ? lower(sum) : std::string()});
 }
 
-/// The address of the next page, of a Link header.
-std::string next_page(const Answer& answer) {
+/// The address of the next page of a listing, of a Link header; empty: there is none.
+std::string next_page(const Answer& answer, const std::string& url) {
   const auto found = answer.headers.find("link");
   if (found == answer.headers.end()) return {};
   const std::string& link = found->second;
   const std::size_t rel = link.find("rel=\"next\"");
   const std::size_t end = link.rfind('>', rel), begin = link.rfind('<', end);
   if (rel == link.npos || end == link.npos || begin == link.npos) return {};
-  return link.substr(begin + 1, end - begin - 1);
+  const std::string next = resolved(url, link.substr(begin + 1, end - begin - 1));
+  // The token goes to nobody else.
+  if (!same_origin(next, url))
+    throw Error(ErrorCode::kIo, fmt::format("{}: the list of files goes on at {}, which is not followed; "
+                                            "set HF_ENDPOINT to a hub that lists its files itself",
+                                            host_of(url), next.empty() ? "no address" : host_of(next)));
+  return next;
 }
 
 std::vector<RemoteFile> list_hugging_face(const ModelName& name, const Hosts& hosts,
@@ -98,7 +96,9 @@ std::vector<RemoteFile> list_hugging_face(const ModelName& name, const Hosts& ho
   std::vector<RemoteFile> files;
   const std::string& host = hosts.hugging_face;
   std::string url = fmt::format("{}/api/models/{}/tree/main?recursive=true", host, escaped(name.repo));
-  for (int page = 0; page < kMaxPages && !url.empty(); ++page) {
+  for (int page = 0; !url.empty(); ++page) {
+    if (page == kMaxPages)
+      throw Error(ErrorCode::kUnsupported, fmt::format("{} has too many files to look through", name.repo));
     const Answer answer = get({url, hosts.hugging_face_token}, kMaxListing, keep_going, retry);
     for (const Json& entry : parse(answer, url)) {
       const std::string path = string_of(entry, "path");
@@ -110,9 +110,7 @@ std::vector<RemoteFile> list_hugging_face(const ModelName& name, const Hosts& ho
                 hosts.hugging_face_token},
                size, string_of(lfs, "oid"));
     }
-    const std::string next = next_page(answer);
-    // The token goes to nobody else.
-    url = next.starts_with(host + "/") ? next : std::string();
+    url = next_page(answer, url);
   }
   return files;
 }
@@ -214,11 +212,15 @@ RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name) {
   // Of two that fit, that of the shorter path: "Model-Q4_0.gguf" before "Model-Q4_0-imat.gguf".
   const auto consider = [&](const RemoteFile& file) {
     if (split_of(file.path).part != 0) return;
-    if (chosen == nullptr || file.path.size() < chosen->path.size()) chosen = &file;
+    const auto order = [](const RemoteFile& one) {
+      return std::pair(one.path.size(), std::string_view(one.path));
+    };
+    if (chosen == nullptr || order(file) < order(*chosen)) chosen = &file;
   };
   if (!name.file.empty()) {
+    const std::string wanted = all_parts(name.file).front();  // Whichever part was named.
     for (const RemoteFile& file : models)
-      if (file.path == name.file || file.path.ends_with("/" + name.file)) consider(file);
+      if (file.path == wanted || file.path.ends_with("/" + wanted)) consider(file);
   } else if (!name.tag.empty()) {
     for (const RemoteFile& file : models)
       if (has_word(lower(split_of(file.path).stem), lower(name.tag))) consider(file);
@@ -228,7 +230,8 @@ RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name) {
         if (has_word(lower(split_of(file.path).stem), type)) consider(file);
       if (chosen != nullptr) break;
     }
-    if (chosen == nullptr) consider(models.front());
+    if (chosen == nullptr)
+      for (const RemoteFile& file : models) consider(file);
   }
   if (chosen == nullptr)
     throw Error(ErrorCode::kNotFound,
@@ -271,9 +274,19 @@ RemoteModel find_remote(const ModelName& name, const Hosts& hosts, const KeepGoi
     case Hub::kUrl:
       break;
   }
-  // The hub's own addresses may want its token.
+  // The hub's own addresses may want its token. All parts of a split model lie beside the one that is named.
   const std::string token = name.repo.starts_with(hosts.hugging_face + "/") ? hosts.hugging_face_token : "";
-  return {.parts = {{name.file, {name.repo, token}}}, .vision = {}};
+  const std::size_t end = std::min(name.repo.find_first_of("?#"), name.repo.size());
+  const std::size_t begin = name.repo.rfind('/', end) + 1;
+  const std::vector<std::string> files = all_parts(name.file);
+  const std::vector<std::string> addresses = all_parts(name.repo.substr(begin, end - begin));
+  RemoteModel model;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    // A name that is escaped within its number has none as an address.
+    const std::string& last = addresses.size() == files.size() ? addresses[i] : escaped(files[i]);
+    model.parts.push_back({files[i], {name.repo.substr(0, begin) + last + name.repo.substr(end), token}});
+  }
+  return model;
 }
 
 }  // namespace weft::fetch

@@ -7,10 +7,11 @@
 namespace weft::fetch {
 
 enum class Hub : std::uint8_t {
-  kHuggingFace,  ///< USER/REPO[:TAG] or USER/REPO:FILE.gguf, also behind hf.co/ and huggingface.co/
-  kModelScope,   ///< modelscope.cn/USER/REPO[:TAG]
+  kHuggingFace,  ///< USER/REPO[:TAG] or USER/REPO:FILE.gguf, also behind hf.co/ and huggingface.co/; and the
+                 ///< hub's addresses of files, huggingface.co/USER/REPO/{blob,resolve}/main/FILE.gguf
+  kModelScope,   ///< modelscope.cn/USER/REPO[:TAG]; addresses of files as well
   kOllama,       ///< ollama:NAME[:TAG], ollama.com/[library/]NAME[:TAG]
-  kUrl,          ///< A file's https:// or http:// address.
+  kUrl,          ///< A file's https:// or http:// address. Of a split model any part's.
 };
 
 struct ModelName {
@@ -19,9 +20,10 @@ struct ModelName {
   std::string tag = {};   ///< "Q4_K_M"; may be empty.
   std::string file = {};  ///< A file of the repository instead of a tag; may be empty.
 
-  /// As parse takes it.
+  /// As parse takes it; of an address only what may be shown (shown_address).
   std::string text() const;
-  /// Where its files lie below the model cache: "huggingface.co/USER/REPO".
+  /// Where its files lie below the model cache: "huggingface.co/USER/REPO". Other addresses have other ones,
+  /// by a short hash where a folder's name cannot say it (a port, a query).
   std::string folder() const;
   /// What tells it from others of the same folder; never empty.
   std::string key() const;

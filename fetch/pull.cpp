@@ -24,24 +24,33 @@ std::filesystem::path record_of(const std::filesystem::path& folder, const Model
 
 struct Record {
   std::filesystem::path path;
+  Json json;
+  std::string name;
   PulledModel model;
-  std::vector<std::filesystem::path> files;
+  std::vector<std::filesystem::path> files;  // Whether or not they are there.
+  bool broken = false;                       // Some were replaced since.
+  bool whole = true;                         // They are there as they were fetched.
 };
 
+/// Nothing where there is no record, or what it says cannot be.
 std::optional<Record> read_record(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  const Json json = Json::parse(file, nullptr, false);
-  if (!json.is_object() || !json.contains("files") || !json["files"].is_array()) return std::nullopt;
-  Record record{.path = path};
-  for (const Json& entry : json["files"]) {
+  Record record{.path = path, .json = Json::parse(file, nullptr, false)};
+  if (!record.json.is_object()) return std::nullopt;
+  const Json name = record.json.value("name", Json()), files = record.json.value("files", Json());
+  if (!name.is_string() || !files.is_array()) return std::nullopt;
+  record.name = name.get<std::string>();
+  record.broken = record.json.contains("broken");
+  record.whole = !record.broken;
+  for (const Json& entry : files) {
     if (!entry.is_object() || !entry.contains("path") || !entry["path"].is_string()) return std::nullopt;
     const std::string relative = entry["path"].get<std::string>();
     if (!is_plain_path(relative)) return std::nullopt;
     const std::filesystem::path place = path.parent_path() / relative;
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(place, error);
-    if (error || Json(size) != entry.value("size", Json())) return std::nullopt;
-    record.model.n_bytes += static_cast<std::int64_t>(size);
+    if (error || Json(size) != entry.value("size", Json())) record.whole = false;
+    if (!error) record.model.n_bytes += static_cast<std::int64_t>(size);
     const Json kind = entry.value("kind", Json());
     if (kind == "model" && record.model.model.empty()) record.model.model = place;
     if (kind == "vision") record.model.vision = place;
@@ -49,6 +58,13 @@ std::optional<Record> read_record(const std::filesystem::path& path) {
   }
   if (record.model.model.empty()) return std::nullopt;
   return record;
+}
+
+void write_record(const std::filesystem::path& path, const Json& json) {
+  const std::string text = json.dump(2) + "\n";
+  base::AtomicFile out(path);
+  out.write(std::as_bytes(std::span(text)));
+  out.commit();
 }
 
 /// The records that may have a file: those of its folder and the ones above, as repositories have folders.
@@ -63,31 +79,62 @@ std::vector<Record> records_near(const std::filesystem::path& file) {
   return records;
 }
 
+bool has(const std::vector<std::filesystem::path>& files, const std::filesystem::path& file) {
+  return std::find(files.begin(), files.end(), file) != files.end();
+}
+
+/// A file gives way to another one: what was fetched with it is no whole model until it is fetched again.
+void mark_broken(const std::filesystem::path& file) {
+  for (Record& record : records_near(file)) {
+    if (!has(record.files, file)) continue;
+    record.json["broken"] = true;
+    write_record(record.path, record.json);
+  }
+}
+
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  const std::filesystem::path relative = path.lexically_relative(folder);
+  return !relative.empty() && relative != "." && *relative.begin() != "..";
+}
+
 }  // namespace
 
 std::optional<PulledModel> find_pulled(const std::filesystem::path& folder, const ModelName& name) {
   const auto record = read_record(record_of(folder, name));
-  return record ? std::optional(record->model) : std::nullopt;
+  return record && record->whole && record->name == name.text() ? std::optional(record->model) : std::nullopt;
+}
+
+std::string name_to_finish(const std::filesystem::path& model) {
+  std::string name;
+  for (const Record& record : records_near(model)) {
+    if (record.model.model != model) continue;
+    if (record.whole) return {};  // Fetched again under another name.
+    if (record.broken) name = record.name;
+  }
+  return name;
 }
 
 std::filesystem::path find_vision(const std::filesystem::path& model) {
   for (const Record& record : records_near(model))
-    if (record.model.model == model) return record.model.vision;
+    if (record.whole && record.model.model == model) return record.model.vision;
   return {};
 }
 
-std::int64_t remove_model(const std::filesystem::path& model) {
-  std::vector<std::filesystem::path> files;
-  std::vector<std::filesystem::path> kept;
+std::int64_t remove_model(const std::filesystem::path& folder, const std::filesystem::path& model) {
+  std::vector<std::filesystem::path> files, kept, records;
   for (const Record& record : records_near(model)) {
     const bool own = record.model.model == model;
     (own ? files : kept).insert((own ? files : kept).end(), record.files.begin(), record.files.end());
-    if (own) files.push_back(record.path);
+    if (own) records.push_back(record.path);
   }
-  if (files.empty()) files = split_files(model);
+  if (files.empty())
+    for (const std::string& part : all_parts(model.string())) files.emplace_back(part);
+  std::erase_if(files, [&](const std::filesystem::path& file) { return has(kept, file); });
   std::int64_t n_bytes = 0;
+  // First what another process may be at work with: then nothing is removed.
+  for (const std::filesystem::path& file : files) n_bytes += discard_begun(file);
+  files.insert(files.end(), records.begin(), records.end());
   for (const std::filesystem::path& file : files) {
-    if (std::find(kept.begin(), kept.end(), file) != kept.end()) continue;
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(file, error);
     if (!error) n_bytes += static_cast<std::int64_t>(size);
@@ -97,9 +144,8 @@ std::int64_t remove_model(const std::filesystem::path& model) {
   }
   // Folders that are empty now go, too; others stay, as remove says.
   std::error_code not_empty;
-  for (std::filesystem::path folder = model.parent_path(); !not_empty && folder.has_parent_path();
-       folder = folder.parent_path())
-    if (!std::filesystem::remove(folder, not_empty)) break;
+  for (std::filesystem::path at = model.parent_path(); is_below(at, folder); at = at.parent_path())
+    if (!std::filesystem::remove(at, not_empty)) break;
   return n_bytes;
 }
 
@@ -111,23 +157,29 @@ PulledModel pull(const std::filesystem::path& folder, const ModelName& name, con
   Json files = Json::array();
   const std::size_t n_files = remote.parts.size() + remote.vision.size();
   const auto fetch = [&](const RemoteFile& file, const char* kind) {
+    const std::filesystem::path path = place / file.path;
     std::string label = file.path.substr(file.path.rfind('/') + 1);
     if (n_files > 1) label += fmt::format(" ({} of {})", files.size() + 1, n_files);
-    download(file, place / file.path, params, [&](Stage stage, std::int64_t n_bytes, std::int64_t size) {
-      return on_progress(label, stage, n_bytes, size);
-    });
-    files.push_back({{"path", file.path},
-                     {"kind", kind},
-                     {"size", std::filesystem::file_size(place / file.path)},
-                     {"sha256", file.sha256}});
+    download(
+        file, path, params,
+        [&](Stage stage, std::int64_t n_bytes, std::int64_t size) {
+          return on_progress(label, stage, n_bytes, size);
+        },
+        [&] { mark_broken(path); });
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (error) throw Error(ErrorCode::kIo, fmt::format("cannot read {}: {}", path.string(), error.message()));
+    files.push_back({{"path", file.path}, {"kind", kind}, {"size", size}, {"sha256", file.sha256}});
   };
   for (const RemoteFile& file : remote.parts) fetch(file, "model");
   for (const RemoteFile& file : remote.vision) fetch(file, "vision");
-  const std::string record = Json{{"name", name.text()}, {"files", files}}.dump(2) + "\n";
-  base::AtomicFile out(record_of(folder, name));
-  out.write(std::as_bytes(std::span(record)));
-  out.commit();
-  return find_pulled(folder, name).value();
+  write_record(record_of(folder, name), {{"name", name.text()}, {"files", files}});
+  const auto pulled = find_pulled(folder, name);
+  if (!pulled)
+    throw Error(ErrorCode::kIo,
+                fmt::format("the files of {} changed in {} while they were fetched; try again", name.text(),
+                            place.string()));
+  return *pulled;
 }
 
 }  // namespace weft::fetch

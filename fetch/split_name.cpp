@@ -3,36 +3,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <string_view>
+#include <charconv>
+#include <optional>
 
 namespace weft::fetch {
 namespace {
 
-constexpr std::size_t kTail = std::string_view("-00001-of-00003.gguf").size();
-constexpr std::size_t kDigits = 5;
+constexpr std::string_view kEnding = ".gguf";
+constexpr std::string_view kTail = "-00001-of-00003.gguf";
+constexpr std::size_t kPart = 1, kOf = 6, kCount = 10, kDigits = 5;  // Where these begin in the tail.
 
-bool is_number(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+std::optional<int> number(std::string_view digits) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return error == std::errc{} && end == digits.data() + digits.size() ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
 
-SplitName split_of(const std::string& path) {
-  const std::string_view tail = path.size() > kTail ? std::string_view(path).substr(path.size() - kTail) : "";
-  if (!tail.empty() && tail[0] == '-' && is_number(tail.substr(1, kDigits)) && tail.substr(6, 4) == "-of-" &&
-      is_number(tail.substr(10, kDigits)))
-    return {path.substr(0, path.size() - kTail), std::stoi(std::string(tail.substr(1, kDigits))) - 1,
-            std::stoi(std::string(tail.substr(10, kDigits)))};
-  return {path.substr(0, path.size() - std::string_view(".gguf").size()), 0, 1};
+SplitName split_of(std::string_view path) {
+  if (path.size() > kTail.size()) {
+    const std::string_view tail = path.substr(path.size() - kTail.size());
+    const auto part = number(tail.substr(kPart, kDigits)), count = number(tail.substr(kCount, kDigits));
+    if (tail.starts_with('-') && tail.substr(kOf).starts_with("-of-") && part && count && *part >= 1 &&
+        *part <= *count)
+      return {std::string(path.substr(0, path.size() - kTail.size())), *part - 1, *count};
+  }
+  path.remove_suffix(std::min(path.size(), kEnding.size()));
+  return {std::string(path), 0, 1};
 }
 
-std::vector<std::filesystem::path> split_files(const std::filesystem::path& first) {
-  const SplitName split = split_of(first.string());
-  std::vector<std::filesystem::path> files = {first};
-  for (int part = 2; part <= split.n_parts; ++part)
-    files.emplace_back(fmt::format("{}-{:05}-of-{:05}.gguf", split.stem, part, split.n_parts));
-  return files;
+std::vector<std::string> all_parts(const std::string& path) {
+  const int n_parts = split_of(path).n_parts;
+  std::vector<std::string> paths(static_cast<std::size_t>(n_parts), path);
+  for (int part = 0; n_parts > 1 && part < n_parts; ++part)
+    paths[static_cast<std::size_t>(part)].replace(path.size() - kTail.size() + kPart, kDigits,
+                                                  fmt::format("{:05}", part + 1));
+  return paths;
 }
 
 }  // namespace weft::fetch
