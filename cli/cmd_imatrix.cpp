@@ -228,7 +228,7 @@ std::function<int()> prepare(CLI::App& app) {
 }  // namespace
 
 const Command kImatrixCommand = {
-    "imatrix", "[options] -f FILE", "how much the columns of a model's matrices matter, from texts",
+    "imatrix", "[options] -f FILE", "how much the columns of a model's matrices matter",
     "Reads a text chunk by chunk, and adds up the squares of what each matrix is multiplied with, column by\n"
     "column, of experts each for itself. 'weft quantize --imatrix' spends its bits where they matter by "
     "that;\n"

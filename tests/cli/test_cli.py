@@ -64,12 +64,13 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
-    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "tokenize", "inspect", "convert", "quantize", "perplexity", "imatrix", "split", "merge", "lora-merge", "bench", "pull", "models", "devices", "test-backend", "health",
+    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "tokenize", "inspect", "convert", "quantize", "imatrix", "perplexity", "split", "merge", "lora-merge", "bench", "pull", "models", "devices", "test-backend", "health",
                 "completion", "man", "version"]  # fmt: skip
 
     def test_help(self):
         overview = self.succeed("--help")
         self.assertEqual(overview, self.succeed("help"))
+        self.assertEqual(re.findall(r"^  ([\w-]+)  .*", overview.split("Commands:")[1].split("\n\n")[0], re.M), [*self.COMMANDS, "help"])
         for command in self.COMMANDS:
             self.assertIn(f"  {command} ", overview)
             text = self.succeed("help", command)
@@ -412,6 +413,8 @@ class Manual(Case):
                 self.assertIn("\\fB" + name.replace("-", "\\-") + "\\fR", page, command)
             for part in ("SYNOPSIS", "OPTIONS", "EXIT STATUS", "EXAMPLES"):
                 self.assertIn(f".SH {part}\n", page, command)
+            # mandoc wants short lines; the name's cannot be broken.
+            self.assertLessEqual(len(page.split(".SH NAME\n")[1].split("\n")[0]), 80, command)
 
     def test_manuals_are_clean(self):
         self.assertEqual(self.tool("mandoc", "-Tlint", *sorted((self.share / "man/man1").iterdir())), "")
