@@ -69,8 +69,8 @@ class AnswerReader {
   AnswerReader& operator=(const AnswerReader&);
 
   std::vector<AnswerEvent> push(std::string_view text);
-  /// The text has ended: what was held back.
-  std::vector<AnswerEvent> finish();
+  /// The text has ended: what was held back. Where it was cut off that is half a tag, and no content.
+  std::vector<AnswerEvent> finish(bool was_cut = false);
   /// Whether calls were told: the finish reason "tool_calls".
   int n_calls() const;
 
@@ -78,6 +78,23 @@ class AnswerReader {
   friend class Chat;
   struct State;
   std::unique_ptr<State> state_;
+};
+
+/// What an answer has said so far, put together from its events.
+struct ChatAnswer {
+  struct Call {
+    std::string id = {};
+    std::string name = {};
+    std::string arguments = {};  ///< JSON.
+  };
+  std::string content = {};
+  std::string reasoning = {};
+  std::vector<Call> calls = {};
+  bool is_calling = false;  ///< The last call is not whole.
+
+  void add(const AnswerEvent& event);
+  /// It ends with calls, and all of them are whole.
+  bool has_called() const { return !calls.empty() && !is_calling; }
 };
 
 struct ChatOpening {

@@ -22,6 +22,7 @@ class ChatTemplate {
  public:
   /// Throws Error kInvalidFile with line and reason for a template that does not parse.
   explicit ChatTemplate(std::string_view source, std::string bos_token = {}, std::string eos_token = {});
+  ChatTemplate(std::string_view source, const Tokenizer& tokenizer);  ///< With its BOS and EOS.
   ~ChatTemplate();
   ChatTemplate(const ChatTemplate&);
   ChatTemplate& operator=(const ChatTemplate&);

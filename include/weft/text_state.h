@@ -1,7 +1,8 @@
 #pragma once
-// A saved state of one sequence together with the tokens that it stands for. Bytes:
+// A saved state of one sequence (Context::save) together with the tokens that it stands for: what
+// Batcher::save_text gives, and what becomes a file that outlives the program. Bytes:
 //
-//   Header, n_tokens token ids (i32), the state (format.h), the XXH3-128 of all before
+//   Header, n_tokens token ids (i32), the state, the XXH3-128 of all before
 //
 // Numbers are little-endian.
 #include <cstddef>
@@ -10,15 +11,19 @@
 
 #include "weft/types.h"
 
-namespace weft::engine {
+#pragma GCC visibility push(default)
+
+namespace weft {
 
 struct TextState {
-  std::vector<Token> tokens;
-  std::span<const std::byte> state;  ///< Into the bytes that were read; not looked at.
+  std::vector<Token> tokens = {};
+  std::span<const std::byte> state = {};  ///< Into the bytes that were read; not looked at.
 };
 
 std::vector<std::byte> write_text_state(std::span<const Token> tokens, std::span<const std::byte> state);
 /// Throws Error: kInvalidFile for what is damaged or no saved text, kUnsupported for another version.
 TextState read_text_state(std::span<const std::byte> bytes);
 
-}  // namespace weft::engine
+}  // namespace weft
+
+#pragma GCC visibility pop

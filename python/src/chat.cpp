@@ -98,7 +98,8 @@ class PyChat {
  public:
   PyChat(ModelPtr model, const std::optional<std::string>& chat_template)
       : model_(std::move(model)),
-        chat_(chat_template ? ChatTemplate(*chat_template) : own_template(*model_)) {}
+        chat_(chat_template ? ChatTemplate(*chat_template, model_->model()->tokenizer())
+                            : own_template(*model_)) {}
 
   std::unique_ptr<Opening> open(const std::string& messages, const std::string& tools,
                                 const std::string& choice, const std::string& effort,

@@ -86,31 +86,12 @@ std::vector<AnswerEvent> Answer::read(const Chunk& chunk, std::string_view call_
     done = true;
     stop = chunk.stop;
     stats = chunk.stats;
-    // What is held back at the end of a text that was cut off is half a tag.
     const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
-    for (AnswerEvent& event : reader.finish())
-      if (!was_cut || event.kind != AnswerEvent::Kind::kContent) events.push_back(std::move(event));
+    for (AnswerEvent& event : reader.finish(was_cut)) events.push_back(std::move(event));
   }
   for (AnswerEvent& event : events) {
-    switch (event.kind) {
-      case AnswerEvent::Kind::kContent:
-        content += event.text;
-        break;
-      case AnswerEvent::Kind::kReasoning:
-        reasoning += event.text;
-        break;
-      case AnswerEvent::Kind::kToolCall:
-        if (event.id.empty()) event.id = make_id(call_id_prefix);
-        calls.push_back({event.id, event.name, ""});
-        is_calling = true;
-        break;
-      case AnswerEvent::Kind::kToolArguments:
-        calls.back().arguments += event.text;
-        break;
-      case AnswerEvent::Kind::kToolCallEnd:
-        is_calling = false;
-        break;
-    }
+    if (event.kind == AnswerEvent::Kind::kToolCall && event.id.empty()) event.id = make_id(call_id_prefix);
+    add(event);
   }
   return events;
 }

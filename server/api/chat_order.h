@@ -27,28 +27,17 @@ ChatOrder make_order(ServedModel& model, ChatTurn turn, CommonFields common, con
 /// The choice of tools as OpenAI's API writes it: "none", "auto", "required", {"type": "function", ...}.
 void read_tool_choice(Fields& fields, ChatTurn& turn);
 
-/// A call that an answer has made.
-struct ToolCall {
-  std::string id;
-  std::string name;
-  std::string arguments;  ///< JSON.
-};
+using ToolCall = ChatAnswer::Call;
 
 /// What one completion has written so far.
-struct Answer {
+struct Answer : ChatAnswer {
   AnswerReader reader;
-  std::string content;
-  std::string reasoning;
-  std::vector<ToolCall> calls;
-  bool is_calling = false;  ///< The last call is not whole.
   Json logprobs = Json::array();
   std::vector<Token> tokens;
   bool done = false;
   StopReason stop = StopReason::kEnd;
   CompletionStats stats;
 
-  /// It ends with calls, and all of them are whole.
-  bool has_called() const { return !calls.empty() && !is_calling; }
   /// Reads what is new; gives the events with the ids of calls filled in, also at the end of the text.
   std::vector<AnswerEvent> read(const Chunk& chunk, std::string_view call_id_prefix);
 };

@@ -6,24 +6,11 @@
 
 #include "api/encoder_texts.h"
 #include "api/prompts.h"
+#include "base/base64.h"
 #include "weft/embedder.h"
 
 namespace weft::server {
 namespace {
-
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t n = std::min<std::size_t>(3, bytes.size() - i);
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j)
-      group = group << 8U | (j < n ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    for (std::size_t j = 0; j < 4; ++j) out += j <= n ? kLetters[group >> (18 - 6 * j) & 63U] : '=';
-  }
-  return out;
-}
 
 /// What becomes of a pooled vector on its way to the client.
 struct VectorForm {
@@ -42,7 +29,7 @@ struct VectorForm {
       static_assert(std::endian::native == std::endian::little);
       std::string bytes(vector.size() * sizeof(float), '\0');
       std::memcpy(bytes.data(), vector.data(), bytes.size());
-      result["embedding"] = base64(bytes);
+      result["embedding"] = base::to_base64(std::as_bytes(std::span(bytes)));
     } else {
       result["embedding"] = vector;
     }

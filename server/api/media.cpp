@@ -8,40 +8,13 @@
 #include <string_view>
 #include <utility>
 
+#include "base/base64.h"
 #include "weft/error.h"
 
 namespace weft::server {
 namespace {
 
 constexpr std::size_t kMaxFiles = 64;
-
-std::optional<unsigned> digit(char c) {
-  if (c >= 'A' && c <= 'Z') return static_cast<unsigned>(c - 'A');
-  if (c >= 'a' && c <= 'z') return static_cast<unsigned>(c - 'a' + 26);
-  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0' + 52);
-  if (c == '+' || c == '-') return 62u;
-  if (c == '/' || c == '_') return 63u;
-  return std::nullopt;
-}
-
-/// Nothing where it is no base64 (RFC 4648, either alphabet, padded or not).
-std::optional<std::vector<std::byte>> decode_base64(std::string_view text) {
-  while (text.ends_with('=')) text.remove_suffix(1);
-  if (text.size() % 4 == 1) return std::nullopt;
-  std::vector<std::byte> bytes;
-  bytes.reserve(text.size() / 4 * 3 + 2);
-  unsigned bits = 0, n_bits = 0;
-  for (const char c : text) {
-    const std::optional<unsigned> value = digit(c);
-    if (!value) return std::nullopt;
-    bits = (bits << 6 | *value) & 0xffffffu;
-    n_bits += 6;
-    if (n_bits < 8) continue;
-    n_bits -= 8;
-    bytes.push_back(static_cast<std::byte>(bits >> n_bits & 0xffu));
-  }
-  return bytes;
-}
 
 std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedModel& model) {
   std::optional<Image> image;
@@ -75,7 +48,7 @@ std::optional<std::string> take_part(const Json& part, const std::string& path, 
 std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_sound) {
   if (media_.files.size() == kMaxFiles)
     throw bad_request(path, fmt::format("at most {} pictures and sounds are taken in a request", kMaxFiles));
-  auto bytes = decode_base64(base64);
+  auto bytes = base::from_base64(base64);
   if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are no base64", path));
   if (media_.mark.empty()) media_.mark = make_media_mark();
   media_.files.push_back({path, std::move(*bytes), is_sound});

@@ -209,10 +209,8 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   auto impl = std::unique_ptr<engine::ModelImpl>(new engine::ModelImpl{
       std::move(file), description, std::move(info), {}, {}, {}, {}, {}, std::move(tokenizer), nullptr});
   if (const auto source = impl->file.get_string("tokenizer.chat_template")) {
-    const Tokenizer& t = *impl->tokenizer;
-    const auto text_of = [&](Token id) { return id == kNoToken ? std::string() : std::string(t.text(id)); };
     try {
-      impl->chat_template = std::make_unique<ChatTemplate>(*source, text_of(t.bos()), text_of(t.eos()));
+      impl->chat_template = std::make_unique<ChatTemplate>(*source, *impl->tokenizer);
     } catch (const Error&) {
       // A model with a template that weft cannot read is still a model; chat asks for another template.
     }

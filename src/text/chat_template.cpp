@@ -95,6 +95,16 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string bos_token, std::
     throw Error(ErrorCode::kInvalidFile, problem.what());
   }
 }
+namespace {
+
+std::string text_of(const Tokenizer& tokenizer, Token id) {
+  return id == kNoToken ? std::string() : std::string(tokenizer.text(id));
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view source, const Tokenizer& tokenizer)
+    : ChatTemplate(source, text_of(tokenizer, tokenizer.bos()), text_of(tokenizer, tokenizer.eos())) {}
 ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(const ChatTemplate&) = default;
 ChatTemplate& ChatTemplate::operator=(const ChatTemplate&) = default;

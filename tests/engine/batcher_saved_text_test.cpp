@@ -5,8 +5,8 @@
 #include "engine/batcher_testing.h"
 #include "engine/model_impl.h"
 #include "engine/small_device.h"
-#include "engine/states/text_state.h"
 #include "weft/service.h"
+#include "weft/text_state.h"
 
 namespace weft {
 namespace {
@@ -129,9 +129,9 @@ TEST_P(SavedTexts, DamageIsRefused) {
     EXPECT_TRUE(code == ErrorCode::kInvalidFile || code == ErrorCode::kUnsupported);
   }
   // What has right checksums and contradicts itself.
-  const engine::TextState parts = engine::read_text_state(good);
+  const TextState parts = read_text_state(good);
   const auto made = [&](std::vector<Token> tokens, std::span<const std::byte> state) {
-    return code_of([&] { other.restore_text(engine::write_text_state(tokens, state)); });
+    return code_of([&] { other.restore_text(write_text_state(tokens, state)); });
   };
   std::vector<Token> tokens = parts.tokens;
   tokens.pop_back();

@@ -5,7 +5,7 @@
 #include "engine/batching/batcher_impl.h"
 #include "engine/batching/what.h"
 #include "engine/refuse.h"
-#include "engine/states/text_state.h"
+#include "weft/text_state.h"
 
 namespace weft {
 namespace {
@@ -44,7 +44,7 @@ SavedText Batcher::Impl::save_text(std::span<const Token> tokens,
   return or_recover([&]() -> SavedText {
     const engine::PrefixCache::Saved saved = cache.save(tokens, writer);
     if (saved.n == 0) return {};
-    return {saved.n, engine::write_text_state(tokens.first(static_cast<std::size_t>(saved.n)), saved.state)};
+    return {saved.n, write_text_state(tokens.first(static_cast<std::size_t>(saved.n)), saved.state)};
   });
 }
 
@@ -53,7 +53,7 @@ RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
     throw Error(ErrorCode::kUnsupported,
                 "this batcher keeps no finished texts; make it with reuse_prefixes to restore any");
   return or_recover([&] {
-    engine::TextState text = engine::read_text_state(state);
+    TextState text = read_text_state(state);
     check_tokens(text.tokens, context.model().info().n_vocab);
     RestoredText restored{std::move(text.tokens), {}};
     if (!cache.restore(text.state, restored.tokens, restored.adapters))

@@ -1,4 +1,4 @@
-#include "engine/states/text_state.h"
+#include "weft/text_state.h"
 
 #include <array>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "weft/error.h"
 
-namespace weft::engine {
+namespace weft {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'w', 'e', 'f', 't', 't', 'e', 'x', 't'};
@@ -72,4 +72,4 @@ TextState read_text_state(std::span<const std::byte> bytes) {
   return result;
 }
 
-}  // namespace weft::engine
+}  // namespace weft
