@@ -15,6 +15,8 @@
 
 namespace weft {
 
+class TokenConstraint;  // weft/batcher.h
+
 enum class StopReason : std::uint8_t {
   kEnd,  ///< An end token.
   kLength,
@@ -40,6 +42,12 @@ struct GenerateParams {
   /// where parts have skipped positions: such a text ends (kContextFull).
   bool context_shift = false;
   int n_keep = 4;   ///< From 0.
+  /// What the text is held to, from its beginning; told of each token that is written, and used by the calling
+  /// thread alone. The text ends where the constraint allows nothing but its end, also with ignore_end. Null:
+  /// nothing. What it throws ends the generation.
+  TokenConstraint* constraint = nullptr;
+  /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
+  bool special = false;
   int n_chunk = 0;  ///< Cut the prompt into pieces of this many tokens. 0: as the context likes.
   /// Called with valid UTF-8 as it is complete; returning false stops (kCancelled).
   std::function<bool(std::string_view)> on_text = {};

@@ -8,6 +8,7 @@
 #include "engine/forget.h"
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
+#include "weft/batcher.h"
 
 namespace weft {
 
@@ -28,7 +29,7 @@ class Generator {
         sampler_(sampler),
         params_(params),
         seq_(seq),
-        detokenizer_(context.model().tokenizer()),
+        detokenizer_(context.model().tokenizer(), params.special),
         filter_(params.stop) {}
 
   Generation run(std::span<const Token> prompt) {
@@ -107,13 +108,13 @@ class Generator {
   bool step() {
     if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
       return stopped(StopReason::kLength);
-    const int last = batch_.size() - 1;
-    const Token token = batch_[last].n_best > 0 ? sampler_.sample(context_.best(last))
-                                                : sampler_.sample(context_.logits(last));
+    const Token token = draw();
     sampler_.accept(token);
-    if (!params_.ignore_end && context_.model().tokenizer().is_end(token)) return stopped(StopReason::kEnd);
+    if (params_.constraint != nullptr) params_.constraint->accept(token);
+    const bool is_end = context_.model().tokenizer().is_end(token);
+    if (is_end && (!params_.ignore_end || params_.constraint != nullptr)) return stopped(StopReason::kEnd);
     result_.tokens.push_back(token);
-    if (!emit(detokenizer_.push(token))) return false;
+    if (!(is_end && params_.special) && !emit(detokenizer_.push(token))) return false;
     if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
       return stopped(StopReason::kLength);
     if (context_.next_pos(seq_) >= context_.max_positions()) return stopped(StopReason::kContextFull);
@@ -129,9 +130,21 @@ class Generator {
     return true;
   }
 
-  /// Where the best few tokens do, the step need not write logits.
+  Token draw() {
+    const int last = batch_.size() - 1;
+    if (params_.constraint != nullptr) {
+      allowed_.assign((static_cast<std::size_t>(context_.model().info().n_vocab) + 31) / 32, 0);
+      params_.constraint->fill({}, allowed_);
+      return sampler_.sample(context_.logits(last), allowed_);
+    }
+    return batch_[last].n_best > 0 ? sampler_.sample(context_.best(last))
+                                   : sampler_.sample(context_.logits(last));
+  }
+
+  /// Where the best few tokens do, the step need not write logits. What a constraint allows is known too late
+  /// for that.
   void ask_for_best() {
-    const int n = sampler_.n_best();
+    const int n = params_.constraint != nullptr ? 0 : sampler_.n_best();
     if (n > 0 && n <= context_.params().n_best) batch_.only_best(batch_.size() - 1, n);
   }
 
@@ -161,7 +174,8 @@ class Generator {
   Detokenizer detokenizer_;
   engine::StopFilter filter_;
   Batch batch_;
-  Pos n_skipped_ = 0;  // Of the text that is written.
+  std::vector<std::uint32_t> allowed_;  // A bit for each token.
+  Pos n_skipped_ = 0;                   // Of the text that is written.
   Generation result_;
 };
 

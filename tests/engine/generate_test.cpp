@@ -1,7 +1,10 @@
 // Generation: how it ends, what it passes on, and text that goes on beyond the context.
 #include "weft/generate.h"
 
+#include <algorithm>
+
 #include "engine/test_support.h"
+#include "weft/batcher.h"
 
 namespace weft {
 namespace {
@@ -136,6 +139,56 @@ TEST(Generate, APromptThatDoesNotFitSaysBothNumbers) {
     EXPECT_NE(std::string(error.what()).find("room for 8"), std::string::npos) << error.what();
   }
   EXPECT_THROW(generate(context, sampler, {}, {}), Error);
+}
+
+/// Allows one token so many times, and then the end.
+class Times final : public TokenConstraint {
+ public:
+  Times(const Tokenizer& tokenizer, Token token, int n) : tokenizer_(tokenizer), token_(token), left_(n) {}
+  void accept(Token token) override { EXPECT_TRUE(left_-- > 0 ? token == token_ : tokenizer_.is_end(token)); }
+  void fill(std::span<const Token> draft, std::span<std::uint32_t> allowed) override {
+    EXPECT_TRUE(draft.empty());
+    EXPECT_TRUE(std::all_of(allowed.begin(), allowed.end(), [](std::uint32_t word) { return word == 0; }));
+    const auto allow = [&](Token token) {
+      allowed[static_cast<std::size_t>(token) / 32] |= 1u << token % 32;
+    };
+    if (left_ > 0) return allow(token_);
+    for (const Token token : tokenizer_.end_tokens()) allow(token);
+  }
+  bool allows(std::span<const Token>, Token) override { return true; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  const Token token_;
+  int left_;
+};
+
+TEST(Generate, ATextIsHeldToItsConstraint) {
+  const auto model = tiny();
+  for (const bool ignore_end : {false, true}) {
+    Context context(model, {.n_ctx = 128});
+    Times three(model->tokenizer(), 77, 3);
+    const Generation g = run(context, {.n_predict = 20, .ignore_end = ignore_end, .constraint = &three});
+    EXPECT_EQ(g.tokens, (std::vector<Token>{77, 77, 77}));
+    EXPECT_EQ(g.stop, StopReason::kEnd) << "a text that is over does not go on";
+  }
+  Context context(model, {.n_ctx = 128});
+  Times many(model->tokenizer(), 77, 100);
+  const Generation g = run(context, {.n_predict = 5, .constraint = &many});
+  EXPECT_EQ(g.tokens.size(), 5u);
+  EXPECT_EQ(g.stop, StopReason::kLength);
+}
+
+TEST(Generate, ControlTokensStandInTheTextWhereTheyAreWanted) {
+  const auto model = tiny();
+  const Token bos = model->tokenizer().bos();
+  for (const bool special : {false, true}) {
+    Context context(model, {.n_ctx = 128});
+    Times once(model->tokenizer(), bos, 1);
+    const Generation g = run(context, {.constraint = &once, .special = special});
+    EXPECT_EQ(g.tokens, std::vector<Token>{bos});
+    EXPECT_EQ(g.text, special ? std::string(model->tokenizer().text(bos)) : "");
+  }
 }
 
 }  // namespace
