@@ -7,25 +7,28 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "answer_view.h"
 #include "arguments.h"
-#include "base/atomic_file.h"
 #include "command.h"
+#include "constraint_options.h"
 #include "conversation.h"
 #include "interrupt.h"
-#include "json_output.h"
+#include "json_input.h"
 #include "line_editor.h"
 #include "media_options.h"
 #include "option_table.h"
 #include "options.h"
+#include "saved_conversation.h"
+#include "template_options.h"
 #include "terminal.h"
 #include "text_format.h"
+#include "tool_command.h"
+#include "weft/chat.h"
 #include "weft/error.h"
-#include "word_wrap.h"
 
 namespace weft::cli {
 namespace {
@@ -36,25 +39,35 @@ constexpr std::string_view kHelp =
     "  /clear          begin anew (the system prompt stays)\n"
     "  /image FILE     a picture for the next question, PNG or JPEG; needs --mmproj\n"
     "  /audio FILE     a sound for the next question; needs --mmproj\n"
+    "  /tools FILE     functions that the model may call, as JSON like OpenAI's; without a file: none\n"
     "  /system TEXT    set the system prompt and begin anew; without a text: none\n"
-    "  /save FILE      write the conversation as JSON\n"
+    "  /save FILE      write the conversation as JSON, with its pictures, sounds and calls\n"
     "  /load FILE      go on with a conversation that was saved\n"
     "  /exit           leave (so does Ctrl-D)\n"
     "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one; lines between \"\"\" and "
     "\"\"\"\n"
-    "are one question, and so is what you paste.\n";
+    "are one question, and so is what you paste.\n"
+    "When the model calls a function you are asked for its result, as name = ; Ctrl-D takes the question\n"
+    "back. With --tool-command CMD that program answers instead; no other is ever run.\n";
 
 struct ChatOptions : GenerationOptions {
   std::string system;
+  std::string system_file;
   std::optional<std::string> prompt;
   std::string mmproj;
   std::vector<std::string> images;
   std::vector<std::string> sounds;
-  std::string template_file;
+  TemplateOptions chat_template;
   std::string template_variables;  // a JSON object
   std::optional<bool> reasoning;
   std::string reasoning_effort;
+  ConstraintOptions constraint;
+  std::string tools;
+  std::string tool_command;
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string session;
   bool wrap = true;
+  bool markdown = true;
   int n_predict = -1;
   bool single_turn = false;
   bool history = true;
@@ -89,7 +102,6 @@ std::string now_text() {
 /// The template's variables: the time, and what the options say. The same for all of a conversation, so that
 /// its beginning stays what it was.
 std::string template_variables(const ChatOptions& options) {
-  constexpr int kMaxDepth = 64;
   Json variables = {{"now", now_text()}};
   if (options.reasoning) {
     // Templates call it the one or the other.
@@ -106,12 +118,9 @@ std::string template_variables(const ChatOptions& options) {
   };
   Json given;
   try {
-    given = Json::parse(options.template_variables, [&](int depth, Json::parse_event_t, Json&) {
-      if (depth > kMaxDepth) refuse("it is nested too deep");
-      return true;
-    });
-  } catch (const Json::parse_error&) {
-    refuse("this is no JSON");
+    given = parse_json(options.template_variables);
+  } catch (const Error& error) {
+    refuse(error.what());
   }
   if (!given.is_object()) refuse("this is no object");
   for (const char* name : {"messages", "tools", "add_generation_prompt"})
@@ -120,45 +129,39 @@ std::string template_variables(const ChatOptions& options) {
   return variables.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// A conversation that /save wrote, or one like it. Throws Error.
-std::vector<ChatMessage> read_conversation(const std::string& path) {
-  const auto refuse = [&](std::string_view reason) {
-    throw Error(ErrorCode::kInvalidFile,
-                fmt::format("{} is no saved conversation: {}; nothing was loaded", path, reason));
-  };
-  const Json json = Json::parse(read_text(path), nullptr, false);
-  if (!json.is_object() || !json.contains("messages") || !json["messages"].is_array())
-    refuse("expected a JSON object with an array \"messages\"");
-  std::vector<ChatMessage> messages;
-  for (const Json& message : json["messages"]) {
-    const auto text_of = [&](const char* key) {
-      if (!message.is_object() || !message.contains(key) || !message[key].is_string())
-        refuse(fmt::format("message {} has no text \"{}\"", messages.size() + 1, key));
-      return message[key].get<std::string>();
-    };
-    messages.push_back({text_of("role"), text_of("content")});
-    const std::string& role = messages.back().role;
-    if (role != "system" && role != "user" && role != "assistant")
-      refuse(fmt::format("message {} is of '{}', expected system, user or assistant", messages.size(), role));
+/// The tools of a file: an array, or an object with one as a request has it. Throws Error.
+std::string read_tools(const std::string& path) {
+  const std::string text = read_text(path);
+  try {
+    const Json json = parse_json(text);
+    return json.is_object() && json.contains("tools") ? to_text(json["tools"]) : text;
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", path, error.what()));
   }
-  if (!messages.empty() && messages.back().role == "user") refuse("its last question has no answer");
-  return messages;
 }
 
-class Chat {
+class Session {
  public:
-  Chat(const ChatOptions& options, Context& context, Conversation& conversation, InterruptGuard& interrupt,
-       std::string model_name, MediaModels media_models)
+  Session(const ChatOptions& options, Context& context, Conversation& conversation, InterruptGuard& interrupt,
+          std::string model_name, MediaModels media_models)
       : options_(options),
         context_(context),
         conversation_(conversation),
         interrupt_(interrupt),
         model_name_(std::move(model_name)),
         media_models_(std::move(media_models)),
-        media_(encode_files(media_models_, options.images, options.sounds)),
+        media_(read_media_files(media_models_, options.images, options.sounds)),
         color_(use_color(options.talk.color, 1)),
-        wraps_(options.wrap && moves_cursor(1)) {
-    if (wraps_) use_utf8();
+        view_{.styled = color_ && moves_cursor(1),
+              .markdown = options.markdown,
+              .wraps = options.wrap && moves_cursor(1)},
+        editor_(options.history ? default_history_file() : std::filesystem::path()) {
+    if (view_.wraps) use_utf8();
+    if (!options.tools.empty()) set_tools(options.tools);
+    if (!options.session.empty() && std::filesystem::exists(options.session)) {
+      load(options.session);
+      if (!options.system.empty()) conversation_.set_system(options.system);
+    }
   }
 
   int loop() {
@@ -166,13 +169,12 @@ class Chat {
       ask(*options_.prompt);
       if (options_.single_turn) return exit_code();
     }
-    LineEditor editor(options_.history ? default_history_file() : std::filesystem::path());
     const bool at_terminal = is_terminal(0) && is_terminal(1);
     bool interrupted_before = false;
     while (true) {
       interrupt_.reset();
       std::string input;
-      const LineEditor::Result result = read_input(editor, input);
+      const LineEditor::Result result = read_input("> ", input);
       if (result == LineEditor::Result::kInterrupted) {
         if (interrupted_before) return kExitInterrupted;
         interrupted_before = true;
@@ -189,6 +191,7 @@ class Chat {
       if (text.empty()) continue;
       if (is_command(text)) {
         if (!command(text)) return at_terminal ? kExitOk : exit_code();
+        keep_session();
       } else {
         ask(input);
         if (options_.single_turn) return exit_code();
@@ -203,13 +206,13 @@ class Chat {
   }
 
   // One question or command: a line, lines that end in \, or lines between """ and """.
-  LineEditor::Result read_input(LineEditor& editor, std::string& input) {
+  LineEditor::Result read_input(const std::string& prompt, std::string& input) {
     constexpr std::string_view kQuotes = "\"\"\"";
     bool quoted = false;
     while (true) {
       std::string line;
       const bool first = input.empty() && !quoted;
-      const LineEditor::Result result = editor.read(first ? "> " : ". ", color_, line);
+      const LineEditor::Result result = editor_.read(first ? prompt : ". ", color_, line);
       if (result == LineEditor::Result::kInterrupted) return result;
       if (result == LineEditor::Result::kEnd) return first ? result : LineEditor::Result::kLine;
       if (first && line.starts_with(kQuotes)) {
@@ -234,9 +237,65 @@ class Chat {
   }
 
   void ask(const std::string& text) {
-    answer([&](const GenerateParams& params) {
-      return conversation_.ask(text, std::exchange(media_, {}), params);
+    converse([&](const Conversation::Wishes& wishes) {
+      return conversation_.ask(text, std::exchange(media_, {}), wishes);
     });
+    keep_session();
+  }
+
+  // An answer; where it calls tools, their results and the next answer, and so on.
+  template <typename Ask>
+  void converse(const Ask& ask) {
+    constexpr int kMaxRounds = 32;
+    std::optional<Conversation::Turn> turn = answer(ask);
+    for (int round = 1; turn && !turn->answer.calls.empty(); ++round) {
+      const std::optional<std::vector<std::string>> results = results_of(turn->answer.calls);
+      if (!results) {
+        conversation_.take_back();
+        note(options_.talk, "(a call has no result: the question is taken back)");
+        return;
+      }
+      turn = answer([&](const Conversation::Wishes& wishes) {
+        return conversation_.go_on(*results, round < kMaxRounds, wishes);
+      });
+    }
+  }
+
+  // Of the user's program, if one was named, else as they are typed. Nothing where there are none.
+  std::optional<std::vector<std::string>> results_of(const std::vector<ChatAnswer::Call>& calls) {
+    std::vector<std::string> results;
+    for (const ChatAnswer::Call& call : calls) {
+      std::string result;
+      const bool given = options_.tool_command.empty() ? type_result(call, result) : run_tool(call, result);
+      if (!given) return std::nullopt;
+      results.push_back(std::move(result));
+    }
+    return results;
+  }
+
+  bool type_result(const ChatAnswer::Call& call, std::string& result) {
+    return read_input(fmt::format("{} = ", printable(call.name)), result) == LineEditor::Result::kLine;
+  }
+
+  bool run_tool(const ChatAnswer::Call& call, std::string& result) {
+    const Json input = {{"id", call.id}, {"name", call.name}, {"arguments", Json::parse(call.arguments)}};
+    try {
+      ToolResult made = cli::run_tool(options_.tool_command, to_text(input));
+      if (interrupt_.requested()) return false;
+      if (made.was_cut) made.output += "\n(the rest was cut off)";
+      if (made.exit_code != 0) made.output += fmt::format("\n(failed with exit code {})", made.exit_code);
+      result = std::move(made.output);
+    } catch (const Error& error) {
+      failed_ = true;
+      complain(error.what());
+      return false;
+    }
+    constexpr std::size_t kShown = 200;
+    const std::string line = one_line(result);
+    note(options_.talk, styled(fmt::format("({} = {}{})", printable(call.name), line.substr(0, kShown),
+                                           line.size() > kShown ? " ..." : ""),
+                               kDim, use_color(options_.talk.color, 2)));
+    return true;
   }
 
   // Returns false to leave.
@@ -256,21 +315,21 @@ class Chat {
       note(options_.talk, rest.empty() ? "(no system prompt)" : "(system prompt set)");
     } else if (word == "/regen") {
       if (conversation_.can_regenerate()) {
-        answer([&](const GenerateParams& params) { return conversation_.regenerate(params); });
+        converse([&](const Conversation::Wishes& wishes) { return conversation_.regenerate(wishes); });
       } else {
         complain("there is no answer yet to generate again");
       }
-    } else if (word == "/image") {
-      attempt([&] { add_media(word, rest, encode_image); });
-    } else if (word == "/audio") {
-      attempt([&] { add_media(word, rest, encode_sound); });
+    } else if (word == "/image" || word == "/audio") {
+      attempt([&] { add_media(word, rest, word == "/audio"); });
+    } else if (word == "/tools") {
+      attempt([&] { set_tools(rest); });
     } else if (word == "/save") {
       attempt([&] { save(rest); });
     } else if (word == "/load") {
       attempt([&] { load(rest); });
     } else {
-      const std::string suggestion = nearest(
-          word, {"/help", "/regen", "/clear", "/image", "/audio", "/system", "/save", "/load", "/exit"});
+      const std::string suggestion = nearest(word, {"/help", "/regen", "/clear", "/image", "/audio", "/tools",
+                                                    "/system", "/save", "/load", "/exit"});
       complain(fmt::format(
           "unknown command {}{}", word,
           suggestion.empty() ? "; /help lists them" : fmt::format("; did you mean {}?", suggestion)));
@@ -278,40 +337,38 @@ class Chat {
     return true;
   }
 
+  // Nothing where it failed.
   template <typename Ask>
-  void answer(const Ask& ask) {
-    bool any = false;
-    char last = '\n';
-    GenerateParams params;
-    params.n_predict = options_.n_predict;
-    params.on_prefill = [&](int) { return !interrupt_.requested(); };
-    WordWrap wrapped(print, [] { return columns_of(1); });
-    params.on_text = [&](std::string_view text) {
-      any = any || !text.empty();
-      if (!text.empty()) last = text.back();
-      if (wraps_) {
-        wrapped.push(text);
-      } else {
-        print(text);
-      }
+  std::optional<Conversation::Turn> answer(const Ask& ask) {
+    AnswerView view(view_);
+    Conversation::Wishes wishes;
+    wishes.generate.n_predict = options_.n_predict;
+    wishes.generate.on_prefill = [&](int) { return !interrupt_.requested(); };
+    wishes.on_event = [&](const AnswerEvent& event) {
+      view.show(event);
       return !interrupt_.requested();
     };
     Conversation::Turn turn;
     try {
       // Only here: a Ctrl-C at the prompt must not cancel the next answer.
       interrupt_.watch(context_);
-      turn = ask(params);
+      turn = ask(wishes);
       interrupt_.unwatch();
     } catch (const Error& error) {
       interrupt_.unwatch();
       failed_ = true;
-      if (any && last != '\n') print("\n");
+      if (view.any()) view.finish();
       complain(error.what());
-      return;
+      return std::nullopt;
     }
-    if (last != '\n' || !any) print("\n");
+    view.finish();
     // A blank line between turns, for people only.
     if (is_terminal(1)) print("\n");
+    tell(turn);
+    return turn;
+  }
+
+  void tell(const Conversation::Turn& turn) const {
     if (turn.n_forgotten > 0) {
       note(options_.talk,
            fmt::format("(the context is full: the oldest {} messages were forgotten; -c makes it larger)",
@@ -320,6 +377,7 @@ class Chat {
     const Generation& g = turn.generation;
     if (g.stop == StopReason::kContextFull) note(options_.talk, "(the context is full; -c makes it larger)");
     if (g.stop == StopReason::kCancelled) note(options_.talk, "(stopped)");
+    if (turn.cut_call) note(options_.talk, "(the answer ended within a call, which is not carried out)");
     if (options_.talk.verbose) {
       note(options_.talk,
            fmt::format("(prompt: {} tokens and {} reused, {:.0f} ms; answer: {} tokens, {:.1f}/s)",
@@ -338,33 +396,35 @@ class Chat {
     }
   }
 
-  void add_media(const std::string& command, const std::string& path,
-                 std::shared_ptr<const EncodedMedia> (*encode)(const MediaModels&, const std::string&)) {
+  void add_media(const std::string& command, const std::string& path, bool is_sound) {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, command + " needs a file's name");
-    media_.push_back(encode(media_models_, path));
+    media_.push_back(read_media(media_models_, path, is_sound));
     note(options_.talk, fmt::format("(the next question has {} in front)", path));
+  }
+
+  void set_tools(const std::string& path) {
+    const std::size_t n = conversation_.set_tools(path.empty() ? "" : read_tools(path));
+    note(options_.talk, n == 0 ? "(no tools)" : fmt::format("(the model may call {} tools)", n));
   }
 
   void save(const std::string& path) const {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, "/save needs a file's name");
-    Json json = {{"model", model_name_}, {"messages", Json::array()}};
-    bool any_media = false;
-    for (const Conversation::Message& message : conversation_.messages()) {
-      any_media = any_media || !message.media.empty();
-      json["messages"].push_back({{"role", message.role}, {"content", message.content}});
-    }
-    const std::string text = to_text(json, 2);
-    base::AtomicFile file(path);
-    file.write(std::as_bytes(std::span(text)));
-    file.commit();
-    note(options_.talk, fmt::format("(saved {} messages to {}{})", conversation_.messages().size(), path,
-                                    any_media ? ", without their pictures and sounds" : ""));
+    write_conversation(path, model_name_, conversation_);
+    note(options_.talk, fmt::format("(saved {} messages to {})", conversation_.messages().size(), path));
   }
 
   void load(const std::string& path) {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, "/load needs a file's name");
-    conversation_.set_messages(read_conversation(path));
+    SavedConversation saved = read_conversation(path, media_models_);
+    if (!saved.tools.empty()) conversation_.set_tools(saved.tools);
+    conversation_.set_messages(std::move(saved.messages));
     note(options_.talk, fmt::format("(loaded {} messages from {})", conversation_.messages().size(), path));
+  }
+
+  // The file of --session is as new as the conversation.
+  void keep_session() {
+    if (options_.session.empty()) return;
+    attempt([&] { write_conversation(options_.session, model_name_, conversation_); });
   }
 
   void complain(const std::string& text) const {
@@ -380,37 +440,41 @@ class Chat {
   MediaModels media_models_;
   Conversation::Media media_;  // Of the next question.
   bool color_;
-  bool wraps_;
+  AnswerView::Params view_;
+  LineEditor editor_;
   bool failed_ = false;
 };
 
-int run(const ChatOptions& options) {
-  const std::string variables = template_variables(options);
-  InterruptGuard interrupt;
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
-  const Tokenizer& tokenizer = loaded.model->tokenizer();
-  const SamplerParams sampling = sampler_params(options.sampling, tokenizer);
-
-  std::unique_ptr<const ChatTemplate> own_template;
-  const ChatTemplate* chat_template = loaded.model->chat_template();
-  if (!options.template_file.empty()) {
-    const auto text_of = [&](Token id) { return std::string(id == kNoToken ? "" : tokenizer.text(id)); };
-    own_template = std::make_unique<ChatTemplate>(read_text(options.template_file), text_of(tokenizer.bos()),
-                                                  text_of(tokenizer.eos()));
-    chat_template = own_template.get();
-  }
-  if (chat_template == nullptr) {
+weft::Chat make_chat(const ChatOptions& options, const Model& model) {
+  if (const std::string text = template_text(options.chat_template); !text.empty())
+    return weft::Chat(ChatTemplate(text, model.tokenizer()));
+  if (model.chat_template() == nullptr)
     throw Error(ErrorCode::kUnsupported,
                 "this model has no chat template; give one with --chat-template-file, or continue a text "
                 "with 'weft run'");
-  }
+  return weft::Chat(*model.chat_template());
+}
 
+int run(ChatOptions options) {
+  if (!options.system_file.empty()) {
+    if (!options.system.empty())
+      throw UsageError("--system-prompt and --system-prompt-file both set it; give one of them");
+    options.system = read_text(options.system_file);
+  }
+  Conversation::Params params{.variables = template_variables(options),
+                              .system = options.system,
+                              .grammar = grammar_of(options.constraint),
+                              .tool_choice = options.tool_choice};
+  InterruptGuard interrupt;
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
+  const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
+  weft::Chat chat = make_chat(options, *loaded.model);
   Context context(loaded.model, context_params(options.context, options.model));
-  Conversation conversation(context, *chat_template, variables, sampling, options.system);
+  Conversation conversation(context, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;
   if (is_terminal(0) && is_terminal(1)) note(options.talk, fmt::format("{}; /help lists the commands", name));
-  return Chat(options, context, conversation, interrupt, name,
-              load_media(options.mmproj, loaded.path, options.model, *loaded.model, options.talk))
+  return Session(options, context, conversation, interrupt, name,
+                 load_media(options.mmproj, loaded.path, options.model, *loaded.model, options.talk))
       .loop();
 }
 
@@ -421,11 +485,33 @@ std::optional<bool> parse_reasoning(const std::string& text) {
   throw UsageError(fmt::format("--reasoning: '{}' is none of on, off, auto", text));
 }
 
+void add_tool_options(CLI::App& app, ChatOptions& options) {
+  const std::string group = "Tools";
+  app.add_option("--tools", options.tools,
+                 "functions that the model may call: a JSON array of OpenAI's tools")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option(
+         "--tool-command", options.tool_command,
+         "run by the shell for each call, which it gets as JSON (id, name, arguments) on stdin; what it "
+         "prints is the result (default: you are asked for it)")
+      ->type_name("CMD")
+      ->group(group);
+  add_choice<ToolChoice>(
+      app, "--tool-choice", options.tool_choice,
+      {{"auto", ToolChoice::kAuto}, {"none", ToolChoice::kNone}, {"required", ToolChoice::kRequired}},
+      "whether the first answer to a question must be a call (default auto: as the model likes)")
+      ->group(group);
+}
+
 std::function<int()> prepare(CLI::App& app) {
   auto options = std::make_shared<ChatOptions>();
   const std::string group = "Conversation";
   app.add_option("--system-prompt", options->system, "what the model is told first")
       ->type_name("TEXT")
+      ->group(group);
+  app.add_option("--system-prompt-file", options->system_file, "the same from a file")
+      ->type_name("FILE")
       ->group(group);
   app.add_option("-p,--prompt", options->prompt, "the first question")->type_name("TEXT")->group(group);
   add_image_option(app, options->images, group);
@@ -435,9 +521,11 @@ std::function<int()> prepare(CLI::App& app) {
   add_size(app, "-n,--predict,--n-predict", options->n_predict, kPredictRange,
            "tokens of an answer at most (default -1: no limit)")
       ->group(group);
-  app.add_option("--chat-template-file", options->template_file, "a Jinja template instead of the model's")
+  app.add_option("--session", options->session,
+                 "go on with the conversation of this file, if it is there, and keep it there")
       ->type_name("FILE")
       ->group(group);
+  add_template_options(app, options->chat_template, group);
   app.add_option("--chat-template-kwargs", options->template_variables,
                  "variables for the template, e.g. '{\"enable_thinking\": false}'; \"now\" is the time of "
                  "strftime_now (default: that of the start)")
@@ -453,6 +541,12 @@ std::function<int()> prepare(CLI::App& app) {
                  "how much it thinks, as the template names it: low, medium, high")
       ->type_name("WORD")
       ->group(group);
+  add_tool_options(app, *options);
+  add_constraint_options(app, options->constraint);
+  add_switch(
+      app, "--markdown", options->markdown,
+      "show headings, lists, bold and code on a terminal with colour (default); --no-markdown: as written")
+      ->group("Output");
   add_switch(app, "--wrap", options->wrap,
              "break lines at words on a terminal (default); --no-wrap leaves them as they come")
       ->group("Output");
@@ -473,6 +567,9 @@ const Command kChatCommand = {
     "  weft chat\n"
     "  weft chat -m gemma --system-prompt \"Answer in one sentence.\" --temp 0.3\n"
     "  weft chat --reasoning off --chat-template-kwargs '{\"custom\": 1}'\n"
+    "  weft chat --session loom.json\n"
+    "  weft chat --tools tools.json --tool-command ./answer.py\n"
+    "  weft chat -p \"Three colours\" -st -j '{\"type\": \"array\", \"items\": {\"type\": \"string\"}}'\n"
     "  weft chat -p \"What is a loom?\" --single-turn -q > answer.txt\n",
     prepare};
 

@@ -14,8 +14,8 @@
 
 #include "arguments.h"
 #include "command.h"
-#include "json_output.h"
 #include "hub_models.h"
+#include "json_output.h"
 #include "options.h"
 #include "text_format.h"
 #include "weft/error.h"
@@ -233,7 +233,8 @@ int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
 
 int run(const InspectOptions& options) {
   if (!options.file.empty() && !options.model.empty()) throw UsageError("name the file once");
-  const std::filesystem::path path = find_model(options.file.empty() ? options.model : options.file, options.talk);
+  const std::filesystem::path path =
+      find_model(options.file.empty() ? options.model : options.file, options.talk);
   if (options.plan || !options.drawing.empty()) return run_plan(options, path);
   const FileInfo file = inspect(path, context_params(options.context, options.devices));
   std::map<std::string, TypeSum> types;

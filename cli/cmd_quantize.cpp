@@ -13,9 +13,9 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "hub_models.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "hub_models.h"
 #include "options.h"
 #include "text_format.h"
 #include "weft/error.h"
@@ -107,7 +107,8 @@ Words words_of(const QuantizeOptions& options) {
     for (const QuantizeMix& mix : quantize_mixes()) names.emplace_back(mix.name);
     throw UsageError(fmt::format("'{}' is no mix; known are {}", words.back(), fmt::join(names, ", ")));
   }
-  Words result{.from = find_model(words[0], options.talk), .copy = is_copy(words.back()), .n_threads = n_threads};
+  Words result{
+      .from = find_model(words[0], options.talk), .copy = is_copy(words.back()), .n_threads = n_threads};
   result.mix = result.copy ? "COPY" : find_quantize_mix(words.back())->name;
   if (words.size() == 3) {
     result.to = words[1];

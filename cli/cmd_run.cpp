@@ -12,10 +12,12 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "constraint_options.h"
 #include "interrupt.h"
 #include "json_output.h"
 #include "media_options.h"
 #include "options.h"
+#include "prompt_cache.h"
 #include "weft/error.h"
 #include "weft/generate.h"
 
@@ -31,12 +33,15 @@ struct RunOptions : GenerationOptions {
   std::vector<std::string> sounds;
   std::string logits_file;
   std::vector<std::string> stop;
+  ConstraintOptions constraint;
+  PromptCacheOptions cache;
   int n_predict = -1;
   int n_chunk = 0;
   bool ignore_eos = false;
   bool context_shift = false;
   int n_keep = 4;
   bool parse_special = false;
+  bool special = false;
   bool json = false;
 };
 
@@ -81,7 +86,9 @@ PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded
     const std::string text = options.prompt ? *options.prompt : read_text(options.prompt_file);
     if (has_media(options)) {
       const auto models = load_media(options.mmproj, loaded.path, options.model, *loaded.model, options.talk);
-      const auto media = encode_files(models, options.images, options.sounds);
+      std::vector<std::shared_ptr<const EncodedMedia>> media;
+      for (MediaFile& file : read_media_files(models, options.images, options.sounds))
+        media.push_back(std::move(file.encoded));
       const std::string mark = make_media_mark();
       std::vector<PromptPiece> pieces(media.size(), PromptPiece{mark, true});
       pieces.push_back({text, options.parse_special});
@@ -100,11 +107,14 @@ void check(const RunOptions& options) {
       (options.prompt ? 1 : 0) + (options.prompt_file.empty() ? 0 : 1) + (options.tokens.empty() ? 0 : 1);
   if (sources == 0)
     throw UsageError("no prompt: give one with -p TEXT, -f FILE ('-': standard input) or --tokens IDS");
+  check(options.cache);
   if (sources > 1) throw UsageError("-p, -f and --tokens each set the prompt; give one of them");
   for (const std::string& stop : options.stop)
     if (stop.empty()) throw UsageError("--stop: the text is empty; leave the option out to stop nowhere");
   if (has_media(options) && (!options.tokens.empty() || !options.logits_file.empty()))
     throw UsageError("--image and --audio go with a text, given with -p or -f, that is to be continued");
+  if (!options.cache.file.empty() && (has_media(options) || !options.logits_file.empty()))
+    throw UsageError("--prompt-cache keeps texts; it does not go with --image, --audio and --logits");
   if (!options.logits_file.empty() && options.json)
     throw UsageError("--logits generates nothing; --json has no use there");
 }
@@ -184,23 +194,63 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
 
 double per_second(int n, double ms) { return ms > 0.0 ? 1000.0 * n / ms : 0.0; }
 
-Json to_json(const Generation& result, const LoadedModel& loaded, const PlanStats& plans) {
+/// A text that was generated, and how much of its prompt was in the prompt's cache.
+struct RunResult : Generation {
+  int n_cached = 0;
+  double prompt_per_second() const { return per_second(n_prompt - n_cached, prefill_ms); }
+};
+
+Json to_json(const RunResult& result, const LoadedModel& loaded, const PlanStats& plans) {
   Json json;
   json["text"] = result.text;
   json["tokens"] = result.tokens;
   json["prompt_tokens"] = result.n_prompt;
+  json["cached_tokens"] = result.n_cached;
   json["generated_tokens"] = result.tokens.size();
   json["stop_reason"] = name(result.stop);
   json["timings"] = {{"load_ms", loaded.load_ms},
-                     {"prefill_tokens_per_second", per_second(result.n_prompt, result.prefill_ms)},
+                     {"prefill_tokens_per_second", result.prompt_per_second()},
                      {"decode_tokens_per_second", per_second(result.n_decoded, result.decode_ms)}};
   json["plans"] = {
       {"compiled", plans.compiled}, {"steps", plans.steps}, {"host_us_per_step", plans.host_us_per_step}};
   return json;
 }
 
+/// The same with a file that keeps the prompt, all but its last token: that is computed each time.
+RunResult generate_cached(const PromptCacheOptions& cache, Context& context, Sampler& sampler,
+                          std::span<const Token> prompt, const GenerateParams& params, const Talk& talk) {
+  RunResult result;
+  const std::size_t n_cached = restore_prompt(cache, context, prompt, talk);
+  const std::size_t n_kept = prompt.size() - 1;
+  for (const Token token : prompt.first(n_cached)) sampler.accept(token);
+  double prefill_ms = 0.0;
+  if (n_cached < n_kept) {
+    GenerateParams of_prompt = params;
+    of_prompt.n_predict = 0;
+    of_prompt.constraint = nullptr;
+    Generation read = generate(context, sampler, prompt.subspan(n_cached, n_kept - n_cached), of_prompt);
+    prefill_ms = read.prefill_ms;
+    if (read.stop != StopReason::kLength) return {std::move(read)};
+    if (!cache.read_only && !cache.all) save_prompt(cache, context, prompt.first(n_kept));
+  }
+  static_cast<Generation&>(result) = generate(context, sampler, prompt.last(1), params);
+  result.n_prompt = static_cast<int>(prompt.size());
+  result.prefill_ms += prefill_ms;
+  result.n_cached = static_cast<int>(n_cached);
+  if (!cache.all) return result;
+  std::vector<Token> text(prompt.begin(), prompt.end());
+  text.insert(text.end(), result.tokens.begin(), result.tokens.end());
+  // The last token was not computed. A text that has forgotten some of its own is none that can begin
+  // another.
+  const auto n_held = static_cast<std::size_t>(context.next_pos(0));
+  if (n_held + 1 == text.size() || n_held == text.size())
+    save_prompt(cache, context, std::span(text).first(n_held));
+  return result;
+}
+
 int run(const RunOptions& options) {
   check(options);
+  const std::optional<Grammar> grammar = grammar_of(options.constraint);
   InterruptGuard interrupt;
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   PromptWithMedia with_media = read_prompt(options, loaded);
@@ -219,6 +269,10 @@ int run(const RunOptions& options) {
   params.context_shift = options.context_shift;
   params.n_keep = options.n_keep;
   params.stop = options.stop;
+  params.special = options.special;
+  std::unique_ptr<TokenConstraint> constraint;
+  if (grammar) constraint = compile(GrammarCompiler(loaded.model->tokenizer()), *grammar)->constraint();
+  params.constraint = constraint.get();
   params.n_chunk = options.n_chunk;
   params.on_prefill = [&](int done) {
     bar.update(static_cast<double>(done) / static_cast<double>(prompt.size()));
@@ -229,7 +283,9 @@ int run(const RunOptions& options) {
     if (!options.json) print(text);
     return !interrupt.requested();
   };
-  const Generation result = generate(context, sampler, prompt, params);
+  const RunResult result = options.cache.file.empty() ? RunResult{generate(context, sampler, prompt, params)}
+                                                      : generate_cached(options.cache, context, sampler,
+                                                                        prompt, params, options.talk);
   bar.done();
 
   if (options.json) {
@@ -243,10 +299,9 @@ int run(const RunOptions& options) {
                      "without the oldest text)",
                      context.params().n_ctx));
   if (options.talk.verbose || (is_terminal(1) && !options.json)) {
-    note(options.talk,
-         fmt::format("prompt: {} tokens, {:.1f}/s; generated: {} tokens, {:.1f}/s; stopped: {}",
-                     result.n_prompt, per_second(result.n_prompt, result.prefill_ms), result.tokens.size(),
-                     per_second(result.n_decoded, result.decode_ms), name(result.stop)));
+    note(options.talk, fmt::format("prompt: {} tokens, {:.1f}/s; generated: {} tokens, {:.1f}/s; stopped: {}",
+                                   result.n_prompt, result.prompt_per_second(), result.tokens.size(),
+                                   per_second(result.n_decoded, result.decode_ms), name(result.stop)));
   }
   if (options.talk.verbose) {
     const PlanStats plans = context.plan_stats();
@@ -287,6 +342,10 @@ std::function<int()> prepare(CLI::App& app) {
   add_switch(app, "--parse-special", options->parse_special,
              "read control tokens such as <|im_end|> in the prompt")
       ->group(group);
+  add_switch(app, "--special", options->special, "write control tokens such as <|im_end|> into the text")
+      ->group(group);
+  add_prompt_cache_options(app, options->cache, group);
+  add_constraint_options(app, options->constraint);
   add_size(app, "--chunk", options->n_chunk, {1}, "compute the prompt in pieces of N tokens")->group(group);
   app.add_option(
          "--logits", options->logits_file,
@@ -310,6 +369,8 @@ const Command kRunCommand = {
     "  weft run -p \"Once upon a time\" -n 64\n"
     "  weft run -m gemma -f essay.txt --temp 0 --json\n"
     "  weft run -m gemma --mmproj mmproj.gguf --image cat.jpg -p \"The picture shows\"\n"
+    "  weft run -f question.txt --grammar 'root ::= \"yes\" | \"no\"'\n"
+    "  weft run -f book.txt -n 64 --prompt-cache book.state\n"
     "  weft run --tokens 1,2,3 --logits out.f32 --cache-type-k f32 --cache-type-v f32\n",
     prepare};
 

@@ -25,6 +25,7 @@
 #include "options.h"
 #include "server.h"
 #include "systemd.h"
+#include "template_options.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -61,7 +62,7 @@ struct ServeOptions {
   std::string save_folder;
   std::string access_log;
   std::string trace;
-  std::string template_file;
+  TemplateOptions chat_template;
   std::string mmproj;
   int shutdown_timeout_s = 30;
   int drain_delay_s = 0;
@@ -179,7 +180,7 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.context.n_outputs = std::max(options.n_parallel, 64);
   params.service.batcher.n_running = options.n_parallel;
   params.service.batcher.limits.n_waiting = options.max_queue;
-  if (!options.template_file.empty()) params.chat_template = read_text(options.template_file);
+  params.chat_template = template_text(options.chat_template);
   return params;
 }
 
@@ -414,9 +415,7 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
            "seconds after SIGTERM in which requests are still taken while /ready says no (default 0)")
       ->group(group);
   add_mmproj_option(app, options.mmproj, group);
-  app.add_option("--chat-template-file", options.template_file, "a chat template in place of the model's own")
-      ->type_name("FILE")
-      ->group(group);
+  add_template_options(app, options.chat_template, group);
   add_size(app, "-n,--predict,--n-predict", options.n_predict, kPredictRange,
            "tokens of an answer, at most, where a request does not say (default -1: no limit)")
       ->group(group);

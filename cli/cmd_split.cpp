@@ -8,9 +8,9 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "hub_models.h"
 #include "interrupt.h"
 #include "json_output.h"
-#include "hub_models.h"
 #include "options.h"
 #include "text_format.h"
 #include "weft/error.h"

@@ -9,8 +9,8 @@
 
 #include "arguments.h"
 #include "command.h"
-#include "json_output.h"
 #include "hub_models.h"
+#include "json_output.h"
 #include "options.h"
 #include "weft/model.h"
 

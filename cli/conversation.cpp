@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
+#include "constraint_options.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -16,22 +18,34 @@ std::size_t common_prefix(const std::vector<Token>& a, const std::vector<Token>&
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
+bool is_user(const ConversationMessage& message) { return message.role == "user"; }
+bool is_system(const ConversationMessage& message) { return message.role == "system"; }
+
 }  // namespace
 
-Conversation::Conversation(Context& context, const ChatTemplate& chat_template, std::string variables,
-                           const SamplerParams& sampling, std::string system)
-    : context_(&context), template_(&chat_template), sampling_(sampling) {
-  template_options_.variables_json = std::move(variables);
-  // One seed for the whole conversation; each answer draws from it plus its number.
-  sampling_.seed = Sampler(sampling_, context.model().info().n_vocab).seed();
-  set_system(std::move(system));
+Json to_json(const ConversationMessage& message, Json content) {
+  Json json = {{"role", message.role}, {"content", std::move(content)}};
+  if (!message.reasoning.empty()) json["reasoning_content"] = message.reasoning;
+  if (!message.call_id.empty()) json["tool_call_id"] = message.call_id;
+  for (const ChatAnswer::Call& call : message.calls)
+    json["tool_calls"].push_back({{"id", call.id},
+                                  {"type", "function"},
+                                  {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  return json;
 }
 
-Conversation::Turn Conversation::ask(const std::string& text, Media media, const GenerateParams& params) {
-  messages_.push_back({{"user", text}, std::move(media)});
+Conversation::Conversation(Context& context, Chat chat, const SamplerParams& sampling, Params params)
+    : context_(&context), chat_(std::move(chat)), sampling_(sampling), params_(std::move(params)) {
+  // One seed for the whole conversation; each answer draws from it plus its number.
+  sampling_.seed = Sampler(sampling_, context.model().info().n_vocab).seed();
+  set_system(params_.system);
+}
+
+Conversation::Turn Conversation::ask(const std::string& text, Media media, const Wishes& wishes) {
+  messages_.push_back({.role = "user", .content = text, .media = std::move(media)});
   try {
-    Turn turn = answer(params);
-    if (messages_.back().role == "user") messages_.pop_back();
+    Turn turn = answer(params_.tool_choice, wishes);
+    if (is_user(messages_.back())) messages_.pop_back();
     return turn;
   } catch (...) {
     messages_.pop_back();
@@ -39,12 +53,34 @@ Conversation::Turn Conversation::ask(const std::string& text, Media media, const
   }
 }
 
-Conversation::Turn Conversation::regenerate(const GenerateParams& params) {
+Conversation::Turn Conversation::go_on(const std::vector<std::string>& results, bool may_call,
+                                       const Wishes& wishes) {
+  const std::vector<ChatAnswer::Call> calls = messages_.back().calls;
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    messages_.push_back({.role = "tool", .content = results.at(i), .call_id = calls[i].id});
+  try {
+    // Who must call has called.
+    Turn turn = answer(may_call ? ToolChoice::kAuto : ToolChoice::kNone, wishes);
+    if (messages_.back().role == "tool") take_back();
+    return turn;
+  } catch (...) {
+    take_back();
+    throw;
+  }
+}
+
+void Conversation::take_back() {
+  const auto last = std::find_if(messages_.rbegin(), messages_.rend(), is_user);
+  if (last != messages_.rend()) messages_.erase(last.base() - 1, messages_.end());
+}
+
+Conversation::Turn Conversation::regenerate(const Wishes& wishes) {
   const Message last = messages_.back();
   messages_.pop_back();
+  const bool first = is_user(messages_.back());
   try {
-    Turn turn = answer(params);
-    if (messages_.back().role == "user") messages_.push_back(last);
+    Turn turn = answer(first ? params_.tool_choice : ToolChoice::kAuto, wishes);
+    if (messages_.back().role != "assistant") messages_.push_back(last);
     return turn;
   } catch (...) {
     messages_.push_back(last);
@@ -53,18 +89,23 @@ Conversation::Turn Conversation::regenerate(const GenerateParams& params) {
 }
 
 bool Conversation::can_regenerate() const {
-  return !messages_.empty() && messages_.back().role == "assistant";
+  return messages_.size() > 1 && messages_.back().role == "assistant" &&
+         !is_system(messages_[messages_.size() - 2]);
 }
 
-Conversation::Turn Conversation::answer(const GenerateParams& params) {
+Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes) {
   Turn turn;
-  PromptWithMedia rendered = render();
+  ChatOpening opening = open(choice);
+  PromptWithMedia rendered = place(opening);
   // An answer needs room, too.
   const auto limit =
       static_cast<std::size_t>(context_->cells_total() - std::min(256, context_->cells_total() / 4));
-  while (rendered.tokens.size() > limit && forget_oldest()) {
-    turn.n_forgotten += 2;
-    rendered = render();
+  while (rendered.tokens.size() > limit) {
+    const std::size_t n_before = messages_.size();
+    if (!forget_oldest()) break;
+    turn.n_forgotten += static_cast<int>(n_before - messages_.size());
+    opening = open(choice);
+    rendered = place(opening);
   }
   std::vector<Token>& prompt = rendered.tokens;
 
@@ -77,7 +118,7 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
   }
   // A running state cannot go back a few tokens, nor a window beyond what is kept of it.
   if (!context_->can_cut(kSequence, static_cast<Pos>(reused))) reused = 0;
-  GenerateParams of_rest = params;
+  GenerateParams of_rest = wishes.generate;
   for (EmbeddedPart& part : rendered.parts) {
     part.first -= static_cast<int>(reused);
     if (part.first >= 0) {
@@ -86,6 +127,24 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
       of_rest.n_skipped += part.n - part.extent();
     }
   }
+  std::unique_ptr<TokenConstraint> constraint;
+  if (opening.grammar) {
+    if (!compiler_) compiler_.emplace(context_->model().tokenizer());
+    constraint = compile(*compiler_, *opening.grammar)->constraint();
+  }
+  of_rest.constraint = constraint.get();
+  of_rest.special = true;  // Formats are written with control tokens.
+  of_rest.stop.insert(of_rest.stop.end(), opening.stop.begin(), opening.stop.end());
+  const auto tell = [&](const std::vector<AnswerEvent>& events) {
+    bool goes_on = true;
+    for (const AnswerEvent& event : events) {
+      turn.answer.add(event);
+      if (wishes.on_event) goes_on = wishes.on_event(event) && goes_on;
+    }
+    return goes_on;
+  };
+  of_rest.on_text = [&](std::string_view text) { return tell(opening.reader.push(text)); };
+
   context_->remove(kSequence, static_cast<Pos>(reused));
   cached_.resize(reused);
   turn.n_reused = static_cast<int>(reused);
@@ -108,46 +167,79 @@ Conversation::Turn Conversation::answer(const GenerateParams& params) {
   cached_.insert(cached_.end(), turn.generation.tokens.begin(), turn.generation.tokens.end());
   // A last token that was not computed, or a cancelled prompt: the context knows what it has.
   cached_.resize(std::min(cached_.size(), static_cast<std::size_t>(context_->next_pos(kSequence))));
-  if (!turn.generation.text.empty()) messages_.push_back({{"assistant", turn.generation.text}});
+  const StopReason stop = turn.generation.stop;
+  const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
+  tell(opening.reader.finish(was_cut));
+  // Calls of an answer that was stopped may be half of what the model had in mind.
+  turn.cut_call = turn.answer.is_calling || (was_cut && !turn.answer.calls.empty());
+  if (turn.cut_call) turn.answer.calls.clear();
+  keep(turn);
   return turn;
 }
 
-PromptWithMedia Conversation::render() const {
-  std::vector<ChatMessage> messages;
-  Media media;
+void Conversation::keep(Turn& turn) {
+  ChatAnswer& answer = turn.answer;
+  std::size_t n_calls = 0;
+  for (const Message& message : messages_) n_calls += message.calls.size();
+  for (ChatAnswer::Call& call : answer.calls)
+    if (call.id.empty()) call.id = fmt::format("call_{}", n_calls++);
+  if (!answer.content.empty() || !answer.reasoning.empty() || !answer.calls.empty())
+    messages_.push_back({.role = "assistant",
+                         .content = answer.content,
+                         .reasoning = answer.reasoning,
+                         .calls = answer.calls});
+}
+
+ChatOpening Conversation::open(ToolChoice choice) const {
+  Json messages = Json::array();
   for (const Message& message : messages_) {
-    messages.push_back(message);
-    std::string& content = messages.back().content;
+    std::string content = message.content;
     for ([[maybe_unused]] const auto& one : message.media) content.insert(0, media_mark_);
-    media.insert(media.end(), message.media.begin(), message.media.end());
+    messages.push_back(to_json(message, std::move(content)));
   }
-  PromptWithMedia prompt = place_media(context_->model().tokenizer(),
-                                       template_->render(messages, template_options_), media, media_mark_);
+  ChatTurn turn{.messages_json = to_text(messages),
+                .tools_json = tools_,
+                .tool_choice = tools_.empty() ? ToolChoice::kAuto : choice,
+                .variables_json = params_.variables,
+                .content_grammar = params_.grammar};
+  return chat_.open(turn);
+}
+
+PromptWithMedia Conversation::place(const ChatOpening& opening) const {
+  std::vector<std::shared_ptr<const EncodedMedia>> media;
+  for (const Message& message : messages_)
+    for (const MediaFile& file : message.media) media.push_back(file.encoded);
+  PromptWithMedia prompt = place_media(context_->model().tokenizer(), opening.prompt, media, media_mark_);
   if (prompt.tokens.empty()) throw Error(ErrorCode::kInvalidArgument, "the chat template renders to nothing");
   return prompt;
 }
 
 bool Conversation::forget_oldest() {
-  const std::size_t first = !messages_.empty() && messages_.front().role == "system" ? 1 : 0;
-  // A question and its answer go together; the last question stays.
-  if (messages_.size() < first + 3) return false;
-  messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(first),
-                  messages_.begin() + static_cast<std::ptrdiff_t>(first + 2));
+  // A question goes with all that answers it; the last question stays.
+  const auto first = std::find_if_not(messages_.begin(), messages_.end(), is_system);
+  if (first == messages_.end()) return false;
+  const auto next = std::find_if(first + 1, messages_.end(), is_user);
+  if (next == messages_.end()) return false;
+  messages_.erase(first, next);
   return true;
 }
 
-void Conversation::set_messages(const std::vector<ChatMessage>& messages) {
-  messages_.clear();
-  for (const ChatMessage& message : messages) messages_.push_back({message});
-}
-
 void Conversation::clear() {
-  std::erase_if(messages_, [](const ChatMessage& message) { return message.role != "system"; });
+  std::erase_if(messages_, [](const Message& message) { return !is_system(message); });
 }
 
 void Conversation::set_system(std::string system) {
-  std::erase_if(messages_, [](const ChatMessage& message) { return message.role == "system"; });
-  if (!system.empty()) messages_.insert(messages_.begin(), Message{{"system", std::move(system)}});
+  std::erase_if(messages_, is_system);
+  if (!system.empty()) messages_.insert(messages_.begin(), {.role = "system", .content = std::move(system)});
+}
+
+std::size_t Conversation::set_tools(const std::string& tools_json) {
+  if (!tools_json.empty())
+    (void)chat_.open({.messages_json = R"([{"role": "user", "content": "?"}])",
+                      .tools_json = tools_json,
+                      .variables_json = params_.variables});
+  tools_ = tools_json;
+  return tools_.empty() ? 0 : Json::parse(tools_).size();
 }
 
 }  // namespace weft::cli

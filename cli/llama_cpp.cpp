@@ -18,6 +18,11 @@ constexpr Alias kAliases[] = {
     {"-ctk", "--cache-type-k"},
     {"-ctv", "--cache-type-v"},
     {"-sys", "--system-prompt"},
+    {"-sysf", "--system-prompt-file"},
+    {"-jf", "--json-schema-file"},
+    {"-sp", "--special"},
+    {"-bf", "--file"},
+    {"--binary-file", "--file"},
     {"-st", "--single-turn"},
     {"-rea", "--reasoning"},
     {"-ngl", "--gpu-layers"},
@@ -58,10 +63,10 @@ constexpr std::string_view kPlacing = "the system places threads";
 constexpr std::string_view kChecked = "files are always checked";
 constexpr std::string_view kNoPerplexity = "'weft perplexity' finds perplexities";
 constexpr std::string_view kChatOnly = "use 'weft chat'";
-constexpr std::string_view kNoGrammars = "weft has no grammars yet";
 constexpr std::string_view kRope = "weft takes the scaling of positions from the file";
 constexpr std::string_view kNoDraft = "the program does not draft; the library does (weft/batcher.h)";
 constexpr std::string_view kThoughts = "what a model thinks is printed as it comes";
+constexpr std::string_view kSeveralLines = "lines that end in \\, or stand between \"\"\", are one question";
 constexpr std::string_view kTemplateDecides = "the chat template decides what stands around a message";
 
 constexpr ForeignOption kOptions[] = {
@@ -117,6 +122,9 @@ constexpr ForeignOption kOptions[] = {
     {"--ppl", kNone, true, kNoPerplexity},
     {"--no-ppl", kNone, true, kNoPerplexity},
     {"--reasoning-format", kOne, true, kThoughts},
+    {"-mli", kNone, true, kSeveralLines},
+    {"--multiline-input", kNone, true, kSeveralLines},
+    {"--verbose-prompt", kNone, true, kNoPrompt},
 
     {"-i", kNone, false, kChatOnly},
     {"--interactive", kNone, false, kChatOnly},
@@ -124,14 +132,7 @@ constexpr ForeignOption kOptions[] = {
     {"--interactive-first", kNone, false, kChatOnly},
     {"--in-prefix", kOne, false, kTemplateDecides},
     {"--in-suffix", kOne, false, kTemplateDecides},
-    {"--chat-template", kOne, false, "give the template as a file with --chat-template-file"},
-    {"-sysf", kOne, false, "write --system-prompt \"$(cat FILE)\""},
-    {"--system-prompt-file", kOne, false, "write --system-prompt \"$(cat FILE)\""},
     {"--reasoning-budget", kOne, false, "weft cannot cut thoughts short; --reasoning off leaves them out"},
-    {"-sp", kNone, false, "control tokens are left out of texts"},
-    {"--special", kNone, false, "control tokens are left out of texts"},
-    {"-bf", kOne, false, "-f takes a file as it is"},
-    {"--binary-file", kOne, false, "-f takes a file as it is"},
     {"-mg", kOne, false, "choose devices with --device, as 'weft devices' names them"},
     {"--main-gpu", kOne, false, "choose devices with --device, as 'weft devices' names them"},
     {"--list-devices", kNone, false, "use 'weft devices'"},
@@ -141,10 +142,6 @@ constexpr ForeignOption kOptions[] = {
     {"-md", kOne, false, kNoDraft},
     {"--model-draft", kOne, false, kNoDraft},
     {"--draft", kOne, false, kNoDraft},
-    {"--grammar", kOne, false, kNoGrammars},
-    {"--grammar-file", kOne, false, kNoGrammars},
-    {"-j", kOne, false, kNoGrammars},
-    {"--json-schema", kOne, false, kNoGrammars},
     {"--rope-scaling", kOne, false, kRope},
     {"--rope-scale", kOne, false, kRope},
     {"--rope-freq-base", kOne, false, kRope},
@@ -179,6 +176,7 @@ const std::vector<Variable>& variables() {
       {"n-cpu-moe", {"LLAMA_ARG_N_CPU_MOE"}},
       {"context-shift", {"LLAMA_ARG_CONTEXT_SHIFT"}},
       {"top-k", {"LLAMA_ARG_TOP_K"}},
+      {"chat-template", {"LLAMA_ARG_CHAT_TEMPLATE"}},
       {"chat-template-file", {"LLAMA_ARG_CHAT_TEMPLATE_FILE"}},
       {"chat-template-kwargs", {"LLAMA_ARG_CHAT_TEMPLATE_KWARGS", "LLAMA_CHAT_TEMPLATE_KWARGS"}},
       {"reasoning", {"LLAMA_ARG_REASONING"}},

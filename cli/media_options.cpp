@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "base/read_file.h"
 #include "pull.h"
 #include "weft/error.h"
 
@@ -78,28 +81,35 @@ MediaModels load_media(const std::string& mmproj, const std::filesystem::path& f
   }
 }
 
-std::shared_ptr<const EncodedMedia> encode_image(const MediaModels& models, const std::string& file) {
-  if (models.vision == nullptr)
-    throw Error(ErrorCode::kUnsupported, "pictures need the model's vision file: give it with --mmproj FILE");
-  return models.vision->encode(read_image_file(file));
-}
-
-std::shared_ptr<const EncodedMedia> encode_sound(const MediaModels& models, const std::string& file) {
-  if (models.audio == nullptr)
+MediaFile encode_media(const MediaModels& models, std::vector<std::byte> bytes, bool is_sound) {
+  if (is_sound && models.audio == nullptr)
     throw Error(ErrorCode::kUnsupported, "sounds need the model's audio file: give it with --mmproj FILE");
-  return models.audio->encode(read_sound_file(file));
+  if (!is_sound && models.vision == nullptr)
+    throw Error(ErrorCode::kUnsupported, "pictures need the model's vision file: give it with --mmproj FILE");
+  auto encoded =
+      is_sound ? models.audio->encode(read_sound(bytes)) : models.vision->encode(read_image(bytes));
+  return {is_sound, std::move(bytes), std::move(encoded)};
 }
 
-std::vector<std::shared_ptr<const EncodedMedia>> encode_files(const MediaModels& models,
-                                                              const std::vector<std::string>& images,
-                                                              const std::vector<std::string>& sounds) {
+MediaFile read_media(const MediaModels& models, const std::string& file, bool is_sound) {
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;
+  std::vector<std::byte> bytes = base::read_file(file, kMaxBytes);
+  try {
+    return encode_media(models, std::move(bytes), is_sound);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", file, error.what()));
+  }
+}
+
+std::vector<MediaFile> read_media_files(const MediaModels& models, const std::vector<std::string>& images,
+                                        const std::vector<std::string>& sounds) {
   if (!images.empty() && models.vision == nullptr)
     throw UsageError("pictures need the model's vision file: give it with --mmproj FILE");
   if (!sounds.empty() && models.audio == nullptr)
     throw UsageError("sounds need the model's audio file: give it with --mmproj FILE");
-  std::vector<std::shared_ptr<const EncodedMedia>> media;
-  for (const std::string& file : images) media.push_back(encode_image(models, file));
-  for (const std::string& file : sounds) media.push_back(encode_sound(models, file));
+  std::vector<MediaFile> media;
+  for (const std::string& file : images) media.push_back(read_media(models, file, false));
+  for (const std::string& file : sounds) media.push_back(read_media(models, file, true));
   return media;
 }
 

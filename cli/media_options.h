@@ -1,5 +1,6 @@
 #pragma once
 // Options of what reads pictures and sounds, and what they become.
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -25,13 +26,19 @@ struct MediaModels {
 MediaModels load_media(const std::string& mmproj, const std::filesystem::path& file,
                        const ModelOptions& options, const Model& model, const Talk& talk);
 
-/// A picture or a sound of a file. Throws Error kUnsupported without a model for it.
-std::shared_ptr<const EncodedMedia> encode_image(const MediaModels& models, const std::string& file);
-std::shared_ptr<const EncodedMedia> encode_sound(const MediaModels& models, const std::string& file);
+/// A picture or a sound: its file as it is, to be saved with a conversation, and what the model reads.
+struct MediaFile {
+  bool is_sound = false;
+  std::vector<std::byte> bytes = {};
+  std::shared_ptr<const EncodedMedia> encoded = nullptr;
+};
+/// Throws Error kUnsupported without a model for it, kInvalidFile for what is none.
+MediaFile encode_media(const MediaModels& models, std::vector<std::byte> bytes, bool is_sound);
+/// The same of a file of the disk. Throws also kNotFound and kIo.
+MediaFile read_media(const MediaModels& models, const std::string& file, bool is_sound);
 
 /// Those of files: pictures, then sounds. Throws UsageError without a model for them.
-std::vector<std::shared_ptr<const EncodedMedia>> encode_files(const MediaModels& models,
-                                                              const std::vector<std::string>& images,
-                                                              const std::vector<std::string>& sounds);
+std::vector<MediaFile> read_media_files(const MediaModels& models, const std::vector<std::string>& images,
+                                        const std::vector<std::string>& sounds);
 
 }  // namespace weft::cli

@@ -40,10 +40,17 @@ void WordWrap::push(std::string_view text) {
     column_ = 0;
   };
   const auto end_word = [&] {
-    word_.clear();
+    word_ = style_;
     word_width_ = 0;
   };
   while (!text.empty()) {
+    if (text[0] == '\033') {
+      style_ = text.substr(0, std::min(text.find('m'), text.size() - 1) + 1);
+      text.remove_prefix(style_.size());
+      out += style_;
+      word_ += style_;
+      continue;
+    }
     const std::string_view character = text.substr(0, length_of(text[0]));
     text.remove_prefix(character.size());
     if (character == "\n") {
@@ -79,6 +86,14 @@ void WordWrap::push(std::string_view text) {
     }
   }
   write_(out);
+}
+
+void WordWrap::push_lines(std::string_view text) {
+  if (text.starts_with('\033')) style_ = text;
+  write_(text);
+  column_ = 0;
+  word_ = style_;
+  word_width_ = 0;
 }
 
 }  // namespace weft::cli

@@ -104,8 +104,8 @@ class Usage(Case):
             (["-mg", "1"], "--device"),
             (["-ncmoe", "-1"], "--n-cpu-moe"),
             (["-nkvo"], "--pin"),
-            (["-bf", "file"], "-f takes"),
-            (["-sp"], "left out"),
+            (["-bf", "file"], "each set the prompt"),
+            (["-i"], "'weft chat'"),
             (["-t4"], "did you mean -t 4?"),
             (["-temp", "1"], "did you mean --temp?"),
             (["-xy"], "unknown option -xy"),
@@ -848,7 +848,7 @@ class Terminal:
     """The program on a pseudo-terminal."""
 
     def __init__(self, case: Case, *words, **env: str):
-        self.case, self.output = case, b""
+        self.case, self.output, self.seen = case, b"", b""  # Not dropped yet, and all.
         environment = clean_environment(**env)
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
@@ -877,9 +877,10 @@ class Terminal:
             ready, _, _ = select.select([self.terminal], [], [], max(0.0, end - time.monotonic()))
             self.case.assertTrue(ready, f"no {text!r} in {self.output!r}")
             try:
-                self.output += os.read(self.terminal, 65536)
+                piece = os.read(self.terminal, 65536)
             except OSError:  # closed
                 self.case.fail(f"no {text!r} in {self.output!r}")
+            self.output, self.seen = self.output + piece, self.seen + piece
         self.output = self.output[self.output.index(text) + len(text) :]
 
     def prompt(self) -> None:

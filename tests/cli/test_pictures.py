@@ -88,6 +88,23 @@ class Chat(unittest.TestCase):
         self.assertEqual(reused[0], 0)
         self.assertGreater(reused[1], N_ROWS)  # The picture, and what stands around it.
 
+    def test_saved_pictures_are_loaded(self):
+        saved, again = (Path(self.folder.name) / name for name in ("saved.json", "again.json"))
+        code, answer, messages = self.chat(f"/image {PNG}\nWhat is it?\n/save {saved}\n", "--mmproj", MMPROJ)
+        self.assertEqual(code, 0, messages)
+        picture, text = json.loads(saved.read_text())["messages"][0]["content"]
+        self.assertEqual(picture, Serve.picture(PNG))
+        self.assertEqual(text, {"type": "text", "text": "What is it?"})
+        # The next answer is the same as without a file between.
+        code, other, messages = self.chat(f"/load {saved}\nAnd then?\n/save {again}\n", "--mmproj", MMPROJ, "-s", "1")
+        self.assertEqual(code, 0, messages)
+        _, both, _ = self.chat(f"/image {PNG}\nWhat is it?\nAnd then?\n", "--mmproj", MMPROJ, "-s", "1")
+        self.assertEqual(both, answer + other)
+        self.assertEqual(json.loads(again.read_text())["messages"][:2], json.loads(saved.read_text())["messages"])
+        code, _, messages = self.chat(f"/load {saved}\n")
+        self.assertEqual(code, 1)
+        self.assertIn("message 1: pictures need", messages)
+
     def test_without_a_vision_file(self):
         code, _, messages = self.chat(f"/image {PNG}\n")
         self.assertEqual(code, 1)

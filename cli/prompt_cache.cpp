@@ -1,0 +1,75 @@
+#include "prompt_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "arguments.h"
+#include "base/atomic_file.h"
+#include "base/read_file.h"
+#include "weft/error.h"
+#include "weft/text_state.h"
+
+namespace weft::cli {
+namespace {
+
+constexpr SeqId kSequence = 0;
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
+
+}  // namespace
+
+void add_prompt_cache_options(CLI::App& app, PromptCacheOptions& options, const std::string& group) {
+  app.add_option("--prompt-cache", options.file,
+                 "keep what was computed of the prompt in this file, for runs whose prompts begin alike")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_flag("--prompt-cache-all", options.all, "keep what was generated there, too")->group(group);
+  app.add_flag("--prompt-cache-ro", options.read_only, "read that file and leave it as it is")->group(group);
+}
+
+void check(const PromptCacheOptions& options) {
+  if (options.file.empty() && (options.all || options.read_only))
+    throw UsageError("--prompt-cache-all and --prompt-cache-ro go with --prompt-cache FILE");
+  if (options.all && options.read_only)
+    throw UsageError(
+        "--prompt-cache-all writes the file that --prompt-cache-ro leaves alone; give one of them");
+}
+
+std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, std::span<const Token> prompt,
+                           const Talk& talk) {
+  if (!std::filesystem::exists(options.file)) return 0;
+  const std::vector<std::byte> bytes = base::read_file(options.file, kMaxBytes);
+  std::size_t n = 0;
+  try {
+    const TextState saved = read_text_state(bytes);
+    if (!context.restore(saved.state, kSequence)) {
+      note(talk, fmt::format("({} holds {} tokens, more than the context has room for; it is not used)",
+                             options.file, saved.tokens.size()));
+      return 0;
+    }
+    if (static_cast<std::size_t>(context.next_pos(kSequence)) != saved.tokens.size())
+      throw Error(ErrorCode::kInvalidFile, "its tokens and its state do not belong together");
+    n = static_cast<std::size_t>(
+        std::mismatch(saved.tokens.begin(), saved.tokens.end(), prompt.begin(), prompt.end()).first -
+        saved.tokens.begin());
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("--prompt-cache {}: {}; remove the file, or name another one",
+                                          options.file, error.what()));
+  }
+  // The last token is always computed: its logits are wanted.
+  n = std::min(n, prompt.size() - 1);
+  // A running state cannot go back a few tokens, nor a window beyond what is kept of it.
+  if (!context.can_cut(kSequence, static_cast<Pos>(n))) n = 0;
+  context.remove(kSequence, static_cast<Pos>(n));
+  return n;
+}
+
+void save_prompt(const PromptCacheOptions& options, const Context& context, std::span<const Token> tokens) {
+  base::AtomicFile file(options.file);
+  file.write(write_text_state(tokens, context.save(kSequence)));
+  file.commit();
+}
+
+}  // namespace weft::cli
