@@ -31,7 +31,7 @@ std::string harmless(std::string_view text) {
 }  // namespace
 
 struct AnswerView::Impl {
-  explicit Impl(Params params_in) : params(params_in), on_terminal(params_in.styled || params_in.wraps) {
+  explicit Impl(Params params_in) : params(params_in), on_terminal(is_terminal(1)) {
     if (params.wraps)
       wrap.emplace([this](std::string_view text) { write_out(text); }, [] { return columns_of(1); });
     if (params.styled && params.markdown)

@@ -252,6 +252,7 @@ class Session {
       const std::optional<std::vector<std::string>> results = results_of(turn->answer.calls);
       if (!results) {
         conversation_.take_back();
+        failed_ = true;
         note(options_.talk, "(a call has no result: the question is taken back)");
         return;
       }
@@ -404,7 +405,7 @@ class Session {
 
   void set_tools(const std::string& path) {
     const std::size_t n = conversation_.set_tools(path.empty() ? "" : read_tools(path));
-    note(options_.talk, n == 0 ? "(no tools)" : fmt::format("(the model may call {} tools)", n));
+    note(options_.talk, n == 0 ? "(no tools)" : fmt::format("(tools that the model may call: {})", n));
   }
 
   void save(const std::string& path) const {

@@ -89,7 +89,6 @@ void WordWrap::push(std::string_view text) {
 }
 
 void WordWrap::push_lines(std::string_view text) {
-  if (text.starts_with('\033')) style_ = text;
   write_(text);
   column_ = 0;
   word_ = style_;
