@@ -200,6 +200,8 @@ ChatOpening Conversation::open(ToolChoice choice) const {
   ChatTurn turn{.messages_json = to_text(messages),
                 .tools_json = tools_,
                 .tool_choice = tools_.empty() ? ToolChoice::kAuto : choice,
+                // A small model that must call may find no end.
+                .parallel_tool_calls = choice != ToolChoice::kRequired,
                 .variables_json = params_.variables,
                 .content_grammar = params_.grammar};
   return chat_.open(turn);

@@ -752,7 +752,7 @@ class Run(Case):
         result = self.generate("-n", "12", "--temp", "0")
         self.assertEqual(
             list(result),
-            ["text", "tokens", "prompt_tokens", "generated_tokens", "stop_reason", "timings", "plans"],
+            ["text", "tokens", "prompt_tokens", "cached_tokens", "generated_tokens", "stop_reason", "timings", "plans"],
         )
         self.assertEqual(len(result["tokens"]), 12)
         self.assertEqual(result["generated_tokens"], 12)
