@@ -57,8 +57,8 @@ struct AnswerEvent {
   std::string id = {};    ///< With kToolCall: the model's own, where its format has one, else empty.
 };
 
-/// Reads one answer. Text comes in pieces cut anywhere, and is told as soon as it is certain what it is: never
-/// half a tag. Never throws on what a model writes: what is no whole call is content.
+/// Reads one answer. Text comes in pieces cut anywhere, and is told as soon as it is certain what it is:
+/// never half a tag. Never throws on what a model writes: what is no whole call is content.
 class AnswerReader {
  public:
   AnswerReader();  ///< All text is content.
@@ -119,7 +119,8 @@ class Chat {
   /// refuses.
   ChatOpening open(const ChatTurn& turn) const;
   std::string_view format() const;
-  bool has_tools() const;      ///< The template itself writes tools; otherwise they are told in the system prompt.
+  bool has_tools()
+      const;  ///< The template itself writes tools; otherwise they are told in the system prompt.
   bool has_reasoning() const;
 
   static std::vector<std::string> formats();

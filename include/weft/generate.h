@@ -41,10 +41,10 @@ struct GenerateParams {
   /// When the context is full, forget the older half of the text but its first n_keep tokens, and go on. Not
   /// where parts have skipped positions: such a text ends (kContextFull).
   bool context_shift = false;
-  int n_keep = 4;   ///< From 0.
-  /// What the text is held to, from its beginning; told of each token that is written, and used by the calling
-  /// thread alone. The text ends where the constraint allows nothing but its end, also with ignore_end. Null:
-  /// nothing. What it throws ends the generation.
+  int n_keep = 4;  ///< From 0.
+  /// What the text is held to, from its beginning; told of each token that is written, and used by the
+  /// calling thread alone. The text ends where the constraint allows nothing but its end, also with
+  /// ignore_end. Null: nothing. What it throws ends the generation.
   TokenConstraint* constraint = nullptr;
   /// Control tokens stand in the text too, as the vocabulary writes them; end tokens never do.
   bool special = false;
