@@ -105,6 +105,7 @@ class BenchRun {
       limits_.of(setting.n_threads);
     }
     const LoadedModel loaded = load_model(model, options_.talk, interrupt_);
+    refuse_source(*loaded.model, "bench");
     bar.begin("moving weights to large pages", n_done_ / n_rounds_);
     loaded.model->settle();
     const ModelInfo& info = loaded.model->info();

@@ -147,6 +147,7 @@ ChunkedText text_for(const PerplexityOptions& options, const Model& model,
 void refuse_encoder(const Model& model) {
   if (model.info().encoder)
     throw Error(ErrorCode::kUnsupported, "this model makes vectors of texts and foretells nothing");
+  refuse_source(model, "perplexity");
 }
 
 struct Task {

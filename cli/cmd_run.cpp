@@ -255,6 +255,8 @@ int run(const RunOptions& options) {
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   PromptWithMedia with_media = read_prompt(options, loaded);
   const std::vector<Token>& prompt = with_media.tokens;
+  if (!options.logits_file.empty()) refuse_source(*loaded.model, "run --logits");
+  if (!options.cache.file.empty()) refuse_source(*loaded.model, "run --prompt-cache");
   if (!options.logits_file.empty()) return write_logits(options, loaded, prompt, interrupt);
 
   Sampler sampler(sampler_params(options.sampling, loaded.model->tokenizer()), loaded.model->info().n_vocab);
@@ -352,6 +354,9 @@ std::function<int()> prepare(CLI::App& app) {
          "write the logits of every position as raw float32 [tokens][vocabulary] and generate nothing")
       ->type_name("FILE")
       ->group(group);
+  add_size(app, "--source-size", options->context.n_source, {0},
+           "tokens of the prompt at most, of models that read it as a source (T5; default 512)")
+      ->group(group);
   add_switch(app, "--json", options->json, "print one JSON object at the end instead of the text")
       ->group("Output");
   add_generation_options(app, *options);
@@ -363,7 +368,9 @@ std::function<int()> prepare(CLI::App& app) {
 const Command kRunCommand = {
     "run", "-p TEXT [options]", "continue a text",
     "The text goes to stdout as it comes; everything else to stderr. The prompt is taken as it is: for a\n"
-    "conversation by the model's template see 'weft help chat'.\n"
+    "conversation by the model's template see 'weft help chat'. Models with an encoder and a decoder (T5) "
+    "read\n"
+    "it as their source, and write what they make of it.\n"
     "\n"
     "Examples:\n"
     "  weft run -p \"Once upon a time\" -n 64\n"
@@ -371,6 +378,7 @@ const Command kRunCommand = {
     "  weft run -m gemma --mmproj mmproj.gguf --image cat.jpg -p \"The picture shows\"\n"
     "  weft run -f question.txt --grammar 'root ::= \"yes\" | \"no\"'\n"
     "  weft run -f book.txt -n 64 --prompt-cache book.state\n"
+    "  weft run -m flan-t5 -p \"translate English to German: The house is wonderful.\"\n"
     "  weft run --tokens 1,2,3 --logits out.f32 --cache-type-k f32 --cache-type-v f32\n",
     prepare};
 

@@ -244,9 +244,18 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   const ContextParams expected = context_params(context, options);
   params.placement.n_ctx = expected.n_ctx;
   params.placement.n_ubatch = expected.n_ubatch;
+  params.placement.n_source = expected.n_source;
   params.registry = find_all_backends();
   note_missing_gpu(params.placement, *params.registry, talk);
   return params;
+}
+
+void refuse_source(const Model& model, std::string_view command) {
+  if (model.info().reads_source)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("a model of the family {} writes texts about a source, and 'weft {}' has none; "
+                            "use 'weft run', whose prompt is the source",
+                            model.info().architecture, command));
 }
 
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
@@ -311,6 +320,7 @@ std::string to_string(CacheType type) {
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model) {
   ContextParams params;
   params.n_ctx = options.n_ctx;
+  params.n_source = options.n_source;
   params.n_threads = model.n_threads;
   params.k_type = options.k_type;
   params.v_type = options.v_type;

@@ -59,6 +59,7 @@ struct ContextOptions {
   int n_ctx = 0;
   int n_batch = 0;
   int n_ubatch = 0;
+  int n_source = 0;  ///< 0: the default.
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
   int window_rewind = ContextParams{}.window_rewind;
@@ -71,6 +72,9 @@ void add_context_options(CLI::App& app, ContextOptions& options);
 CacheType parse_cache_type(const std::string& option, const std::string& text);
 std::string to_string(CacheType type);
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model);
+
+/// Throws Error kUnsupported where the model writes about a source, and the command has none to give it.
+void refuse_source(const Model& model, std::string_view command);
 
 /// Loads with a progress bar. Ctrl-C ends it with Error kCancelled. The model is spread over devices so that
 /// such contexts fit.

@@ -16,6 +16,7 @@ TABLE = ROOT / "docs/families.md"
 FAMILIES = ROOT / "src/model/families"
 MOST_LINES = 120
 OWN = "own reference"
+KINDS = {"Decoder": "decoder", "Encoder": "encoder", "EncoderDecoder": "encoder and decoder"}
 # Of models that make_golden_data.py takes from elsewhere: their classes in transformers.
 OTHERS = {"llama": ["LlamaForCausalLM"], "qwen2": ["Qwen2ForCausalLM"], "qwen3": ["Qwen3ForCausalLM"],
           "qwen3moe": ["Qwen3MoeForCausalLM"], "gemma3": ["Gemma3ForCausalLM"], "phi3": ["Phi3ForCausalLM"],
@@ -37,12 +38,13 @@ def constants():
 
 
 def definitions():
-    """Of each constant its architecture, its file and whether it is an encoder."""
+    """Of each constant its architecture, its file and its kind."""
     found = {}
     for path in FAMILIES.glob("*.cpp"):
         for name, rest in re.findall(r"^const Family (k\w+) = \{(.*?)\};", path.read_text(), re.M | re.S):
             architecture = re.match(r'\s*"([^"]+)"', rest)[1]
-            found[name] = (architecture, path, "kEncoder" in rest)
+            kind = re.search(r"FamilyKind::k(\w+)", rest)
+            found[name] = (architecture, path, KINDS[kind[1] if kind else "Decoder"])
     return found
 
 
@@ -62,16 +64,17 @@ def truths(script, function, suffix):
 def table():
     known = definitions()
     truth = truths("make_golden_families.py", "Family", "ForCausalLM")
-    for architecture, models in (truths("make_golden_encoders.py", "Encoder", "") | OTHERS).items():
+    for architecture, models in (truths("make_golden_encoders.py", "Encoder", "") |
+                                 truths("make_golden_sources.py", "Both", "") | OTHERS).items():
         truth.setdefault(architecture, []).extend(models)
     rows, lines = [], []
     for constant in constants():
-        architecture, path, encoder = known[constant]
+        architecture, path, kind = known[constant]
         if architecture not in truth:
             raise SystemExit(f"{constant}: no golden model of {architecture} in the scripts")
         lines.append(len(path.read_text().splitlines()))
         models = ", ".join(f"`{m}`" if m != OWN else m for m in sorted(set(truth[architecture])))
-        rows.append(f"| `{architecture}` | {'encoder' if encoder else 'decoder'} | {models} | "
+        rows.append(f"| `{architecture}` | {kind} | {models} | "
                     f"[{path.name}](../src/model/families/{path.name}) | {lines[-1]} |")
     median = statistics.median(lines)
     if median >= MOST_LINES:

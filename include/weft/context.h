@@ -30,8 +30,12 @@ struct ContextParams {
       0;  ///< Cells of the cache, shared by all sequences. 0: the model's training length, at most 8192.
   int n_sequences = 1;  ///< Sequences that may exist at the same time.
   int n_ubatch = 512;   ///< Tokens that one step computes at most; batches of any size are cut into these.
-  int n_outputs = 0;    ///< Rows of logits that one step computes at most. 0: max(64, n_sequences).
-  int n_threads = 0;    ///< 0: as many as there are cores.
+  /// Of models that write about a source (ModelInfo::reads_source): its tokens, at most. There is room for
+  /// one of each sequence, and what a step takes grows with the square. 0: the model's training length, at
+  /// most 512.
+  int n_source = 0;
+  int n_outputs = 0;  ///< Rows of logits that one step computes at most. 0: max(64, n_sequences).
+  int n_threads = 0;  ///< 0: as many as there are cores.
   /// Tokens that Batch::only_best can ask for. 0: only_best is refused. -1: 64 where the model is on the CPU
   /// alone, which finds them while it computes logits, and else 0.
   int n_best = -1;
@@ -259,6 +263,18 @@ class Context {
   /// Throws Error kInvalidArgument where it is not empty, and for adapters that the model has not.
   void set_adapters(SeqId seq, std::span<const AdapterUse> adapters);
   std::span<const AdapterUse> adapters(SeqId seq) const;  ///< In their order, valid until they change.
+
+  // Sources, of models that write about one (ModelInfo::reads_source). A text is written about the same
+  // source from its beginning to its end, and begins with ModelInfo::first_token. A sequence that becomes
+  // empty by one of the operations above has none any more; a copy has that of its text, or of a sequence
+  // that is empty as yet, and shares it.
+
+  /// Reads the source of an empty sequence, in place of one that it has; a batch of other sequences is not
+  /// disturbed. Throws Error kInvalidArgument, and changes nothing, where the sequence is not empty, and for
+  /// tokens that the vocabulary has not, none, or more than ContextParams::n_source; kUnsupported where the
+  /// model reads none. Where a device fails (as in decode()), or with kCancelled, the sequence has no source.
+  [[nodiscard]] DecodeStatus set_source(SeqId seq, std::span<const Token> tokens);
+  int source_size(SeqId seq) const;  ///< In tokens; 0: there is none.
 
   Pos next_pos(SeqId seq) const;  ///< 0 for an empty sequence.
   Pos min_pos(SeqId seq) const;   ///< -1 for an empty sequence.

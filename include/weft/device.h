@@ -74,6 +74,7 @@ struct PlacementParams {
   int n_ctx = 0;  ///< 0: as a context's default.
   int n_sequences = 1;
   int n_ubatch = 512;
+  int n_source = 0;  ///< 0: as a context's default.
 };
 
 }  // namespace weft

@@ -65,10 +65,11 @@ struct Generation {
   int n_decoded = 0;       ///< Steps after the prompt.
 };
 
-/// Appends `prompt` to sequence `seq` and generates. Context::cancel() ends it with StopReason::kCancelled.
-/// The sequence keeps the prompt and what was generated, except a last token that was not computed. Throws
-/// Error kInvalidArgument for wrong parameters, and where the prompt does not fit the context, with both
-/// numbers; nothing has changed then.
+/// Appends `prompt` to sequence `seq` and generates. Of a model that reads a source (ModelInfo::reads_source)
+/// the prompt is that, and the sequence must be empty: it gets the text alone. Context::cancel() ends it with
+/// StopReason::kCancelled. The sequence keeps the prompt and what was generated, except a last token that was
+/// not computed. Throws Error kInvalidArgument for wrong parameters, and where the prompt does not fit the
+/// context, with both numbers; nothing has changed then.
 Generation generate(Context& context, Sampler& sampler, std::span<const Token> prompt,
                     const GenerateParams& params, SeqId seq = 0);
 

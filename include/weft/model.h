@@ -113,6 +113,10 @@ struct ModelInfo {
       false;  ///< Some layers keep a running state: texts are removed and copied as a whole only.
   /// Reads texts both ways and writes none: it is for an Embedder, and there is no Context of it.
   bool encoder = false;
+  /// Writes texts about a source, which it reads both ways first (Context::set_source): an encoder and a
+  /// decoder.
+  bool reads_source = false;
+  Token first_token = kNoToken;      ///< That each text of such a model begins with.
   bool ranks = false;                ///< An encoder that gives texts scores (Embedder::score).
   Pooling pooling = Pooling::kMean;  ///< As the file says, if it does.
 };

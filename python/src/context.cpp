@@ -288,6 +288,14 @@ void bind_context(nb::module_& m) {
             self.with([&](Context& c) { c.set_adapters(seq, uses); });
           },
           nb::arg("seq"), nb::arg("adapters"), "The adapters of an empty sequence, each with its scale.")
+      .def(
+          "set_source",
+          [](PyContext& self, SeqId seq, const std::vector<Token>& tokens) {
+            return self.with([&](Context& c) { return c.set_source(seq, tokens) == DecodeStatus::kOk; });
+          },
+          nb::arg("seq"), nb::arg("tokens"),
+          "The source that the text of an empty sequence is about, of models that read one. False: "
+          "cancelled.")
       .def("save", &save, nb::arg("seq") = nb::none(), "The state of a sequence, or of all of them.")
       .def("restore", &restore, nb::arg("state"), nb::arg("seq") = nb::none(),
            "A saved state becomes this sequence, or all of them.")

@@ -56,6 +56,7 @@ Dict info(const LoadedModel& loaded) {
   result["window"] = info.window;
   result["recurrent"] = info.recurrent;
   result["encoder"] = info.encoder;
+  result["reads_source"] = info.reads_source;
   result["ranks"] = info.ranks;
   return result;
 }

@@ -26,6 +26,7 @@ class LoadOptions(TypedDict, total=False):
     n_ctx: int
     n_sequences: int
     n_ubatch: int
+    n_source: int
     repack: bool
     pack_cache: FilePath
     pre_tokenizer: str
@@ -39,6 +40,7 @@ class ContextOptions(TypedDict, total=False):
     n_ctx: int  # Cells, shared by all sequences.
     n_sequences: int
     n_ubatch: int
+    n_source: int  # Tokens of the source of a text, in models that read one.
     n_outputs: int
     n_threads: int
     n_best: int

@@ -68,6 +68,7 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
           {values<Extent>(graph.full.extents), values<std::int32_t>(graph.full.extent_counts), n_extents()}),
       memories(graph, bindings, sequences, n_extents(), params),
       adapters(*model, params.adapters, params.n_sequences),
+      sources(graph, bindings, params.n_sequences, params.n_source),
       placer(sequences, memories, params.n_ubatch, params.n_outputs),
       states(*model, graph, bound, sequences, memories, adapters),
       workspaces(std::move(workspaces_in)),
@@ -90,8 +91,9 @@ model::GraphSizes Context::Impl::sizes() const {
 }
 
 bool Context::Impl::consistent() const {
-  return sequences.consistent() && std::all_of(memories.begin(), memories.end(),
-                                               [](const auto& memory) { return memory->consistent(); });
+  return sequences.consistent() && sources.consistent() &&
+         std::all_of(memories.begin(), memories.end(),
+                     [](const auto& memory) { return memory->consistent(); });
 }
 
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params)
@@ -200,7 +202,9 @@ void Context::remove(SeqId seq, Pos begin, Pos end) {
                  [&](const auto& memory) { return memory.why_not_remove(seq, begin, end); });
   c.sequences.remove(seq, begin, end);
   for (const auto& memory : c.memories) memory->removed(seq);
-  if (c.sequences.next_pos(seq) == 0) c.adapters.reset(seq);
+  if (c.sequences.next_pos(seq) > 0) return;
+  c.adapters.reset(seq);
+  c.sources.remove(seq);
 }
 
 bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
@@ -218,9 +222,13 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   if (has_text && !replaces && !c.adapters.same(from, to))
     refuse("sequence " + std::to_string(to) + " was written with other adapters than sequence " +
            std::to_string(from) + ", of which it is to get a part; remove it before");
+  if (has_text && !replaces && !c.sources.same(from, to))
+    refuse("sequence " + std::to_string(to) + " was written about another source than sequence " +
+           std::to_string(from) + ", of which it is to get a part; remove it before");
   if (!c.sequences.copy(from, to, begin, end)) return false;
   if (has_text) c.adapters.set(to, c.adapters.of(from));
   if (!was_empty && c.sequences.min_pos(to) < 0) c.adapters.reset(to);
+  if (has_text || c.sequences.min_pos(to) < 0) c.sources.copy(from, to);
   for (const auto& memory : c.memories) memory->copied(from, to, begin, end);
   return true;
 }
@@ -233,6 +241,7 @@ void Context::keep(SeqId seq) {
     if (other == seq) continue;
     for (const auto& memory : c.memories) memory->removed(other);
     c.adapters.reset(other);
+    c.sources.remove(other);
   }
 }
 
@@ -284,6 +293,15 @@ void Context::set_adapters(SeqId seq, std::span<const AdapterUse> adapters) {
 std::span<const AdapterUse> Context::adapters(SeqId seq) const {
   impl().check_sequence(seq);
   return impl().adapters.of(seq);
+}
+
+DecodeStatus Context::set_source(SeqId seq, std::span<const Token> tokens) {
+  return engine::throwing_errors([&] { return impl().set_source(seq, tokens); });
+}
+
+int Context::source_size(SeqId seq) const {
+  impl().check_sequence(seq);
+  return impl().sources.size(seq);
 }
 
 void Context::clear() {
@@ -372,11 +390,29 @@ std::vector<CellRun> Context::cell_runs() const {
   return runs;
 }
 
-std::int64_t Context::cache_bytes() const { return impl().states.cache_bytes(); }
+std::int64_t Context::cache_bytes() const {
+  const Impl& c = impl();
+  std::int64_t n = c.states.cache_bytes();
+  for (const ValueId state : c.graph.source_states) {
+    const ValueInfo& value = c.graph.graph.value(state);
+    n += static_cast<std::int64_t>(
+             row_bytes(value.dtype, value.shape[1].constant() * value.shape[2].constant())) *
+         c.sources.cells_touched();
+  }
+  return n;
+}
 
 // --- States
 
+void Context::Impl::check_no_source() const {
+  if (model->info().reads_source)
+    throw Error(ErrorCode::kUnsupported,
+                "a state does not hold the source that a text is about; keep the tokens, and compute them "
+                "again behind Context::set_source");
+}
+
 void Context::Impl::prepare_save(std::optional<SeqId> seq) {
+  check_no_source();
   if (seq) check_sequence(*seq);
   for (SeqId s = 0; s < params.n_sequences; ++s)
     if (!seq || s == *seq) check_intact(s);
@@ -400,6 +436,7 @@ void Context::Impl::save_file(const std::filesystem::path& path, std::optional<S
 }
 
 bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq) {
+  check_no_source();
   if (seq) check_sequence(*seq);
   const bool restored = states.restore(bytes, seq, [&] { carry_out_moves(); });
   follow_moves();  // Packing for a text that found no room all the same.
@@ -437,6 +474,11 @@ bool Context::restore_file(const std::filesystem::path& path) {
 }
 
 void Context::lease() {
+  if (impl().model->info().reads_source)
+    throw Error(ErrorCode::kUnsupported,
+                "a batcher does not write texts about a source, as models of the family " +
+                    impl().model->info().architecture +
+                    " do; use generate (weft run), or a context with several sequences");
   if (std::exchange(impl().leased, true))
     refuse("a batcher uses the context already; make another context for a second one");
 }

@@ -12,6 +12,7 @@
 #include "engine/model_impl.h"
 #include "engine/sampling/log_sum_exp.h"
 #include "engine/sequence_adapters.h"
+#include "engine/sources.h"
 #include "engine/states/states.h"
 #include "engine/ubatch_placer.h"
 #include "exec/plan.h"
@@ -61,6 +62,7 @@ struct Context::Impl {
     std::int64_t n_embeddings = 0;
     std::int64_t n_logits = 0;  ///< Outputs whose logits are wanted, all of them.
     std::int64_t n_hidden = 0;  ///< Entries of what is hidden from tokens.
+    std::int64_t n_source = 0;  ///< Tokens of the source that is read.
     // Uses of adapters by tokens, by those of which anything is wanted, and by the head's.
     std::int64_t n_token_uses = 0;
     std::int64_t n_wanted_uses = 0;
@@ -91,6 +93,12 @@ struct Context::Impl {
 
   bool consistent() const;
 
+  /// Throws where states would lack a source.
+  void check_no_source() const;
+  DecodeStatus set_source(SeqId seq, std::span<const Token> tokens);
+  /// A step of no tokens: moves that are owed, and a source of so many.
+  void run_without_tokens(std::int64_t n_source);
+
   // States: of one sequence, or of all.
   void prepare_save(std::optional<SeqId> seq);
   std::vector<std::byte> save(std::optional<SeqId> seq);
@@ -108,6 +116,7 @@ struct Context::Impl {
   kv::Sequences sequences;
   const engine::Memories memories;
   engine::SequenceAdapters adapters;
+  engine::Sources sources;
   engine::UbatchPlacer placer;
   engine::States states;
   const std::shared_ptr<Workspaces> workspaces;  // Of those who take turns.

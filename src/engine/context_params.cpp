@@ -14,6 +14,8 @@ namespace {
 constexpr int kDefaultContext = 8192;
 constexpr int kMaxContext = 1 << 26;
 constexpr int kMaxBatchStep = 1 << 16;
+constexpr int kDefaultSource = 512;
+constexpr int kMaxSource = 1 << 14;
 constexpr int kDefaultOutputs = 64;
 constexpr int kBF16Pair = 2;
 constexpr int kDefaultBest = 64;
@@ -59,6 +61,8 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
   checked("the ubatch size", p.n_ubatch, kMaxBatchStep);
   // No step can compute more tokens than there are cells.
   p.n_ubatch = std::min(p.n_ubatch, p.n_ctx);
+  if (p.n_source == 0) p.n_source = std::min(info.n_ctx_train, kDefaultSource);
+  checked("the length of sources", p.n_source, kMaxSource);
   if (p.n_outputs == 0) p.n_outputs = std::max(kDefaultOutputs, p.n_sequences);
   p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
   check_threads(p.n_threads);

@@ -77,6 +77,9 @@ void Context::Impl::check(const Batch& batch) {
       refuse("position " + std::to_string(pos) + " is outside 0 to " + std::to_string(max_pos - 1) + where());
     const auto claim = [&](SeqId seq) {
       check_intact(seq);
+      if (model->info().reads_source && sources.size(seq) == 0)
+        refuse("sequence " + std::to_string(seq) + " has no source" + where() +
+               ": this model writes about a text that it reads first (Context::set_source)");
       if (pos <= last_of(seq))
         refuse("position " + std::to_string(pos) + " does not follow the last one of sequence " +
                std::to_string(seq) + where());
@@ -93,6 +96,9 @@ void Context::Impl::check(const Batch& batch) {
     claim(item.seq);
     for (const SeqId other : batch.shared_with(i)) {
       claim(other);
+      if (!sources.same(item.seq, other))
+        refuse("sequences " + std::to_string(item.seq) + " and " + std::to_string(other) +
+               " have different sources and cannot share a token" + where());
       if (!adapters.same(item.seq, other))
         refuse("sequences " + std::to_string(item.seq) + " and " + std::to_string(other) +
                " have different adapters and cannot share a token" + where());
@@ -167,6 +173,7 @@ Context::Impl::StepSizes Context::Impl::bind_ubatch(const Batch& batch) {
         axes[axis][row] = batch[i].axes[axis] >= 0 ? batch[i].axes[axis] : placer.at(i).pos;
     sequence_of[row] = placer.at(i).seq;
     cell_of[row] = placer.cell(i);
+    sources.bind(row, batch[i].seq);
     const std::vector<AdapterUse>& uses = adapters.of(batch[i].seq);
     of_tokens.add(uses);
     if (!batch[i].logits && !batch[i].wants_embedding) continue;
@@ -260,6 +267,7 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
     set(graph.n_embeddings, now.n_embeddings);
     set(graph.n_logits, now.n_logits);
     set(graph.n_hidden, now.n_hidden);
+    set(graph.source.n_rows, now.n_source);
     set(graph.adapters_of_tokens.n_uses, now.n_token_uses);
     set(graph.adapters_of_wanted.n_uses, now.n_wanted_uses);
     set(graph.adapters_of_outputs.n_uses, now.n_output_uses);
@@ -281,14 +289,52 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
 
 void Context::Impl::carry_out_moves() {
   follow_moves();
-  if (sequences.moves().empty()) return;
+  if (!sequences.moves().empty()) run_without_tokens(0);
+}
+
+void Context::Impl::run_without_tokens(std::int64_t n_source) {
   note_parts(nullptr);
   try {
-    run_step({});
+    run_step({.n_source = n_source});
   } catch (...) {
     sequences.abandon_moves();
     throw;
   }
+}
+
+DecodeStatus Context::Impl::set_source(SeqId seq, std::span<const Token> tokens) {
+  check_sequence(seq);
+  if (!model->info().reads_source)
+    throw Error(ErrorCode::kUnsupported, "a model of the family " + model->info().architecture +
+                                             " reads no source: its prompt is the beginning of the text");
+  if (sequences.min_pos(seq) >= 0)
+    refuse("sequence " + std::to_string(seq) +
+           " holds a text about another source perhaps; remove it before");
+  if (tokens.empty()) refuse("the source is empty");
+  if (tokens.size() > static_cast<std::size_t>(params.n_source))
+    refuse("the source has " + std::to_string(tokens.size()) + " tokens, and the context reads " +
+           std::to_string(params.n_source) +
+           " at most; make it with a larger n_source (--source-size), or cut the source");
+  for (const Token token : tokens)
+    if (token < 0 || token >= model->info().n_vocab)
+      refuse("token " + std::to_string(token) + " of the source is outside the vocabulary of " +
+             std::to_string(model->info().n_vocab));
+  follow_moves();
+  sources.set(seq, tokens);
+  if (take_cancel()) {
+    sources.remove(seq);
+    return DecodeStatus::kCancelled;
+  }
+  try {
+    run_without_tokens(static_cast<std::int64_t>(tokens.size()));
+    column_totals.add(plan, symbols);
+  } catch (...) {
+    sources.remove(seq);
+    throw;
+  }
+  if (!take_cancel()) return DecodeStatus::kOk;
+  sources.remove(seq);
+  return DecodeStatus::kCancelled;
 }
 
 void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step) {

@@ -9,6 +9,7 @@
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
 #include "weft/batcher.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -36,7 +37,7 @@ class Generator {
     check(prompt);
     result_.n_prompt = static_cast<int>(prompt.size());
     const auto start = Clock::now();
-    const bool ready = prefill(prompt);
+    const bool ready = reads_source() ? begin_text(prompt) : prefill(prompt);
     result_.prefill_ms = ms_since(start);
     if (ready) {
       const auto decode_start = Clock::now();
@@ -53,9 +54,14 @@ class Generator {
   }
 
  private:
+  bool reads_source() const { return context_.model().info().reads_source; }
+
   void check(std::span<const Token> prompt) const {
     if (prompt.empty()) refuse("the prompt is empty");
-    engine::check_prompt(prompt, params_.parts, context_);
+    if (reads_source() && !params_.parts.empty())
+      throw Error(ErrorCode::kUnsupported,
+                  "a source is text alone: this model has no place for pictures or sounds");
+    if (!reads_source()) engine::check_prompt(prompt, params_.parts, context_);
     if (params_.n_chunk < 0)
       refuse("n_chunk is " + std::to_string(params_.n_chunk) + "; it must be 1 or more tokens, or 0");
     if (params_.n_skipped < 0 || params_.n_skipped > context_.next_pos(seq_))
@@ -66,6 +72,7 @@ class Generator {
              "; it must not be negative: a number of tokens at the beginning of the text");
     for (const std::string& stop : params_.stop)
       if (stop.empty()) refuse("a stop string is empty; leave it out");
+    if (reads_source()) return;
     const auto room = static_cast<std::size_t>(context_.cells_total() - context_.cells_used());
     if (prompt.size() > room)
       refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
@@ -75,6 +82,21 @@ class Generator {
   bool stopped(StopReason reason) {
     result_.stop = reason;
     return false;
+  }
+
+  /// The prompt is the source of a text, which begins with a token of its own.
+  bool begin_text(std::span<const Token> prompt) {
+    if (context_.set_source(seq_, prompt) == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
+    if (params_.on_prefill && !params_.on_prefill(static_cast<int>(prompt.size())))
+      return stopped(StopReason::kCancelled);
+    const Token first = context_.model().info().first_token;
+    batch_.add(first, seq_, true);
+    ask_for_best();
+    const DecodeStatus status = context_.decode(batch_);
+    if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
+    if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
+    sampler_.accept(first);
+    return true;
   }
 
   /// The prompt in pieces; logits at its end only.

@@ -20,6 +20,7 @@ model::GraphSizes graph_sizes(const ContextParams& params, DType k_type, DType v
           .n_hidden = kMaxHidden + 1,
           .n_slots = kv::StateSlots::n_slots_for(params.n_sequences),
           .window_rewind = params.window_rewind,
+          .n_source = params.n_source,
           .max_positions = params.n_ctx,
           .row_shares = row_shares,
           .k_type = k_type,

@@ -95,11 +95,12 @@ FileInfo::Cache cache_need(const model::ModelGraph& model, const ContextParams& 
       need.type += ", " + type;
     }
   }
-  for (const ValueId state : model.running_states) {
-    const ValueInfo& value = model.graph.value(state);
-    need.bytes += row_bytes(value.dtype, value.shape[1].constant() * value.shape[2].constant()) *
-                  static_cast<std::uint64_t>(value.shape[0].constant());
-  }
+  for (const auto& states : {model.running_states, model.source_states})
+    for (const ValueId state : states) {
+      const ValueInfo& value = model.graph.value(state);
+      need.bytes += row_bytes(value.dtype, value.shape[1].constant() * value.shape[2].constant()) *
+                    static_cast<std::uint64_t>(value.shape[0].constant());
+    }
   return need;
 }
 

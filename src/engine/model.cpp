@@ -164,6 +164,8 @@ ModelInfo model_info(const gguf::File& file, const model::ModelDescription& desc
   info.window = h.window;
   info.recurrent = h.recurrent();
   info.encoder = h.encoder;
+  info.reads_source = h.reads_source();
+  info.first_token = h.first_token;
   info.ranks = h.encoder && (file.find_tensor("cls.weight") != nullptr ||
                              file.find_tensor("cls.output.weight") != nullptr);
   info.pooling = pooling_of(h);

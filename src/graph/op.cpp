@@ -121,7 +121,16 @@ ValueType rule(const ops::Attention& op, const Inputs& in) {
   in.integer(at.hidden, DType::kI32, 2);
   in.require(in.shape(at.hidden)[1] == Dim(kHiddenWords), at.hidden, "must be {hidden, 4}");
   in.require(op.alibi == 0.0f || op.softcap == 0.0f, at.q, "must be without a softcap where ALiBi is used");
-  if (in.has(at.sinks)) in.vector(at.sinks, op.n_heads);
+  if (in.has(at.head_terms) && in.shape(at.head_terms).rank() == 1) {
+    in.vector(at.head_terms, op.n_heads);
+  } else if (in.has(at.head_terms)) {
+    in.f32(at.head_terms);
+    const Shape& bias = in.shape(at.head_terms);
+    in.require(
+        bias.rank() == 2 && bias[0] == Dim(op.n_heads) && bias[1].is_constant() && bias[1].constant() > 0,
+        at.head_terms, "must be sinks {heads}, or a bias {heads, distances}");
+    in.require(op.softcap == 0.0f, at.head_terms, "must be no bias where there is a softcap");
+  }
   return f32({q[0], op.n_heads * in.size(at.v, 2)});
 }
 

@@ -29,13 +29,16 @@ ValueId given_embeddings(Builder& b, int part) {
 
 }  // namespace
 
+ValueId embed_rows(Builder& b, ValueId ids, const std::string& result) {
+  const HParams& h = b.hparams();
+  const std::string weight = "token_embd.weight";
+  return b.with_factor(b.add(ops::GetRows{}, {b.weight(weight, {h.n_vocab, h.n_embd}), ids}, result), weight);
+}
+
 ValueId embed_tokens(Builder& b) {
   const HParams& h = b.hparams();
   b.enter(Part::kEmbedding);
-  const std::string weight = "token_embd.weight";
-  ValueId x =
-      b.add(ops::GetRows{}, {b.weight(weight, {h.n_vocab, h.n_embd}), b.model().tokens}, "token_embeddings");
-  x = b.with_factor(x, weight);
+  ValueId x = embed_rows(b, b.model().tokens, "token_embeddings");
   if (h.embedding_scale != 1.0f) x = b.add(ops::Scale{h.embedding_scale}, {x}, "token_embeddings_scaled");
   if (b.model().embeddings == kNoValue) return x;
   return b.add(ops::Override{}, {x, given_embeddings(b, 0), b.model().use_embeddings}, "embedded");
@@ -100,6 +103,10 @@ struct HeadSizes {
 HeadSizes sizes_of(const HParams& h, int n_heads, int n_kv_heads, int k_dim, int v_dim) {
   return {n_heads != 0 ? n_heads : h.n_heads, n_kv_heads != 0 ? n_kv_heads : h.n_kv_heads,
           k_dim != 0 ? k_dim : h.k_head_dim, v_dim != 0 ? v_dim : h.v_head_dim};
+}
+
+float scale_of(const HParams& h, int k_dim) {
+  return h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(k_dim));
 }
 
 ValueId project_q(Builder& b, int layer, ValueId x, const HeadSizes& sizes) {
@@ -212,8 +219,7 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
   }
   ops::Attention op;
   op.n_heads = sizes.n;
-  op.scale =
-      h.attention_scale != 0.0f ? h.attention_scale : 1.0f / std::sqrt(static_cast<float>(sizes.k_dim));
+  op.scale = scale_of(h, sizes.k_dim);
   op.softcap = h.attention_softcap;
   op.window = in.window;
   op.chunked = in.chunked;
@@ -232,10 +238,31 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
                              .ends = m.ends,
                              .hidden_first = m.hidden_first,
                              .hidden = at.hidden,
-                             .sinks = in.sinks},
+                             .head_terms = in.head_terms},
                             layer_name(layer, "attention"));
   b.enter(own.part, own.layer);
   return out;
+}
+
+ValueId attend_to_source(Builder& b, int layer, const Projections& of) {
+  const HParams& h = b.hparams();
+  const ModelGraph& m = b.model();
+  const SourceInputs& source = m.source;
+  ops::Attention op;
+  op.n_heads = h.n_heads;
+  op.scale = scale_of(h, h.k_head_dim);
+  return b.add(op,
+               {.q = of.q,
+                .k = b.store_source(CacheRole::kKeys, layer, of.k, h.n_kv_heads, h.k_head_dim),
+                .v = b.store_source(CacheRole::kValues, layer, of.v, h.n_kv_heads, h.v_head_dim),
+                .positions = m.positions,
+                .sequences = m.sequences,
+                .extents = source.extents,
+                .counts = source.extent_counts,
+                .ends = source.ends,
+                .hidden_first = source.hidden_first,
+                .hidden = source.hidden},
+               layer_name(layer, "attention_to_source"));
 }
 
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {
@@ -255,7 +282,7 @@ ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block,
                                   .v_dim = block.head_dim,
                                   .turn = block.rope ? block.rope_params : ops::Rope{.n_rot = 0},
                                   .rope_factors = block.rope_factors,
-                                  .sinks = sinks,
+                                  .head_terms = sinks,
                                   .window = block.window,
                                   .chunked = block.chunked,
                                   .kv_layer = block.kv_layer});

@@ -16,6 +16,8 @@ bool has_in_any_layer(const Builder& b, const char* name);
 /// The rows of the embedding for the step's tokens, scaled. Some of them may be given by the host instead.
 /// {n_tokens, n_embd}
 ValueId embed_tokens(Builder& b);
+/// Rows of the embedding for these ids. {ids, n_embd}
+ValueId embed_rows(Builder& b, ValueId ids, const std::string& result);
 
 /// x plus the rows of position_embd.weight {n_ctx_train, n_embd} for the step's positions.
 ValueId add_learned_positions(Builder& b, ValueId x);
@@ -100,13 +102,17 @@ struct Attended {
   int n_heads = 0, n_kv_heads = 0, k_dim = 0, v_dim = 0;  ///< 0: HParams's
   ops::Rope turn = {.n_rot = 0};                          ///< How the caches turn keys that move.
   ValueId rope_factors = kNoValue;
-  ValueId sinks = kNoValue;
+  ValueId head_terms = kNoValue;  ///< See ops::Attention.
   int window = 0;
   bool chunked = false;
   int kv_layer = NodeTag::kNone;
 };
 /// Stores keys and values, and attends to what the sequences have. {n_tokens, n_heads * v_head_dim}
 ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Attended& in);
+
+/// Stores keys and values of the source's rows, and attends to the sources of the sequences, with queries of
+/// the step's tokens. {n_tokens, n_heads * v_head_dim}
+ValueId attend_to_source(Builder& b, int layer, const Projections& of);
 
 /// 1 + HParams::temperature_scale * log(1 + floor((position + first) / HParams::temperature_length)), which
 /// sharpens what rows far behind in a text see. {n_tokens, 1}

@@ -27,6 +27,8 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
+std::int64_t pages_of(std::int64_t n_cells) { return (n_cells + kPageCells - 1) / kPageCells; }
+
 /// Whether a tensor is a matrix with sizes of 1 besides, as some converters write small ones: {1, n, 1, m} or
 /// {1, 1, n, m}, and, where that was written anew, {n, 1, m}.
 bool is_padded_matrix(std::span<const std::int64_t> tensor, const Shape& shape) {
@@ -64,6 +66,8 @@ std::string_view rest_of_layer_name(std::string_view name) {
 /// Of a layer's tensors those that files have and models make no use of.
 bool is_of_no_use(std::string_view rest, int layer, const HParams& hparams) {
   // Tables that are computed; scales of activations; keys and values unfolded, beside the latent ones.
+  // Some files of T5 have a bias of distances to the source, of which there are none.
+  if (hparams.reads_source() && rest == "cross_attn_rel_b.weight") return true;
   if (rest == "attn_rot_embd.weight" || rest == "rope_freqs.weight" || rest == "attn_kv_b.weight" ||
       rest.ends_with(".input_scale"))
     return true;
@@ -89,6 +93,7 @@ Builder::Builder(const gguf::File& file, const HParams& hparams, const Additions
     add_text_inputs();
   } else {
     add_decoder_inputs();
+    if (hparams.reads_source()) add_source_inputs();
   }
 }
 
@@ -140,6 +145,24 @@ void Builder::add_decoder_inputs() {
     model_.best_counts = graph.add_input("best_counts", DType::kI32, {Dim(1, model_.n_outputs)});
   }
   model_.full = add_cells("");
+}
+
+void Builder::add_source_inputs() {
+  Graph& graph = model_.graph;
+  SourceInputs& source = model_.source;
+  source.n_rows = graph.add_symbol("n_source", 0, sizes_.n_source);
+  const Shape per_row = {Dim(1, source.n_rows)}, per_token = {Dim(1, model_.n_tokens)};
+  const auto input = [&](const char* name, const Shape& shape) {
+    return graph.add_input(std::string("source_") + name, DType::kI32, shape);
+  };
+  source.tokens = input("tokens", per_row);
+  source.positions = input("positions", per_row);
+  source.cells = input("cells", per_row);
+  source.extents = input("extents", {sizes_.n_sequences, pages_of(sizes_.n_source), kExtentWords});
+  source.extent_counts = input("extent_counts", {sizes_.n_sequences});
+  source.ends = input("ends", per_token);
+  source.hidden_first = input("hidden_first", per_token);
+  source.hidden = input("hidden", {1, kHiddenWords});
 }
 
 namespace {
@@ -451,6 +474,17 @@ ValueId Builder::store(CacheRole role, int layer, const CellInputs& at, ValueId 
              name + "_forked");
 }
 
+ValueId Builder::store_source(CacheRole role, int layer, ValueId rows, std::int64_t n_heads,
+                              std::int64_t head_dim) {
+  const bool keys = role == CacheRole::kKeys;
+  const std::string name = std::string("source.") + (keys ? "k." : "v.") + std::to_string(layer);
+  const std::int64_t n_cells = sizes_.n_sequences * pages_of(sizes_.n_source) * kPageCells;
+  const ValueId state =
+      model_.graph.add_state(name, keys ? sizes_.k_type : sizes_.v_type, {n_cells, n_heads, head_dim});
+  model_.source_states.push_back(state);
+  return add(ops::StoreCache{role}, {state, rows, model_.source.cells}, name + ".stored");
+}
+
 ValueId Builder::running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns) {
   if (model_.state_from == kNoValue) {
     const Shape per_token = {Dim(1, model_.n_tokens)};
@@ -473,21 +507,25 @@ void Builder::check_tensors() const {
         throw Error(ErrorCode::kUnsupported,
                     "tensor " + tensor.name + " is a factor of a weight to which weft applies none");
     };
-    if (!tensor.name.starts_with(kLayerPrefix)) {
+    const bool of_encoder = tensor.name.starts_with("enc."), of_decoder = tensor.name.starts_with("dec.");
+    const std::string_view name = std::string_view(tensor.name).substr(of_encoder || of_decoder ? 4 : 0);
+    if (!name.starts_with(kLayerPrefix)) {
       refuse_factor();
       continue;
     }
+    const int n_layers =
+        of_encoder && hparams_.reads_source() ? hparams_.n_encoder_layers : hparams_.n_layers;
     int layer = -1;
-    const char* const end = tensor.name.data() + tensor.name.size();
-    const auto [rest, error] = std::from_chars(tensor.name.data() + kLayerPrefix.size(), end, layer);
+    const char* const end = name.data() + name.size();
+    const auto [rest, error] = std::from_chars(name.data() + kLayerPrefix.size(), end, layer);
     if (error != std::errc() || rest == end || *rest != '.' || layer < 0 ||
-        layer >= hparams_.n_layers + hparams_.n_layers_unused)
+        layer >= n_layers + hparams_.n_layers_unused)
       throw Error(ErrorCode::kInvalidFile, "tensor " + tensor.name + " is of no layer: metadata key " +
                                                hparams_.architecture + ".block_count is " +
-                                               std::to_string(hparams_.n_layers));
-    if (layer >= hparams_.n_layers || applied) continue;
+                                               std::to_string(n_layers));
+    if (layer >= n_layers || applied) continue;
     refuse_factor();
-    if (!is_of_no_use(rest_of_layer_name(tensor.name), layer, hparams_))
+    if (!is_of_no_use(rest_of_layer_name(name), layer, hparams_))
       throw Error(ErrorCode::kUnsupported, "tensor " + tensor.name + " is none that weft's \"" +
                                                hparams_.architecture +
                                                "\" models read; without it the model would not be the same");

@@ -30,6 +30,7 @@ struct GraphSizes {
   /// Layers with a window have caches of their own cells (ModelGraph::windowed), as long as the window and
   /// this many tokens are less than the positions that are expected. -1: all share cells.
   std::int64_t window_rewind = -1;
+  std::int64_t n_source = 1;        ///< Tokens of a source, at most; there is room for as many as sequences.
   std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
   /// Where this has several entries, matrices are cut by their rows into shards of these shares, each a
   /// product of its own, and a concat puts the results together. Rows do not depend on one another, so the
@@ -75,6 +76,21 @@ struct TextInputs {
   ValueId window_ends = kNoValue;
   ValueId pool_begins = kNoValue;  ///< {n_vectors} I32: the rows whose mean each vector is made of.
   ValueId pool_ends = kNoValue;
+};
+
+/// The inputs of models that write about a source. A step reads one source, or none, and leaves its keys and
+/// values in caches of their own; the step's tokens see the sources of their sequences there.
+struct SourceInputs {
+  SymbolId n_rows = kNoSymbol;
+  ValueId tokens = kNoValue;         ///< {n_rows} I32
+  ValueId positions = kNoValue;      ///< {n_rows} I32, from 0.
+  ValueId cells = kNoValue;          ///< {n_rows} I32: where the rows' K and V go.
+  ValueId extents = kNoValue;        ///< {n_sequences, pages, 6} I32: where the sequences' sources lie.
+  ValueId extent_counts = kNoValue;  ///< {n_sequences} I32
+  ValueId ends = kNoValue;           ///< {n_tokens} I32: the length of the source that each token sees.
+  // Nothing is hidden: -1 of each token, and a list that is empty.
+  ValueId hidden_first = kNoValue;  ///< {n_tokens} I32
+  ValueId hidden = kNoValue;        ///< {1, 4} I32
 };
 
 /// The inputs that say what adapters add to some rows of a step. A use is a row and an adapter of it.
@@ -124,6 +140,7 @@ struct ModelGraph {
   int window = 0;                     ///< The largest of the latter.
   ValueId state_from = kNoValue;      ///< {n_tokens} I32: slots of running states before each token ...
   ValueId state_to = kNoValue;        ///< ... and after it; both only in models with recurrent layers.
+  SourceInputs source;                ///< kNoValue where the model reads none.
   ValueId row_embeddings = kNoValue;  ///< {n_embeddings, n_embd}: what the head would read of them.
   ValueId logits = kNoValue;  ///< {n_outputs, n_vocab}; {n_logits, n_vocab} where the best can be asked for
   // With GraphSizes::n_best:
@@ -139,6 +156,7 @@ struct ModelGraph {
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;          ///< Caches.
   std::vector<ValueId> running_states;  ///< {n_slots, rows, columns} F32
+  std::vector<ValueId> source_states;   ///< Caches of sources, {cells, heads, head_dim}.
 };
 
 /// "blk.3.attn_q.weight"
@@ -213,6 +231,9 @@ class Builder {
   /// What store() gave for a layer before this one.
   ValueId stored(CacheRole role, int layer) const;
 
+  /// A layer's cache of sources once the rows of the step's source are stored in it.
+  ValueId store_source(CacheRole role, int layer, ValueId rows, std::int64_t n_heads, std::int64_t head_dim);
+
   /// What a layer passes on, with the control vector that is to be added.
   ValueId pass_on(int layer, ValueId x);
 
@@ -232,6 +253,7 @@ class Builder {
  private:
   void add_text_inputs();
   void add_decoder_inputs();
+  void add_source_inputs();
   CellInputs add_cells(const std::string& prefix);
   /// Rows [begin, begin + n_out) of a product with a weight, and what adapters add to them.
   ValueId adapted(ValueId x, ValueId y, const std::string& weight, std::int64_t begin, std::int64_t n_out);

@@ -18,7 +18,8 @@ ValueId alibi_bias(Builder& b) {
     const float of = head < paired ? place : place - static_cast<float>(paired);
     slopes.push_back(-std::exp2(-h.alibi * of / static_cast<float>(paired)));
   }
-  const ValueId away = b.add(ops::Unary{UnaryKind::kAbs}, {distances(b)}, "distances_either_way");
+  const ValueId away =
+      b.add(ops::Unary{UnaryKind::kAbs}, {distances(b, b.model().positions)}, "distances_either_way");
   const ValueId of_heads = b.constant("alibi_slopes", {h.n_heads}, std::move(slopes));
   const ValueId slope = b.add(ops::Reshape{{1, h.n_heads, 1, 1}}, {of_heads}, "alibi_slopes_apart");
   return b.add(ops::Mul{}, {slope, away}, "alibi");
@@ -63,10 +64,10 @@ ValueId classify(Builder& b, ValueId x, Activation activation) {
 
 }  // namespace
 
-ValueId distances(Builder& b) {
+ValueId distances(Builder& b, ValueId positions) {
   if (const ValueId known = b.model().graph.find("distances"); known != kNoValue) return known;
-  const Dim rows(1, b.model().n_tokens);
-  const ValueId at = b.add(ops::Cast{DType::kF32}, {b.model().positions}, "places");
+  const Dim rows = b.model().graph.value(positions).shape[0];
+  const ValueId at = b.add(ops::Cast{DType::kF32}, {positions}, "places");
   const ValueId of_rows = b.add(ops::Reshape{{rows, 1}}, {at}, "places_of_rows");
   return b.add(ops::Binary{BinaryKind::kSub}, {at, of_rows}, "distances");
 }
@@ -74,7 +75,7 @@ ValueId distances(Builder& b) {
 ValueId attend_to_step(Builder& b, const Projections& of, float scale, ValueId bias,
                        const std::string& name) {
   const HParams& h = b.hparams();
-  const Dim rows(1, b.model().n_tokens);
+  const Dim rows = b.model().graph.value(of.q).shape[0];
   const auto heads = [&](ValueId x, std::int64_t n, std::int64_t dim, const char* part) {
     const ValueId apart = b.add(ops::Reshape{{1, rows, n, dim}}, {x}, name + part + "_apart");
     return b.add(ops::Permute{{0, 2, 1, 3}}, {apart}, name + part);

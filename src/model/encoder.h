@@ -10,11 +10,12 @@ namespace weft::model {
 /// n_ctx_train), those; and the norm that comes behind them. {n_tokens, n_embd}
 ValueId embed_texts(Builder& b, NormKind kind);
 
-/// Attention of all rows of a step over all of them, of families that read one text a step. `bias` {1, heads,
+/// Attention of all rows of q over all of k, of families that read one text a step. `bias` {1, heads,
 /// rows, rows} is added to scores; `scale` 0: 1 / sqrt(k_head_dim). {n_tokens, n_heads * v_head_dim}
 ValueId attend_to_step(Builder& b, const Projections& of, float scale, ValueId bias, const std::string& name);
-/// How far each key is from each row of the step, {rows, rows}: below 0 where it is before it.
-ValueId distances(Builder& b);
+/// How far each key is from each row of a text, whose `positions` {rows} are I32: {rows, rows}, below 0 where
+/// it is before it.
+ValueId distances(Builder& b, ValueId positions);
 
 /// The layers, of which a window means half of it to either side of a token; the output norm, where the file
 /// has it; and the vectors.

@@ -13,6 +13,8 @@ enum class FamilyKind : std::uint8_t {
   /// Reads texts both ways, all of a text in one step, and keeps nothing of them: no cache. build gives
   /// vectors (see encoder.h).
   kEncoder,
+  /// Writes text about a source, which it reads both ways first (ModelGraph::source). build gives logits.
+  kEncoderDecoder,
 };
 
 struct Family {

@@ -56,6 +56,7 @@ class Metadata {
   /// One for each of n layers; nullopt where the key is no array.
   std::optional<std::vector<bool>> get_bools(std::string_view key, int n_layers) const;
   std::string get_string(std::string_view key, std::string_view otherwise) const;
+  bool has_tensor(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
   [[noreturn]] void refuse(std::string_view key, const std::string& reason) const;
 
@@ -191,10 +192,15 @@ struct HParams {
 
   int n_distance_buckets = 0;  ///< Of scores' bias by the distance of a key (T5).
 
+  // Of families that write about a source (ModelGraph::source); n_layers are those that write.
+  int n_encoder_layers = 0;
+  std::int32_t first_token = -1;  ///< That each text begins with.
+
   bool encoder = false;   ///< Of a family without a cache.
   bool one_text = false;  ///< Of an encoder that reads one text a step.
   std::optional<PoolingType> pooling = {};
 
+  bool reads_source() const { return n_encoder_layers > 0; }
   bool has_axes() const { return rope_sections != std::array<int, 3>{}; }
   /// Of a row that stands in a token's place: its own numbers, and what is added behind layers.
   int n_embd_input() const { return n_embd * (1 + n_deepstack); }

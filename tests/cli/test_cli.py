@@ -742,6 +742,21 @@ class Run(Case):
     def generate(self, *words, **options) -> dict:
         return json.loads(self.succeed(*self.BASE, "-p", "Hello world", "--ignore-eos", "--json", *words, **options))
 
+    def test_a_source_is_written_about(self):
+        model = GOLDEN.parent / "golden_sources" / "flan-t5" / "model.gguf"
+        about = ["-m", model, "-t", "1", "--temp", "0", "-n", "8", "--ignore-eos", "--json"]
+        first = json.loads(self.succeed("run", *about, "--tokens", "5,9,300,4"))
+        self.assertEqual(first["prompt_tokens"], 4)
+        self.assertEqual(len(first["tokens"]), 8)
+        self.assertEqual(first["plans"]["steps"], 9)  # the source, the first token, and all tokens but the last
+        other = json.loads(self.succeed("run", *about, "--tokens", "77,3"))
+        self.assertNotEqual(first["tokens"], other["tokens"])
+        self.assertIn("--source-size", self.fail_with(1, "run", *about, "--source-size", "3", "--tokens", "5,9,300,4"))
+        self.succeed("inspect", "-m", model)
+        for words in (["perplexity", "-f", __file__], ["imatrix", "-f", __file__, "-o", "/dev/null"], ["chat"],
+                      ["bench"], ["run", "--tokens", "1", "--logits", "/dev/null"], ["embed", "Hello"]):  # fmt: skip
+            self.assertIn("source", self.fail_with(1, words[0], "-m", model, *words[1:]), words)
+
     def test_devices(self):
         alone = self.generate("-n", "12", "--temp", "0")
         for words in (["-ngl", "1"], ["-ngl", "all"], ["--pin", "ffn=cpu1", "-ngl", "0"], ["--split", "row"]):

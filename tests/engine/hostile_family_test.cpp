@@ -72,6 +72,24 @@ TEST_P(HostileFamily, TensorsThatAreMissingOrTooManyAreNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HostileFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);
+INSTANTIATE_TEST_SUITE_P(Sources, HostileFamily, testing::Values("../golden_sources/flan-t5"),
+                         [](const auto&) { return "flan_t5"; });
+
+TEST(HostileFamilyTest, TensorsOfEitherSideThatNobodyReadsAreNamed) {
+  for (const char* const name : {"enc.blk.0.unheard.weight", "dec.blk.2.unheard.weight",
+                                 "enc.blk.2.attn_q.weight", "dec.blk.3.attn_q.weight"}) {
+    test::Draft draft("../golden_sources/flan-t5");
+    draft.tensors.push_back({name, DType::kF32, {4}, std::vector<std::byte>(16)});
+    const test::DraftFile written(draft);
+    const gguf::File file = gguf::File::open(written.path());
+    try {
+      (void)model::build_graph(file, model::describe(file), {});
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+}
 
 /// Biases belong to all layers or to none.
 TEST(HostileFamilyTest, ABiasThatOneLayerLacksIsNamed) {

@@ -8,7 +8,7 @@ namespace weft::conformance::cases {
 void attention(Suite& suite) {
   if (!suite.wanted("attention")) return;
   for (const DType type : kCacheTypes)
-    for (const int variant : {0, 1, 2, 3, 4, 5, 6, 7, 8})
+    for (const int variant : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10})
       for (const std::int64_t m : {0, 1, 7}) {
         Case c = suite.next();
         AttentionCase a;
@@ -54,6 +54,10 @@ void attention(Suite& suite) {
         };
         const Dim n = c.rows(m);
         if (variant == 6) a.sinks = c.floats({a.op.n_heads});
+        // Texts are longer than the table, and one knows the row's own position and others, no more.
+        if (variant == 9 || variant == 10) a.n_distances = variant == 9 ? 70 : 2;
+        const std::int64_t n_distances = static_cast<std::int64_t>(a.n_distances);
+        if (n_distances > 0) a.distance_bias = c.floats({a.op.n_heads, n_distances});
         const ops::Attention::Inputs inputs = {
             .q = c.input({n, a.op.n_heads * a.k_dim}, a.q),
             .k = k,
@@ -65,10 +69,13 @@ void attention(Suite& suite) {
             .ends = c.input({n}, a.ends),
             .hidden_first = c.input({n}, a.hidden_first),
             .hidden = c.input({static_cast<std::int64_t>(a.hidden.size()), kHiddenWords}, words(a.hidden)),
-            .sinks = variant == 6 ? c.weight(DType::kF32, {a.op.n_heads}, a.sinks) : kNoValue};
+            .head_terms = variant == 6      ? c.weight(DType::kF32, {a.op.n_heads}, a.sinks)
+                          : n_distances > 0 ? c.input({a.op.n_heads, n_distances}, a.distance_bias)
+                                            : kNoValue};
         c.expect(c.graph.add(a.op, inputs, "y"), conformance::attention(a));
-        constexpr const char* kVariants[] = {"grouped", "all heads", "K 64 V 96", "softcap", "window",
-                                             "hidden",  "sinks",     "chunked",   "alibi"};
+        constexpr const char* kVariants[] = {"grouped", "all heads", "K 64 V 96", "softcap",
+                                             "window",  "hidden",    "sinks",     "chunked",
+                                             "alibi",   "biases",    "two biases"};
         suite.take(c, std::string(info(type).name) + " " + kVariants[variant] + " rows " + std::to_string(m),
                    info(type).kind == DTypeKind::kQuantised ? kQuantisedTolerance
                    : type == DType::kF32                    ? kProductTolerance

@@ -303,6 +303,9 @@ Values attention(const AttentionCase& a) {
         score *= static_cast<double>(a.op.scale);
         if (a.op.softcap != 0.0f) score = a.op.softcap * std::tanh(score / a.op.softcap);
         score -= slope * distances[i_cell];
+        if (!a.distance_bias.empty())
+          score += a.distance_bias[h * a.n_distances +
+                                   std::min(static_cast<std::size_t>(distances[i_cell]), a.n_distances - 1)];
         weights.push_back(std::exp(score));
         sum += weights.back();
       }

@@ -56,6 +56,8 @@ struct AttentionCase {
   Indices counts, ends, hidden_first;
   std::vector<HiddenCells> hidden;
   Values sinks;
+  Values distance_bias;  ///< {heads, n_distances}
+  std::size_t n_distances = 0;
 };
 Values attention(const AttentionCase& a);
 

@@ -234,13 +234,15 @@ class Builder {
     const auto in = named_inputs<ops::Attention>(node);
     const std::uint32_t heads = word(std::int64_t{op.n_heads});
     const std::uint32_t k_dim = word(shape(in.k)[2].constant()), v_dim = word(shape(in.v)[2].constant());
+    const bool biased = in.head_terms != kNoValue && shape(in.head_terms).rank() == 2;
     Launch& launch =
         add(Shader::kAttention, {type(in.k), type(in.v), (v_dim + 63) / 64, k_dim}, shape(node.output)[0],
             {in.q, in.k, in.v, in.positions, in.sequences, in.extents, in.counts, in.ends, in.hidden_first,
-             in.hidden, in.sinks, node.output},
+             in.hidden, in.head_terms, node.output},
             {heads, word(shape(in.k)[1].constant()), k_dim, v_dim, word(op.scale), word(op.softcap),
              word(std::int64_t{op.window}), word(shape(in.extents)[1].constant()), cell_bytes(in.k),
-             cell_bytes(in.v), in.sinks != kNoValue, op.chunked, word(op.alibi)});
+             cell_bytes(in.v), in.head_terms != kNoValue && !biased, op.chunked, word(op.alibi),
+             biased ? word(shape(in.head_terms)[1].constant()) : 0u});
     launch.groups = [heads](const StepSizes& step) -> Groups { return {heads, groups_of(step.rows, 1), 1}; };
   }
 

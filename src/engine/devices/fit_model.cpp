@@ -31,9 +31,11 @@ std::string exceeded(const Graph& graph, const exec::DeviceSet& set, std::span<c
 
 model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info) {
   if (info.encoder) return encoder_sizes(default_text_length(info), row_shares(params));
-  const ContextParams context =
-      fill_in({.n_ctx = params.n_ctx, .n_sequences = params.n_sequences, .n_ubatch = params.n_ubatch}, info,
-              CacheType::kF16);
+  const ContextParams context = fill_in({.n_ctx = params.n_ctx,
+                                         .n_sequences = params.n_sequences,
+                                         .n_ubatch = params.n_ubatch,
+                                         .n_source = params.n_source},
+                                        info, CacheType::kF16);
   return graph_sizes(context, DType::kF16, DType::kF16, row_shares(params));
 }
 

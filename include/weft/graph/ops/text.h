@@ -157,25 +157,27 @@ struct StoreCache {
 /// I32, hidden_first {m} I32, hidden {h, 4} I32 -> {m, n_heads*v_head_dim}. Row r attends to the cells of its
 /// sequence at positions below ends[r] (its own and those before, where text is read in order), within the
 /// window. Cells that are hidden from it are left out: hidden[hidden_first[r]] and the following entries of
-/// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden. With sinks {n_heads}? each head
-/// of a row that sees anything has one more score, which takes its share of the weights and gives nothing.
-/// With ALiBi (arXiv 2108.12409) a score is less by the distance from the row's position times the head's
-/// slope: 2^(-alibi * (h + 1) / p) for the first p heads, p being the largest power of two in n_heads, and
-/// 2^(-alibi * (h - p + 0.5) / p) for the others.
+/// the same row (HiddenCells). Where hidden_first[r] is -1, none are hidden. With head_terms {n_heads}?,
+/// which are sinks, each head of a row that sees anything has one more score, which takes its share of the
+/// weights and gives nothing. With head_terms {n_heads, n}? F32, which are a bias by distance (T5, arXiv
+/// 1910.10683), a score of head h is more by head_terms[h, min(d, n - 1)], d being the distance from the
+/// row's position. With ALiBi (arXiv 2108.12409) a score is less by the distance from the row's position
+/// times the head's slope: 2^(-alibi * (h + 1) / p) for the first p heads, p being the largest power of two
+/// in n_heads, and 2^(-alibi * (h - p + 0.5) / p) for the others.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   struct Inputs {
     ValueId q, k, v;  ///< k and v are caches.
     ValueId positions, sequences, extents, counts, ends, hidden_first, hidden;
-    ValueId sinks = kNoValue;
+    ValueId head_terms = kNoValue;
   };
   static constexpr int kMinInputs = 10, kMaxInputs = 11;
   int n_heads = 0;
   float scale = 1.0f;
-  float softcap = 0.0f;  ///< 0: off
+  float softcap = 0.0f;  ///< 0: off. Not together with ALiBi or a bias by distance.
   int window = 0;  ///< 0: all; otherwise none before the last `window` positions, the row's own included.
   bool chunked = false;  ///< None before a multiple of the window instead: the last one up to the row's own.
-  float alibi = 0.0f;    ///< 0: off. Not together with a softcap.
+  float alibi = 0.0f;    ///< 0: off
   friend bool operator==(const Attention&, const Attention&) = default;
 };
 

@@ -10,6 +10,7 @@
 // Every element of S and O is one chain of multiply-adds in order (of dims, of keys), one or a pair of them
 // at a time, so blocks of any shape give the same bits. A row that sees nothing of a page keeps its state
 // untouched.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -221,6 +222,7 @@ class Tile {
       });
     }
     if (args_.slopes != nullptr) add_distances(extent, first, last);
+    if (args_.distance_bias != nullptr) add_bias(extent, first, last);
     weigh_rows(first, last);
     if (copy_v) {
       const auto* const copy = reinterpret_cast<const std::byte*>(part(at_.v_page));
@@ -362,6 +364,28 @@ class Tile {
         float* const scores = part(at_.scores) + (static_cast<std::ptrdiff_t>(r) * group_ + g) * kPageCells;
         for (int cell = 0; cell < kPageCells; cell += kLanes)
           store(scores + cell, WEFT_CPU_ISA::fma(load(distances + cell), slope, load(scores + cell)));
+      }
+    }
+  }
+
+  /// What a table has for each head and distance.
+  void add_bias(const Extent& extent, int first, int last) {
+    const int farthest = args_.n_distances - 1;
+    for (int r = first; r < last; ++r) {
+      const std::int32_t position = args_.positions[tile_.rows[r]];
+      int distances[kPageCells];
+      for (int cell = 0; cell < kPageCells; ++cell) {
+        const std::int64_t away = std::int64_t{extent.position(cell)} - position;
+        distances[cell] = static_cast<int>(std::min<std::int64_t>(away < 0 ? -away : away, farthest));
+      }
+      for (int g = 0; g < group_; ++g) {
+        const float* const bias =
+            args_.distance_bias + static_cast<std::ptrdiff_t>(kv_head_ * group_ + g) * args_.n_distances;
+        float own[kPageCells];
+        for (int cell = 0; cell < kPageCells; ++cell) own[cell] = bias[distances[cell]];
+        float* const scores = part(at_.scores) + (static_cast<std::ptrdiff_t>(r) * group_ + g) * kPageCells;
+        for (int cell = 0; cell < kPageCells; cell += kLanes)
+          store(scores + cell, WEFT_CPU_ISA::fma(load(own + cell), broadcast(kLog2E), load(scores + cell)));
       }
     }
   }

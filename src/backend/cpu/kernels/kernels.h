@@ -142,6 +142,9 @@ struct AttentionArgs {
   const HiddenCells* hidden = nullptr;
   const float* sinks = nullptr;   ///< [n_heads], or null
   const float* slopes = nullptr;  ///< [n_heads], or null: what a score is less for each position between.
+  const float* distance_bias =
+      nullptr;  ///< [n_heads][n_distances], or null: what it is more at each distance.
+  int n_distances = 0;
 };
 /// The first position that a row at `position` sees, where there is a window.
 static inline std::int64_t first_seen(const AttentionArgs& args, std::int32_t position) {

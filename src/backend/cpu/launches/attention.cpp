@@ -176,6 +176,8 @@ AttentionLaunch::AttentionLaunch(const Graph& graph, const Node& node, std::shar
   args_.chunked = op.chunked;
   if (op.alibi != 0.0f) slopes_ = alibi_slopes(op);
   if (!slopes_.empty()) args_.slopes = slopes_.data();
+  if (inputs_.head_terms != kNoValue && graph.value(inputs_.head_terms).shape.rank() == 2)
+    args_.n_distances = static_cast<int>(graph.value(inputs_.head_terms).shape[1].constant());
 }
 
 bool AttentionLaunch::make_form(Form form) {
@@ -199,7 +201,9 @@ void AttentionLaunch::bind(const Addresses& addresses) {
   args_.ends = addresses.plain<const std::int32_t>(inputs_.ends);
   args_.hidden_first = addresses.plain<const std::int32_t>(inputs_.hidden_first);
   args_.hidden = addresses.plain<const HiddenCells>(inputs_.hidden);
-  if (inputs_.sinks != kNoValue) args_.sinks = addresses.plain<const float>(inputs_.sinks);
+  if (inputs_.head_terms != kNoValue)
+    (args_.n_distances > 0 ? args_.distance_bias : args_.sinks) =
+        addresses.plain<const float>(inputs_.head_terms);
   args_.out = addresses.plain<float>(output_);
   if (quantised_.used()) quantised_.bind(addresses, output_, args_.out);
 }

@@ -3,8 +3,9 @@
 // Attention of one head of one row over its sequence's extents (graph/extent.h). 64 threads: each scores one cell of a
 // page, then owns columns of V. A page's softmax starts from nothing and is merged in page order, so a row has the same
 // bits whatever else the step computes. Tensors: q, K, V, positions, sequences, extents, counts, ends, hidden_first,
-// hidden, sinks, out. Params: heads, K/V heads, k_dim, v_dim, scale, softcap, window, extents of a sequence, bytes of a
-// K cell, of a V cell, whether there are sinks, whether windows are chunks, alibi.
+// hidden, head_terms, out. Params: heads, K/V heads, k_dim, v_dim, scale, softcap, window, extents of a
+// sequence, bytes of a K cell, of a V cell, whether there are sinks, whether windows are chunks, alibi, distances of the
+// bias (0: there is none).
 #include "common.glsl"
 #include "unpack.glsl"
 #include "activations.glsl"
@@ -70,7 +71,9 @@ void attend(uint row, uint head) {
       }
       score *= param_float(4);
       if (param_float(5) != 0.0) score = param_float(5) * tanh_of(score / param_float(5));
-      score -= slope * float(abs(position - cell_position));
+      const int away = abs(position - cell_position);
+      score -= slope * float(away);
+      if (param(13) != 0u) score += floats(10).f[head * param(13) + min(uint(away), param(13) - 1u)];
     }
     const float page_top = reduce(score, true);
     if (page_top == kLowest) continue;  // No cell of this page is seen; the same for all threads.

@@ -1,0 +1,52 @@
+#pragma once
+// Which source the text of each sequence is written about, and where its keys and values lie: bookkeeping,
+// and the inputs of steps that read and see sources.
+//
+// Sources lie in slots of whole pages, one for each sequence. Sequences share slots, so there is always a
+// free one for who has none.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/builder.h"
+#include "weft/backend/device.h"
+#include "weft/graph/extent.h"
+#include "weft/types.h"
+
+namespace weft::engine {
+
+/// Of a model that reads no sources nothing is ever set.
+class Sources {
+ public:
+  Sources(const model::ModelGraph& graph, const Bindings& bindings, int n_sequences, int n_source);
+
+  int size(SeqId seq) const;  ///< In tokens; 0: there is none.
+  bool same(SeqId a, SeqId b) const { return slot_of(a) == slot_of(b); }
+  void remove(SeqId seq);
+  void copy(SeqId from, SeqId to);
+  /// A source of the sequence, in place of what it had: the inputs of the step that reads it are written.
+  void set(SeqId seq, std::span<const Token> tokens);
+  /// Row `row` of a step is of this sequence.
+  void bind(std::size_t row, SeqId seq) const {
+    if (!ends_.empty()) ends_[row] = size(seq);
+  }
+
+  std::int64_t cells_touched() const;  ///< That were ever in use.
+  /// Whether all counts agree.
+  bool consistent() const;
+
+ private:
+  static constexpr int kNone = -1;
+  int slot_of(SeqId seq) const { return slot_of_[static_cast<std::size_t>(seq)]; }
+  void hold(SeqId seq, int slot);
+
+  const int n_pages_;           // Of a slot.
+  std::vector<int> slot_of_;    // By sequence.
+  std::vector<int> n_holders_;  // By slot.
+  std::vector<int> size_of_;    // By slot.
+  int n_touched_ = 0;           // Slots.
+  std::span<std::int32_t> tokens_, positions_, cells_, extent_counts_, ends_;
+  std::span<Extent> extents_;
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,255 @@
+// Models that write about a source (T5): against PyTorch's logits, and against themselves cut into other
+// pieces and in other company, bit by bit; what becomes of sources when sequences are copied and removed.
+#include <algorithm>
+
+#include "engine/model_impl.h"
+#include "engine/small_device.h"
+#include "engine/source_testing.h"
+#include "weft/batcher.h"
+#include "weft/embedder.h"
+#include "weft/generate.h"
+
+namespace weft {
+namespace {
+
+using test::GoldenSources;
+using test::logits_about;
+
+class Sources : public testing::TestWithParam<const char*> {
+ protected:
+  const GoldenSources golden{GetParam()};
+};
+
+TEST_P(Sources, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
+  for (const CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+    std::shared_ptr<const Model> model;
+    try {
+      model = Model::load(golden.model(), {.isa = isa});
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+      continue;  // This machine lacks the instruction set.
+    }
+    EXPECT_TRUE(model->info().reads_source);
+    test::expect_golden(model, golden, "isa" + std::to_string(static_cast<int>(isa)));
+  }
+}
+
+TEST_P(Sources, SequencesWithOtherSourcesChangeNothing) {
+  const auto model = Model::load(golden.model());
+  const std::size_t n = golden.texts.size();
+  Context alone(model, {.n_ctx = 256});
+  std::vector<std::vector<float>> expected;
+  for (std::size_t i = 0; i < n; ++i)
+    expected.push_back(logits_about(alone, golden.sources[i], golden.texts[i], 5));
+
+  // All texts in one cache, interleaved token by token within each batch.
+  Context together(model, {.n_ctx = 512, .n_sequences = static_cast<int>(n), .n_ubatch = 16});
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    ASSERT_EQ(together.set_source(static_cast<SeqId>(i), golden.sources[i]), DecodeStatus::kOk);
+    EXPECT_EQ(together.source_size(static_cast<SeqId>(i)), static_cast<int>(golden.sources[i].size()));
+    longest = std::max(longest, golden.texts[i].size());
+  }
+  std::vector<std::vector<float>> logits(n);
+  for (std::size_t t = 0; t < longest; ++t) {
+    Batch batch;
+    std::vector<std::size_t> of;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (t >= golden.texts[i].size()) continue;
+      batch.add(golden.texts[i][t], static_cast<SeqId>(i), true);
+      of.push_back(i);
+    }
+    ASSERT_EQ(together.decode(batch), DecodeStatus::kOk);
+    for (int item = 0; item < batch.size(); ++item) {
+      const auto row = together.logits(item);
+      std::vector<float>& own = logits[of[static_cast<std::size_t>(item)]];
+      own.insert(own.end(), row.begin(), row.end());
+    }
+  }
+  for (std::size_t i = 0; i < n; ++i) EXPECT_TRUE(logits[i] == expected[i]) << "text " << i;
+  EXPECT_TRUE(together.consistent());
+}
+
+TEST_P(Sources, OnTwoDevicesTheBitsAreTheSame) {
+  const auto logits = [&](const PlacementParams& placement) {
+    const auto model = Model::load(golden.model(), {.n_threads = 1, .placement = placement});
+    Context context(model, {.n_ctx = 256, .n_threads = 1});
+    std::vector<float> result = logits_about(context, golden.sources[0], golden.texts[0], 5);
+    const std::vector<float> more = logits_about(context, golden.sources[1], golden.texts[3], 1);
+    result.insert(result.end(), more.begin(), more.end());
+    return result;
+  };
+  const std::vector<float> expected = logits({});
+  PlacementParams two;
+  two.devices = {"cpu", "cpu1=cpu"};
+  const int n_layers = Model::load(golden.model())->info().n_layers;
+  for (two.n_layers = 0; two.n_layers <= n_layers + 1; ++two.n_layers)
+    EXPECT_TRUE(logits(two) == expected) << two.n_layers << " layers";
+  two.n_layers = -1;
+  two.split_rows = true;
+  EXPECT_TRUE(logits(two) == expected) << "rows";
+}
+
+TEST_P(Sources, TextsAreGeneratedFromTheFirstTokenOn) {
+  const auto model = Model::load(golden.model());
+  Context context(model, {.n_ctx = 256});
+  const std::vector<Token>& source = golden.sources[0];
+  const int n = 12;
+  std::vector<Token> expected, text = {model->info().first_token};
+  for (int i = 0; i < n; ++i) {
+    const std::vector<float> logits = logits_about(context, source, text, 64);
+    const auto last = logits.end() - model->info().n_vocab;
+    expected.push_back(static_cast<Token>(std::max_element(last, logits.end()) - last));
+    text.push_back(expected.back());
+  }
+  for (const int n_best : {0, -1}) {
+    Context own(model, {.n_ctx = 256, .n_best = n_best});
+    Sampler sampler({.temperature = 0.0f}, model->info().n_vocab);
+    GenerateParams params;
+    params.n_predict = n;
+    params.ignore_end = true;
+    const Generation result = generate(own, sampler, source, params);
+    EXPECT_EQ(result.tokens, expected);
+    EXPECT_EQ(result.n_prompt, static_cast<int>(source.size()));
+    EXPECT_THROW((void)generate(own, sampler, source, params), Error) << "the sequence holds a text";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Sources, testing::ValuesIn(test::kSourceReaders), test::name_of_family);
+
+class SourceUse : public testing::Test {
+ protected:
+  const GoldenSources golden{"flan-t5"};
+  const std::shared_ptr<const Model> model = Model::load(golden.model());
+  const std::vector<Token>& source = golden.sources[0];
+  const std::vector<Token>& text = golden.texts[0];
+
+  std::vector<float> expected(const std::vector<Token>& of, const std::vector<Token>& about) const {
+    Context context(model, {.n_ctx = 256});
+    return logits_about(context, about, of, 5);
+  }
+  template <typename F>
+  static void expect_error(ErrorCode code, const char* part, F f) {
+    try {
+      f();
+      ADD_FAILURE() << "no error, expected one with '" << part << "'";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  }
+};
+
+TEST_F(SourceUse, CopiesShareASource) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 3});
+  ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
+  const std::int64_t bytes = context.cache_bytes();
+  // Of an empty sequence, of a text, and of what is only left as a copy.
+  ASSERT_TRUE(context.copy(0, 1));
+  EXPECT_EQ(context.source_size(1), context.source_size(0));
+  EXPECT_TRUE(test::all_logits(context, text, 3, 0) == expected(text, source));
+  ASSERT_TRUE(context.copy(0, 2, 0, 4));
+  context.remove(0);
+  EXPECT_EQ(context.source_size(0), 0);
+  // The place of the first one's is taken by another text's, if it was free; it is not.
+  ASSERT_EQ(context.set_source(0, golden.sources[1]), DecodeStatus::kOk);
+  EXPECT_TRUE(test::all_logits(context, text, 64, 1) == expected(text, source));
+  const std::vector<Token> rest(text.begin() + 4, text.end());
+  const std::vector<float> whole = expected(text, source), of_rest = test::all_logits(context, rest, 2, 2);
+  EXPECT_TRUE(
+      std::equal(of_rest.begin(), of_rest.end(), whole.end() - static_cast<std::ptrdiff_t>(of_rest.size())));
+  EXPECT_TRUE(test::all_logits(context, text, 64, 0) == expected(text, golden.sources[1]));
+  EXPECT_GT(bytes, 0);
+  EXPECT_TRUE(context.consistent());
+  context.keep(0);
+  EXPECT_EQ(context.source_size(1), 0);
+  EXPECT_EQ(context.source_size(2), 0);
+  EXPECT_GT(context.source_size(0), 0);
+  context.clear();
+  EXPECT_EQ(context.source_size(0), 0);
+  EXPECT_TRUE(context.consistent());
+}
+
+TEST_F(SourceUse, ASourceTakesThePlaceOfAnother) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 2});
+  ASSERT_EQ(context.set_source(1, golden.sources[2]), DecodeStatus::kOk);
+  for (int round = 0; round < 5; ++round)
+    for (const auto& other : golden.sources) ASSERT_EQ(context.set_source(0, other), DecodeStatus::kOk);
+  ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
+  EXPECT_TRUE(test::all_logits(context, text, 64, 0) == expected(text, source));
+  EXPECT_TRUE(test::all_logits(context, text, 64, 1) == expected(text, golden.sources[2]));
+}
+
+TEST_F(SourceUse, TokensAreSharedWhereSourcesAre) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 3});
+  ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
+  ASSERT_TRUE(context.copy(0, 1));
+  ASSERT_EQ(context.set_source(2, source), DecodeStatus::kOk);
+  const std::vector<SeqId> both = {0, 1}, others = {0, 2};
+  Batch batch;
+  batch.add(text[0], both, true);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  batch.clear();
+  batch.add(text[0], others, true);
+  expect_error(ErrorCode::kInvalidArgument, "different sources", [&] { (void)context.decode(batch); });
+}
+
+TEST_F(SourceUse, WhatCannotBeReadIsRefusedAndChangesNothing) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_source = 80});
+  const auto refused = [&](SeqId seq, const std::vector<Token>& tokens, const char* part) {
+    expect_error(ErrorCode::kInvalidArgument, part, [&] { (void)context.set_source(seq, tokens); });
+  };
+  ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
+  refused(0, {}, "empty");
+  refused(0, std::vector<Token>(81, 5), "n_source");
+  refused(0, {5, model->info().n_vocab}, "vocabulary");
+  refused(0, {-1}, "vocabulary");
+  refused(2, source, "sequence 2");
+  EXPECT_TRUE(test::all_logits(context, text, 64, 0) == expected(text, source));
+  refused(0, source, "remove it before");
+  EXPECT_EQ(context.set_source(1, std::vector<Token>(80, 5)), DecodeStatus::kOk);
+  EXPECT_THROW(Context(model, {.n_ctx = 256, .n_source = -1}), Error);
+  EXPECT_THROW(Context(model, {.n_ctx = 256, .n_source = 1 << 20}), Error);
+  // Texts without a source, and a part of a text about another one.
+  context.remove(1);
+  Batch batch;
+  batch.add(text, 1);
+  expect_error(ErrorCode::kInvalidArgument, "set_source", [&] { (void)context.decode(batch); });
+  ASSERT_EQ(context.set_source(1, golden.sources[1]), DecodeStatus::kOk);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  expect_error(ErrorCode::kInvalidArgument, "another source", [&] { (void)context.copy(0, 1, 2, 4); });
+}
+
+TEST_F(SourceUse, WhatHasNoSourceIsRefused) {
+  Context context(model, {.n_ctx = 256});
+  const auto refused = [&](const char* part, auto f) { expect_error(ErrorCode::kUnsupported, part, f); };
+  refused("source", [&] { (void)context.save(); });
+  refused("source", [&] { (void)context.restore(std::vector<std::byte>(8), 0); });
+  refused("source", [&] { const Batcher batcher(context, {}); });
+  refused("source", [&] { const Embedder embedder(model); });
+  Context plain(Model::load(test::golden_dir() / "llama" / "model.gguf"), {.n_ctx = 64});
+  refused("reads no source", [&] { (void)plain.set_source(0, source); });
+  EXPECT_EQ(plain.source_size(0), 0);
+}
+
+TEST_F(SourceUse, ACancelledSourceIsNone) {
+  Context context(model, {.n_ctx = 256});
+  context.cancel();
+  EXPECT_EQ(context.set_source(0, source), DecodeStatus::kCancelled);
+  EXPECT_EQ(context.source_size(0), 0);
+  EXPECT_TRUE(logits_about(context, source, text, 5) == expected(text, source));
+}
+
+TEST_F(SourceUse, ADeviceThatFailsLeavesNoSource) {
+  const auto on_small = test::load_with_small(golden.model(), std::uint64_t{1} << 40, true, {.n_layers = 1});
+  Context context(on_small, {.n_ctx = 256, .n_ubatch = 16, .n_threads = 1});
+  bool& fails = dynamic_cast<test::SmallDevice&>(*on_small->impl().devices.devices[0]).conduct->fails;
+  fails = true;
+  expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
+  EXPECT_EQ(context.source_size(0), 0);
+  fails = false;
+  EXPECT_TRUE(logits_about(context, source, text, 5) == expected(text, source));
+}
+
+}  // namespace
+}  // namespace weft
