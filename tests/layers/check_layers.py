@@ -38,9 +38,10 @@ DESIGN = {
     "quantize": {"gguf", "exec", "model"},
     "convert": {"weights", "text"},
 }
-# Folders outside src/ that use weft as a user does: include/weft and base only, though they link it whole; python has
-# include/weft alone.
-USERS = ["server", "fetch", "cli", "examples", "bench", "python"]
+# Folders outside src/ that use weft as a user does: include/weft and base only, though they link it whole; ALONE have
+# include/weft and nothing else.
+USERS = ["server", "fetch", "cli", "examples", "bench", "python", "c"]
+ALONE = ["python", "c"]
 # Folders of users that use others': they name the files from that folder on.
 USES = {"cli": ["server", "fetch"]}
 
@@ -126,7 +127,7 @@ def check_includes(root: Path, folders: dict[str, str], direct: dict[str, set[st
                         complain(file, match.start(), text, f"a public header includes {name}; only weft/ and std may be")
                 elif in_src:
                     layer = layer_of(source, folders)
-                    if top == "python":  # Built beside an installed weft, too.
+                    if top in ALONE:  # They link the library, which exports what is public.
                         allowed = set()
                     elif top in USERS:
                         allowed = {"base"}
@@ -200,6 +201,7 @@ def self_test(links: str) -> list[str]:
             ("examples/bad.cpp", '#include "tensor/tensor.h"'),
             ("python/src/bad.cpp", '#include "engine/engine.h"'),
             ("python/src/bad.cpp", '#include "base/base.h"'),
+            ("c/bad.cpp", '#include "base/base.h"'),
         ]:
             bad = root / place
             bad.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,40 @@
+#pragma once
+// Handles of models, as others are made of them.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "support.h"
+#include "weft/grammar.h"
+#include "weft/model.h"
+
+namespace weft::c {
+
+/// A model and what is made of it once, shared by all handles.
+struct LoadedModel {
+  std::shared_ptr<const Model> model;
+  std::string chat_template = {};
+  std::once_flag once = {};
+  std::unique_ptr<const GrammarCompiler> grammars = {};
+
+  /// Made when it is first asked for. Any thread.
+  const GrammarCompiler& compiler();
+};
+
+std::vector<AdapterUse> adapter_uses(const weft_adapter_use* uses, std::size_t n);
+
+}  // namespace weft::c
+
+struct weft_model {
+  std::shared_ptr<weft::c::LoadedModel> loaded;
+};
+
+struct weft_tokenizer {
+  std::shared_ptr<const weft::Tokenizer> tokenizer;  // Of a model: keeps that.
+};
+
+struct weft_grammar {
+  std::shared_ptr<weft::c::LoadedModel> loaded;
+  std::shared_ptr<const weft::CompiledGrammar> compiled;
+};
