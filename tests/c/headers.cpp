@@ -1,4 +1,4 @@
 // The headers are C++ as well, and callbacks may be lambdas.
-#include "weft.h"
+#include "weft_graph.h"
 
 const weft_text_callback callback = [](const char*, size_t, void*) { return true; };

@@ -1,0 +1,223 @@
+// weft in C: graphs of ops, and plans that run them on any devices. The rules of weft.h hold here, too.
+//
+// A graph is built once, with sizes that each step says (symbols), and a plan compiles it once. Ops are those
+// of weft's one table, by their names: weft_op_help tells an op's inputs and attributes, and the headers in
+// weft/graph/ops say what each computes.
+#ifndef WEFT_GRAPH_H
+#define WEFT_GRAPH_H
+
+#include "weft.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Values, and the nodes that make them.
+typedef struct weft_graph weft_graph;
+/// A value of a graph: its number there.
+typedef int32_t weft_value;
+/// Where there is no value.
+#define WEFT_NO_VALUE (-1)
+/// A size: a number from -1 on, or what weft_graph_symbol or weft_graph_size gave, for that graph.
+typedef int64_t weft_dim;
+/// Axes of a value, at most.
+#define WEFT_MAX_RANK 4
+
+/// An attribute of a node. Of text, number, integer and sizes the one that fits the attribute is set, the
+/// others are left 0.
+typedef struct weft_attribute {
+  const char* name;
+  const char* text;       ///< Of choices ("gelu_erf") and types ("i32").
+  double number;          ///< Of numbers with a point.
+  int64_t integer;        ///< Of whole numbers, of truth values (0 or 1), and of single sizes.
+  const weft_dim* sizes;  ///< Of shapes and lists, n_sizes of them.
+  size_t n_sizes;
+} weft_attribute;
+
+/// What a value is.
+typedef struct weft_value_info {
+  size_t struct_size;
+  const char* name;               ///< Valid until the graph changes.
+  const char* dtype;              ///< "f32", "i32"; of weights also "q4_K" and so on. Valid for ever.
+  weft_dim shape[WEFT_MAX_RANK];  ///< Outermost first.
+  int32_t rank;
+} weft_value_info;
+
+/// An empty graph.
+WEFT_API weft_graph* weft_graph_create(weft_error** error);
+/// Frees it. Plans have copies.
+WEFT_API void weft_graph_free(weft_graph* graph);
+/// A size that each step says, from min to max.
+WEFT_API weft_status weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max,
+                                       weft_dim* size, weft_error** error);
+/// a + b, a - b, a * b, or a / b rounded down (of a number b): `op` is one of + - * /.
+WEFT_API weft_status weft_graph_size(weft_graph* graph, weft_dim a, char op, weft_dim b, weft_dim* size,
+                                     weft_error** error);
+/// What each step gives: "f32" or "i32".
+WEFT_API weft_status weft_graph_input(weft_graph* graph, const char* name, const char* dtype,
+                                      const weft_dim* shape, size_t rank, weft_value* value,
+                                      weft_error** error);
+/// What is given once, of any type of weft.
+WEFT_API weft_status weft_graph_weight(weft_graph* graph, const char* name, const char* dtype,
+                                       const weft_dim* shape, size_t rank, weft_value* value,
+                                       weft_error** error);
+/// What lives between steps.
+WEFT_API weft_status weft_graph_state(weft_graph* graph, const char* name, const char* dtype,
+                                      const weft_dim* shape, size_t rank, weft_value* value,
+                                      weft_error** error);
+/// A node of an op, and its result. Attributes that are not named are the op's defaults. Optional inputs
+/// stand last; those that are WEFT_NO_VALUE are left out.
+WEFT_API weft_status weft_graph_op(weft_graph* graph, const char* op, const weft_value* inputs,
+                                   size_t n_inputs, const weft_attribute* attributes, size_t n_attributes,
+                                   weft_value* value, weft_error** error);
+/// Gives a value a name, by which pins and weft_plan_explain know it.
+WEFT_API weft_status weft_graph_rename(weft_graph* graph, weft_value value, const char* name,
+                                       weft_error** error);
+/// What is read after a step, under this name.
+WEFT_API weft_status weft_graph_output(weft_graph* graph, const char* name, weft_value value,
+                                       weft_error** error);
+/// The value of a name, or WEFT_NO_VALUE.
+WEFT_API weft_value weft_graph_find(const weft_graph* graph, const char* name);
+/// What a value is.
+WEFT_API weft_status weft_graph_get_value(weft_graph* graph, weft_value value, weft_value_info* info,
+                                          weft_error** error);
+/// A line for each node.
+WEFT_API weft_status weft_graph_text(const weft_graph* graph, char** text, weft_error** error);
+/// A drawing for Graphviz.
+WEFT_API weft_status weft_graph_dot(const weft_graph* graph, char** text, weft_error** error);
+
+/// The number of ops.
+WEFT_API size_t weft_op_count(void);
+/// The name of the op at a place, from 0; NULL where there is none. Valid for ever.
+WEFT_API const char* weft_op_name(size_t place);
+/// An op's inputs and attributes, with what these may be and are by default: for people.
+WEFT_API weft_status weft_op_help(const char* op, char** text, weft_error** error);
+
+/// A value in a call of a function of one's own: elements row after row.
+typedef struct weft_custom_value {
+  const char* dtype;  ///< "f32" or "i32"
+  const int64_t* shape;
+  size_t rank;
+  const void* data;
+  size_t n_bytes;
+} weft_custom_value;
+
+/// A call of a function of one's own: it writes rows `begin` to `end` (along the outermost axis) of its
+/// result. Valid during the call.
+typedef struct weft_custom_call {
+  size_t struct_size;
+  const weft_custom_value* inputs;
+  size_t n_inputs;
+  const int64_t* shape;  ///< Of all of the result.
+  size_t rank;
+  int64_t begin;
+  int64_t end;
+  void* data;  ///< Of these rows alone.
+  size_t n_bytes;
+} weft_custom_call;
+
+/// Returning false ends the step with WEFT_DEVICE. It must not use the plan.
+typedef bool (*weft_custom_callback)(const weft_custom_call* call, void* user_data);
+
+/// A node that is computed by a function on the CPU. With rows_per_task above 0 it is called from several
+/// threads at once, for different rows; with 0 once a step. `user_data` must outlive the graph and its plans.
+WEFT_API weft_status weft_graph_custom(weft_graph* graph, const char* name, const weft_value* inputs,
+                                       size_t n_inputs, const char* dtype, const weft_dim* shape, size_t rank,
+                                       int64_t rows_per_task, weft_custom_callback function, void* user_data,
+                                       weft_value* value, weft_error** error);
+
+// ---------------------------------------------------------------------------------------------------------
+// Plans
+
+/// A graph on devices, compiled once.
+typedef struct weft_plan weft_plan;
+
+/// How a graph is run.
+typedef struct weft_plan_params {
+  size_t struct_size;
+  const char* const* devices;  ///< Names; NULL: all GPUs. The CPU takes what they leave.
+  size_t n_devices;
+  const weft_pin* pins;  ///< What must lie where; the rest goes where it costs least.
+  size_t n_pins;
+  int32_t n_threads;    ///< Of the host. 0: as many as there are cores.
+  bool allow_shapes;    ///< Steps may differ in sizes,
+  bool allow_tensors;   ///< weights may be set anew,
+  bool allow_topology;  ///< and graphs changed.
+} weft_plan_params;
+
+/// A symbol's value in a step.
+typedef struct weft_symbol_value {
+  const char* symbol;
+  int64_t value;
+} weft_symbol_value;
+
+/// An input's elements in a step.
+typedef struct weft_input {
+  const char* name;
+  const void* data;
+  size_t n_bytes;
+} weft_input;
+
+/// What a plan has done.
+typedef struct weft_plan_counters {
+  size_t struct_size;
+  int64_t compiled;  ///< Graphs.
+  int64_t steps;
+  int64_t unchanged;  ///< Steps by what was different from the step before.
+  int64_t shapes;
+  int64_t tensors;
+  int64_t topology;
+  int64_t copies;  ///< Values copied between devices ...
+  int64_t copied_bytes;
+} weft_plan_counters;
+
+/// As what a plan is explained.
+typedef int32_t weft_explain;
+enum {
+  WEFT_EXPLAIN_TEXT = 0,
+  WEFT_EXPLAIN_JSON = 1,
+  WEFT_EXPLAIN_DOT = 2  ///< A drawing for Graphviz.
+};
+
+/// Fills in the defaults.
+WEFT_API void weft_plan_params_init(weft_plan_params* params, size_t struct_size);
+/// Copies the graph, and places it.
+WEFT_API weft_plan* weft_plan_create(const weft_graph* graph, const weft_plan_params* params,
+                                     weft_error** error);
+/// Frees it.
+WEFT_API void weft_plan_free(weft_plan* plan);
+/// The rows of a weight in its type, as GGUF stores them. They are kept where they are: they must stay as
+/// long as the plan.
+WEFT_API weft_status weft_plan_set_weight(weft_plan* plan, const char* name, const void* data, size_t n_bytes,
+                                          weft_error** error);
+/// All weights that a GGUF or safetensors file has under the graph's names.
+WEFT_API weft_status weft_plan_set_weights_file(weft_plan* plan, const char* path, weft_error** error);
+/// One step. Symbols and inputs that are not given are those of the step before.
+WEFT_API weft_status weft_plan_run(weft_plan* plan, const weft_symbol_value* symbols, size_t n_symbols,
+                                   const weft_input* inputs, size_t n_inputs, weft_error** error);
+/// The same beside the host: returns as soon as the inputs may be written anew. Until weft_plan_finish,
+/// outputs are those of the step before.
+WEFT_API weft_status weft_plan_start(weft_plan* plan, const weft_symbol_value* symbols, size_t n_symbols,
+                                     const weft_input* inputs, size_t n_inputs, weft_error** error);
+/// Waits until all that was started is done.
+WEFT_API weft_status weft_plan_finish(weft_plan* plan, weft_error** error);
+/// Another graph from the next step on. Weights and states of the same names, types and shapes stay.
+WEFT_API weft_status weft_plan_set_graph(weft_plan* plan, const weft_graph* graph, weft_error** error);
+/// The shape of an output of the last step: `shape` has room for WEFT_MAX_RANK sizes.
+WEFT_API weft_status weft_plan_shape(const weft_plan* plan, const char* output, int64_t* shape, size_t* rank,
+                                     weft_error** error);
+/// The elements of an output of the last step, f32 or i32, which are n_bytes.
+WEFT_API weft_status weft_plan_read(const weft_plan* plan, const char* output, void* data, size_t n_bytes,
+                                    weft_error** error);
+/// What it has done.
+WEFT_API weft_status weft_plan_get_counters(const weft_plan* plan, weft_plan_counters* counters,
+                                            weft_error** error);
+/// Which device computes what, what is copied, and the memory that each device needs.
+WEFT_API weft_status weft_plan_explain(const weft_plan* plan, weft_explain as, char** text,
+                                       weft_error** error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
