@@ -1,6 +1,6 @@
 # cmake --install: the program with its manual, completions and units of systemd (component `program`), the graph
 # library (component `graph`) and the whole library (component `library`), each with headers, a target of the CMake
-# package (weft::graph, weft::weft) and a pkg-config file. All of it may be moved afterwards: nothing in it names the
+# package (weft::graph, weft::weft) and a pkg-config file; the C library (weft::c) comes with the whole one. All of it may be moved afterwards: nothing in it names the
 # prefix. WeftPackage.cmake makes packages of the components.
 include(CMakePackageConfigHelpers)
 
@@ -38,7 +38,7 @@ set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h gguf.h g
 set(weft_graph_header_folders backend graph)
 
 # What is installed, and so what must be built before: `make build` does.
-add_custom_target(product DEPENDS weft weft_manual weft_shared weft_graph_shared)
+add_custom_target(product DEPENDS weft weft_manual weft_shared weft_graph_shared weft_c)
 if(TARGET weft_backend_vulkan_module)
   add_dependencies(product weft_backend_vulkan_module)
 endif()
@@ -74,12 +74,14 @@ install(FILES "${PROJECT_BINARY_DIR}/weftConfig.cmake" "${PROJECT_BINARY_DIR}/we
 
 # The library.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME library)
-install(TARGETS weft_shared EXPORT weftTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS weft_shared weft_c EXPORT weftTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION "${weft_package_dir}")
 list(TRANSFORM weft_graph_headers REPLACE "(.+)" "PATTERN;weft/\\1;EXCLUDE" OUTPUT_VARIABLE no_graph_headers)
 list(TRANSFORM weft_graph_header_folders REPLACE "(.+)" "PATTERN;weft/\\1;EXCLUDE" OUTPUT_VARIABLE no_graph_folders)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/weft" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h" ${no_graph_headers} ${no_graph_folders})
+install(FILES "${PROJECT_SOURCE_DIR}/c/weft.h" "${PROJECT_SOURCE_DIR}/c/weft_graph.h"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libweft-dev" RENAME copyright)
 
 # pkg-config knows where the .pc file lies; the prefix is found from there.
@@ -90,6 +92,7 @@ function(weft_pkg_config NAME COMPONENT LIBRARY DESCRIPTION)
   install(FILES "${PROJECT_BINARY_DIR}/${NAME}.pc" DESTINATION "${weft_pc_dir}" COMPONENT ${COMPONENT})
 endfunction()
 weft_pkg_config(weft library weft "${PROJECT_DESCRIPTION}")
+weft_pkg_config(weft-c library weft_c "weft in C")
 weft_pkg_config(weft-graph graph weft_graph "Graphs on the CPU, on GPUs and on devices of one's own")
 
 include(WeftPackage)

@@ -41,7 +41,7 @@ def check_build_target(build: Path, source: Path) -> None:
     built = {path.relative_to(build).as_posix() for path in installed if path.is_relative_to(build)}
     # CMake writes packages' files when it configures.
     built = {path for path in built if not path.endswith((".cmake", ".pc"))}
-    for library in ("libweft.so", "libweft_graph.so"):
+    for library in ("libweft.so", "libweft_graph.so", "libweft_c.so"):
         need("weft" in built and any(library in path for path in built), f"nothing is built of {built}")
     for path in sorted(built):
         known = any(one == path or one.startswith(path + ".") for one in made)
@@ -100,6 +100,20 @@ def check_graph_library(args: argparse.Namespace) -> Path:
     return build / "weft_backend_slow.so"
 
 
+def check_c(args: argparse.Namespace, libdir: Path, environment: dict[str, str]) -> None:
+    """The C example, built by CMake (with the others) and by pkg-config, writes what it writes everywhere."""
+    flags = run(["pkg-config", "--cflags", "--libs", "weft-c"], env=environment).split()
+    by_pkgconfig = args.scratch / "c_by_pkgconfig"
+    run(["cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", args.source / "examples/c/c.c", "-o",
+         by_pkgconfig, *flags])
+    needed = re.findall(r"NEEDED.*\[(.*)\]", run(["readelf", "-d", by_pkgconfig]))
+    need(any(re.fullmatch(r"libweft_c\.so\.\d+", name) for name in needed), f"the C library is known by {needed}")
+    need("libweft.so" not in " ".join(needed), f"a C program is bound to the C++ library: {needed}")
+    texts = [run([args.scratch / "c/c", args.model, "hello"]),
+             run([by_pkgconfig, args.model, "hello"], env=os.environ | {"LD_LIBRARY_PATH": str(libdir)})]
+    need("tokens" in texts[0] and texts[0].splitlines()[0] == texts[1].splitlines()[0], f"two texts: {texts}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--build", "--source", "--example", "--scratch", "--model"):
@@ -148,6 +162,7 @@ def main() -> None:
         need(usage.returncode == 2 and "usage" in usage.stderr, f"{example.parent.name} does not tell how it is used")
 
     environment = os.environ | {"PKG_CONFIG_PATH": str(libdir / "pkgconfig")}
+    check_c(args, libdir, environment)
     flags = run(["pkg-config", "--cflags", "--libs", "weft"], env=environment).split()
     # No warning comes of a header, nor of parameters of which a user names some.
     warnings = ["-Wall", "-Wextra", "-Werror"]
