@@ -38,6 +38,11 @@ deb: build ## Debian packages of the program and the library (build/release/*.de
 python: build ## a wheel of the Python package (build/python/wheel)
 	@python3 scripts/make_wheel.py build/release build/python
 
+.PHONY: docs
+docs: build ## the reference of C, C++ and Python from headers and docstrings (build/docs/index.html)
+	@./scripts/setup.sh docs
+	@python3 scripts/make_docs.py build/release build/docs
+
 .PHONY: model
 model: setup
 	@./scripts/fetch_models.py

@@ -1,33 +1,34 @@
-// weft in C: models, tokenizers, contexts, samplers, batchers and services, vectors of texts. Graphs are in
-// weft_graph.h.
-//
-// These rules hold for every function; what else there is to know stands with each.
-//
-// Handles. A weft_... type without members is a handle. What makes one returns it, or NULL where it fails,
-// and it is freed by its own weft_..._free, which takes NULL too. A handle keeps alive what it was made of,
-// so handles may be freed in any order; not from a callback that one of them calls.
-//
-// Errors. What can fail returns a weft_status, or a pointer that is NULL then, and has a weft_error** as its
-// last parameter. That may be NULL; otherwise it is set by every call: to NULL where it succeeds, else to an
-// error that the caller frees (weft_error_free). NULL for a handle or for anything else that must be there is
-// WEFT_INVALID_ARGUMENT. A call that fails leaves what it should have filled in as it was. Functions without
-// a weft_error** cannot fail; of NULL they give 0, false or NULL.
-//
-// Memory. What is given through a pointer to a pointer to what is not const (char** text) is the caller's,
-// who frees it with weft_free. Pointers to const are the handle's, and valid as long as the function says.
-// What a caller passes is copied, unless it is said to be kept. Paths and names end with a zero byte and are
-// UTF-8. Texts that are given back end with one, too, which their length does not count.
-//
-// Structs. One that begins with struct_size may grow at its end in later versions. Parameters are filled with
-// defaults by weft_..._params_init(&params, sizeof params), and where a function takes parameters NULL means
-// the defaults; for a struct that is filled by a function the caller sets struct_size to its sizeof. So a
-// program goes on with a later library as it was compiled; with an earlier one it gets an error where it sets
-// what that one has not. All other structs stay as they are.
-//
-// Threads. A handle is used by one thread at a time, where nothing else is said: a second one gets an error
-// where both compute. Different handles may be used at the same time, also where they share a model.
-//
-// No exception leaves the library, and none may leave a callback.
+/// @file
+/// weft in C: models, tokenizers, contexts, samplers, batchers and services, vectors of texts. Graphs are in
+/// weft_graph.h.
+///
+/// These rules hold for every function; what else there is to know stands with each.
+///
+/// Handles. A weft_... type without members is a handle. What makes one returns it, or NULL where it fails,
+/// and it is freed by its own weft_..._free, which takes NULL too. A handle keeps alive what it was made of,
+/// so handles may be freed in any order; not from a callback that one of them calls.
+///
+/// Errors. What can fail returns a weft_status, or a pointer that is NULL then, and has a weft_error** as its
+/// last parameter. That may be NULL; otherwise it is set by every call: to NULL where it succeeds, else to an
+/// error that the caller frees (weft_error_free). NULL for a handle or for anything else that must be there
+/// is WEFT_INVALID_ARGUMENT. A call that fails leaves what it should have filled in as it was. Functions
+/// without a weft_error** cannot fail; of NULL they give 0, false or NULL.
+///
+/// Memory. What is given through a pointer to a pointer to what is not const (char** text) is the caller's,
+/// who frees it with weft_free. Pointers to const are the handle's, and valid as long as the function says.
+/// What a caller passes is copied, unless it is said to be kept. Paths and names end with a zero byte and are
+/// UTF-8. Texts that are given back end with one, too, which their length does not count.
+///
+/// Structs. One that begins with struct_size may grow at its end in later versions. Parameters are filled
+/// with defaults by weft_..._params_init(&params, sizeof params), and where a function takes parameters NULL
+/// means the defaults; for a struct that is filled by a function the caller sets struct_size to its sizeof.
+/// So a program goes on with a later library as it was compiled; with an earlier one it gets an error where
+/// it sets what that one has not. All other structs stay as they are.
+///
+/// Threads. A handle is used by one thread at a time, where nothing else is said: a second one gets an error
+/// where both compute. Different handles may be used at the same time, also where they share a model.
+///
+/// No exception leaves the library, and none may leave a callback.
 #ifndef WEFT_H
 #define WEFT_H
 
@@ -35,6 +36,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/// What the library exports.
 #if defined(__GNUC__)
 #define WEFT_API __attribute__((visibility("default")))
 #else

@@ -1,8 +1,9 @@
-// weft in C: graphs of ops, and plans that run them on any devices. The rules of weft.h hold here, too.
-//
-// A graph is built once, with sizes that each step says (symbols), and a plan compiles it once. Ops are those
-// of weft's one table, by their names: weft_op_help tells an op's inputs and attributes, and the headers in
-// weft/graph/ops say what each computes.
+/// @file
+/// weft in C: graphs of ops, and plans that run them on any devices. The rules of weft.h hold here, too.
+///
+/// A graph is built once, with sizes that each step says (symbols), and a plan compiles it once. Ops are
+/// those of weft's one table, by their names: weft_op_help tells an op's inputs and attributes, and the
+/// headers in weft/graph/ops say what each computes.
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
