@@ -75,4 +75,4 @@ class Plan:
         kind = self._plan.type_of(name)
         if kind is None:
             raise NotFoundError(f"the graph has no value '{name}'")
-        return np.ascontiguousarray(array, dtype=_TYPES.get(kind, np.uint8 if kind not in ("bf16",) else np.uint16))
+        return np.asarray(array, dtype=_TYPES.get(kind, np.uint8 if kind not in ("bf16",) else np.uint16), order="C")

@@ -1,0 +1,218 @@
+"""Models in ONNX's format, as graphs of weft.
+
+    import weft.onnx
+    model = weft.onnx.load("model.onnx")
+    y = model.run({"x": x})["y"]
+
+Needs the package onnx: pip install weft[onnx]."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import numpy as np
+import numpy.typing as npt
+
+try:
+    import onnx
+    from onnx import external_data_helper, helper, numpy_helper
+except ImportError as error:
+    raise ImportError("weft.onnx needs the package onnx: pip install weft[onnx]") from error
+
+from .. import _weft
+from ..errors import InvalidArgumentError, InvalidFileError, NotFoundError
+from ..options import FilePath
+from ..plan import Plan
+from .build import TYPES, Builder, UnsupportedModelError, fit
+from .operators import OPERATORS
+
+__all__ = ["Model", "Tensor", "UnsupportedModelError", "load", "operators"]
+
+Array = npt.NDArray[Any]
+Size = Union[int, tuple[int, int]]
+
+
+def operators() -> list[str]:
+    """The ops that weft computes as a whole. What ONNX itself defines by these works, too."""
+    return sorted(OPERATORS)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or an output. Sizes are numbers, names of symbols, or what follows of those."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[Union[int, str], ...]
+
+
+def load(
+    source: Union[FilePath, bytes, onnx.ModelProto],
+    *,
+    sizes: Optional[Mapping[str, Size]] = None,
+    constants: Optional[Mapping[str, npt.ArrayLike]] = None,
+    devices: Sequence[str] = (),
+    pins: Sequence[tuple[str, str]] = (),
+    n_threads: int = 0,
+) -> Model:
+    """A model of a file, of its bytes, or one that was made with the package onnx.
+
+    `sizes`: of the model's symbols (a dimension without a name is INPUT.AXIS) a number, or the least and most that they will
+    be: memory is laid out for that once. Of others the bounds grow with what runs. `constants`: values of inputs that are
+    always the same, as shapes and axes that an input says. `devices`, `pins` and `n_threads` are those of weft.Plan.
+
+    UnsupportedModelError names all that weft lacks for the model, before anything is computed."""
+    folder = Path()
+    if isinstance(source, onnx.ModelProto):
+        model = onnx.ModelProto()
+        model.CopyFrom(source)
+    else:
+        data = source if isinstance(source, bytes) else _read(Path(os.fspath(source)))
+        folder = Path() if isinstance(source, bytes) else Path(os.fspath(source)).parent
+        try:
+            model = onnx.ModelProto.FromString(data)
+        except Exception as error:
+            raise InvalidFileError(f"{'the bytes' if isinstance(source, bytes) else source}: no ONNX model: {error}") from error
+        del data
+    if not model.graph.output:
+        raise InvalidFileError("the model has no outputs")
+    return Model(model, folder, sizes or {}, constants or {}, devices, pins, n_threads)
+
+
+def _read(path: Path) -> bytes:
+    if not path.exists():
+        raise NotFoundError(f"{path}: there is no such file")
+    return path.read_bytes()
+
+
+def _array(tensor: onnx.TensorProto, folder: Path) -> Array:
+    """Elements of a file beside the model are mapped, those within it are the model's own bytes."""
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return numpy_helper.to_array(tensor)
+    said = external_data_helper.ExternalDataInfo(tensor)
+    path = (folder / said.location).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise InvalidFileError(f"the weight '{tensor.name}' lies outside of the model's folder: {said.location}")
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    try:
+        array = np.memmap(path, dtype, "r", said.offset or 0, tuple(tensor.dims))
+    except (OSError, ValueError) as error:
+        raise InvalidFileError(f"the weight '{tensor.name}' cannot be read from {path}: {error}") from error
+    return np.require(array.view(np.ndarray), requirements=["A", "C"])
+
+
+class Model:
+    """A loaded model. Used by one thread at a time."""
+
+    def __init__(self, model: onnx.ModelProto, folder: Path, sizes: Mapping[str, Size], constants: Mapping[str, npt.ArrayLike],
+                 devices: Sequence[str], pins: Sequence[tuple[str, str]], n_threads: int) -> None:  # fmt: skip
+        self._model = model
+        self._initializers = {one.name: _array(one, folder) for one in model.graph.initializer}
+        del model.graph.initializer[:]  # Their bytes are in the arrays.
+        declared = {one.name: one for one in model.graph.input}
+        self._constants: dict[str, Array] = {}
+        for name, value in constants.items():
+            if name not in declared:
+                raise NotFoundError(f"the model has no input '{name}' to be a constant")
+            elements = declared[name].type.tensor_type.elem_type
+            self._constants[name] = np.asarray(value, helper.tensor_dtype_to_np_dtype(elements))
+        self._bounds: dict[str, Size] = dict(sizes)
+        self._given = set(sizes)
+        self._settings: dict[str, Any] = {"devices": devices, "pins": pins, "n_threads": n_threads}
+        self._plan: Optional[Plan] = None
+        self._build()
+        unknown = sorted(self._given - set(self._built.symbols))
+        if unknown:
+            has = ", ".join(self._built.symbols) or "none"
+            raise NotFoundError(f"the model has no symbol '{unknown[0]}'; it has {has}")
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        return {name: Tensor(helper.tensor_dtype_to_np_dtype(kind), _shape(self._values[name])) for name, kind in self._built.inputs.items()}
+
+    @property
+    def outputs(self) -> dict[str, Tensor]:
+        return {name: Tensor(made.dtype, made.shape) if isinstance(made, np.ndarray)
+                else Tensor(helper.tensor_dtype_to_np_dtype(made[1]), _shape(self._values[made[0]]))
+                for name, made in self._built.outputs.items()}  # fmt: skip
+
+    @property
+    def symbols(self) -> dict[str, Size]:
+        """Sizes that steps may change, with their least and most now; or what they are fixed to."""
+        return {name: self._bounds.get(name, (0, 1)) for name in self._built.symbols}
+
+    def run(self, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
+        """The outputs by their names. Other sizes than before cost no planning, as long as they are within the bounds."""
+        kinds = self._built.inputs
+        for name in inputs:
+            if name not in kinds:
+                raise NotFoundError(f"the model has no input '{name}'; it has {', '.join(kinds) or 'none'}")
+        missing = [name for name in kinds if name not in inputs]
+        if missing:
+            raise InvalidArgumentError(f"the input '{missing[0]}' is missing")
+        given = {name: self._as_input(name, np.asarray(array), kinds[name]) for name, array in inputs.items()}
+        self._grow(given)
+        results: dict[str, Array] = {}
+        made: dict[str, Array] = {}
+        if any(not isinstance(one, np.ndarray) for one in self._built.outputs.values()):
+            made = self._ready().run({**given, **self._first})
+            self._first = {}
+        for name, one in self._built.outputs.items():
+            if isinstance(one, np.ndarray):
+                results[name] = one.copy()
+            else:
+                results[name] = made[one[0]].astype(helper.tensor_dtype_to_np_dtype(one[1]), copy=False)
+        return results
+
+    def explain(self) -> str:
+        """Which device computes what, what is copied, and how much memory it takes."""
+        return self._ready().explain()
+
+    def __str__(self) -> str:
+        """The graph, a line for each node."""
+        return str(self._built.graph)
+
+    def _build(self) -> None:
+        self._built = Builder(self._model, self._initializers, self._constants, self._bounds, OPERATORS)
+        self._values = self._built.values
+        # Whole numbers that the model has are given with the first step.
+        self._first = dict(self._built.fixed)
+
+    def _ready(self) -> Plan:
+        if self._plan is None:
+            grows = any(name not in self._given for name in self._built.symbols)
+            allow = ["shapes", "topology"] if grows else ["shapes"]
+            self._plan = Plan(self._built.graph, allow=allow, **self._settings)
+            for name, array in self._built.weights.items():
+                self._plan.set_weight(name, array)
+        return self._plan
+
+    def _grow(self, given: Mapping[str, Array]) -> None:
+        """Bounds that nobody gave follow the inputs: those of the first step exactly, later ones by doubling."""
+        before = dict(self._bounds)
+        for name, array in given.items():
+            for size, now in zip(_shape(self._values[name]), array.shape, strict=False):
+                if isinstance(size, str) and size in self._built.symbols and size not in self._given:
+                    _, most = self._bounds.get(size, (0, 0))  # type: ignore[misc]
+                    if now > most:
+                        self._bounds[size] = (0, max(now, 2 * most))
+        if self._bounds != before:
+            self._build()
+            if self._plan is not None:
+                self._plan.set_graph(self._built.graph)
+
+    @staticmethod
+    def _as_input(name: str, array: Array, kind: int) -> Array:
+        dtype = helper.tensor_dtype_to_np_dtype(kind)
+        if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise InvalidArgumentError(f"the input '{name}' is of {dtype}, not {array.dtype}")
+        if TYPES[kind] == "i32":
+            return fit(array, f"the input '{name}'")
+        return np.asarray(array, np.float32, order="C")
+
+
+def _shape(value: _weft.Value) -> tuple[Union[int, str], ...]:
+    return tuple(size if isinstance(size, int) else str(size) for size in value.shape)

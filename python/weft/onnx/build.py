@@ -1,0 +1,455 @@
+"""A model becomes a graph, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from typing import Any, Optional, Union
+
+import numpy as np
+import onnx
+from onnx import TensorProto, defs, helper
+
+from .. import _weft, ops
+from ..errors import Error, UnsupportedError
+from .known import Array, are_sizes, attributes, fold
+
+# The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored: f32 is computed. Whole numbers
+# of 64 bits must fit 32.
+TYPES = {
+    TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f32", TensorProto.BFLOAT16: "f32",
+    TensorProto.INT32: "i32", TensorProto.INT64: "i32", TensorProto.BOOL: "i32",
+    TensorProto.INT8: "i32", TensorProto.UINT8: "i32", TensorProto.INT16: "i32", TensorProto.UINT16: "i32",
+}  # fmt: skip
+
+
+def type_name(onnx_type: int) -> str:
+    return TensorProto.DataType.Name(onnx_type).lower()
+
+
+class UnsupportedModelError(UnsupportedError):
+    """What weft lacks for a model: all of it, a line each in `problems`. `inputs` are those of which the values would have to
+    be known when the model is loaded: give them as `constants`."""
+
+    def __init__(self, problems: Sequence[str], inputs: Sequence[str]) -> None:
+        self.problems, self.inputs = list(problems), list(inputs)
+        super().__init__("weft cannot run this model:\n  " + "\n  ".join(self.problems))
+
+
+class Unknown(Exception):
+    """A step computes what must be known."""
+
+    def __init__(self, sources: frozenset[str]) -> None:
+        self.sources = sources
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What a step computes, with ONNX's type of its elements and the inputs that it depends on."""
+
+    value: _weft.Value
+    type: int
+    sources: frozenset[str] = frozenset()
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.value.shape
+
+
+class Broken:
+    """The result of a node that is among the problems."""
+
+
+Known = Union[Tensor, Array, None]
+Results = Union[_weft.Value, Tensor, Array, Sequence[Union[_weft.Value, Tensor, Array]]]
+
+
+@dataclass
+class Scope:
+    """Names of a graph, of a function's body or of a branch."""
+
+    opsets: Mapping[str, int]
+    names: dict[str, Any] = field(default_factory=dict)
+    outer: Optional[Scope] = None
+    prefix: str = ""
+
+    def find(self, name: str) -> Any:
+        if not name:
+            return None
+        if name in self.names:
+            return self.names[name]
+        if self.outer is None:
+            raise UnsupportedError(f"nothing makes '{name}'")
+        return self.outer.find(name)
+
+
+class Node:
+    """A node as the functions of the table see it."""
+
+    def __init__(self, builder: Builder, proto: onnx.NodeProto, scope: Scope) -> None:
+        self.builder, self.graph = builder, builder.graph
+        self.version = scope.opsets.get(proto.domain, 1)
+        self.n_outputs = len(proto.output)
+        self.wanted = [bool(name) for name in proto.output]
+
+    def value(self, x: Any, dtype: Optional[str] = None) -> _weft.Value:
+        """As a value of the graph, of this type of weft if one is named."""
+        made = x.value if isinstance(x, Tensor) else self.builder.constant(x) if isinstance(x, np.ndarray) else x
+        return made if dtype is None else ops.cast(made, dtype)
+
+    def weight(self, x: Any) -> _weft.Value:
+        """What is multiplied with, or of which rows are taken: as it is stored."""
+        return self.builder.weight(self.known(x), packed=True)
+
+    def known(self, x: Any) -> Array:
+        if isinstance(x, np.ndarray):
+            return x
+        raise Unknown(x.sources)
+
+    def ints(self, x: Any) -> list[Any]:
+        """Whole numbers and sizes that must be known."""
+        array = np.atleast_1d(self.known(x))
+        return [one if isinstance(one, _weft.Dim) else int(one) for one in array.tolist()]
+
+    def number(self, x: Any) -> Any:
+        """The element of something known."""
+        return self.known(x).reshape(-1).tolist()[0]
+
+    def type(self, x: Any) -> int:
+        """ONNX's."""
+        return x.type if isinstance(x, Tensor) else TensorProto.INT64 if are_sizes(x) else helper.np_dtype_to_tensor_dtype(x.dtype)
+
+    def is_whole(self, x: Any) -> bool:
+        return TYPES.get(self.type(x)) == "i32"
+
+
+class Builder:
+    """Makes a graph of a model. `bounds` are a number or the least and most of each symbol."""
+
+    def __init__(self, model: onnx.ModelProto, initializers: Mapping[str, Array], constants: Mapping[str, Array],
+                 bounds: Mapping[str, Union[int, tuple[int, int]]], operators: Mapping[str, Callable[..., Any]]) -> None:  # fmt: skip
+        self.graph = _weft.Graph()
+        self.operators = operators
+        self.bounds = bounds
+        self.functions = {(one.domain, one.name): one for one in model.functions}
+        self.symbols: dict[str, Any] = {}
+        self.inputs: dict[str, int] = {}
+        self.weights: dict[str, Array] = {}
+        self.fixed: dict[str, Array] = {}  # Whole numbers, which are inputs that never change.
+        self.outputs: dict[str, Any] = {}  # Known arrays, or ONNX's types.
+        self.values: dict[str, _weft.Value] = {}  # Inputs and outputs, by the graph's names.
+        self._made: dict[tuple[int, str], tuple[Array, Any]] = {}
+        self._names = {id(array): name for name, array in initializers.items()}
+        self._arrays: list[Array] = []  # That are known by their address.
+        self._transposed: dict[int, Array] = {}
+        self._taken: set[str] = set()
+        self._problems: dict[tuple[str, str], list[str]] = {}
+        self._wanted: dict[str, None] = {}
+
+        opsets = {("" if one.domain == "ai.onnx" else one.domain): one.version for one in model.opset_import}
+        if opsets.get("", 0) > defs.onnx_opset_version():
+            self._problem(f"opset {opsets['']}", f"the package onnx {onnx.__version__} knows {defs.onnx_opset_version()} at most", "")
+        scope = Scope(opsets, dict(initializers))
+        for one in model.graph.input:
+            if one.name not in initializers:
+                scope.names[one.name] = constants[one.name] if one.name in constants else self._input(one)
+        self._nodes(model.graph.node, scope)
+        self._outputs(model.graph.output, scope)
+        if self._problems:
+            raise UnsupportedModelError(self._lines(), list(self._wanted))
+
+    # What is given.
+
+    def _input(self, info: onnx.ValueInfoProto) -> Any:
+        tensor = info.type.tensor_type
+        if not info.type.HasField("tensor_type") or tensor.elem_type not in TYPES:
+            kind = type_name(tensor.elem_type) if info.type.HasField("tensor_type") else f"a {info.type.WhichOneof('value')}"
+            return self._problem(f"input '{info.name}'", f"weft has no {kind}", "")
+        if not tensor.HasField("shape"):
+            return self._problem(f"input '{info.name}'", "the model does not say how many axes it has", "")
+        shape = [self._size(size, f"{info.name}.{axis}") for axis, size in enumerate(tensor.shape.dim)]
+        if len(shape) > 4:
+            return self._problem(f"input '{info.name}'", f"it has {len(shape)} axes; weft's values have 4 at most", "")
+        self.inputs[info.name] = tensor.elem_type
+        self._taken.add(info.name)
+        value = self.graph.input(info.name, shape, TYPES[tensor.elem_type])
+        self.values[info.name] = value
+        return Tensor(value, tensor.elem_type, frozenset([info.name]))
+
+    def _size(self, size: Any, otherwise: str) -> Any:
+        if size.HasField("dim_value"):
+            return size.dim_value
+        name = size.dim_param or otherwise
+        if name not in self.symbols:
+            bounds = self.bounds.get(name, (0, 1))
+            self.symbols[name] = bounds if isinstance(bounds, int) else self.graph.symbol(name, *bounds)
+        return self.symbols[name]
+
+    def weight(self, array: Array, packed: bool) -> _weft.Value:
+        """A known array as a weight; its elements lie where they are, if their type is one of weft's."""
+        key = (id(array), "packed" if packed else "elements")
+        if key not in self._made:
+            stored = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(array.dtype.name)
+            if stored is None:
+                raise UnsupportedError(f"weft has no weights of {array.dtype.name}")
+            data = array
+            if stored != "f32" and not packed:
+                data, stored = array.astype(np.float32), "f32"
+            name = self._free(self._names.get(id(array), "constant"))
+            self.weights[name] = data.view(np.uint16) if stored == "bf16" else data
+            self._made[key] = array, self.graph.weight(name, data.shape, stored)
+        return self._made[key][1]
+
+    def kept(self, array: Array, origin: Any) -> Array:
+        """An array that was made of another one, under its name."""
+        self._names[id(array)] = self._names.get(id(origin), "constant")
+        self._arrays.append(array)
+        return array
+
+    def transposed(self, matrix: Array) -> Array:
+        """A matrix as `linear` has it: a copy, once."""
+        if id(matrix) not in self._transposed:
+            self._transposed[id(matrix)] = self.kept(np.ascontiguousarray(matrix.T), matrix)
+            self._arrays.append(matrix)
+        return self._transposed[id(matrix)]
+
+    def constant(self, array: Array) -> _weft.Value:
+        """A known array as an operand."""
+        if are_sizes(array):
+            parts = [ops.arange(self.graph, one, one + 1) for one in array.reshape(-1).tolist()]
+            return ops.reshape(ops.concat(parts, 0), array.shape)
+        if array.dtype.kind in "biu":
+            return self.fixed_input(array)
+        return self.weight(array, packed=False) if array.ndim else ops.full(self.graph, (), float(array))
+
+    def fixed_input(self, array: Array) -> _weft.Value:
+        """A known array where weft takes no weights: whole numbers, and factors of products of values."""
+        key = (id(array), "input")
+        if key not in self._made:
+            name = self._free(self._names.get(id(array), "constant"))
+            whole = array.dtype.kind in "biu"
+            self.fixed[name] = fit(array, "a constant") if whole else np.asarray(array, np.float32, order="C")
+            self._made[key] = array, self.graph.input(name, array.shape, "i32" if whole else "f32")
+        return self._made[key][1]
+
+    def _free(self, name: str) -> str:
+        found, number = name, 1
+        while found in self._taken:
+            found, number = f"{name}.{number}", number + 1
+        self._taken.add(found)
+        return found
+
+    # Nodes.
+
+    def _nodes(self, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
+        for node in nodes:
+            what = f"{node.domain + '.' if node.domain else ''}{node.op_type} (opset {scope.opsets.get(node.domain, '?')})"
+            place = scope.prefix + (node.name or next((name for name in node.output if name), ""))
+            results: Any = Broken()
+            try:
+                results = self._node(node, scope)
+            except Unknown as unknown:
+                self._wanted.update(dict.fromkeys(sorted(unknown.sources)))
+                self._problem(what, "what it makes depends on values that must be known when the model is loaded: "
+                              + (", ".join(sorted(unknown.sources)) or "a result"), place)  # fmt: skip
+            except (Error, ValueError, TypeError, NotImplementedError) as error:
+                self._problem(what, str(error), place)
+            for place_of, name in enumerate(node.output):
+                if name:
+                    scope.names[name] = results if isinstance(results, Broken) else results[place_of]
+
+    def _node(self, node: onnx.NodeProto, scope: Scope) -> Any:
+        if node.domain == "ai.onnx":
+            node.domain = ""
+        inputs = [scope.find(name) for name in node.input]
+        given = attributes(node)
+        if node.op_type == "If" and not node.domain:
+            return self._branch(node, inputs[0], given, scope)
+        function = self.functions.get((node.domain, node.op_type))
+        if function is not None:
+            return self._call(function, inputs, node, scope)
+        if node.domain or not defs.has(node.op_type, scope.opsets.get("", 1), ""):
+            raise UnsupportedError("ONNX has no such op")
+        schema = defs.get_schema(node.op_type, scope.opsets.get("", 1), "")
+        make = self.operators.get(node.op_type)
+        if make is None and not (schema.has_function or schema.has_context_dependent_function) and not self._folds(schema, inputs):
+            raise UnsupportedError("weft has no such op")
+        if make is not None:
+            self._check_attributes(make, given)
+        if any(isinstance(one, Broken) for one in inputs):
+            return Broken()
+        if self._folds(schema, inputs):
+            try:
+                return fold(node, inputs, scope.opsets)
+            except NotImplementedError:
+                pass
+        sources = frozenset().union(*(one.sources for one in inputs if isinstance(one, Tensor)))
+        if make is not None:
+            made = make(Node(self, node, scope), *inputs, **given)
+            if made is not NotImplemented:
+                return self._results(made, node, inputs, sources, scope)
+        return self._call(self._definition(schema, node, inputs, scope), inputs, node, scope)
+
+    @staticmethod
+    def _folds(schema: Any, inputs: Sequence[Any]) -> bool:
+        return schema.node_determinism != defs.OpSchema.NodeDeterminism.NonDeterministic and all(
+            one is None or isinstance(one, np.ndarray) for one in inputs
+        )
+
+    @staticmethod
+    def _check_attributes(make: Callable[..., Any], given: Mapping[str, Any]) -> None:
+        known = {name for name, one in signature(make).parameters.items() if one.kind is Parameter.KEYWORD_ONLY}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise UnsupportedError(f"weft does not have {', '.join(f'{name}={given[name]!r}' for name in unknown)}")
+
+    def _results(self, made: Results, node: onnx.NodeProto, inputs: Sequence[Any], sources: frozenset[str], scope: Scope) -> Any:
+        all_made = list(made) if isinstance(made, (list, tuple)) else [made]
+        first = next((one.type for one in inputs if isinstance(one, Tensor)), TensorProto.INT64)
+        results: list[Any] = []
+        for place, name in enumerate(node.output):
+            if name and (place >= len(all_made) or all_made[place] is None):
+                raise UnsupportedError(f"weft does not make its output {place}")
+            one: Any = all_made[place] if name else None
+            if isinstance(one, (Tensor, _weft.Value)):
+                tensor = Tensor(one.value, one.type, sources) if isinstance(one, Tensor) else Tensor(one, first, sources)
+                if tensor.type not in TYPES:
+                    raise UnsupportedError(f"weft has no {type_name(tensor.type)}")
+                self._name(tensor.value, scope.prefix + name)
+                one = tensor
+            results.append(one)
+        return results
+
+    def _name(self, value: _weft.Value, name: str) -> None:
+        """Results have ONNX's names; what had one keeps it."""
+        if value.name not in self._taken and name not in self._taken:
+            self._taken.add(name)
+            value.named(name)
+
+    # What is made of other nodes.
+
+    def _definition(self, schema: Any, node: onnx.NodeProto, inputs: Sequence[Any], scope: Scope) -> onnx.FunctionProto:
+        """An op that ONNX itself says by others."""
+        version = scope.opsets.get("", 1)
+
+        def nearest(versions: Sequence[int]) -> int:
+            return max((one for one in versions if one <= version), default=min(versions))
+
+        if schema.has_function:
+            made = schema.get_function_with_opset_version(nearest(schema.function_opset_versions))
+        else:
+            types = [self._type(one).SerializeToString() for one in inputs]
+            made = schema.get_context_dependent_function_with_opset_version(
+                nearest(schema.context_dependent_function_opset_versions), node.SerializeToString(), types
+            )
+        if isinstance(made, bytes):
+            made = onnx.FunctionProto.FromString(made)
+        if made is None or not made.node:
+            raise UnsupportedError("weft has no such op")
+        result = onnx.FunctionProto()
+        result.CopyFrom(made)
+        defaults = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
+        for name, value in defaults.items():
+            if name in result.attribute:
+                result.attribute.remove(name)
+                result.attribute_proto.append(value)
+        return result
+
+    @staticmethod
+    def _type(x: Any) -> onnx.TypeProto:
+        if x is None:
+            return onnx.TypeProto()
+        elements = x.type if isinstance(x, Tensor) else TensorProto.INT64 if are_sizes(x) else helper.np_dtype_to_tensor_dtype(x.dtype)
+        return helper.make_tensor_type_proto(elements, [one if isinstance(one, int) else None for one in x.shape])
+
+    def _call(self, function: onnx.FunctionProto, inputs: Sequence[Any], node: onnx.NodeProto, scope: Scope) -> Any:
+        opsets = {one.domain: one.version for one in function.opset_import}
+        inside = Scope({**scope.opsets, **opsets}, dict(zip(function.input, inputs, strict=False)), None,
+                       f"{scope.prefix}{node.name or next(iter(node.output))}/")  # fmt: skip
+        for name in function.input[len(inputs) :]:
+            inside.names[name] = None
+        given = {one.name: one for one in node.attribute}
+        for one in function.attribute_proto:
+            given.setdefault(one.name, one)
+        self._nodes([_with_attributes(one, given) for one in function.node], inside)
+        return [inside.names.get(name) for name in function.output] + [None] * (len(node.output) - len(function.output))
+
+    def _branch(self, node: onnx.NodeProto, condition: Any, given: Mapping[str, Any], scope: Scope) -> Any:
+        if isinstance(condition, Broken):
+            return condition
+        if not isinstance(condition, np.ndarray):
+            raise Unknown(condition.sources)
+        taken = given["then_branch" if condition.reshape(-1)[0] else "else_branch"]
+        inside = Scope(scope.opsets, {one.name: onnx.numpy_helper.to_array(one) for one in taken.initializer}, scope,
+                       f"{scope.prefix}{node.name or node.output[0]}/")  # fmt: skip
+        self._nodes(taken.node, inside)
+        return [inside.find(one.name) for one in taken.output]
+
+    # What is read.
+
+    def _outputs(self, outputs: Sequence[onnx.ValueInfoProto], scope: Scope) -> None:
+        read: set[str] = set()
+        for one in outputs:
+            made = scope.find(one.name)
+            if made is None or isinstance(made, Broken):
+                continue
+            if isinstance(made, np.ndarray) and not are_sizes(made):
+                self.outputs[one.name] = made
+                continue
+            value = made.value if isinstance(made, Tensor) else self.constant(made)
+            if value.name in read or value.name in self.inputs or value.name in self.weights or value.name in self.fixed:
+                value = _copy(value)
+            name = one.name if value.name == one.name else self._free(one.name)
+            self.values[name] = self.graph.output(name, value)
+            read.add(name)
+            self.outputs[one.name] = name, made.type if isinstance(made, Tensor) else TensorProto.INT64
+
+    def _problem(self, what: str, why: str, place: str) -> Broken:
+        self._problems.setdefault((what, why), []).append(place)
+        return Broken()
+
+    def _lines(self) -> list[str]:
+        lines = []
+        for (what, why), places in self._problems.items():
+            named = [place for place in places if place]
+            more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+            lines.append(f"{what}: {why}" + (f" ({', '.join(named[:3])}{more})" if named else ""))
+        return lines
+
+
+def _copy(value: _weft.Value) -> _weft.Value:
+    """The same under another name."""
+    return ops.reshape(value, value.shape)
+
+
+def _with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    """A node of a function's body, with the attributes that refer to the call's."""
+    if not any(one.ref_attr_name or one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for one in node.attribute):
+        return node
+    result = onnx.NodeProto()
+    result.CopyFrom(node)
+    del result.attribute[:]
+    for one in node.attribute:
+        if one.ref_attr_name:
+            if one.ref_attr_name in given:
+                kept = result.attribute.add()
+                kept.CopyFrom(given[one.ref_attr_name])
+                kept.name = one.name
+            continue
+        kept = result.attribute.add()
+        kept.CopyFrom(one)
+        if one.type == onnx.AttributeProto.GRAPH:
+            nodes = [_with_attributes(inner, given) for inner in one.g.node]
+            del kept.g.node[:]
+            kept.g.node.extend(nodes)
+    return result
+
+
+def fit(array: Array, what: str) -> Array:
+    """Whole numbers in 32 bits."""
+    if array.dtype.itemsize > 4 or array.dtype == np.uint32:
+        limits = np.iinfo(np.int32)
+        if array.size and (array.min() < limits.min or array.max() > limits.max):
+            raise UnsupportedError(f"{what} has whole numbers that do not fit 32 bits")
+    return np.asarray(array, np.int32, order="C")

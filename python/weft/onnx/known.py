@@ -1,0 +1,124 @@
+"""What a model's file settles by itself: constants, and sizes. Both are NumPy arrays; those with a size that is a symbol
+hold Python objects, on which the ops work that exporters make shapes with."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from .. import _weft
+
+Array = np.ndarray[Any, Any]
+
+
+def sizes(shape: Sequence[Any]) -> Array:
+    """A shape as ONNX has it, a tensor of whole numbers."""
+    if all(isinstance(size, int) for size in shape):
+        return np.array(shape, np.int64)
+    array = np.empty(len(shape), object)
+    array[:] = shape
+    return array
+
+
+def product(dims: Sequence[Any]) -> Any:
+    return functools.reduce(operator.mul, dims, 1)
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """By their names, texts as str."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, bytes):
+            return value.decode()
+        return [plain(one) for one in value] if isinstance(value, list) else value
+
+    return {one.name: plain(onnx.helper.get_attribute_value(one)) for one in node.attribute}
+
+
+def _axes(x: Array, axes: Any) -> tuple[int, ...]:
+    given = range(x.ndim) if axes is None else np.atleast_1d(axes)
+    return tuple(int(axis) for axis in given)
+
+
+def _slice(x: Array, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None, **old: Any) -> Array:
+    starts, ends = old.get("starts", starts), old.get("ends", ends)
+    axes = old.get("axes", range(len(starts)) if axes is None else axes)
+    parts = [slice(None)] * x.ndim
+    for place, axis in enumerate(axes):
+        parts[int(axis)] = slice(int(starts[place]), int(ends[place]), None if steps is None else int(steps[place]))
+    return x[tuple(parts)]
+
+
+def _split(x: Array, parts: Any = None, *, axis: int = 0, split: Any = None, num_outputs: int = 0) -> tuple[Array, ...]:
+    parts = split if parts is None else parts
+    cuts = num_outputs or np.cumsum([int(part) for part in parts])[:-1]
+    return tuple(np.split(x, cuts, axis))
+
+
+def _squeeze(x: Array, axes_input: Any = None, *, axes: Any = None) -> Array:
+    given = axes if axes_input is None else axes_input
+    return np.squeeze(x, None if given is None else _axes(x, given))
+
+
+def _unsqueeze(x: Array, axes_input: Any = None, *, axes: Any = None) -> Array:
+    return np.expand_dims(x, _axes(x, axes if axes_input is None else axes_input))
+
+
+def _prod(x: Array, axes_input: Any = None, *, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Array:
+    given = axes if axes_input is None else axes_input
+    return np.multiply.reduce(x, axis=_axes(x, given), keepdims=bool(keepdims))
+
+
+# With sizes among their inputs. Python's operators do the rest: a Dim has + - * // and ==.
+OF_SIZES: Mapping[str, Callable[..., Any]] = {
+    "Add": np.add,
+    "Cast": lambda x, *, to, **_: x,
+    "Concat": lambda *all, axis: np.concatenate([one.astype(object) for one in all], axis),
+    "Div": np.floor_divide,
+    "Equal": np.equal,
+    "Gather": lambda x, indices, *, axis=0: np.take(x, indices.astype(np.int64), axis),
+    "Identity": lambda x: x,
+    "Mul": np.multiply,
+    "ReduceProd": _prod,
+    "Reshape": lambda x, shape, **_: x.reshape([int(size) for size in shape]),
+    "Size": lambda x: np.array(x.size),
+    "Shape": lambda x, *, start=0, end=None: np.array(x.shape[start:end], np.int64),
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Sub": np.subtract,
+    "Unsqueeze": _unsqueeze,
+    "Where": lambda condition, a, b: np.where(condition.astype(bool), a, b),
+}
+
+
+def are_sizes(x: Any) -> bool:
+    """Whether a symbol is among them."""
+    return isinstance(x, np.ndarray) and x.dtype == object and any(isinstance(one, _weft.Dim) for one in x.flat)
+
+
+def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...]:
+    """The results of a node whose inputs are known. NotImplementedError where that is not done for sizes."""
+    if any(are_sizes(one) for one in inputs):
+        if node.op_type not in OF_SIZES:
+            raise NotImplementedError
+        made = OF_SIZES[node.op_type](*inputs, **attributes(node))
+        results = made if isinstance(made, tuple) else (made,)
+        # What has lost its symbols are numbers again.
+        return tuple(np.asarray(one) if are_sizes(np.asarray(one)) else as_numbers(np.asarray(one)) for one in results)
+    names = [name for name in node.input if name]
+    known = dict(zip(names, (one for name, one in zip(node.input, inputs, strict=False) if name), strict=True))
+    return tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
+
+
+def as_numbers(x: Array) -> Array:
+    if x.dtype != object:
+        return x
+    is_truth = x.size > 0 and all(isinstance(one, (bool, np.bool_)) for one in x.flat)
+    return x.astype(bool if is_truth else np.int64)
