@@ -23,7 +23,6 @@ try:
 except ImportError as error:
     raise ImportError("weft.onnx needs the package onnx: pip install weft[onnx]") from error
 
-from .. import _weft
 from ..errors import InvalidArgumentError, InvalidFileError, NotFoundError
 from ..options import FilePath
 from ..plan import Plan
@@ -131,13 +130,11 @@ class Model:
 
     @property
     def inputs(self) -> dict[str, Tensor]:
-        return {name: Tensor(helper.tensor_dtype_to_np_dtype(kind), _shape(self._values[name])) for name, kind in self._built.inputs.items()}
+        return {name: _describe(one) for name, one in self._built.inputs.items()}
 
     @property
     def outputs(self) -> dict[str, Tensor]:
-        return {name: Tensor(made.dtype, made.shape) if isinstance(made, np.ndarray)
-                else Tensor(helper.tensor_dtype_to_np_dtype(made[1]), _shape(self._values[made[0]]))
-                for name, made in self._built.outputs.items()}  # fmt: skip
+        return {name: _describe(one) for name, one in self._built.outputs.items()}
 
     @property
     def symbols(self) -> dict[str, Size]:
@@ -146,25 +143,28 @@ class Model:
 
     def run(self, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
         """The outputs by their names. Other sizes than before cost no planning, as long as they are within the bounds."""
-        kinds = self._built.inputs
+        known = self._built.inputs
         for name in inputs:
-            if name not in kinds:
-                raise NotFoundError(f"the model has no input '{name}'; it has {', '.join(kinds) or 'none'}")
-        missing = [name for name in kinds if name not in inputs]
+            if name not in known:
+                raise NotFoundError(f"the model has no input '{name}'; it has {', '.join(known) or 'none'}")
+        missing = [name for name in known if name not in inputs]
         if missing:
             raise InvalidArgumentError(f"the input '{missing[0]}' is missing")
-        given = {name: self._as_input(name, np.asarray(array), kinds[name]) for name, array in inputs.items()}
-        self._grow(given)
-        results: dict[str, Array] = {}
+        given = {name: _as_input(name, np.asarray(array), known[name].type) for name, array in inputs.items()}
+        sizes = self._sizes(given)
+        self._grow(sizes)
         made: dict[str, Array] = {}
         if any(not isinstance(one, np.ndarray) for one in self._built.outputs.values()):
-            made = self._ready().run({**given, **self._first})
+            flat = {name: array.reshape(-1) if known[name].wide else array for name, array in given.items()}
+            made = self._ready().run({**flat, **self._first}, **sizes)
             self._first = {}
+        results: dict[str, Array] = {}
         for name, one in self._built.outputs.items():
             if isinstance(one, np.ndarray):
                 results[name] = one.copy()
-            else:
-                results[name] = made[one[0]].astype(helper.tensor_dtype_to_np_dtype(one[1]), copy=False)
+                continue
+            array = made[one.value.name].astype(helper.tensor_dtype_to_np_dtype(one.type), copy=False)
+            results[name] = array if one.wide is None else array.reshape([size if isinstance(size, int) else -1 for size in one.wide])
         return results
 
     def explain(self) -> str:
@@ -177,7 +177,6 @@ class Model:
 
     def _build(self) -> None:
         self._built = Builder(self._model, self._initializers, self._constants, self._bounds, OPERATORS)
-        self._values = self._built.values
         # Whole numbers that the model has are given with the first step.
         self._first = dict(self._built.fixed)
 
@@ -190,29 +189,41 @@ class Model:
                 self._plan.set_weight(name, array)
         return self._plan
 
-    def _grow(self, given: Mapping[str, Array]) -> None:
-        """Bounds that nobody gave follow the inputs: those of the first step exactly, later ones by doubling."""
-        before = dict(self._bounds)
+    def _sizes(self, given: Mapping[str, Array]) -> dict[str, int]:
+        """What the inputs' shapes say of the symbols. Where they disagree, the plan says so."""
+        sizes: dict[str, int] = {}
         for name, array in given.items():
-            for size, now in zip(_shape(self._values[name]), array.shape, strict=False):
-                if isinstance(size, str) and size in self._built.symbols and size not in self._given:
-                    _, most = self._bounds.get(size, (0, 0))  # type: ignore[misc]
-                    if now > most:
-                        self._bounds[size] = (0, max(now, 2 * most))
-        if self._bounds != before:
+            shape = _describe(self._built.inputs[name]).shape
+            if len(shape) != array.ndim or any(isinstance(size, int) and size != now for size, now in zip(shape, array.shape, strict=True)):
+                raise InvalidArgumentError(f"the input '{name}' has the shape {array.shape}, not ({', '.join(map(str, shape))})")
+            for size, now in zip(shape, array.shape, strict=True):
+                if isinstance(size, str) and sizes.setdefault(size, now) != now:
+                    raise InvalidArgumentError(f"the size {size} is {sizes[size]} of one input, and {now} of '{name}'")
+        return sizes
+
+    def _grow(self, sizes: Mapping[str, int]) -> None:
+        """Bounds that nobody gave follow the inputs: those of the first step exactly, later ones by doubling."""
+        grown = {}
+        for name, now in sizes.items():
+            bounds = self._bounds.get(name, (0, 0))
+            if name not in self._given and isinstance(bounds, tuple) and now > bounds[1]:
+                grown[name] = (0, max(now, 2 * bounds[1]))
+        if grown:
+            self._bounds.update(grown)
             self._build()
             if self._plan is not None:
                 self._plan.set_graph(self._built.graph)
 
-    @staticmethod
-    def _as_input(name: str, array: Array, kind: int) -> Array:
-        dtype = helper.tensor_dtype_to_np_dtype(kind)
-        if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise InvalidArgumentError(f"the input '{name}' is of {dtype}, not {array.dtype}")
-        if TYPES[kind] == "i32":
-            return fit(array, f"the input '{name}'")
-        return np.asarray(array, np.float32, order="C")
+
+def _as_input(name: str, array: Array, kind: int) -> Array:
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise InvalidArgumentError(f"the input '{name}' is of {dtype}, not {array.dtype}")
+    if TYPES[kind] == "i32":
+        return fit(array, f"the input '{name}'")
+    return np.asarray(array, np.float32, order="C")
 
 
-def _shape(value: _weft.Value) -> tuple[Union[int, str], ...]:
-    return tuple(size if isinstance(size, int) else str(size) for size in value.shape)
+def _describe(one: Any) -> Tensor:
+    dtype = one.dtype if isinstance(one, np.ndarray) else helper.tensor_dtype_to_np_dtype(one.type)
+    return Tensor(dtype, tuple(size if isinstance(size, int) else str(size) for size in one.shape))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from typing import Any, Optional, Union
 
@@ -13,7 +13,8 @@ from onnx import TensorProto, defs, helper
 
 from .. import _weft, ops
 from ..errors import Error, UnsupportedError
-from .known import Array, are_sizes, attributes, fold
+from .known import Array, are_sizes, attributes, fold, product
+from .wide import MOST, reshaped
 
 # The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored: f32 is computed. Whole numbers
 # of 64 bits must fit 32.
@@ -51,10 +52,11 @@ class Tensor:
     value: _weft.Value
     type: int
     sources: frozenset[str] = frozenset()
+    wide: Optional[tuple[Any, ...]] = None  # The shape, where it has more axes than a value can have: see wide.py.
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        return self.value.shape
+        return self.value.shape if self.wide is None else self.wide
 
 
 class Broken:
@@ -95,8 +97,21 @@ class Node:
 
     def value(self, x: Any, dtype: Optional[str] = None) -> _weft.Value:
         """As a value of the graph, of this type of weft if one is named."""
+        if isinstance(x, (Tensor, np.ndarray)) and len(x.shape) > MOST:
+            raise UnsupportedError(f"an input has {len(x.shape)} axes; weft's values have {MOST} at most")
         made = x.value if isinstance(x, Tensor) else self.builder.constant(x) if isinstance(x, np.ndarray) else x
         return made if dtype is None else ops.cast(made, dtype)
+
+    def elements(self, x: Any) -> _weft.Value:
+        """As a value, of any shape where there are too many axes."""
+        if isinstance(x, np.ndarray) and x.ndim > MOST:
+            return self.builder.constant(self.builder.kept(x.reshape(-1), x))
+        return x.value if isinstance(x, Tensor) else self.value(x)
+
+    def shaped(self, value: _weft.Value, shape: Sequence[Any], x: Any) -> Any:
+        """A result of this shape and the type of x, of any number of axes."""
+        made = reshaped(value, shape)
+        return Tensor(made, self.type(x), wide=tuple(shape) if len(shape) > MOST else None)
 
     def weight(self, x: Any) -> _weft.Value:
         """What is multiplied with, or of which rows are taken: as it is stored."""
@@ -105,6 +120,8 @@ class Node:
     def known(self, x: Any) -> Array:
         if isinstance(x, np.ndarray):
             return x
+        if x is None:
+            raise UnsupportedError("an input is missing that it needs")
         raise Unknown(x.sources)
 
     def ints(self, x: Any) -> list[Any]:
@@ -134,11 +151,10 @@ class Builder:
         self.bounds = bounds
         self.functions = {(one.domain, one.name): one for one in model.functions}
         self.symbols: dict[str, Any] = {}
-        self.inputs: dict[str, int] = {}
+        self.inputs: dict[str, Tensor] = {}
         self.weights: dict[str, Array] = {}
         self.fixed: dict[str, Array] = {}  # Whole numbers, which are inputs that never change.
-        self.outputs: dict[str, Any] = {}  # Known arrays, or ONNX's types.
-        self.values: dict[str, _weft.Value] = {}  # Inputs and outputs, by the graph's names.
+        self.outputs: dict[str, Any] = {}  # Known arrays, or Tensors whose values have the graph's names of them.
         self._made: dict[tuple[int, str], tuple[Array, Any]] = {}
         self._names = {id(array): name for name, array in initializers.items()}
         self._arrays: list[Array] = []  # That are known by their address.
@@ -169,13 +185,12 @@ class Builder:
         if not tensor.HasField("shape"):
             return self._problem(f"input '{info.name}'", "the model does not say how many axes it has", "")
         shape = [self._size(size, f"{info.name}.{axis}") for axis, size in enumerate(tensor.shape.dim)]
-        if len(shape) > 4:
-            return self._problem(f"input '{info.name}'", f"it has {len(shape)} axes; weft's values have 4 at most", "")
-        self.inputs[info.name] = tensor.elem_type
+        is_wide = len(shape) > MOST
         self._taken.add(info.name)
-        value = self.graph.input(info.name, shape, TYPES[tensor.elem_type])
-        self.values[info.name] = value
-        return Tensor(value, tensor.elem_type, frozenset([info.name]))
+        value = self.graph.input(info.name, (product(shape),) if is_wide else shape, TYPES[tensor.elem_type])
+        made = Tensor(value, tensor.elem_type, frozenset([info.name]), tuple(shape) if is_wide else None)
+        self.inputs[info.name] = made
+        return made
 
     def _size(self, size: Any, otherwise: str) -> Any:
         if size.HasField("dim_value"):
@@ -306,14 +321,14 @@ class Builder:
 
     def _results(self, made: Results, node: onnx.NodeProto, inputs: Sequence[Any], sources: frozenset[str], scope: Scope) -> Any:
         all_made = list(made) if isinstance(made, (list, tuple)) else [made]
-        first = next((one.type for one in inputs if isinstance(one, Tensor)), TensorProto.INT64)
+        first = Node(self, node, scope).type(inputs[0]) if inputs and inputs[0] is not None else TensorProto.INT64
         results: list[Any] = []
         for place, name in enumerate(node.output):
             if name and (place >= len(all_made) or all_made[place] is None):
                 raise UnsupportedError(f"weft does not make its output {place}")
             one: Any = all_made[place] if name else None
             if isinstance(one, (Tensor, _weft.Value)):
-                tensor = Tensor(one.value, one.type, sources) if isinstance(one, Tensor) else Tensor(one, first, sources)
+                tensor = replace(one, sources=sources) if isinstance(one, Tensor) else Tensor(one, first, sources)
                 if tensor.type not in TYPES:
                     raise UnsupportedError(f"weft has no {type_name(tensor.type)}")
                 self._name(tensor.value, scope.prefix + name)
@@ -397,13 +412,13 @@ class Builder:
             if isinstance(made, np.ndarray) and not are_sizes(made):
                 self.outputs[one.name] = made
                 continue
-            value = made.value if isinstance(made, Tensor) else self.constant(made)
+            tensor = made if isinstance(made, Tensor) else Tensor(self.constant(made), TensorProto.INT64)
+            value = tensor.value
             if value.name in read or value.name in self.inputs or value.name in self.weights or value.name in self.fixed:
                 value = _copy(value)
             name = one.name if value.name == one.name else self._free(one.name)
-            self.values[name] = self.graph.output(name, value)
+            self.outputs[one.name] = replace(tensor, value=self.graph.output(name, value))
             read.add(name)
-            self.outputs[one.name] = name, made.type if isinstance(made, Tensor) else TensorProto.INT64
 
     def _problem(self, what: str, why: str, place: str) -> Broken:
         self._problems.setdefault((what, why), []).append(place)

@@ -13,6 +13,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from .. import _weft
+from ..errors import UnsupportedError
 
 Array = np.ndarray[Any, Any]
 
@@ -114,7 +115,10 @@ def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int])
         return tuple(np.asarray(one) if are_sizes(np.asarray(one)) else as_numbers(np.asarray(one)) for one in results)
     names = [name for name in node.input if name]
     known = dict(zip(names, (one for name, one in zip(node.input, inputs, strict=False) if name), strict=True))
-    return tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
+    results = tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
+    if not all(isinstance(one, np.ndarray) for one in results):
+        raise UnsupportedError("weft has no sequences")
+    return results
 
 
 def as_numbers(x: Array) -> Array:

@@ -19,6 +19,7 @@ from .. import _weft, ops
 from ..errors import UnsupportedError
 from .build import TYPES, Node, Tensor, type_name
 from .known import product, sizes
+from .wide import MOST, aligned, along, expanded, is_one, permuted
 
 Value = _weft.Value
 BOOL, FLOAT, INT64 = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.INT64
@@ -54,7 +55,7 @@ def unary(make: Callable[[Value], Value], to: Optional[int] = None) -> Callable[
     def convert(at: Node, x: Any) -> Any:
         if at.is_whole(x):
             raise UnsupportedError(f"weft does not have it for {type_name(at.type(x))}")
-        return Tensor(make(at.value(x)), at.type(x) if to is None else to)
+        return Tensor(make(at.elements(x)), at.type(x) if to is None else to, wide=x.shape if len(x.shape) > MOST else None)
 
     return convert
 
@@ -164,10 +165,21 @@ def operands(at: Node, a: Any, b: Any) -> tuple[Value, Any]:
 def binary(make: Callable[[Value, Any], Value], to: Optional[int] = None) -> Callable[..., Any]:
     def convert(at: Node, a: Any, b: Any) -> Any:
         kind = at.type(a)
-        made = make(*operands(at, a, b))
-        return Tensor(made, to) if to is not None else Tensor(wrapped(made, kind), kind)
+        made, wide = over_both(at, a, b, make)
+        return Tensor(made, to, wide=wide) if to is not None else Tensor(wrapped(made, kind), kind, wide=wide)
 
     return convert
+
+
+def over_both(at: Node, a: Any, b: Any, make: Callable[[Value, Any], Value]) -> tuple[Value, Optional[tuple[Any, ...]]]:
+    if max(len(a.shape), len(b.shape)) <= MOST:
+        return make(*operands(at, a, b)), None
+    left, right = aligned(a.shape, b.shape)
+    rank = max(len(a.shape), len(b.shape))
+    both = zip([1] * (rank - len(a.shape)) + list(a.shape), [1] * (rank - len(b.shape)) + list(b.shape), strict=True)
+    shape = tuple(y if is_one(x) else x for x, y in both)
+    made = make(ops.reshape(at.elements(a), left), ops.reshape(at.elements(b), right))
+    return ops.reshape(made, (product(shape),)), shape
 
 
 def all_of(make: Callable[[Value, Any], Value]) -> Callable[..., Any]:
@@ -201,8 +213,17 @@ def modulo(at: Node, a: Any, b: Any, *, fmod: int = 0) -> Any:
     if v.dtype == "i32":
         rest = ops.remainder(ops.maximum(v, v * -1), ops.maximum(w, w * -1))
         return ops.where(ops.less(v, 0.0), rest * -1, rest)
-    rest = ops.abs(v) - ops.floor(ops.abs(v) / ops.abs(w)) * ops.abs(w)
-    return ops.where(ops.less(v, 0.0), -rest, rest)
+    size, step = ops.abs(v), ops.abs(w)
+    rest = size - ops.where(ops.isinf(step), zeros(v.graph, step.shape), ops.floor(size / step) * step)
+    rest = ops.where(ops.isfinite(v), ops.where(ops.less(v, 0.0), -rest, rest), math.nan)
+    if fmod:
+        return rest
+    # With the sign of the divisor.
+    return ops.where(ops.less(rest * ops.cast(ops.less(w, 0.0) * -2 + 1, "f32"), 0.0), rest + w, rest)
+
+
+def zeros(graph: Any, shape: Sequence[Any], dtype: str = "f32") -> Value:
+    return ops.cast(ops.full(graph, shape, 0.0), dtype)
 
 
 def power(at: Node, a: Any, b: Any) -> Any:
@@ -392,80 +413,112 @@ def cumulative_sum(at: Node, x: Any, axis: Any, *, exclusive: int = 0, reverse: 
 
 def shifted(v: Value, axis: int) -> Value:
     """With a zero in front."""
-    zeros = ops.full(v.graph, [*v.shape[:axis], 1, *v.shape[axis + 1 :]], 0.0)
-    return ops.concat([ops.cast(zeros, v.dtype), v], axis)
+    return ops.concat([zeros(v.graph, [*v.shape[:axis], 1, *v.shape[axis + 1 :]], v.dtype), v], axis)
 
 
 # Elements in other places.
 
 
 def reshape(at: Node, x: Any, shape: Any = None, *, allowzero: int = 0, **old: Any) -> Any:
-    v = at.value(x)
-    wanted = [v.shape[i] if isinstance(size, int) and size == 0 and not allowzero else size for i, size in enumerate(at.ints(shape))]
-    return ops.reshape(v, wanted)
+    v = at.elements(x)
+    wanted = [x.shape[i] if isinstance(size, int) and size == 0 and not allowzero else size for i, size in enumerate(at.ints(shape))]
+    if -1 in wanted:
+        wanted[wanted.index(-1)] = rest_of(x.shape, [size for size in wanted if not (isinstance(size, int) and size == -1)])
+    return at.shaped(v, wanted, x)
+
+
+def rest_of(shape: Sequence[Any], others: Sequence[Any]) -> Any:
+    """The size that is left: what stands on both sides counts for nothing."""
+    above, below = list(shape), []
+    for one in others:
+        if one in above:
+            above.remove(one)
+        else:
+            below.append(one)
+    total, divisor = product(above), product(below)
+    if not isinstance(divisor, int) or divisor < 1 or (total // divisor) * divisor != total:
+        raise UnsupportedError(f"the size that -1 stands for must be plain: {list(shape)} without {list(others)}; give it in sizes=")
+    return total // divisor
 
 
 def flatten(at: Node, x: Any, *, axis: int = 1) -> Any:
-    v = at.value(x)
-    first = axis + v.ndim if axis < 0 else axis
-    return ops.reshape(v, (product(v.shape[:first]), product(v.shape[first:])))
+    first = axis + len(x.shape) if axis < 0 else axis
+    return ops.reshape(at.elements(x), (product(x.shape[:first]), product(x.shape[first:])))
 
 
 def squeeze(at: Node, x: Any, axes_input: Any = None, *, axes: Any = None) -> Any:
-    v = at.value(x)
     given = at.ints(axes_input) if axes_input is not None else axes
-    if given is None:
-        given = [axis for axis, size in enumerate(v.shape) if isinstance(size, int) and size == 1]
-    for axis in sorted((axis_of(one, v.ndim) for one in given), reverse=True):
-        v = ops.squeeze(v, axis)
-    return v
+    shape = list(x.shape)
+    gone = [axis for axis, size in enumerate(shape) if is_one(size)] if given is None else [axis_of(one, len(shape)) for one in given]
+    if not all(is_one(shape[axis]) for axis in gone):
+        raise UnsupportedError(f"an axis that goes must have the size 1: {shape} without {gone}")
+    return at.shaped(at.elements(x), [size for axis, size in enumerate(shape) if axis not in gone], x)
 
 
 def unsqueeze(at: Node, x: Any, axes_input: Any = None, *, axes: Any = None) -> Any:
-    v = at.value(x)
     given = at.ints(axes_input) if axes_input is not None else axes
-    for axis in sorted(axis_of(one, v.ndim + len(given)) for one in given):
-        v = ops.unsqueeze(v, axis)
-    return v
+    shape = list(x.shape)
+    for axis in sorted(axis_of(one, len(shape) + len(given)) for one in given):
+        shape.insert(axis, 1)
+    return at.shaped(at.elements(x), shape, x)
 
 
 def transpose(at: Node, x: Any, *, perm: Optional[Sequence[int]] = None) -> Any:
-    v = at.value(x)
-    order = list(range(v.ndim))[::-1] if perm is None else [axis_of(one, v.ndim) for one in perm]
-    return ops.permute(v, order) if order != list(range(v.ndim)) else v
+    rank = len(x.shape)
+    order = list(range(rank))[::-1] if perm is None else [axis_of(one, rank) for one in perm]
+    if order == list(range(rank)):
+        return x
+    if rank <= MOST:
+        return ops.permute(at.value(x), order)
+    return at.shaped(permuted(at.elements(x), x.shape, order), [x.shape[axis] for axis in order], x)
 
 
 def concat(at: Node, *all: Any, axis: int) -> Any:
-    kind = next(at.type(one) for one in all)
-    parts = [at.value(one) for one in all if not (isinstance(one, np.ndarray) and one.size == 0)]
-    return Tensor(ops.concat(parts, axis), kind)
+    first = all[0]
+    parts = [one for one in all if not (isinstance(one, np.ndarray) and one.size == 0)]
+    rank = len(first.shape)
+    where_to = axis_of(axis, rank)
+    if rank <= MOST:
+        return Tensor(ops.concat([at.value(one) for one in parts], where_to), at.type(first))
+    size: Any = 0
+    for one in parts:
+        size = size + one.shape[where_to]
+    rows = [along(at.elements(one), one.shape, where_to, lambda v, _: v) for one in parts]
+    return at.shaped(ops.concat(rows, 1), [*first.shape[:where_to], size, *first.shape[where_to + 1 :]], first)
+
+
+def of_axis(at: Node, x: Any, axis: int, make: Callable[[Value, int], Value]) -> Any:
+    """What `make` does to one axis, which keeps the others."""
+    if len(x.shape) <= MOST:
+        return Tensor(make(at.value(x), axis), at.type(x))
+    made = along(at.elements(x), x.shape, axis, make)
+    return at.shaped(made, [*x.shape[:axis], made.shape[1], *x.shape[axis + 1 :]], x)
 
 
 def split(at: Node, x: Any, parts: Any = None, *, axis: int = 0, split: Any = None, num_outputs: int = 0) -> Any:
-    v = at.value(x)
-    along = axis_of(axis, v.ndim)
+    where_to = axis_of(axis, len(x.shape))
     given = at.ints(parts) if parts is not None else split
     if given is None:
-        size, n = constant_size(v, along), num_outputs or at.n_outputs
+        size, n = constant_size(x, where_to), num_outputs or at.n_outputs
         each = -(-size // n)
         given = [each] * (n - 1) + [size - each * (n - 1)]
     made, begin = [], 0
     for part in given:
-        made.append(ops.slice(v, along, begin, begin + part))
+        bounds = begin, begin + part
+        made.append(of_axis(at, x, where_to, lambda v, a, bounds=bounds: ops.slice(v, a, *bounds)))
         begin = begin + part
     return made
 
 
 def slice_of(at: Node, x: Any, starts_input: Any = None, ends_input: Any = None, axes_input: Any = None, steps_input: Any = None, *,
              starts: Any = None, ends: Any = None, axes: Any = None) -> Any:  # fmt: skip
-    v = at.value(x)
     begins = at.ints(starts_input) if starts_input is not None else starts
     stops = at.ints(ends_input) if ends_input is not None else ends
-    along = at.ints(axes_input) if axes_input is not None else axes or range(len(begins))
+    of_axes = at.ints(axes_input) if axes_input is not None else axes or range(len(begins))
     steps = at.ints(steps_input) if steps_input is not None else [1] * len(begins)
-    for axis, begin, end, step in zip(along, begins, stops, steps, strict=True):
-        v = cut(v, axis_of(axis, v.ndim), begin, end, step)
-    return v
+    for axis, *bounds in zip(of_axes, begins, stops, steps, strict=True):
+        x = of_axis(at, x, axis_of(axis, len(x.shape)), lambda v, a, bounds=bounds: cut(v, a, *bounds))
+    return x
 
 
 def cut(v: Value, axis: int, begin: Any, end: Any, step: int) -> Value:
@@ -510,23 +563,22 @@ def places(at: Node, indices: Any, size: Any) -> Value:
 
 def gather(at: Node, x: Any, indices: Any, *, axis: int = 0) -> Any:
     rank = len(x.shape)
-    along = axis_of(axis, rank)
+    where_from = axis_of(axis, rank)
+    size = x.shape[where_from]
+    others = list(x.shape[:where_from]), list(x.shape[where_from + 1 :])
     if isinstance(indices, np.ndarray) and indices.ndim == 0 and indices.dtype != object:
         place = int(indices)
-        v = at.value(x)
-        if place < -1 or (place == -1 and not isinstance(v.shape[along], int)):
-            end = v.shape[along] + (place + 1)
-            return Tensor(ops.squeeze(ops.slice(v, along, end - 1, end), along), at.type(x))
-        begin = place if place >= 0 else v.shape[along] - 1
-        return Tensor(ops.squeeze(ops.slice(v, along, begin, begin + 1), along), at.type(x))
-    at_places = places(at, indices, x.shape[along])
-    shape = list(at_places.shape)
-    if rank == 2 and along == 0 and isinstance(x, np.ndarray) and x.dtype.kind == "f":
-        made = ops.take(at.weight(x), ops.reshape(at_places, (product(shape),)))
-        return Tensor(ops.reshape(made, (*shape, x.shape[1])), at.type(x))
-    v = at.value(x)
-    made = ops.take(v, ops.reshape(at_places, (product(shape),)), along)
-    return Tensor(ops.reshape(made, (*v.shape[:along], *shape, *v.shape[along + 1 :])), at.type(x))
+        begin = place if place >= 0 else size + place
+        one = along(at.elements(x), x.shape, where_from, lambda v, a: ops.slice(v, a, begin, begin + 1))
+        return at.shaped(one, [*others[0], *others[1]], x)
+    at_places = places(at, indices, size)
+    shape = [*others[0], *at_places.shape, *others[1]]
+    flat_places = ops.reshape(at_places, (product(at_places.shape),))
+    if rank == 2 and where_from == 0 and isinstance(x, np.ndarray) and x.dtype.kind == "f":
+        return at.shaped(ops.take(at.weight(x), flat_places), shape, x)
+    if rank <= MOST:
+        return at.shaped(ops.take(at.value(x), flat_places, where_from), shape, x)
+    return at.shaped(along(at.elements(x), x.shape, where_from, lambda v, a: ops.take(v, flat_places, a)), shape, x)
 
 
 def gather_elements(at: Node, x: Any, indices: Any, *, axis: int = 0) -> Any:
@@ -577,7 +629,7 @@ def gather_nd(at: Node, x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
     rest = v.shape[n:]
     flat = ops.reshape(v, (product(v.shape[:n]), product(rest)))
     made = ops.take(flat, flat_places(at, indices, v.shape), 0)
-    return Tensor(ops.reshape(made, (*indices.shape[:-1], *rest)), at.type(x))
+    return at.shaped(made, (*indices.shape[:-1], *rest), x)
 
 
 def scatter_nd(at: Node, x: Any, indices: Any, updates: Any, *, reduction: str = "none") -> Any:
@@ -593,10 +645,13 @@ def scatter_nd(at: Node, x: Any, indices: Any, updates: Any, *, reduction: str =
 
 
 def expand(at: Node, x: Any, shape: Any) -> Any:
-    v, wanted = at.value(x), at.ints(shape)
-    rank = max(v.ndim, len(wanted))
-    own, given = [1] * (rank - v.ndim) + list(v.shape), [1] * (rank - len(wanted)) + wanted
-    return ops.broadcast_to(v, [b if isinstance(a, int) and a == 1 else a for a, b in zip(own, given, strict=True)])
+    wanted = at.ints(shape)
+    rank = max(len(x.shape), len(wanted))
+    own, given = [1] * (rank - len(x.shape)) + list(x.shape), [1] * (rank - len(wanted)) + wanted
+    target = [b if is_one(a) else a for a, b in zip(own, given, strict=True)]
+    if rank <= MOST:
+        return ops.broadcast_to(at.value(x), target)
+    return at.shaped(expanded(at.elements(x), own, target), target, x)
 
 
 def tile(at: Node, x: Any, repeats: Any) -> Any:
@@ -794,6 +849,10 @@ class Windows:
         return self.before == self.after and not any(self.extra)
 
     @property
+    def have_gaps(self) -> bool:
+        return self.dilation != [1, 1]
+
+    @property
     def are_within(self) -> bool:
         return all(2 * before <= kernel for before, kernel in zip(self.before, self.kernel, strict=True))
 
@@ -855,16 +914,32 @@ def transposed_convolution(at: Node, x: Any, w: Any, bias: Any = None, *, auto_p
     return windows.back(made)
 
 
+def taps(windows: Windows, v: Value, combine: Callable[[Value, Value], Value]) -> Value:
+    """Windows with gaps: element by element of the kernel, all windows at once."""
+    made: Optional[Value] = None
+    for y in range(windows.kernel[0]):
+        for x in range(windows.kernel[1]):
+            part = v
+            for axis, place in ((2, y), (3, x)):
+                begin = place * windows.dilation[axis - 2]
+                end = v.shape[axis] - (windows.span[axis - 2] - 1 - begin)
+                part = ops.slice(part, axis, begin, end, windows.stride[axis - 2])
+            made = part if made is None else combine(made, part)
+    assert made is not None
+    return made
+
+
 def max_pool(at: Node, x: Any, *, kernel_shape: Any, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: Any = None,
              pads: Any = None, storage_order: int = 0, strides: Any = None) -> Any:  # fmt: skip
     windows = Windows(at.value(x, "f32"), kernel_shape, strides, dilations, pads, auto_pad)
-    if windows.dilation != [1, 1]:
-        raise UnsupportedError(f"weft does not have dilations={dilations}")
     if ceil_mode:
         windows.round_up()
     direct = windows.are_even and windows.are_within
-    v = windows.x if direct else windows.padded(-math.inf)
-    made = ops.max_pool2d(v, pair(windows.kernel), pair(windows.stride), pair(windows.before) if direct else 0)
+    v = windows.x if direct and not windows.have_gaps else windows.padded(-math.inf)
+    if windows.have_gaps:
+        made = taps(windows, v, ops.maximum)
+    else:
+        made = ops.max_pool2d(v, pair(windows.kernel), pair(windows.stride), pair(windows.before) if direct else 0)
     return ops.cast(windows.back(made), TYPES[at.type(x)])
 
 
@@ -882,17 +957,17 @@ def window_counts(at: Node, windows: Windows, count_pads: bool) -> Value:
 
 def window_sums(windows: Windows) -> Value:
     v = windows.padded(0.0)
+    if windows.have_gaps:
+        return taps(windows, v, lambda a, b: a + b)
     return ops.avg_pool2d(v, pair(windows.kernel), pair(windows.stride), 0) * float(np.prod(windows.kernel))
 
 
 def average_pool(at: Node, x: Any, *, kernel_shape: Any, auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0,
                  dilations: Any = None, pads: Any = None, strides: Any = None) -> Any:  # fmt: skip
     windows = Windows(at.value(x), kernel_shape, strides, dilations, pads, auto_pad)
-    if windows.dilation != [1, 1]:
-        raise UnsupportedError(f"weft does not have dilations={dilations}")
     if ceil_mode:
         windows.round_up()
-    if windows.are_even and windows.are_within:
+    if windows.are_even and windows.are_within and not windows.have_gaps:
         made = ops.avg_pool2d(windows.x, pair(windows.kernel), pair(windows.stride), pair(windows.before), bool(count_include_pad))
     else:
         made = window_sums(windows) / window_counts(at, windows, bool(count_include_pad))
@@ -902,8 +977,6 @@ def average_pool(at: Node, x: Any, *, kernel_shape: Any, auto_pad: str = "NOTSET
 def norm_pool(at: Node, x: Any, *, kernel_shape: Any, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: Any = None,
               p: int = 2, pads: Any = None, strides: Any = None) -> Any:  # fmt: skip
     windows = Windows(ops.pow(ops.abs(at.value(x)), float(p)), kernel_shape, strides, dilations, pads, auto_pad)
-    if windows.dilation != [1, 1]:
-        raise UnsupportedError(f"weft does not have dilations={dilations}")
     if ceil_mode:
         windows.round_up()
     return ops.pow(windows.back(window_sums(windows)), 1 / p)
@@ -994,60 +1067,192 @@ def resize(at: Node, x: Any, roi: Any = None, scales: Any = None, wanted: Any = 
            extrapolation_value: float = 0.0, keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest",
            nearest_mode: str = "round_prefer_floor") -> Any:  # fmt: skip
     if at.version < 11:
-        roi, scales, coordinate_transformation_mode, nearest_mode = None, roi, "asymmetric", "floor"
-    if antialias or mode == "cubic" or coordinate_transformation_mode == "tf_crop_and_resize" or keep_aspect_ratio_policy != "stretch":
-        raise UnsupportedError(f"weft does not have mode={mode!r}, antialias={antialias}, "
-                               f"coordinate_transformation_mode={coordinate_transformation_mode!r}, "
-                               f"keep_aspect_ratio_policy={keep_aspect_ratio_policy!r} together")  # fmt: skip
+        scales, coordinate_transformation_mode, nearest_mode = roi, "asymmetric", "floor"
     v = at.value(x)
     along = [axis_of(axis, v.ndim) for axis in axes] if axes is not None else list(range(v.ndim))
-    goals: dict[int, tuple[Any, float]] = {}
     if scales is not None and at.known(scales).size:
-        for axis, scale in zip(along, at.known(scales).tolist(), strict=True):
-            if scale != 1:
-                goals[axis] = math.floor(constant_size(v, axis) * scale), scale
+        factors = [float(one) for one in at.known(scales).tolist()]
     else:
-        for axis, goal in zip(along, at.ints(wanted), strict=True):
-            if goal != v.shape[axis]:
-                goals[axis] = goal, goal / constant_size(v, axis)
-    for axis, (goal, scale) in goals.items():
-        size = constant_size(v, axis)
-        from_places = source_places(size, goal, scale, coordinate_transformation_mode)
-        if mode == "nearest":
-            nearest = {
-                "round_prefer_floor": lambda p: np.ceil(p - 0.5), "round_prefer_ceil": lambda p: np.floor(p + 0.5),
-                "floor": np.floor, "ceil": np.ceil,
-            }[nearest_mode](from_places)  # fmt: skip
-            v = ops.take(v, at.value(np.clip(nearest, 0, size - 1).astype(np.int32)), axis)
+        goals = at.ints(wanted)
+        factors = [1.0 if goal == v.shape[axis] else goal / constant_size(v, axis) for axis, goal in zip(along, goals, strict=True)]
+        scales = None
+    if scales is None and keep_aspect_ratio_policy != "stretch":
+        one = (min if keep_aspect_ratio_policy == "not_larger" else max)(factors)
+        factors = [one] * len(factors)
+        goals = [int(constant_size(v, axis) * one + 0.5) for axis in along]
+    for place, (axis, factor_of) in enumerate(zip(along, factors, strict=True)):
+        if factor_of == 1.0:
             continue
-        # A line between two neighbours.
-        low = np.floor(from_places)
-        share = (from_places - low).astype(np.float32).reshape([-1 if i == axis else 1 for i in range(v.ndim)])
-        left, right = (ops.take(v, at.value(np.clip(low + i, 0, size - 1).astype(np.int32)), axis) for i in (0, 1))
-        v = left * at.value(1 - share) + right * at.value(share)
+        size = constant_size(v, axis)
+        # A scale says a length that need not be whole.
+        length = size * factor_of if scales is not None or keep_aspect_ratio_policy != "stretch" else float(goals[place])
+        goal = math.floor(length) if scales is not None else goals[place]
+        from_places = source_places(size, goal, length, factor_of, coordinate_transformation_mode)
+        v = along_places(at, v, axis, from_places, factor_of, mode, nearest_mode, cubic_coeff_a, bool(exclude_outside), bool(antialias))
     return v
 
 
-def source_places(size: int, goal: int, scale: float, mode: str) -> Any:
+def source_places(size: int, goal: int, length: float, scale: float, mode: str) -> Any:
     """Where in an axis of `size` elements the elements of the result come from."""
     y = np.arange(goal, dtype=np.float64)
     if mode == "align_corners":
-        return y * (size - 1) / (goal - 1) if goal > 1 else y * 0.0
+        return y * (size - 1) / (length - 1) if length != 1 else y * 0.0
     if mode == "asymmetric":
         return y / scale
-    if mode == "pytorch_half_pixel" and goal == 1:
+    if mode == "pytorch_half_pixel" and length <= 1:
         return y * 0.0
     if mode in ("half_pixel", "pytorch_half_pixel"):
         return (y + 0.5) / scale - 0.5
     if mode == "half_pixel_symmetric":
-        adjusted = goal / (scale * size)
-        return size / 2 * (1 - adjusted) + (y + 0.5) / scale - 0.5
+        return size / 2 * (1 - goal / length) + (y + 0.5) / scale - 0.5
     raise UnsupportedError(f"weft does not have coordinate_transformation_mode={mode!r}")
 
 
+def along_places(at: Node, v: Value, axis: int, from_places: Any, scale: float, mode: str, nearest_mode: str, a: float,
+                 exclude_outside: bool, antialias: bool) -> Value:  # fmt: skip
+    """An axis read at places between its elements."""
+    size = constant_size(v, axis)
+    if mode == "nearest":
+        nearest = {
+            "round_prefer_floor": lambda p: np.ceil(p - 0.5), "round_prefer_ceil": lambda p: np.floor(p + 0.5),
+            "floor": np.floor, "ceil": np.ceil,
+        }[nearest_mode](from_places)  # fmt: skip
+        return ops.take(v, at.value(np.clip(nearest, 0, size - 1).astype(np.int32)), axis)
+    # Each element of the result is a mean of neighbours: as a product with their shares.
+    reach, stretch = (2 if mode == "cubic" else 1), (min(scale, 1.0) if antialias else 1.0)
+    low = np.floor(from_places)
+    first, last = math.floor(-reach / stretch) + 1, math.ceil(reach / stretch)
+    shares = np.zeros((len(from_places), size))
+    for step in range(first, last + 1):
+        share = kernel_at((low + step - from_places) * stretch, mode, a)
+        neighbour = low + step
+        if exclude_outside:
+            share = np.where((neighbour < 0) | (neighbour >= size), 0.0, share)
+        np.add.at(shares, (np.arange(len(from_places)), np.clip(neighbour, 0, size - 1).astype(int)), share)
+    shares /= shares.sum(1, keepdims=True)
+    order = [*(one for one in range(v.ndim) if one != axis), axis]
+    made = rows_times(ops.permute(v, order), at.weight(shares.astype(np.float32)))
+    return ops.permute(made, [order.index(one) for one in range(v.ndim)])
+
+
+def kernel_at(distance: Any, mode: str, a: float) -> Any:
+    d = np.abs(distance)
+    if mode == "linear":
+        return np.maximum(1 - d, 0)
+    if mode != "cubic":
+        raise UnsupportedError(f"weft does not have mode={mode!r}")
+    near, far = ((a + 2) * d - (a + 3)) * d * d + 1, (((d - 5) * d + 8) * d - 4) * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
 def upsample(at: Node, x: Any, scales_input: Any = None, *, scales: Any = None, mode: str = "nearest") -> Any:
-    given = at.known(scales_input) if scales_input is not None else np.array(scales)
-    return resize(at, x, None, given, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    v = at.value(x)
+    given = at.known(scales_input).tolist() if scales_input is not None else scales
+    for axis, scale in enumerate(given):
+        if scale != 1:
+            size = constant_size(v, axis)
+            y = np.arange(math.floor(size * scale)) / scale
+            v = along_places(at, v, axis, y, scale, mode, "floor", 0.0, False, False)
+    return v
+
+
+# Products of named axes, and attention.
+
+
+def einsum(at: Node, *all: Any, equation: str) -> Any:
+    terms, _, result = equation.replace(" ", "").partition("->")
+    inputs = terms.split(",")
+    if "..." in equation or len(inputs) > 2 or any(len(set(one)) < len(one) for one in [*inputs, result]):
+        raise UnsupportedError(f"weft does not have the equation {equation!r}")
+    if "->" not in equation:
+        letters = "".join(inputs)
+        result = "".join(sorted(one for one in set(letters) if letters.count(one) == 1))
+    parts = []
+    for place, (names, x) in enumerate(zip(inputs, all, strict=True)):
+        others = result + "".join(inputs[:place] + inputs[place + 1 :])
+        alone = [i for i, name in enumerate(names) if name not in others]
+        v = factor(at, x)
+        parts.append(("".join(name for name in names if name in others), ops.sum(v, alone, False) if alone else v))
+    names, made = parts[0]
+    if len(parts) == 2:
+        (left, a), (right, b) = parts
+        size_of = dict(zip(left, a.shape, strict=True)) | dict(zip(right, b.shape, strict=True))
+        batch = [name for name in left if name in right and name in result]
+        rows = [name for name in left if name not in right]
+        columns = [name for name in right if name not in left]
+        inner = [name for name in left if name in right and name not in result]
+
+        def matrices(v: Value, own: str, *groups: Sequence[str]) -> Value:
+            v = ops.permute(v, [own.index(name) for group in groups for name in group]) if v.ndim else v
+            return ops.reshape(v, [product(size_of[name] for name in group) for group in groups])
+
+        made = ops.matmul(matrices(a, left, batch, rows, inner), matrices(b, right, batch, inner, columns))
+        names = "".join([*batch, *rows, *columns])
+        made = ops.reshape(made, [size_of[name] for name in names])
+    return ops.permute(made, [names.index(name) for name in result]) if result else made
+
+
+def attention(at: Node, q: Any, k: Any, v: Any, mask: Any = None, past_key: Any = None, past_value: Any = None, lengths: Any = None, *,
+              is_causal: int = 0, kv_num_heads: int = 0, left_window_size: int = -1, q_num_heads: int = 0, qk_matmul_output_mode: int = 0,
+              right_window_size: int = -1, scale: float = 0.0, softcap: float = 0.0, softmax_precision: int = 1) -> Any:  # fmt: skip
+    if len(at.wanted) > 3 and at.wanted[3]:
+        raise UnsupportedError("weft does not give the scores of attention")
+    is_flat = len(q.shape) == 3
+
+    def heads(x: Any, n: int) -> Value:
+        if not is_flat:
+            return at.value(x)
+        b, s, width = x.shape
+        return ops.permute(ops.reshape(at.value(x), (b, s, n, width // n)), [0, 2, 1, 3])
+
+    queries, keys, values = heads(q, q_num_heads), heads(k, kv_num_heads), heads(v, kv_num_heads)
+    past: Any = 0
+    if past_key is not None:
+        past = past_key.shape[2]
+        keys, values = ops.concat([at.value(past_key), keys], 2), ops.concat([at.value(past_value), values], 2)
+    graph, m, n = queries.graph, queries.shape[2], keys.shape[2]
+    key, seen = ops.reshape(ops.arange(graph, 0, n), (1, 1, 1, n)), None
+
+    def see(allowed: Value) -> None:
+        nonlocal seen
+        seen = allowed if seen is None else ops.logical_and(seen, allowed)
+
+    plain = is_causal and lengths is None and isinstance(past, int) and past == 0
+    if left_window_size >= 0 or right_window_size >= 0 or (is_causal and not plain) or lengths is not None:
+        place = ops.reshape(ops.arange(graph, past, past + m), (1, 1, m, 1))
+        if lengths is not None:
+            held = ops.reshape(at.value(lengths), (lengths.shape[0], 1, 1, 1))
+            see(ops.less(key, held))
+            if past_key is None:
+                place = place + (held - m if isinstance(m, int) else held - at.value(sizes([m])))
+        if is_causal:
+            see(ops.less_equal(key, place))
+            plain = False
+        if left_window_size >= 0:
+            see(ops.greater_equal(key, place - left_window_size))
+        if right_window_size >= 0:
+            see(ops.less_equal(key, place + right_window_size))
+    bias = None
+    if mask is not None:
+        bias = at.value(mask)
+        if bias.shape[-1] != n:
+            bias = padded(bias, bias.ndim - 1, 0, n - bias.shape[-1], 0 if at.type(mask) == BOOL else -math.inf)
+        if at.type(mask) == BOOL:
+            see(bias)
+            bias = None
+    if seen is not None:
+        bias = seen if bias is None else ops.where(seen, bias, -math.inf)
+    made = ops.scaled_dot_product_attention(queries, keys, values, bias, bool(plain), scale, softcap)
+    if is_flat:
+        made = ops.permute(made, [0, 2, 1, 3])
+        made = ops.reshape(made, (made.shape[0], made.shape[1], made.shape[2] * made.shape[3]))
+    return [made, keys, values][: at.n_outputs]
+
+
+def prelu(at: Node, x: Any, slope: Any) -> Any:
+    v = at.value(x)
+    steep = by_channel(at, slope, v.ndim) if at.version < 7 and slope.shape != (1,) else at.value(slope)
+    return ops.maximum(v, 0.0) + ops.minimum(v, 0.0) * steep
 
 
 # Recurrent cells.
@@ -1183,6 +1388,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "ArgMax": place_of(ops.argmax),
     "ArgMin": place_of(ops.argmin),
     "Asinh": unary(inverse_hyperbolic_sine),
+    "Attention": attention,
     "Atanh": unary(lambda v: (ops.log1p(v) - ops.log1p(-v)) * 0.5),
     "AveragePool": average_pool,
     "BatchNormalization": batch_norm,
@@ -1201,6 +1407,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "DequantizeLinear": dequantize,
     "Div": divide,
     "Dropout": dropout,
+    "Einsum": einsum,
     "Elu": elu,
     "Equal": binary(ops.equal, BOOL),
     "Erf": unary(ops.erf),
@@ -1244,6 +1451,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "Not": lambda at, x: ops.logical_not(at.value(x)),
     "OneHot": one_hot,
     "Or": binary(ops.logical_or, BOOL),
+    "PRelu": prelu,
     "Pad": pad,
     "Pow": power,
     "QuantizeLinear": quantize,

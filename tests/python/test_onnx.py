@@ -1,0 +1,274 @@
+"""ONNX models. Truth: the node tests that the package onnx has, all of those that weft takes; and onnxruntime for nets that
+torch.onnx.export wrote (scripts/make_onnx_data.py). run.py --onnx has the packages."""
+import re
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import weft
+import weft.onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[2]
+NETS = ROOT / "tests" / "data" / "onnx"
+# With five axes, which take half a minute to make; weft would refuse them.
+SLOW = {"export_averagepool_3d_default", "export_lppool_3d_default", "export_maxpool_3d_default"}
+
+
+def cases(kind):
+    """The backend tests of a kind, as (name, model, [(inputs, outputs)], relative and absolute tolerance)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case import base
+        from onnx.backend.test.loader import load_model_tests
+
+        plain = base._Exporter.__init__
+
+        def without_slow(cls, name, bases, members):
+            plain(cls, name, bases, {name: one for name, one in members.items() if name not in SLOW})
+
+        base._Exporter.__init__ = without_slow
+        try:
+            loaded = load_model_tests(kind=kind)
+        finally:
+            base._Exporter.__init__ = plain
+    for case in loaded:
+        if case.model is not None:
+            yield case.name, case.model, case.data_sets, case.rtol, case.atol
+            continue
+        folder = Path(case.model_dir)
+
+        def read(where, of):
+            files = sorted(where.glob(f"{of}_*.pb"), key=lambda file: int(file.stem.split("_")[-1]))
+            return [onnx.load_tensor(str(file)) for file in files]
+
+        sets = [(read(where, "input"), read(where, "output")) for where in sorted(folder.glob("test_data_set_*"))]
+        yield case.name, onnx.load(folder / "model.onnx"), sets, case.rtol, case.atol
+
+
+def array_of(x):
+    return numpy_helper.to_array(x) if isinstance(x, TensorProto) else x
+
+
+def load(model, given):
+    """The model, with what must be known beforehand taken of its inputs."""
+    constants = {}
+    while True:
+        try:
+            return weft.onnx.load(model, constants=constants, devices=["cpu"])
+        except weft.onnx.UnsupportedModelError as error:
+            missing = [name for name in error.inputs if name not in constants]
+            if not missing:
+                raise
+            constants.update({name: given[name] for name in missing})
+
+
+def compare(name, made, truth, rtol, atol):
+    assert made.dtype == truth.dtype and made.shape == truth.shape, name
+    if truth.dtype.name == "bfloat16":  # A step of its digits is larger than the tolerance; weft rounds once, at the end.
+        rtol = 2.0**-7
+    if truth.dtype.kind in "fV":
+        np.testing.assert_allclose(made.astype(np.float32), truth.astype(np.float32), rtol, atol, err_msg=name)
+    else:
+        np.testing.assert_array_equal(made, truth, err_msg=name)
+
+
+def run_all(kind):
+    """What became of the tests of a kind. Nothing that is loaded may be wrong."""
+    counts, wrong = Counter(), []
+    for name, model, sets, rtol, atol in cases(kind):
+        initial = {one.name for one in model.graph.initializer}
+        names = [one.name for one in model.graph.input if one.name not in initial]
+        counts["all"] += 1
+        try:
+            for inputs, outputs in sets:
+                given = dict(zip(names, map(array_of, inputs), strict=False))
+                loaded = load(model, given)
+                made = loaded.run({one: given[one] for one in loaded.inputs})
+                for one, truth in zip(model.graph.output, outputs, strict=True):
+                    compare(f"{name} {one.name}", made[one.name], array_of(truth), rtol, atol)
+            counts["passed"] += 1
+        except weft.onnx.UnsupportedModelError as error:
+            assert error.problems, name
+            counts["unsupported"] += 1
+        except Exception as error:  # noqa: BLE001
+            wrong.append(f"{name}: {type(error).__name__}: {str(error)[:200]}")
+    assert not wrong, "\n".join(wrong)
+    return counts
+
+
+def said(pattern):
+    """Numbers that docs/python.md gives."""
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / "python.md").read_text())
+    (found,) = re.findall(pattern, text)
+    return tuple(map(int, found))
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    return run_all("node")
+
+
+def test_nodes(nodes):
+    passed, every, version = said(r"(\d+) of the (\d+) node tests of onnx (\d+\.\d+)")
+    if onnx.__version__.startswith(version if isinstance(version, str) else ""):
+        assert (nodes["passed"], nodes["all"] + len(SLOW)) == (passed, every)
+
+
+@pytest.mark.parametrize("kind", ["simple", "pytorch-converted", "pytorch-operator"])
+def test_models_of_the_package(kind):
+    assert run_all(kind)["passed"] > 0
+
+
+def random(described, sizes, rng):
+    shape = [sizes.get(size, size) for size in described.shape]
+    if described.dtype.kind == "i":
+        return rng.integers(0, 50, shape).astype(described.dtype)
+    return rng.standard_normal(shape).astype(described.dtype)
+
+
+@pytest.mark.parametrize("path", sorted(NETS.glob("*.onnx")), ids=lambda path: path.stem)
+def test_nets_of_torch(path):
+    rng = np.random.default_rng(5)
+    model = weft.onnx.load(path, devices=["cpu"])
+    truth = onnxruntime.InferenceSession(path)
+    for step in range(4 if model.symbols else 1):
+        sizes = {name: int(rng.integers(2, 8)) if step else 3 for name in model.symbols}
+        given = {name: random(one, sizes, rng) for name, one in model.inputs.items()}
+        made = model.run(given)
+        for name, right in zip(model.outputs, truth.run(list(model.outputs), given), strict=True):
+            assert made[name].shape == right.shape and made[name].dtype == right.dtype
+            assert np.square(made[name] - right).sum() <= 1e-9 * np.square(right).sum(), (name, sizes)
+
+
+# Models that are made here.
+
+
+def model_of(nodes, inputs, outputs, initializers=(), opset=21):
+    graph = helper.make_graph(nodes, "test", inputs, outputs, [numpy_helper.from_array(array, name) for name, array in initializers])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def floats(name, *shape):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+
+
+def whole(name, *shape):
+    return helper.make_tensor_value_info(name, TensorProto.INT64, list(shape))
+
+
+def linear(rows="n"):
+    weight = np.arange(12, dtype=np.float32).reshape(3, 4)
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)]
+    return model_of(nodes, [floats("x", rows, 4)], [floats("y", rows, 3)], [("w", weight)]), weight
+
+
+def test_symbols():
+    made, weight = linear()
+    model = weft.onnx.load(made, sizes={"n": (1, 8)}, devices=["cpu"])
+    assert model.symbols == {"n": (1, 8)} and model.inputs["x"].shape == ("n", 4) and model.outputs["y"].shape == ("n", 3)
+    for n in (2, 8, 1):
+        x = np.random.default_rng(n).standard_normal((n, 4), np.float32)
+        assert model.run({"x": x})["y"] == pytest.approx(x @ weight.T, rel=1e-5)
+    with pytest.raises(ValueError, match="n"):
+        model.run({"x": np.ones((9, 4), np.float32)})
+    grows = weft.onnx.load(made, devices=["cpu"])
+    for n, most in ((2, 2), (1, 2), (3, 4), (4, 4), (9, 9)):
+        x = np.random.default_rng(n).standard_normal((n, 4), np.float32)
+        assert grows.run({"x": x})["y"] == pytest.approx(x @ weight.T, rel=1e-5)
+        assert grows.symbols == {"n": (0, most)}
+    fixed = weft.onnx.load(made, sizes={"n": 5}, devices=["cpu"])
+    assert fixed.inputs["x"].shape == (5, 4)
+    with pytest.raises(FileNotFoundError, match="no symbol 'm'; it has n"):
+        weft.onnx.load(made, sizes={"m": 5})
+    assert "cpu" in grows.explain() and "matmul" in str(grows)
+
+
+def test_all_that_is_missing_is_said_at_once():
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["i"], name="find"),
+        helper.make_node("Det", ["x"], ["d"], name="first"),
+        helper.make_node("Det", ["d"], ["e"], name="second"),
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("GridSample", ["r", "x"], ["g"], mode="bicubic"),
+        helper.make_node("Reshape", ["r", "shape"], ["y"]),
+    ]
+    made = model_of(nodes, [floats("x", 2, 2), whole("shape", 1)], [floats("y", "k")])
+    with pytest.raises(weft.onnx.UnsupportedModelError) as told:
+        weft.onnx.load(made)
+    text = "\n".join(told.value.problems)
+    assert "NonZero (opset 21): weft has no such op (find)" in text and "Det (opset 21): weft has no such op (first, second)" in text
+    assert "GridSample" in text and told.value.inputs == ["shape"] and len(told.value.problems) == 4
+    assert isinstance(told.value, NotImplementedError)
+    with pytest.raises(weft.onnx.UnsupportedModelError, match="double"):
+        weft.onnx.load(model_of([helper.make_node("Relu", ["x"], ["y"])],
+                                [helper.make_tensor_value_info("x", TensorProto.DOUBLE, [2])], [floats("y", 2)]))  # fmt: skip
+    with pytest.raises(weft.onnx.UnsupportedModelError, match="colour=3"):
+        weft.onnx.load(model_of([helper.make_node("Relu", ["x"], ["y"], colour=3)], [floats("x", 2)], [floats("y", 2)]))
+
+
+def test_constants():
+    made = model_of([helper.make_node("Reshape", ["x", "shape"], ["y"])], [floats("x", 2, 3), whole("shape", 2)], [floats("y", "a", "b")])
+    model = weft.onnx.load(made, constants={"shape": [3, 2]}, devices=["cpu"])
+    assert list(model.inputs) == ["x"]
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(model.run({"x": x})["y"], x.reshape(3, 2))
+    with pytest.raises(FileNotFoundError, match="'z'"):
+        weft.onnx.load(made, constants={"z": 1})
+
+
+def test_what_is_given_is_checked():
+    model = weft.onnx.load(linear()[0], devices=["cpu"])
+    with pytest.raises(FileNotFoundError, match="no input 'z'; it has x"):
+        model.run({"z": np.ones((2, 4), np.float32)})
+    with pytest.raises(ValueError, match="'x' is missing"):
+        model.run({})
+    with pytest.raises(ValueError, match=r"shape \(2, 5\), not \(n, 4\)"):
+        model.run({"x": np.ones((2, 5), np.float32)})
+    with pytest.raises(ValueError, match="float32, not complex128"):
+        model.run({"x": np.ones((2, 4), np.complex128)})
+    large = weft.onnx.load(model_of([helper.make_node("Add", ["x", "x"], ["y"])], [whole("x", 1)], [whole("y", 1)]), devices=["cpu"])
+    assert large.run({"x": [1 << 29]})["y"].tolist() == [1 << 30]
+    with pytest.raises(weft.Error, match="do not fit 32 bits"):
+        large.run({"x": [1 << 40]})
+    with pytest.raises(FileNotFoundError):
+        weft.onnx.load("nothing.onnx")
+    with pytest.raises(weft.Error, match="no ONNX model"):
+        weft.onnx.load(b"nothing")
+
+
+def test_weights_beside_the_model(tmp_path):
+    made, weight = linear(2)
+    onnx.save_model(linear(2)[0], tmp_path / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    x = np.ones((2, 4), np.float32)
+    for source in (tmp_path / "model.onnx", str(tmp_path / "model.onnx"), made, made.SerializeToString()):
+        assert weft.onnx.load(source, devices=["cpu"]).run({"x": x})["y"] == pytest.approx(x @ weight.T)
+    assert len(made.graph.initializer) == 1  # What was given stays as it was.
+    (tmp_path / "weights.bin").write_bytes(b"short")
+    with pytest.raises(weft.Error, match="'w' cannot be read"):
+        weft.onnx.load(tmp_path / "model.onnx")
+    outside = onnx.load(tmp_path / "model.onnx", load_external_data=False)
+    outside.graph.initializer[0].external_data[0].value = "../weights.bin"
+    (tmp_path / "model.onnx").write_bytes(outside.SerializeToString())
+    with pytest.raises(weft.Error, match="outside"):
+        weft.onnx.load(tmp_path / "model.onnx")
+
+
+def test_functions_and_branches_of_a_model():
+    body = [helper.make_node("Mul", ["a", "a"], ["s"]), helper.make_node("LeakyRelu", ["s"], ["b"])]
+    body[1].attribute.add(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="slope")
+    square = helper.make_function("mine", "Square", ["a"], ["b"], body, [helper.make_opsetid("", 21)], ["slope"])
+    then = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "then", [], [floats("n", 3)])
+    other = helper.make_graph([helper.make_node("Identity", ["x"], ["n"])], "else", [], [floats("n", 3)])
+    nodes = [helper.make_node("If", ["yes"], ["t"], then_branch=then, else_branch=other),
+             helper.make_node("Square", ["t"], ["y"], domain="mine", slope=0.5)]  # fmt: skip
+    graph = helper.make_graph(nodes, "test", [floats("x", 3)], [floats("y", 3), floats("t", 3), floats("x", 3)],
+                              [numpy_helper.from_array(np.array(True), "yes")])  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)], functions=[square])
+    x = np.array([-2, 0, 3], np.float32)
+    results = weft.onnx.load(made, devices=["cpu"]).run({"x": x})
+    assert np.array_equal(results["y"], x * x) and np.array_equal(results["t"], -x) and np.array_equal(results["x"], x)
