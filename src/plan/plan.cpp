@@ -191,7 +191,8 @@ std::vector<Plan::Impl::MadeWeight> Plan::Impl::make_weight(ValueId id, const We
   if (source.bytes.size() != expected)
     refuse("weight '" + value.name + "' " + sizes_text(dims) + " of " + std::string(info(value.dtype).name) +
            " has " + std::to_string(expected) + " bytes, got " + std::to_string(source.bytes.size()));
-  if (now.plain_weights[index(id)]) dims = {value.shape.elements({})};
+  // A number without axes is a vector of one for devices.
+  if (now.plain_weights[index(id)] || dims.empty()) dims = {value.shape.elements({})};
   if (plan && !other_graph && !params.allowed.tensors)
     refuse("weight '" + value.name + "' is set again, and the plan does not allow changed tensors");
   std::vector<MadeWeight> made;

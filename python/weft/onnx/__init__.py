@@ -45,14 +45,14 @@ class Tensor:
     """An input or an output. Sizes are numbers, names of symbols, or what follows of those."""
 
     dtype: np.dtype[Any]
-    shape: tuple[Union[int, str], ...]
+    shape: tuple[int | str, ...]
 
 
 def load(
-    source: Union[FilePath, bytes, onnx.ModelProto],
+    source: FilePath | bytes | onnx.ModelProto,
     *,
-    sizes: Optional[Mapping[str, Size]] = None,
-    constants: Optional[Mapping[str, npt.ArrayLike]] = None,
+    sizes: Mapping[str, Size] | None = None,
+    constants: Mapping[str, npt.ArrayLike] | None = None,
     devices: Sequence[str] = (),
     pins: Sequence[tuple[str, str]] = (),
     n_threads: int = 0,
@@ -121,7 +121,7 @@ class Model:
         self._bounds: dict[str, Size] = dict(sizes)
         self._given = set(sizes)
         self._settings: dict[str, Any] = {"devices": devices, "pins": pins, "n_threads": n_threads}
-        self._plan: Optional[Plan] = None
+        self._plan: Plan | None = None
         self._build()
         unknown = sorted(self._given - set(self._built.symbols))
         if unknown:

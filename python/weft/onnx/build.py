@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import numpy as np
 import onnx
@@ -52,7 +52,7 @@ class Tensor:
     value: _weft.Value
     type: int
     sources: frozenset[str] = frozenset()
-    wide: Optional[tuple[Any, ...]] = None  # The shape, where it has more axes than a value can have: see wide.py.
+    wide: tuple[Any, ...] | None = None  # The shape, where it has more axes than a value can have: see wide.py.
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ class Broken:
 
 
 Known = Union[Tensor, Array, None]
-Results = Union[_weft.Value, Tensor, Array, Sequence[Union[_weft.Value, Tensor, Array]]]
+Results = Union[_weft.Value, Tensor, Array, Sequence[_weft.Value | Tensor | Array]]
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Scope:
 
     opsets: Mapping[str, int]
     names: dict[str, Any] = field(default_factory=dict)
-    outer: Optional[Scope] = None
+    outer: Scope | None = None
     prefix: str = ""
 
     def find(self, name: str) -> Any:
@@ -95,7 +95,7 @@ class Node:
         self.n_outputs = len(proto.output)
         self.wanted = [bool(name) for name in proto.output]
 
-    def value(self, x: Any, dtype: Optional[str] = None) -> _weft.Value:
+    def value(self, x: Any, dtype: str | None = None) -> _weft.Value:
         """As a value of the graph, of this type of weft if one is named."""
         if isinstance(x, (Tensor, np.ndarray)) and len(x.shape) > MOST:
             raise UnsupportedError(f"an input has {len(x.shape)} axes; weft's values have {MOST} at most")
@@ -145,7 +145,7 @@ class Builder:
     """Makes a graph of a model. `bounds` are a number or the least and most of each symbol."""
 
     def __init__(self, model: onnx.ModelProto, initializers: Mapping[str, Array], constants: Mapping[str, Array],
-                 bounds: Mapping[str, Union[int, tuple[int, int]]], operators: Mapping[str, Callable[..., Any]]) -> None:  # fmt: skip
+                 bounds: Mapping[str, int | tuple[int, int]], operators: Mapping[str, Callable[..., Any]]) -> None:  # fmt: skip
         self.graph = _weft.Graph()
         self.operators = operators
         self.bounds = bounds

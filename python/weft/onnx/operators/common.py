@@ -1,0 +1,67 @@
+"""What the functions of operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from ... import _weft, ops
+from ...errors import UnsupportedError
+from ..build import Node, Tensor
+
+Value = _weft.Value
+BOOL, FLOAT, INT64 = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.INT64
+# Whole numbers below 32 bits wrap around at their own size: how many there are, and the least.
+NARROW = {TensorProto.INT8: (1 << 8, -(1 << 7)), TensorProto.UINT8: (1 << 8, 0),
+          TensorProto.INT16: (1 << 16, -(1 << 15)), TensorProto.UINT16: (1 << 16, 0)}  # fmt: skip
+
+
+def wrapped(value: Value, onnx_type: int) -> Value:
+    if onnx_type not in NARROW:
+        return value
+    count, least = NARROW[onnx_type]
+    return ops.remainder(value + -least, count) + least if least else ops.remainder(value, count)
+
+
+def axis_of(axis: int, rank: int) -> int:
+    if not -rank <= axis < max(rank, 1):
+        raise UnsupportedError(f"there is no axis {axis} of {rank}")
+    return axis + rank if axis < 0 else axis
+
+
+def constant_size(x: Any, axis: int) -> int:
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        raise UnsupportedError(f"the size of axis {axis} must be a number, not {size}: give it in sizes=")
+    return size
+
+
+def scalar(x: Any, other: Any) -> Any:
+    """A known array of one element as a number, where weft takes that beside the other operand and none of its digits is
+    lost."""
+    if not isinstance(x, np.ndarray) or x.size != 1 or x.ndim > len(other.shape) or x.dtype == object:
+        return None
+    number = float(x.reshape(-1)[0])
+    return number if x.dtype.kind == "f" or abs(number) <= 1 << 24 else None
+
+
+def with_number(of_values: Callable[..., Any], of_numbers: Callable[..., Any]) -> Callable[[Value, Any], Value]:
+    return lambda a, b: of_values(a, b) if isinstance(b, Value) else of_numbers(a, b)
+
+
+def operands(at: Node, a: Any, b: Any) -> tuple[Value, Any]:
+    number = scalar(b, a) if isinstance(a, Tensor) else None
+    return at.value(a), at.value(b) if number is None else number
+
+
+def zeros(graph: Any, shape: Sequence[Any], dtype: str = "f32") -> Value:
+    return ops.cast(ops.full(graph, shape, 0.0), dtype)
+
+
+def constant_size_of(size: Any) -> int:
+    if not isinstance(size, int):
+        raise UnsupportedError(f"a size must be a number, not {size}: give it in sizes=")
+    return size
