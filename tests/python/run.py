@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run.py BUILD FOLDER [PYTEST ARGUMENTS...]: the tests of the Python package, from a wheel in an empty environment.
 
-The wheel is made of the library in BUILD. --plugins or --lm-eval as the first argument: those of the plugins instead, in
-an environment that has the packages that they are for."""
+The wheel is made of the library in BUILD. --plugins, --lm-eval or --onnx as the first argument: those of the plugins, or of
+models in ONNX's format, instead, in an environment that has the packages that they are for."""
 import os
 import subprocess
 import sys
@@ -17,6 +17,7 @@ from make_wheel import make_environment, make_wheel, run  # noqa: E402
 PLUGINS = {
     "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"]),
     "--lm-eval": ("test_lm_eval.py", ["lm-eval"]),
+    "--onnx": ("test_onnx.py", ["onnx", "onnxruntime"]),
 }
 
 

@@ -19,14 +19,16 @@ def test_the_page_says_what_happens(chat_file, tmp_path, monkeypatch):  # noqa: 
     names: dict = {}
     printed = ""
     n_checked = 0
+    before = ""
     for kind, text in blocks:
         if kind == "python":
             output = io.StringIO()
             with contextlib.redirect_stdout(output):
                 exec(compile(text, str(PAGE), "exec"), names)
             printed += output.getvalue()
-        elif kind == "text":
+        elif kind == "text" and before != "py":  # Programs in ```py have a test of their own: test_onnx.py.
             assert printed == text
             printed, n_checked = "", n_checked + 1
+        before = kind
     assert n_checked >= 8 and printed == ""
     names["model"].close()

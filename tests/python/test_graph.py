@@ -129,6 +129,12 @@ def test_moves():
     assert np.array_equal(compute(lambda v: ops.floor_divide(v, 2), i), i // 2)
 
 
+def test_numbers_without_axes():
+    number = np.float32(3)
+    made = compute(lambda x, w: x * w + 1.0, number, w=np.float32(2))
+    assert made.shape == () and made == 7
+
+
 def example():
     graph = weft.Graph()
     n = graph.symbol("n", 1, 8)

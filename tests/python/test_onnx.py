@@ -14,6 +14,7 @@ import weft.onnx
 from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "python.md"
 NETS = ROOT / "tests" / "data" / "onnx"
 # With five axes, which take half a minute to make; weft would refuse them.
 SLOW = {"export_averagepool_3d_default", "export_lppool_3d_default", "export_maxpool_3d_default"}
@@ -59,7 +60,7 @@ def load(model, given):
     constants = {}
     while True:
         try:
-            return weft.onnx.load(model, constants=constants, devices=["cpu"])
+            return weft.onnx.load(model, constants=constants, devices=["cpu"], n_threads=1)
         except weft.onnx.UnsupportedModelError as error:
             missing = [name for name in error.inputs if name not in constants]
             if not missing:
@@ -69,8 +70,8 @@ def load(model, given):
 
 def compare(name, made, truth, rtol, atol):
     assert made.dtype == truth.dtype and made.shape == truth.shape, name
-    if truth.dtype.name == "bfloat16":  # A step of its digits is larger than the tolerance; weft rounds once, at the end.
-        rtol = 2.0**-7
+    if truth.dtype.name == "bfloat16":  # Two steps of its digits: the truth is rounded after each op, what weft makes once.
+        rtol = 2.0**-6
     if truth.dtype.kind in "fV":
         np.testing.assert_allclose(made.astype(np.float32), truth.astype(np.float32), rtol, atol, err_msg=name)
     else:
@@ -93,19 +94,13 @@ def run_all(kind):
                     compare(f"{name} {one.name}", made[one.name], array_of(truth), rtol, atol)
             counts["passed"] += 1
         except weft.onnx.UnsupportedModelError as error:
-            assert error.problems, name
+            # Nothing but what weft lacks may be a reason.
+            assert error.problems and not any(re.search("argument|attribute '|NoneType", one) for one in error.problems), (name, error)
             counts["unsupported"] += 1
         except Exception as error:  # noqa: BLE001
             wrong.append(f"{name}: {type(error).__name__}: {str(error)[:200]}")
     assert not wrong, "\n".join(wrong)
     return counts
-
-
-def said(pattern):
-    """Numbers that docs/python.md gives."""
-    text = re.sub(r"\s+", " ", (ROOT / "docs" / "python.md").read_text())
-    (found,) = re.findall(pattern, text)
-    return tuple(map(int, found))
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +109,12 @@ def nodes():
 
 
 def test_nodes(nodes):
-    passed, every, version = said(r"(\d+) of the (\d+) node tests of onnx (\d+\.\d+)")
-    if onnx.__version__.startswith(version if isinstance(version, str) else ""):
-        assert (nodes["passed"], nodes["all"] + len(SLOW)) == (passed, every)
+    # The page's numbers are of one version of the package.
+    text = re.sub(r"\s+", " ", PAGE.read_text())
+    ((passed, every, version),) = re.findall(r"(\d+) of the (\d+) node tests of onnx (\d+\.\d+)", text)
+    if onnx.__version__.startswith(version + "."):
+        assert (nodes["passed"], nodes["all"] + len(SLOW)) == (int(passed), int(every))
+    assert nodes["passed"] > 1200
 
 
 @pytest.mark.parametrize("kind", ["simple", "pytorch-converted", "pytorch-operator"])
@@ -143,6 +141,15 @@ def test_nets_of_torch(path):
         for name, right in zip(model.outputs, truth.run(list(model.outputs), given), strict=True):
             assert made[name].shape == right.shape and made[name].dtype == right.dtype
             assert np.square(made[name] - right).sum() <= 1e-9 * np.square(right).sum(), (name, sizes)
+
+
+def test_the_page_says_what_happens(tmp_path, monkeypatch, capsys):
+    """Its part on ONNX, which the page's own test leaves out, for it has no package onnx."""
+    ((program, printed),) = re.findall(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "model.onnx").write_bytes((NETS / "pictures.onnx").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, str(PAGE), "exec"), {})
+    assert capsys.readouterr().out == printed
 
 
 # Models that are made here.
@@ -207,7 +214,10 @@ def test_all_that_is_missing_is_said_at_once():
     with pytest.raises(weft.onnx.UnsupportedModelError, match="double"):
         weft.onnx.load(model_of([helper.make_node("Relu", ["x"], ["y"])],
                                 [helper.make_tensor_value_info("x", TensorProto.DOUBLE, [2])], [floats("y", 2)]))  # fmt: skip
-    with pytest.raises(weft.onnx.UnsupportedModelError, match="colour=3"):
+    with pytest.raises(weft.onnx.UnsupportedModelError, match=r"Add \(opset 6\): weft does not have axis=0, broadcast=1"):
+        old = helper.make_node("Add", ["x", "x"], ["y"], axis=0, broadcast=1)
+        weft.onnx.load(model_of([old], [floats("x", 2)], [floats("y", 2)], opset=6))
+    with pytest.raises(weft.Error, match="Unrecognized attribute: colour"):
         weft.onnx.load(model_of([helper.make_node("Relu", ["x"], ["y"], colour=3)], [floats("x", 2)], [floats("y", 2)]))
 
 
@@ -254,7 +264,7 @@ def test_weights_beside_the_model(tmp_path):
     outside = onnx.load(tmp_path / "model.onnx", load_external_data=False)
     outside.graph.initializer[0].external_data[0].value = "../weights.bin"
     (tmp_path / "model.onnx").write_bytes(outside.SerializeToString())
-    with pytest.raises(weft.Error, match="outside"):
+    with pytest.raises(weft.Error, match=r"\.\./weights.bin"):
         weft.onnx.load(tmp_path / "model.onnx")
 
 

@@ -12,13 +12,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
 try:
     import onnx
+    from google.protobuf.message import DecodeError
     from onnx import external_data_helper, helper, numpy_helper
 except ImportError as error:
     raise ImportError("weft.onnx needs the package onnx: pip install weft[onnx]") from error
@@ -66,25 +67,31 @@ def load(
     UnsupportedModelError names all that weft lacks for the model, before anything is computed."""
     folder = Path()
     if isinstance(source, onnx.ModelProto):
-        model = onnx.ModelProto()
+        what, model = "the model", onnx.ModelProto()
         model.CopyFrom(source)
+        _check(what, source)
     else:
-        data = source if isinstance(source, bytes) else _read(Path(os.fspath(source)))
-        folder = Path() if isinstance(source, bytes) else Path(os.fspath(source)).parent
+        what = "the bytes" if isinstance(source, bytes) else str(source)
+        if not isinstance(source, bytes):
+            folder = Path(os.fspath(source)).parent
         try:
+            data = source if isinstance(source, bytes) else Path(os.fspath(source)).read_bytes()
             model = onnx.ModelProto.FromString(data)
-        except Exception as error:
-            raise InvalidFileError(f"{'the bytes' if isinstance(source, bytes) else source}: no ONNX model: {error}") from error
+        except FileNotFoundError as error:
+            raise NotFoundError(f"{source}: there is no such file") from error
+        except DecodeError as error:
+            raise InvalidFileError(f"{what}: no ONNX model") from error
+        _check(what, data if isinstance(source, bytes) else os.fspath(source))
         del data
-    if not model.graph.output:
-        raise InvalidFileError("the model has no outputs")
     return Model(model, folder, sizes or {}, constants or {}, devices, pins, n_threads)
 
 
-def _read(path: Path) -> bytes:
-    if not path.exists():
-        raise NotFoundError(f"{path}: there is no such file")
-    return path.read_bytes()
+def _check(what: str, model: Union[str, bytes, onnx.ModelProto]) -> None:
+    """Whether it is what ONNX allows."""
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise InvalidFileError(f"{what}: {error}") from error
 
 
 def _array(tensor: onnx.TensorProto, folder: Path) -> Array:
@@ -122,6 +129,7 @@ class Model:
         self._given = set(sizes)
         self._settings: dict[str, Any] = {"devices": devices, "pins": pins, "n_threads": n_threads}
         self._plan: Plan | None = None
+        self._prepared: dict[int, tuple[Array, Array]] = {}
         self._build()
         unknown = sorted(self._given - set(self._built.symbols))
         if unknown:
@@ -164,7 +172,9 @@ class Model:
                 results[name] = one.copy()
                 continue
             array = made[one.value.name].astype(helper.tensor_dtype_to_np_dtype(one.type), copy=False)
-            results[name] = array if one.wide is None else array.reshape([size if isinstance(size, int) else -1 for size in one.wide])
+            if one.wide is not None:
+                array = array.reshape([size if isinstance(size, int) else -1 for size in one.wide])
+            results[name] = array
         return results
 
     def explain(self) -> str:
@@ -176,7 +186,7 @@ class Model:
         return str(self._built.graph)
 
     def _build(self) -> None:
-        self._built = Builder(self._model, self._initializers, self._constants, self._bounds, OPERATORS)
+        self._built = Builder(self._model, self._initializers, self._constants, self._bounds, OPERATORS, self._prepared)
         # Whole numbers that the model has are given with the first step.
         self._first = dict(self._built.fixed)
 
@@ -185,16 +195,23 @@ class Model:
             grows = any(name not in self._given for name in self._built.symbols)
             allow = ["shapes", "topology"] if grows else ["shapes"]
             self._plan = Plan(self._built.graph, allow=allow, **self._settings)
-            for name, array in self._built.weights.items():
-                self._plan.set_weight(name, array)
+            self._set_weights({})
         return self._plan
+
+    def _set_weights(self, before: Mapping[str, Array]) -> None:
+        """Those that the graph before did not have."""
+        assert self._plan is not None
+        for name, array in self._built.weights.items():
+            if name not in before or before[name].shape != array.shape or before[name].dtype != array.dtype:
+                self._plan.set_weight(name, array)
 
     def _sizes(self, given: Mapping[str, Array]) -> dict[str, int]:
         """What the inputs' shapes say of the symbols. Where they disagree, the plan says so."""
         sizes: dict[str, int] = {}
         for name, array in given.items():
             shape = _describe(self._built.inputs[name]).shape
-            if len(shape) != array.ndim or any(isinstance(size, int) and size != now for size, now in zip(shape, array.shape, strict=True)):
+            fits = len(shape) == array.ndim and all(size == now for size, now in zip(shape, array.shape, strict=False) if isinstance(size, int))
+            if not fits:
                 raise InvalidArgumentError(f"the input '{name}' has the shape {array.shape}, not ({', '.join(map(str, shape))})")
             for size, now in zip(shape, array.shape, strict=True):
                 if isinstance(size, str) and sizes.setdefault(size, now) != now:
@@ -210,9 +227,11 @@ class Model:
                 grown[name] = (0, max(now, 2 * bounds[1]))
         if grown:
             self._bounds.update(grown)
+            before = self._built.weights
             self._build()
             if self._plan is not None:
                 self._plan.set_graph(self._built.graph)
+                self._set_weights(before)
 
 
 def _as_input(name: str, array: Array, kind: int) -> Array:

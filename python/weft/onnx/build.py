@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from inspect import Parameter, signature
 from typing import Any, Union
 
@@ -14,7 +15,7 @@ from onnx import TensorProto, defs, helper
 from .. import _weft, ops
 from ..errors import Error, UnsupportedError
 from .known import Array, are_sizes, attributes, fold, product
-from .wide import MOST, reshaped
+from .wide import MOST, joined, reshaped
 
 # The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored: f32 is computed. Whole numbers
 # of 64 bits must fit 32.
@@ -145,7 +146,8 @@ class Builder:
     """Makes a graph of a model. `bounds` are a number or the least and most of each symbol."""
 
     def __init__(self, model: onnx.ModelProto, initializers: Mapping[str, Array], constants: Mapping[str, Array],
-                 bounds: Mapping[str, int | tuple[int, int]], operators: Mapping[str, Callable[..., Any]]) -> None:  # fmt: skip
+                 bounds: Mapping[str, int | tuple[int, int]], operators: Mapping[str, Callable[..., Any]],
+                 transposed: dict[int, tuple[Array, Array]]) -> None:  # fmt: skip
         self.graph = _weft.Graph()
         self.operators = operators
         self.bounds = bounds
@@ -158,7 +160,7 @@ class Builder:
         self._made: dict[tuple[int, str], tuple[Array, Any]] = {}
         self._names = {id(array): name for name, array in initializers.items()}
         self._arrays: list[Array] = []  # That are known by their address.
-        self._transposed: dict[int, Array] = {}
+        self._transposed = transposed  # Of the model's own, from one graph to the next: by the address of the first.
         self._taken: set[str] = set()
         self._problems: dict[tuple[str, str], list[str]] = {}
         self._wanted: dict[str, None] = {}
@@ -225,15 +227,14 @@ class Builder:
     def transposed(self, matrix: Array) -> Array:
         """A matrix as `linear` has it: a copy, once."""
         if id(matrix) not in self._transposed:
-            self._transposed[id(matrix)] = self.kept(np.ascontiguousarray(matrix.T), matrix)
-            self._arrays.append(matrix)
-        return self._transposed[id(matrix)]
+            self._transposed[id(matrix)] = matrix, np.ascontiguousarray(matrix.T)
+        return self.kept(self._transposed[id(matrix)][1], matrix)
 
     def constant(self, array: Array) -> _weft.Value:
         """A known array as an operand."""
         if are_sizes(array):
             parts = [ops.arange(self.graph, one, one + 1) for one in array.reshape(-1).tolist()]
-            return ops.reshape(ops.concat(parts, 0), array.shape)
+            return ops.reshape(joined(parts, 0), array.shape)
         if array.dtype.kind in "biu":
             return self.fixed_input(array)
         return self.weight(array, packed=False) if array.ndim else ops.full(self.graph, (), float(array))
@@ -269,7 +270,7 @@ class Builder:
                 self._problem(what, "what it makes depends on values that must be known when the model is loaded: "
                               + (", ".join(sorted(unknown.sources)) or "a result"), place)  # fmt: skip
             except (Error, ValueError, TypeError, NotImplementedError) as error:
-                self._problem(what, str(error), place)
+                self._problem(what, (str(error).splitlines() or [type(error).__name__])[0], place)
             for place_of, name in enumerate(node.output):
                 if name:
                     scope.names[name] = results if isinstance(results, Broken) else results[place_of]
@@ -295,10 +296,9 @@ class Builder:
         if any(isinstance(one, Broken) for one in inputs):
             return Broken()
         if self._folds(schema, inputs):
-            try:
-                return fold(node, inputs, scope.opsets)
-            except NotImplementedError:
-                pass
+            known = fold(node, inputs, scope.opsets)
+            if known is not None:
+                return known
         sources = frozenset().union(*(one.sources for one in inputs if isinstance(one, Tensor)))
         if make is not None:
             made = make(Node(self, node, scope), *inputs, **given)
@@ -314,8 +314,7 @@ class Builder:
 
     @staticmethod
     def _check_attributes(make: Callable[..., Any], given: Mapping[str, Any]) -> None:
-        known = {name for name, one in signature(make).parameters.items() if one.kind is Parameter.KEYWORD_ONLY}
-        unknown = sorted(set(given) - known)
+        unknown = sorted(set(given) - _attributes_of(make))
         if unknown:
             raise UnsupportedError(f"weft does not have {', '.join(f'{name}={given[name]!r}' for name in unknown)}")
 
@@ -436,6 +435,12 @@ class Builder:
 def _copy(value: _weft.Value) -> _weft.Value:
     """The same under another name."""
     return ops.reshape(value, value.shape)
+
+
+@cache
+def _attributes_of(make: Callable[..., Any]) -> frozenset[str]:
+    """The attributes that a function takes."""
+    return frozenset(name for name, one in signature(make).parameters.items() if one.kind is Parameter.KEYWORD_ONLY)
 
 
 def _with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:

@@ -104,18 +104,21 @@ def are_sizes(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype == object and any(isinstance(one, _weft.Dim) for one in x.flat)
 
 
-def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...]:
-    """The results of a node whose inputs are known. NotImplementedError where that is not done for sizes."""
+def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...] | None:
+    """The results of a node whose inputs are known; None where that is not done for sizes."""
     if any(are_sizes(one) for one in inputs):
         if node.op_type not in OF_SIZES:
-            raise NotImplementedError
+            return None
         made = OF_SIZES[node.op_type](*inputs, **attributes(node))
         results = made if isinstance(made, tuple) else (made,)
         # What has lost its symbols are numbers again.
         return tuple(np.asarray(one) if are_sizes(np.asarray(one)) else as_numbers(np.asarray(one)) for one in results)
     names = [name for name in node.input if name]
     known = dict(zip(names, (one for name, one in zip(node.input, inputs, strict=False) if name), strict=True))
-    results = tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
+    try:
+        results = tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
+    except Exception as error:
+        raise UnsupportedError(f"of what is known, nothing can be made: {error}") from error
     if not all(isinstance(one, np.ndarray) for one in results):
         raise UnsupportedError("weft has no sequences")
     return results

@@ -14,6 +14,19 @@ Value = _weft.Value
 MOST = 4
 
 
+def joined(parts: Sequence[Value], axis: int) -> Value:
+    """Along an axis. Whole numbers are stored one part after another, for `concat` has none."""
+    if len(parts) == 1 or parts[0].dtype == "f32":
+        return ops.concat(list(parts), axis)
+    graph, ends = parts[0].graph, [0]
+    for one in parts:
+        ends.append(ends[-1] + one.shape[axis])
+    made = ops.cast(ops.full(graph, [*parts[0].shape[:axis], ends[-1], *parts[0].shape[axis + 1 :]], 0.0), "i32")
+    for one, begin, end in zip(parts, ends, ends[1:], strict=False):
+        made = ops.set_rows(made, ops.arange(graph, begin, end), one, axis)
+    return made
+
+
 def reshaped(value: Value, shape: Sequence[Any]) -> Value:
     """As a value of these axes, or of one where they are too many."""
     return ops.reshape(value, shape if len(shape) <= MOST else (product(shape),))

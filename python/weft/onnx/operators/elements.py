@@ -13,7 +13,7 @@ from ...errors import UnsupportedError
 from ..build import TYPES, Node, Tensor, type_name
 from ..known import product
 from ..wide import MOST, aligned, is_one
-from .common import BOOL, NARROW, Value, operands, scalar, with_number, wrapped, zeros
+from .common import BOOL, NARROW, Value, axis_of, operands, scalar, with_number, wrapped, zeros
 from .norms import by_channel
 
 
@@ -108,8 +108,11 @@ def cast_like(at: Node, x: Any, like: Any, *, saturate: int = 1, round_mode: str
 
 
 def binary(make: Callable[[Value, Any], Value], to: int | None = None) -> Callable[..., Any]:
-    def convert(at: Node, a: Any, b: Any) -> Any:
+    def convert(at: Node, a: Any, b: Any, *, axis: int | None = None, broadcast: int = 0) -> Any:
         kind = at.type(a)
+        if broadcast and axis is not None:  # Before opset 7: b stands beside a's axes from this one on.
+            shape = [*b.shape, *[1] * (len(a.shape) - axis_of(axis, len(a.shape)) - len(b.shape))]
+            b = Tensor(ops.reshape(at.value(b), shape), at.type(b))
         made, wide = over_both(at, a, b, make)
         return Tensor(made, to, wide=wide) if to is not None else Tensor(wrapped(made, kind), kind, wide=wide)
 

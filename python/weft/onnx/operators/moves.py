@@ -12,7 +12,7 @@ from ... import ops
 from ...errors import UnsupportedError
 from ..build import TYPES, Node, Tensor
 from ..known import product, sizes
-from ..wide import MOST, along, expanded, is_one, permuted
+from ..wide import MOST, along, expanded, is_one, joined, permuted
 from .common import BOOL, FLOAT, INT64, Value, axis_of, constant_size, constant_size_of
 
 
@@ -76,12 +76,12 @@ def concat(at: Node, *all: Any, axis: int) -> Any:
     rank = len(first.shape)
     where_to = axis_of(axis, rank)
     if rank <= MOST:
-        return Tensor(ops.concat([at.value(one) for one in parts], where_to), at.type(first))
+        return Tensor(joined([at.value(one) for one in parts], where_to), at.type(first))
     size: Any = 0
     for one in parts:
         size = size + one.shape[where_to]
     rows = [along(at.elements(one), one.shape, where_to, lambda v, _: v) for one in parts]
-    return at.shaped(ops.concat(rows, 1), [*first.shape[:where_to], size, *first.shape[where_to + 1 :]], first)
+    return at.shaped(joined(rows, 1), [*first.shape[:where_to], size, *first.shape[where_to + 1 :]], first)
 
 
 def of_axis(at: Node, x: Any, axis: int, make: Callable[[Value, int], Value]) -> Any:
@@ -285,7 +285,7 @@ def padded(v: Value, axis: int, before: int, after: int, value: float) -> Value:
         shape = [*v.shape[:axis], size, *v.shape[axis + 1 :]]
         return [ops.cast(ops.full(v.graph, shape, float(value)), "i32")] if size else []
 
-    return ops.concat([*block(before), v, *block(after)], axis)
+    return joined([*block(before), v, *block(after)], axis)
 
 
 def trilu(at: Node, x: Any, k: Any = None, *, upper: int = 1) -> Any:

@@ -31,9 +31,9 @@ def by_channel(at: Node, x: Any, rank: int) -> Value:
 
 
 def batch_norm(at: Node, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, *, epsilon: float = 1e-5, momentum: float = 0.9,
-               training_mode: int = 0, spatial: int = 1) -> Any:  # fmt: skip
-    if training_mode or not spatial:
-        raise UnsupportedError(f"weft does not have training_mode={training_mode}, spatial={spatial}")
+               training_mode: int = 0, spatial: int = 1, is_test: int = 0) -> Any:  # fmt: skip
+    if training_mode or not spatial or (at.version < 7 and not is_test):
+        raise UnsupportedError(f"weft does not have training_mode={training_mode}, spatial={spatial}, is_test={is_test}")
     v = at.value(x)
     if all(isinstance(one, np.ndarray) for one in (scale, bias, mean, variance)):
         factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + epsilon)

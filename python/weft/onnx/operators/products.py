@@ -49,7 +49,8 @@ def matmul(at: Node, a: Any, b: Any) -> Any:
     return Tensor(made, kind)
 
 
-def gemm(at: Node, a: Any, b: Any, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Any:
+def gemm(at: Node, a: Any, b: Any, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0,
+         broadcast: int = 0) -> Any:  # fmt: skip
     v = factor(at, a)
     if v.dtype != "f32":
         raise UnsupportedError(f"weft does not have it for {type_name(at.type(a))}")

@@ -10,6 +10,7 @@ from ... import ops
 from ...errors import UnsupportedError
 from ..build import Node, Tensor, type_name
 from ..known import product
+from ..wide import joined
 from .common import BOOL, INT64, Value, axis_of, constant_size, zeros
 
 
@@ -127,4 +128,4 @@ def cumulative_sum(at: Node, x: Any, axis: Any, *, exclusive: int = 0, reverse: 
 
 def shifted(v: Value, axis: int) -> Value:
     """With a zero in front."""
-    return ops.concat([zeros(v.graph, [*v.shape[:axis], 1, *v.shape[axis + 1 :]], v.dtype), v], axis)
+    return joined([zeros(v.graph, [*v.shape[:axis], 1, *v.shape[axis + 1 :]], v.dtype), v], axis)
