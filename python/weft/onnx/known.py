@@ -99,6 +99,10 @@ OF_SIZES: Mapping[str, Callable[..., Any]] = {
 }
 
 
+# Those that only look at an array otherwise need no copy of it.
+VIEWS = {"Identity", "Squeeze", "Unsqueeze"}
+
+
 def are_sizes(x: Any) -> bool:
     """Whether a symbol is among them."""
     return isinstance(x, np.ndarray) and x.dtype == object and any(isinstance(one, _weft.Dim) for one in x.flat)
@@ -106,7 +110,7 @@ def are_sizes(x: Any) -> bool:
 
 def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...] | None:
     """The results of a node whose inputs are known; None where that is not done for sizes."""
-    if any(are_sizes(one) for one in inputs):
+    if node.op_type in VIEWS or any(are_sizes(one) for one in inputs):
         if node.op_type not in OF_SIZES:
             return None
         made = OF_SIZES[node.op_type](*inputs, **attributes(node))
@@ -118,7 +122,7 @@ def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int])
     try:
         results = tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
     except Exception as error:
-        raise UnsupportedError(f"of what is known, nothing can be made: {error}") from error
+        raise UnsupportedError(f"onnx cannot work out what it makes of constants: {error}") from error
     if not all(isinstance(one, np.ndarray) for one in results):
         raise UnsupportedError("weft has no sequences")
     return results
