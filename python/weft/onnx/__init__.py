@@ -188,7 +188,7 @@ class Model:
     def _build(self) -> None:
         self._built = Builder(self._model, self._initializers, self._constants, self._bounds, OPERATORS, self._prepared)
         # Whole numbers that the model has are given with the first step.
-        self._first = dict(self._built.fixed)
+        self._first: dict[str, Array] = dict(self._built.fixed)
 
     def _ready(self) -> Plan:
         if self._plan is None:

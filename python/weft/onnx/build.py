@@ -19,7 +19,7 @@ from .wide import MOST, joined, reshaped
 
 # The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored: f32 is computed. Whole numbers
 # of 64 bits must fit 32.
-TYPES = {
+TYPES: Mapping[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f32", TensorProto.BFLOAT16: "f32",
     TensorProto.INT32: "i32", TensorProto.INT64: "i32", TensorProto.BOOL: "i32",
     TensorProto.INT8: "i32", TensorProto.UINT8: "i32", TensorProto.INT16: "i32", TensorProto.UINT16: "i32",
@@ -64,7 +64,6 @@ class Broken:
     """The result of a node that is among the problems."""
 
 
-Known = Union[Tensor, Array, None]
 Results = Union[_weft.Value, Tensor, Array, Sequence[_weft.Value | Tensor | Array]]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def sizes(shape: Sequence[Any]) -> Array:
     return array
 
 
-def product(dims: Sequence[Any]) -> Any:
+def product(dims: Iterable[Any]) -> Any:
     return functools.reduce(operator.mul, dims, 1)
 
 

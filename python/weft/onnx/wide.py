@@ -18,7 +18,8 @@ def joined(parts: Sequence[Value], axis: int) -> Value:
     """Along an axis. Whole numbers are stored one part after another, for `concat` has none."""
     if len(parts) == 1 or parts[0].dtype == "f32":
         return ops.concat(list(parts), axis)
-    graph, ends = parts[0].graph, [0]
+    graph = parts[0].graph
+    ends: list[Any] = [0]
     for one in parts:
         ends.append(ends[-1] + one.shape[axis])
     made = ops.cast(ops.full(graph, [*parts[0].shape[:axis], ends[-1], *parts[0].shape[axis + 1 :]], 0.0), "i32")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..build import Node, Tensor
 Value = _weft.Value
 BOOL, FLOAT, INT64 = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.INT64
 # Whole numbers below 32 bits wrap around at their own size: how many there are, and the least.
-NARROW = {TensorProto.INT8: (1 << 8, -(1 << 7)), TensorProto.UINT8: (1 << 8, 0),
+NARROW: Mapping[int, tuple[int, int]] = {TensorProto.INT8: (1 << 8, -(1 << 7)), TensorProto.UINT8: (1 << 8, 0),
           TensorProto.INT16: (1 << 16, -(1 << 15)), TensorProto.UINT16: (1 << 16, 0)}  # fmt: skip
 
 
