@@ -382,14 +382,12 @@ weft_status weft_graph_get_value(weft_graph* graph, weft_value value, weft_value
   });
 }
 weft_status weft_graph_text(const weft_graph* graph, char** text, weft_error** error) {
-  return run_with(graph, error, [&](const weft_graph& self) {
-    need(text, "text") = copy_of(to_string(self.graph)).release();
-  });
+  return run_with(graph, error,
+                  [&](const weft_graph& self) { tell(&need(text, "text"), to_string(self.graph)); });
 }
 weft_status weft_graph_dot(const weft_graph* graph, char** text, weft_error** error) {
-  return run_with(graph, error, [&](const weft_graph& self) {
-    need(text, "text") = copy_of(to_dot(self.graph)).release();
-  });
+  return run_with(graph, error,
+                  [&](const weft_graph& self) { tell(&need(text, "text"), to_dot(self.graph)); });
 }
 
 size_t weft_op_count(void) { return std::variant_size_v<Op>; }
@@ -401,7 +399,7 @@ const char* weft_op_name(size_t place) {
   });
 }
 weft_status weft_op_help(const char* op, char** text, weft_error** error) {
-  return run(error, [&] { need(text, "text") = copy_of(help(op_of(need_text(op, "op")))).release(); });
+  return run(error, [&] { tell(&need(text, "text"), help(op_of(need_text(op, "op")))); });
 }
 
 weft_status weft_graph_custom(weft_graph* graph, const char* name, const weft_value* inputs, size_t n_inputs,
@@ -517,6 +515,6 @@ weft_status weft_plan_get_counters(const weft_plan* plan, weft_plan_counters* co
 }
 weft_status weft_plan_explain(const weft_plan* plan, weft_explain as, char** text, weft_error** error) {
   return run_with(plan, error, [&](const Plan& self) {
-    need(text, "text") = copy_of(self.explain(choice(as, Explain::kDot, "as"))).release();
+    tell(&need(text, "text"), self.explain(choice(as, Explain::kDot, "as")));
   });
 }

@@ -161,6 +161,8 @@ Given<T> copy_of(std::span<const T> items) {
 }
 inline Given<char> copy_of(std::string_view text) { return copy_of(std::span(text.data(), text.size())); }
 
+/// Text for the caller.
+inline void tell(char** to, std::string_view text) { *to = copy_of(text).release(); }
 inline void tell(std::size_t* to, std::size_t n) {
   if (to != nullptr) *to = n;
 }
