@@ -176,13 +176,15 @@ TEST(Custom, WhatAFailedFunctionLeftIsNotKept) {
                                     g.input("ends", {4}, DType::kI32), 1));
   Plan plan(g, find_devices({"cpu"}), {.n_threads = 2});
   const std::vector<std::int32_t> places = {0, 1, 2, 3}, ends = {1, 2, 3, 4};
-  EXPECT_THROW(plan.run({{n, 4}}, {{"x", Floats(8, -1.0f)},
-                                   {"places", places},
-                                   {"q", Floats(8, 1.0f)},
-                                   {"begins", places},
-                                   {"ends", ends}}),
-               Error);
-  plan.run({{n, 0}}, {{"x", Floats()}, {"places", std::vector<std::int32_t>()}});
+  const Floats q(8, 1.0f), negative(8, -1.0f);
+  EXPECT_THROW(
+      plan.run({{n, 4}}, {{"x", negative}, {"places", places}, {"q", q}, {"begins", places}, {"ends", ends}}),
+      Error);
+  plan.run({{n, 0}}, {{"x", Floats()},
+                      {"places", std::vector<std::int32_t>()},
+                      {"q", q},
+                      {"begins", places},
+                      {"ends", ends}});
   EXPECT_EQ(plan.read("rows"), Floats(8, 0.0f));
   plan.run({{n, 4}}, {{"x", Floats(8, 1.0f)}, {"places", places}});
   EXPECT_EQ(plan.read("rows"), Floats(8, 9.0f));
