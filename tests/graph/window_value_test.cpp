@@ -91,7 +91,7 @@ TEST_F(Windows, WhatDoesNotFitIsRefusedWithTheLine) {
   EXPECT_TRUE(has(refusal([&] { upsample_nearest(x, 0); }), "scale"));
   EXPECT_TRUE(has(refusal([&] { resize_bilinear(x, 0, 4); }), "above 0"));
   EXPECT_TRUE(has(refusal([&] { upsample_nearest(b, 2); }), "{n, c, h, w}"));
-  EXPECT_TRUE(has(refusal([&] { upsample_nearest(Value(), 2); }), "no inputs"));
+  EXPECT_TRUE(has(refusal([&] { upsample_nearest(Value(), 2); }), "an input is none"));
   EXPECT_TRUE(has(refusal([&] { apply(ops::Resize2d{ResizeKind::kNearest, 4, 4, true}, {x}); }), "corners"));
   Graph other;
   for (const char* const name : {"a", "b"}) other.symbol(name, 1, 2);
