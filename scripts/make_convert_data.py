@@ -1,20 +1,38 @@
 #!/usr/bin/env python3
-"""Makes tests/data/convert/NAME from golden models: usage make_convert_data.py [--out FOLDER] [NAME...]
+"""Makes tests/data/convert/NAME from golden models: usage make_convert_data.py [--check WEFT] [--out FOLDER] [NAME...]
 
 Each is the folder that transformers saves of the model of make_golden_families.py, with the weights in F16, and the
 vocabulary of the golden models as a tokenizer.json. What weft makes of it must be the golden model. Without names those
 that are kept are made. Needs what make_golden_families.py needs, and that beside it.
+
+--check makes the folders of all golden models whose class the program WEFT converts, in a folder that is deleted again,
+converts them and compares metadata and tensors with the golden models. What differs is told, and is an error.
 """
 import argparse
 import json
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import torch
+import transformers
 from gguf import GGUFReader
 
 import make_golden_families as golden
 
-KEPT = ["mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2"]
+KEPT = ["mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2", "gpt-oss", "qwen35"]
+# Golden models of classes that are published under other names, and with other tensors.
+OF_OTHER_CLASSES = {"minicpm", "internlm2", "exaone", "xverse", "orion", "codeshell", "qwen", "bailingmoe", "bailingmoe2",
+                    "baichuan", "baichuan-13b", "refact", "qwen2vl", "qwen3vl", "qwen3vlmoe", "maincoder",
+                    "pangu-embedded", "qwen3next-old", "bitnet"}
+# Metadata that golden models have set for their tests, which their folders do not say.
+MEANS = ["attention.layer_norm_epsilon"]  # Beside that of RMS norms, which is what counts.
+NOT_OF_FILES = {"olmo3": ["rope.scaling.attn_factor"], "phimoe": ["rope.scaling.original_context_length"],
+                "lfm2moe": MEANS, "nemotron_h": MEANS, "nemotron_h_moe": MEANS,
+                "bloom": ["context_length"], "qwen35moe": ["feed_forward_length"],
+                "falcon-mamba": MEANS + ["context_length", "attention.head_count", "attention.head_count_kv", "rope.freq_base"]}
 OUT = Path(__file__).parent.parent / "tests/data/convert"
 
 
@@ -39,17 +57,81 @@ def write(name, target):
     model = golden.make_model(family).to(torch.float16)
     model.save_pretrained(target)
     (target / "generation_config.json").unlink(missing_ok=True)
+    # What the class has no use for is in no published file.
+    config = json.loads((target / "config.json").read_text())
+    known = set(type(model.config)().to_dict()) | set(getattr(model.config, "attribute_map", {}))
+    config = {key: value for key, value in config.items() if key not in golden.SIZES or key in known}
+    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     tokenizer, config = tokenizer_files()
     (target / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False) + "\n")
     (target / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
+def differences(name, made, golden_model):
+    """What of the golden model the other has not."""
+    ours, theirs = GGUFReader(made), GGUFReader(golden_model)
+    for key, field in theirs.fields.items():
+        short = key.partition(".")[2]
+        if key.startswith(("GGUF.", "general.")) or key == "tokenizer.ggml.pre":
+            continue
+        if short in NOT_OF_FILES.get(name, ()):
+            continue
+        wanted = field.contents()
+        if key not in ours.fields:
+            yield f"{key} is missing, expected {wanted}"
+        elif not np.array_equal(found := ours.fields[key].contents(), wanted) and not (
+                isinstance(wanted, float) and np.isclose(found, wanted, rtol=1e-6)) and not (
+                isinstance(wanted, list) and isinstance(wanted[0], float) and np.allclose(found, wanted, rtol=1e-5)):
+            yield f"{key} is {found}, expected {wanted}"
+    tensors = {tensor.name: tensor for tensor in ours.tensors}
+    expected = {tensor.name: tensor for tensor in theirs.tensors}
+    if extra := sorted(set(tensors) - set(expected)):
+        yield f"tensors too many: {extra}"
+    for tensor_name, tensor in expected.items():
+        if tensor_name not in tensors:
+            yield f"{tensor_name} is missing"
+            continue
+        found = tensors[tensor_name]
+        if list(found.shape) != list(tensor.shape):
+            yield f"{tensor_name} has the shape {found.shape}, expected {tensor.shape}"
+        elif not np.allclose(found.data.astype(np.float32), tensor.data.astype(np.float32), rtol=1e-6, atol=0,
+                             equal_nan=True):
+            yield f"{tensor_name} has other values"
+
+
+def check(weft, names, keep):
+    known = subprocess.run([weft, "convert", "--list"], capture_output=True, text=True, check=True).stdout.split()
+    failed = n_checked = 0
+    for name in names or golden.FAMILIES:
+        family = golden.FAMILIES[name]
+        if family.source is not transformers or family.model + family.head not in known or name in OF_OTHER_CLASSES:
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(keep or scratch) / name
+            if not (folder / "config.json").exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                write(name, folder)
+            made = folder / "model.gguf"
+            run = subprocess.run([weft, "convert", folder, "-o", made, "--type", "f16"], capture_output=True, text=True)
+            found = [run.stderr.strip()] if run.returncode else list(
+                differences(name, made, golden.GOLDEN / name / "model.gguf"))
+        n_checked += 1
+        failed += bool(found)
+        print(f"{name}: {'differs' if found else 'ok'}", *found[:8], sep="\n  ")
+    print(f"{n_checked} models, {failed} differ")
+    return failed == 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("names", nargs="*", default=KEPT)
+    parser.add_argument("--check", metavar="WEFT", help="the program that converts")
+    parser.add_argument("--out", type=Path, help="with --check: keeps the folders there, and takes those that are")
+    parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    for name in args.names:
+    if args.check:
+        sys.exit(not check(args.check, args.names, args.out))
+    args.out = args.out or OUT
+    for name in args.names or KEPT:
         target = args.out / name
         target.mkdir(parents=True, exist_ok=True)
         write(name, target)

@@ -28,7 +28,8 @@ Each is a row of `src/model/families.inc`. Lines are those of its file, which re
 against what stands beside it, on tiny models with random weights: logits (of encoders, vectors) with an NMSE of at most
 1e-6. Most are classes of transformers, a few with the tensors of a family that is the same but for names. What
 transformers has no class of has a reference of our own, in `scripts/own_references.py`, `scripts/rwkv_reference.py` and
-`scripts/own_encoders.py`. `scripts/make_family_table.py` writes this page.
+`scripts/own_encoders.py`. `weft convert` takes folders of the classes under "converted from". `scripts/make_family_table.py`
+writes this page.
 
 """
 
@@ -61,8 +62,19 @@ def truths(script, function, suffix):
     return result
 
 
+def converted():
+    """Of each architecture the classes that weft convert takes."""
+    result = {}
+    text = (ROOT / "src/convert/family.cpp").read_text()
+    rows = text[text.index("constexpr Family kFamilies"):]
+    for name, architecture in re.findall(r'\{"(\w+)",\s*"([^"]+)"', rows):
+        result.setdefault(architecture, []).append(name)
+    return result
+
+
 def table():
     known = definitions()
+    classes = converted()
     truth = truths("make_golden_families.py", "Family", "ForCausalLM")
     for architecture, models in (truths("make_golden_encoders.py", "Encoder", "") |
                                  truths("make_golden_sources.py", "Both", "") | OTHERS).items():
@@ -75,12 +87,13 @@ def table():
         lines.append(len(path.read_text().splitlines()))
         models = ", ".join(f"`{m}`" if m != OWN else m for m in sorted(set(truth[architecture])))
         rows.append(f"| `{architecture}` | {kind} | {models} | "
+                    f"{', '.join(f'`{name}`' for name in classes.get(architecture, []))} | "
                     f"[{path.name}](../src/model/families/{path.name}) | {lines[-1]} |")
     median = statistics.median(lines)
     if median >= MOST_LINES:
         raise SystemExit(f"half of the families have {median:.0f} lines or more, at most {MOST_LINES - 1} are wanted")
     summary = f"{len(rows)} families, of {min(lines)} to {max(lines)} lines; the median is {median:.0f}.\n\n"
-    return HEAD + summary + "| family | kind | checked against | file | lines |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    return HEAD + summary + "| family | kind | checked against | converted from | file | lines |\n|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
 def main():

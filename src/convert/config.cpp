@@ -1,6 +1,7 @@
 #include "convert/config.h"
 
 #include <limits>
+#include <utility>
 
 #include "base/read_file.h"
 #include "weft/error.h"
@@ -10,6 +11,24 @@ namespace {
 
 constexpr std::uint64_t kMaxJson = 256 << 20;  // The largest tokenizers have some 30 MB.
 constexpr int kMaxDepth = 64;
+
+// What older classes call sizes, and others.
+constexpr std::pair<const char*, const char*> kOtherNames[] = {
+    {"n_embd", "hidden_size"},
+    {"d_model", "hidden_size"},
+    {"n_layer", "num_hidden_layers"},
+    {"n_layers", "num_hidden_layers"},
+    {"num_layers", "num_hidden_layers"},
+    {"n_head", "num_attention_heads"},
+    {"n_heads", "num_attention_heads"},
+    {"num_heads", "num_attention_heads"},
+    {"n_positions", "max_position_embeddings"},
+    {"max_seq_len", "max_position_embeddings"},
+    {"model_max_length", "max_position_embeddings"},
+    {"seq_length", "max_position_embeddings"},
+    {"d_ff", "intermediate_size"},
+    {"kv_n_heads", "num_key_value_heads"},
+};
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
 
@@ -52,6 +71,18 @@ Config::Config(Json json, std::string_view defaults) : json_(Json::parse(default
   for (const Json& layer : {std::move(json), text})
     if (layer.is_object())
       for (const auto& [key, value] : layer.items()) json_[key] = value;
+  // Some nest what others have beside the rest.
+  for (const char* part : {"attn_config", "ffn_config"})
+    if (const Json* const object = find({part}); object != nullptr && object->is_object()) {
+      const Json copy = *object;
+      for (const auto& [key, value] : copy.items())
+        if (!json_.contains(key)) json_[key] = value;
+    }
+  for (const auto& [other, name] : kOtherNames)
+    if (!json_.contains(name) && json_.contains(other)) json_[name] = Json(json_[other]);
+  for (const char* layers : {"layers_block_type", "hybrid_override_pattern"})
+    if (const Json* const list = find({layers}); list != nullptr && !json_.contains("num_hidden_layers"))
+      json_["num_hidden_layers"] = list->is_string() ? list->get<std::string>().size() : list->size();
   if (const Json* const rope = find({"rope_parameters", "rope_scaling"})) {
     if (!rope->is_object()) refuse("config.json: the parameters of rope are no object");
     const Json* const full = convert_impl::find(*rope, "full_attention");
@@ -104,6 +135,12 @@ double Config::rope_float(const char* name, double otherwise) const {
   if (value == nullptr) return otherwise;
   if (!value->is_number()) refuse("config.json: rope's " + std::string(name) + " is no number");
   return value->get<double>();
+}
+
+bool Config::turns() const {
+  // Granite's hybrids, of which null is the usual value.
+  const auto kind = json_.find("position_embedding_type");
+  return kind == json_.end() || (!kind->is_null() && *kind != "nope");
 }
 
 std::int64_t Config::head_dim() const {

@@ -40,6 +40,8 @@ class Config {
   const Json& rope() const { return rope_; }
   double rope_float(const char* name, double otherwise) const;
   std::int64_t head_dim() const;
+  /// Whether there is rope: some classes say that of their models.
+  bool turns() const;
 
  private:
   Json json_, rope_ = Json::object();

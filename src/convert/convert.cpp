@@ -85,12 +85,20 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   if (!is_model_folder(folder))
     throw Error(ErrorCode::kNotFound, folder.string() + " is no folder with a config.json");
   Json json = read_json(folder / "config.json");
-  const Family& family = family_of(folder, json);
+  Family family = family_of(folder, json);
   refuse_quantised(json);
   const Config config(std::move(json), family.defaults);
   const FolderWeights weights(folder);
   const Type& type = type_of(params.type, weights);
   const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype);
+
+  std::string architecture(family.architecture);
+  if ((family.traits & kMoeByExperts) != 0 &&
+      std::any_of(tensors.begin(), tensors.end(),
+                  [](const OutTensor& tensor) { return tensor.name.find("_exps.") != tensor.name.npos; })) {
+    architecture += "_moe";
+    family.architecture = architecture;
+  }
 
   GgufWriter file;
   file.set("general.architecture", std::string(family.architecture));
@@ -98,7 +106,7 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   file.set("general.name", (whole.has_filename() ? whole : whole.parent_path()).filename().string());
   file.set("general.file_type", type.number);
   if (type.dtype == DType::kQ8_0) file.set("general.quantization_version", std::uint32_t{2});
-  add_metadata(folder, config, family, file);
+  add_metadata(folder, config, family, tensors, file);
   add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file);
   if ((family.traits & kEncoder) != 0)
     file.set("tokenizer.ggml.token_type_count",

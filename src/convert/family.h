@@ -6,7 +6,8 @@
 namespace weft::convert_impl {
 
 /// What a folder calls a tensor, without its ending (.weight, .bias), and what GGUF does. In names of layers
-/// these are without what stands before and in the layer's number; '*' is the number of an expert.
+/// these are without what stands before and in the layer's number; '*' is the number of an expert, or of
+/// what is stacked. '#0', '#1' ... behind a name of GGUF: parts of its rows.
 struct Rename {
   std::string_view from, to;
 };
@@ -21,6 +22,21 @@ enum Trait : unsigned {
   kQkvByGroups = 1 << 5,    ///< Those of each group of heads that share K and V, where the model is of the
                             ///< newer kind.
   kEncoder = 1 << 6,        ///< BERT: no rope, no head, tables of positions.
+  kInputsFirst = 1 << 7,    ///< Layers' matrices have a column for each output.
+  kExpertInputsFirst = 1 << 8,  ///< Those of experts have.
+  kAlternating = 1 << 9,        ///< Rows of experts' gate and up alternate.
+  kLatent = 1 << 10,            ///< Attention over latent rows, which give keys and values head by head.
+  kHybrid = 1 << 11,            ///< Only some layers have attention.
+  kMamba2 = 1 << 12,            ///< Heads of recurrent layers have one decay each.
+  kDeltaByGroups = 1 << 13,     ///< Q, K, V and the gate of each group of a delta net stand together.
+  kDeltaTiled = 1 << 14,     ///< Heads of values that share a key lie apart in GGUF, together in the folder.
+  kMultipliers = 1 << 15,    ///< Factors of the configuration are multiplied into weights.
+  kFfOfTensors = 1 << 16,    ///< The feed-forward width is that of the tensors.
+  kRmsNorms = 1 << 17,       ///< Norms have no means, whatever the configuration calls their epsilon.
+  kNoAttention = 1 << 18,    ///< All layers are recurrent.
+  kRowsOfExperts = 1 << 20,  ///< Experts stand one below the other, what goes down as what goes up.
+  kMoeByExperts = 1 << 21,   ///< With experts, the architecture's name has an end of its own: _moe.
+  kOfOneKey = 1 << 19,       ///< All heads share a K and a V, where the configuration does not deny it.
 };
 
 struct Family {

@@ -1,6 +1,10 @@
 #include "convert/metadata.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -22,44 +26,65 @@ const std::vector<Key> kKeys = {
     {"context_length", Kind::kRequired, {"max_position_embeddings"}},
     {"embedding_length", Kind::kRequired, {"hidden_size"}},
     {"block_count", Kind::kRequired, {"num_hidden_layers"}},
-    {"attention.head_count", Kind::kRequired, {"num_attention_heads"}},
-    {"attention.layer_norm_rms_epsilon", Kind::kFloat, {"rms_norm_eps"}},
-    {"attention.layer_norm_epsilon",
-     Kind::kFloat,
-     {"layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"}},
     {"attention.clamp_kqv", Kind::kFloat, {"clip_qkv"}},
     {"use_parallel_residual", Kind::kBool, {"use_parallel_residual"}},
     {"attn_logit_softcapping", Kind::kFloat, {"attn_logit_softcapping"}},
     {"final_logit_softcapping", Kind::kFloat, {"final_logit_softcapping"}},
-    {"embedding_scale", Kind::kFloat, {"embedding_multiplier"}},
     {"residual_scale", Kind::kFloat, {"residual_multiplier"}},
     {"attention.scale", Kind::kFloat, {"attention_multiplier"}},
+    {"attention.value_scale", Kind::kFloat, {"attention_value_scale"}},
+    {"attention.max_alibi_bias", Kind::kFloat, {"alibi_bias_max"}},
+    {"attention.q_lora_rank", Kind::kInt, {"q_lora_rank"}},
+    {"attention.kv_lora_rank", Kind::kInt, {"kv_lora_rank"}},
+    {"attention.shared_kv_layers", Kind::kInt, {"num_kv_shared_layers"}},
+    {"attention.temperature_length", Kind::kInt, {"floor_scale"}},
+    {"attention.temperature_scale", Kind::kFloat, {"attn_scale"}},
     {"logit_scale", Kind::kFloat, {"logits_scaling", "logit_scale"}},
-    {"expert_count", Kind::kInt, {"num_local_experts", "num_experts", "n_routed_experts"}},
-    {"expert_used_count", Kind::kInt, {"num_experts_per_tok"}},
-    {"expert_shared_count", Kind::kInt, {"n_shared_experts"}},
-    {"expert_feed_forward_length", Kind::kInt, {"moe_intermediate_size"}},
-    {"expert_shared_feed_forward_length", Kind::kInt, {"shared_expert_intermediate_size"}},
-    {"expert_weights_scale", Kind::kFloat, {"routed_scaling_factor"}},
+    {"embedding_length_per_layer_input", Kind::kInt, {"hidden_size_per_layer_input"}},
+    {"altup.num_inputs", Kind::kInt, {"altup_num_inputs"}},
+    {"altup.active_idx", Kind::kInt, {"altup_active_idx"}},
+    {"shortconv.l_cache", Kind::kInt, {"conv_L_cache"}},
+    {"ssm.conv_kernel", Kind::kInt, {"conv_kernel", "mamba_d_conv", "linear_conv_kernel_dim"}},
+    {"ssm.state_size", Kind::kInt, {"state_size", "mamba_d_state", "ssm_state_size", "linear_key_head_dim"}},
+    {"ssm.time_step_rank",
+     Kind::kInt,
+     {"mamba_num_heads", "mamba_n_heads", "linear_num_value_heads", "mamba_dt_rank", "time_step_rank"}},
+    {"ssm.group_count", Kind::kInt, {"mamba_n_groups", "n_groups", "linear_num_key_heads"}},
+};
+
+// Of models with experts.
+const std::vector<Key> kExpertKeys = {
+    {"expert_count", Kind::kInt, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
+    {"expert_used_count",
+     Kind::kInt,
+     {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "moe_top_k", "top_k_experts"}},
+    {"expert_shared_count", Kind::kInt, {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"}},
+    {"expert_weights_scale", Kind::kFloat, {"routed_scaling_factor", "route_scale"}},
     {"expert_weights_norm", Kind::kBool, {"norm_topk_prob"}},
     {"expert_group_count", Kind::kInt, {"n_group"}},
     {"expert_group_used_count", Kind::kInt, {"topk_group"}},
-    {"leading_dense_block_count", Kind::kInt, {"first_k_dense_replace"}},
+    {"leading_dense_block_count",
+     Kind::kInt,
+     {"first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"}},
+    {"interleave_moe_layer_step", Kind::kInt, {"interleave_moe_layer_step", "moe_layer_interval"}},
+    {"moe_latent_size", Kind::kInt, {"moe_latent_size"}},
 };
 
 std::uint32_t u32(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 
 class Keys {
  public:
-  Keys(const Config& config, const Family& family, GgufWriter& file)
-      : config_(config), family_(family), file_(file) {}
+  Keys(const Config& config, const Family& family, const std::vector<OutTensor>& tensors, GgufWriter& file)
+      : config_(config), family_(family), file_(file) {
+    for (const OutTensor& tensor : tensors) tensors_[tensor.name] = &tensor;
+  }
 
   void set(const std::string& key, const GgufValue& value) {
     file_.set(std::string(family_.architecture) + "." + key, value);
   }
 
-  void add_table() {
-    for (const auto& [key, kind, names] : kKeys) {
+  void add_table(const std::vector<Key>& table) {
+    for (const auto& [key, kind, names] : table) {
       if (kind == Kind::kRequired) {
         set(key, u32(config_.require_int(names)));
       } else if (kind == Kind::kInt) {
@@ -72,26 +97,110 @@ class Keys {
     }
   }
 
+  void add_all() {
+    add_table(kKeys);
+    const auto rms = config_.get_float({"rms_norm_eps"});
+    const auto mean = config_.get_float({"layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"});
+    if (rms || (has(kRmsNorms) && mean))
+      set("attention.layer_norm_rms_epsilon", static_cast<float>(rms ? *rms : *mean));
+    else if (mean)
+      set("attention.layer_norm_epsilon", static_cast<float>(*mean));
+    if (const auto scale = config_.get_float({"embedding_multiplier"}); scale && !has(kMultipliers))
+      set("embedding_scale", static_cast<float>(*scale));
+    add_sizes();
+    add_experts();
+    add_attention();
+    add_recurrent();
+    if (const Json* const shares = config_.find({"activation_sparsity_pattern"})) add_sparsity(*shares);
+  }
+
   void add_sizes() {
     const std::int64_t width = config_.require_int({"hidden_size"});
     constexpr std::int64_t kUsualFactor = 4;  // Of models whose configuration does not say.
-    set("feed_forward_length",
-        u32(config_.get_int({"ffn_hidden_size", "intermediate_size"}).value_or(kUsualFactor * width)));
+    if (has(kFfOfTensors)) {
+      std::vector<std::int32_t> widths;
+      for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
+        const OutTensor* tensor = of_layer(layer, "ffn_down.weight");
+        if (tensor == nullptr) tensor = of_layer(layer, "ffn_down_exps.weight");
+        widths.push_back(tensor == nullptr ? 0 : static_cast<std::int32_t>(tensor->shape.back()));
+      }
+      set_per_layer("feed_forward_length", widths);
+    } else {
+      const Names names = {"intermediate_size_mlp", "ffn_hidden_size", "n_inner", "intermediate_size"};
+      set("feed_forward_length",
+          u32(has(kNoAttention) ? 0 : config_.get_int(names).value_or(kUsualFactor * width)));
+    }
     set("vocab_size", u32(config_.require_int({"vocab_size"})));
   }
 
+  void add_experts() {
+    const OutTensor* const experts = of_any_layer("ffn_down_exps.weight");
+    if (experts == nullptr) return;
+    add_table(kExpertKeys);
+    set("expert_feed_forward_length", u32(experts->shape.back()));
+    if (const OutTensor* const shared = of_any_layer("ffn_down_shexp.weight"))
+      set("expert_shared_feed_forward_length", u32(shared->shape.back()));
+    if (has(kSigmoidRouter) || has(kLatent)) set("expert_gating_func", u32(has(kSigmoidRouter) ? 2 : 1));
+  }
+
   void add_attention() {
-    const std::int64_t n_heads = config_.require_int({"num_attention_heads"});
+    const std::int64_t n_heads = has(kNoAttention) ? 0 : config_.require_int({"num_attention_heads"});
+    set("attention.head_count", u32(n_heads));
     std::int64_t n_kv = config_.get_int({"num_key_value_heads", "num_kv_heads"}).value_or(n_heads);
-    if ((family_.traits & kQkvByGroups) != 0 && !config_.get_bool("new_decoder_architecture", false))
+    if (has(kQkvByGroups) && !config_.get_bool("new_decoder_architecture", false))
       n_kv = config_.get_bool("multi_query", true) ? 1 : n_heads;
-    set("attention.head_count_kv", u32(n_kv));
-    if (config_.find({"head_dim"}) != nullptr) {
-      set("attention.key_length", u32(config_.head_dim()));
-      set("attention.value_length", u32(config_.head_dim()));
+    if (has(kNoAttention)) n_kv = 0;
+    if (has(kOfOneKey)) n_kv = config_.get_bool("multi_query", true) ? 1 : n_heads;
+    if (has(kHybrid)) {
+      std::vector<std::int32_t> heads;
+      for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
+        const OutTensor* const k = of_layer(layer, has(kLatent) ? "attn_kv_a_mqa.weight" : "attn_k.weight");
+        heads.push_back(static_cast<std::int32_t>(k == nullptr   ? 0
+                                                  : has(kLatent) ? 1
+                                                                 : k->shape.front() / config_.head_dim()));
+      }
+      set_per_layer("attention.head_count_kv", heads);
+    } else {
+      set("attention.head_count_kv", u32(has(kLatent) ? 1 : n_kv));
     }
-    if ((family_.traits & kSigmoidRouter) != 0) set("expert_gating_func", std::uint32_t{2});
-    if ((family_.traits & kSliding) != 0) add_window();
+    if (const auto rank = config_.get_int({"kv_lora_rank"})) {
+      const std::int64_t turned = config_.require_int({"qk_rope_head_dim"});
+      const std::int64_t key = config_.require_int({"qk_nope_head_dim"}) + turned;
+      const std::int64_t value = config_.require_int({"v_head_dim"});
+      set("attention.key_length", u32(has(kLatent) ? *rank + turned : key));
+      set("attention.value_length", u32(has(kLatent) ? *rank : value));
+      if (has(kLatent)) {
+        set("attention.key_length_mla", u32(key));
+        set("attention.value_length_mla", u32(value));
+      }
+    } else if (config_.find({"head_dim"}) != nullptr) {
+      set("attention.key_length", u32(config_.head_dim()));
+      set("attention.value_length", u32(config_.get_int({"v_head_dim"}).value_or(config_.head_dim())));
+    }
+    if (has(kSliding)) add_window();
+    if (const auto chunk = config_.get_int({"attention_chunk_size"}); chunk && !has(kSliding))
+      set("attention.sliding_window", u32(*chunk));
+  }
+
+  void add_recurrent() {
+    const auto product = [&](const char* a, const char* b) {
+      const auto first = config_.get_int({a}), second = config_.get_int({b});
+      return first && second ? *first * *second : 0;
+    };
+    // Widths of what recurrent layers work on, as the classes say them.
+    std::int64_t inner = config_.get_int({"mamba_d_ssm"}).value_or(0);
+    if (inner == 0) inner = product("mamba_num_heads", "mamba_head_dim");
+    if (inner == 0) inner = product("mamba_n_heads", "mamba_d_head");
+    if (inner == 0) inner = product("linear_num_value_heads", "linear_value_head_dim");
+    if (inner == 0) inner = product("mamba_expand", "hidden_size");
+    if (inner == 0 && has(kNoAttention)) inner = product("expand", "hidden_size");
+    if (inner > 0) set("ssm.inner_size", u32(inner));
+    if (config_.find({"mixer_rms_eps"}) != nullptr) set("ssm.dt_b_c_rms", true);  // Falcon-Mamba.
+    if (!has(kDeltaByGroups) && !has(kDeltaTiled)) return;
+    std::vector<bool> recurrent;
+    for (std::int64_t layer = 0; layer < n_layers(); ++layer)
+      recurrent.push_back(of_layer(layer, "ssm_a") != nullptr);
+    set("attention.recurrent_layers", recurrent);
   }
 
   void add_rope() {
@@ -99,13 +208,14 @@ class Keys {
     part = config_.rope_float("partial_rotary_factor", part);
     if (!(part > 0.0 && part <= 1.0)) refuse("partial_rotary_factor is not above 0 and at most 1");
     const std::int64_t dim =
-        config_.get_int({"rotary_dim"})
+        config_.get_int({"rotary_dim", "qk_rope_head_dim"})
             .value_or(static_cast<std::int64_t>(part * static_cast<double>(config_.head_dim())));
     set("rope.dimension_count", u32(dim));
     const double base = config_.get_float({"rope_theta", "rotary_emb_base"}).value_or(10000.0);
     set("rope.freq_base", static_cast<float>(config_.rope_float("rope_theta", base)));
     const std::string kind = find_text(config_.rope(), "rope_type")
                                  .value_or(find_text(config_.rope(), "type").value_or("default"));
+    if (!config_.turns()) set("rope.scaling.finetuned", false);  // How files say that there is no rope.
     if (kind == "linear" || kind == "yarn") {
       set("rope.scaling.type", kind);
       set("rope.scaling.factor", static_cast<float>(config_.rope_float("factor", 1.0)));
@@ -115,6 +225,17 @@ class Keys {
       set("rope.scaling.original_context_length",
           u32(static_cast<std::int64_t>(
               config_.rope_float("original_max_position_embeddings", static_cast<double>(n_trained)))));
+    if (kind == "yarn") {
+      const auto copy = [&](const char* from, const char* to, double factor) {
+        if (find(config_.rope(), from) != nullptr)
+          set(to, static_cast<float>(factor * config_.rope_float(from, 0.0)));
+      };
+      copy("beta_fast", "rope.scaling.yarn_beta_fast", 1.0);
+      copy("beta_slow", "rope.scaling.yarn_beta_slow", 1.0);
+      constexpr double kOfLatent = 0.1;  // Its files have the factor of the logarithm, too.
+      copy("mscale_all_dim", "rope.scaling.yarn_log_multiplier", has(kLatent) ? kOfLatent : 1.0);
+      copy("llama_4_scaling_beta", "attention.temperature_scale", 1.0);
+    }
     if (kind == "longrope" || kind == "su") add_long_rope(static_cast<double>(n_trained));
     // What turns by less than the trained positions is as it was ("dynamic"), or a tensor ("llama3").
     if (kind != "linear" && kind != "yarn" && kind != "longrope" && kind != "su" && kind != "default" &&
@@ -144,14 +265,12 @@ class Keys {
     const auto window = config_.get_int({"sliding_window"});
     if (!window) return;
     set("attention.sliding_window", u32(*window));
-    if (family_.architecture == "gemma3") {
-      double base = config_.get_float({"rope_local_base_freq"}).value_or(10000.0);
-      if (const Json* const rope = config_.find({"rope_parameters"}))
-        if (const Json* const local = find(*rope, "sliding_attention"))
-          if (const Json* const theta = find(*local, "rope_theta"); theta != nullptr && theta->is_number())
-            base = theta->get<double>();
-      set("rope.freq_base_swa", static_cast<float>(base));
-    }
+    auto base = config_.get_float({"rope_local_base_freq", "swa_rope_theta"});
+    if (const Json* const rope = config_.find({"rope_parameters"}))
+      if (const Json* const local = find(*rope, "sliding_attention"))
+        if (const Json* const theta = find(*local, "rope_theta"); theta != nullptr && theta->is_number())
+          base = theta->get<double>();
+    if (base) set("rope.freq_base_swa", static_cast<float>(*base));
     const Json* const types = config_.find({"layer_types"});
     if (types == nullptr) return;
     std::vector<bool> slides;
@@ -169,24 +288,67 @@ class Keys {
     if (!(n_original > 1.0 && n_original < 1e9)) refuse("original_max_position_embeddings is missing");
     const double scale = n_trained / n_original;
     set("rope.scaling.original_context_length", u32(static_cast<std::int64_t>(n_original)));
+    set("rope.scaling.type", std::string("longrope"));
+    const double factor = config_.rope_float("short_mscale", 0.0);
     set("rope.scaling.attn_factor",
-        static_cast<float>(scale <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(scale) / std::log(n_original))));
+        static_cast<float>(factor > 0.0   ? factor
+                           : scale <= 1.0 ? 1.0
+                                          : std::sqrt(1.0 + std::log(scale) / std::log(n_original))));
+  }
+
+  /// Quantiles of the normal distribution: what is above has the share's rest.
+  void add_sparsity(const Json& shares) {
+    if (!shares.is_array()) return;  // One share is for models that have none.
+    std::vector<float> scales;
+    for (const Json& share : shares) {
+      const double wanted = share.is_number() ? share.get<double>() : -1.0;
+      if (!(wanted >= 0.0 && wanted < 1.0)) refuse("activation_sparsity_pattern has no shares of 1");
+      double low = -40.0, high = 40.0;
+      for (int i = 0; i < 100; ++i) {
+        const double middle = 0.5 * (low + high);
+        (0.5 * std::erfc(-middle / std::numbers::sqrt2) < wanted ? low : high) = middle;
+      }
+      scales.push_back(wanted == 0.0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(low));
+    }
+    set("activation_sparsity_scale", scales);
+  }
+
+  bool has(unsigned trait) const { return (family_.traits & trait) != 0; }
+  std::int64_t n_layers() const { return config_.require_int({"num_hidden_layers"}); }
+
+  const OutTensor* of_layer(std::int64_t layer, const char* name) const {
+    const auto found = tensors_.find("blk." + std::to_string(layer) + "." + name);
+    return found == tensors_.end() ? nullptr : found->second;
+  }
+
+  const OutTensor* of_any_layer(const char* name) const {
+    for (std::int64_t layer = 0; layer < n_layers(); ++layer)
+      if (const OutTensor* const tensor = of_layer(layer, name)) return tensor;
+    return nullptr;
+  }
+
+  /// One number where all layers have the same.
+  void set_per_layer(const std::string& key, const std::vector<std::int32_t>& numbers) {
+    if (std::all_of(numbers.begin(), numbers.end(), [&](std::int32_t n) { return n == numbers.front(); }))
+      set(key, u32(numbers.front()));
+    else
+      set(key, numbers);
   }
 
   const Config& config_;
   const Family& family_;
   GgufWriter& file_;
+  std::map<std::string, const OutTensor*> tensors_;
 };
 
 }  // namespace
 
 void add_metadata(const std::filesystem::path& folder, const Config& config, const Family& family,
-                  GgufWriter& file) {
-  Keys keys(config, family, file);
-  keys.add_table();
-  keys.add_sizes();
-  keys.add_attention();
-  (family.traits & kEncoder) != 0 ? keys.add_encoder(folder) : keys.add_rope();
+                  const std::vector<OutTensor>& tensors, GgufWriter& file) {
+  Keys keys(config, family, tensors, file);
+  keys.add_all();
+  if ((family.traits & kEncoder) != 0) keys.add_encoder(folder);
+  if ((family.traits & (kEncoder | kNoAttention)) == 0) keys.add_rope();
 }
 
 }  // namespace weft::convert_impl

@@ -4,12 +4,13 @@
 
 #include "convert/config.h"
 #include "convert/family.h"
+#include "convert/tensors.h"
 #include "weft/gguf.h"
 
 namespace weft::convert_impl {
 
 /// Sets the architecture's keys. Throws Error kInvalidFile for what is missing or of another type.
 void add_metadata(const std::filesystem::path& folder, const Config& config, const Family& family,
-                  GgufWriter& file);
+                  const std::vector<OutTensor>& tensors, GgufWriter& file);
 
 }  // namespace weft::convert_impl

@@ -8,6 +8,7 @@
 #include <numbers>
 #include <utility>
 
+#include "convert/arrange.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -20,10 +21,13 @@ using Shape = std::vector<std::int64_t>;
   throw Error(ErrorCode::kInvalidFile, "tensor '" + name.substr(0, 120) + "' " + reason);
 }
 
+const Names kExperts = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
+
 /// A folder's name, taken apart.
 struct Place {
   std::int64_t layer = -1;   ///< -1: of the whole model.
-  std::int64_t expert = -1;  ///< -1: of none, or of all.
+  std::int64_t expert = -1;  ///< Or part. -1: of none, or of all.
+  bool joined = false;       ///< Its parts are rows of one matrix; others are stacked.
   std::string name;          ///< In GGUF, without the layer.
 };
 
@@ -50,13 +54,25 @@ bool match(std::string_view pattern, std::string_view& text, std::int64_t& exper
   return true;
 }
 
+/// GGUF's name of what a rename and the folder's ending say.
+std::string gguf_name(std::string_view to, std::string_view ending, Place& place) {
+  if (const auto mark = to.find('#'); mark != to.npos) {
+    place.expert = to[mark + 1] - '0';
+    place.joined = true;
+    to = to.substr(0, mark);
+  }
+  // These have no ending, and what has one of its own keeps that.
+  const bool ended = to == "ssm_a" || to == "ssm_d" || to.ends_with(".bias") || to.ends_with(".scale");
+  if (ending.empty() && !ended) ending = ".weight";
+  return std::string(to) + std::string(ending);
+}
+
 bool find_name(std::span<const Rename> own, std::span<const Rename> shared, std::string_view text,
                Place& place) {
   for (const std::span<const Rename> names : {own, shared})
     for (const Rename& rename : names)
       if (match(rename.from, text, place.expert)) {
-        const bool ended = rename.to.ends_with(".bias");
-        place.name = std::string(rename.to) + std::string(!text.empty() || ended ? text : ".weight");
+        place.name = gguf_name(rename.to, text, place);
         return true;
       }
   return false;
@@ -64,10 +80,13 @@ bool find_name(std::span<const Rename> own, std::span<const Rename> shared, std:
 
 /// Of other inputs than text, buffers that are computed, heads that only training had.
 bool is_left_out(std::string_view name, const Family& family) {
-  for (const std::string_view part : {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.",
-                                      "visual.", "position_ids", "attention.masked_bias"})
+  for (const std::string_view part :
+       {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "visual.", "position_ids",
+        "attention.masked_bias", "attn.masked_bias", "vision_model.", "audio_tower.", "embed_vision.",
+        "embed_audio.", "vqmodel."})
     if (name.find(part) != name.npos) return true;
-  if (name.ends_with(".attention.bias") || name.starts_with("mtp.")) return true;
+  if (name.ends_with(".attention.bias") || name.ends_with(".attn.bias") || name.starts_with("mtp."))
+    return true;
   return (family.traits & kEncoder) != 0 && (name.find("pooler.") != name.npos || name.starts_with("cls."));
 }
 
@@ -75,7 +94,8 @@ Place place_of(const std::string& full, const Family& family) {
   std::string_view name = full;
   for (bool again = true; again;) {
     again = false;
-    for (const std::string_view prefix : {"model.", "language_model.", "gpt_neox.", "transformer.", "bert."})
+    for (const std::string_view prefix :
+         {"model.", "language_model.", "gpt_neox.", "transformer.", "bert.", "backbone."})
       if (name.starts_with(prefix)) {
         name.remove_prefix(prefix.size());
         again = true;
@@ -106,10 +126,9 @@ class Planner {
       refuse(full, "holds whole numbers, expected F32, F16, BF16 or F64");
     for (const std::int64_t size : source.tensor->shape)
       if (size <= 0) refuse(full, "is empty");
-    if (source.tensor->shape.empty() || source.tensor->shape.size() > 4)
-      refuse(full, "has a rank that no tensor of a model has");
+    if (source.tensor->shape.size() > 4) refuse(full, "has a rank that no tensor of a model has");
     std::vector<Part>& parts = found_[{place.layer, place.name}];
-    parts.push_back({place.expert, full, source});
+    parts.push_back({place.expert, place.joined, full, source});
   }
 
   std::vector<OutTensor> finish() {
@@ -136,6 +155,7 @@ class Planner {
  private:
   struct Part {
     std::int64_t expert;
+    bool joined;
     std::string full;
     FolderWeights::Entry source;
   };
@@ -143,87 +163,44 @@ class Planner {
   void add_tensor(const std::string& full, const std::string& name, std::vector<Part>& parts) {
     std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.expert < b.expert; });
     OutTensor tensor{.name = full, .shape = parts.front().source.tensor->shape};
-    const bool stacked = parts.front().expert >= 0;
+    if (tensor.shape.empty()) tensor.shape = {1};
+    const Part& first = parts.front();
+    const bool stacked = first.expert >= 0 && !first.joined;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const WeightFile::Tensor& source = *parts[i].source.tensor;
-      if (parts[i].expert != (stacked ? static_cast<std::int64_t>(i) : -1) || (!stacked && i > 0))
-        refuse(parts[i].full, stacked ? "has no expert before it" : "is there twice under several names");
-      if (source.shape != tensor.shape || source.dtype != parts.front().source.tensor->dtype)
+      if (parts[i].expert != (first.expert >= 0 ? static_cast<std::int64_t>(i) : -1) ||
+          (first.expert < 0 && i > 0))
+        refuse(parts[i].full,
+               first.expert >= 0 ? "has none before it" : "is there twice under several names");
+      Shape shape = source.shape;
+      if (first.joined && i > 0 && !shape.empty()) {
+        tensor.shape.front() += shape.front();
+        shape.front() = first.source.tensor->shape.front();
+      }
+      if (shape != first.source.tensor->shape || source.dtype != first.source.tensor->dtype)
         refuse(parts[i].full, "has another shape or type than that of the first expert");
-      tensor.sources.push_back(parts[i].source);
+      tensor.views.emplace_back(parts[i].source);
     }
     if (stacked) {
-      if (const auto n = config_.get_int({"num_local_experts", "num_experts", "n_routed_experts"});
-          n && static_cast<std::size_t>(*n) != parts.size())
+      if (const auto n = config_.get_int(kExperts);
+          n && name.find("_exps.") != name.npos && static_cast<std::size_t>(*n) != parts.size())
         refuse(parts.back().full, "is the last of " + std::to_string(parts.size()) +
                                       " experts, config.json says " + std::to_string(*n));
       tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(parts.size()));
     }
     const bool norm = name.find("norm") != name.npos;
-    if ((family_.traits & kNormsPlusOne) != 0 && norm && name.ends_with(".weight")) tensor.add = 1.0f;
-    const bool small = tensor.shape.size() == 1 || norm || name.starts_with("ffn_gate_inp") ||
-                       name.starts_with("position_embd") || name.starts_with("token_types") ||
-                       name.ends_with(".bias");
-    if (!small) tensor.type = type_;
-    if (info(tensor.type).block_elements > 1 && tensor.shape.back() % info(tensor.type).block_elements != 0)
-      tensor.type = DType::kF16;
-    order_rows(name, parts.front().full, tensor);
-    if (name.starts_with("ffn_gate_up_exps")) return split_experts(tensor, parts.front().full);
-    tensors_.push_back(std::move(tensor));
-  }
-
-  void order_rows(const std::string& name, const std::string& full, OutTensor& tensor) {
-    const std::int64_t n_heads = config_.get_int({"num_attention_heads"}).value_or(0);
-    const std::int64_t n_rows = tensor.n_rows();
-    if ((family_.traits & kNeighbours) != 0 && (name.starts_with("attn_q.") || name.starts_with("attn_k."))) {
-      const std::int64_t heads =
-          name.starts_with("attn_k.") ? config_.get_int({"num_key_value_heads"}).value_or(n_heads) : n_heads;
-      const std::int64_t dim = heads > 0 ? n_rows / heads : 0;
-      if (dim == 0 || dim % 2 != 0 || dim * heads != n_rows)
-        refuse(full, "has " + std::to_string(n_rows) + " rows, expected a multiple of " +
-                         std::to_string(2 * heads) + " for " + std::to_string(heads) + " heads");
-      tensor.row = [dim](std::int64_t row) {
-        const std::int64_t in_head = row % dim;
-        return row - in_head + in_head % 2 * (dim / 2) + in_head / 2;
-      };
-    }
-    if (!name.starts_with("attn_qkv.")) return;
-    std::int64_t groups = 0;  // Each with `shared` heads of Q and one of K and of V.
-    if ((family_.traits & kQkvByHeads) != 0) groups = n_heads;
-    if ((family_.traits & kQkvByGroups) != 0) {
-      const bool newer = config_.get_bool("new_decoder_architecture", false);
-      // Of one K and V for all, all stands in order.
-      if (!newer && config_.get_bool("multi_query", true)) return;
-      groups = newer ? config_.require_int({"num_kv_heads"}) : n_heads;
-    }
-    if (groups == 0) return;
-    const std::int64_t shared = n_heads / groups;
-    const std::int64_t dim = n_rows / (groups * (shared + 2));
-    if (shared * groups != n_heads || dim * groups * (shared + 2) != n_rows)
-      refuse(full, "has " + std::to_string(n_rows) + " rows, which are no Q, K and V of " +
-                       std::to_string(n_heads) + " heads in " + std::to_string(groups) + " groups");
-    tensor.row = [=](std::int64_t row) {
-      const std::int64_t n_q = n_heads * dim, n_kv = groups * dim;
-      if (row < n_q) {
-        const std::int64_t head = row / dim;
-        return (head / shared * (shared + 2) + head % shared) * dim + row % dim;
-      }
-      const std::int64_t part = (row - n_q) / n_kv, in_part = (row - n_q) % n_kv;
-      return (in_part / dim * (shared + 2) + shared + part) * dim + row % dim;
-    };
-  }
-
-  /// Gate and up of each expert stand in one matrix.
-  void split_experts(const OutTensor& tensor, const std::string& full) {
-    if (tensor.shape.size() != 3 || tensor.shape[1] % 2 != 0)
-      refuse(full, "is no stack of matrices with an even number of rows");
-    const std::int64_t half = tensor.shape[1] / 2;
-    for (const bool up : {false, true}) {
-      OutTensor part = tensor;
-      part.name.replace(part.name.find("gate_up"), 7, up ? "up" : "gate");
-      part.shape[1] = half;
-      part.row = [=](std::int64_t row) { return row / half * 2 * half + (up ? half : 0) + row % half; };
-      tensors_.push_back(std::move(part));
+    if ((family_.traits & kNormsPlusOne) != 0 && norm && name.ends_with(".weight") &&
+        !name.starts_with("ssm_norm"))
+      tensor.add = 1.0f;
+    bool vector = norm || name.ends_with(".bias");
+    for (const std::string_view part : {"ffn_gate_inp", "position_embd", "token_types", "ssm_conv1d",
+                                        "shortconv.conv", "ssm_a", "ssm_d.", "altup_"})
+      vector |= name.starts_with(part) && name != "ssm_alpha.weight";
+    for (OutTensor& out : arrange(std::move(tensor), config_, family_)) {
+      if (!vector && out.shape.size() > 1 && name != "ssm_d") out.type = type_;
+      if (info(out.type).block_elements > 1 && out.shape.back() % info(out.type).block_elements != 0)
+        out.type = DType::kF16;
+      tensors_.push_back(std::move(out));
     }
   }
 
@@ -232,9 +209,9 @@ class Planner {
       if (tensor.name != "token_embd.weight") continue;
       const Shape expected = {config_.require_int({"vocab_size"}), config_.require_int({"hidden_size"})};
       if (tensor.shape != expected)
-        refuse(tensor.sources.front().tensor->name, "has another shape than config.json's vocab_size " +
-                                                        std::to_string(expected[0]) + " and hidden_size " +
-                                                        std::to_string(expected[1]) + " say");
+        refuse(tensor.views.front().source.tensor->name,
+               "has another shape than config.json's vocab_size " + std::to_string(expected[0]) +
+                   " and hidden_size " + std::to_string(expected[1]) + " say");
       return;
     }
     throw Error(ErrorCode::kInvalidFile, "the folder has no table of embeddings");
@@ -305,45 +282,44 @@ std::vector<OutTensor> plan_tensors(const FolderWeights& weights, const Config& 
 }
 
 void fill_tensor(const OutTensor& tensor, std::span<std::byte> bytes) {
-  if (tensor.sources.empty()) {
+  if (tensor.views.empty()) {
     std::memcpy(bytes.data(), tensor.values.data(), bytes.size());
     return;
   }
-  const WeightFile::Tensor& first = *tensor.sources.front().tensor;
+  const DType stored = tensor.views.front().source.tensor->dtype;
   const auto n_columns = static_cast<std::size_t>(tensor.n_columns());
-  const std::size_t row_in = row_bytes(first.dtype, tensor.n_columns());
+  const std::size_t row_in = row_bytes(stored, tensor.n_columns());
   const std::size_t row_out = row_bytes(tensor.type, tensor.n_columns());
-  const bool as_it_is = first.dtype == tensor.type && tensor.add == 0.0f;
-  std::vector<std::byte> raw;
   std::vector<float> values(n_columns);
+  std::vector<std::byte> row;  // The beginning of one whose rest is yet to come.
   std::byte* out = bytes.data();
-  const auto write_row = [&](const std::byte* row) {
-    if (as_it_is) {
-      std::memcpy(out, row, row_out);
-    } else {
-      unpack_row(first.dtype, row, values);
-      for (float& value : values) value += tensor.add;
-      pack_row(tensor.type, values, out);
-    }
-    out += row_out;
-  };
-  if (tensor.row) {  // Rows from anywhere: of one source, which is read as a whole.
-    raw.resize(first.bytes.size());
-    tensor.sources.front().file->read(first.bytes, raw);
-    for (std::int64_t row = 0; row < tensor.n_rows(); ++row)
-      write_row(raw.data() + static_cast<std::size_t>(tensor.row(row)) * row_in);
-    return;
-  }
-  constexpr std::size_t kChunk = 4 << 20;
-  const std::size_t chunk = std::max<std::size_t>(1, kChunk / row_in) * row_in;
-  for (const FolderWeights::Entry& source : tensor.sources) {
-    const std::span<const std::byte> all = source.tensor->bytes;
-    for (std::size_t done = 0; done < all.size(); done += chunk) {
-      const auto part = all.subspan(done, std::min(chunk, all.size() - done));
-      raw.resize(part.size());
-      source.file->read(part, raw);
-      for (std::size_t at = 0; at < raw.size(); at += row_in) write_row(raw.data() + at);
-    }
+  for (const View& view : tensor.views) {
+    const bool as_it_is = stored == tensor.type && tensor.add == 0.0f && view.scale == 1.0f && !tensor.decay;
+    view.read([&](std::span<const std::byte> part) {
+      while (!part.empty()) {
+        const std::byte* from = part.data();
+        std::size_t taken = row_in;
+        if (!row.empty() || part.size() < row_in) {
+          taken = std::min(row_in - row.size(), part.size());
+          row.insert(row.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(taken));
+          from = row.data();
+        }
+        part = part.subspan(taken);
+        if (from == row.data() && row.size() < row_in) return;
+        if (as_it_is) {
+          std::memcpy(out, from, row_out);
+        } else {
+          unpack_row(stored, from, values);
+          for (float& value : values) {
+            value = value * view.scale + tensor.add;
+            if (tensor.decay) value = -std::exp(value);
+          }
+          pack_row(tensor.type, values, out);
+        }
+        out += row_out;
+        row.clear();
+      }
+    });
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
-// The tensors of the result, each as rows of the folder's: renamed, stacked, split, in another order.
+// The tensors of the result, each of views of the folder's.
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,20 +8,19 @@
 #include "convert/config.h"
 #include "convert/family.h"
 #include "convert/folder_weights.h"
+#include "convert/view.h"
 #include "weft/dtype.h"
 
 namespace weft::convert_impl {
 
-/// Elements of one number are rows of a vector.
 struct OutTensor {
   std::string name;
   DType type = DType::kF32;
-  std::vector<std::int64_t> shape;            ///< Outermost first.
-  std::vector<FolderWeights::Entry> sources;  ///< Of one shape and type; their rows stand one behind another.
-  /// Which of these rows is a row of this tensor. Empty: the same.
-  std::function<std::int64_t(std::int64_t)> row = {};
-  float add = 0.0f;                ///< To each value.
-  std::vector<float> values = {};  ///< All of them, where there is no source.
+  std::vector<std::int64_t> shape;  ///< Outermost first.
+  std::vector<View> views = {};     ///< One behind another they are its elements.
+  float add = 0.0f;                 ///< To each value.
+  bool decay = false;               ///< Its values are logarithms of decays, to be stored as what decays.
+  std::vector<float> values = {};   ///< All of them, where there is no view.
 
   std::int64_t n_columns() const { return shape.size() > 1 ? shape.back() : 1; }
   std::int64_t n_rows() const;

@@ -105,11 +105,18 @@ TEST_P(Golden, FolderGivesTheGoldenModel) {
     const WeightFile::Tensor* const tensor = ours.find(expected.name);
     ASSERT_NE(tensor, nullptr) << expected.name;
     EXPECT_EQ(tensor->shape, expected.shape) << expected.name;
-    EXPECT_EQ(values_of(ours, *tensor), values_of(theirs, expected)) << expected.name;
+    const std::vector<float> values = values_of(ours, *tensor), wanted = values_of(theirs, expected);
+    if (expected.name.ends_with("ssm_a")) {  // Exponentials, which libraries round differently.
+      ASSERT_EQ(values.size(), wanted.size());
+      for (std::size_t i = 0; i < values.size(); ++i) EXPECT_FLOAT_EQ(values[i], wanted[i]) << expected.name;
+    } else {
+      EXPECT_EQ(values, wanted) << expected.name;
+    }
   }
 }
 INSTANTIATE_TEST_SUITE_P(Folders, Golden,
-                         testing::Values("mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2"),
+                         testing::Values("mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2",
+                                         "gpt-oss", "qwen35"),
                          [](const auto& folder) {
                            std::string name = folder.param;
                            std::erase(name, '-');
