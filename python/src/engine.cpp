@@ -61,11 +61,11 @@ class Answer {
   std::optional<Chunk> next() {
     const auto hold = user_.hold("the answer");
     while (true) {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Also where there is always something new.
       Chunk chunk;
       const Response::Poll poll = wait(chunk);
       if (poll == Response::Poll::kChunk) return chunk;
       if (poll == Response::Poll::kEnd) return std::nullopt;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
   }
   /// All that is still to come, as one chunk.
