@@ -366,7 +366,7 @@ TEST_F(VulkanGeneral, WhatIsPastADevicesLimitsIsRefused) {
 TEST_F(VulkanGeneral, SumsThatOverflowAreInfinite) {
   Graph g;
   g.output("y", sum(g.input("x", {2, 4}), {1}));
-  Plan plan(g, find_devices({"vulkan0"}), {.pins = {{"y", "vulkan0"}}});
+  Plan plan = plan_of(g, {{"y", "vulkan0"}});
   plan.run({}, {{"x", Floats{3e38f, 3e38f, 1.0f, 1.0f, -3e38f, -3e38f, -3e38f, 3e38f}}});
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(plan.read("y"), (Floats{kInfinity, -kInfinity}));
