@@ -301,8 +301,10 @@ static void services(const weft_model* model) {
 
   weft_batcher_stats stats;
   stats.struct_size = sizeof stats;
-  OK(weft_service_get_stats(service, &stats, &error));
-  CHECK(stats.n_requests == 4);
+  /* They are told behind each step; who is cancelled at once may not get as far as being counted. */
+  do OK(weft_service_get_stats(service, &stats, &error));
+  while (stats.n_requests < 3);
+  CHECK(stats.n_requests <= 4);
 
   weft_error* error = NULL;
   CHECK(weft_response_next(NULL, 0, &output, &error) == WEFT_POLL_FAILED);
