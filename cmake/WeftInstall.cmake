@@ -1,7 +1,7 @@
 # cmake --install: the program with its manual, completions and units of systemd (component `program`), the graph
 # library (component `graph`) and the whole library (component `library`), each with headers, a target of the CMake
-# package (weft::graph, weft::weft) and a pkg-config file; the C library (weft::c) comes with the whole one. All of it may be moved afterwards: nothing in it names the
-# prefix. WeftPackage.cmake makes packages of the components.
+# package (weft::graph, weft::weft) and a pkg-config file; the C library (weft::c) comes with the whole one. All of it
+# may be moved afterwards: nothing in it names the prefix. WeftPackage.cmake makes packages of the components.
 include(CMakePackageConfigHelpers)
 
 # weft_shared_library(NAME EXPORTED LAYERS layer... LIBS target...): libNAME.so, which users link as weft::EXPORTED. Only

@@ -46,20 +46,25 @@ function(weft_layer_tests NAME)
   gtest_discover_tests(test_${NAME} TEST_PREFIX "${NAME}." DISCOVERY_MODE PRE_TEST)
 endfunction()
 
+# weft_optimise_less(TARGET): for what computes little. GCC 12 warns of what is not there then.
+function(weft_optimise_less TARGET)
+  target_compile_options(${TARGET} PRIVATE $<$<CONFIG:Release>:-O1>
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds;-Wno-stringop-overflow>)
+endfunction()
+
 # weft_compile_briefly(TARGET): tests are compiled more often than run, so what they all include is compiled once for all
 # of them, and they are not optimised to the last.
 function(weft_compile_briefly TARGET)
-  set(brief $<$<CONFIG:Release>:-O1> $<$<CXX_COMPILER_ID:GNU>:-Wno-dangling-pointer;-Wno-array-bounds;-Wno-stringop-overflow>)
   if(NOT TARGET weft_precompiled_for_tests)
     file(WRITE "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp" "")
     # A program, not a library of objects: what is to be a part of a program is compiled otherwise (-fPIE).
     add_executable(weft_precompiled_for_tests "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp")
     target_link_libraries(weft_precompiled_for_tests PRIVATE GTest::gtest_main GTest::gmock)
-    target_compile_options(weft_precompiled_for_tests PRIVATE ${brief})
+    weft_optimise_less(weft_precompiled_for_tests)
     target_precompile_headers(weft_precompiled_for_tests PRIVATE
       <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <cstdint> <filesystem> <fstream> <functional> <map> <memory>
       <random> <span> <string> <vector>)
   endif()
-  target_compile_options(${TARGET} PRIVATE ${brief})
+  weft_optimise_less(${TARGET})
   target_precompile_headers(${TARGET} REUSE_FROM weft_precompiled_for_tests)
 endfunction()

@@ -51,4 +51,34 @@ ValueId RwkvBlocks::own_share(ValueId r, ValueId key, ValueId v, ValueId weights
   return add(ops::Reshape{{rows, n_}}, {each}, "own_values");
 }
 
+ValueId rwkv_decoder(Builder& b, const TimeMix& time_mix, const ChannelMix& channel_mix) {
+  const HParams& h = b.hparams();
+  ValueId x = norm(b, NormKind::kLayer, embed_tokens(b), "token_embd_norm");
+  for (int layer = 0; layer < h.n_layers; ++layer) {
+    const auto normed = [&](const char* name) {
+      return norm(b, NormKind::kLayer, x, layer_name(layer, name));
+    };
+    b.enter(Part::kRecurrent, layer);
+    const ValueId read = time_mix(layer, normed("attn_norm"));
+    x = add(b, x, linear(b, read, layer_name(layer, "time_mix_output"), h.n_embd),
+            layer_name(layer, "after_time_mix"));
+    const ValueId mixed = channel_mix(layer, normed("attn_norm_2"), x);
+    x = add(b, x, mixed, layer_name(layer, "after_channel_mix"));
+    if (h.n_per_halving > 0 && (layer + 1) % h.n_per_halving == 0)
+      x = b.add(ops::Scale{0.5f}, {x}, layer_name(layer, "halved"));
+    x = b.pass_on(layer, x);
+  }
+  return output_logits(b, NormKind::kLayer, x);
+}
+
+ValueId decoder_with_time_mix(Builder& b, const TimeMix& time_mix) {
+  Decoder how;
+  how.attend = [&](int layer, ValueId x, ValueId& residual) {
+    b.enter(Part::kRecurrent, layer);
+    const ValueId read = wanted_rows(b, layer, time_mix(layer, x), residual);
+    return linear(b, read, layer_name(layer, "time_mix_output"), b.hparams().n_embd);
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
 }  // namespace weft::model

@@ -1,6 +1,7 @@
 #pragma once
 // What the generations of RWKV share: rows that are mixed with the one before them, and heads whose state is
 // read with norms and with a share of the token's own value.
+#include <functional>
 #include <string>
 
 #include "model/blocks.h"
@@ -54,5 +55,16 @@ class RwkvBlocks {
   /// The last row, and `own` times the row.
   ValueId shifted(ValueId x, float own, const std::string& result);
 };
+
+/// What a layer's tokens take from those before, of normed rows: what time_mix_output is multiplied with.
+using TimeMix = std::function<ValueId(int layer, ValueId normed)>;
+/// What stands for a feed-forward network, of normed rows; `x` is what it is added to, of which the last
+/// layer takes the wanted rows.
+using ChannelMix = std::function<ValueId(int layer, ValueId normed, ValueId& x)>;
+
+/// RWKV's decoder, from tokens to logits.
+ValueId rwkv_decoder(Builder& b, const TimeMix& time_mix, const ChannelMix& channel_mix);
+/// A transformer's, whose attention is a time mix.
+ValueId decoder_with_time_mix(Builder& b, const TimeMix& time_mix);
 
 }  // namespace weft::model

@@ -173,35 +173,16 @@ class Rwkv6 : public RwkvBlocks {
 };
 
 ValueId build(Builder& b) {
-  const HParams& h = b.hparams();
   Rwkv6 rwkv(b);
-  ValueId x = norm(b, NormKind::kLayer, embed_tokens(b), "token_embd_norm");
-  for (int layer = 0; layer < h.n_layers; ++layer) {
-    const auto normed = [&](const char* name) {
-      return norm(b, NormKind::kLayer, x, layer_name(layer, name));
-    };
-    b.enter(Part::kRecurrent, layer);
-    const ValueId read = rwkv.time_mix(layer, normed("attn_norm"));
-    x = add(b, x, linear(b, read, layer_name(layer, "time_mix_output"), h.n_embd),
-            layer_name(layer, "after_time_mix"));
-    const ValueId mixed = rwkv.channel_mix(layer, normed("attn_norm_2"), x);
-    x = add(b, x, mixed, layer_name(layer, "after_channel_mix"));
-    if (h.n_per_halving > 0 && (layer + 1) % h.n_per_halving == 0)
-      x = b.add(ops::Scale{0.5f}, {x}, layer_name(layer, "halved"));
-    x = b.pass_on(layer, x);
-  }
-  return output_logits(b, NormKind::kLayer, x);
+  return rwkv_decoder(
+      b, [&](int layer, ValueId normed) { return rwkv.time_mix(layer, normed); },
+      [&](int layer, ValueId normed, ValueId& x) { return rwkv.channel_mix(layer, normed, x); });
 }
 
 ValueId build_qrwkv(Builder& b) {
   Rwkv6 rwkv(b);
-  Decoder how;
-  how.attend = [&](int layer, ValueId x, ValueId& residual) {
-    b.enter(Part::kRecurrent, layer);
-    const ValueId read = wanted_rows(b, layer, rwkv.linear_attention(layer, x), residual);
-    return linear(b, read, layer_name(layer, "time_mix_output"), b.hparams().n_embd);
-  };
-  return decoder(b, embed_tokens(b), how);
+  return decoder_with_time_mix(
+      b, [&](int layer, ValueId normed) { return rwkv.linear_attention(layer, normed); });
 }
 
 }  // namespace
