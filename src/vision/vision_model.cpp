@@ -28,17 +28,22 @@ gguf::File open_checked(const std::filesystem::path& path) {
   return file;
 }
 
-/// The tiles, each behind its size.
-std::vector<std::byte> content_of(const std::vector<Image>& tiles) {
+/// The tiles, each behind its size, and how they lie: what stands between them says it.
+std::vector<std::byte> content_of(const vision::Layout& layout) {
   std::vector<std::byte> content;
   const auto add = [&](auto values) {
     const auto bytes = std::as_bytes(values);
     content.insert(content.end(), bytes.begin(), bytes.end());
   };
-  for (const Image& tile : tiles) {
+  for (const Image& tile : layout.tiles) {
     const std::array size = {tile.width, tile.height};
     add(std::span(size));
     add(std::span(tile.rgb));
+  }
+  for (const EncodedMedia::Piece& piece : layout.pieces) {
+    const std::array size = {piece.n_rows, piece.grid_width, static_cast<int>(piece.text.size())};
+    add(std::span(size));
+    add(std::span(piece.text));
   }
   return content;
 }
@@ -147,7 +152,7 @@ std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image) cons
                     " pixels has " + std::to_string(image.rgb.size()) +
                     " bytes, expected three a pixel and sides of 1 to " + std::to_string(kMaxImageSide));
   vision::Layout layout = impl_->family.lay_out(impl_->hparams, image);
-  std::vector<std::byte> content = content_of(layout.tiles);
+  std::vector<std::byte> content = content_of(layout);
   const std::scoped_lock lock(impl_->mutex);
   if (std::shared_ptr<const EncodedMedia> found = impl_->cache.find(content)) {
     ++impl_->n_found;

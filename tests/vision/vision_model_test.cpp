@@ -232,6 +232,23 @@ TEST(VisionModel, PicturesKeepTheirShapeWhereTheModelCan) {
   EXPECT_THROW(grid_of(201, 1), Error);
 }
 
+/// Two pictures of one colour, of which one lies and one stands: their tiles are the same, their places are
+/// not.
+TEST(VisionModel, PicturesWhoseTilesLieOtherwiseAreNotTheSame) {
+  const auto vision =
+      VisionModel::load(test::vision_dir() / "idefics3" / "mmproj.gguf", {.devices = {"cpu"}});
+  const auto texts_of = [](const EncodedMedia& encoded) {
+    std::string texts;
+    for (const EncodedMedia::Piece& piece : encoded.pieces) texts += piece.text;
+    return texts;
+  };
+  const std::vector<std::uint8_t> grey(std::size_t{3} * 64 * 32, 128);
+  const auto lies = vision->encode({64, 32, grey}), stands = vision->encode({32, 64, grey});
+  ASSERT_EQ(lies->rows.size(), stands->rows.size());
+  EXPECT_NE(texts_of(*lies), texts_of(*stands));
+  EXPECT_NE(lies->id, stands->id);
+}
+
 TEST(VisionModel, PicturesWithoutPixelsAreRefused) {
   const auto vision = VisionModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf", {.devices = {"cpu"}});
   EXPECT_THROW(vision->encode({}), Error);
@@ -240,7 +257,7 @@ TEST(VisionModel, PicturesWithoutPixelsAreRefused) {
 
 /// A prompt of ids with -1 in the places of a picture, which comes as often as its places are interrupted.
 PromptWithMedia read_prompt(const std::filesystem::path& dir,
-                             const std::shared_ptr<const EncodedMedia>& image) {
+                            const std::shared_ptr<const EncodedMedia>& image) {
   PromptWithMedia prompt;
   std::ifstream file(dir / "prompt.json");
   file.get();
