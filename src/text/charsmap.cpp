@@ -1,5 +1,7 @@
 #include "text/charsmap.h"
 
+#include <algorithm>
+
 #include "text/utf8.h"
 #include "weft/error.h"
 
@@ -55,7 +57,7 @@ Charsmap::Step Charsmap::front(std::string_view text) const {
   Step best = {text.substr(0, char_size(text[0])), char_size(text[0])};
   if (!begins_[static_cast<unsigned char>(text[0])]) return best;
   std::size_t node = offset_of(unit(0));
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(text.size(), kMaxSource); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     node ^= byte;
     const std::uint32_t here = unit(node);

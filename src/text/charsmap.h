@@ -19,6 +19,9 @@ namespace weft::text {
 /// Immutable.
 class Charsmap {
  public:
+  /// Far above what tables replace. A damaged trie may lead in circles: each step would read all of a text.
+  static constexpr std::size_t kMaxSource = 256;
+
   /// An empty table changes nothing. Throws Error kInvalidFile where the parts do not fit. What a damaged
   /// trie makes of a text is not checked: places outside match nothing.
   explicit Charsmap(std::string_view bytes);
@@ -28,7 +31,7 @@ class Charsmap {
     std::size_t size;       ///< Bytes taken from the front.
   };
   /// The front of a text that is valid UTF-8 and not empty: the longest text of the table that it begins
-  /// with, else its first character as it is.
+  /// with, of kMaxSource bytes at most, else its first character as it is.
   Step front(std::string_view text) const;
 
  private:

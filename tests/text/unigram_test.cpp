@@ -129,6 +129,18 @@ TEST(Charsmap, ReplacesWhatItKnows) {
   EXPECT_EQ(Charsmap(one_rule("")).front("a").text, "");
 }
 
+/// The node that "a" leads to is its own child.
+TEST(Charsmap, ATrieThatLeadsInCirclesIsLeft) {
+  constexpr std::uint32_t kEnds = 1u << 8;
+  std::string trie;
+  for (std::uint32_t i = 0; i <= 'a'; ++i) trie += u32(i == 'a' ? 'a' | kEnds | 'a' << 10 : 0);
+  const Charsmap map(u32(static_cast<std::uint32_t>(trie.size())) + trie + std::string("b\0", 2));
+  const Charsmap::Step step = map.front(std::string(10 * Charsmap::kMaxSource, 'a'));
+  EXPECT_EQ(step.text, "b");
+  EXPECT_EQ(step.size, Charsmap::kMaxSource);
+  EXPECT_EQ(map.front("aaa").size, 3u);
+}
+
 TEST(Charsmap, DamagedTablesAreNamedOrMatchNothing) {
   for (const std::string& bytes : {std::string("abc"), u32(8) + "1234", u32(2) + "12", u32(0) + "\xFF"})
     EXPECT_THROW(Charsmap{bytes}, Error) << bytes.size();
