@@ -261,11 +261,25 @@ def test_weights_beside_the_model(tmp_path):
     (tmp_path / "weights.bin").write_bytes(b"short")
     with pytest.raises(weft.Error, match="'w' cannot be read"):
         weft.onnx.load(tmp_path / "model.onnx")
-    outside = onnx.load(tmp_path / "model.onnx", load_external_data=False)
-    outside.graph.initializer[0].external_data[0].value = "../weights.bin"
-    (tmp_path / "model.onnx").write_bytes(outside.SerializeToString())
-    with pytest.raises(weft.Error, match=r"\.\./weights.bin"):
-        weft.onnx.load(tmp_path / "model.onnx")
+    for key, value, match in (
+        ("location", "../weights.bin", r"\.\./weights.bin"),
+        ("offset", "-8", "'w' "),
+        ("offset", "eight", "'w' does not say where"),
+        ("offset", str(1 << 70), "'w' cannot be read"),
+        ("length", "-1", "'w' "),
+    ):
+        wrong = linear(2)[0]
+        onnx.save_model(wrong, tmp_path / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+        wrong = onnx.load(tmp_path / "model.onnx", load_external_data=False)
+        places = wrong.graph.initializer[0].external_data
+        del places[:]
+        for name, text in ({"location": "weights.bin"} | {key: value}).items():
+            places.add(key=name, value=text)
+        (tmp_path / "model.onnx").write_bytes(wrong.SerializeToString())
+        with pytest.raises(weft.Error, match=match):
+            weft.onnx.load(tmp_path / "model.onnx")
+    with pytest.raises(OSError, match="directory"):
+        weft.onnx.load(tmp_path)
 
 
 def test_functions_and_branches_of_a_model():

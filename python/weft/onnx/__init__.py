@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise ImportError("weft.onnx needs the package onnx: pip install weft[onnx]") from error
 
-from ..errors import InvalidArgumentError, InvalidFileError, NotFoundError
+from ..errors import InvalidArgumentError, InvalidFileError, IoError, NotFoundError
 from ..options import FilePath
 from ..plan import Plan
 from .build import TYPES, Builder, UnsupportedModelError, fit
@@ -79,6 +79,8 @@ def load(
             model = onnx.ModelProto.FromString(data)
         except FileNotFoundError as error:
             raise NotFoundError(f"{source}: there is no such file") from error
+        except OSError as error:
+            raise IoError(f"{source}: {error.strerror}") from error
         except DecodeError as error:
             raise InvalidFileError(f"{what}: no ONNX model") from error
         _check(what, data if isinstance(source, bytes) else os.fspath(source))
@@ -98,14 +100,17 @@ def _array(tensor: onnx.TensorProto, folder: Path) -> Array:
     """Elements of a file beside the model are mapped, those within it are the model's own bytes."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return numpy_helper.to_array(tensor)
-    said = external_data_helper.ExternalDataInfo(tensor)
+    try:
+        said = external_data_helper.ExternalDataInfo(tensor)
+    except ValueError as error:
+        raise InvalidFileError(f"the weight '{tensor.name}' does not say where it lies: {error}") from error
     path = (folder / said.location).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise InvalidFileError(f"the weight '{tensor.name}' lies outside of the model's folder: {said.location}")
     dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
     try:
         array = np.memmap(path, dtype, "r", said.offset or 0, tuple(tensor.dims))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise InvalidFileError(f"the weight '{tensor.name}' cannot be read from {path}: {error}") from error
     return np.require(array.view(np.ndarray), requirements=["A", "C"])
 
