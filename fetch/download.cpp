@@ -111,8 +111,9 @@ class PartFile final : public Sink {
   void begin(const std::string& identity, std::int64_t size) {
     identity_ = identity;
     size_ = size;
-    part_bytes_ = std::max(kPartBytes, (size + kMostParts - 1) / kMostParts);
-    done_.resize(static_cast<std::size_t>((size_ + part_bytes_ - 1) / part_bytes_));
+    // Sizes are what a server says, up to the largest number: nothing is added to them.
+    part_bytes_ = std::max(kPartBytes, parts_of(size, kMostParts));
+    done_.resize(static_cast<std::size_t>(parts_of(size_, part_bytes_)));
     if (identity.empty() || !load()) {
       end_ = End::kRemove;
       std::error_code ignored;
@@ -177,9 +178,13 @@ class PartFile final : public Sink {
     } catch (const std::exception&) {
     }
   }
+  /// Rounded up.
+  static std::int64_t parts_of(std::int64_t size, std::int64_t part) {
+    return size / part + (size % part != 0 ? 1 : 0);
+  }
   Range range_of(std::size_t i) const {
     const std::int64_t begin = static_cast<std::int64_t>(i) * part_bytes_;
-    return {begin, std::min(begin + part_bytes_, size_)};
+    return {begin, begin + std::min(part_bytes_, size_ - begin)};
   }
   bool load() {
     std::ifstream file(state_path(path_), std::ios::binary);

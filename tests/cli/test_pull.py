@@ -42,6 +42,7 @@ class Hub(ThreadingHTTPServer):
         self.etags = True
         self.next_page = "{url}{path}?cursor={cursor}"  # As the Link header has it.
         self.faults: dict[str, int] = {}  # What goes wrong how often.
+        self.said_size: dict[str, int] = {}  # Of a file, in place of its own.
         self.busy_parts = 0  # How often each part of a file is refused before it is given.
         self.refused_from: dict[str, int] = {}  # Of a file, the first byte that nobody may have.
         self.held = threading.Event()  # While it is clear, parts of files are asked for in vain.
@@ -152,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
         begin, end, status = 0, len(data), 200
         if hub.ranges and (match := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))):
             begin, end, status = int(match[1]), min(int(match[2]) + 1, len(data)), 206
-            headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
+            headers["Content-Range"] = f"bytes {begin}-{end - 1}/{hub.said_size.get(name, len(data))}"
         if end > hub.refused_from.get(name, len(data)):
             return self.send(403)
         if end - begin > 1:
@@ -522,6 +523,14 @@ class Pull(unittest.TestCase):
         self.hub.wrong_sum.clear()
         self.hub.faults["other part"] = 10**6
         self.assertIn("not the part", self.refused(1, "pull", "user/L"))
+
+    def test_sizes_that_no_disk_has_are_refused(self):
+        self.hub.files["user/L/L-Q4_0.gguf"] = MODEL
+        for size in (2**62, 2**63 - 4096, 2**63 - 1):
+            self.hub.said_size["user/L/L-Q4_0.gguf"] = size
+            said = self.refused(1, "pull", f"{self.hub.url}/user/L/resolve/main/L-Q4_0.gguf")
+            self.assertIn("MiB more", said)
+        self.assertEqual([p for p in self.cache.rglob("*") if p.is_file()], [])
 
     def test_tokens_go_to_the_hub_alone(self):
         self.hub.files["closed/model/m-Q4_0.gguf"] = MODEL
