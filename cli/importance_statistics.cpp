@@ -25,7 +25,7 @@ std::pair<int, std::string> place_of(const std::string& tensor) {
   const char* const begin = tensor.data() + kPrefix.size();
   const char* const end = tensor.data() + tensor.size();
   const auto [rest, error] = std::from_chars(begin, end, layer);
-  if (error != std::errc{} || rest == end) return {-1, tensor};
+  if (error != std::errc{} || rest == end || layer < 0) return {-1, tensor};
   return {layer, std::string(rest + 1, end)};
 }
 
