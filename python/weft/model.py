@@ -149,6 +149,8 @@ class Model:
 
     def stream(self, prompt: Prompt, **options: Unpack[RequestOptions]) -> Stream:
         """The same as it is written. The request runs from here on."""
+        if isinstance(prompt, (bytes, bytearray, memoryview)):  # Its numbers would be taken for tokens.
+            raise TypeError("a prompt is text or tokens; bytes are neither: decode them")
         tokens = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
         given: dict[str, Any] = dict(options)
         constraint = _constraint(given)
@@ -237,9 +239,12 @@ class Model:
             return self._engine
 
     def _submit(self, tokens: list[int], options: dict[str, Any], grammar: Optional[_weft.Grammar]) -> Stream:
+        logprobs = options.get("logprobs")
+        if isinstance(logprobs, int) and logprobs < 0:
+            raise InvalidArgumentError(f"logprobs is {logprobs}; it is how many are told beside each token's own, or None")
         engine = self._the_engine()
         answer = engine.submit(tokens, options, grammar)
-        return Stream(engine, answer, self._loops, options.get("logprobs") is not None)
+        return Stream(engine, answer, self._loops, logprobs is not None)
 
     def _chat(self, template: Optional[str]) -> _weft.Chat:
         if template is not None:

@@ -59,6 +59,14 @@ def test_logprobs_of_the_prompt(model):
     assert all(one.logprob < 0 for one in result.prompt_logprobs)
 
 
+def test_what_would_be_taken_for_something_else_is_refused(model):
+    for prompt in (b"hello", bytearray(b"hello")):
+        with pytest.raises(TypeError, match="decode"):
+            model.generate(prompt, max_tokens=1)
+    with pytest.raises(weft.InvalidArgumentError, match="logprobs is -1"):
+        model.generate("hello", max_tokens=1, logprobs=-1)
+
+
 def test_stops(model):
     text = model.generate("hello", max_tokens=24, temperature=0).text
     stop = text[5:7]
