@@ -43,7 +43,8 @@ struct AudioModel::Impl {
     constexpr encoders::LayerKind kWhisper = {.k_bias = false};
     Built built;
     encoders::TransformerBuilder builder(built.graph, weights, hparams, kWhisper);
-    built.graph.output("embeddings", audio::encode(builder, hparams, family));
+    encoders::build_of_file(
+        [&] { built.graph.output("embeddings", audio::encode(builder, hparams, family)); });
     builder.check_all_used({"a.", "mm.a."}, {});
     built.own = builder.take_own_weights();
     return built;

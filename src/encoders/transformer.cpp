@@ -166,4 +166,17 @@ void TransformerBuilder::check_all_used(std::initializer_list<std::string_view> 
   }
 }
 
+void build_of_file(const std::function<void()>& build) {
+  try {
+    build();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    throw Error(
+        ErrorCode::kUnsupported,
+        std::string("the encoder cannot be built of the file's tensors; their types are likely others "
+                    "than converters write: ") +
+            error.what());
+  }
+}
+
 }  // namespace weft::encoders

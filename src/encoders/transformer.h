@@ -89,4 +89,8 @@ class TransformerBuilder {
   std::vector<OwnWeight> own_;
 };
 
+/// Runs what builds an encoder's graph. What an operation refuses of a file's tensors becomes Error
+/// kUnsupported.
+void build_of_file(const std::function<void()>& build);
+
 }  // namespace weft::encoders

@@ -63,8 +63,10 @@ struct VisionModel::Impl {
                      const vision::Family& family) {
     Built built;
     vision::EncoderBuilder builder(built.graph, weights, hparams, family.encoder);
-    const Value rows = builder.encode();
-    built.graph.output("embeddings", family.project(builder, rows));
+    encoders::build_of_file([&] {
+      const Value rows = builder.encode();
+      built.graph.output("embeddings", family.project(builder, rows));
+    });
     // Of Pixtral's marks the text model has its own rows.
     builder.check_all_used({"v.", "mm."}, {"mm.a.", "v.token_embd."});
     built.own = builder.take_own_weights();

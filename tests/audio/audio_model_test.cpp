@@ -13,6 +13,9 @@
 #include "weft/audio.h"
 #include "weft/vision.h"
 
+// What libsndfile loses of Ogg files that are damaged at their beginning is none of ours.
+extern "C" const char* __lsan_default_suppressions() { return "leak:vorbis_info_init\n"; }
+
 namespace weft {
 namespace {
 
@@ -225,6 +228,8 @@ TEST(AudioModel, DamagedAndOtherFilesAreErrors) {
     try {
       AudioModel::load(path, {.devices = {"cpu"}, .n_threads = 1});
     } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == ErrorCode::kInvalidFile || error.code() == ErrorCode::kUnsupported)
+          << error.what();
       return error.what();
     }
     return {};
@@ -246,6 +251,9 @@ TEST(AudioModel, DamagedAndOtherFilesAreErrors) {
   EXPECT_NE(edited(stacked, stacked.size() + 4, std::uint32_t{7}).find("position_embd"), std::string::npos);
   for (const char* name : {"a.post_ln.weight", "a.blk.1.attn_q.bias", "a.conv1d.2.bias", "mm.a.mlp.2.weight"})
     EXPECT_NE(edited(name, 0, 'x').find(name), std::string::npos) << name;
+  // As many bytes of a type that norms do not take; behind the name stand the number of axes and one of them.
+  const std::string norm = "a.post_ln.weight";
+  EXPECT_NE(edited(norm, norm.size() + 4 + 8, std::uint32_t{26}).find(norm), std::string::npos);
   std::mt19937 random(11);
   for (int round = 0; round < 100; ++round) {
     std::vector<std::byte> damaged = bytes;

@@ -128,6 +128,8 @@ std::string complaint(const std::string& family, const std::function<void(std::v
   try {
     VisionModel::load(path, {.devices = {"cpu"}, .n_threads = 1});
   } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == ErrorCode::kInvalidFile || error.code() == ErrorCode::kUnsupported)
+        << error.what();
     return error.what();
   }
   return {};
@@ -177,6 +179,20 @@ TEST(VisionModel, ValuesOutOfBoundsAreRefusedByName) {
     EXPECT_NE(complaint(family, set_value(key, static_cast<std::int32_t>(value))).find("clip.vision."),
               std::string::npos)
         << key << " = " << value;
+}
+
+/// As many bytes, read as whole numbers.
+TEST(VisionModel, TensorsOfTypesThatNoOperationTakesAreRefusedByName) {
+  constexpr std::uint32_t kI32 = 26;
+  for (const std::string name : {"v.post_ln.weight", "v.blk.0.ln1.bias", "v.blk.1.attn_q.bias"}) {
+    // Behind the name: the number of axes and one of them.
+    const auto edit = [&](std::vector<std::byte>& bytes) {
+      const auto type = std::as_bytes(std::span(&kI32, 1));
+      std::copy(type.begin(), type.end(),
+                find_text(bytes, name) + static_cast<std::ptrdiff_t>(name.size() + 4 + 8));
+    };
+    EXPECT_NE(complaint("gemma3", edit).find(name), std::string::npos) << name;
+  }
 }
 
 TEST(VisionModel, TensorsThatAreMissingOrHaveNoPlaceAreRefusedByName) {
