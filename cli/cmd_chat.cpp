@@ -279,8 +279,9 @@ class Session {
   }
 
   bool run_tool(const ChatAnswer::Call& call, std::string& result) {
-    const Json input = {{"id", call.id}, {"name", call.name}, {"arguments", Json::parse(call.arguments)}};
     try {
+      // JSON as the model wrote it: its numbers may be any.
+      const Json input = {{"id", call.id}, {"name", call.name}, {"arguments", parse_json(call.arguments)}};
       ToolResult made = cli::run_tool(options_.tool_command, to_text(input));
       if (interrupt_.requested()) return false;
       if (made.was_cut) made.output += "\n(the rest was cut off)";

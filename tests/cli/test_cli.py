@@ -991,7 +991,8 @@ class Chat(Case):
         self.assertEqual(json.loads(first.read_text())["messages"][0]["content"], "Something else")
         self.assertEqual(sorted(os.listdir(self.folder.name)),
                          ["conversation.json", "first.json", "other.json", "template.jinja"])  # fmt: skip
-        for text, part in (("no JSON", "byte 2"), ("[]", "expected a JSON object"), ('{"messages": [{"role": "user"}]}', "message 1"),
+        for text, part in (("no JSON", "byte 2"), ("[1e999]", "out of range"),
+                           ("[]", "expected a JSON object"), ('{"messages": [{"role": "user"}]}', "message 1"),
                            ('{"messages": [{"role": "king", "content": ""}]}', "'king'"),
                            ('{"messages": [{"role": "user", "content": "?"}]}', "no answer")):  # fmt: skip
             other.write_text(text)
