@@ -55,6 +55,8 @@ class Arrangement {
 
   /// Matrices whose outputs are columns.
   void turn() {
+    // Blocks are of inputs: where there are some, the folder has these last already.
+    if (info(*view().source->dtype).block_elements > 1) return;
     const bool expert = name_.ends_with("_exps.weight");
     const bool turned =
         expert ? has(kExpertInputsFirst)

@@ -37,9 +37,12 @@ const Type& type_of(std::string name, const FolderWeights& weights) {
     throw Error(ErrorCode::kInvalidArgument,
                 "'" + name + "' is no type to convert to; known are f32, f16, bf16, q8_0 and auto");
   std::array<std::size_t, kTypes.size()> bytes = {};
-  for (const auto& [unused, entry] : weights.all())
+  for (const auto& [unused, source] : weights.all()) {
+    // What was quantised from BF16, as nearly everything is, goes back to it.
+    const bool quantised = source.dtype == DType::kF32 && source.stored != "F32";
     for (std::size_t i = 0; i < kTypes.size(); ++i)
-      if (kTypes[i].dtype == entry.tensor->dtype) bytes[i] += entry.tensor->bytes.size();
+      if (kTypes[i].dtype == (quantised ? DType::kBF16 : source.dtype)) bytes[i] += source.bytes.size();
+  }
   return kTypes[static_cast<std::size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
 }
 
@@ -54,16 +57,6 @@ const Family& family_of(const std::filesystem::path& folder, const Json& json) {
   for (const Family& family : families()) known += (known.empty() ? "" : ", ") + std::string(family.name);
   throw Error(ErrorCode::kUnsupported,
               "the architecture '" + name.substr(0, 80) + "' is not converted; known are " + known);
-}
-
-void refuse_quantised(const Json& json) {
-  const Json* const quantised = find(json, "quantization_config");
-  if (quantised == nullptr) return;
-  throw Error(ErrorCode::kUnsupported,
-              "the folder's weights are quantised (" +
-                  find_text(*quantised, "quant_method").value_or("quantization_config").substr(0, 40) +
-                  "), which is not converted; take a version of the model in BF16, F16 or F32, and 'weft "
-                  "quantize' behind it");
 }
 
 }  // namespace
@@ -86,9 +79,8 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
     throw Error(ErrorCode::kNotFound, folder.string() + " is no folder with a config.json");
   Json json = read_json(folder / "config.json");
   Family family = family_of(folder, json);
-  refuse_quantised(json);
+  const FolderWeights weights(folder, json);
   const Config config(std::move(json), family.defaults);
-  const FolderWeights weights(folder);
   const Type& type = type_of(params.type, weights);
   const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype);
 

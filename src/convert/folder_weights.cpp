@@ -1,13 +1,27 @@
 #include "convert/folder_weights.h"
 
 #include <set>
+#include <utility>
 
-#include "convert/config.h"
+#include "convert/quantised.h"
+#include "tensor/codec.h"
 #include "weft/error.h"
+#include "weights/safetensors.h"
 
 namespace weft::convert_impl {
 
-FolderWeights::FolderWeights(const std::filesystem::path& folder) {
+std::int64_t Source::n_elements() const {
+  std::int64_t n = 1;
+  for (const std::int64_t size : shape) n *= size;
+  return n;
+}
+
+FolderWeights::FolderWeights(const std::filesystem::path& folder, const Json& config) {
+  add_files(folder);
+  join_quantised(config, sources_);
+}
+
+void FolderWeights::add_files(const std::filesystem::path& folder) {
   std::error_code ignored;
   const std::filesystem::path whole = folder / "model.safetensors";
   const std::filesystem::path index = folder / "model.safetensors.index.json";
@@ -47,17 +61,34 @@ FolderWeights::FolderWeights(const std::filesystem::path& folder) {
     add_file(folder / name);
   }
   for (const auto& [tensor, file] : map->items())
-    if (!entries_.contains(tensor))
+    if (!sources_.contains(tensor))
       throw Error(ErrorCode::kInvalidFile, index.string() + " says that '" + tensor.substr(0, 120) +
-                                               "' is in " + file.get<std::string>() +
-                                               ", where it is not, or has a type that weft has not (as F8)");
+                                               "' is in " + file.get<std::string>() + ", where it is not");
 }
 
 void FolderWeights::add_file(const std::filesystem::path& path) {
-  const WeightFile& file = files_.emplace_back(path);
-  for (const WeightFile::Tensor& tensor : file.tensors())
-    if (!entries_.emplace(tensor.name, Entry{&file, &tensor}).second)
+  const base::MappedFile& file = files_.emplace_back(path);
+  std::vector<StoredTensor> tensors;
+  try {
+    tensors = list_safetensors(file);
+  } catch (const Error& error) {
+    throw Error(error.code(), path.string() + ": " + error.what());
+  }
+  for (StoredTensor& tensor : tensors) {
+    Source source{.name = tensor.name,
+                  .stored = std::move(tensor.type),
+                  .dtype = tensor.dtype,
+                  .shape = std::move(tensor.shape),
+                  .bytes = tensor.bytes,
+                  .read = {}};
+    const std::int64_t n = source.n_elements();
+    const std::size_t size = n > 0 ? source.bytes.size() / static_cast<std::size_t>(n) : 1;
+    source.read = [&file, bytes = source.bytes, size](std::int64_t first, std::span<std::byte> to) {
+      file.read(bytes.subspan(static_cast<std::size_t>(first) * size, to.size()), to);
+    };
+    if (!sources_.emplace(tensor.name, std::move(source)).second)
       throw Error(ErrorCode::kInvalidFile, "tensor '" + tensor.name.substr(0, 120) + "' is there twice");
+  }
 }
 
 }  // namespace weft::convert_impl

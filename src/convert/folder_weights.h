@@ -1,33 +1,53 @@
 #pragma once
 // The weights of a folder: model.safetensors, or the files that model.safetensors.index.json names.
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
-#include "weft/weights.h"
+#include "base/mapped_file.h"
+#include "convert/config.h"
+#include "weft/dtype.h"
 
 namespace weft::convert_impl {
 
+/// A tensor of a folder. What is quantised there in a way that GGUF has not reads as the numbers that it
+/// stands for.
+struct Source {
+  std::string name;
+  std::string stored;                ///< The type as the file names it.
+  std::optional<DType> dtype;        ///< Of what `read` gives; none where weft has not the type.
+  std::vector<std::int64_t> shape;   ///< In elements, outermost first.
+  std::span<const std::byte> bytes;  ///< As they are stored.
+  /// Fills in the blocks (elements, where a type has none) from a place on, in the order of the shape. Throws
+  /// Error kIo.
+  std::function<void(std::int64_t first, std::span<std::byte> to)> read;
+
+  std::int64_t n_elements() const;
+};
+
 class FolderWeights {
  public:
-  struct Entry {
-    const WeightFile* file;
-    const WeightFile::Tensor* tensor;
-  };
-
-  /// Throws Error kNotFound where there are none or a part is missing, kUnsupported where there are only
-  /// pickled ones, kInvalidFile.
-  explicit FolderWeights(const std::filesystem::path& folder);
+  /// `config`: what config.json says, for how weights are quantised. Throws Error kNotFound where there are
+  /// none or a part is missing, kUnsupported where there are only pickled ones, or they are quantised in a
+  /// way that is not read; kInvalidFile.
+  FolderWeights(const std::filesystem::path& folder, const Json& config);
 
   /// By their names, in the order of these.
-  const std::map<std::string, Entry>& all() const { return entries_; }
+  const std::map<std::string, Source>& all() const { return sources_; }
 
  private:
+  void add_files(const std::filesystem::path& folder);
   void add_file(const std::filesystem::path& path);
 
-  std::deque<WeightFile> files_;
-  std::map<std::string, Entry> entries_;
+  std::deque<base::MappedFile> files_;
+  std::map<std::string, Source> sources_;
 };
 
 }  // namespace weft::convert_impl

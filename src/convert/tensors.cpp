@@ -118,17 +118,16 @@ class Planner {
   Planner(const Config& config, const Family& family, DType type)
       : config_(config), family_(family), type_(type) {}
 
-  void add(const std::string& full, const FolderWeights::Entry& source) {
+  void add(const std::string& full, const Source& source) {
     if (is_left_out(full, family_)) return;
     const Place place = place_of(full, family_);
-    const DType stored = source.tensor->dtype;
-    if (stored != DType::kF32 && stored != DType::kF16 && stored != DType::kBF16 && stored != DType::kF64)
-      refuse(full, "holds whole numbers, expected F32, F16, BF16 or F64");
-    for (const std::int64_t size : source.tensor->shape)
+    const bool number = source.dtype && info(*source.dtype).kind != DTypeKind::kInteger;
+    if (!number) refuse(full, "is of the type " + source.stored + ", expected F32, F16, BF16 or F64");
+    for (const std::int64_t size : source.shape)
       if (size <= 0) refuse(full, "is empty");
-    if (source.tensor->shape.size() > 4) refuse(full, "has a rank that no tensor of a model has");
+    if (source.shape.size() > 4) refuse(full, "has a rank that no tensor of a model has");
     std::vector<Part>& parts = found_[{place.layer, place.name}];
-    parts.push_back({place.expert, place.joined, full, source});
+    parts.push_back({place.expert, place.joined, full, &source});
   }
 
   std::vector<OutTensor> finish() {
@@ -157,17 +156,17 @@ class Planner {
     std::int64_t expert;
     bool joined;
     std::string full;
-    FolderWeights::Entry source;
+    const Source* source;
   };
 
   void add_tensor(const std::string& full, const std::string& name, std::vector<Part>& parts) {
     std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.expert < b.expert; });
-    OutTensor tensor{.name = full, .shape = parts.front().source.tensor->shape};
+    OutTensor tensor{.name = full, .shape = parts.front().source->shape};
     if (tensor.shape.empty()) tensor.shape = {1};
     const Part& first = parts.front();
     const bool stacked = first.expert >= 0 && !first.joined;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const WeightFile::Tensor& source = *parts[i].source.tensor;
+      const Source& source = *parts[i].source;
       if (parts[i].expert != (first.expert >= 0 ? static_cast<std::int64_t>(i) : -1) ||
           (first.expert < 0 && i > 0))
         refuse(parts[i].full,
@@ -175,11 +174,11 @@ class Planner {
       Shape shape = source.shape;
       if (first.joined && i > 0 && !shape.empty()) {
         tensor.shape.front() += shape.front();
-        shape.front() = first.source.tensor->shape.front();
+        shape.front() = first.source->shape.front();
       }
-      if (shape != first.source.tensor->shape || source.dtype != first.source.tensor->dtype)
+      if (shape != first.source->shape || source.dtype != first.source->dtype)
         refuse(parts[i].full, "has another shape or type than that of the first expert");
-      tensor.views.emplace_back(parts[i].source);
+      tensor.views.emplace_back(source);
     }
     if (stacked) {
       if (const auto n = config_.get_int(kExperts);
@@ -198,6 +197,9 @@ class Planner {
       vector |= name.starts_with(part) && name != "ssm_alpha.weight";
     for (OutTensor& out : arrange(std::move(tensor), config_, family_)) {
       if (!vector && out.shape.size() > 1 && name != "ssm_d") out.type = type_;
+      // What is quantised as GGUF does it stays as it is.
+      const DType stored = out.views.empty() ? DType::kF32 : *out.views.front().source->dtype;
+      if (info(stored).kind == DTypeKind::kQuantised) out.type = stored;
       if (info(out.type).block_elements > 1 && out.shape.back() % info(out.type).block_elements != 0)
         out.type = DType::kF16;
       tensors_.push_back(std::move(out));
@@ -209,9 +211,9 @@ class Planner {
       if (tensor.name != "token_embd.weight") continue;
       const Shape expected = {config_.require_int({"vocab_size"}), config_.require_int({"hidden_size"})};
       if (tensor.shape != expected)
-        refuse(tensor.views.front().source.tensor->name,
-               "has another shape than config.json's vocab_size " + std::to_string(expected[0]) +
-                   " and hidden_size " + std::to_string(expected[1]) + " say");
+        refuse(tensor.views.front().source->name, "has another shape than config.json's vocab_size " +
+                                                      std::to_string(expected[0]) + " and hidden_size " +
+                                                      std::to_string(expected[1]) + " say");
       return;
     }
     throw Error(ErrorCode::kInvalidFile, "the folder has no table of embeddings");
@@ -286,7 +288,7 @@ void fill_tensor(const OutTensor& tensor, std::span<std::byte> bytes) {
     std::memcpy(bytes.data(), tensor.values.data(), bytes.size());
     return;
   }
-  const DType stored = tensor.views.front().source.tensor->dtype;
+  const DType stored = *tensor.views.front().source->dtype;
   const auto n_columns = static_cast<std::size_t>(tensor.n_columns());
   const std::size_t row_in = row_bytes(stored, tensor.n_columns());
   const std::size_t row_out = row_bytes(tensor.type, tensor.n_columns());

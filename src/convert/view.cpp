@@ -14,8 +14,18 @@ namespace {
 constexpr std::int64_t kChunk = 4 << 20;  ///< Elements that are read at a time, where order allows.
 
 [[noreturn]] void refuse(const View& view, const std::string& reason) {
-  throw Error(ErrorCode::kInvalidFile, "tensor '" + view.source.tensor->name.substr(0, 120) + "' " + reason +
+  throw Error(ErrorCode::kInvalidFile, "tensor '" + view.source->name.substr(0, 120) + "' " + reason +
                                            ": its shape and config.json's sizes contradict each other");
+}
+
+std::size_t block_bytes(const View& view) {
+  return static_cast<std::size_t>(info(*view.source->dtype).block_bytes);
+}
+
+std::int64_t n_blocks(const View& view) {
+  std::int64_t n = 1;
+  for (const std::int64_t size : view.sizes) n *= size;
+  return n;
 }
 
 /// From the first element to the last, both included.
@@ -77,22 +87,20 @@ void read_parts(const View& view, std::int64_t outer_stride,
     read_parts(view.take(0, n / 2, n - n / 2), outer_stride, take_bytes);
     return;
   }
-  const WeightFile::Tensor& tensor = *view.source.tensor;
-  const std::size_t size = row_bytes(tensor.dtype, 1);
-  const auto part = tensor.bytes.subspan(static_cast<std::size_t>(view.offset) * size,
-                                         static_cast<std::size_t>(extent(view)) * size);
-  std::vector<std::byte> raw(part.size());
-  view.source.file->read(part, raw);
+  const std::size_t size = block_bytes(view);
+  std::vector<std::byte> raw(static_cast<std::size_t>(extent(view)) * size);
+  view.source->read(view.offset, raw);
   if (view.sizes.size() == 1 && view.strides.front() == 1) return take_bytes(raw);
-  std::vector<std::byte> out(static_cast<std::size_t>(view.n_elements()) * size);
+  std::vector<std::byte> out(static_cast<std::size_t>(n_blocks(view)) * size);
   gather(view, size, 0, raw.data(), out.data());
   take_bytes(out);
 }
 
 }  // namespace
 
-View::View(const FolderWeights::Entry& entry) : source(entry), sizes(entry.tensor->shape) {
+View::View(const Source& from) : source(&from), sizes(from.shape) {
   if (sizes.empty()) sizes = {1};
+  sizes.back() /= info(*from.dtype).block_elements;
   strides.assign(sizes.size(), 1);
   for (std::size_t i = sizes.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * sizes[i];
 }
@@ -150,11 +158,7 @@ View View::times(float factor) const {
   return result;
 }
 
-std::int64_t View::n_elements() const {
-  std::int64_t n = 1;
-  for (const std::int64_t size : sizes) n *= size;
-  return n;
-}
+std::int64_t View::n_elements() const { return n_blocks(*this) * info(*source->dtype).block_elements; }
 
 void View::read(const std::function<void(std::span<const std::byte>)>& take_bytes) const {
   const View view = merged(*this);

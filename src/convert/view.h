@@ -10,16 +10,16 @@
 
 namespace weft::convert_impl {
 
-/// Elements of a tensor, outermost index first: sizes, and how far apart in the source neighbours of each
-/// axis lie, in elements. Axes below 0 count from the last. Each function gives another view; those that
-/// sizes do not fit throw Error kInvalidFile that names the tensor.
+/// Elements of a tensor (its blocks, where the type has some), outermost index first: sizes, and how far
+/// apart in the source neighbours of each axis lie. Axes below 0 count from the last. Each function gives
+/// another view; those that sizes do not fit throw Error kInvalidFile that names the tensor.
 struct View {
-  FolderWeights::Entry source;
+  const Source* source;
   std::vector<std::int64_t> sizes, strides;
   std::int64_t offset = 0;
   float scale = 1.0f;
 
-  explicit View(const FolderWeights::Entry& source);
+  explicit View(const Source& source);
 
   /// The axis as several, of which one may be -1: what is left for it.
   View split(int axis, std::vector<std::int64_t> parts) const;
@@ -27,7 +27,7 @@ struct View {
   View take(int axis, std::int64_t from, std::int64_t n) const;
   View times(float factor) const;
 
-  std::int64_t n_elements() const;
+  std::int64_t n_elements() const;  ///< Also where the type has blocks.
   /// Calls with the elements in order, some at a time, as the source stores them. Throws Error kIo.
   void read(const std::function<void(std::span<const std::byte>)>& take_bytes) const;
 

@@ -1,14 +1,19 @@
 #include "convert/vocabulary.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/base64.h"
 #include "base/read_file.h"
 #include "convert/pre_tokenizer_name.h"
+#include "convert/sentencepiece_model.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -44,11 +49,13 @@ class Vocabulary {
         add_bpe(*model);
       } else if (type == "WordPiece") {
         add_word_pieces(*model);
+      } else if (type == "Unigram") {
+        add_unigram(*model);
       } else {
         throw Error(ErrorCode::kUnsupported, "tokenizer.json has a model of the type '" + type.substr(0, 40) +
-                                                 "', known are BPE and WordPiece");
+                                                 "', known are BPE, Unigram and WordPiece");
       }
-    } else {
+    } else if (!add_sentencepiece()) {
       add_word_pieces_of_text();
     }
     add_special(config);
@@ -75,6 +82,11 @@ class Vocabulary {
       if (!id.is_number_integer()) refuse("tokenizer.json: a token's number is none");
       put(text, id.get<std::int64_t>(), kNormal);
     }
+    read_added();
+  }
+
+  /// Tokens beside the model's, and a text for each row that has none.
+  void read_added() {
     const Json* const added = find(tokenizer_, "added_tokens");
     if (added != nullptr && added->is_array())
       for (const Json& token : *added) {
@@ -85,6 +97,19 @@ class Vocabulary {
         const Json* const special = find(token, "special");
         const bool controls = special != nullptr && special->is_boolean() && special->get<bool>();
         put(*text, id->get<std::int64_t>(), controls ? kControl : kUserDefined);
+      }
+    // Where there is no tokenizer.json, the configuration has them by their numbers.
+    if (const Json* const by_id = find(names_, "added_tokens_decoder");
+        added == nullptr && by_id != nullptr && by_id->is_object())
+      for (const auto& [number, token] : by_id->items()) {
+        std::int64_t id = -1;
+        const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
+        const auto text = find_text(token, "content");
+        if (error != std::errc() || end != number.data() + number.size() || !text)
+          refuse("tokenizer_config.json: an added token has no number or no content");
+        const Json* const special = find(token, "special");
+        const bool controls = special != nullptr && special->is_boolean() && special->get<bool>();
+        put(*text, id, controls ? kControl : kUserDefined);
       }
     for (std::size_t i = 0; i < n_tokens_; ++i)
       if (tokens_[i].empty() && kinds_[i] == kUnused) tokens_[i] = "[PAD" + std::to_string(i) + "]";
@@ -153,25 +178,148 @@ class Vocabulary {
     set("add_space_prefix", prepends_space());
   }
 
+  /// [["piece", score], ...] by their numbers.
+  void add_unigram(const Json& model) {
+    tokens_.resize(n_tokens_);
+    kinds_.assign(n_tokens_, kUnused);
+    scores_.assign(n_tokens_, 0.0f);
+    const Json* const list = find(model, "vocab");
+    if (list == nullptr || !list->is_array()) refuse("tokenizer.json has no list \"vocab\"");
+    std::int64_t id = 0;
+    for (const Json& piece : *list) {
+      if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number())
+        refuse("tokenizer.json: a piece is no text with a score");
+      put_piece(piece[0].get<std::string>(), id++, kNormal, piece[1].get<float>());
+    }
+    read_added();
+    const Json* const fallback = find(model, "byte_fallback");
+    if (fallback != nullptr && fallback->is_boolean() && fallback->get<bool>())
+      for (std::size_t i = 0; i < n_tokens_; ++i)
+        if (kinds_[i] == kNormal && is_byte(tokens_[i])) kinds_[i] = kByte;
+    if (const Json* const unknown = find(model, "unk_id");
+        unknown != nullptr && unknown->is_number_unsigned() && unknown->get<std::uint64_t>() < n_tokens_)
+      mark_unknown(unknown->get<std::size_t>());
+    std::vector<const Json*> steps;
+    if (const Json* const step = find(tokenizer_, "normalizer")) flatten(*step, "normalizers", steps);
+    bool removes = false;
+    for (const Json* step : steps) {
+      const std::string type = find_text(*step, "type").value_or("");
+      if (type == "Precompiled") {
+        const auto map = base::from_base64(find_text(*step, "precompiled_charsmap").value_or(""));
+        if (!map) refuse("tokenizer.json: precompiled_charsmap is no base64");
+        set_charsmap({reinterpret_cast<const std::uint8_t*>(map->data()), map->size()});
+      } else if (type == "Replace" && pattern(*step, "Regex") == " {2,}") {
+        removes = true;
+      } else if (type == "Strip" || type == "Replace") {
+        removes |= type == "Strip";
+        if (type == "Replace" && pattern(*step, "String") != " ") refuse_step(*step);
+      } else if (type != "Prepend") {
+        refuse_step(*step);
+      }
+    }
+    steps.clear();
+    if (const Json* const step = find(tokenizer_, "pre_tokenizer")) flatten(*step, "pretokenizers", steps);
+    for (const Json* step : steps) removes |= find_text(*step, "type") == "WhitespaceSplit";
+    finish_pieces("t5", prepends_space(), removes);
+  }
+
+  static std::optional<std::string> pattern(const Json& step, const char* kind) {
+    const Json* const pattern = find(step, "pattern");
+    return pattern == nullptr ? std::nullopt : find_text(*pattern, kind);
+  }
+
+  [[noreturn]] static void refuse_step(const Json& step) {
+    throw Error(ErrorCode::kUnsupported, "tokenizer.json changes texts in a way that is not known (" +
+                                             step.dump().substr(0, 120) +
+                                             "), and another text would give the model wrong tokens");
+  }
+
+  /// False where the folder has no file of SentencePiece.
+  bool add_sentencepiece() {
+    std::error_code ignored;
+    for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model"}) {
+      if (!std::filesystem::exists(folder_ / name, ignored)) continue;
+      const SentencePieceModel model = read_sentencepiece(base::read_file(folder_ / name, kMaxText));
+      // XLM-R's tokens are those of fairseq: four of its own, and the pieces behind the file's first three.
+      const bool fairseq = std::string_view(name) == "sentencepiece.bpe.model";
+      tokens_.resize(n_tokens_);
+      kinds_.assign(n_tokens_, kUnused);
+      scores_.assign(n_tokens_, 0.0f);
+      std::int64_t id = 0;
+      std::size_t next = 0;
+      if (fairseq) {
+        for (const char* token : {"<s>", "<pad>", "</s>"}) put_piece(token, id++, kControl, 0.0f);
+        put_piece("<unk>", id++, kUnknown, 0.0f);
+        next = 3;
+        put_piece("<mask>", static_cast<std::int64_t>(model.pieces.size()) + 1, kControl, 0.0f);
+      }
+      for (; next < model.pieces.size(); ++next) {
+        const SentencePieceModel::Piece& piece = model.pieces[next];
+        put_piece(piece.text, id++, piece.kind, piece.score);
+      }
+      read_added();
+      if (!fairseq && model.unknown >= 0 && static_cast<std::size_t>(model.unknown) < n_tokens_)
+        mark_unknown(static_cast<std::size_t>(model.unknown));
+      set_charsmap(model.charsmap);
+      finish_pieces(model.unigram ? "t5" : "llama", model.adds_space, model.removes_extra_spaces);
+      fallback_ids_ = {fairseq ? 0 : model.bos, fairseq ? 2 : model.eos, fairseq ? 1 : model.padding};
+      return true;
+    }
+    return false;
+  }
+
+  void put_piece(std::string text, std::int64_t id, std::int32_t kind, float score) {
+    if (static_cast<std::size_t>(id) < n_tokens_) scores_[static_cast<std::size_t>(id)] = score;
+    put(std::move(text), id, kind);
+  }
+
+  void mark_unknown(std::size_t id) {
+    kinds_[id] = kUnknown;
+    set("unknown_token_id", static_cast<std::uint32_t>(id));
+  }
+
+  void set_charsmap(std::span<const std::uint8_t> map) {
+    if (!map.empty()) set("precompiled_charsmap", std::vector<std::uint8_t>(map.begin(), map.end()));
+  }
+
+  void finish_pieces(const char* model, bool adds_space, bool removes_extra_spaces) {
+    set("model", std::string(model));
+    set("pre", std::string("default"));
+    set("tokens", tokens_);
+    set("scores", scores_);
+    set("token_type", kinds_);
+    set("add_space_prefix", adds_space);
+    set("remove_extra_whitespaces", removes_extra_spaces);
+  }
+
+  /// Steps of sequences, one behind another.
+  static void flatten(const Json& step, const char* list_name, std::vector<const Json*>& steps,
+                      int depth = 0) {
+    constexpr int kDeepest = 4;
+    const Json* const list = find(step, list_name);
+    if (list == nullptr || !list->is_array() || depth == kDeepest) {
+      steps.push_back(&step);
+      return;
+    }
+    for (const Json& next : *list) flatten(next, list_name, steps, depth + 1);
+  }
+
   bool prepends_space() const {
     const auto prepends = [](const Json& step) {
       if (find_text(step, "type") == "Prepend") return true;
       const auto scheme = find_text(step, "prepend_scheme");
       return find_text(step, "type") == "Metaspace" && scheme != "never";
     };
-    for (const char* part : {"normalizer", "pre_tokenizer"})
-      if (const Json* const step = find(tokenizer_, part)) {
-        if (prepends(*step)) return true;
-        const Json* const list = find(*step, "normalizers");
-        if (list != nullptr && list->is_array() && std::any_of(list->begin(), list->end(), prepends))
-          return true;
-      }
-    return false;
+    std::vector<const Json*> steps;
+    if (const Json* const step = find(tokenizer_, "normalizer")) flatten(*step, "normalizers", steps);
+    if (const Json* const step = find(tokenizer_, "pre_tokenizer")) flatten(*step, "pretokenizers", steps);
+    return std::any_of(steps.begin(), steps.end(), [&](const Json* step) { return prepends(*step); });
   }
 
   void add_word_pieces(const Json& model) {
     read_vocabulary(model);
-    finish_word_pieces();
+    const Json* const step = find(tokenizer_, "normalizer");
+    finish_word_pieces(step != nullptr ? *step : names_, step != nullptr ? "lowercase" : "do_lower_case");
   }
 
   void add_word_pieces_of_text() {
@@ -189,11 +337,16 @@ class Vocabulary {
       put(std::move(token), id, kNormal);
       at = end + 1;
     }
-    finish_word_pieces();
+    finish_word_pieces(names_, "do_lower_case");
   }
 
-  /// GGUF marks the beginning of words, where the folder marks what goes on.
-  void finish_word_pieces() {
+  /// GGUF marks the beginning of words, where the folder marks what goes on. `texts` says what becomes of
+  /// texts; readers of GGUF make them lower case unless a file says otherwise.
+  void finish_word_pieces(const Json& texts, const char* lowercase) {
+    for (const auto& [from, to] :
+         {std::pair(lowercase, "lowercase"), std::pair("strip_accents", "strip_accents")})
+      if (const Json* const value = find(texts, from); value != nullptr && value->is_boolean())
+        set(std::string("normalizer.") + to, value->get<bool>());
     const std::pair<const char*, const char*> special[] = {{"[UNK]", "unknown"},
                                                            {"[CLS]", "bos"},
                                                            {"[SEP]", "seperator"},  // The format's spelling.
@@ -240,47 +393,70 @@ class Vocabulary {
       if (value != nullptr && !value->is_array()) take(*value);
       return ids;
     };
-    const std::pair<const char*, const char*> tokens[] = {
-        {"bos", "bos"}, {"unk", "unknown"}, {"pad", "padding"}};
+    const std::pair<const char*, const char*> tokens[] = {{"bos", "bos"},       {"unk", "unknown"},
+                                                          {"pad", "padding"},   {"cls", "cls"},
+                                                          {"sep", "seperator"}, {"mask", "mask"}};
     for (const auto& [name, key] : tokens) {
       std::int64_t id = id_of((std::string(name) + "_token").c_str());
+      if (std::string_view(name) == "bos" && id < 0) id = fallback_ids_[0];
+      if (std::string_view(name) == "pad" && id < 0) id = fallback_ids_[2];
+      if (static_cast<std::uint64_t>(id) >= n_tokens_) id = -1;
       if (const auto ids = numbers_of((std::string(name) + "_token_id").c_str()); id < 0 && !ids.empty())
         id = ids.front();
       if (id >= 0) set(std::string(key) + "_token_id", static_cast<std::uint32_t>(id));
       if (std::string_view(name) == "bos") bos_ = id;
     }
     std::vector<std::int64_t> ends = numbers_of("eos_token_id");
-    if (const std::int64_t id = id_of("eos_token"); id >= 0) {
+    std::int64_t end = id_of("eos_token");
+    if (end < 0 && ends.empty()) end = fallback_ids_[1];
+    if (const std::int64_t id = end; id >= 0 && static_cast<std::uint64_t>(id) < n_tokens_) {
       std::erase(ends, id);
       ends.insert(ends.begin(), id);
     }
     constexpr const char* kEnds[] = {"eos_token_id", "eot_token_id", "eom_token_id"};
     for (std::size_t i = 0; i < std::min(ends.size(), std::size(kEnds)); ++i)
       set(kEnds[i], static_cast<std::uint32_t>(ends[i]));
-    set("add_bos_token", adds_bos());
-    if (const Json* const adds = find(names_, "add_eos_token"); adds != nullptr && adds->is_boolean())
-      set("add_eos_token", adds->get<bool>());
+    const auto [begins, closes] = frame();
+    const auto said = [&](const char* name) {
+      const Json* const adds = find(names_, name);
+      return adds != nullptr && adds->is_boolean() ? std::optional(adds->get<bool>()) : std::nullopt;
+    };
+    set("add_bos_token", bos_ >= 0 && (said("add_bos_token").value_or(false) || begins == bos_));
+    const std::int64_t eos = ends.empty() ? -1 : ends.front();
+    if (eos >= 0 && closes == eos)
+      set("add_eos_token", true);
+    else if (const auto adds = said("add_eos_token"))
+      set("add_eos_token", *adds && eos >= 0);
   }
 
-  /// What tokenizer.json does to a text counts, whatever is said beside it.
-  bool adds_bos() const {
-    if (bos_ < 0) return false;
-    const Json* const adds = find(names_, "add_bos_token");
-    if (adds != nullptr && adds->is_boolean() && adds->get<bool>()) return true;
+  /// The tokens that tokenizer.json sets before and behind a text; -1 where it sets none.
+  std::pair<std::int64_t, std::int64_t> frame() const {
+    std::pair<std::int64_t, std::int64_t> ids{-1, -1};
     const Json* const processor = find(tokenizer_, "post_processor");
-    if (processor == nullptr) return false;
-    std::vector<const Json*> steps = {processor};
-    if (const Json* const list = find(*processor, "processors"); list != nullptr && list->is_array())
-      for (const Json& step : *list) steps.push_back(&step);
+    if (processor == nullptr) return ids;
+    std::vector<const Json*> steps;
+    flatten(*processor, "processors", steps);
+    const auto id_of_text = [&](const std::string& text) {
+      const auto found = ids_.find(text);
+      return found == ids_.end() ? -1 : found->second;
+    };
     for (const Json* step : steps) {
       const Json* const single = find(*step, "single");
-      if (single == nullptr || !single->is_array() || single->empty()) continue;
-      const Json* const first = find(single->front(), "SpecialToken");
-      if (first == nullptr) continue;
-      const auto found = ids_.find(find_text(*first, "id").value_or(""));
-      if (found != ids_.end() && found->second == bos_) return true;
+      if (single != nullptr && single->is_array() && !single->empty()) {
+        if (const Json* const first = find(single->front(), "SpecialToken"))
+          ids.first = id_of_text(find_text(*first, "id").value_or(""));
+        if (const Json* const last = find(single->back(), "SpecialToken"))
+          ids.second = id_of_text(find_text(*last, "id").value_or(""));
+      }
+      const auto pair = [&](const char* name) {  // ["</s>", 2]
+        const Json* const of = find(*step, name);
+        const bool good = of != nullptr && of->is_array() && !of->empty() && of->front().is_string();
+        return good ? id_of_text(of->front().get<std::string>()) : -1;
+      };
+      if (find_text(*step, "type") == "RobertaProcessing" || find_text(*step, "type") == "BertProcessing")
+        ids = {pair("cls"), pair("sep")};
     }
-    return false;
+    return ids;
   }
 
   void add_templates() {
@@ -307,7 +483,9 @@ class Vocabulary {
   Json tokenizer_ = Json::object(), names_;
   std::vector<std::string> tokens_;
   std::vector<std::int32_t> kinds_;
+  std::vector<float> scores_;
   std::map<std::string, std::int64_t> ids_;
+  std::array<std::int64_t, 3> fallback_ids_ = {-1, -1, -1};  ///< bos, eos, padding: SentencePiece's word.
   std::int64_t bos_ = -1;
   bool word_pieces_ = false;
 };

@@ -1,6 +1,7 @@
 #pragma once
-// The tokenizer of a folder as GGUF's keys: from tokenizer.json (or vocab.txt of BERT), with what
-// tokenizer_config.json, generation_config.json and chat_template.jinja say beside it.
+// The tokenizer of a folder as GGUF's keys: from tokenizer.json, or a file of SentencePiece,
+// or vocab.txt of BERT; with what tokenizer_config.json, generation_config.json and chat_template.jinja say
+// beside it.
 #include <cstdint>
 #include <filesystem>
 #include <string>

@@ -28,7 +28,7 @@ struct Type {
   std::int64_t bytes;
   std::optional<DType> dtype;
 };
-constexpr std::array<Type, 13> kTypes = {{
+constexpr std::array<Type, 16> kTypes = {{
     {"F64", 8, DType::kF64},
     {"F32", 4, DType::kF32},
     {"F16", 2, DType::kF16},
@@ -42,6 +42,9 @@ constexpr std::array<Type, 13> kTypes = {{
     {"U16", 2, {}},
     {"U8", 1, {}},
     {"BOOL", 1, {}},
+    {"F8_E4M3", 1, {}},
+    {"F8_E5M2", 1, {}},
+    {"F8_E8M0", 1, {}},
 }};
 
 /// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
@@ -49,7 +52,7 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Header(std::span<const std::byte> data) : data_(data) {}
 
-  std::vector<WeightFile::Tensor> tensors;
+  std::vector<StoredTensor> tensors;
   std::string error;
 
   bool start_object(std::size_t) override {
@@ -62,7 +65,6 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
       metadata_ = key == "__metadata__";
       next_ = {};
       next_.name = std::move(key);
-      dtype_.clear();
       shape_.clear();
       offsets_.clear();
     } else {
@@ -73,7 +75,7 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
   bool string(std::string& text) override {
     if (depth_ == 2 && metadata_) return true;
     if (depth_ != 2 || list_ != nullptr || key_ != "dtype") return fail("has a text where none belongs");
-    dtype_ = std::move(text);
+    next_.type = std::move(text);
     return true;
   }
   bool start_array(std::size_t) override {
@@ -112,23 +114,20 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
     ++depth_;  // For fail: it is still about this one.
     const Type* type = nullptr;
     for (const Type& t : kTypes)
-      if (t.name == dtype_) type = &t;
-    if (dtype_.empty()) return fail("has no dtype");
+      if (t.name == next_.type) type = &t;
+    if (next_.type.empty()) return fail("has no dtype");
     if (offsets_.size() != 2) return fail("must have two data_offsets");
     const auto n_data = static_cast<std::int64_t>(data_.size());
     if (offsets_[0] > offsets_[1] || offsets_[1] > n_data)
       return fail("lies outside of the file, which has " + std::to_string(n_data) + " bytes of data");
-    if (type != nullptr) {
-      std::int64_t bytes = type->bytes;
-      for (const std::int64_t size : shape_)
-        if (__builtin_mul_overflow(bytes, size, &bytes)) return fail("has a shape that no memory has");
-      if (bytes != offsets_[1] - offsets_[0])
-        return fail("has " + std::to_string(offsets_[1] - offsets_[0]) + " bytes, and its shape needs " +
-                    std::to_string(bytes));
-    }
+    std::int64_t bytes = type == nullptr ? 1 : type->bytes;
+    for (const std::int64_t size : shape_)
+      if (__builtin_mul_overflow(bytes, size, &bytes)) return fail("has a shape that no memory has");
+    if (type != nullptr && bytes != offsets_[1] - offsets_[0])
+      return fail("has " + std::to_string(offsets_[1] - offsets_[0]) + " bytes, and its shape needs " +
+                  std::to_string(bytes));
     --depth_;
-    if (type == nullptr || !type->dtype) return true;
-    next_.dtype = *type->dtype;
+    if (type != nullptr) next_.dtype = type->dtype;
     next_.shape = std::move(shape_);
     next_.bytes = data_.subspan(static_cast<std::size_t>(offsets_[0]),
                                 static_cast<std::size_t>(offsets_[1] - offsets_[0]));
@@ -139,15 +138,15 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
   const std::span<const std::byte> data_;
   int depth_ = 0;
   bool metadata_ = false;
-  std::string key_, dtype_;
-  WeightFile::Tensor next_;
+  std::string key_;
+  StoredTensor next_;
   std::vector<std::int64_t> shape_, offsets_;
   std::vector<std::int64_t>* list_ = nullptr;  // The one that is being read.
 };
 
 }  // namespace
 
-std::vector<WeightFile::Tensor> read_safetensors(const base::MappedFile& mapped) {
+std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped) {
   const std::span<const std::byte> file = mapped.bytes();
   std::array<std::byte, sizeof(std::uint64_t)> length;
   if (file.size() < length.size()) refuse("the file is too short for a header");
@@ -162,6 +161,14 @@ std::vector<WeightFile::Tensor> read_safetensors(const base::MappedFile& mapped)
   if (!nlohmann::json::sax_parse(text, &header))
     refuse(header.error.empty() ? "the header is no JSON object" : header.error);
   return std::move(header.tensors);
+}
+
+std::vector<WeightFile::Tensor> read_safetensors(const base::MappedFile& mapped) {
+  std::vector<WeightFile::Tensor> tensors;
+  for (StoredTensor& tensor : list_safetensors(mapped))
+    if (tensor.dtype)
+      tensors.push_back({std::move(tensor.name), *tensor.dtype, std::move(tensor.shape), tensor.bytes});
+  return tensors;
 }
 
 }  // namespace weft

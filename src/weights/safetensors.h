@@ -2,6 +2,11 @@
 // The header of a safetensors file: eight bytes with its length (little-endian), then JSON that gives each
 // tensor's type, shape and place in the bytes that follow
 // (https://huggingface.co/docs/safetensors, "Format").
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/mapped_file.h"
@@ -9,8 +14,20 @@
 
 namespace weft {
 
-/// The tensors of a whole file. Throws Error kInvalidFile that names the tensor. Of types that weft has not
-/// only the place is checked.
+/// A tensor of any type.
+struct StoredTensor {
+  std::string name;
+  std::string type;            ///< As the file says it: "F32", "F8_E4M3", ...
+  std::optional<DType> dtype;  ///< None where weft has not the type.
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;  ///< Within the mapped file.
+};
+
+/// The tensors of a whole file. Throws Error kInvalidFile that names the tensor. Of types that are in no
+/// version of the format's description only the place is checked.
+std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped);
+
+/// Those of types that weft has.
 std::vector<WeightFile::Tensor> read_safetensors(const base::MappedFile& mapped);
 
 }  // namespace weft

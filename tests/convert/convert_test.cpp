@@ -186,8 +186,8 @@ TEST_F(Convert, BadFoldersAreRefusedInWords) {
   replace(folder / "config.json", "\"hidden_size\": 64", "\"hidden_size\": \"64\"");
   expect_refused(folder, ErrorCode::kInvalidFile, "expected a whole number");
   restore();
-  replace(folder / "config.json", "{", R"({"quantization_config": {"quant_method": "fp8"},)");
-  expect_refused(folder, ErrorCode::kUnsupported, "quantised (fp8)");
+  replace(folder / "config.json", "{", R"({"quantization_config": {"quant_method": "awq"},)");
+  expect_refused(folder, ErrorCode::kUnsupported, "quantised (awq)");
   restore();
   replace(folder / "tokenizer.json", "\"ByteLevel\"", "\"Unheard\"");
   expect_refused(folder, ErrorCode::kUnsupported, "(Unheard)");

@@ -1,0 +1,305 @@
+#include "convert/quantised.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "tensor/codec.h"
+#include "weft/error.h"
+
+namespace weft::convert_impl {
+namespace {
+
+using Sources = std::map<std::string, Source>;
+
+[[noreturn]] void refuse(const std::string& name, const std::string& reason) {
+  throw Error(ErrorCode::kInvalidFile, "tensor '" + name.substr(0, 120) + "' " + reason);
+}
+
+/// What config.json says of the weights.
+struct Scheme {
+  std::string method;                          ///< Empty: nothing is quantised.
+  std::array<std::int64_t, 2> block = {0, 0};  ///< Rows and columns that share a scale; 0: it does not say.
+  std::int64_t bits = 0;                       ///< Of packed codes.
+};
+
+[[noreturn]] void refuse_method(const std::string& method) {
+  throw Error(ErrorCode::kUnsupported,
+              "the folder's weights are quantised (" + method.substr(0, 60) +
+                  "), which is not converted; read are mxfp4, fp8 and compressed-tensors' float-quantized, "
+                  "int-quantized and pack-quantized. Take a version of the model in one of these, BF16, F16 "
+                  "or F32, and 'weft quantize' behind it");
+}
+
+void read_block(const Json& json, const char* name, Scheme& scheme) {
+  const Json* const block = find(json, name);
+  if (block == nullptr) return;
+  const auto good = [](const Json& size) {
+    return size.is_number_unsigned() && size > 0 && size <= std::numeric_limits<std::int32_t>::max();
+  };
+  if (!block->is_array() || block->size() != 2 || !good((*block)[0]) || !good((*block)[1]))
+    throw Error(ErrorCode::kInvalidFile, "config.json: " + std::string(name) + " is " +
+                                             block->dump().substr(0, 40) +
+                                             ", expected two whole numbers above 0");
+  scheme.block = {(*block)[0].get<std::int64_t>(), (*block)[1].get<std::int64_t>()};
+}
+
+Scheme scheme_of(const Json& config) {
+  Scheme scheme;
+  const Json* quantised = find(config, "quantization_config");
+  if (const Json* const text = find(config, "text_config"); quantised == nullptr && text != nullptr)
+    quantised = find(*text, "quantization_config");
+  if (quantised == nullptr) quantised = find(config, "compression_config");
+  if (quantised == nullptr) return scheme;
+  scheme.method = find_text(*quantised, "quant_method").value_or("quantization_config");
+  if (scheme.method == "mxfp4" || scheme.method == "fbgemm_fp8") return scheme;
+  if (scheme.method == "fp8") {
+    read_block(*quantised, "weight_block_size", scheme);
+    return scheme;
+  }
+  if (scheme.method != "compressed-tensors") refuse_method(scheme.method);
+  const std::string format = find_text(*quantised, "format").value_or("dense");
+  constexpr std::string_view kKnown[] = {"float-quantized", "int-quantized", "naive-quantized",
+                                         "pack-quantized", "dense"};
+  if (std::find(std::begin(kKnown), std::end(kKnown), format) == std::end(kKnown))
+    refuse_method(scheme.method + ", " + format);
+  if (const Json* const sparse = find(*quantised, "sparsity_config"))
+    if (const auto kind = find_text(*sparse, "format"); kind && *kind != "dense")
+      refuse_method(scheme.method + ", " + *kind);
+  const Json* const groups = find(*quantised, "config_groups");
+  if (groups == nullptr || !groups->is_object()) return scheme;
+  for (const auto& [unused, group] : groups->items()) {
+    const Json* const weights = find(group, "weights");
+    if (weights == nullptr) continue;
+    read_block(*weights, "block_structure", scheme);
+    const Json* const bits = find(*weights, "num_bits");
+    const std::int64_t n = bits != nullptr && bits->is_number_unsigned() ? bits->get<std::int64_t>() : 0;
+    if (scheme.bits != 0 && scheme.bits != n)
+      refuse_method(scheme.method + " with groups of " + std::to_string(scheme.bits) + " and " +
+                    std::to_string(n) + " bits");
+    scheme.bits = n;
+  }
+  return scheme;
+}
+
+/// Of each of the 256 bytes: sign, four bits of exponent (bias 7), three of mantissa; no infinities.
+const std::array<float, 256>& e4m3() {
+  static const std::array<float, 256> values = [] {
+    std::array<float, 256> all{};
+    constexpr int kBias = 7, kMantissa = 3;
+    for (int code = 0; code < 256; ++code) {
+      const int exponent = (code >> kMantissa) & 15, mantissa = code & 7;
+      float value = exponent == 0
+                        ? std::ldexp(static_cast<float>(mantissa), 1 - kBias - kMantissa)
+                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - kBias - kMantissa);
+      if ((code & 127) == 127) value = std::numeric_limits<float>::quiet_NaN();
+      all[static_cast<std::size_t>(code)] = code < 128 ? value : -value;
+    }
+    return all;
+  }();
+  return values;
+}
+
+/// Which scale belongs to an element.
+struct Scales {
+  Source source;
+  std::int64_t rows = 1, columns = 1;     ///< Of a matrix that is scaled.
+  std::int64_t n_down = 1, n_across = 1;  ///< Scales of one.
+  std::int64_t block_rows = 1, block_columns = 1;
+
+  std::vector<float> read() const {
+    std::vector<std::byte> bytes(source.bytes.size());
+    source.read(0, bytes);
+    std::vector<float> values(static_cast<std::size_t>(source.n_elements()));
+    unpack_row(*source.dtype, bytes.data(), values);
+    return values;
+  }
+};
+
+Scales scales_of(const std::string& name, const std::vector<std::int64_t>& shape, const Source& source,
+                 const Scheme& scheme) {
+  if (source.dtype != DType::kF32 && source.dtype != DType::kF16 && source.dtype != DType::kBF16)
+    refuse(source.name, "is of the type " + source.stored + ", expected scales of F32, F16 or BF16");
+  if (shape.size() < 2) refuse(name, "is quantised and no matrix");
+  Scales scales{.source = source, .rows = shape[shape.size() - 2], .columns = shape.back()};
+  std::int64_t n_matrices = 1;
+  for (std::size_t i = 0; i + 2 < shape.size(); ++i) n_matrices *= shape[i];
+  std::vector<std::int64_t> given = source.shape;
+  if (source.n_elements() == 1) given.assign(shape.size(), 1);
+  if (given.size() + 1 == shape.size()) given.push_back(1);
+  const auto bad = [&] {
+    refuse(source.name, "has a shape that does not fit the scales of '" + name.substr(0, 120) + "'");
+  };
+  if (given.size() != shape.size()) bad();
+  std::int64_t n_given = 1;
+  for (std::size_t i = 0; i + 2 < given.size(); ++i) n_given *= given[i];
+  if (n_given != n_matrices) bad();
+  scales.n_down = given[given.size() - 2];
+  scales.n_across = given.back();
+  const auto block = [&](std::int64_t n, std::int64_t n_scales, std::int64_t said) {
+    if (said > 0 && (n + said - 1) / said == n_scales) return said;
+    if (n_scales <= 0 || n % n_scales != 0 || (said > 0 && n_scales != 1 && n_scales != n)) bad();
+    return n / n_scales;
+  };
+  scales.block_rows = block(scales.rows, scales.n_down, scheme.block[0]);
+  scales.block_columns = block(scales.columns, scales.n_across, scheme.block[1]);
+  return scales;
+}
+
+/// Elements from `first` on: `code(i)` is the number of the i-th without its scale.
+template <class Code>
+void scaled(const Scales& scales, std::int64_t first, std::span<std::byte> to, const Code& code) {
+  const std::vector<float> factors = scales.read();
+  const auto n = static_cast<std::int64_t>(to.size() / sizeof(float));
+  for (std::int64_t i = 0; i < n;) {
+    const std::int64_t at = first + i, row = at / scales.columns, column = at % scales.columns;
+    const std::int64_t matrix = row / scales.rows;
+    const std::int64_t down = row % scales.rows / scales.block_rows, across = column / scales.block_columns;
+    const float factor =
+        factors[static_cast<std::size_t>((matrix * scales.n_down + down) * scales.n_across + across)];
+    const std::int64_t end =
+        std::min({n, i + scales.block_columns - column % scales.block_columns, i + scales.columns - column});
+    for (; i < end; ++i) {
+      const float value = code(first + i) * factor;
+      std::memcpy(to.data() + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
+    }
+  }
+}
+
+Source take(Sources& sources, const std::string& name) {
+  auto node = sources.extract(name);
+  if (node.empty()) refuse(name, "is missing");
+  return std::move(node.mapped());
+}
+
+/// One byte for each element: FP8, or whole numbers.
+void join_bytes(const std::string& name, const std::string& scale_name, const Scheme& scheme,
+                Sources& sources) {
+  const Source codes = take(sources, name);
+  const Scales scales = scales_of(name, codes.shape, take(sources, scale_name), scheme);
+  const bool whole = codes.dtype == DType::kI8;
+  Source joined = codes;
+  joined.dtype = DType::kF32;
+  joined.read = [codes, scales, whole](std::int64_t first, std::span<std::byte> to) {
+    std::vector<std::byte> raw(to.size() / sizeof(float));
+    codes.read(first, raw);
+    const std::array<float, 256>& table = e4m3();
+    scaled(scales, first, to, [&](std::int64_t i) {
+      const auto byte = static_cast<std::uint8_t>(raw[static_cast<std::size_t>(i - first)]);
+      return whole ? static_cast<float>(static_cast<std::int8_t>(byte)) : table[byte];
+    });
+  };
+  sources.emplace(name, std::move(joined));
+}
+
+/// Codes of several bits in whole numbers of 32, the first in the lowest.
+void join_packed(const std::string& stem, const Scheme& scheme, Sources& sources) {
+  const std::string name = stem + "weight";
+  for (const char* end : {"weight_zero_point", "weight_g_idx"})
+    if (sources.contains(stem + end)) refuse_method("compressed-tensors with " + std::string(end));
+  if (scheme.bits != 4 && scheme.bits != 8)
+    refuse_method("compressed-tensors' pack-quantized with " + std::to_string(scheme.bits) + " bits");
+  const Source words = take(sources, name + "_packed");
+  const Source said = take(sources, name + "_shape");
+  if (words.dtype != DType::kI32 || words.shape.size() != 2) refuse(words.name, "is no matrix of I32");
+  std::array<std::int64_t, 2> shape{};
+  if (said.dtype == DType::kI64 && said.n_elements() == 2) {
+    said.read(0, std::as_writable_bytes(std::span(shape)));
+  } else if (std::array<std::int32_t, 2> small{}; said.dtype == DType::kI32 && said.n_elements() == 2) {
+    said.read(0, std::as_writable_bytes(std::span(small)));
+    shape = {small[0], small[1]};
+  } else {
+    refuse(said.name, "is no pair of whole numbers");
+  }
+  const std::int64_t in_word = 32 / scheme.bits;
+  if (shape[0] != words.shape[0] || shape[1] <= 0 || (shape[1] + in_word - 1) / in_word != words.shape[1])
+    refuse(said.name, "says another shape than '" + words.name.substr(0, 120) + "' has");
+  const Scales scales = scales_of(name, {shape[0], shape[1]}, take(sources, name + "_scale"), scheme);
+  Source joined = words;
+  joined.name = name;
+  joined.dtype = DType::kF32;
+  joined.shape = {shape[0], shape[1]};
+  const std::int64_t bits = scheme.bits, row_words = words.shape[1];
+  joined.read = [words, scales, bits, in_word, row_words](std::int64_t first, std::span<std::byte> to) {
+    const std::int64_t last = first + static_cast<std::int64_t>(to.size() / sizeof(float)) - 1;
+    const std::int64_t from = first / scales.columns * row_words;
+    const std::int64_t end = (last / scales.columns + 1) * row_words;
+    std::vector<std::uint32_t> raw(static_cast<std::size_t>(end - from));
+    words.read(from, std::as_writable_bytes(std::span(raw)));
+    scaled(scales, first, to, [&](std::int64_t i) {
+      const std::int64_t column = i % scales.columns;
+      const std::uint32_t word =
+          raw[static_cast<std::size_t>(i / scales.columns * row_words + column / in_word - from)];
+      const std::uint32_t code = (word >> (column % in_word * bits)) & ((1u << bits) - 1);
+      return static_cast<float>(static_cast<std::int32_t>(code) - (1 << (bits - 1)));
+    });
+  };
+  sources.emplace(name, std::move(joined));
+}
+
+/// GGUF has a block's scale in front, and in a byte the elements i and i + 16; the folder has neighbours.
+void join_mxfp4(const std::string& name, Sources& sources) {
+  constexpr std::size_t kCodes = 16, kBlock = 17;
+  const Source codes = take(sources, name + "_blocks");
+  const Source scales = take(sources, name + "_scales");
+  std::vector<std::int64_t> expected = scales.shape;
+  expected.push_back(kCodes);
+  if (codes.stored != "U8" || scales.stored != "U8" || codes.shape != expected || scales.shape.empty())
+    refuse(codes.name, "is no U8 tensor with 16 bytes for each of '" + scales.name.substr(0, 120) + "'");
+  Source joined = codes;
+  joined.name = name;
+  joined.dtype = DType::kMXFP4;
+  joined.shape = scales.shape;
+  joined.shape.back() *= info(DType::kMXFP4).block_elements;
+  joined.read = [codes, scales](std::int64_t first, std::span<std::byte> to) {
+    const std::size_t n = to.size() / kBlock;
+    std::vector<std::byte> nibbles(n * kCodes), exponents(n);
+    codes.read(first * static_cast<std::int64_t>(kCodes), nibbles);
+    scales.read(first, exponents);
+    for (std::size_t block = 0; block < n; ++block) {
+      const std::byte* const in = nibbles.data() + block * kCodes;
+      std::byte* const out = to.data() + block * kBlock;
+      out[0] = exponents[block];
+      const auto code = [&](std::size_t i) { return (in[i / 2] >> (i % 2 * 4)) & std::byte{15}; };
+      for (std::size_t i = 0; i < kCodes; ++i) out[1 + i] = code(i) | code(i + kCodes) << 4;
+    }
+  };
+  sources.emplace(name, std::move(joined));
+}
+
+}  // namespace
+
+void join_quantised(const Json& config, Sources& sources) {
+  const Scheme scheme = scheme_of(config);
+  std::vector<std::string> names;
+  for (const auto& [name, unused] : sources) names.push_back(name);
+  const auto stem_of = [](const std::string& name, std::string_view end) {
+    return name.ends_with(end) ? name.substr(0, name.size() - end.size()) : std::string();
+  };
+  for (const std::string& name : names) {
+    if (const std::string stem = stem_of(name, "_blocks");
+        !stem.empty() && sources.contains(stem + "_scales"))
+      join_mxfp4(stem, sources);
+    if (const std::string stem = stem_of(name, "weight_packed"); !stem.empty())
+      join_packed(stem, scheme, sources);
+    for (const std::string_view end : {"_scale_inv", "_scale"}) {
+      const std::string of = stem_of(name, end);
+      const auto found = of.empty() ? sources.end() : sources.find(of);
+      if (found != sources.end() && (found->second.stored == "F8_E4M3" || found->second.stored == "I8"))
+        join_bytes(of, name, scheme, sources);
+    }
+    // Of activations and caches: what multiplies them is none of the model's weights.
+    if (scheme.method.empty()) continue;
+    for (const std::string_view end :
+         {".input_scale", ".activation_scale", ".input_scale_ub", ".k_scale", ".v_scale", ".q_scale"})
+      if (name.ends_with(end)) sources.erase(name);
+  }
+}
+
+}  // namespace weft::convert_impl
