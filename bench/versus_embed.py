@@ -8,7 +8,8 @@ llama.cpp is its server with --embedding and the same GGUF file, asked over one 
 computing, `weft serve` tells, which is asked in the same way). Peers that pad a batch to its longest sentence get the
 sentences sorted by length, as sentence-transformers sorts them.
 
-Needs Python with what examples/minilm/versus.py needs, gguf and safetensors; --peer-server names a llama-server.
+Needs Python with what examples/minilm/versus.py needs, gguf and safetensors; --peer-server names a llama-server, and
+--peer-python a Python with llama-cpp-python, which computes the vectors without one (bench/peer_embed.py).
 """
 import argparse
 import base64
@@ -101,10 +102,32 @@ class Served(minilm.Peer):
         self.process.wait()
 
 
+class InProcess(minilm.Peer):
+    """llama.cpp in a process of the peer's Python."""
+
+    def __init__(self, name: str, python: Path, model: Path, threads: int):
+        self.name = name
+        worker = [str(python), str(ROOT / "bench/peer_embed.py"), str(model), str(threads)]
+        self.process = subprocess.Popen(worker, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            sys.exit(f"versus_embed.py: {name} does not come up")
+
+    def encode(self, sentences):
+        self.process.stdin.write(json.dumps(sentences) + "\n")
+        self.process.stdin.flush()
+        rows = np.frombuffer(base64.b64decode(self.process.stdout.readline()), dtype="<f4")
+        return rows.reshape(len(sentences), -1).astype(np.float64)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weft", type=Path, default=ROOT / "build/release/weft")
     parser.add_argument("--peer-server", type=Path, help="llama.cpp's llama-server")
+    parser.add_argument("--peer-python", type=Path, help="a Python that has llama-cpp-python")
     parser.add_argument("--text", type=Path, nargs="*", help="files that the sentences are taken from")
     parser.add_argument("-n", "--sentences", type=int, default=512)
     parser.add_argument("-r", "--rounds", type=int, default=2)
@@ -131,6 +154,9 @@ def main() -> None:
                 makers[f"llama.cpp {kind}"] = lambda kind=kind, file=file: Served(
                     f"llama.cpp {kind}", [str(args.peer_server), "-m", str(file), "--embedding", "-t", threads, "-tb", threads,
                                           "-c", "16384", "-b", "4096", "-ub", "4096", "-np", "64", "--no-webui"])
+            if args.peer_python is not None:
+                makers[f"llama.cpp {kind}, no server"] = lambda kind=kind, file=file: InProcess(
+                    f"llama.cpp {kind}, no server", args.peer_python, file, args.threads)
         engines = [Weft(args.weft, kind, file, args.threads) for kind, file in files.items()]
         for name, make in makers.items():
             if not any(word in name for word in args.skip):
@@ -148,7 +174,7 @@ def main() -> None:
                     some = sentences if batch > 1 else sentences[::4]
                     results[engine.name][batch] = max(results[engine.name][batch], engine.speed(some, batch))
         for engine in engines:
-            if isinstance(engine, Served):
+            if isinstance(engine, (Served, InProcess)):
                 engine.end()
     print(f"| {len(sentences)} sentences, {args.threads} threads | NMSE | one at a time /s | 64 together /s |")
     print("|---|---|---|---|")
