@@ -316,6 +316,11 @@ bool AnswerState::between_step(Input& input) {
     const bool more = between_objects_step(input, decided);
     if (decided) return more;
   }
+  if (const std::string_view separator = trimmed(calls_->separator);
+      n_in_section_ > 0 && !separator.empty() && input.rest().starts_with(separator)) {
+    input.at += separator.size();
+    return true;
+  }
   bool perhaps = false;
   for (const std::string CallFormat::* member :
        {&CallFormat::call_end, &CallFormat::section_end, &CallFormat::call_begin}) {

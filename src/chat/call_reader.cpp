@@ -245,7 +245,8 @@ Progress ObjectCall::step(char c, Input& input, const CallContext& context, Call
 /// prefix name end, with an id behind or before the name.
 bool NamedCall::read_header(const CallFormat& format) {
   std::string_view text = trimmed(header_);
-  if (!format.name_end.empty() && text.ends_with(format.name_end)) text.remove_suffix(format.name_end.size());
+  if (const std::string_view end = trimmed(format.name_end); text.ends_with(end))
+    text.remove_suffix(end.size());
   if (!format.id_end.empty()) {
     if (const std::size_t mark = text.find(format.id_end); mark != text.npos) {
       std::string_view id = text.substr(0, mark);

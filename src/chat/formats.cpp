@@ -240,6 +240,30 @@ std::vector<Format> make_formats() {
                  .reasoning_begin = "<think>",
                  .reasoning_end = "</think>"});
 
+  // Ai2's OLMo 3 (huggingface.co/allenai): calls of Python, one on a line.
+  all.push_back({.name = "olmo3",
+                 .marks = {"<function_calls>", "</function_calls>"},
+                 .not_marks = {"<invoke"},
+                 .calls = {{.style = CallStyle::kPython,
+                            .section_begin = "<function_calls>",
+                            .section_end = "</function_calls>",
+                            .separator = "\n"}},
+                 .reasoning_begin = "<think>",
+                 .reasoning_end = "</think>"});
+
+  // Apertus (huggingface.co/swiss-ai): a list of objects whose only key is the function.
+  all.push_back({.name = "apertus",
+                 .marks = {"<|tools_prefix|>"},
+                 .calls = {{.style = CallStyle::kNamed,
+                            .section_begin = "<|tools_prefix|>[",
+                            .section_end = "]<|tools_suffix|>",
+                            .call_begin = "{\"",
+                            .call_end = "}",
+                            .separator = ", ",
+                            .name_end = "\": "}},
+                 .reasoning_begin = "<|inner_prefix|>",
+                 .reasoning_end = "<|inner_suffix|>"});
+
   // Llama 3.1 to 3.3: llama.com/docs/model-cards-and-prompt-formats/llama3_1.
   all.push_back(
       {.name = "llama3",
