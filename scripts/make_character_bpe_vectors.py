@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/character-bpe.gguf and .json: BPE on characters as Gemma 4's, by the tokenizers package.
+"""Makes tests/data/tokenizers/character-bpe and word-bpe, .gguf and .json: BPE on characters as Gemma 4's, and on words in
+lower case as that of Jina's Chinese embeddings, by the tokenizers package.
 
-With a number, tries so many random texts with that vocabulary and weft instead: usage
+With a number, tries so many random texts with these vocabularies and weft instead: usage
 make_character_bpe_vectors.py [COUNT WEFT [SEED]], where WEFT is the program. Needs the packages tokenizers and gguf.
 """
 import json
@@ -20,26 +21,45 @@ SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>"]
 BYTES = [f"<0x{b:02X}>" for b in range(256)]
 
 
-def train() -> Tokenizer:
+def without_special(tokenizer: Tokenizer, **changes) -> Tokenizer:
+    """The trained one knows special tokens in texts; the model alone does not."""
+    return Tokenizer.from_str(json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []} | changes))
+
+
+def train(tokenizer: Tokenizer, special: list[str]) -> None:
+    trainer = trainers.BpeTrainer(vocab_size=1100, special_tokens=special, show_progress=False, limit_alphabet=400)
+    tokenizer.train_from_iterator(SENTENCES * 3 + ["  ", "   a", "\n\n\n"] * 5, trainer)
+
+
+def characters() -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("\n+"), "isolated")
-    trainer = trainers.BpeTrainer(vocab_size=1100, special_tokens=SPECIAL + BYTES, show_progress=False, limit_alphabet=400)
-    tokenizer.train_from_iterator(SENTENCES * 3 + ["  ", "   a", "\n\n\n"] * 5, trainer)
-    # The trained one knows special tokens in texts; the model alone does not.
-    state = json.loads(tokenizer.to_str())
-    state["added_tokens"] = []
-    state["pre_tokenizer"] = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
-    return Tokenizer.from_str(json.dumps(state))
+    train(tokenizer, SPECIAL + BYTES)
+    return without_special(tokenizer, pre_tokenizer={"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
+                                                     "invert": False})
 
 
-def write_gguf(tokenizer: Tokenizer, target: Path) -> None:
+def words() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    train(tokenizer, SPECIAL)
+    return without_special(tokenizer)
+
+
+def write_gguf(name: str, tokenizer: Tokenizer, target: Path) -> None:
     model = json.loads(tokenizer.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     kinds = [TokenType.UNKNOWN if token == "<unk>" else TokenType.CONTROL if token in SPECIAL else TokenType.BYTE if token in BYTES
              else TokenType.NORMAL for token in tokens]
     writer = GGUFWriter(target, "gemma4")
-    writer.add_tokenizer_model("gemma4")
+    if name == "word-bpe":
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("whitespace")
+        writer.add_bool("tokenizer.ggml.normalizer.lowercase", True)
+    else:
+        writer.add_tokenizer_model("gemma4")
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     writer.add_token_merges([" ".join(merge) for merge in model["merges"]])
@@ -51,24 +71,27 @@ def write_gguf(tokenizer: Tokenizer, target: Path) -> None:
     writer.close()
 
 
-def main() -> None:
-    tokenizer = train()
-    if len(sys.argv) == 1:
-        write_gguf(tokenizer, FOLDER / "character-bpe.gguf")
-        texts = SENTENCES + ODD + random_bytes(1, 20)
-        lines = ",\n".join(json.dumps({"text": text, "ids": tokenizer.encode(text).ids}, ensure_ascii=False, separators=(",", ":")) for text in texts)
-        (FOLDER / "character-bpe.json").write_text(f"[\n{lines}\n]\n")
-        return
-    count, weft, seed = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
+def try_random(name: str, tokenizer: Tokenizer, count: int, weft: str, seed: int) -> None:
     source = random.Random(seed)
     texts = [random_text(source) for _ in range(count)] + random_bytes(seed, count)
-    model = scratch("character_bpe.gguf")
-    write_gguf(tokenizer, model)
+    model = scratch(f"{name}.gguf")
+    write_gguf(name, tokenizer, model)
     answer = subprocess.run([weft, "tokenize", "-m", model, "--null", "--json", "--no-bos", "--no-special"],
                             input="".join(text + "\0" for text in texts).encode(), capture_output=True, check=True)
     found = [json.loads(line) for line in answer.stdout.splitlines()]
     wrong = [(text, tokenizer.encode(text).ids, ids) for text, ids in zip(texts, found, strict=True) if tokenizer.encode(text).ids != ids]
-    print(f"{len(texts)} texts, {len(wrong)} differ", *map(ascii, wrong[:3]))
+    print(f"{name}: {len(texts)} texts, {len(wrong)} differ", *map(ascii, wrong[:3]))
+
+
+def main() -> None:
+    for name, tokenizer in (("character-bpe", characters()), ("word-bpe", words())):
+        if len(sys.argv) > 1:
+            try_random(name, tokenizer, int(sys.argv[1]), sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+            continue
+        write_gguf(name, tokenizer, FOLDER / f"{name}.gguf")
+        texts = SENTENCES + ODD + random_bytes(1, 20)
+        lines = ",\n".join(json.dumps({"text": text, "ids": tokenizer.encode(text).ids}, ensure_ascii=False, separators=(",", ":")) for text in texts)
+        (FOLDER / f"{name}.json").write_text(f"[\n{lines}\n]\n")
 
 
 if __name__ == "__main__":

@@ -159,8 +159,8 @@ text::Vocabulary vocabulary_from_gguf(const gguf::File& file, std::string_view p
   v.pre = pre.empty() ? named.value_or("") : pre;
   // Some name BPE on characters by its pre-tokenizer. Files of Gemma 4 leave that name out, and some say that
   // they want no BOS, which the model does.
-  if (v.kind == VocabularyKind::kBpe &&
-      (v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" || v.pre == "sarvam-moe"))
+  if (v.kind == VocabularyKind::kBpe && (v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" ||
+                                         v.pre == "sarvam-moe" || v.pre == "whitespace"))
     v.kind = VocabularyKind::kCharacterBpe;
   else if (v.kind == VocabularyKind::kCharacterBpe)
     v.pre = "gemma4";

@@ -1,4 +1,6 @@
 // BPE by a list of merges (Sennrich et al. 2016): on bytes as in GPT-2, or on characters.
+#include <utf8proc.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -84,6 +86,27 @@ std::vector<Token> findable(const Vocabulary& vocabulary) {
   return ids;
 }
 
+bool is_white(char32_t c) {
+  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
+  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return c == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+         category == UTF8PROC_CATEGORY_ZP;
+}
+
+/// Character by character, so a sigma at the end of a word is one as any.
+std::string lowered(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Char c = first_char(text);
+    text.remove_prefix(c.size);
+    append_utf8(result, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.code))));
+    constexpr char32_t kDottedI = 0x130, kDotAbove = 0x307;
+    if (c.code == kDottedI) append_utf8(result, kDotAbove);
+  }
+  return result;
+}
+
 class BpeEncoder final : public Encoder {
  public:
   BpeEncoder(const Vocabulary& vocabulary, TokenSet tokens, const TokenTexts& pieces)
@@ -93,8 +116,11 @@ class BpeEncoder final : public Encoder {
         n_merges_(vocabulary.merges.size()),
         pieces_(pieces, findable(vocabulary)),
         whole_(std::make_unique<std::atomic<Whole>[]>(vocabulary.tokens.size())),
-        texts_(tokens.index) {
-    if (vocabulary.kind == VocabularyKind::kCharacterBpe) fallback_.emplace(vocabulary);
+        texts_(tokens.index),
+        characters_(vocabulary.kind == VocabularyKind::kCharacterBpe),
+        lowercase_(vocabulary.lowercase.value_or(false)),
+        unk_(vocabulary.unk) {
+    if (characters_ && !how_.words) fallback_.emplace(vocabulary);
     for (unsigned b = 0; b < 256; ++b)
       byte_ids_[b] = tokens.index.find(alphabet_of_byte(static_cast<unsigned char>(b)));
     for (std::size_t i = 0; i < n_merges_; ++i) add_merge(vocabulary.merges[i], i, tokens);
@@ -135,12 +161,14 @@ class BpeEncoder final : public Encoder {
         : encoder_(encoder), splitter_(encoder.splitter_), merger_(encoder) {}
 
     void encode(std::string_view text, bool, std::vector<Token>& out) override {
-      const bool characters = encoder_.fallback_.has_value();
-      if (characters) text = marked_ = with_space_marks(text);
+      const bool words = encoder_.characters_ && encoder_.how_.words;
+      if (words && encoder_.lowercase_) text = normalised_ = lowered(text);
+      if (encoder_.fallback_) text = normalised_ = with_space_marks(text);
       std::size_t begin = 0;
       for (const std::uint32_t end : splitter_.split(text)) {
         const std::string_view piece = text.substr(begin, end - begin);
-        characters ? encode_characters(piece, out) : encode_piece(piece, out);
+        if (!words || !is_white(first_char(piece).code))
+          encoder_.characters_ ? encode_characters(piece, out) : encode_piece(piece, out);
         begin = end;
       }
     }
@@ -181,15 +209,16 @@ class BpeEncoder final : public Encoder {
       bool unknown = false;
       for (std::size_t i = 0; i < symbols.size(); ++i) {
         const std::size_t end = i + 1 < symbols.size() ? symbols[i + 1].begin : piece.size();
-        if (symbols[i].id != kNoToken) out.push_back(symbols[i].id);
+        const Token id = symbols[i].id != kNoToken || encoder_.fallback_ ? symbols[i].id : encoder_.unk_;
+        if (id != kNoToken) out.push_back(id);
         unknown =
-            symbols[i].id == kNoToken &&
+            id == kNoToken && encoder_.fallback_ &&
             encoder_.fallback_->encode(piece.substr(symbols[i].begin, end - symbols[i].begin), unknown, out);
       }
     }
 
     const BpeEncoder& encoder_;
-    std::string marked_;
+    std::string normalised_;
     Splitter::Session splitter_;
     Merger<BpeEncoder> merger_;
   };
@@ -202,7 +231,9 @@ class BpeEncoder final : public Encoder {
   std::array<Token, 256> byte_ids_;
   std::unique_ptr<std::atomic<Whole>[]> whole_;
   const TokenIndex& texts_;
-  std::optional<ByteFallback> fallback_;  ///< Of BPE on characters alone.
+  bool characters_, lowercase_;
+  Token unk_;
+  std::optional<ByteFallback> fallback_;  ///< Of BPE on characters, not words.
 };
 
 }  // namespace

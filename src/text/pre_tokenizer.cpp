@@ -16,7 +16,7 @@ struct Row {
 
 const std::vector<Row>& table() {
   using namespace patterns;
-  constexpr bool kIgnoreMerges = true, kAddsBos = true;
+  constexpr bool kIgnoreMerges = true, kAddsBos = true, kWords = true;
   // Names as the converters of GGUF files write them.
   static const std::vector<Row> rows = {
       {{"default"}, {{kDefaultPunctuation, kGpt2, kNumbers, kThreeDigits}}},
@@ -61,6 +61,7 @@ const std::vector<Row>& table() {
       {{"seed-coder"}, {{kSeedCoder}}},
       {{"bloom", "poro-chat", "gpt3-finnish"}, {{kBloom}}},
       {{"viking"}, {{kBloom, kNumber}}},
+      {{"whitespace"}, {{kWord}, !kIgnoreMerges, !kAddsBos, kWords}},
       {{"chameleon"},
        {{kChameleonSentinels, kChameleonImages, kChameleonSpaces, kNumber, kPunctuation, kGpt2},
         !kIgnoreMerges,

@@ -17,6 +17,9 @@ struct PreTokenizer {
   std::vector<std::string_view> patterns;
   bool ignore_merges = false;  ///< A piece that is a token is that token, whatever the merges say.
   bool adds_bos = false;       ///< Unless the file says otherwise.
+  /// Of BPE on characters: pieces are words, and white space between them becomes no token. Else spaces are
+  /// marked (U+2581) and part of pieces.
+  bool words = false;
 };
 
 /// By its name in tokenizer.ggml.pre; an empty one is "default". Throws Error kUnsupported for an unknown

@@ -13,7 +13,8 @@ namespace weft::text {
 
 enum class VocabularyKind {
   kBpe,  ///< Byte-level BPE (GPT-2, Llama 3, Qwen ...): tokens are written in GPT-2's alphabet of bytes.
-  kCharacterBpe,  ///< BPE on characters (Gemma 4): merges as kBpe's, tokens written as kSpm's.
+  kCharacterBpe,  ///< BPE on characters (Gemma 4): merges as kBpe's, tokens written as kSpm's, or as they
+                  ///< are.
   kSpm,           ///< SentencePiece's BPE by score (Llama 2, Gemma ...): U+2581 is a space, <0xHH> a byte.
   kWordPiece,     ///< BERT: tokens that begin a word carry U+2581, the others go on with one.
   kRwkv,          ///< RWKV's world tokenizer: bytes, written as in a Python literal.
@@ -36,7 +37,8 @@ struct Vocabulary {
   std::optional<bool> add_bos, add_eos;     ///< Around a text. WordPiece: [CLS] before and [SEP] after it.
   std::optional<bool> add_space_prefix;     ///< SPM, unigram: a text begins with a space that is not in it.
   std::optional<bool> remove_extra_spaces;  ///< Unigram: none around a text, one between words.
-  std::optional<bool> lowercase, strip_accents;  ///< WordPiece.
+  std::optional<bool> lowercase;            ///< WordPiece: true. BPE on words: false.
+  std::optional<bool> strip_accents;        ///< WordPiece: as lowercase.
 
   std::string charsmap;  ///< Unigram: how a text is normalised (charsmap.h); empty: not at all.
 
