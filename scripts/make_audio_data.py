@@ -21,7 +21,8 @@ PART = 2 * N_POSITIONS * 160  # Samples.
 LAYER = {"self_attn_layer_norm": "ln1", "final_layer_norm": "ln2", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "fc1": "ffn_up", "fc2": "ffn_down"}
 WHOLE = {"conv1": "a.conv1d.1", "conv2": "a.conv1d.2", "embed_positions": "a.position_embd", "layer_norm": "a.post_ln",
-         "linear_1": "mm.a.mlp.1", "linear_2": "mm.a.mlp.2", "linear": "mm.a.fc"}
+         "linear_1": "mm.a.mlp.1", "linear_2": "mm.a.mlp.2", "linear": "mm.a.fc", "norm_pre": "mm.a.norm_pre",
+         "norm_mid": "mm.a.norm_mid"}
 AUDIO = dict(num_mel_bins=N_MELS, max_source_positions=N_POSITIONS)
 
 
@@ -133,6 +134,50 @@ def qwen2a(parts):
     print(f"qwen2a: rows {tuple(rows.shape)} {rows.std():.3f}")
 
 
+class Ultravox(torch.nn.Module):
+    """What Ultravox 0.5 has behind Whisper's encoder: transformers has no class of it."""
+
+    def __init__(self, stacked, inner, n_embd):
+        super().__init__()
+        self.norm_pre = torch.nn.RMSNorm(stacked * WIDTH, eps=1e-6)
+        self.linear_1 = torch.nn.Linear(stacked * WIDTH, 2 * inner, bias=False)
+        self.norm_mid = torch.nn.RMSNorm(inner, eps=1e-6)
+        self.linear_2 = torch.nn.Linear(inner, n_embd, bias=False)
+
+    def forward(self, x):
+        values, gate = self.linear_1(self.norm_pre(x)).chunk(2, dim=-1)
+        return self.linear_2(self.norm_mid(torch.nn.functional.silu(gate) * values))
+
+
+def ultravox(parts):
+    """Whisper's encoder by transformers, its layers with a mask that hides what is behind the sound."""
+    torch.manual_seed(32)
+    stacked = 5  # Which 48 is no multiple of.
+    config = transformers.WhisperConfig(d_model=WIDTH, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=4 * WIDTH,
+                                        attn_implementation="eager", **AUDIO)
+    encoder = transformers.models.whisper.modeling_whisper.WhisperEncoder(config).eval()
+    projector = Ultravox(stacked, 40, 64)
+    randomise(encoder)
+    randomise(projector)
+    rows = []
+    with torch.no_grad():
+        for part in parts:
+            heard = (int(part.attention_mask.sum()) + 1) // 2
+            x = torch.nn.functional.gelu(encoder.conv1(part.input_features))
+            x = torch.nn.functional.gelu(encoder.conv2(x)).transpose(1, 2) + encoder.embed_positions.weight
+            mask = torch.zeros(1, 1, 1, N_POSITIONS).masked_fill(torch.arange(N_POSITIONS) >= heard, float("-inf"))
+            for layer in encoder.layers:
+                x = layer(x, mask)
+                x = x[0] if isinstance(x, tuple) else x
+            x = encoder.layer_norm(x)[0, :heard]
+            x = torch.nn.functional.pad(x, (0, 0, 0, -heard % stacked))
+            rows.append(projector(x.reshape(-1, stacked * WIDTH)))
+    rows = torch.cat(rows)
+    write(TARGET / "ultravox", "ultravox", (encoder, projector), 64, {"projector.stack_factor": stacked})
+    write_floats(TARGET / "ultravox/rows.f32", rows)
+    print(f"ultravox: rows {tuple(rows.shape)} {rows.std():.3f}")
+
+
 def text_model():
     """Of the golden Llama's tensors and keys, half as wide."""
     golden = GGUFReader(TARGET.parent / "golden/llama/model.gguf")
@@ -169,4 +214,5 @@ if __name__ == "__main__":
     write_floats(TARGET / "mels.f32", parts[0].input_features[0].T)
     voxtral(parts)
     qwen2a(parts)
+    ultravox(parts)
     text_model()

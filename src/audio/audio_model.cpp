@@ -80,12 +80,17 @@ struct AudioModel::Impl {
     std::size_t n_seen = n_all;
     if (!family.sees_silence) {
       const std::size_t n_frames = (samples.size() + audio::kHop - 1) / audio::kHop;
-      n_seen = std::clamp<std::size_t>((n_frames + 1) / 2, static_cast<std::size_t>(hparams.stacked), n_all);
+      const std::size_t least = hparams.whole_stacks ? static_cast<std::size_t>(hparams.stacked) : 1;
+      n_seen = std::clamp<std::size_t>((n_frames + 1) / 2, least, n_all);
     }
     const std::vector<std::int32_t> begins(n_all, 0), ends(n_all, static_cast<std::int32_t>(n_seen));
-    plan.run({}, {{"mels", mels}, {"begins", begins}, {"ends", ends}});
+    std::vector<float> heard(n_all, 1.0f);
+    std::fill(heard.begin() + static_cast<std::ptrdiff_t>(n_seen), heard.end(), 0.0f);
+    std::vector<Plan::InputData> inputs = {{"mels", mels}, {"begins", begins}, {"ends", ends}};
+    if (!hparams.whole_stacks) inputs.push_back({"heard", heard});
+    plan.run({}, inputs);
     std::vector<float> rows = plan.read("embeddings");
-    rows.resize(n_seen / static_cast<std::size_t>(hparams.stacked) *
+    rows.resize(static_cast<std::size_t>(hparams.n_rows(static_cast<int>(n_seen))) *
                 static_cast<std::size_t>(hparams.n_embd));
     return rows;
   }

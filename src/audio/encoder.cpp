@@ -36,12 +36,31 @@ Value project_qwen2(encoders::TransformerBuilder& b, const HParams& h, Value x) 
   return b.linear(x, "mm.a.fc", h.n_embd, h.width, true);
 }
 
+/// Ultravox (fixie.ai, 2024): several rows side by side, normed, through two products with a gate between
+/// them, behind which there is another norm.
+Value project_ultravox(encoders::TransformerBuilder& b, const HParams& h, Value x) {
+  constexpr float kEps = 1e-6f;
+  const std::int64_t width = std::int64_t{h.stacked} * h.width;
+  const std::int64_t rows = std::int64_t{h.n_rows()} * h.stacked;
+  x = x * b.graph().input("heard", {h.n_positions, 1});
+  x = reshape(pad(x, 0, 0, rows - h.n_positions), {h.n_rows(), width});
+  x = rms_norm(x, b.weight("mm.a.norm_pre.weight", {width}), kEps);
+  const std::int64_t inner = h.n_inner;
+  const Value both = b.linear(x, "mm.a.mlp.1", 2 * inner, width, false);
+  const Value product = slice(both, 1, 0, inner) * silu(slice(both, 1, inner, 2 * inner));
+  const Value normed = rms_norm(product, b.weight("mm.a.norm_mid.weight", {inner}), kEps);
+  return b.linear(normed, "mm.a.mlp.2", h.n_embd, inner, false);
+}
+
+constexpr std::string_view kUltravoxName = "ultravox";
 constexpr std::string_view kLlama[] = {"llama"};
+constexpr std::string_view kUltravox[] = {"llama", "gemma3", "qwen3", "mistral3"};
 constexpr std::string_view kQwen2[] = {"qwen2"};
 
 constexpr Family kFamilies[] = {
-    {"voxtral", kLlama, "[BEGIN_AUDIO]", "", true, 4, project_voxtral},
-    {"qwen2a", kQwen2, "<|audio_bos|>", "<|audio_eos|>", false, 2, project_qwen2},
+    {"voxtral", kLlama, "[BEGIN_AUDIO]", "", true, 4, false, project_voxtral},
+    {"qwen2a", kQwen2, "<|audio_bos|>", "<|audio_eos|>", false, 2, true, project_qwen2},
+    {kUltravoxName, kUltravox, "", "", false, 8, false, project_ultravox},
 };
 
 }  // namespace
@@ -74,6 +93,7 @@ HParams read_hparams(const gguf::File& file, const WeightFile& weights, const Fa
   h.eps = static_cast<float>(found);
   h.activation = encoders::Activation::kGelu;
   h.stacked = family.stacked;
+  h.whole_stacks = family.sees_silence || family.averages;
   const std::string stacked = audio + "projector.stack_factor";
   if (file.find(stacked) != nullptr) h.stacked = require_int(file, stacked, kMaxStacked);
   if (h.width % h.n_heads != 0)
@@ -81,11 +101,19 @@ HParams read_hparams(const gguf::File& file, const WeightFile& weights, const Fa
            std::to_string(h.n_heads) + " heads do not divide a width of " + std::to_string(h.width));
   const WeightFile::Tensor* const positions = weights.find("a.position_embd.weight");
   if (positions == nullptr || positions->shape.size() != 2 || positions->shape[0] < h.stacked ||
-      positions->shape[0] > kMaxPositions || positions->shape[0] % h.stacked != 0)
+      positions->shape[0] > kMaxPositions || (h.whole_stacks && positions->shape[0] % h.stacked != 0))
     throw Error(ErrorCode::kInvalidFile,
                 "tensor a.position_embd.weight is missing, or its rows are not 1 to " +
                     std::to_string(kMaxPositions / h.stacked) + " times " + std::to_string(h.stacked));
   h.n_positions = static_cast<int>(positions->shape[0]);
+  if (const WeightFile::Tensor* const norm = weights.find("mm.a.norm_mid.weight"))
+    if (norm->shape.size() == 1 && norm->shape[0] >= 1 && norm->shape[0] <= kMaxWidth)
+      h.n_inner = static_cast<int>(norm->shape[0]);
+  if (h.n_inner == 0 && family.projector == kUltravoxName)
+    throw Error(ErrorCode::kUnsupported,
+                "tensor mm.a.norm_mid.weight is missing: of Ultravox weft knows the projectors from 0.5 on, "
+                "which have a "
+                "norm between their products");
   return h;
 }
 
@@ -101,7 +129,7 @@ Value encode(encoders::TransformerBuilder& b, const HParams& h, const Family& fa
   const auto index = [&](const char* name) { return b.graph().input(name, {h.n_positions}, DType::kI32); };
   const encoders::TransformerBuilder::Ranges sees{index("begins"), index("ends")};
   for (int i = 0; i < h.n_layers; ++i) x = b.layer(x, "a.blk." + std::to_string(i) + ".", sees, {});
-  if (!family.sees_silence) x = mean(reshape(x, {h.n_rows(), h.stacked, d}), {1});
+  if (family.averages) x = mean(reshape(x, {h.n_rows(), h.stacked, d}), {1});
   return family.project(b, h, b.norm(x, "a.post_ln"));
 }
 

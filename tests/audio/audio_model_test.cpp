@@ -77,7 +77,7 @@ TEST_P(AudioFamilies, SoundsStandInThePlacesOfMarks) {
   EXPECT_NE(placed.parts[0].id, placed.parts[1].id);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, AudioFamilies, testing::Values("voxtral", "qwen2a"), test::name_of_family);
+INSTANTIATE_TEST_SUITE_P(Families, AudioFamilies, testing::Values("voxtral", "qwen2a", "ultravox"), test::name_of_family);
 
 TEST(Spectrogram, IsThatOfTransformers) {
   const std::vector<float> expected = test::read_floats(audio_dir() / "mels.f32");
