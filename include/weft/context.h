@@ -249,7 +249,7 @@ class Context {
   /// Whether what the last batch added to a text can be cut off again, as drafts are that were wrong.
   bool cuts_back() const;
   bool can_shift() const;  ///< Whether the model's positions can be shifted and divided.
-  /// Divides positions, rounding down.
+  /// Divides positions, rounding down. Error kUnsupported where pictures stand on axes of their own.
   [[nodiscard]] bool divide(SeqId seq, Pos begin, Pos end, int divisor);
   void clear();
 

@@ -68,6 +68,7 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
           {values<Extent>(graph.full.extents), values<std::int32_t>(graph.full.extent_counts), n_extents()}),
       memories(graph, bindings, sequences, n_extents(), params),
       adapters(*model, params.adapters, params.n_sequences),
+      on_axes(static_cast<std::size_t>(params.n_sequences), false),
       sources(graph, bindings, params.n_sequences, params.n_source),
       placer(sequences, memories, params.n_ubatch, params.n_outputs),
       states(*model, graph, bound, sequences, memories, adapters),
@@ -204,6 +205,7 @@ void Context::remove(SeqId seq, Pos begin, Pos end) {
   for (const auto& memory : c.memories) memory->removed(seq);
   if (c.sequences.next_pos(seq) > 0) return;
   c.adapters.reset(seq);
+  c.on_axes[static_cast<std::size_t>(seq)] = false;
   c.sources.remove(seq);
 }
 
@@ -227,6 +229,7 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
            std::to_string(from) + ", of which it is to get a part; remove it before");
   if (!c.sequences.copy(from, to, begin, end)) return false;
   if (has_text) c.adapters.set(to, c.adapters.of(from));
+  if (c.on_axes[static_cast<std::size_t>(from)]) c.on_axes[static_cast<std::size_t>(to)] = true;
   if (!was_empty && c.sequences.min_pos(to) < 0) c.adapters.reset(to);
   if (has_text || c.sequences.min_pos(to) < 0) c.sources.copy(from, to);
   for (const auto& memory : c.memories) memory->copied(from, to, begin, end);
@@ -241,6 +244,7 @@ void Context::keep(SeqId seq) {
     if (other == seq) continue;
     for (const auto& memory : c.memories) memory->removed(other);
     c.adapters.reset(other);
+    c.on_axes[static_cast<std::size_t>(other)] = false;
     c.sources.remove(other);
   }
 }
@@ -269,6 +273,14 @@ bool Context::divide(SeqId seq, Pos begin, Pos end, int divisor) {
   c.check_intact(seq);
   if (c.hparams().learned_positions)
     throw Error(ErrorCode::kUnsupported, "this model has learned positions: they cannot be divided");
+  // A division moves lines and columns by other steps than time, and of each cell the caches know the place
+  // in the text alone. Rows of a picture would keep their distances while the text around them came closer.
+  if (c.on_axes[static_cast<std::size_t>(seq)])
+    throw Error(
+        ErrorCode::kUnsupported,
+        "sequence " + std::to_string(seq) +
+            " holds a picture, or was restored and perhaps does: its rows stand on lines and columns, whose "
+            "positions cannot be divided with those of the text; shift it, or divide what has no pictures");
   const Pos first = std::max(begin, 0), last = end_of(end);
   if (divisor < 1 || (can_shift() && !c.sequences.can_divide(seq, first, last, divisor)))
     refuse("positions " + std::to_string(begin) + " to " + std::to_string(end) + " of sequence " +
@@ -439,6 +451,9 @@ bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqI
   check_no_source();
   if (seq) check_sequence(*seq);
   const bool restored = states.restore(bytes, seq, [&] { carry_out_moves(); });
+  if (restored && hparams().has_axes())
+    for (SeqId of = seq.value_or(0); of < (seq ? *seq + 1 : params.n_sequences); ++of)
+      on_axes[static_cast<std::size_t>(of)] = true;
   follow_moves();  // Packing for a text that found no room all the same.
   return restored;
 }

@@ -116,6 +116,8 @@ struct Context::Impl {
   kv::Sequences sequences;
   const engine::Memories memories;
   engine::SequenceAdapters adapters;
+  /// By sequence: whether tokens in it perhaps stand at positions of their own on the axes (Batch::stand_at).
+  std::vector<bool> on_axes;
   engine::Sources sources;
   engine::UbatchPlacer placer;
   engine::States states;

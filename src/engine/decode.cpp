@@ -121,6 +121,12 @@ void Context::Impl::check(const Batch& batch) {
       refuse("items " + std::to_string(item) + " and " + std::to_string(other) +
              " of the batch have no sequence in common: they do not see each other anyway");
   std::sort(hidden_pairs.begin(), hidden_pairs.end());
+  for (int i = 0; i < batch.size(); ++i) {
+    const auto& axes = batch[i].axes;
+    if (std::all_of(axes.begin(), axes.end(), [](Pos axis) { return axis < 0; })) continue;
+    on_axes[static_cast<std::size_t>(batch[i].seq)] = true;
+    for (const SeqId other : batch.shared_with(i)) on_axes[static_cast<std::size_t>(other)] = true;
+  }
 }
 
 void Context::Impl::begin_memories(const Batch& batch) {

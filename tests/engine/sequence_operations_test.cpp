@@ -302,6 +302,44 @@ INSTANTIATE_TEST_SUITE_P(Families, SequenceOperations,
                          testing::Values("llama", "llama-rope3", "qwen2", "gemma3", "phi3", "gpt2"),
                          test::name_of_family);
 
+// Whose lines and columns the cache does not know: a division would bring the text around them closer, and not
+// them.
+TEST(TextsWithPictures, AreShiftedAndNotDivided) {
+  const auto model = Model::load(test::golden_dir() / "qwen2vl" / "model.gguf");
+  Context context(model, {.n_ctx = 128, .n_sequences = 3});
+  const auto why_not_divided = [&](SeqId seq) -> std::string {
+    try {
+      EXPECT_TRUE(context.divide(seq, 0, -1, 2));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      return error.what();
+    }
+    return {};
+  };
+  const auto decode = [&](SeqId seq, bool on_axes) {
+    Batch batch;
+    for (int i = 0; i < 16; ++i) {
+      batch.add(5 + i, seq, i == 15);
+      if (on_axes && i >= 8) batch.stand_at(i, {8, 8 + (i - 8) / 4, 8 + i % 4});
+    }
+    EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+  };
+  decode(0, true);
+  decode(1, false);
+  ASSERT_TRUE(context.copy(0, 2));
+  EXPECT_NE(why_not_divided(0).find("picture"), std::string::npos);
+  EXPECT_NE(why_not_divided(2).find("picture"), std::string::npos);
+  EXPECT_EQ(why_not_divided(1), "");
+  EXPECT_EQ(context.next_pos(1), 8);
+  EXPECT_TRUE(context.shift(0, 0, -1, 5));
+  const std::vector<std::byte> saved = context.save(1);
+  context.remove(0);
+  decode(0, false);
+  EXPECT_EQ(why_not_divided(0), "");
+  ASSERT_TRUE(context.restore(saved, 2));
+  EXPECT_NE(why_not_divided(2).find("restored"), std::string::npos);
+}
+
 TEST(EndlessText, GoesOnInASmallCache) {
   const auto model = Model::load(test::golden_dir() / "llama" / "model.gguf");
   Context context(model, {.n_ctx = 64});
