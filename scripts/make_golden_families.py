@@ -248,6 +248,15 @@ FAMILIES = {
                       lambda c: {"attention.sliding_window": 8},
                       layer={"post_attention_layernorm": "post_attention_norm",
                              "post_feedforward_layernorm": "post_ffw_norm"}),
+    "exaone4-rope3": Family("exaone4", "Exaone4",
+                            dict(sliding_window=8, sliding_window_pattern=4, num_hidden_layers=4, head_dim=16,
+                                 rope_parameters={"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0,
+                                                  "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                                  "original_max_position_embeddings": 64}),
+                            lambda c: {"attention.sliding_window": 8},
+                            layer={"post_attention_layernorm": "post_attention_norm",
+                                   "post_feedforward_layernorm": "post_ffw_norm"},
+                            change=lambda name, data, c: llama3_factors(name, c) + [(name, data)], seed=17),
     "smollm3": Family("smollm3", "SmolLM3", dict(num_hidden_layers=4), permute=True),
     "ernie4_5": Family("ernie4_5", "Ernie4_5", dict(head_dim=16)),
     "seed_oss": Family("seed_oss", "SeedOss", dict(head_dim=32, attention_bias=True, attention_out_bias=False),
@@ -307,6 +316,22 @@ FAMILIES = {
                                             "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64,
                                             "rope.scaling.yarn_log_multiplier": 0.1},
                         layer=LATENT_LAYER, change=lambda name, data, c: split_latent(name, data, c)),
+    "mistral4": Family("mistral4", "Mistral4",
+                       dict(q_lora_rank=24, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+                            num_key_value_heads=4, num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=8,
+                            n_group=1, topk_group=1, num_experts_per_tok=3, n_shared_experts=1,
+                            moe_intermediate_size=32, routed_scaling_factor=1.5,
+                            rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                             "original_max_position_embeddings": 12, "mscale": 1.0,
+                                             "mscale_all_dim": 1.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                             "llama_4_scaling_beta": 0.5}),
+                       lambda c: LATENT | {"attention.q_lora_rank": 24, "expert_used_count": 3,
+                                           "expert_weights_scale": 1.5, "expert_weights_norm": True,
+                                           "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+                                           "rope.scaling.original_context_length": 12,
+                                           "rope.scaling.yarn_log_multiplier": 0.1,
+                                           "attention.temperature_length": 12, "attention.temperature_scale": 0.5},
+                       layer=LATENT_LAYER, change=lambda name, data, c: split_latent(name, data, c)),
     "deepseek2-lite": Family("deepseek2", "DeepseekV2",
                              dict(q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=8,
                                   v_head_dim=16, num_key_value_heads=4, num_hidden_layers=3, first_k_dense_replace=1,
@@ -426,6 +451,19 @@ FAMILIES = {
                                 "rope.scaling.original_context_length": 4 * N_CTX, "rope.scaling.attn_factor": 1.2},
                      layer=EXPERTS | {"mlp.router": "ffn_gate_inp"},
                      change=lambda name, data, c: long_rope_factors(name, c) + split_experts(name, data, c)),
+    # LongRope's factors below and beyond the length that the model first learned: the tokens are 32.
+    **{f"phi3-{side}": Family("phi3", "Phi3",
+                              dict(max_position_embeddings=4 * original, original_max_position_embeddings=original,
+                                   rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0,
+                                                    "original_max_position_embeddings": original,
+                                                    "short_factor": [1.0 + 0.1 * i for i in range(8)],
+                                                    "long_factor": [1.0 + 0.3 * i for i in range(8)]}),
+                              lambda c: {"rope.dimension_count": 16,
+                                         "rope.scaling.original_context_length": c.original_max_position_embeddings,
+                                         "rope.scaling.attn_factor": (1 + np.log(4) / np.log(c.original_max_position_embeddings)) ** 0.5},
+                              layer={"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"},
+                              change=lambda name, data, c: long_rope_factors(name, c) + [(name, data)], seed=16)
+       for side, original in (("short", N_CTX), ("long", 16))},
     "apertus": Family("apertus", "Apertus",
                       dict(hidden_act="xielu", rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
                       layer={"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm",
@@ -678,6 +716,20 @@ FAMILIES = {
                             "model.per_layer_projection_norm": "per_layer_proj_norm"},
                      change=lambda name, data, c: part_of_rope(name, 16, 4) + [(name, data)], kind="Gemma4TextConfig"),
     # Of a text alone, positions of time, lines and columns are the same: these are Qwen2 and Qwen3.
+    "mellum": Family("mellum", "Mellum",
+                     dict(head_dim=16, num_hidden_layers=4, num_local_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+                          sliding_window=8, layer_types=["sliding_attention"] * 3 + ["full_attention"],
+                          rope_parameters={
+                              "full_attention": {"rope_type": "yarn", "rope_theta": 500000.0, "factor": 4.0,
+                                                 "original_max_position_embeddings": 64},
+                              "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}),
+                     lambda c: {"attention.key_length": 16, "attention.value_length": 16, "expert_count": 6,
+                                "expert_used_count": 2, "expert_feed_forward_length": 32, "attention.sliding_window": 8,
+                                "attention.sliding_window_pattern": [True, True, True, False],
+                                "rope.freq_base": 500000.0, "rope.freq_base_swa": 10000.0, "rope.scaling.type": "yarn",
+                                "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64,
+                                "rope.scaling.attn_factor": 1.0},
+                     layer=EXPERTS, change=split_experts),
     "qwen2vl": Family("qwen2vl", "Qwen2", None, lambda c: {"rope.dimension_sections": [2, 3, 3, 0]}, seed=12),
     "qwen3vl": Family("qwen3vl", "Qwen3", dict(head_dim=16, num_hidden_layers=3),
                       lambda c: {"attention.key_length": 16, "attention.value_length": 16,
@@ -802,6 +854,35 @@ FAMILIES = {
                                 "attention.value_length": 16, "ssm.conv_kernel": 4, "ssm.inner_size": 64,
                                 "ssm.state_size": 8, "ssm.time_step_rank": 4, "ssm.group_count": 0},
                      change=lambda name, data, c: plamo2(name, data, c), source=own_references, n_tokens=48),
+    "step35": Family("step35", "Step35",
+                     dict(num_hidden_layers=4, head_dim=16, sliding_window=8, num_sliding_attention_heads=6,
+                          layer_types=["full_attention"] + ["sliding_attention"] * 2 + ["full_attention"],
+                          mlp_layer_types=["dense"] + ["sparse"] * 3, n_routed_experts=6, num_experts_per_tok=2,
+                          moe_intermediate_size=32, share_expert_dim=48, moe_router_scaling_factor=1.5,
+                          swiglu_limits=[0.0, 0.0, 0.2, 0.1], swiglu_limits_shared=[0.3, 0.0, 0.2, 0.0],
+                          query_pre_attn_scalar=16,
+                          rope_parameters={
+                              "full_attention": {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.5},
+                              "sliding_attention": {"rope_type": "default", "rope_theta": 1e4,
+                                                    "partial_rotary_factor": 1.0}}),
+                     lambda c: {"attention.head_count": [4, 6, 6, 4], "attention.head_count_kv": [2] * 4,
+                                "attention.key_length": 16, "attention.value_length": 16,
+                                "attention.sliding_window": 8,
+                                "attention.sliding_window_pattern": [False, True, True, False], "rope.freq_base": 5e6,
+                                "rope.freq_base_swa": 1e4, "rope.dimension_count": 16, "expert_count": 6,
+                                "expert_used_count": 2, "expert_feed_forward_length": 32,
+                                "expert_shared_feed_forward_length": 48, "expert_weights_scale": 1.5,
+                                "expert_weights_norm": True, "leading_dense_block_count": 1,
+                                "swiglu_clamp_exp": c.swiglu_limits, "swiglu_clamp_shexp": c.swiglu_limits_shared},
+                     layer=EXPERTS | SHARED | {"self_attn.g_proj": "attn_gate"}, change=split_experts, offset=1.0,
+                     source=own_references, named=False),
+    "grovemoe": Family("grovemoe", "GroveMoe",
+                       dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32, chunk_intermediate_size=24,
+                            experts_per_group=2, chunk_scale=0.5, head_dim=16, rope="halves"),
+                       lambda c: {"expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 32,
+                                  "expert_chunk_feed_forward_length": 24, "experts_per_group": 2,
+                                  "expert_group_scale": 0.5, "attention.key_length": 16, "attention.value_length": 16},
+                       source=own_references),
     "plamo": Family("plamo", "Plamo", dict(rope="halves"), source=own_references),
     "jais": Family("jais", "Jais", dict(num_key_value_heads=4, rms_norm_eps=None, layer_norm_eps=1e-5),
                    lambda c: {"attention.max_alibi_bias": 8.0}, change=fuse_qkv, source=own_references),
@@ -868,6 +949,15 @@ def long_rope_factors(name, config):
         return []
     return [(f"rope_factors_{part}.weight", np.array(config.rope_parameters[f"{part}_factor"], np.float32))
             for part in ("long", "short")]
+
+
+def llama3_factors(name, config):
+    """What Llama 3's scaling divides frequencies by, once for the model."""
+    if name != "output_norm.weight":
+        return []
+    plain = config.rope_parameters["rope_theta"] ** (-np.arange(0, config.head_dim, 2) / config.head_dim)
+    scaled, _ = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    return [("rope_freqs.weight", (plain / scaled.numpy()).astype(np.float32))]
 
 
 def stacked_experts(name, data, n_experts):

@@ -170,6 +170,35 @@ class SmallThinkerLayer(Layer):
         return x + self.experts(self.ffn_norm(x), shares, True)
 
 
+class GroveMoeLayer(Layer):
+    """Norms of heads; the experts of a group share a small one, which joins in for each of them that is chosen."""
+
+    def __init__(self, config, i):
+        super().__init__(Config(**(vars(config) | dict(intermediate_size=0))), i)
+        self.attn_q_norm = nn.RMSNorm(config.head_dim, config.rms_norm_eps)
+        self.attn_k_norm = nn.RMSNorm(config.head_dim, config.rms_norm_eps)
+        self.ffn_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.add_experts()
+        n, n_ff, chunks = config.hidden_size, config.chunk_intermediate_size, config.num_experts // config.experts_per_group
+        self.ffn_gate_chexps = nn.Parameter(0.1 * torch.randn(chunks, n_ff, n))
+        self.ffn_up_chexps = nn.Parameter(0.1 * torch.randn(chunks, n_ff, n))
+        self.ffn_down_chexps = nn.Parameter(0.1 * torch.randn(chunks, n, n_ff))
+
+    def normed_heads(self, q, k):
+        return self.attn_q_norm(q), self.attn_k_norm(k)
+
+    def feed_forward(self, x):
+        c, shares = self.config, self.ffn_gate_inp(x).softmax(-1)
+        best = shares.topk(c.num_experts_per_tok, dim=-1)
+        weights = best.values / best.values.sum(-1, keepdim=True)
+        # Of each group the weights of its experts together.
+        of_groups = torch.zeros(len(x), len(self.ffn_up_chexps)).scatter_add(1, best.indices // c.experts_per_group, weights)
+        small = 0.0
+        for i, (gate, up, down) in enumerate(zip(self.ffn_gate_chexps, self.ffn_up_chexps, self.ffn_down_chexps)):
+            small = small + of_groups[:, i:i + 1] * F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
+        return self.experts(x, shares, True) + c.chunk_scale * small
+
+
 class ArcticLayer(Layer):
     """Experts beside attention and the feed-forward part."""
 
@@ -322,6 +351,26 @@ class NemotronHPuzzleForCausalLM(transformers.NemotronHForCausalLM):
                     nn.init.normal_(weight, std=0.1)
 
 
+class Step35ForCausalLM(nn.Module):
+    """transformers has the text model alone within that of pictures and texts."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.model = transformers.models.step3p7.modeling_step3p7.Step3p7TextModel(config)
+        self.lm_head = linear(config.hidden_size, config.vocab_size)
+        for weight in self.model.parameters():
+            if weight.dim() == 2:
+                nn.init.normal_(weight, std=0.1)
+
+    def forward(self, ids):
+        return SimpleNamespace(logits=self.lm_head(self.model(input_ids=ids).last_hidden_state))
+
+
+class GroveMoeForCausalLM(Model):
+    layer = GroveMoeLayer
+
+
 class DeepseekForCausalLM(Model):
     layer = DeepseekLayer
 
@@ -365,6 +414,7 @@ class Plamo2ForCausalLM(Model):
     layer = Plamo2Layer
 
 
+Step35Config = transformers.models.step3p7.configuration_step3p7.Step3p7TextConfig
 NemotronHPuzzleConfig = transformers.NemotronHConfig
 PlamoConfig = Plamo2Config = JaisConfig = GrokConfig = Config
-DeepseekConfig = DeciConfig = SmallThinkerConfig = ArcticConfig = OpenElmConfig = Config
+DeepseekConfig = DeciConfig = SmallThinkerConfig = ArcticConfig = OpenElmConfig = GroveMoeConfig = Config

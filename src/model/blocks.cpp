@@ -364,8 +364,21 @@ ValueId ffn(Builder& b, int layer, ValueId x, Ffn kind, Activation activation) {
   return kind == Ffn::kFused ? fused_gated_ffn(b, layer, x, activation) : gated_ffn(b, layer, x, activation);
 }
 
+namespace {
+
+/// What the file says that rope divides frequencies by, once for all layers; kNoValue where it says nothing.
+ValueId factors_of_file(Builder& b) {
+  constexpr const char* kFactors = "rope_freqs.weight";
+  if (b.has("rope_factors_short.weight") || b.has("rope_factors_long.weight")) return long_rope_factors(b);
+  return b.has(kFactors) ? b.weight(kFactors, {b.hparams().rope.n_rot / 2}) : kNoValue;
+}
+
+}  // namespace
+
 ValueId layers(Builder& b, ValueId x, const Decoder& how) {
   const HParams& h = b.hparams();
+  ValueId factors = how.attention.rope_factors;
+  if (factors == kNoValue && !how.attend && how.attention.rope) factors = factors_of_file(b);
   /// What a block made, as it is added.
   const auto added = [&](ValueId y, int layer, const char* norm_name, const char* name) {
     if (how.norms_behind) y = norm(b, how.norm, y, layer_name(layer, norm_name));
@@ -376,6 +389,7 @@ ValueId layers(Builder& b, ValueId x, const Decoder& how) {
   };
   for (int layer = 0; layer < h.n_layers; ++layer) {
     AttentionBlock block = how.attention;
+    block.rope_factors = factors;
     if (how.vary) how.vary(layer, block);
     const auto name_of = [&](const char* own, const char* common) {
       return layer_name(layer, !how.parallel || b.has(layer_name(layer, own) + ".weight") ? own : common);

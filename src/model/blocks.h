@@ -68,7 +68,7 @@ struct AttentionBlock {
   /// attn_q has a gate behind the queries of each head; what is attended to is multiplied with its sigmoid.
   bool gated = false;
   ops::Rope rope_params;
-  ValueId rope_factors = kNoValue;
+  ValueId rope_factors = kNoValue;  ///< layers() takes those of the file where there are none.
   int window = 0;        ///< 0: all positions
   bool chunked = false;  ///< See ops::Attention.
   /// {n_tokens, 1}: queries are multiplied with it (temperatures).
@@ -140,12 +140,25 @@ struct ChosenExperts {
 };
 /// As HParams says, by ffn_gate_inp and, where the file has it, exp_probs_b.
 ChosenExperts choose_experts(Builder& b, int layer, ValueId x);
+/// What a gate's rows and the others' are together; the result is called `name`.
+using Glu = std::function<ValueId(ValueId gate, ValueId up, const std::string& name)>;
+/// activation(gate) * up
+Glu plain_glu(Builder& b, Activation activation);
+/// silu(gate), up to `limit`, times up, between -limit and limit. 0: without limits.
+Glu clamped_glu(Builder& b, float limit);
+
+/// The experts of a layer that tensors ffn_gate_ENDING ... hold.
+struct ExpertStack {
+  std::string ending = "exps";
+  std::int64_t n = 0, width = 0;  ///< n 0: HParams's, both
+};
 /// The gated products of these experts, summed with their weights; or of rows that are multiplied with the
 /// weights, if HParams::weights_before. Gate and up may be one tensor (ffn_gate_up_exps), the gate first.
 /// Products have the biases that the file has.
-ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, Activation activation);
+ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, const Glu& glu,
+                       const ExpertStack& stack = {});
 /// The product that all rows go through: see expert_ffn.
-ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation);
+ValueId shared_expert(Builder& b, int layer, ValueId x, const Glu& glu);
 /// A router picks experts for each row (HParams says how); their gated products are summed with the router's
 /// weights. Products have the biases that the file has. To them comes, where HParams::n_ff_shared is not 0,
 /// the product that all rows go through (ffn_gate_shexp ...), times sigmoid(ffn_gate_inp_shexp x) where the

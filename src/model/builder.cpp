@@ -63,6 +63,17 @@ std::string_view rest_of_layer_name(std::string_view name) {
   return dot == std::string_view::npos ? std::string_view{} : name.substr(dot + 1);
 }
 
+/// Of the tensors outside of layers those that files have and models make no use of.
+bool is_of_no_use(std::string_view name, const HParams& hparams) {
+  // Scales of activations; a head of a file whose model gives vectors; encoders of pictures and sounds, which
+  // some files have beside the text model.
+  if (name.ends_with(".input_scale")) return true;
+  if (hparams.encoder && (name.starts_with("cls.") || name.starts_with("output."))) return true;
+  for (const std::string_view other : {"v.", "a.", "mm."})
+    if (name.starts_with(other)) return true;
+  return false;
+}
+
 /// Of a layer's tensors those that files have and models make no use of.
 bool is_of_no_use(std::string_view rest, int layer, const HParams& hparams) {
   // Tables that are computed; scales of activations; keys and values unfolded, beside the latent ones.
@@ -509,8 +520,16 @@ void Builder::check_tensors() const {
     };
     const bool of_encoder = tensor.name.starts_with("enc."), of_decoder = tensor.name.starts_with("dec.");
     const std::string_view name = std::string_view(tensor.name).substr(of_encoder || of_decoder ? 4 : 0);
+    const auto refuse_unread = [&](bool of_no_use) {
+      if (!of_no_use)
+        throw Error(ErrorCode::kUnsupported,
+                    "tensor " + tensor.name + " is none that weft's \"" + hparams_.architecture +
+                        "\" models read; without it the model would not be the same");
+    };
     if (!name.starts_with(kLayerPrefix)) {
+      if (applied) continue;
       refuse_factor();
+      refuse_unread(is_of_no_use(tensor.name, hparams_));
       continue;
     }
     const int n_layers =
@@ -525,10 +544,7 @@ void Builder::check_tensors() const {
                                                std::to_string(n_layers));
     if (layer >= n_layers || applied) continue;
     refuse_factor();
-    if (!is_of_no_use(rest_of_layer_name(name), layer, hparams_))
-      throw Error(ErrorCode::kUnsupported, "tensor " + tensor.name + " is none that weft's \"" +
-                                               hparams_.architecture +
-                                               "\" models read; without it the model would not be the same");
+    refuse_unread(is_of_no_use(rest_of_layer_name(name), layer, hparams_));
   }
 }
 

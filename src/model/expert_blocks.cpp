@@ -100,7 +100,8 @@ class Router {
 /// The products of chosen experts.
 class Experts {
  public:
-  Experts(Builder& b, int layer, const ChosenExperts& chosen) : b_(b), layer_(layer), chosen_(chosen) {
+  Experts(Builder& b, int layer, const ChosenExperts& chosen, std::int64_t n_experts)
+      : b_(b), layer_(layer), chosen_(chosen), n_experts_(n_experts) {
     b.enter(Part::kExperts, layer);
   }
 
@@ -115,12 +116,10 @@ class Experts {
     return b_.add(ops::Mul{}, {apart, weights}, layer_name(layer_, "ffn_in_weighted"));
   }
 
-  ValueId product(ValueId input, const char* name, std::int64_t n_out, std::int64_t n_in) {
-    const HParams& h = b_.hparams();
-    const std::string full = layer_name(layer_, name);
+  ValueId product(ValueId input, const std::string& full, std::int64_t n_out, std::int64_t n_in) {
     const std::string weight = full + ".weight";
-    const ValueId unscaled = b_.add(
-        ops::MatmulExperts{}, {b_.weight(weight, {h.n_experts, n_out, n_in}), input, chosen_.ids}, full);
+    const ValueId unscaled = b_.add(ops::MatmulExperts{},
+                                    {b_.weight(weight, {n_experts_, n_out, n_in}), input, chosen_.ids}, full);
     const ValueId out = b_.with_factor(unscaled, weight, chosen_.ids);
     if (!b_.has(full + ".bias")) return out;
     // A row of biases for each row and expert.
@@ -129,14 +128,13 @@ class Experts {
     ValueId ids = b_.model().graph.find(ids_name);
     if (ids == kNoValue) ids = b_.add(ops::Reshape{{rows * used()}}, {chosen_.ids}, ids_name);
     const ValueId biases =
-        b_.add(ops::GetRows{}, {b_.weight(full + ".bias", {h.n_experts, n_out}), ids}, full + "_bias_rows");
+        b_.add(ops::GetRows{}, {b_.weight(full + ".bias", {n_experts_, n_out}), ids}, full + "_bias_rows");
     const ValueId shaped = b_.add(ops::Reshape{{rows, used(), n_out}}, {biases}, full + "_biases");
     return b_.add(ops::Add{}, {out, shaped}, full + "_biased");
   }
 
   /// The sum of the experts' rows, by their weights. What follows is no longer of experts.
-  ValueId sum(ValueId down) {
-    const std::string name = layer_name(layer_, "ffn_out");
+  ValueId sum(ValueId down, const std::string& name) {
     const ValueId out = b_.hparams().weights_before
                             ? b_.add(ops::Reduce{.kind = ReduceKind::kSum, .axes = 2}, {down}, name)
                             : b_.add(ops::SumExperts{}, {down, chosen_.weights}, name);
@@ -150,38 +148,57 @@ class Experts {
   Builder& b_;
   int layer_;
   ChosenExperts chosen_;
+  std::int64_t n_experts_;
 };
 
-/// `glu` makes of the gate's and the other's rows what goes down.
-ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen,
-                const std::function<ValueId(ValueId, ValueId)>& glu) {
+/// The products of experts and what `glu` makes of a gate's and the other's rows.
+ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, const Glu& glu,
+                const ExpertStack& stack) {
   const HParams& h = b.hparams();
-  Experts of(b, layer, chosen);
+  const auto name = [&](const std::string& part) { return layer_name(layer, (part + stack.ending).c_str()); };
+  Experts of(b, layer, chosen, stack.n > 0 ? stack.n : h.n_experts);
   x = of.inputs(x);
-  const std::int64_t width = expert_width(h, layer);
+  const std::int64_t width = stack.n > 0 ? stack.width : expert_width(h, layer);
   ValueId gate, up;
-  if (b.has(layer_name(layer, "ffn_gate_up_exps.weight"))) {
-    const ValueId both = of.product(x, "ffn_gate_up_exps", 2 * width, h.n_embd);
-    const auto half = [&](int i, const char* name) {
+  if (b.has(name("ffn_gate_up_") + ".weight")) {
+    const ValueId both = of.product(x, name("ffn_gate_up_"), 2 * width, h.n_embd);
+    const auto half = [&](int i, const char* part) {
       const Dim begin = i * width, end = (i + 1) * width;
-      return b.add(ops::Slice{.axis = 2, .begin = begin, .end = end}, {both}, layer_name(layer, name));
+      return b.add(ops::Slice{.axis = 2, .begin = begin, .end = end}, {both}, name(part));
     };
-    gate = half(0, "ffn_gate_exps");
-    up = half(1, "ffn_up_exps");
+    gate = half(0, "ffn_gate_");
+    up = half(1, "ffn_up_");
   } else {
-    gate = of.product(x, "ffn_gate_exps", width, h.n_embd);
-    up = of.product(x, "ffn_up_exps", width, h.n_embd);
+    gate = of.product(x, name("ffn_gate_"), width, h.n_embd);
+    up = of.product(x, name("ffn_up_"), width, h.n_embd);
   }
-  return of.sum(of.product(glu(gate, up), "ffn_down_exps", h.n_embd, width));
+  const ValueId product = glu(gate, up, name("ffn_glu_"));
+  return of.sum(of.product(product, name("ffn_down_"), h.n_embd, width), name("ffn_out_"));
 }
 
 }  // namespace
 
-ValueId shared_expert(Builder& b, int layer, ValueId x, Activation activation) {
+Glu plain_glu(Builder& b, Activation activation) {
+  return [&b, activation](ValueId gate, ValueId up, const std::string& name) {
+    return b.add(ops::Glu{activation}, {gate, up}, name);
+  };
+}
+
+Glu clamped_glu(Builder& b, float limit) {
+  if (limit == 0.0f) return plain_glu(b, Activation::kSilu);
+  return [&b, limit](ValueId gate, ValueId up, const std::string& name) {
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    const ValueId active = b.add(ops::Activate{Activation::kSilu}, {gate}, name + "_active");
+    const ValueId capped = b.add(ops::Clamp{kNone, limit}, {active}, name + "_capped");
+    return b.add(ops::Mul{}, {capped, b.add(ops::Clamp{-limit, limit}, {up}, name + "_clamped")}, name);
+  };
+}
+
+ValueId shared_expert(Builder& b, int layer, ValueId x, const Glu& glu) {
   const HParams& h = b.hparams();
   const ValueId gate = linear(b, x, layer_name(layer, "ffn_gate_shexp"), h.n_ff_shared);
   const ValueId up = linear(b, x, layer_name(layer, "ffn_up_shexp"), h.n_ff_shared);
-  const ValueId product = b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_shared_glu"));
+  const ValueId product = glu(gate, up, layer_name(layer, "ffn_shared_glu"));
   const ValueId out = linear(b, product, layer_name(layer, "ffn_down_shexp"), h.n_embd);
   const std::string share = layer_name(layer, "ffn_gate_inp_shexp");
   if (!has_in_any_layer(b, "ffn_gate_inp_shexp.weight")) return out;
@@ -198,16 +215,16 @@ ChosenExperts choose_experts(Builder& b, int layer, ValueId x) {
   return Router(b, layer).choose(logits);
 }
 
-ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, Activation activation) {
-  return experts(b, layer, x, chosen, [&](ValueId gate, ValueId up) {
-    return b.add(ops::Glu{activation}, {gate, up}, layer_name(layer, "ffn_glu"));
-  });
+ValueId chosen_experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, const Glu& glu,
+                       const ExpertStack& stack) {
+  return experts(b, layer, x, chosen, glu, stack);
 }
 
 ValueId expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
-  const ValueId out = chosen_experts(b, layer, x, choose_experts(b, layer, x), activation);
+  const Glu glu = plain_glu(b, activation);
+  const ValueId out = chosen_experts(b, layer, x, choose_experts(b, layer, x), glu);
   if (b.hparams().n_ff_shared == 0) return out;
-  return add(b, out, shared_expert(b, layer, x, activation), layer_name(layer, "ffn_sum"));
+  return add(b, out, shared_expert(b, layer, x, glu), layer_name(layer, "ffn_sum"));
 }
 
 ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation) {
@@ -217,10 +234,10 @@ ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation
   const std::int64_t width = expert_width(h, layer);
   const std::int64_t columns = latent ? h.n_expert_rows : h.n_embd;
   const ValueId rows = latent ? linear(b, x, name("ffn_latent_down"), columns) : x;
-  Experts of(b, layer, choose_experts(b, layer, x));
-  const ValueId up = of.product(rows, "ffn_up_exps", width, columns);
+  Experts of(b, layer, choose_experts(b, layer, x), h.n_experts);
+  const ValueId up = of.product(rows, name("ffn_up_exps"), width, columns);
   const ValueId active = b.add(ops::Activate{activation}, {up}, name("ffn_active_exps"));
-  ValueId out = of.sum(of.product(active, "ffn_down_exps", columns, width));
+  ValueId out = of.sum(of.product(active, name("ffn_down_exps"), columns, width), name("ffn_out_exps"));
   if (latent) out = linear(b, out, name("ffn_latent_up"), h.n_embd);
   if (h.n_ff_shared == 0) return out;
   const ValueId shared_up = linear(b, x, name("ffn_up_shexp"), h.n_ff_shared);
@@ -229,18 +246,16 @@ ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation
 }
 
 ValueId expert_ffn_clamped(Builder& b, int layer, ValueId x, float limit) {
-  return experts(b, layer, x, choose_experts(b, layer, x), [&](ValueId gate, ValueId up) {
-    const auto add = [&](auto op, std::initializer_list<ValueId> inputs, const char* name) {
-      return b.add(op, inputs, layer_name(layer, name));
-    };
+  const Glu glu = [&](ValueId gate, ValueId up, const std::string& name) {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
-    gate = add(ops::Clamp{kNone, limit}, {gate}, "ffn_gate_clamped");
-    up = add(ops::Clamp{-limit, limit}, {up}, "ffn_up_clamped");
+    gate = b.add(ops::Clamp{kNone, limit}, {gate}, name + "_gate_clamped");
+    up = b.add(ops::Clamp{-limit, limit}, {up}, name + "_up_clamped");
     const ValueId shifted =
-        add(ops::Binary{.kind = BinaryKind::kAdd, .scalar = 1.0f}, {up}, "ffn_up_shifted");
-    const ValueId active = add(ops::Activate{Activation::kGeluQuick}, {gate}, "ffn_gate_active");
-    return add(ops::Mul{}, {active, shifted}, "ffn_glu");
-  });
+        b.add(ops::Binary{.kind = BinaryKind::kAdd, .scalar = 1.0f}, {up}, name + "_up_shifted");
+    const ValueId active = b.add(ops::Activate{Activation::kGeluQuick}, {gate}, name + "_gate_active");
+    return b.add(ops::Mul{}, {active, shifted}, name);
+  };
+  return experts(b, layer, x, choose_experts(b, layer, x), glu, {});
 }
 
 }  // namespace weft::model

@@ -1,10 +1,41 @@
 #include "model/family.h"
 
 #include <array>
+#include <string>
 
 #include "weft/error.h"
 
 namespace weft::model {
+
+namespace {
+
+/// Architectures that have no family here, and why: what their files hold is no text model, or needs more.
+struct Stranger {
+  std::string_view architecture, reason;
+};
+constexpr std::string_view kDiffusion =
+    "is a diffusion model: it fills in all places of a text over many passes, and weft writes token after "
+    "token";
+constexpr std::string_view kDrafter =
+    "drafts tokens for another model from that one's inner rows; run that model without it";
+constexpr std::string_view kSparse =
+    "chooses by an index of its own which positions each token sees (sparse attention), which weft does not";
+constexpr Stranger kStrangers[] = {
+    {"clip", "is an encoder of pictures or sounds: give it with --mmproj, beside the file of its text model"},
+    {"dream", kDiffusion},
+    {"llada", kDiffusion},
+    {"llada-moe", kDiffusion},
+    {"rnd1", kDiffusion},
+    {"diffusion-gemma", kDiffusion},
+    {"wavtokenizer-dec", "makes sound of tokens; weft makes none"},
+    {"eagle3", kDrafter},
+    {"dflash", kDrafter},
+    {"gemma4-assistant", kDrafter},
+    {"deepseek32", kSparse},
+    {"glm-dsa", kSparse},
+};
+
+}  // namespace
 
 std::span<const Family> families() {
 #define WEFT_FAMILY(row) row,
@@ -27,6 +58,10 @@ ModelDescription describe(const gguf::File& file) {
     family.read(metadata, description.hparams);
     return description;
   }
+  for (const Stranger& stranger : kStrangers)
+    if (stranger.architecture == *architecture)
+      throw Error(ErrorCode::kUnsupported, "the architecture \"" + std::string(*architecture) +
+                                               "\" is not supported: it " + std::string(stranger.reason));
   std::string known;
   for (const Family& family : families())
     known += (known.empty() ? "" : ", ") + std::string(family.architecture);

@@ -36,8 +36,8 @@ struct ModelDescription {
   Additions additions = {};
 };
 
-/// Throws Error: kInvalidFile with the key or tensor and what was expected, kUnsupported (with the names of
-/// known families) for an unknown architecture.
+/// Throws Error: kInvalidFile with the key or tensor and what was expected, kUnsupported for an
+/// architecture that weft has not, with the reason or the names of known families.
 ModelDescription describe(const gguf::File& file);
 
 /// The graph at a context's sizes. Throws Error: kInvalidFile where tensors do not fit the description,

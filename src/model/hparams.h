@@ -50,6 +50,7 @@ class Metadata {
                             std::int64_t max) const;
   float require_float(std::string_view key, double min, double max) const;
   float get_float(std::string_view key, double min, double max, float otherwise) const;
+  bool has(std::string_view key) const { return file_.find(full(key)) != nullptr; }
   /// One for each of n layers, given once for all or as an array; refuses where there is none.
   std::vector<float> get_floats(std::string_view key, int n_layers, double min, double max) const;
   bool get_bool(std::string_view key, bool otherwise) const;
@@ -129,8 +130,12 @@ struct HParams {
   float expert_scale = 1.0f;      ///< Of all their weights.
   float router_softcap = 0.0f;    ///< Of the router's logits, 0: none
   bool weights_before = false;    ///< They multiply what experts read, not what they give.
-  int expert_step = 1;            ///< Every so many layers the last has experts.
-  int n_layers_unused = 0;        ///< Behind the others in the file: for drafts of tokens to come.
+  int n_of_chunk = 0;             ///< Experts that share a small one beside them, 0: none
+  int n_ff_chunk = 0;             ///< Of that ...
+  float chunk_scale = 0.0f;       ///< ... and the factor of what it gives.
+  std::vector<float> expert_limits, shared_limits;  ///< By layer: see clamped_glu (blocks.h).
+  int expert_step = 1;                              ///< Every so many layers the last has experts.
+  int n_layers_unused = 0;  ///< Behind the others in the file: for drafts of tokens to come.
 
   // Attention over a latent row (MLA), where rows are q_rank and kv_rank wide; 0 where there is none.
   int q_rank = 0;  ///< 0: queries are projected at once.

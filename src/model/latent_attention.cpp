@@ -33,7 +33,8 @@ ValueId heads_of_rows(Builder& b, const Dim& rows, const std::string& name) {
 
 }  // namespace
 
-ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bool rope) {
+ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bool rope,
+                         ValueId temperature) {
   const HParams& h = b.hparams();
   const ModelGraph& m = b.model();
   const CellInputs& at = b.cells(0);
@@ -59,6 +60,7 @@ ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bo
   q = b.add(ops::Concat{.axis = 2}, {q_turned, q_latent}, name("q_joined"));
   q = b.add(ops::Reshape{{rows, heads * h.k_head_dim}}, {q}, name("q"));
   if (rope) q = b.add(h.rope, {q, m.positions}, name("q_rope"));
+  if (temperature != kNoValue) q = b.add(ops::Mul{}, {q, temperature}, name("q_sharpened"));
 
   const std::string kv = name("attn_kv_a_mqa");
   const std::int64_t n_kv = h.kv_rank + turned;

@@ -8,7 +8,9 @@ namespace weft::model {
 /// The keys "attention.*" of latent rows. The scale is that of the size which keys would have unfolded.
 void read_latent(const Metadata& metadata, HParams& hparams);
 
-/// In place of attention(). Without rope the columns that all heads share do not turn.
-ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bool rope);
+/// In place of attention(). Without rope the columns that all heads share do not turn. `temperature`: see
+/// AttentionBlock.
+ValueId latent_attention(Builder& b, int layer, ValueId x, ValueId& residual, bool rope,
+                         ValueId temperature = kNoValue);
 
 }  // namespace weft::model

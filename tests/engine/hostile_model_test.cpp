@@ -183,6 +183,28 @@ TEST_P(Hostile, ContradictionsAreRefused) {
       expect_names(load(draft, [&](Writer& w) { w.set(key("rope.scaling.type"), type); }),
                    key("rope.scaling.type"), type);
   expect_names(load(draft, [&](Writer& w) { w.set("general.architecture", "unheard"); }), "unheard", "");
+  constexpr std::pair<const char*, const char*> kStrangers[] = {{"llada", "diffusion"},
+                                                                {"clip", "--mmproj"},
+                                                                {"wavtokenizer-dec", "sound"},
+                                                                {"eagle3", "drafts"},
+                                                                {"glm-dsa", "sparse attention"}};
+  for (const auto& [architecture, reason] : kStrangers)
+    expect_names(load(draft, [&](Writer& w) { w.set("general.architecture", architecture); }), reason,
+                 architecture);
+}
+
+// What nobody reads is refused, in layers and outside of them, unless it is known to be of no use here.
+TEST_P(Hostile, TensorsThatNobodyReadsAreNamed) {
+  const Draft draft(file);
+  const auto with = [&](const char* name) {
+    Draft more = draft;
+    more.tensors.push_back({name, DType::kF32, {4}, std::vector<std::byte>(16)});
+    return load(more);
+  };
+  for (const char* name : {"mystery.weight", "blk.0.mystery.weight", "rope_mystery.weight", "output.mystery"})
+    expect_names(with(name), name, "unread");
+  for (const char* name : {"mm.0.weight", "v.patch_embd.weight", "output.input_scale"})
+    EXPECT_EQ(with(name), "");
 }
 
 TEST_P(Hostile, TensorsThatDoNotFitAreNamed) {

@@ -79,7 +79,11 @@ inline constexpr const char* kFamilies[] = {"arcee",          "cohere2",
                                             "plamo",          "rwkv6",
                                             "rwkv6-fused",    "rwkv6qwen2",
                                             "chameleon",      "chameleon-swin",
-                                            "plamo2",         "nemotron_h_puzzle"};
+                                            "plamo2",         "nemotron_h_puzzle",
+                                            "grovemoe",       "mistral4",
+                                            "step35",         "phi3-long",
+                                            "phi3-short",     "exaone4-rope3",
+                                            "mellum"};
 /// For the names of tests, which take no dashes.
 inline std::string name_of_family(const testing::TestParamInfo<const char*>& test) {
   std::string name = test.param;

@@ -43,7 +43,6 @@ ValueId build(Builder& b) {
   const HParams& h = b.hparams();
   Decoder how;
   how.attention.rope_params = h.rope;
-  how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
   how.attention.qk_norm = QkNorm::kHeads;
   how.own_ffn = [&](int layer, ValueId x) {
     const ValueId up = linear(b, x, layer_name(layer, "ffn_up"), h.n_ff);

@@ -14,7 +14,6 @@ void read(const Metadata& metadata, HParams& h) {
 ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
-  how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {b.hparams().rope.n_rot / 2});
   return decoder(b, embed_tokens(b), how);
 }
 

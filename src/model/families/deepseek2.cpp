@@ -1,5 +1,6 @@
 // DeepSeek V2 (arXiv 2405.04434), V3 and R1 (arXiv 2412.19437), Kimi K2: attention over latent rows; experts
-// are chosen among the best groups.
+// are chosen among the best groups. Mistral Large 3 and Mistral 4 (2026) are such, with queries that are
+// sharpened behind the length that the model first learned.
 #include <cmath>
 
 #include "model/family.h"
@@ -13,6 +14,8 @@ void read(const Metadata& metadata, HParams& h) {
   read_router(metadata, h);
   read_unused_layers(metadata, h);
   read_latent(metadata, h);
+  h.temperature_scale = metadata.get_float("attention.temperature_scale", 0.0, 1e3, 0.0f);
+  h.temperature_length = metadata.get_int("attention.temperature_length", 1, kMaxContext, h.rope.n_ctx_orig);
   // YaRN's factor is for the scores, not for what turns alone.
   const float stretch = std::log(1.0f / h.rope.freq_scale);
   const float factor =
@@ -22,15 +25,18 @@ void read(const Metadata& metadata, HParams& h) {
 }
 
 ValueId build(Builder& b) {
+  const ValueId x = embed_tokens(b);
+  const ValueId temperature = b.hparams().temperature_scale != 0.0f ? temperatures(b, 0) : kNoValue;
   Decoder how;
-  how.attend = [&](int layer, ValueId x, ValueId& residual) {
-    return latent_attention(b, layer, x, residual, true);
+  how.attend = [&](int layer, ValueId in, ValueId& residual) {
+    return latent_attention(b, layer, in, residual, true, temperature);
   };
-  return decoder(b, embed_tokens(b), how);
+  return decoder(b, x, how);
 }
 
 }  // namespace
 
 const Family kDeepseek2 = {"deepseek2", read, build};
+const Family kMistral4 = {"mistral4", read, build};
 
 }  // namespace weft::model

@@ -20,7 +20,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.qk_norm = QkNorm::kHeads;
   how.attention.rope_params = h.rope;
-  how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
   how.vary = [&](int layer, AttentionBlock& block) {
     const bool slides = h.sliding[static_cast<std::size_t>(layer)];
     block.window = slides ? h.window : 0;

@@ -39,7 +39,7 @@ ValueId add_experts(Builder& b, int layer, ValueId sum, ValueId dense) {
   x = b.add(ops::Scale{1.0f / std::sqrt(static_cast<float>(h.n_embd))}, {x}, name("router_in"));
   const ChosenExperts chosen = choose_experts(b, layer, x);
   const ValueId normed = norm(b, NormKind::kRms, sum, name("pre_ffw_norm_2"));
-  const ValueId out = chosen_experts(b, layer, normed, chosen, Activation::kGelu);
+  const ValueId out = chosen_experts(b, layer, normed, chosen, plain_glu(b, Activation::kGelu));
   return add(b, norm(b, NormKind::kRms, dense, name("post_ffw_norm_1")),
              norm(b, NormKind::kRms, out, name("post_ffw_norm_2")), name("ffn_sum"));
 }

@@ -16,8 +16,6 @@ ValueId build_with(Builder& b, NormKind norm) {
   Decoder how;
   how.norm = norm;
   how.attention.rope_params = h.rope;
-  // Llama 3's scaling comes as a factor for each frequency.
-  how.attention.rope_factors = b.optional_weight("rope_freqs.weight", {h.rope.n_rot / 2});
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -40,7 +40,6 @@ void read3(const Metadata& metadata, HParams& h) {
 ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
-  how.attention.rope_factors = long_rope_factors(b);
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -13,7 +13,6 @@ ValueId build(Builder& b) {
   Decoder how;
   how.attention.rope_params = h.rope;
   how.attention.window = h.window;
-  how.attention.rope_factors = long_rope_factors(b);
   how.ffn = Ffn::kFused;
   return decoder(b, embed_tokens(b), how);
 }

@@ -61,9 +61,8 @@ ValueId build(Builder& b) {
   how.norm = NormKind::kLayer;
   how.attention.rope_params = h.rope;
   how.attention.window = h.window;
-  how.attention.rope_factors = long_rope_factors(b);
   how.own_ffn = [&](int layer, ValueId x) {
-    return chosen_experts(b, layer, x, choose(b, layer, x), Activation::kSilu);
+    return chosen_experts(b, layer, x, choose(b, layer, x), plain_glu(b, Activation::kSilu));
   };
   return decoder(b, embed_tokens(b), how);
 }

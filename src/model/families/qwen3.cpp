@@ -1,4 +1,5 @@
-// Qwen3 (arXiv 2505.09388), dense and with experts: the heads of Q and K are normed.
+// Qwen3 (arXiv 2505.09388), dense and with experts: the heads of Q and K are normed. Mellum 2 (JetBrains,
+// 2026) has layers with a window and a rope of their own among them.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -20,8 +21,31 @@ ValueId build(Builder& b) {
   return decoder(b, embed_tokens(b), how);
 }
 
+void read_mellum(const Metadata& metadata, HParams& h) {
+  read_moe(metadata, h);
+  constexpr int kNone = 1;  // Files list them.
+  read_sliding(metadata, h, kNone);
+  if (!metadata.has("rope.freq_base_swa")) h.rope_base_window = h.rope.freq_base;
+}
+
+ValueId build_mellum(Builder& b) {
+  const HParams& h = b.hparams();
+  Decoder how;
+  how.attention.rope_params = h.rope;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    if (!h.sliding[static_cast<std::size_t>(layer)]) return;
+    block.window = h.window;
+    block.rope_params.freq_base = h.rope_base_window;
+    block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;  // Scaling is for full layers only.
+    block.rope_params.ext_factor = 0.0f;
+  };
+  return decoder(b, embed_tokens(b), how);
+}
+
 }  // namespace
 
+const Family kMellum = {"mellum", read_mellum, build_mellum};
 const Family kQwen3 = {"qwen3", read, build};
 const Family kQwen3Moe = {"qwen3moe", read_moe, build};
 

@@ -28,7 +28,8 @@ ValueId build(Builder& b) {
     return out;
   };
   how.own_ffn = [&](int layer, ValueId x) {
-    return chosen_experts(b, layer, x, choose_experts(b, layer, layer_input), Activation::kRelu);
+    const ChosenExperts chosen = choose_experts(b, layer, layer_input);
+    return chosen_experts(b, layer, x, chosen, plain_glu(b, Activation::kRelu));
   };
   return decoder(b, embed_tokens(b), how);
 }

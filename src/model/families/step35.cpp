@@ -1,0 +1,86 @@
+// Step 3.5 and 3.7 Flash (StepFun, 2026): three sliding layers to each full one, with heads and a rope of
+// their own; attention behind a gate for each head; sigmoid routers, and limits of what experts' gates let
+// through.
+#include "model/blocks.h"
+#include "model/family.h"
+
+namespace weft::model {
+namespace {
+
+void read(const Metadata& metadata, HParams& h) {
+  constexpr int kPattern = 4;
+  h.rope.neox = true;
+  h.sigmoid_router = true;
+  read_router(metadata, h);
+  read_sliding(metadata, h, kPattern, FullLayer::kFirst);
+  const auto limits = [&](const char* key) {
+    return metadata.has(key) ? metadata.get_floats(key, h.n_layers, 0.0, kMaxFactor) : std::vector<float>();
+  };
+  h.expert_limits = limits("swiglu_clamp_exp");
+  h.shared_limits = limits("swiglu_clamp_shexp");
+  // The key says what turns in sliding layers; in full ones half of that does.
+  h.n_rot_window = h.rope.n_rot;
+  h.rope.n_rot /= 2;
+  if (h.rope.n_rot % 2 != 0)
+    metadata.refuse("rope.dimension_count",
+                    "found " + std::to_string(h.n_rot_window) + ", expected four times as many");
+  read_unused_layers(metadata, h);
+}
+
+float limit_of(const std::vector<float>& limits, int layer) {
+  return limits.empty() ? 0.0f : limits[static_cast<std::size_t>(layer)];
+}
+
+ValueId feed_forward(Builder& b, int layer, ValueId x) {
+  const HParams& h = b.hparams();
+  const auto name = [&](const char* part) { return layer_name(layer, part); };
+  const Glu glu = clamped_glu(b, limit_of(h.shared_limits, layer));
+  if (!b.has(name("ffn_gate_inp.weight"))) {
+    const std::int64_t width = h.n_ff_of[static_cast<std::size_t>(layer)];
+    const ValueId gate = linear(b, x, name("ffn_gate"), width), up = linear(b, x, name("ffn_up"), width);
+    return linear(b, glu(gate, up, name("ffn_glu")), name("ffn_down"), h.n_embd);
+  }
+  const ValueId out = chosen_experts(b, layer, x, choose_experts(b, layer, x),
+                                     clamped_glu(b, limit_of(h.expert_limits, layer)));
+  return add(b, out, shared_expert(b, layer, x, glu), name("ffn_sum"));
+}
+
+ValueId build(Builder& b) {
+  const HParams& h = b.hparams();
+  constexpr const char* kFactors = "rope_freqs.weight";
+  const ValueId factors =
+      b.has(kFactors) ? b.weight_rows(kFactors, {h.n_rot_window / 2}, 0, h.rope.n_rot / 2) : kNoValue;
+  Decoder how;
+  how.attention.qk_norm = QkNorm::kHeads;
+  how.attention.rope_factors = factors;
+  how.vary = [&](int layer, AttentionBlock& block) {
+    block.n_heads = h.n_heads_of[static_cast<std::size_t>(layer)];
+    block.n_kv_heads = h.n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.rope_params = h.rope;
+    if (h.sliding[static_cast<std::size_t>(layer)]) {
+      block.window = h.window;
+      block.rope_params.n_rot = h.n_rot_window;
+      block.rope_params.freq_base = h.rope_base_window;
+      block.rope_factors = kNoValue;
+    }
+    block.finish = [&b, layer, n_heads = std::int64_t{block.n_heads}](ValueId x, ValueId attended) {
+      const std::string name = layer_name(layer, "attn_gate");
+      const Shape shape = b.model().graph.value(attended).shape;
+      const std::int64_t dim = shape.columns() / n_heads;
+      const ValueId logits = linear(b, x, name, n_heads);
+      const ValueId gate = b.add(ops::Unary{UnaryKind::kSigmoid}, {logits}, name + "_sigmoid");
+      const ValueId each = b.add(ops::Reshape{{shape[0], n_heads, 1}}, {gate}, name + "_of_heads");
+      const ValueId heads = b.add(ops::Reshape{{shape[0], n_heads, dim}}, {attended}, name + "_heads");
+      const ValueId gated = b.add(ops::Mul{}, {heads, each}, name + "_gated_heads");
+      return b.add(ops::Reshape{{shape[0], n_heads * dim}}, {gated}, name + "_gated");
+    };
+  };
+  how.own_ffn = [&](int layer, ValueId x) { return feed_forward(b, layer, x); };
+  return decoder(b, embed_tokens(b), how);
+}
+
+}  // namespace
+
+const Family kStep35 = {"step35", read, build, LayerMix::kSparse};
+
+}  // namespace weft::model
