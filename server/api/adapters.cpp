@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace weft::server {
 namespace {
 
 constexpr double kMostScale = 1e6;
+
+/// What the scale of a use is multiplied by.
+double factor_of(const AdapterInfo& adapter) {
+  return adapter.alpha == 0.0f ? 1.0 : static_cast<double>(adapter.alpha) / adapter.rank;
+}
 
 }  // namespace
 
@@ -29,6 +35,12 @@ std::vector<AdapterUse> read_adapters(const Json& list, const std::string& path,
     if (use.adapter < 0)
       throw bad_request(fields.path_of("id"), fmt::format("'{}' is missing", fields.path_of("id")));
     fields.done();
+    // Refused here: as the scale of all that name none, it would be an error of each of them.
+    const double factor = factor_of(model.adapters()[static_cast<std::size_t>(use.adapter)]);
+    if (std::abs(use.scale * factor) > kMostScale)
+      throw bad_request(fields.path_of("scale"),
+                        fmt::format("'{}' must be at most {:g} times one of the adapter's own, {:g}",
+                                    fields.path_of("scale"), kMostScale, factor));
     if (std::any_of(uses.begin(), uses.end(),
                     [&](const AdapterUse& other) { return other.adapter == use.adapter; }))
       throw bad_request(at, fmt::format("'{}': adapter {} is given twice", at, use.adapter));

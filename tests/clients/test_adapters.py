@@ -1,4 +1,5 @@
 """Adapters as clients ask for them: by name, for one request, and for all that say nothing."""
+import concurrent.futures
 import json
 from pathlib import Path
 
@@ -103,4 +104,26 @@ def test_wrong_wishes_are_refused_by_name(address):
                        ([{"id": 0, "weight": 1}], "weight")):
         assert part in error_of(address, "/v1/completions", {"prompt": "x", "lora": lora})
     assert "list" in error_of(address, "/lora-adapters", {"id": 0})
+    # With what the adapter itself multiplies by: alpha / rank is 2.
+    assert "adapters[0].scale" in error_of(address, "/lora-adapters", [{"id": 0, "scale": 600000}])
+    assert "lora[0].scale" in error_of(address, "/v1/completions", {"prompt": "x", "lora": [{"id": 0, "scale": -1e6}]})
+    assert text_of(address, model="base")
     assert "adapters[0].id" in error_of(address, "/lora-adapters", [{"id": 9}])
+
+
+def test_texts_that_are_under_way_keep_theirs(address):
+    """Each is written with the scales of when it came, whatever is set meanwhile, and whoever is beside it."""
+    plain, first = text_of(address, model="base"), text_of(address, lora=[{"id": 0}])
+    second = text_of(address, model="second")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        try:
+            asked = []
+            for i in range(24):
+                asked.append((pool.submit(text_of, address), {plain, first}))
+                asked.append((pool.submit(text_of, address, model="second"), {second}))
+                post(address, "/lora-adapters", [{"id": 0, "scale": i % 2}])
+            for answer, expected in asked:
+                assert answer.result() in expected
+        finally:
+            post(address, "/lora-adapters", [])
+    assert text_of(address) == plain
