@@ -1,5 +1,5 @@
-// What adapters cost: steps of 32 texts of a model as it is, with adapters loaded that nobody uses, and with
-// all of them mixed in each step, text by text in turn. Prints milliseconds a step, of the best round.
+// What adapters cost: steps of a model as it is, with adapters loaded that nobody uses, with one for all
+// texts and with all mixed, text by text in turn. Prints milliseconds a step, of the best round.
 //
 //   bench_adapters MODEL.gguf ADAPTER.gguf...        (random_adapters.py makes some)
 #include <weft/context.h>
@@ -13,7 +13,15 @@
 
 namespace {
 
-constexpr int kTexts = 32, kPrompt = 32, kSteps = 10, kRounds = 5;
+constexpr int kPrompt = 32, kRounds = 4;
+
+/// Steps of so many texts, each with so many tokens.
+struct Work {
+  const char* name;
+  int n_texts, n_tokens, n_steps;
+};
+constexpr Work kWorks[] = {
+    {"32 texts write", 32, 1, 10}, {"1 text writes", 1, 1, 20}, {"4 texts read 128 tokens", 4, 128, 1}};
 
 std::shared_ptr<const weft::Model> load(const char* path, const std::vector<weft::AdapterFile>& adapters) {
   weft::ModelParams params;
@@ -21,40 +29,58 @@ std::shared_ptr<const weft::Model> load(const char* path, const std::vector<weft
   return weft::Model::load(path, params);
 }
 
-/// Texts that have read their prompts.
+/// Texts that have read a prompt where they write.
 class Texts {
  public:
   /// `n_adapters` of which each text has one; 0: none.
-  Texts(const std::shared_ptr<const weft::Model>& model, int n_adapters)
-      : context_(model, {.n_ctx = kTexts * (kPrompt + kSteps * kRounds + 64), .n_sequences = kTexts}) {
+  Texts(const std::shared_ptr<const weft::Model>& model, const Work& work, int n_adapters)
+      : work_(work),
+        n_adapters_(n_adapters),
+        context_(model,
+                 {.n_ctx = work.n_texts * (kPrompt + work.n_tokens * work.n_steps * (kRounds + 1) + 64),
+                  .n_sequences = work.n_texts}) {
+    if (reads()) return;
     weft::Batch batch;
-    for (int text = 0; text < kTexts; ++text) {
-      if (n_adapters > 0) {
-        const weft::AdapterUse use = {text % n_adapters, 1.0f};
-        context_.set_adapters(text, {&use, 1});
-      }
+    for (int text = 0; text < work.n_texts; ++text) {
+      choose(text);
       for (int i = 0; i < kPrompt; ++i) batch.add(100 + (7 * text + i) % 300, text, i + 1 == kPrompt);
     }
     (void)context_.decode(batch);
-    step(kSteps / 2);
   }
   /// Milliseconds a step.
-  double step(int n) {
-    const auto start = std::chrono::steady_clock::now();
+  double run() {
+    std::chrono::duration<double, std::milli> elapsed{};
     weft::Batch batch;
-    for (int i = 0; i < n; ++i) {
+    for (int step = 0; step < work_.n_steps; ++step) {
       batch.clear();
-      for (int text = 0; text < kTexts; ++text) {
-        batch.add(100 + (5 * text + i) % 300, text, true);
-        batch.only_best(text, 1);
+      for (int text = 0; text < work_.n_texts; ++text) {
+        if (reads()) {
+          context_.remove(text);
+          choose(text);
+        }
+        for (int i = 0; i < work_.n_tokens; ++i) {
+          const bool last = i + 1 == work_.n_tokens;
+          batch.add(100 + (5 * text + i + step) % 300, text, last);
+          if (last) batch.only_best(batch.size() - 1, 1);
+        }
       }
+      const auto start = std::chrono::steady_clock::now();
       (void)context_.decode(batch);
+      elapsed += std::chrono::steady_clock::now() - start;
     }
-    const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-    return elapsed.count() / n;
+    return elapsed.count() / work_.n_steps;
   }
 
  private:
+  bool reads() const { return work_.n_tokens > 1; }
+  void choose(int text) {
+    if (n_adapters_ == 0) return;
+    const weft::AdapterUse use = {text % n_adapters_, 1.0f};
+    context_.set_adapters(text, {&use, 1});
+  }
+
+  const Work& work_;
+  const int n_adapters_;
   weft::Context context_;
 };
 
@@ -68,15 +94,27 @@ int main(int argc, char** argv) try {
   std::vector<weft::AdapterFile> files;
   for (int i = 2; i < argc; ++i) files.push_back({argv[i], std::to_string(i)});
   const auto plain = load(argv[1], {}), adapted = load(argv[1], files);
-  Texts texts[] = {{plain, 0}, {adapted, 0}, {adapted, static_cast<int>(files.size())}};
-  double best[] = {1e9, 1e9, 1e9};
-  // In turns: others run on this machine.
-  for (int round = 0; round < kRounds; ++round)
-    for (int i = 0; i < 3; ++i) best[i] = std::min(best[i], texts[i].step(kSteps));
-  const char* const names[] = {"without", "loaded, not used", "all mixed"};
-  for (int i = 0; i < 3; ++i)
-    std::printf("%-18s %8.2f ms a step  %6.1f tokens/s  %+5.1f %%\n", names[i], best[i],
-                kTexts * 1000.0 / best[i], 100.0 * (best[i] / best[0] - 1.0));
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // Who waits sees each line.
+  for (const Work& work : kWorks) {
+    struct Case {
+      const char* name;
+      Texts texts;
+      double best = 1e9;
+    };
+    Case cases[] = {{"without", {plain, work, 0}},
+                    {"loaded, not used", {adapted, work, 0}},
+                    {"one for all", {adapted, work, 1}},
+                    {"all mixed", {adapted, work, static_cast<int>(files.size())}}};
+    // In turns: others run on this machine. The first round warms up.
+    for (int round = 0; round <= kRounds; ++round)
+      for (Case& c : cases) {
+        const double ms = c.texts.run();
+        if (round > 0) c.best = std::min(c.best, ms);
+      }
+    for (const Case& c : cases)
+      std::printf("%-24s %-18s %8.2f ms a step  %+5.1f %%\n", work.name, c.name, c.best,
+                  100.0 * (c.best / cases[0].best - 1.0));
+  }
   return 0;
 } catch (const weft::Error& error) {
   std::fprintf(stderr, "bench_adapters: %s\n", error.what());

@@ -133,23 +133,26 @@ void Adapters::add_pair(int adapter, const gguf::TensorInfo& a, const gguf::Tens
     throw Error(ErrorCode::kUnsupported,
                 info.path.string() + ": tensor " + a.name + " adds to " + matrix +
                     "; weft adapts no embeddings, nor the head that shares their matrix");
-  if (base->shape.size() != 2)
+  const bool of_experts = base->shape.size() == 3;
+  if (base->shape.size() != 2 && !of_experts)
     throw Error(ErrorCode::kUnsupported, info.path.string() + ": tensor " + a.name + " adds to " + matrix +
                                              " of shape " + text_of(base->shape) +
                                              "; weft adapts matrices only");
-  const std::int64_t rank = b.shape.back(), n_out = base->shape[0], n_in = base->shape[1];
+  const std::int64_t rank = b.shape.back(), n_experts = of_experts ? base->shape[0] : 1;
+  const std::int64_t n_out = base->shape.end()[-2], n_in = base->shape.back();
   const auto check_shape = [&](const gguf::TensorInfo& tensor, std::vector<std::int64_t> expected) {
     require_floats(info.path, tensor);
     if (tensor.shape != expected)
       refuse(info.path, "tensor " + tensor.name + " has the shape " + text_of(tensor.shape) + ", expected " +
                             text_of(expected) + " for " + matrix + " " + text_of(base->shape));
   };
-  check_shape(b, {n_out, rank});
-  check_shape(a, {rank, n_in});
+  check_shape(b, of_experts ? std::vector{n_experts, n_out, rank} : std::vector{n_out, rank});
+  check_shape(a, of_experts ? std::vector{n_experts, rank, n_in} : std::vector{rank, n_in});
   ++info.n_tensors;
   info.rank = std::max(info.rank, static_cast<int>(rank));
   AdapterStack& stack = stacks_[matrix];
   stack.matrix = matrix;
+  stack.n_experts = n_experts;
   stack.n_in = n_in;
   stack.n_out = n_out;
   stack.rank = std::max(stack.rank, rank);
@@ -190,14 +193,20 @@ void Adapters::unpack(int adapter, const gguf::TensorInfo& tensor, std::int64_t 
 }
 
 std::vector<std::byte> Adapters::a_bytes(const AdapterStack& stack) const {
-  const std::size_t row = row_bytes(stack.dtype, stack.n_in), rank = static_cast<std::size_t>(stack.rank);
-  std::vector<std::byte> bytes(stack.parts.size() * rank * row);
+  const std::size_t row = row_bytes(stack.dtype, stack.n_in);
+  std::vector<std::byte> bytes(stack.parts.size() * static_cast<std::size_t>(stack.n_experts * stack.rank) *
+                               row);
   std::vector<float> values(static_cast<std::size_t>(stack.n_in));
   for (std::size_t i = 0; i < stack.parts.size(); ++i) {
     const AdapterStack::Part& part = stack.parts[i];
-    for (std::int64_t r = 0; part.a != nullptr && r < part.a->shape[0]; ++r) {
-      unpack(static_cast<int>(i), *part.a, r, values);
-      pack_row(stack.dtype, values, bytes.data() + (i * rank + static_cast<std::size_t>(r)) * row);
+    if (part.a == nullptr) continue;
+    const std::int64_t rank = part.b->shape.back();
+    for (std::int64_t expert = 0; expert < stack.n_experts; ++expert) {
+      const std::int64_t matrix = static_cast<std::int64_t>(i) * stack.n_experts + expert;
+      for (std::int64_t r = 0; r < rank; ++r) {
+        unpack(static_cast<int>(i), *part.a, expert * rank + r, values);
+        pack_row(stack.dtype, values, bytes.data() + static_cast<std::size_t>(matrix * stack.rank + r) * row);
+      }
     }
   }
   return bytes;
@@ -205,6 +214,8 @@ std::vector<std::byte> Adapters::a_bytes(const AdapterStack& stack) const {
 
 std::vector<std::byte> Adapters::b_bytes(const AdapterStack& stack, std::int64_t begin,
                                          std::int64_t n) const {
+  // Experts' rows follow each other, in the file and here.
+  if (stack.n_experts > 1) n *= stack.n_experts;
   const std::size_t row = row_bytes(stack.dtype, stack.rank), rows = static_cast<std::size_t>(n);
   std::vector<std::byte> bytes(stack.parts.size() * rows * row);
   std::vector<float> values(static_cast<std::size_t>(stack.rank));
@@ -212,7 +223,7 @@ std::vector<std::byte> Adapters::b_bytes(const AdapterStack& stack, std::int64_t
     const AdapterStack::Part& part = stack.parts[i];
     if (part.b == nullptr) continue;
     std::fill(values.begin(), values.end(), 0.0f);
-    const auto own = std::span(values).first(static_cast<std::size_t>(part.b->shape[1]));
+    const auto own = std::span(values).first(static_cast<std::size_t>(part.b->shape.back()));
     for (std::size_t r = 0; r < rows; ++r) {
       unpack(static_cast<int>(i), *part.b, begin + static_cast<std::int64_t>(r), own);
       if (part.factor != 1.0f)

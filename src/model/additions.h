@@ -20,6 +20,8 @@ namespace weft::model {
 /// What all adapters add to a matrix W {n_out, n_in} of the model, as two stacks: A {n_adapters, rank, n_in}
 /// and B {n_adapters, n_out, rank}. A row W x gets factor * B[i] (A[i] x) more, the factor being that of
 /// Adapters. `rank` is the largest; what others lack, and all of those that leave the matrix alone, is zeros.
+/// Where W are the matrices of experts, {n_experts, n_out, n_in}, each has such pairs: those of an adapter
+/// lie one behind another.
 struct AdapterStack {
   struct Part {
     const gguf::TensorInfo* a = nullptr;  ///< Null: the adapter leaves the matrix alone.
@@ -27,7 +29,7 @@ struct AdapterStack {
     float factor = 1.0f;  ///< Of B, where its rank is not the adapter's.
   };
   std::string matrix;
-  std::int64_t n_in = 0, n_out = 0, rank = 0;
+  std::int64_t n_experts = 1, n_in = 0, n_out = 0, rank = 0;
   DType dtype = DType::kF32;  ///< 16 bits where nothing is lost by that.
   std::vector<Part> parts;    ///< By adapter.
 };
@@ -50,7 +52,7 @@ class Adapters {
   const AdapterStack* find(const std::string& tensor) const;
   /// The stacks' bytes, in their type. Throws Error kIo.
   std::vector<std::byte> a_bytes(const AdapterStack& stack) const;
-  /// Of rows [begin, begin + n) of the matrix.
+  /// Of rows [begin, begin + n) of the matrix; of experts all.
   std::vector<std::byte> b_bytes(const AdapterStack& stack, std::int64_t begin, std::int64_t n) const;
 
   /// Throws Error kUnsupported that names a matrix that is not among these.

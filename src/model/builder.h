@@ -190,6 +190,9 @@ class Builder {
   /// `bias` where the file has it, and what adapters add to it. Cut by GraphSizes::row_shares.
   ValueId product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                   std::int64_t begin, std::int64_t n_out, const std::string& name);
+  /// y with what adapters add to products of experts: y {m, k, n_out} is made of rows x, {m, n_in} or
+  /// {m, k, n_in}, by `weight` {n_experts, n_out, n_in} for the experts `ids` {m, k}.
+  ValueId adapted_experts(ValueId x, ValueId y, const std::string& weight, ValueId ids);
   bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
   /// The rows of a matrix that the file has. A vector is a matrix of one row.
   std::int64_t rows_of(const std::string& name) const {
@@ -257,6 +260,13 @@ class Builder {
   CellInputs add_cells(const std::string& prefix);
   /// Rows [begin, begin + n_out) of a product with a weight, and what adapters add to them.
   ValueId adapted(ValueId x, ValueId y, const std::string& weight, std::int64_t begin, std::int64_t n_out);
+  /// The two stacks of what is added to rows [begin, begin + n_out) of a weight.
+  struct AdapterWeights {
+    ValueId a, b;
+  };
+  AdapterWeights adapter_weights(const AdapterStack& stack, std::int64_t begin, std::int64_t n_out);
+  /// y {rows, columns} with the means of what `each` use {n_uses, columns} adds.
+  ValueId with_means(ValueId y, ValueId each, const AdapterInputs& inputs, const std::string& name);
   /// Those of a matrix's rows; null where adapters know no such rows.
   const AdapterInputs* adapters_of_rows(const Dim& rows);
   ValueId add_made(const std::string& name, DType dtype, const Shape& shape,

@@ -28,7 +28,8 @@ std::vector<float> floats_of(DType type, std::span<const std::byte> bytes, std::
   return values;
 }
 
-/// What adapters add to a matrix: {n_out, depth} times {depth, n_in}, the adapters' ranks side by side.
+/// What adapters add to a matrix, or to those of experts, one behind another: {n_out, depth} times {depth,
+/// n_in}, the adapters' ranks side by side.
 class Addition {
  public:
   /// `scales` are those of the adapters, alpha / rank included.
@@ -37,22 +38,24 @@ class Addition {
     a_ = floats_of(stack.dtype, adapters.a_bytes(stack), stack.n_in);
     b_ = floats_of(stack.dtype, adapters.b_bytes(stack, 0, stack.n_out), stack.rank);
     n_out_ = static_cast<std::size_t>(stack.n_out);
-    for (std::size_t i = 0; i < b_.size(); ++i) b_[i] *= scales[i / (n_out_ * rank_)];
+    n_rows_ = static_cast<std::size_t>(stack.n_experts) * n_out_;
+    for (std::size_t i = 0; i < b_.size(); ++i) b_[i] *= scales[i / (n_rows_ * rank_)];
   }
 
   void add_to(std::int64_t row, std::span<float> values) const {
-    const std::size_t n_adapters = b_.size() / (n_out_ * rank_);
+    const std::size_t n_adapters = b_.size() / (n_rows_ * rank_), at = static_cast<std::size_t>(row);
     for (std::size_t adapter = 0; adapter < n_adapters; ++adapter)
       for (std::size_t r = 0; r < rank_; ++r) {
-        const float b = b_[(adapter * n_out_ + static_cast<std::size_t>(row)) * rank_ + r];
+        const float b = b_[(adapter * n_rows_ + at) * rank_ + r];
         if (b == 0.0f) continue;
-        const float* const a = a_.data() + (adapter * rank_ + r) * n_in_;
+        const std::size_t matrix = (adapter * n_rows_ + at) / n_out_;
+        const float* const a = a_.data() + (matrix * rank_ + r) * n_in_;
         for (std::size_t i = 0; i < n_in_; ++i) values[i] += b * a[i];
       }
   }
 
  private:
-  std::size_t n_in_, n_out_ = 0, rank_;
+  std::size_t n_in_, n_out_ = 0, n_rows_ = 0, rank_;
   std::vector<float> a_, b_;
 };
 

@@ -85,6 +85,20 @@ TEST(Adapters, ControlVectorsAreAddedBehindTheirLayers) {
   EXPECT_THROW(logits(std::numeric_limits<float>::quiet_NaN(), -1, -1), Error);
 }
 
+/// transformers' logits with hooks behind the layers (scripts/make_control_golden.py), of families whose
+/// layers are no plain ones.
+TEST(Adapters, ControlVectorsAreAddedToAllThatALayerGives) {
+  const std::filesystem::path folder = std::filesystem::path(WEFT_TEST_DATA) / "control";
+  for (const std::string name : {"nemotron_h", "gemma3n", "gemma4"}) {
+    const std::filesystem::path golden = test::golden_dir() / name;
+    ModelParams params;
+    params.control_vectors = {{folder / (name + ".gguf"), 1.0f}};
+    Context context(Model::load(golden / "model.gguf", params), f32_cache(1));
+    const std::vector<float> logits = all_logits(context, test::read_tokens(golden / "tokens.json"), 7);
+    EXPECT_LE(test::nmse(logits, test::read_floats(folder / (name + ".f32"))), 1e-6) << name;
+  }
+}
+
 TEST(Adapters, AStateOfAModelWithOtherControlVectorsIsRefused) {
   ModelParams params;
   params.control_vectors = {{data("control.gguf"), 1.0f}};
@@ -129,6 +143,29 @@ TEST_P(AdaptedFamily, LogitsAreThoseOfTheMergedModel) {
   const std::vector<float> expected = all_logits(merged, tokens, 16);
   EXPECT_LE(test::nmse(all_logits(adapted, tokens, 16), expected), 1e-6);
   EXPECT_GT(test::nmse(all_logits(plain, tokens, 16), expected), 1e-5) << "the adapter does nothing";
+}
+
+TEST_P(AdaptedFamily, ControlVectorsAreAddedBehindEachLayer) {
+  const std::string key = std::string(*file.get_string("general.architecture")) + ".embedding_length";
+  const std::int64_t n_embd = *file.get_int(key);
+  std::vector<float> direction(static_cast<std::size_t>(n_embd));
+  for (std::size_t i = 0; i < direction.size(); ++i) direction[i] = i % 3 == 0 ? 0.5f : -0.25f;
+  gguf::Writer writer;
+  writer.set("general.architecture", "controlvector");
+  writer.add_tensor("direction.1", DType::kF32, {n_embd}, std::as_bytes(std::span(direction)));
+  const auto vector = test::temporary("family-vector.gguf");
+  writer.write_file(vector);
+  const auto logits = [&](float scale) {
+    ModelParams params;
+    params.control_vectors = {{vector, scale}};
+    Context context(Model::load(path, params), f32_cache(1));
+    return all_logits(context, tokens, 16);
+  };
+  Context plain(Model::load(path), f32_cache(1));
+  const std::vector<float> expected = all_logits(plain, tokens, 16);
+  EXPECT_TRUE(logits(0.0f) == expected);
+  EXPECT_GT(test::nmse(logits(1.0f), expected), 1e-7);
+  std::filesystem::remove(vector);
 }
 
 TEST_P(AdaptedFamily, MixedInABatchNoTextHasOtherBitsThanAlone) {
@@ -470,6 +507,63 @@ TEST_F(AdapterFiles, AreRefusedWithTheNameOfWhatIsWrong) {
   EXPECT_THROW(Model::load(llama(), with_adapters({{data("nothing.gguf")}})), Error);
   EXPECT_THROW(Model::load(llama(), with_adapters({{data("control.gguf")}})), Error);
   EXPECT_THROW(Model::load(llama(), with_adapters({{data("one.gguf")}, {data("two.gguf"), "one"}})), Error);
+}
+
+TEST_F(AdapterFiles, OfExpertsHaveAPairForEach) {
+  const auto path = test::golden_dir() / "mixtral" / "model.gguf";
+  const std::string up = "blk.0.ffn_up_exps.weight";
+  const std::vector<std::int64_t> shape = gguf::File::open(path).find_tensor(up)->shape;
+  ASSERT_EQ(shape.size(), 3u);
+  const std::int64_t n = shape[0], n_out = shape[1], n_in = shape[2];
+  const auto why = [&](std::vector<std::int64_t> a, std::vector<std::int64_t> b) -> std::string {
+    gguf::Writer writer;
+    head(writer);  // Mixtral is a llama.
+    add(writer, up + ".lora_a", std::move(a));
+    add(writer, up + ".lora_b", std::move(b));
+    const auto file = test::temporary("experts.gguf");
+    writer.write_file(file);
+    std::string reason;
+    try {
+      Model::load(path, with_adapters({{file}}));
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+    std::filesystem::remove(file);
+    return reason;
+  };
+  EXPECT_EQ(why({n, 4, n_in}, {n, n_out, 4}), "");
+  EXPECT_THAT(why({4, n_in}, {n_out, 4}), HasSubstr(up + ".lora_b has the shape"));
+  EXPECT_THAT(why({n - 1, 4, n_in}, {n, n_out, 4}), HasSubstr(up + ".lora_a has the shape"));
+  EXPECT_THAT(why({n, 4, n_in}, {n, n_out - 1, 4}), HasSubstr(up + ".lora_b has the shape"));
+}
+
+TEST_F(AdapterFiles, ThatEndTooEarlyAreErrors) {
+  const auto whole = data("one.gguf"), path = test::temporary("cut.gguf");
+  const auto size = std::filesystem::file_size(whole);
+  for (const auto left : {std::uintmax_t{0}, std::uintmax_t{10}, size / 3, size / 2, size - 1}) {
+    std::filesystem::copy_file(whole, path, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(path, left);
+    EXPECT_THROW(Model::load(llama(), with_adapters({{path}})), Error) << left << " bytes";
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_F(AdapterFiles, MayHaveAnyRankAndBeMany) {
+  const auto loads = [&](std::int64_t rank) {
+    return refusal([&](auto& w) {
+      head(w);
+      add(w, q + ".lora_a", {rank, 128});
+      add(w, q + ".lora_b", {128, rank});
+    });
+  };
+  EXPECT_EQ(loads(1), "");
+  EXPECT_EQ(loads(300), "");  // More than the matrix has.
+  std::vector<AdapterFile> many;
+  for (int i = 0; i < 300; ++i)
+    many.push_back({data(i % 2 == 0 ? "one.gguf" : "two.gguf"), std::to_string(i)});
+  const std::vector<Token> tokens = llama_tokens();
+  Context context(Model::load(llama(), with_adapters(many)), f32_cache(1, {{299, 1.0f}}));
+  EXPECT_LE(test::nmse(all_logits(context, tokens, 16), test::read_floats(data("logits_two.f32"))), 1e-6);
 }
 
 TEST_F(AdapterFiles, ControlVectorsAreRefusedWithTheNameOfWhatIsWrong) {

@@ -20,7 +20,7 @@ namespace weft::test {
 
 struct LowRank {
   std::int64_t rank = 0;
-  std::vector<float> a, b;  ///< {rank, n_in}, {n_out, rank}
+  std::vector<float> a, b;  ///< {rank, n_in}, {n_out, rank}; of experts, one pair behind another.
 };
 struct RandomAdapter {
   std::map<std::string, LowRank> matrices;
@@ -49,8 +49,13 @@ inline bool is_adapted(const gguf::TensorInfo& tensor) {
                                         ".ffn_gate_shexp.",
                                         ".ffn_down_shexp.",
                                         ".shortconv.in_proj.",
-                                        ".shortconv.out_proj."};
-  if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight")) return false;
+                                        ".shortconv.out_proj.",
+                                        ".ffn_up_exps.",
+                                        ".ffn_gate_exps.",
+                                        ".ffn_gate_up_exps.",
+                                        ".ffn_down_exps."};
+  const bool of_experts = tensor.name.find("_exps.") != std::string::npos;
+  if (tensor.shape.size() != (of_experts ? 3u : 2u) || !tensor.name.ends_with(".weight")) return false;
   return tensor.name == "output.weight" || std::any_of(kParts.begin(), kParts.end(), [&](const char* part) {
            return tensor.name.find(part) != std::string::npos;
          });
@@ -66,12 +71,13 @@ inline RandomAdapter random_adapter(const gguf::File& model, std::uint64_t seed,
     if (!is_adapted(tensor) ||
         (std::uniform_real_distribution<>()(random) > share && !adapter.matrices.empty()))
       continue;
-    const std::int64_t n_out = tensor.shape[0], n_in = tensor.shape[1];
+    const std::int64_t n_out = tensor.shape.end()[-2], n_in = tensor.shape.back();
+    const std::int64_t n_experts = tensor.shape.size() == 3 ? tensor.shape[0] : 1;
     LowRank& of = adapter.matrices[tensor.name];
     of.rank = rank;
-    for (std::int64_t i = 0; i < rank * n_in; ++i)
+    for (std::int64_t i = 0; i < n_experts * rank * n_in; ++i)
       of.a.push_back(normal(random) / std::sqrt(static_cast<float>(n_in)));
-    for (std::int64_t i = 0; i < rank * n_out; ++i) of.b.push_back(0.05f * normal(random));
+    for (std::int64_t i = 0; i < n_experts * rank * n_out; ++i) of.b.push_back(0.05f * normal(random));
   }
   return adapter;
 }
@@ -88,11 +94,10 @@ inline std::filesystem::path write_adapter(const gguf::File& model, const Random
   writer.set("general.architecture", *model.get_string("general.architecture"));
   writer.set("adapter.lora.alpha", adapter.alpha);
   for (const auto& [matrix, of] : adapter.matrices) {
-    const gguf::TensorInfo& base = *model.find_tensor(matrix);
-    writer.add_tensor(matrix + ".lora_a", DType::kF32, {of.rank, base.shape[1]},
-                      std::as_bytes(std::span(of.a)));
-    writer.add_tensor(matrix + ".lora_b", DType::kF32, {base.shape[0], of.rank},
-                      std::as_bytes(std::span(of.b)));
+    std::vector<std::int64_t> a = model.find_tensor(matrix)->shape, b = a;
+    a.end()[-2] = b.back() = of.rank;
+    writer.add_tensor(matrix + ".lora_a", DType::kF32, a, std::as_bytes(std::span(of.a)));
+    writer.add_tensor(matrix + ".lora_b", DType::kF32, b, std::as_bytes(std::span(of.b)));
   }
   const std::filesystem::path path = temporary(name + ".gguf");
   writer.write_file(path);
@@ -113,16 +118,17 @@ inline std::filesystem::path write_merged(const gguf::File& model, const RandomA
       continue;
     }
     const LowRank& of = found->second;
-    const std::int64_t n_out = tensor.shape[0], n_in = tensor.shape[1];
-    std::vector<float>& w = merged.emplace_back(static_cast<std::size_t>(n_out * n_in));
+    const std::int64_t n_out = tensor.shape.end()[-2], n_in = tensor.shape.back();
+    const std::int64_t n_rows = tensor.n_elements() / n_in;
+    std::vector<float>& w = merged.emplace_back(static_cast<std::size_t>(n_rows * n_in));
     unpack_row(tensor.dtype, tensor.data.data(), w);
     const double factor = static_cast<double>(scale) * adapter.alpha / static_cast<double>(of.rank);
-    for (std::int64_t o = 0; o < n_out; ++o)
+    for (std::int64_t o = 0; o < n_rows; ++o)
       for (std::int64_t i = 0; i < n_in; ++i) {
         double sum = 0.0;
         for (std::int64_t r = 0; r < of.rank; ++r)
           sum += static_cast<double>(of.b[static_cast<std::size_t>(o * of.rank + r)]) *
-                 of.a[static_cast<std::size_t>(r * n_in + i)];
+                 of.a[static_cast<std::size_t>((o / n_out * of.rank + r) * n_in + i)];
         float& value = w[static_cast<std::size_t>(o * n_in + i)];
         value = static_cast<float>(value + factor * sum);
       }

@@ -143,6 +143,34 @@ TEST_F(MergeAdapters, TypesAreKeptUnlessOneIsGiven) {
               HasSubstr("multiples of 256"));
 }
 
+TEST_F(MergeAdapters, EachExpertGetsItsOwn) {
+  constexpr std::int64_t kExperts = 3, kRank = 2;
+  const std::string matrix = "blk.0.ffn_up_exps.weight";
+  const auto w = random_numbers(1, kExperts * kOut * kIn), a = random_numbers(2, kExperts * kRank * kIn),
+             b = random_numbers(3, kExperts * kOut * kRank);
+  gguf::Writer model, adapter;
+  model.set("general.architecture", "llama");
+  model.add_tensor(matrix, DType::kF32, {kExperts, kOut, kIn}, std::as_bytes(std::span(w)));
+  model.write_file(path("experts"));
+  adapter.set("general.type", "adapter");
+  adapter.set("adapter.type", "lora");
+  adapter.set("general.architecture", "llama");
+  adapter.set("adapter.lora.alpha", 4.0f);
+  adapter.add_tensor(matrix + ".lora_a", DType::kF32, {kExperts, kRank, kIn}, std::as_bytes(std::span(a)));
+  adapter.add_tensor(matrix + ".lora_b", DType::kF32, {kExperts, kOut, kRank}, std::as_bytes(std::span(b)));
+  adapter.write_file(path("adapter"));
+  merge_adapters(path("experts"), path("merged"), {.adapters = {{path("adapter")}}});
+  const std::vector<float> values = values_of(gguf::File::open(path("merged")), matrix.c_str());
+  for (std::int64_t row = 0; row < kExperts * kOut; ++row)
+    for (std::int64_t i = 0; i < kIn; ++i) {
+      double truth = w[static_cast<std::size_t>(row * kIn + i)];
+      for (std::int64_t r = 0; r < kRank; ++r)
+        truth += 4.0 / kRank * static_cast<double>(b[static_cast<std::size_t>(row * kRank + r)]) *
+                 a[static_cast<std::size_t>((row / kOut * kRank + r) * kIn + i)];
+      ASSERT_NEAR(values[static_cast<std::size_t>(row * kIn + i)], truth, 1e-5 * std::abs(truth) + 1e-5);
+    }
+}
+
 TEST_F(MergeAdapters, WhatDoesNotFitIsNamed) {
   const auto model = write_model("model", DType::kF32);
   const auto one = write_adapter("one", 4, 8.0f, 10);

@@ -36,6 +36,7 @@ Fuser::Fuser(const Graph& graph, int n_threads)
 }
 
 Program Fuser::run() {
+  find_adapters();
   for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
     if (!done_[i]) add_node(static_cast<NodeId>(i));
   for (const ValueId output : graph_.outputs()) program_.keep(output);
@@ -55,7 +56,6 @@ void Fuser::add_node(NodeId id) {
   const auto row_op = as_row_op(graph_, node);
   if (reads_strides(node) && (strided || !row_op)) return add_strided(id);
   if (get_op<ops::Softmax>(node) != nullptr && add_softmax_across(id)) return;
-  if (get_op<ops::Override>(node) != nullptr && add_expert_means(id)) return;
   for (const ValueId input : node.inputs) make_plain(input);
   if (row_op) return add_row_op(id, *row_op);
   if (get_op<ops::Matmul>(node) != nullptr || get_op<ops::MatmulExperts>(node) != nullptr)

@@ -1,5 +1,6 @@
-// Products of experts, and what some rows of a product get added from experts that they choose.
+// Products of experts, and what adapters, which are experts that a text chooses, add to products.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "backend/cpu/fuser.h"
@@ -30,53 +31,76 @@ void Fuser::add_matmul_experts(const Node& node, const MatmulValues& values) {
   finish_product(launch, values);
 }
 
-/// What is added to some rows of a product: they lie where that is added.
-bool Fuser::absorb_expert_means(MatmulValues& values) {
-  const auto means = expert_means(graph_, values.out, [&](ValueId value) { return users(value); });
-  if (!means) return false;
-  values.out = means->out;
-  for (const NodeId node : means->between) done_[index(node)] = true;
-  expert_means_.push_back(*means);
-  return true;
-}
-
-Fuser::UseRows Fuser::use_rows(const ExpertMeans& means, const ExpertGroups& groups) {
-  for (int i = 0; i < program_.n_launches(); ++i) {
-    const auto* candidate = dynamic_cast<const UseRowsLaunch*>(&program_.launch(i));
-    if (candidate != nullptr && candidate->serves(means, groups.launch)) return {candidate, i};
+/// What adapters add to products, and the gathered rows that nobody else reads: they are read where they lie.
+void Fuser::find_adapters() {
+  low_ranks_ = find_low_ranks(graph_, [&](ValueId value) { return users(value); });
+  std::set<ValueId> gathered;
+  std::set<NodeId> absorbed;
+  for (const auto& [y, low_rank] : low_ranks_) {
+    absorbed.insert(low_rank.nodes.begin(), low_rank.nodes.end());
+    gathered.insert(low_rank.gathered);
   }
-  auto made = std::make_unique<UseRowsLaunch>(graph_, means, groups.launch);
-  const UseRowsLaunch* const rows = made.get();
-  int phase = program_.phase(groups.made_by) + 1;
-  for (const ValueId value : {means.begins, means.ends, means.flags})
-    phase = std::max(phase, program_.ready(value));
-  const int launch = program_.add(std::move(made), phase, true);
-  for (const ValueId value : {means.begins, means.ends, means.flags}) program_.reads(launch, value);
-  program_.reads_from(launch, groups.made_by);
-  return {rows, launch};
+  for (const ValueId rows : gathered)
+    if (!graph_.is_output(rows) &&
+        std::ranges::all_of(users(rows), [&](NodeId user) { return absorbed.contains(user); }))
+      done_[index(graph_.value(rows).producer)] = true;
 }
 
-/// The override that ends what was absorbed behind a product.
-bool Fuser::add_expert_means(NodeId id) {
-  const auto found = std::find_if(expert_means_.begin(), expert_means_.end(),
-                                  [&](const ExpertMeans& means) { return means.last == id; });
-  if (found == expert_means_.end()) return false;
-  make_plain(found->ids);
-  const ExpertGroups groups = expert_groups(found->ids, found->weight);
-  const ValueId read[] = {found->x, found->factors, found->begins, found->ends, found->flags};
-  for (const ValueId value : read) make_plain(value);
-  const UseRows rows = use_rows(*found, groups);
-  int phase = std::max(program_.phase(rows.made_by) + 1, program_.ready(found->out));
-  for (const ValueId value : read) phase = std::max(phase, program_.ready(value));
-  const int launch =
-      program_.add(std::make_unique<ExpertMeansLaunch>(graph_, *found, groups.launch, rows.launch), phase);
-  program_.reads(launch, found->weight);
-  for (const ValueId value : read) program_.reads(launch, value);
-  program_.reads_from(launch, groups.made_by);
-  program_.reads_from(launch, rows.made_by);
-  program_.changes(launch, found->out);
-  done_[index(id)] = true;
+/// What is added to the rows of a product: `out` is what comes of it.
+bool Fuser::absorb_low_rank(ValueId& out, LowRankValues& values) {
+  const auto found = low_ranks_.find(out);
+  if (found == low_ranks_.end()) return false;
+  values = found->second.values;
+  out = found->second.out;
+  for (const NodeId node : found->second.nodes) done_[index(node)] = true;
   return true;
+}
+
+Fuser::Uses Fuser::uses_of(const LowRankValues& values) {
+  for (const ValueId value : values.choices()) make_plain(value);
+  const ExpertGroups groups = expert_groups(values.ids, values.b);
+  for (int i = 0; i < program_.n_launches(); ++i) {
+    const auto* candidate = dynamic_cast<const UsesLaunch*>(&program_.launch(i));
+    if (candidate != nullptr && candidate->serves(values, groups.launch)) return {candidate, i};
+  }
+  auto made = std::make_unique<UsesLaunch>(graph_, values, groups.launch);
+  const UsesLaunch* const uses = made.get();
+  int phase = program_.phase(groups.made_by) + 1;
+  for (const ValueId value : values.choices()) phase = std::max(phase, program_.ready(value));
+  const int launch = program_.add(std::move(made), phase, true);
+  for (const ValueId value : values.choices()) program_.reads(launch, value);
+  program_.reads_from(launch, groups.made_by);
+  return {uses, launch};
+}
+
+/// The product with the first of an adapter's matrices.
+int Fuser::add_low_rank(const LowRankValues& values, const Uses& uses) {
+  const ValueId read[] = {values.x, values.ids, values.factors};
+  for (const ValueId value : read) make_plain(value);
+  int phase = program_.phase(uses.made_by) + 1;
+  for (const ValueId value : read) phase = std::max(phase, program_.ready(value));
+  const int launch = program_.add(std::make_unique<LowRankLaunch>(graph_, values, uses.launch), phase);
+  program_.reads(launch, values.a);
+  for (const ValueId value : read) program_.reads(launch, value);
+  program_.reads_from(launch, uses.made_by);
+  program_.makes(launch, values.low);
+  return launch;
+}
+
+/// A product that something is added to.
+void Fuser::add_adapted(const MatmulValues& values) {
+  const LowRankValues* const added[] = {&values.low_rank, &values.gate_low_rank};
+  const Uses uses = uses_of(values.low_rank.used() ? values.low_rank : values.gate_low_rank);
+  int phase = 0;
+  for (const LowRankValues* const each : added)
+    if (each->used()) phase = std::max(phase, program_.phase(add_low_rank(*each, uses)) + 1);
+  phase = std::max(phase, first_phase(values));
+  const int launch =
+      program_.add(std::make_unique<MatmulLaunch>(graph_, values, nullptr, uses.launch), phase);
+  for (const LowRankValues* const each : added)
+    for (const ValueId value : {each->b, each->low, each->ids}) program_.reads(launch, value);
+  program_.reads_from(launch, uses.made_by);
+  finish_product(launch, values);
 }
 
 }  // namespace weft::cpu

@@ -35,12 +35,13 @@ void Fuser::add_product(NodeId id) {
   values.bias = bias_of(node);
   values.x = x_of(node);
   values.out = node.output;
+  const bool adapted = absorb_low_rank(values.out, values.low_rank);
   absorb_glu(id, values);
   absorb_bias(node, values);
   absorb_activation(values);
   if (get_op<ops::Matmul>(node) != nullptr) {
     absorb_residual(id, values);
-    if (absorb_expert_means(values)) return add_matmul(values);
+    if (adapted || values.gate_low_rank.used()) return add_adapted(values);
     if (const TakenNodes taken = absorb_taken(values); taken.best != kNoNode) return add_taken(values, taken);
     add_matmul(values);
   } else {
@@ -68,10 +69,19 @@ void Fuser::absorb_glu(NodeId id, MatmulValues& values) {
   if (glu == kNoNode) return;
   const Node& glu_node = graph_.node(glu);
   const ValueId other_value = glu_node.inputs[glu_node.inputs[0] == values.out ? 1 : 0];
-  const NodeId other = graph_.value(other_value).producer;
+  ValueId other_product = other_value;
+  LowRankValues added;
+  for (const auto& [y, low_rank] : low_ranks_)
+    if (low_rank.out == other_value) {
+      other_product = y;
+      added = low_rank.values;
+    }
+  const NodeId other = graph_.value(other_product).producer;
   if (other == kNoNode || done_[index(other)] || only_user<ops::Glu>(other_value) != glu ||
-      !pair_up(graph_, graph_.node(id), graph_.node(other)))
+      !pair_up(graph_, graph_.node(id), graph_.node(other)) ||
+      (added.used() && values.low_rank.used() && added.choices() != values.low_rank.choices()))
     return;
+  if (added.used()) absorb_low_rank(other_product, added);
   for (const ValueId input : graph_.node(other).inputs) make_plain(input);
   const NodeId gate = glu_node.inputs[0] == values.out ? id : other;
   const NodeId up = gate == id ? other : id;
@@ -79,6 +89,9 @@ void Fuser::absorb_glu(NodeId id, MatmulValues& values) {
   values.bias = bias_of(graph_.node(up));
   values.gate = weight_of(graph_.node(gate));
   values.gate_bias = bias_of(graph_.node(gate));
+  LowRankValues own = values.low_rank;
+  values.low_rank = gate == id ? added : own;
+  values.gate_low_rank = gate == id ? own : added;
   values.activation = get_op<ops::Glu>(glu_node)->kind;
   values.out = glu_node.output;
   done_[index(other)] = done_[index(glu)] = true;

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/launches/attention.h"
 #include "backend/cpu/launches/attention_parts.h"
-#include "backend/cpu/launches/expert_means.h"
+#include "backend/cpu/launches/low_rank.h"
 #include "backend/cpu/launches/matmul.h"
 #include "backend/cpu/launches/row.h"
 #include "backend/cpu/program.h"
@@ -76,15 +76,17 @@ class Fuser {
     const ExpertGroupsLaunch* launch = nullptr;
     int made_by = kNoLaunch;
   };
-  struct UseRows {
-    const UseRowsLaunch* launch = nullptr;
+  struct Uses {
+    const UsesLaunch* launch = nullptr;
     int made_by = kNoLaunch;
   };
   ExpertGroups expert_groups(ValueId ids, ValueId weight);
   void add_matmul_experts(const Node& node, const MatmulValues& values);
-  bool absorb_expert_means(MatmulValues& values);
-  UseRows use_rows(const ExpertMeans& means, const ExpertGroups& groups);
-  bool add_expert_means(NodeId id);
+  void find_adapters();
+  bool absorb_low_rank(ValueId& out, LowRankValues& values);
+  Uses uses_of(const LowRankValues& values);
+  int add_low_rank(const LowRankValues& values, const Uses& uses);
+  void add_adapted(const MatmulValues& values);
 
   // Attention.
   void add_attention(const Node& node);
@@ -120,7 +122,7 @@ class Fuser {
     View turned_keys;  // As they were when the first product was met: they may get memory of their own.
   };
   std::vector<WrittenOut> written_out_;
-  std::vector<ExpertMeans> expert_means_;  // Behind products that were added.
+  std::map<ValueId, LowRank> low_ranks_;  // By the products that something is added to.
   /// Launches that share tiles use them in turn, in different phases.
   struct SharedTiles {
     std::shared_ptr<AttentionTiles> tiles;

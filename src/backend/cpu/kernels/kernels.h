@@ -68,14 +68,31 @@ struct LogSumArgs {
   float* picked = nullptr;            ///< [column]: the value of the row that ids names.
 };
 
+/// Uses of experts from begin to end - 1.
+struct UseRange {
+  std::int32_t begin = 0;
+  std::int32_t end = 0;
+};
+
+/// What low-rank adapters add to a product: each column the mean of experts[ids[u]].low[u] over its uses u.
+struct LowRankArgs {
+  const PackedMatrix* experts =
+      nullptr;                        ///< As many rows as the weight, plain floats; null: nothing is added.
+  const float* low = nullptr;         ///< [use][columns of an expert]
+  const std::int32_t* ids = nullptr;  ///< [use]
+  const UseRange* uses = nullptr;     ///< [row of the output]
+};
+
 /// out[c, r] = epilogue(sum_k weight[r, k] * x[c, k]) for rows r of `weight` and columns c (tokens).
-///   y = weight.x[c] + bias;  with gate: y = activation(gate.x[c] + gate_bias) * y;
+///   y = weight.x[c] + bias + what is added;  with gate, of which the same is true: y = activation(gate) * y;
 ///   without gate: y = activation(y);  then y += residual[c].
 struct MatmulArgs {
   const PackedMatrix* weight = nullptr;
   const float* bias = nullptr;         ///< [rows] or null
   const PackedMatrix* gate = nullptr;  ///< Same shape and type as weight, or null.
   const float* gate_bias = nullptr;
+  LowRankArgs low_rank;
+  LowRankArgs gate_low_rank;
   Activation activation = Activation::kNone;
   const std::byte* x = nullptr;  ///< Rows in activation_form(weight->dtype).
   std::size_t x_row_bytes = 0;

@@ -423,7 +423,7 @@ inline constexpr int kTile = kTileColumns * kPanelRows;
 
 /// out[p][c][16] = panels of floats, `panel_bytes` apart, times the float rows x[c]. Each record has a sum of
 /// its own, which is added to the total: errors grow with 32 + K / 32 terms, not with K.
-template <int kLayoutIndex, int kColumns, int kPanels>
+template <int kLayoutIndex, int kColumns, int kPanels, bool kFetch = true>
 static inline __attribute__((always_inline)) void multiply_float_panels(const std::byte* panel,
                                                                         std::int64_t panel_bytes,
                                                                         std::int64_t n_values,
@@ -451,7 +451,8 @@ static inline __attribute__((always_inline)) void multiply_float_panels(const st
 #pragma GCC unroll 8
       for (int p = 0; p < kPanels; ++p) {
         const std::byte* const at = panel + p * panel_bytes;
-        if (k * kStep % 64 == 0) prefetch<kFloatsAhead, 64, kPanels * kColumns>(at);
+        if constexpr (kFetch)
+          if (k * kStep % 64 == 0) prefetch<kFloatsAhead, 64, kPanels * kColumns>(at);
         Floats w;
         if constexpr (T::kLayout.dtype == DType::kF32) w = load_f32(at);
         if constexpr (T::kLayout.dtype == DType::kF16) w = load_f16(at);
@@ -480,6 +481,7 @@ static void multiply_floats(const std::byte* panel, LowPlanes, std::int64_t n_va
 
 /// A column's sums are a chain of additions, each of which waits for the one before. In a short panel (of the
 /// second matrix of a low-rank product) nothing else is to be done meanwhile, so several go side by side.
+/// They are over so soon that what they asked for would hold up what they read: they ask for nothing.
 inline constexpr std::int64_t kShortPanel = 128;  ///< Columns of the matrix.
 inline constexpr int kSumsSideBySide = kRegisters * kLanes / kPanelRows / 4;
 template <int kColumns>
@@ -490,12 +492,12 @@ static void multiply_short_panels(const std::byte* panel, std::int64_t panel_byt
                                   std::int64_t n_values, const std::byte* const* rows, float* out) {
   constexpr int kPanels = kShortPanels<kColumns>;
   for (; n_panels >= kPanels; n_panels -= kPanels) {
-    multiply_float_panels<kLayoutIndex, kColumns, kPanels>(panel, panel_bytes, n_values, rows, out);
+    multiply_float_panels<kLayoutIndex, kColumns, kPanels, false>(panel, panel_bytes, n_values, rows, out);
     panel += kPanels * panel_bytes;
     out += kPanels * kTile;
   }
   for (; n_panels > 0; --n_panels) {
-    multiply_float_panels<kLayoutIndex, kColumns, 1>(panel, panel_bytes, n_values, rows, out);
+    multiply_float_panels<kLayoutIndex, kColumns, 1, false>(panel, panel_bytes, n_values, rows, out);
     panel += panel_bytes;
     out += kTile;
   }
@@ -606,33 +608,130 @@ static void offer_tile(const MatmulArgs& args, std::int64_t row, std::int64_t n_
   }
 }
 
+/// With few columns a matrix and its gate are two streams from memory, and each change from one to the other
+/// costs some of its accesses: so many panels of one go before those of the other, or of what is added.
+inline constexpr int kGatedPanels = 16;
+/// With many columns, a tile's activations stay in the first-level cache while so many panels pass by.
+inline constexpr int kTilePanels = 8;
+
+/// Rows of a panel, or as many as there are left.
+static inline std::int64_t rows_of_panel(const PackedMatrix& matrix, std::int64_t panel) {
+  const std::int64_t left = matrix.rows - panel * kPanelRows;
+  return left < kPanelRows ? left : kPanelRows;
+}
+
+/// Panels of a matrix of plain floats times rows: tiles as those of multiply_short_panels.
+static void multiply_few(const MultiplyTable& table, const PackedMatrix& matrix, std::int64_t panel,
+                         std::int64_t n_panels, const std::byte* const* x, int n_columns, float* out) {
+  const std::byte* at = panel_of(matrix, panel);
+  if (const MultiplyShort multiply = table.short_by_columns[n_columns - 1];
+      multiply != nullptr && matrix.columns <= kShortPanel)
+    return multiply(at, static_cast<std::int64_t>(matrix.panel_bytes), n_panels, matrix.columns, x, out);
+  static constexpr const std::byte* kNoLow[kLowPlanes] = {};
+  for (std::int64_t i = 0; i < n_panels; ++i, at += matrix.panel_bytes)
+    table.by_columns[n_columns - 1](at, kNoLow, matrix.columns, x, out + i * kTile);
+}
+
+/// What adapters add to the tiles of some panels. Neighbours that have the same one are multiplied together.
+class LowRankTiles {
+ public:
+  explicit LowRankTiles(const LowRankArgs& args)
+      : args_(args), table_(args.experts != nullptr ? multiply_table(args.experts[0]) : nullptr) {}
+
+  /// Asks for what the columns' first uses read of a panel. To be called before the product's own panel is
+  /// multiplied: a core drops what it is asked for faster than memory answers.
+  void fetch(std::int64_t panel, const std::int64_t* rows, int n_columns) const {
+    if (table_ == nullptr) return;
+    std::int32_t last = -1;
+    for (int c = 0; c < n_columns; ++c) {
+      const UseRange uses = args_.uses[rows[c]];
+      if (uses.begin == uses.end || args_.ids[uses.begin] == last) continue;
+      last = args_.ids[uses.begin];
+      const std::byte* const begin = panel_of(args_.experts[last], panel);
+      const auto n_bytes = static_cast<std::int64_t>(args_.experts[last].panel_bytes);
+      for (std::int64_t at = 0; at < n_bytes; at += 64) __builtin_prefetch(begin + at, 0, 2);
+    }
+  }
+
+  /// `rows`: those of the output that the columns write.
+  void add_to(float* tiles, std::int64_t panel, std::int64_t n_panels, const std::int64_t* rows,
+              int n_columns) const {
+    if (table_ == nullptr) return;
+    alignas(64) float products[kGatedPanels * kTile];
+    const std::byte* x[kTileColumns];
+    const auto multiply = [&](std::int32_t expert, int n) {
+      multiply_few(*table_, args_.experts[expert], panel, n_panels, x, n, products);
+    };
+    for (int c = 0, n = 0; c < n_columns; c += n) {
+      n = 1;
+      const UseRange uses = args_.uses[rows[c]];
+      if (uses.begin == uses.end) continue;
+      const std::int32_t expert = args_.ids[uses.begin];
+      if (uses.end - uses.begin > 1) {
+        add_mean(tiles + 16 * c, uses, n_panels, products, [&](std::int32_t use) {
+          x[0] = low_of_use(use);
+          multiply(args_.ids[use], 1);
+        });
+        continue;
+      }
+      x[0] = low_of_use(uses.begin);
+      for (; c + n < n_columns; ++n) {
+        const UseRange next = args_.uses[rows[c + n]];
+        if (next.end - next.begin != 1 || args_.ids[next.begin] != expert) break;
+        x[n] = low_of_use(next.begin);
+      }
+      multiply(expert, n);
+      add_panels(products, kTile, n_panels, n, tiles + 16 * c, kTile);
+    }
+  }
+
+ private:
+  const std::byte* low_of_use(std::int32_t use) const {
+    return reinterpret_cast<const std::byte*>(args_.low + use * args_.experts[0].columns);
+  }
+  /// to += from: so many columns of each panel.
+  static void add_panels(const float* from, int from_stride, std::int64_t n_panels, int n_columns, float* to,
+                         int to_stride) {
+    for (std::int64_t i = 0; i < n_panels; ++i, from += from_stride, to += to_stride)
+      for (int c = 0; c < n_columns; ++c)
+        store_f32(to + 16 * c, add(load_f32(to + 16 * c), load_f32(from + 16 * c)));
+  }
+  /// In the order of the uses.
+  template <class F>
+  static void add_mean(float* tiles, UseRange uses, std::int64_t n_panels, const float* product, F multiply) {
+    alignas(64) float mean[kGatedPanels * kPanelRows] = {};
+    for (std::int32_t use = uses.begin; use < uses.end; ++use) {
+      multiply(use);
+      add_panels(product, kTile, n_panels, 1, mean, kPanelRows);
+    }
+    const Floats share = splat(1.0f / static_cast<float>(uses.end - uses.begin));
+    for (std::int64_t i = 0; i < n_panels; ++i)
+      store_f32(mean + i * kPanelRows, mul(load_f32(mean + i * kPanelRows), share));
+    add_panels(mean, kPanelRows, n_panels, 1, tiles, kTile);
+  }
+
+  const LowRankArgs& args_;
+  const MultiplyTable* table_;
+};
+
 /// The epilogue of a panel's tile: its sums, and those of the gate's panel, become rows of the output.
-static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t first_column, int n_columns,
-                        float* tile, float* gate_tile) {
+/// `rows`: those of the output that the columns write.
+static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t first_column,
+                        const std::int64_t* rows, int n_columns, float* tile, float* gate_tile) {
   const std::int64_t row = panel * kPanelRows;
-  const std::int64_t n_rows = args.weight->rows - row < kPanelRows ? args.weight->rows - row : kPanelRows;
-  if (args.bias != nullptr) add_to_columns(tile, n_columns, args.bias + row, n_rows);
+  const std::int64_t n_rows = rows_of_panel(*args.weight, panel);
   if (args.gate != nullptr) {
-    if (args.gate_bias != nullptr) add_to_columns(gate_tile, n_columns, args.gate_bias + row, n_rows);
     glu_row(args.activation, gate_tile, tile, kPanelRows * n_columns, tile);
   } else if (args.activation != Activation::kNone) {
     activation_row(args.activation, tile, kPanelRows * n_columns, tile);
   }
   if (args.best.lists != nullptr) return offer_tile(args, row, n_rows, first_column, n_columns, tile);
   for (int c = 0; c < n_columns; ++c) {
-    const std::int64_t out_row =
-        args.out_rows != nullptr ? args.out_rows[first_column + c] : first_column + c;
-    const std::int64_t at = out_row * args.out_stride + row;
+    const std::int64_t at = rows[c] * args.out_stride + row;
     write_rows(tile + kPanelRows * c, args.residual != nullptr ? args.residual + at : nullptr, n_rows,
                args.out + at);
   }
 }
-
-/// With few columns a matrix and its gate are two streams from memory, and each change from one to the other
-/// costs some of its accesses: so many panels of one go before those of the other.
-inline constexpr int kGatedPanels = 16;
-/// With many columns, a tile's activations stay in the first-level cache while so many panels pass by.
-inline constexpr int kTilePanels = 8;
 
 /// Activations that stay in the second-level cache while the panels pass by.
 inline constexpr std::int64_t kActivationBytes = 512 * 1024;
@@ -659,9 +758,11 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   const bool few_columns = n_all <= kTileColumns;
   const bool short_panels = weight.columns <= kShortPanel && n_all > 0 && few_columns &&
                             table->short_by_columns[n_all - 1] != nullptr;
-  const std::int64_t group = !few_columns                           ? kTilePanels
-                             : args.gate != nullptr || short_panels ? kGatedPanels
-                                                                    : 1;
+  const std::int64_t group = !few_columns ? kTilePanels
+                             : args.gate != nullptr || short_panels || args.low_rank.experts != nullptr
+                                 ? kGatedPanels
+                                 : 1;
+  const LowRankTiles added(args.low_rank), gate_added(args.gate_low_rank);
   for (std::int64_t block_begin = columns.begin; block_begin < columns.end; block_begin += block) {
     const std::int64_t block_end = block_begin + block < columns.end ? block_begin + block : columns.end;
     for (std::int64_t p = panels.begin; p < panels.end; p += group) {
@@ -670,31 +771,34 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
         const int n_columns =
             static_cast<int>(block_end - begin < kTileColumns ? block_end - begin : kTileColumns);
         const std::byte* x[kTileColumns];
+        std::int64_t out_rows[kTileColumns];
         for (int c = 0; c < n_columns; ++c) {
           const std::int64_t x_row = args.x_rows != nullptr ? args.x_rows[begin + c] : begin + c;
           x[c] = args.x + x_row * row_bytes;
+          out_rows[c] = args.out_rows != nullptr ? args.out_rows[begin + c] : begin + c;
         }
         const Multiply multiply = table->by_columns[n_columns - 1];
-        const auto multiply_all = [&](const PackedMatrix& matrix, float* to) {
-          if (short_panels)
-            return table->short_by_columns[n_columns - 1](
+        const auto multiply_all = [&](const PackedMatrix& matrix, const float* bias,
+                                      const LowRankTiles& added_to, float* to) {
+          if (short_panels) {
+            table->short_by_columns[n_columns - 1](
                 panel_of(matrix, p), static_cast<std::int64_t>(matrix.panel_bytes), n_panels, n, x, to);
-          for (std::int64_t i = 0; i < n_panels; ++i) {
-            const std::byte* const low[] = {low_of(matrix, 0, p + i), low_of(matrix, 1, p + i)};
-            multiply(panel_of(matrix, p + i), low, n, x, to + i * kTile);
+          } else {
+            for (std::int64_t i = 0; i < n_panels; ++i) {
+              added_to.fetch(p + i, out_rows, n_columns);
+              const std::byte* const low[] = {low_of(matrix, 0, p + i), low_of(matrix, 1, p + i)};
+              multiply(panel_of(matrix, p + i), low, n, x, to + i * kTile);
+            }
           }
+          for (std::int64_t i = 0; i < n_panels && bias != nullptr; ++i)
+            add_to_columns(to + i * kTile, n_columns, bias + (p + i) * kPanelRows,
+                           rows_of_panel(matrix, p + i));
+          added_to.add_to(to, p, n_panels, out_rows, n_columns);
         };
-        if (short_panels && args.residual != nullptr) {  // What is added to is far away: it comes meanwhile.
-          for (int c = 0; c < n_columns; ++c) {
-            const std::int64_t row = args.out_rows != nullptr ? args.out_rows[begin + c] : begin + c;
-            const float* const at = args.residual + row * args.out_stride + p * kPanelRows;
-            for (std::int64_t i = 0; i < n_panels; ++i) __builtin_prefetch(at + i * kPanelRows, 1, 3);
-          }
-        }
-        multiply_all(weight, tiles);
-        if (args.gate != nullptr) multiply_all(*args.gate, gate_tiles);
+        multiply_all(weight, args.bias, added, tiles);
+        if (args.gate != nullptr) multiply_all(*args.gate, args.gate_bias, gate_added, gate_tiles);
         for (std::int64_t i = 0; i < n_panels; ++i)
-          finish_tile(args, p + i, begin, n_columns, tiles + i * kTile, gate_tiles + i * kTile);
+          finish_tile(args, p + i, begin, out_rows, n_columns, tiles + i * kTile, gate_tiles + i * kTile);
       }
     }
   }

@@ -35,6 +35,7 @@ std::string describe_product(const Graph& graph, const MatmulValues& values, con
   std::string text = std::string(name) + " " + graph.value(values.weight).name;
   if (values.gate != kNoValue) text += " gated by " + graph.value(values.gate).name;
   if (values.bias != kNoValue) text += " + bias";
+  if (values.low_rank.used() || values.gate_low_rank.used()) text += " + adapters";
   if (values.activation != Activation::kNone) text += " + activation";
   if (values.residual != kNoValue) text += " + " + graph.value(values.residual).name;
   if (best) text += " best";
@@ -66,6 +67,13 @@ void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& ad
   args.out_stride = weight.rows;
 }
 
+LowRankArgs bind_low_rank(const LowRankValues& values, const Addresses& addresses, const UsesLaunch& uses) {
+  return {.experts = addresses.matrix(values.b)->matrices().data(),
+          .low = addresses.plain<const float>(values.low),
+          .ids = addresses.plain<const std::int32_t>(values.ids),
+          .uses = uses.of_rows()};
+}
+
 /// The weight's rows in its panels: columns of the output.
 Range rows_of(Range panels, const PackedMatrix& weight) {
   return {panels.begin * kPanelRows, std::min<std::int64_t>(panels.end * kPanelRows, weight.rows)};
@@ -81,6 +89,35 @@ PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte*
   pack_panels(one.dtype, one.rows, one.columns, matrix.canonical + static_cast<std::size_t>(row) * stride, 0,
               1, to);
   return one;
+}
+
+constexpr std::size_t in_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// One panel of the experts that columns use, packed behind a table of all experts.
+LowRankArgs pack_used(const LowRankArgs& args, std::int64_t n_experts, const std::int32_t* out_rows,
+                      Range columns, std::int64_t panel, std::byte* to) {
+  LowRankArgs packed = args;
+  auto* const experts = reinterpret_cast<PackedMatrix*>(to);
+  std::byte* next = to + in_lines(static_cast<std::size_t>(n_experts) * sizeof(PackedMatrix));
+  std::uninitialized_fill_n(experts, n_experts, PackedMatrix());
+  for (std::int64_t c = columns.begin; c < columns.end; ++c) {
+    const UseRange uses = args.uses[out_rows[c]];
+    for (std::int32_t use = uses.begin; use < uses.end; ++use) {
+      PackedMatrix& expert = experts[args.ids[use]];
+      if (expert.data != nullptr) continue;
+      expert = pack_one(args.experts[args.ids[use]], panel, next);
+      next += expert.panel_bytes;
+    }
+  }
+  packed.experts = experts;
+  return packed;
+}
+std::size_t pack_used_bytes(const Graph& graph, const LowRankValues& values) {
+  if (!values.used()) return 0;
+  const ValueInfo& b = graph.value(values.b);
+  const auto n_experts = static_cast<std::size_t>(b.shape[0].constant());
+  return in_lines(n_experts * sizeof(PackedMatrix)) +
+         n_experts * packed_shape(b.dtype, kPanelRows, b.shape[2].constant()).panel_bytes;
 }
 
 }  // namespace
@@ -112,13 +149,18 @@ std::size_t multiply_scratch_bytes(const Graph& graph, ValueId weight) {
   return 2 * packed_shape(info.dtype, kPanelRows, info.shape.columns()).panel_bytes;
 }
 
-MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<Taken> taken)
+MatmulLaunch::MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<Taken> taken,
+                           const UsesLaunch* uses)
     : values_(values),
       taken_(std::move(taken)),
+      uses_(uses),
       rows_(graph.value(values.x).shape.row_dim()),
+      uses_dim_(uses != nullptr ? graph.value(uses->values().ids).shape[0] : Dim(0)),
       max_rows_(rows_.value(graph.bounds())),
       n_outputs_(graph.value(values.weight).shape[0].constant()),
-      scratch_bytes_(multiply_scratch_bytes(graph, values.weight)),
+      experts_at_(in_lines(multiply_scratch_bytes(graph, values.weight))),
+      gate_experts_at_(experts_at_ + in_lines(pack_used_bytes(graph, values.low_rank))),
+      scratch_bytes_(gate_experts_at_ + pack_used_bytes(graph, values.gate_low_rank)),
       can_screen_(taken_ != nullptr && can_screen(graph, values)) {}
 
 bool MatmulLaunch::make_form(Form form) {
@@ -132,6 +174,9 @@ void MatmulLaunch::bind(const Addresses& addresses) {
   args_.weight = &addresses.matrix(values_.weight)->matrices()[0];
   if (values_.gate != kNoValue) args_.gate = &addresses.matrix(values_.gate)->matrices()[0];
   bind_args(args_, values_, addresses, args_.weight->columns);
+  if (values_.low_rank.used()) bound_low_rank_ = bind_low_rank(values_.low_rank, addresses, *uses_);
+  if (values_.gate_low_rank.used())
+    bound_gate_low_rank_ = bind_low_rank(values_.gate_low_rank, addresses, *uses_);
   if (quantised_.used()) quantised_.bind(addresses, values_.out, args_.out);
   if (taken_ == nullptr) return;
   taken_->bind(addresses);
@@ -140,6 +185,7 @@ void MatmulLaunch::bind(const Addresses& addresses) {
 
 std::int32_t MatmulLaunch::prepare(const StepInfo& step) {
   n_columns_ = rows_.value(step.symbols);
+  n_uses_ = uses_dim_.value(step.symbols);
   if (taken_ != nullptr) taken_->begin_step(step, n_columns_);
   if (n_columns_ == 0 || (can_screen_ && screens(*args_.weight, n_columns_, *taken_))) return 0;
   const std::int64_t n_panels = args_.weight->n_panels();
@@ -161,6 +207,12 @@ void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskConte
     taken_->copies.ask(args);
     taken_->log_sums.ask(args);
   }
+  const std::int32_t* const order = n_uses_ > 0 ? uses_->order() : nullptr;
+  if (order != nullptr) {
+    args.x_rows = args.out_rows = order;
+    if (values_.low_rank.used()) args.low_rank = bound_low_rank_;
+    if (values_.gate_low_rank.used()) args.gate_low_rank = bound_gate_low_rank_;
+  }
   while (begin < end) {
     const std::int64_t block = begin / panel_tasks_;
     const std::int64_t first = begin % panel_tasks_;
@@ -169,13 +221,31 @@ void MatmulLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskConte
     const Range panels = {first * panels_per_task_,
                           std::min((first + n) * panels_per_task_, args_.weight->n_panels())};
     const Range columns = {column, std::min(column + columns_per_task_, n_columns_)};
-    multiply(context, args, panels, columns);
+    multiply_panels(args, panels, columns, context);
     if (quantised_.used()) {
       const Range whole = quantised_.whole_groups(block, rows_of(panels, *args_.weight));
-      for (std::int64_t row = columns.begin; row < columns.end; ++row)
-        quantised_.write(context.kernels, row, whole);
+      for (std::int64_t c = columns.begin; c < columns.end; ++c)
+        quantised_.write(context.kernels, order != nullptr ? order[c] : c, whole);
     }
     begin += static_cast<std::int32_t>(n);
+  }
+}
+
+void MatmulLaunch::multiply_panels(const MatmulArgs& args, Range panels, Range columns,
+                                   const TaskContext& context) const {
+  const bool is_packed = args.weight->canonical == nullptr;
+  if (is_packed || (args.low_rank.experts == nullptr && args.gate_low_rank.experts == nullptr))
+    return multiply(context, args, panels, columns);
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    MatmulArgs one = args;
+    const auto pack = [&](LowRankArgs& added, std::size_t at) {
+      if (added.experts != nullptr)
+        added = pack_used(added, uses_->groups().n_experts(), args.out_rows, columns, panel,
+                          context.scratch + at);
+    };
+    pack(one.low_rank, experts_at_);
+    pack(one.gate_low_rank, gate_experts_at_);
+    multiply(context, one, {panel, panel + 1}, columns);
   }
 }
 
@@ -186,7 +256,16 @@ std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
   return {weight.data + begin, static_cast<std::size_t>(weight.n_panels()) * weight.panel_bytes - begin};
 }
 
-Work MatmulLaunch::work() const { return work_of(*args_.weight, args_.gate != nullptr, n_columns_); }
+Work MatmulLaunch::work() const {
+  Work sum = work_of(*args_.weight, args_.gate != nullptr, n_columns_);
+  for (const LowRankArgs* added : {&bound_low_rank_, &bound_gate_low_rank_}) {
+    if (added->experts == nullptr || n_uses_ == 0) continue;
+    for (const std::int32_t expert : uses_->experts())
+      sum += work_of(added->experts[expert], false,
+                     static_cast<std::int64_t>(uses_->groups().slots(expert).size()));
+  }
+  return sum;
+}
 
 std::string MatmulLaunch::describe(const Graph& graph) const {
   return describe_product(graph, values_, "matmul", taken_ != nullptr, quantised_.used());

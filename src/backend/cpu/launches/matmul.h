@@ -5,6 +5,7 @@
 
 #include "backend/cpu/launches/best.h"
 #include "backend/cpu/launches/launch.h"
+#include "backend/cpu/launches/low_rank.h"
 #include "backend/cpu/launches/quantised_output.h"
 #include "base/memory.h"
 
@@ -16,6 +17,7 @@ struct MatmulValues {
   ValueId bias = kNoValue;
   ValueId gate = kNoValue;
   ValueId gate_bias = kNoValue;
+  LowRankValues low_rank, gate_low_rank;  ///< Of the same rows and uses.
   Activation activation = Activation::kNone;
   ValueId x = kNoValue;
   ValueId residual = kNoValue;
@@ -32,7 +34,9 @@ std::size_t multiply_scratch_bytes(const Graph& graph, ValueId weight);
 class MatmulLaunch final : public Launch {
  public:
   /// With `taken`: what it makes goes there instead of being written, unless the step is screened (screen.h).
-  MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<Taken> taken = nullptr);
+  /// `uses`: of what is added, if anything is; not with `taken`.
+  MatmulLaunch(const Graph& graph, const MatmulValues& values, std::shared_ptr<Taken> taken = nullptr,
+               const UsesLaunch* uses = nullptr);
   bool make_form(Form form) override;
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
@@ -46,15 +50,20 @@ class MatmulLaunch final : public Launch {
   std::string describe(const Graph& graph) const override;
 
  private:
+  void multiply_panels(const MatmulArgs& args, Range panels, Range columns, const TaskContext& context) const;
+
   MatmulValues values_;
   std::shared_ptr<Taken> taken_;
-  Dim rows_;
+  const UsesLaunch* uses_;
+  Dim rows_, uses_dim_;
   std::int64_t max_rows_, n_outputs_;
-  std::size_t scratch_bytes_;
+  // Of a task's scratch: where experts are packed that lie as in the file, and the end.
+  std::size_t experts_at_, gate_experts_at_, scratch_bytes_;
   bool can_screen_;
   MatmulArgs args_;
+  LowRankArgs bound_low_rank_, bound_gate_low_rank_;
   QuantisedOutput quantised_;
-  std::int64_t n_columns_ = 0;  // Of this step.
+  std::int64_t n_columns_ = 0, n_uses_ = 0;  // Of this step.
   std::int64_t panels_per_task_ = 1;
   std::int64_t columns_per_task_ = 1;
   std::int64_t panel_tasks_ = 1;
