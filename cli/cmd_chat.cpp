@@ -448,7 +448,6 @@ class Session {
 };
 
 weft::Chat make_chat(const ChatOptions& options, const Model& model) {
-  refuse_source(model, "chat");
   if (const std::string text = template_text(options.chat_template); !text.empty())
     return weft::Chat(ChatTemplate(text, model.tokenizer()));
   if (model.chat_template() == nullptr)

@@ -354,9 +354,6 @@ std::function<int()> prepare(CLI::App& app) {
          "write the logits of every position as raw float32 [tokens][vocabulary] and generate nothing")
       ->type_name("FILE")
       ->group(group);
-  add_size(app, "--source-size", options->context.n_source, {0},
-           "tokens of the prompt at most, of models that read it as a source (T5; default 512)")
-      ->group(group);
   add_switch(app, "--json", options->json, "print one JSON object at the end instead of the text")
       ->group("Output");
   add_generation_options(app, *options);

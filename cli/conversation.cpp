@@ -97,10 +97,12 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   Turn turn;
   ChatOpening opening = open(choice);
   PromptWithMedia rendered = place(opening);
+  const bool reads_source = context_->model().info().reads_source;
   // An answer needs room, too.
   const auto limit =
       static_cast<std::size_t>(context_->cells_total() - std::min(256, context_->cells_total() / 4));
-  while (rendered.tokens.size() > limit) {
+  // A question that is a source of its own is no shorter without those before it.
+  while (!reads_source && rendered.tokens.size() > limit) {
     const std::size_t n_before = messages_.size();
     if (!forget_oldest()) break;
     turn.n_forgotten += static_cast<int>(n_before - messages_.size());
@@ -117,7 +119,7 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
     if (first < reused && reused < first + static_cast<std::size_t>(part.n)) reused = first;
   }
   // A running state cannot go back a few tokens, nor a window beyond what is kept of it.
-  if (!context_->can_cut(kSequence, static_cast<Pos>(reused))) reused = 0;
+  if (!context_->can_cut(kSequence, static_cast<Pos>(reused)) || reads_source) reused = 0;
   GenerateParams of_rest = wishes.generate;
   for (EmbeddedPart& part : rendered.parts) {
     part.first -= static_cast<int>(reused);
@@ -167,6 +169,7 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   cached_.insert(cached_.end(), turn.generation.tokens.begin(), turn.generation.tokens.end());
   // A last token that was not computed, or a cancelled prompt: the context knows what it has.
   cached_.resize(std::min(cached_.size(), static_cast<std::size_t>(context_->next_pos(kSequence))));
+  if (reads_source) cached_.clear();
   const StopReason stop = turn.generation.stop;
   const bool was_cut = stop != StopReason::kEnd && stop != StopReason::kStopString;
   tell(opening.reader.finish(was_cut));

@@ -254,7 +254,7 @@ void refuse_source(const Model& model, std::string_view command) {
   if (model.info().reads_source)
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("a model of the family {} writes texts about a source, and 'weft {}' has none; "
-                            "use 'weft run', whose prompt is the source",
+                            "use 'weft run', 'weft chat' or 'weft serve', whose prompts are the sources",
                             model.info().architecture, command));
 }
 
@@ -305,6 +305,12 @@ void add_context_options(CLI::App& app, ContextOptions& options) {
            "tokens by which texts can be cut back where layers keep a sliding window only (default 256)")
       ->group(group);
   app.add_flag("--swa-full", options.full_windows, "sliding-window layers keep all text")->group(group);
+}
+
+void add_source_size(CLI::App& app, ContextOptions& options) {
+  add_size(app, "--source-size", options.n_source, {0},
+           "tokens of the prompt at most, of models that read it as a source (T5; default 512)")
+      ->group("Context");
 }
 
 CacheType parse_cache_type(const std::string& option, const std::string& text) {
@@ -418,6 +424,7 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
 void add_generation_options(CLI::App& app, GenerationOptions& options) {
   add_model_options(app, options.model);
   add_context_options(app, options.context);
+  add_source_size(app, options.context);
   add_sampling_options(app, options.sampling);
   add_talk_options(app, options.talk);
 }

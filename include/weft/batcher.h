@@ -326,10 +326,10 @@ class Batcher {
   Batcher(const Batcher&) = delete;
   Batcher& operator=(const Batcher&) = delete;
 
-  /// In the places of parts the prompt has their tokens (EmbeddedPart::token).
-  /// Throws OverloadedError where the queue is full, and Error kInvalidArgument for wrong parameters and for
-  /// a prompt that the cache could not hold if it were alone, with both numbers. Copies the prompt; all else
-  /// that a completion needs (its sampler, its text) is made when it runs first.
+  /// In the places of parts the prompt has their tokens (EmbeddedPart::token). A model that reads a source
+  /// reads it as that (ModelInfo::reads_source). Throws OverloadedError where the queue is full, and Error
+  /// kInvalidArgument for wrong parameters and for a prompt that could not be held if it were alone, with
+  /// both numbers. Copies the prompt; all else that a completion needs is made when it runs first.
   RequestId submit(std::span<const Token> prompt, RequestParams params);
   /// Completions that have not ended do so with kCancelled, which on_output is told in the next step; their
   /// cells are free at once. Does nothing for requests that are unknown or have ended.
@@ -362,10 +362,10 @@ class Batcher {
 
   /// The longest beginning of `tokens` that the cache holds, of finished texts and running ones that are
   /// written with these adapters (nothing: the context's own), and that can be given: models with recurrent
-  /// layers give texts as a whole only, windows ones whose window is there. Never more than was asked for,
-  /// and nothing from the first part that is no token on (EmbeddedPart). A text's last token was drawn and
-  /// not computed: it is not in the cache. Error kOverloaded where a part of a text is asked for and there is
-  /// no sequence to copy it to.
+  /// layers give texts as a whole only, windows ones whose window is there. Of models that read sources a
+  /// source, as a whole, without what is written about it. Never more than was asked for, and nothing from
+  /// the first part that is no token on (EmbeddedPart). A text's last token was drawn and not computed: it is
+  /// not in the cache. Error kOverloaded for a part of a text that no sequence is free to be copied to.
   SavedText save_text(std::span<const Token> tokens,
                       const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
   /// A saved text is in the cache as if it had just been finished, for requests that begin like it; finished

@@ -298,10 +298,10 @@ class Context {
   /// Whether all counts agree: for tests and audits. Costs the size of the cache.
   bool consistent() const;
 
-  // States: what one sequence holds, or all of a context, for any context of the same model with the same
-  // types of cache. A restored sequence goes on with the same logits, bit by bit, wherever its cells lie now.
-  // Bytes and files are checked in full before anything is touched; those that are damaged, of another model
-  // or too large for this context throw Error and change nothing.
+  // States: what one sequence holds, its source included, or all of a context, for any context of the same
+  // model with the same types of cache. A restored sequence goes on with the same logits, bit by bit,
+  // wherever its cells lie now. Bytes and files are checked in full before anything is touched; those that
+  // are damaged, of another model or too large for this context throw Error and change nothing.
   std::vector<std::byte> save(SeqId seq) const;
   std::vector<std::byte> save() const;
   /// The state of one sequence becomes `seq`, in place of what that held. False where the cache has no room:

@@ -149,7 +149,7 @@ class Model {
   /// happens while it is used. For measurements.
   void settle() const;
   const Tokenizer& tokenizer() const;
-  /// Null where the file has none.
+  /// Null where the file has none. Models that read a source have one: the last question is the source.
   const ChatTemplate* chat_template() const;
   std::span<const AdapterInfo> adapters() const;
 

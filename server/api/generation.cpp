@@ -107,7 +107,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
         ++n_ended_;
         return submit_next();
       }
-      if (parts_.keep_text)
+      if (parts_.keep_text && !parts_.model->model->info().reads_source)  // There a source is what is kept.
         for (const OutputToken& token : chunk.tokens) parts_.text.push_back(token.id);
       if (chunk.done) {
         outcome_.completions.push_back(chunk.stats);

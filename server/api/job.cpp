@@ -26,13 +26,19 @@ void check_writes(const ServedModel& model) {
 }
 
 void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param) {
-  const auto most = static_cast<std::size_t>(model.n_ctx);
+  const bool is_source = model.model->info().reads_source;
+  const auto most = static_cast<std::size_t>(is_source ? model.context.n_source + 1 : model.n_ctx);
   if (n_tokens == 0) throw bad_request(std::string(param), "the prompt is empty");
   if (n_tokens < most) return;
-  ApiError error = bad_request(
-      std::string(param), fmt::format("the prompt has {} tokens, but the context of {} tokens must hold it "
-                                      "and at least one token of the answer",
-                                      n_tokens, most));
+  ApiError error =
+      is_source ? bad_request(std::string(param),
+                              fmt::format("the prompt has {} tokens, and the model reads {} at most, as the "
+                                          "source of the answer (--source-size of the server)",
+                                          n_tokens, model.context.n_source))
+                : bad_request(std::string(param),
+                              fmt::format("the prompt has {} tokens, but the context of {} tokens must hold "
+                                          "it and at least one token of the answer",
+                                          n_tokens, most));
   error.code = "context_length_exceeded";
   throw error;
 }

@@ -71,7 +71,7 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       on_axes(static_cast<std::size_t>(params.n_sequences), false),
       sources(graph, bindings, params.n_sequences, params.n_source),
       placer(sequences, memories, params.n_ubatch, params.n_outputs),
-      states(*model, graph, bound, sequences, memories, adapters),
+      states(*model, graph, bound, sequences, memories, adapters, sources),
       workspaces(std::move(workspaces_in)),
       plan(bound.compile(graph.graph, {.allowed = {.shapes = true, .tensors = true},
                                        .n_threads = params.n_threads,
@@ -402,29 +402,11 @@ std::vector<CellRun> Context::cell_runs() const {
   return runs;
 }
 
-std::int64_t Context::cache_bytes() const {
-  const Impl& c = impl();
-  std::int64_t n = c.states.cache_bytes();
-  for (const ValueId state : c.graph.source_states) {
-    const ValueInfo& value = c.graph.graph.value(state);
-    n += static_cast<std::int64_t>(
-             row_bytes(value.dtype, value.shape[1].constant() * value.shape[2].constant())) *
-         c.sources.cells_touched();
-  }
-  return n;
-}
+std::int64_t Context::cache_bytes() const { return impl().states.cache_bytes(); }
 
 // --- States
 
-void Context::Impl::check_no_source() const {
-  if (model->info().reads_source)
-    throw Error(ErrorCode::kUnsupported,
-                "a state does not hold the source that a text is about; keep the tokens, and compute them "
-                "again behind Context::set_source");
-}
-
 void Context::Impl::prepare_save(std::optional<SeqId> seq) {
-  check_no_source();
   if (seq) check_sequence(*seq);
   for (SeqId s = 0; s < params.n_sequences; ++s)
     if (!seq || s == *seq) check_intact(s);
@@ -448,7 +430,6 @@ void Context::Impl::save_file(const std::filesystem::path& path, std::optional<S
 }
 
 bool Context::Impl::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq) {
-  check_no_source();
   if (seq) check_sequence(*seq);
   const bool restored = states.restore(bytes, seq, [&] { carry_out_moves(); });
   if (restored && hparams().has_axes())
@@ -489,11 +470,6 @@ bool Context::restore_file(const std::filesystem::path& path) {
 }
 
 void Context::lease() {
-  if (impl().model->info().reads_source)
-    throw Error(ErrorCode::kUnsupported,
-                "a batcher does not write texts about a source, as models of the family " +
-                    impl().model->info().architecture +
-                    " do; use generate (weft run), or a context with several sequences");
   if (std::exchange(impl().leased, true))
     refuse("a batcher uses the context already; make another context for a second one");
 }

@@ -93,8 +93,6 @@ struct Context::Impl {
 
   bool consistent() const;
 
-  /// Throws where states would lack a source.
-  void check_no_source() const;
   DecodeStatus set_source(SeqId seq, std::span<const Token> tokens);
   /// A step of no tokens: moves that are owed, and a source of so many.
   void run_without_tokens(std::int64_t n_source);

@@ -317,10 +317,7 @@ DecodeStatus Context::Impl::set_source(SeqId seq, std::span<const Token> tokens)
     refuse("sequence " + std::to_string(seq) +
            " holds a text about another source perhaps; remove it before");
   if (tokens.empty()) refuse("the source is empty");
-  if (tokens.size() > static_cast<std::size_t>(params.n_source))
-    refuse("the source has " + std::to_string(tokens.size()) + " tokens, and the context reads " +
-           std::to_string(params.n_source) +
-           " at most; make it with a larger n_source (--source-size), or cut the source");
+  engine::check_source_size(tokens.size(), params.n_source);
   for (const Token token : tokens)
     if (token < 0 || token >= model->info().n_vocab)
       refuse("token " + std::to_string(token) + " of the source is outside the vocabulary of " +

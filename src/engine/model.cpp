@@ -20,6 +20,16 @@
 namespace weft {
 namespace {
 
+/// What a conversation is to a model that reads a source, where its file does not say: each question stands
+/// alone, behind what the system says.
+constexpr std::string_view kQuestionAlone = R"({%- set ns = namespace(system='', question=none) -%}
+{%- for message in messages -%}
+  {%- if message.role == 'system' -%}{%- set ns.system = message.content + ' ' -%}
+  {%- elif message.role == 'user' -%}{%- set ns.question = message.content -%}{%- endif -%}
+{%- endfor -%}
+{%- if ns.question is none -%}{{- raise_exception('there is no message of the user') -}}{%- endif -%}
+{{- ns.system + ns.question + eos_token -}})";
+
 const char* feature_of(CpuIsa isa) {
   switch (isa) {
     case CpuIsa::kGeneric:
@@ -210,7 +220,9 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
 
   auto impl = std::unique_ptr<engine::ModelImpl>(new engine::ModelImpl{
       std::move(file), description, std::move(info), {}, {}, {}, {}, {}, std::move(tokenizer), nullptr});
-  if (const auto source = impl->file.get_string("tokenizer.chat_template")) {
+  auto source = impl->file.get_string("tokenizer.chat_template");
+  if (!source && impl->info.reads_source) source = kQuestionAlone;
+  if (source) {
     try {
       impl->chat_template = std::make_unique<ChatTemplate>(*source, *impl->tokenizer);
     } catch (const Error&) {

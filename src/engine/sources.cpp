@@ -1,13 +1,23 @@
 #include "engine/sources.h"
 
 #include <algorithm>
+#include <string>
 
 #include "engine/memories.h"
+#include "engine/refuse.h"
 
 namespace weft::engine {
 
+void check_source_size(std::size_t n_tokens, int n_source) {
+  if (n_tokens > static_cast<std::size_t>(n_source))
+    refuse("the source has " + std::to_string(n_tokens) + " tokens, and the context reads " +
+           std::to_string(n_source) +
+           " at most; make it with a larger n_source (--source-size), or cut the source");
+}
+
 Sources::Sources(const model::ModelGraph& graph, const Bindings& bindings, int n_sequences, int n_source)
-    : n_pages_((n_source + kPageCells - 1) / kPageCells),
+    : n_source_(n_source),
+      n_pages_((n_source + kPageCells - 1) / kPageCells),
       slot_of_(static_cast<std::size_t>(n_sequences), kNone),
       n_holders_(static_cast<std::size_t>(n_sequences), 0),
       size_of_(static_cast<std::size_t>(n_sequences), 0),
@@ -44,17 +54,21 @@ void Sources::remove(SeqId seq) { hold(seq, kNone); }
 
 void Sources::copy(SeqId from, SeqId to) { hold(to, slot_of(from)); }
 
-void Sources::set(SeqId seq, std::span<const Token> tokens) {
+void Sources::reserve(SeqId seq, int n_tokens) {
   remove(seq);
   const auto free = std::ranges::find(n_holders_, 0);
   const auto slot = static_cast<int>(free - n_holders_.begin());
   n_touched_ = std::max(n_touched_, slot + 1);
-  size_of_[static_cast<std::size_t>(slot)] = static_cast<int>(tokens.size());
+  size_of_[static_cast<std::size_t>(slot)] = n_tokens;
   hold(seq, slot);
+}
+
+void Sources::set(SeqId seq, std::span<const Token> tokens) {
+  reserve(seq, static_cast<int>(tokens.size()));
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     tokens_[i] = tokens[i];
     positions_[i] = static_cast<std::int32_t>(i);
-    cells_[i] = slot * n_pages_ * kPageCells + static_cast<std::int32_t>(i);
+    cells_[i] = cell(slot_of(seq), static_cast<int>(i));
   }
 }
 

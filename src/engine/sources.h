@@ -15,17 +15,28 @@
 
 namespace weft::engine {
 
+/// Throws Error kInvalidArgument where a source has more tokens than a context reads.
+void check_source_size(std::size_t n_tokens, int n_source);
+
 /// Of a model that reads no sources nothing is ever set.
 class Sources {
  public:
   Sources(const model::ModelGraph& graph, const Bindings& bindings, int n_sequences, int n_source);
 
   int size(SeqId seq) const;  ///< In tokens; 0: there is none.
+  int max_size() const { return n_source_; }
+  /// The slot that the sequence's source lies in; -1: it has none. Equal numbers are the same source.
+  int slot(SeqId seq) const { return slot_of(seq); }
+  /// Cell i of a source that lies in this slot.
+  std::int32_t cell(int slot, int i) const { return (slot * n_pages_ * kPageCells) + i; }
   bool same(SeqId a, SeqId b) const { return slot_of(a) == slot_of(b); }
   void remove(SeqId seq);
   void copy(SeqId from, SeqId to);
   /// A source of the sequence, in place of what it had: the inputs of the step that reads it are written.
   void set(SeqId seq, std::span<const Token> tokens);
+  /// Room for a source of so many tokens, at most max_size(), in place of what the sequence had. Whoever asks
+  /// fills its cells.
+  void reserve(SeqId seq, int n_tokens);
   /// Row `row` of a step is of this sequence.
   void bind(std::size_t row, SeqId seq) const {
     if (!ends_.empty()) ends_[row] = size(seq);
@@ -40,6 +51,7 @@ class Sources {
   int slot_of(SeqId seq) const { return slot_of_[static_cast<std::size_t>(seq)]; }
   void hold(SeqId seq, int slot);
 
+  const int n_source_;          // Tokens of a source, at most.
   const int n_pages_;           // Of a slot.
   std::vector<int> slot_of_;    // By sequence.
   std::vector<int> n_holders_;  // By slot.

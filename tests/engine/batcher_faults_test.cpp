@@ -29,7 +29,7 @@ struct Day {
       if (i == 2) asks.back().params.n = 2;
       if (i == 3) asks.back().params.stop = {"zq"};
       if (i == 4) asks.back().params.n_logprobs = 2;
-      if (i == 4) asks.back().params.prompt_logprobs = true;
+      if (i == 4) asks.back().params.prompt_logprobs = !model->info().reads_source;
     }
     for (const Ask& ask : asks) {
       Ask single = ask;
@@ -115,15 +115,15 @@ TEST_P(FaultyMemory, EachAllocationMayFail) {
   EXPECT_LT(n_errors, n);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FaultyMemory, testing::Values("llama", "gemma3", "lfm2"),
+INSTANTIATE_TEST_SUITE_P(Families, FaultyMemory, testing::Values("llama", "gemma3", "lfm2", "flan-t5"),
                          test::name_of_family);
 
 /// The steps of a day whose device fails now and then, or for good.
 class FaultyDevice : public testing::TestWithParam<const char*> {};
 
 TEST_P(FaultyDevice, EachStepMayFail) {
-  const auto model = test::load_with_small(test::golden_dir() / GetParam() / "model.gguf",
-                                           std::uint64_t{1} << 32, true, {.n_layers = 1});
+  const auto model =
+      test::load_with_small(test::golden_file(GetParam()), std::uint64_t{1} << 32, true, {.n_layers = 1});
   test::Conduct& conduct = *dynamic_cast<test::SmallDevice&>(*model->impl().devices.devices[0]).conduct;
   Day day(golden(GetParam()));
   Context context(model, {.n_ctx = 96, .n_sequences = 4, .n_threads = 1});
@@ -157,7 +157,8 @@ TEST_P(FaultyDevice, EachStepMayFail) {
   EXPECT_EQ(day.n_errors, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FaultyDevice, testing::Values("llama", "gemma3", "mamba", "lfm2"),
+INSTANTIATE_TEST_SUITE_P(Families, FaultyDevice,
+                         testing::Values("llama", "gemma3", "mamba", "lfm2", "flan-t5"),
                          test::name_of_family);
 
 TEST(BatcherFaults, AReceiverThatThrowsHurtsItselfAlone) {

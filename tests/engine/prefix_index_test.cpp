@@ -67,7 +67,7 @@ TEST(PrefixIndex, FindsWhatAPlainSearchFinds) {
 
 TEST(PrefixIndex, TextsOfOtherAdaptersAreOtherTexts) {
   PrefixIndex index(4);
-  const std::vector<AdapterUse> x = {{0, 1.0f}}, y = {{0, 0.5f}};
+  const TextOrigin x = {{{0, 1.0f}}}, y = {{{0, 0.5f}}};
   const std::vector<Token> text = {1, 2, 3, 4};
   index.append(0, text, x);
   index.append(1, text, y);
@@ -88,6 +88,45 @@ TEST(PrefixIndex, TextsOfOtherAdaptersAreOtherTexts) {
   EXPECT_TRUE(index.doubled(2));
   index.clear();
   EXPECT_EQ(index.find(text, y).n, 0);
+  EXPECT_EQ(index.n_nodes(), 0);
+}
+
+TEST(PrefixIndex, TextsAboutOtherSourcesAreOtherTexts) {
+  PrefixIndex index(4);
+  const TextOrigin x = {{}, {7, 8}}, longer = {{}, {7, 8, 9}}, adapted = {{{0, 1.0f}}, {7, 8}};
+  const std::vector<Token> text = {1, 2, 3};
+  EXPECT_EQ(index.find_any(x), -1);
+  index.append(0, {}, x);  // There is a source, and no text as yet.
+  EXPECT_EQ(index.find_any(x), 0);
+  EXPECT_EQ(index.size(0), 0);
+  EXPECT_EQ(index.origin(0), x);
+  EXPECT_EQ(index.find(text, x).n, 0);
+  index.append(1, text, longer);
+  index.append(0, text, x);
+  index.append(0, text, x);
+  EXPECT_EQ(index.text(0, 9), (std::vector<Token>{1, 2, 3, 1, 2, 3}));
+  EXPECT_EQ(index.find(text, x).holder, 0);
+  EXPECT_EQ(index.find(text, longer).holder, 1);
+  EXPECT_EQ(index.find(text).n, 0);
+  EXPECT_EQ(index.find(text, adapted).n, 0);
+  EXPECT_EQ(index.find_any(adapted), -1);
+  EXPECT_FALSE(index.covered(0));
+  index.append(2, {}, x);
+  EXPECT_TRUE(index.covered(2));
+  EXPECT_FALSE(index.doubled(2));
+  index.append(3, {}, x);
+  EXPECT_TRUE(index.doubled(2));
+  index.remove(0);
+  index.remove(3);
+  EXPECT_FALSE(index.covered(2));
+  EXPECT_EQ(index.find_any(x), 2);
+  index.append(2, text, x);
+  EXPECT_EQ(index.find(text, x).holder, 2);
+  index.remove(2);
+  EXPECT_EQ(index.find_any(x), -1);
+  EXPECT_EQ(index.origin(1), longer);
+  index.append(0, {}, adapted);
+  index.clear();
   EXPECT_EQ(index.n_nodes(), 0);
 }
 

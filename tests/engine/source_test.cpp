@@ -5,7 +5,6 @@
 #include "engine/model_impl.h"
 #include "engine/small_device.h"
 #include "engine/source_testing.h"
-#include "weft/batcher.h"
 #include "weft/embedder.h"
 #include "weft/generate.h"
 
@@ -223,13 +222,89 @@ TEST_F(SourceUse, WhatCannotBeReadIsRefusedAndChangesNothing) {
 TEST_F(SourceUse, WhatHasNoSourceIsRefused) {
   Context context(model, {.n_ctx = 256});
   const auto refused = [&](const char* part, auto f) { expect_error(ErrorCode::kUnsupported, part, f); };
-  refused("source", [&] { (void)context.save(); });
-  refused("source", [&] { (void)context.restore(std::vector<std::byte>(8), 0); });
-  refused("source", [&] { const Batcher batcher(context, {}); });
   refused("source", [&] { const Embedder embedder(model); });
   Context plain(Model::load(test::golden_dir() / "llama" / "model.gguf"), {.n_ctx = 64});
   refused("reads no source", [&] { (void)plain.set_source(0, source); });
   EXPECT_EQ(plain.source_size(0), 0);
+}
+
+/// A text goes on from a state as if nothing had happened, in contexts of other sizes.
+TEST_F(SourceUse, AStateHoldsTheSource) {
+  const std::vector<float> whole = expected(text, source);
+  const std::vector<Token> begin(text.begin(), text.begin() + 3), rest(text.begin() + 3, text.end());
+  Context context(model, {.n_ctx = 256, .n_sequences = 3, .n_source = 200});
+  ASSERT_EQ(context.set_source(1, golden.sources[1]), DecodeStatus::kOk);
+  ASSERT_EQ(context.set_source(2, source), DecodeStatus::kOk);
+  std::vector<float> before = test::all_logits(context, begin, 2, 2);
+  const std::vector<std::byte> state = context.save(2);
+  for (const int n_source : {static_cast<int>(source.size()), 130, 512}) {
+    Context other(model, {.n_ctx = 128, .n_sequences = 2, .n_source = n_source});
+    ASSERT_EQ(other.set_source(0, {source.data(), 5}), DecodeStatus::kOk);
+    for (const SeqId seq : {0, 1}) {
+      ASSERT_TRUE(other.restore(state, seq));
+      EXPECT_EQ(other.source_size(seq), static_cast<int>(source.size()));
+      EXPECT_TRUE(other.consistent());
+    }
+    for (const SeqId seq : {0, 1}) {
+      std::vector<float> both = before;
+      const std::vector<float> after = test::all_logits(other, rest, 64, seq);
+      both.insert(both.end(), after.begin(), after.end());
+      EXPECT_TRUE(both == whole) << n_source;
+    }
+    EXPECT_GT(other.cache_bytes(), 0);
+  }
+  // A source that is too long changes nothing.
+  Context small(model, {.n_ctx = 128, .n_source = static_cast<int>(source.size()) - 1});
+  ASSERT_EQ(small.set_source(0, {source.data(), 3}), DecodeStatus::kOk);
+  expect_error(ErrorCode::kInvalidArgument, "n_source", [&] { (void)small.restore(state, 0); });
+  EXPECT_EQ(small.source_size(0), 3);
+}
+
+TEST_F(SourceUse, AContextsStateHoldsSourcesThatTextsShareOnce) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 5});
+  ASSERT_EQ(context.set_source(1, source), DecodeStatus::kOk);
+  const std::size_t one = context.save().size();
+  ASSERT_TRUE(context.copy(1, 4));
+  const std::size_t shared = context.save().size();
+  ASSERT_EQ(context.set_source(3, source), DecodeStatus::kOk);
+  const std::size_t two = context.save().size();
+  EXPECT_GT(two - shared, 4 * (shared - one));
+  (void)test::all_logits(context, text, 8, 4);
+  const std::vector<std::byte> state = context.save();
+  Context other(model, {.n_ctx = 256, .n_sequences = 6});
+  ASSERT_EQ(other.set_source(0, golden.sources[1]), DecodeStatus::kOk);
+  ASSERT_EQ(other.set_source(5, golden.sources[2]), DecodeStatus::kOk);
+  ASSERT_TRUE(other.restore(state));
+  EXPECT_TRUE(other.consistent());
+  for (const SeqId seq : {0, 2, 5}) EXPECT_EQ(other.source_size(seq), 0);
+  EXPECT_EQ(other.next_pos(4), static_cast<Pos>(text.size()));
+  for (const SeqId seq : {1, 3}) EXPECT_TRUE(test::all_logits(other, text, 8, seq) == expected(text, source));
+  other.remove(4);
+  ASSERT_TRUE(other.copy(1, 4, 0, 2));
+  EXPECT_EQ(other.source_size(4), static_cast<int>(source.size()));
+  EXPECT_EQ(other.save(0).size(), Context(model, {.n_ctx = 64}).save(0).size());
+}
+
+TEST_F(SourceUse, DamagedStatesAreRefusedAndChangeNothing) {
+  Context context(model, {.n_ctx = 64, .n_source = 40});
+  const std::vector<Token> few(source.begin(), source.begin() + 4);
+  ASSERT_EQ(context.set_source(0, few), DecodeStatus::kOk);
+  (void)test::all_logits(context, text, 64, 0);
+  const std::vector<std::byte> state = context.save(0);
+  Context other(model, {.n_ctx = 64, .n_source = 40});
+  ASSERT_EQ(other.set_source(0, {source.data(), 3}), DecodeStatus::kOk);
+  for (std::size_t i = 0; i < state.size(); i += i < 600 ? 1 : 97) {
+    std::vector<std::byte> damaged = state;
+    damaged[i] ^= std::byte{1};
+    EXPECT_THROW((void)other.restore(damaged, 0), Error) << i;
+    EXPECT_THROW((void)other.restore(std::span(state).first(i), 0), Error) << i;
+  }
+  Context plain(Model::load(test::golden_dir() / "llama" / "model.gguf"), {.n_ctx = 64});
+  EXPECT_THROW((void)plain.restore(state, 0), Error);
+  EXPECT_THROW((void)other.restore(plain.save(0), 0), Error);
+  EXPECT_EQ(other.source_size(0), 3);
+  EXPECT_EQ(other.next_pos(0), 0);
+  EXPECT_TRUE(other.consistent());
 }
 
 TEST_F(SourceUse, ACancelledSourceIsNone) {
@@ -247,6 +322,14 @@ TEST_F(SourceUse, ADeviceThatFailsLeavesNoSource) {
   fails = true;
   expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
   EXPECT_EQ(context.source_size(0), 0);
+  fails = false;
+  EXPECT_TRUE(logits_about(context, source, text, 5) == expected(text, source));
+  // Of one that is to take the place of another, too; and a text whose cells were to be moved is not intact.
+  ASSERT_EQ(context.set_source(0, golden.sources[1]), DecodeStatus::kOk);
+  fails = true;
+  expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
+  EXPECT_EQ(context.source_size(0), 0);
+  EXPECT_TRUE(context.consistent());
   fails = false;
   EXPECT_TRUE(logits_about(context, source, text, 5) == expected(text, source));
 }

@@ -46,7 +46,7 @@ void Admission::wait_again(const StreamPtr& stream) noexcept {
   entry.key() = stream->key();
   entry.mapped() = stream;
   waiting_.insert(std::move(entry));
-  n_tokens_ += std::ssize(stream->tokens());
+  n_tokens_ += stream->n_to_read();
 }
 
 bool Admission::admit(std::vector<StreamPtr>& running) {
@@ -94,7 +94,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
       break;
     }
     const auto next = std::next(entry);
-    n_tokens_ -= std::ssize(stream->tokens());
+    n_tokens_ -= stream->n_to_read();
     if (entries_.size() == entries_.capacity()) entries_.pop_back();
     entries_.push_back(waiting_.extract(entry));
     entries_.back().mapped() = nullptr;
@@ -113,7 +113,7 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
   if (!cache_.shares(stream) || stream.wants_prompt()) return false;
   const auto found = std::find_if(running.begin(), running.end(), [&](const StreamPtr& other) {
     if (!other->is_prefilling() || other->shifted || !goes_on(other)) return false;
-    if (other->adapters() != stream.adapters()) return false;
+    if (other->origin() != stream.origin()) return false;
     // The next token that it computes has to be theirs.
     const auto next = static_cast<std::size_t>(other->n_computed);
     if (next + 1 >= stream.tokens().size() || other->tokens()[next] != stream.tokens()[next]) return false;
@@ -130,6 +130,7 @@ bool Admission::take_up(Stream& stream) {
   while (!context_.restore(stream.saved, stream.seq))
     if (!cache_.evict()) return false;
   stream.n_computed = context_.next_pos(stream.seq);
+  stream.lacks_source = false;  // It came with the text.
   stream.saved = {};
   return true;
 }

@@ -25,7 +25,7 @@ class Admission {
 
   void wait(const StreamPtr& stream) {
     waiting_.emplace(stream->key(), stream);
-    n_tokens_ += std::ssize(stream->tokens());
+    n_tokens_ += stream->n_to_read();
   }
   /// One that was let in waits again. Needs no memory.
   void wait_again(const StreamPtr& stream) noexcept;
@@ -34,12 +34,12 @@ class Admission {
   void erase_if(F&& gone) {
     std::erase_if(waiting_, [&](const auto& entry) {
       if (!gone(entry.second)) return false;
-      n_tokens_ -= std::ssize(entry.second->tokens());
+      n_tokens_ -= entry.second->n_to_read();
       return true;
     });
   }
   void erase(const Stream& stream) {
-    if (waiting_.erase(stream.key()) > 0) n_tokens_ -= std::ssize(stream.tokens());
+    if (waiting_.erase(stream.key()) > 0) n_tokens_ -= stream.n_to_read();
   }
   template <typename F>
   bool any_of(F&& f) const {
@@ -50,7 +50,7 @@ class Admission {
     for (const auto& [key, stream] : waiting_) f(stream);
   }
   std::size_t n_waiting() const { return waiting_.size(); }
-  std::int64_t n_waiting_tokens() const { return n_tokens_; }  ///< Of their texts.
+  std::int64_t n_waiting_tokens() const { return n_tokens_; }  ///< Of their texts and sources.
 
   /// Moves to `running` (whose capacity is n_running) who can go on now; each has a sequence then. Says of
   /// all that run where their next step has to pause, because others want to begin like that.  /// A stream

@@ -25,6 +25,13 @@ constexpr int kMaxWholeRows = 64;
 /// Of the prompt budget that goes to who was served longest ago, whatever its rank: nobody starves.
 constexpr int kStarvedShare = 4;
 
+/// The one whose turn it is to be served goes first: by priority, then who has the least to read.
+bool reads_before(const Stream& a, std::int64_t n_a, const Stream& b, std::int64_t n_b) {
+  if (a.params().priority != b.params().priority) return a.params().priority > b.params().priority;
+  if (n_a != n_b) return n_a < n_b;
+  return a.goes_before(b);
+}
+
 /// Steps with it have failed: until one with nobody else has not, it is alone in them.
 bool is_tried_alone(const StreamPtr& stream) { return stream->is_suspect && goes_on(stream); }
 
@@ -41,13 +48,16 @@ void Batcher::Impl::compute() {
   shares.clear();
   batch.clear();
   concerned = nullptr;
+  n_source = 0;
+  source_ms = 0.0;
   try {
     drop_branches();  // Of a step that failed.
     admit();
     check_limits();
     drafts_allowed = crowded_out == nullptr && std::none_of(running.begin(), running.end(), is_tried_alone);
     n_read_by_drafter = 0;
-    for (DecodeStatus status = DecodeStatus::kCacheFull; status == DecodeStatus::kCacheFull;) {
+    DecodeStatus status = read_sources() ? DecodeStatus::kCacheFull : DecodeStatus::kCancelled;
+    while (status == DecodeStatus::kCacheFull) {
       const int n_to_read = n_read_by_drafter == 0 ? pace.prompt_budget(static_cast<int>(running.size())) : 0;
       n_read_by_drafter += drafts.write(running, pace.cost(), drafts_allowed, n_to_read);
       drop_done();
@@ -83,18 +93,20 @@ void Batcher::Impl::compute() {
   }
   const auto end = Clock::now();
   const double ms = ms_between(start, end);
+  in_decode += source_ms;
+  counters.decode_seconds += source_ms / 1e3;
   counters.host_seconds += (ms - in_decode) / 1e3;
   counters.step.add(ms);
-  if (!params.on_step || (batch.size() == 0 && !has_failed)) return;
+  if (!params.on_step || (batch.size() + n_source == 0 && !has_failed)) return;
   if (decode_begin == Clock::time_point{}) decode_begin = decode_end = end;
   tell_step({.begin = start,
              .end = end,
-             .host_before_ms = ms_between(start, decode_begin),
-             .decode_ms = ms_between(decode_begin, decode_end),
+             .host_before_ms = ms_between(start, decode_begin) - source_ms,
+             .decode_ms = ms_between(decode_begin, decode_end) + source_ms,
              .host_after_ms = ms_between(decode_end, end),
              .n_streams = static_cast<int>(shares.size()),
-             .n_rows = batch.size(),
-             .n_prompt = batch.size() > 0 ? batch.size() - n_decoding : 0,
+             .n_rows = batch.size() + n_source,
+             .n_prompt = (batch.size() > 0 ? batch.size() - n_decoding : 0) + n_source,
              .n_generated = static_cast<int>(counters.n_generated_tokens - n_generated),
              .n_drafted = static_cast<int>(counters.n_drafted_tokens - n_drafted),
              .n_accepted = static_cast<int>(counters.n_accepted_tokens - n_accepted),
@@ -159,6 +171,45 @@ void Batcher::Impl::check_limits() {
   if (!full.empty()) drop_done();
 }
 
+bool Batcher::Impl::read_sources() {
+  const auto alone = std::ranges::find_if(running, is_tried_alone);
+  reading.clear();
+  int n_writing = 0;
+  for (const StreamPtr& stream : running) {
+    if (!goes_on(stream) || (alone != running.end() && stream != *alone)) continue;
+    if (stream->lacks_source) {
+      reading.push_back(stream.get());
+    } else {
+      ++n_writing;
+    }
+  }
+  if (reading.empty()) return true;
+  const auto size_of = [](const Stream* stream) { return std::ssize(stream->origin().source); };
+  std::ranges::sort(reading, [&](const Stream* a, const Stream* b) {
+    return reads_before(*a, size_of(a), *b, size_of(b));
+  });
+  // Nobody starves.
+  const auto oldest = std::ranges::min_element(reading, {}, &Stream::served_at);
+  if (step_number % kStarvedShare == 0) std::rotate(reading.begin(), oldest, oldest + 1);
+  const int budget = pace.prompt_budget(n_writing, static_cast<int>(reading.size()));
+  for (Stream* const stream : reading) {
+    const auto size = static_cast<int>(size_of(stream));
+    if (n_source > 0 && n_source + size > budget) continue;
+    concerned = *std::ranges::find(running, stream, &StreamPtr::get);
+    const auto begin = Clock::now();
+    const engine::SourceRead read = cache.read_source(*stream);
+    if (read == engine::SourceRead::kCancelled) return false;
+    concerned = nullptr;
+    stream->served_at = step_number;
+    if (read == engine::SourceRead::kShared) continue;
+    const double ms = ms_between(begin, Clock::now());
+    n_source += size;
+    source_ms += ms;
+    pace.add(size, 0, ms, 0.0);
+  }
+  return true;
+}
+
 void Batcher::Impl::drop_branches() {
   for (const StreamPtr& stream : running) cache.drop_branches(*stream);
 }
@@ -177,7 +228,7 @@ void Batcher::Impl::build() {
       return stream.get() == last_crowded_out && goes_on(stream);
     });
   const auto takes_part = [&](const StreamPtr& stream) {
-    return goes_on(stream) && (alone == running.end() || stream == *alone);
+    return goes_on(stream) && !stream->lacks_source && (alone == running.end() || stream == *alone);
   };
   int n_logits = 0;
   for (const StreamPtr& stream : running) {
@@ -220,9 +271,7 @@ void Batcher::Impl::add_prompts() {
   const int budget = pace.prompt_budget(n_decoding, static_cast<int>(reading.size()));
   int left = std::max(budget - n_read_by_drafter, 1);
   std::sort(reading.begin(), reading.end(), [](const Stream* a, const Stream* b) {
-    if (a->params().priority != b->params().priority) return a->params().priority > b->params().priority;
-    if (a->n_pending() != b->n_pending()) return a->n_pending() < b->n_pending();
-    return a->goes_before(*b);
+    return reads_before(*a, a->n_pending(), *b, b->n_pending());
   });
   // Of those that were served equally long ago the one whose turn would come last.
   const Stream* const starved =
@@ -302,7 +351,7 @@ void Batcher::Impl::read_all(double decode_ms) {
 
 void Batcher::Impl::read(const Share& share) {
   Stream& stream = *share.stream;
-  const int n_prompt = stream.stats.n_prompt;
+  const int n_prompt = stream.origin().source.empty() ? stream.stats.n_prompt : 0;  // A source was counted.
   const int n_before = std::min(std::max(stream.n_computed, stream.n_reached), n_prompt);
   for (int i = 0; i < share.n; ++i)
     if (stream.wants_prompt(stream.n_computed + i + 1))

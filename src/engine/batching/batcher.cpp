@@ -60,8 +60,13 @@ RequestId Batcher::Impl::add(std::vector<Token> prompt, RequestParams p) {
   const auto n = static_cast<std::size_t>(p.n);
   auto request = std::make_shared<engine::Request>();
   request->id = last_request + 1;
-  request->adapters = p.adapters ? engine::checked_adapters(context.model(), *p.adapters) : usual_adapters();
+  request->origin.adapters =
+      p.adapters ? engine::checked_adapters(context.model(), *p.adapters) : usual_adapters();
   request->prompt = std::move(prompt);
+  if (context.model().info().reads_source) {
+    request->origin.source = std::move(request->prompt);
+    request->prompt = {context.model().info().first_token};
+  }
   request->max_text = engine::max_text(p, context);
   request->submitted = Clock::now();
   request->params = std::move(p);

@@ -81,6 +81,9 @@ struct Batcher::Impl {
   void note_admissions(std::size_t n_before, engine::Clock::time_point now);
   /// Room in the cache that one stream may use is up, before the batch is made.
   void check_limits();
+  /// Those whose texts are about sources that are not read yet read theirs, as many as a step takes on. False
+  /// where that was cancelled.
+  bool read_sources();
   void build();
   void add_prompts();
   void ask_for_best(const Share& share);
@@ -150,6 +153,8 @@ struct Batcher::Impl {
   const engine::Stream* crowded_out = nullptr;
   int n_decoding = 0;         // Items of the batch that are no prompt's.
   int n_read_by_drafter = 0;  // Tokens, in this step.
+  int n_source = 0;           // Tokens of sources that this step has read, ...
+  double source_ms = 0.0;     // ... and how long that took.
   bool drafts_allowed = true;
   int n_failures = 0;  // Steps that failed, one after another.
   /// Being preempted: where that fails, it is why.

@@ -18,7 +18,8 @@ constexpr int kMaxFailures = 4;
 constexpr int kMaxForced = 32;
 
 bool may_draft(const Stream& stream) {
-  return stream.params().speculate && stream.n_pending() == 1 && !stream.is_pooled() && !stream.paused;
+  return stream.params().speculate && stream.n_pending() == 1 && !stream.is_pooled() && !stream.paused &&
+         !stream.lacks_source;
 }
 
 /// Tokens that a draft may have: none past the end of what the stream may write.

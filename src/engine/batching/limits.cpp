@@ -7,6 +7,7 @@
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
 #include "engine/sequence_adapters.h"
+#include "engine/sources.h"
 
 namespace weft::engine {
 namespace {
@@ -37,6 +38,11 @@ BatcherParams fill_in(BatcherParams p, const Context& context) {
     refuse("the branches of drafts must be 1 to " + std::to_string(kMaxBranches));
   if (p.speculation == Speculation::kModel && p.draft == nullptr)
     refuse("speculation with a model needs the context of a draft model");
+  if (p.speculation == Speculation::kModel &&
+      (context.model().info().reads_source || p.draft->model().info().reads_source))
+    throw Error(ErrorCode::kUnsupported,
+                "a draft model cannot write ahead where texts are about a source, which it would have to "
+                "read, too; speculate by n-grams, or not at all");
   return p;
 }
 
@@ -45,11 +51,30 @@ int max_text(const RequestParams& p, const Context& context) {
   return std::min<int>(n_cells, context.max_positions());
 }
 
+namespace {
+
+/// The prompt is the source of the completions.
+void check_source(std::span<const Token> source, const RequestParams& p, const Context& context) {
+  const auto unsupported = [](const char* why) { throw Error(ErrorCode::kUnsupported, why); };
+  if (!p.parts.empty()) unsupported("a source is text alone: this model has no place for pictures or sounds");
+  if (p.prompt_logprobs && p.n_logprobs >= 0)
+    unsupported(
+        "this model reads the prompt as a source and predicts none of its tokens: there are no logprobs of "
+        "them; ask without prompt_logprobs");
+  if (p.pooling != Pooling::kNone)
+    unsupported("this model writes texts about a source and makes no embeddings; use an embedding model");
+  check_source_size(source.size(), context.params().n_source);
+}
+
+}  // namespace
+
 void check_request(std::span<const Token> prompt, const RequestParams& p, const Context& context,
                    const BatcherLimits& limits) {
   if (prompt.empty()) refuse("the prompt is empty");
   const int n_vocab = context.model().info().n_vocab;
   check_prompt(prompt, p.parts, context);
+  const bool reads_source = context.model().info().reads_source;
+  if (reads_source) check_source(prompt, p, context);
   if (!p.parts.empty() && p.prompt_logprobs)
     refuse("prompt_logprobs are those of tokens, and the prompt has parts that are none");
   if (p.n < 1 || p.n > limits.n_completions)
@@ -91,7 +116,7 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
                 "a text with pictures cannot be shifted in this model, whose positions know their lines and "
                 "columns; ask without context_shift");
   const int limit = max_text(p, context);
-  if (prompt.size() > static_cast<std::size_t>(limit))
+  if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
     refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
            std::to_string(limit) + "; use a larger context or a shorter prompt");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);

@@ -56,12 +56,16 @@ void PrefixCache::reset() {
 
 PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
   if (!shares(stream) || stream.wants_prompt()) return {};
-  return find(all_but_last(stream), stream.adapters());
+  return find(all_but_last(stream), stream.origin());
 }
 
-PrefixCache::Match PrefixCache::find(std::span<const Token> text, std::span<const AdapterUse> writer) const {
-  if (cuts_anywhere_) return index_.find(text, writer);
-  return index_.find(text, writer, [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
+PrefixCache::Match PrefixCache::find(std::span<const Token> text, const TextOrigin& origin) const {
+  const Match match =
+      cuts_anywhere_
+          ? index_.find(text, origin)
+          : index_.find(text, origin, [&](SeqId holder, int n) { return context_.can_cut(holder, n); });
+  if (match.holder >= 0 || origin.source.empty()) return match;
+  return {index_.find_any(origin), 0};
 }
 
 bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span<const StreamPtr> running,
@@ -87,8 +91,10 @@ void PrefixCache::settle(Stream& stream, Match match) {
     std::erase(idle_, match.holder);
     stream.seq = match.holder;
     is_snapshot(match.holder) = false;
+    const bool is_whole = match.n == index_.size(match.holder);
     index_.remove(match.holder);
-    cut(match.holder, match.n);
+    if (match.n > 0 || !is_whole) cut(match.holder, match.n);  // A source alone stays.
+    if (match.n == 0) context_.set_adapters(stream.seq, stream.origin().adapters);
   } else {
     if (match.holder >= 0 && is_idle(match.holder)) {  // Of use just now.
       std::erase(idle_, match.holder);
@@ -96,23 +102,56 @@ void PrefixCache::settle(Stream& stream, Match match) {
     }
     if (free_.empty()) evict(match.holder);
     stream.seq = take_free();
-    context_.set_adapters(stream.seq, stream.adapters());
-    if (match.n > 0 && !context_.copy(match.holder, stream.seq, 0, match.n)) match.n = 0;
+    context_.set_adapters(stream.seq, stream.origin().adapters);
+    if (match.holder >= 0 && !context_.copy(match.holder, stream.seq, 0, match.n)) match.n = 0;
     if (drafter_ != nullptr && match.n > 0) drafter_->copy(match.holder, stream.seq, match.n);
   }
   stream.n_computed = match.n;
-  index_.append(stream.seq, first(stream.text, match.n), stream.adapters());
+  stream.lacks_source = !stream.origin().source.empty() && context_.source_size(stream.seq) == 0;
+  if (!stream.lacks_source) {
+    index_.append(stream.seq, first(stream.text, match.n), stream.origin());
+    count_source(stream, false);
+  }
   if (stream.stats.queue_ms == 0.0) {  // For the first time.
-    stream.stats.n_cached = match.n;
+    stream.stats.n_cached += match.n;
     counters_.n_cached_tokens += match.n;
   }
   broken_ = false;
 }
 
+SourceRead PrefixCache::read_source(Stream& stream) {
+  const SeqId holder = reuse_prefixes_ ? index_.find_any(stream.origin()) : -1;
+  if (holder >= 0) {
+    (void)context_.copy(holder, stream.seq, 0, 0);  // No cell of its text.
+  } else if (context_.set_source(stream.seq, stream.origin().source) != DecodeStatus::kOk) {
+    return SourceRead::kCancelled;
+  }
+  broken_ = true;
+  index_.append(stream.seq, {}, stream.origin());
+  stream.lacks_source = false;
+  count_source(stream, holder < 0);
+  broken_ = false;
+  return holder < 0 ? SourceRead::kComputed : SourceRead::kShared;
+}
+
+void PrefixCache::count_source(Stream& stream, bool was_read) {
+  const auto n = static_cast<int>(stream.origin().source.size());
+  const bool is_first = !std::exchange(stream.knows_source, true);
+  if (is_first && !was_read) {
+    stream.stats.n_cached += n;
+    counters_.n_cached_tokens += n;
+  } else if (is_first) {
+    counters_.n_prompt_tokens += n;
+  } else if (was_read) {
+    stream.stats.n_recomputed += n;
+    counters_.n_recomputed_tokens += n;
+  }
+}
+
 void PrefixCache::computed(Stream& stream, int n) {
   broken_ = true;
   if (!stream.shifted)
-    index_.append(stream.seq, stream.pending().first(static_cast<std::size_t>(n)), stream.adapters());
+    index_.append(stream.seq, stream.pending().first(static_cast<std::size_t>(n)), stream.origin());
   stream.n_computed += n;
   const int n_again = std::min(n, stream.n_reached - (stream.n_computed - n));
   if (n_again > 0) {
@@ -139,7 +178,7 @@ int PrefixCache::cells_cached(std::span<const StreamPtr> running) const {
 
 int PrefixCache::beginning_to_keep(const Stream& stream, const Match& match) const {
   if (cuts_anywhere_ || !shares(stream)) return 0;
-  const int n = index_.find(all_but_last(stream), stream.adapters()).n;
+  const int n = index_.find(all_but_last(stream), stream.origin()).n;
   return n >= kMinSnapshot && n > match.n + kWorthWaiting ? n : 0;
 }
 
@@ -153,7 +192,7 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
   if (!copied) return;
   free_.pop_back();
   if (drafter_ != nullptr) drafter_->copy(stream.seq, seq, stream.n_computed);
-  index_.append(seq, first(stream.text, stream.n_computed), stream.adapters());
+  index_.append(seq, first(stream.text, stream.n_computed), stream.origin());
   is_snapshot(seq) = true;
   idle_.push_back(seq);
   ++counters_.n_snapshots;
@@ -190,14 +229,15 @@ void PrefixCache::evict_unsound() {
 }
 
 bool PrefixCache::shorten(const Match& match) {
-  if (match.holder < 0 || match.n == index_.size(match.holder) || !is_idle(match.holder)) return false;
-  const std::vector<Token> kept = index_.text(match.holder, match.n);
-  const auto own = context_.adapters(match.holder);
-  const std::vector<AdapterUse> writer(own.begin(), own.end());
+  if (match.holder < 0) return false;
+  const int n = std::max(match.n, 1);  // A text that has none has no source any more.
+  if (n >= index_.size(match.holder) || !is_idle(match.holder)) return false;
+  const std::vector<Token> kept = index_.text(match.holder, n);
+  const TextOrigin origin = index_.origin(match.holder);
   broken_ = true;
   index_.remove(match.holder);
-  cut(match.holder, match.n);
-  index_.append(match.holder, kept, writer);
+  cut(match.holder, n);
+  index_.append(match.holder, kept, origin);
   broken_ = false;
   return true;
 }
@@ -250,9 +290,9 @@ void PrefixCache::drop_branches(Stream& stream) {
 
 // --- Texts that outlive the cache
 
-PrefixCache::Saved PrefixCache::save(std::span<const Token> text, std::span<const AdapterUse> writer) {
-  const Match match = find(text, writer);
-  if (match.n == 0) return {};
+PrefixCache::Saved PrefixCache::save(std::span<const Token> text, const TextOrigin& origin) {
+  const Match match = find(text, origin);
+  if (match.holder < 0) return {};
   if (match.n == index_.size(match.holder)) return {match.n, context_.save(match.holder)};
   // What stands behind it is somebody else's.
   const auto overloaded = [] {
@@ -281,8 +321,7 @@ PrefixCache::Saved PrefixCache::save(std::span<const Token> text, std::span<cons
   return saved;
 }
 
-bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Token> text,
-                          std::vector<AdapterUse>& writer) {
+bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Token> text, TextOrigin& origin) {
   if (free_.empty() && !evict()) return false;
   const auto n = static_cast<Pos>(text.size());
   const auto make_room_for_it = [&] {
@@ -297,7 +336,7 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
   try {
     do restored = context_.restore(state, seq);
     while (!restored && make_room_for_it());
-    if (restored && context_.next_pos(seq) != n)
+    if (restored && (context_.next_pos(seq) != n || context_.source_size(seq) != std::ssize(origin.source)))
       throw Error(ErrorCode::kInvalidFile,
                   "the saved text is damaged: its state is of another length; nothing was restored");
   } catch (...) {
@@ -308,8 +347,8 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
   }
   if (restored) {
     const auto own = context_.adapters(seq);
-    writer.assign(own.begin(), own.end());
-    index_.append(seq, text, writer);
+    origin.adapters.assign(own.begin(), own.end());
+    index_.append(seq, text, origin);
   }
   is_snapshot(seq) = false;
   if (!restored) {
@@ -323,12 +362,14 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
   return restored;
 }
 
-int PrefixCache::forget_idle(std::span<const Token> text) {
-  if (text.empty()) return 0;
+int PrefixCache::forget_idle(std::span<const Token> prompt) {
+  if (prompt.empty()) return 0;
   const auto is_concerned = [&](SeqId seq) {
-    const auto n = static_cast<int>(std::min(text.size(), static_cast<std::size_t>(index_.size(seq))));
-    const std::vector<Token> own = index_.text(seq, n);
-    return std::equal(own.begin(), own.end(), text.begin());
+    const std::vector<Token> own = context_.source_size(seq) > 0
+                                       ? index_.origin(seq).source
+                                       : index_.text(seq, static_cast<int>(prompt.size()));
+    const auto n = static_cast<std::ptrdiff_t>(std::min(own.size(), prompt.size()));
+    return std::equal(own.begin(), own.begin() + n, prompt.begin());
   };
   return static_cast<int>(std::erase_if(idle_, [&](SeqId seq) {
     if (!is_concerned(seq)) return false;
@@ -380,7 +421,14 @@ bool PrefixCache::consistent(std::span<const StreamPtr> running) const {
       return false;
   for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)
     if (expected[static_cast<std::size_t>(seq)] != context_.next_pos(seq)) return false;
-  return true;
+  const auto has_its_source = [&](SeqId seq) {
+    return context_.source_size(seq) == (index_.knows(seq) ? std::ssize(index_.origin(seq).source) : 0);
+  };
+  return std::ranges::all_of(free_, has_its_source) && std::ranges::all_of(idle_, has_its_source) &&
+         std::ranges::all_of(running, [&](const StreamPtr& stream) {
+           return stream->shifted ? context_.source_size(stream->seq) == std::ssize(stream->origin().source)
+                                  : has_its_source(stream->seq);
+         });
 }
 
 }  // namespace weft::engine

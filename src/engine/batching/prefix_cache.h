@@ -28,6 +28,8 @@ namespace weft::engine {
 /// What a stream gains by finding its beginning must be more than so many tokens to be waited for or copied.
 inline constexpr int kWorthWaiting = 16;
 
+enum class SourceRead : std::uint8_t { kComputed, kShared, kCancelled };
+
 class PrefixCache {
  public:
   using Match = PrefixIndex::Match;
@@ -55,6 +57,10 @@ class PrefixCache {
                  std::optional<int>& n_cached);
   /// A sequence for a stream, beginning with the match.
   void settle(Stream& stream, Match match);
+  /// The stream lacks its source (Stream::lacks_source): it gets one that another sequence has read, or else
+  /// reads it, and whoever begins like it may share that. Throws what Context::set_source throws; the stream
+  /// lacks its source still then.
+  SourceRead read_source(Stream& stream);
   /// The next `n` tokens of the stream's text are in the cache.
   void computed(Stream& stream, int n);
   /// A stream that has just computed a beginning that others want (Stream::pause_at) leaves a copy of it.
@@ -95,17 +101,17 @@ class PrefixCache {
     int n = 0;  ///< Tokens.
     std::vector<std::byte> state = {};
   };
-  /// The longest beginning of the text, as these adapters write it, that the cache has and can give. Error
-  /// kOverloaded where it is a part of what a sequence holds and there is no sequence, or no cell, for a
-  /// copy.
-  Saved save(std::span<const Token> text, std::span<const AdapterUse> writer);
+  /// The longest beginning of the text of this origin that the cache has and can give, its source included;
+  /// no state where it has none. Error kOverloaded where it is a part of what a sequence holds and there is
+  /// no sequence, or no cell, for a copy.
+  Saved save(std::span<const Token> text, const TextOrigin& origin);
   /// A saved state becomes an idle text of these tokens; others that are idle make room. False where there
-  /// is none. Throws Error where the state cannot be taken up. `writer` becomes the adapters that it was
-  /// written with.
-  bool restore(std::span<const std::byte> state, std::span<const Token> text,
-               std::vector<AdapterUse>& writer);
-  /// Drops idle texts that begin with this one, or that this one begins with. How many those were.
-  int forget_idle(std::span<const Token> text);
+  /// is none. Throws Error where the state cannot be taken up. `origin` has the source that it is about, and
+  /// gets the adapters that it was written with.
+  bool restore(std::span<const std::byte> state, std::span<const Token> text, TextOrigin& origin);
+  /// Drops idle texts that begin with this prompt (as which a source counts), or that it begins with. How
+  /// many those were.
+  int forget_idle(std::span<const Token> prompt);
 
   // --- How things stand
 
@@ -120,8 +126,11 @@ class PrefixCache {
   bool consistent(std::span<const StreamPtr> running) const;
 
  private:
-  /// The longest beginning of the text that the cache has, as these adapters write it, and can give.
-  Match find(std::span<const Token> text, std::span<const AdapterUse> writer) const;
+  /// The longest beginning of the text of this origin that the cache has and can give; its source at least,
+  /// where there is a holder.
+  Match find(std::span<const Token> text, const TextOrigin& origin) const;
+  /// The stream has a source: read for it, or of another sequence.
+  void count_source(Stream& stream, bool was_read);
   /// Empties a sequence; it is free then.
   void empty(SeqId seq);
   SeqId take_free();

@@ -10,6 +10,7 @@
 namespace weft::engine {
 
 struct PrefixIndex::Node {
+  const TextOrigin* origin = nullptr;  // Of a root.
   std::vector<Token> run;
   Node* parent = nullptr;
   std::map<Token, std::unique_ptr<Node>> children;  // By the first token of their runs.
@@ -31,8 +32,8 @@ PrefixIndex::PrefixIndex(int n_holders)
     : ends_(static_cast<std::size_t>(n_holders), nullptr), sizes_(static_cast<std::size_t>(n_holders), 0) {}
 PrefixIndex::~PrefixIndex() = default;
 
-const PrefixIndex::Node* PrefixIndex::root_of(std::span<const AdapterUse> writer) const {
-  const auto found = roots_.find(Writer(writer.begin(), writer.end()));
+const PrefixIndex::Node* PrefixIndex::root_of(const TextOrigin& origin) const {
+  const auto found = roots_.find(origin);
   return found != roots_.end() ? found->second.get() : nullptr;
 }
 
@@ -67,19 +68,21 @@ void PrefixIndex::join(Node& node) {
   --n_nodes_;
 }
 
-void PrefixIndex::append(SeqId holder, std::span<const Token> tokens, std::span<const AdapterUse> writer) {
-  if (tokens.empty()) return;
+void PrefixIndex::append(SeqId holder, std::span<const Token> tokens, const TextOrigin& origin) {
+  if (tokens.empty() && origin.source.empty()) return;
   const auto h = static_cast<std::size_t>(holder);
   Node* at = ends_[h];
   sizes_[h] += static_cast<int>(tokens.size());
-  if (at != nullptr && at->n_holders == 1) {  // Nobody else here: the common case while texts are written.
+  if (at != nullptr && at->n_holders == 1 &&
+      at->parent != nullptr) {  // Nobody else here: the common case while texts are written.
     at->run.insert(at->run.end(), tokens.begin(), tokens.end());
     return;
   }
   if (at == nullptr) {
-    std::unique_ptr<Node>& root = roots_[Writer(writer.begin(), writer.end())];
-    if (root == nullptr) root = std::make_unique<Node>();
-    at = root.get();
+    const auto entry = roots_.try_emplace(origin).first;
+    if (entry->second == nullptr) entry->second = std::make_unique<Node>();
+    at = entry->second.get();
+    at->origin = &entry->first;
     ++at->n_holders;
   }
   Node* const from = at;
@@ -145,8 +148,8 @@ void PrefixIndex::clear() {
   n_nodes_ = 0;
 }
 
-PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, std::span<const AdapterUse> writer) const {
-  const Node* at = root_of(writer);
+PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, const TextOrigin& origin) const {
+  const Node* at = root_of(origin);
   Match match;
   while (at != nullptr && !text.empty()) {
     const auto found = at->children.find(text.front());
@@ -164,12 +167,12 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, std::span<cons
   return match;
 }
 
-PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, std::span<const AdapterUse> writer,
+PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, const TextOrigin& origin,
                                      const std::function<bool(SeqId, int)>& usable) const {
   // The way down, and how much of the text each node has with what is above it.
   std::vector<std::pair<const Node*, int>> path;
   int n = 0;
-  for (const Node* at = root_of(writer); at != nullptr && n < static_cast<int>(text.size());) {
+  for (const Node* at = root_of(origin); at != nullptr && n < static_cast<int>(text.size());) {
     const std::span<const Token> rest = text.subspan(static_cast<std::size_t>(n));
     const auto found = at->children.find(rest.front());
     if (found == at->children.end()) break;
@@ -196,6 +199,19 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, std::span<cons
     asked = node;
   }
   return {};
+}
+
+SeqId PrefixIndex::find_any(const TextOrigin& origin) const {
+  const Node* at = root_of(origin);
+  if (at == nullptr) return -1;
+  while (at->ends.empty()) at = at->children.begin()->second.get();
+  return at->ends.back();
+}
+
+const TextOrigin& PrefixIndex::origin(SeqId holder) const {
+  const Node* node = end_of(holder);
+  while (node->parent != nullptr) node = node->parent;
+  return *node->origin;
 }
 
 std::vector<Token> PrefixIndex::text(SeqId holder, int n) const {

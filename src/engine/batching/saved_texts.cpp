@@ -36,15 +36,19 @@ std::vector<AdapterUse> Batcher::Impl::usual_adapters() const {
 
 SavedText Batcher::Impl::save_text(std::span<const Token> tokens,
                                    const std::optional<std::vector<AdapterUse>>& adapters) {
-  const std::vector<AdapterUse> writer =
-      adapters ? engine::checked_adapters(context.model(), *adapters) : usual_adapters();
+  engine::TextOrigin origin{adapters ? engine::checked_adapters(context.model(), *adapters)
+                                     : usual_adapters()};
   // Parts that are no tokens have no name that outlives the batcher.
   tokens = tokens.first(static_cast<std::size_t>(
       std::find_if(tokens.begin(), tokens.end(), [](Token token) { return token < 0; }) - tokens.begin()));
+  const bool is_source = context.model().info().reads_source;
+  if (is_source) origin.source.assign(tokens.begin(), tokens.end());
   return or_recover([&]() -> SavedText {
-    const engine::PrefixCache::Saved saved = cache.save(tokens, writer);
-    if (saved.n == 0) return {};
-    return {saved.n, write_text_state(tokens.first(static_cast<std::size_t>(saved.n)), saved.state)};
+    const engine::PrefixCache::Saved saved =
+        cache.save(is_source ? std::span<const Token>() : tokens, origin);
+    if (saved.state.empty()) return {};
+    const int n = is_source ? static_cast<int>(tokens.size()) : saved.n;
+    return {n, write_text_state(tokens.first(static_cast<std::size_t>(n)), saved.state)};
   });
 }
 
@@ -56,7 +60,13 @@ RestoredText Batcher::Impl::restore_text(std::span<const std::byte> state) {
     TextState text = read_text_state(state);
     check_tokens(text.tokens, context.model().info().n_vocab);
     RestoredText restored{std::move(text.tokens), {}};
-    if (!cache.restore(text.state, restored.tokens, restored.adapters))
+    engine::TextOrigin origin;
+    const bool is_source = context.model().info().reads_source;
+    if (is_source) origin.source = restored.tokens;
+    const bool is_there =
+        cache.restore(text.state, is_source ? std::span<const Token>() : restored.tokens, origin);
+    restored.adapters = std::move(origin.adapters);
+    if (!is_there)
       throw Error(ErrorCode::kOverloaded, "running texts leave no room in the cache for the " +
                                               std::to_string(restored.tokens.size()) +
                                               " tokens of the saved one; try again when they have ended");

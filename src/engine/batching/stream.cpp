@@ -54,7 +54,8 @@ Stream::Writer::Writer(const Request& request, int completion, const Model& mode
 Stream::Stream(std::shared_ptr<const Request> request, int completion, const Model& model, std::int64_t rank,
                std::int64_t order)
     : request_(std::move(request)), completion_(completion), model_(model), rank_(rank), order_(order) {
-  stats.n_prompt = static_cast<int>(request_->prompt.size());
+  const TextOrigin& from = request_->origin;
+  stats.n_prompt = static_cast<int>(from.source.empty() ? request_->prompt.size() : from.source.size());
 }
 
 void Stream::prepare() {

@@ -13,6 +13,7 @@
 
 #include "engine/batching/draft_tree.h"
 #include "engine/batching/stop_filter.h"
+#include "engine/batching/text_origin.h"
 #include "engine/prompt_parts.h"
 #include "weft/batcher.h"
 #include "weft/context.h"
@@ -29,10 +30,10 @@ inline double ms_between(Clock::time_point from, Clock::time_point to) {
 struct Request {
   RequestId id = 0;
   RequestParams params;
-  std::vector<AdapterUse> adapters;  ///< As a context has them.
-  std::vector<Token> prompt;
-  int max_text = 0;   ///< Tokens that each completion's text may have.
-  Pos n_skipped = 0;  ///< Positions that the prompt's parts have skipped.
+  TextOrigin origin;
+  std::vector<Token> prompt;  ///< What its texts begin with: where they are about a source, the first token.
+  int max_text = 0;           ///< Tokens that each completion's text may have.
+  Pos n_skipped = 0;          ///< Positions that the prompt's parts have skipped.
   Clock::time_point submitted;
 };
 
@@ -48,8 +49,7 @@ class Stream {
   const Request& request() const { return *request_; }
   const RequestParams& params() const { return request_->params; }
   int completion() const { return completion_; }
-  /// What its text is written with.
-  const std::vector<AdapterUse>& adapters() const { return request_->adapters; }
+  const TextOrigin& origin() const { return request_->origin; }
   bool goes_before(const Stream& other) const { return key() < other.key(); }
   std::pair<std::int64_t, std::int64_t> key() const { return {rank_, order_}; }
 
@@ -59,12 +59,14 @@ class Stream {
   void prepare();
   /// The prompt and what was drawn, less what was forgotten: `text`, once it was prepared.
   std::span<const Token> tokens() const { return writer_ ? text : request_->prompt; }
+  /// Tokens that it reads before it can go on, if nothing of them is in the cache.
+  std::int64_t n_to_read() const { return std::ssize(tokens()) + std::ssize(origin().source); }
   int n_pending() const { return static_cast<int>(tokens().size()) - n_computed; }
   std::span<const Token> pending() const { return tokens().subspan(static_cast<std::size_t>(n_computed)); }
   /// It reads a prompt (or what it lost): more than the one token that it has drawn last. A part's row was
   /// not drawn.
   bool is_prefilling() const {
-    return n_pending() > 1 || is_pooled() || (n_pending() == 1 && tokens().back() < 0);
+    return lacks_source || n_pending() > 1 || is_pooled() || (n_pending() == 1 && tokens().back() < 0);
   }
 
   /// The steps to come compute no token beyond the first n, if there are more.
@@ -136,6 +138,8 @@ class Stream {
   int n_computed = 0;            ///< Of text: in the cache.
   int n_reached = 0;             ///< What n_computed was at most: what it computes below is done again.
   SeqId seq = -1;                ///< While it runs.
+  bool lacks_source = false;     ///< While it runs: its text is about a source that is not read yet.
+  bool knows_source = false;     ///< It has had its source before.
   bool shifted = false;          ///< Something was forgotten: the cache cannot be computed again from text.
   std::vector<std::byte> saved;  ///< The cache of a shifted stream that was preempted.
   int snapshot_at = 0;           ///< Tokens of the text that others may want to begin with; 0: none.

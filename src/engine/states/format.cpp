@@ -51,6 +51,10 @@ struct AdapterRecord {
   float scale;
   std::uint32_t zero;
 };
+struct SourceRecord {
+  std::uint32_t number;
+  std::uint32_t size;
+};
 constexpr std::size_t kChecksumBytes = sizeof(std::uint64_t);
 
 std::span<const std::byte> bytes_of(const auto& value) { return std::as_bytes(std::span(&value, 1)); }
@@ -60,10 +64,11 @@ CacheRecord record_of(const StateOwner::Cache& cache) {
           cache.head_dim, cache.turning};
 }
 
-std::uint64_t head_bytes(std::uint64_t n_caches, std::uint64_t n_pages, std::uint64_t n_texts,
+std::uint64_t head_bytes(const StateOwner& owner, std::uint64_t n_pages, std::uint64_t n_texts,
                          std::uint64_t n_extents, std::uint64_t n_adapters) {
-  return sizeof(Header) + n_caches * sizeof(CacheRecord) + n_pages * 2 * sizeof(std::uint64_t) +
-         n_texts * sizeof(TextRecord) + n_extents * sizeof(Extent) + n_adapters * sizeof(AdapterRecord);
+  return sizeof(Header) + owner.caches.size() * sizeof(CacheRecord) + n_pages * 2 * sizeof(std::uint64_t) +
+         n_texts * (sizeof(TextRecord) + (owner.reads_sources ? sizeof(SourceRecord) : 0)) +
+         n_extents * sizeof(Extent) + n_adapters * sizeof(AdapterRecord);
 }
 
 /// The rows that a state has of a cache.
@@ -71,16 +76,20 @@ struct RowCounts {
   std::uint64_t n_cells = 0;
   std::uint64_t n_kept = 0;   // Of them, in caches with a window.
   std::uint64_t n_texts = 0;  // That are not empty.
+  std::uint64_t n_source = 0;
 
-  RowCounts(std::uint64_t cells, std::uint64_t texts) : n_cells(cells), n_kept(cells), n_texts(texts) {}
+  RowCounts(std::uint64_t cells, std::uint64_t texts, std::uint64_t source)
+      : n_cells(cells), n_kept(cells), n_texts(texts), n_source(source) {}
   explicit RowCounts(const State& state) : n_cells(static_cast<std::uint64_t>(state.snapshot.n_cells())) {
     for (const std::uint64_t mask : state.kept) n_kept += static_cast<std::uint64_t>(std::popcount(mask));
     for (const kv::Snapshot::Text& text : state.snapshot.texts) n_texts += text.extents.empty() ? 0u : 1u;
+    for (const std::uint32_t size : state.source_sizes()) n_source += size;
   }
   std::uint64_t bytes(const StateOwner::Cache& cache) const {
-    return (cache.role == CacheRole::kSlots ? n_texts
-            : cache.windowed                ? n_kept
-                                            : n_cells) *
+    return (cache.of_sources                  ? n_source
+            : cache.role == CacheRole::kSlots ? n_texts
+            : cache.windowed                  ? n_kept
+                                              : n_cells) *
            cache.row_bytes();
   }
 };
@@ -152,6 +161,28 @@ void check_cache(const StateOwner::Cache& cache, const CacheRecord& record) {
   damaged(cache.name + " has another shape than the model's");
 }
 
+/// They are numbered as texts name them first, and have one size each.
+void read_sources(const Header& header, Reader& reader, State& state) {
+  std::vector<std::uint32_t> sizes;
+  std::uint64_t n_rows = 0;
+  for (std::uint32_t i = 0; i < header.n_texts; ++i) {
+    const auto record = reader.take<SourceRecord>();
+    state.sources.push_back({record.number, record.size});
+    if (record.size == 0) {
+      if (record.number != 0) damaged("a source has a number and no tokens");
+      if (!state.snapshot.texts[i].extents.empty()) damaged("a text has no source");
+      continue;
+    }
+    if (record.number == sizes.size()) {
+      sizes.push_back(record.size);
+      n_rows += record.size;
+    }
+    if (record.number >= sizes.size() || sizes[record.number] != record.size)
+      damaged("its sources contradict each other");
+  }
+  if (n_rows > header.total_bytes) damaged("its sources are longer than it");
+}
+
 void read_snapshot(const Header& header, Reader& reader, State& state) {
   kv::Snapshot& snapshot = state.snapshot;
   snapshot.pages.resize(header.n_pages);
@@ -193,9 +224,16 @@ void read_snapshot(const Header& header, Reader& reader, State& state) {
 }  // namespace
 
 std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
-                              std::uint64_t n_extents) {
-  return head_bytes(owner.caches.size(), n_cells, n_texts, n_extents, n_texts * kMaxTextAdapters) +
-         tail_bytes(owner, {n_cells, n_texts});
+                              std::uint64_t n_extents, std::uint64_t n_source) {
+  return head_bytes(owner, n_cells, n_texts, n_extents, n_texts * kMaxTextAdapters) +
+         tail_bytes(owner, {n_cells, n_texts, n_source});
+}
+
+std::vector<std::uint32_t> State::source_sizes() const {
+  std::vector<std::uint32_t> sizes;
+  for (const TextSource& source : sources)
+    if (source.size > 0 && source.number == sizes.size()) sizes.push_back(source.size);
+  return sizes;
 }
 
 void write_state(const StateOwner& owner, const State& state,
@@ -213,7 +251,7 @@ void write_state(const StateOwner& owner, const State& state,
   std::uint64_t n_adapters = 0;
   for (const auto& adapters : state.adapters) n_adapters += adapters.size();
   const std::uint64_t n_head =
-      head_bytes(owner.caches.size(), snapshot.pages.size(), snapshot.texts.size(), n_extents, n_adapters);
+      head_bytes(owner, snapshot.pages.size(), snapshot.texts.size(), n_extents, n_adapters);
   const Header header = {
       .magic = kMagic,
       .version = kVersion,
@@ -249,6 +287,7 @@ void write_state(const StateOwner& owner, const State& state,
   for (const auto& adapters : state.adapters)
     for (const TextAdapter& adapter : adapters)
       add(bytes_of(AdapterRecord{adapter.adapter, adapter.scale, 0}));
+  for (const TextSource& source : state.sources) add(bytes_of(SourceRecord{source.number, source.size}));
   write(head);
   write(bytes_of(base::hash64(head)));
 
@@ -281,7 +320,7 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   // These are the counts that could wrap here.
   if (header.n_extents > bytes.size() || header.n_adapters > bytes.size() || header.whole > 1 ||
       header.head_bytes !=
-          head_bytes(header.n_caches, header.n_pages, header.n_texts, header.n_extents, header.n_adapters))
+          head_bytes(owner, header.n_pages, header.n_texts, header.n_extents, header.n_adapters))
     damaged("its counts contradict its size");
 
   Reader tables(head.subspan(sizeof(Header)));
@@ -289,6 +328,7 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   State state;
   state.whole = header.whole != 0;
   read_snapshot(header, tables, state);
+  if (owner.reads_sources) read_sources(header, tables, state);
   const bool has_windows = std::any_of(owner.caches.begin(), owner.caches.end(),
                                        [](const StateOwner::Cache& cache) { return cache.windowed; });
   if (!has_windows && state.kept != state.snapshot.pages)

@@ -4,9 +4,11 @@
 //
 //   head     Header, then n_caches CacheRecord, n_pages pairs of masks
 //            (u64: cells in use, and those that layers with a window keep), n_texts TextRecord, n_extents
-//            Extent (text after text) and n_adapters AdapterRecord (likewise), then the XXH3-64 of all that
+//            Extent (text after text) and n_adapters AdapterRecord (likewise), of models that read sources
+//            a SourceRecord for each text, then the XXH3-64 of all that
 //   caches   for each cache the rows of all cells, page by page and lane by lane, or (kSlots) the running
-//            states of all texts that are not empty; then their XXH3-64 with the cache's number as seed
+//            states of all texts that are not empty, or those of all sources, one behind another; then their
+//            XXH3-64 with the cache's number as seed
 //   end      the XXH3-128 of all before
 //
 // Numbers are little-endian. Checksums find damage; who forges them gets past them, and no further: a forged
@@ -30,7 +32,8 @@ struct StateOwner {
     std::string name;
     DType dtype = DType::kF32;
     CacheRole role = CacheRole::kKeys;
-    bool windowed = false;  ///< Has rows of State::kept only.
+    bool windowed = false;    ///< Has rows of State::kept only.
+    bool of_sources = false;  ///< Has rows of the tokens of sources.
     std::int32_t n_heads = 0;
     std::int32_t head_dim = 0;
     std::uint64_t turning = 0;  ///< A hash of how its keys are turned.
@@ -41,6 +44,7 @@ struct StateOwner {
   std::int32_t n_layers = 0;
   std::int32_t n_embd = 0;
   std::int32_t n_vocab = 0;
+  bool reads_sources = false;
   std::vector<Cache> caches;
 };
 
@@ -50,18 +54,27 @@ struct TextAdapter {
   float scale = 1.0f;
 };
 
+/// What a text is about.
+struct TextSource {
+  std::uint32_t number = 0;  ///< Of the state's sources, which are numbered as texts name them first.
+  std::uint32_t size = 0;    ///< In tokens; 0: there is none.
+};
+
 struct State {
   bool whole = false;  ///< All sequences of a context, rather than one.
   kv::Snapshot snapshot;
   std::vector<std::vector<TextAdapter>> adapters = {};  ///< By text of the snapshot.
+  std::vector<TextSource> sources = {};                 ///< Likewise, where the model reads any.
   std::vector<std::uint64_t> kept =
       {};  ///< By page: the cells that caches with a window have, of those in use.
   std::vector<std::span<const std::byte>> rows = {};  ///< Of each cache; into the bytes that were read.
+  /// The sizes of the sources, by their numbers.
+  std::vector<std::uint32_t> source_sizes() const;
 };
 
-/// Bytes of a state of so many cells (in any number of pages), texts and extents, at most.
+/// Bytes of a state of so many cells (in any number of pages), texts, extents and tokens of sources, at most.
 std::uint64_t max_state_bytes(const StateOwner& owner, std::uint64_t n_cells, std::uint64_t n_texts,
-                              std::uint64_t n_extents);
+                              std::uint64_t n_extents, std::uint64_t n_source);
 inline constexpr std::uint32_t kMaxTextAdapters = 8;  ///< See Context::kMaxAdapters.
 
 /// Passes a state (but for its rows) to `sink` piece by piece. `rows_of(i)` gives the rows of cache i, valid

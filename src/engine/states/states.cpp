@@ -31,12 +31,14 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
 }  // namespace
 
 States::States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-               kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters)
+               kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters,
+               Sources& sources)
     : model_(model),
       known_adapters_(model.impl().description.additions.adapters),
       sequences_(sequences),
       memories_(memories),
-      adapters_(adapters) {
+      adapters_(adapters),
+      sources_(sources) {
   const auto cache_of = [&](ValueId state, kv::SequenceMemory* memory) {
     return Cache{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state), memory};
   };
@@ -70,13 +72,29 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
                              .head_dim = static_cast<std::int32_t>(value.shape[2].constant())});
     caches_.push_back(cache_of(state, memories.of_running_states()));
   }
+  owner_.reads_sources = h.reads_source();
+  for (const Node& node : graph.graph.nodes()) {
+    const auto* const stores = get_op<ops::StoreCache>(node);
+    if (stores == nullptr) continue;
+    const ValueId state = node.inputs[0];
+    if (std::ranges::find(graph.source_states, state) == graph.source_states.end()) continue;
+    const ValueInfo& value = graph.graph.value(state);
+    owner_.caches.push_back({.name = value.name,
+                             .dtype = value.dtype,
+                             .role = stores->role,
+                             .of_sources = true,
+                             .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
+                             .head_dim = static_cast<std::int32_t>(value.shape[2].constant())});
+    caches_.push_back(cache_of(state, nullptr));
+  }
 }
 
 std::uint64_t States::max_bytes() const {
   const auto n_cells = static_cast<std::uint64_t>(sequences_.cells_total());
   const auto n_sequences = static_cast<std::uint64_t>(sequences_.n_sequences());
   // An extent has a cell, and a sequence has a cell once.
-  return max_state_bytes(owner_, n_cells, n_sequences, n_cells * n_sequences);
+  return max_state_bytes(owner_, n_cells, n_sequences, n_cells * n_sequences,
+                         n_sequences * static_cast<std::uint64_t>(sources_.max_size()));
 }
 
 void States::save(std::optional<SeqId> seq,
@@ -86,7 +104,7 @@ void States::save(std::optional<SeqId> seq,
     seqs.push_back(*seq);
   } else {
     for (SeqId s = 0; s < sequences_.n_sequences(); ++s)
-      if (!sequences_.extents(s).empty()) seqs.push_back(s);
+      if (!sequences_.extents(s).empty() || sources_.size(s) > 0) seqs.push_back(s);
   }
   std::vector<std::int32_t> cells;
   kv::Snapshot snapshot = sequences_.snapshot(seqs, cells);
@@ -97,12 +115,15 @@ void States::save(std::optional<SeqId> seq,
     for (const AdapterUse& use : adapters_.of(s))
       marks.push_back({known_adapters_->hash(use.adapter), use.scale});
   }
+  std::vector<std::int32_t> source_cells;
+  if (owner_.reads_sources) state.sources = mark_sources(seqs, source_cells);
   std::map<const kv::SequenceMemory*, std::vector<std::int32_t>> places = {{nullptr, cells}};
   for (const auto& memory : memories_)
     places[memory.get()] = memory->rows_of(state.snapshot, cells, state.kept);
   std::vector<std::byte> rows;
   const auto rows_of = [&](std::size_t i) {
-    const std::vector<std::int32_t>& at = places[caches_[i].memory];
+    const std::vector<std::int32_t>& at =
+        owner_.caches[i].of_sources ? source_cells : places[caches_[i].memory];
     rows.resize(at.size() * owner_.caches[i].row_bytes());
     caches_[i].device->read_cells(*caches_[i].tensor, owner_.caches[i].role, at, rows);
     return std::span<const std::byte>(rows);
@@ -110,12 +131,51 @@ void States::save(std::optional<SeqId> seq,
   write_state(owner_, state, rows_of, sink);
 }
 
+std::vector<TextSource> States::mark_sources(const std::vector<SeqId>& seqs,
+                                             std::vector<std::int32_t>& cells) const {
+  std::map<int, std::uint32_t> numbers;  // By slot.
+  std::vector<TextSource> marks;
+  for (const SeqId s : seqs) {
+    const int size = sources_.size(s), slot = sources_.slot(s);
+    if (size == 0) {
+      marks.push_back({});
+      continue;
+    }
+    const auto [known, is_new] = numbers.emplace(slot, static_cast<std::uint32_t>(numbers.size()));
+    marks.push_back({known->second, static_cast<std::uint32_t>(size)});
+    for (int i = 0; is_new && i < size; ++i) cells.push_back(sources_.cell(slot, i));
+  }
+  return marks;
+}
+
+std::vector<std::int32_t> States::reserve_sources(const State& state) {
+  std::vector<std::int32_t> cells;
+  std::vector<SeqId> firsts;  // By number: the sequence that named it first.
+  for (const kv::Snapshot::Text& text : state.snapshot.texts) sources_.remove(text.seq);
+  for (std::size_t i = 0; i < state.sources.size(); ++i) {
+    const SeqId seq = state.snapshot.texts[i].seq;
+    const auto [number, size] = state.sources[i];
+    if (size == 0) continue;
+    if (number < firsts.size()) {
+      sources_.copy(firsts[number], seq);
+      continue;
+    }
+    firsts.push_back(seq);
+    sources_.reserve(seq, static_cast<int>(size));
+    for (int cell = 0; cell < static_cast<int>(size); ++cell)
+      cells.push_back(sources_.cell(sources_.slot(seq), cell));
+  }
+  return cells;
+}
+
 std::int64_t States::cache_bytes() const {
   std::int64_t n = 0;
   for (std::size_t i = 0; i < caches_.size(); ++i) {
     const kv::SequenceMemory* const memory = caches_[i].memory;
     const int n_pages = memory != nullptr ? memory->pages_touched() : sequences_.pages_touched();
-    n += static_cast<std::int64_t>(owner_.caches[i].row_bytes()) * kPageCells * n_pages;
+    const std::int64_t n_cells =
+        owner_.caches[i].of_sources ? sources_.cells_touched() : std::int64_t{n_pages} * kPageCells;
+    n += static_cast<std::int64_t>(owner_.caches[i].row_bytes()) * n_cells;
   }
   return n;
 }
@@ -136,6 +196,10 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
   if (state.snapshot.n_cells() > sequences_.cells_total())
     refuse("the state holds " + std::to_string(state.snapshot.n_cells()) + " cells, this context has " +
            std::to_string(sequences_.cells_total()) + "; make it longer");
+  for (const std::uint32_t size : state.source_sizes())
+    if (size > static_cast<std::uint32_t>(sources_.max_size()))
+      refuse("the state holds a source of " + std::to_string(size) + " tokens, this context reads " +
+             std::to_string(sources_.max_size()) + " at most; make it with a larger n_source");
   if (seq) {
     if (texts.size() != 1)
       refuse("the state holds " + std::to_string(texts.size()) +
@@ -152,13 +216,16 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
   std::vector<kv::Snapshot::Text> all(static_cast<std::size_t>(sequences_.n_sequences()));
   for (std::size_t s = 0; s < all.size(); ++s) all[s].seq = static_cast<SeqId>(s);
   std::vector<std::vector<TextAdapter>> all_adapters(all.size());
+  std::vector<TextSource> all_sources(owner_.reads_sources ? all.size() : 0);
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const auto to = static_cast<std::size_t>(texts[i].seq);
     all[to] = std::move(texts[i]);
     all_adapters[to] = std::move(state.adapters[i]);
+    if (owner_.reads_sources) all_sources[to] = state.sources[i];
   }
   texts = std::move(all);
   state.adapters = std::move(all_adapters);
+  state.sources = std::move(all_sources);
   return state;
 }
 
@@ -202,17 +269,26 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
       sequences_.remove(text.seq, 0, kv::kEndOfPositions);
       for (const auto& memory : memories_) memory->removed(text.seq);
       adapters_.reset(text.seq);
+      sources_.remove(text.seq);
     }
     throw;
   }
-  carry_out_moves();
-  for (std::size_t i = 0; i < caches_.size(); ++i)
-    caches_[i].device->write_cells(*caches_[i].tensor, owner_.caches[i].role, places[caches_[i].memory],
-                                   state.rows[i]);
+  try {
+    const std::vector<std::int32_t> source_cells = reserve_sources(state);
+    carry_out_moves();
+    for (std::size_t i = 0; i < caches_.size(); ++i)
+      caches_[i].device->write_cells(*caches_[i].tensor, owner_.caches[i].role,
+                                     owner_.caches[i].of_sources ? source_cells : places[caches_[i].memory],
+                                     state.rows[i]);
+  } catch (...) {
+    for (const kv::Snapshot::Text& text : state.snapshot.texts) sources_.remove(text.seq);
+    throw;
+  }
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const kv::Snapshot::Text& text = state.snapshot.texts[i];
     sequences_.set_intact(text.seq);
-    adapters_.set(text.seq, text.extents.empty() ? adapters_.usual() : std::move(uses[i]));
+    const bool is_empty = text.extents.empty() && sources_.size(text.seq) == 0;
+    adapters_.set(text.seq, is_empty ? adapters_.usual() : std::move(uses[i]));
   }
   return true;
 }

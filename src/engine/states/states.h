@@ -8,6 +8,7 @@
 #include "engine/devices/bound_graph.h"
 #include "engine/memories.h"
 #include "engine/sequence_adapters.h"
+#include "engine/sources.h"
 #include "engine/states/format.h"
 #include "kv/sequences.h"
 #include "model/builder.h"
@@ -20,7 +21,7 @@ namespace weft::engine {
 class States {
  public:
   States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound,
-         kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters);
+         kv::Sequences& sequences, const Memories& memories, SequenceAdapters& adapters, Sources& sources);
 
   /// One sequence, or all that hold anything. The cells' moves must be carried out.
   void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
@@ -33,7 +34,7 @@ class States {
   bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
                const std::function<void()>& carry_out_moves);
 
-  /// Of the pages that were ever in use.
+  /// Of the pages and sources that were ever in use.
   std::int64_t cache_bytes() const;
 
   /// No state that this context could take up is larger.
@@ -42,6 +43,11 @@ class States {
  private:
   State read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const;
   std::vector<AdapterUse> uses_of(const std::vector<TextAdapter>& marks) const;
+  /// Marks what the sequences' sources are, and appends the cells that hold them.
+  std::vector<TextSource> mark_sources(const std::vector<SeqId>& seqs,
+                                       std::vector<std::int32_t>& cells) const;
+  /// Room for the sources of the state's texts: the cells that are theirs.
+  std::vector<std::int32_t> reserve_sources(const State& state);
 
   const Model& model_;
   const std::shared_ptr<const model::Adapters> known_adapters_;
@@ -49,12 +55,13 @@ class States {
   struct Cache {
     DeviceTensor* tensor;
     Device* device;
-    kv::SequenceMemory* memory;  // Whose rows it has; null: the cells of whole texts.
+    kv::SequenceMemory* memory;  // Whose rows it has; null: the cells of whole texts, or of sources.
   };
   std::vector<Cache> caches_;  // Those of owner_.caches
   kv::Sequences& sequences_;
   const Memories& memories_;
   SequenceAdapters& adapters_;
+  Sources& sources_;
   Pos end_of_positions_;
 };
 
