@@ -224,7 +224,7 @@ WEFT_API weft_status weft_model_get_info(const weft_model* model, weft_model_inf
 WEFT_API size_t weft_model_n_adapters(const weft_model* model);
 /// The name of one; NULL where there is none. Valid as long as the model.
 WEFT_API const char* weft_model_adapter_name(const weft_model* model, size_t place);
-/// In Jinja; NULL where the file has none. Valid as long as the model.
+/// In Jinja; NULL where the file has none and the model reads no source. Valid as long as the model.
 WEFT_API const char* weft_model_chat_template(const weft_model* model);
 
 /// A GGUF file's metadata and tensors, without loading it. Any number of threads may read it.

@@ -435,7 +435,6 @@ std::function<int()> prepare(CLI::App& app) {
       ->allow_extra_args(false)
       ->group("Model");
   add_context_options(app, options->context);
-  add_source_size(app, options->context);
   add_sampling_options(app, options->sampling);
   add_talk_options(app, options->talk);
   add_log_options(app, options->log);

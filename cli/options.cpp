@@ -304,13 +304,10 @@ void add_context_options(CLI::App& app, ContextOptions& options) {
   add_size(app, "--window-rewind", options.window_rewind, {.otherwise = "--swa-full keeps everything"},
            "tokens by which texts can be cut back where layers keep a sliding window only (default 256)")
       ->group(group);
-  app.add_flag("--swa-full", options.full_windows, "sliding-window layers keep all text")->group(group);
-}
-
-void add_source_size(CLI::App& app, ContextOptions& options) {
   add_size(app, "--source-size", options.n_source, {0},
            "tokens of the prompt at most, of models that read it as a source (T5; default 512)")
-      ->group("Context");
+      ->group(group);
+  app.add_flag("--swa-full", options.full_windows, "sliding-window layers keep all text")->group(group);
 }
 
 CacheType parse_cache_type(const std::string& option, const std::string& text) {
@@ -424,7 +421,6 @@ void add_sampling_options(CLI::App& app, SamplingOptions& options) {
 void add_generation_options(CLI::App& app, GenerationOptions& options) {
   add_model_options(app, options.model);
   add_context_options(app, options.context);
-  add_source_size(app, options.context);
   add_sampling_options(app, options.sampling);
   add_talk_options(app, options.talk);
 }

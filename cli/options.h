@@ -68,8 +68,6 @@ struct ContextOptions {
 /// Those of the caches' types alone.
 void add_cache_type_options(CLI::App& app, ContextOptions& options, const std::string& group);
 void add_context_options(CLI::App& app, ContextOptions& options);
-/// Of commands that write about a source, with models that read one.
-void add_source_size(CLI::App& app, ContextOptions& options);
 /// "f16", ... Throws UsageError that names the option.
 CacheType parse_cache_type(const std::string& option, const std::string& text);
 std::string to_string(CacheType type);

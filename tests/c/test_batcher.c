@@ -335,11 +335,56 @@ static void services(const weft_model* model) {
   weft_context_free(context);
 }
 
+/* Of a model that reads a source the prompt is that: alone, in a batcher and behind a service. */
+static void sources(const weft_model* model) {
+  const weft_sampler_params how = greedy();
+  weft_context* context = make_context(model);
+  weft_sampler* sampler = NULL;
+  weft_model_info info = {.struct_size = sizeof info};
+  OK(weft_model_get_info(model, &info, &error));
+  CHECK(info.has_chat_template && !info.encoder);
+  MADE(sampler, weft_sampler_create(info.n_vocab, &how, &error));
+  weft_generate_params alone;
+  weft_generate_params_init(&alone, sizeof alone);
+  alone.n_predict = kWritten;
+  alone.ignore_end = true;
+  weft_token* tokens = NULL;
+  size_t n = 0;
+  OK(weft_generate(context, sampler, prompt, kPrompt, 0, &alone, NULL, &tokens, &n, NULL, &error));
+  NEED(n == kWritten);
+  OK(weft_context_clear(context, &error));
+
+  weft_batcher_params served;
+  weft_batcher_params_init(&served, sizeof served);
+  weft_batcher* batcher = NULL;
+  MADE(batcher, weft_batcher_create(context, &served, &error));
+  struct heard one = {0}, two = {0};
+  weft_request_params params = request(&how, &one);
+  OK(weft_batcher_submit(batcher, prompt, kPrompt, &params, NULL, &error));
+  params = request(&how, &two);
+  params.n = 2;
+  OK(weft_batcher_submit(batcher, prompt, kPrompt, &params, NULL, &error));
+  params.n_logprobs = 1;
+  params.prompt_logprobs = true;
+  FAILS(weft_batcher_submit(batcher, prompt, kPrompt, &params, NULL, &error), WEFT_UNSUPPORTED, "source");
+  OK(weft_batcher_run(batcher, &error));
+  CHECK(one.n_done == 1 && two.n_done == 2);
+  CHECK(memcmp(one.tokens[0], tokens, kWritten * sizeof *tokens) == 0);
+  CHECK(memcmp(two.tokens[1], tokens, kWritten * sizeof *tokens) == 0);
+  weft_batcher_free(batcher);
+  weft_free(tokens);
+  weft_sampler_free(sampler);
+  weft_context_free(context);
+}
+
 int main(int argc, char** argv) {
   NEED(argc == 3);
-  weft_model* const model = load_model(argv[1], "golden/llama/model.gguf");
+  weft_model* model = load_model(argv[1], "golden/llama/model.gguf");
   batchers(model);
   services(model);
+  weft_model_free(model);
+  model = load_model(argv[1], "golden_sources/flan-t5/model.gguf");
+  sources(model);
   weft_model_free(model);
   return n_failures == 0 ? 0 : 1;
 }

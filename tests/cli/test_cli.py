@@ -753,9 +753,22 @@ class Run(Case):
         self.assertNotEqual(first["tokens"], other["tokens"])
         self.assertIn("--source-size", self.fail_with(1, "run", *about, "--source-size", "3", "--tokens", "5,9,300,4"))
         self.succeed("inspect", "-m", model)
-        for words in (["perplexity", "-f", __file__], ["imatrix", "-f", __file__, "-o", "/dev/null"], ["chat"],
+        for words in (["perplexity", "-f", __file__], ["imatrix", "-f", __file__, "-o", "/dev/null"],
                       ["bench"], ["run", "--tokens", "1", "--logits", "/dev/null"], ["embed", "Hello"]):  # fmt: skip
             self.assertIn("source", self.fail_with(1, words[0], "-m", model, *words[1:]), words)
+
+    def test_each_question_is_a_source(self):
+        model = GOLDEN.parent / "golden_sources" / "flan-t5" / "model.gguf"
+        about = ["-m", model, "-t", "1", "--temp", "0", "-n", "8", "-q"]
+        said = [self.succeed("chat", *about, *words, stdin=text.encode())
+                for words, text in (([], "hello\n"), ([], "world\n"), ([], "hello\nworld\nhello\n"),
+                                    (["--system-prompt", "hello"], "world\n"), ([], "hello world\n"))]  # fmt: skip
+        answers = [text.strip() for text in said]
+        self.assertNotEqual(answers[0], answers[1])
+        self.assertEqual(answers[2].split(), f"{answers[0]} {answers[1]} {answers[0]}".split())
+        self.assertEqual(answers[3], answers[4])
+        run = self.succeed("run", *about, "-p", "hello", "--special")
+        self.assertEqual(answers[0].split(), run.split())
 
     def test_devices(self):
         alone = self.generate("-n", "12", "--temp", "0")

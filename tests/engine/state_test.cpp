@@ -17,6 +17,7 @@
 
 #include "base/hash.h"
 #include "base/read_file.h"
+#include "engine/source_testing.h"
 #include "engine/test_support.h"
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
@@ -401,6 +402,45 @@ TEST(State, ForgedHeadsAreRefusedOrHarmless) {
   std::cout << "3,000 forged heads: " << n_refused << " refused, " << n_taken << " possible and taken\n";
   EXPECT_GT(n_taken, 0);  // Bits of a base or an id that say something else, and possible.
   n.expect_untouched();
+}
+
+TEST(State, ForgedSourcesAreRefusedOrHarmless) {
+  const test::GoldenSources golden("flan-t5");
+  const auto model = Model::load(golden.model());
+  Context from(model, {.n_ctx = 64, .n_sequences = 4, .n_source = 100});
+  const std::vector<Token> source = {5, 6, 7}, text(golden.texts[0].begin(), golden.texts[0].begin() + 4);
+  for (const SeqId seq : {0, 2}) ASSERT_EQ(from.set_source(seq, source), DecodeStatus::kOk);
+  ASSERT_TRUE(from.copy(2, 3));
+  const std::vector<float> expected = test::all_logits(from, text, 4, 2);
+  const Bytes good = from.save();
+  std::uint64_t head = 0;
+  std::memcpy(&head, good.data() + 16, sizeof(head));
+  constexpr std::size_t kRecords = 3 * 8;  // A number and a size of each text, at the end of the head.
+  const std::uint32_t numbers[] = {0, 1, 2, 3, 4, 6, 100, 101, 0x7fffffff, 0x80000000, 0xffffffff};
+  std::mt19937_64 random(5);
+  int n_refused = 0, n_taken = 0;
+  Context context(model, {.n_ctx = 64, .n_sequences = 4, .n_source = 100});
+  for (int i = 0; i < 2000; ++i) {
+    Bytes bad = good;
+    for (std::size_t changes = 1 + random() % 3; changes > 0; --changes) {
+      const std::uint32_t number = numbers[random() % std::size(numbers)];
+      std::memcpy(bad.data() + head - kRecords + random() % (kRecords / 4) * 4, &number, 4);
+    }
+    forge(bad);
+    try {
+      n_taken += context.restore(bad) ? 1 : 0;
+    } catch (const Error&) {
+      ++n_refused;
+    }
+    ASSERT_TRUE(context.consistent()) << i;
+  }
+  EXPECT_GT(n_refused, 1000);
+  EXPECT_GT(n_taken, 0);
+  ASSERT_TRUE(context.restore(good));
+  EXPECT_EQ(context.source_size(3), 3);
+  context.remove(2);
+  ASSERT_TRUE(context.copy(3, 2));
+  EXPECT_TRUE(test::all_logits(context, text, 4, 2) == expected);
 }
 
 // What no operation of the context reaches, and no table of a model has.

@@ -35,6 +35,21 @@ def test_a_text_is_the_same_in_one_go_and_in_pieces(model):
     assert model.generate(model.tokenize("hello"), max_tokens=24, temperature=0).text == whole.text
 
 
+def test_a_prompt_is_the_source_of_models_that_read_one():
+    with weft.Model(GOLDEN.parent / "golden_sources/flan-t5/model.gguf", pack_cache="") as model:
+        asked = {"max_tokens": 8, "temperature": 0, "ignore_end": True}
+        prompts = ["hello", "hello world", "a word", "hello"]
+        streams = [model.stream(prompt, **asked) for prompt in prompts]
+        together = [stream.read() for stream in streams]
+        assert [one.tokens for one in together] == [model.generate(prompt, **asked).tokens for prompt in prompts]
+        assert together[0].tokens == together[3].tokens != together[1].tokens
+        assert together[0].stats["n_prompt"] == len(model.tokenize("hello"))
+        with pytest.raises(weft.UnsupportedError, match="source"):
+            model.generate("hello", max_tokens=1, logprobs=0, prompt_logprobs=True)
+        n, state = model.save_text(model.tokenize("hello"))
+        assert n == len(model.tokenize("hello")) and model.restore_text(state) == model.tokenize("hello")
+
+
 def test_the_same_seed_gives_the_same_text(model):
     texts = [model.generate("hello", max_tokens=24, seed=seed).text for seed in (7, 7, 8)]
     assert texts[0] == texts[1] != texts[2]
