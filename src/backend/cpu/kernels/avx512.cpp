@@ -1,4 +1,4 @@
-// The kernels for x86-64 with AVX-512 F, BW, DQ, VL, VBMI and VNNI.
+// The kernels for x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
 #if defined(__x86_64__)
 #define WEFT_CPU_ISA avx512
 // g++ 12 warns of its own "undefined" helpers in these intrinsics (GCC bug 105593).

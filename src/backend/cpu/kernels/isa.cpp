@@ -43,8 +43,7 @@ bool supported(Isa isa) {
     case Isa::kAvx512:
       return supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-             __builtin_cpu_supports("avx512vnni");
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:
       return supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
 #elif defined(__aarch64__)
