@@ -12,7 +12,8 @@ namespace {
 constexpr std::int64_t kTasksPerThread = 4;
 // A task of shared pages reads this many at least: a page's partial costs about a twentieth of reading it.
 constexpr std::int64_t kPagesPerPart = 4;
-// Tiles with more rows have enough to do, and their partials would be large.
+// Tiles with more rows have enough to do, and their partials would be large. Where there are more rows and
+// yet too few tiles, tiles have so many (max_rows).
 constexpr int kMaxSharedRows = 4;
 
 /// How many extents at the beginning of both lie in the same pages at the same positions.
@@ -78,14 +79,18 @@ void AttentionTiles::bind(const Addresses& addresses) {
   counts_ = addresses.plain<const std::int32_t>(inputs_.counts);
 }
 
-void AttentionTiles::cut_into_segments(std::int64_t n_rows) {
+void AttentionTiles::cut_into_segments(std::int64_t n_rows, std::int64_t max_rows) {
   n_segments_ = 0;
   for (std::int64_t row = 0; row < n_rows;) {
     const std::int32_t sequence = sequences_[row];
     std::int64_t end = row;
-    while (end < n_rows && end - row < kAttentionRows && sequences_[end] == sequence) ++end;
-    segments_[n_segments_++] = {static_cast<int>(row), static_cast<int>(end - row),
-                                extents_ + sequence * table_width_, counts_[sequence]};
+    while (end < n_rows && sequences_[end] == sequence) ++end;
+    // Segments of about the same length, so that two are never put together again.
+    const std::int64_t n_pieces = (end - row + max_rows - 1) / max_rows;
+    const std::int64_t piece = (end - row + n_pieces - 1) / n_pieces;
+    for (; row < end; row += piece)
+      segments_[n_segments_++] = {static_cast<int>(row), static_cast<int>(std::min(piece, end - row)),
+                                  extents_ + sequence * table_width_, counts_[sequence]};
     row = end;
   }
 }
@@ -107,12 +112,12 @@ void AttentionTiles::prepare(const StepInfo& step) {
   step_ = step.number;
   n_tiles_ = n_ordered_ = 0;
   const std::int64_t n_rows = rows_.value(step.symbols);
-  cut_into_segments(n_rows);
+  const std::int64_t rows_for_all = n_rows * n_kv_heads_ / (kTasksPerThread * step.n_threads);
+  const std::int64_t max_rows = std::clamp<std::int64_t>(rows_for_all, kMaxSharedRows, kAttentionRows);
+  cut_into_segments(n_rows, max_rows);
   const auto segments = segments_.begin();
   std::sort(segments, segments + static_cast<std::ptrdiff_t>(n_segments_), comes_before);
 
-  const std::int64_t rows_for_all = n_rows * n_kv_heads_ / (kTasksPerThread * step.n_threads);
-  const std::int64_t max_rows = std::clamp<std::int64_t>(rows_for_all, 4, kAttentionRows);
   for (std::size_t begin = 0; begin < n_segments_;) {
     std::int64_t n_tile_rows = segments_[begin].n_rows;
     int n_shared = segments_[begin].n_extents;

@@ -38,7 +38,8 @@ class AttentionTiles {
   std::atomic<int>& parts_left(std::int64_t pair) { return parts_left_[static_cast<std::size_t>(pair)]; }
 
  private:
-  void cut_into_segments(std::int64_t n_rows);
+  /// Rows of a sequence, at most so many to a segment.
+  void cut_into_segments(std::int64_t n_rows, std::int64_t max_rows);
   void add_tile(std::size_t begin, std::size_t end, int n_shared);
   void cut_into_parts(int n_threads);
 
