@@ -11,6 +11,8 @@ namespace weft::vulkan {
 namespace {
 
 constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+/// Workgroups are a multiple of this, so that subgroups up to it can all be full.
+constexpr std::uint32_t kMaxSubgroup = 64;
 constexpr VkMemoryPropertyFlags kMapped =
     VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 
@@ -101,7 +103,7 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   properties_ = properties.properties;
   max_allocation_ = limits.maxMemoryAllocationSize;
   subgroup_size_ = subgroups.subgroupSize;
-  abilities_.shuffles &= subgroup_size_ >= 8 &&
+  abilities_.shuffles &= subgroup_size_ >= 8 && subgroup_size_ <= kMaxSubgroup &&
                          (subgroups.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                          (subgroups.supportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
   vkGetPhysicalDeviceMemoryProperties(physical, &memory_);
@@ -122,9 +124,24 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
   const bool knows_dots = has_extension(physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
   if (knows_dots) has12.pNext = &has_dots;
+  VkPhysicalDeviceSubgroupSizeControlFeaturesEXT has_full = {
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT};
+  const bool knows_full = has_extension(physical, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  if (knows_full) {
+    VkPhysicalDeviceSubgroupSizeControlPropertiesEXT sizes = {
+        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES_EXT};
+    VkPhysicalDeviceProperties2 more = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &sizes};
+    vkGetPhysicalDeviceProperties2(physical, &more);
+    can_require_subgroup_size_ = (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    has_full.pNext = has12.pNext;
+    has12.pNext = &has_full;
+  }
   VkPhysicalDeviceFeatures2 has = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &has11};
   vkGetPhysicalDeviceFeatures2(physical, &has);
   abilities_.byte_dots &= knows_dots && has_dots.shaderIntegerDotProduct == VK_TRUE;
+  // Threads that are not there would be asked for their values without an error.
+  abilities_.shuffles &=
+      knows_full && has_full.subgroupSizeControl == VK_TRUE && has_full.computeFullSubgroups == VK_TRUE;
   abilities_.narrow_loads &=
       has12.storageBuffer8BitAccess == VK_TRUE && has11.storageBuffer16BitAccess == VK_TRUE;
 
@@ -144,6 +161,13 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
     dots.shaderIntegerDotProduct = VK_TRUE;
     features12.pNext = &dots;
   }
+  VkPhysicalDeviceSubgroupSizeControlFeaturesEXT full = {
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES_EXT, features12.pNext};
+  if (abilities_.shuffles) {
+    extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+    full.subgroupSizeControl = full.computeFullSubgroups = VK_TRUE;
+    features12.pNext = &full;
+  }
   memory_budget_ = has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (memory_budget_) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   VkDeviceCreateInfo create = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
@@ -153,6 +177,9 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   create.ppEnabledExtensionNames = extensions.data();
   check(vkCreateDevice(physical, &create, nullptr, &handle_), "opening the Vulkan device");
   vkGetDeviceQueue(handle_, queue_family_, 0, &queue_);
+
+  const VkMemoryPropertyFlags host_memory = memory_.memoryTypes[memory_type(Place::kHost, ~0u)].propertyFlags;
+  far_from_host_ = staging_ || (host_memory & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) == 0;
 
   VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
@@ -240,6 +267,12 @@ void Gpu::begin_once() {
   VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
   check(vkBeginCommandBuffer(once_, &begin), "recording a copy");
+  // What steps have written is what is copied.
+  VkMemoryBarrier barrier = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
+  barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  barrier.dstAccessMask = VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  vkCmdPipelineBarrier(once_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                       VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
 void Gpu::end_once() {
@@ -278,9 +311,9 @@ Buffer::Buffer(Gpu& gpu, Place place, std::size_t bytes) : gpu_(gpu) {
     allocate.memoryTypeIndex = gpu.memory_type(place, needs.memoryTypeBits);
     check(vkAllocateMemory(gpu.handle_, &allocate, nullptr, &memory_), "allocating device memory");
     check(vkBindBufferMemory(gpu.handle_, handle_, memory_, 0), "binding device memory");
-    const bool can_map =
-        (gpu.memory_.memoryTypes[allocate.memoryTypeIndex].propertyFlags & kMapped) == kMapped;
-    if (can_map && (place == Place::kHost || !gpu.staging_)) {
+    const VkMemoryPropertyFlags kind = gpu.memory_.memoryTypes[allocate.memoryTypeIndex].propertyFlags;
+    cached_ = (kind & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
+    if ((kind & kMapped) == kMapped && (place == Place::kHost || !gpu.staging_)) {
       void* data = nullptr;
       check(vkMapMemory(gpu.handle_, memory_, 0, VK_WHOLE_SIZE, 0, &data), "mapping device memory");
       mapped_ = static_cast<std::byte*>(data);
@@ -323,7 +356,7 @@ void Buffer::write(std::size_t offset, std::span<const std::byte> bytes) {
 void Buffer::read(std::size_t offset, std::span<std::byte> bytes) const {
   WEFT_CHECK(offset + bytes.size() <= size_);
   if (bytes.empty()) return;
-  if (mapped_ != nullptr) {
+  if (mapped_ != nullptr && cached_) {
     std::memcpy(bytes.data(), mapped_ + offset, bytes.size());
     return;
   }

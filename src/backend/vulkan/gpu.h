@@ -52,9 +52,10 @@ class Buffer {
   VkBuffer handle() const { return handle_; }
   VkDeviceAddress address() const { return address_; }
   std::size_t size() const { return size_; }
-  std::byte* mapped() const { return mapped_; }  ///< Null where the host cannot reach it.
+  std::byte* mapped() const { return mapped_; }  ///< Null where the host cannot reach it. To be written.
 
-  /// Copies through mapped memory or a staging buffer; done when they return.
+  /// Copies through mapped memory or a staging buffer; done when they return. The host reads mapped memory
+  /// that it does not cache a word at a time, so that is read through a staging buffer, too.
   void write(std::size_t offset, std::span<const std::byte> bytes);
   void read(std::size_t offset, std::span<std::byte> bytes) const;
   void clear();
@@ -66,6 +67,7 @@ class Buffer {
   VkDeviceMemory memory_ = VK_NULL_HANDLE;
   VkDeviceAddress address_ = 0;
   std::byte* mapped_ = nullptr;
+  bool cached_ = false;  // What is mapped, by the host.
 };
 
 /// Thread-safe.
@@ -87,6 +89,10 @@ class Gpu {
   std::uint64_t memory_free() const;  ///< By the driver's word where it gives one, else by ours.
   std::size_t max_allocation() const { return max_allocation_; }
   std::uint32_t subgroup_size() const { return subgroup_size_; }
+  bool can_require_subgroup_size() const { return can_require_subgroup_size_; }
+  /// Whether shaders reach the host's memory over a link, so that what they read often should lie in their
+  /// own.
+  bool far_from_host() const { return far_from_host_; }
   const Abilities& abilities() const { return abilities_; }
 
   /// To the one queue. `fence` may be null.
@@ -120,6 +126,8 @@ class Gpu {
   std::uint64_t memory_total_ = 0;
   std::size_t max_allocation_ = 0;
   std::uint32_t subgroup_size_ = 0;
+  bool can_require_subgroup_size_ = false;
+  bool far_from_host_ = false;
   std::uint32_t queue_family_ = 0;
   VkDevice handle_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;

@@ -24,6 +24,7 @@ constexpr std::uint32_t kOutputsPerGroup = 16;  // As in matmul.comp.
 constexpr std::uint32_t kTileRows = 16;
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
+constexpr std::int64_t kMaxBroughtWords = 1 << 18;
 constexpr std::uint32_t kBlock = 32;  // Columns with a scale of their own, as in blocks.glsl.
 
 /// As in blocks.glsl.
@@ -51,13 +52,14 @@ inline constexpr bool kAlways =
 
 class Builder {
  public:
-  Builder(const Graph& graph, bool byte_dots) : graph_(graph), byte_dots_(byte_dots), builder_(graph) {}
+  Builder(const Graph& graph, const Target& target) : graph_(graph), target_(target), builder_(graph) {}
 
   Program build() {
     const std::vector<bool> live = live_nodes(graph_);
     for (std::size_t n = 0; n < live.size(); ++n)
       if (live[n]) add(static_cast<NodeId>(n));
     place_codes();
+    if (target_.far_from_host) bring_inputs();
     std::stable_sort(program_.launches.begin(), program_.launches.end(),
                      [](const Launch& a, const Launch& b) { return a.phase < b.phase; });
     return std::move(program_);
@@ -111,7 +113,7 @@ class Builder {
   /// Whether a product is one of codes: both of the weight and of x.
   bool by_codes(const Node& node) const {
     if (get_op<ops::Matmul>(node) == nullptr && get_op<ops::MatmulExperts>(node) == nullptr) return false;
-    return byte_dots_ && !is_float(dtype(node.inputs[0]));
+    return target_.byte_dots && !is_float(dtype(node.inputs[0]));
   }
 
   /// The codes of a value, made in the phase behind it; used in this node's phase.
@@ -144,6 +146,47 @@ class Builder {
       const std::uint32_t n = columns(codes.of);
       launch.push.params[0] = n;
       launch.groups = groups_for(n / kBlock, 64);
+    }
+  }
+
+  /// Small inputs are read many times, by threads that wait for each: a phase before all others fetches them
+  /// once.
+  void bring_inputs() {
+    std::vector<bool> is_read(graph_.values().size());
+    for (const Launch& launch : program_.launches)
+      for (const std::uint32_t tensor : launch.push.tensors)
+        if (tensor < is_read.size()) is_read[tensor] = true;
+    std::uint32_t source = word(static_cast<std::int64_t>(
+        program_.storage.size() + program_.frequencies.size() + program_.codes.size()));
+    for (std::size_t v = 0; v < is_read.size(); ++v) {
+      const ValueInfo& value = graph_.values()[v];
+      const bool words = value.dtype == DType::kF32 || value.dtype == DType::kI32;
+      if (!is_read[v] || value.kind != ValueKind::kInput || !words) continue;
+      if (elements(value.shape).value(graph_.bounds()) > kMaxBroughtWords) continue;
+      program_.brought.push_back({static_cast<ValueId>(v), source++});
+    }
+    if (program_.brought.empty()) return;
+    for (Launch& launch : program_.launches) ++launch.phase;
+    for (Codes& codes : program_.codes) ++codes.first_phase, ++codes.last_phase;
+    ++program_.n_phases;
+    constexpr std::size_t kPerLaunch = std::size(Push().tensors) / 2;
+    for (std::size_t i = 0; i < program_.brought.size(); i += kPerLaunch) {
+      Launch& launch = program_.launches.emplace_back();
+      launch.shader = Shader::kBringInputs;
+      launch.node = NodeId{0};
+      launch.rows = 1;
+      const std::size_t n = std::min(kPerLaunch, program_.brought.size() - i);
+      for (std::size_t j = 0; j < n; ++j) {
+        const Brought& one = program_.brought[i + j];
+        launch.push.tensors[2 * j] = one.source;
+        launch.push.tensors[2 * j + 1] = word(std::int64_t{one.input});
+        launch.words.push_back(elements(graph_.value(one.input).shape));
+      }
+      launch.must_run = true;  // Moves read their cells from inputs.
+      launch.groups = [](const StepSizes& step) -> Groups {
+        const std::uint32_t most = *std::max_element(step.words.begin(), step.words.end());
+        return {groups_of(most, 128), static_cast<std::uint32_t>(step.words.size()), 1};
+      };
     }
   }
 
@@ -298,7 +341,7 @@ class Builder {
   }
 
   const Graph& graph_;
-  const bool byte_dots_;
+  const Target target_;
   LaunchBuilder builder_;
   Program& program_ = builder_.program();
 };
@@ -356,6 +399,6 @@ bool can_launch(const Graph& graph, const Node& node) {
       node.op);
 }
 
-Program make_program(const Graph& graph, bool byte_dots) { return Builder(graph, byte_dots).build(); }
+Program make_program(const Graph& graph, const Target& target) { return Builder(graph, target).build(); }
 
 }  // namespace weft::vulkan

@@ -51,10 +51,24 @@ struct Codes {
   int first_phase = 0, last_phase = 0;
 };
 
+/// An input that the host writes, which shaders read from the device's own memory: it lies among the
+/// temporaries, and its bound tensor stands in the address table behind the codes.
+struct Brought {
+  ValueId input = kNoValue;
+  std::uint32_t source = 0;  ///< Its place in the table.
+};
+
+/// What a program is made for.
+struct Target {
+  bool byte_dots = false;      ///< Quantised weights are multiplied with activations of eight bits.
+  bool far_from_host = false;  ///< Inputs that the host writes are brought into the device's memory first.
+};
+
 struct Program {
   std::vector<Launch> launches;  ///< By phase.
   std::vector<Frequencies> frequencies;
   std::vector<Codes> codes;
+  std::vector<Brought> brought;
   int n_phases = 0;
   std::vector<ValueId>
       storage;  ///< By value: the state that a cache after a store or move stands for, or itself.
@@ -63,8 +77,7 @@ struct Program {
 /// Whether there is a launch for the node; what weft's graph rules allow and this does not is refused here.
 bool can_launch(const Graph& graph, const Node& node);
 
-/// Every node must be one that can be launched. Nodes that nobody needs are left out. `byte_dots`: quantised
-/// weights are multiplied with activations of eight bits.
-Program make_program(const Graph& graph, bool byte_dots);
+/// Every node must be one that can be launched. Nodes that nobody needs are left out.
+Program make_program(const Graph& graph, const Target& target);
 
 }  // namespace weft::vulkan

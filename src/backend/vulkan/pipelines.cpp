@@ -7,6 +7,7 @@
 
 #include "backend/vulkan/grids.h"
 #include "base/atomic_file.h"
+#include "base/check.h"
 #include "base/read_file.h"
 #include "weft/error.h"
 
@@ -14,20 +15,20 @@ namespace weft::vulkan {
 namespace {
 
 // In the order of Shader.
-constexpr const char* kNames[kNumShaders] = {"attention",        "batch_matmul", "delta_rule", "elementwise",
-                                             "experts",          "get_rows",     "matmul",     "matmul_codes",
-                                             "move_cells",       "norm",         "pad",        "quantise",
-                                             "ragged_attention", "ragged_mean",  "reduce",     "rope",
-                                             "selective_scan",   "short_conv",   "softmax",    "store_cache",
-                                             "transpose",        "unfold"};
+constexpr const char* kNames[kNumShaders] = {
+    "attention",  "batch_matmul",     "bring_inputs", "delta_rule", "elementwise", "experts",
+    "get_rows",   "matmul",           "matmul_codes", "move_cells", "norm",        "pad",
+    "quantise",   "ragged_attention", "ragged_mean",  "reduce",     "rope",        "selective_scan",
+    "short_conv", "softmax",          "store_cache",  "transpose",  "unfold"};
 
 /// The one form of a shader that uses all that it can of what there is.
-std::span<const std::uint32_t> best_form(const char* shader, const Abilities& abilities) {
+const ShaderForm& best_form(const char* shader, const Abilities& abilities) {
   const std::uint32_t there = (abilities.shuffles ? kShuffles : 0u) | (abilities.narrow_loads ? kNarrow : 0u);
-  std::span<const std::uint32_t> best;
+  const ShaderForm* best = nullptr;
   for (const ShaderForm& form : kShaderForms)
-    if (std::string_view(form.shader) == shader && (form.needs & ~there) == 0) best = form.words;
-  return best;
+    if (std::string_view(form.shader) == shader && (form.needs & ~there) == 0) best = &form;
+  WEFT_CHECK(best != nullptr);
+  return *best;
 }
 
 constexpr std::uint64_t kMaxCacheBytes = std::uint64_t{256} << 20;
@@ -72,7 +73,7 @@ Pipelines::~Pipelines() {
 VkShaderModule Pipelines::module(Shader shader) {
   VkShaderModule& result = modules_[static_cast<std::size_t>(shader)];
   if (result != VK_NULL_HANDLE) return result;
-  const auto words = best_form(name(shader), gpu_.abilities());
+  const auto words = best_form(name(shader), gpu_.abilities()).words;
   VkShaderModuleCreateInfo create = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
   create.codeSize = words.size_bytes();
   create.pCode = words.data();
@@ -94,6 +95,14 @@ VkPipeline Pipelines::get(Shader shader, const std::vector<std::uint32_t>& const
   create.stage.module = module(shader);
   create.stage.pName = "main";
   create.stage.pSpecializationInfo = &special;
+  // Shuffles count on every thread of a subgroup being there, and on how many those are.
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT required = {
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT};
+  required.requiredSubgroupSize = gpu_.subgroup_size();
+  if ((best_form(name(shader), gpu_.abilities()).needs & kShuffles) != 0) {
+    create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT;
+    if (gpu_.can_require_subgroup_size()) create.stage.pNext = &required;
+  }
   create.layout = layout_;
   check(vkCreateComputePipelines(gpu_.handle(), cache_, 1, &create, nullptr, &result), name(shader));
   changed_ = true;

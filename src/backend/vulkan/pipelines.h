@@ -18,6 +18,7 @@ namespace weft::vulkan {
 enum class Shader : std::uint8_t {
   kAttention,
   kBatchMatmul,
+  kBringInputs,
   kDeltaRule,
   kElementwise,
   kExperts,
@@ -39,7 +40,7 @@ enum class Shader : std::uint8_t {
   kTranspose,
   kUnfold,
 };
-inline constexpr int kNumShaders = 22;
+inline constexpr int kNumShaders = 23;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that

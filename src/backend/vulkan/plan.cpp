@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <optional>
 
 #include "backend/arena.h"
 #include "backend/rope.h"
@@ -41,6 +42,10 @@ std::vector<std::uint64_t> fixed_point(const std::vector<double>& radians) {
   return result;
 }
 
+Target target_of(const Gpu& gpu) {
+  return {.byte_dots = gpu.abilities().byte_dots, .far_from_host = gpu.far_from_host()};
+}
+
 class GpuWorkspace final : public Workspace {
  public:
   explicit GpuWorkspace(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
@@ -68,6 +73,7 @@ std::vector<bool> external_values(const Graph& graph, const Program& program) {
   std::vector<bool> result(graph.values().size());
   for (std::size_t v = 0; v < result.size(); ++v)
     result[v] = graph.values()[v].kind != ValueKind::kResult || program.storage[v] != static_cast<ValueId>(v);
+  for (const Brought& brought : program.brought) result[static_cast<std::size_t>(brought.input)] = false;
   for (const ValueId output : graph.outputs()) result[static_cast<std::size_t>(output)] = true;
   return result;
 }
@@ -110,7 +116,7 @@ Layout lay_out_program(const Graph& graph, const Program& program) {
 }
 
 std::size_t n_addresses(const Graph& graph, const Program& program) {
-  return graph.values().size() + program.frequencies.size() + program.codes.size();
+  return graph.values().size() + program.frequencies.size() + program.codes.size() + program.brought.size();
 }
 
 std::size_t step_bytes(const Graph& graph, const Program& program) {
@@ -131,8 +137,10 @@ PlanMemory memory_of(const Graph& graph, const Program& program, const Layout& l
   return {.own = tables + layout.bytes, .shared = 0};
 }
 
-/// The commands read all that may differ from step to step from one mapped buffer: a table of addresses
-/// (bound tensors), then an entry per launch (sizes). So they are recorded once.
+/// The commands read all that may differ from step to step from one buffer: a table of addresses (bound
+/// tensors), then an entry per launch (sizes). So they are recorded once. The buffer is the device's own,
+/// which every thread reads; where the host cannot write there, each piece of the commands begins with a copy
+/// of what it needs.
 class VulkanPlan final : public DevicePlan {
  public:
   VulkanPlan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines, const Graph& graph,
@@ -141,13 +149,14 @@ class VulkanPlan final : public DevicePlan {
         pipelines_(std::move(pipelines)),
         graph_(graph),
         options_(options),
-        program_(make_program(graph_, gpu_->abilities().byte_dots)),
+        program_(make_program(graph_, target_of(*gpu_))),
         n_addresses_(n_addresses(graph_, program_)),
-        step_(*gpu_, Place::kHost, step_bytes(graph_, program_)),
+        step_(*gpu_, Place::kDevice, step_bytes(graph_, program_)),
         workspace_(workspace_of(gpu_, options.workspaces.get())),
         layout_(lay_out_program(graph_, program_)),
         frequencies_(*gpu_, Place::kDevice, frequency_bytes(program_)),
         factors_of_(program_.frequencies.size()) {
+    if (step_.mapped() == nullptr) staged_.emplace(*gpu_, Place::kHost, step_.size());
     for (Launch& launch : program_.launches)
       pipeline_of_.push_back(pipelines_->get(launch.shader, launch.constants));
     pipelines_->save();
@@ -230,9 +239,10 @@ class VulkanPlan final : public DevicePlan {
   }
 
  private:
-  std::uint64_t* addresses() const { return reinterpret_cast<std::uint64_t*>(step_.mapped()); }
+  std::byte* table() const { return staged_.has_value() ? staged_->mapped() : step_.mapped(); }
+  std::uint64_t* addresses() const { return reinterpret_cast<std::uint64_t*>(table()); }
   volatile std::uint32_t* entry(std::size_t launch) const {
-    return reinterpret_cast<volatile std::uint32_t*>(step_.mapped() + entries_[launch]);
+    return reinterpret_cast<volatile std::uint32_t*>(table() + entries_[launch]);
   }
 
   static Tensor& tensor_of(DeviceTensor* bound) {
@@ -247,6 +257,9 @@ class VulkanPlan final : public DevicePlan {
       DeviceTensor* const bound = bindings[v];
       if (layout_.external[v] && bound != nullptr) addresses()[v] = tensor_of(bound).buffer().address();
     }
+    for (const Brought& brought : program_.brought)
+      addresses()[brought.source] =
+          tensor_of(bindings[static_cast<std::size_t>(brought.input)]).buffer().address();
     for (std::size_t i = 0; i < layout_.temporaries.size(); ++i)
       addresses()[layout_.temporaries[i]] = workspace_->address() + layout_.offsets[i];
     const std::size_t codes_begin = layout_.external.size() + program_.frequencies.size();
@@ -311,12 +324,28 @@ class VulkanPlan final : public DevicePlan {
     return commands;
   }
 
-  static void barrier(VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
+  static void barrier(VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access,
+                      VkPipelineStageFlags from = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                      VkAccessFlags written = VK_ACCESS_SHADER_WRITE_BIT) {
     VkMemoryBarrier memory = {VK_STRUCTURE_TYPE_MEMORY_BARRIER};
-    memory.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT;
+    memory.srcAccessMask = written;
     memory.dstAccessMask = access;
-    vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, to, 0, 1, &memory, 0, nullptr, 0,
-                         nullptr);
+    vkCmdPipelineBarrier(commands, from, to, 0, 1, &memory, 0, nullptr, 0, nullptr);
+  }
+
+  /// A piece's part of the table, where the host could not write it in place.
+  void copy_table(VkCommandBuffer commands, std::size_t first_launch, std::size_t end_launch) {
+    if (!staged_.has_value() || first_launch == end_launch) return;
+    const std::size_t begin = first_launch == 0 ? 0 : entries_[first_launch];
+    const std::size_t end = end_launch < entries_.size() ? entries_[end_launch] : step_.size();
+    constexpr VkPipelineStageFlags kReaders =
+        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT;
+    // The step before may still read it.
+    barrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT, kReaders);
+    const VkBufferCopy copy = {begin, begin, end - begin};
+    vkCmdCopyBuffer(commands, staged_->handle(), step_.handle(), 1, &copy);
+    barrier(commands, kReaders, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT,
+            VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
   }
 
   void free_commands() {
@@ -338,15 +367,23 @@ class VulkanPlan final : public DevicePlan {
     }
   }
 
+  /// Where the table is copied piece by piece, a cancelled step runs to the end of a piece.
+  std::size_t largest_piece() const {
+    return staged_.has_value() && options_.cancelled != nullptr ? 64 : program_.launches.size() + 1;
+  }
+
   /// Each piece is on its way while the next is recorded.
   void record_and_submit_pieces(Clock::time_point start) {
     const std::size_t n = program_.launches.size();
-    std::size_t piece = options_.first_piece > 0 ? static_cast<std::size_t>(options_.first_piece) : n;
+    std::size_t piece = std::min(
+        largest_piece(), options_.first_piece > 0 ? static_cast<std::size_t>(options_.first_piece) : n);
     std::size_t i = 0;
     do {
       const VkCommandBuffer commands = begin_piece();
       VkPipeline current = VK_NULL_HANDLE;
-      for (const std::size_t end = std::min(n, i + piece); i < end; ++i) {
+      const std::size_t end = std::min(n, i + piece);
+      copy_table(commands, i, end);
+      for (; i < end; ++i) {
         const Launch& launch = program_.launches[i];
         // Also before the first: the step before may still be read or written.
         if (i == 0 || launch.phase != program_.launches[i - 1].phase)
@@ -362,7 +399,7 @@ class VulkanPlan final : public DevicePlan {
       check(vkEndCommandBuffer(commands), "recording a plan");
       gpu_->submit({&commands, 1}, i == n ? done_ : VK_NULL_HANDLE);
       if (stats_.steps == 0 && commands_.size() == 1) stats_.first_work_seconds = seconds_since(start);
-      piece *= 2;
+      piece = std::min(piece * 2, largest_piece());
     } while (i < n);
     if (stats_.steps == 0) stats_.first_recording_seconds = seconds_since(start);
     ++stats_.times_recorded;
@@ -375,6 +412,7 @@ class VulkanPlan final : public DevicePlan {
   Program program_;
   std::size_t n_addresses_;
   Buffer step_;
+  std::optional<Buffer> staged_;      // What is copied to step_, where that is not mapped.
   std::vector<std::size_t> entries_;  // By launch: where it lies in step_, in bytes.
   std::vector<std::uint32_t> words_;  // Of a launch, while they are worked out.
   const std::shared_ptr<GpuWorkspace> workspace_;
@@ -403,7 +441,7 @@ const PlanStats& stats(const DevicePlan& plan) {
 }
 
 PlanMemory plan_memory(const Gpu& gpu, const Graph& graph, bool shares_workspace) {
-  const Program program = make_program(graph, gpu.abilities().byte_dots);
+  const Program program = make_program(graph, target_of(gpu));
   return memory_of(graph, program, lay_out_program(graph, program), shares_workspace);
 }
 

@@ -20,7 +20,7 @@ shared float scores[kCells];
 #include "reduce.glsl"
 
 void attend(uint row, uint head) {
-  const uint t = gl_LocalInvocationID.x;
+  const uint t = thread();
   const uint n_heads = param(0), n_kv = param(1), k_dim = param(2), v_dim = param(3), kv_head = head / (n_heads / n_kv);
   Floats q = Floats(address(0) + (uint64_t(row) * n_heads + head) * k_dim * 4u);
   barrier();

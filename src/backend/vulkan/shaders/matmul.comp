@@ -18,7 +18,7 @@ float dot_on(vec4 w, vec4 x, float sum) { return fma(w.w, x.w, fma(w.z, x.z, fma
 
 void main() {
   const uint outputs = param(0), columns = param(1), n_ids = param(4);
-  const uint lane = gl_LocalInvocationID.x % kLanes, slot = gl_LocalInvocationID.x / kLanes;
+  const uint lane = thread() % kLanes, slot = thread() / kLanes;
   const uint n = n_rows(), chunks = (columns + 15u) / 16u;
   const uint first_output = gl_WorkGroupID.x * kOutputs;
   const uint output_index = first_output + slot;
@@ -44,7 +44,7 @@ void main() {
         continue;
       }
       barrier();
-      for (uint i = gl_LocalInvocationID.x; i < kTile * kLanes * 16u; i += 128u) {
+      for (uint i = thread(); i < kTile * kLanes * 16u; i += 128u) {
         const uint r = i / (kLanes * 16u), column = begin * 16u + i % (kLanes * 16u);
         float value = 0.0;
         if (first + r < n && column < columns) value = Floats(address(1) + uint64_t(first + r) * columns * 4u).f[column];

@@ -29,7 +29,7 @@ float add16(uvec4 w, float scale, float m, uvec4 x, float x_scale, float sum) {
 
 void main() {
   const uint outputs = param(0), columns = param(1), n_ids = param(4);
-  const uint lane = gl_LocalInvocationID.x % kLanes, slot = gl_LocalInvocationID.x / kLanes;
+  const uint lane = thread() % kLanes, slot = thread() / kLanes;
   const uint n = n_rows(), chunks = columns / 16u;
   const uint x_bytes = code_row_bytes(columns);
   const uint first_output = gl_WorkGroupID.x * kOutputs;

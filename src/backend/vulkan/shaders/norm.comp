@@ -11,7 +11,7 @@ const uint kLayer = 1, kL2 = 2;
 #include "reduce.glsl"
 
 void main() {
-  const uint columns = param(0), t = gl_LocalInvocationID.x;
+  const uint columns = param(0), t = thread();
   for (uint g = gl_WorkGroupID.x; g < n_rows(); g += gl_NumWorkGroups.x) {
     const uint64_t offset = uint64_t(g) * columns * 4u;
     Floats x = Floats(address(0) + offset), result = Floats(address(3) + offset);

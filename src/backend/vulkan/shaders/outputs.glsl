@@ -1,8 +1,6 @@
 // How products share work and end: 8 threads sum an output of kTile rows, each its part of the columns; the parts are added
 // in one fixed order, the same with SHUFFLES (which need no memory in between) and without. Needs kTile.
-#ifdef SHUFFLES
-#extension GL_KHR_shader_subgroup_shuffle : require
-#endif
+#include "threads.glsl"
 const uint kLanes = 8, kOutputs = 16;
 #ifndef SHUFFLES
 shared float parts[kLanes * kOutputs];
@@ -16,7 +14,7 @@ void store_output(uint row, uint o, float y) {
 }
 
 void store_outputs(float sums[kTile], uint first_row, uint first_output) {
-  const uint t = gl_LocalInvocationID.x;
+  const uint t = thread();
   for (uint r = 0; r < kTile; ++r) {
 #ifdef SHUFFLES
     float y = sums[r];

@@ -1,14 +1,12 @@
 // The sum or the largest of what the threads of a workgroup have, for each of them and in one fixed order. Needs kThreads,
-// a multiple of 8. With SHUFFLES threads of a subgroup exchange values without memory in between.
-#ifdef SHUFFLES
-#extension GL_KHR_shader_subgroup_shuffle : require
-#endif
+// a multiple of 64. With SHUFFLES threads of a subgroup exchange values without memory in between.
+#include "threads.glsl"
 shared float partials[kThreads];
 
 float joined(float a, float b, bool largest) { return largest ? max(a, b) : a + b; }
 
 float reduce(float mine, bool largest) {
-  const uint t = gl_LocalInvocationID.x;
+  const uint t = thread();
 #ifdef SHUFFLES
   for (uint other = 1; other < 8u; other *= 2u) mine = joined(mine, subgroupShuffleXor(mine, other), largest);
   barrier();

@@ -8,7 +8,7 @@ layout(local_size_x = 128) in;
 #include "reduce.glsl"
 
 void main() {
-  const uint columns = word(0), t = gl_LocalInvocationID.x;
+  const uint columns = word(0), t = thread();
   for (uint row = gl_WorkGroupID.x; row < n_rows(); row += gl_NumWorkGroups.x) {
     const uint64_t offset = uint64_t(row) * columns * 4u;
     Floats x = Floats(address(0) + offset), result = Floats(address(1) + offset);
