@@ -177,6 +177,12 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   create.ppEnabledExtensionNames = extensions.data();
   check(vkCreateDevice(physical, &create, nullptr, &handle_), "opening the Vulkan device");
   vkGetDeviceQueue(handle_, queue_family_, 0, &queue_);
+  std::uint32_t n_families = 0;
+  vkGetPhysicalDeviceQueueFamilyProperties(physical, &n_families, nullptr);
+  std::vector<VkQueueFamilyProperties> families(n_families);
+  vkGetPhysicalDeviceQueueFamilyProperties(physical, &n_families, families.data());
+  has_timestamps_ =
+      families[queue_family_].timestampValidBits > 0 && properties_.limits.timestampPeriod > 0.0f;
 
   const VkMemoryPropertyFlags host_memory = memory_.memoryTypes[memory_type(Place::kHost, ~0u)].propertyFlags;
   far_from_host_ = staging_ || (host_memory & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) == 0;

@@ -89,6 +89,7 @@ class Gpu {
   std::uint64_t memory_free() const;  ///< By the driver's word where it gives one, else by ours.
   std::size_t max_allocation() const { return max_allocation_; }
   std::uint32_t subgroup_size() const { return subgroup_size_; }
+  bool has_timestamps() const { return has_timestamps_; }
   bool can_require_subgroup_size() const { return can_require_subgroup_size_; }
   /// Whether shaders reach the host's memory over a link, so that what they read often should lie in their
   /// own.
@@ -126,6 +127,7 @@ class Gpu {
   std::uint64_t memory_total_ = 0;
   std::size_t max_allocation_ = 0;
   std::uint32_t subgroup_size_ = 0;
+  bool has_timestamps_ = false;
   bool can_require_subgroup_size_ = false;
   bool far_from_host_ = false;
   std::uint32_t queue_family_ = 0;

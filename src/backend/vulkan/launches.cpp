@@ -1,6 +1,7 @@
 #include "backend/vulkan/launches.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "backend/rope.h"
 #include "backend/vulkan/grids.h"
@@ -20,15 +21,23 @@ struct Overloaded : Fs... {
 template <class... Fs>
 Overloaded(Fs...) -> Overloaded<Fs...>;
 
-constexpr std::uint32_t kOutputsPerGroup = 16;  // As in matmul.comp.
-constexpr std::uint32_t kTileRows = 16;
+constexpr std::uint32_t kOutputsPerGroup = 16;  // As in lanes.glsl.
+constexpr std::uint32_t kRowsOfLanes =
+    8;  // Up to here a thread is a lane (lanes.glsl), beyond there are tiles.
+constexpr std::uint32_t kAttentionThreads = 128, kQueries = 16;  // As in attention.comp.
+constexpr std::uint32_t kQueryFloats = 2048;
+constexpr std::uint32_t kMaxSplits = 64;
+constexpr std::size_t kPartBytes = std::size_t{64} << 20;
+constexpr std::uint32_t kFewTileRows = 32, kManyTileRows = 64;
+constexpr std::uint32_t kFewOutputs = 1024;  // Up to here tiles are smaller, so that there are more of them.
+constexpr std::uint32_t kMaxSortedExperts = 1024;  // As in sort_experts.comp.
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
 constexpr std::int64_t kMaxBroughtWords = 1 << 18;
 constexpr std::uint32_t kBlock = 32;  // Columns with a scale of their own, as in blocks.glsl.
 
 /// As in blocks.glsl.
-std::size_t code_row_bytes(std::uint32_t columns) { return (columns + columns / kBlock * 4 + 15) / 16 * 16; }
+std::size_t code_row_bytes(std::uint32_t columns) { return (columns + columns / kBlock * 8 + 15) / 16 * 16; }
 
 /// Elements of a cell that one thread turns: two pairs, or heads that make whole pairs of blocks.
 std::uint32_t turned_unit(DType dtype, std::uint32_t head_dim) {
@@ -58,7 +67,7 @@ class Builder {
     const std::vector<bool> live = live_nodes(graph_);
     for (std::size_t n = 0; n < live.size(); ++n)
       if (live[n]) add(static_cast<NodeId>(n));
-    place_codes();
+    place_scratch();
     if (target_.far_from_host) bring_inputs();
     std::stable_sort(program_.launches.begin(), program_.launches.end(),
                      [](const Launch& a, const Launch& b) { return a.phase < b.phase; });
@@ -73,6 +82,8 @@ class Builder {
       for (const ValueId input : node.inputs) make_plain(builder_, input);
     int phase = builder_.ready(node.inputs);
     if (by_codes(node)) phase = std::max(phase, builder_.ready(node.inputs[1]) + 1);
+    if (splits_pages(node)) ++phase;
+    if (may_sort(node)) phase = std::max(phase, builder_.ready(node.inputs[2]) + 1);
     builder_.enter(id, phase);
     if (!launch_general(builder_, node)) std::visit([&](const auto& op) { launch(op, node); }, node.op);
   }
@@ -116,37 +127,55 @@ class Builder {
     return target_.byte_dots && !is_float(dtype(node.inputs[0]));
   }
 
-  /// The codes of a value, made in the phase behind it; used in this node's phase.
-  std::size_t codes_of(ValueId x) {
+  /// Scratch memory made of a value in the phase behind it, used in this node's phase.
+  std::uint32_t scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes) {
+    auto& known = program_.scratch;
+    auto found = std::find_if(known.begin(), known.end(),
+                              [&](const Scratch& one) { return one.kind == kind && one.of == of; });
     const int phase = builder_.phase();
-    auto& known = program_.codes;
-    auto found = std::find_if(known.begin(), known.end(), [&](const Codes& codes) { return codes.of == x; });
     if (found == known.end())
-      found = known.insert(known.end(), {x, builder_.node(), shape(x).row_dim(), code_row_bytes(columns(x)),
-                                         builder_.ready(x), phase});
+      found =
+          known.insert(known.end(), {kind, of, builder_.node(), rows, row_bytes, builder_.ready(of), phase});
     found->last_phase = std::max(found->last_phase, phase);
-    return static_cast<std::size_t>(found - known.begin());
+    return static_cast<std::uint32_t>(found - known.begin());
   }
 
-  /// Launches that make codes, and the places of all codes, now that the number of frequencies is known.
-  void place_codes() {
-    const std::size_t first = program_.storage.size() + program_.frequencies.size();
-    for (Launch& launch : program_.launches)
-      if (launch.shader == Shader::kMatmulCodes)
-        launch.push.tensors[1] = static_cast<std::uint32_t>(first + launch.push.tensors[1]);
-    for (std::size_t i = 0; i < program_.codes.size(); ++i) {
-      const Codes& codes = program_.codes[i];
+  /// Launches that fill scratch memory, and the places of all of it, now that the number of frequencies is
+  /// known.
+  void place_scratch() {
+    const auto first = static_cast<std::uint32_t>(program_.storage.size() + program_.frequencies.size());
+    for (std::uint32_t i = 0; i < program_.scratch.size(); ++i) {
+      const Scratch& one = program_.scratch[i];
+      if (one.kind == Scratch::Kind::kPairs || one.kind == Scratch::Kind::kPages) continue;
       Launch& launch = program_.launches.emplace_back();
-      launch.shader = Shader::kQuantise;
-      launch.rows = codes.rows;
-      launch.node = codes.user;
-      launch.phase = codes.first_phase;
-      launch.push.tensors[0] = word(std::int64_t{builder_.place(codes.of)});
-      launch.push.tensors[1] = static_cast<std::uint32_t>(first + i);
-      const std::uint32_t n = columns(codes.of);
-      launch.push.params[0] = n;
-      launch.groups = groups_for(n / kBlock, 64);
+      launch.node = one.user;
+      launch.phase = one.first_phase;
+      launch.push.tensors[0] = word(std::int64_t{builder_.place(one.of)});
+      if (one.kind == Scratch::Kind::kCodes) {
+        const std::uint32_t n = columns(one.of);
+        launch.shader = Shader::kQuantise;
+        launch.rows = one.rows;
+        launch.push.tensors[1] = i;
+        launch.push.params[0] = n;
+        launch.scratch = 0b10;
+        launch.groups = groups_for(n / kBlock, 64);
+      } else {
+        const std::uint32_t experts = n_experts(graph_.node(one.user).inputs[0]);
+        launch.shader = Shader::kSortExperts;
+        launch.constants = {kFewTileRows};
+        launch.rows = shape(one.of).row_dim() * shape(one.of).columns();
+        launch.push.tensors[1] = i - 1;
+        launch.push.tensors[2] = i;
+        launch.push.params[0] = experts;
+        launch.scratch = 0b110;
+        launch.groups = [experts](const StepSizes& step) -> Groups {
+          return sorts(step.rows, experts) ? Groups{1, 1, 1} : Groups{0, 0, 0};
+        };
+      }
     }
+    for (Launch& launch : program_.launches)
+      for (std::uint32_t t = 0; t < std::size(launch.push.tensors); ++t)
+        if ((launch.scratch >> t & 1u) != 0) launch.push.tensors[t] += first;
   }
 
   /// Small inputs are read many times, by threads that wait for each: a phase before all others fetches them
@@ -157,7 +186,7 @@ class Builder {
       for (const std::uint32_t tensor : launch.push.tensors)
         if (tensor < is_read.size()) is_read[tensor] = true;
     std::uint32_t source = word(static_cast<std::int64_t>(
-        program_.storage.size() + program_.frequencies.size() + program_.codes.size()));
+        program_.storage.size() + program_.frequencies.size() + program_.scratch.size()));
     for (std::size_t v = 0; v < is_read.size(); ++v) {
       const ValueInfo& value = graph_.values()[v];
       const bool words = value.dtype == DType::kF32 || value.dtype == DType::kI32;
@@ -167,7 +196,7 @@ class Builder {
     }
     if (program_.brought.empty()) return;
     for (Launch& launch : program_.launches) ++launch.phase;
-    for (Codes& codes : program_.codes) ++codes.first_phase, ++codes.last_phase;
+    for (Scratch& one : program_.scratch) ++one.first_phase, ++one.last_phase;
     ++program_.n_phases;
     constexpr std::size_t kPerLaunch = std::size(Push().tensors) / 2;
     for (std::size_t i = 0; i < program_.brought.size(); i += kPerLaunch) {
@@ -190,34 +219,100 @@ class Builder {
     }
   }
 
-  /// Few rows one by one, many in tiles: both are recorded, and a step gives groups to one of them.
-  void matmul(const Node& node, ValueId bias, ValueId ids, std::uint32_t n_ids, bool row_for_each, Dim rows) {
+  std::uint32_t n_experts(ValueId weight) const { return word(shape(weight)[0].constant()); }
+  /// Whether so many rows are sorted by expert, so that each expert's weights are unpacked once for several.
+  static bool sorts(std::uint32_t rows, std::uint32_t experts) {
+    return experts <= kMaxSortedExperts && rows > std::max(kRowsOfLanes, experts);
+  }
+  bool may_sort(const Node& node) const {
+    if (get_op<ops::MatmulExperts>(node) == nullptr || shape(node.inputs[2]).rank() != 2) return false;
+    return sorts(word(shape(node.output).row_dim().value(graph_.bounds())), n_experts(node.inputs[0]));
+  }
+
+  struct Product {
+    ValueId bias = kNoValue, ids = kNoValue;
+    std::uint32_t n_ids = 0;    ///< Experts of a row; 0: there are none.
+    bool row_for_each = false;  ///< x has a row for each of them.
+    Dim rows;
+  };
+
+  Launch& product(const Node& node, const Product& p, bool tiles, std::vector<std::uint32_t> constants) {
+    const ValueId weight = node.inputs[0], x = node.inputs[1];
+    const Shape& s = shape(weight);
+    const auto bytes = word(static_cast<std::int64_t>(row_bytes(dtype(weight), s.columns())));
+    const bool codes = by_codes(node);
+    const Shader shader = tiles ? (codes ? Shader::kMatmulTilesCodes : Shader::kMatmulTiles)
+                                : (codes ? Shader::kMatmulCodes : Shader::kMatmul);
+    Launch& launch = add(shader, std::move(constants), p.rows, {weight, x, p.bias, p.ids, node.output},
+                         {word(s[s.rank() - 2].constant()), word(s.columns()), bytes, p.bias != kNoValue,
+                          p.n_ids, p.row_for_each});
+    launch.grids = has_grid(dtype(weight));
+    if (codes) {
+      launch.push.tensors[1] =
+          scratch(Scratch::Kind::kCodes, x, shape(x).row_dim(), code_row_bytes(columns(x)));
+      launch.scratch |= 0b10;
+    }
+    return launch;
+  }
+
+  /// A thread a lane for few rows, tiles for many: a launch for each, of which a step has one.
+  void matmul(const Node& node, const Product& p) {
     const ValueId weight = node.inputs[0];
     const Shape& s = shape(weight);
-    const std::uint32_t inputs = word(s.columns()), outputs = word(s[s.rank() - 2].constant());
-    const auto bytes = word(static_cast<std::int64_t>(row_bytes(dtype(weight), s.columns())));
-    const std::uint32_t x_groups = (outputs + kOutputsPerGroup - 1) / kOutputsPerGroup;
-    const bool tiles = n_ids == 0 && rows.value(graph_.bounds()) > kFewRows;
-    const bool codes = by_codes(node);
-    for (const std::uint32_t tile : {std::uint32_t{1}, kTileRows}) {
-      if (tile > 1 && !tiles) continue;
-      Launch& launch = add(codes ? Shader::kMatmulCodes : Shader::kMatmul, {type(weight), tile}, rows,
-                           {weight, node.inputs[1], bias, ids, node.output},
-                           {outputs, inputs, bytes, bias != kNoValue, n_ids, row_for_each});
-      launch.grids = has_grid(dtype(weight));
-      if (codes) launch.push.tensors[1] = static_cast<std::uint32_t>(codes_of(node.inputs[1]));
-      launch.groups = [=](const StepSizes& step) -> Groups {
-        if (tiles && (step.rows > kFewRows) != (tile > 1)) return {0, 0, 0};
-        return {x_groups, groups_of(step.rows, tile), 1};
+    const std::uint32_t kind = type(weight), outputs = word(s[s.rank() - 2].constant());
+    const std::uint32_t most = word(p.rows.value(graph_.bounds()));
+    const std::uint32_t across = (outputs + kOutputsPerGroup - 1) / kOutputsPerGroup;
+    const std::uint32_t tile_outputs = target_.large_groups && outputs > kFewOutputs ? 128 : 64;
+    const std::uint32_t tiles_across = (outputs + tile_outputs - 1) / tile_outputs;
+    const auto constants = [&](std::uint32_t tile_rows, bool sorted) -> std::vector<std::uint32_t> {
+      return {kind, tile_outputs, tile_rows, tile_outputs * tile_rows / 32, sorted};
+    };
+    if (p.n_ids > 0) {
+      const std::uint32_t experts = n_experts(weight);
+      product(node, p, false, {kind, 1}).groups = [=](const StepSizes& step) -> Groups {
+        return sorts(step.rows, experts) ? Groups{0, 0, 0} : Groups{across, groups_of(step.rows, 1), 1};
       };
+      if (!may_sort(node)) return;
+      const std::uint32_t pairs = scratch(Scratch::Kind::kPairs, p.ids, p.rows, sizeof(std::uint32_t));
+      const std::uint32_t tiles =
+          scratch(Scratch::Kind::kTiles, p.ids, p.rows + Dim(1), 4 * sizeof(std::uint32_t));
+      Launch& launch = product(node, p, true, constants(kFewTileRows, true));
+      launch.push.tensors[5] = pairs;
+      launch.push.tensors[6] = tiles;
+      launch.scratch |= 0b1100000;
+      launch.groups = [=](const StepSizes& step) -> Groups {
+        if (!sorts(step.rows, experts)) return {0, 0, 0};
+        return {groups_of(std::min(step.rows, experts) + step.rows / kFewTileRows, 1), tiles_across, 1};
+      };
+      return;
     }
+    const auto add_lanes = [&](std::uint32_t rows, std::uint32_t from) {
+      if (most < from) return;
+      product(node, p, false, {kind, rows}).groups = [=](const StepSizes& step) -> Groups {
+        return step.rows < from || step.rows > rows ? Groups{0, 0, 0} : Groups{across, 1, 1};
+      };
+    };
+    const auto add_tiles = [&](std::uint32_t rows, std::uint32_t from, std::uint32_t to) {
+      if (most < from) return;
+      product(node, p, true, constants(rows, false)).groups = [=](const StepSizes& step) -> Groups {
+        return step.rows < from || step.rows > to ? Groups{0, 0, 0}
+                                                  : Groups{groups_of(step.rows, rows), tiles_across, 1};
+      };
+    };
+    const bool wide = target_.large_groups;
+    add_lanes(1, 1);
+    add_lanes(kRowsOfLanes, 2);
+    add_tiles(kFewTileRows, kRowsOfLanes + 1, wide ? kFewTileRows : ~0u);
+    if (wide) add_tiles(kManyTileRows, kFewTileRows + 1, ~0u);
   }
   void launch(const ops::Matmul&, const Node& node) {
-    matmul(node, optional(node, 2), kNoValue, 0, false, shape(node.output)[0]);
+    matmul(node, {.bias = optional(node, 2), .rows = shape(node.output)[0]});
   }
   void launch(const ops::MatmulExperts&, const Node& node) {
-    matmul(node, kNoValue, node.inputs[2], columns(node.inputs[2]), shape(node.inputs[1]).rank() == 3,
-           shape(node.inputs[2]).rank() == 2 ? shape(node.output).row_dim() : Dim(0));
+    matmul(node, {.ids = node.inputs[2],
+                  .n_ids = columns(node.inputs[2]),
+                  .row_for_each = shape(node.inputs[1]).rank() == 3,
+                  .rows = shape(node.inputs[2]).rank() == 2 ? shape(node.output).row_dim() : Dim(0)});
   }
 
   ValueId frequencies(const ops::Rope& rope, ValueId factors) {
@@ -273,20 +368,77 @@ class Builder {
     launch.groups = groups_for(n / per_thread, 128);
   }
 
+  /// Few rows have their pages spread over workgroups and merged behind; many are tiles that merge as they
+  /// go.
   void launch(const ops::Attention& op, const Node& node) {
     const auto in = named_inputs<ops::Attention>(node);
-    const std::uint32_t heads = word(std::int64_t{op.n_heads});
+    const std::uint32_t heads = word(std::int64_t{op.n_heads}), kv_heads = word(shape(in.k)[1].constant());
     const std::uint32_t k_dim = word(shape(in.k)[2].constant()), v_dim = word(shape(in.v)[2].constant());
+    const std::uint32_t n_extents = word(shape(in.extents)[1].constant());
     const bool biased = in.head_terms != kNoValue && shape(in.head_terms).rank() == 2;
-    Launch& launch =
-        add(Shader::kAttention, {type(in.k), type(in.v), (v_dim + 63) / 64, k_dim}, shape(node.output)[0],
-            {in.q, in.k, in.v, in.positions, in.sequences, in.extents, in.counts, in.ends, in.hidden_first,
-             in.hidden, in.head_terms, node.output},
-            {heads, word(shape(in.k)[1].constant()), k_dim, v_dim, word(op.scale), word(op.softcap),
-             word(std::int64_t{op.window}), word(shape(in.extents)[1].constant()), cell_bytes(in.k),
-             cell_bytes(in.v), in.head_terms != kNoValue && !biased, op.chunked, word(op.alibi),
-             biased ? word(shape(in.head_terms)[1].constant()) : 0u});
-    launch.groups = [heads](const StepSizes& step) -> Groups { return {heads, groups_of(step.rows, 1), 1}; };
+    const bool sinks = in.head_terms != kNoValue && !biased;
+    const Dim rows = shape(node.output)[0];
+    // Queries that a workgroup has, as far as they fit into shared memory.
+    std::uint32_t queries = target_.large_groups ? kQueries : kQueries / 4;
+    const std::uint32_t most = target_.large_groups ? kQueryFloats : kQueryFloats / 2;
+    while (queries > 1 && queries * k_dim > most) queries /= 2;
+    const std::uint32_t shared_heads = std::min(heads / kv_heads, queries);
+    const std::uint32_t blocks = (heads / kv_heads + shared_heads - 1) / shared_heads;
+    const std::uint32_t across = std::bit_ceil(std::min((v_dim + 3) / 4, kAttentionThreads));
+    const auto attend = [&](std::uint32_t tile, bool split) -> Launch& {
+      return add(Shader::kAttention,
+                 {type(in.k), type(in.v), k_dim, v_dim, tile, shared_heads, across, split}, rows,
+                 {in.q, in.k, in.v, in.positions, in.sequences, in.extents, in.counts, in.ends,
+                  in.hidden_first, in.hidden, in.head_terms, node.output},
+                 {heads, kv_heads, k_dim, v_dim, word(op.scale), word(op.softcap),
+                  word(std::int64_t{op.window}), n_extents, cell_bytes(in.k), cell_bytes(in.v), sinks,
+                  op.chunked, word(op.alibi), biased ? word(shape(in.head_terms)[1].constant()) : 0u});
+    };
+    const std::uint32_t groups = kv_heads * blocks;
+    // Rows whose parts of pages fit into the memory that is meant for them: at least one.
+    const std::size_t part_bytes = (v_dim + 2) * sizeof(float), row_parts = std::size_t{heads} * n_extents;
+    const auto few = static_cast<std::uint32_t>(
+        std::clamp<std::size_t>(kPartBytes / (part_bytes * row_parts), 1, kRowsOfLanes));
+    const bool can_split = splits_pages(node);
+    if (rows.value(graph_.bounds()) > (can_split ? std::int64_t{few} : 0)) {
+      attend(std::max(1u, queries / shared_heads), false).groups = [=](const StepSizes& step) -> Groups {
+        if (can_split && step.rows <= few) return {0, 0, 0};
+        return {groups, groups_of(step.rows, 1), 1};
+      };
+    }
+    if (!can_split) return;
+    const int phase = builder_.phase();
+    builder_.enter(builder_.node(), phase - 1);
+    Scratch& parts = program_.scratch.emplace_back();
+    parts = {Scratch::Kind::kPages,
+             node.output,
+             builder_.node(),
+             Dim(static_cast<std::int64_t>(few * row_parts)),
+             part_bytes,
+             phase - 1,
+             phase};
+    const auto place = static_cast<std::uint32_t>(program_.scratch.size() - 1);
+    Launch& split = attend(1, true);
+    split.push.tensors[11] = place;
+    split.scratch = 1u << 11;
+    split.groups = [=](const StepSizes& step) -> Groups {
+      if (step.rows > few) return {0, 0, 0};
+      return {groups, step.rows, std::min(n_extents, kMaxSplits)};
+    };
+    builder_.enter(builder_.node(), phase);
+    Launch& merge = add(Shader::kMergePages, {(v_dim + 63) / 64}, rows,
+                        {kNoValue, in.sequences, in.counts, in.head_terms, node.output},
+                        {heads, v_dim, n_extents, sinks});
+    merge.push.tensors[0] = place;
+    merge.scratch = 1;
+    merge.groups = [=](const StepSizes& step) -> Groups {
+      return step.rows > few ? Groups{0, 0, 0} : Groups{heads, step.rows, 1};
+    };
+  }
+  /// Whether few rows of attention are merged in a phase of their own: where there are several pages.
+  bool splits_pages(const Node& node) const {
+    if (get_op<ops::Attention>(node) == nullptr) return false;
+    return shape(named_inputs<ops::Attention>(node).extents)[1].constant() > 1;
   }
 
   void launch(const ops::ShortConv&, const Node& node) {

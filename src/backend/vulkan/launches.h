@@ -31,6 +31,8 @@ struct Launch {
   std::vector<Dim> words;  ///< What else it reads of the step's sizes (shaders/strided.glsl).
   bool must_run = false;   ///< Even when the step is cancelled.
   bool grids = false;      ///< The shader reads the table of grids (grids.h).
+  std::uint32_t scratch =
+      0;  ///< Bits of those tensors that are numbers of scratch memory until all is known.
   /// Workgroups for that many rows (at least 1); none: the launch sits this step out.
   std::function<Groups(const StepSizes&)> groups;
 };
@@ -41,9 +43,16 @@ struct Frequencies {
   ValueId factors = kNoValue;
 };
 
-/// Activations as codes of eight bits (quantise.comp), which stand in the address table behind the
-/// frequencies and lie beside the temporaries.
-struct Codes {
+/// Memory between launches that holds no value of the graph. It stands in the address table behind the
+/// frequencies and lies beside the temporaries.
+struct Scratch {
+  enum class Kind : std::uint8_t {
+    kCodes,  ///< Activations as codes of eight bits (quantise.comp).
+    kPairs,  ///< Rows sorted by expert (sort_experts.comp) ...
+    kTiles,  ///< ... and tiles of them; stands behind its pairs.
+    kPages,  ///< What attention has made of pages (merge_pages.comp).
+  };
+  Kind kind = Kind::kCodes;
   ValueId of = kNoValue;
   NodeId user = kNoNode;  ///< The first.
   Dim rows;
@@ -52,7 +61,7 @@ struct Codes {
 };
 
 /// An input that the host writes, which shaders read from the device's own memory: it lies among the
-/// temporaries, and its bound tensor stands in the address table behind the codes.
+/// temporaries, and its bound tensor stands in the address table behind the scratch memory.
 struct Brought {
   ValueId input = kNoValue;
   std::uint32_t source = 0;  ///< Its place in the table.
@@ -61,13 +70,14 @@ struct Brought {
 /// What a program is made for.
 struct Target {
   bool byte_dots = false;      ///< Quantised weights are multiplied with activations of eight bits.
+  bool large_groups = true;    ///< Workgroups of 256 threads with 28 KiB of shared memory.
   bool far_from_host = false;  ///< Inputs that the host writes are brought into the device's memory first.
 };
 
 struct Program {
   std::vector<Launch> launches;  ///< By phase.
   std::vector<Frequencies> frequencies;
-  std::vector<Codes> codes;
+  std::vector<Scratch> scratch;
   std::vector<Brought> brought;
   int n_phases = 0;
   std::vector<ValueId>

@@ -25,6 +25,9 @@ enum class Shader : std::uint8_t {
   kGetRows,
   kMatmul,
   kMatmulCodes,
+  kMatmulTiles,
+  kMatmulTilesCodes,
+  kMergePages,
   kMoveCells,
   kNorm,
   kPad,
@@ -36,11 +39,12 @@ enum class Shader : std::uint8_t {
   kSelectiveScan,
   kShortConv,
   kSoftmax,
+  kSortExperts,
   kStoreCache,
   kTranspose,
   kUnfold,
 };
-inline constexpr int kNumShaders = 23;
+inline constexpr int kNumShaders = 27;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that

@@ -9,6 +9,7 @@
 
 #include "backend/arena.h"
 #include "backend/rope.h"
+#include "backend/vulkan/launch_times.h"
 #include "backend/vulkan/launches.h"
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
@@ -16,6 +17,9 @@
 
 namespace weft::vulkan {
 namespace {
+
+/// Kinds of steps (Recording) that are kept: reading, generating, both, with moves and without.
+constexpr std::size_t kMaxRecordings = 8;
 
 /// How often a wait for a step looks whether it was cancelled.
 constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(1);
@@ -43,7 +47,12 @@ std::vector<std::uint64_t> fixed_point(const std::vector<double>& radians) {
 }
 
 Target target_of(const Gpu& gpu) {
-  return {.byte_dots = gpu.abilities().byte_dots, .far_from_host = gpu.far_from_host()};
+  const VkPhysicalDeviceLimits& limits = gpu.properties().limits;
+  return {.byte_dots = gpu.abilities().byte_dots,
+          .large_groups = limits.maxComputeSharedMemorySize >= (28u << 10) &&
+                          limits.maxComputeWorkGroupInvocations >= 256 &&
+                          limits.maxComputeWorkGroupSize[0] >= 256,
+          .far_from_host = gpu.far_from_host()};
 }
 
 class GpuWorkspace final : public Workspace {
@@ -106,9 +115,9 @@ Layout lay_out_program(const Graph& graph, const Program& program) {
     lifetimes.push_back(
         {first[v], last[v], static_cast<std::size_t>(graph.values()[v].shape.elements(bounds)) * 4});
   }
-  for (const Codes& codes : program.codes)
-    lifetimes.push_back({codes.first_phase, codes.last_phase,
-                         static_cast<std::size_t>(codes.rows.value(bounds)) * codes.row_bytes});
+  for (const Scratch& one : program.scratch)
+    lifetimes.push_back(
+        {one.first_phase, one.last_phase, static_cast<std::size_t>(one.rows.value(bounds)) * one.row_bytes});
   ArenaLayout layout = lay_out(lifetimes);
   result.offsets = std::move(layout.offsets);
   result.bytes = layout.bytes;
@@ -116,7 +125,7 @@ Layout lay_out_program(const Graph& graph, const Program& program) {
 }
 
 std::size_t n_addresses(const Graph& graph, const Program& program) {
-  return graph.values().size() + program.frequencies.size() + program.codes.size() + program.brought.size();
+  return graph.values().size() + program.frequencies.size() + program.scratch.size() + program.brought.size();
 }
 
 std::size_t step_bytes(const Graph& graph, const Program& program) {
@@ -138,9 +147,9 @@ PlanMemory memory_of(const Graph& graph, const Program& program, const Layout& l
 }
 
 /// The commands read all that may differ from step to step from one buffer: a table of addresses (bound
-/// tensors), then an entry per launch (sizes). So they are recorded once. The buffer is the device's own,
-/// which every thread reads; where the host cannot write there, each piece of the commands begins with a copy
-/// of what it needs.
+/// tensors), then an entry per launch (sizes). So they are recorded once for each kind of step. The buffer is
+/// the device's own, which every thread reads; where the host cannot write there, each piece of the commands
+/// begins with a copy of what it needs.
 class VulkanPlan final : public DevicePlan {
  public:
   VulkanPlan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines, const Graph& graph,
@@ -169,6 +178,7 @@ class VulkanPlan final : public DevicePlan {
       at += entry_bytes(launch);
       words_.resize(std::max(words_.size(), launch.words.size()));
     }
+    active_.resize(program_.launches.size());
     workspace_->reserve(layout_.bytes);
     bind(bindings);
     VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
@@ -196,10 +206,11 @@ class VulkanPlan final : public DevicePlan {
     if (is_cancelled(options_.cancelled)) cut();
     check(vkResetFences(gpu_->handle(), 1, &done_), "submitting a step");
     submitted_ = start;
-    if (commands_.empty() || options_.record_each_step) {
-      record_and_submit(start);
+    if (times_.has_value() || options_.record_each_step) forget_recordings(0);
+    if (const Recording* known = find_recording()) {
+      gpu_->submit(known->pieces, done_);
     } else {
-      gpu_->submit(commands_, done_);
+      record_and_submit(start);
     }
     running_ = true;
     ++stats_.steps;
@@ -217,12 +228,21 @@ class VulkanPlan final : public DevicePlan {
     if (result != VK_SUCCESS) gpu_->wait_idle();  // Nothing of a step that failed goes on.
     check(result, "waiting for a step");
     kernel_seconds_ += gpu_->seconds_of_step(submitted_);
+    if (times_.has_value()) times_->add();
   }
 
   PlanMemory memory() const override {
     return memory_of(graph_, program_, layout_, options_.workspaces != nullptr);
   }
   double kernel_seconds() const override { return kernel_seconds_; }
+  void set_profile(Profile* profile) override {
+    forget_recordings(0);  // They may ask for times.
+    times_.reset();
+    if (profile == nullptr || !gpu_->has_timestamps()) return;
+    std::vector<std::string> names;
+    for (const Launch& launch : program_.launches) names.push_back(work_name(graph_, launch));
+    times_.emplace(*gpu_, *profile, names);
+  }
   int n_launches() const override { return static_cast<int>(program_.launches.size()); }
   int n_phases() const override { return program_.n_phases; }
   const PlanStats& stats() const { return stats_; }
@@ -262,9 +282,10 @@ class VulkanPlan final : public DevicePlan {
           tensor_of(bindings[static_cast<std::size_t>(brought.input)]).buffer().address();
     for (std::size_t i = 0; i < layout_.temporaries.size(); ++i)
       addresses()[layout_.temporaries[i]] = workspace_->address() + layout_.offsets[i];
-    const std::size_t codes_begin = layout_.external.size() + program_.frequencies.size();
-    for (std::size_t i = 0; i < program_.codes.size(); ++i)
-      addresses()[codes_begin + i] = workspace_->address() + layout_.offsets[layout_.temporaries.size() + i];
+    const std::size_t scratch_begin = layout_.external.size() + program_.frequencies.size();
+    for (std::size_t i = 0; i < program_.scratch.size(); ++i)
+      addresses()[scratch_begin + i] =
+          workspace_->address() + layout_.offsets[layout_.temporaries.size() + i];
     std::size_t at = 0;
     for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
       const Frequencies& f = program_.frequencies[i];
@@ -298,6 +319,7 @@ class VulkanPlan final : public DevicePlan {
       const StepSizes sizes = {static_cast<std::uint32_t>(launch.rows.value(symbols)),
                                std::span(words_).first(n_words)};
       const Groups groups = sizes.rows > 0 ? launch.groups(sizes) : Groups{0, 0, 0};
+      active_[i] = groups[0] > 0 && groups[1] > 0 && groups[2] > 0;
       volatile std::uint32_t* const to = entry(i);
       for (std::size_t d = 0; d < kGroupWords; ++d) to[d] = groups[d];
       to[kGroupWords] = sizes.rows;
@@ -317,7 +339,7 @@ class VulkanPlan final : public DevicePlan {
     VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
     allocate.commandPool = pool_;
     allocate.commandBufferCount = 1;
-    VkCommandBuffer& commands = commands_.emplace_back(VK_NULL_HANDLE);
+    VkCommandBuffer& commands = recordings_.back().pieces.emplace_back(VK_NULL_HANDLE);
     check(vkAllocateCommandBuffers(gpu_->handle(), &allocate, &commands), "making a command buffer");
     VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     check(vkBeginCommandBuffer(commands, &begin), "recording a plan");
@@ -348,21 +370,35 @@ class VulkanPlan final : public DevicePlan {
             VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
   }
 
-  void free_commands() {
-    if (commands_.empty()) return;
-    vkFreeCommandBuffers(gpu_->handle(), pool_, static_cast<std::uint32_t>(commands_.size()),
-                         commands_.data());
-    commands_.clear();
+  /// Steps of one kind, those that have work for the same launches.
+  struct Recording {
+    std::vector<bool> active;  // By launch.
+    std::vector<VkCommandBuffer> pieces;
+  };
+  const Recording* find_recording() const {
+    const auto found = std::find_if(recordings_.begin(), recordings_.end(),
+                                    [&](const Recording& one) { return one.active == active_; });
+    return found == recordings_.end() ? nullptr : &*found;
+  }
+  /// All but the last so many. None is running.
+  void forget_recordings(std::size_t kept) {
+    while (recordings_.size() > kept) {
+      const auto& pieces = recordings_.front().pieces;
+      if (!pieces.empty())
+        vkFreeCommandBuffers(gpu_->handle(), pool_, static_cast<std::uint32_t>(pieces.size()), pieces.data());
+      recordings_.erase(recordings_.begin());
+    }
   }
 
   void record_and_submit(Clock::time_point start) {
-    free_commands();
+    forget_recordings(kMaxRecordings - 1);
+    recordings_.push_back({active_, {}});
     try {
       record_and_submit_pieces(start);
     } catch (...) {
       // No fence tells when the pieces before are done, and what was recorded is not all of the plan.
       gpu_->wait_idle();
-      free_commands();
+      forget_recordings(0);
       throw;
     }
   }
@@ -374,7 +410,10 @@ class VulkanPlan final : public DevicePlan {
 
   /// Each piece is on its way while the next is recorded.
   void record_and_submit_pieces(Clock::time_point start) {
-    const std::size_t n = program_.launches.size();
+    std::vector<std::size_t> launches;
+    for (std::size_t i = 0; i < active_.size(); ++i)
+      if (active_[i]) launches.push_back(i);
+    const std::size_t n = launches.size();
     std::size_t piece = std::min(
         largest_piece(), options_.first_piece > 0 ? static_cast<std::size_t>(options_.first_piece) : n);
     std::size_t i = 0;
@@ -382,23 +421,27 @@ class VulkanPlan final : public DevicePlan {
       const VkCommandBuffer commands = begin_piece();
       VkPipeline current = VK_NULL_HANDLE;
       const std::size_t end = std::min(n, i + piece);
-      copy_table(commands, i, end);
+      copy_table(commands, i == 0 ? 0 : launches[i], end < n ? launches[end] : entries_.size());
+      if (times_.has_value() && i == 0) times_->begin(commands, launches);
       for (; i < end; ++i) {
-        const Launch& launch = program_.launches[i];
+        const std::size_t at = launches[i];
+        const Launch& launch = program_.launches[at];
         // Also before the first: the step before may still be read or written.
-        if (i == 0 || launch.phase != program_.launches[i - 1].phase)
+        if (i == 0 || times_.has_value() || launch.phase != program_.launches[launches[i - 1]].phase)
           barrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
                   VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
-        if (pipeline_of_[i] != current)
-          vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, current = pipeline_of_[i]);
+        if (pipeline_of_[at] != current)
+          vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, current = pipeline_of_[at]);
         vkCmdPushConstants(commands, pipelines_->layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(Push),
                            &launch.push);
-        vkCmdDispatchIndirect(commands, step_.handle(), entries_[i]);
+        vkCmdDispatchIndirect(commands, step_.handle(), entries_[at]);
+        if (times_.has_value()) times_->stamp(commands, i + 1);
       }
       if (i == n) barrier(commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
       check(vkEndCommandBuffer(commands), "recording a plan");
       gpu_->submit({&commands, 1}, i == n ? done_ : VK_NULL_HANDLE);
-      if (stats_.steps == 0 && commands_.size() == 1) stats_.first_work_seconds = seconds_since(start);
+      if (stats_.steps == 0 && recordings_.back().pieces.size() == 1)
+        stats_.first_work_seconds = seconds_since(start);
       piece = std::min(piece * 2, largest_piece());
     } while (i < n);
     if (stats_.steps == 0) stats_.first_recording_seconds = seconds_since(start);
@@ -423,7 +466,9 @@ class VulkanPlan final : public DevicePlan {
   bool frequencies_made_ = false;
   std::vector<VkPipeline> pipeline_of_;  // By launch.
   VkCommandPool pool_ = VK_NULL_HANDLE;
-  std::vector<VkCommandBuffer> commands_;
+  std::vector<bool> active_;           // By launch: whether it has work in this step.
+  std::vector<Recording> recordings_;  // The latest last.
+  std::optional<LaunchTimes> times_;   // While there is a profile.
   VkFence done_ = VK_NULL_HANDLE;
   bool running_ = false;
   bool is_cut_ = false;  // The entries are those of a step that was cancelled.

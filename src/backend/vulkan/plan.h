@@ -1,10 +1,10 @@
 #pragma once
 // A graph as recorded commands.
 //
-// A GPU's commands are recorded once. Shaders reach memory by addresses from a table, and dispatches read
-// their sizes from a buffer: a step of another size or with other tensors writes a few words there and hands
-// over the same commands. Few rows and many rows have launches of their own, and a step gives one of the two
-// no groups.
+// A GPU's commands are recorded once for each kind of step: those that have work for the same launches (one
+// row, few, many; with moves of cells and without). Shaders reach memory by addresses from a table, and
+// dispatches read their sizes from a buffer: a step of another size or with other tensors writes a few words
+// there and hands over the same commands. What a kind has no work for is not among its commands.
 #include <memory>
 
 #include "weft/backend/device.h"

@@ -1,57 +1,42 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-#extension GL_EXT_spirv_intrinsics : require
-// matmul.comp for quantised weights on devices with dot products of bytes: x comes as codes (quantise.comp), and what
-// 16 columns add is a product of integers, exact, times the scales. Threads and tiles as there (but rows of codes are
-// small enough to be read in place), so again a row has the same bits whatever kTile is. Tensors: weight, codes of x,
-// bias, ids, out. Params: outputs, columns, bytes of a weight's row, has bias, ids per row (0: no experts), x has a row
-// for each id.
+#extension GL_EXT_control_flow_attributes : require
+// matmul.comp for quantised weights on devices with dot products of bytes: x comes as codes (quantise.comp). Tensors:
+// weight, codes of x, bias, ids, out. Params: as there.
 #include "common.glsl"
 #include "unpack.glsl"
-#include "blocks.glsl"
-layout(local_size_x = 128) in;
+#include "products.glsl"
+#include "code_blocks.glsl"
 layout(constant_id = 0) const uint kType = 0;
-layout(constant_id = 1) const uint kTile = 1;
-#include "outputs.glsl"
-
-// OpSDot of four bytes in a word (SPV_KHR_integer_dot_product).
-spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4450)
-int dot_of_bytes(uint a, uint b, spirv_literal int packed_4x8);
-
-int dot16(uvec4 a, uvec4 b) {
-  return dot_of_bytes(a.x, b.x, 0) + dot_of_bytes(a.y, b.y, 0) + dot_of_bytes(a.z, b.z, 0) + dot_of_bytes(a.w, b.w, 0);
-}
-float add16(uvec4 w, float scale, float m, uvec4 x, float x_scale, float sum) {
-  float y = scale * float(dot16(w, x));
-  if (has_min(kType)) y -= m * float(dot16(uvec4(0x01010101u), x));
-  return fma(x_scale, y, sum);
-}
+layout(constant_id = 1) const uint kRows = 1;
+#include "lanes.glsl"
 
 void main() {
-  const uint outputs = param(0), columns = param(1), n_ids = param(4);
-  const uint lane = thread() % kLanes, slot = thread() / kLanes;
-  const uint n = n_rows(), chunks = columns / 16u;
-  const uint x_bytes = code_row_bytes(columns);
-  const uint first_output = gl_WorkGroupID.x * kOutputs;
-  const uint output_index = first_output + slot;
-  for (uint first = gl_WorkGroupID.y * kTile; first < n; first += gl_NumWorkGroups.y * kTile) {
-    uint64_t weight = address(0) + uint64_t(min(output_index, outputs - 1u)) * param(2);
-    uint x_row = first;
-    if (n_ids > 0u) {
-      weight += uint64_t(ints(3).i[first]) * outputs * param(2);
-      if (param(5) == 0u) x_row = first / n_ids;
-    }
-    float sums[kTile];
-    for (uint r = 0; r < kTile; ++r) sums[r] = 0.0;
-    for (uint chunk = lane; chunk < chunks; chunk += kLanes) {
-      uvec4 w;
-      float scale, m;
-      codes16(kType, weight, chunk, w, scale, m);
-      for (uint r = 0; r < kTile; ++r) {
-        const uint64_t x = address(1) + uint64_t(kTile == 1u ? x_row : min(first + r, n - 1u)) * x_bytes;
-        sums[r] = add16(w, scale, m, Codes(x).c[chunk], Floats(x + columns).f[chunk / 2u], sums[r]);
+  const uint columns = param(1), n = n_rows(), step_rows = rows_at_a_time();
+  const uint64_t x_bytes = code_row_bytes(columns);
+  for (uint first = gl_WorkGroupID.y * step_rows; first < n; first += gl_NumWorkGroups.y * step_rows) {
+    const uint count = min(step_rows, n - first), expert = expert_of(first);
+    const uint64_t rows[2] = uint64_t[](weight_row(expert, output_of(0)), weight_row(expert, output_of(1)));
+    float sums[kSums];
+    for (uint i = 0; i < kSums; ++i) sums[i] = 0.0;
+    for (uint block = lane(); block < n_blocks(); block += kLanes) {
+      uvec4 low[2], high[2];
+      vec2 scales[2], mins[2];
+      [[unroll]] for (uint i = 0; i < 2u; ++i) {
+        codes16(kType, rows[i], 2u * block, low[i], scales[i].x, mins[i].x);
+        codes16(kType, rows[i], 2u * block + 1u, high[i], scales[i].y, mins[i].y);
       }
+      [[unroll]] for (uint r = 0; r < kRows; ++r)
+        if (r < count) {
+          const uint64_t x = address(1) + row_of_x(first, r) * x_bytes;
+          const uvec4 x_low = Codes(x).c[2u * block], x_high = Codes(x).c[2u * block + 1u];
+          const uvec2 scale = Scales(x + columns).s[block];
+          [[unroll]] for (uint i = 0; i < 2u; ++i) {
+            const ivec2 products = ivec2(dot16(low[i], x_low), dot16(high[i], x_high));
+            sums[2u * r + i] = add_block(kType, products, scales[i], mins[i], scale, sums[2u * r + i]);
+          }
+        }
     }
-    store_outputs(sums, first, first_output);
+    store_lanes(sums, first, count);
   }
 }

@@ -1,0 +1,43 @@
+#pragma once
+// Times of a plan's launches on the device, for a Profile. Launches run one behind another meanwhile.
+#include <vulkan/vulkan.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/vulkan/gpu.h"
+#include "backend/vulkan/launches.h"
+#include "weft/profile.h"
+
+namespace weft::vulkan {
+
+/// What a launch is called, layers taken together: "matmul_codes ffn_up, 9.4 MB" of a weight that it reads.
+/// What it reads is not told in Profile::Work::bytes, which is held against the processor's memory.
+std::string work_name(const Graph& graph, const Launch& launch);
+
+class LaunchTimes {
+ public:
+  /// Both outlive it. `names`: by launch.
+  LaunchTimes(Gpu& gpu, Profile& profile, std::span<const std::string> names);
+  ~LaunchTimes();
+  LaunchTimes(const LaunchTimes&) = delete;
+  LaunchTimes& operator=(const LaunchTimes&) = delete;
+
+  /// Recorded at the beginning of a step of these launches ...
+  void begin(VkCommandBuffer commands, std::span<const std::size_t> launches);
+  /// ... and behind each, whose number counts from 1.
+  void stamp(VkCommandBuffer commands, std::size_t number) const;
+  /// After the step.
+  void add();
+
+ private:
+  Gpu& gpu_;
+  Profile& profile_;
+  std::vector<std::size_t> place_;  // By launch: in Profile::work.
+  std::vector<std::size_t> launches_;
+  VkQueryPool pool_ = VK_NULL_HANDLE;
+};
+
+}  // namespace weft::vulkan

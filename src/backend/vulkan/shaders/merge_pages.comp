@@ -1,0 +1,34 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// What attention.comp left of each page, merged in the order of pages. A workgroup takes a head of a row. Tensors: parts,
+// sequences, counts, sinks, out. Params: heads, v_dim, extents of a sequence, whether there are sinks.
+#include "common.glsl"
+#include "softmax_merge.glsl"
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kColumns = 1;  // A thread.
+
+void main() {
+  const uint v_dim = param(1), head = gl_WorkGroupID.x, t = gl_LocalInvocationID.x;
+  for (uint row = gl_WorkGroupID.y; row < n_rows(); row += gl_NumWorkGroups.y) {
+    const int n_extents = ints(2).i[ints(1).i[row]];
+    const uint64_t first = (uint64_t(row) * param(0) + head) * param(2);
+    Softmax all = Softmax(kLowest, 0.0);
+    float values[kColumns];
+    for (uint c = 0; c < kColumns; ++c) values[c] = 0.0;
+    for (int e = 0; e < n_extents; ++e) {
+      Floats part = Floats(address(0) + (first + e) * (v_dim + 2u) * 4u);
+      const float top = part.f[0];
+      if (top == kLowest) continue;  // No cell of this page is seen.
+      const Softmax page = Softmax(top, part.f[1]);
+      const vec2 factors = merge_factors(all, top);
+      all = merged(all, page, factors);
+      for (uint c = 0; c < kColumns; ++c)
+        if (c * 64u + t < v_dim) values[c] = merged_value(values[c], part.f[2u + c * 64u + t], factors);
+    }
+    const bool has_sinks = param(3) != 0u;
+    const float sum = whole_sum(all, has_sinks ? floats(3).f[head] : 0.0, has_sinks);
+    Floats result = Floats(address(4) + (uint64_t(row) * param(0) + head) * v_dim * 4u);
+    for (uint c = 0; c < kColumns; ++c)
+      if (c * 64u + t < v_dim) result.f[c * 64u + t] = divided(values[c], sum);
+  }
+}

@@ -1,0 +1,16 @@
+// In which order products add a row's columns, whatever kernel does it: blocks of 32 columns are dealt to lanes in turns, a
+// lane adds its blocks in order, then the lanes are added in order. Few rows have a thread for each lane, tiles of many
+// rows walk one lane behind another: the bits are the same.
+const uint kLanes = 16, kBlockColumns = 32;
+uint n_blocks() { return (param(1) + kBlockColumns - 1u) / kBlockColumns; }
+
+uint64_t weight_row(uint expert, uint o) {
+  return address(0) + (uint64_t(expert) * param(0) + min(o, param(0) - 1u)) * param(2);
+}
+
+// The place of output o of a row, and its value.
+void store_output(uint row, uint o, float y) {
+  if (o >= param(0)) return;
+  if (param(3) != 0u) y += floats(2).f[o];
+  Floats(address(4) + uint64_t(row) * param(0) * 4u).f[o] = y;
+}
