@@ -64,10 +64,10 @@ def find_model(name: str, python: Path) -> Path:
     if Path(name).exists():
         return Path(name)
     path = model_cache() / f"{MODELS.get(name, name)}.gguf"
-    if not path.exists() and path.stem.startswith("random-1b-"):
+    if not path.exists() and path.stem.startswith(("random-1b-", "random-8b-")):
         print(f"writing {path} (once)", file=sys.stderr)
         path.parent.mkdir(parents=True, exist_ok=True)
-        kind = path.stem.removeprefix("random-1b-")
+        kind = path.stem.removeprefix("random-").removeprefix("1b-")
         subprocess.run([str(python), str(ROOT / "bench" / "random_model.py"), kind, str(path)], check=True)
     if not path.exists():
         sys.exit(f"no model {name} in {path.parent}; 'make models' fetches it")

@@ -13,7 +13,9 @@ L.llama_log_set(_silent, ctypes.c_void_p(0))
 
 
 def load(path: str):
-    model = L.llama_model_load_from_file(path.encode(), L.llama_model_default_params())
+    params = L.llama_model_default_params()
+    params.n_gpu_layers = 999  # Of a build that knows no GPU, none.
+    model = L.llama_model_load_from_file(path.encode(), params)
     assert model, f"llama.cpp cannot load {path}"
     return model
 

@@ -1,7 +1,8 @@
 """Models of random weights in the shape of a 1B Llama, for sizes of which no small real model exists.
 
 Runs in the peer's Python (numpy and the gguf package): random_model.py NAME FILE [LAYERS], with NAME q4_k_m, a type of
-TYPES, or one of SHAPES: layers of larger models, fewer of them, in Q4_0. LAYERS are fewer of a type's.
+TYPES, "8b-" before either for the shape of an 8B Llama, or one of SHAPES: layers of larger models, fewer of them, in Q4_0.
+LAYERS are fewer of a type's.
 The blocks of the quantised types are drawn as they are, with scales that give weights a mean of 0 and a deviation of
 1/sqrt(inputs), so that logits are finite; the same file each time. q4_k_m mixes Q4_K and Q6_K as llama.cpp's quantiser
 does.
@@ -127,27 +128,29 @@ def more_bits(layer: int) -> bool:
 
 
 def write(name: str, path: Path, layers: int) -> None:
+    width, ffn = (4096, 14336) if name.startswith("8b-") else (WIDTH, FFN)
+    name = name.removeprefix("8b-")
     base = TYPES[name]
     mixed = name == "q4_k_m"
     w = Writer(path, name)
-    w.sizes(layers, WIDTH, FFN, HEADS, KV_HEADS)
-    w.gguf.add_rope_dimension_count(WIDTH // HEADS)
-    kv = KV_HEADS * WIDTH // HEADS
-    w.matrix("token_embd.weight", VOCAB, WIDTH, base)
+    w.sizes(layers, width, ffn, HEADS, KV_HEADS)
+    w.gguf.add_rope_dimension_count(width // HEADS)
+    kv = KV_HEADS * width // HEADS
+    w.matrix("token_embd.weight", VOCAB, width, base)
     for layer in range(layers):
         block = f"blk.{layer}."
         better = Type.Q6_K if mixed and more_bits(layer) else base
-        w.ones(block + "attn_norm.weight", WIDTH)
-        w.matrix(block + "attn_q.weight", WIDTH, WIDTH, base)
-        w.matrix(block + "attn_k.weight", kv, WIDTH, base)
-        w.matrix(block + "attn_v.weight", kv, WIDTH, better)
-        w.matrix(block + "attn_output.weight", WIDTH, WIDTH, base)
-        w.ones(block + "ffn_norm.weight", WIDTH)
-        w.matrix(block + "ffn_gate.weight", FFN, WIDTH, base)
-        w.matrix(block + "ffn_up.weight", FFN, WIDTH, base)
-        w.matrix(block + "ffn_down.weight", WIDTH, FFN, better)
-    w.ones("output_norm.weight", WIDTH)
-    w.matrix("output.weight", VOCAB, WIDTH, Type.Q6_K if mixed else base)
+        w.ones(block + "attn_norm.weight", width)
+        w.matrix(block + "attn_q.weight", width, width, base)
+        w.matrix(block + "attn_k.weight", kv, width, base)
+        w.matrix(block + "attn_v.weight", kv, width, better)
+        w.matrix(block + "attn_output.weight", width, width, base)
+        w.ones(block + "ffn_norm.weight", width)
+        w.matrix(block + "ffn_gate.weight", ffn, width, base)
+        w.matrix(block + "ffn_up.weight", ffn, width, base)
+        w.matrix(block + "ffn_down.weight", width, ffn, better)
+    w.ones("output_norm.weight", width)
+    w.matrix("output.weight", VOCAB, width, Type.Q6_K if mixed else base)
     w.close()
 
 
@@ -313,7 +316,7 @@ def main() -> None:
     if name in SHAPES:
         SHAPES[name](part)
     else:
-        write(name, part, int(sys.argv[3]) if len(sys.argv) > 3 else LAYERS)
+        write(name, part, int(sys.argv[3]) if len(sys.argv) > 3 else 2 * LAYERS if name.startswith("8b-") else LAYERS)
     os.replace(part, path)  # So that a file which is there is whole.
 
 

@@ -15,6 +15,7 @@ sys.path.insert(0, str(BENCH))
 sys.dont_write_bytecode = True
 
 import accuracy
+import gpu
 import picture
 import versus
 
@@ -37,6 +38,32 @@ class Options(unittest.TestCase):
         self.assertIn("'prefil'", result.stderr)
         result = script(BENCH / "versus.py", "--weft", "/nonexistent/weft")
         self.assertIn("/nonexistent/weft is not built", result.stderr)
+
+
+class Gpu(unittest.TestCase):
+    def test_it_says_what_is_wrong_with_its_words(self):
+        result = script(BENCH / "gpu.py", "--peer", "vulkan=/nonexistent")
+        self.assertIn("--peer vulkan=/nonexistent", result.stderr)
+        result = script(BENCH / "gpu.py", "--no-build", "--weft", "/nonexistent/weft")
+        self.assertIn("/nonexistent/weft is not built", result.stderr)
+
+    def test_the_table_has_a_ratio_where_a_peer_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = gpu.Report(Path(folder) / "gpu.json")
+            with contextlib.redirect_stdout(None):
+                report.add("speeds", {"model": "m", "regime": "decode", "weft": 30.0, "peers": {"vulkan": 20.0}})
+                report.add("speeds", {"model": "m", "regime": "8 streams", "weft": 90.0, "peers": {}})
+                report.run("a program that fails", [sys.executable, "-c", "import sys; sys.exit('no memory')"], 60)
+            table = (Path(folder) / "gpu.md").read_text()
+            known = json.loads((Path(folder) / "gpu.json").read_text())
+        self.assertIn("| m | decode | 30.0 | 20.0 | 1.50x |", table)
+        self.assertIn("| m | 8 streams | 90.0 |  |  |", table)
+        self.assertIn("no memory", table)
+        self.assertEqual(len(known["failures"]), 1)
+
+    def test_a_kernel_tells_what_it_reads(self):
+        self.assertEqual(gpu.megabytes("matmul_codes ffn_up, 9.4 MB"), 9.4)
+        self.assertIsNone(gpu.megabytes("norm norm"))
 
 
 class Picture(unittest.TestCase):
