@@ -15,6 +15,7 @@
 #include "option_table.h"
 #include "terminal.h"
 #include "text_format.h"
+#include "weft/device.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -77,6 +78,7 @@ void report(std::string_view text) {
 int run_program(std::vector<std::string> arguments) {
   std::string context;
   try {
+    if (follow()) return kExitOk;
     return dispatch(std::move(arguments), context);
   } catch (const UsageError& error) {
     report(error.what() + context);

@@ -41,6 +41,12 @@ class Registry;
 /// and in `folders`.
 std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> folders = {});
 
+/// A launcher (mpirun) starts a program several times, on one machine or many, and the first process leads: its
+/// devices are those of all. Programs that are to be started so call this before anything else: in each of the
+/// other processes it computes for the first one until that ends, and returns true. It returns false at once in
+/// the first one, and where no launcher is. Throws Error.
+bool follow();
+
 /// Never empty: the CPU is always there, and stands first.
 std::vector<DeviceInfo> devices(const Registry& registry);
 std::vector<DeviceInfo> devices();

@@ -37,6 +37,7 @@ void Registry::load_module(const std::filesystem::path& path) {
     return problem("was built for another version of weft; install the one that came with this program");
   try {
     module->add(*this);
+    if (module->follow != nullptr) follows_.push_back(module->follow);
   } catch (const std::exception& error) {
     problem(error.what());
   }
@@ -50,6 +51,10 @@ void Registry::load_modules(std::span<const std::filesystem::path> folders) {
     std::sort(found.begin(), found.end());
     for (const auto& path : found) load_module(path);
   }
+}
+
+bool Registry::follow() const {
+  return std::any_of(follows_.begin(), follows_.end(), [&](const auto one) { return one(*this); });
 }
 
 std::vector<DeviceInfo> Registry::devices() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <limits>
 
 #include "base/check.h"
 #include "weft/error.h"
@@ -181,6 +182,55 @@ Dim Dim::with(std::span<const Dim> symbols) const {
     total = total + value;
   }
   return total;
+}
+
+// A size is the number of its terms; a term its factor and the number of its atoms; an atom a divisor and
+// what it divides, or 0 and a symbol.
+void Dim::encode(std::vector<std::int64_t>& code) const {
+  const Expression sum_of = expand(*this);
+  code.push_back(static_cast<std::int64_t>(sum_of.terms.size()));
+  for (const Expression::Term& term : sum_of.terms) {
+    code.push_back(term.factor);
+    code.push_back(static_cast<std::int64_t>(term.atoms.size()));
+    for (const Expression::Atom& atom : term.atoms) {
+      if (atom.numerator == nullptr) {
+        code.insert(code.end(), {0, atom.symbol});
+      } else {
+        code.push_back(atom.divisor);
+        shrink(*atom.numerator).encode(code);
+      }
+    }
+  }
+}
+
+Dim Dim::decode(std::span<const std::int64_t>& code) {
+  const auto take = [&] {
+    if (code.empty()) throw Error(ErrorCode::kInvalidArgument, "the code of a dimension ends early");
+    const std::int64_t number = code.front();
+    code = code.subspan(1);
+    return number;
+  };
+  const auto one = [&](const auto& self, std::size_t depth) -> Dim {
+    checked_parts(depth);
+    Dim total = 0;
+    for (std::int64_t terms = take(); terms > 0; --terms) {
+      Dim value = take();
+      for (std::int64_t atoms = take(); atoms > 0; --atoms) {
+        const std::int64_t divisor = take();
+        if (divisor != 0) {
+          value = value * (self(self, depth + 1) / divisor);
+          continue;
+        }
+        const std::int64_t symbol = take();
+        if (symbol < 0 || symbol > std::numeric_limits<SymbolId>::max())
+          throw Error(ErrorCode::kInvalidArgument, "the code of a dimension has a symbol of no graph");
+        value = value * Dim(1, static_cast<SymbolId>(symbol));
+      }
+      total = total + value;
+    }
+    return total;
+  };
+  return one(one, 0);
 }
 
 Dim operator+(const Dim& a, const Dim& b) {

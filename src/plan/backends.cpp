@@ -1,6 +1,10 @@
 // Which backends a program finds, and their devices.
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+
 #include "backend/cpu/device.h"
 #include "weft/backend/registry.h"
 #include "weft/device.h"
@@ -17,6 +21,13 @@ std::filesystem::path own_folder() {
   return std::filesystem::canonical(info.dli_fname, none).parent_path();
 }
 
+/// Launchers of many processes say so in the environment.
+bool is_launched() {
+  constexpr const char* kOfLaunchers[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
+  return std::any_of(std::begin(kOfLaunchers), std::end(kOfLaunchers),
+                     [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
 }  // namespace
 
 std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> folders) {
@@ -25,10 +36,15 @@ std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> f
   std::vector<std::filesystem::path> all;
   if (const std::filesystem::path own = own_folder(); !own.empty())
     all = {own, own / "weft", own / ".." / "lib" / "weft"};
+  // What joins processes takes long to load, and is of no use to one that is alone.
+  if (is_launched())
+    for (std::size_t i = 0, n = all.size(); i < n; ++i) all.push_back(all[i] / "launched");
   all.insert(all.end(), folders.begin(), folders.end());
   registry->load_modules(all);
   return registry;
 }
+
+bool follow() { return is_launched() && find_backends()->follow(); }
 
 std::vector<DeviceInfo> devices(const Registry& registry) { return registry.devices(); }
 std::vector<DeviceInfo> devices() { return find_backends()->devices(); }

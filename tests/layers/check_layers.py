@@ -26,6 +26,8 @@ DESIGN = {
     "backend": {"graph"},
     "backend_cpu": {"backend"},
     "backend_vulkan": {"backend"},
+    "backend_remote": {"backend"},
+    "backend_mpi": {"backend_remote"},
     "exec": {"backend"},
     "weights": {"gguf"},
     "plan": {"exec", "backend_cpu", "weights"},

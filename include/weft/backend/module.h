@@ -20,7 +20,7 @@
 namespace weft {
 
 /// Counts the changes of weft/device.h, backend/ and graph/ that modules cannot live with.
-inline constexpr std::uint32_t kModuleVersion = 5;
+inline constexpr std::uint32_t kModuleVersion = 6;
 
 struct ModuleInfo {
   std::uint32_t version = kModuleVersion;
@@ -30,6 +30,9 @@ struct ModuleInfo {
   std::uint32_t bytes_of_device_info = sizeof(DeviceInfo);
   /// Adds the module's backend. May throw Error where the machine lacks what it needs.
   void (*add)(Registry& registry) = nullptr;
+  /// In a process that another one leads: computes for that one, with the registry's devices, until it ends,
+  /// and returns true. Returns false at once in all others. Null: this backend knows no others.
+  bool (*follow)(const Registry& registry) = nullptr;
 };
 
 /// The name and type of the one function that a module exports, extern "C".

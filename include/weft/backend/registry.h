@@ -68,6 +68,9 @@ class Registry {
   /// All modules of the folders that exist, in the order of their names.
   void load_modules(std::span<const std::filesystem::path> folders);
 
+  /// See weft::follow (weft/device.h).
+  bool follow() const;
+
   std::span<const Backend> backends() const { return backends_; }
   std::span<const std::string> problems() const { return problems_; }
   /// Devices of all backends, in the order in which those were added.
@@ -80,6 +83,7 @@ class Registry {
  private:
   std::vector<Backend> backends_;
   std::vector<std::string> problems_;
+  std::vector<bool (*)(const Registry&)> follows_;  // Of modules.
 };
 
 }  // namespace weft

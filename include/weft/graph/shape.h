@@ -62,6 +62,11 @@ class Dim {
   std::optional<std::int64_t> multiple_of(const Dim& other) const;
   /// The same with the symbols replaced: `symbols[s]` stands for s.
   Dim with(std::span<const Dim> symbols) const;
+  /// As numbers, for those who send it to another process: appends them to `code`.
+  void encode(std::vector<std::int64_t>& code) const;
+  /// The size that `encode` wrote at the front of `code`, which is taken off. Throws Error kInvalidArgument
+  /// where none stands there.
+  static Dim decode(std::span<const std::int64_t>& code);
 
   // These throw Error kInvalidArgument where a result goes past 64 bits, or would have more than some
   // hundreds of parts (symbols and quotients, those within quotients too): each step works out its value.

@@ -17,6 +17,12 @@ PlacementParams choose_devices(const Registry& registry, PlacementParams params)
     std::copy_if(others.begin(), others.end(), std::back_inserter(chosen),
                  [](const DeviceInfo& info) { return !info.on_host_cpu; });
     if (chosen.empty() && params.n_layers > 0 && !others.empty()) chosen.push_back(others.front());
+    // Beside the CPUs of other machines this one takes its part of the layers, as they do.
+    const bool beside_cpus =
+        std::any_of(chosen.begin(), chosen.end(), [](const DeviceInfo& info) { return info.n_threads > 0; });
+    if (unasked && beside_cpus)
+      for (DeviceInfo& info : registry.devices())
+        if (info.name == exec::kHostDevice) chosen.insert(chosen.begin(), std::move(info));
   }
   // What a pin alone asks for gets what is pinned to it, and no layers.
   const std::size_t n_for_layers = chosen.size();

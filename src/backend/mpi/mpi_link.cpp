@@ -1,0 +1,117 @@
+#include "backend/mpi/mpi_link.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft::mpi {
+namespace {
+
+constexpr int kTag = 1;
+/// MPI counts bytes with an int, so a message goes in pieces: all but the last are of this size.
+constexpr std::size_t kPiece = std::size_t{256} << 20;
+/// MPI would spin for as long as it waits. A step's answer comes within a fraction of this, and is worth a
+/// core; what takes longer is looked for between naps.
+constexpr std::chrono::microseconds kSpin{2000};
+constexpr std::chrono::microseconds kNap{50};
+
+void check(int result, const char* what) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(result, text, &length);
+  throw Error(ErrorCode::kDevice,
+              std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
+}
+
+/// Until `done` or the deadline; returns which.
+template <typename F>
+bool poll(F done, remote::Deadline deadline) {
+  const auto spin_until = std::chrono::steady_clock::now() + kSpin;
+  for (;;) {
+    if (done()) return true;
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) return false;
+    if (now >= spin_until) {
+      std::this_thread::sleep_for(kNap);
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+class MpiLink final : public remote::Link {
+ public:
+  explicit MpiLink(int rank) : rank_(rank) {}
+
+  void send(std::span<const std::byte> message) override {
+    // A last piece that is empty ends a message whose length is a multiple.
+    for (std::size_t begin = 0;; begin += kPiece) {
+      const std::size_t n = std::min(kPiece, message.size() - begin);
+      MPI_Request request = MPI_REQUEST_NULL;
+      check(MPI_Isend(message.data() + begin, static_cast<int>(n), MPI_BYTE, rank_, kTag, MPI_COMM_WORLD,
+                      &request),
+            "a message could not be sent");
+      const auto sent = [&] {
+        int done = 0;
+        check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a message could not be sent");
+        return done != 0;
+      };
+      poll(sent, remote::Deadline::max());
+      if (n < kPiece) return;
+    }
+  }
+
+  std::optional<remote::Message> receive(remote::Deadline deadline) override {
+    for (;;) {
+      MPI_Message message = MPI_MESSAGE_NULL;
+      MPI_Status status;
+      const auto came = [&] {
+        int found = 0;
+        check(MPI_Improbe(rank_, kTag, MPI_COMM_WORLD, &found, &message, &status),
+              "no message can be received");
+        return found != 0;
+      };
+      if (!poll(came, deadline)) return std::nullopt;
+      int n = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &n), "no message can be received");
+      const std::size_t before = pieces_.size();
+      pieces_.resize(before + static_cast<std::size_t>(n));
+      check(MPI_Mrecv(pieces_.data() + before, n, MPI_BYTE, &message, MPI_STATUS_IGNORE),
+            "no message can be received");
+      if (static_cast<std::size_t>(n) < kPiece) return std::exchange(pieces_, {});
+    }
+  }
+
+ private:
+  const int rank_;
+  remote::Message pieces_;  // Of a message that has not come whole.
+};
+
+}  // namespace
+
+World join() {
+  static const World kWorld = [] {
+    int provided = MPI_THREAD_SINGLE;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI does not start");
+    std::atexit([] { MPI_Finalize(); });
+    if (provided < MPI_THREAD_MULTIPLE)
+      throw Error(ErrorCode::kUnsupported, "this MPI lets no two threads talk at once (MPI_THREAD_MULTIPLE)");
+    check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI does not start");
+    World world;
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &world.rank), "MPI does not start");
+    check(MPI_Comm_size(MPI_COMM_WORLD, &world.size), "MPI does not start");
+    return world;
+  }();
+  return kWorld;
+}
+
+std::unique_ptr<remote::Link> link_to(int rank) { return std::make_unique<MpiLink>(rank); }
+
+}  // namespace weft::mpi

@@ -1,0 +1,20 @@
+#pragma once
+#include <memory>
+
+#include "backend/remote/link.h"
+
+namespace weft::mpi {
+
+/// This process's place among those that the launcher started.
+struct World {
+  int rank = 0;
+  int size = 1;
+};
+
+/// Joins them; the first call does it, later ones tell the same. Throws Error kUnsupported where no launcher
+/// started this process, or its MPI lets no two threads talk at once.
+World join();
+/// A way to another of them. Of two ends, each process has one.
+std::unique_ptr<remote::Link> link_to(int rank);
+
+}  // namespace weft::mpi

@@ -1,0 +1,362 @@
+#include "backend/remote/leader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "backend/remote/conversation.h"
+#include "backend/remote/protocol.h"
+#include "backend/remote/wire.h"
+#include "weft/error.h"
+
+namespace weft::remote {
+namespace {
+
+/// A tensor of the follower's device. Of one that the host reaches there is a copy here, and one of what the
+/// follower has, so that only what differs is sent.
+class RemoteTensor final : public DeviceTensor {
+ public:
+  RemoteTensor(std::shared_ptr<Conversation> with, std::uint64_t id, DType dtype, std::size_t bytes,
+               bool host_reaches)
+      : with_(std::move(with)), id_(id), dtype_(dtype), bytes_(bytes) {
+    if (!host_reaches) return;
+    here_.resize(bytes);
+    there_.resize(bytes);
+    is_known_.resize((bytes + kBlockBytes - 1) / kBlockBytes);
+  }
+  ~RemoteTensor() override { with_->tell(Kind::kDropTensor, Writer().put(id_)); }
+  RemoteTensor(const RemoteTensor&) = delete;
+  RemoteTensor& operator=(const RemoteTensor&) = delete;
+
+  DType dtype() const override { return dtype_; }
+  std::size_t bytes() const override { return bytes_; }
+  std::span<std::byte> host() override { return here_; }
+  std::uint64_t id() const { return id_; }
+
+  /// Writes those of the first `n` bytes that the follower does not have, as blocks that lie together.
+  void put_changes(std::size_t n, Writer& out) {
+    if (n_coming_ > 0) return;  // A step before this one makes it, over there.
+    for (std::size_t begin = 0; begin < n;) {
+      std::size_t end = begin;
+      while (end < n && differs(end, std::min(n, end + kBlockBytes))) end = std::min(n, end + kBlockBytes);
+      if (end > begin) {
+        out.put(WrittenPart{.tensor = id_, .offset = begin, .bytes = end - begin});
+        out.raw(std::span(here_).subspan(begin, end - begin));
+        std::memcpy(there_.data() + begin, here_.data() + begin, end - begin);
+        know(begin, end, true);
+      } else {
+        end = begin + kBlockBytes;
+      }
+      begin = end;
+    }
+  }
+  /// A step of the follower writes the first bytes; they arrive with its answer.
+  void expect() { ++n_coming_; }
+  void arrived(std::span<const std::byte> bytes) {
+    --n_coming_;
+    std::memcpy(here_.data(), bytes.data(), bytes.size());
+    std::memcpy(there_.data(), bytes.data(), bytes.size());
+    know(0, bytes.size(), true);
+  }
+  /// What the follower has is not known: a step failed.
+  void forget() {
+    n_coming_ = 0;
+    std::fill(is_known_.begin(), is_known_.end(), false);
+  }
+
+ private:
+  bool differs(std::size_t begin, std::size_t end) const {
+    return !is_known_[begin / kBlockBytes] ||
+           std::memcmp(here_.data() + begin, there_.data() + begin, end - begin) != 0;
+  }
+  /// Blocks that are written in part count where they were known, or end with what was written.
+  void know(std::size_t begin, std::size_t end, bool known) {
+    for (std::size_t block = begin / kBlockBytes; block * kBlockBytes < end; ++block)
+      if ((block + 1) * kBlockBytes <= end || end == bytes_) is_known_[block] = known;
+  }
+
+  const std::shared_ptr<Conversation> with_;
+  const std::uint64_t id_;
+  const DType dtype_;
+  const std::size_t bytes_;
+  std::vector<std::byte> here_, there_;
+  std::vector<bool> is_known_;  // By block, whether there_ is what the follower has.
+  int n_coming_ = 0;
+};
+
+RemoteTensor& remote(DeviceTensor* tensor) { return static_cast<RemoteTensor&>(*tensor); }
+
+std::vector<std::uint64_t> ids_of(const Bindings& bindings) {
+  std::vector<std::uint64_t> ids;
+  for (DeviceTensor* const tensor : bindings) ids.push_back(tensor == nullptr ? 0 : remote(tensor).id());
+  return ids;
+}
+
+PlanRequest request_of(const CompileOptions& options) {
+  return {.shapes = options.allowed.shapes,
+          .tensors = options.allowed.tensors,
+          .shares_workspace = options.workspaces != nullptr};
+}
+
+class RemotePlan final : public DevicePlan {
+ public:
+  RemotePlan(std::shared_ptr<Conversation> with, std::uint64_t device, const Graph& graph,
+             const Bindings& bindings, const CompileOptions& options)
+      : with_(std::move(with)),
+        id_(with_->new_id()),
+        graph_(graph),
+        cancelled_(options.cancelled),
+        bound_(ids_of(bindings)) {
+    for (std::size_t v = 0; v < graph.values().size(); ++v)
+      if (graph.values()[v].kind == ValueKind::kInput) inputs_.push_back(static_cast<ValueId>(v));
+    const Message answer = with_->call(
+        Kind::kCompile, Writer().put(device).put(id_).put(graph).put(bound_).put(request_of(options)));
+    Reader reader(answer);
+    facts_ = reader.get<PlanFacts>();
+    description_ = reader.text();
+  }
+  ~RemotePlan() override {
+    try {
+      wait();
+    } catch (...) {  // Who destroys a plan has not asked.
+    }
+    with_->tell(Kind::kDropPlan, Writer().put(id_));
+  }
+  RemotePlan(const RemotePlan&) = delete;
+  RemotePlan& operator=(const RemotePlan&) = delete;
+
+  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+              const Changes& actual) override {
+    wait();
+    std::vector<std::uint64_t> ids = ids_of(bindings);
+    Writer request;
+    StepHead head{.shapes = actual.shapes, .tensors = ids != bound_, .cancelled = is_cancelled(cancelled_)};
+    request.put(id_).put(head).put(symbols);
+    if (head.tensors) request.put(ids);
+    bound_.clear();  // Until the step is on its way, nobody knows what is bound there.
+    written_.clear();
+    for (const ValueId input : inputs_) {
+      RemoteTensor& tensor = remote(bindings[index(input)]);
+      written_.push_back(&tensor);
+      tensor.put_changes(used_bytes(input, symbols), request);
+    }
+    coming_.clear();
+    for (const ValueId output : graph_.outputs())
+      coming_.emplace_back(&remote(bindings[index(output)]), used_bytes(output, symbols));
+    try {
+      step_ = with_->ask(Kind::kStep, request);
+    } catch (...) {
+      forget();
+      throw;
+    }
+    for (const auto& [tensor, bytes] : coming_) tensor->expect();
+    bound_ = std::move(ids);
+  }
+
+  void wait() override {
+    if (!step_) return;
+    const auto cancel = [&] {
+      if (is_cancelled(cancelled_)) with_->tell(Kind::kCancel, Writer().put(id_));
+    };
+    try {
+      const Message answer = with_->wait(*std::exchange(step_, std::nullopt), cancel);
+      Reader reader(answer);
+      kernel_seconds_ = reader.get<double>();
+      for (const auto& [tensor, bytes] : coming_) tensor->arrived(reader.raw(bytes));
+    } catch (...) {
+      forget();
+      throw;
+    }
+  }
+
+  PlanMemory memory() const override { return {.own = facts_.own, .shared = facts_.shared}; }
+  double kernel_seconds() const override { return kernel_seconds_; }
+  int n_launches() const override { return facts_.n_launches; }
+  int n_phases() const override { return facts_.n_phases; }
+  std::string describe() const override { return description_; }
+
+ private:
+  std::size_t used_bytes(ValueId id, std::span<const std::int64_t> symbols) const {
+    const ValueInfo& value = graph_.value(id);
+    return row_bytes(value.dtype, value.shape.elements(symbols));
+  }
+  void forget() {
+    for (RemoteTensor* const tensor : written_) tensor->forget();
+    for (const auto& [tensor, bytes] : coming_) tensor->forget();
+    bound_.clear();
+  }
+
+  const std::shared_ptr<Conversation> with_;
+  const std::uint64_t id_;
+  const Graph graph_;
+  const std::atomic<bool>* const cancelled_;
+  PlanFacts facts_;
+  std::string description_;
+  std::vector<ValueId> inputs_;
+  std::vector<std::uint64_t> bound_;  // By value: what the follower has bound.
+  // Of the step on its way.
+  std::optional<std::uint64_t> step_;
+  std::vector<RemoteTensor*> written_;
+  std::vector<std::pair<RemoteTensor*, std::size_t>> coming_;
+  double kernel_seconds_ = 0.0;
+};
+
+class RemoteDevice final : public Device {
+ public:
+  RemoteDevice(std::shared_ptr<Conversation> with, const std::string& name_there, DeviceInfo info)
+      : with_(std::move(with)), id_(with_->new_id()), info_(std::move(info)) {
+    const Message answer = with_->call(Kind::kOpen, Writer().put(id_).put(name_there).put(std::int32_t{0}));
+    best_cache_type_ = Reader(answer).get<DType>();
+  }
+  ~RemoteDevice() override { with_->tell(Kind::kDropDevice, Writer().put(id_)); }
+  RemoteDevice(const RemoteDevice&) = delete;
+  RemoteDevice& operator=(const RemoteDevice&) = delete;
+
+  const DeviceInfo& info() const override { return info_; }
+  bool in_order() const override { return true; }
+
+  bool supports(const Graph& graph, const Node& node) const override {
+    if (get_op<ops::Custom>(node) != nullptr) return false;
+    const std::scoped_lock lock(mutex_);
+    if (!(graph == asked_)) {
+      supported_ = ask_supports(graph);
+      asked_ = graph;
+    }
+    return supported_[index(graph.value(node.output).producer)] != 0;
+  }
+  DType best_cache_type() const override { return best_cache_type_; }
+  std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
+    const Message answer = with_->call(Kind::kBytesOf, Writer().put(id_).put(kind).put(dtype).put(shape));
+    return Reader(answer).get<std::uint64_t>();
+  }
+
+  std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
+                                              const WeightSource& source) override {
+    const std::uint64_t tensor = with_->new_id();
+    std::vector<std::byte> part;
+    for (std::size_t begin = 0; begin < source.bytes.size(); begin += kWeightPart) {
+      part.resize(std::min(kWeightPart, source.bytes.size() - begin));
+      source.read(source.bytes.subspan(begin, part.size()), part);
+      with_->ask(Kind::kWeightBytes, Writer().put(tensor).raw(part));
+    }
+    return create(Kind::kCreateWeight,
+                  Writer()
+                      .put(id_)
+                      .put(tensor)
+                      .put(dtype)
+                      .put(shape)
+                      .put(source.name)
+                      .put(std::uint64_t{source.bytes.size()}),
+                  tensor, dtype);
+  }
+  bool finish_weights() override {
+    const Message answer = with_->call(Kind::kFinish, Writer().put(id_));
+    return Reader(answer).get<bool>();
+  }
+  void settle() override { with_->call(Kind::kSettle, Writer().put(id_)); }
+
+  std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
+    const std::uint64_t tensor = with_->new_id();
+    return create(Kind::kCreateState, Writer().put(id_).put(tensor).put(dtype).put(shape), tensor, dtype);
+  }
+  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
+                                                   std::span<const std::int64_t> shape) override {
+    const std::uint64_t tensor = with_->new_id();
+    return create(Kind::kCreateHost, Writer().put(id_).put(tensor).put(dtype).put(shape), tensor, dtype);
+  }
+  void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                  std::span<std::byte> rows) override {
+    const Message answer =
+        with_->call(Kind::kReadCells, Writer()
+                                          .put(id_)
+                                          .put(static_cast<const RemoteTensor&>(state).id())
+                                          .put(role)
+                                          .put(cells)
+                                          .put(std::uint64_t{rows.size()}));
+    const auto got = Reader(answer).raw(rows.size());
+    std::copy(got.begin(), got.end(), rows.begin());
+  }
+  void write_cells(DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
+                   std::span<const std::byte> rows) override {
+    with_->call(Kind::kWriteCells, Writer().put(id_).put(remote(&state).id()).put(role).put(cells).raw(rows));
+  }
+
+  PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
+    const Message answer =
+        with_->call(Kind::kMemoryOf, Writer().put(id_).put(graph).put(request_of(options)));
+    const auto facts = Reader(answer).get<PlanFacts>();
+    return {.own = facts.own, .shared = facts.shared};
+  }
+  std::unique_ptr<DevicePlan> compile(const Graph& graph, const Bindings& bindings,
+                                      const CompileOptions& options) override {
+    return std::make_unique<RemotePlan>(with_, id_, graph, bindings, options);
+  }
+
+ private:
+  std::unique_ptr<DeviceTensor> create(Kind kind, const Writer& request, std::uint64_t id, DType dtype) {
+    const Message answer = with_->call(kind, request);
+    return std::make_unique<RemoteTensor>(with_, id, dtype, Reader(answer).get<std::uint64_t>(),
+                                          kind == Kind::kCreateHost);
+  }
+  std::vector<std::uint8_t> ask_supports(const Graph& graph) const {
+    for (const Node& node : graph.nodes())
+      if (get_op<ops::Custom>(node) != nullptr) return supports_without_custom(graph);
+    const Message answer = with_->call(Kind::kSupports, Writer().put(id_).put(graph));
+    return Reader(answer).list<std::uint8_t>();
+  }
+  /// Functions of this process cannot be sent; what they make is an input over there.
+  std::vector<std::uint8_t> supports_without_custom(const Graph& graph) const {
+    Graph sent;
+    for (const Symbol& symbol : graph.symbols()) sent.add_symbol(symbol.name, symbol.min, symbol.max);
+    std::vector<std::size_t> whole_node;
+    for (const ValueInfo& value : graph.values()) {
+      if (value.kind == ValueKind::kWeight) {
+        sent.add_weight(value.name, value.dtype, value.shape);
+      } else if (value.kind == ValueKind::kState) {
+        sent.add_state(value.name, value.dtype, value.shape);
+      } else if (value.kind == ValueKind::kInput ||
+                 get_op<ops::Custom>(graph.node(value.producer)) != nullptr) {
+        sent.add_input(value.name, value.dtype, value.shape);
+      } else {
+        const Node& node = graph.node(value.producer);
+        whole_node.push_back(index(value.producer));
+        sent.add(node.op, node.inputs, value.name, node.tag);
+      }
+    }
+    const Message answer = with_->call(Kind::kSupports, Writer().put(id_).put(sent));
+    const auto of_sent = Reader(answer).list<std::uint8_t>();
+    std::vector<std::uint8_t> result(graph.nodes().size(), 0);
+    for (std::size_t i = 0; i < of_sent.size(); ++i) result[whole_node[i]] = of_sent[i];
+    return result;
+  }
+
+  const std::shared_ptr<Conversation> with_;
+  const std::uint64_t id_;
+  DeviceInfo info_;
+  DType best_cache_type_ = DType::kF16;
+  mutable std::mutex mutex_;
+  mutable Graph asked_;  // The last one, and what was answered by node.
+  mutable std::vector<std::uint8_t> supported_;
+};
+
+}  // namespace
+
+Follower::Follower(std::string name, std::unique_ptr<Link> link)
+    : conversation_(std::make_shared<Conversation>(std::move(name), std::move(link))) {
+  const Message answer = conversation_->call(Kind::kGreet, Writer().put(greeting()));
+  devices_ = Reader(answer).list<DeviceInfo>();
+}
+
+Follower::~Follower() { conversation_->tell(Kind::kEnd, {}); }
+
+std::shared_ptr<Device> Follower::open(const DeviceInfo& there, const OpenOptions& options,
+                                       DeviceInfo info) const {
+  if (!options.name.empty()) info.name = options.name;
+  info.beside_host = true;
+  info.on_host_cpu = false;
+  return std::make_shared<RemoteDevice>(conversation_, there.name, std::move(info));
+}
+
+}  // namespace weft::remote

@@ -1,0 +1,39 @@
+#pragma once
+// Devices of another process, as the leader has them: what is asked of one becomes a message, and so does
+// each step, with what changed of its inputs. Steps run beside the host, in the order of their submission.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/remote/link.h"
+#include "weft/backend/device.h"
+#include "weft/backend/registry.h"
+#include "weft/device.h"
+
+namespace weft::remote {
+
+class Conversation;
+
+/// A process that serves (server.h). Thread-safe; devices keep it alive.
+class Follower {
+ public:
+  /// `name` is for messages. Throws Error kUnsupported where it is of another build, kDevice where it does
+  /// not answer.
+  Follower(std::string name, std::unique_ptr<Link> link);
+  /// Tells it that this was all, once its devices are gone.
+  ~Follower();
+  Follower(const Follower&) = delete;
+  Follower& operator=(const Follower&) = delete;
+
+  /// As it names them itself.
+  const std::vector<DeviceInfo>& devices() const { return devices_; }
+  /// Opens the device that the follower lists as `there`; here it is `info`.
+  std::shared_ptr<Device> open(const DeviceInfo& there, const OpenOptions& options, DeviceInfo info) const;
+
+ private:
+  std::shared_ptr<Conversation> conversation_;
+  std::vector<DeviceInfo> devices_;
+};
+
+}  // namespace weft::remote

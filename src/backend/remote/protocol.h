@@ -1,0 +1,94 @@
+#pragma once
+// What leader and followers say to each other. The leader asks, in the order of its calls; a follower carries
+// out one request after the other, in that order, and answers those that have an answer. Objects have numbers
+// that the leader gives. A message is its Head, and what follows for its kind, written as wire.h says.
+#include <chrono>
+#include <cstdint>
+#include <variant>
+
+#include "backend/remote/link.h"
+#include "weft/backend/module.h"
+#include "weft/graph.h"
+
+namespace weft::remote {
+
+enum class Kind : std::uint8_t {
+  // Of the leader.
+  kGreet,         ///< Greeting -> device infos; an error where they are not of one build
+  kPing,          ///< -> kAnswer at once, also while the follower computes
+  kOpen,          ///< device, name of the device, threads -> best cache type, in order
+  kSupports,      ///< device, graph -> a byte by node
+  kBytesOf,       ///< device, value kind, type, dims -> bytes
+  kWeightBytes,   ///< tensor, offset, bytes: of a weight to be created
+  kCreateWeight,  ///< device, tensor, type, dims, name, number of bytes -> bytes
+  kFinish,        ///< device -> bool
+  kSettle,        ///< device ->
+  kCreateState,   ///< device, tensor, type, dims -> bytes
+  kCreateHost,    ///< device, tensor, type, dims -> bytes that the host reaches
+  kReadCells,     ///< device, tensor, role, cells, bytes -> rows
+  kWriteCells,    ///< device, tensor, role, cells, rows ->
+  kMemoryOf,      ///< device, graph, PlanRequest -> PlanMemory
+  kCompile,       ///< device, plan, graph, tensors, PlanRequest -> PlanFacts, description
+  kStep,          ///< plan, StepHead, symbols, tensors?, written parts -> StepAnswer, outputs
+  kCancel,        ///< plan: its step may end early
+  kDropTensor,    ///< tensor
+  kDropPlan,      ///< plan
+  kDropDevice,    ///< device
+  kEnd,           ///< The follower goes.
+  // Of a follower.
+  kAnswer,
+  kError,  ///< ErrorCode, text
+};
+
+struct Head {
+  Kind kind = Kind::kPing;
+  std::uint64_t request = 0;  ///< An answer has that of what it answers.
+};
+
+/// Both ends are of one build, or objects are laid out otherwise.
+struct Greeting {
+  std::uint32_t module_version = 0;
+  std::uint32_t bytes_of_graph = 0;
+  std::uint32_t bytes_of_ops = 0;
+  std::uint32_t n_ops = 0;
+  friend bool operator==(const Greeting&, const Greeting&) = default;
+};
+inline Greeting greeting() {
+  return {.module_version = kModuleVersion,
+          .bytes_of_graph = sizeof(Graph),
+          .bytes_of_ops = sizeof(Op),
+          .n_ops = static_cast<std::uint32_t>(std::variant_size_v<Op>)};
+}
+
+struct PlanRequest {
+  bool shapes = false, tensors = false;  ///< Changes that are allowed.
+  bool shares_workspace = false;
+  std::int32_t n_threads = 0;
+};
+
+struct PlanFacts {
+  std::uint64_t own = 0, shared = 0;
+  std::int32_t n_launches = 0, n_phases = 0;
+};
+
+struct StepHead {
+  bool shapes = false, tensors = false;  ///< What did change.
+  bool cancelled = false;
+};
+
+/// Part of an input's memory that the leader wrote; the bytes follow.
+struct WrittenPart {
+  std::uint64_t tensor = 0, offset = 0, bytes = 0;
+};
+
+/// Inputs are compared, and sent, in blocks of so many bytes.
+inline constexpr std::size_t kBlockBytes = 1024;
+/// Weights are sent in parts of so many bytes at most.
+inline constexpr std::size_t kWeightPart = std::size_t{16} << 20;
+
+/// Who waits for an answer asks now and then whether the other still lives, and gives it up that does not say
+/// so in time.
+inline constexpr std::chrono::milliseconds kPingAfter{1000};
+inline constexpr std::chrono::seconds kLostAfter{10};
+
+}  // namespace weft::remote
