@@ -767,7 +767,7 @@ class Run(Case):
         self.assertNotEqual(answers[0], answers[1])
         self.assertEqual(answers[2].split(), f"{answers[0]} {answers[1]} {answers[0]}".split())
         self.assertEqual(answers[3], answers[4])
-        run = self.succeed("run", *about, "-p", "hello", "--special")
+        run = self.succeed("run", *about, "-p", "hello<|endoftext|>", "--parse-special", "--special")
         self.assertEqual(answers[0].split(), run.split())
 
     def test_devices(self):

@@ -44,10 +44,12 @@ def test_a_chat_is_about_the_last_question(writer):
     question = {"role": "user", "content": "hello"}
     status, first = chat(writer, question)
     assert status == 200
-    _, body = post(writer.address, "/tokenize", {"content": "hello", "add_special": True})
+    _, body = post(writer.address, "/tokenize", {"content": "hello"})
     _, rendered = post(writer.address, "/apply-template", {"messages": [question]})
-    assert json.loads(rendered)["tokens"] == json.loads(body)["tokens"]
+    tokens = json.loads(rendered)["tokens"]
+    assert tokens[:-1] == json.loads(body)["tokens"]  # The last one ends the source.
     text = first["choices"][0]["message"]["content"]
+    assert complete(writer, tokens)["choices"][0]["text"] == text
     status, later = chat(writer, {"role": "user", "content": "other"}, {"role": "assistant", "content": "yes"}, question)
     assert later["choices"][0]["message"]["content"] == text
     _, told = chat(writer, {"role": "system", "content": "hello"}, {"role": "user", "content": "world"})
