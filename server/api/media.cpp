@@ -15,8 +15,16 @@ namespace weft::server {
 namespace {
 
 constexpr std::size_t kMaxFiles = 64;
+// Of all pictures of a request, and of all its sounds: small files may be large, and a worker reads them.
+constexpr std::int64_t kMaxPixels = 4 * kMaxImagePixels;
+constexpr std::int64_t kMaxSamples = Sound::kMaxSamples;
 
-std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedModel& model) {
+/// What a request has had read so far.
+struct Spent {
+  std::int64_t n_pixels = 0, n_samples = 0;
+};
+
+std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedModel& model, Spent& spent) {
   std::optional<Image> image;
   std::optional<Sound> sound;
   try {
@@ -27,6 +35,14 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
   } catch (const Error& error) {
     throw bad_request(file.path, fmt::format("'{}': {}", file.path, error.what()));
   }
+  if (image && (spent.n_pixels += std::int64_t{image->width} * image->height) > kMaxPixels)
+    throw bad_request(file.path, fmt::format("with '{}' the pictures of this request have more than the {} "
+                                             "pixels that are read; send smaller ones",
+                                             file.path, kMaxPixels));
+  if (sound && (spent.n_samples += std::ssize(sound->samples)) > kMaxSamples)
+    throw bad_request(file.path, fmt::format("with '{}' the sounds of this request are longer than the {} "
+                                             "seconds that are read; cut them",
+                                             file.path, kMaxSamples / Sound::kSampleRate));
   return sound ? model.audio->encode(*sound) : model.vision->encode(*image);
 }
 
@@ -125,7 +141,8 @@ PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& 
                            const ServedModel& model) {
   if (media.files.empty()) return {.tokens = model.tokenizer().encode(prompt)};
   std::vector<std::shared_ptr<const EncodedMedia>> encoded;
-  for (const MediaFile& file : media.files) encoded.push_back(encode(file, model));
+  Spent spent;
+  for (const MediaFile& file : media.files) encoded.push_back(encode(file, model, spent));
   return place_media(model.tokenizer(), prompt, encoded, media.mark);
 }
 

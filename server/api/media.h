@@ -49,7 +49,7 @@ class MediaTaker {
 Media take_media(Json& messages, const ServedModel& model);
 
 /// The prompt with the pictures and sounds, if there are any, in their places, computed now unless they came
-/// before. Throws ApiError for those that cannot be read.
+/// before. Throws ApiError for those that cannot be read, and for too many pixels or seconds in all.
 PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& media,
                            const ServedModel& model);
 

@@ -1,5 +1,7 @@
 """Pictures as OpenAI's and Anthropic's clients send them: the same conversation by three APIs is the same prompt."""
 import base64
+import struct
+import zlib
 from pathlib import Path
 
 import anthropic
@@ -101,3 +103,19 @@ def test_nothing_is_fetched(open_ai, anthropics):
         with pytest.raises(anthropic.BadRequestError) as caught:
             by_messages(anthropics, source)
         assert what in str(caught.value)
+
+
+def png(width, height):
+    """A grey one, which is much smaller as a file."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((width + 1) * height), 1)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_small_files_that_are_large_pictures_are_refused_together(open_ai):
+    largest = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(8192, 8192)).decode()}}
+    with pytest.raises(openai.BadRequestError, match=r"content\[4\].*268435456 pixels"):
+        open_ai.with_options(timeout=600).chat.completions.create(
+            model="any", max_tokens=1, messages=[{"role": "user", "content": [largest] * 5}])
