@@ -9,6 +9,7 @@
 #include "api/chat_completions.h"
 #include "api/completions.h"
 #include "api/embeddings.h"
+#include "api/media.h"
 #include "api/messages.h"
 #include "api/rerank.h"
 #include "api/responses.h"
@@ -132,13 +133,17 @@ Api::Api(ApiSetup setup, ModelPool& models)
     : setup_(std::move(setup)),
       models_(&models),
       sessions_(setup_.save_folder),
-      workers_(std::make_unique<Workers>(setup_.n_workers, kMaxQueued)) {
+      workers_(std::make_unique<Workers>(setup_.n_workers, kMaxQueued)),
+      media_workers_(std::make_unique<Workers>(1, kMaxQueued)) {
   if (!setup_.access_log.empty()) access_log_ = std::make_unique<AccessLog>(setup_.access_log);
 }
 
 Api::~Api() = default;
 
-void Api::stop() { workers_->stop(); }
+void Api::stop() {
+  workers_->stop();
+  media_workers_->stop();
+}
 
 void Api::set_keys(std::vector<std::string> keys) {
   const std::lock_guard lock(keys_mutex_);
@@ -241,7 +246,7 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
 void Api::start(const Route& route, Job job) {
   if (route.where == Route::Where::kHere) return run(route, job);
   auto shared = std::make_shared<Job>(std::move(job));
-  work_on(route, shared, [this, &route, shared] {
+  work_on(*workers_, route, shared, [this, &route, shared] {
     try {
       if (route.method == "POST") {
         const std::string& body = shared->exchange->request().body;
@@ -257,8 +262,9 @@ void Api::start(const Route& route, Job job) {
   });
 }
 
-void Api::work_on(const Route& route, const std::shared_ptr<Job>& job, std::function<void()> work) {
-  if (!workers_->run(std::move(work)))
+void Api::work_on(Workers& workers, const Route& route, const std::shared_ptr<Job>& job,
+                  std::function<void()> work) {
+  if (!workers.run(std::move(work)))
     fail(*job, route.shape, unavailable("overloaded", "too many requests are being read; try again"));
 }
 
@@ -273,13 +279,19 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
   // Loaded models answer at once, on this thread; others when they are there.
   if (auto model = models_->use(name)) {
     job->model = std::move(model);
-    return run(route, *job);
+    return run_with_model(route, job);
   }
   models_->get(name, [this, &route, job](std::shared_ptr<ServedModel> model, std::exception_ptr error) {
     if (error != nullptr) return fail(*job, route.shape, to_api_error(error));
     job->model = std::move(model);
-    work_on(route, job, [this, &route, job] { run(route, *job); });
+    work_on(*workers_, route, job, [this, &route, job] { run_with_model(route, job); });
   });
+}
+
+void Api::run_with_model(const Route& route, const std::shared_ptr<Job>& job) {
+  const bool reads_media = job->model->vision != nullptr || job->model->audio != nullptr;
+  if (!reads_media || !has_media(job->body)) return run(route, *job);
+  work_on(*media_workers_, route, job, [this, &route, job] { run(route, *job); });
 }
 
 void Api::run(const Route& route, Job& job) noexcept {

@@ -60,8 +60,11 @@ class Api {
 
   void start(const Route& route, Job job);
   /// On a worker; the job fails where too much waits for them.
-  void work_on(const Route& route, const std::shared_ptr<Job>& job, std::function<void()> work);
+  void work_on(Workers& workers, const Route& route, const std::shared_ptr<Job>& job,
+               std::function<void()> work);
   void run(const Route& route, Job& job) noexcept;
+  /// On this worker, or on that of pictures and sounds, once the job has its model.
+  void run_with_model(const Route& route, const std::shared_ptr<Job>& job);
   void with_model(const Route& route, std::shared_ptr<Job> job);
   bool is_open_to(const HttpRequest& request) const;
   bool is_from_elsewhere(const HttpRequest& request) const;
@@ -91,6 +94,8 @@ class Api {
   std::atomic<bool> leaving_{false};
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::unique_ptr<Workers> workers_;
+  /// Of requests with pictures or sounds: encoders take seconds, and texts are not to wait behind them.
+  std::unique_ptr<Workers> media_workers_;
 };
 
 }  // namespace weft::server

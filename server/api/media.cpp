@@ -109,6 +109,17 @@ std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
   return mark;
 }
 
+bool has_media(const Json& body) {
+  if (body.is_object()) {
+    const auto type = body.find("type");
+    constexpr std::array<std::string_view, 4> kTypes = {"image_url", "input_image", "image", "input_audio"};
+    if (type != body.end() && type->is_string() &&
+        std::find(kTypes.begin(), kTypes.end(), type->get_ref<const std::string&>()) != kTypes.end())
+      return true;
+  }
+  return body.is_structured() && std::any_of(body.begin(), body.end(), has_media);
+}
+
 Media take_media(Json& messages, const ServedModel& model) {
   MediaTaker taker(model);
   for (std::size_t m = 0; m < messages.size(); ++m) {

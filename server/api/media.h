@@ -44,6 +44,9 @@ class MediaTaker {
   Media media_;
 };
 
+/// Whether a request's body has a picture or a sound, in any of the APIs' forms.
+bool has_media(const Json& body);
+
 /// Those of an array of messages of OpenAI's chat API: also parts {"type": "image_url", "image_url": {"url":
 /// "data:image/png;base64,..."}}.
 Media take_media(Json& messages, const ServedModel& model);
