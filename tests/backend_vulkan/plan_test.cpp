@@ -48,6 +48,7 @@ class VulkanPlanTest : public testing::Test {
     if (devices_.empty()) GTEST_SKIP() << test::kNoVulkan;
   }
   Device& device() { return *devices_.front(); }
+  void cancel_steps();
   static std::span<float> floats(DeviceTensor& tensor) {
     return {reinterpret_cast<float*>(tensor.host().data()), tensor.host().size() / sizeof(float)};
   }
@@ -194,7 +195,7 @@ TEST_F(VulkanPlanTest, StepsThatFailAreTriedAgain) {
   }
 }
 
-TEST_F(VulkanPlanTest, CancelledStepsMoveCellsAndTheNextOnesCompute) {
+void VulkanPlanTest::cancel_steps() {
   Graph graph;
   const ValueId cache = graph.add_state("cache", DType::kF32, {64, 1, 4});
   const ValueId from = graph.add_input("from", DType::kI32, {1}),
@@ -242,6 +243,14 @@ TEST_F(VulkanPlanTest, CancelledStepsMoveCellsAndTheNextOnesCompute) {
   plan->submit({}, bindings, {});
   plan->wait();
   EXPECT_EQ(floats(*ys)[5], 0.0f);
+}
+
+TEST_F(VulkanPlanTest, CancelledStepsMoveCellsAndTheNextOnesCompute) { cancel_steps(); }
+
+// Where the host cannot write the table that commands read, each piece of them copies its part.
+TEST_F(VulkanPlanTest, CancelledStepsEndWithAPieceWhereTheTableIsCopied) {
+  devices_ = test::vulkan_devices({.staging = true});
+  cancel_steps();
 }
 
 // Ctrl-C comes at any time, in the thread that submits.
