@@ -1,7 +1,8 @@
 // Which devices serve when nobody has named any: GPUs unasked, drivers on the CPU never so.
+#include "engine/devices/device_choice.h"
+
 #include <gtest/gtest.h>
 
-#include "engine/devices/device_choice.h"
 #include "engine/model_impl.h"
 #include "engine/test_support.h"
 
@@ -48,6 +49,14 @@ TEST(DeviceChoice, ADriverOnTheCpuServesOnlyWhereLayersAreAskedForAndThereIsNoGp
   EXPECT_EQ(choose({driver_on_cpu("soft0"), driver_on_cpu("soft1")}, {.n_layers = 5}).devices,
             Names{"soft0"});
   EXPECT_EQ(choose({gpu("gpu0"), driver_on_cpu("soft0")}, {.n_layers = 5}).devices, Names{"gpu0"});
+}
+
+TEST(DeviceChoice, BesideTheCpusOfOtherMachinesThisOneHasLayersToo) {
+  DeviceInfo other = gpu("rank1.cpu");
+  other.n_threads = 4;
+  EXPECT_EQ(choose({other}).devices, (Names{"cpu", "rank1.cpu"}));
+  EXPECT_EQ(choose({other}).n_layers, -1);
+  EXPECT_EQ(choose({other}, {.n_layers = 2}).devices, Names{"rank1.cpu"});
 }
 
 TEST(DeviceChoice, APinBringsItsDeviceAndNoLayers) {
