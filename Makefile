@@ -59,6 +59,13 @@ run: build model ## build weft and read what a real model writes (PROMPT="...")
 test: setup model ## build everything and run all tests (TESTS="-R name" for some)
 	@$(call run_tests,release)
 
+.PHONY: test-vulkan
+test-vulkan: export WEFT_FAMILIES = all
+test-vulkan: setup model ## the tests of Vulkan with every family of models, where make test has one for each kind of op
+	@$(call configure,release); \
+	cmake --build --preset release -j $(JOBS) --target test_backend_vulkan weft_backend_vulkan_module; \
+	ctest --preset release -j $(JOBS) -R '^backend_vulkan' $(TESTS)
+
 .PHONY: test-asan
 test-asan: setup model ## the tests under the address and undefined-behaviour sanitizers
 	@$(call run_tests,asan)

@@ -175,7 +175,9 @@ ValueId experts(Builder& b, int layer, ValueId x, const ChosenExperts& chosen, c
     up = of.product(x, name("ffn_up_"), width, h.n_embd);
   }
   const ValueId product = glu(gate, up, name("ffn_glu_"));
-  return of.sum(of.product(product, name("ffn_down_"), h.n_embd, width), name("ffn_out_"));
+  const std::string out =
+      stack.ending == ExpertStack().ending ? layer_name(layer, "ffn_out") : name("ffn_out_");
+  return of.sum(of.product(product, name("ffn_down_"), h.n_embd, width), out);
 }
 
 }  // namespace
@@ -239,7 +241,7 @@ ValueId plain_expert_ffn(Builder& b, int layer, ValueId x, Activation activation
   Experts of(b, layer, choose_experts(b, layer, x), h.n_experts);
   const ValueId up = of.product(rows, name("ffn_up_exps"), width, columns);
   const ValueId active = b.add(ops::Activate{activation}, {up}, name("ffn_active_exps"));
-  ValueId out = of.sum(of.product(active, name("ffn_down_exps"), columns, width), name("ffn_out_exps"));
+  ValueId out = of.sum(of.product(active, name("ffn_down_exps"), columns, width), name("ffn_out"));
   if (latent) out = linear(b, out, name("ffn_latent_up"), h.n_embd);
   if (h.n_ff_shared == 0) return out;
   const ValueId shared_up = linear(b, x, name("ffn_up_shexp"), h.n_ff_shared);

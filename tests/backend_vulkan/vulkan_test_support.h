@@ -2,8 +2,13 @@
 // The Vulkan devices of this machine, opened.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/cpu/device.h"
@@ -32,6 +37,22 @@ inline std::shared_ptr<const Registry> registry_with_vulkan(const vulkan::Vulkan
   registry->add(cpu::backend());
   registry->add(vulkan::backend(options));
   return registry;
+}
+
+/// The families of `all` that tests try: one for each kind of op, as a driver on the CPU takes its time. With
+/// WEFT_FAMILIES=all in the environment every one (`make test-vulkan`).
+inline std::vector<const char*> families_on_vulkan(std::span<const char* const> all) {
+  static constexpr std::string_view kSome[] = {
+      "bloom",   "deepseek2-lite", "falcon",   "falcon-h1", "gemma2", "gemma3n", "gemma4-moe",
+      "gpt-oss", "kimi-linear",    "lfm2",     "llama",     "mamba2", "mpt",     "phi3",
+      "plamo2",  "qwen2vl",        "qwen3moe", "qwen35",    "rwkv6",  "rwkv7",   "grovemoe"};
+  const char* const wish = std::getenv("WEFT_FAMILIES");
+  if (wish != nullptr && std::string_view(wish) == "all") return {all.begin(), all.end()};
+  std::vector<const char*> some;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(some), [](std::string_view name) {
+    return std::find(std::begin(kSome), std::end(kSome), name) != std::end(kSome);
+  });
+  return some;
 }
 
 /// A model with all its layers on a Vulkan device.

@@ -105,7 +105,7 @@ TEST_P(Embeddings, AreTheSameInAnyPiecesAndCompany) {
       EXPECT_EQ(context.plan_stats().compiled, 1);
     }
   // Beside others that want this and that, which get what they get alone.
-  Context plain(model_, {.n_ctx = 128, .n_threads = 1});
+  Context plain(model_, {.n_ctx = 512, .n_threads = 1});
   const std::vector<float> expected = test::all_logits(plain, tokens_, tokens_.size());
   const auto n_embd = static_cast<std::size_t>(model_->info().n_embd);
   const auto n_vocab = static_cast<std::size_t>(model_->info().n_vocab);
