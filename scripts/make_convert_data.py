@@ -31,7 +31,8 @@ OF_OTHER_CLASSES = {"minicpm", "internlm2", "exaone", "xverse", "orion", "codesh
 MEANS = ["attention.layer_norm_epsilon"]  # Beside that of RMS norms, which is what counts.
 NOT_OF_FILES = {"olmo3": ["rope.scaling.attn_factor"], "phimoe": ["rope.scaling.original_context_length"],
                 "lfm2moe": MEANS, "nemotron_h": MEANS, "nemotron_h_moe": MEANS,
-                "bloom": ["context_length"], "qwen35moe": ["feed_forward_length"],
+                "bloom": ["context_length"], "phi3-short": ["context_length"], "phi3-long": ["context_length"],
+                "qwen35moe": ["feed_forward_length"],
                 "falcon-mamba": MEANS + ["context_length", "attention.head_count", "attention.head_count_kv", "rope.freq_base"]}
 OUT = Path(__file__).parent.parent / "tests/data/convert"
 

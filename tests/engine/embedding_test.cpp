@@ -94,9 +94,9 @@ TEST_P(Embeddings, TimesTheHeadAreTheLogitsOfPyTorch) {
 TEST_P(Embeddings, AreTheSameInAnyPiecesAndCompany) {
   std::vector<float> first;
   for (const ContextParams& params :
-       {ContextParams{.n_ctx = 256, .n_sequences = 3, .n_threads = 1},
-        ContextParams{.n_ctx = 256, .n_sequences = 3, .n_ubatch = 9, .n_outputs = 2, .n_threads = 2},
-        ContextParams{.n_ctx = 256, .n_sequences = 3, .n_threads = 2, .n_best = 0}})
+       {ContextParams{.n_ctx = 512, .n_sequences = 3, .n_threads = 1},
+        ContextParams{.n_ctx = 512, .n_sequences = 3, .n_ubatch = 9, .n_outputs = 2, .n_threads = 2},
+        ContextParams{.n_ctx = 512, .n_sequences = 3, .n_threads = 2, .n_best = 0}})
     for (const std::size_t piece : {tokens_.size(), std::size_t{7}, std::size_t{1}}) {
       Context context(model_, params);
       const std::vector<float> embeddings = all_embeddings(context, tokens_, piece, 1);
