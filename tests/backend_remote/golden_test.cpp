@@ -30,7 +30,8 @@ TEST_P(RemoteGolden, SpreadOverProcessesItHasTheSameBits) {
   const std::vector<float> expected = test::all_logits(alone, tokens, 7);
   const test::RemoteCpus remotes(2);
   Context spread(load_spread(dir / "model.gguf", remotes), in);
-  EXPECT_TRUE(test::all_logits(spread, tokens, 7) == expected);
+  const std::vector<float> logits = test::all_logits(spread, tokens, 7);
+  EXPECT_TRUE(logits == expected) << "they differ by " << test::nmse(logits, expected);
   EXPECT_EQ(spread.plan_stats().compiled, 1);
 }
 

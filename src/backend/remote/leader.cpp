@@ -215,7 +215,8 @@ class RemoteDevice final : public Device {
   RemoteDevice& operator=(const RemoteDevice&) = delete;
 
   const DeviceInfo& info() const override { return info_; }
-  bool in_order() const override { return true; }
+  /// Steps are carried out in order, but what one made is here only once it was waited for.
+  bool in_order() const override { return false; }
 
   bool supports(const Graph& graph, const Node& node) const override {
     if (get_op<ops::Custom>(node) != nullptr) return false;

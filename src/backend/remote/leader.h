@@ -1,6 +1,6 @@
 #pragma once
 // Devices of another process, as the leader has them: what is asked of one becomes a message, and so does
-// each step, with what changed of its inputs. Steps run beside the host, in the order of their submission.
+// each step, with what changed of its inputs. Steps run beside the host.
 #include <memory>
 #include <string>
 #include <string_view>
