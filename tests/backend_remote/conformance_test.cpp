@@ -12,14 +12,12 @@ namespace {
 
 TEST(Remote, ConformsAsTheDeviceDoes) {
   const test::RemoteCpu remote;
-  const auto here = test::cpu();
-  const auto expected = check_conformance(*here);
-  const auto got = check_conformance(*remote.open());
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i].supported, expected[i].supported) << got[i].op << ' ' << got[i].what;
-    EXPECT_EQ(got[i].error, expected[i].error) << got[i].op << ' ' << got[i].what;
+  int n_supported = 0;
+  for (const ConformanceCase& one : check_conformance(*remote.open())) {
+    EXPECT_TRUE(one.passed()) << one.op << ' ' << one.what << ": " << one.error;
+    n_supported += one.supported ? 1 : 0;
   }
+  EXPECT_GT(n_supported, 1000);
 }
 
 }  // namespace
