@@ -16,4 +16,8 @@ std::unique_ptr<DeviceTensor> create_host_tensor(Device& device, const ValueInfo
   return tensor;
 }
 
+std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols) {
+  return row_bytes(value.dtype, value.shape.elements(symbols));
+}
+
 }  // namespace weft

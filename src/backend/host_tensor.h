@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,5 +12,8 @@ namespace weft {
 /// device throws, and Error kDevice where it gives none or too little: devices are not all of weft's own.
 std::unique_ptr<DeviceTensor> create_host_tensor(Device& device, const ValueInfo& value,
                                                  std::span<const std::int64_t> shape);
+
+/// Bytes of a value in a step with these symbols.
+std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols);
 
 }  // namespace weft

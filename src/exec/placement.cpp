@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backend/host_tensor.h"
 #include "base/check.h"
 #include "exec/splits.h"
 #include "weft/dtype.h"

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "backend/host_tensor.h"
 #include "base/check.h"
 #include "exec/plan.h"
 #include "weft/error.h"

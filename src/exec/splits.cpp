@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backend/host_tensor.h"
 #include "base/check.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
@@ -278,10 +279,6 @@ bool can_overlap(const Splits& splits, const std::vector<bool>& beside_host) {
   return splits.splits.size() > 1 &&
          std::any_of(splits.splits.begin(), splits.splits.end(),
                      [&](const Split& split) { return beside_host[static_cast<std::size_t>(split.device)]; });
-}
-
-std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols) {
-  return row_bytes(value.dtype, value.shape.elements(symbols));
 }
 
 std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,

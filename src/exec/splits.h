@@ -62,9 +62,6 @@ bool can_overlap(const Splits& splits, const std::vector<bool>& beside_host);
 /// writes, one more.
 constexpr int sets_of(const StepTensor& tensor) { return tensor.from_host ? 3 : 2; }
 
-/// Bytes of a value in a step with these symbols.
-std::size_t value_bytes(const ValueInfo& value, std::span<const std::int64_t> symbols);
-
 /// Splits and what is copied between them, with the bytes of a step with these symbols: a drawing for
 /// Graphviz.
 std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std::string> device_names,

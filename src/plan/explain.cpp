@@ -1,6 +1,7 @@
 // What a plan says of itself.
 #include <nlohmann/json.hpp>
 
+#include "backend/host_tensor.h"
 #include "exec/placement.h"
 #include "plan/plan_impl.h"
 
@@ -65,7 +66,7 @@ Json describe(const Impl& impl) {
       if (copy.before == static_cast<int>(s))
         one["copies"].push_back({{"value", graph.value(copy.value).name},
                                  {"from", impl.device_name(copy.from)},
-                                 {"bytes", exec::value_bytes(graph.value(copy.value), bounds)}});
+                                 {"bytes", value_bytes(graph.value(copy.value), bounds)}});
     for (const Node& node : split.graph.nodes()) {
       const ValueInfo& value = split.graph.value(node.output);
       Json inputs = Json::array();

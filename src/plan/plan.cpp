@@ -324,7 +324,7 @@ std::vector<ValueId> Plan::Impl::check_inputs(std::span<const std::int64_t> symb
     if (input.dtype && *input.dtype != value.dtype)
       refuse("input '" + value.name + "' is " + std::string(info(value.dtype).name) + ", and is given " +
              std::string(info(*input.dtype).name));
-    const std::size_t expected = exec::value_bytes(value, symbols);
+    const std::size_t expected = value_bytes(value, symbols);
     if (input.bytes.size() != expected)
       refuse("input '" + value.name + "' " + sizes_text(value.shape.dims(symbols)) + " of " +
              std::string(info(value.dtype).name) + " has " + std::to_string(expected) +
@@ -351,7 +351,7 @@ void Plan::Impl::check_indices(const Brought& brought, std::span<const InputData
     const ValueInfo& value = now.graph.value(use.input);
     if (bytes.empty() && brought.shapes)  // It is as before, but there may be fewer rows.
       bytes = now.tensors[index(home(now, use.input))][index(use.input)]->host().first(
-          exec::value_bytes(value, brought.symbols));
+          value_bytes(value, brought.symbols));
     const std::int64_t end = use.end.value(brought.symbols);
     for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::int32_t)) {
       std::int32_t number = 0;
@@ -452,7 +452,7 @@ void Plan::Impl::start(std::span<const SymbolValue> symbol_values, std::span<con
     outputs.resize(now.graph.values().size());
     for (const ValueId id : now.graph.outputs()) {
       const std::span<std::byte> bytes = plan->output(id).host();
-      outputs[index(id)].assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(exec::value_bytes(
+      outputs[index(id)].assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(value_bytes(
                                                                    now.graph.value(id), symbols)));
     }
   }
@@ -485,7 +485,7 @@ void Plan::Impl::show_watched() const {
     params.watch({.name = value.name,
                   .dtype = value.dtype,
                   .shape = dims,
-                  .bytes = plan->output(id).host().first(exec::value_bytes(value, read_symbols))});
+                  .bytes = plan->output(id).host().first(value_bytes(value, read_symbols))});
   }
 }
 
@@ -532,7 +532,7 @@ void Plan::check_type(std::string_view output, DType dtype) const {
 void Plan::read(std::string_view output, std::span<std::byte> to) const {
   const ValueId id = impl_->find(output, ValueKind::kResult, "output");
   if (!impl_->has_result) refuse("there is no step whose outputs could be read");
-  const std::size_t bytes = exec::value_bytes(impl_->now.graph.value(id), impl_->read_symbols);
+  const std::size_t bytes = value_bytes(impl_->now.graph.value(id), impl_->read_symbols);
   if (to.size() != bytes)
     refuse("output '" + std::string(output) + "' " + sizes_text(shape(output)) + " has " +
            std::to_string(bytes) + " bytes, there is room for " + std::to_string(to.size()));

@@ -98,16 +98,6 @@ class BatcherSource : public testing::Test {
     ask.params.ignore_end = true;
     return ask;
   }
-  template <typename F>
-  static void expect_error(ErrorCode code, const char* part, F f) {
-    try {
-      f();
-      ADD_FAILURE() << "no error, expected one with '" << part << "'";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code) << error.what();
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
-  }
 };
 
 TEST_F(BatcherSource, EqualSourcesAreComputedOnce) {
@@ -229,14 +219,14 @@ TEST_F(BatcherSource, SourcesAreSavedAndTakenUp) {
 TEST_F(BatcherSource, WhatMakesNoSenseIsRefused) {
   Context context(model, {.n_ctx = 64, .n_sequences = 2, .n_source = 32});
   Context draft(model, {.n_ctx = 64, .n_sequences = 2});
-  expect_error(ErrorCode::kUnsupported, "draft model", [&] {
+  test::expect_error(ErrorCode::kUnsupported, "draft model", [&] {
     const Batcher batcher(context, {.speculation = Speculation::kModel, .draft = &draft});
   });
   Batcher batcher(context, {});
   const auto refused = [&](ErrorCode code, const char* part, auto change) {
     Ask ask = ask_about({5, 6, 7});
     change(ask);
-    expect_error(code, part, [&] { (void)batcher.submit(ask.prompt, ask.params); });
+    test::expect_error(code, part, [&] { (void)batcher.submit(ask.prompt, ask.params); });
   };
   refused(ErrorCode::kInvalidArgument, "n_source", [](Ask& ask) { ask.prompt.assign(33, 5); });
   refused(ErrorCode::kInvalidArgument, "empty", [](Ask& ask) { ask.prompt.clear(); });

@@ -127,16 +127,6 @@ class SourceUse : public testing::Test {
     Context context(model, {.n_ctx = 256});
     return logits_about(context, about, of, 5);
   }
-  template <typename F>
-  static void expect_error(ErrorCode code, const char* part, F f) {
-    try {
-      f();
-      ADD_FAILURE() << "no error, expected one with '" << part << "'";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), code) << error.what();
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
-  }
 };
 
 TEST_F(SourceUse, CopiesShareASource) {
@@ -190,13 +180,13 @@ TEST_F(SourceUse, TokensAreSharedWhereSourcesAre) {
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   batch.clear();
   batch.add(text[0], others, true);
-  expect_error(ErrorCode::kInvalidArgument, "different sources", [&] { (void)context.decode(batch); });
+  test::expect_error(ErrorCode::kInvalidArgument, "different sources", [&] { (void)context.decode(batch); });
 }
 
 TEST_F(SourceUse, WhatCannotBeReadIsRefusedAndChangesNothing) {
   Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_source = 80});
   const auto refused = [&](SeqId seq, const std::vector<Token>& tokens, const char* part) {
-    expect_error(ErrorCode::kInvalidArgument, part, [&] { (void)context.set_source(seq, tokens); });
+    test::expect_error(ErrorCode::kInvalidArgument, part, [&] { (void)context.set_source(seq, tokens); });
   };
   ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
   refused(0, {}, "empty");
@@ -213,15 +203,17 @@ TEST_F(SourceUse, WhatCannotBeReadIsRefusedAndChangesNothing) {
   context.remove(1);
   Batch batch;
   batch.add(text, 1);
-  expect_error(ErrorCode::kInvalidArgument, "set_source", [&] { (void)context.decode(batch); });
+  test::expect_error(ErrorCode::kInvalidArgument, "set_source", [&] { (void)context.decode(batch); });
   ASSERT_EQ(context.set_source(1, golden.sources[1]), DecodeStatus::kOk);
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
-  expect_error(ErrorCode::kInvalidArgument, "another source", [&] { (void)context.copy(0, 1, 2, 4); });
+  test::expect_error(ErrorCode::kInvalidArgument, "another source", [&] { (void)context.copy(0, 1, 2, 4); });
 }
 
 TEST_F(SourceUse, WhatHasNoSourceIsRefused) {
   Context context(model, {.n_ctx = 256});
-  const auto refused = [&](const char* part, auto f) { expect_error(ErrorCode::kUnsupported, part, f); };
+  const auto refused = [&](const char* part, auto f) {
+    test::expect_error(ErrorCode::kUnsupported, part, f);
+  };
   refused("source", [&] { const Embedder embedder(model); });
   Context plain(Model::load(test::golden_dir() / "llama" / "model.gguf"), {.n_ctx = 64});
   refused("reads no source", [&] { (void)plain.set_source(0, source); });
@@ -256,7 +248,7 @@ TEST_F(SourceUse, AStateHoldsTheSource) {
   // A source that is too long changes nothing.
   Context small(model, {.n_ctx = 128, .n_source = static_cast<int>(source.size()) - 1});
   ASSERT_EQ(small.set_source(0, {source.data(), 3}), DecodeStatus::kOk);
-  expect_error(ErrorCode::kInvalidArgument, "n_source", [&] { (void)small.restore(state, 0); });
+  test::expect_error(ErrorCode::kInvalidArgument, "n_source", [&] { (void)small.restore(state, 0); });
   EXPECT_EQ(small.source_size(0), 3);
 }
 
@@ -320,14 +312,14 @@ TEST_F(SourceUse, ADeviceThatFailsLeavesNoSource) {
   Context context(on_small, {.n_ctx = 256, .n_ubatch = 16, .n_threads = 1});
   bool& fails = dynamic_cast<test::SmallDevice&>(*on_small->impl().devices.devices[0]).conduct->fails;
   fails = true;
-  expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
+  test::expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
   EXPECT_EQ(context.source_size(0), 0);
   fails = false;
   EXPECT_TRUE(logits_about(context, source, text, 5) == expected(text, source));
   // Of one that is to take the place of another, too; and a text whose cells were to be moved is not intact.
   ASSERT_EQ(context.set_source(0, golden.sources[1]), DecodeStatus::kOk);
   fails = true;
-  expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
+  test::expect_error(ErrorCode::kDevice, "lost", [&] { (void)context.set_source(0, source); });
   EXPECT_EQ(context.source_size(0), 0);
   EXPECT_TRUE(context.consistent());
   fails = false;

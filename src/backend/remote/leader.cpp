@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "backend/host_tensor.h"
 #include "backend/remote/conversation.h"
 #include "backend/remote/protocol.h"
 #include "backend/remote/wire.h"
@@ -37,7 +38,6 @@ class RemoteTensor final : public DeviceTensor {
 
   /// Writes those of the first `n` bytes that the follower does not have, as blocks that lie together.
   void put_changes(std::size_t n, Writer& out) {
-    if (n_coming_ > 0) return;  // A step before this one makes it, over there.
     for (std::size_t begin = 0; begin < n;) {
       std::size_t end = begin;
       while (end < n && differs(end, std::min(n, end + kBlockBytes))) end = std::min(n, end + kBlockBytes);
@@ -52,19 +52,14 @@ class RemoteTensor final : public DeviceTensor {
       begin = end;
     }
   }
-  /// A step of the follower writes the first bytes; they arrive with its answer.
-  void expect() { ++n_coming_; }
+  /// A step of the follower has written the first bytes.
   void arrived(std::span<const std::byte> bytes) {
-    --n_coming_;
     std::memcpy(here_.data(), bytes.data(), bytes.size());
     std::memcpy(there_.data(), bytes.data(), bytes.size());
     know(0, bytes.size(), true);
   }
   /// What the follower has is not known: a step failed.
-  void forget() {
-    n_coming_ = 0;
-    std::fill(is_known_.begin(), is_known_.end(), false);
-  }
+  void forget() { std::fill(is_known_.begin(), is_known_.end(), false); }
 
  private:
   bool differs(std::size_t begin, std::size_t end) const {
@@ -83,7 +78,6 @@ class RemoteTensor final : public DeviceTensor {
   const std::size_t bytes_;
   std::vector<std::byte> here_, there_;
   std::vector<bool> is_known_;  // By block, whether there_ is what the follower has.
-  int n_coming_ = 0;
 };
 
 RemoteTensor& remote(DeviceTensor* tensor) { return static_cast<RemoteTensor&>(*tensor); }
@@ -140,18 +134,17 @@ class RemotePlan final : public DevicePlan {
     for (const ValueId input : inputs_) {
       RemoteTensor& tensor = remote(bindings[index(input)]);
       written_.push_back(&tensor);
-      tensor.put_changes(used_bytes(input, symbols), request);
+      tensor.put_changes(value_bytes(graph_.value(input), symbols), request);
     }
     coming_.clear();
     for (const ValueId output : graph_.outputs())
-      coming_.emplace_back(&remote(bindings[index(output)]), used_bytes(output, symbols));
+      coming_.emplace_back(&remote(bindings[index(output)]), value_bytes(graph_.value(output), symbols));
     try {
       step_ = with_->ask(Kind::kStep, request);
     } catch (...) {
       forget();
       throw;
     }
-    for (const auto& [tensor, bytes] : coming_) tensor->expect();
     bound_ = std::move(ids);
   }
 
@@ -178,10 +171,6 @@ class RemotePlan final : public DevicePlan {
   std::string describe() const override { return description_; }
 
  private:
-  std::size_t used_bytes(ValueId id, std::span<const std::int64_t> symbols) const {
-    const ValueInfo& value = graph_.value(id);
-    return row_bytes(value.dtype, value.shape.elements(symbols));
-  }
   void forget() {
     for (RemoteTensor* const tensor : written_) tensor->forget();
     for (const auto& [tensor, bytes] : coming_) tensor->forget();
@@ -207,7 +196,7 @@ class RemoteDevice final : public Device {
  public:
   RemoteDevice(std::shared_ptr<Conversation> with, const std::string& name_there, DeviceInfo info)
       : with_(std::move(with)), id_(with_->new_id()), info_(std::move(info)) {
-    const Message answer = with_->call(Kind::kOpen, Writer().put(id_).put(name_there).put(std::int32_t{0}));
+    const Message answer = with_->call(Kind::kOpen, Writer().put(id_).put(name_there));
     best_cache_type_ = Reader(answer).get<DType>();
   }
   ~RemoteDevice() override { with_->tell(Kind::kDropDevice, Writer().put(id_)); }
@@ -219,13 +208,13 @@ class RemoteDevice final : public Device {
   bool in_order() const override { return false; }
 
   bool supports(const Graph& graph, const Node& node) const override {
-    if (get_op<ops::Custom>(node) != nullptr) return false;
     const std::scoped_lock lock(mutex_);
     if (!(graph == asked_)) {
-      supported_ = ask_supports(graph);
+      const Message answer = with_->call(Kind::kSupports, Writer().put(id_).put(graph));
+      supported_ = Reader(answer).list<std::uint8_t>();
       asked_ = graph;
     }
-    return supported_[index(graph.value(node.output).producer)] != 0;
+    return supported_[index(node.output)] != 0;
   }
   DType best_cache_type() const override { return best_cache_type_; }
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
@@ -301,44 +290,12 @@ class RemoteDevice final : public Device {
     return std::make_unique<RemoteTensor>(with_, id, dtype, Reader(answer).get<std::uint64_t>(),
                                           kind == Kind::kCreateHost);
   }
-  std::vector<std::uint8_t> ask_supports(const Graph& graph) const {
-    for (const Node& node : graph.nodes())
-      if (get_op<ops::Custom>(node) != nullptr) return supports_without_custom(graph);
-    const Message answer = with_->call(Kind::kSupports, Writer().put(id_).put(graph));
-    return Reader(answer).list<std::uint8_t>();
-  }
-  /// Functions of this process cannot be sent; what they make is an input over there.
-  std::vector<std::uint8_t> supports_without_custom(const Graph& graph) const {
-    Graph sent;
-    for (const Symbol& symbol : graph.symbols()) sent.add_symbol(symbol.name, symbol.min, symbol.max);
-    std::vector<std::size_t> whole_node;
-    for (const ValueInfo& value : graph.values()) {
-      if (value.kind == ValueKind::kWeight) {
-        sent.add_weight(value.name, value.dtype, value.shape);
-      } else if (value.kind == ValueKind::kState) {
-        sent.add_state(value.name, value.dtype, value.shape);
-      } else if (value.kind == ValueKind::kInput ||
-                 get_op<ops::Custom>(graph.node(value.producer)) != nullptr) {
-        sent.add_input(value.name, value.dtype, value.shape);
-      } else {
-        const Node& node = graph.node(value.producer);
-        whole_node.push_back(index(value.producer));
-        sent.add(node.op, node.inputs, value.name, node.tag);
-      }
-    }
-    const Message answer = with_->call(Kind::kSupports, Writer().put(id_).put(sent));
-    const auto of_sent = Reader(answer).list<std::uint8_t>();
-    std::vector<std::uint8_t> result(graph.nodes().size(), 0);
-    for (std::size_t i = 0; i < of_sent.size(); ++i) result[whole_node[i]] = of_sent[i];
-    return result;
-  }
-
   const std::shared_ptr<Conversation> with_;
   const std::uint64_t id_;
   DeviceInfo info_;
   DType best_cache_type_ = DType::kF16;
   mutable std::mutex mutex_;
-  mutable Graph asked_;  // The last one, and what was answered by node.
+  mutable Graph asked_;  // The last one, and what was answered by value.
   mutable std::vector<std::uint8_t> supported_;
 };
 

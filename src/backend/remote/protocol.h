@@ -16,8 +16,8 @@ enum class Kind : std::uint8_t {
   // Of the leader.
   kGreet,         ///< Greeting -> device infos; an error where they are not of one build
   kPing,          ///< -> kAnswer at once, also while the follower computes
-  kOpen,          ///< device, name of the device, threads -> best cache type, in order
-  kSupports,      ///< device, graph -> a byte by node
+  kOpen,          ///< device, name of the device -> best cache type
+  kSupports,      ///< device, graph -> a byte by value: whether there is a node that makes it there
   kBytesOf,       ///< device, value kind, type, dims -> bytes
   kWeightBytes,   ///< tensor, offset, bytes: of a weight to be created
   kCreateWeight,  ///< device, tensor, type, dims, name, number of bytes -> bytes
@@ -63,7 +63,6 @@ inline Greeting greeting() {
 struct PlanRequest {
   bool shapes = false, tensors = false;  ///< Changes that are allowed.
   bool shares_workspace = false;
-  std::int32_t n_threads = 0;
 };
 
 struct PlanFacts {

@@ -140,7 +140,7 @@ class Server {
       case Kind::kOpen: {
         const auto id = in.get<std::uint64_t>();
         const std::string name = in.text();
-        OpenDevice opened{.device = registry_.open(name, {.n_threads = in.get<std::int32_t>()})};
+        OpenDevice opened{.device = registry_.open(name)};
         out.put(opened.device->best_cache_type());
         devices_[id] = std::move(opened);
         return true;
@@ -148,8 +148,9 @@ class Server {
       case Kind::kSupports: {
         const Device& device = *found(devices_, in.get<std::uint64_t>()).device;
         const Graph graph = in.graph();
-        std::vector<std::uint8_t> supported;
-        for (const Node& node : graph.nodes()) supported.push_back(device.supports(graph, node) ? 1 : 0);
+        std::vector<std::uint8_t> supported(graph.values().size());
+        for (const Node& node : graph.nodes())
+          supported[index(node.output)] = device.supports(graph, node) ? 1 : 0;
         out.put(supported);
         return true;
       }
@@ -251,7 +252,6 @@ class Server {
   static CompileOptions options(const OpenDevice& open, const PlanRequest& request,
                                 const std::atomic<bool>* cancelled) {
     return {.allowed = {.shapes = request.shapes, .tensors = request.tensors},
-            .n_threads = request.n_threads,
             .workspaces = request.shares_workspace ? open.workspaces : nullptr,
             .cancelled = cancelled};
   }
@@ -309,9 +309,7 @@ class Server {
     plan.plan->wait();
     out.put(plan.plan->kernel_seconds());
     for (const ValueId id : plan.graph.outputs()) {
-      const ValueInfo& value = plan.graph.value(id);
-      const auto n = row_bytes(value.dtype, value.shape.elements(symbols));
-      out.raw(plan.bindings[index(id)]->host().first(n));
+      out.raw(plan.bindings[index(id)]->host().first(value_bytes(plan.graph.value(id), symbols)));
     }
   }
 

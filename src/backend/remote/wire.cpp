@@ -40,22 +40,18 @@ Writer& Writer::put(const Graph& graph) {
   for (const Symbol& symbol : graph.symbols()) put(symbol.name).put(symbol.min).put(symbol.max);
   put(std::uint64_t{graph.values().size()});
   for (const ValueInfo& value : graph.values()) {
-    put(value.name).put(value.kind);
-    if (value.kind != ValueKind::kResult) {
-      put(value.dtype).put(value.shape);
+    const Node* const node = value.kind == ValueKind::kResult ? &graph.node(value.producer) : nullptr;
+    if (node == nullptr || get_op<ops::Custom>(*node) != nullptr) {
+      put(value.name).put(node == nullptr ? value.kind : ValueKind::kInput).put(value.dtype).put(value.shape);
       continue;
     }
-    const Node& node = graph.node(value.producer);
-    put(std::uint64_t{node.op.index()});
+    put(value.name).put(value.kind).put(std::uint64_t{node->op.index()});
     std::visit(
         [&](const auto& op) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(op)>, ops::Custom>)
-            throw Error(ErrorCode::kUnsupported, value.name + " is made by a function of this process");
-          else
-            put(op);
+          if constexpr (!std::is_same_v<std::decay_t<decltype(op)>, ops::Custom>) put(op);
         },
-        node.op);
-    put(node.inputs).put(node.tag);
+        node->op);
+    put(node->inputs).put(node->tag);
   }
   return put(graph.outputs());
 }

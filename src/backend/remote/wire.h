@@ -51,7 +51,7 @@ class Writer {
   Writer& put(std::string_view text) { return put(std::span<const char>(text)); }
   Writer& put(const Dim& dim);
   Writer& put(const Shape& shape);
-  /// Nodes with ops of a user's own (ops::Custom) cannot be sent: Error kUnsupported.
+  /// What a function of this process makes (ops::Custom) is an input over there.
   Writer& put(const Graph& graph);
 
   /// Bytes without their number.

@@ -1,4 +1,5 @@
 // How a model would be spread over devices, without loading it.
+#include "backend/host_tensor.h"
 #include "engine/boundary.h"
 #include "engine/devices/device_choice.h"
 #include "engine/devices/fit_model.h"
@@ -51,7 +52,7 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   }
   for (const exec::Copy& copy : splits.copies)
     report.copies.push_back({graph.value(copy.value).name, name_of(copy.from), name_of(copy.to),
-                             exec::value_bytes(graph.value(copy.value), one_token), copy.before});
+                             value_bytes(graph.value(copy.value), one_token), copy.before});
   report.drawing = exec::to_dot(graph, splits, names, one_token);
   return report;
 } catch (...) {
