@@ -88,17 +88,13 @@ Scheme scheme_of(const Json& config) {
   return scheme;
 }
 
-/// Of each of the 256 bytes: sign, four bits of exponent (bias 7), three of mantissa; no infinities.
+/// Of each of the 256 bytes, the highest bit the sign; no infinities.
 const std::array<float, 256>& e4m3() {
   static const std::array<float, 256> values = [] {
     std::array<float, 256> all{};
-    constexpr int kBias = 7, kMantissa = 3;
     for (int code = 0; code < 256; ++code) {
-      const int exponent = (code >> kMantissa) & 15, mantissa = code & 7;
-      float value = exponent == 0
-                        ? std::ldexp(static_cast<float>(mantissa), 1 - kBias - kMantissa)
-                        : std::ldexp(static_cast<float>(8 + mantissa), exponent - kBias - kMantissa);
-      if ((code & 127) == 127) value = std::numeric_limits<float>::quiet_NaN();
+      const float value = (code & 127) == 127 ? std::numeric_limits<float>::quiet_NaN()
+                                              : e4m3_magnitude(static_cast<std::uint8_t>(code));
       all[static_cast<std::size_t>(code)] = code < 128 ? value : -value;
     }
     return all;

@@ -194,6 +194,12 @@ float bf16_to_f32(std::uint16_t value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
 }
 
+float e4m3_magnitude(std::uint8_t code) {
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  return exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                       : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+}
+
 std::uint16_t f32_to_bf16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(bits >> 16 | 0x40);

@@ -13,6 +13,9 @@ float f16_to_f32(std::uint16_t half);
 std::uint16_t f32_to_f16(float value);  ///< Rounds to nearest even; NaN stays NaN.
 float bf16_to_f32(std::uint16_t value);
 std::uint16_t f32_to_bf16(float value);  ///< Rounds to nearest even; NaN stays NaN.
+/// Of a float of 4 bits of exponent (bias 7) and 3 of mantissa, without its sign. Which codes stand for
+/// something else, formats say.
+float e4m3_magnitude(std::uint8_t code);
 
 /// Unpacks out.size() elements of a row, which must be a multiple of the type's block.
 /// `row` holds row_bytes(type, out.size()) bytes, of any alignment. Integer types convert to the nearest

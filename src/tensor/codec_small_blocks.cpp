@@ -113,14 +113,9 @@ std::uint8_t best_fp4_scale(Weighed x, int low, int high, ScaleOf scale_of) {
 constexpr int kSub = 16;  // Of nvfp4.
 constexpr int kSubs = 4;
 
-// Half of a float of 4 exponent and 3 mantissa bits, which doubled values need. One code stands for zero, and
+// Half of an e4m3 number, which doubled values need. One code stands for zero, and
 // the highest bit for nothing.
-float half_e4m3(std::uint8_t code) {
-  if (code == 0x7f) return 0.0f;
-  const int exponent = code >> 3 & 15, mantissa = code & 7;
-  return exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -10)
-                       : std::ldexp(static_cast<float>(8 + mantissa), exponent - 11);
-}
+float half_e4m3(std::uint8_t code) { return code == 0x7f ? 0.0f : 0.5f * e4m3_magnitude(code); }
 
 // The least code whose value is x or more; 0x7e where none is.
 int ceil_e4m3(float x) {

@@ -74,6 +74,25 @@ TEST_F(RemotePlan, WhatDidNotChangeIsNotSentAgain) {
   EXPECT_TRUE(run(spread, 2) == run(alone, 2));
 }
 
+/// Such functions stay where they are.
+TEST_F(RemotePlan, WhatAFunctionMakesIsReadThere) {
+  Graph g;
+  const Dim n = g.symbol("n", 1, 8);
+  const Value doubled =
+      custom("double", {g.input("x", {n, kWidth})}, {n, kWidth}, [](const CustomCall& call) {
+        const std::span<const float> from = call.inputs[0].f32();
+        const std::span<float> to = call.f32();
+        const auto begin = static_cast<std::size_t>(call.begin * kWidth);
+        for (std::size_t i = 0; i < to.size(); ++i) to[i] = 2.0f * from[begin + i];
+      }).named("doubled");
+  g.output("y", relu(doubled).named("above"));
+  Plan spread(g, find_devices(*remotes_.registry(), {"rank1.cpu"}), {.pins = {{"^above|^y$", "rank1.cpu"}}});
+  spread.run({{n, 2}}, {{"x", std::span(rows_).first(2 * kWidth)}});
+  const std::vector<float> y = spread.read("y");
+  for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], 2.0f * rows_[i]) << i;
+  EXPECT_GT(spread.counters().copies, 0);
+}
+
 TEST_F(RemotePlan, ALostProcessIsAnError) {
   Plan spread = plan(true);
   run(spread, 2);
