@@ -13,11 +13,12 @@ sys.path.insert(0, str(HERE.parents[1] / "scripts"))
 
 from make_wheel import make_environment, make_wheel, run  # noqa: E402
 
-# What is tested, by the option that asks for it: the files, and the packages that they need besides weft's own.
+# What is tested, by the option that asks for it: the files, the packages that they need besides weft's own, and those of
+# which the files alone are needed.
 PLUGINS = {
-    "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"]),
-    "--lm-eval": ("test_lm_eval.py", ["lm-eval"]),
-    "--onnx": ("test_onnx.py", ["onnx", "onnxruntime"]),
+    "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"], []),
+    "--lm-eval": ("test_lm_eval.py", ["lm-eval"], []),
+    "--onnx": ("test_onnx.py", ["onnx", "onnxruntime"], ["rapidocr-onnxruntime==1.4.4", "silero-vad==6.2.3"]),
 }
 
 
@@ -25,14 +26,17 @@ def main() -> int:
     build, folder, *words = sys.argv[1:]
     folder = Path(folder).resolve()
     wheel = make_wheel(Path(build).resolve(), folder)
-    name, packages = "user", []
-    tests = [HERE, *(f"--ignore={HERE / file}" for file, _ in PLUGINS.values())]
+    name, packages, files = "user", [], []
+    tests = [HERE, *(f"--ignore={HERE / file}" for file, _, _ in PLUGINS.values())]
     if words and words[0] in PLUGINS:
         name = words.pop(0).strip("-")
-        file, packages = PLUGINS["--" + name]
+        file, packages, files = PLUGINS["--" + name]
         tests = [HERE / file]
     python = make_environment(folder / name, "numpy", "pytest", *packages)
-    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--force-reinstall", "--no-deps", wheel)
+    install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+    if files:
+        run(*install, *files)
+    run(*install, "--force-reinstall", wheel)
     # Isolated: nothing but what was installed is found, neither the source nor what the caller's environment names.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run([python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *words],

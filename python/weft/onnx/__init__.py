@@ -24,11 +24,11 @@ try:
 except ImportError as error:
     raise ImportError("weft.onnx needs the package onnx: pip install weft[onnx]") from error
 
-from ..errors import InvalidArgumentError, InvalidFileError, IoError, NotFoundError
+from ..errors import Error, InvalidArgumentError, InvalidFileError, IoError, NotFoundError
 from ..options import FilePath
 from ..plan import Plan
 from .build import TYPES, Builder, UnsupportedModelError, fit
-from .operators import OPERATORS
+from .operators import CONTROLS, OPERATORS
 
 __all__ = ["Model", "Tensor", "UnsupportedModelError", "load", "operators"]
 
@@ -133,42 +133,60 @@ class Model:
         self._bounds: dict[str, Size] = dict(sizes)
         self._given = set(sizes)
         self._settings: dict[str, Any] = {"devices": devices, "pins": pins, "n_threads": n_threads}
+        self._built: Builder
+        self._first: dict[str, Array] = {}
         self._plan: Plan | None = None
         self._prepared: dict[int, tuple[Array, Array]] = {}
         self._build()
-        unknown = sorted(self._given - set(self._built.symbols))
+        self._inputs, self._symbols = self._built.inputs, tuple(self._built.symbols)
+        self._free = [name for name in self._symbols if name not in self._given]
+        # Where a graph needs numbers, or values of inputs, it is made for those of a step.
+        self._fixed: _Fixed | None = None
+        if self._built.error is not None:
+            if self._built.is_hopeless or not (self._built.wanted or self._free):
+                raise self._built.error
+            self._fixed = _Fixed({}, {})
+        unknown = sorted(self._given - set(self._symbols))
         if unknown:
-            has = ", ".join(self._built.symbols) or "none"
+            has = ", ".join(self._symbols) or "none"
             raise NotFoundError(f"the model has no symbol '{unknown[0]}'; it has {has}")
 
     @property
     def inputs(self) -> dict[str, Tensor]:
-        return {name: _describe(one) for name, one in self._built.inputs.items()}
+        return {name: _describe(one) for name, one in self._inputs.items()}
 
     @property
     def outputs(self) -> dict[str, Tensor]:
-        return {name: _describe(one) for name, one in self._built.outputs.items()}
+        if self._fixed is None:
+            return {name: _describe(one) for name, one in self._built.outputs.items()}
+        return {one.name: _declared(one) for one in self._model.graph.output}
 
     @property
     def symbols(self) -> dict[str, Size]:
         """Sizes that steps may change, with their least and most now; or what they are fixed to."""
-        return {name: self._bounds.get(name, (0, 1)) for name in self._built.symbols}
+        return {name: self._bounds.get(name, (0, 1)) for name in self._symbols}
 
     def run(self, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
-        """The outputs by their names. Other sizes than before cost no planning, as long as they are within the bounds."""
-        known = self._built.inputs
+        """The outputs by their names. Other sizes than before cost no planning, as long as they are within the bounds; but where
+        a model needs them as numbers, its graph is made anew."""
+        known = self._inputs
         for name in inputs:
             if name not in known:
                 raise NotFoundError(f"the model has no input '{name}'; it has {', '.join(known) or 'none'}")
         missing = [name for name in known if name not in inputs]
         if missing:
             raise InvalidArgumentError(f"the input '{missing[0]}' is missing")
-        given = {name: _as_input(name, np.asarray(array), known[name].type) for name, array in inputs.items()}
+        given = {name: _checked(name, np.asarray(array), known[name].type) for name, array in inputs.items()}
         sizes = self._sizes(given)
-        self._grow(sizes)
+        if self._fixed is None:
+            self._grow(sizes)
+        if self._fixed is not None:
+            self._fix(sizes, given)
+            sizes = {name: size for name, size in sizes.items() if name in self._given}
         made: dict[str, Array] = {}
         if any(not isinstance(one, np.ndarray) for one in self._built.outputs.values()):
-            flat = {name: array.reshape(-1) if known[name].wide else array for name, array in given.items()}
+            ready = {name: _as_input(name, given[name], one.type) for name, one in self._built.inputs.items()}
+            flat = {name: array.reshape(-1) if known[name].wide else array for name, array in ready.items()}
             made = self._ready().run({**flat, **self._first}, **sizes)
             self._first = {}
         results: dict[str, Array] = {}
@@ -188,33 +206,47 @@ class Model:
 
     def __str__(self) -> str:
         """The graph, a line for each node."""
+        self._must_be_made()
         return str(self._built.graph)
 
-    def _build(self) -> None:
-        self._built = Builder(self._model, self._initializers, self._constants, self._bounds, OPERATORS, self._prepared)
+    def _build(self, fixed: _Fixed | None = None) -> None:
+        """The graph, which takes the place of the one before if nothing is missing."""
+        numbers, values = (fixed.numbers, fixed.values) if fixed else ({}, {})
+        built = Builder(self._model, self._initializers, {**self._constants, **values}, {**self._bounds, **numbers}, OPERATORS,
+                        CONTROLS, self._prepared)  # fmt: skip
+        if fixed and built.error is not None:
+            raise built.error
+        if self._plan is not None:
+            self._plan.set_graph(built.graph)
+            self._set_weights(built.weights, self._built.weights)
+        self._built = built
         # Whole numbers that the model has are given with the first step.
-        self._first: dict[str, Array] = dict(self._built.fixed)
+        self._first = dict(built.fixed)
+
+    def _must_be_made(self) -> None:
+        if self._built.error is not None:
+            raise InvalidArgumentError("the graph is made by the first step: run it, or say its sizes and constants when it is loaded")
 
     def _ready(self) -> Plan:
+        self._must_be_made()
         if self._plan is None:
-            grows = any(name not in self._given for name in self._built.symbols)
-            allow = ["shapes", "topology"] if grows else ["shapes"]
+            allow = ["shapes", "topology"] if self._free or self._fixed else ["shapes"]
             self._plan = Plan(self._built.graph, allow=allow, **self._settings)
-            self._set_weights({})
+            self._set_weights(self._built.weights, {})
         return self._plan
 
-    def _set_weights(self, before: Mapping[str, Array]) -> None:
+    def _set_weights(self, weights: Mapping[str, Array], before: Mapping[str, Array]) -> None:
         """Those that the graph before did not have."""
         assert self._plan is not None
-        for name, array in self._built.weights.items():
-            if name not in before or before[name].shape != array.shape or before[name].dtype != array.dtype:
+        for name, array in weights.items():
+            if name not in before or not _is_same(before[name], array):
                 self._plan.set_weight(name, array)
 
     def _sizes(self, given: Mapping[str, Array]) -> dict[str, int]:
         """What the inputs' shapes say of the symbols. Where they disagree, the plan says so."""
         sizes: dict[str, int] = {}
         for name, array in given.items():
-            shape = _describe(self._built.inputs[name]).shape
+            shape = _describe(self._inputs[name]).shape
             fits = len(shape) == array.ndim and all(size == now for size, now in zip(shape, array.shape, strict=False) if isinstance(size, int))
             if not fits:
                 raise InvalidArgumentError(f"the input '{name}' has the shape {array.shape}, not ({', '.join(map(str, shape))})")
@@ -232,17 +264,76 @@ class Model:
                 grown[name] = (0, max(now, 2 * bounds[1]))
         if grown:
             self._bounds.update(grown)
-            before = self._built.weights
-            self._build()
-            if self._plan is not None:
-                self._plan.set_graph(self._built.graph)
-                self._set_weights(before)
+            try:
+                self._build()
+                self._ready()
+            except UnsupportedModelError:
+                raise
+            except Error:
+                # As where something is cut off that the least sizes do not have.
+                self._fixed, self._plan = _Fixed({}, {}), None
+
+    def _fix(self, sizes: Mapping[str, int], given: Mapping[str, Array]) -> None:
+        """Makes the graph for these sizes and values, unless it is the one at hand."""
+        assert self._fixed is not None
+        numbers, wanted = {name: sizes[name] for name in self._free}, set(self._fixed.values)
+        while True:
+            values = {name: given[name].astype(_describe(self._inputs[name]).dtype) for name in wanted}
+            fixed = _Fixed(numbers, values)
+            if fixed == self._fixed and self._built.error is None:
+                return
+            try:
+                self._build(fixed)
+            except UnsupportedModelError as error:
+                more = set(error.inputs) - wanted
+                if not more or any(not _may_be_fixed(given[name]) for name in more):
+                    raise
+                wanted |= more
+            else:
+                self._fixed = fixed
+                return
 
 
-def _as_input(name: str, array: Array, kind: int) -> Array:
+@dataclass(eq=False)
+class _Fixed:
+    """What a graph is made for: sizes, and values of inputs."""
+
+    numbers: dict[str, int]
+    values: dict[str, Array]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Fixed)
+            and self.numbers == other.numbers
+            and self.values.keys() == other.values.keys()
+            and all(_is_same(array, other.values[name]) for name, array in self.values.items())
+        )
+
+
+def _is_same(a: Array, b: Array) -> bool:
+    return a is b or (a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+
+
+def _may_be_fixed(array: Array) -> bool:
+    """Sizes, axes, scales and switches; but not what a model works on, of which each step would make a graph."""
+    return array.size <= 64
+
+
+def _declared(one: onnx.ValueInfoProto) -> Tensor:
+    """As the model's file says it."""
+    tensor = one.type.tensor_type
+    sizes = (size.dim_value if size.dim_value > 0 else size.dim_param or "?" for size in tensor.shape.dim)
+    return Tensor(helper.tensor_dtype_to_np_dtype(tensor.elem_type), tuple(sizes))
+
+
+def _checked(name: str, array: Array, kind: int) -> Array:
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise InvalidArgumentError(f"the input '{name}' is of {dtype}, not {array.dtype}")
+    return array
+
+
+def _as_input(name: str, array: Array, kind: int) -> Array:
     if TYPES[kind] == "i32":
         return fit(array, f"the input '{name}'")
     return np.asarray(array, np.float32, order="C")

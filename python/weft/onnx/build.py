@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from inspect import Parameter, signature
@@ -39,6 +40,10 @@ class UnsupportedModelError(UnsupportedError):
         super().__init__("weft cannot run this model:\n  " + "\n  ".join(self.problems))
 
 
+class NeedsSizes(UnsupportedError):
+    """It works with numbers as sizes, not with symbols."""
+
+
 class Unknown(Exception):
     """A step computes what must be known."""
 
@@ -54,6 +59,8 @@ class Tensor:
     type: int
     sources: frozenset[str] = frozenset()
     wide: tuple[Any, ...] | None = None  # The shape, where it has more axes than a value can have: see wide.py.
+    # Of a product with known weights: makes it anew, times a factor and plus a summand of each channel {c}.
+    scaled: Callable[[Array, Array], Tensor] | None = None
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -75,6 +82,7 @@ class Scope:
     names: dict[str, Any] = field(default_factory=dict)
     outer: Scope | None = None
     prefix: str = ""
+    readers: Counter[str] = field(default_factory=Counter)  # How often each name is read.
 
     def find(self, name: str) -> Any:
         if not name:
@@ -93,6 +101,8 @@ class Node:
         self.builder, self.graph = builder, builder.graph
         self.version = scope.opsets.get(proto.domain, 1)
         self.n_outputs = len(proto.output)
+        self.readers = [scope.readers[name] for name in proto.input]
+        self._scope, self._place = scope, proto.name or next((name for name in proto.output if name), "")
         self.wanted = [bool(name) for name in proto.output]
 
     def value(self, x: Any, dtype: str | None = None) -> _weft.Value:
@@ -101,6 +111,22 @@ class Node:
             raise UnsupportedError(f"an input has {len(x.shape)} axes; weft's values have {MOST} at most")
         made = x.value if isinstance(x, Tensor) else self.builder.constant(x) if isinstance(x, np.ndarray) else x
         return made if dtype is None else ops.cast(made, dtype)
+
+    def inside(self, graph: onnx.GraphProto, given: Sequence[Any], place: str = "") -> list[Any]:
+        """What a graph of an attribute makes of its inputs."""
+        names = {one.name: value for one, value in zip(graph.input, given, strict=False)}
+        made = self.builder.inside(graph, names, f"{self._place}/{place}" if place else self._place, self._scope)
+        if any(isinstance(one, Broken) for one in made):
+            raise NeedsSizes("what it consists of is missing")
+        return made
+
+    def fold(self, place: int, x: Any, factor: Array, summand: Array) -> Tensor | None:
+        """Input x at this place, times a factor and plus a summand of each channel or of all, within what makes x; None where
+        that cannot be, or others read x."""
+        if not isinstance(x, Tensor) or x.scaled is None or self.readers[place] != 1:
+            return None
+        n = x.shape[1]
+        return x.scaled(np.broadcast_to(factor, n), np.broadcast_to(summand, n))
 
     def elements(self, x: Any) -> _weft.Value:
         """As a value, of any shape where there are too many axes."""
@@ -146,9 +172,9 @@ class Builder:
 
     def __init__(self, model: onnx.ModelProto, initializers: Mapping[str, Array], constants: Mapping[str, Array],
                  bounds: Mapping[str, int | tuple[int, int]], operators: Mapping[str, Callable[..., Any]],
-                 transposed: dict[int, tuple[Array, Array]]) -> None:  # fmt: skip
+                 controls: Mapping[str, Callable[..., list[Any]]], transposed: dict[int, tuple[Array, Array]]) -> None:  # fmt: skip
         self.graph = _weft.Graph()
-        self.operators = operators
+        self.operators, self.controls = operators, controls
         self.bounds = bounds
         self.functions = {(one.domain, one.name): one for one in model.functions}
         self.symbols: dict[str, Any] = {}
@@ -162,19 +188,19 @@ class Builder:
         self._transposed = transposed  # Of the model's own, from one graph to the next: by the address of the first.
         self._taken: set[str] = set()
         self._problems: dict[tuple[str, str], list[str]] = {}
-        self._wanted: dict[str, None] = {}
+        self.wanted: dict[str, None] = {}  # Inputs of which the values must be known.
+        self.is_hopeless = False  # Whether there are problems that no sizes and no values of inputs mend.
 
         opsets = {("" if one.domain == "ai.onnx" else one.domain): one.version for one in model.opset_import}
         if opsets.get("", 0) > defs.onnx_opset_version():
             self._problem(f"opset {opsets['']}", f"the package onnx {onnx.__version__} knows {defs.onnx_opset_version()} at most", "")
-        scope = Scope(opsets, dict(initializers))
+        scope = Scope(opsets, dict(initializers), readers=Counter(one.name for one in model.graph.output))
         for one in model.graph.input:
             if one.name not in initializers:
                 scope.names[one.name] = constants[one.name] if one.name in constants else self._input(one)
         self._nodes(model.graph.node, scope)
         self._outputs(model.graph.output, scope)
-        if self._problems:
-            raise UnsupportedModelError(self._lines(), list(self._wanted))
+        self.error = UnsupportedModelError(self._lines(), list(self.wanted)) if self._problems else None
 
     # What is given.
 
@@ -194,9 +220,10 @@ class Builder:
         return made
 
     def _size(self, size: Any, otherwise: str) -> Any:
-        if size.HasField("dim_value"):
+        if size.HasField("dim_value") and size.dim_value >= 0:
             return size.dim_value
-        name = size.dim_param or otherwise
+        # Some exporters write -1 or ? for each size that they do not know.
+        name = size.dim_param if size.dim_param not in ("", "?") else otherwise
         if name not in self.symbols:
             bounds = self.bounds.get(name, (0, 1))
             self.symbols[name] = bounds if isinstance(bounds, int) else self.graph.symbol(name, *bounds)
@@ -258,6 +285,7 @@ class Builder:
     # Nodes.
 
     def _nodes(self, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
+        _count_readers(nodes, scope.readers)
         for node in nodes:
             what = f"{node.domain + '.' if node.domain else ''}{node.op_type} (opset {scope.opsets.get(node.domain, '?')})"
             place = scope.prefix + (node.name or next((name for name in node.output if name), ""))
@@ -265,11 +293,12 @@ class Builder:
             try:
                 results = self._node(node, scope)
             except Unknown as unknown:
-                self._wanted.update(dict.fromkeys(sorted(unknown.sources)))
+                self.wanted.update(dict.fromkeys(sorted(unknown.sources)))
                 self._problem(what, "what it makes depends on values that must be known when the model is loaded: "
-                              + (", ".join(sorted(unknown.sources)) or "a result"), place)  # fmt: skip
+                              + (", ".join(sorted(unknown.sources)) or "a result"), place, is_hopeless=False)  # fmt: skip
             except (Error, ValueError, TypeError, NotImplementedError) as error:
-                self._problem(what, (str(error).splitlines() or [type(error).__name__])[0], place)
+                is_hopeless = isinstance(error, UnsupportedError) and not isinstance(error, NeedsSizes)
+                self._problem(what, (str(error).splitlines() or [type(error).__name__])[0], place, is_hopeless)
             for place_of, name in enumerate(node.output):
                 if name:
                     scope.names[name] = results if isinstance(results, Broken) else results[place_of]
@@ -279,8 +308,11 @@ class Builder:
             node.domain = ""
         inputs = [scope.find(name) for name in node.input]
         given = attributes(node)
-        if node.op_type == "If" and not node.domain:
-            return self._branch(node, inputs[0], given, scope)
+        if node.op_type in self.controls and not node.domain:
+            if any(isinstance(one, Broken) for one in inputs):
+                return Broken()
+            made = self.controls[node.op_type](Node(self, node, scope), *inputs, **given)
+            return made + [None] * (len(node.output) - len(made))
         function = self.functions.get((node.domain, node.op_type))
         if function is not None:
             return self._call(function, inputs, node, scope)
@@ -388,16 +420,12 @@ class Builder:
         self._nodes([_with_attributes(one, given) for one in function.node], inside)
         return [inside.names.get(name) for name in function.output] + [None] * (len(node.output) - len(function.output))
 
-    def _branch(self, node: onnx.NodeProto, condition: Any, given: Mapping[str, Any], scope: Scope) -> Any:
-        if isinstance(condition, Broken):
-            return condition
-        if not isinstance(condition, np.ndarray):
-            raise Unknown(condition.sources)
-        taken = given["then_branch" if condition.reshape(-1)[0] else "else_branch"]
-        inside = Scope(scope.opsets, {one.name: onnx.numpy_helper.to_array(one) for one in taken.initializer}, scope,
-                       f"{scope.prefix}{node.name or node.output[0]}/")  # fmt: skip
-        self._nodes(taken.node, inside)
-        return [inside.find(one.name) for one in taken.output]
+    def inside(self, graph: onnx.GraphProto, given: Mapping[str, Any], place: str, scope: Scope) -> list[Any]:
+        """What a graph within a node makes of what it is given."""
+        names = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+        within = Scope(scope.opsets, {**names, **given}, scope, f"{scope.prefix}{place}/", Counter(one.name for one in graph.output))
+        self._nodes(graph.node, within)
+        return [within.find(one.name) for one in graph.output]
 
     # What is read.
 
@@ -418,7 +446,8 @@ class Builder:
             self.outputs[one.name] = replace(tensor, value=self.graph.output(name, value))
             read.add(name)
 
-    def _problem(self, what: str, why: str, place: str) -> Broken:
+    def _problem(self, what: str, why: str, place: str, is_hopeless: bool = True) -> Broken:
+        self.is_hopeless |= is_hopeless
         self._problems.setdefault((what, why), []).append(place)
         return Broken()
 
@@ -429,6 +458,15 @@ class Builder:
             more = f" and {len(named) - 3} more" if len(named) > 3 else ""
             lines.append(f"{what}: {why}" + (f" ({', '.join(named[:3])}{more})" if named else ""))
         return lines
+
+
+def _count_readers(nodes: Iterable[onnx.NodeProto], readers: Counter[str]) -> None:
+    for node in nodes:
+        readers.update(node.input)
+        for one in node.attribute:
+            if one.type == onnx.AttributeProto.GRAPH:
+                readers.update(output.name for output in one.g.output)
+                _count_readers(one.g.node, readers)
 
 
 def _copy(value: _weft.Value) -> _weft.Value:

@@ -120,7 +120,8 @@ def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int])
     names = [name for name in node.input if name]
     known = dict(zip(names, (one for name, one in zip(node.input, inputs, strict=False) if name), strict=True))
     try:
-        results = tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
+        with np.errstate(all="ignore"):
+            results = tuple(ReferenceEvaluator(node, opsets=dict(opsets)).run(None, known))
     except Exception as error:
         raise UnsupportedError(f"onnx cannot work out what it makes of constants: {error}") from error
     if not all(isinstance(one, np.ndarray) for one in results):

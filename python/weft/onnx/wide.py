@@ -16,7 +16,9 @@ MOST = 4
 
 def joined(parts: Sequence[Value], axis: int) -> Value:
     """Along an axis. Whole numbers are stored one part after another, for `concat` has none."""
-    if len(parts) == 1 or parts[0].dtype == "f32":
+    if len(parts) == 1:
+        return parts[0]
+    if parts[0].dtype == "f32":
         return ops.concat(list(parts), axis)
     graph = parts[0].graph
     ends: list[Any] = [0]

@@ -12,13 +12,13 @@ from typing import Any
 
 from ... import ops
 from ..build import Tensor
-from . import cells, elements, moves, norms, products, quantized, reductions, resizing, windows
+from . import cells, control, elements, moves, norms, products, quantized, reductions, resizing, spectra, windows
 from .common import BOOL, wrapped
 
 OPERATORS: Mapping[str, Callable[..., Any]] = {
     "Abs": elements.absolute,
     "Acosh": elements.unary(lambda v: ops.log1p((v - 1.0) + ops.sqrt((v - 1.0) * (v + 1.0)))),
-    "Add": elements.binary(lambda a, b: a + b),
+    "Add": elements.affine(lambda a, b: a + b, lambda numbers: (1, numbers)),
     "And": elements.binary(ops.logical_and, BOOL),
     "ArgMax": reductions.place_of(ops.argmax),
     "ArgMin": reductions.place_of(ops.argmin),
@@ -34,10 +34,12 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "Concat": moves.concat,
     "ConstantOfShape": moves.constant_of_shape,
     "Conv": windows.convolution,
+    "ConvInteger": quantized.convolution,
     "ConvTranspose": windows.transposed_convolution,
     "Cos": elements.unary(ops.cos),
     "Cosh": elements.unary(lambda v: (ops.exp(v) + ops.exp(-v)) * 0.5),
     "CumSum": reductions.cumulative_sum,
+    "DFT": spectra.fourier,
     "DepthToSpace": moves.depth_to_space,
     "DequantizeLinear": quantized.dequantize,
     "Div": elements.divide,
@@ -60,6 +62,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "GlobalMaxPool": norms.over_pictures(ops.max),
     "Greater": elements.binary(ops.greater, BOOL),
     "GreaterOrEqual": elements.binary(ops.greater_equal, BOOL),
+    "HardSigmoid": elements.hard_sigmoid,
+    "HardSwish": elements.hard_swish,
     "Hardmax": reductions.hardmax,
     "Identity": moves.identity,
     "InstanceNormalization": norms.instance_norm,
@@ -76,12 +80,13 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "LpNormalization": norms.lp_norm,
     "LpPool": windows.norm_pool,
     "MatMul": products.matmul,
+    "MatMulInteger": quantized.matmul,
     "Max": elements.all_of(ops.maximum),
     "MaxPool": windows.max_pool,
     "Mean": elements.mean_of,
     "Min": elements.all_of(ops.minimum),
     "Mod": elements.modulo,
-    "Mul": elements.binary(lambda a, b: a * b),
+    "Mul": elements.affine(lambda a, b: a * b, lambda numbers: (numbers, 0)),
     "Neg": lambda at, x: Tensor(wrapped(elements.negative(at.value(x)), at.type(x)), at.type(x)),
     "Not": lambda at, x: ops.logical_not(at.value(x)),
     "OneHot": moves.one_hot,
@@ -89,6 +94,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "PRelu": elements.prelu,
     "Pad": moves.pad,
     "Pow": elements.power,
+    "QLinearConv": quantized.scaled_convolution,
+    "QLinearMatMul": quantized.scaled_matmul,
     "QuantizeLinear": quantized.quantize,
     "RMSNormalization": norms.of_last_axes(ops.rms_norm),
     "Range": moves.numbers_from,
@@ -107,6 +114,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "Reshape": moves.reshape,
     "Resize": resizing.resize,
     "Round": elements.unary(ops.round),
+    "STFT": spectra.short_time_fourier,
     "ScatterElements": moves.scatter_elements,
     "Scatter": moves.scatter_elements,
     "ScatterND": moves.scatter_nd,
@@ -136,4 +144,11 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "Upsample": resizing.upsample,
     "Where": elements.where,
     "Xor": elements.binary(ops.not_equal, BOOL),
+}
+
+# What has graphs among its attributes. A function gives a list of all results.
+CONTROLS: Mapping[str, Callable[..., list[Any]]] = {
+    "If": control.branch,
+    "Loop": control.loop,
+    "Scan": control.scan,
 }

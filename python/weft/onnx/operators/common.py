@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from ... import _weft, ops
 from ...errors import UnsupportedError
-from ..build import Node, Tensor
+from ..build import NeedsSizes, Node, Tensor
 
 Value = _weft.Value
 BOOL, FLOAT, INT64 = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.INT64
@@ -35,7 +35,7 @@ def axis_of(axis: int, rank: int) -> int:
 def constant_size(x: Any, axis: int) -> int:
     size = x.shape[axis]
     if not isinstance(size, int):
-        raise UnsupportedError(f"the size of axis {axis} must be a number, not {size}: give it in sizes=")
+        raise NeedsSizes(f"the size of axis {axis} must be a number, not {size}: give it in sizes=")
     return size
 
 
@@ -63,5 +63,5 @@ def zeros(graph: Any, shape: Sequence[Any], dtype: str = "f32") -> Value:
 
 def constant_size_of(size: Any) -> int:
     if not isinstance(size, int):
-        raise UnsupportedError(f"a size must be a number, not {size}: give it in sizes=")
+        raise NeedsSizes(f"a size must be a number, not {size}: give it in sizes=")
     return size

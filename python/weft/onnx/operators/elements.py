@@ -11,7 +11,7 @@ import numpy as np
 from ... import ops
 from ...errors import UnsupportedError
 from ..build import TYPES, Node, Tensor, type_name
-from ..known import product
+from ..known import Array, product
 from ..wide import MOST, aligned, is_one
 from .common import BOOL, NARROW, Value, axis_of, operands, scalar, with_number, wrapped, zeros
 from .norms import by_channel
@@ -50,6 +50,14 @@ def is_inf(at: Node, x: Any, *, detect_negative: int = 1, detect_positive: int =
     return Tensor(ops.equal(v, -math.inf if detect_negative else math.nan), BOOL)
 
 
+def hard_sigmoid(at: Node, x: Any, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
+    return ops.clamp(at.value(x) * alpha + beta, 0.0, 1.0)
+
+
+def hard_swish(at: Node, x: Any) -> Any:
+    return at.value(x) * hard_sigmoid(at, x, alpha=1 / 6)
+
+
 def gelu(at: Node, x: Any, *, approximate: str = "none") -> Any:
     return {"none": ops.gelu, "tanh": ops.gelu_tanh}[approximate](at.value(x))
 
@@ -78,6 +86,9 @@ def inverse_hyperbolic_sine(v: Value) -> Value:
 
 def clip(at: Node, x: Any, least: Any = None, most: Any = None, *, min: float | None = None, max: float | None = None) -> Any:
     v = at.value(x)
+    low, high = (scalar(bound, v) if isinstance(bound, np.ndarray) else number for bound, number in ((least, min), (most, max)))
+    if v.dtype == "f32" and low is not None and high is not None:
+        return ops.clamp(v, low, high)
     for bound, number, make in ((least, min, ops.maximum), (most, max, ops.minimum)):
         if bound is not None:
             v = with_number(make, make)(v, at.value(bound) if isinstance(bound, Tensor) else scalar(bound, v))
@@ -128,6 +139,31 @@ def over_both(at: Node, a: Any, b: Any, make: Callable[[Value, Any], Value]) -> 
     shape = tuple(y if is_one(x) else x for x, y in both)
     made = make(ops.reshape(at.elements(a), left), ops.reshape(at.elements(b), right))
     return ops.reshape(made, (product(shape),)), shape
+
+
+def of_channels(x: Any, rank: int) -> Array | None:
+    """A known number of each channel, or of all, of values {n, c, ...}."""
+    if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
+        return None
+    shape = [1] * (rank - x.ndim) + list(x.shape)
+    is_one = [size == 1 for size in shape]
+    return x.reshape(-1) if x.ndim <= rank and all(is_one[:1] + is_one[2:]) else None
+
+
+def affine(make: Callable[[Value, Any], Value], parts: Callable[[Array], tuple[Any, Any]]) -> Callable[..., Any]:
+    """A sum or a product; with known numbers of channels it joins the convolution that makes the other operand. `parts` are the
+    factor and the summand that the numbers are."""
+    apart = binary(make)
+
+    def convert(at: Node, a: Any, b: Any, *, axis: int | None = None, broadcast: int = 0) -> Any:
+        for place, (x, other) in enumerate(((a, b), (b, a))):
+            numbers = of_channels(other, len(x.shape))
+            folded = None if broadcast or numbers is None else at.fold(place, x, *map(np.atleast_1d, parts(numbers)))
+            if folded is not None:
+                return folded
+        return apart(at, a, b, axis=axis, broadcast=broadcast)
+
+    return convert
 
 
 def all_of(make: Callable[[Value, Any], Value]) -> Callable[..., Any]:

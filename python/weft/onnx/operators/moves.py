@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 from ... import ops
 from ...errors import UnsupportedError
-from ..build import TYPES, Node, Tensor
+from ..build import TYPES, NeedsSizes, Node, Tensor
 from ..known import product, sizes
 from ..wide import MOST, along, expanded, is_one, joined, permuted
 from .common import BOOL, FLOAT, INT64, Value, axis_of, constant_size, constant_size_of
@@ -34,7 +34,7 @@ def rest_of(shape: Sequence[Any], others: Sequence[Any]) -> Any:
             below.append(one)
     total, divisor = product(above), product(below)
     if not isinstance(divisor, int) or divisor < 1 or (total // divisor) * divisor != total:
-        raise UnsupportedError(f"the size that -1 stands for must be plain: {list(shape)} without {list(others)}; give it in sizes=")
+        raise NeedsSizes(f"the size that -1 stands for must be plain: {list(shape)} without {list(others)}; give it in sizes=")
     return total // divisor
 
 
@@ -48,7 +48,7 @@ def squeeze(at: Node, x: Any, axes_input: Any = None, *, axes: Any = None) -> An
     shape = list(x.shape)
     gone = [axis for axis, size in enumerate(shape) if is_one(size)] if given is None else [axis_of(one, len(shape)) for one in given]
     if not all(is_one(shape[axis]) for axis in gone):
-        raise UnsupportedError(f"an axis that goes must have the size 1: {shape} without {gone}")
+        raise NeedsSizes(f"an axis that goes must have the size 1: {shape} without {gone}")
     return at.shaped(at.elements(x), [size for axis, size in enumerate(shape) if axis not in gone], x)
 
 
@@ -125,7 +125,7 @@ def cut(v: Value, axis: int, begin: Any, end: Any, step: int) -> Value:
         if not all(isinstance(one, int) for one in (size, begin, end)):
             if begin in (-1, (1 << 63) - 1, (1 << 31) - 1) and end < -(1 << 30):
                 return ops.slice(ops.flip(v, axis), axis, 0, size, -step)
-            raise UnsupportedError(f"a slice with the step {step} needs sizes that are numbers")
+            raise NeedsSizes(f"a slice with the step {step} needs sizes that are numbers")
         low, high, back = slice(begin, end, step).indices(size)
         v = ops.flip(v, axis)
         return ops.slice(v, axis, size - 1 - low, max(size - 1 - high, size - 1 - low), -back)

@@ -11,6 +11,7 @@ import numpy as np
 from ... import ops
 from ...errors import UnsupportedError
 from ..build import TYPES, Node, Tensor
+from ..known import Array
 from .common import Value, constant_size_of
 
 
@@ -92,14 +93,23 @@ def four_axes(at: Node, w: Any, is_signal: bool) -> Any:
 
 
 def convolution(at: Node, x: Any, w: Any, bias: Any = None, *, auto_pad: str = "NOTSET", dilations: Any = None, group: int = 1,
-                kernel_shape: Any = None, pads: Any = None, strides: Any = None) -> Any:  # fmt: skip
+                kernel_shape: Any = None, pads: Any = None, strides: Any = None) -> Tensor:  # fmt: skip
     windows = Windows(at.value(x), w.shape[2:], strides, dilations, pads, auto_pad)
+    are_known = isinstance(w, np.ndarray) and (bias is None or isinstance(bias, np.ndarray))
     kernel = four_axes(at, w, windows.is_signal)
     v = windows.x if windows.are_even else windows.padded(0.0)
     weight = at.weight(at.builder.kept(kernel, w)) if isinstance(kernel, np.ndarray) else at.value(kernel)
     made = ops.conv2d(v, weight, None if bias is None else at.value(bias), pair(windows.stride),
                       pair(windows.before) if windows.are_even else 0, pair(windows.dilation), group)  # fmt: skip
-    return windows.back(made)
+
+    def scaled(factor: Array, summand: Array) -> Tensor:
+        times = factor.astype(np.float64)
+        weights = w * times.reshape(-1, *[1] * (w.ndim - 1))
+        biases = summand if bias is None else bias * times + summand
+        return convolution(at, x, at.builder.kept(weights.astype(np.float32), w), at.builder.kept(biases.astype(np.float32), bias),
+                           auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides)  # fmt: skip
+
+    return Tensor(windows.back(made), at.type(x), scaled=scaled if are_known else None)
 
 
 def transposed_convolution(at: Node, x: Any, w: Any, bias: Any = None, *, auto_pad: str = "NOTSET", dilations: Any = None,

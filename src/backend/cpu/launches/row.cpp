@@ -17,6 +17,8 @@ namespace weft::cpu {
 namespace {
 
 constexpr std::int64_t kMaxRowsPerTask = 16;
+/// Rows of pictures have few columns: so many elements are computed by one call of a kernel.
+constexpr std::int64_t kElementsAtOnce = 512;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -154,7 +156,23 @@ std::size_t RowLaunch::row_stride(ValueId value) const {
   return static_cast<std::size_t>(per_row) * sizeof(float);
 }
 
+std::int64_t RowLaunch::rows_at_once() const {
+  const std::int64_t columns = instructions_.front().columns;
+  const auto bytes = static_cast<std::size_t>(columns) * sizeof(float);
+  const auto is_plain = [&](ValueId value) { return row_stride(value) == bytes; };
+  const auto is_of_elements = [](const auto& op) {
+    return std::is_constructible_v<ElementwiseOp, decltype(op)>;
+  };
+  for (const Instruction& instruction : instructions_)
+    if (!std::visit(is_of_elements, instruction.op) || !is_plain(instruction.out.value) ||
+        !std::all_of(instruction.in.begin(), instruction.in.end(),
+                     [&](const Operand& operand) { return is_plain(operand.value); }))
+      return 1;
+  return std::max<std::int64_t>(kElementsAtOnce / std::max<std::int64_t>(columns, 1), 1);
+}
+
 void RowLaunch::settle(const std::vector<bool>& needed_outside) {
+  rows_at_once_ = rows_at_once();
   std::unordered_map<ValueId, std::size_t> scratch_of;  // Few of the graph's values.
   for (Instruction& instruction : instructions_) {
     const auto* quantise = std::get_if<Quantise>(&instruction.op);
@@ -187,7 +205,8 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
         out.offset = scratch_of[out.value] = scratch_bytes_;
         const Shape& shape = graph_.value(out.value).shape;  // A vector is one row, without a stride.
         const std::int64_t alone = shape.rank() == 1 && shape[0].is_constant() ? shape.columns() : 1;
-        scratch_bytes_ += aligned(std::max(out.stride, static_cast<std::size_t>(alone) * sizeof(float)));
+        const std::size_t bytes = std::max(out.stride, static_cast<std::size_t>(alone) * sizeof(float));
+        scratch_bytes_ += aligned(bytes * static_cast<std::size_t>(rows_at_once_));
       }
     }
   }
@@ -214,15 +233,17 @@ std::int32_t RowLaunch::prepare(const StepInfo& step) {
     if (std::holds_alternative<ops::Unfold>(instruction.op) ||
         std::holds_alternative<ops::GetRows>(instruction.op))
       instruction.n_in_rows = graph_.value(instruction.in[0].value).shape.rows(step.symbols);
-  rows_per_task_ = std::clamp<std::int64_t>(n_rows_ / (4 * step.n_threads), 1, kMaxRowsPerTask);
+  rows_per_task_ =
+      std::clamp<std::int64_t>(n_rows_ / (4 * step.n_threads), 1, kMaxRowsPerTask * rows_at_once_);
   return static_cast<std::int32_t>((n_rows_ + rows_per_task_ - 1) / rows_per_task_);
 }
 
 void RowLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int64_t begin = task * rows_per_task_;
   const std::int64_t end = std::min(begin + rows_per_task_, n_rows_);
-  for (std::int64_t row = begin; row < end; ++row)
-    for (const Instruction& instruction : instructions_) execute(instruction, row, context);
+  for (std::int64_t row = begin; row < end; row += rows_at_once_)
+    for (const Instruction& instruction : instructions_)
+      execute(instruction, row, std::min(rows_at_once_, end - row), context);
 }
 
 namespace {
@@ -255,7 +276,8 @@ void top_k_row(const float* x, std::int64_t n, int k, std::int32_t* out) {
 
 }  // namespace
 
-void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const TaskContext& context) const {
+void RowLaunch::execute(const Instruction& instruction, std::int64_t row, std::int64_t n_rows,
+                        const TaskContext& context) const {
   const Kernels& kernels = context.kernels;
   const auto at = [&](const Operand& operand) {
     return operand.scratch ? context.scratch + operand.offset
@@ -267,7 +289,7 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, const 
     return reinterpret_cast<const std::int32_t*>(instruction.in[i].base)[row];
   };
   float* const out = reinterpret_cast<float*>(at(instruction.out));
-  const std::int64_t n = instruction.columns;
+  const std::int64_t n = instruction.columns * n_rows;
 
   std::visit(
       Overloaded{

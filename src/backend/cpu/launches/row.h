@@ -89,7 +89,11 @@ class RowLaunch final : public Launch {
   };
 
   std::size_t row_stride(ValueId value) const;
-  void execute(const Instruction& instruction, std::int64_t row, const TaskContext& context) const;
+  /// Of short rows: how many are computed at once. 1 where any op looks at rows.
+  std::int64_t rows_at_once() const;
+  /// `n_rows` beside each other, of which more than one are as one long row.
+  void execute(const Instruction& instruction, std::int64_t row, std::int64_t n_rows,
+               const TaskContext& context) const;
 
   const Graph& graph_;
   Dim rows_;
@@ -97,6 +101,7 @@ class RowLaunch final : public Launch {
   std::size_t scratch_bytes_ = 0;
   std::int64_t n_rows_ = 0;
   std::int64_t rows_per_task_ = 1;
+  std::int64_t rows_at_once_ = 1;
 };
 
 /// Whether a node is row-wise (of an elementwise one: whether its operands are rows of its result's shape, or
