@@ -94,6 +94,11 @@ test-web: ## the web page in a real browser (Debian's chromium, Playwright from 
 	  build/web-venv/bin/pip install -q pytest playwright markdown-it-py; }
 	@build/web-venv/bin/pytest -q tests/web
 
+.PHONY: test-python-debug
+test-python-debug: build ## the Python package in an interpreter that is built for debugging and counts all references
+	@./scripts/setup.sh build python-debug
+	@CXXFLAGS=-DPy_DEBUG python3-dbg tests/python/run.py build/release build/python-debug
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZ_SECONDS, from its committed seeds
 	@./scripts/setup.sh build tools

@@ -39,8 +39,8 @@ def make_wheel(build: Path, folder: Path) -> Path:
     shutil.rmtree(wheels, ignore_errors=True)
     (package,) = prefix.glob("lib*/**/weftConfig.cmake")
     run(python, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "--wheel-dir", wheels,
-        "-C", f"build-dir={folder / 'objects'}", "-C", f"cmake.define.weft_DIR={package.parent}",
-        "-C", f"cmake.define.WEFT_MODULES={build}", SOURCE)
+        "--config-settings", f"build-dir={folder / 'objects'}", "--config-settings", f"cmake.define.weft_DIR={package.parent}",
+        "--config-settings", f"cmake.define.WEFT_MODULES={build}", SOURCE)
     (wheel,) = wheels.glob("*.whl")
     return wheel
 
