@@ -21,7 +21,9 @@ constexpr std::string_view kDrafter =
 constexpr std::string_view kSparse =
     "chooses by an index of its own which positions each token sees (sparse attention), which weft does not";
 constexpr Stranger kStrangers[] = {
-    {"clip", "is an encoder of pictures or sounds: give it with --mmproj, beside the file of its text model"},
+    {"clip",
+     "is an encoder of pictures or sounds: load it as a VisionModel or AudioModel (--mmproj of the program), "
+     "beside the file of its text model"},
     {"dream", kDiffusion},
     {"llada", kDiffusion},
     {"llada-moe", kDiffusion},

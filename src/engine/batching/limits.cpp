@@ -118,7 +118,8 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   const int limit = max_text(p, context);
   if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
     refuse("the prompt has " + std::to_string(prompt.size()) + " tokens and the context has room for " +
-           std::to_string(limit) + "; use a larger context or a shorter prompt");
+           std::to_string(limit) +
+           "; make the context with a larger n_ctx (-c of the program), or the prompt shorter");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);
   const Sampler checked(p.sampler, n_vocab);  // Refuses what makes no sense.
 }
