@@ -40,6 +40,8 @@ void check(const PromptCacheOptions& options) {
 std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, std::span<const Token> prompt,
                            const Talk& talk) {
   if (!std::filesystem::exists(options.file)) return 0;
+  const auto usual = context.adapters(kSequence);
+  const std::vector<AdapterUse> adapters(usual.begin(), usual.end());
   const std::vector<std::byte> bytes = base::read_file(options.file, kMaxBytes);
   std::size_t n = 0;
   try {
@@ -58,6 +60,8 @@ std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, 
     throw Error(error.code(), fmt::format("--prompt-cache {}: {}; remove the file, or name another one",
                                           options.file, error.what()));
   }
+  // What other adapters wrote is no beginning of this text.
+  if (!std::ranges::equal(context.adapters(kSequence), adapters)) n = 0;
   // The last token is always computed: its logits are wanted.
   n = std::min(n, prompt.size() - 1);
   // A running state cannot go back a few tokens, nor a window beyond what is kept of it.

@@ -21,8 +21,9 @@ void add_prompt_cache_options(CLI::App& app, PromptCacheOptions& options, const 
 void check(const PromptCacheOptions& options);
 
 /// Sequence 0 of the context, which is empty, gets what the file holds of the prompt's beginning, without its
-/// last token. Returns how many tokens; 0 where there is no file yet, or it begins otherwise. Throws Error
-/// for a file that is none of this model, with the way out.
+/// last token. Returns how many tokens; 0 where there is no file yet, or it begins otherwise or was written
+/// with other adapters than the context's. Throws Error for a file that is none of this model, with the way
+/// out.
 std::size_t restore_prompt(const PromptCacheOptions& options, Context& context, std::span<const Token> prompt,
                            const Talk& talk);
 /// Writes what sequence 0 holds, which are these tokens. The file appears whole or stays as it was.

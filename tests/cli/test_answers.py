@@ -102,6 +102,28 @@ class Run(InFolder):
         self.assertIn("damaged", self.fail_with(1, "run", "-m", LLAMA, "-p", "x", "--prompt-cache", cache))
         self.assertIn("--prompt-cache FILE", self.fail_with(2, "run", "-m", LLAMA, "-p", "x", "--prompt-cache-ro"))
 
+    def test_prompts_of_other_adapters_are_not_taken_from_the_cache(self):
+        cache = self.folder / "prompt.state"
+        one, two = (GOLDEN.parent / "adapters" / name for name in ("one.gguf", "two.gguf"))
+
+        def run(*words) -> dict:
+            return json.loads(self.succeed("run", "-m", LLAMA, "-c", "256", "-n", "8", "--temp", "0", "--json",
+                                           "-p", "a few words more than one", *words))  # fmt: skip
+
+        choices = ((), ("--lora", one), ("--lora-scaled", one, "0.5"), ("--lora", one, "--lora", two))
+        for written in choices[:2]:
+            for wanted in choices:
+                if wanted == written or (written and not wanted):  # A model without the adapter is refused the file.
+                    continue
+                with self.subTest(written=written, wanted=wanted):
+                    cache.unlink(missing_ok=True)
+                    run(*written, "--prompt-cache", cache)
+                    found = run(*wanted, "--prompt-cache", cache)
+                    self.assertEqual((found["cached_tokens"], found["tokens"]), (0, run(*wanted)["tokens"]))
+                    again = run(*wanted, "--prompt-cache", cache)
+                    self.assertEqual(again["cached_tokens"], again["prompt_tokens"] - 1)
+                    self.assertEqual(again["tokens"], found["tokens"])
+
     def tokens(self, text: str, model: Path) -> list[int]:
         return json.loads(self.succeed("tokenize", "-m", model, "--json", stdin=text.encode()))
 
