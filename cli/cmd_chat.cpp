@@ -237,15 +237,20 @@ class Session {
   }
 
   void ask(const std::string& text) {
-    converse([&](const Conversation::Wishes& wishes) {
-      return conversation_.ask(text, std::exchange(media_, {}), wishes);
-    });
+    const bool stands =
+        converse([&](const Conversation::Wishes& wishes) { return conversation_.ask(text, media_, wishes); });
+    if (stands) {
+      media_.clear();
+    } else if (!media_.empty()) {
+      note(options_.talk, "(the next question has the pictures and sounds of this one; /clear drops them)");
+    }
     keep_session();
   }
 
-  // An answer; where it calls tools, their results and the next answer, and so on.
+  // An answer; where it calls tools, their results and the next answer, and so on. False where the question
+  // was taken back.
   template <typename Ask>
-  void converse(const Ask& ask) {
+  bool converse(const Ask& ask) {
     constexpr int kMaxRounds = 32;
     std::optional<Conversation::Turn> turn = answer(ask);
     for (int round = 1; turn && !turn->answer.calls.empty(); ++round) {
@@ -254,12 +259,13 @@ class Session {
         conversation_.take_back();
         failed_ = true;
         note(options_.talk, "(a call has no result: the question is taken back)");
-        return;
+        return false;
       }
       turn = answer([&](const Conversation::Wishes& wishes) {
         return conversation_.go_on(*results, round < kMaxRounds, wishes);
       });
     }
+    return turn && !turn->was_taken_back;
   }
 
   // Of the user's program, if one was named, else as they are typed. Nothing where there are none.
@@ -310,6 +316,7 @@ class Session {
       print(kHelp);
     } else if (word == "/clear") {
       conversation_.clear();
+      media_.clear();
       note(options_.talk, "(cleared)");
     } else if (word == "/system") {
       conversation_.clear();

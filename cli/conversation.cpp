@@ -45,7 +45,8 @@ Conversation::Turn Conversation::ask(const std::string& text, Media media, const
   messages_.push_back({.role = "user", .content = text, .media = std::move(media)});
   try {
     Turn turn = answer(params_.tool_choice, wishes);
-    if (is_user(messages_.back())) messages_.pop_back();
+    turn.was_taken_back = is_user(messages_.back());
+    if (turn.was_taken_back) messages_.pop_back();
     return turn;
   } catch (...) {
     messages_.pop_back();
@@ -61,7 +62,8 @@ Conversation::Turn Conversation::go_on(const std::vector<std::string>& results, 
   try {
     // Who must call has called.
     Turn turn = answer(may_call ? ToolChoice::kAuto : ToolChoice::kNone, wishes);
-    if (messages_.back().role == "tool") take_back();
+    turn.was_taken_back = messages_.back().role == "tool";
+    if (turn.was_taken_back) take_back();
     return turn;
   } catch (...) {
     take_back();

@@ -43,10 +43,11 @@ class Conversation {
 
   struct Turn {
     Generation generation;
-    ChatAnswer answer;      ///< With calls only where they are whole: they wait for their results.
-    int n_reused = 0;       ///< Tokens of the prompt that the cache still had.
-    int n_forgotten = 0;    ///< Messages at the beginning that no longer fitted and were dropped.
-    bool cut_call = false;  ///< The answer ended within a call, which is not kept.
+    ChatAnswer answer;            ///< With calls only where they are whole: they wait for their results.
+    int n_reused = 0;             ///< Tokens of the prompt that the cache still had.
+    int n_forgotten = 0;          ///< Messages at the beginning that no longer fitted and were dropped.
+    bool cut_call = false;        ///< The answer ended within a call, which is not kept.
+    bool was_taken_back = false;  ///< Nothing came: the question is none of the conversation's.
   };
   /// How an answer is made, and who is told of it as it comes; its `constraint`, `special` and `on_text` are
   /// the conversation's. on_event returning false stops.

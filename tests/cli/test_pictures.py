@@ -88,6 +88,19 @@ class Chat(unittest.TestCase):
         self.assertEqual(reused[0], 0)
         self.assertGreater(reused[1], N_ROWS)  # The picture, and what stands around it.
 
+    def test_a_question_that_failed_leaves_its_picture_to_the_next(self):
+        long = "word " * 600  # Longer than the context.
+        code, answer, messages = self.chat(f"/image {PNG}\n{long}\nWhat is it?\n", "--mmproj", MMPROJ)
+        self.assertEqual(code, 1)
+        self.assertIn("n_ctx", messages)
+        self.assertIn("the next question has", messages)
+        _, expected, _ = self.chat(f"/image {PNG}\nWhat is it?\n", "--mmproj", MMPROJ)
+        self.assertEqual(answer, expected)
+        _, cleared, _ = self.chat(f"/image {PNG}\n{long}\n/clear\nWhat is it?\n", "--mmproj", MMPROJ)
+        _, without, _ = self.chat("What is it?\n")
+        self.assertEqual(cleared, without)
+        self.assertNotEqual(cleared, expected)
+
     def test_saved_pictures_are_loaded(self):
         saved, again = (Path(self.folder.name) / name for name in ("saved.json", "again.json"))
         code, answer, messages = self.chat(f"/image {PNG}\nWhat is it?\n/save {saved}\n", "--mmproj", MMPROJ)
