@@ -240,15 +240,18 @@ RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name) {
 
   RemoteModel result;
   const SplitName first = split_of(chosen->path);
-  for (int part = 0; part < first.n_parts; ++part) {
-    const auto found = std::find_if(models.begin(), models.end(), [&](const RemoteFile& file) {
-      const SplitName split = split_of(file.path);
-      return split.stem == first.stem && split.part == part && split.n_parts == first.n_parts;
-    });
-    if (found == models.end())
+  std::vector<const RemoteFile*> parts(static_cast<std::size_t>(first.n_parts), nullptr);
+  for (const RemoteFile& file : models) {
+    const SplitName split = split_of(file.path);
+    if (split.stem != first.stem || split.n_parts != first.n_parts) continue;
+    const RemoteFile*& part = parts[static_cast<std::size_t>(split.part)];
+    if (part == nullptr) part = &file;
+  }
+  for (const RemoteFile* const part : parts) {
+    if (part == nullptr)
       throw Error(ErrorCode::kNotFound,
                   fmt::format("{} has not all {} parts of {}", name.repo, first.n_parts, first.stem));
-    result.parts.push_back(*found);
+    result.parts.push_back(*part);
   }
   // The most exact of those that are small against a model.
   for (const std::string_view type : {"f16", "bf16", "q8_0", "f32", ""}) {

@@ -292,6 +292,11 @@ class Pull(unittest.TestCase):
         del self.hub.files["user/Big-GGUF/Q8_0/Big-Q8_0-00002-of-00003.gguf"]
         self.assertIn("3 parts", self.refused(1, "pull", "user/Big-GGUF:Q8_0"))
 
+    def test_a_model_of_very_many_parts_is_seen_to_lack_one(self):
+        n = 99999  # All but the last one.
+        self.hub.files = {f"user/Many/M-{i:05}-of-{n}.gguf": b"" for i in range(1, n)}
+        self.assertIn(f"{n} parts", self.refused(1, "pull", "modelscope.cn/user/Many"))
+
     def test_any_part_of_a_split_model_means_all(self):
         parts = {f"S-0000{i}-of-00003.gguf": b"part %d" % i for i in (1, 2, 3)}
         self.hub.files |= {f"user/S/{name}": data for name, data in parts.items()}
