@@ -1,6 +1,7 @@
 #include "chat/messages.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "chat/call_writer.h"
@@ -147,14 +148,23 @@ std::vector<Message> without_parallel_calls(std::vector<Message> messages) {
     std::vector<HistoryCall> calls = std::exchange(message.calls, {});
     std::vector<Message> results;
     while (i < messages.size() && messages[i].role == "tool") results.push_back(std::move(messages[i++]));
-    for (std::size_t k = 0; k < std::max(calls.size(), results.size()); ++k) {
-      if (k < calls.size()) {
-        Message single = k == 0 ? std::move(message) : Message{.role = "assistant"};
-        single.calls.push_back(std::move(calls[k]));
-        all.push_back(std::move(single));
-      }
-      if (k < results.size()) all.push_back(std::move(results[k]));
+    std::vector<std::string> ids;
+    for (const HistoryCall& call : calls) ids.push_back(call.id);
+    for (std::size_t k = 0; k < calls.size(); ++k) {
+      Message single = k == 0 ? std::move(message) : Message{.role = "assistant"};
+      single.calls.push_back(std::move(calls[k]));
+      all.push_back(std::move(single));
+      auto result =
+          std::find_if(results.begin(), results.end(), [&](const Message& r) { return r.call_id == ids[k]; });
+      if (result == results.end())  // The first one that names no call.
+        result = std::find_if(results.begin(), results.end(), [&](const Message& r) {
+          return std::find(ids.begin(), ids.end(), r.call_id) == ids.end();
+        });
+      if (result == results.end()) continue;
+      all.push_back(std::move(*result));
+      results.erase(result);
     }
+    std::move(results.begin(), results.end(), std::back_inserter(all));
   }
   return all;
 }

@@ -123,6 +123,30 @@ TEST(Chat, ToolsThatMayNotBeCalledAreNotTold) {
   EXPECT_EQ(answer(chat, turn, call), nlohmann::json::array({{"content", call}}));
 }
 
+TEST(Chat, ResultsStandBehindTheirCallsWhereThoseGoOneByOne) {
+  const Chat chat(ChatTemplate(
+      "{% for m in messages %}{% if m.tool_calls %}{% if m.tool_calls | length > 1 %}"
+      "{{ raise_exception('one call at a time') }}{% endif %}"
+      "[{{ m.tool_calls[0].function.name }}{{ m.tool_calls[0].function.arguments | tojson }}]"
+      "{% elif m.role == 'tool' %}({{ m.content }}){% else %}{{ m.content }}{% endif %}{% endfor %}"));
+  const auto prompt = [&](const std::string& results) {
+    return prompt_of(chat, turn_of(R"([{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": [
+      {"id": "a", "type": "function", "function": {"name": "first", "arguments": "{}"}},
+      {"id": "b", "type": "function", "function": {"name": "second", "arguments": "{}"}}]}, )" +
+                                   results + "]"));
+  };
+  const auto result = [](const std::string& id, const std::string& content) {
+    return R"({"role": "tool", )" + (id.empty() ? "" : R"("tool_call_id": ")" + id + R"(", )") +
+           R"("content": ")" + content + R"("})";
+  };
+  const std::string expected = "?[first{}](one)[second{}](two)";
+  EXPECT_EQ(prompt(result("a", "one") + "," + result("b", "two")), expected);
+  EXPECT_EQ(prompt(result("b", "two") + "," + result("a", "one")), expected);
+  EXPECT_EQ(prompt(result("", "one") + "," + result("", "two")), expected);
+  EXPECT_EQ(prompt(result("x", "one") + "," + result("y", "two")), expected);
+  EXPECT_EQ(prompt(result("b", "two")), "?[first{}][second{}](two)");
+}
+
 TEST(Chat, ContinuesTheLastMessage) {
   for (const char* name : {"tags", "alternating", "nine", "strings", "one_call", "unknown_tags", "parts"}) {
     const Chat chat(test_template(name));
