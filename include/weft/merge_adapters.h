@@ -1,7 +1,8 @@
 #pragma once
 // A model's file with adapters made a part of it: of each matrix W that adapters add to, W plus the sum of
 // scale * alpha / rank * B A. It gives what the model gives with the adapters beside it, up to rounding, and
-// needs no more than the model alone.
+// needs no more than the model alone. Where a file has a factor beside a matrix (as those of NVFP4 have), W
+// is the matrix times that, which stays as it is.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -34,7 +35,7 @@ struct MergeAdaptersParams {
 /// time, with the parts of adapters that belong to it. Returns the matrices that were changed. Throws Error
 /// kInvalidArgument for params that make no sense (no adapters, a type that a matrix's rows do not fit, the
 /// file itself as the result), kInvalidFile for files that are no adapters of this model, kUnsupported for
-/// what weft adapts not (embeddings, stacks of experts), kNotFound, kIo, kCancelled.
+/// what weft adapts not (embeddings), kNotFound, kIo, kCancelled.
 std::vector<QuantizedTensor> merge_adapters(const std::filesystem::path& from,
                                             const std::filesystem::path& to,
                                             const MergeAdaptersParams& params);

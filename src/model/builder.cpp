@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/factor_name.h"
 #include "tensor/codec.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
@@ -48,11 +49,6 @@ bool is_but_for_ones(std::span<const std::int64_t> tensor, const Shape& shape) {
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (const std::int64_t n = shape[axis].constant(); n != 1) expected.push_back(n);
   return found == expected;
-}
-
-/// The name of the tensor that may hold a weight's factor.
-std::string factor_name(const std::string& weight) {
-  return weight.substr(0, weight.rfind('.')).append(kFactor);
 }
 
 /// What follows "blk.3." in a name; empty for names of no layer.

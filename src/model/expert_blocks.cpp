@@ -120,9 +120,9 @@ class Experts {
     const std::string weight = full + ".weight";
     const ValueId unscaled = b_.add(ops::MatmulExperts{},
                                     {b_.weight(weight, {n_experts_, n_out, n_in}), input, chosen_.ids}, full);
-    // The factor is of what adapters add, too, as it would be of merged matrices.
+    // The factor is the matrix's, and none of what adapters add to it.
     const ValueId out =
-        b_.with_factor(b_.adapted_experts(input, unscaled, weight, chosen_.ids), weight, chosen_.ids);
+        b_.adapted_experts(input, b_.with_factor(unscaled, weight, chosen_.ids), weight, chosen_.ids);
     if (!b_.has(full + ".bias")) return out;
     // A row of biases for each row and expert.
     const Dim rows = b_.model().graph.value(out).shape[0];

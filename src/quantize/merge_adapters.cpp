@@ -6,6 +6,7 @@
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
 #include "model/additions.h"
+#include "model/factor_name.h"
 #include "model/largest_scale.h"
 #include "quantize/packer.h"
 #include "quantize/source_file.h"
@@ -32,14 +33,19 @@ std::vector<float> floats_of(DType type, std::span<const std::byte> bytes, std::
 /// n_in}, the adapters' ranks side by side.
 class Addition {
  public:
-  /// `scales` are those of the adapters, alpha / rank included.
-  Addition(const model::Adapters& adapters, const model::AdapterStack& stack, std::span<const float> scales)
+  /// `scales` are those of the adapters, alpha / rank included; `factors` what products with the matrix, or
+  /// with each expert's, are multiplied by.
+  Addition(const model::Adapters& adapters, const model::AdapterStack& stack, std::span<const float> scales,
+           std::span<const float> factors)
       : n_in_(static_cast<std::size_t>(stack.n_in)), rank_(static_cast<std::size_t>(stack.rank)) {
     a_ = floats_of(stack.dtype, adapters.a_bytes(stack), stack.n_in);
     b_ = floats_of(stack.dtype, adapters.b_bytes(stack, 0, stack.n_out), stack.rank);
     n_out_ = static_cast<std::size_t>(stack.n_out);
     n_rows_ = static_cast<std::size_t>(stack.n_experts) * n_out_;
-    for (std::size_t i = 0; i < b_.size(); ++i) b_[i] *= scales[i / (n_rows_ * rank_)];
+    for (std::size_t i = 0; i < b_.size(); ++i) {
+      const std::size_t matrix = i / rank_ % n_rows_ / n_out_;
+      b_[i] *= scales[i / (n_rows_ * rank_)] / factors[factors.size() == 1 ? 0 : matrix];
+    }
   }
 
   void add_to(std::int64_t row, std::span<float> values) const {
@@ -69,6 +75,27 @@ std::vector<float> scales_of(const MergeAdaptersParams& params, const model::Ada
     scales.push_back(scale);
   }
   return scales;
+}
+
+/// What the file says that products with a matrix, or with each expert's, are multiplied by.
+std::vector<float> factors_of(const gguf::File& file, const model::AdapterStack& stack) {
+  const gguf::TensorInfo* const tensor = file.find_tensor(model::factor_name(stack.matrix));
+  if (tensor == nullptr) return {1.0f};
+  const auto invalid = [&](const std::string& why) {
+    throw Error(ErrorCode::kInvalidFile, "tensor " + tensor->name + " " + why);
+  };
+  if (info(tensor->dtype).kind != DTypeKind::kFloat) invalid("is of no floats");
+  if (tensor->n_elements() != 1 && tensor->n_elements() != stack.n_experts)
+    invalid("has " + std::to_string(tensor->n_elements()) + " factors, expected one of " + stack.matrix +
+            (stack.n_experts > 1 ? ", or of each expert" : ""));
+  std::vector<std::byte> bytes(tensor->data.size());
+  file.read(tensor->data, bytes);
+  std::vector<float> factors(static_cast<std::size_t>(tensor->n_elements()));
+  unpack_row(tensor->dtype, bytes.data(), factors);
+  for (const float factor : factors)
+    if (!std::isfinite(factor) || !std::isfinite(1.0f / factor))
+      invalid("has the factor " + std::to_string(factor) + ", with which nothing can be merged");
+  return factors;
 }
 
 QuantizedTensor merged(const gguf::TensorInfo& tensor, std::optional<DType> type) {
@@ -119,7 +146,7 @@ std::vector<QuantizedTensor> merge_adapters(const std::filesystem::path& from,
     if (stack != nullptr) type = changed.emplace_back(merged(tensor, params.type)).to;
     writer.add_tensor(tensor.name, type, tensor.shape, [&, stack, type](std::span<std::byte> out) {
       if (stack == nullptr) return packer.pack(tensor, type, {}, out);
-      const Addition addition(adapters, *stack, scales);
+      const Addition addition(adapters, *stack, scales, factors_of(file, *stack));
       packer.pack(tensor, type, {}, out,
                   [&](std::int64_t row, std::span<float> values) { addition.add_to(row, values); });
     });

@@ -2,6 +2,7 @@
 // multiply them by is the model that PyTorch computed.
 #include <algorithm>
 
+#include "engine/adapter_testing.h"
 #include "engine/model_draft.h"
 #include "tensor/codec.h"
 
@@ -61,6 +62,27 @@ TEST_P(Factors, GiveTheLogitsOfPyTorch) {
   const std::vector<Token> tokens = test::read_tokens(dir / "tokens.json");
   const std::vector<float> logits = test::all_logits(context, tokens, tokens.size());
   EXPECT_LE(test::nmse(logits, test::read_floats(dir / "logits.f32")), 1e-6);
+}
+
+TEST_P(Factors, AreNoneOfAdapters) {
+  const auto golden = test::golden_dir() / GetParam();
+  const gguf::File plain = gguf::File::open(golden / "model.gguf");
+  const test::RandomAdapter adapter = test::random_adapter(plain, 1, 3);
+  if (adapter.matrices.empty()) GTEST_SKIP() << "nothing to adapt";
+  test::Draft draft(GetParam());
+  give_factors(draft);
+  const test::DraftFile file(draft);
+  const std::vector<Token> tokens = test::read_tokens(golden / "tokens.json");
+  ModelParams params;
+  params.adapters = {{test::write_adapter(plain, adapter, "of_factors")}};
+  const auto logits = [&](const std::filesystem::path& path) {
+    Context context(
+        Model::load(path, params),
+        {.n_ctx = 128, .k_type = CacheType::kF32, .v_type = CacheType::kF32, .adapters = {{0, 1.0f}}});
+    return test::all_logits(context, tokens, tokens.size());
+  };
+  EXPECT_LE(test::nmse(logits(file.path()), logits(golden / "model.gguf")), 1e-6);
+  std::filesystem::remove(params.adapters[0].path);
 }
 
 TEST(FactorsOfNothing, AreRefusedByName) {

@@ -171,6 +171,58 @@ TEST_F(MergeAdapters, EachExpertGetsItsOwn) {
     }
 }
 
+TEST_F(MergeAdapters, FactorsBesideMatricesStayTheirs) {
+  // What the model multiplies with is the matrix times its factor: that gets the sum.
+  constexpr std::int64_t kExperts = 3, kRank = 2;
+  const std::string experts = "blk.0.ffn_up_exps.weight";
+  const auto w = random_numbers(1, kExperts * kOut * kIn), a = random_numbers(2, kExperts * kRank * kIn),
+             b = random_numbers(3, kExperts * kOut * kRank);
+  const auto write = [&](const char* name, std::vector<float> of_matrix, std::vector<float> of_experts) {
+    gguf::Writer writer;
+    writer.set("general.architecture", "llama");
+    writer.add_tensor(kMatrix, DType::kF32, {kOut, kIn}, std::as_bytes(std::span(weights_)));
+    writer.add_tensor(experts, DType::kF32, {kExperts, kOut, kIn}, std::as_bytes(std::span(w)));
+    writer.add_tensor("blk.0.attn_q.scale", DType::kF32, {std::ssize(of_matrix)},
+                      std::as_bytes(std::span(of_matrix)));
+    writer.add_tensor("blk.0.ffn_up_exps.scale", DType::kF32, {std::ssize(of_experts)},
+                      std::as_bytes(std::span(of_experts)));
+    writer.write_file(path(name));
+    return path(name);
+  };
+  gguf::Writer of_experts;
+  of_experts.set("general.type", "adapter");
+  of_experts.set("adapter.type", "lora");
+  of_experts.set("general.architecture", "llama");
+  of_experts.add_tensor(experts + ".lora_a", DType::kF32, {kExperts, kRank, kIn},
+                        std::as_bytes(std::span(a)));
+  of_experts.add_tensor(experts + ".lora_b", DType::kF32, {kExperts, kOut, kRank},
+                        std::as_bytes(std::span(b)));
+  of_experts.write_file(path("experts"));
+  const MergeAdaptersParams params = {.adapters = {{write_adapter("one", 4, 8.0f, 10)}, {path("experts")}}};
+  const auto merged = [&](const std::filesystem::path& model) {
+    merge_adapters(model, path("merged"), params);
+    return gguf::File::open(path("merged"));
+  };
+  const gguf::File plain = merged(write("plain", {1.0f}, {1.0f, 1.0f, 1.0f}));
+  const std::vector<float> of = {0.5f, -2.0f, 3.0f};
+  const gguf::File scaled = merged(write("scaled", {0.25f}, of));
+  const auto expect_sums = [&](const char* name, std::vector<float> before, std::vector<float> factors) {
+    const auto expected = values_of(plain, name), values = values_of(scaled, name);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float factor = factors[i * factors.size() / values.size()];
+      const double added = static_cast<double>(expected[i]) - before[i];
+      EXPECT_NEAR((values[i] - before[i]) * static_cast<double>(factor), added, 1e-4) << name << " " << i;
+    }
+  };
+  expect_sums(kMatrix, weights_, {0.25f});
+  expect_sums(experts.c_str(), w, of);
+  EXPECT_EQ(values_of(scaled, "blk.0.ffn_up_exps.scale"), of);
+  EXPECT_THAT(error_of([&] { merged(write("zero", {0.0f}, of)); }, ErrorCode::kInvalidFile),
+              HasSubstr("blk.0.attn_q.scale"));
+  EXPECT_THAT(error_of([&] { merged(write("two", {1.0f}, {1.0f, 2.0f})); }, ErrorCode::kInvalidFile),
+              HasSubstr("2 factors"));
+}
+
 TEST_F(MergeAdapters, WhatDoesNotFitIsNamed) {
   const auto model = write_model("model", DType::kF32);
   const auto one = write_adapter("one", 4, 8.0f, 10);
