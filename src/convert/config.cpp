@@ -1,5 +1,6 @@
 #include "convert/config.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -112,13 +113,22 @@ std::int64_t Config::require_int(const Names& names) const {
   return *value;
 }
 
+namespace {
+
+/// One that a file's 32 bits hold, and that may be made a whole number.
+double checked_number(const Json& value, const std::string& name) {
+  constexpr double kMost = 1e15;
+  if (!value.is_number() || !(std::abs(value.get<double>()) <= kMost))
+    refuse("config.json: " + name + " is " + value.dump().substr(0, 40) +
+           ", expected a number of at most 1e15");
+  return value.get<double>();
+}
+
+}  // namespace
+
 std::optional<double> Config::get_float(const Names& names) const {
   const Json* const value = find(names);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_number())
-    refuse("config.json: " + std::string(names.front()) + " is " + value->dump().substr(0, 40) +
-           ", expected a number");
-  return value->get<double>();
+  return value != nullptr ? std::optional(checked_number(*value, names.front())) : std::nullopt;
 }
 
 bool Config::get_bool(const char* name, bool otherwise) const {
@@ -133,8 +143,7 @@ bool Config::get_bool(const char* name, bool otherwise) const {
 double Config::rope_float(const char* name, double otherwise) const {
   const Json* const value = convert_impl::find(rope_, name);
   if (value == nullptr) return otherwise;
-  if (!value->is_number()) refuse("config.json: rope's " + std::string(name) + " is no number");
-  return value->get<double>();
+  return checked_number(*value, "rope's " + std::string(name));
 }
 
 bool Config::turns() const {

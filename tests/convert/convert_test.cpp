@@ -185,6 +185,11 @@ TEST_F(Convert, BadFoldersAreRefusedInWords) {
   restore();
   replace(folder / "config.json", "\"hidden_size\": 64", "\"hidden_size\": \"64\"");
   expect_refused(folder, ErrorCode::kInvalidFile, "expected a whole number");
+  for (const auto& [number, part] : {std::pair("1e999", "1e999"), std::pair("1e300", "at most 1e15")}) {
+    restore();
+    replace(folder / "config.json", "\"rope_theta\": 10000.0", std::string("\"rope_theta\": ") + number);
+    expect_refused(folder, ErrorCode::kInvalidFile, part);
+  }
   restore();
   replace(folder / "config.json", "{", R"({"quantization_config": {"quant_method": "awq"},)");
   expect_refused(folder, ErrorCode::kUnsupported, "quantised (awq)");
