@@ -139,7 +139,6 @@ Pooling pooling_of(const model::HParams& hparams) {
   return Pooling::kCls;
 }
 
-/// What general.file_type means. Empty: unknown.
 }  // namespace
 
 namespace engine {

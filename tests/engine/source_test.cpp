@@ -169,6 +169,19 @@ TEST_F(SourceUse, ASourceTakesThePlaceOfAnother) {
   EXPECT_TRUE(test::all_logits(context, text, 64, 1) == expected(text, golden.sources[2]));
 }
 
+TEST_F(SourceUse, TheBatchBeforeKeepsItsResults) {
+  Context context(model, {.n_ctx = 256, .n_sequences = 2, .n_best = 0});
+  ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);
+  Batch batch;
+  batch.add(text, 0);
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+  const auto logits = context.logits(batch.size() - 1);
+  const std::vector<float> before(logits.begin(), logits.end());
+  ASSERT_EQ(context.set_source(1, golden.sources[2]), DecodeStatus::kOk);
+  const auto still = context.logits(batch.size() - 1);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), still.begin()));
+}
+
 TEST_F(SourceUse, TokensAreSharedWhereSourcesAre) {
   Context context(model, {.n_ctx = 256, .n_sequences = 3});
   ASSERT_EQ(context.set_source(0, source), DecodeStatus::kOk);

@@ -34,9 +34,7 @@ class DecoderReader final : public TextReader {
       for (const Token token : text.tokens) batch_.add(token, seq);
       ++seq;
       for (int i = first; i <= last; ++i)
-        if (pooling == Pooling::kNone || pooling == Pooling::kMean ||
-            (pooling == Pooling::kCls && i == first) || (pooling == Pooling::kLast && i == last))
-          batch_.want_embedding(i);
+        if (pooling != Pooling::kLast || i == last) batch_.want_embedding(i);
     }
     if (context_.decode(batch_) != DecodeStatus::kOk) refuse("the texts do not fit into the cache together");
     int item = 0;
