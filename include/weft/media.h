@@ -28,8 +28,8 @@ struct EncodedMedia {
   std::vector<float> rows = {};  ///< Of all pieces, one behind another: n_embd floats each.
   int n_embd = 0;
   bool both_ways = false;
-  /// Of its first piece with rows; the others have the ids behind it. Unique among what a vision model and an
-  /// audio model have encoded, and the same for the same content as long as it is kept.
+  /// Of its first piece with rows; the others have the ids behind it. Unique among all that a process has
+  /// encoded, and the same for the same content as long as its model keeps it.
   std::int32_t id = 0;
 };
 

@@ -8,15 +8,13 @@
 #include "audio/spectrogram.h"
 #include "encoders/content_cache.h"
 #include "encoders/fit.h"
+#include "encoders/media_ids.h"
 #include "weft/audio.h"
 #include "weft/error.h"
 #include "weft/plan.h"
 
 namespace weft {
 namespace {
-
-/// Vision models count from 0.
-constexpr std::int32_t kFirstId = 1 << 30;
 
 gguf::File open_checked(const std::filesystem::path& path) {
   gguf::File file = gguf::File::open(path);
@@ -119,7 +117,6 @@ struct AudioModel::Impl {
   Plan plan;
   audio::Spectrogram spectrogram;
   encoders::ContentCache cache;
-  std::int32_t next_id = kFirstId;
   std::int64_t n_computed = 0, n_found = 0;
 };
 
@@ -165,9 +162,7 @@ std::shared_ptr<const EncodedMedia> AudioModel::encode(const Sound& sound) const
   std::shared_ptr<EncodedMedia> encoded = impl_->encode(samples);
   const auto n_parts = static_cast<std::int32_t>(std::count_if(
       encoded->pieces.begin(), encoded->pieces.end(), [](const auto& piece) { return piece.n_rows > 0; }));
-  if (impl_->next_id > EmbeddedPart::kMaxId - n_parts)
-    throw Error(ErrorCode::kUnsupported, "this audio model has no numbers left for sounds; load it anew");
-  encoded->id = std::exchange(impl_->next_id, impl_->next_id + n_parts);
+  encoded->id = encoders::take_media_ids(n_parts);
   ++impl_->n_computed;
   impl_->cache.add({bytes.begin(), bytes.end()}, encoded);
   return encoded;

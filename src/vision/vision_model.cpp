@@ -5,6 +5,7 @@
 
 #include "encoders/content_cache.h"
 #include "encoders/fit.h"
+#include "encoders/media_ids.h"
 #include "vision/encoder_graph.h"
 #include "vision/family.h"
 #include "vision/patches.h"
@@ -14,9 +15,6 @@
 
 namespace weft {
 namespace {
-
-/// Audio models count from there on.
-constexpr std::int32_t kLastId = (1 << 30) - 1;
 
 gguf::File open_checked(const std::filesystem::path& path) {
   gguf::File file = gguf::File::open(path);
@@ -116,7 +114,6 @@ struct VisionModel::Impl {
   std::mutex mutex;  // Of all below.
   Plan plan;
   encoders::ContentCache cache;
-  std::int32_t next_id = 0;
   std::int64_t n_computed = 0, n_found = 0;
 };
 
@@ -162,14 +159,12 @@ std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image) cons
   }
   const auto n_parts = static_cast<std::int32_t>(std::count_if(
       layout.pieces.begin(), layout.pieces.end(), [](const auto& piece) { return piece.n_rows > 0; }));
-  if (impl_->next_id > kLastId - n_parts)
-    throw Error(ErrorCode::kUnsupported, "this vision model has no numbers left for pictures; load it anew");
   auto encoded = std::make_shared<EncodedMedia>();
   for (const Image& tile : layout.tiles) impl_->compute(tile, encoded->rows);
   encoded->pieces = std::move(layout.pieces);
   encoded->n_embd = impl_->info.n_embd;
   encoded->both_ways = impl_->family.both_ways;
-  encoded->id = std::exchange(impl_->next_id, impl_->next_id + n_parts);
+  encoded->id = encoders::take_media_ids(n_parts);
   ++impl_->n_computed;
   impl_->cache.add(std::move(content), encoded);
   return encoded;

@@ -48,6 +48,8 @@ TEST_P(Vision, APictureThatComesAgainIsNotComputedAgain) {
 
   const auto forgetful = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}, .cache_bytes = 0});
   EXPECT_NE(forgetful->encode(picture)->id, forgetful->encode(picture)->id);
+  // Nor has a model's picture the number of another's: both may stand in one cache.
+  EXPECT_NE(VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}})->encode(other)->id, first->id);
   EXPECT_TRUE(forgetful->encode(picture)->rows == first->rows);
 }
 
