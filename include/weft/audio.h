@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,9 +69,11 @@ class AudioModel {
   /// Throws Error kInvalidArgument where it is not for such a text model: its family, and what it reads
   /// (ModelInfo::architecture, ModelInfo::n_embd_input).
   void check_fits(std::string_view architecture, int n_embd_input) const;
-  /// The same rows, bit by bit, for the same samples. Throws Error kInvalidArgument for a sound without
+  /// The same rows, bit by bit, for the same samples. `goes_on` is asked before each part that is computed,
+  /// by the calling thread; false: Error kCancelled. Throws Error kInvalidArgument for a sound without
   /// samples, or with one that is not finite, and what devices throw.
-  std::shared_ptr<const EncodedMedia> encode(const Sound& sound) const;
+  std::shared_ptr<const EncodedMedia> encode(const Sound& sound,
+                                             const std::function<bool()>& goes_on = {}) const;
   /// Sounds that encode has computed so far, and that it had kept.
   std::int64_t n_computed() const;
   std::int64_t n_found() const;

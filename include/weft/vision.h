@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -74,9 +75,11 @@ class VisionModel {
   /// Throws Error kInvalidArgument where it is not for such a text model: its family, and what it reads
   /// (ModelInfo::architecture, ModelInfo::n_embd_input).
   void check_fits(std::string_view architecture, int n_embd_input) const;
-  /// The same rows, bit by bit, for the same pixels. Throws Error kInvalidArgument for a picture without
-  /// pixels or of another number of bytes than its size says, and what devices throw.
-  std::shared_ptr<const EncodedMedia> encode(const Image& image) const;
+  /// The same rows, bit by bit, for the same pixels. `goes_on` is asked before each part that is computed, by
+  /// the calling thread; false: Error kCancelled. Throws Error kInvalidArgument for a picture without pixels
+  /// or of another number of bytes than its size says, and what devices throw.
+  std::shared_ptr<const EncodedMedia> encode(const Image& image,
+                                             const std::function<bool()>& goes_on = {}) const;
   /// Pictures that encode has computed so far, and that it had kept.
   std::int64_t n_computed() const;
   std::int64_t n_found() const;

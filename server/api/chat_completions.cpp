@@ -200,7 +200,7 @@ void chat_completions(Job& job) {
   if (messages == nullptr || messages->empty())
     throw bad_request("messages", "'messages' must be an array with at least one message");
   Json texts = *messages;
-  const Media media = take_media(texts, *job.model);
+  const Media media = take_media(texts, job);
   turn.messages_json = to_text(texts);
   if (const Json* tools = fields.array("tools"); tools != nullptr && !tools->empty())
     turn.tools_json = to_text(*tools);

@@ -24,7 +24,8 @@ struct Spent {
   std::int64_t n_pixels = 0, n_samples = 0;
 };
 
-std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedModel& model, Spent& spent) {
+std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedModel& model, Spent& spent,
+                                           const std::function<bool()>& is_wanted) {
   std::optional<Image> image;
   std::optional<Sound> sound;
   try {
@@ -43,7 +44,7 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
     throw bad_request(file.path, fmt::format("with '{}' the sounds of this request are longer than the {} "
                                              "seconds that are read; cut them",
                                              file.path, kMaxSamples / Sound::kSampleRate));
-  return sound ? model.audio->encode(*sound) : model.vision->encode(*image);
+  return sound ? model.audio->encode(*sound, is_wanted) : model.vision->encode(*image, is_wanted);
 }
 
 /// The text in the place of a part that is a picture or a sound. Other parts are left to who reads messages.
@@ -60,6 +61,10 @@ std::optional<std::string> take_part(const Json& part, const std::string& path, 
 }
 
 }  // namespace
+
+MediaTaker::MediaTaker(const Job& job) : model_(*job.model) {
+  media_.is_wanted = [exchange = job.exchange] { return !exchange->closed(); };
+}
 
 std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_sound) {
   if (media_.files.size() == kMaxFiles)
@@ -120,8 +125,8 @@ bool has_media(const Json& body) {
   return body.is_structured() && std::any_of(body.begin(), body.end(), has_media);
 }
 
-Media take_media(Json& messages, const ServedModel& model) {
-  MediaTaker taker(model);
+Media take_media(Json& messages, const Job& job) {
+  MediaTaker taker(job);
   for (std::size_t m = 0; m < messages.size(); ++m) {
     if (!messages[m].is_object() || !messages[m].contains("content")) continue;
     Json& content = messages[m]["content"];
@@ -153,7 +158,7 @@ PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& 
   if (media.files.empty()) return {.tokens = model.tokenizer().encode(prompt)};
   std::vector<std::shared_ptr<const EncodedMedia>> encoded;
   Spent spent;
-  for (const MediaFile& file : media.files) encoded.push_back(encode(file, model, spent));
+  for (const MediaFile& file : media.files) encoded.push_back(encode(file, model, spent, media.is_wanted));
   return place_media(model.tokenizer(), prompt, encoded, media.mark);
 }
 

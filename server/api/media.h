@@ -2,6 +2,7 @@
 // Pictures and sounds in conversations: files in base64, or data: URLs. Nothing is fetched: other URLs are
 // refused.
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,13 +23,15 @@ struct MediaFile {
 struct Media {
   std::string mark;  ///< What stands in their places in the messages.
   std::vector<MediaFile> files;
+  std::function<bool()> is_wanted;  ///< Whether the client is there still.
 };
 
 /// Takes pictures and sounds out of a conversation, in their order. Throws ApiError that names `path` for a
 /// model that reads none, for too many, and for what is no data: URL and no base64.
 class MediaTaker {
  public:
-  explicit MediaTaker(const ServedModel& model) : model_(model) {}
+  /// The job's model must outlive it.
+  explicit MediaTaker(const Job& job);
 
   /// What stands in the picture's place.
   std::string take_url(std::string_view url, const std::string& path);
@@ -49,10 +52,11 @@ bool has_media(const Json& body);
 
 /// Those of an array of messages of OpenAI's chat API: also parts {"type": "image_url", "image_url": {"url":
 /// "data:image/png;base64,..."}}.
-Media take_media(Json& messages, const ServedModel& model);
+Media take_media(Json& messages, const Job& job);
 
 /// The prompt with the pictures and sounds, if there are any, in their places, computed now unless they came
-/// before. Throws ApiError for those that cannot be read, and for too many pixels or seconds in all.
+/// before. Throws ApiError for those that cannot be read, and for too many pixels or seconds in all, and
+/// Error kCancelled where nobody waits for it any more.
 PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& media,
                            const ServedModel& model);
 

@@ -374,7 +374,7 @@ void messages(Job& job) {
   Fields fields(job.body);
   CommonFields common = read_common(fields, job.params->defaults, *job.model->model);
   RequestParams& params = common.params;
-  MediaTaker media(*job.model);
+  MediaTaker media(job);
   ChatTurn turn = read_turn(fields, media);
   read_output_config(fields, common, turn);
   if (!fields.has("max_tokens")) throw bad_request("max_tokens", "'max_tokens' is missing");
@@ -399,7 +399,7 @@ void messages(Job& job) {
 
 void count_message_tokens(Job& job) {
   Fields fields(job.body);
-  MediaTaker taker(*job.model);
+  MediaTaker taker(job);
   ChatTurn turn = read_turn(fields, taker);
   const Media media = taker.finish();
   const ChatOpening opening = open_chat(*job.model, std::move(turn));

@@ -361,7 +361,7 @@ void responses(Job& job) {
   ChatTurn turn;
   const Json* input = fields.find("input");
   if (input == nullptr) throw bad_request("input", "'input' is missing");
-  MediaTaker taker(*job.model);
+  MediaTaker taker(job);
   Json list = ItemReader(taker).read(*input);
   if (const std::string instructions = fields.string("instructions"); !instructions.empty())
     list.insert(list.begin(), Json{{"role", "system"}, {"content", instructions}});

@@ -93,11 +93,12 @@ struct AudioModel::Impl {
     return rows;
   }
 
-  std::shared_ptr<EncodedMedia> encode(std::span<const float> samples) {
+  std::shared_ptr<EncodedMedia> encode(std::span<const float> samples, const std::function<bool()>& goes_on) {
     auto encoded = std::make_shared<EncodedMedia>();
     encoded->n_embd = hparams.n_embd;
     encoded->pieces.push_back({std::string(family.before), 0});
     for (std::size_t at = 0; at < samples.size(); at += part_samples()) {
+      if (goes_on && !goes_on()) throw Error(ErrorCode::kCancelled, "the sound is wanted no more");
       const std::vector<float> rows =
           compute(samples.subspan(at, std::min(part_samples(), samples.size() - at)));
       encoded->pieces.push_back({"", static_cast<int>(rows.size()) / hparams.n_embd});
@@ -146,7 +147,8 @@ std::int64_t AudioModel::n_found() const {
   return impl_->n_found;
 }
 
-std::shared_ptr<const EncodedMedia> AudioModel::encode(const Sound& sound) const {
+std::shared_ptr<const EncodedMedia> AudioModel::encode(const Sound& sound,
+                                                       const std::function<bool()>& goes_on) const {
   const std::vector<float>& samples = sound.samples;
   if (samples.empty() || std::ssize(samples) > Sound::kMaxSamples ||
       !std::all_of(samples.begin(), samples.end(), [](float x) { return std::isfinite(x); }))
@@ -159,7 +161,7 @@ std::shared_ptr<const EncodedMedia> AudioModel::encode(const Sound& sound) const
     ++impl_->n_found;
     return found;
   }
-  std::shared_ptr<EncodedMedia> encoded = impl_->encode(samples);
+  std::shared_ptr<EncodedMedia> encoded = impl_->encode(samples, goes_on);
   const auto n_parts = static_cast<std::int32_t>(std::count_if(
       encoded->pieces.begin(), encoded->pieces.end(), [](const auto& piece) { return piece.n_rows > 0; }));
   encoded->id = encoders::take_media_ids(n_parts);

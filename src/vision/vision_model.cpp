@@ -143,7 +143,8 @@ std::int64_t VisionModel::n_found() const {
   return impl_->n_found;
 }
 
-std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image) const {
+std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image,
+                                                        const std::function<bool()>& goes_on) const {
   if (image.width < 1 || image.height < 1 || image.width > kMaxImageSide || image.height > kMaxImageSide ||
       image.rgb.size() != 3 * static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height))
     throw Error(ErrorCode::kInvalidArgument,
@@ -160,7 +161,10 @@ std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image) cons
   const auto n_parts = static_cast<std::int32_t>(std::count_if(
       layout.pieces.begin(), layout.pieces.end(), [](const auto& piece) { return piece.n_rows > 0; }));
   auto encoded = std::make_shared<EncodedMedia>();
-  for (const Image& tile : layout.tiles) impl_->compute(tile, encoded->rows);
+  for (const Image& tile : layout.tiles) {
+    if (goes_on && !goes_on()) throw Error(ErrorCode::kCancelled, "the picture is wanted no more");
+    impl_->compute(tile, encoded->rows);
+  }
   encoded->pieces = std::move(layout.pieces);
   encoded->n_embd = impl_->info.n_embd;
   encoded->both_ways = impl_->family.both_ways;

@@ -62,6 +62,23 @@ TEST_P(AudioFamilies, ASoundThatComesAgainIsNotComputedAgain) {
   EXPECT_NE(AudioModel::load(file(), {.devices = {"cpu"}})->encode(sound)->id, picture->id);
 }
 
+TEST_P(AudioFamilies, ASoundThatNobodyWantsIsNotComputedToItsEnd) {
+  const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
+  Sound sound = tiny_sound();
+  sound.samples.resize(static_cast<std::size_t>(3 * audio->info().part_seconds * Sound::kSampleRate), 0.0f);
+  int n_asked = 0;
+  const auto once = [&] { return ++n_asked < 2; };
+  try {
+    audio->encode(sound, once);
+    ADD_FAILURE() << "not cancelled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled);
+  }
+  EXPECT_EQ(n_asked, 2);
+  EXPECT_EQ(audio->n_computed(), 0);
+  EXPECT_FALSE(audio->encode(tiny_sound())->rows.empty());
+}
+
 TEST_P(AudioFamilies, SoundsStandInThePlacesOfMarks) {
   const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / "qwen2vl" / "model.gguf");

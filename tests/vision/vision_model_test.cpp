@@ -53,6 +53,19 @@ TEST_P(Vision, APictureThatComesAgainIsNotComputedAgain) {
   EXPECT_TRUE(forgetful->encode(picture)->rows == first->rows);
 }
 
+TEST_P(Vision, APictureThatNobodyWantsIsNotComputed) {
+  const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
+  const Image picture = test::tiny_picture(GetParam());
+  try {
+    vision->encode(picture, [] { return false; });
+    ADD_FAILURE() << "not cancelled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled);
+  }
+  EXPECT_EQ(vision->n_computed(), 0);
+  EXPECT_FALSE(vision->encode(picture, [] { return true; })->rows.empty());
+}
+
 TEST_P(Vision, PicturesStandInThePlacesOfMarks) {
   const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / "gemma3" / "model.gguf");
