@@ -90,6 +90,9 @@ int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits,
     const Token* const one = std::get_if<Token>(&tokens);
     const std::span<const Token> all =
         one != nullptr ? std::span(one, 1) : std::span<const Token>(std::get<std::vector<Token>>(tokens));
+    if (all.empty())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "there are no tokens to add, and so no number of the last one");
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Pos at = pos ? *pos + static_cast<Pos>(i) : Batch::kNextPos;
       const bool wanted = logits && i + 1 == all.size();

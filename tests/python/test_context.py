@@ -42,6 +42,14 @@ def test_logits_are_not_copied(model, context):
         row[0] = 1
 
 
+def test_no_tokens_have_no_number():
+    batch = weft.Batch()
+    assert batch.add([1, 2]) == 1
+    with pytest.raises(weft.InvalidArgumentError, match="no tokens"):
+        batch.add([])
+    assert len(batch) == 2
+
+
 def test_logits_outlive_what_they_are_of(model):
     """An array keeps its memory, whatever happens to the context and to the batches after it."""
     context = model.context(n_ctx=256, n_sequences=1, n_ubatch=16)
