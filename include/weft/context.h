@@ -260,14 +260,16 @@ class Context {
 
   static constexpr int kMaxAdapters = 8;  ///< Of a sequence.
   /// The adapters of an empty sequence, at most kMaxAdapters, each once; those with scale 0 count as none.
-  /// Throws Error kInvalidArgument where it is not empty, and for adapters that the model has not.
+  /// Throws Error kInvalidArgument where it is not empty or has a source that others have read, and for
+  /// adapters that the model has not.
   void set_adapters(SeqId seq, std::span<const AdapterUse> adapters);
   std::span<const AdapterUse> adapters(SeqId seq) const;  ///< In their order, valid until they change.
 
   // Sources, of models that write about one (ModelInfo::reads_source). A text is written about the same
   // source from its beginning to its end, and begins with ModelInfo::first_token. A sequence that becomes
   // empty by one of the operations above has none any more; a copy has that of its text, or of a sequence
-  // that is empty as yet, and shares it.
+  // that is empty as yet, and shares it. A source is read with the adapters that its sequence has then, and
+  // keeps them.
 
   /// Reads the source of an empty sequence, in place of one that it has; a batch of other sequences is not
   /// disturbed. Throws Error kInvalidArgument, and changes nothing, where the sequence is not empty, and for

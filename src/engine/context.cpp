@@ -228,10 +228,14 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
     refuse("sequence " + std::to_string(to) + " was written about another source than sequence " +
            std::to_string(from) + ", of which it is to get a part; remove it before");
   if (!c.sequences.copy(from, to, begin, end)) return false;
-  if (has_text) c.adapters.set(to, c.adapters.of(from));
+  const bool is_empty = c.sequences.min_pos(to) < 0;
+  const bool becomes_empty = is_empty && !was_empty;
+  if (becomes_empty) c.adapters.reset(to);
+  // A source's rows were made with the adapters.
+  if ((has_text && !becomes_empty) || (is_empty && c.sources.size(from) > 0))
+    c.adapters.set(to, c.adapters.of(from));
+  if (has_text || is_empty) c.sources.copy(from, to);
   if (c.on_axes[static_cast<std::size_t>(from)]) c.on_axes[static_cast<std::size_t>(to)] = true;
-  if (!was_empty && c.sequences.min_pos(to) < 0) c.adapters.reset(to);
-  if (has_text || c.sequences.min_pos(to) < 0) c.sources.copy(from, to);
   for (const auto& memory : c.memories) memory->copied(from, to, begin, end);
   return true;
 }
@@ -299,7 +303,11 @@ void Context::set_adapters(SeqId seq, std::span<const AdapterUse> adapters) {
   if (c.sequences.min_pos(seq) >= 0)
     refuse("sequence " + std::to_string(seq) +
            " holds text that was written with other adapters perhaps; remove it before");
-  c.adapters.set(seq, engine::checked_adapters(*c.model, adapters));
+  std::vector<AdapterUse> uses = engine::checked_adapters(*c.model, adapters);
+  if (c.sources.size(seq) > 0 && uses != c.adapters.of(seq))
+    refuse("sequence " + std::to_string(seq) +
+           " has a source that was read with other adapters; remove it, and set adapters before the source");
+  c.adapters.set(seq, std::move(uses));
 }
 
 std::span<const AdapterUse> Context::adapters(SeqId seq) const {

@@ -63,10 +63,11 @@ struct Context::Impl {
     std::int64_t n_logits = 0;  ///< Outputs whose logits are wanted, all of them.
     std::int64_t n_hidden = 0;  ///< Entries of what is hidden from tokens.
     std::int64_t n_source = 0;  ///< Tokens of the source that is read.
-    // Uses of adapters by tokens, by those of which anything is wanted, and by the head's.
+    // Uses of adapters by tokens, by those of which anything is wanted, by the head's ...
     std::int64_t n_token_uses = 0;
     std::int64_t n_wanted_uses = 0;
     std::int64_t n_output_uses = 0;
+    std::int64_t n_source_uses = 0;  ///< ... and by the source's.
   };
   /// Writes the inputs of a ubatch's items.
   StepSizes bind_ubatch(const Batch& batch);
@@ -94,8 +95,8 @@ struct Context::Impl {
   bool consistent() const;
 
   DecodeStatus set_source(SeqId seq, std::span<const Token> tokens);
-  /// A step of no tokens: moves that are owed, and a source of so many.
-  void run_without_tokens(std::int64_t n_source);
+  /// A step of no tokens: moves that are owed, and what `sizes` have of a source.
+  void run_without_tokens(const StepSizes& sizes);
 
   // States: of one sequence, or of all.
   void prepare_save(std::optional<SeqId> seq);

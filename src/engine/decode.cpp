@@ -277,6 +277,7 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
     set(graph.adapters_of_tokens.n_uses, now.n_token_uses);
     set(graph.adapters_of_wanted.n_uses, now.n_wanted_uses);
     set(graph.adapters_of_outputs.n_uses, now.n_output_uses);
+    set(graph.adapters_of_source.n_uses, now.n_source_uses);
     set(graph.n_moves, moves.n_moves);
     set(graph.n_forks, moves.n_forks);
     exec::Step run;
@@ -295,13 +296,13 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
 
 void Context::Impl::carry_out_moves() {
   follow_moves();
-  if (!sequences.moves().empty()) run_without_tokens(0);
+  if (!sequences.moves().empty()) run_without_tokens({});
 }
 
-void Context::Impl::run_without_tokens(std::int64_t n_source) {
+void Context::Impl::run_without_tokens(const StepSizes& sizes) {
   note_parts(nullptr);
   try {
-    run_step({.n_source = n_source});
+    run_step(sizes);
   } catch (...) {
     sequences.abandon_moves();
     throw;
@@ -328,8 +329,12 @@ DecodeStatus Context::Impl::set_source(SeqId seq, std::span<const Token> tokens)
     sources.remove(seq);
     return DecodeStatus::kCancelled;
   }
+  engine::AdapterRows of_source(graph.adapters_of_source, bindings,
+                                model->impl().description.additions.adapters.get());
+  for (std::size_t i = 0; i < tokens.size(); ++i) of_source.add(adapters.of(seq));
   try {
-    run_without_tokens(static_cast<std::int64_t>(tokens.size()));
+    run_without_tokens(
+        {.n_source = static_cast<std::int64_t>(tokens.size()), .n_source_uses = of_source.n_uses()});
     column_totals.add(plan, symbols);
   } catch (...) {
     sources.remove(seq);

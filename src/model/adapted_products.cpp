@@ -18,9 +18,10 @@ const AdapterInputs* Builder::adapters_of_rows(const Dim& rows) {
       {model_.n_tokens, sizes_.n_ubatch, "token", model_.adapters_of_tokens},
       {model_.n_wanted, sizes_.n_ubatch, "wanted", model_.adapters_of_wanted},
       {model_.n_outputs, sizes_.n_outputs, "output", model_.adapters_of_outputs},
+      {model_.source.n_rows, sizes_.n_source, "source", model_.adapters_of_source},
   };
   for (const Kind& kind : kinds) {
-    if (!(rows == Dim(1, kind.symbol))) continue;
+    if (kind.symbol == kNoSymbol || !(rows == Dim(1, kind.symbol))) continue;
     AdapterInputs& inputs = kind.inputs;
     if (inputs.n_uses != kNoSymbol) return &inputs;
     const std::string prefix = std::string(kind.name) + "_adapter_";

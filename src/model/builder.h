@@ -153,6 +153,7 @@ struct ModelGraph {
   AdapterInputs adapters_of_tokens;
   AdapterInputs adapters_of_wanted;
   AdapterInputs adapters_of_outputs;
+  AdapterInputs adapters_of_source;
   std::vector<WeightUse> weights;
   std::vector<ValueId> states;          ///< Caches.
   std::vector<ValueId> running_states;  ///< {n_slots, rows, columns} F32
