@@ -235,7 +235,8 @@ bool Context::copy(SeqId from, SeqId to, Pos begin, Pos end) {
   if ((has_text && !becomes_empty) || (is_empty && c.sources.size(from) > 0))
     c.adapters.set(to, c.adapters.of(from));
   if (has_text || is_empty) c.sources.copy(from, to);
-  if (c.on_axes[static_cast<std::size_t>(from)]) c.on_axes[static_cast<std::size_t>(to)] = true;
+  const auto on_axes = [&c](SeqId seq) { return c.on_axes[static_cast<std::size_t>(seq)]; };
+  on_axes(to) = !is_empty && (on_axes(from) || (!replaces && on_axes(to)));
   for (const auto& memory : c.memories) memory->copied(from, to, begin, end);
   return true;
 }

@@ -302,8 +302,8 @@ INSTANTIATE_TEST_SUITE_P(Families, SequenceOperations,
                          testing::Values("llama", "llama-rope3", "qwen2", "gemma3", "phi3", "gpt2"),
                          test::name_of_family);
 
-// Whose lines and columns the cache does not know: a division would bring the text around them closer, and not
-// them.
+// Whose lines and columns the cache does not know: a division would bring the text around them closer, and
+// not them.
 TEST(TextsWithPictures, AreShiftedAndNotDivided) {
   const auto model = Model::load(test::golden_dir() / "qwen2vl" / "model.gguf");
   Context context(model, {.n_ctx = 128, .n_sequences = 3});
@@ -331,6 +331,8 @@ TEST(TextsWithPictures, AreShiftedAndNotDivided) {
   EXPECT_NE(why_not_divided(2).find("picture"), std::string::npos);
   EXPECT_EQ(why_not_divided(1), "");
   EXPECT_EQ(context.next_pos(1), 8);
+  ASSERT_TRUE(context.copy(1, 2));  // In place of the picture.
+  EXPECT_EQ(why_not_divided(2), "");
   EXPECT_TRUE(context.shift(0, 0, -1, 5));
   const std::vector<std::byte> saved = context.save(1);
   context.remove(0);
