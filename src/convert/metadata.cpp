@@ -70,6 +70,18 @@ const std::vector<Key> kExpertKeys = {
     {"moe_latent_size", Kind::kInt, {"moe_latent_size"}},
 };
 
+/// What files of these take for granted, where it is not SiLU. Of GELU, which approximation is a matter of
+/// digits.
+struct Activation {
+  std::string_view architecture, name;
+};
+constexpr Activation kActivations[] = {
+    {"gemma", "gelu"},        {"gemma2", "gelu"},    {"gemma3", "gelu"},   {"gemma3n", "gelu"},
+    {"phi2", "gelu"},         {"gptneox", "gelu"},   {"falcon", "gelu"},   {"starcoder", "gelu"},
+    {"starcoder2", "gelu"},   {"gpt2", "gelu"},      {"gptj", "gelu"},     {"bloom", "gelu"},
+    {"mpt", "gelu"},          {"codeshell", "gelu"}, {"nemotron", "relu"}, {"arcee", "relu"},
+    {"bitnet-b1.58", "relu"}, {"jais2", "relu"},     {"apertus", "xielu"}};
+
 std::uint32_t u32(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 
 class Keys {
@@ -98,6 +110,7 @@ class Keys {
   }
 
   void add_all() {
+    check_activation();
     add_table(kKeys);
     const auto rms = config_.get_float({"rms_norm_eps"});
     const auto mean = config_.get_float({"layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"});
@@ -215,6 +228,11 @@ class Keys {
     set("rope.freq_base", static_cast<float>(config_.rope_float("rope_theta", base)));
     const std::string kind = find_text(config_.rope(), "rope_type")
                                  .value_or(find_text(config_.rope(), "type").value_or("default"));
+    // Hunyuan calls it dynamic, but it is a larger base, whatever the text's length.
+    if (const double alpha = config_.rope_float("alpha", 0.0); kind == "dynamic" && alpha > 0.0 && dim > 2)
+      set("rope.freq_base",
+          static_cast<float>(config_.rope_float("rope_theta", base) *
+                             std::pow(alpha, static_cast<double>(dim) / static_cast<double>(dim - 2))));
     if (!config_.turns()) set("rope.scaling.finetuned", false);  // How files say that there is no rope.
     if (kind == "linear" || kind == "yarn") {
       set("rope.scaling.type", kind);
@@ -235,6 +253,9 @@ class Keys {
       constexpr double kOfLatent = 0.1;  // Its files have the factor of the logarithm, too.
       copy("mscale_all_dim", "rope.scaling.yarn_log_multiplier", has(kLatent) ? kOfLatent : 1.0);
       copy("llama_4_scaling_beta", "attention.temperature_scale", 1.0);
+      // Files have what stands beside the usual factor, which grows with the logarithm of the lengths' ratio.
+      const double usual = 1.0 + 0.1 * std::log(std::max(1.0, config_.rope_float("factor", 1.0)));
+      copy("attention_factor", "rope.scaling.attn_factor", 1.0 / usual);
     }
     if (kind == "longrope" || kind == "su") add_long_rope(static_cast<double>(n_trained));
     // What turns by less than the trained positions is as it was ("dynamic"), or a tensor ("llama3").
@@ -281,6 +302,21 @@ class Keys {
     set("attention.sliding_window_pattern", slides);
   }
 
+  /// Files have no key for it: another one would be another model without a word.
+  void check_activation() const {
+    const Json* const said = config_.find({"hidden_act"});
+    if (said == nullptr || has(kEncoder)) return;
+    std::string name = said->is_string() ? said->get<std::string>() : said->dump();
+    if (name == "swish") name = "silu";
+    std::string_view expected = "silu";
+    for (const Activation& other : kActivations)
+      if (other.architecture == family_.architecture) expected = other.name;
+    if (!name.starts_with(expected))
+      throw Error(ErrorCode::kUnsupported, "config.json: hidden_act is \"" + name.substr(0, 40) +
+                                               "\", and weft's " + std::string(family_.architecture) +
+                                               " models have " + std::string(expected));
+  }
+
   void add_long_rope(double n_trained) {
     const double n_original = config_.rope_float(
         "original_max_position_embeddings",
@@ -289,7 +325,7 @@ class Keys {
     const double scale = n_trained / n_original;
     set("rope.scaling.original_context_length", u32(static_cast<std::int64_t>(n_original)));
     set("rope.scaling.type", std::string("longrope"));
-    const double factor = config_.rope_float("short_mscale", 0.0);
+    const double factor = config_.rope_float("short_mscale", config_.rope_float("attention_factor", 0.0));
     set("rope.scaling.attn_factor",
         static_cast<float>(factor > 0.0   ? factor
                            : scale <= 1.0 ? 1.0

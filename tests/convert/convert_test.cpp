@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -191,6 +192,9 @@ TEST_F(Convert, BadFoldersAreRefusedInWords) {
     expect_refused(folder, ErrorCode::kInvalidFile, part);
   }
   restore();
+  replace(folder / "config.json", "\"hidden_act\": \"gelu_new\"", "\"hidden_act\": \"silu\"");
+  expect_refused(folder, ErrorCode::kUnsupported, "hidden_act is \"silu\", and weft's phi2 models have gelu");
+  restore();
   replace(folder / "config.json", "{", R"({"quantization_config": {"quant_method": "awq"},)");
   expect_refused(folder, ErrorCode::kUnsupported, "quantised (awq)");
   restore();
@@ -207,6 +211,33 @@ TEST_F(Convert, BadFoldersAreRefusedInWords) {
   expect_refused(folder, ErrorCode::kNotFound, "no model.safetensors");
   write(folder / "pytorch_model.bin", "pickle");
   expect_refused(folder, ErrorCode::kUnsupported, "pickled");
+}
+
+TEST_F(Convert, RopeIsAsItsParametersSay) {
+  const auto folder = copy_of("phi2");
+  const std::string config = read(folder / "config.json");
+  const auto key = [&](const std::string& rope, const std::string& name) {
+    write(folder / "config.json", config);
+    replace(folder / "config.json", "{",
+            R"({"rope_scaling": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, )" + rope + "},");
+    replace(folder / "config.json", "\"rope_parameters\"", "\"unused\"");
+    const std::filesystem::path made = scratch_ / "made.gguf";
+    convert(folder, made);
+    for (const auto& [found, value] : read_gguf_metadata(made))
+      if (found == "phi2.rope." + name) return std::get<float>(value);
+    ADD_FAILURE() << name;
+    return 0.0f;
+  };
+  // Half of a head of 16 turns: 10000 * 1000^(8 / 6).
+  EXPECT_FLOAT_EQ(key(R"("type": "dynamic", "alpha": 1000.0, "factor": 1.0)", "freq_base"), 1e8f);
+  EXPECT_FLOAT_EQ(key(R"("type": "dynamic", "factor": 2.0)", "freq_base"), 1e4f);
+  // Beside the factor that YaRN has by itself, 1 + 0.1 ln 4.
+  EXPECT_FLOAT_EQ(key(R"("type": "yarn", "factor": 4.0, "attention_factor": 2.0)", "scaling.attn_factor"),
+                  2.0f / (1.0f + 0.1f * std::log(4.0f)));
+  EXPECT_FLOAT_EQ(key(R"("type": "longrope", "original_max_position_embeddings": 64, "attention_factor": 1.5,
+                         "short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])",
+                      "scaling.attn_factor"),
+                  1.5f);
 }
 
 TEST_F(Convert, CanBeCancelled) {
