@@ -18,7 +18,7 @@ namespace {
 
 /// Changes with the folder's place, and with the name, size or time of any file in it. A converter that gives
 /// something else needs another version.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 std::string identity(const std::filesystem::path& folder) {
   std::vector<std::string> names = base::names_in(folder).value_or(std::vector<std::string>());
