@@ -143,17 +143,40 @@ class Vocabulary {
     if (bytes && ids_.contains("<0x00>") && ids_.contains("<0xFF>")) {
       add_pieces(merges, find_text(model, "unk_token").value_or("<unk>"));
     } else {
+      const std::string pre = pre_.empty() ? pre_tokenizer_name(tokenizer_) : pre_;
+      check_bytes(pre);
       set("model", std::string("gpt2"));
-      set("pre", pre_.empty() ? pre_tokenizer_name(tokenizer_) : pre_);
+      set("pre", pre);
       set("tokens", tokens_);
       set("token_type", kinds_);
       set("merges", merges);
     }
   }
 
+  /// Byte-level BPE reads texts as they are. NFC, which most of these files name, leaves nearly all of them
+  /// as they are, and readers of GGUF leave it out; another change would be other tokens without a word.
+  void check_bytes(const std::string& pre) {
+    for (const Json* const step : steps_of("normalizer", "normalizers")) {
+      const std::string type = find_text(*step, "type").value_or("");
+      if (type == "Lowercase" && pre == "whitespace")
+        set("normalizer.lowercase", true);
+      else if (type != "NFC")
+        refuse_step(*step);
+    }
+    for (const Json* const step : steps_of("pre_tokenizer", "pretokenizers"))
+      if (const Json* const adds = find(*step, "add_prefix_space");
+          find_text(*step, "type") == "ByteLevel" && adds != nullptr && *adds == true)
+        refuse_step(*step);
+  }
+
   /// BPE of SentencePiece: what is merged first has the highest score. All merges that give a token have the
   /// same rank there, so the order of the list says it all.
   void add_pieces(const std::vector<std::string>& merges, const std::string& unknown) {
+    for (const Json* const step : steps_of("normalizer", "normalizers")) {
+      const std::string type = find_text(*step, "type").value_or("");
+      if (type != "Prepend" && type != "NFC" && (type != "Replace" || pattern(*step, "String") != " "))
+        refuse_step(*step);
+    }
     std::vector<float> scores(n_tokens_, 0.0f);
     std::vector<bool> seen(n_tokens_, false);
     float next = 0.0f;
@@ -199,10 +222,8 @@ class Vocabulary {
     if (const Json* const unknown = find(model, "unk_id");
         unknown != nullptr && unknown->is_number_unsigned() && unknown->get<std::uint64_t>() < n_tokens_)
       mark_unknown(unknown->get<std::size_t>());
-    std::vector<const Json*> steps;
-    if (const Json* const step = find(tokenizer_, "normalizer")) flatten(*step, "normalizers", steps);
     bool removes = false;
-    for (const Json* step : steps) {
+    for (const Json* const step : steps_of("normalizer", "normalizers")) {
       const std::string type = find_text(*step, "type").value_or("");
       if (type == "Precompiled") {
         const auto map = base::from_base64(find_text(*step, "precompiled_charsmap").value_or(""));
@@ -217,9 +238,8 @@ class Vocabulary {
         refuse_step(*step);
       }
     }
-    steps.clear();
-    if (const Json* const step = find(tokenizer_, "pre_tokenizer")) flatten(*step, "pretokenizers", steps);
-    for (const Json* step : steps) removes |= find_text(*step, "type") == "WhitespaceSplit";
+    for (const Json* const step : steps_of("pre_tokenizer", "pretokenizers"))
+      removes |= find_text(*step, "type") == "WhitespaceSplit";
     finish_pieces("t5", prepends_space(), removes);
   }
 
@@ -304,16 +324,23 @@ class Vocabulary {
     for (const Json& next : *list) flatten(next, list_name, steps, depth + 1);
   }
 
+  /// Of a part of tokenizer.json; none where it is not there.
+  std::vector<const Json*> steps_of(const char* part, const char* list_name) const {
+    std::vector<const Json*> steps;
+    if (const Json* const step = find(tokenizer_, part)) flatten(*step, list_name, steps);
+    return steps;
+  }
+
   bool prepends_space() const {
     const auto prepends = [](const Json& step) {
       if (find_text(step, "type") == "Prepend") return true;
       const auto scheme = find_text(step, "prepend_scheme");
       return find_text(step, "type") == "Metaspace" && scheme != "never";
     };
-    std::vector<const Json*> steps;
-    if (const Json* const step = find(tokenizer_, "normalizer")) flatten(*step, "normalizers", steps);
-    if (const Json* const step = find(tokenizer_, "pre_tokenizer")) flatten(*step, "pretokenizers", steps);
-    return std::any_of(steps.begin(), steps.end(), [&](const Json* step) { return prepends(*step); });
+    const auto some = [&](const std::vector<const Json*>& steps) {
+      return std::any_of(steps.begin(), steps.end(), [&](const Json* step) { return prepends(*step); });
+    };
+    return some(steps_of("normalizer", "normalizers")) || some(steps_of("pre_tokenizer", "pretokenizers"));
   }
 
   void add_word_pieces(const Json& model) {
@@ -427,6 +454,8 @@ class Vocabulary {
       set("add_eos_token", true);
     else if (const auto adds = said("add_eos_token"))
       set("add_eos_token", *adds && eos >= 0);
+    else if (find(tokenizer_, "model") != nullptr)  // Which has said what stands around a text.
+      set("add_eos_token", false);
   }
 
   /// The tokens that tokenizer.json sets before and behind a text; -1 where it sets none.

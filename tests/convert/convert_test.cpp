@@ -202,6 +202,19 @@ TEST_F(Convert, BadFoldersAreRefusedInWords) {
   expect_refused(folder, ErrorCode::kUnsupported, "(Unheard)");
   convert(folder, scratch_ / "named.gguf", {.pre_tokenizer = "gpt-2"});
   restore();
+  // What changes texts in front of byte-level BPE; NFC does nothing to most, and is left out as GGUF's
+  // readers do.
+  for (const char* type : {"Lowercase", "NFKC"}) {
+    replace(folder / "tokenizer.json", "{", std::string(R"({"normalizer": {"type": ")") + type + "\"},");
+    expect_refused(folder, ErrorCode::kUnsupported, type);
+    restore();
+  }
+  replace(folder / "tokenizer.json", "{", R"({"normalizer": {"type": "NFC"},)");
+  convert(folder, scratch_ / "composed.gguf");
+  restore();
+  replace(folder / "tokenizer.json", "\"add_prefix_space\": false", "\"add_prefix_space\": true");
+  expect_refused(folder, ErrorCode::kUnsupported, "add_prefix_space");
+  restore();
   replace(folder / "tokenizer.json", "\"BPE\"", "\"Other\"");
   expect_refused(folder, ErrorCode::kUnsupported, "known are BPE");
   restore();
@@ -238,6 +251,15 @@ TEST_F(Convert, RopeIsAsItsParametersSay) {
                          "short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])",
                       "scaling.attn_factor"),
                   1.5f);
+}
+
+TEST_F(Convert, NothingStandsBehindATextUnlessItIsSaid) {
+  // What GGUF's readers assume of Unigram is another matter.
+  const std::filesystem::path made = scratch_ / "made.gguf";
+  convert(copy_of("phi2"), made);
+  const auto entries = read_gguf_metadata(made);
+  const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
+  EXPECT_EQ(keys.at("tokenizer.ggml.add_eos_token"), GgufValue(false));
 }
 
 TEST_F(Convert, CanBeCancelled) {
