@@ -64,6 +64,7 @@ Image read_jpeg(std::span<const std::byte> bytes) {
   int width = 0, height = 0, sampling = 0, colours = 0;
   if (tjDecompressHeader3(jpeg.get(), data, bytes.size(), &width, &height, &sampling, &colours) != 0)
     damaged("JPEG", tjGetErrorStr2(jpeg.get()));
+  if (width < 1 || height < 1) damaged("JPEG", "it ends before it tells its size");
   check_size(width, height);
   Image image{width, height, std::vector<std::uint8_t>(rgb_bytes(width, height))};
   // A file that is cut, or of which parts make no sense, is an error, though something could be shown; and

@@ -69,6 +69,7 @@ TEST(Image, FilesThatAreCutAreErrors) {
       } catch (const Error& error) {
         EXPECT_TRUE(error.code() == ErrorCode::kInvalidFile || error.code() == ErrorCode::kUnsupported)
             << error.what();
+        EXPECT_EQ(std::string(error.what()).find(" 0 x 0 "), std::string::npos) << error.what();
       }
     }
   }
