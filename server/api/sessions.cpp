@@ -144,7 +144,13 @@ void Sessions::save(Job& job, int slot, const std::string& name) {
 
 void Sessions::restore(Job& job, int slot, const std::string& name) {
   const std::vector<std::byte> bytes = read_file(folder_, name);
-  RestoredText text = job.model->service->restore_text(bytes);
+  RestoredText text;
+  try {
+    text = job.model->service->restore_text(bytes);
+  } catch (const Error& error) {  // Of the file that was named, not of the server.
+    if (error.code() != ErrorCode::kInvalidFile) throw;
+    throw bad_request("filename", fmt::format("'{}': {}", name, error.what()));
+  }
   const std::size_t n = text.tokens.size();
   remember(job.model->spec.name, slot, {std::move(text.tokens), std::move(text.adapters)});
   job.send({{"id_slot", slot}, {"filename", name}, {"n_restored", n}, {"n_read", bytes.size()}});

@@ -74,6 +74,13 @@ def test_slots_keep_what_adapters_wrote(start_server, tmp_path):
     assert answer.status == 200, text
     answer, text = post(server.address, "/slots/7?action=save", {"filename": "again"})
     assert answer.status == 200 and json.loads(text)["n_saved"] >= len(prompt), text
+    # A file that is no session of this model is its caller's matter, who is told what it is.
+    saved = (tmp_path / "of-3").read_bytes()
+    for name, written in (("cut", saved[:-1]), ("other", b"text"), ("none", b"")):
+        (tmp_path / name).write_bytes(written)
+        answer, text = post(server.address, "/slots/7?action=restore", {"filename": name})
+        error = json.loads(text)["error"]
+        assert answer.status == 400 and error["param"] == "filename" and f"'{name}'" in error["message"], text
 
 
 def test_two_files_of_one_name_have_names_of_their_own(start_server):
