@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <exception>
 #include <new>
 #include <string>
@@ -103,5 +104,7 @@ int run_program(std::vector<std::string> arguments) {
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
+  // A file that grows beyond what a process may write (ulimit -f) is an error like a full disk, not the end.
+  std::signal(SIGXFSZ, SIG_IGN);
   return weft::cli::run_program(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -7,13 +7,15 @@ environment.
 import json
 import os
 import re
+import resource
+import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_cli import GOLDEN, LLAMA, TEMPLATE, Case, Terminal, weft  # noqa: E402
+from test_cli import GOLDEN, LLAMA, TEMPLATE, WEFT, Case, Terminal, clean_environment, weft  # noqa: E402
 
 YES = 'root ::= "yes"'
 SCHEMA = '{"type": "object", "properties": {"n": {"type": "integer", "minimum": 10, "maximum": 99}}, "required": ["n"]}'
@@ -123,6 +125,15 @@ class Run(InFolder):
                     again = run(*wanted, "--prompt-cache", cache)
                     self.assertEqual(again["cached_tokens"], again["prompt_tokens"] - 1)
                     self.assertEqual(again["tokens"], found["tokens"])
+
+    def test_a_limit_of_files_is_an_error_like_a_full_disk(self):
+        cache = self.folder / "prompt.state"
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # noqa: E731
+        ran = subprocess.run([WEFT, "run", "-m", LLAMA, "-p", "a few words " * 20, "-n", "1", "--no-pack-cache",
+                              "--prompt-cache", cache], capture_output=True, env=clean_environment(), preexec_fn=limit)  # fmt: skip
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assertIn(b"File too large", ran.stderr)
+        self.assertFalse(cache.exists())
 
     def tokens(self, text: str, model: Path) -> list[int]:
         return json.loads(self.succeed("tokenize", "-m", model, "--json", stdin=text.encode()))
