@@ -240,9 +240,10 @@ void Adapters::check_all_used(const std::set<std::string>& matrices) const {
     const auto part =
         std::find_if(stack.parts.begin(), stack.parts.end(), [](const auto& p) { return p.a != nullptr; });
     const AdapterInfo& info = infos_[static_cast<std::size_t>(part - stack.parts.begin())];
-    throw Error(ErrorCode::kUnsupported, info.path.string() + ": tensor " + part->a->name + " adds to " +
-                                             matrix +
-                                             ", to whose products weft adds nothing in models of this kind");
+    throw Error(ErrorCode::kUnsupported,
+                info.path.string() + ": tensor " + part->a->name + " adds to " + matrix +
+                    ", to whose products weft adds nothing in models of this kind; make it a "
+                    "part of the model's file instead (weft lora-merge)");
   }
 }
 
