@@ -92,7 +92,8 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
         "context_shift and a constraint");
   if (p.pooling == Pooling::kCls)
     refuse(
-        "the first token of a text that is read in order knows nothing of the rest: pool by kMean or kLast");
+        "the first token of a text that is read in order knows nothing of the rest: pool by the mean or the "
+        "last one");
   if (p.n_min < 0) refuse("n_min is " + std::to_string(p.n_min) + ", expected 0 or more tokens");
   if (p.n_predict >= 0 && p.n_min > p.n_predict)
     refuse("n_min asks for " + std::to_string(p.n_min) + " tokens and n_predict for at most " +
