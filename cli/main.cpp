@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
@@ -106,5 +107,10 @@ int run_program(std::vector<std::string> arguments) {
 int main(int argc, char** argv) {
   // A file that grows beyond what a process may write (ulimit -f) is an error like a full disk, not the end.
   std::signal(SIGXFSZ, SIG_IGN);
-  return weft::cli::run_program(std::vector<std::string>(argv + 1, argv + argc));
+  try {
+    return weft::cli::run_program(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::bad_alloc&) {  // None for an error's words, either.
+    std::fputs("weft: error: out of memory\n", stderr);
+    return weft::cli::kExitFailure;
+  }
 }
