@@ -1,5 +1,6 @@
 #include "convert/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -91,6 +92,17 @@ Config::Config(Json json, std::string_view defaults) : json_(Json::parse(default
   }
 }
 
+namespace {
+
+/// As the file calls the value that was found.
+std::string name_of(const Json& json, const Names& names) {
+  const auto there = [&](const char* name) { return convert_impl::find(json, name) != nullptr; };
+  const auto found = std::find_if(names.begin(), names.end(), there);
+  return found == names.end() ? names.front() : *found;
+}
+
+}  // namespace
+
 const Json* Config::find(const Names& names) const {
   for (const char* name : names)
     if (const Json* const value = convert_impl::find(json_, name)) return value;
@@ -101,7 +113,7 @@ std::optional<std::int64_t> Config::get_int(const Names& names) const {
   const Json* const value = find(names);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number_unsigned() || value->get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max())
-    refuse("config.json: " + std::string(names.front()) + " is " + value->dump().substr(0, 40) +
+    refuse("config.json: " + name_of(json_, names) + " is " + value->dump().substr(0, 40) +
            ", expected a whole number of at most 32 bits");
   return value->get<std::int64_t>();
 }
@@ -128,7 +140,7 @@ double checked_number(const Json& value, const std::string& name) {
 
 std::optional<double> Config::get_float(const Names& names) const {
   const Json* const value = find(names);
-  return value != nullptr ? std::optional(checked_number(*value, names.front())) : std::nullopt;
+  return value != nullptr ? std::optional(checked_number(*value, name_of(json_, names))) : std::nullopt;
 }
 
 bool Config::get_bool(const char* name, bool otherwise) const {

@@ -192,6 +192,9 @@ TEST_F(Convert, BadFoldersAreRefusedInWords) {
     expect_refused(folder, ErrorCode::kInvalidFile, part);
   }
   restore();
+  replace(folder / "config.json", "\"intermediate_size\": 96", "\"intermediate_size\": \"96\"");
+  expect_refused(folder, ErrorCode::kInvalidFile, "config.json: intermediate_size is");
+  restore();
   replace(folder / "config.json", "\"hidden_act\": \"gelu_new\"", "\"hidden_act\": \"silu\"");
   expect_refused(folder, ErrorCode::kUnsupported, "hidden_act is \"silu\", and weft's phi2 models have gelu");
   restore();
