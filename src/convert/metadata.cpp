@@ -256,6 +256,12 @@ class Keys {
       // Files have what stands beside the usual factor, which grows with the logarithm of the lengths' ratio.
       const double usual = 1.0 + 0.1 * std::log(std::max(1.0, config_.rope_float("factor", 1.0)));
       copy("attention_factor", "rope.scaling.attn_factor", 1.0 / usual);
+      // Classes that have these as numbers of attention's own are read with them as they are.
+      const double by = config_.rope_float("mscale", 0.0), all = config_.rope_float("mscale_all_dim", 0.0);
+      if (by > 0.0 && all > 0.0 && find(config_.rope(), "attention_factor") == nullptr && !has(kLatent) &&
+          family_.architecture != "mistral3")
+        set("rope.scaling.attn_factor",
+            static_cast<float>((1.0 + by * (usual - 1.0)) / (1.0 + all * (usual - 1.0)) / usual));
     }
     if (kind == "longrope" || kind == "su") add_long_rope(static_cast<double>(n_trained));
     // What turns by less than the trained positions is as it was ("dynamic"), or a tensor ("llama3").

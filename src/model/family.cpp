@@ -57,7 +57,10 @@ ModelDescription describe(const gguf::File& file) {
     ModelDescription description{read_hparams(file, metadata, family.layers), &family, {}};
     description.hparams.encoder = family.kind == FamilyKind::kEncoder;
     read_pooling(metadata, description.hparams);
-    family.read(metadata, description.hparams);
+    HParams& h = description.hparams;
+    family.read(metadata, h);
+    // Of any family: what its models usually do is what it has set.
+    if (h.n_experts > 0) h.normalise_experts = metadata.get_bool("expert_weights_norm", h.normalise_experts);
     return description;
   }
   for (const Stranger& stranger : kStrangers)

@@ -230,7 +230,6 @@ void read_router(const Metadata& metadata, HParams& h) {
   require_experts(metadata, h);
   // 1: softmax, 2: sigmoid.
   h.sigmoid_router = metadata.get_int("expert_gating_func", 1, 2, h.sigmoid_router ? 2 : 1) == 2;
-  h.normalise_experts = metadata.get_bool("expert_weights_norm", h.normalise_experts);
   h.expert_scale = metadata.get_float("expert_weights_scale", 0.0, 1e6, 1.0f);
   if (h.expert_scale == 0.0f) h.expert_scale = 1.0f;  // Files say so where there is none.
   h.n_dense_layers = metadata.get_int("leading_dense_block_count", 0, h.n_layers, 0);

@@ -250,6 +250,9 @@ TEST_F(Convert, RopeIsAsItsParametersSay) {
   // Beside the factor that YaRN has by itself, 1 + 0.1 ln 4.
   EXPECT_FLOAT_EQ(key(R"("type": "yarn", "factor": 4.0, "attention_factor": 2.0)", "scaling.attn_factor"),
                   2.0f / (1.0f + 0.1f * std::log(4.0f)));
+  EXPECT_FLOAT_EQ(
+      key(R"("type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0)", "scaling.attn_factor"),
+      1.0f / (1.0f + 0.1f * std::log(4.0f)));
   EXPECT_FLOAT_EQ(key(R"("type": "longrope", "original_max_position_embeddings": 64, "attention_factor": 1.5,
                          "short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])",
                       "scaling.attn_factor"),

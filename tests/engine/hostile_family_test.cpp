@@ -107,5 +107,17 @@ TEST(HostileFamilyTest, ABiasThatOneLayerLacksIsNamed) {
   }
 }
 
+/// Whether the weights of the chosen experts sum to 1: families differ in what they do where a file says
+/// nothing.
+TEST(HostileFamilyTest, ExpertsAreNormedAsTheFileSays) {
+  for (const char* const name : {"olmoe", "qwen2moe", "mixtral", "mimo2"})
+    for (const bool normed : {false, true}) {
+      test::Draft draft(name);
+      const test::DraftFile written(draft.set(draft.key("expert_weights_norm"), normed));
+      const gguf::File file = gguf::File::open(written.path());
+      EXPECT_EQ(model::describe(file).hparams.normalise_experts, normed) << name;
+    }
+}
+
 }  // namespace
 }  // namespace weft

@@ -13,7 +13,7 @@ void read(const Metadata& metadata, HParams& h) {
   require_experts(metadata, h);
   h.rope.neox = true;
   h.rope.beta_fast = metadata.get_float("rope.scaling.yarn_beta_fast", 0.001, 1e6, 8.0f);
-  h.normalise_experts = metadata.get_bool("expert_weights_norm", false);
+  h.normalise_experts = false;  // Where the file does not say.
   // Files of the first model name none of these.
   const auto factor = [&](std::string_view key, float otherwise) {
     return metadata.get_float(key, kMinFactor, kMaxFactor, otherwise);
