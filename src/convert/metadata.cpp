@@ -328,7 +328,7 @@ class Keys {
         "original_max_position_embeddings",
         static_cast<double>(config_.get_int({"original_max_position_embeddings"}).value_or(0)));
     if (!(n_original > 1.0 && n_original < 1e9)) refuse("original_max_position_embeddings is missing");
-    const double scale = n_trained / n_original;
+    const double scale = config_.rope_float("factor", n_trained / n_original);
     set("rope.scaling.original_context_length", u32(static_cast<std::int64_t>(n_original)));
     set("rope.scaling.type", std::string("longrope"));
     const double factor = config_.rope_float("short_mscale", config_.rope_float("attention_factor", 0.0));

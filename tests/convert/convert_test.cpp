@@ -253,10 +253,10 @@ TEST_F(Convert, RopeIsAsItsParametersSay) {
   EXPECT_FLOAT_EQ(
       key(R"("type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0)", "scaling.attn_factor"),
       1.0f / (1.0f + 0.1f * std::log(4.0f)));
-  EXPECT_FLOAT_EQ(key(R"("type": "longrope", "original_max_position_embeddings": 64, "attention_factor": 1.5,
-                         "short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])",
-                      "scaling.attn_factor"),
-                  1.5f);
+  const std::string long_rope = R"("type": "longrope", "original_max_position_embeddings": 64,
+                                   "short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])";
+  EXPECT_FLOAT_EQ(key(long_rope + R"(, "attention_factor": 1.5)", "scaling.attn_factor"), 1.5f);
+  EXPECT_FLOAT_EQ(key(long_rope + R"(, "factor": 4.0)", "scaling.attn_factor"), std::sqrt(4.0f / 3.0f));
 }
 
 TEST_F(Convert, NothingStandsBehindATextUnlessItIsSaid) {
