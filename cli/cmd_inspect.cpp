@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "cluster_plan.h"
 #include "command.h"
 #include "hub_models.h"
 #include "json_output.h"
@@ -32,6 +33,7 @@ struct InspectOptions {
   bool json = false;
   bool tensors = false;
   bool plan = false;
+  std::string nodes;
   std::string drawing;
   ModelOptions devices;
 };
@@ -231,10 +233,21 @@ int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
   return kExitOk;
 }
 
+int run_cluster_plan(const InspectOptions& options, const std::filesystem::path& path) {
+  const Cluster cluster = read_cluster(read_text(options.nodes));
+  const FileInfo file = inspect(path, context_params(options.context, options.devices));
+  const std::vector<ClusterWay> ways = plan_cluster(work_of(file), cluster);
+  print(options.json ? to_text(to_json(ways, cluster), 2) : to_report(ways, cluster));
+  return kExitOk;
+}
+
 int run(const InspectOptions& options) {
+  if (!options.nodes.empty() && !options.plan) throw UsageError("--nodes needs --plan");
+  if (!options.nodes.empty() && !options.drawing.empty()) throw UsageError("--svg draws no clusters");
   if (!options.file.empty() && !options.model.empty()) throw UsageError("name the file once");
   const std::filesystem::path path =
       find_model(options.file.empty() ? options.model : options.file, options.talk);
+  if (!options.nodes.empty()) return run_cluster_plan(options, path);
   if (options.plan || !options.drawing.empty()) return run_plan(options, path);
   const FileInfo file = inspect(path, context_params(options.context, options.devices));
   std::map<std::string, TypeSum> types;
@@ -261,6 +274,10 @@ std::function<int()> prepare(CLI::App& app) {
       ->group("Output");
   add_switch(app, "--plan", options->plan, "tell how it is spread over devices: memory, splits, copies")
       ->group("Output");
+  app.add_option("--nodes", options->nodes,
+                 "with --plan: seconds on the cluster that this file describes (JSON)")
+      ->type_name("FILE")
+      ->group("Output");
   app.add_option("--svg", options->drawing, "draw that with Graphviz")->type_name("FILE")->group("Output");
   add_device_options(app, options->devices);
   add_switch(app, "--json", options->json, "print one JSON object with everything")->group("Output");
@@ -279,7 +296,8 @@ const Command kInspectCommand = {"inspect", "[options] FILE",
                                  "  weft inspect model.gguf -c 32k -ctk q8_0 -ctv q8_0\n"
                                  "  weft inspect model.gguf --tensors\n"
                                  "  weft inspect gemma --json\n"
-                                 "  weft inspect gemma --plan --device vulkan0 -ngl 10 --svg plan.svg\n",
+                                 "  weft inspect gemma --plan --device vulkan0 -ngl 10 --svg plan.svg\n"
+                                 "  weft inspect gemma --plan --nodes cluster.json\n",
                                  prepare};
 
 }  // namespace weft::cli

@@ -735,6 +735,26 @@ class Inspect(Case):
         self.fail_with(2, "inspect", LLAMA, "--plan", "--pin", "nothing")
         self.assertIn("known are cpu", self.fail_with(1, "inspect", LLAMA, "--plan", "--device", "gpu9"))
 
+    def test_plan_of_a_cluster(self):
+        node = {"name": "node", "count": 4, "memory_bytes": 1e9, "bytes_per_second": 1e10, "flops": 1e12}
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "cluster.json"
+            words = ["inspect", LLAMA, "--plan", "--nodes", file]
+            file.write_text(json.dumps({"nodes": [node], "link": {"seconds": 1e-5, "bytes_per_second": 1e9}}))
+            plan = json.loads(self.succeed(*words, "--json"))
+            n_layers = json.loads(self.succeed("inspect", LLAMA, "--json"))["model"]["layers"]
+            self.assertEqual(plan["nodes"], 4)
+            for way in plan["ways"]:
+                self.assertEqual(sum(group["layers"] for group in way["groups"]), n_layers)
+                self.assertGreater(way["token_seconds"], 0)
+            self.assertIn("pipeline of 4", self.succeed(*words))
+            file.write_text(json.dumps({"nodes": [node | {"memory_bytes": 10}], "link": {"bytes_per_second": 1}}))
+            self.assertIn("does not fit", self.succeed(*words))
+            file.write_text('{"nodes": []}')
+            self.assertIn("at least one", self.fail_with(1, *words))
+            self.assertIn("--plan", self.fail_with(2, "inspect", LLAMA, "--nodes", file))
+        self.assertIn("cluster.json", self.fail_with(1, *words))
+
 
 class Run(Case):
     BASE = ["run", "-m", LLAMA, "-t", "2", "-c", "256"]
