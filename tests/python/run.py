@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run.py BUILD FOLDER [PYTEST ARGUMENTS...]: the tests of the Python package, from a wheel in an empty environment.
 
-The wheel is made of the library in BUILD. --plugins, --lm-eval or --onnx as the first argument: those of the plugins, or of
-models in ONNX's format, instead, in an environment that has the packages that they are for."""
+The wheel is made of the library in BUILD. --plugins, --lm-eval, --onnx or --ray as the first argument: those of the plugins,
+of models in ONNX's format, or of a cluster, instead, in an environment that has the packages that they are for."""
 import os
 import subprocess
 import sys
@@ -16,9 +16,16 @@ from make_wheel import make_environment, make_wheel, run  # noqa: E402
 # What is tested, by the option that asks for it: the files, the packages that they need besides weft's own, and those of
 # which the files alone are needed.
 PLUGINS = {
+<<<<<<< HEAD
     "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"], []),
     "--lm-eval": ("test_lm_eval.py", ["lm-eval"], []),
     "--onnx": ("test_onnx.py", ["onnx", "onnxruntime"], ["rapidocr-onnxruntime==1.4.4", "silero-vad==6.2.3"]),
+=======
+    "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"]),
+    "--lm-eval": ("test_lm_eval.py", ["lm-eval"]),
+    "--onnx": ("test_onnx.py", ["onnx", "onnxruntime"]),
+    "--ray": ("test_ray.py", ["ray[serve,data]", "psutil"]),
+>>>>>>> a8145d3 (weft.ray: replicas of the server behind one endpoint, and batches over datasets, on Ray)
 }
 
 
