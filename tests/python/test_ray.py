@@ -134,16 +134,18 @@ class TestBatches:
         source, target, done = (tmp_path / name for name in ("in", "out", "done"))
         ray.data.from_items([{"id": i, "prompt": f"Number {i}:"} for i in range(60)], override_num_blocks=6).write_parquet(source)
         context = ray.data.DataContext.get_current()
-        before = context.checkpoint_config
+        before = context.checkpoint_config, context.target_min_block_size
+        context.target_min_block_size = 1  # Small as they are, files are read as blocks of their own.
         context.checkpoint_config = CheckpointConfig("id", str(done), delete_checkpoint_on_success=False)
         try:
             def job(prompts):
-                weft.ray.map_batches(prompts, MODEL, batch_size=10, load=LOAD, **OPTIONS).write_parquet(target)
+                weft.ray.map_batches(prompts, MODEL, n_replicas=2, batch_size=10, load=LOAD, **OPTIONS).write_parquet(target)
 
             def spoil(batch, done=done):  # A row that ends the job, once others are done. Actors lack this file's globals.
                 import time
 
-                while 59 in batch["id"] and not (done.exists() and any(done.rglob("*.parquet"))):
+                deadline = time.monotonic() + 120
+                while 59 in batch["id"] and not any(done.rglob("*.parquet")) and time.monotonic() < deadline:
                     time.sleep(0.1)
                 batch["prompt"] = [None if 59 in batch["id"] else prompt for prompt in batch["prompt"]]
                 return batch
@@ -153,7 +155,7 @@ class TestBatches:
             first = set(target.rglob("*.parquet"))
             job(ray.data.read_parquet(source, override_num_blocks=6))
         finally:
-            context.checkpoint_config = before
+            context.checkpoint_config, context.target_min_block_size = before
         ids = [row["id"] for row in ray.data.read_parquet(target).take_all()]
         assert sorted(ids) == list(range(60))
         assert first and first < set(target.rglob("*.parquet"))  # They were not computed again.

@@ -1,4 +1,5 @@
 """Models, texts, chats, vectors."""
+import importlib
 import json
 import subprocess
 import sys
@@ -300,3 +301,10 @@ def test_ranks():
 
 def test_devices():
     assert weft.devices()[0]["name"] == "cpu"
+
+
+def test_what_weft_ray_needs_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "weft.ray", raising=False)
+    with pytest.raises(ImportError, match=r"pip install weft\[ray\]"):
+        importlib.import_module("weft.ray")
