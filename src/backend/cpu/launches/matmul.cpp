@@ -279,6 +279,7 @@ ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int
   const auto slots = static_cast<std::size_t>(rows_.value(graph.bounds()) * n_used_);
   slots_.resize(slots);
   slot_rows_.resize(slots);
+  active_.reserve(std::min(slots, static_cast<std::size_t>(n_experts)));
 }
 
 void ExpertGroupsLaunch::bind(const Addresses& addresses) {
@@ -304,6 +305,9 @@ void ExpertGroupsLaunch::run(std::int32_t, const TaskContext&) {
   // Each begin_[e] has moved to the end of e, which is the beginning of e + 1.
   for (std::size_t e = begin_.size() - 1; e > 0; --e) begin_[e] = begin_[e - 1];
   begin_[0] = 0;
+  active_.clear();
+  for (std::size_t e = 0; e + 1 < begin_.size(); ++e)
+    if (begin_[e] < begin_[e + 1]) active_.push_back(static_cast<std::int32_t>(e));
 }
 
 std::string ExpertGroupsLaunch::describe(const Graph& graph) const {
@@ -337,38 +341,54 @@ void MatmulExpertsLaunch::bind(const Addresses& addresses) {
 std::int32_t MatmulExpertsLaunch::prepare(const StepInfo& step) {
   const std::int64_t n_rows = rows_.value(step.symbols);
   if (n_rows == 0) return 0;
-  panels_per_task_ = panels_per_task(weights_[0].panel_bytes * (gates_.empty() ? 1 : 2),
-                                     weights_[0].n_panels(), step.n_threads, n_rows <= kFewColumns);
-  panel_tasks_ = (weights_[0].n_panels() + panels_per_task_ - 1) / panels_per_task_;
+  // Which experts are active is known when the rows before have run; not that they are more than these.
+  const std::int64_t most_active = groups_->most_active(n_rows);
+  const PackedMatrix& weight = weights_[0];
+  panels_per_task_ = panels_per_task(weight.panel_bytes * (gates_.empty() ? 1 : 2), weight.n_panels(),
+                                     step.n_threads, n_rows <= kFewColumns);
+  panel_tasks_ = (weight.n_panels() + panels_per_task_ - 1) / panels_per_task_;
   quantised_.begin_step(step);
-  return static_cast<std::int32_t>(panel_tasks_ * static_cast<std::int64_t>(weights_.size()));
+  return static_cast<std::int32_t>(panel_tasks_ * most_active);
 }
 
 void MatmulExpertsLaunch::run(std::int32_t task, const TaskContext& context) {
-  const auto expert = static_cast<std::size_t>(task / panel_tasks_);
-  const std::span<const std::int32_t> slots = groups_->slots(static_cast<std::int64_t>(expert));
-  if (slots.empty()) return;
+  run_all(task, task + 1, context);
+}
+
+void MatmulExpertsLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {
+  const std::span<const std::int32_t> active = groups_->active();
+  while (begin < end) {
+    const auto place = static_cast<std::size_t>(begin / panel_tasks_);
+    if (place >= active.size()) return;
+    const std::int64_t first = begin % panel_tasks_;
+    const std::int64_t n = std::min<std::int64_t>(end - begin, panel_tasks_ - first);
+    multiply_expert(
+        active[place],
+        {first * panels_per_task_, std::min((first + n) * panels_per_task_, weights_[0].n_panels())},
+        context);
+    begin += static_cast<std::int32_t>(n);
+  }
+}
+
+void MatmulExpertsLaunch::multiply_expert(std::int64_t expert, Range panels, const TaskContext& context) {
+  const std::span<const std::int32_t> slots = groups_->slots(expert);
+  const auto e = static_cast<std::size_t>(expert);
   MatmulArgs args = args_;
-  args.weight = &weights_[expert];
-  args.gate = gates_.empty() ? nullptr : &gates_[expert];
-  args.x_rows = x_per_slot_ ? slots.data() : groups_->rows(static_cast<std::int64_t>(expert)).data();
+  args.weight = &weights_[e];
+  args.gate = gates_.empty() ? nullptr : &gates_[e];
+  args.x_rows = x_per_slot_ ? slots.data() : groups_->rows(expert).data();
   args.out_rows = slots.data();
-  const std::int64_t panel = task % panel_tasks_ * panels_per_task_;
-  const Range panels = {panel, std::min(panel + panels_per_task_, args.weight->n_panels())};
   multiply(context, args, panels, {0, static_cast<std::int64_t>(slots.size())});
   if (!quantised_.used()) return;
-  const Range whole =
-      quantised_.whole_groups(static_cast<std::int64_t>(expert), rows_of(panels, *args.weight));
+  const Range whole = quantised_.whole_groups(expert, rows_of(panels, *args.weight));
   for (const std::int32_t slot : slots) quantised_.write(context.kernels, slot, whole);
 }
 
 Work MatmulExpertsLaunch::work() const {
   Work sum;
-  for (std::size_t e = 0; e < weights_.size(); ++e) {
-    const auto n = static_cast<std::int64_t>(groups_->slots(static_cast<std::int64_t>(e)).size());
-    if (n == 0) continue;
-    sum += work_of(weights_[e], !gates_.empty(), n);
-  }
+  for (const std::int32_t e : groups_->active())
+    sum += work_of(weights_[static_cast<std::size_t>(e)], !gates_.empty(),
+                   static_cast<std::int64_t>(groups_->slots(e).size()));
   return sum;
 }
 

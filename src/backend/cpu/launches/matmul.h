@@ -1,5 +1,6 @@
 #pragma once
 // Matrix products with what was fused into them: bias, gate and activation, residual.
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -79,12 +80,15 @@ class ExpertGroupsLaunch final : public Launch {
   /// Slots (row * n_used + choice) of expert e, in order, and the rows that they come from.
   std::span<const std::int32_t> slots(std::int64_t expert) const { return part(slots_, expert); }
   std::span<const std::int32_t> rows(std::int64_t expert) const { return part(slot_rows_, expert); }
+  /// The experts that have slots, in order; and how many those of a step with so many rows can be.
+  std::span<const std::int32_t> active() const { return active_; }
+  std::int64_t most_active(std::int64_t n_rows) const { return std::min(n_experts(), n_rows * n_used_); }
 
   void bind(const Addresses& addresses) override;
   std::int32_t prepare(const StepInfo& step) override;
   void run(std::int32_t task, const TaskContext& context) override;
   std::size_t held_bytes() const override {
-    return (begin_.size() + 2 * slots_.size()) * sizeof(std::int32_t);
+    return (begin_.size() + 2 * slots_.size() + active_.capacity()) * sizeof(std::int32_t);
   }
   std::string describe(const Graph& graph) const override;
 
@@ -98,7 +102,7 @@ class ExpertGroupsLaunch final : public Launch {
   ValueId ids_id_;
   Dim rows_;
   std::int32_t n_used_;
-  std::vector<std::int32_t> begin_, slots_, slot_rows_;
+  std::vector<std::int32_t> begin_, slots_, slot_rows_, active_;
   const std::int32_t* ids_ = nullptr;
   std::int64_t n_rows_ = 0;
 };
@@ -111,12 +115,15 @@ class MatmulExpertsLaunch final : public Launch {
   std::int32_t prepare(const StepInfo& step) override;
   bool prepares_each_step() const override { return quantised_.used(); }
   void run(std::int32_t task, const TaskContext& context) override;
+  void run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) override;
   Work work() const override;
   std::size_t scratch_bytes() const override { return scratch_bytes_; }
   std::size_t held_bytes() const override { return quantised_.held_bytes(); }
   std::string describe(const Graph& graph) const override;
 
  private:
+  void multiply_expert(std::int64_t expert, Range panels, const TaskContext& context);
+
   MatmulValues values_;
   const ExpertGroupsLaunch* groups_;
   bool x_per_slot_;  // x has a row for each choice, not one for each row.
@@ -127,7 +134,7 @@ class MatmulExpertsLaunch final : public Launch {
   QuantisedOutput quantised_;  // A block for each expert.
   std::span<const PackedMatrix> weights_, gates_;
   std::int64_t panels_per_task_ = 1;
-  std::int64_t panel_tasks_ = 1;
+  std::int64_t panel_tasks_ = 1;  // Of an expert.
 };
 
 }  // namespace weft::cpu
