@@ -98,6 +98,7 @@ test-web: ## the web page in a real browser (Debian's chromium, Playwright from 
 test-python-debug: build ## the Python package in an interpreter that is built for debugging and counts all references
 	@./scripts/setup.sh build python-debug
 	@CXXFLAGS=-DPy_DEBUG python3-dbg tests/python/run.py build/release build/python-debug
+
 .PHONY: test-ray
 test-ray: export WEFT_PROGRAM = $(abspath $(WEFT))
 test-ray: build ## replicas on a Ray cluster of several workers (Ray from the package index, some 800 MiB)
