@@ -30,6 +30,11 @@ class Arrangement {
     if (has(kDeltaByGroups) && name_.starts_with("attn_qkvz.")) return delta_groups();
     if (has(kDeltaTiled)) tile();
     if (name_.starts_with("attn_")) order_heads();
+    if (has(kOffsetPositions) && name_ == "position_embd.weight") {
+      const std::int64_t first = config_.get_int({"pad_token_id"}).value_or(1) + 1;
+      tensor_.views = {view().take(0, first, view().sizes.front() - first)};
+      tensor_.shape.front() -= first;
+    }
     if (name_ == "exp_probs_b.bias") tensor_.shape = {view().n_elements()};
     return {std::move(tensor_)};
   }

@@ -98,7 +98,7 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   file.set("general.name", (whole.has_filename() ? whole : whole.parent_path()).filename().string());
   file.set("general.file_type", type.number);
   if (type.dtype == DType::kQ8_0) file.set("general.quantization_version", std::uint32_t{2});
-  add_metadata(folder, config, family, tensors, file);
+  add_metadata(folder, config, family, weights, tensors, file);
   add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file);
   if ((family.traits & kEncoder) != 0)
     file.set("tokenizer.ggml.token_type_count",

@@ -94,7 +94,52 @@ constexpr Rename kBert[] = {
 constexpr Rename kBertWhole[] = {{"embeddings.word_embeddings", "token_embd"},
                                  {"embeddings.position_embeddings", "position_embd"},
                                  {"embeddings.token_type_embeddings", "token_types"},
-                                 {"embeddings.LayerNorm", "token_embd_norm"}};
+                                 {"embeddings.LayerNorm", "token_embd_norm"},
+                                 {"pooler.dense", "cls"},
+                                 {"classifier.dense", "cls"},
+                                 {"classifier.out_proj", "cls.output"},
+                                 {"classifier", "cls.output"}};
+constexpr Rename kNomic[] = {{"self_attn.q_proj", "attn_qkv#0"},
+                             {"self_attn.k_proj", "attn_qkv#1"},
+                             {"self_attn.v_proj", "attn_qkv#2"},
+                             {"post_attention_layernorm", "attn_output_norm"},
+                             {"post_mlp_layernorm", "layer_output_norm"},
+                             {"mlp.fc1", "ffn_up"},
+                             {"mlp.fc2", "ffn_down"}};
+constexpr Rename kModern[] = {{"attn_norm", "attn_norm"}, {"attn.Wqkv", "attn_qkv"},
+                              {"attn.Wo", "attn_output"}, {"mlp_norm", "ffn_norm"},
+                              {"mlp.Wi", "ffn_up"},       {"mlp.Wo", "ffn_down"}};
+constexpr Rename kModernWhole[] = {{"embeddings.tok_embeddings", "token_embd"},
+                                   {"embeddings.norm", "token_embd_norm"},
+                                   {"final_norm", "output_norm"},
+                                   {"head.dense", "cls"},
+                                   {"head.norm", "cls.norm"},
+                                   {"classifier", "cls.output"}};
+// Of encoders' and decoders' blocks, whose parts stand at other places.
+constexpr Rename kT5[] = {{"layer.0.SelfAttention.q", "attn_q"},
+                          {"layer.0.SelfAttention.k", "attn_k"},
+                          {"layer.0.SelfAttention.v", "attn_v"},
+                          {"layer.0.SelfAttention.o", "attn_o"},
+                          {"layer.0.SelfAttention.relative_attention_bias", "attn_rel_b"},
+                          {"layer.0.layer_norm", "attn_norm"},
+                          {"layer.*.layer_norm", "ffn_norm"},
+                          {"layer.*.EncDecAttention.q", "cross_attn_q"},
+                          {"layer.*.EncDecAttention.k", "cross_attn_k"},
+                          {"layer.*.EncDecAttention.v", "cross_attn_v"},
+                          {"layer.*.EncDecAttention.o", "cross_attn_o"},
+                          {"layer.*.DenseReluDense.wi_0", "ffn_gate"},
+                          {"layer.*.DenseReluDense.wi_1", "ffn_up"},
+                          {"layer.*.DenseReluDense.wi", "ffn_up"},
+                          {"layer.*.DenseReluDense.wo", "ffn_down"}};
+constexpr Rename kT5Whole[] = {{"shared", "token_embd"},
+                               {"encoder.embed_tokens", "token_embd"},
+                               {"encoder.final_layer_norm", "enc.output_norm"},
+                               {"decoder.final_layer_norm", "dec.output_norm"}};
+constexpr Rename kApertus[] = {{"attention_layernorm", "attn_norm"}, {"feedforward_layernorm", "ffn_norm"}};
+constexpr Rename kMamba2Names[] = {{"norm", "attn_norm"},          {"mixer.in_proj", "ssm_in"},
+                                   {"mixer.conv1d", "ssm_conv1d"}, {"mixer.dt_bias", "ssm_dt.bias"},
+                                   {"mixer.A_log", "ssm_a"},       {"mixer.D", "ssm_d"},
+                                   {"mixer.norm", "ssm_norm"},     {"mixer.out_proj", "ssm_out"}};
 
 constexpr Rename kStableLm[] = {{"self_attn.q_layernorm.norms.*", "attn_q_norm"},
                                 {"self_attn.k_layernorm.norms.*", "attn_k_norm"}};
@@ -279,6 +324,13 @@ constexpr std::string_view kQuarter = R"({"partial_rotary_factor": 0.25})";
 constexpr std::string_view kRecurrentDefaults =
     R"({"max_position_embeddings": 1048576, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true})";
 constexpr std::string_view kTied = R"({"tie_word_embeddings": true})";
+constexpr std::string_view kModernDefaults =
+    R"({"norm_eps": 1e-5, "global_attn_every_n_layers": 3, "local_attention": 128, "tie_word_embeddings": true})";
+constexpr std::string_view kT5Defaults =
+    R"({"relative_attention_num_buckets": 32, "layer_norm_epsilon": 1e-6, "d_kv": 64, "n_positions": 512,
+        "tie_word_embeddings": true})";
+constexpr std::string_view kRobertaDefaults =
+    R"({"pad_token_id": 1, "type_vocab_size": 1, "layer_norm_eps": 1e-5})";
 
 // Those that most people have come first.
 constexpr Family kFamilies[] = {
@@ -406,6 +458,47 @@ constexpr Family kFamilies[] = {
      R"({"layer_norm_epsilon": 1e-5})"},
     {"BertModel", "bert", kEncoder, kBert, kBertWhole, "encoder.layer."},
     {"BertForMaskedLM", "bert", kEncoder, kBert, kBertWhole, "encoder.layer."},
+    {"BertForSequenceClassification", "bert", kEncoder, kBert, kBertWhole, "encoder.layer."},
+    {"RobertaModel", "bert", kEncoder | kOffsetPositions, kBert, kBertWhole, "encoder.layer.",
+     kRobertaDefaults},
+    {"RobertaForMaskedLM", "bert", kEncoder | kOffsetPositions, kBert, kBertWhole, "encoder.layer.",
+     kRobertaDefaults},
+    {"RobertaForSequenceClassification", "bert", kEncoder | kOffsetPositions, kBert, kBertWhole,
+     "encoder.layer.", kRobertaDefaults},
+    {"XLMRobertaModel", "bert", kEncoder | kOffsetPositions, kBert, kBertWhole, "encoder.layer.",
+     kRobertaDefaults},
+    {"XLMRobertaForMaskedLM", "bert", kEncoder | kOffsetPositions, kBert, kBertWhole, "encoder.layer.",
+     kRobertaDefaults},
+    {"XLMRobertaForSequenceClassification", "bert", kEncoder | kOffsetPositions, kBert, kBertWhole,
+     "encoder.layer.", kRobertaDefaults},
+    {"ModernBertModel", "modern-bert", kEncoder, kModern, kModernWhole, "layers.", kModernDefaults},
+    {"ModernBertForMaskedLM", "modern-bert", kEncoder, kModern, kModernWhole, "layers.", kModernDefaults},
+    {"ModernBertForSequenceClassification", "modern-bert", kEncoder, kModern, kModernWhole, "layers.",
+     kModernDefaults},
+    {"EuroBertModel", "eurobert", kEncoder},
+    {"EuroBertForMaskedLM", "eurobert", kEncoder},
+    {"NomicBertModel", "nomic-bert", kEncoder, kNomic, kBertWhole},
+    {"JinaEmbeddingsV3Model", "jina-bert-v3", kEncoder, kNomic, kBertWhole},
+    {"Gemma3TextModel",
+     "gemma-embedding",
+     kEncoder | kNormsPlusOne | kSliding,
+     kGemma2,
+     {},
+     "layers.",
+     kGemma3Defaults},
+    {"T5EncoderModel", "t5encoder", kEncoder | kBothSides, kT5, kT5Whole, "", kT5Defaults},
+    {"MT5EncoderModel", "t5encoder", kEncoder | kBothSides, kT5, kT5Whole, "", kT5Defaults},
+    {"UMT5EncoderModel", "t5encoder", kEncoder | kBothSides, kT5, kT5Whole, "", kT5Defaults},
+    {"T5ForConditionalGeneration", "t5", kBothSides, kT5, kT5Whole, "", kT5Defaults},
+    {"MT5ForConditionalGeneration", "t5", kBothSides, kT5, kT5Whole, "", kT5Defaults},
+    {"UMT5ForConditionalGeneration", "t5", kBothSides, kT5, kT5Whole, "", kT5Defaults},
+    {"Qwen2VLForConditionalGeneration", "qwen2vl", kSections},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2vl", kSections},
+    {"Qwen3VLForConditionalGeneration", "qwen3vl", kSections},
+    {"Qwen3VLMoeForConditionalGeneration", "qwen3vlmoe", kSections | kExpertInputsFirst},
+    {"ApertusForCausalLM", "apertus", kLearnedCurve, kApertus},
+    {"Mamba2ForCausalLM", "mamba2", kNoAttention | kRmsNorms | kMamba2, kMamba2Names, kMambaWhole, "layers.",
+     kRecurrentDefaults},
 };
 
 }  // namespace

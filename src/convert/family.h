@@ -21,7 +21,7 @@ enum Trait : unsigned {
   kQkvByHeads = 1 << 4,     ///< Q, K and V of each head stand together.
   kQkvByGroups = 1 << 5,    ///< Those of each group of heads that share K and V, where the model is of the
                             ///< newer kind.
-  kEncoder = 1 << 6,        ///< BERT: no rope, no head, tables of positions.
+  kEncoder = 1 << 6,        ///< Reads texts; rope where it has no table of positions.
   kInputsFirst = 1 << 7,    ///< Layers' matrices have a column for each output.
   kExpertInputsFirst = 1 << 8,  ///< Those of experts have.
   kAlternating = 1 << 9,        ///< Rows of experts' gate and up alternate.
@@ -36,7 +36,11 @@ enum Trait : unsigned {
   kNoAttention = 1 << 18,    ///< All layers are recurrent.
   kRowsOfExperts = 1 << 20,  ///< Experts stand one below the other, what goes down as what goes up.
   kMoeByExperts = 1 << 21,   ///< With experts, the architecture's name has an end of its own: _moe.
-  kOfOneKey = 1 << 19,       ///< All heads share a K and a V, where the configuration does not deny it.
+  kOffsetPositions = 1 << 22,  ///< Positions begin behind the padding's number (RoBERTa).
+  kBothSides = 1 << 23,        ///< T5: layers of an encoder, or of that and a decoder.
+  kSections = 1 << 24,         ///< Rope of several axes of positions.
+  kLearnedCurve = 1 << 25,     ///< xIELU: numbers of each layer become metadata.
+  kOfOneKey = 1 << 19,         ///< All heads share a K and a V, where the configuration does not deny it.
 };
 
 struct Family {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tensor/codec.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -224,7 +225,8 @@ class Keys {
         config_.get_int({"rotary_dim", "qk_rope_head_dim"})
             .value_or(static_cast<std::int64_t>(part * static_cast<double>(config_.head_dim())));
     set("rope.dimension_count", u32(dim));
-    const double base = config_.get_float({"rope_theta", "rotary_emb_base"}).value_or(10000.0);
+    const double base =
+        config_.get_float({"rope_theta", "rotary_emb_base", "global_rope_theta"}).value_or(10000.0);
     set("rope.freq_base", static_cast<float>(config_.rope_float("rope_theta", base)));
     const std::string kind = find_text(config_.rope(), "rope_type")
                                  .value_or(find_text(config_.rope(), "type").value_or("default"));
@@ -272,18 +274,97 @@ class Keys {
                                                "llama3, dynamic and default");
   }
 
+  /// Of T5: the sizes of both sides.
+  void add_sides() {
+    set("attention.relative_buckets_count", u32(config_.require_int({"relative_attention_num_buckets"})));
+    set("attention.key_length", u32(config_.require_int({"d_kv"})));
+    set("attention.value_length", u32(config_.require_int({"d_kv"})));
+    const double eps = config_.get_float({"layer_norm_epsilon"}).value_or(1e-6);
+    set("attention.layer_norm_rms_epsilon", static_cast<float>(eps));
+    set("decoder_start_token_id", u32(config_.get_int({"decoder_start_token_id"}).value_or(0)));
+    if (const auto n = config_.get_int({"num_decoder_layers"}); n && !has(kEncoder))
+      set("decoder_block_count", u32(*n));
+  }
+
+  /// Numbers that each layer has learned, which weights have.
+  void add_curve(const FolderWeights& weights) {
+    for (const char* part : {"alpha_p", "alpha_n", "beta", "eps"}) {
+      std::vector<float> values;
+      for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
+        const std::string name = "model.layers." + std::to_string(layer) + ".mlp.act_fn." + part;
+        const auto found = weights.all().find(name);
+        if (found == weights.all().end() || found->second.n_elements() != 1 || !found->second.dtype)
+          refuse_tensor(name, "is missing, or no single number");
+        std::vector<std::byte> bytes(found->second.bytes.size());
+        found->second.read(0, bytes);
+        float value = 0.0f;
+        unpack_row(*found->second.dtype, bytes.data(), {&value, 1});
+        values.push_back(value);
+      }
+      file_.set("xielu." + std::string(part), values);
+      set("xielu." + std::string(part), values);
+    }
+  }
+
+  /// How many numbers of a head turn by time, by lines and by columns.
+  void add_sections() {
+    const Json* const list = find(config_.rope(), "mrope_section");
+    if (list == nullptr || !list->is_array() || list->size() > 4) refuse("rope has no list mrope_section");
+    std::vector<std::int32_t> sections;
+    for (const Json& section : *list) {
+      if (!section.is_number_unsigned() || section > 1 << 16) refuse("mrope_section has no whole numbers");
+      sections.push_back(section.get<std::int32_t>());
+    }
+    sections.resize(4);
+    set("rope.dimension_sections", sections);
+  }
+
   void add_encoder(const std::filesystem::path& folder) {
     const Json modes = read_json_if_there(folder / "1_Pooling" / "config.json");
     const auto on = [&](const char* name) {
       const Json* const value = find(modes, name);
       return value != nullptr && value->is_boolean() && value->get<bool>();
     };
-    constexpr std::uint32_t kMean = 1, kCls = 2, kLast = 3;
+    constexpr std::uint32_t kMean = 1, kCls = 2, kLast = 3, kRank = 4;
     set("attention.causal", false);
-    set("pooling_type", on("pooling_mode_cls_token") ? kCls : on("pooling_mode_lasttoken") ? kLast : kMean);
+    const bool classifies = family_.name.ends_with("ForSequenceClassification");
+    const bool of_modern = find_text(Json{{"p", config_.find({"classifier_pooling"}) == nullptr
+                                                    ? Json()
+                                                    : *config_.find({"classifier_pooling"})}},
+                                     "p") == "mean";
+    set("pooling_type", classifies                     ? kRank
+                        : on("pooling_mode_cls_token") ? kCls
+                        : on("pooling_mode_lasttoken") ? kLast
+                                                       : kMean);
+    if (classifies) set("classifier.pooling_type", of_modern ? kMean : kCls);
+    if (const Json* const labels = config_.find({"id2label"});
+        classifies && labels != nullptr && labels->is_object()) {
+      std::vector<std::string> names;
+      for (std::size_t i = 0; i < labels->size(); ++i)
+        names.push_back(find_text(*labels, std::to_string(i).c_str()).value_or(""));
+      set("classifier.output_labels", names);
+    }
+    if (has(kOffsetPositions))
+      set("context_length",
+          u32(std::max<std::int64_t>(1, config_.require_int({"max_position_embeddings"}) -
+                                            config_.get_int({"pad_token_id"}).value_or(1) - 1)));
+    if (const auto window = config_.get_int({"local_attention"})) {  // ModernBERT.
+      set("attention.sliding_window", u32(*window));
+      set("attention.sliding_window_pattern", u32(config_.require_int({"global_attn_every_n_layers"})));
+      auto local = config_.get_float({"local_rope_theta"});
+      if (const Json* const rope = config_.find({"rope_parameters"}))
+        if (const Json* const part = find(*rope, "sliding_attention"))
+          if (const Json* const theta = find(*part, "rope_theta"); theta != nullptr && theta->is_number())
+            local = theta->get<double>();
+      set("rope.freq_base_swa", static_cast<float>(local.value_or(10000.0)));
+    }
   }
 
  private:
+  [[noreturn]] static void refuse_tensor(const std::string& name, const std::string& reason) {
+    throw Error(ErrorCode::kInvalidFile, "tensor '" + name + "' " + reason);
+  }
+
   [[noreturn]] static void refuse(const std::string& reason) {
     throw Error(ErrorCode::kInvalidFile, "config.json: " + reason);
   }
@@ -386,11 +467,18 @@ class Keys {
 }  // namespace
 
 void add_metadata(const std::filesystem::path& folder, const Config& config, const Family& family,
-                  const std::vector<OutTensor>& tensors, GgufWriter& file) {
+                  const FolderWeights& weights, const std::vector<OutTensor>& tensors, GgufWriter& file) {
   Keys keys(config, family, tensors, file);
   keys.add_all();
   if ((family.traits & kEncoder) != 0) keys.add_encoder(folder);
-  if ((family.traits & (kEncoder | kNoAttention)) == 0) keys.add_rope();
+  const bool has_positions = std::any_of(tensors.begin(), tensors.end(), [](const OutTensor& tensor) {
+    return tensor.name == "position_embd.weight";
+  });
+  const bool encodes_places = (family.traits & kEncoder) != 0 && has_positions;
+  if ((family.traits & (kNoAttention | kBothSides)) == 0 && !encodes_places) keys.add_rope();
+  if ((family.traits & kBothSides) != 0) keys.add_sides();
+  if ((family.traits & kSections) != 0) keys.add_sections();
+  if ((family.traits & kLearnedCurve) != 0) keys.add_curve(weights);
 }
 
 }  // namespace weft::convert_impl

@@ -11,6 +11,6 @@ namespace weft::convert_impl {
 
 /// Sets the architecture's keys. Throws Error kInvalidFile for what is missing or of another type.
 void add_metadata(const std::filesystem::path& folder, const Config& config, const Family& family,
-                  const std::vector<OutTensor>& tensors, GgufWriter& file);
+                  const FolderWeights& weights, const std::vector<OutTensor>& tensors, GgufWriter& file);
 
 }  // namespace weft::convert_impl

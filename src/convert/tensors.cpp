@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <numbers>
+#include <tuple>
 #include <utility>
 
 #include "convert/arrange.h"
@@ -25,10 +26,11 @@ const Names kExperts = {"num_local_experts", "num_experts", "n_routed_experts", 
 
 /// A folder's name, taken apart.
 struct Place {
-  std::int64_t layer = -1;   ///< -1: of the whole model.
-  std::int64_t expert = -1;  ///< Or part. -1: of none, or of all.
-  bool joined = false;       ///< Its parts are rows of one matrix; others are stacked.
-  std::string name;          ///< In GGUF, without the layer.
+  std::string block = "blk";  ///< What layers are called.
+  std::int64_t layer = -1;    ///< -1: of the whole model.
+  std::int64_t expert = -1;   ///< Or part. -1: of none, or of all.
+  bool joined = false;        ///< Its parts are rows of one matrix; others are stacked.
+  std::string name;           ///< In GGUF, without the layer.
 };
 
 bool take_number(std::string_view& text, std::int64_t& number) {
@@ -87,7 +89,13 @@ bool is_left_out(std::string_view name, const Family& family) {
     if (name.find(part) != name.npos) return true;
   if (name.ends_with(".attention.bias") || name.ends_with(".attn.bias") || name.starts_with("mtp."))
     return true;
-  return (family.traits & kEncoder) != 0 && (name.find("pooler.") != name.npos || name.starts_with("cls."));
+  if ((family.traits & kLearnedCurve) != 0 && name.find(".act_fn.") != name.npos) return true;
+  if ((family.traits & kBothSides) != 0 && name == "decoder.embed_tokens.weight") return true;
+  if ((family.traits & kEncoder) == 0) return false;
+  // A classifier reads what is pooled; vectors have no use for it, nor for the head of training.
+  const bool classifies = family.name.ends_with("ForSequenceClassification");
+  if (!classifies && (name.find("pooler.") != name.npos || name.starts_with("head."))) return true;
+  return name.starts_with("cls.") || name.starts_with("lm_head.") || name.starts_with("decoder.");
 }
 
 Place place_of(const std::string& full, const Family& family) {
@@ -95,18 +103,31 @@ Place place_of(const std::string& full, const Family& family) {
   for (bool again = true; again;) {
     again = false;
     for (const std::string_view prefix :
-         {"model.", "language_model.", "gpt_neox.", "transformer.", "bert.", "backbone."})
+         {"model.", "language_model.", "gpt_neox.", "transformer.", "bert.", "roberta.", "backbone."})
       if (name.starts_with(prefix)) {
         name.remove_prefix(prefix.size());
         again = true;
       }
   }
   Place place;
-  if (name.starts_with(family.prefix)) {
-    std::string_view rest = name.substr(family.prefix.size());
+  std::string_view prefix = family.prefix;
+  if ((family.traits & kBothSides) != 0) {
+    const bool writes = name.starts_with("decoder.");
+    prefix = writes ? "decoder.block." : "encoder.block.";
+    place.block = writes ? "dec.blk" : "enc.blk";
+  }
+  if (name.starts_with(prefix)) {
+    std::string_view rest = name.substr(prefix.size());
     if (take_number(rest, place.layer) && rest.starts_with('.') &&
-        find_name(family.layer, shared_layer_names(), rest.substr(1), place))
+        find_name(family.layer, shared_layer_names(), rest.substr(1), place)) {
+      if ((family.traits & kBothSides) != 0) {
+        // The second of a decoder's three parts is not its feed-forward one; none is an expert.
+        if (place.block == "dec.blk" && place.expert == 1 && place.name == "ffn_norm.weight")
+          place.name = "cross_attn_norm.weight";
+        place.expert = -1;
+      }
       return place;
+    }
   } else if (find_name(family.whole, shared_whole_names(), name, place)) {
     return place;
   }
@@ -126,26 +147,34 @@ class Planner {
     for (const std::int64_t size : source.shape)
       if (size <= 0) refuse(full, "is empty");
     if (source.shape.size() > 4) refuse(full, "has a rank that no tensor of a model has");
-    std::vector<Part>& parts = found_[{place.layer, place.name}];
+    std::vector<Part>& parts = found_[{place.block, place.layer, place.name}];
     parts.push_back({place.expert, place.joined, full, &source});
   }
 
   std::vector<OutTensor> finish() {
     const std::int64_t n_layers = config_.require_int({"num_hidden_layers"});
-    std::map<std::int64_t, int> n_of_layer;
-    const bool has_head = found_.contains({-1, "output.weight"});
+    const bool has_head =
+        found_.contains({"blk", -1, "output.weight"}) || found_.contains({"enc.blk", -1, "output.weight"});
     const bool tied = has_head && config_.get_bool("tie_word_embeddings", false);
+    std::map<std::pair<std::string, std::int64_t>, int> n_of_layer;
+    const auto last_of = [&](const std::string& block) {
+      return block == "dec.blk" ? config_.get_int({"num_decoder_layers"}).value_or(n_layers) : n_layers;
+    };
     for (auto& [key, parts] : found_) {
-      const auto& [layer, name] = key;
-      if (layer >= n_layers) continue;  // Layers that only predict further tokens.
-      ++n_of_layer[layer];
+      const auto& [block, layer, name] = key;
+      if (layer >= last_of(block)) continue;  // Layers that only predict further tokens.
+      ++n_of_layer[{block, layer}];
       if (tied && name == "output.weight") continue;
-      add_tensor((layer < 0 ? "" : "blk." + std::to_string(layer) + ".") + name, name, parts);
+      add_tensor((layer < 0 ? "" : block + "." + std::to_string(layer) + ".") + name, name, parts);
     }
-    for (std::int64_t layer = 0; layer < n_layers; ++layer)
-      if (n_of_layer[layer] == 0)
-        throw Error(ErrorCode::kInvalidFile,
-                    "layer " + std::to_string(layer) + " of " + std::to_string(n_layers) + " has no tensors");
+    std::vector<std::string> blocks = {"blk"};
+    if ((family_.traits & kBothSides) != 0) blocks = {"enc.blk"};
+    if (family_.architecture == "t5") blocks.emplace_back("dec.blk");
+    for (const std::string& block : blocks)
+      for (std::int64_t layer = 0; layer < last_of(block); ++layer)
+        if (n_of_layer[{block, layer}] == 0)
+          throw Error(ErrorCode::kInvalidFile, "layer " + std::to_string(layer) + " of " +
+                                                   std::to_string(last_of(block)) + " has no tensors");
     check_embeddings();
     add_rope_factors();
     return std::move(tensors_);
@@ -167,6 +196,8 @@ class Planner {
     const bool stacked = first.expert >= 0 && !first.joined;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const Source& source = *parts[i].source;
+      // T5's table has two names.
+      if (name == "token_embd.weight" && i > 0) break;
       if (parts[i].expert != (first.expert >= 0 ? static_cast<std::int64_t>(i) : -1) ||
           (first.expert < 0 && i > 0))
         refuse(parts[i].full,
@@ -193,7 +224,7 @@ class Planner {
       tensor.add = 1.0f;
     bool vector = norm || name.ends_with(".bias");
     for (const std::string_view part : {"ffn_gate_inp", "position_embd", "token_types", "ssm_conv1d",
-                                        "shortconv.conv", "ssm_a", "ssm_d.", "altup_"})
+                                        "shortconv.conv", "ssm_a", "ssm_d.", "altup_", "attn_rel_b"})
       vector |= name.starts_with(part) && name != "ssm_alpha.weight";
     for (OutTensor& out : arrange(std::move(tensor), config_, family_)) {
       if (!vector && out.shape.size() > 1 && name != "ssm_d") out.type = type_;
@@ -264,7 +295,7 @@ class Planner {
   const Config& config_;
   const Family& family_;
   const DType type_;
-  std::map<std::pair<std::int64_t, std::string>, std::vector<Part>> found_;
+  std::map<std::tuple<std::string, std::int64_t, std::string>, std::vector<Part>> found_;
   std::vector<OutTensor> tensors_;
 };
 
