@@ -33,7 +33,8 @@ int run(const ConvertOptions& options) {
   std::filesystem::path to = options.output;
   if (to.empty()) {
     const std::filesystem::path folder = std::filesystem::absolute(options.folder).lexically_normal();
-    to = (folder.has_filename() ? folder : folder.parent_path()).filename().string() + ".gguf";
+    to = (options.params.mmproj ? "mmproj-" : "") +
+         (folder.has_filename() ? folder : folder.parent_path()).filename().string() + ".gguf";
   }
   const InterruptGuard interrupt;
   Progress progress(options.talk, "converting");
@@ -59,6 +60,8 @@ std::function<int()> prepare(CLI::App& app) {
   app.add_option("--pre", options->params.pre_tokenizer,
                  "how the tokenizer cuts texts, where tokenizer.json is not understood")
       ->type_name("NAME");
+  add_switch(app, "--mmproj", options->params.mmproj,
+             "the folder's encoder of pictures, as the file for --mmproj, instead of the text model");
   add_switch(app, "--list", options->list, "print the architectures that are converted, and stop");
   add_talk_options(app, options->talk);
   return [options] { return run(*options); };
@@ -76,6 +79,7 @@ const Command kConvertCommand = {
     "Examples:\n"
     "  weft convert SmolLM2-135M                              writes SmolLM2-135M.gguf\n"
     "  weft convert --type q8_0 -o small.gguf SmolLM2-135M\n"
+    "  weft convert --mmproj gemma-3-4b-it                    writes mmproj-gemma-3-4b-it.gguf\n"
     "  weft convert --list\n",
     prepare};
 

@@ -5,8 +5,9 @@ Each is the folder that transformers saves of the model of make_golden_families.
 vocabulary of the golden models as a tokenizer.json. What weft makes of it must be the golden model. Without names those
 that are kept are made. Needs what make_golden_families.py needs, and that beside it.
 
---check makes the folders of all golden models whose class the program WEFT converts, in a folder that is deleted again,
-converts them and compares metadata and tensors with the golden models. What differs is told, and is an error.
+--check makes the folders of all golden models whose class the program WEFT converts (decoders, encoders with what
+sentence-transformers lays around them, and those that write about a source), in a folder that is deleted again, converts
+them and compares metadata and tensors with the golden models. What differs is told, and is an error.
 """
 import argparse
 import json
@@ -17,22 +18,29 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 from gguf import GGUFReader
+from safetensors.torch import save_file
 
+import make_golden_encoders as encoders
 import make_golden_families as golden
+import make_golden_sources as sources
 
 KEPT = ["mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2", "gpt-oss", "qwen35"]
 # Golden models of classes that are published under other names, and with other tensors.
 OF_OTHER_CLASSES = {"minicpm", "internlm2", "exaone", "xverse", "orion", "codeshell", "qwen", "bailingmoe", "bailingmoe2",
                     "baichuan", "baichuan-13b", "refact", "qwen2vl", "qwen3vl", "qwen3vlmoe", "maincoder",
-                    "pangu-embedded", "qwen3next-old", "bitnet"}
+                    "pangu-embedded", "qwen3next-old", "bitnet", "llama-embed", "neo-bert"}
 # Metadata that golden models have set for their tests, which their folders do not say.
 MEANS = ["attention.layer_norm_epsilon"]  # Beside that of RMS norms, which is what counts.
 NOT_OF_FILES = {"olmo3": ["rope.scaling.attn_factor"], "phimoe": ["rope.scaling.original_context_length"],
                 "lfm2moe": MEANS, "nemotron_h": MEANS, "nemotron_h_moe": MEANS,
                 "bloom": ["context_length"], "phi3-short": ["context_length"], "phi3-long": ["context_length"],
                 "qwen35moe": ["feed_forward_length"],
+                "apertus": ["xielu.eps"],  # The folder has it in F16.
+                # Its golden model is read as vectors are, and the folder says that it is a classifier.
+                "modern-bert-rank": ["pooling_type"],
+                "t5": MEANS, "flan-t5": MEANS, "umt5": MEANS, "t5encoder": MEANS + ["context_length"],
+                "t5encoder-umt5": MEANS + ["context_length"],
                 "falcon-mamba": MEANS + ["context_length", "attention.head_count", "attention.head_count_kv", "rope.freq_base"]}
 OUT = Path(__file__).parent.parent / "tests/data/convert"
 
@@ -53,10 +61,41 @@ def tokenizer_files():
     return tokenizer, config | {"add_bos_token": bool(value.get("add_bos_token", False))}
 
 
+def write_modules(encoder, model, target):
+    """What sentence-transformers lays around an encoder."""
+    if "ForSequence" in encoder.model:
+        return
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    way = encoder.pooling.name.lower()
+    (target / "1_Pooling").mkdir(exist_ok=True)
+    flags = {"mean": "mean_tokens", "cls": "cls_token", "last": "lasttoken"}
+    (target / "1_Pooling/config.json").write_text(json.dumps(
+        {f"pooling_mode_{flag}": name == way for name, flag in flags.items()} | {"pooling_mode_max_tokens": False}) + "\n")
+    width = model.config.hidden_size
+    for i, out in enumerate(encoder.dense):
+        folder = target / f"{i + 2}_Dense"
+        folder.mkdir(exist_ok=True)
+        modules.append(("Dense", folder.name))
+        (folder / "config.json").write_text(json.dumps(
+            {"in_features": width, "out_features": out, "bias": False,
+             "activation_function": "torch.nn.modules.linear.Identity"}) + "\n")
+        # As make_golden_encoders.py draws it, behind the model.
+        save_file({"linear.weight": (0.1 * torch.randn(out, width)).half()}, folder / "model.safetensors")
+        width = out
+    (target / "modules.json").write_text(json.dumps(
+        [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+         for i, (kind, path) in enumerate(modules)]) + "\n")
+
+
 def write(name, target):
-    family = golden.FAMILIES[name]
-    model = golden.make_model(family).to(torch.float16)
-    model.save_pretrained(target)
+    if name in encoders.ENCODERS:
+        model = encoders.make_model(encoders.ENCODERS[name])
+        write_modules(encoders.ENCODERS[name], model, target)
+    elif name in sources.MODELS:
+        model = sources.make_model(sources.MODELS[name])
+    else:
+        model = golden.make_model(golden.FAMILIES[name])
+    model.to(torch.float16).save_pretrained(target)
     (target / "generation_config.json").unlink(missing_ok=True)
     # What the class has no use for is in no published file.
     config = json.loads((target / "config.json").read_text())
@@ -100,12 +139,23 @@ def differences(name, made, golden_model):
             yield f"{tensor_name} has other values"
 
 
+def cases():
+    """Of each golden model that transformers made: its name, its class and its file."""
+    for name, family in golden.FAMILIES.items():
+        if family.source.__name__ == "transformers" and name not in OF_OTHER_CLASSES:
+            yield name, family.model + family.head, golden.GOLDEN / name
+    for name, encoder in encoders.ENCODERS.items():
+        if encoder.source.__name__ == "transformers" and name not in OF_OTHER_CLASSES:
+            yield name, encoder.model, encoders.ROOT / "golden_encoders" / name
+    for name, both in sources.MODELS.items():
+        yield name, both.model, sources.ROOT / "golden_sources" / name
+
+
 def check(weft, names, keep):
     known = subprocess.run([weft, "convert", "--list"], capture_output=True, text=True, check=True).stdout.split()
     failed = n_checked = 0
-    for name in names or golden.FAMILIES:
-        family = golden.FAMILIES[name]
-        if family.source is not transformers or family.model + family.head not in known or name in OF_OTHER_CLASSES:
+    for name, model, made_once in cases():
+        if model not in known or (names and name not in names):
             continue
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(keep or scratch) / name
@@ -114,8 +164,7 @@ def check(weft, names, keep):
                 write(name, folder)
             made = folder / "model.gguf"
             run = subprocess.run([weft, "convert", folder, "-o", made, "--type", "f16"], capture_output=True, text=True)
-            found = [run.stderr.strip()] if run.returncode else list(
-                differences(name, made, golden.GOLDEN / name / "model.gguf"))
+            found = [run.stderr.strip()] if run.returncode else list(differences(name, made, made_once / "model.gguf"))
         n_checked += 1
         failed += bool(found)
         print(f"{name}: {'differs' if found else 'ok'}", *found[:8], sep="\n  ")

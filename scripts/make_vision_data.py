@@ -2,6 +2,8 @@
 """Makes tests/data/vision: usage make_vision_data.py [FAMILY...]; all if none is named. Tiny vision models (mmproj files as llama.cpp's converter writes them) with random weights,
 and what transformers makes of a picture with them; and pictures in other sizes, as Pillow makes them.
 
+Beside each, tests/data/convert_vision/FAMILY: the folder that transformers saves, without the text model's weights.
+
 FAMILY/mmproj.gguf, pixels.rgb (48 x 48; of Pixtral and Qwen 40 x 48), rows.f32 (what the text model reads). For Gemma 3
 and Qwen also prompt.json and logits.f32: a text with the picture (-1 in its places) and the logits of a model of
 tests/data/golden behind it, after every position. Needs the packages gguf, numpy, pillow, torch and transformers.
@@ -97,6 +99,18 @@ def finish(writer):
     writer.close()
 
 
+def keep_folder(name, model, **pictures):
+    """What `weft convert --mmproj` reads, with the names that transformers gives the tensors."""
+    folder = DATA / "convert_vision" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = ("vision_tower.", "visual.", "vision_model.", "multi_modal_projector.", "connector.")
+    weights = {key: weight.half() for key, weight in model.state_dict().items() if any(part in key for part in parts)}
+    model.save_pretrained(folder, state_dict=weights)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    pictures = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3} | pictures
+    (folder / "preprocessor_config.json").write_text(json.dumps(pictures) + "\n")
+
+
 def write_floats(path, values):
     path.write_bytes(values.detach().numpy().astype("<f4").tobytes())
 
@@ -140,6 +154,7 @@ def gemma3():
     writer.add_tensor("mm.input_projection.weight", projector.mm_input_projection_weight.detach().numpy().astype(np.float16))
     writer.add_tensor("mm.soft_emb_norm.weight", (projector.mm_soft_emb_norm.weight.detach().numpy() + 1.0))
     finish(writer)
+    keep_folder("gemma3", model)
 
     values = make_pixels(folder)
     with torch.no_grad():
@@ -173,6 +188,9 @@ def idefics3():
     add_encoder(writer, model.vision_model)
     writer.add_tensor("mm.model.fc.weight", model.connector.modality_projection.proj.weight.detach().numpy().astype(np.float16))
     finish(writer)
+    whole = transformers.Idefics3ForConditionalGeneration(config)
+    whole.model = model
+    keep_folder("idefics3", whole, size={"longest_edge": 2 * SIDE})
 
     make_pixels(folder)
     pixels = np.fromfile(folder / "pixels.rgb", np.uint8).reshape(SIDE, SIDE, 3)
@@ -215,6 +233,9 @@ def pixtral():
             new = f"v.blk.{match[1]}.{names[match[2]]}" if match else whole[stem]
             writer.add_tensor(f"{new}.{tail}", np.ascontiguousarray(data).astype(np.float16 if data.ndim == 2 else np.float32))
     finish(writer)
+    whole = transformers.Mistral3ForConditionalGeneration(config)
+    whole.model = model
+    keep_folder("pixtral", whole)
 
     values = make_pixels(folder, width=40)
     with torch.no_grad():
@@ -308,6 +329,7 @@ def qwen(name, golden, kind, sections, vision, meta, projector, fused=False, **t
         half = data.ndim in (2, 4) and "position" not in tensor
         writer.add_tensor(tensor, np.ascontiguousarray(data).astype(np.float16 if half else np.float32))
     finish(writer)
+    keep_folder(name, model)
 
     make_pixels(folder, width=40)
     pixels = np.fromfile(folder / "pixels.rgb", np.uint8).reshape(SIDE, 40, 3)

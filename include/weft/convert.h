@@ -22,6 +22,9 @@ struct ConvertParams {
   /// How the tokenizer cuts texts before merging (a name of tokenizer.ggml.pre), where its own description
   /// is not recognised. Empty: from tokenizer.json.
   std::string pre_tokenizer = {};
+  /// Writes the folder's encoder of pictures instead of the text model: the file that stands beside it (see
+  /// weft/vision.h).
+  bool mmproj = false;
   /// Called from the calling thread with 0 to 1. False cancels (Error kCancelled).
   std::function<bool(double)> progress = {};
 };

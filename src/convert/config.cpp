@@ -36,7 +36,7 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
 
 }  // namespace
 
-Json read_json(const std::filesystem::path& path) {
+Json read_json(const std::filesystem::path& path, Shape shape) {
   const std::vector<std::byte> bytes = base::read_file(path, kMaxJson);
   const auto* const text = reinterpret_cast<const char*>(bytes.data());
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
@@ -45,7 +45,8 @@ Json read_json(const std::filesystem::path& path) {
   };
   try {
     Json json = Json::parse(text, text + bytes.size(), shallow);
-    if (!json.is_object()) refuse(path.string() + " is no JSON object");
+    if (shape == Shape::kObject ? !json.is_object() : !json.is_array())
+      refuse(path.string() + " is no JSON " + (shape == Shape::kObject ? "object" : "list"));
     return json;
   } catch (const Json::exception& error) {
     refuse(path.string() + " is no valid JSON: " + error.what());

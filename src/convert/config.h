@@ -13,8 +13,11 @@ namespace weft::convert_impl {
 using Json = nlohmann::json;
 using Names = std::vector<const char*>;
 
+/// What a file must be.
+enum class Shape { kObject, kList };
+
 /// Throws Error kNotFound, kIo, and kInvalidFile that names the file.
-Json read_json(const std::filesystem::path& path);
+Json read_json(const std::filesystem::path& path, Shape shape = Shape::kObject);
 /// The same; an empty object where there is no such file.
 Json read_json_if_there(const std::filesystem::path& path);
 /// A member, or null: also where it is null, or `json` is no object.

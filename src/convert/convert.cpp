@@ -9,7 +9,9 @@
 #include "convert/family.h"
 #include "convert/folder_weights.h"
 #include "convert/metadata.h"
+#include "convert/modules.h"
 #include "convert/tensors.h"
+#include "convert/vision.h"
 #include "convert/vocabulary.h"
 #include "weft/error.h"
 #include "weft/gguf.h"
@@ -46,17 +48,55 @@ const Type& type_of(std::string name, const FolderWeights& weights) {
   return kTypes[static_cast<std::size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
 }
 
-const Family& family_of(const std::filesystem::path& folder, const Json& json) {
+/// The class of the model.
+std::string class_of(const std::filesystem::path& folder, const Json& json) {
   const Json* const classes = find(json, "architectures");
   if (classes == nullptr || !classes->is_array() || classes->empty() || !classes->front().is_string())
     throw Error(ErrorCode::kInvalidFile, (folder / "config.json").string() +
                                              " has no \"architectures\", expected the class of the model");
-  const auto name = classes->front().get<std::string>();
+  return classes->front().get<std::string>();
+}
+
+const Family& family_of(const std::string& name) {
   if (const Family* const family = find_family(name)) return *family;
+  for (const NotConverted& other : not_converted())
+    if (other.name == name)
+      throw Error(ErrorCode::kUnsupported,
+                  "folders of the class " + name + " are not converted; weft runs its models (" +
+                      std::string(other.architecture) + ") from GGUF files that were made elsewhere");
   std::string known;
   for (const Family& family : families()) known += (known.empty() ? "" : ", ") + std::string(family.name);
   throw Error(ErrorCode::kUnsupported,
               "the architecture '" + name.substr(0, 80) + "' is not converted; known are " + known);
+}
+
+/// The keys that every file has.
+void add_general(const std::filesystem::path& folder, const std::string& architecture, const Type& type,
+                 GgufWriter& file) {
+  file.set("general.architecture", architecture);
+  const std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
+  file.set("general.name", (whole.has_filename() ? whole : whole.parent_path()).filename().string());
+  file.set("general.file_type", type.number);
+  if (type.dtype == DType::kQ8_0) file.set("general.quantization_version", std::uint32_t{2});
+}
+
+ConvertResult write(const std::vector<OutTensor>& tensors, const std::string& architecture, const Type& type,
+                    const std::filesystem::path& to, const ConvertParams& params, GgufWriter& file) {
+  ConvertResult result{architecture, std::string(type.name), tensors.size(), 0};
+  const auto bytes_of = [](const OutTensor& tensor) {
+    return static_cast<std::uint64_t>(tensor.n_rows()) * row_bytes(tensor.type, tensor.n_columns());
+  };
+  for (const OutTensor& tensor : tensors) result.bytes += bytes_of(tensor);
+  std::uint64_t done = 0;
+  for (const OutTensor& tensor : tensors)
+    file.add_tensor(tensor.name, tensor.type, tensor.shape, [&](std::span<std::byte> bytes) {
+      fill_tensor(tensor, bytes);
+      done += bytes.size();
+      if (params.progress && !params.progress(static_cast<double>(done) / static_cast<double>(result.bytes)))
+        throw Error(ErrorCode::kCancelled, "converting was cancelled");
+    });
+  file.write(to);
+  return result;
 }
 
 }  // namespace
@@ -78,8 +118,27 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
   if (!is_model_folder(folder))
     throw Error(ErrorCode::kNotFound, folder.string() + " is no folder with a config.json");
   Json json = read_json(folder / "config.json");
-  Family family = family_of(folder, json);
-  const FolderWeights weights(folder, json);
+  const std::string name = class_of(folder, json);
+  GgufWriter file;
+  if (params.mmproj) {
+    const FolderWeights weights(folder, json);
+    const Type& type = type_of(params.type, weights);
+    add_general(folder, "clip", type, file);
+    const Json pictures = read_json_if_there(folder / "preprocessor_config.json");
+    return write(plan_vision(weights, json, pictures, name, type.dtype, file), "clip", type, to, params,
+                 file);
+  }
+
+  Family family = family_of(name);
+  FolderWeights weights(folder, json);
+  const Modules modules = read_modules(folder);
+  if (!modules.dense.empty() && ((family.traits & kEncoder) == 0 || (family.traits & kBothSides) != 0))
+    throw Error(ErrorCode::kUnsupported,
+                "the folder's vectors go through products that weft has for other "
+                "encoders only, not for " +
+                    name);
+  for (std::size_t i = 0; i < modules.dense.size(); ++i)  // They are numbered as their folders are.
+    weights.add_file(modules.dense[i], "dense_" + std::to_string(i + 2) + ".");
   const Config config(std::move(json), family.defaults);
   const Type& type = type_of(params.type, weights);
   const std::vector<OutTensor> tensors = plan_tensors(weights, config, family, type.dtype);
@@ -91,34 +150,13 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
     architecture += "_moe";
     family.architecture = architecture;
   }
-
-  GgufWriter file;
-  file.set("general.architecture", std::string(family.architecture));
-  const std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
-  file.set("general.name", (whole.has_filename() ? whole : whole.parent_path()).filename().string());
-  file.set("general.file_type", type.number);
-  if (type.dtype == DType::kQ8_0) file.set("general.quantization_version", std::uint32_t{2});
-  add_metadata(folder, config, family, weights, tensors, file);
+  add_general(folder, architecture, type, file);
+  add_metadata(modules, config, family, weights, tensors, file);
   add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file);
   if ((family.traits & kEncoder) != 0)
     file.set("tokenizer.ggml.token_type_count",
              static_cast<std::uint32_t>(config.get_int({"type_vocab_size"}).value_or(2)));
-
-  ConvertResult result{std::string(family.architecture), std::string(type.name), tensors.size(), 0};
-  const auto bytes_of = [](const OutTensor& tensor) {
-    return static_cast<std::uint64_t>(tensor.n_rows()) * row_bytes(tensor.type, tensor.n_columns());
-  };
-  for (const OutTensor& tensor : tensors) result.bytes += bytes_of(tensor);
-  std::uint64_t done = 0;
-  for (const OutTensor& tensor : tensors)
-    file.add_tensor(tensor.name, tensor.type, tensor.shape, [&](std::span<std::byte> bytes) {
-      fill_tensor(tensor, bytes);
-      done += bytes.size();
-      if (params.progress && !params.progress(static_cast<double>(done) / static_cast<double>(result.bytes)))
-        throw Error(ErrorCode::kCancelled, "converting was cancelled");
-    });
-  file.write(to);
-  return result;
+  return write(tensors, architecture, type, to, params, file);
 }
 
 }  // namespace weft

@@ -33,7 +33,12 @@ constexpr Rename kLayer[] = {
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
     {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
 };
-constexpr Rename kWhole[] = {{"embed_tokens", "token_embd"}, {"norm", "output_norm"}, {"lm_head", "output"}};
+constexpr Rename kWhole[] = {{"embed_tokens", "token_embd"},
+                             {"norm", "output_norm"},
+                             {"lm_head", "output"},
+                             // Of sentence-transformers, see FolderWeights::add_file.
+                             {"dense_2.linear", "dense_2"},
+                             {"dense_3.linear", "dense_3"}};
 
 constexpr Rename kMixtral[] = {
     {"block_sparse_moe.gate", "ffn_gate_inp"},
@@ -95,17 +100,23 @@ constexpr Rename kBertWhole[] = {{"embeddings.word_embeddings", "token_embd"},
                                  {"embeddings.position_embeddings", "position_embd"},
                                  {"embeddings.token_type_embeddings", "token_types"},
                                  {"embeddings.LayerNorm", "token_embd_norm"},
+                                 {"emb_ln", "token_embd_norm"},
                                  {"pooler.dense", "cls"},
                                  {"classifier.dense", "cls"},
                                  {"classifier.out_proj", "cls.output"},
                                  {"classifier", "cls.output"}};
-constexpr Rename kNomic[] = {{"self_attn.q_proj", "attn_qkv#0"},
-                             {"self_attn.k_proj", "attn_qkv#1"},
-                             {"self_attn.v_proj", "attn_qkv#2"},
-                             {"post_attention_layernorm", "attn_output_norm"},
-                             {"post_mlp_layernorm", "layer_output_norm"},
-                             {"mlp.fc1", "ffn_up"},
-                             {"mlp.fc2", "ffn_down"}};
+constexpr Rename kNomic[] = {
+    {"attn.Wqkv", "attn_qkv"},
+    {"attn.out_proj", "attn_output"},
+    {"norm1", "attn_output_norm"},
+    {"mixer.Wqkv", "attn_qkv"},
+    {"mixer.out_proj", "attn_output"},
+    {"norm2", "layer_output_norm"},
+    {"mlp.fc1", "ffn_up"},
+    {"mlp.fc11", "ffn_up"},
+    {"mlp.fc12", "ffn_gate"},
+    {"mlp.fc2", "ffn_down"},
+};
 constexpr Rename kModern[] = {{"attn_norm", "attn_norm"}, {"attn.Wqkv", "attn_qkv"},
                               {"attn.Wo", "attn_output"}, {"mlp_norm", "ffn_norm"},
                               {"mlp.Wi", "ffn_up"},       {"mlp.Wo", "ffn_down"}};
@@ -416,6 +427,8 @@ constexpr Family kFamilies[] = {
      "layers.", kTied},
     {"Ministral3ForCausalLM", "mistral3", kNeighbours},
     {"Mistral3ForConditionalGeneration", "mistral3", kNeighbours},
+    {"Idefics3ForConditionalGeneration", "llama", kNeighbours},
+    {"SmolVLMForConditionalGeneration", "llama", kNeighbours},
     {"Olmo3ForCausalLM", "olmo2", kSliding, kOlmo2},
     {"PhimoeForCausalLM", "phimoe", kPlain, kPhiMoe},
     {"PhiMoEForCausalLM", "phimoe", kPlain, kPhiMoe},
@@ -477,8 +490,9 @@ constexpr Family kFamilies[] = {
      kModernDefaults},
     {"EuroBertModel", "eurobert", kEncoder},
     {"EuroBertForMaskedLM", "eurobert", kEncoder},
-    {"NomicBertModel", "nomic-bert", kEncoder, kNomic, kBertWhole},
-    {"JinaEmbeddingsV3Model", "jina-bert-v3", kEncoder, kNomic, kBertWhole},
+    {"NomicBertModel", "nomic-bert", kEncoder, kNomic, kBertWhole, "encoder.layers.",
+     R"({"type_vocab_size": 2, "layer_norm_epsilon": 1e-12})"},
+    {"JinaEmbeddingsV3Model", "jina-bert-v3", kEncoder, kNomic, kBertWhole, "encoder.layers."},
     {"Gemma3TextModel",
      "gemma-embedding",
      kEncoder | kNormsPlusOne | kSliding,
@@ -501,9 +515,56 @@ constexpr Family kFamilies[] = {
      kRecurrentDefaults},
 };
 
+// Of classes without a place in transformers the name is that of the published files.
+constexpr NotConverted kNotConverted[] = {
+    {"ArcticForCausalLM", "arctic"},
+    {"RwkvHybridForCausalLM", "arwkv7"},
+    {"BaichuanForCausalLM", "baichuan"},
+    {"BaiChuanForCausalLM", "baichuan"},
+    {"BailingMoeForCausalLM", "bailingmoe"},
+    {"BailingMoeV2ForCausalLM", "bailingmoe2"},
+    {"BitnetForCausalLM", "bitnet"},
+    {"ChameleonForConditionalGeneration", "chameleon"},
+    {"CodeShellForCausalLM", "codeshell"},
+    {"DeciLMForCausalLM", "deci"},
+    {"DeepseekForCausalLM", "deepseek"},
+    {"ExaoneForCausalLM", "exaone"},
+    {"Gemma4ForCausalLM", "gemma4"},
+    {"Gemma4ForConditionalGeneration", "gemma4"},
+    {"Grok1ForCausalLM", "grok"},
+    {"GroveMoeForCausalLM", "grovemoe"},
+    {"InternLM2ForCausalLM", "internlm2"},
+    {"JAISLMHeadModel", "jais"},
+    {"JinaBertModel", "jina-bert-v2"},
+    {"JinaBertForMaskedLM", "jina-bert-v2"},
+    {"KimiLinearForCausalLM", "kimi-linear"},
+    {"LlamaBidirectionalModel", "llama-embed"},
+    {"MaincoderForCausalLM", "maincoder"},
+    {"MellumForCausalLM", "mellum"},
+    {"MiniCPMForCausalLM", "minicpm"},
+    {"Mistral4ForCausalLM", "mistral4"},
+    {"NeoBERT", "neo-bert"},
+    {"NomicBertMoeModel", "nomic-bert-moe"},
+    {"OpenELMForCausalLM", "openelm"},
+    {"OrionForCausalLM", "orion"},
+    {"PanguEmbeddedForCausalLM", "pangu-embedded"},
+    {"PlamoForCausalLM", "plamo"},
+    {"Plamo2ForCausalLM", "plamo2"},
+    {"QWenLMHeadModel", "qwen"},
+    {"GPTRefactForCausalLM", "refact"},
+    {"Rwkv6ForCausalLM", "rwkv6"},
+    {"RWKV6Qwen2ForCausalLM", "rwkv6qwen2"},
+    {"Rwkv7ForCausalLM", "rwkv7"},
+    {"RWKV7ForCausalLM", "rwkv7"},
+    {"SmallThinkerForCausalLM", "smallthinker"},
+    {"Step3p5ForCausalLM", "step35"},
+    {"XverseForCausalLM", "xverse"},
+};
+
 }  // namespace
 
 std::span<const Family> families() { return kFamilies; }
+std::span<const NotConverted> not_converted() { return kNotConverted; }
 
 const Family* find_family(std::string_view name) {
   for (const Family& family : kFamilies)

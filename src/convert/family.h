@@ -53,7 +53,14 @@ struct Family {
   std::string_view defaults = "{}";     ///< JSON: the class's own, where published files leave them out.
 };
 
+/// A class of models that weft runs, whose folders are not converted.
+struct NotConverted {
+  std::string_view name, architecture;
+};
+
 std::span<const Family> families();
+/// Each architecture that weft runs is in one of the two tables: the documentation is made of them.
+std::span<const NotConverted> not_converted();
 /// Null where there is none.
 const Family* find_family(std::string_view name);
 

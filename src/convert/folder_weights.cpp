@@ -26,7 +26,7 @@ void FolderWeights::add_files(const std::filesystem::path& folder) {
   const std::filesystem::path whole = folder / "model.safetensors";
   const std::filesystem::path index = folder / "model.safetensors.index.json";
   if (std::filesystem::exists(whole, ignored)) {
-    add_file(whole);
+    add_file(whole, "");
     return;
   }
   if (!std::filesystem::exists(index, ignored)) {
@@ -58,7 +58,7 @@ void FolderWeights::add_files(const std::filesystem::path& folder) {
                                                "', expected one in its folder");
     if (!std::filesystem::exists(folder / name, ignored))
       throw Error(ErrorCode::kNotFound, index.string() + " names " + name + ", which is not there");
-    add_file(folder / name);
+    add_file(folder / name, "");
   }
   for (const auto& [tensor, file] : map->items())
     if (!sources_.contains(tensor))
@@ -66,7 +66,7 @@ void FolderWeights::add_files(const std::filesystem::path& folder) {
                                                "' is in " + file.get<std::string>() + ", where it is not");
 }
 
-void FolderWeights::add_file(const std::filesystem::path& path) {
+void FolderWeights::add_file(const std::filesystem::path& path, const std::string& prefix) {
   const base::MappedFile& file = files_.emplace_back(path);
   std::vector<StoredTensor> tensors;
   try {
@@ -75,7 +75,7 @@ void FolderWeights::add_file(const std::filesystem::path& path) {
     throw Error(error.code(), path.string() + ": " + error.what());
   }
   for (StoredTensor& tensor : tensors) {
-    Source source{.name = tensor.name,
+    Source source{.name = prefix + tensor.name,
                   .stored = std::move(tensor.type),
                   .dtype = tensor.dtype,
                   .shape = std::move(tensor.shape),
@@ -86,7 +86,7 @@ void FolderWeights::add_file(const std::filesystem::path& path) {
     source.read = [&file, bytes = source.bytes, size](std::int64_t first, std::span<std::byte> to) {
       file.read(bytes.subspan(static_cast<std::size_t>(first) * size, to.size()), to);
     };
-    if (!sources_.emplace(tensor.name, std::move(source)).second)
+    if (!sources_.emplace(prefix + tensor.name, std::move(source)).second)
       throw Error(ErrorCode::kInvalidFile, "tensor '" + tensor.name.substr(0, 120) + "' is there twice");
   }
 }

@@ -39,12 +39,15 @@ class FolderWeights {
   /// way that is not read; kInvalidFile.
   FolderWeights(const std::filesystem::path& folder, const Json& config);
 
+  /// Those of a file beside the model's, with something in front of their names. Throws Error kNotFound,
+  /// kInvalidFile.
+  void add_file(const std::filesystem::path& path, const std::string& prefix);
+
   /// By their names, in the order of these.
   const std::map<std::string, Source>& all() const { return sources_; }
 
  private:
   void add_files(const std::filesystem::path& folder);
-  void add_file(const std::filesystem::path& path);
 
   std::deque<base::MappedFile> files_;
   std::map<std::string, Source> sources_;

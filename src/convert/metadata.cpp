@@ -295,7 +295,7 @@ class Keys {
         const auto found = weights.all().find(name);
         if (found == weights.all().end() || found->second.n_elements() != 1 || !found->second.dtype)
           refuse_tensor(name, "is missing, or no single number");
-        std::vector<std::byte> bytes(found->second.bytes.size());
+        std::vector<std::byte> bytes(row_bytes(*found->second.dtype, 1));
         found->second.read(0, bytes);
         float value = 0.0f;
         unpack_row(*found->second.dtype, bytes.data(), {&value, 1});
@@ -319,24 +319,15 @@ class Keys {
     set("rope.dimension_sections", sections);
   }
 
-  void add_encoder(const std::filesystem::path& folder) {
-    const Json modes = read_json_if_there(folder / "1_Pooling" / "config.json");
-    const auto on = [&](const char* name) {
-      const Json* const value = find(modes, name);
-      return value != nullptr && value->is_boolean() && value->get<bool>();
-    };
-    constexpr std::uint32_t kMean = 1, kCls = 2, kLast = 3, kRank = 4;
+  void add_encoder(const Modules& modules) {
+    constexpr std::uint32_t kMean = 1, kCls = 2, kRank = 4;
     set("attention.causal", false);
     const bool classifies = family_.name.ends_with("ForSequenceClassification");
-    const bool of_modern = find_text(Json{{"p", config_.find({"classifier_pooling"}) == nullptr
-                                                    ? Json()
-                                                    : *config_.find({"classifier_pooling"})}},
-                                     "p") == "mean";
-    set("pooling_type", classifies                     ? kRank
-                        : on("pooling_mode_cls_token") ? kCls
-                        : on("pooling_mode_lasttoken") ? kLast
-                                                       : kMean);
-    if (classifies) set("classifier.pooling_type", of_modern ? kMean : kCls);
+    set("pooling_type", classifies ? kRank : modules.pooling.value_or(kMean));
+    if (classifies) {
+      const Json* const way = config_.find({"classifier_pooling"});  // ModernBERT.
+      set("classifier.pooling_type", way != nullptr && *way == "mean" ? kMean : kCls);
+    }
     if (const Json* const labels = config_.find({"id2label"});
         classifies && labels != nullptr && labels->is_object()) {
       std::vector<std::string> names;
@@ -386,7 +377,15 @@ class Keys {
       for (const Json& type : *types) slides.push_back(type == "sliding_attention");
     if (slides.size() != static_cast<std::size_t>(config_.require_int({"num_hidden_layers"})))
       refuse("layer_types is no list with a text for each layer");
-    set("attention.sliding_window_pattern", slides);
+    // Other readers know of encoders only that every so many layers the last one sees all.
+    const auto every =
+        static_cast<std::size_t>(std::find(slides.begin(), slides.end(), false) - slides.begin()) + 1;
+    bool even = has(kEncoder) && every <= slides.size();
+    for (std::size_t i = 0; i < slides.size(); ++i) even = even && slides[i] == ((i + 1) % every != 0);
+    if (even)
+      set("attention.sliding_window_pattern", static_cast<std::uint32_t>(every));
+    else
+      set("attention.sliding_window_pattern", slides);
   }
 
   /// Files have no key for it: another one would be another model without a word.
@@ -466,11 +465,20 @@ class Keys {
 
 }  // namespace
 
-void add_metadata(const std::filesystem::path& folder, const Config& config, const Family& family,
+void add_metadata(const Modules& modules, const Config& config, const Family& family,
                   const FolderWeights& weights, const std::vector<OutTensor>& tensors, GgufWriter& file) {
   Keys keys(config, family, tensors, file);
   keys.add_all();
-  if ((family.traits & kEncoder) != 0) keys.add_encoder(folder);
+  if ((family.traits & kEncoder) != 0)
+    keys.add_encoder(modules);
+  else if (modules.pooling)
+    keys.set("pooling_type", *modules.pooling);
+  for (const OutTensor& tensor : tensors)
+    if (tensor.name.starts_with("dense_")) {
+      const std::string name = tensor.name.substr(0, tensor.name.find('.'));
+      keys.set(name + "_feat_in", u32(tensor.shape.back()));
+      keys.set(name + "_feat_out", u32(tensor.shape.front()));
+    }
   const bool has_positions = std::any_of(tensors.begin(), tensors.end(), [](const OutTensor& tensor) {
     return tensor.name == "position_embd.weight";
   });

@@ -1,16 +1,15 @@
 #pragma once
 // What config.json says, as GGUF's keys.
-#include <filesystem>
-
 #include "convert/config.h"
 #include "convert/family.h"
+#include "convert/modules.h"
 #include "convert/tensors.h"
 #include "weft/gguf.h"
 
 namespace weft::convert_impl {
 
 /// Sets the architecture's keys. Throws Error kInvalidFile for what is missing or of another type.
-void add_metadata(const std::filesystem::path& folder, const Config& config, const Family& family,
+void add_metadata(const Modules& modules, const Config& config, const Family& family,
                   const FolderWeights& weights, const std::vector<OutTensor>& tensors, GgufWriter& file);
 
 }  // namespace weft::convert_impl

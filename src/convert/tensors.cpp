@@ -84,8 +84,8 @@ bool find_name(std::span<const Rename> own, std::span<const Rename> shared, std:
 bool is_left_out(std::string_view name, const Family& family) {
   for (const std::string_view part :
        {"rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "visual.", "position_ids",
-        "attention.masked_bias", "attn.masked_bias", "vision_model.", "audio_tower.", "embed_vision.",
-        "embed_audio.", "vqmodel."})
+        "attention.masked_bias", "attn.masked_bias", "vision_model.", "connector.", "audio_tower.",
+        "embed_vision.", "embed_audio.", "vqmodel."})
     if (name.find(part) != name.npos) return true;
   if (name.ends_with(".attention.bias") || name.ends_with(".attn.bias") || name.starts_with("mtp."))
     return true;
@@ -102,8 +102,8 @@ Place place_of(const std::string& full, const Family& family) {
   std::string_view name = full;
   for (bool again = true; again;) {
     again = false;
-    for (const std::string_view prefix :
-         {"model.", "language_model.", "gpt_neox.", "transformer.", "bert.", "roberta.", "backbone."})
+    for (const std::string_view prefix : {"model.", "language_model.", "text_model.", "gpt_neox.",
+                                          "transformer.", "bert.", "roberta.", "backbone."})
       if (name.starts_with(prefix)) {
         name.remove_prefix(prefix.size());
         again = true;
@@ -155,7 +155,10 @@ class Planner {
     const std::int64_t n_layers = config_.require_int({"num_hidden_layers"});
     const bool has_head =
         found_.contains({"blk", -1, "output.weight"}) || found_.contains({"enc.blk", -1, "output.weight"});
-    const bool tied = has_head && config_.get_bool("tie_word_embeddings", false);
+    // T5's classes tie the weights of whatever has only one of them, and say of scaled rows which it was.
+    const bool said = config_.get_bool("tie_word_embeddings", false);
+    const bool both_sides = (family_.traits & kBothSides) != 0;
+    const bool tied = has_head && (both_sides ? config_.get_bool("scale_decoder_outputs", said) : said);
     std::map<std::pair<std::string, std::int64_t>, int> n_of_layer;
     const auto last_of = [&](const std::string& block) {
       return block == "dec.blk" ? config_.get_int({"num_decoder_layers"}).value_or(n_layers) : n_layers;
@@ -261,7 +264,7 @@ class Planner {
       const Json* const list = find(config_.rope(), key.c_str());
       if (list == nullptr || !list->is_array() || list->empty())
         throw Error(ErrorCode::kInvalidFile, "config.json: rope's " + key + " is no list");
-      OutTensor factors{.name = "rope_factors_" + std::string(length) + ".weight"};
+      OutTensor factors{.name = "rope_factors_" + std::string(length) + ".weight", .shape = {}};
       for (const Json& factor : *list) {
         if (!factor.is_number())
           throw Error(ErrorCode::kInvalidFile, "config.json: " + key + " has no numbers");

@@ -1,0 +1,19 @@
+#pragma once
+// What sentence-transformers lays around a model: how its rows become a vector, and products behind that.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace weft::convert_impl {
+
+struct Modules {
+  std::optional<std::uint32_t> pooling;      ///< As GGUF numbers it. None: the folder does not say.
+  std::vector<std::filesystem::path> dense;  ///< Files with a matrix "linear.weight", in their order.
+};
+
+/// Reads modules.json and what it names; without it, 1_Pooling. Throws Error kInvalidFile, and kUnsupported
+/// for what weft has not: other poolings, products with a bias or an activation, more than two of them.
+Modules read_modules(const std::filesystem::path& folder);
+
+}  // namespace weft::convert_impl

@@ -1,0 +1,20 @@
+#pragma once
+// Encoders of pictures as files of their own ("mmproj"), which stand beside the text model's.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convert/config.h"
+#include "convert/folder_weights.h"
+#include "convert/tensors.h"
+#include "weft/gguf.h"
+
+namespace weft::convert_impl {
+
+/// Sets the keys of the encoder that a folder has, and says its tensors; what belongs to the text model is
+/// passed over. `json`: config.json. `pictures`: preprocessor_config.json. `type`: of matrices. Throws Error
+/// kUnsupported where the class has no encoder that weft reads, kInvalidFile.
+std::vector<OutTensor> plan_vision(const FolderWeights& weights, const Json& json, const Json& pictures,
+                                   std::string_view class_name, DType type, GgufWriter& file);
+
+}  // namespace weft::convert_impl
