@@ -10,32 +10,19 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.h"
 #include "json_output.h"
 #include "weft/error.h"
 
 namespace weft::cli {
 namespace {
 
+using base::Descriptor;
+
 [[noreturn]] void fail(const char* what) {
   throw Error(ErrorCode::kIo,
               std::string("cannot run the tool's command: ") + what + ": " + std::strerror(errno));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { close(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  void close() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
 
 // A file in memory: whoever reads it slowly, or not at all, blocks nobody.
 void write_all(int fd, std::string_view text) {

@@ -15,15 +15,17 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/descriptor.h"
 #include "base/hash.h"
 #include "weft/error.h"
 
 namespace weft::fetch {
 namespace {
+
+using base::Descriptor;
 
 using Clock = std::chrono::steady_clock;
 
@@ -38,26 +40,12 @@ constexpr std::int64_t kBlockBytes = 512;  // Of st_blocks, on all file systems.
   throw Error(ErrorCode::kIo, fmt::format("{} {}: {}", what, path.string(), std::strerror(errno)));
 }
 
-class Descriptor {
- public:
-  Descriptor(const std::filesystem::path& path, int flags)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
-    if (fd_ < 0) {
-      if (errno == ENOENT)
-        throw Error(ErrorCode::kNotFound, fmt::format("there is no file {}", path.string()));
-      io_error("cannot open", path);
-    }
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
+Descriptor open_file(const std::filesystem::path& path, int flags) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+  if (file.get() >= 0) return file;
+  if (errno == ENOENT) throw Error(ErrorCode::kNotFound, fmt::format("there is no file {}", path.string()));
+  io_error("cannot open", path);
+}
 
 std::filesystem::path part_path(const std::filesystem::path& path) { return path.string() + ".part"; }
 std::filesystem::path state_path(const std::filesystem::path& path) { return path.string() + ".part.json"; }
@@ -66,7 +54,7 @@ std::filesystem::path state_path(const std::filesystem::path& path) { return pat
 Descriptor open_locked(const std::filesystem::path& path, int flags) {
   const std::filesystem::path part = part_path(path);
   for (int i = 0; i < kMostOpened; ++i) {
-    Descriptor file(part, flags);
+    Descriptor file = open_file(part, flags);
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) break;
       io_error("cannot lock", part);
@@ -252,7 +240,7 @@ std::string identity_of(const RemoteFile& file, const Probe& probed, std::int64_
 }  // namespace
 
 std::string sha256_of(const std::filesystem::path& path, const OnProgress& on_progress) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file = open_file(path, O_RDONLY);
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   if (context == nullptr || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1)
     throw Error(ErrorCode::kOutOfMemory, "no sum can be computed");

@@ -13,10 +13,13 @@
 #include <utility>
 
 #include "api/fields.h"
+#include "base/descriptor.h"
 #include "weft/error.h"
 
 namespace weft::server {
 namespace {
+
+using base::Descriptor;
 
 constexpr std::size_t kLongestName = 128;
 
@@ -38,20 +41,6 @@ void check_name(const std::string& name) {
   throw ApiError(errno == ENOENT ? 404 : 500, errno == ENOENT ? "invalid_request_error" : "server_error", "",
                  "filename", fmt::format("cannot {} '{}': {}", action, name, std::strerror(errno)));
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Whole or not at all, and never through a link.
 void write_file(int folder, const std::string& name, std::span<const std::byte> bytes) {

@@ -16,10 +16,13 @@
 #include <memory>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "weft/error.h"
 
 namespace weft::server {
 namespace {
+
+using base::Descriptor;
 
 constexpr int kBacklog = 4096;
 
@@ -27,21 +30,6 @@ std::string reason(int number) {
   std::array<char, 128> text{};
   return ::strerror_r(number, text.data(), text.size());
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
-
- private:
-  int number_;
-};
 
 int open_socket(int family) { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
