@@ -25,7 +25,8 @@ import make_golden_encoders as encoders
 import make_golden_families as golden
 import make_golden_sources as sources
 
-KEPT = ["mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2", "gpt-oss", "qwen35"]
+KEPT = ["mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2", "gpt-oss", "qwen35",
+        "gemma-embedding", "flan-t5"]
 # Golden models of classes that are published under other names, and with other tensors.
 OF_OTHER_CLASSES = {"minicpm", "internlm2", "exaone", "xverse", "orion", "codeshell", "qwen", "bailingmoe", "bailingmoe2",
                     "baichuan", "baichuan-13b", "refact", "qwen2vl", "qwen3vl", "qwen3vlmoe", "maincoder",

@@ -28,8 +28,9 @@ Each is a row of `src/model/families.inc`. Lines are those of its file, which re
 against what stands beside it, on tiny models with random weights: logits (of encoders, vectors) with an NMSE of at most
 1e-6. Most are classes of transformers, a few with the tensors of a family that is the same but for names. What
 transformers has no class of has a reference of our own, in `scripts/own_references.py`, `scripts/rwkv_reference.py` and
-`scripts/own_encoders.py`. `weft convert` takes folders of the classes under "converted from". `scripts/make_family_table.py`
-writes this page.
+`scripts/own_encoders.py`. `weft convert` takes folders of the classes under "converted from"; it refuses those of classes
+that stand there behind "not", whose models come as GGUF files from elsewhere. `scripts/make_family_table.py` writes this
+page.
 
 """
 
@@ -63,18 +64,33 @@ def truths(script, function, suffix):
 
 
 def converted():
-    """Of each architecture the classes that weft convert takes."""
-    result = {}
+    """Of each architecture the classes that weft convert takes, and those that it knows and does not take."""
+    tables = []
     text = (ROOT / "src/convert/family.cpp").read_text()
-    rows = text[text.index("constexpr Family kFamilies"):]
-    for name, architecture in re.findall(r'\{"(\w+)",\s*"([^"]+)"', rows):
-        result.setdefault(architecture, []).append(name)
-    return result
+    for table in ("Family kFamilies", "NotConverted kNotConverted"):
+        rows = text[text.index(f"constexpr {table}[]"):]
+        found = {}
+        for name, architecture in re.findall(r'\{"(\w+)",\s*"([^"]+)"', rows[:rows.index("\n};")]):
+            found.setdefault(architecture, []).append(name)
+        tables.append(found)
+    taken, others = tables
+    # With experts its name has an end of its own (kMoeByExperts).
+    taken["nemotron_h_moe"] = taken["nemotron_h"]
+    return taken, others
+
+
+def origin(architecture, taken, others):
+    if architecture not in taken and architecture not in others:
+        raise SystemExit(f"{architecture} is in neither of the two tables of src/convert/family.cpp")
+    names = [f"`{name}`" for name in taken.get(architecture, [])]
+    if architecture in others:
+        names.append("not " + ", ".join(f"`{name}`" for name in others[architecture]))
+    return "; ".join([", ".join(names[:-1]), names[-1]] if architecture in others and len(names) > 1 else [", ".join(names)])
 
 
 def table():
     known = definitions()
-    classes = converted()
+    taken, others = converted()
     truth = truths("make_golden_families.py", "Family", "ForCausalLM")
     for architecture, models in (truths("make_golden_encoders.py", "Encoder", "") |
                                  truths("make_golden_sources.py", "Both", "") | OTHERS).items():
@@ -87,7 +103,7 @@ def table():
         lines.append(len(path.read_text().splitlines()))
         models = ", ".join(f"`{m}`" if m != OWN else m for m in sorted(set(truth[architecture])))
         rows.append(f"| `{architecture}` | {kind} | {models} | "
-                    f"{', '.join(f'`{name}`' for name in classes.get(architecture, []))} | "
+                    f"{origin(architecture, taken, others)} | "
                     f"[{path.name}](../src/model/families/{path.name}) | {lines[-1]} |")
     median = statistics.median(lines)
     if median >= MOST_LINES:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/unigram*.gguf and .json: small unigram vocabularies trained and applied by SentencePiece.
+"""Makes tests/data/tokenizers/unigram*.gguf, .model and .json: small unigram vocabularies trained and applied by
+SentencePiece.
 
 With a number, tries so many random texts with these and weft instead: usage
 make_unigram_vectors.py [COUNT WEFT [SEED]], where WEFT is the program. SentencePiece sums scores as floats, so of ways that
@@ -117,6 +118,7 @@ def main() -> None:
                 continue
             FOLDER.mkdir(parents=True, exist_ok=True)
             write_gguf(processor, FOLDER / f"{name}.gguf")
+            (FOLDER / f"{name}.model").write_bytes(processor.serialized_model_proto())
             lines = ",\n".join(json.dumps({"text": text, "ids": found}, ensure_ascii=False, separators=(",", ":"))
                                for text, found in zip(texts, ids) if has_one_best(processor, text))
             (FOLDER / f"{name}.json").write_text(f"[\n{lines}\n]\n")

@@ -66,10 +66,20 @@ class Arrangement {
     const bool turned =
         expert ? has(kExpertInputsFirst)
                : has(kInputsFirst) && name_.size() < tensor_.name.size() && tensor_.shape.size() == 2;
-    if (!turned) return;
+    if (!turned || (expert && lies_as_in_gguf())) return;
     each([](const View& view) { return view.swap(-1, -2); });
     const std::size_t n = tensor_.shape.size();
     if (n >= 2) std::swap(tensor_.shape[n - 1], tensor_.shape[n - 2]);
+  }
+
+  /// Newer files of some classes have outputs first, where published ones have inputs: sizes tell which.
+  bool lies_as_in_gguf() const {
+    const auto n_ff = config_.get_int({"moe_intermediate_size"});
+    if (!n_ff || tensor_.shape.size() < 2) return false;
+    const std::int64_t width = number("hidden_size");
+    const bool down = name_.starts_with("ffn_down");
+    const std::int64_t n_in = down ? *n_ff : width, n_out = down ? width : 2 * *n_ff;
+    return n_in != n_out && tensor_.shape.back() == n_in && tensor_.shape[tensor_.shape.size() - 2] == n_out;
   }
 
   void stack() {

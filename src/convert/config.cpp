@@ -113,9 +113,9 @@ const Json* Config::find(const Names& names) const {
 std::optional<std::int64_t> Config::get_int(const Names& names) const {
   const Json* const value = find(names);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number_unsigned() || value->get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max())
+  if (!value->is_number_unsigned() || value->get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max())
     refuse("config.json: " + name_of(json_, names) + " is " + value->dump().substr(0, 40) +
-           ", expected a whole number of at most 32 bits");
+           ", expected a whole number of at most 31 bits");
   return value->get<std::int64_t>();
 }
 
@@ -166,8 +166,14 @@ bool Config::turns() const {
 }
 
 std::int64_t Config::head_dim() const {
-  if (const auto dim = get_int({"head_dim"}); dim && *dim > 0) return *dim;
-  return require_int({"hidden_size"}) / require_int({"num_attention_heads"});
+  constexpr std::int64_t kMost = 1 << 16;
+  const auto said = get_int({"head_dim"});
+  const std::int64_t dim =
+      said && *said > 0 ? *said : require_int({"hidden_size"}) / require_int({"num_attention_heads"});
+  if (dim < 1 || dim > kMost)
+    refuse("config.json: heads would have " + std::to_string(dim) + " dimensions, expected 1 to " +
+           std::to_string(kMost));
+  return dim;
 }
 
 }  // namespace weft::convert_impl

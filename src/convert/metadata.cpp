@@ -241,10 +241,12 @@ class Keys {
       set("rope.scaling.factor", static_cast<float>(config_.rope_float("factor", 1.0)));
     }
     const std::int64_t n_trained = config_.require_int({"max_position_embeddings"});
-    if (kind == "yarn")
-      set("rope.scaling.original_context_length",
-          u32(static_cast<std::int64_t>(
-              config_.rope_float("original_max_position_embeddings", static_cast<double>(n_trained)))));
+    if (kind == "yarn") {
+      const double n_original =
+          config_.rope_float("original_max_position_embeddings", static_cast<double>(n_trained));
+      if (!(n_original >= 1.0 && n_original < 1e9)) refuse("original_max_position_embeddings is not above 0");
+      set("rope.scaling.original_context_length", u32(static_cast<std::int64_t>(n_original)));
+    }
     if (kind == "yarn") {
       const auto copy = [&](const char* from, const char* to, double factor) {
         if (find(config_.rope(), from) != nullptr)
@@ -317,6 +319,11 @@ class Keys {
     }
     sections.resize(4);
     set("rope.dimension_sections", sections);
+    // Layers that get rows of the encoder's earlier layers, too.
+    const Json* const vision = config_.find({"vision_config"});
+    const Json* const taps = vision == nullptr ? nullptr : find(*vision, "deepstack_visual_indexes");
+    if (taps != nullptr && taps->is_array())
+      set("n_deepstack_layers", u32(static_cast<std::int64_t>(taps->size())));
   }
 
   void add_encoder(const Modules& modules) {

@@ -117,7 +117,7 @@ View View::split(int axis, std::vector<std::int64_t> parts) const {
   bool open = false;
   for (const std::int64_t part : parts) {
     open |= part == -1;
-    known *= part == -1 ? 1 : part;
+    if (__builtin_mul_overflow(known, part == -1 ? 1 : part, &known)) known = 0;
   }
   if (known <= 0 || sizes[at] % known != 0 || (!open && sizes[at] != known))
     refuse(*this, "has " + std::to_string(sizes[at]) + " rows, expected " + (open ? "a multiple of " : "") +

@@ -176,10 +176,8 @@ class Planner {
         throw Error(ErrorCode::kInvalidFile, "layer " + std::to_string(layer) + " of the " +
                                                  std::to_string(n_layers()) +
                                                  " that see pictures has no tensors");
-    for (const char* name : {"v.patch_embd.weight"})
-      if (!names_.contains(name))
-        throw Error(ErrorCode::kInvalidFile,
-                    "the folder has no encoder of pictures: no tensor becomes " + std::string(name));
+    if (!names_.contains("v.patch_embd.weight"))
+      throw Error(ErrorCode::kInvalidFile, "the folder's encoder of pictures has no filter of patches");
     return std::move(tensors_);
   }
 

@@ -80,7 +80,11 @@ class Vocabulary {
     if (vocabulary == nullptr || !vocabulary->is_object()) refuse("tokenizer.json has no object \"vocab\"");
     for (const auto& [text, id] : vocabulary->items()) {
       if (!id.is_number_integer()) refuse("tokenizer.json: a token's number is none");
-      put(text, id.get<std::int64_t>(), kNormal);
+      const auto number = id.get<std::int64_t>();
+      if (const auto at = static_cast<std::uint64_t>(number); at < n_tokens_ && kinds_[at] != kUnused)
+        refuse("tokenizer.json: the tokens '" + tokens_[at].substr(0, 60) + "' and '" + text.substr(0, 60) +
+               "' have the same number");
+      put(text, number, kNormal);
     }
     read_added();
   }

@@ -1,9 +1,11 @@
 #include "weft/convert.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "convert/folder_testing.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 #include "weft/gguf.h"
@@ -64,7 +67,8 @@ class ConvertTest : public testing::TestWithParam<const char*> {
       EXPECT_EQ(error.code(), code) << error.what();
       EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
     }
-    EXPECT_FALSE(std::filesystem::exists(to));
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_))
+      EXPECT_EQ(entry.path().string().find("result"), std::string::npos) << entry.path();
   }
 
   const std::filesystem::path scratch_ =
@@ -85,13 +89,17 @@ std::vector<float> values_of(const WeightFile& file, const WeightFile::Tensor& t
 class Golden : public ConvertTest {};
 TEST_P(Golden, FolderGivesTheGoldenModel) {
   const std::string name = GetParam();
-  const std::filesystem::path made = scratch_ / "made.gguf", golden = kData / "golden" / name / "model.gguf";
+  const std::filesystem::path made = scratch_ / "made.gguf";
+  std::filesystem::path golden;
+  for (const char* kind : {"golden", "golden_encoders", "golden_sources"})
+    if (const auto file = kData / kind / name / "model.gguf"; std::filesystem::exists(file)) golden = file;
   convert(kData / "convert" / name, made);
 
   const auto entries = read_gguf_metadata(made);
   const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
   for (const auto& [key, value] : read_gguf_metadata(golden)) {
     if (key == "general.name" || key == "tokenizer.ggml.pre") continue;
+    if (key == "t5.attention.layer_norm_epsilon") continue;  // That of RMS norms counts.
     const auto found = keys.find(key);
     ASSERT_NE(found, keys.end()) << key;
     if (const auto* number = std::get_if<float>(&value))
@@ -117,14 +125,112 @@ TEST_P(Golden, FolderGivesTheGoldenModel) {
 }
 INSTANTIATE_TEST_SUITE_P(Folders, Golden,
                          testing::Values("mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2",
-                                         "gpt-oss", "qwen35"),
+                                         "gpt-oss", "qwen35", "gemma-embedding", "flan-t5"),
                          [](const auto& folder) {
                            std::string name = folder.param;
                            std::erase(name, '-');
                            return name;
                          });
 
+// Encoders of pictures: the files whose rows the tests of vision hold against transformers.
+class Mmproj : public ConvertTest {};
+TEST_P(Mmproj, FolderGivesTheEncoderOfPictures) {
+  const std::string name = GetParam();
+  const std::filesystem::path made = scratch_ / "mmproj.gguf";
+  const ConvertResult result =
+      convert(kData / "convert_vision" / name, made, {.type = "f16", .mmproj = true});
+  EXPECT_EQ(result.architecture, "clip");
+
+  const auto entries = read_gguf_metadata(made);
+  const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
+  const std::filesystem::path golden = kData / "vision" / name / "mmproj.gguf";
+  for (const auto& [key, value] : read_gguf_metadata(golden)) {
+    // Of pictures that keep their shape the golden files have another size, and one a width that is not its.
+    const bool of_tests = name.starts_with("qwen2") && key == "clip.vision.image_size";
+    if (key == "general.name" || of_tests) continue;
+    if (name == "qwen2vl" && key == "clip.vision.feed_forward_length") continue;
+    const auto found = keys.find(key);
+    ASSERT_NE(found, keys.end()) << key;
+    EXPECT_EQ(found->second, value) << key;
+  }
+  const WeightFile ours(made), theirs(golden);
+  EXPECT_EQ(ours.tensors().size(), theirs.tensors().size());
+  for (const WeightFile::Tensor& expected : theirs.tensors()) {
+    const WeightFile::Tensor* const tensor = ours.find(expected.name);
+    ASSERT_NE(tensor, nullptr) << expected.name;
+    EXPECT_EQ(tensor->shape, expected.shape) << expected.name;
+    EXPECT_EQ(values_of(ours, *tensor), values_of(theirs, expected)) << expected.name;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Folders, Mmproj,
+                         testing::Values("gemma3", "idefics3", "pixtral", "qwen2vl", "qwen25vl", "qwen3vl"));
+
 class Convert : public ConvertTest {};
+
+TEST_F(Convert, EncodersOfPicturesAreRefusedInWords) {
+  expect_refused(kData / "convert/phi2", ErrorCode::kUnsupported, "PhiForCausalLM have no encoder",
+                 {.mmproj = true});
+  const std::filesystem::path folder = scratch_ / "qwen25vl";
+  std::filesystem::copy(kData / "convert_vision/qwen25vl", folder);
+  const std::string config = read(folder / "config.json");
+  replace(folder / "config.json", "\"vision_config\"", "\"other_config\"");
+  expect_refused(folder, ErrorCode::kInvalidFile, "no object vision_config", {.mmproj = true});
+  write(folder / "config.json", config);
+  replace(folder / "config.json", "\"depth\": 4", "\"depth\": 6");
+  expect_refused(folder, ErrorCode::kUnsupported, "fullatt_block_indexes", {.mmproj = true});
+  write(folder / "config.json", config);
+  replace(folder / "config.json", "\"depth\": 4", "\"depth\": 2");
+  expect_refused(folder, ErrorCode::kUnsupported, "fullatt_block_indexes", {.mmproj = true});
+  write(folder / "config.json", config);
+  write(folder / "preprocessor_config.json", R"({"image_mean": [0.5, "red", 0.5]})");
+  expect_refused(folder, ErrorCode::kInvalidFile, "image_mean is no list of three", {.mmproj = true});
+  test::StoredTensors tensors = test::read_tensors(folder / "model.safetensors");
+  for (auto tensor = tensors.begin(); tensor != tensors.end();)
+    tensor = tensor->first.find("blocks.2.") == std::string::npos ? std::next(tensor) : tensors.erase(tensor);
+  test::write_safetensors(folder / "model.safetensors", tensors);
+  std::filesystem::remove(folder / "preprocessor_config.json");
+  expect_refused(folder, ErrorCode::kInvalidFile, "layer 2 of the 4", {.mmproj = true});
+}
+
+TEST_F(Convert, ModulesAroundAnEncoderAreReadOrRefused) {
+  const auto folder = copy_of("gemma-embedding");
+  const auto pooling = [&] {
+    convert(folder, scratch_ / "made.gguf");
+    const auto entries = read_gguf_metadata(scratch_ / "made.gguf");
+    const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
+    return std::get<std::uint32_t>(keys.at("gemma-embedding.pooling_type"));
+  };
+  EXPECT_EQ(pooling(), 1u);
+  write(folder / "1_Pooling/config.json", R"({"pooling_mode": "cls"})");
+  EXPECT_EQ(pooling(), 2u);
+  write(folder / "1_Pooling/config.json",
+        R"({"pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": false})");
+  EXPECT_EQ(pooling(), 3u);
+  for (const char* unknown :
+       {R"({"pooling_mode": "max"})", R"({"pooling_mode_max_tokens": true})",
+        R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})", "{}"}) {
+    write(folder / "1_Pooling/config.json", unknown);
+    expect_refused(folder, ErrorCode::kUnsupported, "which weft has not");
+  }
+  write(folder / "1_Pooling/config.json", R"({"pooling_mode": "mean"})");
+  replace(folder / "2_Dense/config.json", "Identity", "Tanh");
+  expect_refused(folder, ErrorCode::kUnsupported, "activation torch.nn.modules.linear.Tanh");
+  replace(folder / "2_Dense/config.json", "Tanh", "Identity");
+  replace(folder / "2_Dense/config.json", "\"bias\": false", "\"bias\": true");
+  expect_refused(folder, ErrorCode::kUnsupported, "product with a bias");
+  replace(folder / "modules.json", "2_Dense", "../2_Dense");
+  expect_refused(folder, ErrorCode::kInvalidFile, "expected one in its folder");
+  write(folder / "modules.json", R"([{"type": "sentence_transformers.models.LSTM", "path": "1_LSTM"}])");
+  expect_refused(folder, ErrorCode::kUnsupported, "LSTM");
+  write(folder / "modules.json", R"({"type": 1})");
+  expect_refused(folder, ErrorCode::kInvalidFile, "is no JSON list");
+}
+
+TEST_F(Convert, ClassesThatRunButAreNotConvertedAreTold) {
+  const auto folder = copy_of("phi2");
+  replace(folder / "config.json", "PhiForCausalLM", "BaichuanForCausalLM");
+  expect_refused(folder, ErrorCode::kUnsupported, "weft runs its models (baichuan) from GGUF files");
+}
 
 TEST_F(Convert, TypesAreThoseThatWereAskedFor) {
   for (const auto& [type, dtype] : {std::pair("f32", DType::kF32), std::pair("bf16", DType::kBF16),
@@ -302,6 +408,117 @@ TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
             (std::vector<std::int32_t>{2, 3, 1, 1, 3}));
   EXPECT_EQ(std::get<std::uint32_t>(keys.at("tokenizer.ggml.bos_token_id")), 1u);
   EXPECT_EQ(std::get<bool>(keys.at("bert.attention.causal")), false);
+}
+
+// What a stranger's folder may say: an error in words, no file, and no more memory than the folder is large.
+TEST_F(Convert, DamagedWeightsAreRefusedInWords) {
+  const auto folder = copy_of("phi2");
+  const auto with = [&](const std::string& header, const std::string& text, const std::string& data = "") {
+    write(folder / "model.safetensors", test::safetensors(header, data));
+    expect_refused(folder, ErrorCode::kInvalidFile, text);
+  };
+  with(R"({"lm_head.weight": {"dtype": "F32", "shape": [2], "data_offsets": [0, 9]}})", "outside of the file",
+       "12345678");
+  with(R"({"lm_head.weight": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}})", "its shape needs 12",
+       "12345678");
+  with(R"({"lm_head.weight": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 8]}})",
+       "no memory has", "12345678");
+  with(R"({"lm_head.weight": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 8]}})", "negative",
+       "12345678");
+  with(R"({"lm_head.weight": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}})", "of the type I64",
+       "12345678");
+  with(R"({"lm_head.weight": {"dtype": "X9", "shape": [8], "data_offsets": [0, 8]}})", "of the type X9",
+       "12345678");
+  with(R"({"lm_head.weight": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}})", "is empty");
+  with(R"({"lm_head.weight": {"dtype": "F8_E4M3", "shape": [2, 4], "data_offsets": [0, 8]}})",
+       "of the type F8_E4M3", "12345678");
+  with(std::string(1000, '['), "safetensors");
+  with("{}", "layer 0 of 2 has no tensors");
+  write(folder / "model.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) + "{}");
+  expect_refused(folder, ErrorCode::kInvalidFile, "the header would have");
+  write(folder / "model.safetensors", "");
+  expect_refused(folder, ErrorCode::kInvalidFile, "too short");
+}
+
+TEST_F(Convert, WeightsThatAreNoNumbersStayWhatTheyAre) {
+  const auto folder = copy_of("phi2");
+  test::StoredTensors tensors = test::read_tensors(folder / "model.safetensors");
+  std::string& bytes = tensors.at("model.layers.0.mlp.fc1.weight").bytes;
+  bytes[0] = '\x01', bytes[1] = '\x7c';  // A NaN.
+  test::write_safetensors(folder / "model.safetensors", tensors);
+  for (const char* type : {"f16", "f32", "bf16"}) {
+    convert(folder, scratch_ / "made.gguf", {.type = type});
+    const WeightFile file(scratch_ / "made.gguf");
+    EXPECT_TRUE(std::isnan(values_of(file, *file.find("blk.0.ffn_up.weight")).front())) << type;
+  }
+  convert(folder, scratch_ / "made.gguf", {.type = "q8_0"});  // It has no code for it; nothing breaks.
+}
+
+TEST_F(Convert, WildConfigurationsAreRefusedInWords) {
+  const auto folder = copy_of("phi2");
+  const std::string config = read(folder / "config.json");
+  const auto with = [&](const std::string& from, const std::string& to, const std::string& text) {
+    write(folder / "config.json", config);
+    replace(folder / "config.json", from, to);
+    expect_refused(folder, ErrorCode::kInvalidFile, text);
+  };
+  with("\"hidden_size\": 64", "\"hidden_size\": 1e999", "no valid JSON");
+  with("\"hidden_size\": 64", "\"hidden_size\": 64.5", "expected a whole number");
+  with("\"hidden_size\": 64", "\"hidden_size\": -64", "expected a whole number");
+  with("\"hidden_size\": 64", "\"hidden_size\": 18446744073709551615", "at most 31 bits");
+  with("\"hidden_size\": 64", "\"hidden_sizes\": 64", "hidden_size is missing");
+  with("\"num_attention_heads\": 4", "\"num_attention_heads\": 65", "heads would have 0 dimensions");
+  with("\"num_attention_heads\": 4", "\"num_attention_heads\": 0", "num_attention_heads is missing or 0");
+  with("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2000000000", "layer 2 of 2000000000");
+  with("\"rope_parameters\": {", "\"rope_parameters\": 1, \"other\": {", "parameters of rope are no object");
+  with("\"vocab_size\": 512", "\"vocab_size\": 513", "vocab_size 513");
+  with("\"vocab_size\": 512", "\"vocab_size\": [512]", "expected a whole number");
+  with("{", "{\"head_dim\": 2000000000, ", "heads would have 2000000000");
+  with("{", "{\"text_config\": {\"hidden_size\": \"\"}, ", "expected a whole number");
+  with("{", "{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [0, 1]}, ",
+       "expected two whole numbers above 0");
+}
+
+TEST_F(Convert, WildTokenizersAreRefusedInWords) {
+  const auto folder = copy_of("phi2");
+  const std::string tokenizer = read(folder / "tokenizer.json");
+  const auto with = [&](const std::string& from, const std::string& to, const std::string& text) {
+    write(folder / "tokenizer.json", tokenizer);
+    replace(folder / "tokenizer.json", from, to);
+    expect_refused(folder, ErrorCode::kInvalidFile, text);
+  };
+  with("\"vocab\": {", "\"vocab\": {\"twice\": 300, ", "have the same number");
+  with("\"vocab\": {", "\"vocab\": {\"below\": -1, ", "negative number");
+  with("\"vocab\": {", "\"vocab\": {\"wide\": 18446744073709551615, ", "negative number");
+  with("\"vocab\": {", "\"vocab\": {\"half\": 1.5, ", "number is none");
+  with("\"vocab\": {", "\"vocab\": 1, \"other\": {", "no object \"vocab\"");
+  with("\"merges\": [", "\"merges\": [1, ", "a merge is no pair");
+  with("\"added_tokens\": [", "\"added_tokens\": [{\"id\": 1}, ", "no id or no content");
+  // A hole gets a text of its own, and what lies behind the table is left out.
+  write(folder / "tokenizer.json", tokenizer);
+  replace(folder / "tokenizer.json", "\"vocab\": {", "\"vocab\": {\"behind\": 100000, ");
+  replace(folder / "tokenizer.json", ": 400", ": 100001");
+  convert(folder, scratch_ / "made.gguf");
+  const auto entries = read_gguf_metadata(scratch_ / "made.gguf");
+  const std::map<std::string, GgufValue> keys(entries.begin(), entries.end());
+  const auto& tokens = std::get<std::vector<std::string>>(keys.at("tokenizer.ggml.tokens"));
+  EXPECT_EQ(tokens.size(), 512u);
+  EXPECT_EQ(tokens[400], "[PAD400]");
+}
+
+TEST_F(Convert, WhatCannotBeWrittenLeavesNothing) {
+  for (const char* to : {"/proc/weft/result.gguf", "/proc/result.gguf"})
+    EXPECT_THROW(convert(kData / "convert/phi2", to), Error) << to;
+  // As of a disk that is full: half of the file fits.
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {64 << 10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  expect_refused(kData / "convert/phi2", ErrorCode::kIo, "result.gguf");
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  convert(kData / "convert/phi2", scratch_ / "result.gguf");
 }
 
 }  // namespace

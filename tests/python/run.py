@@ -16,16 +16,10 @@ from make_wheel import make_environment, make_wheel, run  # noqa: E402
 # What is tested, by the option that asks for it: the files, the packages that they need besides weft's own, and those of
 # which the files alone are needed.
 PLUGINS = {
-<<<<<<< HEAD
     "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"], []),
     "--lm-eval": ("test_lm_eval.py", ["lm-eval"], []),
     "--onnx": ("test_onnx.py", ["onnx", "onnxruntime"], ["rapidocr-onnxruntime==1.4.4", "silero-vad==6.2.3"]),
-=======
-    "--plugins": ("test_plugins.py", ["llm", "langchain-core", "llama-index-core"]),
-    "--lm-eval": ("test_lm_eval.py", ["lm-eval"]),
-    "--onnx": ("test_onnx.py", ["onnx", "onnxruntime"]),
-    "--ray": ("test_ray.py", ["ray[serve,data]", "psutil"]),
->>>>>>> a8145d3 (weft.ray: replicas of the server behind one endpoint, and batches over datasets, on Ray)
+    "--ray": ("test_ray.py", ["ray[serve,data]", "psutil"], []),
 }
 
 
