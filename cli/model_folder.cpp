@@ -16,22 +16,30 @@
 namespace weft::cli {
 namespace {
 
-/// Changes with the folder's place, and with the name, size or time of any file in it. A converter that gives
-/// something else needs another version.
-constexpr int kVersion = 3;
+/// Changes with the folder's place, and with the name, size or time of any file in it or in a folder there,
+/// as sentence-transformers has them. A converter that gives something else needs another version.
+constexpr int kVersion = 4;
 
-std::string identity(const std::filesystem::path& folder) {
+void add_files(const std::filesystem::path& folder, bool with_folders, std::string& text) {
   std::vector<std::string> names = base::names_in(folder).value_or(std::vector<std::string>());
   std::sort(names.begin(), names.end());
-  std::string text = fmt::format("{} {}\n", kVersion, folder.string());
   for (const std::string& name : names) {
     std::error_code error;
     const std::filesystem::path file = folder / name;
+    if (with_folders && std::filesystem::is_directory(file, error)) {
+      text += name + "/\n";
+      add_files(file, false, text);
+    }
     if (!std::filesystem::is_regular_file(file, error)) continue;
     const auto size = std::filesystem::file_size(file, error);
     const auto time = std::filesystem::last_write_time(file, error).time_since_epoch().count();
     text += fmt::format("{}\n{} {}\n", name, size, time);
   }
+}
+
+std::string identity(const std::filesystem::path& folder) {
+  std::string text = fmt::format("{} {}\n", kVersion, folder.string());
+  add_files(folder, true, text);
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "convert/folder_weights.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -73,6 +74,17 @@ void FolderWeights::add_file(const std::filesystem::path& path, const std::strin
     tensors = list_safetensors(file);
   } catch (const Error& error) {
     throw Error(error.code(), path.string() + ": " + error.what());
+  }
+  // What lies on top of another is a damaged file: no weights are shared so.
+  std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
+    return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
+  });
+  for (std::size_t i = 1; i < tensors.size(); ++i) {
+    const std::span<const std::byte> before = tensors[i - 1].bytes;
+    if (before.data() + before.size() > tensors[i].bytes.data())
+      throw Error(ErrorCode::kInvalidFile, path.string() + ": the tensors '" +
+                                               tensors[i - 1].name.substr(0, 120) + "' and '" +
+                                               tensors[i].name.substr(0, 120) + "' overlap");
   }
   for (StoredTensor& tensor : tensors) {
     Source source{.name = prefix + tensor.name,

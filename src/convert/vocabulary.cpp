@@ -299,7 +299,7 @@ class Vocabulary {
 
   void mark_unknown(std::size_t id) {
     kinds_[id] = kUnknown;
-    set("unknown_token_id", static_cast<std::uint32_t>(id));
+    unknown_ = static_cast<std::int64_t>(id);
   }
 
   void set_charsmap(std::span<const std::uint8_t> map) {
@@ -429,6 +429,7 @@ class Vocabulary {
                                                           {"sep", "seperator"}, {"mask", "mask"}};
     for (const auto& [name, key] : tokens) {
       std::int64_t id = id_of((std::string(name) + "_token").c_str());
+      if (std::string_view(name) == "unk" && unknown_ >= 0) id = unknown_;  // What the model itself says.
       if (std::string_view(name) == "bos" && id < 0) id = fallback_ids_[0];
       if (std::string_view(name) == "pad" && id < 0) id = fallback_ids_[2];
       if (static_cast<std::uint64_t>(id) >= n_tokens_) id = -1;
@@ -519,7 +520,7 @@ class Vocabulary {
   std::vector<float> scores_;
   std::map<std::string, std::int64_t> ids_;
   std::array<std::int64_t, 3> fallback_ids_ = {-1, -1, -1};  ///< bos, eos, padding: SentencePiece's word.
-  std::int64_t bos_ = -1;
+  std::int64_t bos_ = -1, unknown_ = -1;
   bool word_pieces_ = false;
 };
 

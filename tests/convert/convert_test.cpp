@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -388,14 +387,11 @@ TEST_F(Convert, WordPiecesAreThoseOfVocabTxt) {
             "num_attention_heads": 2, "intermediate_size": 8, "max_position_embeddings": 16,
             "layer_norm_eps": 1e-12})");
   write(folder / "vocab.txt", "[UNK]\n[CLS]\nword\n##s\n[SEP]\n");
-  std::string header =
+  const std::string header =
       R"({"embeddings.word_embeddings.weight": {"dtype": "F32", "shape": [5, 4], "data_offsets": [0, 80]},)"
       R"("encoder.layer.0.attention.self.query.bias": {"dtype": "F32", "shape": [4], "data_offsets": [80, 96]},)"
-      R"("pooler.dense.bias": {"dtype": "F32", "shape": [4], "data_offsets": [80, 96]}})";
-  std::string file(8, '\0');
-  const std::uint64_t length = header.size();
-  std::memcpy(file.data(), &length, sizeof length);
-  write(folder / "model.safetensors", file + header + std::string(96, '\0'));
+      R"("pooler.dense.bias": {"dtype": "F32", "shape": [4], "data_offsets": [96, 112]}})";
+  write(folder / "model.safetensors", test::safetensors(header, std::string(112, '\0')));
   const std::filesystem::path made = scratch_ / "bert.gguf";
   const ConvertResult result = convert(folder, made);
   EXPECT_EQ(result.architecture, "bert");
@@ -432,6 +428,9 @@ TEST_F(Convert, DamagedWeightsAreRefusedInWords) {
   with(R"({"lm_head.weight": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}})", "is empty");
   with(R"({"lm_head.weight": {"dtype": "F8_E4M3", "shape": [2, 4], "data_offsets": [0, 8]}})",
        "of the type F8_E4M3", "12345678");
+  with(R"({"lm_head.bias": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},)"
+       R"("lm_head.weight": {"dtype": "F32", "shape": [1], "data_offsets": [2, 6]}})",
+       "'lm_head.bias' and 'lm_head.weight' overlap", "12345678");
   with(std::string(1000, '['), "safetensors");
   with("{}", "layer 0 of 2 has no tensors");
   write(folder / "model.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) + "{}");
