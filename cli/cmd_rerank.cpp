@@ -12,6 +12,7 @@
 #include "interrupt.h"
 #include "json_output.h"
 #include "options.h"
+#include "text_format.h"
 #include "text_input.h"
 #include "weft/embedder.h"
 
@@ -56,7 +57,7 @@ int run(const RerankOptions& options) {
   std::string out;
   for (const Ranked& one : ranked)
     out += fmt::format("{:.6f}  {:>4}  {}\n", one.score, one.index,
-                       documents[static_cast<std::size_t>(one.index)]);
+                       one_line(documents[static_cast<std::size_t>(one.index)]));
   print(out);
   return kExitOk;
 }

@@ -666,6 +666,8 @@ class Rerank(Case):
             self.assertEqual(alone["relevance_score"], one["relevance_score"])
         lines = self.succeed(*words, "--top-n", "2", stdin="\n".join(self.DOCUMENTS).encode()).splitlines()
         self.assertEqual([int(line.split()[1]) for line in lines], [one["index"] for one in results][:2])
+        [line] = self.succeed(*words, "two\nlines").splitlines()  # A document is a line, whatever it holds.
+        self.assertTrue(line.endswith("  two lines"), line)
 
     def test_what_is_wrong_is_said(self):
         self.assertIn("classifier", self.fail_with(1, "rerank", "-m", BERT, "-p", "x", "y"))
