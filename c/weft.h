@@ -475,7 +475,7 @@ WEFT_API weft_status weft_context_divide(weft_context* context, weft_seq seq, we
                                          int32_t divisor, weft_error** error);
 /// Removes all sequences.
 WEFT_API weft_status weft_context_clear(weft_context* context, weft_error** error);
-/// The adapters of an empty sequence.
+/// The adapters of an empty sequence, before it has a source: that is read with them.
 WEFT_API weft_status weft_context_set_adapters(weft_context* context, weft_seq seq,
                                                const weft_adapter_use* adapters, size_t n_adapters,
                                                weft_error** error);
