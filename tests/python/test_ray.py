@@ -93,6 +93,11 @@ def processes(part: str) -> list:
             if one.status() != psutil.STATUS_ZOMBIE and any(part in word for word in one.cmdline())]  # fmt: skip
 
 
+def servers() -> set[int]:
+    """The processes of `weft serve`."""
+    return {one.pid for one in processes("/weft") if one.cmdline()[1:2] == ["serve"]}
+
+
 def wait_for(what, limit: float = 300):
     deadline = time.monotonic() + limit
     while not (result := what()):
@@ -134,10 +139,12 @@ class TestBatches:
         source, target, done = (tmp_path / name for name in ("in", "out", "done"))
         ray.data.from_items([{"id": i, "prompt": f"Number {i}:"} for i in range(60)], override_num_blocks=6).write_parquet(source)
         context = ray.data.DataContext.get_current()
-        before = context.checkpoint_config, context.target_min_block_size
-        context.target_min_block_size = 1  # Small as they are, files are read as blocks of their own.
+        before = context.checkpoint_config
         context.checkpoint_config = CheckpointConfig("id", str(done), delete_checkpoint_on_success=False)
         try:
+            def read():
+                return ray.data.read_parquet(source, override_num_blocks=6)
+
             def job(prompts):
                 weft.ray.map_batches(prompts, MODEL, n_replicas=2, batch_size=10, load=LOAD, **OPTIONS).write_parquet(target)
 
@@ -151,11 +158,11 @@ class TestBatches:
                 return batch
 
             with pytest.raises(Exception, match="NoneType"):
-                job(ray.data.read_parquet(source, override_num_blocks=6).map_batches(spoil, batch_format="numpy"))
+                job(read().map_batches(spoil, batch_size=10, batch_format="numpy"))
             first = set(target.rglob("*.parquet"))
-            job(ray.data.read_parquet(source, override_num_blocks=6))
+            job(read())
         finally:
-            context.checkpoint_config, context.target_min_block_size = before
+            context.checkpoint_config = before
         ids = [row["id"] for row in ray.data.read_parquet(target).take_all()]
         assert sorted(ids) == list(range(60))
         assert first and first < set(target.rglob("*.parquet"))  # They were not computed again.
@@ -172,7 +179,7 @@ class TestServing:
         ray.serve.run(application)
         yield "http://127.0.0.1:18473"
         ray.serve.shutdown()
-        wait_for(lambda: not processes("/socket"))
+        wait_for(lambda: not servers())
 
     @staticmethod
     def ask(url: str, body=None) -> bytes:
@@ -230,15 +237,15 @@ class TestServing:
             thread.start()
         try:
             wait_for(lambda: len(answers) >= 4)
-            before = {one.pid for one in processes("/socket")}
+            before = servers()
             assert len(before) == 2
             (replica, _) = processes("ServeReplica:default:Replica")
             os.kill(replica.pid, signal.SIGKILL)
             n = len(answers)
             wait_for(lambda: len(answers) >= n + 8)
             # Its server went with it, and another one comes.
-            wait_for(lambda: len({one.pid for one in processes("/socket")} & before) == 1)
-            wait_for(lambda: len({one.pid for one in processes("/socket")} - before) == 1)
+            wait_for(lambda: len(servers() & before) == 1)
+            wait_for(lambda: len(servers() - before) == 1)
         finally:
             stop.set()
         for thread in threads:

@@ -103,9 +103,10 @@ class Replica:
     """A `weft serve` of its own, and what is forwarded to it. It ends with this process, however that ends."""
 
     async def __init__(self, words: list[str], program: Optional[str]) -> None:  # type: ignore[misc]
-        found = program or shutil.which("weft")
+        found = shutil.which(program or "weft")
         if found is None:
-            raise NotFoundError("the program weft is not in this node's PATH: install it there, or name it with program=")
+            missing = f"{program} is no program on this node" if program else "the program weft is not in this node's PATH"
+            raise NotFoundError(f"{missing}: install it there, or name it with program=")
         self._folder = tempfile.TemporaryDirectory(prefix="weft-")
         socket = Path(self._folder.name) / "socket"
         self._process = _start([found, "serve", *words, "--host", str(socket)])
