@@ -26,6 +26,8 @@
 #include "server.h"
 #include "systemd.h"
 #include "template_options.h"
+#include "weft/backend/registry.h"
+#include "weft/device.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -184,6 +186,27 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   return params;
 }
 
+/// The devices of processes that a launcher started beside this one.
+class OtherProcesses {
+ public:
+  OtherProcesses() { look(); }
+  bool any() const { return n_ > 0; }
+  void look() { n_ = count(); }
+  /// Since the last look.
+  bool lost() const { return count() < n_; }
+
+ private:
+  std::size_t count() const {
+    std::size_t n = 0;
+    for (const Backend& backend : registry_->backends())
+      if (backend.name == "mpi") n += backend.list().size();
+    return n;
+  }
+
+  const std::shared_ptr<Registry> registry_ = find_backends();
+  std::size_t n_ = 0;
+};
+
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
   server::PoolParams pool;
   pool.models = model_specs(*options);
@@ -197,8 +220,11 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     *footprint = footprint_of(*options, spec);
     return footprint->bytes;
   };
-  pool.load = [options, trace, footprint, default_path = pool.models.front().path](
+  const auto others = std::make_shared<OtherProcesses>();
+  if (others->any()) pool.lost_devices = [others] { return others->lost(); };
+  pool.load = [options, trace, footprint, others, default_path = pool.models.front().path](
                   const ModelSpec& spec, const std::function<bool(float)>& progress) {
+    others->look();
     ModelParams params = model_params(options->model, options->context, options->talk);
     params.progress = progress;
     if (!spec.is_adapted) {

@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t kMaxWaiting = 1024;
 /// How often models in use are looked at again, to see whether one has become free.
 constexpr std::chrono::milliseconds kLookAgain{50};
+/// How often it is asked whether devices have gone.
+constexpr std::chrono::seconds kLookForLost{1};
 /// Who waits so long for a model that others use up is told to come back.
 constexpr std::chrono::seconds kMaxWait{60};
 
@@ -214,6 +216,30 @@ std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
   });
 }
 
+/// Requests under way end by themselves, with what devices said; memory is free once they have.
+void ModelPool::replace_lost(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::shared_ptr<ServedModel>> leaving;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = *slots_[i];
+    if (slot.model == nullptr) continue;
+    leaving.push_back(std::exchange(slot.model, nullptr));
+    slot.stage = ModelState::Stage::kIdle;
+    waiting_.push_back({i, [](const auto&, const auto&) {}});
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
+  while (!stopped_ && std::chrono::steady_clock::now() < deadline &&
+         std::any_of(leaving.begin(), leaving.end(), [](const auto& model) { return model.use_count() > 1; }))
+    changed_.wait_for(lock, kLookAgain);
+  lock.unlock();
+  for (auto& model : leaving) {
+    const std::string name = model->spec.name;
+    model.reset();
+    if (params_.log)
+      params_.log(fmt::format("devices are lost: model '{}' is loaded anew without them", name));
+  }
+  lock.lock();
+}
+
 void ModelPool::work() {
   while (true) {
     Slot* slot = nullptr;
@@ -222,7 +248,17 @@ void ModelPool::work() {
     std::exception_ptr error;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stopped_ || !waiting_.empty(); });
+      const auto wanted = [&] { return stopped_ || !waiting_.empty(); };
+      if (params_.lost_devices) {
+        changed_.wait_for(lock, kLookForLost, wanted);
+        lock.unlock();
+        const bool lost = params_.lost_devices();
+        lock.lock();
+        if (lost && !stopped_) replace_lost(lock);
+        if (!wanted()) continue;
+      } else {
+        changed_.wait(lock, wanted);
+      }
       if (waiting_.empty()) return;
       slot = slots_[waiting_.front().slot].get();
       model = slot->model;

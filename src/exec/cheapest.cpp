@@ -25,7 +25,8 @@ Link link_between(const DeviceSpeed& from, const DeviceSpeed& to) {
 
 DeviceSpeed expected_speed(const DeviceInfo& info) {
   DeviceSpeed speed = info.speed;
-  const DeviceSpeed& usual = info.on_host_cpu ? kProcessor : kGraphicsCard;
+  // CPUs of other machines have threads, too.
+  const DeviceSpeed& usual = info.on_host_cpu || info.n_threads > 0 ? kProcessor : kGraphicsCard;
   for (double DeviceSpeed::* const figure : {&DeviceSpeed::bytes_per_second, &DeviceSpeed::flops,
                                              &DeviceSpeed::step_seconds, &DeviceSpeed::copy_bytes_per_second})
     if (!(speed.*figure > 0.0)) speed.*figure = usual.*figure;

@@ -23,12 +23,12 @@ class QueueLink final : public remote::Link {
   };
   QueueLink(std::shared_ptr<Way> out, std::shared_ptr<Way> in) : out_(std::move(out)), in_(std::move(in)) {}
 
-  void send(std::span<const std::byte> message) override {
+  void send(remote::Message message) override {
     const std::scoped_lock lock(out_->mutex);
     if (out_->broken) throw Error(ErrorCode::kDevice, "the line is cut");
     if (out_->silent) return;
-    out_->messages.emplace_back(message.begin(), message.end());
     out_->n_bytes += message.size();
+    out_->messages.push_back(std::move(message));
     out_->news.notify_all();
   }
   std::optional<remote::Message> receive(remote::Deadline deadline) override {
@@ -39,6 +39,14 @@ class QueueLink final : public remote::Link {
     remote::Message message = std::move(in_->messages.front());
     in_->messages.pop_front();
     return message;
+  }
+
+  void give_up() noexcept override {
+    for (const auto& way : {out_, in_}) {
+      const std::scoped_lock lock(way->mutex);
+      way->broken = true;
+      way->news.notify_all();
+    }
   }
 
  private:

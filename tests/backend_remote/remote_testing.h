@@ -30,15 +30,16 @@ inline std::shared_ptr<Registry> registry_of_small_cpu() {
 
 class RemoteCpu {
  public:
-  explicit RemoteCpu(const std::string& name = "rank1") {
-    server_ = std::jthread([there = there_, back = back_, registry = registry_of_small_cpu()] {
+  explicit RemoteCpu(const std::string& name = "rank1", remote::Patience patience = {}) {
+    server_ = std::jthread([there = there_, back = back_, patience, registry = registry_of_small_cpu()] {
       QueueLink link(back, there);
       try {
-        remote::serve(*registry, link);
+        remote::serve(*registry, link, patience);
       } catch (const Error&) {  // A test cut the line.
       }
     });
-    follower_ = std::make_unique<remote::Follower>(name, std::make_unique<QueueLink>(there_, back_));
+    follower_ =
+        std::make_unique<remote::Follower>(name, std::make_unique<QueueLink>(there_, back_), patience);
     info_ = follower_->devices().front();
     info_.name = name + "." + info_.name;
     info_.backend = "remote";
@@ -61,6 +62,16 @@ class RemoteCpu {
       way->news.notify_all();
     }
   }
+  /// The same, and nobody is told.
+  void hang() const {
+    for (const auto& way : {there_, back_}) {
+      const std::scoped_lock lock(way->mutex);
+      way->silent = true;
+    }
+  }
+  std::string lost() const { return follower_->lost(); }
+  /// Returns once the follower has ended.
+  void join() { server_.join(); }
 
  private:
   const std::shared_ptr<QueueLink::Way> there_ = std::make_shared<QueueLink::Way>();

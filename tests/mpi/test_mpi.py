@@ -1,29 +1,43 @@
 #!/usr/bin/env python3
 """weft under mpirun: several processes on this machine, each with its CPU, run one model together.
 
-What they write must be what one process writes, and a process that dies must end as an error, with none left behind.
+What they write must be what one process writes, and a process that dies or hangs must end as an error that names it,
+in bounded time, with none left behind.
 """
 import json
 import os
+import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 PROGRAM = os.environ["WEFT_PROGRAM"]
+REQUESTS_PROGRAM = os.environ["WEFT_REQUESTS_PROGRAM"]
+N_REQUESTS = int(os.environ.get("WEFT_REQUESTS", "300"))
+N_KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 MPIRUN = os.environ.get("WEFT_MPIRUN") or shutil.which("mpirun")
 GOLDEN = Path(os.environ["WEFT_TEST_DATA"]) / "golden"
 MODELS = ["llama", "gemma3", "qwen2moe", "mamba2"]
 PROMPT = ["-p", "once upon a time", "-n", "12", "--temp", "0", "--ignore-eos", "--json", "-t", "1", "-c", "128"]
 
 
+# Open MPI refuses root and more processes than cores unless told otherwise; the network is not used.
+LAUNCH = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader"]
+# One that dies does not end the others.
+SURVIVE = ["--mca", "orte_abort_on_non_zero_status", "0"]
+
+
 def under_mpirun(n: int, *arguments: str) -> list[str]:
-    # Open MPI refuses root and more processes than cores unless told otherwise; the network is not used.
-    return [MPIRUN, "--allow-run-as-root", "--oversubscribe", "--mca", "btl", "self,vader",
-            "-np", str(n), PROGRAM, *arguments]  # fmt: skip
+    return [*LAUNCH, "-np", str(n), PROGRAM, *arguments]
 
 
 def run(command: list[str]) -> str:
@@ -37,6 +51,32 @@ def followers_of(pid: int) -> list[int]:
     """Its children, which are the processes of weft."""
     tasks = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in tasks.read_text().split()] if tasks.exists() else []
+
+
+def ranks_of(pid: int) -> dict[int, int]:
+    """The processes of an mpirun by their ranks."""
+    found = {}
+    for child in followers_of(pid):
+        if rank := re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", Path(f"/proc/{child}/environ").read_bytes()):
+            found[int(rank.group(1))] = child
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until(what: str, done, seconds: float = 120.0):
+    """What `done` returns once that is true."""
+    deadline = time.monotonic() + seconds
+    while not (result := done()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain: {what}")
+        time.sleep(0.02)
+    return result
 
 
 class Answers(unittest.TestCase):
@@ -53,6 +93,13 @@ class Answers(unittest.TestCase):
                 spread = json.loads(run(under_mpirun(n, "run", *model, *PROMPT)))
                 self.assertEqual(spread["text"], alone["text"], f"{name} on {n} processes")
 
+    def test_requests_have_the_texts_of_one_process(self) -> None:
+        command = [*LAUNCH, "-np", "3", REQUESTS_PROGRAM]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False,
+                                env=os.environ | {"WEFT_REQUESTS": str(N_REQUESTS)})  # fmt: skip
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn(f"right {N_REQUESTS} failed 0 of", result.stdout)
+
     def test_a_command_without_a_model_ends_too(self) -> None:
         self.assertIn("weft", run(under_mpirun(2, "version")))
 
@@ -62,7 +109,7 @@ class Faults(unittest.TestCase):
         model = str(GOLDEN / "llama" / "model.gguf")
         # Long enough to be killed in the middle; the text is endless.
         command = under_mpirun(3, "run", "-m", model, "-p", "once", "-n", "2000000", "--temp", "0", "--ignore-eos",
-                               "-t", "1", "-c", "128")  # fmt: skip
+                               "-t", "1", "-c", "128", "--context-shift")  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
             while len(processes := followers_of(job.pid)) < 3 or not os.read(job.stdout.fileno(), 64):
                 time.sleep(0.05)
@@ -70,10 +117,104 @@ class Faults(unittest.TestCase):
             job.communicate(timeout=120)
             self.assertNotEqual(job.returncode, 0)
         # mpirun may end a moment before those that it has told to.
-        deadline = time.monotonic() + 60
-        while any(Path(f"/proc/{pid}").exists() for pid in processes):
-            self.assertLess(time.monotonic(), deadline, "a process is left behind")
-            time.sleep(0.1)
+        wait_until("the end of all processes", lambda: all(map(is_gone, processes)))
+
+    def end_of(self, job: subprocess.Popen, processes: list[int]) -> None:
+        job.wait(timeout=60)
+        wait_until("the end of all processes", lambda: all(map(is_gone, processes)))
+
+    def test_a_process_is_killed_at_any_moment(self) -> None:
+        """Under a batcher, with requests that never stop coming."""
+        choice = random.Random(N_KILLS)
+        environment = os.environ | {"WEFT_REQUESTS": "1000000", "WEFT_MAY_FAIL": "1", "WEFT_RANK_TIMEOUT": "2"}
+        command = [*LAUNCH, *SURVIVE, "-np", "3", REQUESTS_PROGRAM, "--gtest_color=no"]
+        for i in range(N_KILLS):
+            with tempfile.TemporaryFile("w+") as log:
+                job = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+                def text(log=log) -> str:
+                    log.seek(0)
+                    return log.read()
+
+                wait_until("the first request", lambda: "begun" in text())
+                ranks = ranks_of(job.pid)
+                time.sleep(choice.uniform(0.0, 1.0))
+                # One that hangs is as bad as one that is gone.
+                end = signal.SIGSTOP if i % 3 == 2 else signal.SIGKILL
+                rank = choice.choice([1, 2])
+                os.kill(ranks[rank], end)
+                self.end_of(job, list(ranks.values()))
+                self.assertRegex(text(), r"right \d+ failed [1-9]")
+                self.assertIn("[  PASSED  ]", text())
+
+    def test_followers_end_without_their_leader(self) -> None:
+        model = str(GOLDEN / "llama" / "model.gguf")
+        command = [*LAUNCH, *SURVIVE, "-np", "3", PROGRAM, "run", "-m", model, "-p", "once", "-n", "2000000",
+                   "--temp", "0", "--ignore-eos", "-t", "1", "-c", "128", "--context-shift"]  # fmt: skip
+        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=os.environ | {"WEFT_RANK_TIMEOUT": "1"})  # fmt: skip
+        with job:
+            os.read(job.stdout.fileno(), 64)
+            ranks = ranks_of(job.pid)
+            os.kill(ranks[0], signal.SIGKILL)
+            job.communicate(timeout=120)
+            self.end_of(job, list(ranks.values()))
+
+    def test_a_server_goes_on_without_a_process(self) -> None:
+        model = str(GOLDEN / "llama" / "model.gguf")
+        alone = json.loads(run([PROGRAM, "run", "-m", model, *PROMPT]))["text"]
+        command = [*LAUNCH, *SURVIVE, "-np", "3", PROGRAM, "serve", "-m", model, "--port", "0", "-np", "4",
+                   "-t", "1", "-c", "512"]  # fmt: skip
+        with tempfile.TemporaryFile("w+") as log:
+            job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log,
+                                   env=os.environ | {"WEFT_RANK_TIMEOUT": "2"})  # fmt: skip
+
+            def text() -> str:
+                log.seek(0)
+                return log.read()
+
+            wait_until("the server", lambda: "ready model=" in text() or job.poll() is not None)
+            url = re.search(r"ready model=\S+ address=(http://\S+)", text()).group(1)
+            ranks = ranks_of(job.pid)
+            body = json.dumps({"prompt": "once upon a time", "max_tokens": 12, "temperature": 0, "ignore_eos": True})
+            wrong, n_right, stop = [], [0], threading.Event()
+
+            def ask() -> str | None:
+                """The text, or nothing where the server says that it failed."""
+                request = urllib.request.Request(url + "/v1/completions", body.encode(),
+                                                 {"Content-Type": "application/json"})  # fmt: skip
+                try:
+                    with urllib.request.urlopen(request, timeout=120) as answer:
+                        return json.load(answer)["choices"][0]["text"]
+                except urllib.error.HTTPError as error:
+                    if error.code not in (500, 503):
+                        wrong.append(f"{error.code} {error.read()}")
+                    return None
+
+            def client() -> None:
+                while not stop.is_set():
+                    got = ask()
+                    n_right[0] += got is not None
+                    if got is not None and got != alone:
+                        wrong.append(got)
+
+            clients = [threading.Thread(target=client) for _ in range(4)]
+            for thread in clients:
+                thread.start()
+            try:
+                wait_until("answers", lambda: n_right[0] > 8 or wrong)
+                os.kill(ranks[2], signal.SIGKILL)
+                wait_until("that it is missed", lambda: "loaded anew" in text())
+                before = n_right[0]
+                wait_until("answers of those that are left", lambda: n_right[0] > before + 8 or wrong)
+            finally:
+                stop.set()
+                for thread in clients:
+                    thread.join()
+                if 0 in ranks and not is_gone(ranks[0]):
+                    os.kill(ranks[0], signal.SIGTERM)
+                self.end_of(job, list(ranks.values()))
+            self.assertEqual(wrong, [])
 
 
 if __name__ == "__main__":

@@ -3,11 +3,16 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "backend/remote/no_signals.h"
 #include "weft/error.h"
 
 namespace weft::mpi {
@@ -30,6 +35,18 @@ void check(int result, const char* what) {
               std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
 }
 
+/// What another rank does not take up any more: MPI still reads it.
+void keep_for_ever(remote::Message message) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<remote::Message>;
+  const std::scoped_lock lock(mutex);
+  kept->push_back(std::move(message));
+}
+
+/// Whether a link was given up: those that are left cannot part in peace.
+std::atomic<bool> is_broken = false;
+std::atomic<bool> ends_all = false;
+
 /// Until `done` or the deadline; returns which.
 template <typename F>
 bool poll(F done, remote::Deadline deadline) {
@@ -50,7 +67,7 @@ class MpiLink final : public remote::Link {
  public:
   explicit MpiLink(int rank) : rank_(rank) {}
 
-  void send(std::span<const std::byte> message) override {
+  void send(remote::Message message) override {
     // A last piece that is empty ends a message whose length is a multiple.
     for (std::size_t begin = 0;; begin += kPiece) {
       const std::size_t n = std::min(kPiece, message.size() - begin);
@@ -61,9 +78,13 @@ class MpiLink final : public remote::Link {
       const auto sent = [&] {
         int done = 0;
         check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a message could not be sent");
-        return done != 0;
+        return done != 0 || given_up_;
       };
       poll(sent, remote::Deadline::max());
+      if (given_up_) {
+        keep_for_ever(std::move(message));
+        check_given_up();
+      }
       if (n < kPiece) return;
     }
   }
@@ -76,9 +97,10 @@ class MpiLink final : public remote::Link {
         int found = 0;
         check(MPI_Improbe(rank_, kTag, MPI_COMM_WORLD, &found, &message, &status),
               "no message can be received");
-        return found != 0;
+        return found != 0 || given_up_;
       };
       if (!poll(came, deadline)) return std::nullopt;
+      check_given_up();
       int n = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &n), "no message can be received");
       const std::size_t before = pieces_.size();
@@ -89,18 +111,42 @@ class MpiLink final : public remote::Link {
     }
   }
 
+  void give_up() noexcept override { given_up_ = is_broken = true; }
+
  private:
+  void check_given_up() const {
+    if (given_up_) throw Error(ErrorCode::kDevice, "it was given up");
+  }
+
   const int rank_;
+  std::atomic<bool> given_up_ = false;
   remote::Message pieces_;  // Of a message that has not come whole.
 };
+
+/// At the end of the process.
+void part(int status, void* /*nothing*/) {
+  if (!is_broken) {
+    MPI_Finalize();
+    return;
+  }
+  // MPI_Finalize would wait for those that are lost. The leader ends them all, hung ones too. Another one,
+  // which may itself be what was given up, ends nobody but itself, and so that mpirun lets the others go on.
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0 || ends_all) MPI_Abort(MPI_COMM_WORLD, status);
+  std::raise(SIGKILL);
+}
 
 }  // namespace
 
 World join() {
   static const World kWorld = [] {
     int provided = MPI_THREAD_SINGLE;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI does not start");
-    std::atexit([] { MPI_Finalize(); });
+    {
+      const remote::NoSignals inherited;  // By MPI's threads.
+      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI does not start");
+    }
+    on_exit(part, nullptr);
     if (provided < MPI_THREAD_MULTIPLE)
       throw Error(ErrorCode::kUnsupported, "this MPI lets no two threads talk at once (MPI_THREAD_MULTIPLE)");
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI does not start");
@@ -111,6 +157,8 @@ World join() {
   }();
   return kWorld;
 }
+
+void end_all_at_exit() { ends_all = true; }
 
 std::unique_ptr<remote::Link> link_to(int rank) { return std::make_unique<MpiLink>(rank); }
 

@@ -16,5 +16,7 @@ struct World {
 World join();
 /// A way to another of them. Of two ends, each process has one.
 std::unique_ptr<remote::Link> link_to(int rank);
+/// The leader is dead, which nobody else may notice: with this process all others end.
+void end_all_at_exit();
 
 }  // namespace weft::mpi

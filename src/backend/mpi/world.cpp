@@ -1,5 +1,9 @@
 #include "backend/mpi/world.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +16,19 @@
 
 namespace weft::mpi {
 namespace {
+
+/// How long a rank may be silent: WEFT_RANK_TIMEOUT, in seconds.
+remote::Patience patience() {
+  const char* const text = std::getenv("WEFT_RANK_TIMEOUT");
+  if (text == nullptr || *text == '\0') return {};
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (*end != '\0' || !(seconds >= 0.1 && seconds <= 86400.0))
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "WEFT_RANK_TIMEOUT is a number of seconds from 0.1 to 86400, not '" + std::string(text) + "'");
+  return {.lost_after = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000.0))};
+}
 
 /// Those that the leader has, once for the process. They end with it, before MPI does.
 struct Followers {
@@ -33,7 +50,7 @@ struct Followers {
     for (int rank = 1; rank < join().size; ++rank) {
       const std::string name = "rank" + std::to_string(rank);
       try {
-        const auto follower = std::make_shared<remote::Follower>(name, link_to(rank));
+        const auto follower = std::make_shared<remote::Follower>(name, link_to(rank), patience());
         for (const DeviceInfo& there : follower->devices()) {
           if (there.on_host_cpu && there.n_threads == 0) continue;  // A driver on the CPU, which is listed.
           DeviceInfo here = there;
@@ -42,6 +59,13 @@ struct Followers {
           here.description += " of rank " + std::to_string(rank);
           here.beside_host = true;  // As it is once it is open.
           here.on_host_cpu = false;
+          // Steps wait for the link, and rows cross it.
+          const remote::Follower::LinkSpeed& link = follower->link_speed();
+          here.speed.step_seconds += link.seconds;
+          here.speed.copy_bytes_per_second =
+              there.speed.copy_bytes_per_second > 0.0
+                  ? std::min(there.speed.copy_bytes_per_second, link.bytes_per_second)
+                  : link.bytes_per_second;
           devices.push_back({follower, std::move(here), there});
         }
       } catch (const Error& error) {
@@ -61,7 +85,8 @@ void add(Registry& registry) {
        .list =
            [&followers] {
              std::vector<DeviceInfo> infos;
-             for (const auto& device : followers.devices) infos.push_back(device.here);
+             for (const auto& device : followers.devices)
+               if (device.follower->lost().empty()) infos.push_back(device.here);
              return infos;
            },
        .open = [&followers](std::string_view name, const OpenOptions& options) -> std::shared_ptr<Device> {
@@ -69,13 +94,22 @@ void add(Registry& registry) {
            if (device.here.name == name) return device.follower->open(device.there, options, device.here);
          return nullptr;
        }});
-  if (!followers.problems.empty()) throw Error(ErrorCode::kDevice, followers.problems.front());
 }
 
 bool follow(const Registry& registry) {
-  if (join().rank == 0) return false;
+  if (join().rank == 0) {
+    // One that was started and cannot take part would be missed without a word.
+    if (join().size > 1 && !Followers::all().problems.empty())
+      throw Error(ErrorCode::kUnsupported, Followers::all().problems.front());
+    return false;
+  }
   const auto link = link_to(0);
-  remote::serve(registry, *link);
+  try {
+    remote::serve(registry, *link, patience());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) end_all_at_exit();
+    throw;
+  }
   return true;
 }
 

@@ -5,10 +5,11 @@
 
 namespace weft::mpi {
 
-/// Joins the others. Of the leader: adds their devices. Throws Error kDevice that names one which does not
-/// answer; the devices of those that do are there all the same.
+/// Joins the others. Of the leader: adds their devices, which are listed as long as they answer. What is wrong
+/// with one of them, `follow` tells.
 void add(Registry& registry);
-/// See ModuleInfo::follow.
+/// See ModuleInfo::follow. Of the leader: throws Error kUnsupported that names one of the others which cannot
+/// take part.
 bool follow(const Registry& registry);
 
 }  // namespace weft::mpi

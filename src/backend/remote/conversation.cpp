@@ -1,8 +1,9 @@
 #include "backend/remote/conversation.h"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "backend/remote/no_signals.h"
 #include "weft/error.h"
 
 namespace weft::remote {
@@ -17,19 +18,31 @@ constexpr std::uint64_t kNobody = 0;
 
 }  // namespace
 
+Conversation::Conversation(std::string name, std::unique_ptr<Link> link, Patience patience)
+    : name_(std::move(name)), link_(std::move(link)), patience_(patience) {
+  const NoSignals inherited;
+  watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
+
 std::uint64_t Conversation::ask(Kind kind, const Writer& request) {
-  Writer message;
-  const std::scoped_lock sending(sending_);
+  return send(std::unique_lock(sending_), kind, request);
+}
+
+std::uint64_t Conversation::send(std::unique_lock<std::mutex> /*sending*/, Kind kind, const Writer& request,
+                                 bool is_for_nobody) {
   {
     const std::scoped_lock lock(mutex_);
     check();
   }
-  const std::uint64_t number = kind == Kind::kPing ? kNobody : ++last_request_;
+  const std::uint64_t number = is_for_nobody ? kNobody : ++last_request_;
+  Writer message;
   message.put(Head{.kind = kind, .request = number}).raw(request.message());
   try {
-    link_->send(message.message());
+    link_->send(std::move(message).take());
   } catch (const Error& error) {
-    lose(error.what());
+    std::unique_lock lock(mutex_);
+    lose(lock, error.what());
+    check();
   }
   return number;
 }
@@ -42,9 +55,7 @@ void Conversation::tell(Kind kind, const Writer& request) noexcept {
 }
 
 Message Conversation::wait(std::uint64_t request, const std::function<void()>& each_slice) {
-  Clock::time_point last_ping = Clock::now();
   std::unique_lock lock(mutex_);
-  last_heard_ = std::max(last_heard_, last_ping);
   for (;;) {
     if (const auto at = answers_.find(request); at != answers_.end()) {
       Message answer = std::move(at->second);
@@ -58,28 +69,20 @@ Message Conversation::wait(std::uint64_t request, const std::function<void()>& e
       return {reader.rest().begin(), reader.rest().end()};
     }
     check();
-    if (!reading_) {
-      read(lock);
-    } else {
-      news_.wait_for(lock, kSlice);
-    }
-    const Clock::time_point now = Clock::now();
-    const bool ping = now - std::max(last_ping, last_heard_) > kPingAfter;
-    const bool silent = now - last_heard_ > kLostAfter;
-    if (!ping && !silent && !each_slice) continue;
+    listen(lock);
+    if (!each_slice) continue;
     lock.unlock();
-    if (silent) lose("it does not answer");
-    if (ping) {
-      last_ping = now;
-      ask(Kind::kPing, {});
-    }
-    if (each_slice) each_slice();
+    each_slice();
     lock.lock();
   }
 }
 
-/// Reads for a slice, without the lock, and keeps what came for whom it concerns.
-void Conversation::read(std::unique_lock<std::mutex>& lock) {
+/// Reads for a slice, without the lock, and keeps what came for whom it concerns; or lets another do that.
+void Conversation::listen(std::unique_lock<std::mutex>& lock) {
+  if (reading_) {
+    news_.wait_for(lock, kSlice);
+    return;
+  }
   reading_ = true;
   lock.unlock();
   std::optional<Message> message;
@@ -91,24 +94,61 @@ void Conversation::read(std::unique_lock<std::mutex>& lock) {
   }
   lock.lock();
   reading_ = false;
-  if (!why.empty() && lost_.empty()) lost_ = why;
+  if (!why.empty()) lose(lock, why);
   if (message) {
-    last_heard_ = Clock::now();
+    heard_ = true;
     const auto number = Reader(*message).get<Head>().request;
     if (number != kNobody) answers_[number] = *std::move(message);
   }
   news_.notify_all();
 }
 
+void Conversation::watch(const std::stop_token& stop) try {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    loss_.wait_for(lock, stop, patience_.ping_after(), [&] { return !lost_.empty(); });
+    bool asked = false;
+    heard_ = false;
+    silence_.broken();
+    while (!heard_) {
+      if (stop.stop_requested() || !lost_.empty()) return;
+      if (silence_.so_far() > patience_.lost_after) return lose(lock, "it does not answer");
+      lock.unlock();
+      // Where another thread cannot get rid of what it sends, the follower does not listen.
+      if (!asked)
+        if (std::unique_lock sending(sending_, std::try_to_lock); sending) {
+          send(std::move(sending), Kind::kPing, {}, true);
+          asked = true;
+        }
+      lock.lock();
+      if (!heard_) listen(lock);
+    }
+  }
+} catch (const std::exception& error) {
+  std::unique_lock lock(mutex_);
+  lose(lock, error.what());
+}
+
 void Conversation::check() const {
   if (!lost_.empty()) throw Error(ErrorCode::kDevice, name_ + " is lost: " + lost_);
 }
 
-void Conversation::lose(const std::string& why) {
+std::string Conversation::lost() const {
   const std::scoped_lock lock(mutex_);
+  return lost_;
+}
+
+void Conversation::lose(std::unique_lock<std::mutex>& /*lock*/, std::string_view why) {
   if (lost_.empty()) lost_ = why;
+  link_->give_up();
   news_.notify_all();
-  throw Error(ErrorCode::kDevice, name_ + " is lost: " + lost_);
+  loss_.notify_all();
+}
+
+void Conversation::end() {
+  watch_.request_stop();
+  if (watch_.joinable()) watch_.join();
+  tell(Kind::kEnd, {});
 }
 
 }  // namespace weft::remote

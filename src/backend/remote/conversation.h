@@ -6,21 +6,24 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <thread>
 
 #include "backend/remote/link.h"
+#include "backend/remote/patience.h"
 #include "backend/remote/protocol.h"
 #include "backend/remote/wire.h"
 
 namespace weft::remote {
 
 /// Requests to a follower and its answers. Any number of threads ask; whoever waits reads from the link, for
-/// the others too. Once the follower is lost, all that is asked throws Error kDevice.
+/// the others too. A thread of its own asks now and then whether the follower lives. Once it is lost, all
+/// that is asked throws Error kDevice.
 class Conversation {
  public:
-  Conversation(std::string name, std::unique_ptr<Link> link)
-      : name_(std::move(name)), link_(std::move(link)) {}
+  Conversation(std::string name, std::unique_ptr<Link> link, Patience patience);
 
   /// A number for a new object, never 0.
   std::uint64_t new_id() { return ++last_id_; }
@@ -32,23 +35,34 @@ class Conversation {
   Message call(Kind kind, const Writer& request) { return wait(ask(kind, request)); }
   /// Of what has no answer, from destructors: a lost follower has lost that as well.
   void tell(Kind kind, const Writer& request) noexcept;
+  /// Tells the follower that this was all.
+  void end();
+  /// Why it is lost; empty while it lives.
+  std::string lost() const;
 
  private:
-  [[noreturn]] void lose(const std::string& why);
+  std::uint64_t send(std::unique_lock<std::mutex> sending, Kind kind, const Writer& request,
+                     bool is_for_nobody = false);
+  void lose(std::unique_lock<std::mutex>& lock, std::string_view why);
   void check() const;  // With mutex_ held.
-  void read(std::unique_lock<std::mutex>& lock);
+  void listen(std::unique_lock<std::mutex>& lock);
+  void watch(const std::stop_token& stop);
 
   const std::string name_;
   const std::unique_ptr<Link> link_;
   std::atomic<std::uint64_t> last_id_ = 0;
   std::mutex sending_;
   std::uint64_t last_request_ = 0;  // With sending_ held.
-  std::mutex mutex_;                // Of all below.
+  mutable std::mutex mutex_;        // Of all below.
   std::condition_variable news_;
+  std::condition_variable_any loss_;
   std::map<std::uint64_t, Message> answers_;
   bool reading_ = false;
-  std::string lost_;  // Why; empty while it lives.
-  std::chrono::steady_clock::time_point last_heard_ = {};
+  std::string lost_;
+  bool heard_ = false;  // Something, since the last question.
+  Silence silence_;
+  const Patience patience_;
+  std::jthread watch_;  // Last: it uses the others.
 };
 
 }  // namespace weft::remote

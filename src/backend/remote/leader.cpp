@@ -1,19 +1,28 @@
 #include "backend/remote/leader.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "backend/host_tensor.h"
 #include "backend/remote/conversation.h"
+#include "backend/remote/file_part.h"
 #include "backend/remote/protocol.h"
 #include "backend/remote/wire.h"
+#include "base/hash.h"
 #include "weft/error.h"
 
 namespace weft::remote {
 namespace {
+
+/// What the link is measured with.
+constexpr std::size_t kProbeBytes = std::size_t{1} << 20;
+constexpr int kTries = 5;
 
 /// A tensor of the follower's device. Of one that the host reaches there is a copy here, and one of what the
 /// follower has, so that only what differs is sent.
@@ -225,12 +234,10 @@ class RemoteDevice final : public Device {
   std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
                                               const WeightSource& source) override {
     const std::uint64_t tensor = with_->new_id();
-    std::vector<std::byte> part;
-    for (std::size_t begin = 0; begin < source.bytes.size(); begin += kWeightPart) {
-      part.resize(std::min(kWeightPart, source.bytes.size() - begin));
-      source.read(source.bytes.subspan(begin, part.size()), part);
-      with_->ask(Kind::kWeightBytes, Writer().put(tensor).raw(part));
-    }
+    if (!is_in_its_file(tensor, source))
+      for_each_part(source, [&](std::span<const std::byte> part) {
+        with_->ask(Kind::kWeightBytes, Writer().put(tensor).raw(part));
+      });
     return create(Kind::kCreateWeight,
                   Writer()
                       .put(id_)
@@ -285,6 +292,29 @@ class RemoteDevice final : public Device {
   }
 
  private:
+  template <typename F>
+  static void for_each_part(const WeightSource& source, F f) {
+    std::vector<std::byte> part;
+    for (std::size_t begin = 0; begin < source.bytes.size(); begin += kWeightPart) {
+      part.resize(std::min(kWeightPart, source.bytes.size() - begin));
+      source.read(source.bytes.subspan(begin, part.size()), part);
+      f(std::span<const std::byte>(part));
+    }
+  }
+  /// Where the bytes lie in a file, and the follower has it too, it reads them there.
+  bool is_in_its_file(std::uint64_t tensor, const WeightSource& source) {
+    const auto file = file_part(source.bytes);
+    if (!file) return false;
+    base::Hasher hasher;
+    for_each_part(source, [&](std::span<const std::byte> part) { hasher.add(part); });
+    const Message answer = with_->call(Kind::kFileBytes, Writer()
+                                                             .put(tensor)
+                                                             .put(file->path)
+                                                             .put(file->offset)
+                                                             .put(std::uint64_t{source.bytes.size()})
+                                                             .put(hasher.result()));
+    return Reader(answer).get<bool>();
+  }
   std::unique_ptr<DeviceTensor> create(Kind kind, const Writer& request, std::uint64_t id, DType dtype) {
     const Message answer = with_->call(kind, request);
     return std::make_unique<RemoteTensor>(with_, id, dtype, Reader(answer).get<std::uint64_t>(),
@@ -301,13 +331,40 @@ class RemoteDevice final : public Device {
 
 }  // namespace
 
-Follower::Follower(std::string name, std::unique_ptr<Link> link)
-    : conversation_(std::make_shared<Conversation>(std::move(name), std::move(link))) {
-  const Message answer = conversation_->call(Kind::kGreet, Writer().put(greeting()));
-  devices_ = Reader(answer).list<DeviceInfo>();
+Follower::Follower(std::string name, std::unique_ptr<Link> link, Patience patience)
+    : conversation_(std::make_shared<Conversation>(std::move(name), std::move(link), patience)) {
+  try {
+    const Message answer = conversation_->call(Kind::kGreet, Writer().put(build_name()));
+    devices_ = Reader(answer).list<DeviceInfo>();
+    measure();
+  } catch (...) {
+    conversation_->end();
+    throw;
+  }
 }
 
-Follower::~Follower() { conversation_->tell(Kind::kEnd, {}); }
+Follower::~Follower() { conversation_->end(); }
+
+/// Figures are rounded to powers of two, so that a placement does not change from start to start.
+void Follower::measure() {
+  const auto seconds = [&](std::size_t n_bytes) {
+    const std::vector<std::byte> bytes(n_bytes);
+    double best = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kTries; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      conversation_->call(Kind::kPing, Writer().raw(bytes));
+      best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    return best;
+  };
+  const auto rounded = [](double figure) { return std::exp2(std::round(std::log2(figure))); };
+  const double empty = std::max(seconds(0), 1e-7);
+  link_.seconds = rounded(empty);
+  // There and back.
+  link_.bytes_per_second = rounded(2.0 * kProbeBytes / std::max(seconds(kProbeBytes) - empty, 1e-7));
+}
+
+std::string Follower::lost() const { return conversation_->lost(); }
 
 std::shared_ptr<Device> Follower::open(const DeviceInfo& there, const OpenOptions& options,
                                        DeviceInfo info) const {

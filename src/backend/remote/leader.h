@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/remote/link.h"
+#include "backend/remote/patience.h"
 #include "weft/backend/device.h"
 #include "weft/backend/registry.h"
 #include "weft/device.h"
@@ -20,7 +21,7 @@ class Follower {
  public:
   /// `name` is for messages. Throws Error kUnsupported where it is of another build, kDevice where it does
   /// not answer.
-  Follower(std::string name, std::unique_ptr<Link> link);
+  Follower(std::string name, std::unique_ptr<Link> link, Patience patience = {});
   /// Tells it that this was all, once its devices are gone.
   ~Follower();
   Follower(const Follower&) = delete;
@@ -28,11 +29,23 @@ class Follower {
 
   /// As it names them itself.
   const std::vector<DeviceInfo>& devices() const { return devices_; }
+  /// Of messages to it, measured when it was greeted; to the nearest power of two.
+  struct LinkSpeed {
+    double seconds = 0.0;  ///< Of a question and an answer that say nothing.
+    double bytes_per_second = 0.0;
+  };
+  const LinkSpeed& link_speed() const { return link_; }
+  /// Why it is taken for dead, which it is for good: all that is asked of its devices throws Error kDevice.
+  /// Empty while it lives.
+  std::string lost() const;
   /// Opens the device that the follower lists as `there`; here it is `info`.
   std::shared_ptr<Device> open(const DeviceInfo& there, const OpenOptions& options, DeviceInfo info) const;
 
  private:
+  void measure();
+
   std::shared_ptr<Conversation> conversation_;
+  LinkSpeed link_;
   std::vector<DeviceInfo> devices_;
 };
 

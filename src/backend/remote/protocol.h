@@ -2,24 +2,24 @@
 // What leader and followers say to each other. The leader asks, in the order of its calls; a follower carries
 // out one request after the other, in that order, and answers those that have an answer. Objects have numbers
 // that the leader gives. A message is its Head, and what follows for its kind, written as wire.h says.
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <variant>
+#include <string>
 
 #include "backend/remote/link.h"
-#include "weft/backend/module.h"
-#include "weft/graph.h"
 
 namespace weft::remote {
 
 enum class Kind : std::uint8_t {
   // Of the leader.
-  kGreet,         ///< Greeting -> device infos; an error where they are not of one build
-  kPing,          ///< -> kAnswer at once, also while the follower computes
-  kOpen,          ///< device, name of the device -> best cache type
-  kSupports,      ///< device, graph -> a byte by value: whether there is a node that makes it there
-  kBytesOf,       ///< device, value kind, type, dims -> bytes
-  kWeightBytes,   ///< tensor, offset, bytes: of a weight to be created
+  kGreet,      ///< build_name() -> device infos; an error where they are not of one build
+  kPing,       ///< bytes -> at once, also while the follower computes
+  kOpen,       ///< device, name of the device -> best cache type
+  kSupports,   ///< device, graph -> a byte by value: whether there is a node that makes it there
+  kBytesOf,    ///< device, value kind, type, dims -> bytes
+  kFileBytes,  ///< tensor, FilePart, number of bytes, their hash -> bool: whether that file is there. It has
+               ///< the bytes of a weight to be created, then; an error where it has others
+  kWeightBytes,   ///< tensor, bytes: more of a weight to be created
   kCreateWeight,  ///< device, tensor, type, dims, name, number of bytes -> bytes
   kFinish,        ///< device -> bool
   kSettle,        ///< device ->
@@ -45,20 +45,11 @@ struct Head {
   std::uint64_t request = 0;  ///< An answer has that of what it answers.
 };
 
-/// Both ends are of one build, or objects are laid out otherwise.
-struct Greeting {
-  std::uint32_t module_version = 0;
-  std::uint32_t bytes_of_graph = 0;
-  std::uint32_t bytes_of_ops = 0;
-  std::uint32_t n_ops = 0;
-  friend bool operator==(const Greeting&, const Greeting&) = default;
-};
-inline Greeting greeting() {
-  return {.module_version = kModuleVersion,
-          .bytes_of_graph = sizeof(Graph),
-          .bytes_of_ops = sizeof(Op),
-          .n_ops = static_cast<std::uint32_t>(std::variant_size_v<Op>)};
-}
+/// Counts the changes of what is said, and how.
+inline constexpr int kProtocol = 2;
+/// What both ends say of themselves: of one build, or objects are laid out otherwise. Text, which other
+/// builds can read, too.
+std::string build_name();
 
 struct PlanRequest {
   bool shapes = false, tensors = false;  ///< Changes that are allowed.
@@ -83,11 +74,6 @@ struct WrittenPart {
 /// Inputs are compared, and sent, in blocks of so many bytes.
 inline constexpr std::size_t kBlockBytes = 1024;
 /// Weights are sent in parts of so many bytes at most.
-inline constexpr std::size_t kWeightPart = std::size_t{16} << 20;
-
-/// Who waits for an answer asks now and then whether the other still lives, and gives it up that does not say
-/// so in time.
-inline constexpr std::chrono::milliseconds kPingAfter{1000};
-inline constexpr std::chrono::seconds kLostAfter{10};
+inline constexpr std::size_t kWeightPart = std::size_t{4} << 20;
 
 }  // namespace weft::remote

@@ -1,18 +1,23 @@
 #include "backend/remote/server.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "backend/host_tensor.h"
 #include "backend/remote/protocol.h"
 #include "backend/remote/wire.h"
+#include "base/hash.h"
+#include "base/open_file.h"
 #include "weft/backend/device.h"
 #include "weft/error.h"
 
@@ -28,7 +33,8 @@ T& found(std::map<std::uint64_t, T>& objects, std::uint64_t id) {
 
 class Server {
  public:
-  Server(const Registry& registry, Link& link) : registry_(registry), link_(link) {}
+  Server(const Registry& registry, Link& link, Patience patience)
+      : registry_(registry), link_(link), patience_(patience) {}
 
   void run() {
     std::jthread worker([this] { work(); });
@@ -36,6 +42,7 @@ class Server {
       while (take_in()) {
       }
     } catch (...) {
+      link_.give_up();  // Or the worker waits for ever for who takes its answer.
       end();
       throw;
     }
@@ -56,12 +63,25 @@ class Server {
 
   /// Takes the next message from the link: what need not wait is done here, beside a step that runs.
   bool take_in() {
-    std::optional<Message> message = link_.receive(std::chrono::steady_clock::now() + std::chrono::hours(1));
-    if (!message) return true;
+    // To listen takes a core, which the worker may need: while it works a glance now and then will do.
+    bool is_idle = false;
+    {
+      std::unique_lock lock(mutex_);
+      is_idle = idle_.wait_for(lock, kGlance, [&] { return queue_.empty() && !is_working_; });
+    }
+    std::optional<Message> message =
+        link_.receive(std::chrono::steady_clock::now() + (is_idle ? kSlice : kSlice.zero()));
+    if (!message) {
+      if (silence_.so_far() <= 3 * patience_.lost_after) return true;
+      if (silence_.longest_absence() >= patience_.lost_after)
+        throw Error(ErrorCode::kUnavailable, "this process was stopped, and its leader has given it up");
+      throw Error(ErrorCode::kDevice, "the leader is not heard of any more");
+    }
+    silence_.broken();
     Reader reader(*message);
     const auto head = reader.get<Head>();
     if (head.kind == Kind::kPing) {
-      answer(head, Kind::kAnswer, Writer());
+      answer(head, Kind::kAnswer, Writer().raw(reader.rest()));
     } else if (head.kind == Kind::kCancel) {
       const std::scoped_lock lock(mutex_);
       if (const auto at = flags_.find(reader.get<std::uint64_t>()); at != flags_.end())
@@ -86,10 +106,13 @@ class Server {
       Message message;
       {
         std::unique_lock lock(mutex_);
+        is_working_ = false;
+        if (queue_.empty()) idle_.notify_one();
         news_.wait(lock, [&] { return ended_ || !queue_.empty(); });
         if (ended_) break;
         message = std::move(queue_.front());
         queue_.pop_front();
+        is_working_ = true;
       }
       Reader reader(message);
       const auto head = reader.get<Head>();
@@ -123,7 +146,7 @@ class Server {
     message.put(Head{.kind = kind, .request = asked.request}).raw(result.message());
     const std::scoped_lock lock(sending_);
     try {
-      link_.send(message.message());
+      link_.send(std::move(message).take());
     } catch (const Error&) {  // The thread that receives learns it, too.
     }
   }
@@ -132,8 +155,9 @@ class Server {
   bool carry_out(Kind kind, Reader& in, Writer& out) {
     switch (kind) {
       case Kind::kGreet: {
-        if (in.get<Greeting>() != greeting())
-          throw Error(ErrorCode::kUnsupported, "this process is of another build of weft than the leader");
+        if (const std::string leader = in.text(); leader != build_name())
+          throw Error(ErrorCode::kUnsupported, "this process runs " + build_name() + ", the leader " +
+                                                   leader + "; install the same weft on all machines");
         out.put(registry_.devices());
         return true;
       }
@@ -159,6 +183,14 @@ class Server {
         const auto value = in.get<ValueKind>();
         const auto dtype = in.get<DType>();
         out.put(std::uint64_t{device.bytes_of(value, dtype, in.list<std::int64_t>())});
+        return true;
+      }
+      case Kind::kFileBytes: {
+        const auto id = in.get<std::uint64_t>();
+        const std::string path = in.text();
+        const auto offset = in.get<std::uint64_t>();
+        const auto n = in.get<std::uint64_t>();
+        out.put(read_file(path, offset, n, in.get<Hash128>(), weight_bytes_[id]));
         return true;
       }
       case Kind::kWeightBytes: {
@@ -249,6 +281,28 @@ class Server {
     }
   }
 
+  /// Whether there is such a file. Throws where it is another one than the leader's.
+  static bool read_file(const std::string& path, std::uint64_t offset, std::uint64_t n, const Hash128& hash,
+                        std::vector<std::byte>& to) {
+    std::optional<base::OpenFile> file;
+    try {
+      file.emplace(path);
+    } catch (const Error&) {  // It is sent.
+      return false;
+    }
+    const bool is_long_enough = n <= file->size() && offset <= file->size() - n;
+    base::Hasher hasher;
+    if (is_long_enough) {
+      to.resize(n);
+      hasher.add(std::span(to).first(file->read_at(offset, to)));
+    }
+    if (is_long_enough && hasher.result() == hash) return true;
+    to.clear();
+    throw Error(
+        ErrorCode::kInvalidFile,
+        path + " is another file here than the leader's; copy that one, or remove it, and it is sent");
+  }
+
   static CompileOptions options(const OpenDevice& open, const PlanRequest& request,
                                 const std::atomic<bool>* cancelled) {
     return {.allowed = {.shapes = request.shapes, .tensors = request.tensors},
@@ -313,8 +367,13 @@ class Server {
     }
   }
 
+  static constexpr std::chrono::milliseconds kSlice{100};
+  static constexpr std::chrono::milliseconds kGlance{20};
+
   const Registry& registry_;
   Link& link_;
+  const Patience patience_;
+  Silence silence_;
   std::mutex sending_;
   // Of the working thread.
   std::map<std::uint64_t, OpenDevice> devices_;
@@ -324,13 +383,17 @@ class Server {
   // Of both.
   std::mutex mutex_;
   std::condition_variable news_;
+  std::condition_variable idle_;
   std::deque<Message> queue_;
   std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> flags_;
+  bool is_working_ = false;
   bool ended_ = false;
 };
 
 }  // namespace
 
-void serve(const Registry& registry, Link& link) { Server(registry, link).run(); }
+void serve(const Registry& registry, Link& link, Patience patience) {
+  Server(registry, link, patience).run();
+}
 
 }  // namespace weft::remote

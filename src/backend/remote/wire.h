@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "backend/remote/link.h"
@@ -57,6 +58,7 @@ class Writer {
   /// Bytes without their number.
   Writer& raw(std::span<const std::byte> bytes);
   const Message& message() const { return message_; }
+  Message take() && { return std::move(message_); }
 
  private:
   Message message_;

@@ -1,0 +1,148 @@
+// Ends that hang, and ends of other builds.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "backend/remote/protocol.h"
+#include "backend/remote/wire.h"
+#include "backend_remote/remote_testing.h"
+#include "base/hash.h"
+#include "base/mapped_file.h"
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Nothing is asked of it: its leader watches it all the same.
+TEST(RemoteFaults, AFollowerThatHangsIsGivenUpAndEndsItself) {
+  test::RemoteCpu remote("rank1", {.lost_after = 200ms});
+  EXPECT_EQ(remote.lost(), "");
+  remote.hang();
+  while (remote.lost().empty()) std::this_thread::sleep_for(5ms);
+  try {
+    remote.open();
+    FAIL() << "opened by nobody";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
+    EXPECT_EQ(std::string(error.what()), "rank1 is lost: it does not answer");
+  }
+  remote.join();
+}
+
+/// One end of a line whose other end is a follower, which never hears of a leader but what is sent here.
+class LoneFollower {
+ public:
+  explicit LoneFollower(remote::Patience patience = {}) {
+    server_ = std::jthread([this, patience, there = there_, back = back_] {
+      test::QueueLink link(back, there);
+      try {
+        remote::serve(*test::registry_of_small_cpu(), link, patience);
+      } catch (const Error& error) {
+        end_ = error.what();
+      }
+    });
+  }
+  test::QueueLink& line() { return line_; }
+  /// What it ended with.
+  const std::string& end() {
+    server_.join();
+    return end_;
+  }
+
+ private:
+  const std::shared_ptr<test::QueueLink::Way> there_ = std::make_shared<test::QueueLink::Way>();
+  const std::shared_ptr<test::QueueLink::Way> back_ = std::make_shared<test::QueueLink::Way>();
+  test::QueueLink line_{there_, back_};
+  std::string end_;
+  std::jthread server_;
+};
+
+TEST(RemoteFaults, AFollowerEndsWithoutItsLeader) {
+  LoneFollower follower({.lost_after = 100ms});
+  // By what it says it may also have been put aside itself, on a machine that is busy.
+  EXPECT_NE(follower.end().find("leader"), std::string::npos) << follower.end();
+}
+
+TEST(RemoteFaults, ALeaderOfAnotherBuildIsRefused) {
+  LoneFollower follower;
+  remote::Writer greeting;
+  greeting.put(remote::Head{.kind = remote::Kind::kGreet, .request = 1}).put(std::string_view("weft 0.0.1"));
+  follower.line().send(std::move(greeting).take());
+  const auto answer = follower.line().receive(remote::Deadline::max());
+  ASSERT_TRUE(answer);
+  remote::Reader reader(*answer);
+  EXPECT_EQ(reader.get<remote::Head>().kind, remote::Kind::kError);
+  EXPECT_EQ(reader.get<ErrorCode>(), ErrorCode::kUnsupported);
+  const std::string text = reader.text();
+  EXPECT_NE(text.find("weft 0.0.1"), std::string::npos) << text;
+  EXPECT_NE(text.find(remote::build_name()), std::string::npos) << text;
+  remote::Writer end;
+  end.put(remote::Head{.kind = remote::Kind::kEnd});
+  follower.line().send(std::move(end).take());
+  EXPECT_EQ(follower.end(), "");
+}
+
+TEST(RemoteFaults, AFileThatIsAnotherOneThereIsRefused) {
+  const std::string path = testing::TempDir() + "weft_remote_file";
+  std::ofstream(path) << "0123456789";
+  LoneFollower follower;
+  const auto ask = [&](const std::string& file, std::uint64_t offset, std::uint64_t n,
+                       std::string_view bytes) {
+    base::Hasher hasher;
+    hasher.add(std::as_bytes(std::span(bytes)));
+    remote::Writer request;
+    request.put(remote::Head{.kind = remote::Kind::kFileBytes, .request = 1});
+    request.put(std::uint64_t{7}).put(file).put(offset).put(n).put(hasher.result());
+    follower.line().send(std::move(request).take());
+    return *follower.line().receive(remote::Deadline::max());
+  };
+  const auto has = [](const remote::Message& answer) {
+    remote::Reader reader(answer);
+    EXPECT_EQ(reader.get<remote::Head>().kind, remote::Kind::kAnswer);
+    return reader.get<bool>();
+  };
+  EXPECT_TRUE(has(ask(path, 2, 3, "234")));
+  EXPECT_FALSE(has(ask(path + ".none", 2, 3, "234")));
+  for (const auto& other : {ask(path, 2, 3, "235"), ask(path, 8, 3, "89")}) {
+    remote::Reader reader(other);
+    EXPECT_EQ(reader.get<remote::Head>().kind, remote::Kind::kError);
+    EXPECT_EQ(reader.get<ErrorCode>(), ErrorCode::kInvalidFile);
+    EXPECT_NE(reader.text().find(path + " is another file here"), std::string::npos);
+  }
+  remote::Writer end;
+  end.put(remote::Head{.kind = remote::Kind::kEnd});
+  follower.line().send(std::move(end).take());
+  EXPECT_EQ(follower.end(), "");
+}
+
+/// Both ends have the file: its bytes do not cross.
+TEST(RemoteFaults, AFileThatIsThereIsNotSent) {
+  const std::string path = testing::TempDir() + "weft_remote_weight";
+  const std::vector<float> rows(64 * 64, 0.5f);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(rows.data()),
+             static_cast<std::streamsize>(sizeof(float) * rows.size()));
+  const base::MappedFile file(path);
+  const test::RemoteCpu remote;
+  const auto device = remote.open();
+  const std::vector<std::int64_t> shape = {64, 64};
+  const std::size_t before = remote.bytes_sent();
+  const auto mapped = device->create_weight(DType::kF32, shape, {.bytes = file.bytes(), .name = "mapped"});
+  const std::size_t with_file = remote.bytes_sent() - before;
+  EXPECT_LT(with_file, file.bytes().size() / 4);
+  const auto sent =
+      device->create_weight(DType::kF32, shape, {.bytes = std::as_bytes(std::span(rows)), .name = "sent"});
+  EXPECT_GE(remote.bytes_sent() - before - with_file, file.bytes().size());
+  EXPECT_EQ(mapped->bytes(), sent->bytes());
+}
+
+}  // namespace
+}  // namespace weft
