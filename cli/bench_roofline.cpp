@@ -38,22 +38,31 @@ LeastPart WorkCounter::take() {
 
 const MachineLimits& LimitsCache::of(int n_threads) {
   const auto found = limits_.find(n_threads);
-  if (found != limits_.end()) return found->second;
-  const MachineLimits& measured = limits_.emplace(n_threads, measure_limits(n_threads, isa_)).first->second;
+  if (found != limits_.end()) return found->second.machine;
+  const MachineLimits& measured =
+      limits_.emplace(n_threads, OfThreads{measure_limits(n_threads, isa_), {}}).first->second.machine;
   last_ = std::chrono::steady_clock::now();
   return measured;
+}
+
+void LimitsCache::add_products(DType weights, int n_threads) {
+  of(n_threads);
+  auto& products = limits_.at(n_threads).products;
+  if (!products.contains(weights)) products[weights] = measure_products(weights, n_threads, isa_);
 }
 
 void LimitsCache::measure_again(int n_threads) {
   const auto found = limits_.find(n_threads);
   if (found == limits_.end() || std::chrono::steady_clock::now() - last_ < kJustDone) return;
-  MachineLimits& best = found->second;
+  MachineLimits& best = found->second.machine;
   try {
     const MachineLimits now = measure_limits(n_threads, isa_);
     best.read_bytes_per_second = std::max(best.read_bytes_per_second, now.read_bytes_per_second);
     best.multiply_adds_per_second = std::max(best.multiply_adds_per_second, now.multiply_adds_per_second);
     best.float_multiply_adds_per_second =
         std::max(best.float_multiply_adds_per_second, now.float_multiply_adds_per_second);
+    for (auto& [weights, speed] : found->second.products)
+      speed = std::max(speed, measure_products(weights, n_threads, isa_));
   } catch (const Error& error) {
     // Beside a model there may be no room to measure in: what is known stands.
     if (error.code() != ErrorCode::kOutOfMemory) throw;
@@ -63,24 +72,36 @@ void LimitsCache::measure_again(int n_threads) {
 
 Json LimitsCache::to_json() const {
   Json json = Json::array();
-  for (const auto& [asked, limits] : limits_) {
+  for (const auto& [asked, of_threads] : limits_) {
+    const MachineLimits& limits = of_threads.machine;
+    Json products = Json::object();
+    for (const auto& [weights, speed] : of_threads.products) products[info(weights).name] = speed;
     json.push_back({{"threads", limits.n_threads},
                     {"kernels", limits.kernels},
                     {"read_bytes_per_second", limits.read_bytes_per_second},
                     {"int8_multiply_adds_per_second", limits.multiply_adds_per_second},
-                    {"f32_multiply_adds_per_second", limits.float_multiply_adds_per_second}});
+                    {"f32_multiply_adds_per_second", limits.float_multiply_adds_per_second},
+                    {"product_multiply_adds_per_second", products}});
   }
   return json;
 }
 
 std::string LimitsCache::text() const {
   std::string text;
-  for (const auto& [asked, limits] : limits_) {
+  for (const auto& [asked, of_threads] : limits_) {
+    const MachineLimits& limits = of_threads.machine;
     text += fmt::format(
         "this machine at best, {} thread{}: {:.1f} GB/s read, {:.0f} Gop/s int8, {:.0f} GFLOP/s f32 ({})\n",
         limits.n_threads, limits.n_threads == 1 ? "" : "s", limits.read_bytes_per_second / 1e9,
         2.0 * limits.multiply_adds_per_second / 1e9, 2.0 * limits.float_multiply_adds_per_second / 1e9,
         limits.kernels);
+    for (const auto& [weights, speed] : of_threads.products) {
+      const bool quantised = info(weights).kind == DTypeKind::kQuantised;
+      const double peak = quantised ? limits.multiply_adds_per_second : limits.float_multiply_adds_per_second;
+      text += fmt::format(
+          "products with {} weights from the nearest caches: {:.0f} Gop/s, {:.0f} % of the {} peak\n",
+          info(weights).name, 2.0 * speed / 1e9, 100.0 * speed / peak, quantised ? "int8" : "f32");
+    }
   }
   return text;
 }

@@ -52,14 +52,21 @@ class LimitsCache {
   explicit LimitsCache(CpuIsa isa) : isa_(isa) {}
   /// Measured when it is first asked for. The reference stays, what it says may grow.
   const MachineLimits& of(int n_threads);
+  /// From now on products with weights of this type are measured as well.
+  void add_products(DType weights, int n_threads);
   /// Once more, unless that was just done.
   void measure_again(int n_threads);
   Json to_json() const;
   std::string text() const;  ///< A line for each number of threads.
 
  private:
+  struct OfThreads {
+    MachineLimits machine;
+    std::map<DType, double> products;  // Multiply-adds per second by type of weights.
+  };
+
   CpuIsa isa_;
-  std::map<int, MachineLimits> limits_;  // By what was asked for; 0 is all cores.
+  std::map<int, OfThreads> limits_;  // By what was asked for; 0 is all cores.
   std::chrono::steady_clock::time_point last_ = {};
 };
 

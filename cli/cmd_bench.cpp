@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,6 +68,22 @@ Json row_of(const ModelInfo& info, const ContextParams& params) {
           {"type_v", to_string(params.v_type)}};
 }
 
+/// Types of at least a tenth of a file's weights.
+std::vector<DType> common_types(const FileInfo& file) {
+  std::map<std::string, double> elements;
+  double all = 0.0;
+  for (const auto& tensor : file.tensors) {
+    double n = 1.0;
+    for (const std::int64_t size : tensor.shape) n *= static_cast<double>(size);
+    elements[tensor.type] += n;
+    all += n;
+  }
+  std::vector<DType> types;
+  for (const auto& [name, n] : elements)
+    if (const auto type = dtype_from_name(name); type && n >= 0.1 * all) types.push_back(*type);
+  return types;
+}
+
 class BenchRun {
  public:
   explicit BenchRun(const BenchOptions& options)
@@ -106,6 +123,8 @@ class BenchRun {
     }
     const LoadedModel loaded = load_model(model, options_.talk, interrupt_);
     refuse_source(*loaded.model, "bench");
+    for (const DType type : common_types(inspect(loaded.path)))
+      for (const Matrix::Setting& setting : matrix_.settings) limits_.add_products(type, setting.n_threads);
     bar.begin("moving weights to large pages", n_done_ / n_rounds_);
     loaded.model->settle();
     const ModelInfo& info = loaded.model->info();
@@ -392,7 +411,11 @@ const Command kBenchCommand = {
     "product. Both limits are measured with the same threads,\n"
     "at the start and between tests, and the best counts. A model that fits into the "
     "processor's\n"
-    "caches may exceed the bandwidth of memory.\n"
+    "caches may exceed the bandwidth of memory. Below the table stands as well what products reach whose "
+    "operands\n"
+    "are in the nearest caches, for each type of the model's weights: dot products share their unit with "
+    "what is\n"
+    "done about scales, so that is the ceiling of prompts.\n"
     "\n"
     "With --parallel or --streams the batcher serves many texts together. Prefill is what was computed of\n"
     "prompts until all have their first token (of a shared prompt only once), decode what\n"

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "weft/device.h"
+#include "weft/dtype.h"
 #include "weft/model.h"
 
 #pragma GCC visibility push(default)
@@ -30,6 +31,12 @@ struct MachineLimits {
 /// n_threads 0: as many as there are cores. Throws Error kUnsupported for an instruction set that is not
 /// there, kOutOfMemory.
 MachineLimits measure_limits(int n_threads = 0, CpuIsa isa = CpuIsa::kBest);
+
+/// Multiply-adds per second of all threads in products with weights of this type whose operands the nearest
+/// caches hold: the ceiling of the loop that multiplies. It is below the peak, as scales are multiplied and
+/// codes unpacked beside the dot products. Throws as measure_limits, kUnsupported also for types that no
+/// weights have.
+double measure_products(DType weights, int n_threads = 0, CpuIsa isa = CpuIsa::kBest);
 
 }  // namespace weft
 

@@ -273,4 +273,14 @@ MachineLimits measure_limits(int n_threads, CpuIsa isa) {
   });
 }
 
+double measure_products(DType weights, int n_threads, CpuIsa isa) {
+  return engine::throwing_errors([&] {
+    ModelParams params;
+    params.n_threads = n_threads;
+    params.isa = isa;
+    engine::check(params);
+    return cpu::measure_products(cpu::isa_named(feature_of(isa)), weights, n_threads);
+  });
+}
+
 }  // namespace weft

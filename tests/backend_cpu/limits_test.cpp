@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/recorder.h"
+#include "weft/error.h"
 
 namespace weft::cpu {
 namespace {
@@ -84,6 +85,12 @@ TEST(Limits, AreMeasured) {
   EXPECT_GT(limits.read_bytes_per_second, 0.0);
   EXPECT_GT(limits.multiply_adds_per_second, 0.0);
   EXPECT_GT(limits.float_multiply_adds_per_second, 0.0);
+}
+
+TEST(Limits, ProductsAreMeasuredOfWhatHasKernels) {
+  for (const DType type : {DType::kQ4_0, DType::kQ6_K, DType::kBF16})
+    EXPECT_GT(measure_products(best_isa(), type, 1), 0.0);
+  EXPECT_THROW(measure_products(best_isa(), DType::kI32, 1), Error);
 }
 
 TEST(Recorder, KindsStandForAllLayers) {

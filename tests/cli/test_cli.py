@@ -1220,6 +1220,10 @@ class Bench(Case):
         report = json.loads(self.succeed(*base, "--json"))
         self.assertEqual([m["architecture"] for m in report["models"]], ["llama"])
         self.assertEqual([limits["threads"] for limits in report["limits"]], [1, 2])
+        for limits in report["limits"]:
+            [(weights, speed)] = limits["product_multiply_adds_per_second"].items()
+            self.assertEqual(weights, "f16")
+            self.assertGreater(speed, 0)
         results = report["results"]
         self.assertEqual([(r["test"], r["threads"]) for r in results],
                          [(test, t) for t in (1, 2) for test in ("pp32", "pp8", "tg4")])  # fmt: skip

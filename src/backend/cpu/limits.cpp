@@ -4,7 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <vector>
 
+#include "backend/cpu/layout/packed.h"
 #include "base/memory.h"
 #include "base/pool.h"
 #include "weft/error.h"
@@ -39,34 +41,89 @@ double best_seconds(base::Pool& pool, std::int32_t n_tasks, const F& task) {
   return best;
 }
 
-}  // namespace
+/// How often per second all threads together do one round of work that is theirs alone: rounds(n) does n.
+template <typename F>
+double rounds_per_second(base::Pool& pool, const F& rounds) {
+  std::atomic<std::uint64_t> sink{0};  // So that nothing is left out as unused.
+  std::int64_t n_rounds = 1;
+  for (;; n_rounds *= 2) {
+    const auto start = Clock::now();
+    sink += rounds(n_rounds, 0);
+    if (seconds_since(start) > kTaskSeconds) break;
+  }
+  const std::int32_t n_tasks = pool.n_threads() * kTasksPerThread;
+  const double seconds =
+      best_seconds(pool, n_tasks, [&](std::int32_t, int thread) { sink += rounds(n_rounds, thread); });
+  return static_cast<double>(n_rounds) * n_tasks / seconds;
+}
 
-MachineLimits measure_limits(Isa isa, int n_threads) {
+const Kernels& kernels_or_error(Isa isa) {
   if (!supported(isa))
     throw Error(ErrorCode::kUnsupported, "this processor lacks the instruction set asked for");
-  const Kernels& k = kernels(isa);
+  return kernels(isa);
+}
+
+}  // namespace
+
+double measure_products(Isa isa, DType weights, int n_threads) {
+  const Kernels& k = kernels_or_error(isa);
+  // What a task of a prompt's product has at hand at a time: panels in the second-level cache, some tiles of
+  // rows in the first.
+  constexpr std::int64_t kOutputs = 8 * kPanelRows, kInputs = 1024, kRows = 32;
+  const Form form = activation_form(weights);
+  base::Pool pool(n_threads > 0 ? n_threads : base::default_threads(), 1);
+  // In every type these bytes are numbers in the middle of its range.
+  const std::vector<std::byte> canonical(static_cast<std::size_t>(kOutputs) * row_bytes(weights, kInputs),
+                                         std::byte{0x2c});
+  const std::vector<float> ones(static_cast<std::size_t>(kInputs), 1.0f);
+  const std::size_t x_row_bytes =
+      form == Form::kPlain ? ones.size() * sizeof(float) : activation_row_bytes(form, kInputs);
+  struct Operands {
+    base::Memory panels, x, out;
+  };
+  std::vector<Operands> of_threads;
+  for (int i = 0; i < pool.n_threads(); ++i) {
+    Operands& own = of_threads.emplace_back(Operands{base::Memory(packed_bytes(weights, kOutputs, kInputs)),
+                                                     base::Memory(kRows * x_row_bytes),
+                                                     base::Memory(kRows * kOutputs * sizeof(float))});
+    pack_panels(weights, kOutputs, kInputs, canonical.data(), 0, kOutputs / kPanelRows, own.panels.data());
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      std::byte* const to = own.x.data() + static_cast<std::size_t>(row) * x_row_bytes;
+      if (form == Form::kPlain) {
+        std::memcpy(to, ones.data(), x_row_bytes);
+      } else {
+        k.quantise_row(form, ones.data(), kInputs, to);
+      }
+    }
+  }
+  const auto products = [&](std::int64_t n, int thread) {
+    const Operands& own = of_threads[static_cast<std::size_t>(thread)];
+    PackedMatrix matrix = packed_shape(weights, kOutputs, kInputs);
+    matrix.data = own.panels.data();
+    const MatmulArgs args = {.weight = &matrix,
+                             .x = own.x.data(),
+                             .x_row_bytes = x_row_bytes,
+                             .out = reinterpret_cast<float*>(own.out.data()),
+                             .out_stride = kOutputs};
+    for (; n > 0; --n) k.matmul(args, {0, matrix.n_panels()}, {0, kRows});
+    return static_cast<std::uint64_t>(args.out[0]);
+  };
+  return rounds_per_second(pool, products) * static_cast<double>(kOutputs * kInputs * kRows);
+}
+
+MachineLimits measure_limits(Isa isa, int n_threads) {
+  const Kernels& k = kernels_or_error(isa);
   base::Pool pool(n_threads > 0 ? n_threads : base::default_threads(), 1);
   MachineLimits limits{.n_threads = pool.n_threads(), .kernels = k.name};
-  const std::int32_t n_tasks = pool.n_threads() * kTasksPerThread;
-  std::atomic<std::uint64_t> sink{0};  // So that nothing is left out as unused.
-
-  // How often per second all threads together do one round of work that registers hold.
-  const auto rounds_per_second = [&](const auto& rounds) {
-    std::int64_t n_rounds = 1 << 10;
-    for (;; n_rounds *= 2) {
-      const auto start = Clock::now();
-      sink += rounds(n_rounds);
-      if (seconds_since(start) > kTaskSeconds) break;
-    }
-    const double seconds = best_seconds(pool, n_tasks, [&](std::int32_t, int) { sink += rounds(n_rounds); });
-    return static_cast<double>(n_rounds) * n_tasks / seconds;
-  };
   limits.multiply_adds_per_second =
-      rounds_per_second([&](std::int64_t n) { return k.dot_peak(n); }) * k.dot_peak_multiply_adds;
+      rounds_per_second(pool, [&](std::int64_t n, int) { return k.dot_peak(n); }) * k.dot_peak_multiply_adds;
   limits.float_multiply_adds_per_second =
-      rounds_per_second([&](std::int64_t n) { return static_cast<std::uint64_t>(k.fma_peak(n)); }) *
+      rounds_per_second(pool,
+                        [&](std::int64_t n, int) { return static_cast<std::uint64_t>(k.fma_peak(n)); }) *
       k.fma_peak_multiply_adds;
 
+  const std::int32_t n_tasks = pool.n_threads() * kTasksPerThread;
+  std::atomic<std::uint64_t> sink{0};
   const base::Memory memory(kStreamBytes);
   const std::int64_t lines = static_cast<std::int64_t>(kStreamBytes) / kReadUnit;
   const auto part = [&](std::int32_t task) { return lines * task / n_tasks * kReadUnit; };

@@ -7,5 +7,6 @@ namespace weft::cpu {
 
 /// n_threads 0: base::default_threads(). Throws Error kUnsupported, kOutOfMemory.
 MachineLimits measure_limits(Isa isa, int n_threads);
+double measure_products(Isa isa, DType weights, int n_threads);
 
 }  // namespace weft::cpu
