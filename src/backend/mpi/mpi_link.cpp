@@ -91,36 +91,53 @@ class MpiLink final : public remote::Link {
 
   std::optional<remote::Message> receive(remote::Deadline deadline) override {
     for (;;) {
-      MPI_Message message = MPI_MESSAGE_NULL;
-      MPI_Status status;
-      const auto came = [&] {
-        int found = 0;
-        check(MPI_Improbe(rank_, kTag, MPI_COMM_WORLD, &found, &message, &status),
-              "no message can be received");
-        return found != 0 || given_up_;
+      if (incoming_ == MPI_REQUEST_NULL && !begin_to_receive(deadline)) return std::nullopt;
+      // A large one is fetched from the other process, which may die over it.
+      const auto is_whole = [&] {
+        int done = 0;
+        check(MPI_Test(&incoming_, &done, MPI_STATUS_IGNORE), "no message can be received");
+        return done != 0 || given_up_;
       };
-      if (!poll(came, deadline)) return std::nullopt;
+      if (!poll(is_whole, deadline)) return std::nullopt;
+      if (given_up_) keep_for_ever(std::exchange(pieces_, {}));
       check_given_up();
-      int n = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &n), "no message can be received");
-      const std::size_t before = pieces_.size();
-      pieces_.resize(before + static_cast<std::size_t>(n));
-      check(MPI_Mrecv(pieces_.data() + before, n, MPI_BYTE, &message, MPI_STATUS_IGNORE),
-            "no message can be received");
-      if (static_cast<std::size_t>(n) < kPiece) return std::exchange(pieces_, {});
+      if (n_incoming_ < kPiece) return std::exchange(pieces_, {});
     }
   }
 
   void give_up() noexcept override { given_up_ = is_broken = true; }
 
  private:
+  bool begin_to_receive(remote::Deadline deadline) {
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    const auto came = [&] {
+      int found = 0;
+      check(MPI_Improbe(rank_, kTag, MPI_COMM_WORLD, &found, &message, &status),
+            "no message can be received");
+      return found != 0 || given_up_;
+    };
+    if (!poll(came, deadline)) return false;
+    check_given_up();
+    int n = 0;
+    check(MPI_Get_count(&status, MPI_BYTE, &n), "no message can be received");
+    n_incoming_ = static_cast<std::size_t>(n);
+    const std::size_t before = pieces_.size();
+    pieces_.resize(before + n_incoming_);
+    check(MPI_Imrecv(pieces_.data() + before, n, MPI_BYTE, &message, &incoming_),
+          "no message can be received");
+    return true;
+  }
   void check_given_up() const {
     if (given_up_) throw Error(ErrorCode::kDevice, "it was given up");
   }
 
   const int rank_;
   std::atomic<bool> given_up_ = false;
-  remote::Message pieces_;  // Of a message that has not come whole.
+  // Of a message that has not come whole.
+  remote::Message pieces_;
+  MPI_Request incoming_ = MPI_REQUEST_NULL;
+  std::size_t n_incoming_ = 0;
 };
 
 /// At the end of the process.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -36,6 +37,7 @@ struct Followers {
     std::shared_ptr<remote::Follower> follower;
     DeviceInfo here, there;  ///< As it is called by the leader, and by its own process.
   };
+  std::vector<std::pair<std::string, std::shared_ptr<remote::Follower>>> followers;
   std::vector<Listed> devices;
   std::vector<std::string> problems;
 
@@ -45,12 +47,27 @@ struct Followers {
     return kAll;
   }
 
+  /// Whoever sets WEFT_RANK_TRAFFIC is told what steps have sent.
+  ~Followers() {
+    if (std::getenv("WEFT_RANK_TRAFFIC") == nullptr) return;
+    for (const auto& [name, follower] : followers) {
+      const remote::Follower::Traffic traffic = follower->traffic();
+      const double n = std::max(1.0, static_cast<double>(traffic.n_steps));
+      std::fprintf(stderr, "%s: %llu steps, %.1f bytes to it and %.1f back in a step\n", name.c_str(),
+                   static_cast<unsigned long long>(traffic.n_steps),
+                   static_cast<double>(traffic.bytes_there) / n, static_cast<double>(traffic.bytes_back) / n);
+    }
+  }
+  Followers(const Followers&) = delete;
+  Followers& operator=(const Followers&) = delete;
+
  private:
   Followers() {
     for (int rank = 1; rank < join().size; ++rank) {
       const std::string name = "rank" + std::to_string(rank);
       try {
         const auto follower = std::make_shared<remote::Follower>(name, link_to(rank), patience());
+        followers.emplace_back(name, follower);
         for (const DeviceInfo& there : follower->devices()) {
           if (there.on_host_cpu && there.n_threads == 0) continue;  // A driver on the CPU, which is listed.
           DeviceInfo here = there;

@@ -37,6 +37,11 @@ class Conversation {
   void tell(Kind kind, const Writer& request) noexcept;
   /// Tells the follower that this was all.
   void end();
+  /// Of steps so far.
+  struct Traffic {
+    std::atomic<std::uint64_t> n_steps = 0, bytes_there = 0, bytes_back = 0;
+  };
+  Traffic& traffic() { return traffic_; }
   /// Why it is lost; empty while it lives.
   std::string lost() const;
 
@@ -50,6 +55,7 @@ class Conversation {
 
   const std::string name_;
   const std::unique_ptr<Link> link_;
+  Traffic traffic_;
   std::atomic<std::uint64_t> last_id_ = 0;
   std::mutex sending_;
   std::uint64_t last_request_ = 0;  // With sending_ held.

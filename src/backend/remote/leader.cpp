@@ -155,6 +155,8 @@ class RemotePlan final : public DevicePlan {
       throw;
     }
     bound_ = std::move(ids);
+    ++with_->traffic().n_steps;
+    with_->traffic().bytes_there += sizeof(Head) + request.message().size();
   }
 
   void wait() override {
@@ -164,6 +166,7 @@ class RemotePlan final : public DevicePlan {
     };
     try {
       const Message answer = with_->wait(*std::exchange(step_, std::nullopt), cancel);
+      with_->traffic().bytes_back += sizeof(Head) + answer.size();
       Reader reader(answer);
       kernel_seconds_ = reader.get<double>();
       for (const auto& [tensor, bytes] : coming_) tensor->arrived(reader.raw(bytes));
@@ -362,6 +365,11 @@ void Follower::measure() {
   link_.seconds = rounded(empty);
   // There and back.
   link_.bytes_per_second = rounded(2.0 * kProbeBytes / std::max(seconds(kProbeBytes) - empty, 1e-7));
+}
+
+Follower::Traffic Follower::traffic() const {
+  const Conversation::Traffic& so_far = conversation_->traffic();
+  return {.n_steps = so_far.n_steps, .bytes_there = so_far.bytes_there, .bytes_back = so_far.bytes_back};
 }
 
 std::string Follower::lost() const { return conversation_->lost(); }

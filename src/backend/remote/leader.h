@@ -35,6 +35,11 @@ class Follower {
     double bytes_per_second = 0.0;
   };
   const LinkSpeed& link_speed() const { return link_; }
+  /// What its steps so far have sent, all messages' heads included.
+  struct Traffic {
+    std::uint64_t n_steps = 0, bytes_there = 0, bytes_back = 0;
+  };
+  Traffic traffic() const;
   /// Why it is taken for dead, which it is for good: all that is asked of its devices throws Error kDevice.
   /// Empty while it lives.
   std::string lost() const;
