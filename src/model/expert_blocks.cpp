@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/blocks.h"
+#include "model/factor_name.h"
 #include "weft/error.h"
 
 namespace weft::model {
@@ -120,9 +121,11 @@ class Experts {
     const std::string weight = full + ".weight";
     const ValueId unscaled = b_.add(ops::MatmulExperts{},
                                     {b_.weight(weight, {n_experts_, n_out, n_in}), input, chosen_.ids}, full);
-    // The factor is the matrix's, and none of what adapters add to it.
-    const ValueId out =
-        b_.adapted_experts(input, b_.with_factor(unscaled, weight, chosen_.ids), weight, chosen_.ids);
+    const bool is_of_outputs = factor_is_of_outputs(b_.hparams().architecture, weight);
+    const auto scaled = [&](ValueId y) { return b_.with_factor(y, weight, chosen_.ids); };
+    const ValueId adapted =
+        b_.adapted_experts(input, is_of_outputs ? unscaled : scaled(unscaled), weight, chosen_.ids);
+    const ValueId out = is_of_outputs ? scaled(adapted) : adapted;
     if (!b_.has(full + ".bias")) return out;
     // A row of biases for each row and expert.
     const Dim rows = b_.model().graph.value(out).shape[0];

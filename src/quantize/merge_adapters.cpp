@@ -80,7 +80,8 @@ std::vector<float> scales_of(const MergeAdaptersParams& params, const model::Ada
 /// What the file says that products with a matrix, or with each expert's, are multiplied by.
 std::vector<float> factors_of(const gguf::File& file, const model::AdapterStack& stack) {
   const gguf::TensorInfo* const tensor = file.find_tensor(model::factor_name(stack.matrix));
-  if (tensor == nullptr) return {1.0f};
+  const std::string_view architecture = file.get_string("general.architecture").value_or("");
+  if (tensor == nullptr || model::factor_is_of_outputs(architecture, stack.matrix)) return {1.0f};
   const auto invalid = [&](const std::string& why) {
     throw Error(ErrorCode::kInvalidFile, "tensor " + tensor->name + " " + why);
   };

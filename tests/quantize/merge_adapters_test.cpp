@@ -171,6 +171,32 @@ TEST_F(MergeAdapters, EachExpertGetsItsOwn) {
     }
 }
 
+TEST_F(MergeAdapters, FactorsOfWhatExpertsMakeAreOfAdaptersToo) {
+  // Gemma 4's router has them: they are no part of a matrix.
+  constexpr std::int64_t kExperts = 2, kRank = 2;
+  const std::string matrix = "blk.0.ffn_down_exps.weight";
+  const auto w = random_numbers(1, kExperts * kOut * kIn), a = random_numbers(2, kExperts * kRank * kIn),
+             b = random_numbers(3, kExperts * kOut * kRank);
+  const auto merged = [&](std::vector<float> factors) {
+    gguf::Writer writer;
+    writer.set("general.architecture", "gemma4");
+    writer.add_tensor(matrix, DType::kF32, {kExperts, kOut, kIn}, std::as_bytes(std::span(w)));
+    writer.add_tensor("blk.0.ffn_down_exps.scale", DType::kF32, {kExperts},
+                      std::as_bytes(std::span(factors)));
+    writer.write_file(path("model"));
+    gguf::Writer adapter;
+    adapter.set("general.type", "adapter");
+    adapter.set("adapter.type", "lora");
+    adapter.set("general.architecture", "gemma4");
+    adapter.add_tensor(matrix + ".lora_a", DType::kF32, {kExperts, kRank, kIn}, std::as_bytes(std::span(a)));
+    adapter.add_tensor(matrix + ".lora_b", DType::kF32, {kExperts, kOut, kRank}, std::as_bytes(std::span(b)));
+    adapter.write_file(path("adapter"));
+    merge_adapters(path("model"), path("merged"), {.adapters = {{path("adapter")}}});
+    return values_of(gguf::File::open(path("merged")), matrix);
+  };
+  EXPECT_EQ(merged({0.5f, 3.0f}), merged({1.0f, 1.0f}));
+}
+
 TEST_F(MergeAdapters, FactorsBesideMatricesStayTheirs) {
   // What the model multiplies with is the matrix times its factor: that gets the sum.
   constexpr std::int64_t kExperts = 3, kRank = 2;
