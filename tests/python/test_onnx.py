@@ -401,6 +401,14 @@ def test_what_follows_a_convolution_joins_it():
     assert len([line for line in ran if "conv2d(" in line]) == 2 and len(ran) == 4, ran
 
 
+def test_what_broadcasts_a_channel_stays_beside_its_convolution():
+    arrays = {"w": np.ones((1, 2, 2, 2), np.float32), "a": np.arange(3, dtype=np.float32).reshape(3, 1, 1)}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["t"]), helper.make_node("Add", ["t", "a"], ["y"])]
+    made = model_of(nodes, [floats("x", 1, 2, 2, 2)], [floats("y", 1, 3, 1, 1)], arrays.items())
+    y = weft.onnx.load(made, devices=["cpu"]).run({"x": np.ones((1, 2, 2, 2), np.float32)})["y"]
+    assert y.reshape(-1).tolist() == [8, 9, 10]
+
+
 def test_integer_products_are_exact():
     """Sums beyond what floats hold exactly."""
     rng = np.random.default_rng(9)

@@ -126,6 +126,8 @@ class Node:
         if not isinstance(x, Tensor) or x.scaled is None or self.readers[place] != 1:
             return None
         n = x.shape[1]
+        if any(one.size not in (1, n) for one in (np.atleast_1d(factor), np.atleast_1d(summand))):
+            return None  # One channel becomes several.
         return x.scaled(np.broadcast_to(factor, n), np.broadcast_to(summand, n))
 
     def elements(self, x: Any) -> _weft.Value:
