@@ -361,6 +361,30 @@ def test_a_graph_is_made_for_sizes_and_values_that_it_needs():
         weft.onnx.load(large, devices=["cpu"]).run({"x": np.ones(1, np.float32), "shape": np.ones(65, np.int64)})
 
 
+def test_sizes_are_compared_and_cast_as_what_they_are_in_each_step():
+    def of_rows(*nodes):
+        rows = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "zero"], ["n"])]
+        numbers = [("zero", np.array(0)), ("three", np.array(3)), ("half", np.array(0.5, np.float32)), ("less", np.array([-1]))]
+        made = model_of([*rows, *nodes], [floats("x", "rows", 2)], [floats("y", "a", "b")], numbers)
+        return weft.onnx.load(made, devices=["cpu"])
+
+    def branch(op):
+        return helper.make_graph([helper.make_node(op, ["x", "x"], ["r"])], op, [], [floats("r", "a", "b")])
+
+    node = helper.make_node
+    chosen = of_rows(node("Equal", ["n", "three"], ["is"]), node("If", ["is"], ["y"], then_branch=branch("Sub"), else_branch=branch("Add")))
+    divided = of_rows(node("Cast", ["n"], ["f"], to=TensorProto.FLOAT), node("Sqrt", ["f"], ["q"]), node("Div", ["x", "q"], ["y"]))
+    halved = of_rows(node("Cast", ["n"], ["f"], to=TensorProto.FLOAT), node("Mul", ["f", "half"], ["h"]), node("Floor", ["h"], ["d"]),
+                     node("Cast", ["d"], ["i"], to=TensorProto.INT64), node("Reshape", ["i", "less"], ["v"]),
+                     node("Concat", ["v", "less"], ["shape"], axis=0), node("Reshape", ["x", "shape"], ["y"]))  # fmt: skip
+    for rows in (4, 3, 6, 3, 4):
+        x = np.full((rows, 2), 1.5, np.float32)
+        assert np.array_equal(chosen.run({"x": x})["y"], x - x if rows == 3 else x + x)
+        assert divided.run({"x": x})["y"] == pytest.approx(x / np.sqrt(rows), rel=1e-6)
+        if rows % 2 == 0:
+            assert halved.run({"x": x})["y"].shape == (rows // 2, 4)
+
+
 def test_sizes_that_would_be_negative_at_first():
     made = model_of([helper.make_node("Slice", ["x", "one", "end"], ["y"])], [floats("x", "n")], [floats("y", "m")],
                     [("one", np.array([3])), ("end", np.array([1 << 31]))])  # fmt: skip

@@ -15,7 +15,7 @@ from onnx import TensorProto, defs, helper
 
 from .. import _weft, ops
 from ..errors import Error, UnsupportedError
-from .known import Array, are_sizes, attributes, fold, product
+from .known import Array, NeedsSizes, are_sizes, attributes, fold, product
 from .wide import MOST, joined, reshaped
 
 # The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored: f32 is computed. Whole numbers
@@ -38,10 +38,6 @@ class UnsupportedModelError(UnsupportedError):
     def __init__(self, problems: Sequence[str], inputs: Sequence[str]) -> None:
         self.problems, self.inputs = list(problems), list(inputs)
         super().__init__("weft cannot run this model:\n  " + "\n  ".join(self.problems))
-
-
-class NeedsSizes(UnsupportedError):
-    """It works with numbers as sizes, not with symbols."""
 
 
 class Unknown(Exception):

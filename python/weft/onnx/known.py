@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 from .. import _weft
@@ -40,6 +41,20 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
         return [plain(one) for one in value] if isinstance(value, list) else value
 
     return {one.name: plain(onnx.helper.get_attribute_value(one)) for one in node.attribute}
+
+
+class NeedsSizes(UnsupportedError):
+    """It works with numbers as sizes, not with symbols."""
+
+
+def _is_equal(a: Any, b: Any) -> bool:
+    """A size that steps may change is as large as itself, and never negative; of others only numbers can tell."""
+    if isinstance(a, _weft.Dim) and isinstance(b, _weft.Dim) and a == b:
+        return True
+    for size, other in ((a, b), (b, a)):
+        if isinstance(size, _weft.Dim) and (isinstance(other, _weft.Dim) or other >= 0):
+            raise NeedsSizes(f"whether {a} is {b} must be known: give it in sizes=")
+    return bool(a == b)
 
 
 def _axes(x: Array, axes: Any) -> tuple[int, ...]:
@@ -76,13 +91,13 @@ def _prod(x: Array, axes_input: Any = None, *, axes: Any = None, keepdims: int =
     return np.multiply.reduce(x, axis=_axes(x, given), keepdims=bool(keepdims))
 
 
-# With sizes among their inputs. Python's operators do the rest: a Dim has + - * // and ==.
+# With sizes among their inputs; None where that is a matter of values. Python's operators do the rest: a Dim has + - * and //.
 OF_SIZES: Mapping[str, Callable[..., Any]] = {
     "Add": np.add,
-    "Cast": lambda x, *, to, **_: x,
+    "Cast": lambda x, *, to, **_: x if to in (TensorProto.INT32, TensorProto.INT64) else None,
     "Concat": lambda *all, axis: np.concatenate([one.astype(object) for one in all], axis),
     "Div": np.floor_divide,
-    "Equal": np.equal,
+    "Equal": np.frompyfunc(_is_equal, 2, 1),
     "Gather": lambda x, indices, *, axis=0: np.take(x, indices.astype(np.int64), axis),
     "Identity": lambda x: x,
     "Mul": np.multiply,
@@ -114,6 +129,8 @@ def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int])
         if node.op_type not in OF_SIZES:
             return None
         made = OF_SIZES[node.op_type](*inputs, **attributes(node))
+        if made is None:
+            return None
         results = made if isinstance(made, tuple) else (made,)
         # What has lost its symbols are numbers again.
         return tuple(np.asarray(one) if are_sizes(np.asarray(one)) else as_numbers(np.asarray(one)) for one in results)

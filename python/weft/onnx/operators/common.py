@@ -10,7 +10,8 @@ from onnx import TensorProto
 
 from ... import _weft, ops
 from ...errors import UnsupportedError
-from ..build import NeedsSizes, Node, Tensor
+from ..build import Node, Tensor
+from ..known import NeedsSizes
 
 Value = _weft.Value
 BOOL, FLOAT, INT64 = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.INT64

@@ -10,8 +10,8 @@ from onnx import numpy_helper
 
 from ... import ops
 from ...errors import UnsupportedError
-from ..build import TYPES, NeedsSizes, Node, Tensor
-from ..known import product, sizes
+from ..build import TYPES, Node, Tensor
+from ..known import NeedsSizes, product, sizes
 from ..wide import MOST, along, expanded, is_one, joined, permuted
 from .common import BOOL, FLOAT, INT64, Value, axis_of, constant_size, constant_size_of
 
