@@ -282,6 +282,40 @@ def test_what_is_given_is_checked():
         weft.onnx.load(b"nothing")
 
 
+def test_damaged_models_are_errors_of_weft():
+    def loaded(*nodes, functions=(), **arrays):
+        made = model_of(nodes, [floats("x", 1, 1, 4, 4)], [floats("y", *"abcd")], arrays.items(), opset=20)
+        made.opset_import.append(helper.make_opsetid("own", 1))
+        made.functions.extend(functions)
+        return made
+
+    kernel, node = np.ones((1, 1, 3, 3), np.float32), helper.make_node
+    damaged = loaded(node("Add", ["x", "w"], ["y"]), w=np.ones(4, np.float32))
+    damaged.graph.initializer[0].dims[0] = 3
+    with pytest.raises(weft.InvalidFileError, match="the weight 'w' is damaged"):
+        weft.onnx.load(damaged)
+    function = helper.make_function("own", "f", ["a"], ["b", "c"], [node("Relu", ["a"], ["b"])], [helper.make_opsetid("", 20)])
+    for made, says in (
+        (loaded(node("Conv", ["x", "w"], ["y"], strides=[1]), w=kernel), "have 2 numbers"),
+        (loaded(node("Conv", ["x", "w"], ["y"], pads=[1, 1]), w=kernel), "have 4 numbers"),
+        (loaded(node("DFT", ["x", "n", "axis"], ["y"]), n=np.array(0), axis=np.array(2)), "1 to 8192 points"),
+        (loaded(node("Resize", ["x", "", "", "n"], ["y"], mode="linear"), n=np.array([1, 1, 1 << 40, 4])), "Resize"),
+        (loaded(node("f", ["x"], ["y", "z"], domain="own"), functions=[function]), "does not make its output 'c'"),
+    ):
+        with pytest.raises(weft.onnx.UnsupportedModelError, match=says):
+            weft.onnx.load(made)
+
+
+def test_constants_without_elements():
+    rows = np.zeros((0, 3), np.float32)
+    nodes = [helper.make_node("Concat", ["x", "rows"], ["t"], axis=0), helper.make_node("Add", ["t", "t"], ["y"])]
+    made = model_of(nodes, [floats("x", "n", 3)], [floats("y", "m", 3)], [("rows", rows)])
+    model = weft.onnx.load(made, devices=["cpu"])
+    for n in (2, 0, 5):
+        x = np.ones((n, 3), np.float32)
+        assert np.array_equal(model.run({"x": x})["y"], x + x)
+
+
 def test_weights_beside_the_model(tmp_path):
     made, weight = linear(2)
     onnx.save_model(linear(2)[0], tmp_path / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
@@ -462,5 +496,8 @@ def test_loops_are_unrolled():
         given = {"x": np.array([1, -2, 3], np.float32), "n": np.array(turns)}
         for mine, right in zip(model.run(given).values(), truth.run(None, given), strict=True):
             assert np.array_equal(mine, right)
+    # What no turn makes is empty.
+    last, all_turns = model.run({**given, "n": np.array(0)}).values()
+    assert np.array_equal(last, given["x"]) and all_turns.shape == (0, 3) and all_turns.dtype == np.float32
     with pytest.raises(weft.onnx.UnsupportedModelError, match="10000 turns at most"):
         model.run({**given, "n": np.array(1 << 40)})

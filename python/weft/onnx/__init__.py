@@ -99,7 +99,10 @@ def _check(what: str, model: Union[str, bytes, onnx.ModelProto]) -> None:
 def _array(tensor: onnx.TensorProto, folder: Path) -> Array:
     """Elements of a file beside the model are mapped, those within it are the model's own bytes."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return numpy_helper.to_array(tensor)
+        try:
+            return numpy_helper.to_array(tensor)
+        except (ValueError, TypeError, LookupError) as error:
+            raise InvalidFileError(f"the weight '{tensor.name}' is damaged: {error}") from error
     try:
         said = external_data_helper.ExternalDataInfo(tensor)
     except ValueError as error:

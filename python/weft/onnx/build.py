@@ -259,6 +259,8 @@ class Builder:
         if are_sizes(array):
             parts = [ops.arange(self.graph, one, one + 1) for one in array.reshape(-1).tolist()]
             return ops.reshape(joined(parts, 0), array.shape)
+        if array.size == 0:
+            return ops.cast(ops.full(self.graph, array.shape, 0.0), "i32" if array.dtype.kind in "biu" else "f32")
         if array.dtype.kind in "biu":
             return self.fixed_input(array)
         return self.weight(array, packed=False) if array.ndim else ops.full(self.graph, (), float(array))
@@ -294,7 +296,7 @@ class Builder:
                 self.wanted.update(dict.fromkeys(sorted(unknown.sources)))
                 self._problem(what, "what it makes depends on values that must be known when the model is loaded: "
                               + (", ".join(sorted(unknown.sources)) or "a result"), place, is_hopeless=False)  # fmt: skip
-            except (Error, ValueError, TypeError, NotImplementedError) as error:
+            except (Error, ValueError, TypeError, NotImplementedError, LookupError, ArithmeticError, MemoryError) as error:
                 is_hopeless = isinstance(error, UnsupportedError) and not isinstance(error, NeedsSizes)
                 self._problem(what, (str(error).splitlines() or [type(error).__name__])[0], place, is_hopeless)
             for place_of, name in enumerate(node.output):
@@ -416,7 +418,10 @@ class Builder:
         for one in function.attribute_proto:
             given.setdefault(one.name, one)
         self._nodes([_with_attributes(one, given) for one in function.node], inside)
-        return [inside.names.get(name) for name in function.output] + [None] * (len(node.output) - len(function.output))
+        missing = [name for name in function.output if name not in inside.names]
+        if missing:
+            raise UnsupportedError(f"the function {function.name} does not make its output '{missing[0]}'")
+        return [inside.names[name] for name in function.output] + [None] * (len(node.output) - len(function.output))
 
     def inside(self, graph: onnx.GraphProto, given: Mapping[str, Any], place: str, scope: Scope) -> list[Any]:
         """What a graph within a node makes of what it is given."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from ... import ops
 from ...errors import UnsupportedError
@@ -21,10 +22,19 @@ def branch(at: Node, condition: Any, *, then_branch: onnx.GraphProto, else_branc
     return at.inside(then_branch if at.number(condition) else else_branch, [])
 
 
-def stacked(at: Node, parts: Sequence[Any], axis: int = 0) -> Any:
+def unmade(result: onnx.ValueInfoProto, axis: int) -> Any:
+    """What no turn makes: its shape is what the body says, 0 where that is no number."""
+    tensor = result.type.tensor_type
+    if not tensor.HasField("shape"):
+        raise UnsupportedError(f"no turn of a loop makes '{result.name}', and the model does not say its shape")
+    shape = [max(size.dim_value, 0) for size in tensor.shape.dim]
+    return np.expand_dims(np.zeros(shape, helper.tensor_dtype_to_np_dtype(tensor.elem_type)), axis).take([], axis)
+
+
+def stacked(at: Node, parts: Sequence[Any], result: onnx.ValueInfoProto, axis: int = 0) -> Any:
     """Results of turns, along a new axis."""
     if not parts:
-        raise UnsupportedError("what no turn of a loop makes has no shape")
+        return unmade(result, axis)
     if all(isinstance(one, np.ndarray) for one in parts):
         return np.stack(parts, axis)
     rank = len(parts[0].shape) + 1
@@ -49,7 +59,7 @@ def loop(at: Node, most: Any, condition: Any, *carried: Any, body: onnx.GraphPro
         for parts, one in zip(made, results[len(state) :], strict=True):
             parts.append(one)
         turn += 1
-    return state + [stacked(at, parts) for parts in made]
+    return state + [stacked(at, parts, one) for parts, one in zip(made, body.output[1 + len(state) :], strict=True)]
 
 
 def element(at: Node, x: Any, axis: int, place: int) -> Any:
@@ -79,4 +89,5 @@ def scan(at: Node, *all: Any, body: onnx.GraphProto, num_scan_inputs: int, scan_
             parts.append(one)
     places = scan_output_axes or [0] * len(made)
     turned = scan_output_directions or [0] * len(made)
-    return state + [stacked(at, parts[::-1] if is_back else parts, axis) for parts, axis, is_back in zip(made, places, turned, strict=True)]
+    each = zip(made, body.output[n_states:], places, turned, strict=True)
+    return state + [stacked(at, parts[::-1] if is_back else parts, one, axis) for parts, one, axis, is_back in each]

@@ -20,8 +20,8 @@ LARGEST = 8192  # The matrix of so many points takes half a gigabyte.
 
 def waves(n: int, n_bins: int) -> tuple[Array, Array]:
     """Real and imaginary part of the transform of n real points, {n_bins, n}. Angles are exact before they are rounded."""
-    if n > LARGEST:
-        raise UnsupportedError(f"weft transforms {LARGEST} points at most, not {n}")
+    if not 1 <= n <= LARGEST:
+        raise UnsupportedError(f"weft transforms 1 to {LARGEST} points, not {n}")
     angles = (np.outer(np.arange(n_bins), np.arange(n)) % n) * (2 * math.pi / n)
     return np.cos(angles), -np.sin(angles)
 
@@ -52,11 +52,12 @@ def fourier(at: Node, x: Any, length: Any = None, axis_input: Any = None, *, axi
     v, shape = at.value(x), list(x.shape)
     n = constant_size(x, where_to)
     points = int(at.number(length)) if length is not None else n
+    n_bins = points // 2 + 1 if onesided else points
+    real, imaginary = waves(points, n_bins)
     if points < n:
         v = ops.slice(v, where_to, 0, points)
     shape[where_to] = min(points, n)
-    n_bins = points // 2 + 1 if onesided else points
-    real, imaginary = (wave[:, : shape[where_to]] for wave in waves(points, n_bins))
+    real, imaginary = real[:, : shape[where_to]], imaginary[:, : shape[where_to]]
     if inverse:
         real, imaginary = real / points, -imaginary / points
     # Of real points the imaginary part is missing; rows are points, each with its parts.

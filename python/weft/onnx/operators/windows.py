@@ -22,6 +22,9 @@ class Windows:
         n = len(kernel)
         if n not in (1, 2) or x.ndim != n + 2:
             raise UnsupportedError(f"weft has windows over 1 or 2 axes, not {x.ndim - 2}")
+        for given, count in ((strides, n), (dilations, n), (pads, 2 * n)):
+            if given and len(given) != count:
+                raise UnsupportedError(f"windows over {n} axes have {count} numbers, not {list(given)}")
         self.is_signal = n == 1
         front = [1] if self.is_signal else []
         self.kernel = front + list(kernel)
