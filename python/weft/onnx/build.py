@@ -418,10 +418,10 @@ class Builder:
         for one in function.attribute_proto:
             given.setdefault(one.name, one)
         self._nodes([_with_attributes(one, given) for one in function.node], inside)
-        missing = [name for name in function.output if name not in inside.names]
-        if missing:
-            raise UnsupportedError(f"the function {function.name} does not make its output '{missing[0]}'")
-        return [inside.names[name] for name in function.output] + [None] * (len(node.output) - len(function.output))
+        for name, wanted in zip(function.output, node.output, strict=False):
+            if wanted and name not in inside.names:
+                raise UnsupportedError(f"the function {function.name} does not make its output '{name}'")
+        return [inside.names.get(name) for name in function.output] + [None] * (len(node.output) - len(function.output))
 
     def inside(self, graph: onnx.GraphProto, given: Mapping[str, Any], place: str, scope: Scope) -> list[Any]:
         """What a graph within a node makes of what it is given."""
