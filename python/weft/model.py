@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -24,6 +26,22 @@ Messages = Union[str, Sequence[Mapping[str, Any]]]
 # Of an engine, unless the options say otherwise: so many requests are computed at once.
 _N_SEQUENCES = 32
 _MOST_GRAMMARS = 64
+
+
+# Whose engines run in this process.
+_running: weakref.WeakSet[Model] = weakref.WeakSet()
+
+
+def _leave_engines_behind() -> None:
+    """In the child of a fork, which has none of their threads: they are neither used nor ended, which would wait for ever."""
+    for model in _running:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(model._engine))
+        model._lock, model._engine, model._was_forked = threading.Lock(), None, True
+    _running.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_engines_behind)
 
 
 def cache_folder(name: str) -> Optional[Path]:
@@ -87,6 +105,7 @@ class Model:
         self._lock = threading.Lock()
         self._engine: Optional[_weft.Engine] = None
         self._closed = False
+        self._was_forked = False  # While its engine ran.
         self._loops = LoopQueues()
         self._grammars: dict[tuple[str, str], _weft.Grammar] = {}
         self._own_chat: Optional[_weft.Chat] = None
@@ -220,6 +239,7 @@ class Model:
         """Ends all requests, and the engine. Everything else of the model can still be used."""
         with self._lock:
             engine, self._engine, self._closed = self._engine, None, True
+            _running.discard(self)
         if engine is not None:
             engine.shutdown()
 
@@ -233,9 +253,15 @@ class Model:
         with self._lock:
             if self._closed:
                 raise InvalidArgumentError("the model was closed")
+            if self._was_forked:
+                raise InvalidArgumentError(
+                    "the model's engine runs in the process that this one was forked from: load the model after the fork, "
+                    "or start processes by multiprocessing's 'spawn'"
+                )
             if self._engine is None:
                 draft = self._draft._model if self._draft is not None else None
                 self._engine = _weft.Engine.make(self._model, self._context_options, self._service_options, draft)
+                _running.add(self)
             return self._engine
 
     def _submit(self, tokens: list[int], options: dict[str, Any], grammar: Optional[_weft.Grammar]) -> Stream:

@@ -1,7 +1,10 @@
 """Nothing is leaked, in whatever order things end. nanobind says at the end of the process what is left of it."""
 import gc
+import os
+import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 import weft
@@ -73,6 +76,27 @@ except weft.Error as error:
     kept = error
 """,
 }
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_the_child_of_a_fork_is_told_where_the_engine_runs(chat_file):
+    model = weft.Model(chat_file, pack_cache="")
+    expected = model.generate([1, 2], max_tokens=2, temperature=0).tokens
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Of threads beside a fork.
+        child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # What waits for threads that are not there ends, too.
+        try:
+            model.generate([1, 2], max_tokens=2)
+        except weft.InvalidArgumentError as error:
+            model.close()
+            os._exit(3 if "forked" in str(error) else 4)
+        finally:
+            os._exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert model.generate([1, 2], max_tokens=2, temperature=0).tokens == expected
+    model.close()
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
