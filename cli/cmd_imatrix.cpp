@@ -89,6 +89,7 @@ Collected collect(const ImatrixOptions& options, const Importance& before) {
                 "this model makes vectors of texts; importances are found of models "
                 "that write them");
   refuse_source(*loaded.model, "imatrix");
+  refuse_overwriting(options.output, {loaded.path, options.file});
   const ChunkedText text = cut_text(loaded.model->tokenizer(), read_text(options.file), options.chunks);
   ContextParams params = context_params(options.context, options.model);
   params.n_sequences = parallel_chunks(text, options.n_batch);

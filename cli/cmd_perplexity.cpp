@@ -229,6 +229,7 @@ int run(const PerplexityOptions& options) {
   if (!options.base.empty()) base.emplace(options.base);
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   refuse_encoder(*loaded.model);
+  refuse_overwriting(options.save_logits, {loaded.path, options.file});
   const ChunkedText text = text_for(options, *loaded.model, base);
   const bool want_logits = base || !options.save_logits.empty();
 

@@ -46,7 +46,7 @@ std::function<bool(double)> shown(Progress& progress, const InterruptGuard& inte
 }
 
 int run_split(const SplitOptions& options) {
-  if (options.words.size() != 2)
+  if (options.words.size() != 2 || options.words[1].empty())
     throw UsageError("give a model and how the parts' names begin: weft split model.gguf model");
   SplitParams params;
   params.max_tensors = options.max_tensors;

@@ -72,4 +72,14 @@ void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
   }
 }
 
+void refuse_overwriting(const std::filesystem::path& result,
+                        std::initializer_list<std::filesystem::path> made_from) {
+  std::error_code ignored;
+  for (const std::filesystem::path& read : made_from)
+    if (std::filesystem::equivalent(read, result, ignored))
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("the result would overwrite {}, which it is made from; give it another name",
+                              result.string()));
+}
+
 }  // namespace weft::cli

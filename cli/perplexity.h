@@ -1,7 +1,9 @@
 #pragma once
 // How well a model foretells a text: the text is cut into chunks that each begin anew, and of each the second
 // half's tokens are scored, which have some text before them.
+#include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,5 +50,9 @@ struct ScoredRow {
 /// order. The context must have n_ctx cells for each of them. Throws Error kCancelled after Ctrl-C.
 void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
                   const InterruptGuard& interrupt, const std::function<void(const ScoredRow&)>& on_row);
+
+/// Throws Error kInvalidArgument where a result would take the place of a file that it is made from.
+void refuse_overwriting(const std::filesystem::path& result,
+                        std::initializer_list<std::filesystem::path> made_from);
 
 }  // namespace weft::cli

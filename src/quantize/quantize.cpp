@@ -266,10 +266,16 @@ QuantizeResult plan_quantize(const std::filesystem::path& from, const QuantizePa
 QuantizeResult quantize(const std::filesystem::path& from, const std::filesystem::path& to,
                         const QuantizeParams& params) {
   check_threads(params.n_threads);
+  if (to.empty()) refuse("the result's file has no name");
   const gguf::File file = gguf::File::open(from);
   const Plan plan(file, from, params);
   QuantizeResult result = result_of(plan, params, to);
-  for (const std::filesystem::path& path : result.files) refuse_overwriting(file, from, path);
+  for (const std::filesystem::path& path : result.files) {
+    refuse_overwriting(file, from, path);
+    std::error_code ignored;
+    if (std::filesystem::equivalent(params.importance, path, ignored))
+      refuse("the result would overwrite " + path.string() + ", the importances; give it another name");
+  }
   Packer packer(file, params.n_threads, result.bytes_from, params.progress);
   Written written;
   for (std::size_t part = 0; part < result.files.size(); ++part) {

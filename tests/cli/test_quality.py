@@ -45,6 +45,33 @@ class Quantize(FileCase):
         self.assertLess(info["file_bytes"], 0.6 * self.model.stat().st_size)
         self.assertEqual(self.succeed("run", "-m", result, "-p", "a b", "-n", 4, "--temp", 0).count("\n"), 1)
 
+    def test_what_is_no_number_is_not_packed(self):
+        data = bytearray(self.model.read_bytes())
+        data[-500_000:-499_000] = b"\x00\x7e" * 500
+        self.model.write_bytes(data)
+        message = self.fail_with(1, "quantize", self.model, self.folder / "out.gguf", "Q8_0")
+        self.assertRegex(message, r"blk\.\d\.\w+\.weight has values that are infinite or no numbers")
+        self.assertEqual([one.name for one in self.folder.iterdir()], [self.model.name])
+        text, out = self.folder / "text.txt", self.folder / "imatrix.gguf"
+        text.write_text(TEXT)
+        self.assertIn("no numbers", self.fail_with(1, "imatrix", "-m", self.model, "-f", text, "-c", 32, "-o", out))
+
+    def test_a_result_needs_a_name(self):
+        self.assertIn("no name", self.fail_with(1, "quantize", self.model, "", "Q8_0"))
+        self.assertIn("parts' names", self.fail_with(2, "split", self.model, "", "--split-max-tensors", 9))
+
+    def test_no_result_takes_the_place_of_what_it_is_made_from(self):
+        text, sums = self.folder / "text.txt", self.folder / "imatrix.gguf"
+        text.write_text(TEXT)
+        self.succeed("imatrix", "-m", self.model, "-f", text, "-c", 32, "--chunks", 2, "-o", sums)
+        kept = {path: path.read_bytes() for path in (self.model, text, sums)}
+        for result in (self.model, text):
+            for words in (["imatrix", "-o", result], ["perplexity", "--save-all-logits", result]):
+                self.assertIn("overwrite", self.fail_with(1, *words, "-m", self.model, "-f", text, "-c", 32))
+        self.assertIn("overwrite", self.fail_with(1, "quantize", "--imatrix", sums, self.model, sums, "Q4_0"))
+        for path, data in kept.items():
+            self.assertEqual(path.read_bytes(), data)
+
     def test_help_names_all_mixes(self):
         message = self.fail_with(2, "quantize", self.model, "Q4_X")
         mixes = message[message.index("known are ") + len("known are ") : message.index(" (weft help")].split(", ")
