@@ -167,6 +167,12 @@ void write_importance(const std::filesystem::path& path, const Importance& impor
       tensors.push_back(&of);
   if (tensors.empty())
     throw Error(ErrorCode::kInvalidArgument, "no matrix was multiplied with anything: no text was read");
+  for (const ColumnSums* of : tensors)
+    if (!std::all_of(of->sums.begin(), of->sums.end(), [](auto sum) { return std::isfinite(sum); }))
+      throw Error(ErrorCode::kInvalidArgument,
+                  of->tensor +
+                      " was multiplied with values that are infinite or no numbers; "
+                      "the model's file may be damaged");
   std::sort(tensors.begin(), tensors.end(),
             [](const ColumnSums* a, const ColumnSums* b) { return a->tensor < b->tensor; });
   if (form == ImportanceForm::kOlder) {

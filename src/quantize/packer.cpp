@@ -1,6 +1,8 @@
 #include "quantize/packer.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <string>
 
 #include "tensor/codec.h"
@@ -44,6 +46,7 @@ void Packer::pack(const gguf::TensorInfo& tensor, DType type, std::span<const fl
   const std::size_t from_row = row_bytes(tensor.dtype, n_columns), to_row = row_bytes(type, n_columns);
   const auto columns = static_cast<std::size_t>(n_columns);
   for (std::vector<float>& values : values_) values.resize(columns);  // Tasks must not throw.
+  std::atomic<bool> are_finite = true;
   for (std::int64_t begin = 0; begin < n_rows;) {
     const std::int64_t end = std::min<std::int64_t>(n_rows, begin + rows_of_piece(from_row));
     piece_.resize(static_cast<std::size_t>(end - begin) * from_row);
@@ -53,10 +56,16 @@ void Packer::pack(const gguf::TensorInfo& tensor, DType type, std::span<const fl
       std::vector<float>& values = values_[static_cast<std::size_t>(thread)];
       unpack_row(tensor.dtype, piece_.data() + static_cast<std::size_t>(i) * from_row, values);
       if (change) change(begin + i, values);
+      if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }))
+        are_finite = false;
       const auto matrix = static_cast<std::size_t>((begin + i) / n_rows_of_matrix);
       pack_row(type, values, out.data() + static_cast<std::size_t>(begin + i) * to_row,
                importance.empty() ? importance : importance.subspan(matrix * columns, columns));
     });
+    if (!are_finite)
+      throw Error(
+          ErrorCode::kInvalidFile,
+          tensor.name + " has values that are infinite or no numbers, which nothing can be packed of");
     advance(piece_.size());
     begin = end;
   }
