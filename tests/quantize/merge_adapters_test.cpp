@@ -192,7 +192,7 @@ TEST_F(MergeAdapters, FactorsOfWhatExpertsMakeAreOfAdaptersToo) {
     adapter.add_tensor(matrix + ".lora_b", DType::kF32, {kExperts, kOut, kRank}, std::as_bytes(std::span(b)));
     adapter.write_file(path("adapter"));
     merge_adapters(path("model"), path("merged"), {.adapters = {{path("adapter")}}});
-    return values_of(gguf::File::open(path("merged")), matrix);
+    return values_of(gguf::File::open(path("merged")), matrix.c_str());
   };
   EXPECT_EQ(merged({0.5f, 3.0f}), merged({1.0f, 1.0f}));
 }
