@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """versus_embed.py: sentence vectors of weft beside sentence-transformers, onnxruntime, ctranslate2 and llama.cpp.
 
-all-MiniLM-L6-v2 is converted to GGUF by scripts/convert_bert.py, in F32 and Q8_0. The vectors of all are compared with
+all-MiniLM-L6-v2 is converted to GGUF by `weft convert`, in F32 and Q8_0. The vectors of all are compared with
 those of sentence-transformers in float32, and sentences a second are measured in turns, some rounds, with so many
 threads for each: one sentence at a time, and 64 together, of mixed lengths. weft is `weft embed`, text to vectors;
 llama.cpp is its server with --embedding and the same GGUF file, asked over one connection (what that costs beside the
 computing, `weft serve` tells, which is asked in the same way). Peers that pad a batch to its longest sentence get the
 sentences sorted by length, as sentence-transformers sorts them.
 
-Needs Python with what examples/minilm/versus.py needs, gguf and safetensors; --peer-server names a llama-server, and
+Needs Python with what examples/minilm/versus.py needs; --peer-server names a llama-server, and
 --peer-python a Python with llama-cpp-python, which computes the vectors without one (bench/peer_embed.py).
 """
 import argparse
@@ -37,7 +37,6 @@ def load(path: Path):
 
 
 minilm = load(ROOT / "examples/minilm/versus.py")
-convert_bert = load(ROOT / "scripts/convert_bert.py")
 
 
 class Weft:
@@ -142,7 +141,7 @@ def main() -> None:
         files = {}
         for kind in ("f32", "q8_0"):
             files[kind] = Path(scratch) / f"minilm-{kind}.gguf"
-            convert_bert.convert(folder, files[kind], kind)
+            subprocess.run([args.weft, "convert", "-q", "--type", kind, "-o", files[kind], folder], check=True)
         makers = {"sentence-transformers": lambda: minilm.SentenceTransformers(folder, args.threads),
                   "onnxruntime": lambda: minilm.OnnxRuntime(folder, args.threads, Path(scratch)),
                   "ctranslate2 float32": lambda: minilm.CTranslate2(folder, args.threads, Path(scratch), "float32"),
