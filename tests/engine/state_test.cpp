@@ -275,6 +275,19 @@ TEST(State, AModelIsKnownByItsContent) {
       std::string::npos);
 }
 
+TEST(State, NumbersOfAModelThatItsTensorsDoNotTellAreItsOwn) {
+  Context context(golden("granite"), {.n_ctx = 64});
+  all_logits(context, tokens_of("granite"), 48, 0);
+  const Bytes state = context.save(0);
+  for (const char* key : {"granite.attention.scale", "granite.residual_scale", "granite.embedding_scale"}) {
+    Context other(changed("granite", [&](gguf::Writer& w) { w.set(key, 0.375f); }), {.n_ctx = 64});
+    EXPECT_NE(
+        refusal([&] { (void)other.restore(state, 0); }, ErrorCode::kInvalidArgument).find("another model"),
+        std::string::npos)
+        << key;
+  }
+}
+
 TEST(State, KeysTurnedByOtherFrequenciesAreRefused) {
   const std::vector<float> ones(16, 1.0f), twos(16, 2.0f);
   const auto model = changed("phi3", [&](gguf::Writer& w) {

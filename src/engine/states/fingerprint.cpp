@@ -1,6 +1,10 @@
 // What makes two models the same to a saved state: K and V of one mean the same in the other.
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
 
 #include "engine/model_impl.h"
 
@@ -13,6 +17,44 @@ constexpr std::size_t kSampleBytes = 64;
 void add_text(base::Hasher& hash, std::string_view text) {
   hash.add_value(text.size());
   hash.add(std::as_bytes(std::span(text)));
+}
+
+void add_value(base::Hasher& hash, const gguf::Value& value);
+
+void add_elements(base::Hasher& hash, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) add_text(hash, text);
+}
+void add_elements(base::Hasher& hash, const std::vector<gguf::Value>& values) {
+  for (const gguf::Value& value : values) add_value(hash, value);
+}
+template <typename T>
+void add_elements(base::Hasher& hash, const gguf::Numbers<T>& numbers) {
+  hash.add(numbers.bytes());
+}
+
+/// Whole numbers alike in whichever width.
+void add_value(base::Hasher& hash, const gguf::Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value.data)) return add_text(hash, *text);
+  if (const auto* array = std::get_if<gguf::Array>(&value.data)) {
+    hash.add_value(static_cast<std::uint32_t>(array->element_type));
+    hash.add_value(array->size());
+    return std::visit([&](const auto& elements) { add_elements(hash, elements); }, array->elements);
+  }
+  if (const auto* number = std::get_if<double>(&value.data)) return hash.add_value(*number);
+  if (const auto* number = std::get_if<std::int64_t>(&value.data)) return hash.add_value(*number);
+  hash.add_value(std::get<std::uint64_t>(value.data));
+}
+
+/// What the file says of the architecture, in whichever order: each may change what K and V are.
+void add_metadata(base::Hasher& hash, const gguf::File& file, const std::string& architecture) {
+  std::vector<const gguf::File::Entry*> entries;
+  for (const gguf::File::Entry& entry : file.metadata())
+    if (entry.key.starts_with(architecture + ".")) entries.push_back(&entry);
+  std::sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return a->key < b->key; });
+  for (const gguf::File::Entry* entry : entries) {
+    add_text(hash, entry->key);
+    add_value(hash, entry->value);
+  }
 }
 
 /// Samples from its first byte to its last; all of a small tensor.
@@ -34,20 +76,7 @@ base::Hash128 model_fingerprint(const gguf::File& file, const model::ModelDescri
   const model::HParams& h = description.hparams;
   base::Hasher hash;
   add_text(hash, h.architecture);
-  for (const int value : {h.n_layers,       h.n_embd,
-                          h.n_vocab,        h.n_ctx_train,
-                          h.n_ff,           h.n_heads,
-                          h.n_kv_heads,     h.k_head_dim,
-                          h.v_head_dim,     h.n_experts,
-                          h.n_experts_used, h.n_ff_expert,
-                          h.window,         h.learned_positions ? 1 : 0,
-                          h.conv_taps,      h.n_ssm_inner,
-                          h.n_ssm_state,    h.n_ssm_dt_rank,
-                          h.n_ssm_heads,    h.n_ssm_groups})
-    hash.add_value(value);
-  for (const float value :
-       {h.norm_eps, h.rope_base_window, h.attention_softcap, h.logit_softcap, h.alibi, h.temperature_scale})
-    hash.add_value(value);
+  add_metadata(hash, file, h.architecture);
   if (const auto& control = description.additions.control; control != nullptr)
     for (int layer = 0; layer < h.n_layers; ++layer) {
       hash.add_value(control->behind(layer).size());
