@@ -1,11 +1,13 @@
 // Sounds: files, spectrograms, encoders against transformers, and the prompts that they stand in.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <numbers>
 #include <random>
+#include <string>
 
 #include "audio/spectrogram.h"
 #include "engine/test_support.h"
@@ -241,7 +243,8 @@ TEST(AudioModel, DamagedAndOtherFilesAreErrors) {
   EXPECT_TRUE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").sounds);
   EXPECT_FALSE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").pictures);
   const std::vector<std::byte> bytes = test::read_bytes(audio_dir() / "voxtral" / "mmproj.gguf");
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "damaged-audio-mmproj.gguf";
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) /
+                                     ("damaged-audio-mmproj-" + std::to_string(::getpid()) + ".gguf");
   const auto complaint = [&](const std::vector<std::byte>& file) -> std::string {
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));

@@ -1,5 +1,6 @@
 // Ends that hang, and ends of other builds.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -91,7 +92,7 @@ TEST(RemoteFaults, ALeaderOfAnotherBuildIsRefused) {
 }
 
 TEST(RemoteFaults, AFileThatIsAnotherOneThereIsRefused) {
-  const std::string path = testing::TempDir() + "weft_remote_file";
+  const std::string path = testing::TempDir() + ("weft_remote_file-" + std::to_string(::getpid()));
   std::ofstream(path) << "0123456789";
   LoneFollower follower;
   const auto ask = [&](const std::string& file, std::uint64_t offset, std::uint64_t n,
@@ -125,7 +126,7 @@ TEST(RemoteFaults, AFileThatIsAnotherOneThereIsRefused) {
 
 /// Both ends have the file: its bytes do not cross.
 TEST(RemoteFaults, AFileThatIsThereIsNotSent) {
-  const std::string path = testing::TempDir() + "weft_remote_weight";
+  const std::string path = testing::TempDir() + ("weft_remote_weight-" + std::to_string(::getpid()));
   const std::vector<float> rows(64 * 64, 0.5f);
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(rows.data()),

@@ -1,5 +1,6 @@
 // Plans whose graph changes, whose steps overlap, and that are looked into.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -305,7 +306,8 @@ TEST(PlanLooks, PlansThatRunByTurnsShareTheirTemporaries) {
 }
 
 TEST(PlanLooks, WeightsComeFromFiles) {
-  const auto path = std::filesystem::path(testing::TempDir()) / "chain.safetensors";
+  const auto path =
+      std::filesystem::path(testing::TempDir()) / ("chain-" + std::to_string(::getpid()) + ".safetensors");
   const auto write = [&](const std::string& header, const Floats& data) {
     const std::uint64_t length = header.size();
     std::ofstream file(path, std::ios::binary);

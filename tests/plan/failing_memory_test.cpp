@@ -1,8 +1,10 @@
 // Whichever allocation of the host's fails, what is tried behind it computes what it should.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "weft/error.h"
@@ -97,7 +99,8 @@ TEST(FailingMemory, AWeightIsTheOldOneOrTheNewOne) {
 
 TEST(FailingMemory, AFileHasATensorOrNot) {
   const std::vector<std::byte> four(4);
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "failing_memory.gguf";
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / ("failing_memory-" + std::to_string(::getpid()) + ".gguf");
   fail_everywhere(
       [] { return GgufWriter(); },
       [&](GgufWriter& file) { file.add_tensor("a tensor of a long name", DType::kF32, {1}, four); },

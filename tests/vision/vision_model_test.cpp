@@ -1,9 +1,11 @@
 // Encoders of pictures against transformers, and the prompts that they stand in.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <functional>
 #include <limits>
 #include <random>
+#include <string>
 #include <tuple>
 
 #include "engine/test_support.h"
@@ -114,7 +116,8 @@ TEST(VisionModel, OtherFilesAreRefusedWithTheWayOut) {
 
 TEST(VisionModel, DamagedFilesAreErrors) {
   const std::vector<std::byte> bytes = test::read_bytes(test::vision_dir() / "gemma3" / "mmproj.gguf");
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "damaged-mmproj.gguf";
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / ("damaged-mmproj-" + std::to_string(::getpid()) + ".gguf");
   std::mt19937 random(11);
   int n_errors = 0;
   for (int round = 0; round < 200; ++round) {
@@ -137,7 +140,8 @@ TEST(VisionModel, DamagedFilesAreErrors) {
 std::string complaint(const std::string& family, const std::function<void(std::vector<std::byte>&)>& edit) {
   std::vector<std::byte> bytes = test::read_bytes(test::vision_dir() / family / "mmproj.gguf");
   edit(bytes);
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "edited-mmproj.gguf";
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) / ("edited-mmproj-" + std::to_string(::getpid()) + ".gguf");
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   try {

@@ -1,6 +1,7 @@
 // The embedded page against its sources, and against the truth of gzip and sha256sum.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -27,7 +28,7 @@ std::string read_file(const fs::path& path) {
 
 /// What a command writes when it reads `input`.
 std::string output_of(const std::string& command, std::string_view input) {
-  const fs::path path = fs::path(testing::TempDir()) / "weft_web_input";
+  const fs::path path = fs::path(testing::TempDir()) / ("weft_web_input-" + std::to_string(::getpid()));
   std::ofstream(path, std::ios::binary) << input;
   FILE* pipe = popen((command + " < '" + path.string() + "'").c_str(), "r");
   if (pipe == nullptr) return "";
