@@ -501,3 +501,26 @@ def test_loops_are_unrolled():
     assert np.array_equal(last, given["x"]) and all_turns.shape == (0, 3) and all_turns.dtype == np.float32
     with pytest.raises(weft.onnx.UnsupportedModelError, match="10000 turns at most"):
         model.run({**given, "n": np.array(1 << 40)})
+
+
+def test_a_loop_ends_by_its_condition_or_not_at_all():
+    """Whoever counts no turns, is not cut off; and a body's weights are one, however many turns there are."""
+    truth = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
+    for last, turns in ((4, 4), (1 << 30, None)):
+        body = helper.make_graph(
+            [helper.make_node("Gemm", ["s", "w"], ["next"]), helper.make_node("Add", ["k", "one"], ["k2"]),
+             helper.make_node("Less", ["k2", "last"], ["go2"])],
+            "body", [whole("i"), truth, floats("s", 1, 2), whole("k")],
+            [helper.make_tensor_value_info("go2", TensorProto.BOOL, []), floats("next", 1, 2), whole("k2")],
+            [numpy_helper.from_array(np.eye(2, dtype=np.float32) * 2, "w"), numpy_helper.from_array(np.array(1), "one"),
+             numpy_helper.from_array(np.array(last), "last")])  # fmt: skip
+        made = model_of([helper.make_node("Loop", ["", "", "x", "zero"], ["y", "k"], body=body)], [floats("x", 1, 2)],
+                        [floats("y", 1, 2), whole("k")], [("zero", np.array(0))])  # fmt: skip
+        if turns is None:
+            with pytest.raises(weft.onnx.UnsupportedModelError, match="10000 turns at most"):
+                weft.onnx.load(made, devices=["cpu"])
+            continue
+        model = weft.onnx.load(made, devices=["cpu"])
+        assert model.run({"x": np.ones((1, 2), np.float32)})["y"].tolist() == [[2.0**turns] * 2]
+        assert len([line for line in str(model).splitlines() if "= matmul(" in line]) == turns
+        assert len(model._built.weights) == 1

@@ -108,13 +108,19 @@ class Node:
         made = x.value if isinstance(x, Tensor) else self.builder.constant(x) if isinstance(x, np.ndarray) else x
         return made if dtype is None else ops.cast(made, dtype)
 
-    def inside(self, graph: onnx.GraphProto, given: Sequence[Any], place: str = "") -> list[Any]:
-        """What a graph of an attribute makes of its inputs."""
-        names = {one.name: value for one, value in zip(graph.input, given, strict=False)}
-        made = self.builder.inside(graph, names, f"{self._place}/{place}" if place else self._place, self._scope)
-        if any(isinstance(one, Broken) for one in made):
-            raise NeedsSizes("what it consists of is missing")
-        return made
+    def opened(self, graph: onnx.GraphProto) -> Callable[..., list[Any]]:
+        """A graph of an attribute: a function of its inputs and of what its results are called after. Its weights are read once,
+        however often it is used."""
+        weights = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+
+        def inside(given: Sequence[Any], place: str = "") -> list[Any]:
+            names = {**weights, **{one.name: value for one, value in zip(graph.input, given, strict=False)}}
+            made = self.builder.inside(graph, names, f"{self._place}/{place}" if place else self._place, self._scope)
+            if any(isinstance(one, Broken) for one in made):
+                raise NeedsSizes("what it consists of is missing")
+            return made
+
+        return inside
 
     def fold(self, place: int, x: Any, factor: Array, summand: Array) -> Tensor | None:
         """Input x at this place, times a factor and plus a summand of each channel or of all, within what makes x; None where
@@ -423,10 +429,9 @@ class Builder:
                 raise UnsupportedError(f"the function {function.name} does not make its output '{name}'")
         return [inside.names.get(name) for name in function.output] + [None] * (len(node.output) - len(function.output))
 
-    def inside(self, graph: onnx.GraphProto, given: Mapping[str, Any], place: str, scope: Scope) -> list[Any]:
-        """What a graph within a node makes of what it is given."""
-        names = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
-        within = Scope(scope.opsets, {**names, **given}, scope, f"{scope.prefix}{place}/", Counter(one.name for one in graph.output))
+    def inside(self, graph: onnx.GraphProto, names: dict[str, Any], place: str, scope: Scope) -> list[Any]:
+        """What a graph within a node makes of its weights and of what it is given."""
+        within = Scope(scope.opsets, names, scope, f"{scope.prefix}{place}/", Counter(one.name for one in graph.output))
         self._nodes(graph.node, within)
         return [within.find(one.name) for one in graph.output]
 

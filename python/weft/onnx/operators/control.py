@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ MOST_TURNS = 10_000
 
 
 def branch(at: Node, condition: Any, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProto) -> list[Any]:
-    return at.inside(then_branch if at.number(condition) else else_branch, [])
+    return at.opened(then_branch if at.number(condition) else else_branch)([])
 
 
 def unmade(result: onnx.ValueInfoProto, axis: int) -> Any:
@@ -46,7 +47,8 @@ def stacked(at: Node, parts: Sequence[Any], result: onnx.ValueInfoProto, axis: i
 
 
 def loop(at: Node, most: Any, condition: Any, *carried: Any, body: onnx.GraphProto) -> list[Any]:
-    turns = MOST_TURNS if most is None else int(at.number(most))
+    turns = math.inf if most is None else int(at.number(most))
+    one_turn = at.opened(body)
     state = list(carried)
     made: list[list[Any]] = [[] for _ in range(len(body.output) - 1 - len(state))]
     turn = 0
@@ -54,7 +56,7 @@ def loop(at: Node, most: Any, condition: Any, *carried: Any, body: onnx.GraphPro
         if turn == MOST_TURNS:
             raise UnsupportedError(f"weft unrolls loops of {MOST_TURNS} turns at most")
         begin = np.array(True) if condition is None else condition
-        condition, *results = at.inside(body, [np.array(turn, np.int64), begin, *state], str(turn))
+        condition, *results = one_turn([np.array(turn, np.int64), begin, *state], str(turn))
         state = results[: len(state)]
         for parts, one in zip(made, results[len(state) :], strict=True):
             parts.append(one)
@@ -81,9 +83,10 @@ def scan(at: Node, *all: Any, body: onnx.GraphProto, num_scan_inputs: int, scan_
         raise UnsupportedError(f"weft unrolls loops of {MOST_TURNS} turns at most")
     back = list(scan_input_directions or [0] * len(inputs))
     made: list[list[Any]] = [[] for _ in range(len(body.output) - n_states)]
+    one_turn = at.opened(body)
     for turn in range(turns):
         now = [element(at, x, axis, turns - 1 - turn if is_back else turn) for x, axis, is_back in zip(inputs, axes, back, strict=True)]
-        results = at.inside(body, [*state, *now], str(turn))
+        results = one_turn([*state, *now], str(turn))
         state = results[:n_states]
         for parts, one in zip(made, results[n_states:], strict=True):
             parts.append(one)
