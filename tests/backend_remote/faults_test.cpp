@@ -52,6 +52,12 @@ class LoneFollower {
     });
   }
   test::QueueLink& line() { return line_; }
+  /// Tells it to end.
+  void dismiss() {
+    remote::Writer end;
+    end.put(remote::Head{.kind = remote::Kind::kEnd});
+    line_.send(std::move(end).take());
+  }
   /// What it ended with.
   const std::string& end() {
     server_.join();
@@ -85,9 +91,7 @@ TEST(RemoteFaults, ALeaderOfAnotherBuildIsRefused) {
   const std::string text = reader.text();
   EXPECT_NE(text.find("weft 0.0.1"), std::string::npos) << text;
   EXPECT_NE(text.find(remote::build_name()), std::string::npos) << text;
-  remote::Writer end;
-  end.put(remote::Head{.kind = remote::Kind::kEnd});
-  follower.line().send(std::move(end).take());
+  follower.dismiss();
   EXPECT_EQ(follower.end(), "");
 }
 
@@ -118,9 +122,7 @@ TEST(RemoteFaults, AFileThatIsAnotherOneThereIsRefused) {
     EXPECT_EQ(reader.get<ErrorCode>(), ErrorCode::kInvalidFile);
     EXPECT_NE(reader.text().find(path + " is another file here"), std::string::npos);
   }
-  remote::Writer end;
-  end.put(remote::Head{.kind = remote::Kind::kEnd});
-  follower.line().send(std::move(end).take());
+  follower.dismiss();
   EXPECT_EQ(follower.end(), "");
 }
 

@@ -70,6 +70,15 @@ class ConvertTest : public testing::TestWithParam<const char*> {
       EXPECT_EQ(entry.path().string().find("result"), std::string::npos) << entry.path();
   }
 
+  /// That a folder is refused as damaged with this in a file changed, which is as before again then.
+  void expect_change_refused(const std::filesystem::path& file, const std::string& from,
+                             const std::string& to, const std::string& text) {
+    const std::string before = read(file);
+    replace(file, from, to);
+    expect_refused(file.parent_path(), ErrorCode::kInvalidFile, text);
+    write(file, before);
+  }
+
   const std::filesystem::path scratch_ =
       std::filesystem::temp_directory_path() / ("weft_convert_" + std::to_string(getpid()));
 };
@@ -455,11 +464,8 @@ TEST_F(Convert, WeightsThatAreNoNumbersStayWhatTheyAre) {
 
 TEST_F(Convert, WildConfigurationsAreRefusedInWords) {
   const auto folder = copy_of("phi2");
-  const std::string config = read(folder / "config.json");
   const auto with = [&](const std::string& from, const std::string& to, const std::string& text) {
-    write(folder / "config.json", config);
-    replace(folder / "config.json", from, to);
-    expect_refused(folder, ErrorCode::kInvalidFile, text);
+    expect_change_refused(folder / "config.json", from, to, text);
   };
   with("\"hidden_size\": 64", "\"hidden_size\": 1e999", "no valid JSON");
   with("\"hidden_size\": 64", "\"hidden_size\": 64.5", "expected a whole number");
@@ -480,11 +486,8 @@ TEST_F(Convert, WildConfigurationsAreRefusedInWords) {
 
 TEST_F(Convert, WildTokenizersAreRefusedInWords) {
   const auto folder = copy_of("phi2");
-  const std::string tokenizer = read(folder / "tokenizer.json");
   const auto with = [&](const std::string& from, const std::string& to, const std::string& text) {
-    write(folder / "tokenizer.json", tokenizer);
-    replace(folder / "tokenizer.json", from, to);
-    expect_refused(folder, ErrorCode::kInvalidFile, text);
+    expect_change_refused(folder / "tokenizer.json", from, to, text);
   };
   with("\"vocab\": {", "\"vocab\": {\"twice\": 300, ", "have the same number");
   with("\"vocab\": {", "\"vocab\": {\"below\": -1, ", "negative number");
@@ -494,7 +497,6 @@ TEST_F(Convert, WildTokenizersAreRefusedInWords) {
   with("\"merges\": [", "\"merges\": [1, ", "a merge is no pair");
   with("\"added_tokens\": [", "\"added_tokens\": [{\"id\": 1}, ", "no id or no content");
   // A hole gets a text of its own, and what lies behind the table is left out.
-  write(folder / "tokenizer.json", tokenizer);
   replace(folder / "tokenizer.json", "\"vocab\": {", "\"vocab\": {\"behind\": 100000, ");
   replace(folder / "tokenizer.json", ": 400", ": 100001");
   convert(folder, scratch_ / "made.gguf");
