@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "convert/refuse.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -220,7 +221,7 @@ class Keys {
   void add_rope() {
     double part = config_.get_float({"partial_rotary_factor", "rotary_pct"}).value_or(1.0);
     part = config_.rope_float("partial_rotary_factor", part);
-    if (!(part > 0.0 && part <= 1.0)) refuse("partial_rotary_factor is not above 0 and at most 1");
+    if (!(part > 0.0 && part <= 1.0)) refuse_config("partial_rotary_factor is not above 0 and at most 1");
     const std::int64_t dim =
         config_.get_int({"rotary_dim", "qk_rope_head_dim"})
             .value_or(static_cast<std::int64_t>(part * static_cast<double>(config_.head_dim())));
@@ -244,7 +245,8 @@ class Keys {
     if (kind == "yarn") {
       const double n_original =
           config_.rope_float("original_max_position_embeddings", static_cast<double>(n_trained));
-      if (!(n_original >= 1.0 && n_original < 1e9)) refuse("original_max_position_embeddings is not above 0");
+      if (!(n_original >= 1.0 && n_original < 1e9))
+        refuse_config("original_max_position_embeddings is not above 0");
       set("rope.scaling.original_context_length", u32(static_cast<std::int64_t>(n_original)));
     }
     if (kind == "yarn") {
@@ -311,10 +313,12 @@ class Keys {
   /// How many numbers of a head turn by time, by lines and by columns.
   void add_sections() {
     const Json* const list = find(config_.rope(), "mrope_section");
-    if (list == nullptr || !list->is_array() || list->size() > 4) refuse("rope has no list mrope_section");
+    if (list == nullptr || !list->is_array() || list->size() > 4)
+      refuse_config("rope has no list mrope_section");
     std::vector<std::int32_t> sections;
     for (const Json& section : *list) {
-      if (!section.is_number_unsigned() || section > 1 << 16) refuse("mrope_section has no whole numbers");
+      if (!section.is_number_unsigned() || section > 1 << 16)
+        refuse_config("mrope_section has no whole numbers");
       sections.push_back(section.get<std::int32_t>());
     }
     sections.resize(4);
@@ -359,14 +363,6 @@ class Keys {
   }
 
  private:
-  [[noreturn]] static void refuse_tensor(const std::string& name, const std::string& reason) {
-    throw Error(ErrorCode::kInvalidFile, "tensor '" + name + "' " + reason);
-  }
-
-  [[noreturn]] static void refuse(const std::string& reason) {
-    throw Error(ErrorCode::kInvalidFile, "config.json: " + reason);
-  }
-
   void add_window() {
     const auto window = config_.get_int({"sliding_window"});
     if (!window) return;
@@ -383,7 +379,7 @@ class Keys {
     if (types->is_array())
       for (const Json& type : *types) slides.push_back(type == "sliding_attention");
     if (slides.size() != static_cast<std::size_t>(config_.require_int({"num_hidden_layers"})))
-      refuse("layer_types is no list with a text for each layer");
+      refuse_config("layer_types is no list with a text for each layer");
     // Other readers know of encoders only that every so many layers the last one sees all.
     const auto every =
         static_cast<std::size_t>(std::find(slides.begin(), slides.end(), false) - slides.begin()) + 1;
@@ -414,7 +410,7 @@ class Keys {
     const double n_original = config_.rope_float(
         "original_max_position_embeddings",
         static_cast<double>(config_.get_int({"original_max_position_embeddings"}).value_or(0)));
-    if (!(n_original > 1.0 && n_original < 1e9)) refuse("original_max_position_embeddings is missing");
+    if (!(n_original > 1.0 && n_original < 1e9)) refuse_config("original_max_position_embeddings is missing");
     const double scale = config_.rope_float("factor", n_trained / n_original);
     set("rope.scaling.original_context_length", u32(static_cast<std::int64_t>(n_original)));
     set("rope.scaling.type", std::string("longrope"));
@@ -431,7 +427,7 @@ class Keys {
     std::vector<float> scales;
     for (const Json& share : shares) {
       const double wanted = share.is_number() ? share.get<double>() : -1.0;
-      if (!(wanted >= 0.0 && wanted < 1.0)) refuse("activation_sparsity_pattern has no shares of 1");
+      if (!(wanted >= 0.0 && wanted < 1.0)) refuse_config("activation_sparsity_pattern has no shares of 1");
       double low = -40.0, high = 40.0;
       for (int i = 0; i < 100; ++i) {
         const double middle = 0.5 * (low + high);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "convert/arrange.h"
+#include "convert/refuse.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -17,10 +18,6 @@ namespace weft::convert_impl {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
-
-[[noreturn]] void refuse(const std::string& name, const std::string& reason) {
-  throw Error(ErrorCode::kInvalidFile, "tensor '" + name.substr(0, 120) + "' " + reason);
-}
 
 const Names kExperts = {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"};
 
@@ -131,7 +128,7 @@ Place place_of(const std::string& full, const Family& family) {
   } else if (find_name(family.whole, shared_whole_names(), name, place)) {
     return place;
   }
-  refuse(full, "is unknown in a model of the class " + std::string(family.name));
+  refuse_tensor(full, "is unknown in a model of the class " + std::string(family.name));
 }
 
 class Planner {
@@ -142,11 +139,7 @@ class Planner {
   void add(const std::string& full, const Source& source) {
     if (is_left_out(full, family_)) return;
     const Place place = place_of(full, family_);
-    const bool number = source.dtype && info(*source.dtype).kind != DTypeKind::kInteger;
-    if (!number) refuse(full, "is of the type " + source.stored + ", expected F32, F16, BF16 or F64");
-    for (const std::int64_t size : source.shape)
-      if (size <= 0) refuse(full, "is empty");
-    if (source.shape.size() > 4) refuse(full, "has a rank that no tensor of a model has");
+    check_source(full, source, 4);
     std::vector<Part>& parts = found_[{place.block, place.layer, place.name}];
     parts.push_back({place.expert, place.joined, full, &source});
   }
@@ -203,22 +196,22 @@ class Planner {
       if (name == "token_embd.weight" && i > 0) break;
       if (parts[i].expert != (first.expert >= 0 ? static_cast<std::int64_t>(i) : -1) ||
           (first.expert < 0 && i > 0))
-        refuse(parts[i].full,
-               first.expert >= 0 ? "has none before it" : "is there twice under several names");
+        refuse_tensor(parts[i].full,
+                      first.expert >= 0 ? "has none before it" : "is there twice under several names");
       Shape shape = source.shape;
       if (first.joined && i > 0 && !shape.empty()) {
         tensor.shape.front() += shape.front();
         shape.front() = first.source->shape.front();
       }
       if (shape != first.source->shape || source.dtype != first.source->dtype)
-        refuse(parts[i].full, "has another shape or type than that of the first expert");
+        refuse_tensor(parts[i].full, "has another shape or type than that of the first expert");
       tensor.views.emplace_back(source);
     }
     if (stacked) {
       if (const auto n = config_.get_int(kExperts);
           n && name.find("_exps.") != name.npos && static_cast<std::size_t>(*n) != parts.size())
-        refuse(parts.back().full, "is the last of " + std::to_string(parts.size()) +
-                                      " experts, config.json says " + std::to_string(*n));
+        refuse_tensor(parts.back().full, "is the last of " + std::to_string(parts.size()) +
+                                             " experts, config.json says " + std::to_string(*n));
       tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(parts.size()));
     }
     const bool norm = name.find("norm") != name.npos;
@@ -245,9 +238,9 @@ class Planner {
       if (tensor.name != "token_embd.weight") continue;
       const Shape expected = {config_.require_int({"vocab_size"}), config_.require_int({"hidden_size"})};
       if (tensor.shape != expected)
-        refuse(tensor.views.front().source->name, "has another shape than config.json's vocab_size " +
-                                                      std::to_string(expected[0]) + " and hidden_size " +
-                                                      std::to_string(expected[1]) + " say");
+        refuse_tensor(tensor.views.front().source->name,
+                      "has another shape than config.json's vocab_size " + std::to_string(expected[0]) +
+                          " and hidden_size " + std::to_string(expected[1]) + " say");
       return;
     }
     throw Error(ErrorCode::kInvalidFile, "the folder has no table of embeddings");

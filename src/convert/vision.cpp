@@ -11,45 +11,46 @@
 #include <utility>
 
 #include "convert/family.h"
+#include "convert/refuse.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
 namespace {
 
-constexpr Rename kSiglip[] = {{"layer_norm1", "ln1"},         {"layer_norm2", "ln2"},
-                              {"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"},
-                              {"self_attn.v_proj", "attn_v"}, {"self_attn.out_proj", "attn_out"},
-                              {"mlp.fc1", "ffn_up"},          {"mlp.fc2", "ffn_down"}};
+constexpr Rename kSiglipLayer[] = {{"layer_norm1", "ln1"},         {"layer_norm2", "ln2"},
+                                   {"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"},
+                                   {"self_attn.v_proj", "attn_v"}, {"self_attn.out_proj", "attn_out"},
+                                   {"mlp.fc1", "ffn_up"},          {"mlp.fc2", "ffn_down"}};
 constexpr Rename kSiglipWhole[] = {{"embeddings.patch_embedding", "v.patch_embd"},
                                    {"embeddings.position_embedding", "v.position_embd"},
                                    {"post_layernorm", "v.post_ln"},
                                    {"mm_input_projection_weight", "mm.input_projection.weight"},
                                    {"mm_soft_emb_norm", "mm.soft_emb_norm"},
                                    {"modality_projection.proj", "mm.model.fc"}};
-constexpr Rename kPixtral[] = {{"attention_norm", "ln1"},
-                               {"ffn_norm", "ln2"},
-                               {"attention.q_proj", "attn_q"},
-                               {"attention.k_proj", "attn_k"},
-                               {"attention.v_proj", "attn_v"},
-                               {"attention.o_proj", "attn_out"},
-                               {"feed_forward.gate_proj", "ffn_gate"},
-                               {"feed_forward.up_proj", "ffn_up"},
-                               {"feed_forward.down_proj", "ffn_down"}};
+constexpr Rename kPixtralLayer[] = {{"attention_norm", "ln1"},
+                                    {"ffn_norm", "ln2"},
+                                    {"attention.q_proj", "attn_q"},
+                                    {"attention.k_proj", "attn_k"},
+                                    {"attention.v_proj", "attn_v"},
+                                    {"attention.o_proj", "attn_out"},
+                                    {"feed_forward.gate_proj", "ffn_gate"},
+                                    {"feed_forward.up_proj", "ffn_up"},
+                                    {"feed_forward.down_proj", "ffn_down"}};
 constexpr Rename kPixtralWhole[] = {
     {"patch_conv", "v.patch_embd"}, {"ln_pre", "v.pre_ln"},
     {"norm", "mm.input_norm"},      {"linear_1", "mm.1"},
     {"linear_2", "mm.2"},           {"patch_merger.merging_layer", "mm.patch_merger"}};
-constexpr Rename kQwen[] = {{"norm1", "ln1"},
-                            {"norm2", "ln2"},
-                            {"attn.qkv", "attn_qkv"},
-                            {"attn.proj", "attn_out"},
-                            {"mlp.fc1", "ffn_up"},
-                            {"mlp.fc2", "ffn_down"},
-                            {"mlp.linear_fc1", "ffn_up"},
-                            {"mlp.linear_fc2", "ffn_down"},
-                            {"mlp.gate_proj", "ffn_gate"},
-                            {"mlp.up_proj", "ffn_up"},
-                            {"mlp.down_proj", "ffn_down"}};
+constexpr Rename kQwenLayer[] = {{"norm1", "ln1"},
+                                 {"norm2", "ln2"},
+                                 {"attn.qkv", "attn_qkv"},
+                                 {"attn.proj", "attn_out"},
+                                 {"mlp.fc1", "ffn_up"},
+                                 {"mlp.fc2", "ffn_down"},
+                                 {"mlp.linear_fc1", "ffn_up"},
+                                 {"mlp.linear_fc2", "ffn_down"},
+                                 {"mlp.gate_proj", "ffn_gate"},
+                                 {"mlp.up_proj", "ffn_up"},
+                                 {"mlp.down_proj", "ffn_down"}};
 constexpr Rename kQwenWhole[] = {
     {"patch_embed.proj", "v.patch_embd"}, {"pos_embed", "v.position_embd"}, {"merger.ln_q", "v.post_ln"},
     {"merger.norm", "v.post_ln"},         {"merger.mlp.0", "mm.0"},         {"merger.mlp.2", "mm.2"},
@@ -88,23 +89,23 @@ constexpr std::string_view kQwen3Defaults =
         "deepstack_visual_indexes": [8, 16, 24]})";
 
 constexpr VisionFamily kFamilies[] = {
-    {Kind::kGemma3, "Gemma3ForConditionalGeneration", "gemma3", "encoder.layers.", kSiglip, kSiglipWhole,
+    {Kind::kGemma3, "Gemma3ForConditionalGeneration", "gemma3", "encoder.layers.", kSiglipLayer, kSiglipWhole,
      kSiglipDefaults, 1e-6},
-    {Kind::kIdefics3, "Idefics3ForConditionalGeneration", "idefics3", "encoder.layers.", kSiglip,
+    {Kind::kIdefics3, "Idefics3ForConditionalGeneration", "idefics3", "encoder.layers.", kSiglipLayer,
      kSiglipWhole, kIdeficsDefaults, 1e-6},
-    {Kind::kIdefics3, "SmolVLMForConditionalGeneration", "idefics3", "encoder.layers.", kSiglip, kSiglipWhole,
-     kIdeficsDefaults, 1e-6},
-    {Kind::kPixtral, "Mistral3ForConditionalGeneration", "pixtral", "transformer.layers.", kPixtral,
+    {Kind::kIdefics3, "SmolVLMForConditionalGeneration", "idefics3", "encoder.layers.", kSiglipLayer,
+     kSiglipWhole, kIdeficsDefaults, 1e-6},
+    {Kind::kPixtral, "Mistral3ForConditionalGeneration", "pixtral", "transformer.layers.", kPixtralLayer,
      kPixtralWhole, kPixtralDefaults, 1e-5},
-    {Kind::kPixtral, "LlavaForConditionalGeneration", "pixtral", "transformer.layers.", kPixtral,
+    {Kind::kPixtral, "LlavaForConditionalGeneration", "pixtral", "transformer.layers.", kPixtralLayer,
      kPixtralWhole, kPixtralDefaults, 1e-5},
-    {Kind::kQwen2, "Qwen2VLForConditionalGeneration", "qwen2vl_merger", "blocks.", kQwen, kQwenWhole,
+    {Kind::kQwen2, "Qwen2VLForConditionalGeneration", "qwen2vl_merger", "blocks.", kQwenLayer, kQwenWhole,
      kQwen2Defaults, 1e-6},
-    {Kind::kQwen25, "Qwen2_5_VLForConditionalGeneration", "qwen2.5vl_merger", "blocks.", kQwen, kQwenWhole,
-     kQwen25Defaults, 1e-6},
-    {Kind::kQwen3, "Qwen3VLForConditionalGeneration", "qwen3vl_merger", "blocks.", kQwen, kQwenWhole,
+    {Kind::kQwen25, "Qwen2_5_VLForConditionalGeneration", "qwen2.5vl_merger", "blocks.", kQwenLayer,
+     kQwenWhole, kQwen25Defaults, 1e-6},
+    {Kind::kQwen3, "Qwen3VLForConditionalGeneration", "qwen3vl_merger", "blocks.", kQwenLayer, kQwenWhole,
      kQwen3Defaults, 1e-6},
-    {Kind::kQwen3, "Qwen3VLMoeForConditionalGeneration", "qwen3vl_merger", "blocks.", kQwen, kQwenWhole,
+    {Kind::kQwen3, "Qwen3VLMoeForConditionalGeneration", "qwen3vl_merger", "blocks.", kQwenLayer, kQwenWhole,
      kQwen3Defaults, 1e-6},
 };
 
@@ -117,14 +118,6 @@ const VisionFamily& find_vision(std::string_view name) {
   throw Error(ErrorCode::kUnsupported, "models of the class " + std::string(name.substr(0, 80)) +
                                            " have no encoder of pictures that is converted; known are " +
                                            known);
-}
-
-[[noreturn]] void refuse(const std::string& name, const std::string& reason) {
-  throw Error(ErrorCode::kInvalidFile, "tensor '" + name.substr(0, 120) + "' " + reason);
-}
-
-[[noreturn]] void refuse_config(const std::string& reason) {
-  throw Error(ErrorCode::kInvalidFile, "config.json: " + reason);
 }
 
 std::uint32_t u32(std::int64_t number) { return static_cast<std::uint32_t>(number); }
@@ -161,12 +154,8 @@ class Planner {
   void add(const std::string& full, const Source& source) {
     const std::optional<std::string> of_encoder = inner_name(full);
     if (!of_encoder) return;
-    if (!source.dtype || info(*source.dtype).kind == DTypeKind::kInteger)
-      refuse(full, "is of the type " + source.stored + ", expected F32, F16 or BF16");
-    for (const std::int64_t size : source.shape)
-      if (size <= 0) refuse(full, "is empty");
-    if (source.shape.empty() || source.shape.size() > 5)
-      refuse(full, "has a rank that no tensor of a model has");
+    check_source(full, source, 5);
+    if (source.shape.empty()) refuse_tensor(full, "has a rank that no tensor of a model has");
     arrange(full, gguf_name(full, *of_encoder), source);
   }
 
@@ -353,7 +342,7 @@ class Planner {
       const auto layer = take_number(name);
       if (const auto to = layer ? renamed(family_.layer, name) : std::nullopt) {
         if (*layer >= n_layers())
-          refuse(full, "is of a layer that config.json's " + std::to_string(n_layers()) + " have not");
+          refuse_tensor(full, "is of a layer that config.json's " + std::to_string(n_layers()) + " have not");
         layers_.insert(*layer);
         return "v.blk." + std::to_string(*layer) + "." + *to;
       }
@@ -367,7 +356,7 @@ class Planner {
     } else if (const auto to = renamed(family_.whole, name)) {
       return *to;
     }
-    refuse(full, "is unknown in an encoder of pictures of the class " + std::string(family_.name));
+    refuse_tensor(full, "is unknown in an encoder of pictures of the class " + std::string(family_.name));
   }
 
   void arrange(const std::string& full, const std::string& name, const Source& source) {
@@ -375,7 +364,7 @@ class Planner {
     std::vector<std::int64_t> shape = source.shape;
     const bool qkv = name.find("attn_qkv.") != name.npos;
     if (qkv && !is(Kind::kQwen3)) {  // Files have them apart.
-      if (shape.front() % 3 != 0) refuse(full, "is no three matrices");
+      if (shape.front() % 3 != 0) refuse_tensor(full, "is no three matrices");
       shape.front() /= 3;
       for (int part = 0; part < 3; ++part) {
         std::string to = name;
@@ -384,7 +373,7 @@ class Planner {
       }
     } else if (name == "v.patch_embd.weight" && shape.size() == 5) {  // A filter for each of two frames.
       constexpr std::int64_t kFrames = 2;
-      if (shape[2] != kFrames) refuse(full, "has " + std::to_string(shape[2]) + " frames, expected 2");
+      if (shape[2] != kFrames) refuse_tensor(full, "has " + std::to_string(shape[2]) + " frames, expected 2");
       shape.erase(shape.begin() + 2);
       put(full, name, shape, view.take(2, 0, 1));
       put(full, name + ".1", shape, view.take(2, 1, 1));
@@ -397,8 +386,8 @@ class Planner {
   }
 
   void put(const std::string& full, const std::string& name, std::vector<std::int64_t> shape, View view) {
-    if (!names_.insert(name).second) refuse(full, "is there twice under several names");
-    if (shape.size() > 4) refuse(full, "has a rank that no tensor of a model has");
+    if (!names_.insert(name).second) refuse_tensor(full, "is there twice under several names");
+    if (shape.size() > 4) refuse_tensor(full, "has a rank that no tensor of a model has");
     OutTensor tensor{.name = name, .shape = std::move(shape), .views = {std::move(view)}};
     if (name == "mm.soft_emb_norm.weight") tensor.add = 1.0f;  // Stored without its 1.
     const bool table = name.find("position_embd") != name.npos;
