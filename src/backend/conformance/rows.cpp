@@ -187,7 +187,7 @@ void best(Suite& suite) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (const std::int64_t m : {0, 1, 5})
-    for (const std::int64_t d : {1, 7, 16, 50, 700})
+    for (const std::int64_t d : {1, 7, 16, 50, 700, 9000})
       for (const int n : {1, 2, 40})
         for (const bool counted : {false, true}) {
           if (n > d || !suite.wanted("best")) continue;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "backend/rope.h"
+#include "backend/vulkan/fusion.h"
 #include "backend/vulkan/grids.h"
 #include "backend/vulkan/launch_builder.h"
 #include "backend/vulkan/launches_general.h"
@@ -31,6 +32,8 @@ constexpr std::size_t kPartBytes = std::size_t{64} << 20;
 constexpr std::uint32_t kFewTileRows = 32, kManyTileRows = 64;
 constexpr std::uint32_t kFewOutputs = 1024;  // Up to here tiles are smaller, so that there are more of them.
 constexpr std::uint32_t kMaxSortedExperts = 1024;  // As in sort_experts.comp.
+constexpr std::uint32_t kBestPart = 4096;          // Columns of a row that a workgroup chooses from ...
+constexpr int kBestOfParts = 64;                   // ... where so many are wanted at most.
 constexpr std::uint32_t kPair = 64;  // Elements of two blocks of a quantised cache, as in pack.glsl.
 constexpr std::uint32_t kMaxTurnedUnit = 512;
 constexpr std::int64_t kMaxBroughtWords = 1 << 18;
@@ -56,17 +59,21 @@ bool can_cache(const ValueInfo& cache) {
 template <typename T, typename... Ops>
 inline constexpr bool kIsOneOf = (std::is_same_v<T, Ops> || ...);
 template <typename T>
-inline constexpr bool kAlways =
-    kIsOneOf<T, ops::Norm, ops::Rope, ops::TopK, ops::ExpertWeights, ops::SumExperts>;
+inline constexpr bool kAlways = kIsOneOf<T, ops::Norm, ops::Rope, ops::TopK, ops::Best, ops::LogSumExp,
+                                         ops::ExpertWeights, ops::SumExperts>;
 
 class Builder {
  public:
-  Builder(const Graph& graph, const Target& target) : graph_(graph), target_(target), builder_(graph) {}
+  Builder(const Graph& graph, const Target& target)
+      : graph_(graph),
+        target_(target),
+        live_(live_nodes(graph)),
+        fusion_(graph, live_, target.byte_dots),
+        builder_(graph) {}
 
   Program build() {
-    const std::vector<bool> live = live_nodes(graph_);
-    for (std::size_t n = 0; n < live.size(); ++n)
-      if (live[n]) add(static_cast<NodeId>(n));
+    for (std::size_t n = 0; n < live_.size(); ++n)
+      if (live_[n] && !fusion_.is_added_to(static_cast<NodeId>(n))) add(static_cast<NodeId>(n));
     place_scratch();
     if (target_.far_from_host) bring_inputs();
     std::stable_sort(program_.launches.begin(), program_.launches.end(),
@@ -78,14 +85,38 @@ class Builder {
   void add(NodeId id) {
     const Node& node = graph_.node(id);
     if (is_view(node.op)) return add_view(builder_, id);
-    if (!reads_strides(node.op))
-      for (const ValueId input : node.inputs) make_plain(builder_, input);
+    if (fusion_.product_of(id) != kNoNode) return add_sum(id, fusion_.product_of(id));
+    const bool from_rows = !reads_strides(node.op) || fusion_.makes_codes(node.output);
+    if (from_rows) make_all_plain(node);
     int phase = builder_.ready(node.inputs);
-    if (by_codes(node)) phase = std::max(phase, builder_.ready(node.inputs[1]) + 1);
-    if (splits_pages(node)) ++phase;
+    if (by_codes(node)) phase = std::max(phase, codes_ready(node.inputs[1]));
+    if (splits_pages(node) || chooses_by_parts(node)) ++phase;
     if (may_sort(node)) phase = std::max(phase, builder_.ready(node.inputs[2]) + 1);
     builder_.enter(id, phase);
+    if (const auto* const glu = get_op<ops::Glu>(node); glu != nullptr && fusion_.makes_codes(node.output))
+      return activate_to_codes(node, 2, glu->kind);
+    if (const auto* const op = get_op<ops::Activate>(node); op != nullptr && fusion_.makes_codes(node.output))
+      return activate_to_codes(node, 1, op->kind);
     if (!launch_general(builder_, node)) std::visit([&](const auto& op) { launch(op, node); }, node.op);
+  }
+  /// An addition to a product's rows, by the product's launch.
+  void add_sum(NodeId id, NodeId product_id) {
+    const Node &sum = graph_.node(id), &product = graph_.node(product_id);
+    make_all_plain(product);
+    make_all_plain(sum);
+    const ValueId rows = sum.inputs[sum.inputs[0] == product.output ? 1 : 0];
+    int phase = std::max(builder_.ready(product.inputs), builder_.ready(rows));
+    if (by_codes(product)) phase = std::max(phase, codes_ready(product.inputs[1]));
+    builder_.enter(id, phase);
+    matmul(product,
+           {.bias = optional(product, 2), .addend = rows, .sum = &sum, .rows = shape(sum.output)[0]});
+  }
+  void make_all_plain(const Node& node) {
+    for (const ValueId input : node.inputs) make_plain(builder_, input);
+  }
+  /// The first phase that can read codes of a value.
+  int codes_ready(ValueId value) const {
+    return builder_.ready(value) + (fusion_.makes_codes(value) ? 0 : 1);
   }
 
   const Shape& shape(ValueId value) const { return builder_.shape(value); }
@@ -106,9 +137,29 @@ class Builder {
     Dim groups = shape(x).row_dim();
     groups = groups * (shape(x).columns() / group);
     const ValueId weight = optional(node, 1), bias = optional(node, 2);
-    Launch& launch = add(Shader::kNorm, {word(op.kind)}, groups, {x, weight, bias, node.output},
+    const bool floats = fusion_.makes_floats(node.output), codes = fusion_.makes_codes(node.output);
+    Launch& launch = add(Shader::kNorm, {word(op.kind), floats, codes}, groups,
+                         {x, weight, bias, floats ? node.output : kNoValue},
                          {word(group), word(op.eps), weight != kNoValue, bias != kNoValue});
     launch.groups = groups_for(1, 1);
+    if (codes) make_codes(node, launch, 4);
+  }
+
+  /// A launch fills codes of its node's result, which are its tensor `place`.
+  void make_codes(const Node& node, Launch& launch, std::uint32_t place) {
+    const int phase = builder_.phase();
+    program_.scratch.push_back({Scratch::Kind::kCodes, node.output, builder_.node(),
+                                shape(node.output).row_dim(), code_row_bytes(columns(node.output)), phase,
+                                phase, true});
+    launch.push.tensors[place] = word(static_cast<std::int64_t>(program_.scratch.size() - 1));
+    launch.scratch |= 1u << place;
+  }
+  void activate_to_codes(const Node& node, std::uint32_t op, Activation kind) {
+    const std::uint32_t n = columns(node.output);
+    Launch& launch = add(Shader::kQuantise, {op, word(kind)}, shape(node.output).row_dim(),
+                         {node.inputs[0], kNoValue, optional(node, 1)}, {n});
+    launch.groups = groups_for(n / kBlock, 64);
+    make_codes(node, launch, 1);
   }
 
   void launch(const ops::GetRows&, const Node& node) {
@@ -121,11 +172,7 @@ class Builder {
     launch.groups = groups_for((n + 15) / 16, 64);
   }
 
-  /// Whether a product is one of codes: both of the weight and of x.
-  bool by_codes(const Node& node) const {
-    if (get_op<ops::Matmul>(node) == nullptr && get_op<ops::MatmulExperts>(node) == nullptr) return false;
-    return target_.byte_dots && !is_float(dtype(node.inputs[0]));
-  }
+  bool by_codes(const Node& node) const { return multiplies_codes(graph_, node, target_.byte_dots); }
 
   /// Scratch memory made of a value in the phase behind it, used in this node's phase.
   std::uint32_t scratch(Scratch::Kind kind, ValueId of, const Dim& rows, std::size_t row_bytes) {
@@ -146,7 +193,7 @@ class Builder {
     const auto first = static_cast<std::uint32_t>(program_.storage.size() + program_.frequencies.size());
     for (std::uint32_t i = 0; i < program_.scratch.size(); ++i) {
       const Scratch& one = program_.scratch[i];
-      if (one.kind == Scratch::Kind::kPairs || one.kind == Scratch::Kind::kPages) continue;
+      if (one.is_made || (one.kind != Scratch::Kind::kCodes && one.kind != Scratch::Kind::kTiles)) continue;
       Launch& launch = program_.launches.emplace_back();
       launch.node = one.user;
       launch.phase = one.first_phase;
@@ -154,6 +201,7 @@ class Builder {
       if (one.kind == Scratch::Kind::kCodes) {
         const std::uint32_t n = columns(one.of);
         launch.shader = Shader::kQuantise;
+        launch.constants = {0, 0};
         launch.rows = one.rows;
         launch.push.tensors[1] = i;
         launch.push.params[0] = n;
@@ -233,6 +281,8 @@ class Builder {
     ValueId bias = kNoValue, ids = kNoValue;
     std::uint32_t n_ids = 0;    ///< Experts of a row; 0: there are none.
     bool row_for_each = false;  ///< x has a row for each of them.
+    ValueId addend = kNoValue;  ///< Rows that it is added to ...
+    const Node* sum = nullptr;  ///< ... for that node.
     Dim rows;
   };
 
@@ -243,9 +293,14 @@ class Builder {
     const bool codes = by_codes(node);
     const Shader shader = tiles ? (codes ? Shader::kMatmulTilesCodes : Shader::kMatmulTiles)
                                 : (codes ? Shader::kMatmulCodes : Shader::kMatmul);
-    Launch& launch = add(shader, std::move(constants), p.rows, {weight, x, p.bias, p.ids, node.output},
+    Launch& launch = add(shader, std::move(constants), p.rows,
+                         {weight, x, p.bias, p.ids, p.sum != nullptr ? p.sum->output : node.output},
                          {word(s[s.rank() - 2].constant()), word(s.columns()), bytes, p.bias != kNoValue,
-                          p.n_ids, p.row_for_each});
+                          p.n_ids, p.row_for_each, p.addend != kNoValue});
+    if (p.addend != kNoValue) {
+      launch.node = graph_.value(node.output).producer;  // That is whose work it is.
+      launch.push.tensors[7] = word(std::int64_t{builder_.place(p.addend)});
+    }
     launch.grids = has_grid(dtype(weight));
     if (codes) {
       launch.push.tensors[1] =
@@ -480,12 +535,58 @@ class Builder {
                          {columns(node.inputs[0]), word(k), normalise, word(scale)});
     launch.groups = groups_for(per_row, 64);
   }
-  void launch(const ops::TopK& op, const Node& node) { experts(0, node, kNoValue, op.k, false, 1.0f, 1); }
+  /// Whether a row is one of many columns, which several workgroups choose from first.
+  bool chooses_by_parts(const Node& node) const {
+    const auto* const op = get_op<ops::Best>(node);
+    return op != nullptr && op->n <= kBestOfParts && columns(node.inputs[0]) > kBestPart;
+  }
+  /// Of rows of `n_columns`, in parts of so many or from what parts gave.
+  Launch& choose(const Node& node, std::uint32_t n_columns, std::uint32_t part, bool from_parts, int n) {
+    const std::uint32_t threads =
+        std::clamp(std::bit_ceil((part > 0 ? part : n_columns) / 4), 32u, target_.large_groups ? 256u : 128u);
+    const bool ids_only = get_op<ops::TopK>(node) != nullptr;
+    const ValueId counts = optional(node, 1);
+    return add(Shader::kBest, {threads, part, from_parts, ids_only}, shape(node.output)[0],
+               {node.inputs[0], counts, node.output}, {n_columns, word(std::int64_t{n}), counts != kNoValue});
+  }
+  void launch(const ops::Best& op, const Node& node) {
+    const std::uint32_t n_columns = columns(node.inputs[0]);
+    if (!chooses_by_parts(node)) {
+      choose(node, n_columns, 0, false, op.n).groups = groups_for(1, 1);
+      return;
+    }
+    const int phase = builder_.phase();
+    builder_.enter(builder_.node(), phase - 1);
+    const std::uint32_t n_parts = (n_columns + kBestPart - 1) / kBestPart;
+    const std::uint32_t part_columns = n_parts * columns(node.output);
+    program_.scratch.push_back({Scratch::Kind::kBest, node.output, builder_.node(), shape(node.output)[0],
+                                part_columns * sizeof(float), phase - 1, phase});
+    const auto place = static_cast<std::uint32_t>(program_.scratch.size() - 1);
+    Launch& parts = choose(node, n_columns, kBestPart, false, op.n);
+    parts.push.tensors[2] = place;
+    parts.scratch = 0b100;
+    parts.groups = [n_parts](const StepSizes& step) -> Groups {
+      return {groups_of(step.rows, 1), n_parts, 1};
+    };
+    builder_.enter(builder_.node(), phase);
+    Launch& merge = choose(node, part_columns, 0, true, op.n);
+    merge.push.tensors[0] = place;
+    merge.scratch = 0b1;
+    merge.groups = groups_for(1, 1);
+  }
+  void launch(const ops::TopK& op, const Node& node) {
+    choose(node, columns(node.inputs[0]), 0, false, op.k).groups = groups_for(1, 1);
+  }
+  void launch(const ops::LogSumExp&, const Node& node) {
+    add(Shader::kLogSumExp, {}, shape(node.output)[0], {node.inputs[0], node.inputs[1], node.output},
+        {columns(node.inputs[0])})
+        .groups = groups_for(1, 1);
+  }
   void launch(const ops::ExpertWeights& op, const Node& node) {
-    experts(1, node, node.inputs[1], shape(node.inputs[1]).columns(), op.normalise, op.scale, 1);
+    experts(0, node, node.inputs[1], shape(node.inputs[1]).columns(), op.normalise, op.scale, 1);
   }
   void launch(const ops::SumExperts&, const Node& node) {
-    experts(2, node, node.inputs[1], shape(node.inputs[1]).columns(), false, 1.0f, columns(node.inputs[0]));
+    experts(1, node, node.inputs[1], shape(node.inputs[1]).columns(), false, 1.0f, columns(node.inputs[0]));
   }
   template <typename T>
   void launch(const T&, const Node&) {
@@ -494,6 +595,8 @@ class Builder {
 
   const Graph& graph_;
   const Target target_;
+  const std::vector<bool> live_;
+  const Fusion fusion_;
   LaunchBuilder builder_;
   Program& program_ = builder_.program();
 };

@@ -47,10 +47,11 @@ struct Frequencies {
 /// frequencies and lies beside the temporaries.
 struct Scratch {
   enum class Kind : std::uint8_t {
-    kCodes,  ///< Activations as codes of eight bits (quantise.comp).
+    kCodes,  ///< Activations as codes of eight bits (blocks.glsl).
     kPairs,  ///< Rows sorted by expert (sort_experts.comp) ...
     kTiles,  ///< ... and tiles of them; stands behind its pairs.
     kPages,  ///< What attention has made of pages (merge_pages.comp).
+    kBest,   ///< The best of parts of rows (best.comp).
   };
   Kind kind = Kind::kCodes;
   ValueId of = kNoValue;
@@ -58,6 +59,7 @@ struct Scratch {
   Dim rows;
   std::size_t row_bytes = 0;
   int first_phase = 0, last_phase = 0;
+  bool is_made = false;  ///< The launch of the value's own node fills it.
 };
 
 /// An input that the host writes, which shaders read from the device's own memory: it lies among the

@@ -17,11 +17,13 @@ namespace {
 // In the order of Shader.
 constexpr const char* kNames[kNumShaders] = {"attention",
                                              "batch_matmul",
+                                             "best",
                                              "bring_inputs",
                                              "delta_rule",
                                              "elementwise",
                                              "experts",
                                              "get_rows",
+                                             "log_sum_exp",
                                              "matmul",
                                              "matmul_codes",
                                              "matmul_tiles",

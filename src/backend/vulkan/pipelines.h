@@ -18,11 +18,13 @@ namespace weft::vulkan {
 enum class Shader : std::uint8_t {
   kAttention,
   kBatchMatmul,
+  kBest,
   kBringInputs,
   kDeltaRule,
   kElementwise,
   kExperts,
   kGetRows,
+  kLogSumExp,
   kMatmul,
   kMatmulCodes,
   kMatmulTiles,
@@ -44,7 +46,7 @@ enum class Shader : std::uint8_t {
   kTranspose,
   kUnfold,
 };
-inline constexpr int kNumShaders = 27;
+inline constexpr int kNumShaders = 29;
 const char* name(Shader shader);
 
 /// What a launch tells its shader at recording time; as in shaders/common.glsl. Within the 128 bytes that

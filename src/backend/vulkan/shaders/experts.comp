@@ -1,33 +1,11 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The small ops of a mixture of experts, a thread an output row (top_k, weights) or element (sum).
-// top_k: x -> ids. weights: logits, ids -> weights. sum: x, weights -> out. Tensors: a, b, out. Params: columns, k,
-// normalise, scale.
+// The small ops of a mixture of experts, a thread an output row (weights) or element (sum).
+// weights: logits, ids -> weights. sum: x, weights -> out. Tensors: a, b, out. Params: columns, k, normalise, scale.
 #include "common.glsl"
 #include "elementary.glsl"
 layout(local_size_x = 64) in;
-layout(constant_id = 0) const uint kOp = 0;  // 0 top_k, 1 weights, 2 sum
-
-void top_k(uint row) {
-  const uint n = param(0), k = param(1);
-  Floats x = Floats(address(0) + uint64_t(row) * n * 4u);
-  int last = -1;
-  float last_value = 0.0;
-  for (uint j = 0; j < k; ++j) {
-    int best = -1;
-    float best_value = 0.0;
-    for (int i = 0; i < int(n); ++i) {
-      const float value = is_nan(x.f[i]) ? -infinity() : x.f[i];
-      const bool taken = last >= 0 && (value > last_value || (value == last_value && i <= last));
-      if (taken || (best >= 0 && value <= best_value)) continue;
-      best = i;
-      best_value = value;
-    }
-    last = best;
-    last_value = best_value;
-    ints(2).i[row * k + j] = last;
-  }
-}
+layout(constant_id = 0) const uint kOp = 0;  // 0 weights, 1 sum
 
 void weights(uint row) {
   const uint n = param(0), k = param(1);
@@ -44,11 +22,10 @@ void weights(uint row) {
 }
 
 void main() {
-  const uint n = kOp == 2u ? n_rows() * param(0) : n_rows();
+  const uint n = kOp == 1u ? n_rows() * param(0) : n_rows();
   for (uint i = gl_GlobalInvocationID.x; i < n; i += gl_NumWorkGroups.x * 64u) {
-    if (kOp == 0u) top_k(i);
-    if (kOp == 1u) weights(i);
-    if (kOp == 2u) {
+    if (kOp == 0u) weights(i);
+    if (kOp == 1u) {
       const uint columns = param(0), k = param(1), row = i / columns;
       float sum = 0.0;
       for (uint j = 0; j < k; ++j)

@@ -1,5 +1,6 @@
 // Elements of stored rows (tensor/codec_blocks.h has the layouts).
 #include "loads.glsl"
+#include "codes.glsl"
 
 #define STORED_TYPE(name, number) const uint name = number;
 #include "stored_types.glsl"
@@ -24,11 +25,6 @@ float cached_at(uint type, uint64_t row, uint i) {
   return f16_at(block) * (float(byte_at(block + 2u + j % 16u) >> j / 16u * 4u & 15u) - 8.0);
 }
 
-// Four signed codes of eight bits in a word, the first in the lowest.
-uint pack_codes(ivec4 c) {
-  const uvec4 u = uvec4(c) & 255u;
-  return u.x | u.y << 8 | u.z << 16 | u.w << 24;
-}
 vec4 signed_bytes(uint word) {
   const int w = int(word);
   return vec4(w << 24 >> 24, w << 16 >> 24, w << 8 >> 24, w >> 24);

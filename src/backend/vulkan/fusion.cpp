@@ -1,0 +1,87 @@
+#include "backend/vulkan/fusion.h"
+
+#include <algorithm>
+
+#include "backend/vulkan/tensors.h"
+
+namespace weft::vulkan {
+namespace {
+
+/// Rows that an activation's launch can read where they lie: one after another, perhaps with others between.
+bool is_rows(const Graph& graph, ValueId value) {
+  // Of what other nodes cut out of something nobody knows here where it lies.
+  const NodeId producer = graph.value(value).producer;
+  return producer == kNoNode || !is_view(graph.node(producer).op);
+}
+
+/// Whether the launch of a value's node can make codes of it: it has whole rows, or elements in their order.
+bool can_make_codes(const Graph& graph, const Node& node) {
+  if (const auto* const norm = get_op<ops::Norm>(node))
+    return norm->group == 0 || norm->group == graph.value(node.output).shape.columns();
+  if (get_op<ops::Glu>(node) == nullptr && get_op<ops::Activate>(node) == nullptr) return false;
+  const Shape& shape = graph.value(node.output).shape;
+  return std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    return is_rows(graph, input) && graph.value(input).shape == shape;
+  });
+}
+
+}  // namespace
+
+bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots) {
+  if (get_op<ops::Matmul>(node) == nullptr && get_op<ops::MatmulExperts>(node) == nullptr) return false;
+  return byte_dots && !is_float(graph.value(node.inputs[0]).dtype);
+}
+
+Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots)
+    : product_of_(graph.nodes().size(), kNoNode),
+      is_added_to_(graph.nodes().size()),
+      makes_codes_(graph.values().size()),
+      makes_floats_(graph.values().size()) {
+  std::vector<int> n_readers(graph.values().size());
+  std::vector<bool> wants_codes(graph.values().size());
+  for (std::size_t n = 0; n < live.size(); ++n) {
+    if (!live[n]) continue;
+    const Node& node = graph.nodes()[n];
+    const bool codes = multiplies_codes(graph, node, byte_dots);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      if (input == kNoValue) continue;
+      ++n_readers[index(input)];
+      if (codes && i == 1) {
+        wants_codes[index(input)] = true;
+      } else {
+        makes_floats_[index(input)] = true;
+      }
+    }
+  }
+  for (const ValueId output : graph.outputs()) {
+    ++n_readers[index(output)];
+    makes_floats_[index(output)] = true;
+  }
+
+  for (std::size_t n = 0; n < live.size(); ++n) {
+    if (!live[n]) continue;
+    const Node& node = graph.nodes()[n];
+    const Shape& shape = graph.value(node.output).shape;
+    if (wants_codes[index(node.output)] && can_make_codes(graph, node)) {
+      // An activation's launch makes either.
+      const bool both = get_op<ops::Norm>(node) != nullptr;
+      makes_codes_[index(node.output)] = both || !makes_floats_[index(node.output)];
+    }
+    if (!makes_codes_[index(node.output)]) makes_floats_[index(node.output)] = true;
+
+    if (get_op<ops::Add>(node) == nullptr || node.inputs[0] == node.inputs[1]) continue;
+    for (const std::size_t i : {1, 0}) {
+      const NodeId product = graph.value(node.inputs[i]).producer;
+      if (product == kNoNode || get_op<ops::Matmul>(graph.node(product)) == nullptr) continue;
+      if (n_readers[index(node.inputs[i])] != 1 || !(graph.value(node.inputs[i]).shape == shape) ||
+          !(graph.value(node.inputs[1 - i]).shape == shape))
+        continue;
+      product_of_[n] = product;
+      is_added_to_[index(product)] = true;
+      break;
+    }
+  }
+}
+
+}  // namespace weft::vulkan

@@ -1,0 +1,36 @@
+#pragma once
+// Which nodes do without a launch of their own, as another launch does on its way what they would do. Bits
+// stay the same: it is only where a value waits that differs.
+#include <vector>
+
+#include "weft/graph.h"
+
+namespace weft::vulkan {
+
+/// Whether a node multiplies codes (blocks.glsl) instead of floats.
+bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots);
+
+class Fusion {
+ public:
+  /// `live` as live_nodes() says. Products of quantised weights are such of codes where there are
+  /// `byte_dots`.
+  Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots);
+
+  /// The product whose launch is that of this addition to it; kNoNode: the addition is no such.
+  NodeId product_of(NodeId addition) const { return product_of_[index(addition)]; }
+  /// Whether a product is left to the addition that alone reads it.
+  bool is_added_to(NodeId product) const { return is_added_to_[index(product)]; }
+
+  /// Whether who makes a value makes codes of it, too: its node is one that can, and a product wants them.
+  bool makes_codes(ValueId value) const { return makes_codes_[index(value)]; }
+  /// Whether its floats are for somebody.
+  bool makes_floats(ValueId value) const { return makes_floats_[index(value)]; }
+
+ private:
+  static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+  std::vector<NodeId> product_of_;  // By node.
+  std::vector<bool> is_added_to_;
+  std::vector<bool> makes_codes_, makes_floats_;  // By value.
+};
+
+}  // namespace weft::vulkan

@@ -1,0 +1,121 @@
+// A layer's ops that share launches give the bits that they give apart, in fewer phases.
+#include "backend/vulkan/fusion.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "vulkan_test_support.h"
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kColumns = 64, kHidden = 96, kMaxRows = 40;
+
+/// x + down(glu(gate(norm(x)), up(norm(x)))), with quantised weights. What is shown as an output keeps a
+/// launch of its own.
+struct Layer {
+  explicit Layer(bool shows_all) {
+    const SymbolId n = graph.add_symbol("n", 0, kMaxRows);
+    x = graph.add_input("x", DType::kF32, {Dim(1, n), kColumns});
+    const ValueId norm_weight = weight("norm.weight", DType::kF32, {kColumns});
+    const ValueId norm = graph.add(ops::Norm{}, {x, norm_weight}, "norm");
+    const ValueId gate = product("gate", {kHidden, kColumns}, norm);
+    const ValueId up = product("up", {kHidden, kColumns}, norm);
+    const ValueId glu = graph.add(ops::Glu{}, {gate, up}, "glu");
+    const ValueId down = product("down", {kColumns, kHidden}, glu);
+    y = graph.add(ops::Add{}, {x, down}, "y");
+    graph.add_output(y);
+    if (shows_all)
+      for (const ValueId value : {norm, glu, down}) graph.add_output(value);
+  }
+  ValueId product(const std::string& name, std::vector<Dim> shape, ValueId of) {
+    return graph.add(ops::Matmul{}, {weight(name + ".weight", DType::kQ8_0, std::move(shape)), of}, name);
+  }
+  ValueId weight(const std::string& name, DType dtype, std::vector<Dim> shape) {
+    return weights.emplace_back(graph.add_weight(name, dtype, Shape(shape)));
+  }
+
+  /// Runs it on rows of which each differs from its neighbours.
+  std::vector<float> run(Device& device, std::int64_t n_rows) {
+    std::vector<std::unique_ptr<DeviceTensor>> tensors;
+    Bindings bindings(graph.values().size(), nullptr);
+    const auto bind = [&](ValueId value, std::unique_ptr<DeviceTensor> tensor) -> DeviceTensor& {
+      bindings[static_cast<std::size_t>(value)] = tensor.get();
+      return *tensors.emplace_back(std::move(tensor));
+    };
+    for (const ValueId id : weights) {
+      const ValueInfo& value = graph.value(id);
+      const std::vector<std::int64_t> dims = value.shape.dims({});
+      std::size_t n = 1;
+      for (const std::int64_t dim : dims) n *= static_cast<std::size_t>(dim);
+      std::vector<std::byte> data(row_bytes(value.dtype, static_cast<std::int64_t>(n)));
+      if (value.dtype == DType::kF32) {
+        for (std::size_t i = 0; i < n; ++i)
+          reinterpret_cast<float*>(data.data())[i] = 0.5f + static_cast<float>(i % 5);
+      } else {  // Blocks of a scale, 1/64 as a half, and 32 codes.
+        for (std::size_t i = 0; i < data.size(); ++i)
+          data[i] = i % 34 == 0 ? std::byte{0} : i % 34 == 1 ? std::byte{0x24} : std::byte(i * 37 % 251);
+      }
+      bind(id, device.create_weight(value.dtype, dims, {data, {}}));
+    }
+    for (const ValueId output : graph.outputs())
+      bind(output, device.create_host_tensor(DType::kF32, graph.value(output).shape.dims(graph.bounds())));
+    DeviceTensor& in = bind(x, device.create_host_tensor(DType::kF32, std::vector{kMaxRows, kColumns}));
+    const std::span<float> values(reinterpret_cast<float*>(in.host().data()),
+                                  static_cast<std::size_t>(kMaxRows * kColumns));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = std::sin(static_cast<float>(i) * 0.37f) * 3.0f;
+    const auto plan = device.compile(graph, bindings, {.allowed = {.shapes = true}});
+    plan->submit({&n_rows, 1}, bindings, {.shapes = true});
+    plan->wait();
+    n_phases = plan->n_phases();
+    const auto* const result =
+        reinterpret_cast<const float*>(bindings[static_cast<std::size_t>(y)]->host().data());
+    return {result, result + n_rows * kColumns};
+  }
+
+  Graph graph;
+  ValueId x = kNoValue, y = kNoValue;
+  std::vector<ValueId> weights;
+  int n_phases = 0;
+};
+
+TEST(VulkanFusion, OpsThatShareLaunchesGiveTheBitsThatTheyGiveApart) {
+  const auto devices = test::vulkan_devices();
+  if (devices.empty()) GTEST_SKIP() << test::kNoVulkan;
+  for (const std::int64_t n_rows : {1, 3, 40}) {
+    Layer together(false), apart(true);
+    const std::vector<float> result = together.run(*devices.front(), n_rows);
+    EXPECT_EQ(result, apart.run(*devices.front(), n_rows)) << n_rows;
+    EXPECT_GT(std::abs(result[1]), 0.0f);
+    // Without codes of its own for each product and without the addition.
+    EXPECT_LT(together.n_phases, apart.n_phases);
+  }
+}
+
+TEST(VulkanFusion, KnowsWhoDoesWithoutALaunch) {
+  const Layer together(false), apart(true);
+  const auto value = [](const Layer& layer, std::string_view name) {
+    ValueId id = 0;
+    while (layer.graph.value(id).name != name) ++id;
+    return id;
+  };
+  const auto check = [&](const Layer& layer, bool codes, bool alone) {
+    const vulkan::Fusion fusion(layer.graph, live_nodes(layer.graph), codes);
+    const NodeId sum = layer.graph.value(layer.y).producer,
+                 down = layer.graph.value(value(layer, "down")).producer;
+    EXPECT_EQ(fusion.product_of(sum), alone ? down : kNoNode);
+    EXPECT_EQ(fusion.is_added_to(down), alone);
+    EXPECT_EQ(fusion.makes_codes(value(layer, "norm")), codes);
+    EXPECT_EQ(fusion.makes_floats(value(layer, "norm")), !codes || !alone);
+    EXPECT_EQ(fusion.makes_codes(value(layer, "glu")), codes && alone);
+    EXPECT_EQ(fusion.makes_floats(value(layer, "glu")), !codes || !alone);
+  };
+  check(together, true, true);
+  check(together, false, true);
+  check(apart, true, false);
+}
+
+}  // namespace
+}  // namespace weft
