@@ -215,8 +215,10 @@ void reduce_cases(Suite& suite) {
           for (const int variant : {0, 1, 2}) {
             Case c = suite.next();
             Operands make(c, m);
+            // Parts of a product that are infinite or 0 would make it depend on its order.
+            const float most = kind == static_cast<int>(ReduceKind::kProd) ? 2.0f : 60.0f;
             const Known x = variant == 0   ? make.plain(shape)
-                            : variant == 1 ? make.edgy(shape, false)
+                            : variant == 1 ? make.edgy(shape, false, most)
                                            : make.strided(shape);
             const ops::Reduce op{static_cast<ReduceKind>(kind), axes, variant == 2};
             c.expect(c.graph.add(op, {x.id}, "y"), as_floats(reduce(op, x.tensor).values));

@@ -39,12 +39,12 @@ class Operands {
     return enter(std::move(known));
   }
   /// With elements that arithmetic treats in ways of their own; of those, large ones leave sums few digits.
-  Known edgy(const std::vector<std::int64_t>& sizes, bool large = true) {
+  Known edgy(const std::vector<std::int64_t>& sizes, bool large = true, float most = 60.0f) {
     constexpr double kInf = std::numeric_limits<double>::infinity();
     const double edges[] = {0.0,  -0.0, kInf, -kInf, std::nan(""), 0.5,
                             -0.5, 1.5,  2.5,  -3.5,  8388607.5,    -4194304.5};
     Known known = sized(sizes);
-    known.tensor.values = case_.floats(numbers(known), -60.0f, 60.0f);
+    known.tensor.values = case_.floats(numbers(known), -most, most);
     for (double& value : known.tensor.values)
       if (case_.integer(0, 3) == 0)
         value = edges[case_.integer(0, static_cast<std::int32_t>(std::size(edges)) - (large ? 1 : 3))];
