@@ -26,14 +26,15 @@ import make_golden_families as golden
 import make_golden_sources as sources
 
 KEPT = ["mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2", "gpt-oss", "qwen35",
-        "gemma-embedding", "flan-t5"]
+        "gemma-embedding", "flan-t5", "gemma4", "kimi-linear"]
 # Golden models of classes that are published under other names, and with other tensors.
 OF_OTHER_CLASSES = {"minicpm", "internlm2", "exaone", "xverse", "orion", "codeshell", "qwen", "bailingmoe", "bailingmoe2",
                     "baichuan", "baichuan-13b", "refact", "qwen2vl", "qwen3vl", "qwen3vlmoe", "maincoder",
                     "pangu-embedded", "qwen3next-old", "bitnet", "llama-embed", "neo-bert"}
 # Metadata that golden models have set for their tests, which their folders do not say.
 MEANS = ["attention.layer_norm_epsilon"]  # Beside that of RMS norms, which is what counts.
-NOT_OF_FILES = {"olmo3": ["rope.scaling.attn_factor"], "phimoe": ["rope.scaling.original_context_length"],
+NOT_OF_FILES = {"olmo3": ["rope.scaling.attn_factor"], "mellum": ["rope.scaling.attn_factor"],
+                "phimoe": ["rope.scaling.original_context_length"],
                 "lfm2moe": MEANS, "nemotron_h": MEANS, "nemotron_h_moe": MEANS,
                 "bloom": ["context_length"], "phi3-short": ["context_length"], "phi3-long": ["context_length"],
                 "qwen35moe": ["feed_forward_length"],

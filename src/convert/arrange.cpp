@@ -22,7 +22,10 @@ class Arrangement {
   std::vector<OutTensor> result() {
     turn();
     if (has(kRowsOfExperts) && name_.ends_with("_exps.weight")) stack();
-    if (name_.starts_with("ffn_gate_up_exps") || name_.starts_with("ffn_gate_up_shexp")) return gate_and_up();
+    // Files of Gemma 4 have both in one matrix.
+    const bool joined = has(kTwoHeadSizes);
+    if ((name_.starts_with("ffn_gate_up_exps") && !joined) || name_.starts_with("ffn_gate_up_shexp"))
+      return gate_and_up();
     drop_shared(tensor_.name);
     if (has(kLatent) && name_.starts_with("attn_kv_b.")) return keys_and_values();
     if (has(kMultipliers)) multiply();
@@ -167,8 +170,12 @@ class Arrangement {
   /// Of recurrent layers.
   void scan() {
     std::vector<std::int64_t>& shape = tensor_.shape;
-    if (name_.find("conv") != name_.npos && shape.size() == 3 && shape[1] == 1)
-      shape.erase(shape.begin() + 1);
+    if (name_.find("conv") != name_.npos && shape.size() == 3 && shape[1] == 1) {
+      if (name_.starts_with("ssm_conv1d_"))  // Kimi Linear's files have all axes, and one more.
+        shape.insert(shape.begin(), 1);
+      else
+        shape.erase(shape.begin() + 1);
+    }
     if (name_ == "ssm_a") tensor_.decay = true;
     if (!has(kMamba2)) return;
     if (name_ == "ssm_a" || name_ == "ssm_d") shape = {view().n_elements(), 1};
@@ -216,6 +223,9 @@ class Arrangement {
       const std::int64_t heads = k ? config_.get_int({"num_key_value_heads"}).value_or(n_heads) : n_heads;
       each([&](const View& view) { return view.split(0, {heads, 2, -1}).swap(1, 2); });
     }
+    // Weights of heads' own norms turn with the rows that they multiply.
+    if (has(kNeighbours) && name_.find("_norm.") != name_.npos && tensor_.shape.size() == 2)
+      each([](const View& view) { return view.split(1, {2, -1}).swap(1, 2); });
     if (!name_.starts_with("attn_qkv.")) return;
     std::int64_t groups = 0;  // Each with `shared` heads of Q and one of K and of V.
     if (has(kQkvByHeads)) groups = n_heads;

@@ -30,6 +30,8 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
     {"seq_length", "max_position_embeddings"},
     {"d_ff", "intermediate_size"},
     {"kv_n_heads", "num_key_value_heads"},
+    {"moe_renormalize", "norm_topk_prob"},
+    {"num_expert_group", "n_group"},
 };
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
@@ -81,6 +83,17 @@ Config::Config(Json json, std::string_view defaults) : json_(Json::parse(default
       for (const auto& [key, value] : copy.items())
         if (!json_.contains(key)) json_[key] = value;
     }
+  // Kimi Linear's published files: sizes of the layers without attention, by names that others have.
+  constexpr std::pair<const char*, const char*> kOfDeltaNets[] = {
+      {"head_dim", "linear_head_dim"},
+      {"num_heads", "linear_num_heads"},
+      {"short_conv_kernel_size", "linear_conv_kernel_dim"},
+  };
+  if (const Json* const of = find({"linear_attn_config"})) {
+    const Json copy = *of;
+    for (const auto& [other, name] : kOfDeltaNets)
+      if (const Json* const value = convert_impl::find(copy, other)) json_[name] = *value;
+  }
   for (const auto& [other, name] : kOtherNames)
     if (!json_.contains(name) && json_.contains(other)) json_[name] = Json(json_[other]);
   for (const char* layers : {"layers_block_type", "hybrid_override_pattern"})
@@ -157,6 +170,18 @@ double Config::rope_float(const char* name, double otherwise) const {
   const Json* const value = convert_impl::find(rope_, name);
   if (value == nullptr) return otherwise;
   return checked_number(*value, "rope's " + std::string(name));
+}
+
+std::string Config::rope_type() const {
+  return find_text(rope_, "rope_type").value_or(find_text(rope_, "type").value_or("default"));
+}
+
+std::int64_t Config::rope_dim() const {
+  double part = get_float({"partial_rotary_factor", "rotary_pct"}).value_or(1.0);
+  part = rope_float("partial_rotary_factor", part);
+  if (!(part > 0.0 && part <= 1.0)) refuse("config.json: partial_rotary_factor is not above 0 and at most 1");
+  return get_int({"rotary_dim", "qk_rope_head_dim"})
+      .value_or(static_cast<std::int64_t>(part * static_cast<double>(head_dim())));
 }
 
 bool Config::turns() const {

@@ -42,7 +42,10 @@ class Config {
   /// The object of rope's parameters (of full attention, where there are several); empty where there is none.
   const Json& rope() const { return rope_; }
   double rope_float(const char* name, double otherwise) const;
+  std::string rope_type() const;  ///< "default" where the file says nothing.
   std::int64_t head_dim() const;
+  /// How much of a head turns.
+  std::int64_t rope_dim() const;
   /// Whether there is rope: some classes say that of their models.
   bool turns() const;
 

@@ -57,7 +57,11 @@ std::string class_of(const std::filesystem::path& folder, const Json& json) {
   return classes->front().get<std::string>();
 }
 
-const Family& family_of(const std::string& name) {
+const Family& family_of(const std::string& name, const Json& json) {
+  // Mistral's class of models that see pictures has texts' models of several classes.
+  if (const Json* const text = find(json, "text_config");
+      text != nullptr && find_text(*text, "model_type") == "mistral4")
+    return *find_family("Mistral4ForCausalLM");
   if (const Family* const family = find_family(name)) return *family;
   for (const NotConverted& other : not_converted())
     if (other.name == name)
@@ -129,7 +133,7 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
                  file);
   }
 
-  Family family = family_of(name);
+  Family family = family_of(name, json);
   FolderWeights weights(folder, json);
   const Modules modules = read_modules(folder);
   if (!modules.dense.empty() && ((family.traits & kEncoder) == 0 || (family.traits & kBothSides) != 0))

@@ -40,6 +40,7 @@ enum Trait : unsigned {
   kBothSides = 1 << 23,        ///< T5: layers of an encoder, or of that and a decoder.
   kSections = 1 << 24,         ///< Rope of several axes of positions.
   kLearnedCurve = 1 << 25,     ///< xIELU: numbers of each layer become metadata.
+  kTwoHeadSizes = 1 << 26,     ///< Heads of layers that slide have another size than those of others.
   kOfOneKey = 1 << 19,         ///< All heads share a K and a V, where the configuration does not deny it.
 };
 

@@ -1,6 +1,7 @@
 #include "convert/metadata.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -30,6 +31,7 @@ const std::vector<Key> kKeys = {
     {"block_count", Kind::kRequired, {"num_hidden_layers"}},
     {"attention.clamp_kqv", Kind::kFloat, {"clip_qkv"}},
     {"use_parallel_residual", Kind::kBool, {"use_parallel_residual"}},
+    {"swin_norm", Kind::kBool, {"swin_norm"}},
     {"attn_logit_softcapping", Kind::kFloat, {"attn_logit_softcapping"}},
     {"final_logit_softcapping", Kind::kFloat, {"final_logit_softcapping"}},
     {"residual_scale", Kind::kFloat, {"residual_multiplier"}},
@@ -46,6 +48,7 @@ const std::vector<Key> kKeys = {
     {"altup.num_inputs", Kind::kInt, {"altup_num_inputs"}},
     {"altup.active_idx", Kind::kInt, {"altup_active_idx"}},
     {"shortconv.l_cache", Kind::kInt, {"conv_L_cache"}},
+    {"kda.head_dim", Kind::kInt, {"linear_head_dim"}},
     {"ssm.conv_kernel", Kind::kInt, {"conv_kernel", "mamba_d_conv", "linear_conv_kernel_dim"}},
     {"ssm.state_size", Kind::kInt, {"state_size", "mamba_d_state", "ssm_state_size", "linear_key_head_dim"}},
     {"ssm.time_step_rank",
@@ -78,11 +81,11 @@ struct Activation {
   std::string_view architecture, name;
 };
 constexpr Activation kActivations[] = {
-    {"gemma", "gelu"},        {"gemma2", "gelu"},    {"gemma3", "gelu"},   {"gemma3n", "gelu"},
-    {"phi2", "gelu"},         {"gptneox", "gelu"},   {"falcon", "gelu"},   {"starcoder", "gelu"},
-    {"starcoder2", "gelu"},   {"gpt2", "gelu"},      {"gptj", "gelu"},     {"bloom", "gelu"},
-    {"mpt", "gelu"},          {"codeshell", "gelu"}, {"nemotron", "relu"}, {"arcee", "relu"},
-    {"bitnet-b1.58", "relu"}, {"jais2", "relu"},     {"apertus", "xielu"}};
+    {"gemma", "gelu"},     {"gemma2", "gelu"},       {"gemma3", "gelu"},    {"gemma3n", "gelu"},
+    {"gemma4", "gelu"},    {"phi2", "gelu"},         {"gptneox", "gelu"},   {"falcon", "gelu"},
+    {"starcoder", "gelu"}, {"starcoder2", "gelu"},   {"gpt2", "gelu"},      {"gptj", "gelu"},
+    {"bloom", "gelu"},     {"mpt", "gelu"},          {"codeshell", "gelu"}, {"nemotron", "relu"},
+    {"arcee", "relu"},     {"bitnet-b1.58", "relu"}, {"jais2", "relu"},     {"apertus", "xielu"}};
 
 std::uint32_t u32(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 
@@ -152,10 +155,22 @@ class Keys {
     const OutTensor* const experts = of_any_layer("ffn_down_exps.weight");
     if (experts == nullptr) return;
     add_table(kExpertKeys);
+    add_dense_layers();
     set("expert_feed_forward_length", u32(experts->shape.back()));
     if (const OutTensor* const shared = of_any_layer("ffn_down_shexp.weight"))
       set("expert_shared_feed_forward_length", u32(shared->shape.back()));
     if (has(kSigmoidRouter) || has(kLatent)) set("expert_gating_func", u32(has(kSigmoidRouter) ? 2 : 1));
+  }
+
+  /// The first layers, where a list says which have no experts.
+  void add_dense_layers() {
+    const Json* const types = config_.find({"mlp_layer_types"});
+    if (types == nullptr || !types->is_array()) return;
+    const auto dense = [](const Json& type) { return type == "dense"; };
+    const auto first = std::find_if_not(types->begin(), types->end(), dense);
+    if (std::any_of(first, types->end(), dense))
+      refuse_config("mlp_layer_types has dense layers behind others, which weft has not");
+    set("leading_dense_block_count", u32(first - types->begin()));
   }
 
   void add_attention() {
@@ -166,7 +181,9 @@ class Keys {
       n_kv = config_.get_bool("multi_query", true) ? 1 : n_heads;
     if (has(kNoAttention)) n_kv = 0;
     if (has(kOfOneKey)) n_kv = config_.get_bool("multi_query", true) ? 1 : n_heads;
-    if (has(kHybrid)) {
+    if (has(kTwoHeadSizes)) {
+      add_two_head_sizes();
+    } else if (has(kHybrid)) {
       std::vector<std::int32_t> heads;
       for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
         const OutTensor* const k = of_layer(layer, has(kLatent) ? "attn_kv_a_mqa.weight" : "attn_k.weight");
@@ -188,13 +205,41 @@ class Keys {
         set("attention.key_length_mla", u32(key));
         set("attention.value_length_mla", u32(value));
       }
-    } else if (config_.find({"head_dim"}) != nullptr) {
+    } else if (config_.find({"head_dim"}) != nullptr && !has(kTwoHeadSizes)) {
       set("attention.key_length", u32(config_.head_dim()));
       set("attention.value_length", u32(config_.get_int({"v_head_dim"}).value_or(config_.head_dim())));
     }
     if (has(kSliding)) add_window();
     if (const auto chunk = config_.get_int({"attention_chunk_size"}); chunk && !has(kSliding))
       set("attention.sliding_window", u32(*chunk));
+  }
+
+  /// The sizes of heads that slide and of others, which their norms have; of K's and V's heads how many.
+  void add_two_head_sizes() {
+    const std::vector<bool> slides = sliding_layers();
+    if (slides.empty()) refuse_config("layer_types is missing");
+    std::array<std::int64_t, 2> dims{}, heads{};  // Of layers that see all, and of those that slide.
+    std::vector<std::int32_t> n_kv;
+    for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
+      const auto kind = static_cast<std::size_t>(slides[static_cast<std::size_t>(layer)] ? 1 : 0);
+      const OutTensor* const norm = of_layer(layer, "attn_q_norm.weight");
+      if (norm == nullptr) refuse_tensor("blk." + std::to_string(layer) + ".attn_q_norm", "is missing");
+      const std::int64_t dim = norm->shape.front();
+      if (dims[kind] != 0 && dims[kind] != dim) refuse_config("heads of layers of one kind have two sizes");
+      dims[kind] = dim;
+      // Layers without keys of their own see those of the last one of their kind.
+      if (const OutTensor* const k = of_layer(layer, "attn_k.weight")) heads[kind] = k->shape.front() / dim;
+      n_kv.push_back(static_cast<std::int32_t>(heads[kind]));
+    }
+    if (dims[0] == 0) refuse_config("layer_types has no full_attention");
+    if (dims[1] == 0) dims[1] = dims[0];
+    set_per_layer("attention.head_count_kv", n_kv);
+    set("rope.dimension_count", u32(dims[0]));
+    set("rope.dimension_count_swa", u32(dims[1]));
+    for (const char* const part : {"key", "value"}) {
+      set("attention." + std::string(part) + "_length", u32(dims[0]));
+      set("attention." + std::string(part) + "_length_swa", u32(dims[1]));
+    }
   }
 
   void add_recurrent() {
@@ -219,18 +264,12 @@ class Keys {
   }
 
   void add_rope() {
-    double part = config_.get_float({"partial_rotary_factor", "rotary_pct"}).value_or(1.0);
-    part = config_.rope_float("partial_rotary_factor", part);
-    if (!(part > 0.0 && part <= 1.0)) refuse_config("partial_rotary_factor is not above 0 and at most 1");
-    const std::int64_t dim =
-        config_.get_int({"rotary_dim", "qk_rope_head_dim"})
-            .value_or(static_cast<std::int64_t>(part * static_cast<double>(config_.head_dim())));
-    set("rope.dimension_count", u32(dim));
+    const std::int64_t dim = config_.rope_dim();
+    if (!has(kTwoHeadSizes)) set("rope.dimension_count", u32(dim));
     const double base =
         config_.get_float({"rope_theta", "rotary_emb_base", "global_rope_theta"}).value_or(10000.0);
     set("rope.freq_base", static_cast<float>(config_.rope_float("rope_theta", base)));
-    const std::string kind = find_text(config_.rope(), "rope_type")
-                                 .value_or(find_text(config_.rope(), "type").value_or("default"));
+    const std::string kind = config_.rope_type();
     // Hunyuan calls it dynamic, but it is a larger base, whatever the text's length.
     if (const double alpha = config_.rope_float("alpha", 0.0); kind == "dynamic" && alpha > 0.0 && dim > 2)
       set("rope.freq_base",
@@ -248,8 +287,6 @@ class Keys {
       if (!(n_original >= 1.0 && n_original < 1e9))
         refuse_config("original_max_position_embeddings is not above 0");
       set("rope.scaling.original_context_length", u32(static_cast<std::int64_t>(n_original)));
-    }
-    if (kind == "yarn") {
       const auto copy = [&](const char* from, const char* to, double factor) {
         if (find(config_.rope(), from) != nullptr)
           set(to, static_cast<float>(factor * config_.rope_float(from, 0.0)));
@@ -259,6 +296,8 @@ class Keys {
       constexpr double kOfLatent = 0.1;  // Its files have the factor of the logarithm, too.
       copy("mscale_all_dim", "rope.scaling.yarn_log_multiplier", has(kLatent) ? kOfLatent : 1.0);
       copy("llama_4_scaling_beta", "attention.temperature_scale", 1.0);
+      if (has(kLatent) && find(config_.rope(), "llama_4_scaling_beta") != nullptr)
+        set("attention.temperature_length", u32(static_cast<std::int64_t>(n_original)));
       // Files have what stands beside the usual factor, which grows with the logarithm of the lengths' ratio.
       const double usual = 1.0 + 0.1 * std::log(std::max(1.0, config_.rope_float("factor", 1.0)));
       copy("attention_factor", "rope.scaling.attn_factor", 1.0 / usual);
@@ -272,7 +311,7 @@ class Keys {
     if (kind == "longrope" || kind == "su") add_long_rope(static_cast<double>(n_trained));
     // What turns by less than the trained positions is as it was ("dynamic"), or a tensor ("llama3").
     if (kind != "linear" && kind != "yarn" && kind != "longrope" && kind != "su" && kind != "default" &&
-        kind != "dynamic" && kind != "llama3")
+        kind != "dynamic" && kind != "llama3" && !(kind == "proportional" && has(kTwoHeadSizes)))
       throw Error(ErrorCode::kUnsupported, "config.json: the scaling '" + kind.substr(0, 40) +
                                                "' of rope is unknown; known are linear, yarn, longrope, "
                                                "llama3, dynamic and default");
@@ -373,13 +412,8 @@ class Keys {
         if (const Json* const theta = find(*local, "rope_theta"); theta != nullptr && theta->is_number())
           base = theta->get<double>();
     if (base) set("rope.freq_base_swa", static_cast<float>(*base));
-    const Json* const types = config_.find({"layer_types"});
-    if (types == nullptr) return;
-    std::vector<bool> slides;
-    if (types->is_array())
-      for (const Json& type : *types) slides.push_back(type == "sliding_attention");
-    if (slides.size() != static_cast<std::size_t>(config_.require_int({"num_hidden_layers"})))
-      refuse_config("layer_types is no list with a text for each layer");
+    const std::vector<bool> slides = sliding_layers();
+    if (slides.empty()) return;
     // Other readers know of encoders only that every so many layers the last one sees all.
     const auto every =
         static_cast<std::size_t>(std::find(slides.begin(), slides.end(), false) - slides.begin()) + 1;
@@ -389,6 +423,18 @@ class Keys {
       set("attention.sliding_window_pattern", static_cast<std::uint32_t>(every));
     else
       set("attention.sliding_window_pattern", slides);
+  }
+
+  /// Empty where the configuration does not list them.
+  std::vector<bool> sliding_layers() const {
+    const Json* const types = config_.find({"layer_types"});
+    if (types == nullptr) return {};
+    std::vector<bool> slides;
+    if (types->is_array())
+      for (const Json& type : *types) slides.push_back(type == "sliding_attention");
+    if (slides.size() != static_cast<std::size_t>(n_layers()))
+      refuse_config("layer_types is no list with a text for each layer");
+    return slides;
   }
 
   /// Files have no key for it: another one would be another model without a word.

@@ -248,9 +248,9 @@ class Planner {
 
   /// Llama 3's scaling and LongRope's are factors of frequencies.
   void add_rope_factors() {
-    const std::string kind =
-        find_text(config_.rope(), "rope_type").value_or(find_text(config_.rope(), "type").value_or(""));
+    const std::string kind = config_.rope_type();
     if (kind == "llama3") add_llama3_factors();
+    if (kind == "proportional") add_still_pairs();
     if (kind != "longrope" && kind != "su") return;
     for (const char* length : {"long", "short"}) {
       const std::string key = std::string(length) + "_factor";
@@ -268,13 +268,32 @@ class Planner {
     }
   }
 
+  /// Of heads of which a part turns, by angles of whole ones: what turns so slowly stands still.
+  void add_still_pairs() {
+    constexpr float kStill = 1e30f;
+    const auto of_head = [&](const OutTensor& tensor) {
+      return tensor.name.ends_with(".attn_q_norm.weight") ? tensor.n_rows() : 0;
+    };
+    std::int64_t dim = 0;
+    for (const OutTensor& tensor : tensors_) dim = std::max(dim, of_head(tensor));
+    const double part = config_.rope_float("partial_rotary_factor", 1.0);
+    const double factor = config_.rope_float("factor", 1.0);
+    if (dim < 2 || !(part >= 0.0 && part <= 1.0) || !(factor > 0.0))
+      refuse_config("rope's partial_rotary_factor or factor is out of range");
+    OutTensor factors{.name = "rope_freqs.weight", .shape = {dim / 2}};
+    factors.values.assign(static_cast<std::size_t>(dim / 2), kStill);
+    const auto n = static_cast<std::int64_t>(part * static_cast<double>(dim) / 2.0);
+    std::fill_n(factors.values.begin(), n, static_cast<float>(factor));
+    tensors_.push_back(std::move(factors));
+  }
+
   void add_llama3_factors() {
     const double base = config_.rope_float("rope_theta", config_.get_float({"rope_theta"}).value_or(10000.0));
     const double factor = config_.rope_float("factor", 8.0);
     const double low = config_.rope_float("low_freq_factor", 1.0);
     const double high = config_.rope_float("high_freq_factor", 4.0);
     const double n_original = config_.rope_float("original_max_position_embeddings", 8192.0);
-    const std::int64_t dim = config_.head_dim();
+    const std::int64_t dim = config_.rope_dim();
     OutTensor factors{.name = "rope_freqs.weight", .shape = {dim / 2}};
     for (std::int64_t i = 0; i < dim / 2; ++i) {
       const double frequency = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dim));

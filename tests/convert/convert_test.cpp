@@ -133,7 +133,8 @@ TEST_P(Golden, FolderGivesTheGoldenModel) {
 }
 INSTANTIATE_TEST_SUITE_P(Folders, Golden,
                          testing::Values("mixtral", "gemma2", "gptneox", "qwen2moe", "falcon-40b", "phi2",
-                                         "gpt-oss", "qwen35", "gemma-embedding", "flan-t5"),
+                                         "gpt-oss", "qwen35", "gemma-embedding", "flan-t5", "gemma4",
+                                         "kimi-linear"),
                          [](const auto& folder) {
                            std::string name = folder.param;
                            std::erase(name, '-');
@@ -238,6 +239,31 @@ TEST_F(Convert, ClassesThatRunButAreNotConvertedAreTold) {
   const auto folder = copy_of("phi2");
   replace(folder / "config.json", "PhiForCausalLM", "BaichuanForCausalLM");
   expect_refused(folder, ErrorCode::kUnsupported, "weft runs its models (baichuan) from GGUF files");
+}
+
+TEST_F(Convert, KimiLinearsPublishedConfigurationSaysTheSame) {
+  const auto folder = copy_of("kimi-linear");
+  convert(folder, scratch_ / "saved.gguf");
+  replace(folder / "config.json", "\"linear_head_dim\": 16", "\"head_dim_of_others\": 16");
+  replace(folder / "config.json", "\"linear_conv_kernel_dim\": 4",
+          R"("linear_attn_config": {"head_dim": 16, "num_heads": 4, "short_conv_kernel_size": 4})");
+  replace(folder / "config.json", "\"mlp_layer_types\"", "\"first_k_dense_replace\": 1, \"unused\"");
+  convert(folder, scratch_ / "published.gguf");
+  EXPECT_EQ(read(scratch_ / "saved.gguf"), read(scratch_ / "published.gguf"));
+}
+
+TEST_F(Convert, DenseLayersBehindExpertsAreRefused) {
+  const auto folder = copy_of("kimi-linear");
+  replace(folder / "config.json", "\"sparse\"", "\"sparse\", \"dense\"");
+  expect_refused(folder, ErrorCode::kInvalidFile, "mlp_layer_types has dense layers behind others");
+}
+
+TEST_F(Convert, ModelsThatSeePicturesHaveTheClassOfTheirText) {
+  const auto folder = copy_of("phi2");
+  replace(folder / "config.json", "PhiForCausalLM", "Mistral3ForConditionalGeneration");
+  expect_refused(folder, ErrorCode::kInvalidFile, "unknown in a model of the class Mistral3ForConditional");
+  replace(folder / "config.json", "{", R"({"text_config": {"model_type": "mistral4"},)");
+  expect_refused(folder, ErrorCode::kInvalidFile, "unknown in a model of the class Mistral4ForCausalLM");
 }
 
 TEST_F(Convert, TypesAreThoseThatWereAskedFor) {
