@@ -144,8 +144,10 @@ class Arrangement {
         throw Error(ErrorCode::kInvalidFile, "config.json: " + std::string(name) + " has too few numbers");
       return (*list)[i].get<float>();
     };
+    const bool bias = name_.ends_with(".bias");  // Factors of inputs are none of biases.
     float scale = 1.0f;
-    if (stem == "attn_q" || stem == "attn_k" || stem == "attn_v") scale = factor("attention_in_multiplier");
+    if (!bias && (stem == "attn_q" || stem == "attn_k" || stem == "attn_v"))
+      scale = factor("attention_in_multiplier");
     if (stem == "attn_k") scale *= factor("key_multiplier");
     if (stem == "attn_output") scale = factor("attention_out_multiplier");
     if (stem == "ssm_out") scale = factor("ssm_out_multiplier");
@@ -157,7 +159,7 @@ class Arrangement {
     if (stem != "ssm_in") return;
     const std::int64_t inner = number("mamba_d_ssm"),
                        state = number("mamba_n_groups") * number("mamba_d_state");
-    const View whole = view().times(factor("ssm_in_multiplier"));
+    const View whole = view().times(bias ? 1.0f : factor("ssm_in_multiplier"));
     tensor_.views.clear();
     std::int64_t at = 0;
     std::size_t i = 0;
@@ -228,7 +230,7 @@ class Arrangement {
       each([](const View& view) { return view.split(1, {2, -1}).swap(1, 2); });
     if (!name_.starts_with("attn_qkv.")) return;
     std::int64_t groups = 0;  // Each with `shared` heads of Q and one of K and of V.
-    if (has(kQkvByHeads)) groups = n_heads;
+    if (has(kQkvByHeads) || (has(kOfOneKey) && !config_.get_bool("multi_query", true))) groups = n_heads;
     if (has(kQkvByGroups)) {
       const bool newer = config_.get_bool("new_decoder_architecture", false);
       // Of one K and V for all, all stands in order.

@@ -12,6 +12,7 @@ namespace weft::convert_impl {
 namespace {
 
 constexpr std::uint64_t kMaxJson = 256 << 20;  // The largest tokenizers have some 30 MB.
+constexpr std::size_t kMaxOfConfig = 1 << 20;  // Only configurations are looked through.
 constexpr int kMaxDepth = 64;
 
 // What older classes call sizes, and others.
@@ -36,17 +37,33 @@ constexpr std::pair<const char*, const char*> kOtherNames[] = {
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorCode::kInvalidFile, reason); }
 
+/// Python writes numbers that JSON has not; they become null.
+void forget_infinities(std::string& text) {
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && quoted) {
+      ++i;
+    } else if (text[i] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (text[i] == 'I' || text[i] == 'N' || text[i] == '-')) {
+      for (const std::string_view number : {"-Infinity", "Infinity", "NaN"})
+        if (text.compare(i, number.size(), number) == 0) text.replace(i, number.size(), "null");
+    }
+  }
+}
+
 }  // namespace
 
 Json read_json(const std::filesystem::path& path, Shape shape) {
   const std::vector<std::byte> bytes = base::read_file(path, kMaxJson);
-  const auto* const text = reinterpret_cast<const char*>(bytes.data());
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.size() < kMaxOfConfig) forget_infinities(text);
   const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
     if (depth > kMaxDepth) refuse(path.string() + " is nested too deeply");
     return true;
   };
   try {
-    Json json = Json::parse(text, text + bytes.size(), shallow);
+    Json json = Json::parse(text, shallow);
     if (shape == Shape::kObject ? !json.is_object() : !json.is_array())
       refuse(path.string() + " is no JSON " + (shape == Shape::kObject ? "object" : "list"));
     return json;
@@ -180,7 +197,8 @@ std::int64_t Config::rope_dim() const {
   double part = get_float({"partial_rotary_factor", "rotary_pct"}).value_or(1.0);
   part = rope_float("partial_rotary_factor", part);
   if (!(part > 0.0 && part <= 1.0)) refuse("config.json: partial_rotary_factor is not above 0 and at most 1");
-  return get_int({"rotary_dim", "qk_rope_head_dim"})
+  const bool newer = convert_impl::find(rope_, "partial_rotary_factor") != nullptr;
+  return get_int(newer ? Names{"qk_rope_head_dim"} : Names{"rotary_dim", "qk_rope_head_dim"})
       .value_or(static_cast<std::int64_t>(part * static_cast<double>(head_dim())));
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convert/refuse.h"
+#include "convert/taken_for_granted.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -75,18 +76,6 @@ const std::vector<Key> kExpertKeys = {
     {"moe_latent_size", Kind::kInt, {"moe_latent_size"}},
 };
 
-/// What files of these take for granted, where it is not SiLU. Of GELU, which approximation is a matter of
-/// digits.
-struct Activation {
-  std::string_view architecture, name;
-};
-constexpr Activation kActivations[] = {
-    {"gemma", "gelu"},     {"gemma2", "gelu"},       {"gemma3", "gelu"},    {"gemma3n", "gelu"},
-    {"gemma4", "gelu"},    {"phi2", "gelu"},         {"gptneox", "gelu"},   {"falcon", "gelu"},
-    {"starcoder", "gelu"}, {"starcoder2", "gelu"},   {"gpt2", "gelu"},      {"gptj", "gelu"},
-    {"bloom", "gelu"},     {"mpt", "gelu"},          {"codeshell", "gelu"}, {"nemotron", "relu"},
-    {"arcee", "relu"},     {"bitnet-b1.58", "relu"}, {"jais2", "relu"},     {"apertus", "xielu"}};
-
 std::uint32_t u32(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 
 class Keys {
@@ -115,7 +104,7 @@ class Keys {
   }
 
   void add_all() {
-    check_activation();
+    check_taken_for_granted(config_, family_);
     add_table(kKeys);
     const auto rms = config_.get_float({"rms_norm_eps"});
     const auto mean = config_.get_float({"layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"});
@@ -125,6 +114,14 @@ class Keys {
       set("attention.layer_norm_epsilon", static_cast<float>(*mean));
     if (const auto scale = config_.get_float({"embedding_multiplier"}); scale && !has(kMultipliers))
       set("embedding_scale", static_cast<float>(*scale));
+    // MiniCPM 3.
+    if (const auto scale = config_.get_float({"scale_emb"}))
+      set("embedding_scale", static_cast<float>(*scale));
+    if (const auto scale = config_.get_float({"scale_depth"}))
+      set("residual_scale", static_cast<float>(*scale / std::sqrt(static_cast<double>(n_layers()))));
+    if (const auto base = config_.get_float({"dim_model_base"}); base && *base > 0.0)
+      set("logit_scale",
+          static_cast<float>(static_cast<double>(config_.require_int({"hidden_size"})) / *base));
     add_sizes();
     add_experts();
     add_attention();
@@ -209,14 +206,20 @@ class Keys {
       set("attention.key_length", u32(config_.head_dim()));
       set("attention.value_length", u32(config_.get_int({"v_head_dim"}).value_or(config_.head_dim())));
     }
+    if (const auto scalar = config_.get_float({"query_pre_attn_scalar"}); scalar && *scalar > 0.0)
+      set("attention.scale", static_cast<float>(1.0 / std::sqrt(*scalar)));
     if (has(kSliding)) add_window();
-    if (const auto chunk = config_.get_int({"attention_chunk_size"}); chunk && !has(kSliding))
+    if (const auto chunk = config_.get_int({"attention_chunk_size"}); chunk && !has(kSliding)) {
       set("attention.sliding_window", u32(*chunk));
+      if (const std::vector<bool> chunked = layers_of("chunked_attention"); !chunked.empty())
+        set("attention.sliding_window_pattern", chunked);
+      if (!config_.get_bool("attn_temperature_tuning", true)) set("attention.temperature_scale", 0.0f);
+    }
   }
 
   /// The sizes of heads that slide and of others, which their norms have; of K's and V's heads how many.
   void add_two_head_sizes() {
-    const std::vector<bool> slides = sliding_layers();
+    const std::vector<bool> slides = layers_of("sliding_attention");
     if (slides.empty()) refuse_config("layer_types is missing");
     std::array<std::int64_t, 2> dims{}, heads{};  // Of layers that see all, and of those that slide.
     std::vector<std::int32_t> n_kv;
@@ -298,15 +301,7 @@ class Keys {
       copy("llama_4_scaling_beta", "attention.temperature_scale", 1.0);
       if (has(kLatent) && find(config_.rope(), "llama_4_scaling_beta") != nullptr)
         set("attention.temperature_length", u32(static_cast<std::int64_t>(n_original)));
-      // Files have what stands beside the usual factor, which grows with the logarithm of the lengths' ratio.
-      const double usual = 1.0 + 0.1 * std::log(std::max(1.0, config_.rope_float("factor", 1.0)));
-      copy("attention_factor", "rope.scaling.attn_factor", 1.0 / usual);
-      // Classes that have these as numbers of attention's own are read with them as they are.
-      const double by = config_.rope_float("mscale", 0.0), all = config_.rope_float("mscale_all_dim", 0.0);
-      if (by > 0.0 && all > 0.0 && find(config_.rope(), "attention_factor") == nullptr && !has(kLatent) &&
-          family_.architecture != "mistral3")
-        set("rope.scaling.attn_factor",
-            static_cast<float>((1.0 + by * (usual - 1.0)) / (1.0 + all * (usual - 1.0)) / usual));
+      add_yarn_magnitude();
     }
     if (kind == "longrope" || kind == "su") add_long_rope(static_cast<double>(n_trained));
     // What turns by less than the trained positions is as it was ("dynamic"), or a tensor ("llama3").
@@ -315,6 +310,22 @@ class Keys {
       throw Error(ErrorCode::kUnsupported, "config.json: the scaling '" + kind.substr(0, 40) +
                                                "' of rope is unknown; known are linear, yarn, longrope, "
                                                "llama3, dynamic and default");
+  }
+
+  /// What YaRN multiplies turned values with. Files have what stands beside the usual factor, which grows
+  /// with the logarithm of the lengths' ratio; over latent rows there is none by itself.
+  void add_yarn_magnitude() {
+    const double usual = 1.0 + 0.1 * std::log(std::max(1.0, config_.rope_float("factor", 1.0)));
+    const auto grown = [&](double by) { return 1.0 + by * (usual - 1.0); };
+    const double by = config_.rope_float("mscale", 0.0), all = config_.rope_float("mscale_all_dim", 0.0);
+    const double inferred = by > 0.0 && all > 0.0 ? grown(by) / grown(all) : usual;
+    const double wanted = config_.rope_float("attention_factor", inferred);
+    const double base = has(kLatent) ? 1.0 : usual;
+    // What there is without the key. Ministral 3's is that of a mscale of 1.
+    const double without = family_.architecture == "mistral3" && all > 0.0 ? usual / grown(all) : base;
+    constexpr double kDigits = 1e-6;
+    if (std::abs(wanted - without) > kDigits || find(config_.rope(), "attention_factor") != nullptr)
+      set("rope.scaling.attn_factor", static_cast<float>(wanted / base));
   }
 
   /// Of T5: the sizes of both sides.
@@ -412,7 +423,7 @@ class Keys {
         if (const Json* const theta = find(*local, "rope_theta"); theta != nullptr && theta->is_number())
           base = theta->get<double>();
     if (base) set("rope.freq_base_swa", static_cast<float>(*base));
-    const std::vector<bool> slides = sliding_layers();
+    const std::vector<bool> slides = layers_of("sliding_attention");
     if (slides.empty()) return;
     // Other readers know of encoders only that every so many layers the last one sees all.
     const auto every =
@@ -426,30 +437,15 @@ class Keys {
   }
 
   /// Empty where the configuration does not list them.
-  std::vector<bool> sliding_layers() const {
+  std::vector<bool> layers_of(const char* wanted) const {
     const Json* const types = config_.find({"layer_types"});
     if (types == nullptr) return {};
     std::vector<bool> slides;
     if (types->is_array())
-      for (const Json& type : *types) slides.push_back(type == "sliding_attention");
+      for (const Json& type : *types) slides.push_back(type == wanted);
     if (slides.size() != static_cast<std::size_t>(n_layers()))
       refuse_config("layer_types is no list with a text for each layer");
     return slides;
-  }
-
-  /// Files have no key for it: another one would be another model without a word.
-  void check_activation() const {
-    const Json* const said = config_.find({"hidden_act"});
-    if (said == nullptr || has(kEncoder)) return;
-    std::string name = said->is_string() ? said->get<std::string>() : said->dump();
-    if (name == "swish") name = "silu";
-    std::string_view expected = "silu";
-    for (const Activation& other : kActivations)
-      if (other.architecture == family_.architecture) expected = other.name;
-    if (!name.starts_with(expected))
-      throw Error(ErrorCode::kUnsupported, "config.json: hidden_act is \"" + name.substr(0, 40) +
-                                               "\", and weft's " + std::string(family_.architecture) +
-                                               " models have " + std::string(expected));
   }
 
   void add_long_rope(double n_trained) {

@@ -397,6 +397,75 @@ TEST_F(Convert, RopeIsAsItsParametersSay) {
                                    "short_factor": [1, 1, 1, 1], "long_factor": [1, 2, 3, 4])";
   EXPECT_FLOAT_EQ(key(long_rope + R"(, "attention_factor": 1.5)", "scaling.attn_factor"), 1.5f);
   EXPECT_FLOAT_EQ(key(long_rope + R"(, "factor": 4.0)", "scaling.attn_factor"), std::sqrt(4.0f / 3.0f));
+  // Llama 3's factors are those of the half that turns, transformers' for these numbers.
+  key(R"("type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 64)",
+      "freq_base");
+  const WeightFile file(scratch_ / "made.gguf");
+  const WeightFile::Tensor* const factors = file.find("rope_freqs.weight");
+  ASSERT_NE(factors, nullptr);
+  const std::vector<float> expected = {1.0f, 7.667385f, 8.0f, 8.0f}, found = values_of(file, *factors);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5f);
+}
+
+TEST_F(Convert, WhatModelsHaveForGrantedMayNotBeSaidOtherwise) {
+  struct Case {
+    const char *folder, *from, *to, *refusal;
+  };
+  constexpr const char* kRope = R"("rope_type": "default")";
+  for (const auto& [name, from, to, refusal] : {
+           Case{"gemma2", R"("hidden_activation": "gelu_pytorch_tanh")", R"("hidden_activation": "silu")",
+                R"(hidden_activation is "silu", and weft's gemma2 models have gelu)"},
+           Case{"gemma2", R"("use_bidirectional_attention": null)", R"("use_bidirectional_attention": true)",
+                "use_bidirectional_attention is true"},
+           Case{"gpt-oss", R"("swiglu_limit": 7.0)", R"("swiglu_limit": 5.0)", "swiglu_limit is 5.0"},
+           Case{"gpt-oss", "\"truncate\": false", "\"truncate\": true", "rope's truncate is true"},
+           Case{"phi2", kRope, R"("rope_type": "yarn", "factor": 4.0, "truncate": false)",
+                "rope's truncate is false, and weft's phi2 models have true"},
+           Case{"flan-t5", R"("relative_attention_max_distance": 128)",
+                R"("relative_attention_max_distance": 64)", "relative_attention_max_distance is 64"},
+           Case{"falcon-40b", R"("alibi": false)", R"("alibi": true)", "alibi is true"},
+           Case{"gemma4", kRope, R"("rope_type": "linear", "factor": 2.0)",
+                "rope_type of sliding_attention is linear"},
+           Case{"gemma4", R"("rope_type": "proportional")", R"("rope_type": "linear", "factor": 2.0)",
+                "rope_type of full_attention is linear"},
+           Case{"qwen2moe", "\"full_attention\"", "\"sliding_attention\"", "sliding_window is 0"},
+       }) {
+    const auto folder = copy_of(name);
+    replace(folder / "config.json", from, to);
+    expect_refused(folder, ErrorCode::kUnsupported, refusal);
+    std::filesystem::remove_all(folder);
+  }
+}
+
+TEST_F(Convert, FieldsThatFilesHaveKeysForAreKept) {
+  const auto kept = [&](const char* name, const char* from, const char* to, const char* key) {
+    const auto folder = copy_of(name);
+    replace(folder / "config.json", from, to);
+    const std::filesystem::path made = scratch_ / "made.gguf";
+    convert(folder, made);
+    std::filesystem::remove_all(folder);
+    for (const auto& [found, value] : read_gguf_metadata(made))
+      if (found == key) return value;
+    ADD_FAILURE() << key;
+    return GgufValue();
+  };
+  EXPECT_EQ(kept("gemma2", R"("query_pre_attn_scalar": 32)", R"("query_pre_attn_scalar": 64)",
+                 "gemma2.attention.scale"),
+            GgufValue(0.125f));
+  EXPECT_EQ(kept("mixtral", R"("sliding_window": null)", R"("sliding_window": 4096)",
+                 "llama.attention.sliding_window"),
+            GgufValue(std::uint32_t{4096}));
+}
+
+TEST_F(Convert, NumbersThatOnlyPythonWritesAreForgotten) {
+  const auto folder = copy_of("phi2");
+  convert(folder, scratch_ / "before.gguf");
+  replace(folder / "config.json", "{",
+          R"({"time_step_limit": [0.0, Infinity], "others": [-Infinity, NaN], "text": "\"Infinity\\",)");
+  convert(folder, scratch_ / "after.gguf");
+  EXPECT_EQ(read(scratch_ / "before.gguf"), read(scratch_ / "after.gguf"));
 }
 
 TEST_F(Convert, NothingStandsBehindATextUnlessItIsSaid) {

@@ -21,7 +21,7 @@ void read(const Metadata& metadata, HParams& h) {
   const float factor =
       1.0f + metadata.get_float("rope.scaling.yarn_log_multiplier", 0.0, 10.0, 0.0f) * stretch;
   h.attention_scale *= factor * factor;
-  if (h.rope.ext_factor != 0.0f) h.rope.attn_factor = 1.0f / (1.0f + 0.1f * stretch);
+  if (h.rope.ext_factor != 0.0f) h.rope.attn_factor /= 1.0f + 0.1f * stretch;
 }
 
 ValueId build(Builder& b) {

@@ -22,10 +22,12 @@ void read2(const Metadata& metadata, HParams& h) {
   h.logit_softcap = metadata.get_float("final_logit_softcapping", 0.0, 1e6, 30.0f);
   constexpr int kPattern = 2;
   read_sliding(metadata, h, kPattern);
-  // The largest model scales by the width of a head as if there were no separate head size.
+  // The largest model scales by the width of a head as if there were no separate head size; files that others
+  // made do not say so.
   constexpr int kLayersOf27B = 46;
   if (h.n_layers == kLayersOf27B)
     h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));
+  h.attention_scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, h.attention_scale);
 }
 
 ValueId build_layers(Builder& b, Decoder& how) {

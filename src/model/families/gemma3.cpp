@@ -14,10 +14,12 @@ void read(const Metadata& metadata, HParams& h) {
   if (h.window == 0) metadata.refuse("attention.sliding_window", "missing or 0, expected at least 1");
   constexpr int kPattern = 6;
   read_sliding(metadata, h, kPattern);
-  // The largest model scales by the width of a head as if there were no separate head size.
+  // The largest model scales by the width of a head as if there were no separate head size; files that others
+  // made do not say so.
   constexpr int kLayersOf27B = 62;
   if (h.n_layers == kLayersOf27B)
     h.attention_scale = 1.0f / std::sqrt(static_cast<float>(h.n_embd) / static_cast<float>(h.n_heads));
+  h.attention_scale = metadata.get_float("attention.scale", kMinFactor, kMaxFactor, h.attention_scale);
 }
 
 ValueId build(Builder& b) {
@@ -30,7 +32,10 @@ ValueId build(Builder& b) {
     if (!h.sliding[static_cast<std::size_t>(layer)]) return;
     block.window = h.window;
     block.rope_params.freq_base = h.rope_base_window;
-    block.rope_params.freq_scale = 1.0f;  // Linear scaling is for full layers only.
+    // Scaling is for full layers only.
+    block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;
+    block.rope_params.ext_factor = 0.0f;
+    block.rope_factors = kNoValue;
   };
   how.activation = Activation::kGelu;
   return decoder(b, embed_tokens(b), how);

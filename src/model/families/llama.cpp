@@ -1,6 +1,6 @@
-// Llama (arXiv 2307.09288) and what shares its shape: Mistral, SmolLM, TinyLlama, Ernie 4.5, InternLM 2,
-// XVERSE; with experts Mixtral. EXAONE 3 (arXiv 2408.03541): the same with rope in halves. Orion (arXiv
-// 2401.12246): that with layer norms.
+// Llama (arXiv 2307.09288) and what shares its shape: Mistral (its first one with a window), SmolLM,
+// TinyLlama, Ernie 4.5, InternLM 2, XVERSE; with experts Mixtral. EXAONE 3 (arXiv 2408.03541): the same with
+// rope in halves. Orion (arXiv 2401.12246): that with layer norms.
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -16,6 +16,7 @@ ValueId build_with(Builder& b, NormKind norm) {
   Decoder how;
   how.norm = norm;
   how.attention.rope_params = h.rope;
+  how.attention.window = h.window;
   return decoder(b, embed_tokens(b), how);
 }
 

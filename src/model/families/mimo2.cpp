@@ -10,6 +10,8 @@ void read(const Metadata& metadata, HParams& h) {
   h.rope.neox = true;
   h.sigmoid_router = true;
   require_experts(metadata, h);
+  h.expert_scale = metadata.get_float("expert_weights_scale", 0.0, kMaxFactor, 1.0f);
+  if (h.expert_scale == 0.0f) h.expert_scale = 1.0f;  // Files say so where there is none.
   h.value_scale = metadata.get_float("attention.value_scale", kMinFactor, kMaxFactor, 1.0f);
   constexpr int kPattern = 6;
   read_sliding(metadata, h, kPattern);

@@ -39,6 +39,7 @@ ValueId build_mellum(Builder& b) {
     block.rope_params.freq_base = h.rope_base_window;
     block.rope_params.freq_scale = block.rope_params.attn_factor = 1.0f;  // Scaling is for full layers only.
     block.rope_params.ext_factor = 0.0f;
+    block.rope_factors = kNoValue;
   };
   return decoder(b, embed_tokens(b), how);
 }

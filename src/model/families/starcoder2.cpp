@@ -9,8 +9,10 @@ namespace {
 void read(const Metadata&, HParams& h) { h.rope.neox = true; }
 
 ValueId build_with(Builder& b, Activation activation) {
+  const HParams& h = b.hparams();
   Decoder how;
-  how.attention.rope_params = b.hparams().rope;
+  how.attention.rope_params = h.rope;
+  how.attention.window = h.window;
   how.norm = NormKind::kLayer;
   how.ffn = Ffn::kPlain;
   how.activation = activation;
