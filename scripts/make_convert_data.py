@@ -97,7 +97,12 @@ def write(name, target):
         model = sources.make_model(sources.MODELS[name])
     else:
         model = golden.make_model(golden.FAMILIES[name])
-    model.to(torch.float16).save_pretrained(target)
+    save(model.to(torch.float16), target)
+
+
+def save(model, target):
+    """The folder that transformers makes of a model, with a vocabulary."""
+    model.save_pretrained(target)
     (target / "generation_config.json").unlink(missing_ok=True)
     # What the class has no use for is in no published file.
     config = json.loads((target / "config.json").read_text())

@@ -15,12 +15,15 @@ struct Activation {
   std::string_view architecture, name;
 };
 constexpr Activation kActivations[] = {
-    {"gemma", "gelu"},       {"gemma2", "gelu"},     {"gemma3", "gelu"},        {"gemma3n", "gelu"},
-    {"gemma4", "gelu"},      {"phi2", "gelu"},       {"gptneox", "gelu"},       {"falcon", "gelu"},
-    {"starcoder", "gelu"},   {"starcoder2", "gelu"}, {"gpt2", "gelu"},          {"gptj", "gelu"},
-    {"bloom", "gelu"},       {"mpt", "gelu"},        {"codeshell", "gelu"},     {"nemotron", "relu2"},
-    {"nemotron_h", "relu2"}, {"arcee", "relu2"},     {"bitnet-b1.58", "relu2"}, {"jais2", "relu2"},
-    {"apertus", "xielu"}};
+    {"gemma", "gelu"},        {"gemma2", "gelu"},      {"gemma3", "gelu"},
+    {"gemma3n", "gelu"},      {"gemma4", "gelu"},      {"phi2", "gelu"},
+    {"gptneox", "gelu"},      {"falcon", "gelu"},      {"starcoder", "gelu"},
+    {"starcoder2", "gelu"},   {"gpt2", "gelu"},        {"gptj", "gelu"},
+    {"bloom", "gelu"},        {"mpt", "gelu"},         {"codeshell", "gelu"},
+    {"nemotron", "relu2"},    {"nemotron_h", "relu2"}, {"nemotron_h_moe", "relu2"},
+    {"bert", "gelu"},         {"modern-bert", "gelu"}, {"gemma-embedding", "gelu"},
+    {"jina-bert-v3", "gelu"}, {"arcee", "relu2"},      {"bitnet-b1.58", "relu2"},
+    {"jais2", "relu2"},       {"apertus", "xielu"}};
 
 /// A field, and what the models have, as JSON. Fields that are missing or null say nothing. Without an
 /// architecture: of all.
@@ -65,8 +68,10 @@ constexpr Fixed kFixed[] = {
 void check_activation(const Config& config, const Family& family) {
   for (const char* field :
        {"hidden_activation", "hidden_act", "activation_function", "mlp_hidden_act", "activation"}) {
+    // Encoders' last field may name what the feed-forward part is as a whole.
+    const bool of_part = (family.traits & kEncoder) != 0 && std::string_view(field).starts_with("activation");
     const Json* const said = config.find({field});
-    if (said == nullptr) continue;
+    if (said == nullptr || of_part) continue;
     std::string name = said->is_string() ? said->get<std::string>() : said->dump();
     if (name == "swish") name = "silu";
     std::string_view expected = "silu";
@@ -136,6 +141,11 @@ void check_positions(const Config& config, const Family& family) {
   }
 }
 
+std::string text_of(const Config& config, const char* field, const char* otherwise) {
+  const Json* const said = config.find({field});
+  return said != nullptr && said->is_string() ? said->get<std::string>() : otherwise;
+}
+
 /// What follows from two fields.
 void check_others(const Config& config, const Family& family) {
   constexpr std::int64_t kExpertsOfMaverick = 128;
@@ -144,6 +154,22 @@ void check_others(const Config& config, const Family& family) {
     if (normed == (config.get_int({"num_local_experts"}).value_or(0) == kExpertsOfMaverick))
       refuse(family, "use_qk_norm", normed ? "true" : "false", "true unless they have 128 experts");
   }
+  if ((family.traits & kBothSides) != 0) {
+    const std::string part = text_of(config, "feed_forward_proj", "relu");
+    if (part != "relu" && part != "gated-gelu")
+      refuse(family, "feed_forward_proj", part, "relu or gated-gelu");
+    const bool gated = config.get_bool("is_gated_act", part == "gated-gelu");
+    const std::string act = text_of(config, "dense_act_fn", gated ? "gelu" : "relu");
+    if (gated ? !act.starts_with("gelu") : act != "relu")
+      refuse(family, "dense_act_fn", act, gated ? "gelu with gates" : "relu without gates");
+  }
+  // ModernBERT's layers that see all.
+  const Json* const types = config.find({"layer_types"});
+  if (const auto every = config.get_int({"global_attn_every_n_layers"});
+      every && *every > 0 && types != nullptr && types->is_array())
+    for (std::size_t i = 0; i < types->size(); ++i)
+      if (((*types)[i] == "full_attention") != (i % static_cast<std::size_t>(*every) == 0))
+        refuse(family, "layer_types", types->dump(), "full_attention every global_attn_every_n_layers");
   // "vision" is for rows of pictures.
   if (const Json* const both = config.find({"use_bidirectional_attention"});
       both != nullptr && (family.traits & kEncoder) == 0 && (*both == "all" || *both == true))
@@ -152,8 +178,8 @@ void check_others(const Config& config, const Family& family) {
       config.get_bool("mamba_norm_before_gate", true))
     refuse(family, "mamba_norm_before_gate", "true", "false");
   const Json* const limit = config.find({"time_step_limit"});
-  if (limit != nullptr && limit->is_array() && limit->size() == 2 && family.architecture != "nemotron_h" &&
-      ((*limit)[0] != 0.0 || (*limit)[1].is_number()))
+  if (limit != nullptr && limit->is_array() && limit->size() == 2 &&
+      !family.architecture.starts_with("nemotron_h") && ((*limit)[0] != 0.0 || (*limit)[1].is_number()))
     refuse(family, "time_step_limit", limit->dump(), "0 to infinity");
 }
 
@@ -167,10 +193,8 @@ bool same(const Json& a, const Json& b) {
 }  // namespace
 
 void check_taken_for_granted(const Config& config, const Family& family) {
-  if ((family.traits & kEncoder) == 0) {
-    check_activation(config, family);
-    check_window(config, family);
-  }
+  check_activation(config, family);
+  if ((family.traits & kEncoder) == 0) check_window(config, family);
   check_rope(config, family);
   check_positions(config, family);
   check_others(config, family);
