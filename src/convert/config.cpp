@@ -190,7 +190,9 @@ double Config::rope_float(const char* name, double otherwise) const {
 }
 
 std::string Config::rope_type() const {
-  return find_text(rope_, "rope_type").value_or(find_text(rope_, "type").value_or("default"));
+  const std::string type =
+      find_text(rope_, "rope_type").value_or(find_text(rope_, "type").value_or("default"));
+  return type == "mrope" ? "default" : type;  // Sections say the rest.
 }
 
 std::int64_t Config::rope_dim() const {

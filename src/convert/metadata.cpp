@@ -213,7 +213,9 @@ class Keys {
       set("attention.sliding_window", u32(*chunk));
       if (const std::vector<bool> chunked = layers_of("chunked_attention"); !chunked.empty())
         set("attention.sliding_window_pattern", chunked);
-      if (!config_.get_bool("attn_temperature_tuning", true)) set("attention.temperature_scale", 0.0f);
+      if (const Json* const tuned = config_.find({"attn_temperature_tuning"});
+          tuned != nullptr && (*tuned == false || *tuned == 0))
+        set("attention.temperature_scale", 0.0f);
     }
   }
 

@@ -387,6 +387,8 @@ TEST_F(Convert, RopeIsAsItsParametersSay) {
   // Half of a head of 16 turns: 10000 * 1000^(8 / 6).
   EXPECT_FLOAT_EQ(key(R"("type": "dynamic", "alpha": 1000.0, "factor": 1.0)", "freq_base"), 1e8f);
   EXPECT_FLOAT_EQ(key(R"("type": "dynamic", "factor": 2.0)", "freq_base"), 1e4f);
+  // Qwen2-VL's published folders call rope of several axes so.
+  EXPECT_FLOAT_EQ(key(R"("type": "mrope")", "freq_base"), 1e4f);
   // Beside the factor that YaRN has by itself, 1 + 0.1 ln 4.
   EXPECT_FLOAT_EQ(key(R"("type": "yarn", "factor": 4.0, "attention_factor": 2.0)", "scaling.attn_factor"),
                   2.0f / (1.0f + 0.1f * std::log(4.0f)));
@@ -425,6 +427,10 @@ TEST_F(Convert, WhatModelsHaveForGrantedMayNotBeSaidOtherwise) {
                 "rope's truncate is false, and weft's phi2 models have true"},
            Case{"flan-t5", R"("relative_attention_max_distance": 128)",
                 R"("relative_attention_max_distance": 64)", "relative_attention_max_distance is 64"},
+           Case{"flan-t5", R"("feed_forward_proj": "gated-gelu")", R"("feed_forward_proj": "gated-silu")",
+                "feed_forward_proj is gated-silu"},
+           Case{"gemma-embedding", R"("hidden_activation": "gelu_pytorch_tanh")",
+                R"("hidden_activation": "relu")", "hidden_activation is \"relu\""},
            Case{"falcon-40b", R"("alibi": false)", R"("alibi": true)", "alibi is true"},
            Case{"gemma4", kRope, R"("rope_type": "linear", "factor": 2.0)",
                 "rope_type of sliding_attention is linear"},
