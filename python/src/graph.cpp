@@ -2,10 +2,14 @@
 #include "graph.h"
 
 #include <nanobind/operators.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/variant.h>
 
+#include <map>
+#include <string>
 #include <variant>
+#include <vector>
 
 namespace weft::python {
 
@@ -122,6 +126,19 @@ void bind_dim(nb::module_& m) {
       .def(
           "__eq__", [](const PyDim& a, const Dim& b) { return a.dim == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def(
+          "value",
+          [](const PyDim& a, const std::map<std::string, std::int64_t>& sizes) {
+            std::vector<std::int64_t> numbers;
+            for (const Symbol& symbol : a.owner->symbols()) {
+              const auto found = sizes.find(symbol.name);
+              if (found == sizes.end() && a.dim.uses(static_cast<SymbolId>(numbers.size())))
+                refuse("the size " + symbol.name + " is not among those that are given");
+              numbers.push_back(found == sizes.end() ? 0 : found->second);
+            }
+            return a.dim.value(numbers);
+          },
+          nb::arg("sizes"), "The number that it is with these sizes of its symbols.")
       .def("__hash__",
            [](const PyDim& a) { return std::hash<std::string>()(to_string(a.dim, a.owner->symbols())); })
       .def("__repr__", [](const PyDim& a) { return to_string(a.dim, a.owner->symbols()); });

@@ -8,6 +8,7 @@ Needs the package onnx: pip install weft[onnx]."""
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,15 +21,17 @@ import numpy.typing as npt
 try:
     import onnx
     from google.protobuf.message import DecodeError
-    from onnx import external_data_helper, helper, numpy_helper
+    from onnx import helper
 except ImportError as error:
     raise ImportError("weft.onnx needs the package onnx: pip install weft[onnx]") from error
 
 from ..errors import Error, InvalidArgumentError, InvalidFileError, IoError, NotFoundError
 from ..options import FilePath
 from ..plan import Plan
-from .build import TYPES, Builder, UnsupportedModelError, fit
+from .build import TYPES, Builder, UnsupportedModelError, fit, single, type_name
+from .known import NeedsSizes, number_of
 from .operators import CONTROLS, OPERATORS
+from .stored import check, embed, read
 
 __all__ = ["Model", "Tensor", "UnsupportedModelError", "load", "operators"]
 
@@ -65,15 +68,16 @@ def load(
     always the same, as shapes and axes that an input says. `devices`, `pins` and `n_threads` are those of weft.Plan.
 
     UnsupportedModelError names all that weft lacks for the model, before anything is computed."""
-    folder = Path()
+    folders = [Path()]
     if isinstance(source, onnx.ModelProto):
         what, model = "the model", onnx.ModelProto()
         model.CopyFrom(source)
-        _check(what, source)
     else:
         what = "the bytes" if isinstance(source, bytes) else str(source)
         if not isinstance(source, bytes):
-            folder = Path(os.fspath(source)).parent
+            # In a hub's cache both the model and the files beside it are links into one folder.
+            path = Path(os.fspath(source))
+            folders = [path.parent, path.resolve().parent]
         try:
             data = source if isinstance(source, bytes) else Path(os.fspath(source)).read_bytes()
             model = onnx.ModelProto.FromString(data)
@@ -83,56 +87,28 @@ def load(
             raise IoError(f"{source}: {error.strerror}") from error
         except DecodeError as error:
             raise InvalidFileError(f"{what}: no ONNX model") from error
-        _check(what, data if isinstance(source, bytes) else os.fspath(source))
         del data
-    return Model(model, folder, sizes or {}, constants or {}, devices, pins, n_threads)
-
-
-def _check(what: str, model: Union[str, bytes, onnx.ModelProto]) -> None:
-    """Whether it is what ONNX allows."""
-    try:
-        onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
-        raise InvalidFileError(f"{what}: {error}") from error
-
-
-def _array(tensor: onnx.TensorProto, folder: Path) -> Array:
-    """Elements of a file beside the model are mapped, those within it are the model's own bytes."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        try:
-            return numpy_helper.to_array(tensor)
-        except (ValueError, TypeError, LookupError) as error:
-            raise InvalidFileError(f"the weight '{tensor.name}' is damaged: {error}") from error
-    try:
-        said = external_data_helper.ExternalDataInfo(tensor)
-    except ValueError as error:
-        raise InvalidFileError(f"the weight '{tensor.name}' does not say where it lies: {error}") from error
-    path = (folder / said.location).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise InvalidFileError(f"the weight '{tensor.name}' lies outside of the model's folder: {said.location}")
-    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    try:
-        array = np.memmap(path, dtype, "r", said.offset or 0, tuple(tensor.dims))
-    except (OSError, ValueError, OverflowError) as error:
-        raise InvalidFileError(f"the weight '{tensor.name}' cannot be read from {path}: {error}") from error
-    return np.require(array.view(np.ndarray), requirements=["A", "C"])
+    check(what, model)
+    return Model(model, folders, sizes or {}, constants or {}, devices, pins, n_threads)
 
 
 class Model:
     """A loaded model. Used by one thread at a time."""
 
-    def __init__(self, model: onnx.ModelProto, folder: Path, sizes: Mapping[str, Size], constants: Mapping[str, npt.ArrayLike],
-                 devices: Sequence[str], pins: Sequence[tuple[str, str]], n_threads: int) -> None:  # fmt: skip
+    def __init__(self, model: onnx.ModelProto, folders: Sequence[Path], sizes: Mapping[str, Size],
+                 constants: Mapping[str, npt.ArrayLike], devices: Sequence[str], pins: Sequence[tuple[str, str]],
+                 n_threads: int) -> None:  # fmt: skip
         self._model = model
-        self._initializers = {one.name: _array(one, folder) for one in model.graph.initializer}
+        self._read = functools.partial(read, folders=folders)
+        self._initializers = {one.name: self._read(one) for one in model.graph.initializer}
         del model.graph.initializer[:]  # Their bytes are in the arrays.
+        embed(model, folders)
         declared = {one.name: one for one in model.graph.input}
         self._constants: dict[str, Array] = {}
         for name, value in constants.items():
             if name not in declared:
                 raise NotFoundError(f"the model has no input '{name}' to be a constant")
-            elements = declared[name].type.tensor_type.elem_type
-            self._constants[name] = np.asarray(value, helper.tensor_dtype_to_np_dtype(elements))
+            self._constants[name] = _constant(declared[name], value)
         self._bounds: dict[str, Size] = dict(sizes)
         self._given = set(sizes)
         self._settings: dict[str, Any] = {"devices": devices, "pins": pins, "n_threads": n_threads}
@@ -183,6 +159,26 @@ class Model:
         sizes = self._sizes(given)
         if self._fixed is None:
             self._grow(sizes)
+        if self._fixed is not None or not self._free:
+            return self._step(sizes, given)
+        kept = self._plan, self._built, self._first
+        try:
+            if not all(holds(sizes) for holds in self._built.assumed):
+                raise NeedsSizes("the graph is one of other sizes")
+            return self._step(sizes, given)
+        except (InvalidArgumentError, NeedsSizes):
+            # As where a slice ends behind the last element, which it did not before.
+            self._fixed, self._plan = _Fixed({}, {}), None
+            try:
+                return self._step(sizes, given)
+            except Error as error:
+                failed = error
+            self._fixed = None
+            self._plan, self._built, self._first = kept
+            raise failed
+
+    def _step(self, sizes: Mapping[str, int], given: Mapping[str, Array]) -> dict[str, Array]:
+        known = self._inputs
         if self._fixed is not None:
             self._fix(sizes, given)
             sizes = {name: size for name, size in sizes.items() if name in self._given}
@@ -199,7 +195,7 @@ class Model:
                 continue
             array = made[one.value.name].astype(helper.tensor_dtype_to_np_dtype(one.type), copy=False)
             if one.wide is not None:
-                array = array.reshape([size if isinstance(size, int) else -1 for size in one.wide])
+                array = array.reshape([number_of(size, sizes) for size in one.wide])
             results[name] = array
         return results
 
@@ -215,7 +211,7 @@ class Model:
     def _build(self, fixed: _Fixed | None = None) -> None:
         """The graph, which takes the place of the one before if nothing is missing."""
         numbers, values = (fixed.numbers, fixed.values) if fixed else ({}, {})
-        built = Builder(self._model, self._initializers, {**self._constants, **values}, {**self._bounds, **numbers}, OPERATORS,
+        built = Builder(self._model, self._initializers, self._read, {**self._constants, **values}, {**self._bounds, **numbers}, OPERATORS,
                         CONTROLS, self._prepared)  # fmt: skip
         if fixed and built.error is not None:
             raise built.error
@@ -329,16 +325,37 @@ def _declared(one: onnx.ValueInfoProto) -> Tensor:
     return Tensor(helper.tensor_dtype_to_np_dtype(tensor.elem_type), tuple(sizes))
 
 
+def _constant(declared: onnx.ValueInfoProto, value: npt.ArrayLike) -> Array:
+    name, tensor = declared.name, declared.type.tensor_type
+    if not declared.type.HasField("tensor_type"):
+        raise InvalidArgumentError(f"the input '{name}' is no tensor, which a constant has to be")
+    try:
+        array = np.asarray(value, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    except (ValueError, TypeError, LookupError) as error:
+        raise InvalidArgumentError(f"the constant '{name}' is no tensor of {type_name(tensor.elem_type)}: {error}") from error
+    shape = _declared(declared).shape
+    is_size = [not isinstance(size, int) or size == now for size, now in zip(shape, array.shape, strict=False)]
+    if tensor.HasField("shape") and not (len(shape) == array.ndim and all(is_size)):
+        raise InvalidArgumentError(f"the constant '{name}' has the shape {array.shape}, not ({', '.join(map(str, shape))})")
+    return array
+
+
 def _checked(name: str, array: Array, kind: int) -> Array:
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise InvalidArgumentError(f"the input '{name}' is of {dtype}, not {array.dtype}")
+    if array.dtype != dtype and dtype.kind in "iu" and array.size:
+        limits = np.iinfo(dtype)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise InvalidArgumentError(f"the input '{name}' has numbers that {dtype} does not hold")
     return array
 
 
 def _as_input(name: str, array: Array, kind: int) -> Array:
     if TYPES[kind] == "i32":
         return fit(array, f"the input '{name}'")
+    if kind == onnx.TensorProto.DOUBLE:
+        return single(array, f"the input '{name}'")
     return np.asarray(array, np.float32, order="C")
 
 

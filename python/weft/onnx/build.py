@@ -18,13 +18,18 @@ from ..errors import Error, UnsupportedError
 from .known import Array, NeedsSizes, are_sizes, attributes, fold, product
 from .wide import MOST, joined, reshaped
 
-# The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored: f32 is computed. Whole numbers
-# of 64 bits must fit 32.
+# The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored, and doubles what comes and goes:
+# f32 is computed. Whole numbers of 64 bits must fit 32.
 TYPES: Mapping[int, str] = {
-    TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f32", TensorProto.BFLOAT16: "f32",
+    TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f32", TensorProto.BFLOAT16: "f32", TensorProto.DOUBLE: "f32",
     TensorProto.INT32: "i32", TensorProto.INT64: "i32", TensorProto.BOOL: "i32",
     TensorProto.INT8: "i32", TensorProto.UINT8: "i32", TensorProto.INT16: "i32", TensorProto.UINT16: "i32",
 }  # fmt: skip
+
+
+# Nodes of a model with its functions and loops written out: each takes some tenths of a millisecond, and a few kB of functions
+# that call functions may stand for 2^40.
+MOST_NODES = 250_000
 
 
 def type_name(onnx_type: int) -> str:
@@ -111,7 +116,7 @@ class Node:
     def opened(self, graph: onnx.GraphProto) -> Callable[..., list[Any]]:
         """A graph of an attribute: a function of its inputs and of what its results are called after. Its weights are read once,
         however often it is used."""
-        weights = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer}
+        weights = {one.name: self.builder.read(one) for one in graph.initializer}
 
         def inside(given: Sequence[Any], place: str = "") -> list[Any]:
             names = {**weights, **{one.name: value for one, value in zip(graph.input, given, strict=False)}}
@@ -172,13 +177,15 @@ class Node:
 
 
 class Builder:
-    """Makes a graph of a model. `bounds` are a number or the least and most of each symbol."""
+    """Makes a graph of a model. `bounds` are a number or the least and most of each symbol; `read` gives the elements of weights
+    that are not among `initializers`."""
 
-    def __init__(self, model: onnx.ModelProto, initializers: Mapping[str, Array], constants: Mapping[str, Array],
+    def __init__(self, model: onnx.ModelProto, initializers: Mapping[str, Array], read: Callable[[TensorProto], Array],
+                 constants: Mapping[str, Array],
                  bounds: Mapping[str, int | tuple[int, int]], operators: Mapping[str, Callable[..., Any]],
                  controls: Mapping[str, Callable[..., list[Any]]], transposed: dict[int, tuple[Array, Array]]) -> None:  # fmt: skip
         self.graph = _weft.Graph()
-        self.operators, self.controls = operators, controls
+        self.operators, self.controls, self.read = operators, controls, read
         self.bounds = bounds
         self.functions = {(one.domain, one.name): one for one in model.functions}
         self.symbols: dict[str, Any] = {}
@@ -186,6 +193,8 @@ class Builder:
         self.weights: dict[str, Array] = {}
         self.fixed: dict[str, Array] = {}  # Whole numbers, which are inputs that never change.
         self.outputs: dict[str, Any] = {}  # Known arrays, or Tensors whose values have the graph's names of them.
+        self.assumed: list[Callable[[Mapping[str, int]], bool]] = []  # Of the symbols' sizes; else the graph is another.
+        self._n_nodes = 0
         self._made: dict[tuple[int, str], tuple[Array, Any]] = {}
         self._names = {id(array): name for name, array in initializers.items()}
         self._arrays: list[Array] = []  # That are known by their address.
@@ -237,11 +246,13 @@ class Builder:
         """A known array as a weight; its elements lie where they are, if their type is one of weft's."""
         key = (id(array), "packed" if packed else "elements")
         if key not in self._made:
-            stored = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(array.dtype.name)
+            stored = {"float64": "f32", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(array.dtype.name)
             if stored is None:
                 raise UnsupportedError(f"weft has no weights of {array.dtype.name}")
             data = array
-            if stored != "f32" and not packed:
+            if array.dtype == np.float64:
+                data = single(array, "a constant")
+            elif stored != "f32" and not packed:
                 data, stored = array.astype(np.float32), "f32"
             name = self._free(self._names.get(id(array), "constant"))
             self.weights[name] = data.view(np.uint16) if stored == "bf16" else data
@@ -269,7 +280,7 @@ class Builder:
             return ops.cast(ops.full(self.graph, array.shape, 0.0), "i32" if array.dtype.kind in "biu" else "f32")
         if array.dtype.kind in "biu":
             return self.fixed_input(array)
-        return self.weight(array, packed=False) if array.ndim else ops.full(self.graph, (), float(array))
+        return self.weight(array, packed=False) if array.ndim else ops.full(self.graph, (), float(single(array, "a constant")))
 
     def fixed_input(self, array: Array) -> _weft.Value:
         """A known array where weft takes no weights: whole numbers, and factors of products of values."""
@@ -277,7 +288,7 @@ class Builder:
         if key not in self._made:
             name = self._free(self._names.get(id(array), "constant"))
             whole = array.dtype.kind in "biu"
-            self.fixed[name] = fit(array, "a constant") if whole else np.asarray(array, np.float32, order="C")
+            self.fixed[name] = fit(array, "a constant") if whole else single(array, "a constant")
             self._made[key] = array, self.graph.input(name, array.shape, "i32" if whole else "f32")
         return self._made[key][1]
 
@@ -296,13 +307,17 @@ class Builder:
             what = f"{node.domain + '.' if node.domain else ''}{node.op_type} (opset {scope.opsets.get(node.domain, '?')})"
             place = scope.prefix + (node.name or next((name for name in node.output if name), ""))
             results: Any = Broken()
+            self._n_nodes += 1
             try:
-                results = self._node(node, scope)
+                if self._n_nodes <= MOST_NODES:
+                    results = self._node(node, scope)
+                elif self._n_nodes == MOST_NODES + 1:
+                    raise UnsupportedError(f"weft takes {MOST_NODES} nodes at most, with functions and loops written out")
             except Unknown as unknown:
                 self.wanted.update(dict.fromkeys(sorted(unknown.sources)))
                 self._problem(what, "what it makes depends on values that must be known when the model is loaded: "
                               + (", ".join(sorted(unknown.sources)) or "a result"), place, is_hopeless=False)  # fmt: skip
-            except (Error, ValueError, TypeError, NotImplementedError, LookupError, ArithmeticError, MemoryError) as error:
+            except (Error, ValueError, TypeError, NotImplementedError, LookupError, ArithmeticError, MemoryError, RecursionError) as error:
                 is_hopeless = isinstance(error, UnsupportedError) and not isinstance(error, NeedsSizes)
                 self._problem(what, (str(error).splitlines() or [type(error).__name__])[0], place, is_hopeless)
             for place_of, name in enumerate(node.output):
@@ -335,6 +350,9 @@ class Builder:
         if self._folds(schema, inputs):
             known = fold(node, inputs, scope.opsets)
             if known is not None:
+                if node.op_type == "Div":  # It rounds up what is negative, where sizes are rounded down.
+                    divided = [one for one in inputs[0].flat if isinstance(one, _weft.Dim)]
+                    self.assumed.append(lambda now: all(one.value(now) >= 0 for one in divided))
                 return known
         sources = frozenset().union(*(one.sources for one in inputs if isinstance(one, Tensor)))
         if make is not None:
@@ -509,6 +527,15 @@ def _with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributePro
             del kept.g.node[:]
             kept.g.node.extend(nodes)
     return result
+
+
+def single(array: Array, what: str) -> Array:
+    """Numbers in 32 bits."""
+    with np.errstate(over="ignore"):
+        made = np.asarray(array, np.float32, order="C")
+    if array.dtype == np.float64 and np.any(np.isinf(made) & np.isfinite(array)):
+        raise UnsupportedError(f"{what} has doubles beyond 3.4e38, which do not fit 32 bits")
+    return made
 
 
 def fit(array: Array, what: str) -> Array:

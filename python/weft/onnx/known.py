@@ -28,6 +28,11 @@ def sizes(shape: Sequence[Any]) -> Array:
     return array
 
 
+def number_of(size: Any, sizes: Mapping[str, int]) -> int:
+    """A size with these of its symbols."""
+    return size.value(sizes) if isinstance(size, _weft.Dim) else size
+
+
 def product(dims: Iterable[Any]) -> Any:
     return functools.reduce(operator.mul, dims, 1)
 
@@ -55,6 +60,16 @@ def _is_equal(a: Any, b: Any) -> bool:
         if isinstance(size, _weft.Dim) and (isinstance(other, _weft.Dim) or other >= 0):
             raise NeedsSizes(f"whether {a} is {b} must be known: give it in sizes=")
     return bool(a == b)
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """Towards 0. A size is taken for one that is not negative, for it rounds down: whoever divides some looks at each step's."""
+    if isinstance(b, _weft.Dim):
+        raise NeedsSizes(f"what {b} divides must be known: give it in sizes=")
+    if isinstance(a, _weft.Dim):
+        return a // b
+    down = a // b
+    return down + 1 if down < 0 and down * b != a else down
 
 
 def _axes(x: Array, axes: Any) -> tuple[int, ...]:
@@ -96,7 +111,7 @@ OF_SIZES: Mapping[str, Callable[..., Any]] = {
     "Add": np.add,
     "Cast": lambda x, *, to, **_: x if to in (TensorProto.INT32, TensorProto.INT64) else None,
     "Concat": lambda *all, axis: np.concatenate([one.astype(object) for one in all], axis),
-    "Div": np.floor_divide,
+    "Div": np.frompyfunc(_quotient, 2, 1),
     "Equal": np.frompyfunc(_is_equal, 2, 1),
     "Gather": lambda x, indices, *, axis=0: np.take(x, indices.astype(np.int64), axis),
     "Identity": lambda x: x,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from onnx import TensorProto
 
 from ... import _weft, ops
 from ...errors import UnsupportedError
-from ..build import Node, Tensor
+from ..build import Node, Tensor, fit, single
 from ..known import NeedsSizes
 
 Value = _weft.Value
 BOOL, FLOAT, INT64 = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.INT64
+FLT_MAX = float(np.finfo(np.float32).max)
 # Whole numbers below 32 bits wrap around at their own size: how many there are, and the least.
 NARROW: Mapping[int, tuple[int, int]] = {TensorProto.INT8: (1 << 8, -(1 << 7)), TensorProto.UINT8: (1 << 8, 0),
           TensorProto.INT16: (1 << 16, -(1 << 15)), TensorProto.UINT16: (1 << 16, 0)}  # fmt: skip
@@ -46,11 +48,9 @@ def scalar(x: Any, other: Any) -> Any:
     if not isinstance(x, np.ndarray) or x.size != 1 or x.ndim > len(other.shape) or x.dtype == object:
         return None
     number = float(x.reshape(-1)[0])
-    return number if x.dtype.kind == "f" or abs(number) <= 1 << 24 else None
-
-
-def with_number(of_values: Callable[..., Any], of_numbers: Callable[..., Any]) -> Callable[[Value, Any], Value]:
-    return lambda a, b: of_values(a, b) if isinstance(b, Value) else of_numbers(a, b)
+    if x.dtype.kind == "f":
+        return None if math.isfinite(number) and abs(number) > FLT_MAX else number
+    return number if abs(number) <= 1 << 24 else None
 
 
 def operands(at: Node, a: Any, b: Any) -> tuple[Value, Any]:
@@ -60,6 +60,14 @@ def operands(at: Node, a: Any, b: Any) -> tuple[Value, Any]:
 
 def zeros(graph: Any, shape: Sequence[Any], dtype: str = "f32") -> Value:
     return ops.cast(ops.full(graph, shape, 0.0), dtype)
+
+
+def filled(graph: Any, shape: Sequence[Any], number: Any, dtype: str) -> Value:
+    """A number everywhere. Whole ones of more digits than floats have are made of two."""
+    if dtype == "f32" or abs(number) <= 1 << 24:
+        return ops.cast(ops.full(graph, shape, float(single(np.asarray(number), "a constant"))), dtype)
+    n = int(fit(np.asarray(number), "a constant"))
+    return ops.cast(ops.full(graph, shape, float(n >> 12)), dtype) * (1 << 12) + (n & 4095)
 
 
 def constant_size_of(size: Any) -> int:

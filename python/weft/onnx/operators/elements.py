@@ -13,7 +13,7 @@ from ...errors import UnsupportedError
 from ..build import TYPES, Node, Tensor, type_name
 from ..known import Array, product
 from ..wide import MOST, aligned, is_one
-from .common import BOOL, NARROW, Value, axis_of, operands, scalar, with_number, wrapped, zeros
+from .common import BOOL, NARROW, Value, axis_of, operands, scalar, wrapped, zeros
 from .norms import by_channel
 
 
@@ -86,14 +86,17 @@ def inverse_hyperbolic_sine(v: Value) -> Value:
 
 def clip(at: Node, x: Any, least: Any = None, most: Any = None, *, min: float | None = None, max: float | None = None) -> Any:
     v = at.value(x)
+    if v.dtype == "i32":  # No value is beyond 32 bits: nor does a bound have to be.
+        limits = np.iinfo(np.int32)
+        least, most = (np.asarray(np.clip(one, limits.min, limits.max)) if isinstance(one, np.ndarray) else one for one in (least, most))
     low, high = (scalar(bound, v) if isinstance(bound, np.ndarray) else number for bound, number in ((least, min), (most, max)))
     if v.dtype == "f32" and low is not None and high is not None:
         return ops.clamp(v, low, high)
-    for bound, number, make in ((least, min, ops.maximum), (most, max, ops.minimum)):
-        if bound is not None:
-            v = with_number(make, make)(v, at.value(bound) if isinstance(bound, Tensor) else scalar(bound, v))
-        elif number is not None:
+    for bound, number, make in ((least, low, ops.maximum), (most, high, ops.minimum)):
+        if number is not None:
             v = make(v, number)
+        elif bound is not None:
+            v = make(v, at.value(bound))
     return v
 
 

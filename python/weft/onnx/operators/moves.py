@@ -11,9 +11,9 @@ from onnx import numpy_helper
 from ... import ops
 from ...errors import UnsupportedError
 from ..build import TYPES, Node, Tensor
-from ..known import NeedsSizes, product, sizes
+from ..known import NeedsSizes, number_of, product, sizes
 from ..wide import MOST, along, expanded, is_one, joined, permuted
-from .common import BOOL, FLOAT, INT64, Value, axis_of, constant_size, constant_size_of
+from .common import BOOL, FLOAT, INT64, Value, axis_of, constant_size, constant_size_of, filled
 
 
 def reshape(at: Node, x: Any, shape: Any = None, *, allowzero: int = 0) -> Any:
@@ -39,7 +39,10 @@ def rest_of(shape: Sequence[Any], others: Sequence[Any]) -> Any:
 
 
 def flatten(at: Node, x: Any, *, axis: int = 1) -> Any:
-    first = axis + len(x.shape) if axis < 0 else axis
+    rank = len(x.shape)
+    if not -rank <= axis <= rank:
+        raise UnsupportedError(f"there is no axis {axis} of {rank}")
+    first = axis + rank if axis < 0 else axis
     return ops.reshape(at.elements(x), (product(x.shape[:first]), product(x.shape[first:])))
 
 
@@ -47,6 +50,8 @@ def squeeze(at: Node, x: Any, axes_input: Any = None, *, axes: Any = None) -> An
     given = at.ints(axes_input) if axes_input is not None else axes
     shape = list(x.shape)
     gone = [axis for axis, size in enumerate(shape) if is_one(size)] if given is None else [axis_of(one, len(shape)) for one in given]
+    if given is None:
+        at.builder.assumed.append(lambda now: all(is_one(one) or number_of(one, now) != 1 for one in x.shape))
     if not all(is_one(shape[axis]) for axis in gone):
         raise NeedsSizes(f"an axis that goes must have the size 1: {shape} without {gone}")
     return at.shaped(at.elements(x), [size for axis, size in enumerate(shape) if axis not in gone], x)
@@ -239,6 +244,10 @@ def expand(at: Node, x: Any, shape: Any) -> Any:
     wanted = at.ints(shape)
     rank = max(len(x.shape), len(wanted))
     own, given = [1] * (rank - len(x.shape)) + list(x.shape), [1] * (rank - len(wanted)) + wanted
+    pairs = [(a, b) for a, b in zip(own, given, strict=True) if not is_one(a) and not is_one(b) and a != b]
+    if any(isinstance(a, int) and isinstance(b, int) for a, b in pairs):
+        raise UnsupportedError(f"{own} does not become {given}")
+    at.builder.assumed.append(lambda now: all(number_of(b, now) in (1, number_of(a, now)) for a, b in pairs))
     target = [b if is_one(a) else a for a, b in zip(own, given, strict=True)]
     if rank <= MOST:
         return ops.broadcast_to(at.value(x), target)
@@ -283,7 +292,7 @@ def padded(v: Value, axis: int, before: int, after: int, value: float) -> Value:
 
     def block(size: int) -> list[Value]:
         shape = [*v.shape[:axis], size, *v.shape[axis + 1 :]]
-        return [ops.cast(ops.full(v.graph, shape, float(value)), "i32")] if size else []
+        return [filled(v.graph, shape, value, "i32")] if size else []
 
     return joined([*block(before), v, *block(after)], axis)
 
@@ -321,9 +330,9 @@ def one_hot(at: Node, indices: Any, depth: Any, values: Any, *, axis: int = -1) 
 
 
 def constant_of_shape(at: Node, shape: Any, *, value: Any = None) -> Any:
-    number = 0.0 if value is None else float(numpy_helper.to_array(value).reshape(-1)[0])
+    number = 0.0 if value is None else numpy_helper.to_array(value).reshape(-1).tolist()[0]
     kind = FLOAT if value is None else value.data_type
-    return Tensor(ops.cast(ops.full(at.graph, at.ints(shape), number), TYPES[kind]), kind)
+    return Tensor(filled(at.graph, at.ints(shape), number, TYPES[kind]), kind)
 
 
 def numbers_from(at: Node, start: Any, limit: Any, delta: Any) -> Any:

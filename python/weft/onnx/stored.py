@@ -1,0 +1,114 @@
+"""Where a model's elements are stored: in its own file, or in others beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import external_data_helper, helper, numpy_helper
+
+from ..errors import InvalidFileError
+from .known import Array
+
+
+def check(what: str, model: onnx.ModelProto) -> None:
+    """Whether it is what ONNX allows. Of elements in other files, `read` knows what is."""
+    if any(is_outside(one) for one in tensors(model)):
+        whole, model = model, onnx.ModelProto()
+        model.CopyFrom(whole)
+        for one in tensors(model):
+            if is_outside(one):
+                one.ClearField("external_data")
+                one.ClearField("data_location")
+                one.dims[:] = [0]
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise InvalidFileError(f"{what}: {error}") from error
+
+
+def is_outside(tensor: onnx.TensorProto) -> bool:
+    """Whether its elements lie in another file."""
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Weights, and those of attributes, of graphs within nodes and functions, too."""
+    yield from model.graph.initializer
+    for body in (model.graph, *model.functions):
+        for graph in graphs(body):
+            yield from of_nodes(graph)
+            if graph is not body:
+                yield from graph.initializer
+
+
+def graphs(graph: Any) -> Iterator[Any]:
+    """A graph or a function's body, and what is within its nodes."""
+    yield graph
+    for node in graph.node:
+        for one in node.attribute:
+            for inner in [*([one.g] if one.HasField("g") else []), *one.graphs]:
+                yield from graphs(inner)
+
+
+def of_nodes(graph: Any) -> Iterator[onnx.TensorProto]:
+    for node in graph.node:
+        for one in node.attribute:
+            yield from [*([one.t] if one.HasField("t") else []), *one.tensors]
+
+
+def embed(model: onnx.ModelProto, folders: Sequence[Path]) -> None:
+    """Brings what attributes have elsewhere into the model."""
+    for body in (model.graph, *model.functions):
+        for graph in graphs(body):
+            for tensor in filter(is_outside, of_nodes(graph)):
+                tensor.CopyFrom(numpy_helper.from_array(read(tensor, folders), tensor.name))
+
+
+# Types of which a byte holds several elements, by the bits of one.
+PACKED = {getattr(onnx.TensorProto, name): bits for name, bits in
+          (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2)) if hasattr(onnx.TensorProto, name)}  # fmt: skip
+
+
+def read(tensor: onnx.TensorProto, folders: Sequence[Path]) -> Array:
+    """Elements of a file beside the model are mapped, those within it are the model's own bytes. What a stranger's model names
+    lies in one of the folders; its path is that from the first."""
+    if not is_outside(tensor):
+        try:
+            return numpy_helper.to_array(tensor)
+        except (ValueError, TypeError, LookupError) as error:
+            raise InvalidFileError(f"the weight '{tensor.name}' is damaged: {error}") from error
+    try:
+        said = external_data_helper.ExternalDataInfo(tensor)
+    except ValueError as error:
+        raise InvalidFileError(f"the weight '{tensor.name}' does not say where it lies: {error}") from error
+    path = (folders[0] / said.location).resolve()
+    if not any(path.is_relative_to(one.resolve()) for one in folders):
+        raise InvalidFileError(f"the weight '{tensor.name}' lies outside of the model's folder: {said.location}")
+    try:
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    except KeyError:
+        dtype = np.dtype(object)
+    if dtype.hasobject or min(tensor.dims, default=0) < 0:
+        raise InvalidFileError(f"the weight '{tensor.name}' cannot lie in a file: it is of type {tensor.data_type}, {list(tensor.dims)}")
+    shape, n = tuple(tensor.dims), math.prod(tensor.dims)
+    n_bytes = -(-n * PACKED[tensor.data_type] // 8) if tensor.data_type in PACKED else n * dtype.itemsize
+    if said.length is not None and said.length != n_bytes:
+        raise InvalidFileError(f"the weight '{tensor.name}' has {said.length} bytes, and its shape {list(shape)} needs {n_bytes}")
+    if n == 0:
+        return np.zeros(shape, dtype)
+    if not path.is_file():
+        raise InvalidFileError(f"the weight '{tensor.name}' cannot be read from {path}: there is no such file")
+    try:
+        if tensor.data_type in PACKED:
+            whole = onnx.TensorProto(data_type=tensor.data_type, dims=shape)
+            whole.raw_data = np.memmap(path, np.uint8, "r", said.offset or 0, (n_bytes,)).tobytes()
+            return numpy_helper.to_array(whole)
+        array = np.memmap(path, dtype, "r", said.offset or 0, shape)
+    except (OSError, ValueError, OverflowError) as error:
+        raise InvalidFileError(f"the weight '{tensor.name}' cannot be read from {path}: {error}") from error
+    return np.require(array.view(np.ndarray), requirements=["A", "C"])
