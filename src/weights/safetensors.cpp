@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "weft/error.h"
 
@@ -17,6 +18,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // As other readers have it.
 constexpr std::size_t kMaxRank = 8;
+constexpr std::size_t kMaxShown = 120;  // Of a name in an error.
 
 [[noreturn]] void refuse(const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile, "safetensors: " + reason);
@@ -65,8 +67,8 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
       metadata_ = key == "__metadata__";
       next_ = {};
       next_.name = std::move(key);
-      shape_.clear();
-      offsets_.clear();
+      shape_.reset();
+      offsets_.reset();
     } else {
       key_ = std::move(key);
     }
@@ -75,13 +77,18 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
   bool string(std::string& text) override {
     if (depth_ == 2 && metadata_) return true;
     if (depth_ != 2 || list_ != nullptr || key_ != "dtype") return fail("has a text where none belongs");
+    if (!next_.type.empty()) return fail("has two dtypes");
     next_.type = std::move(text);
     return true;
   }
   bool start_array(std::size_t) override {
     if (depth_ != 2 || metadata_ || list_ != nullptr) return fail("has a list where none belongs");
-    list_ = key_ == "shape" ? &shape_ : key_ == "data_offsets" ? &offsets_ : nullptr;
-    return list_ != nullptr || fail("has a list \"" + key_ + "\", which the format does not know");
+    if (key_ != "shape" && key_ != "data_offsets")
+      return fail("has a list \"" + key_.substr(0, kMaxShown) + "\", which the format does not know");
+    std::optional<std::vector<std::int64_t>>& list = key_ == "shape" ? shape_ : offsets_;
+    if (list) return fail("has two lists \"" + key_ + "\"");
+    list_ = &list.emplace();
+    return true;
   }
   bool end_array() override {
     list_ = nullptr;
@@ -105,7 +112,8 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   bool fail(std::string reason) {
-    error = (depth_ == 2 && !metadata_ ? "'" + next_.name + "' " : "the header ") + std::move(reason);
+    error = (depth_ == 2 && !metadata_ ? "'" + next_.name.substr(0, kMaxShown) + "' " : "the header ") +
+            std::move(reason);
     return false;
   }
 
@@ -116,21 +124,22 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
     for (const Type& t : kTypes)
       if (t.name == next_.type) type = &t;
     if (next_.type.empty()) return fail("has no dtype");
-    if (offsets_.size() != 2) return fail("must have two data_offsets");
+    if (!shape_) return fail("has no shape");
+    if (!offsets_ || offsets_->size() != 2) return fail("must have two data_offsets");
     const auto n_data = static_cast<std::int64_t>(data_.size());
-    if (offsets_[0] > offsets_[1] || offsets_[1] > n_data)
+    const std::int64_t begin = offsets_->front(), end = offsets_->back();
+    if (begin > end || end > n_data)
       return fail("lies outside of the file, which has " + std::to_string(n_data) + " bytes of data");
     std::int64_t bytes = type == nullptr ? 1 : type->bytes;
-    for (const std::int64_t size : shape_)
+    for (const std::int64_t size : *shape_)
       if (__builtin_mul_overflow(bytes, size, &bytes)) return fail("has a shape that no memory has");
-    if (type != nullptr && bytes != offsets_[1] - offsets_[0])
-      return fail("has " + std::to_string(offsets_[1] - offsets_[0]) + " bytes, and its shape needs " +
+    if (type != nullptr && bytes != end - begin)
+      return fail("has " + std::to_string(end - begin) + " bytes, and its shape needs " +
                   std::to_string(bytes));
     --depth_;
     if (type != nullptr) next_.dtype = type->dtype;
-    next_.shape = std::move(shape_);
-    next_.bytes = data_.subspan(static_cast<std::size_t>(offsets_[0]),
-                                static_cast<std::size_t>(offsets_[1] - offsets_[0]));
+    next_.shape = std::move(*shape_);
+    next_.bytes = data_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     tensors.push_back(std::move(next_));
     return true;
   }
@@ -140,7 +149,7 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
   bool metadata_ = false;
   std::string key_;
   StoredTensor next_;
-  std::vector<std::int64_t> shape_, offsets_;
+  std::optional<std::vector<std::int64_t>> shape_, offsets_;
   std::vector<std::int64_t>* list_ = nullptr;  // The one that is being read.
 };
 

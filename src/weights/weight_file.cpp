@@ -33,7 +33,7 @@ struct WeightFile::Impl {
     for (std::size_t i = 0; i < tensors.size(); ++i)
       if (!places.emplace(tensors[i].name, i).second)
         throw Error(ErrorCode::kInvalidFile,
-                    path.string() + ": there are two tensors '" + tensors[i].name + "'");
+                    path.string() + ": there are two tensors '" + tensors[i].name.substr(0, 120) + "'");
   }
 
   std::optional<gguf::File> gguf;

@@ -94,6 +94,9 @@ TEST(WeightFiles, WhatIsWrongIsNamed) {
       {with_header("{\"w\":{\"a\":{", 0), "objects where none belong"},
       {one(R"({"dtype":"F32","shape":[4]})"), "two data_offsets"},
       {one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,16,3]})"), "two data_offsets"},
+      {one(R"({"dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,16]})"), "two lists \"shape\""},
+      {one(R"({"dtype":"I64","dtype":"F32","shape":[4],"data_offsets":[0,16]})"), "two dtypes"},
+      {one(R"({"dtype":"F32","data_offsets":[0,4]})"), "has no shape"},
       {one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,12]})"), "has 12 bytes, and its shape needs 16"},
       {one(R"({"dtype":"F32","shape":[4],"data_offsets":[4,20]})"), "outside of the file"},
       {one(R"({"dtype":"F32","shape":[4],"data_offsets":[16,0]})"), "outside of the file"},
@@ -112,6 +115,12 @@ TEST(WeightFiles, WhatIsWrongIsNamed) {
   };
   for (const auto& [bytes, expected] : files)
     EXPECT_NE(error_of(bytes).find(expected), std::string::npos) << expected << ": " << error_of(bytes);
+  // A name of any length is no reason for a long error.
+  const std::string name(1 << 20, 'w');
+  EXPECT_LT(error_of(with_header("{\"" + name + "\":{}}", 0)).size(), 1000u);
+  EXPECT_LT(error_of(with_header("{\"w\":{\"" + name + "\":[]}}", 0)).size(), 1000u);
+  const std::string twice = "\"" + name + R"(":{"dtype":"F32","shape":[4],"data_offsets":[0,16]})";
+  EXPECT_LT(error_of(with_header("{" + twice + "," + twice + "}", 16)).size(), 1000u);
   EXPECT_THROW(WeightFile("/no/such.safetensors"), Error);
 }
 
