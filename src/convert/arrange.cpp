@@ -260,6 +260,7 @@ std::vector<OutTensor> arrange(OutTensor tensor, const Config& config, const Fam
     for (const std::int64_t size : part.shape) expected *= size;
     if (n != expected)
       throw Error(ErrorCode::kInvalidFile, "tensor '" + name + "' has another shape than config.json says");
+    check_blocks(part);
   }
   return parts;
 }

@@ -109,10 +109,13 @@ struct Scales {
   std::int64_t n_down = 1, n_across = 1;  ///< Scales of one.
   std::int64_t block_rows = 1, block_columns = 1;
 
-  std::vector<float> read() const {
-    std::vector<std::byte> bytes(source.bytes.size());
-    source.read(0, bytes);
-    std::vector<float> values(static_cast<std::size_t>(source.n_elements()));
+  /// Which line of scales a row has.
+  std::int64_t line(std::int64_t row) const { return row / rows * n_down + row % rows / block_rows; }
+  /// So many lines.
+  std::vector<float> read(std::int64_t first, std::int64_t n) const {
+    std::vector<float> values(static_cast<std::size_t>(n * n_across));
+    std::vector<std::byte> bytes(row_bytes(*source.dtype, n * n_across));
+    source.read(first * n_across, bytes);
     unpack_row(*source.dtype, bytes.data(), values);
     return values;
   }
@@ -151,14 +154,15 @@ Scales scales_of(const std::string& name, const std::vector<std::int64_t>& shape
 /// Elements from `first` on: `code(i)` is the number of the i-th without its scale.
 template <class Code>
 void scaled(const Scales& scales, std::int64_t first, std::span<std::byte> to, const Code& code) {
-  const std::vector<float> factors = scales.read();
   const auto n = static_cast<std::int64_t>(to.size() / sizeof(float));
+  const std::int64_t first_line = scales.line(first / scales.columns);
+  const std::int64_t last_line = scales.line((first + n - 1) / scales.columns);
+  const std::vector<float> factors = scales.read(first_line, last_line - first_line + 1);
   for (std::int64_t i = 0; i < n;) {
     const std::int64_t at = first + i, row = at / scales.columns, column = at % scales.columns;
-    const std::int64_t matrix = row / scales.rows;
-    const std::int64_t down = row % scales.rows / scales.block_rows, across = column / scales.block_columns;
+    const std::int64_t across = column / scales.block_columns;
     const float factor =
-        factors[static_cast<std::size_t>((matrix * scales.n_down + down) * scales.n_across + across)];
+        factors[static_cast<std::size_t>((scales.line(row) - first_line) * scales.n_across + across)];
     const std::int64_t end =
         std::min({n, i + scales.block_columns - column % scales.block_columns, i + scales.columns - column});
     for (; i < end; ++i) {
@@ -172,6 +176,11 @@ Source take(Sources& sources, const std::string& name) {
   auto node = sources.extract(name);
   if (node.empty()) refuse(name, "is missing");
   return std::move(node.mapped());
+}
+
+void put(Sources& sources, const std::string& name, Source joined) {
+  if (!sources.emplace(name, std::move(joined)).second)
+    refuse(name, "is there twice, quantised and as it is");
 }
 
 /// One byte for each element: FP8, or whole numbers.
@@ -191,7 +200,7 @@ void join_bytes(const std::string& name, const std::string& scale_name, const Sc
       return whole ? static_cast<float>(static_cast<std::int8_t>(byte)) : table[byte];
     });
   };
-  sources.emplace(name, std::move(joined));
+  put(sources, name, std::move(joined));
 }
 
 /// Codes of several bits in whole numbers of 32, the first in the lowest.
@@ -214,7 +223,8 @@ void join_packed(const std::string& stem, const Scheme& scheme, Sources& sources
     refuse(said.name, "is no pair of whole numbers");
   }
   const std::int64_t in_word = 32 / scheme.bits;
-  if (shape[0] != words.shape[0] || shape[1] <= 0 || (shape[1] + in_word - 1) / in_word != words.shape[1])
+  const std::int64_t most = words.shape[1] * in_word;
+  if (shape[0] != words.shape[0] || shape[1] <= 0 || shape[1] <= most - in_word || shape[1] > most)
     refuse(said.name, "says another shape than '" + words.name.substr(0, 120) + "' has");
   const Scales scales = scales_of(name, {shape[0], shape[1]}, take(sources, name + "_scale"), scheme);
   Source joined = words;
@@ -236,7 +246,7 @@ void join_packed(const std::string& stem, const Scheme& scheme, Sources& sources
       return static_cast<float>(static_cast<std::int32_t>(code) - (1 << (bits - 1)));
     });
   };
-  sources.emplace(name, std::move(joined));
+  put(sources, name, std::move(joined));
 }
 
 /// GGUF has a block's scale in front, and in a byte the elements i and i + 16; the folder has neighbours.
@@ -266,7 +276,7 @@ void join_mxfp4(const std::string& name, Sources& sources) {
       for (std::size_t i = 0; i < kCodes; ++i) out[1 + i] = code(i) | code(i + kCodes) << 4;
     }
   };
-  sources.emplace(name, std::move(joined));
+  put(sources, name, std::move(joined));
 }
 
 }  // namespace
@@ -287,7 +297,9 @@ void join_quantised(const Json& config, Sources& sources) {
     for (const std::string_view end : {"_scale_inv", "_scale"}) {
       const std::string of = stem_of(name, end);
       const auto found = of.empty() ? sources.end() : sources.find(of);
-      if (found != sources.end() && (found->second.stored == "F8_E4M3" || found->second.stored == "I8"))
+      // One that has its numbers already keeps `stored`: another scale of it is no tensor that is known.
+      if (found != sources.end() && found->second.dtype != DType::kF32 &&
+          (found->second.stored == "F8_E4M3" || found->second.stored == "I8"))
         join_bytes(of, name, scheme, sources);
     }
     // Of activations and caches: what multiplies them is none of the model's weights.

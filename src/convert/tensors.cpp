@@ -199,7 +199,7 @@ class Planner {
         refuse_tensor(parts[i].full,
                       first.expert >= 0 ? "has none before it" : "is there twice under several names");
       Shape shape = source.shape;
-      if (first.joined && i > 0 && !shape.empty()) {
+      if (first.joined && i > 0 && !shape.empty() && !first.source->shape.empty()) {
         tensor.shape.front() += shape.front();
         shape.front() = first.source->shape.front();
       }
@@ -327,6 +327,17 @@ std::vector<OutTensor> plan_tensors(const FolderWeights& weights, const Config& 
   Planner planner(config, family, type);
   for (const auto& [name, source] : weights.all()) planner.add(name, source);
   return planner.finish();
+}
+
+void check_blocks(const OutTensor& tensor) {
+  for (const View& view : tensor.views) {
+    const DTypeInfo& type = info(*view.source->dtype);
+    const std::int64_t n = type.block_elements;
+    if (n > 1 &&
+        (tensor.shape.size() < 2 || view.sizes.back() * n != tensor.shape.back() || view.strides.back() != 1))
+      refuse_tensor(view.source->name,
+                    "is quantised in blocks (" + std::string(type.name) + "), as no tensor of its kind is");
+  }
 }
 
 void fill_tensor(const OutTensor& tensor, std::span<std::byte> bytes) {

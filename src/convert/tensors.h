@@ -31,6 +31,10 @@ struct OutTensor {
 std::vector<OutTensor> plan_tensors(const FolderWeights& weights, const Config& config, const Family& family,
                                     DType type);
 
+/// Throws Error kInvalidFile where the folder has a tensor in blocks, and what is made of it are no whole
+/// rows of these.
+void check_blocks(const OutTensor& tensor);
+
 /// Fills in all bytes of a tensor. Throws Error kIo.
 void fill_tensor(const OutTensor& tensor, std::span<std::byte> bytes);
 

@@ -389,6 +389,7 @@ class Planner {
     if (!names_.insert(name).second) refuse_tensor(full, "is there twice under several names");
     if (shape.size() > 4) refuse_tensor(full, "has a rank that no tensor of a model has");
     OutTensor tensor{.name = name, .shape = std::move(shape), .views = {std::move(view)}};
+    check_blocks(tensor);
     if (name == "mm.soft_emb_norm.weight") tensor.add = 1.0f;  // Stored without its 1.
     const bool table = name.find("position_embd") != name.npos;
     if (tensor.shape.size() == 2 && !table) tensor.type = type_;

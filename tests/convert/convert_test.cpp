@@ -549,6 +549,21 @@ TEST_F(Convert, DamagedWeightsAreRefusedInWords) {
   expect_refused(folder, ErrorCode::kInvalidFile, "too short");
 }
 
+TEST_F(Convert, PartsOfAMatrixHaveRows) {
+  const std::filesystem::path folder = scratch_ / "glm";
+  std::filesystem::create_directories(folder);
+  write(folder / "config.json",
+        R"({"architectures": ["GlmForCausalLM"], "hidden_size": 4, "num_hidden_layers": 1, "vocab_size": 5,
+            "num_attention_heads": 2, "max_position_embeddings": 16})");
+  const std::string numbers(4, '\0');
+  for (const std::vector<std::int64_t>& second : {std::vector<std::int64_t>{1}, {}}) {
+    test::write_safetensors(folder / "model.safetensors",
+                            {{"model.layers.0.self_attn.k_proj.bias", {"F32", second, numbers}},
+                             {"model.layers.0.self_attn.q_proj.bias", {"F32", {}, numbers}}});
+    expect_refused(folder, ErrorCode::kInvalidFile, "has another shape");
+  }
+}
+
 TEST_F(Convert, WeightsThatAreNoNumbersStayWhatTheyAre) {
   const auto folder = copy_of("phi2");
   test::StoredTensors tensors = test::read_tensors(folder / "model.safetensors");

@@ -174,8 +174,39 @@ TEST_F(Quantised, PackedNumbersOf4And8Bits) {
   expect_refused(packed(3), "with 3 bits");
   tensors_[kName + "_shape"].bytes = test::bytes_of(std::vector<std::int64_t>{kRows, -1});
   expect_refused(packed(8), "says another shape");
+  tensors_[kName + "_shape"].bytes = test::bytes_of(std::vector<std::int64_t>{kRows, INT64_MAX});
+  expect_refused(packed(8), "says another shape");
   tensors_[kName + "_zero_point"] = {"I32", {1}, "1234"};
   expect_refused(packed(8), "weight_zero_point");
+}
+
+TEST_F(Quantised, ATensorHasOneFormAndOneScale) {
+  const std::string whole(kRows * kColumns, '\0'), scale(4, '\0');
+  tensors_[kName] = {"F8_E4M3", {kRows, kColumns}, whole};
+  tensors_[kName + "_scale"] = tensors_[kName + "_scale_inv"] = {"F32", {1}, scale};
+  expect_refused(kFloats, "'" + kName + "_scale_inv' is unknown");
+  tensors_.erase(kName + "_scale_inv");
+  tensors_[kName + "_packed"] = {"I32", {kRows, kColumns / 4}, whole};
+  tensors_[kName + "_shape"] = {"I64", {2}, test::bytes_of(std::vector<std::int64_t>{kRows, kColumns})};
+  tensors_[kName] = {"F16", {kRows, kColumns}, whole + whole};
+  expect_refused(packed(8), "'" + kName + "' is there twice");
+}
+
+/// Whose rows must be whole blocks, and stay so: other shapes and orders have no such types.
+TEST_F(Quantised, BlocksAreOfMatricesAlone) {
+  const auto in_blocks = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    std::int64_t n = 1;
+    for (const std::int64_t size : shape) n *= size;
+    tensors_.erase(name);
+    tensors_[name + "_scales"] = {"U8", shape, std::string(static_cast<std::size_t>(n), 'x')};
+    shape.push_back(16);
+    tensors_[name + "_blocks"] = {"U8", shape, std::string(static_cast<std::size_t>(n) * 16, 'x')};
+  };
+  const std::string norm = "model.layers.0.input_layernorm.weight";
+  in_blocks(kName, {kRows, kColumns / 32});
+  in_blocks(norm, {kColumns / 32});
+  expect_refused(R"({"quant_method": "mxfp4"})",
+                 "'" + norm + "' is quantised in blocks (mxfp4), as no tensor of its kind is");
 }
 
 TEST_F(Quantised, Mxfp4OfExpertsWhoseGateAndUpAlternate) {
