@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
 
@@ -34,12 +35,32 @@ struct WeightFile::Impl {
       if (!places.emplace(tensors[i].name, i).second)
         throw Error(ErrorCode::kInvalidFile,
                     path.string() + ": there are two tensors '" + tensors[i].name.substr(0, 120) + "'");
+    for (const Tensor& tensor : tensors)
+      reach.push_back({tensor.bytes.data(), tensor.bytes.data() + tensor.bytes.size()});
+    std::sort(reach.begin(), reach.end(),
+              [](const Reach& a, const Reach& b) { return std::less<>()(a.begin, b.begin); });
+    for (std::size_t i = 1; i < reach.size(); ++i)
+      reach[i].end = std::max(reach[i].end, reach[i - 1].end, std::less<>());
   }
+
+  /// Whether a part lies within one tensor.
+  bool holds(std::span<const std::byte> part) const {
+    const auto behind =
+        std::upper_bound(reach.begin(), reach.end(), part.data(),
+                         [](const std::byte* at, const Reach& one) { return std::less<>()(at, one.begin); });
+    return behind != reach.begin() && !std::less<>()(std::prev(behind)->end, part.data() + part.size());
+  }
+
+  /// Where a tensor begins, and how far it or any before it reaches: they may lie on top of each other.
+  struct Reach {
+    const std::byte *begin, *end;
+  };
 
   std::optional<gguf::File> gguf;
   base::MappedFile mapped;
   std::vector<Tensor> tensors;
   std::unordered_map<std::string_view, std::size_t> places;
+  std::vector<Reach> reach;  // By where they begin.
 };
 
 WeightFile::WeightFile(const std::filesystem::path& path) : impl_(std::make_shared<const Impl>(path)) {}
@@ -52,12 +73,7 @@ const WeightFile::Tensor* WeightFile::find(std::string_view name) const {
 }
 
 void WeightFile::read(std::span<const std::byte> part, std::span<std::byte> to) const {
-  const bool held = std::any_of(impl_->tensors.begin(), impl_->tensors.end(), [&](const Tensor& tensor) {
-    const std::byte* const begin = tensor.bytes.data();
-    return !std::less<>()(part.data(), begin) &&
-           !std::less<>()(begin + tensor.bytes.size(), part.data() + part.size());
-  });
-  if (!held || part.size() != to.size())
+  if (!impl_->holds(part) || part.size() != to.size())
     throw Error(ErrorCode::kInvalidArgument, "these are no bytes of a tensor of the file, or not as many");
   impl_->gguf ? impl_->gguf->read(part, to) : impl_->mapped.read(part, to);
 }

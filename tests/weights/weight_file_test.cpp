@@ -4,7 +4,10 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/mapped_file.h"
 #include "weft/error.h"
@@ -66,6 +69,32 @@ TEST(WeightFiles, TensorsOfSafetensors) {
   EXPECT_EQ(part[3], std::byte{25});
   EXPECT_THROW(file.read(a->bytes, part), Error);
   EXPECT_THROW(file.read(part, part), Error);
+}
+
+/// A long one around short ones, and one of which only the front lies in it.
+TEST(WeightFiles, PartsAreReadOfTensorsThatLieOnTopOfEachOther) {
+  const WeightFile file(file_of(with_header(R"({"short":{"dtype":"I8","shape":[2],"data_offsets":[4,6]},)"
+                                            R"("late":{"dtype":"I8","shape":[4],"data_offsets":[8,12]},)"
+                                            R"("alone":{"dtype":"I8","shape":[2],"data_offsets":[14,16]},)"
+                                            R"("long":{"dtype":"I8","shape":[10],"data_offsets":[0,10]}})",
+                                            20)));
+  const std::span<const std::byte> data = file.find("long")->bytes;
+  const auto reads = [&](std::size_t begin, std::size_t end) {
+    std::vector<std::byte> part(end - begin);
+    try {
+      file.read({data.data() + begin, end - begin}, part);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return false;
+    }
+    EXPECT_EQ(part.front(), std::byte(begin));
+    return true;
+  };
+  for (const auto& [begin, end] :
+       {std::pair(0, 10), {0, 1}, {4, 6}, {5, 7}, {6, 10}, {8, 12}, {11, 12}, {14, 16}})
+    EXPECT_TRUE(reads(static_cast<std::size_t>(begin), static_cast<std::size_t>(end))) << begin;
+  for (const auto& [begin, end] : {std::pair(12, 13), {11, 13}, {12, 16}, {15, 17}, {16, 20}, {10, 15}})
+    EXPECT_FALSE(reads(static_cast<std::size_t>(begin), static_cast<std::size_t>(end))) << begin;
 }
 
 TEST(WeightFiles, TensorsOfGguf) {
