@@ -143,6 +143,13 @@ def example():
     return graph
 
 
+def test_sizes_are_numbers_of_their_symbols():
+    n = weft.Graph().symbol("n", 1, 8)
+    assert ((n * 2 + 1) // 3).value({"n": 7, "other": 1}) == 5
+    with pytest.raises(ValueError, match="the size n is not among"):
+        n.value({"m": 7})
+
+
 def test_sizes():
     graph = example()
     value = graph.symbol("m", 1, 100)

@@ -50,8 +50,9 @@ def squeeze(at: Node, x: Any, axes_input: Any = None, *, axes: Any = None) -> An
     given = at.ints(axes_input) if axes_input is not None else axes
     shape = list(x.shape)
     gone = [axis for axis, size in enumerate(shape) if is_one(size)] if given is None else [axis_of(one, len(shape)) for one in given]
-    if given is None:
-        at.builder.assumed.append(lambda now: all(is_one(one) or number_of(one, now) != 1 for one in x.shape))
+    changing = [size for size in shape if not isinstance(size, int)]
+    if given is None and changing:
+        at.builder.assumed.append(lambda now: all(one.value(now) != 1 for one in changing))
     if not all(is_one(shape[axis]) for axis in gone):
         raise NeedsSizes(f"an axis that goes must have the size 1: {shape} without {gone}")
     return at.shaped(at.elements(x), [size for axis, size in enumerate(shape) if axis not in gone], x)
@@ -247,7 +248,8 @@ def expand(at: Node, x: Any, shape: Any) -> Any:
     pairs = [(a, b) for a, b in zip(own, given, strict=True) if not is_one(a) and not is_one(b) and a != b]
     if any(isinstance(a, int) and isinstance(b, int) for a, b in pairs):
         raise UnsupportedError(f"{own} does not become {given}")
-    at.builder.assumed.append(lambda now: all(number_of(b, now) in (1, number_of(a, now)) for a, b in pairs))
+    if pairs:
+        at.builder.assumed.append(lambda now: all(number_of(b, now) in (1, number_of(a, now)) for a, b in pairs))
     target = [b if is_one(a) else a for a, b in zip(own, given, strict=True)]
     if rank <= MOST:
         return ops.broadcast_to(at.value(x), target)
