@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "context.h"
+#include "media.h"
 #include "weft/service.h"
 
 using namespace weft;
@@ -175,6 +176,7 @@ RequestParams request_params(const weft_request_params& p) {
   params.n_keep = p.n_keep;
   params.n_ctx = p.n_ctx;
   params.speculate = p.speculate;
+  if (p.media != nullptr) params.parts = p.media->prompt.parts;
   if (p.adapters != nullptr) params.adapters = adapter_uses(p.adapters, p.n_adapters);
   if (p.grammar != nullptr)
     params.constraint = [loaded = p.grammar->loaded, compiled = p.grammar->compiled](int) {

@@ -1,6 +1,7 @@
 // Batches, contexts, samplers, and the writing of one text.
 #include "context.h"
 
+#include "media.h"
 #include "weft/generate.h"
 
 using namespace weft;
@@ -193,6 +194,13 @@ weft_status weft_batch_want_embedding(weft_batch* batch, int32_t item, weft_erro
 }
 weft_status weft_batch_see_to(weft_batch* batch, int32_t item, weft_pos end, weft_error** error) {
   return change(batch, error, [&](Batch& all) { all.see_to(item, end); });
+}
+weft_status weft_batch_stand_at(weft_batch* batch, int32_t item, const weft_pos positions[3],
+                                weft_error** error) {
+  return change(batch, error, [&](Batch& all) {
+    const std::span<const weft_pos> at = list(positions, 3, "positions");
+    all.stand_at(item, {at[0], at[1], at[2]});
+  });
 }
 weft_status weft_batch_hide(weft_batch* batch, int32_t item, int32_t other, weft_error** error) {
   return change(batch, error, [&](Batch& all) { all.hide(item, other); });
@@ -389,11 +397,13 @@ weft_status weft_generate(weft_context* context, weft_sampler* sampler, const we
     if (tokens != nullptr) need(n_tokens, "n_tokens");
     if (result != nullptr) check_size(result->struct_size, "result", "set it to the struct's sizeof");
     const weft_generate_params p = read(params, "params");
-    GenerateParams how = {.n_predict = p.n_predict,
+    GenerateParams how = {.n_skipped = p.n_skipped,
+                          .n_predict = p.n_predict,
                           .ignore_end = p.ignore_end,
                           .stop = texts(p.stop, p.n_stop, "stop"),
                           .context_shift = p.context_shift,
                           .n_keep = p.n_keep};
+    if (p.media != nullptr) how.parts = p.media->prompt.parts;
     if (p.on_text != nullptr)
       how.on_text = [&p](std::string_view piece) {
         return p.on_text(std::string(piece).c_str(), piece.size(), p.user_data);

@@ -65,6 +65,23 @@ weft_chat_params defaults() {
   return p;
 }
 
+std::vector<PromptPiece> render(const Model& model, const weft_chat_message* messages, std::size_t n_messages,
+                                const weft_chat_params* params) {
+  const weft_chat_params given = read(params, "params");
+  const ChatTemplate* const chat = model.chat_template();
+  if (chat == nullptr) throw Error(ErrorCode::kUnsupported, "the model's file has no chat template");
+  const ChatTemplate::Options options = {.add_generation_prompt = given.add_generation_prompt,
+                                         .tools_json = text_or_nothing(given.tools_json),
+                                         .variables_json = text_or_nothing(given.variables_json)};
+  std::vector<ChatMessage> all;
+  for (const weft_chat_message& message : list(messages, n_messages, "messages"))
+    all.push_back({.role = need_text(message.role, "a message's role"),
+                   .content = need_text(message.content, "a message's content")});
+  if (given.messages_json == nullptr) return chat->render(all, options);
+  if (n_messages > 0) refuse("there are messages, and messages_json: give one of them");
+  return chat->render_json(given.messages_json, options);
+}
+
 namespace {
 
 ModelParams model_params(const weft_model_params& p) {
@@ -347,21 +364,7 @@ weft_status weft_model_apply_chat_template(const weft_model* model, const weft_c
   return run(error, [&] {
     const Model& with = *need(model, "model").loaded->model;
     if (tokens != nullptr) need(n_tokens, "n_tokens");
-    const weft_chat_params given = read(params, "params");
-    if (with.chat_template() == nullptr)
-      throw Error(ErrorCode::kUnsupported, "the model's file has no chat template");
-    const ChatTemplate::Options options = {.add_generation_prompt = given.add_generation_prompt,
-                                           .tools_json = text_or_nothing(given.tools_json),
-                                           .variables_json = text_or_nothing(given.variables_json)};
-    std::vector<ChatMessage> all;
-    for (const weft_chat_message& message : list(messages, n_messages, "messages"))
-      all.push_back({.role = need_text(message.role, "a message's role"),
-                     .content = need_text(message.content, "a message's content")});
-    if (given.messages_json != nullptr && n_messages > 0)
-      refuse("there are messages, and messages_json: give one of them");
-    const std::vector<PromptPiece> prompt =
-        given.messages_json != nullptr ? with.chat_template()->render_json(given.messages_json, options)
-                                       : with.chat_template()->render(all, options);
+    const std::vector<PromptPiece> prompt = render(with, messages, n_messages, params);
     Given<char> made_text = text == nullptr ? nullptr : copy_of(join(prompt));
     if (tokens != nullptr) {
       const std::vector<Token> made = with.tokenizer().encode(prompt);

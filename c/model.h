@@ -23,6 +23,9 @@ struct LoadedModel {
 };
 
 std::vector<AdapterUse> adapter_uses(const weft_adapter_use* uses, std::size_t n);
+/// A conversation by the model's template.
+std::vector<PromptPiece> render(const Model& model, const weft_chat_message* messages, std::size_t n_messages,
+                                const weft_chat_params* params);
 
 }  // namespace weft::c
 

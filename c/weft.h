@@ -1,6 +1,6 @@
 /// @file
-/// weft in C: models, tokenizers, contexts, samplers, batchers and services, vectors of texts. Graphs are in
-/// weft_graph.h.
+/// weft in C: models, tokenizers, contexts, samplers, batchers and services, vectors of texts. Pictures and
+/// sounds are in weft_media.h, graphs in weft_graph.h.
 ///
 /// These rules hold for every function; what else there is to know stands with each.
 ///
@@ -337,6 +337,9 @@ WEFT_API weft_status weft_model_apply_chat_template(const weft_model* model,
                                                     weft_token** tokens, size_t* n_tokens,
                                                     weft_error** error);
 
+/// A prompt with pictures and sounds (weft_media.h). Never changes: any number of threads may use one.
+typedef struct weft_prompt weft_prompt;
+
 // ---------------------------------------------------------------------------------------------------------
 // Contexts
 
@@ -421,6 +424,10 @@ WEFT_API weft_status weft_batch_want_log_sum_exp(weft_batch* batch, int32_t item
 WEFT_API weft_status weft_batch_want_embedding(weft_batch* batch, int32_t item, weft_error** error);
 /// An item sees its sequence up to before `end`, beyond its own position.
 WEFT_API weft_status weft_batch_see_to(weft_batch* batch, int32_t item, weft_pos end, weft_error** error);
+/// In models that tell lines and columns of pictures apart, an item stands at these positions, of time, line
+/// and column; else at its own in each of them.
+WEFT_API weft_status weft_batch_stand_at(weft_batch* batch, int32_t item, const weft_pos positions[3],
+                                         weft_error** error);
 /// An item does not see another one.
 WEFT_API weft_status weft_batch_hide(weft_batch* batch, int32_t item, int32_t other, weft_error** error);
 
@@ -617,6 +624,9 @@ typedef struct weft_generate_params {
   void* user_data;                   ///< Given to both.
   bool ignore_end;                   ///< Go on past end tokens.
   bool context_shift;  ///< When the context is full, forget the older half of the text, and go on.
+  const weft_prompt*
+      media;          ///< Where `prompt` has its tokens: what stands in the places of pictures; else NULL.
+  int32_t n_skipped;  ///< Of the parts that the sequence holds already, n less extent, together.
 } weft_generate_params;
 
 /// How it went.
@@ -782,6 +792,7 @@ typedef struct weft_request_params {
   bool prompt_logprobs;            ///< With n_logprobs >= 0: of the prompt, too.
   bool context_shift;              ///< When the text has filled the cache, forget its older half, and go on.
   bool speculate;                  ///< Tokens may be written ahead.
+  const weft_prompt* media;        ///< As weft_generate_params::media.
 } weft_request_params;
 
 /// Counts since the beginning, and how things stand.

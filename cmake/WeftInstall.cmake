@@ -86,7 +86,7 @@ list(TRANSFORM weft_graph_headers REPLACE "(.+)" "PATTERN;weft/\\1;EXCLUDE" OUTP
 list(TRANSFORM weft_graph_header_folders REPLACE "(.+)" "PATTERN;weft/\\1;EXCLUDE" OUTPUT_VARIABLE no_graph_folders)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/weft" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h" ${no_graph_headers} ${no_graph_folders})
-install(FILES "${PROJECT_SOURCE_DIR}/c/weft.h" "${PROJECT_SOURCE_DIR}/c/weft_graph.h"
+install(FILES "${PROJECT_SOURCE_DIR}/c/weft.h" "${PROJECT_SOURCE_DIR}/c/weft_graph.h" "${PROJECT_SOURCE_DIR}/c/weft_media.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libweft-dev" RENAME copyright)
 

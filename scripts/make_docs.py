@@ -30,7 +30,7 @@ def doxygen(folder: Path, name: str, options: dict[str, object]) -> list[str]:
 
 def main() -> int:
     build, folder = (Path(word).resolve() for word in sys.argv[1:])
-    headers = [SOURCE / "c" / name for name in ("weft.h", "weft_graph.h")]
+    headers = [SOURCE / "c" / name for name in ("weft.h", "weft_graph.h", "weft_media.h")]
     guide = SOURCE / "docs/c.md"
     warnings = doxygen(folder, "c", {"LANGUAGE": "C", "INPUT": " ".join(map(str, [*headers, guide])),
                                      "USE_MDFILE_AS_MAINPAGE": guide, "OPTIMIZE_OUTPUT_FOR_C": "YES"})

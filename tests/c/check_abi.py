@@ -45,7 +45,7 @@ def measure(cc: str, headers: Path, constants: list[str], structs: dict[str, lis
                   for field in fields]
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder) / "abi.c", Path(folder) / "abi"
-        source.write_text('#include <stdio.h>\n#include "weft_graph.h"\nint main(void) {\n' + "\n".join(lines)
+        source.write_text('#include <stdio.h>\n#include "weft_graph.h"\n#include "weft_media.h"\nint main(void) {\n' + "\n".join(lines)
                           + "\nreturn 0;\n}\n")
         subprocess.run([cc, "-std=c99", f"-I{headers}", source, "-o", program], check=True)
         return subprocess.run([program], check=True, text=True, stdout=subprocess.PIPE).stdout.splitlines()
