@@ -1,5 +1,7 @@
 #include "base/pool.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -54,14 +56,20 @@ Pool::Pool(int n_threads, int max_phases)
       phases_(new Phase[static_cast<std::size_t>(max_phases)]),
       shares_(new Share[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]) {
   WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1);
-  threads_.reserve(static_cast<std::size_t>(n_threads - 1));
+  start();
+}
+
+void Pool::start() {
+  process_ = getpid();
+  const std::uint32_t seen = epoch_.load();
   try {
-    for (int i = 1; i < n_threads; ++i) threads_.emplace_back([this, i] { worker(i); });
+    threads_.reserve(static_cast<std::size_t>(n_threads_ - 1));
+    for (int i = 1; i < n_threads_; ++i) threads_.emplace_back([this, i, seen] { worker(i, seen); });
   } catch (const std::system_error& error) {
     const std::size_t n_made = threads_.size() + 1;
     join_all();
     throw Error(ErrorCode::kOutOfMemory, "the system let this process have " + std::to_string(n_made) +
-                                             " of " + std::to_string(n_threads) + " threads (" +
+                                             " of " + std::to_string(n_threads_) + " threads (" +
                                              error.what() +
                                              "); use fewer threads, or raise its limit of processes");
   } catch (...) {
@@ -70,13 +78,24 @@ Pool::Pool(int n_threads, int max_phases)
   }
 }
 
-Pool::~Pool() { join_all(); }
+Pool::~Pool() {
+  if (process_ != getpid()) forget_threads();
+  join_all();
+}
+
+void Pool::forget_threads() {
+  new std::vector<std::thread>(std::move(threads_));  // They can be neither joined nor detached.
+  threads_.clear();
+  n_asleep_.store(0);
+}
 
 void Pool::join_all() {
   stop_.store(true);
   epoch_.fetch_add(1);
   epoch_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  stop_.store(false);
 }
 
 void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context,
@@ -90,6 +109,10 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
         tasks(context, p, std::exchange(t, end), end, 0);
       }
     return;
+  }
+  if (process_ != getpid()) {
+    forget_threads();
+    start();
   }
   const std::uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
   tasks_ = tasks;
@@ -153,8 +176,7 @@ void Pool::work(std::uint32_t epoch, int thread) {
   }
 }
 
-void Pool::worker(int thread) {
-  std::uint32_t seen = 0;
+void Pool::worker(int thread, std::uint32_t seen) {
   for (;;) {
     const auto start = std::chrono::steady_clock::now();
     while (epoch_.load(std::memory_order_acquire) == seen) {

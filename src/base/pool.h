@@ -16,8 +16,13 @@
 // claim is a locked instruction, before which all loads must have arrived, and a stream from memory that
 // stops for one every 48 KiB loses a third of its speed.
 //
+// The child of a fork has none of its parent's threads: a pool that was idle then gets new ones when it runs
+// there, and does not wait for the old ones when it ends.
+//
 // Threads are not pinned. Workers that were, each to a core, were as fast, alone and beside a busy process;
 // and what is pinned cannot leave a core that somebody else wants.
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +51,8 @@ class Pool {
 
   /// Runs all tasks t < n_tasks[p] of each phase p, phase after phase, as runs of neighbours: `tasks(context,
   /// p, begin, end, thread)` does those from begin to end - 1. The caller works too. Returns when all is
-  /// done. One caller at a time; tasks must not throw. Allocates nothing.
+  /// done. One caller at a time; tasks must not throw. Allocates nothing, but the first time in a forked
+  /// child.
   using Tasks = void (*)(void* context, int phase, std::int32_t begin, std::int32_t end, int thread);
   /// `ahead`, if not empty, has for each phase and thread, [phase * n_threads + thread], what the thread
   /// reads soon after that phase, and had better have in its cache by then.
@@ -87,8 +93,10 @@ class Pool {
     std::atomic<std::size_t> ahead_bytes{0};
   };
 
+  void start();
+  void forget_threads();
   void work(std::uint32_t epoch, int thread);
-  void worker(int thread);
+  void worker(int thread, std::uint32_t seen);
   void join_all();
   bool run_share(std::uint32_t epoch, int phase, int owner, int thread);
   Share& share(int phase, int thread) {
@@ -107,6 +115,7 @@ class Pool {
   alignas(64) std::atomic<int> n_asleep_{0};
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
+  pid_t process_ = 0;  // Whose they are.
 };
 
 /// Threads that this process should use: one a fast core that it may use, within its quota (cores.h).

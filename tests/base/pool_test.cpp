@@ -1,9 +1,12 @@
 #include "base/pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -131,6 +134,32 @@ TEST(Pool, ExhaustedMemoryEndsTheThreadsThatAreThere) {
   }
   EXPECT_GT(n, 4);
 }
+
+#ifndef __SANITIZE_THREAD__  // Which refuses threads in forked children.
+TEST(Pool, TheChildOfAForkHasThreadsOfItsOwn) {
+  auto pool = std::make_unique<Pool>(3, 1);
+  auto unused = std::make_unique<Pool>(3, 1);
+  const auto all_run = [&] {
+    std::atomic<int> n_run = 0;
+    for (int round = 0; round < 100; ++round) pool->parallel_for(50, [&](std::int32_t, int) { ++n_run; });
+    return n_run == 5000;
+  };
+  ASSERT_TRUE(all_run());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);  // Who waits for threads that are not there ends, too.
+    const bool right = all_run();
+    pool.reset();
+    unused.reset();
+    _exit(right ? 3 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << status;
+  EXPECT_TRUE(all_run());
+}
+#endif
 
 TEST(Pool, DefaultThreadsIsPositive) {
   EXPECT_GE(default_threads(), 1);
