@@ -12,6 +12,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -60,12 +61,16 @@ class CacheFull : public std::runtime_error {
   CacheFull() : std::runtime_error("the cache is full: remove or shorten sequences, then try again") {}
 };
 
-/// For objects that one thread may use at a time: a second one gets an error, not a race.
+/// For objects that one thread may use at a time: a second one gets an error, not a race, as does the child
+/// of a fork.
 class OneUser {
  public:
   class Hold {
    public:
     Hold(OneUser& user, const char* what) : user_(user) {
+      if (!user.is_at_home())
+        refuse(std::string(what) +
+               " belongs to the process that this one was forked from; make a new one after the fork");
       if (user.taken_.test_and_set(std::memory_order_acquire))
         refuse(std::string(what) + " is at work in another thread; use it from one at a time");
     }
@@ -77,8 +82,11 @@ class OneUser {
     OneUser& user_;
   };
   Hold hold(const char* what) { return Hold(*this, what); }
+  /// False in the child of a fork, which has none of the threads and devices that an object may need.
+  bool is_at_home() const { return process_ == getpid(); }
 
  private:
+  const pid_t process_ = getpid();
   std::atomic_flag taken_;
 };
 
@@ -104,6 +112,12 @@ constexpr Field<OwnerOf<kMember>> field(std::string_view name) {
 
 [[noreturn]] void unknown_option(std::string_view name, std::span<const std::string_view> known);
 [[noreturn]] void wrong_type(std::string_view name, nb::handle value);
+
+/// For classes that are made of nothing: nanobind lists signatures where there is something.
+inline void no_arguments(const char* name, const nb::args& given, const nb::kwargs& named) {
+  if (given.size() + named.size() > 0)
+    throw nb::type_error((std::string(name) + "() takes no arguments").c_str());
+}
 
 template <typename T>
 std::vector<std::string_view> names_of(std::span<const Field<T>> fields) {

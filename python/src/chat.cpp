@@ -156,8 +156,12 @@ void bind_chat(nb::module_& m) {
       .def("finish", &Opening::finish);
 
   nb::class_<PyChat>(m, "Chat")
-      .def(nb::init<ModelPtr, const std::optional<std::string>&>(), nb::arg("model"),
-           nb::arg("chat_template").none())
+      .def_static(
+          "make",
+          [](const ModelPtr& model, const std::optional<std::string>& chat_template) {
+            return std::make_unique<PyChat>(model, chat_template);
+          },
+          nb::arg("model"), nb::arg("chat_template").none())
       .def("open", &PyChat::open, nb::arg("messages"), nb::arg("tools"), nb::arg("tool_choice"),
            nb::arg("reasoning_effort"), nb::arg("variables"), nb::arg("add_generation_prompt"),
            nb::arg("grammar").none(), WithoutLock())

@@ -158,7 +158,10 @@ Token sample(PySampler& self, const Floats& row) {
 
 void bind_batch(nb::module_& m) {
   nb::class_<PyBatch>(m, "Batch", "Tokens of any mix of sequences, to be computed together.")
-      .def(nb::init<>())
+      .def(nb::new_([](const nb::args& given, const nb::kwargs& named) {
+        no_arguments("Batch", given, named);
+        return std::make_unique<PyBatch>();
+      }))
       .def("__len__",
            [](PyBatch& self) { return self.with([](const Batch& batch) { return batch.size(); }); })
       .def("clear", [](PyBatch& self) { self.with([](Batch& batch) { batch.clear(); }); })

@@ -92,7 +92,7 @@ void bind_embedder(nb::module_& m) {
                                                 EmbedderParams{.n_tokens = n_tokens, .n_threads = n_threads});
           },
           nb::arg("model"), nb::arg("n_tokens"), nb::arg("n_threads"), WithoutLock())
-      .def("embed", &PyEmbedder::embed, nb::arg("texts"), nb::arg("normalise"), nb::arg("pooling").none(),
+      .def("embed", &PyEmbedder::embed, nb::arg("texts"), nb::arg("normalize"), nb::arg("pooling").none(),
            nb::arg("dimensions").none())
       .def("rank", &PyEmbedder::rank_texts, nb::arg("query"), nb::arg("documents"), WithoutLock())
       .def_prop_ro("dimensions", &PyEmbedder::dimensions)

@@ -56,6 +56,11 @@ class ReadyQueue {
 class Answer {
  public:
   explicit Answer(Response response) : response_(std::move(response)) {}
+  ~Answer() {
+    if (!user_.is_at_home()) new Response(std::move(response_));  // Its engine's locks may be taken for ever.
+  }
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
 
   /// Waits for what is new; nothing at the end. Signals' handlers run meanwhile, so Ctrl-C ends the wait.
   std::optional<Chunk> next() {
@@ -92,7 +97,9 @@ class Answer {
     return poll == Response::Poll::kChunk ? std::optional(std::move(chunk)) : std::nullopt;
   }
   bool ended() const { return ended_; }
-  void cancel() { response_.cancel(); }
+  void cancel() {
+    if (user_.is_at_home()) response_.cancel();
+  }
   void on_ready(const std::shared_ptr<ReadyQueue>& queue, std::int64_t key) {
     const auto hold = user_.hold("the answer");
     response_.on_ready([queue, key] { queue->put(key); });

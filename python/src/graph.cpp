@@ -50,6 +50,13 @@ auto operate_reversed(const F& f) {
   return [f](const Value& a, double b) { return f(static_cast<float>(b), Operand(a, Where{})); };
 }
 
+template <typename T>
+T place_of(nb::handle given) {
+  T place{};
+  if (!nb::try_cast(given, place)) wrong_type("a place in a value", given);
+  return place;
+}
+
 /// x[i], x[a:b, ...], x[None]: of one axis after the other.
 Value get_item(const Value& x, const nb::object& key) {
   const nb::tuple all = nb::isinstance<nb::tuple>(key) ? nb::borrow<nb::tuple>(key) : nb::make_tuple(key);
@@ -71,7 +78,7 @@ Value get_item(const Value& x, const nb::object& key) {
     } else if (nb::isinstance<nb::slice>(part)) {
       const auto bound = [&](const char* name, const Dim& otherwise) {
         const nb::object given = part.attr(name);
-        return given.is_none() ? otherwise : nb::cast<Dim>(given);
+        return given.is_none() ? otherwise : place_of<Dim>(given);
       };
       const Dim step = bound("step", 1);
       if (!step.is_constant() || step.constant() < 1)
@@ -80,7 +87,7 @@ Value get_item(const Value& x, const nb::object& key) {
           slice(result, axis, bound("start", 0), bound("stop", result.size(axis)), step.constant(), Where{});
       ++axis;
     } else {
-      const auto place = nb::cast<std::int64_t>(part);
+      const auto place = place_of<std::int64_t>(part);
       const Dim end = place == -1 ? result.size(axis) : Dim(place + 1);
       result = squeeze(slice(result, axis, place, end, 1, Where{}), axis, Where{});
     }
@@ -173,7 +180,7 @@ void bind_value(nb::module_& m) {
       .def(
           "__matmul__", [](const Value& a, const Value& b) { return matmul(a, b, Where{}); },
           nb::is_operator())
-      .def("__getitem__", &get_item)
+      .def("__getitem__", &get_item, nb::arg("places").none())
       .def("__repr__", [](const PyValue& self) {
         return "<weft.Value " + self.value.name() + " " + std::string(info(self.value.dtype()).name) + " " +
                to_string(self.value.shape(), self.owner->symbols()) + ">";
@@ -187,7 +194,10 @@ void bind_graph(nb::module_& m) {
   bind_value(m);
   nb::class_<PyGraph>(m, "Graph",
                       "Values, the ops that make them, and sizes that are symbols until a step says them.")
-      .def(nb::new_([] { return std::make_shared<PyGraph>(); }))
+      .def(nb::new_([](const nb::args& given, const nb::kwargs& named) {
+        no_arguments("Graph", given, named);
+        return std::make_shared<PyGraph>();
+      }))
       .def(
           "symbol",
           [](PyGraph& self, std::string name, std::int64_t min, std::int64_t max) {

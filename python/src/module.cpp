@@ -62,8 +62,9 @@ void unknown_option(std::string_view name, std::span<const std::string_view> kno
 }
 
 void wrong_type(std::string_view name, nb::handle value) {
-  const auto repr = nb::cast<std::string>(nb::repr(value));
-  throw nb::type_error((std::string(name) + " cannot be " + repr.substr(0, 80)).c_str());
+  const nb::object error = nb::module_::import_("weft.arguments").attr("wrong")(name, value);
+  PyErr_SetObject(error.type().ptr(), error.ptr());
+  throw nb::python_error();
 }
 
 void bind_errors() {
@@ -76,6 +77,8 @@ void bind_errors() {
       raise(name(error.code()), error);
     } catch (const CacheFull& error) {
       raise("cache_full", error);
+    } catch (const nb::cast_error&) {
+      PyErr_SetString(PyExc_TypeError, "an argument is of a type that cannot be there");
     }
   });
 }

@@ -8,6 +8,7 @@
 
 from importlib.metadata import version as _version
 
+from . import arguments as _arguments  # Before all that uses what it wraps.
 from . import ops
 from ._weft import Batch, Context, Dim, Grammar, Graph, Sampler, Value, devices
 from .chats import ChatAnswer, ChatEvent, ChatStream, ToolCall

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import threading
 import weakref
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from . import _weft
+from . import _weft, arguments
 from .chats import ChatAnswer, ChatStream
 from .errors import InvalidArgumentError
 from .options import ContextOptions, FilePath, ModelOptions, RequestOptions, SamplingOptions
@@ -28,16 +27,16 @@ _N_SEQUENCES = 32
 _MOST_GRAMMARS = 64
 
 
-# Whose engines run in this process.
-_running: weakref.WeakSet[Model] = weakref.WeakSet()
+_models: weakref.WeakSet[Model] = weakref.WeakSet()
 
 
 def _leave_engines_behind() -> None:
     """In the child of a fork, which has none of their threads: they are neither used nor ended, which would wait for ever."""
-    for model in _running:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(model._engine))
-        model._lock, model._engine, model._was_forked = threading.Lock(), None, True
-    _running.clear()
+    for model in _models:
+        model._lock = threading.Lock()  # Another thread may have held it.
+        if model._engine is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(model._engine))
+            model._engine, model._was_forked = None, True
 
 
 if hasattr(os, "register_at_fork"):
@@ -74,7 +73,8 @@ def _constraint(options: dict[str, Any]) -> Optional[tuple[str, str]]:
     if value is True:
         return "json_object", ""
     if name == "json_schema" and not isinstance(value, str):
-        return name, json.dumps(value)
+        return name, arguments.written_as_json(name, value)
+    arguments.need(str, name, value, "a text")
     return {"grammar": "gbnf"}.get(name, name), value
 
 
@@ -94,13 +94,19 @@ class Model:
         draft: Optional[Model] = None,
         **options: Unpack[ModelOptions],
     ) -> None:
+        file = arguments.path("path", path)
+        if draft is not None:
+            arguments.need(Model, "draft", draft, "a weft.Model")
+        if progress is not None and not callable(progress):
+            raise arguments.wrong("progress", progress, "what can be called")
         load, self._context_options, self._service_options = _split_options(options)
         self._context_options.setdefault("n_sequences", _N_SEQUENCES)
         load.setdefault("n_sequences", self._context_options["n_sequences"])
         load.setdefault("pack_cache", cache_folder("packed"))
         if load.get("pack_cache") is not None:
+            arguments.need((str, os.PathLike), "pack_cache", load["pack_cache"], "a path")
             load["pack_cache"] = os.fspath(load["pack_cache"])
-        self._model = _weft.Model.load(Path(path).expanduser(), load, progress)
+        self._model = _weft.Model.load(file, load, progress)
         self._draft = draft
         self._lock = threading.Lock()
         self._engine: Optional[_weft.Engine] = None
@@ -109,6 +115,7 @@ class Model:
         self._loops = LoopQueues()
         self._grammars: dict[tuple[str, str], _weft.Grammar] = {}
         self._own_chat: Optional[_weft.Chat] = None
+        _models.add(self)
 
     # What it is.
 
@@ -170,7 +177,7 @@ class Model:
         """The same as it is written. The request runs from here on."""
         if isinstance(prompt, (bytes, bytearray, memoryview)):  # Its numbers would be taken for tokens.
             raise TypeError("a prompt is text or tokens; bytes are neither: decode them")
-        tokens = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
+        tokens = self.tokenize(prompt) if isinstance(prompt, str) else arguments.items("prompt", prompt, "text or tokens")
         given: dict[str, Any] = dict(options)
         constraint = _constraint(given)
         return self._submit(tokens, given, self._grammar(*constraint) if constraint else None)
@@ -196,18 +203,27 @@ class Model:
         beginning of the answer. A grammar or schema holds the content, not the reasoning before it."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
+        messages = arguments.items("messages", messages, "a text or a list of messages")
+        for message in messages:
+            arguments.need(Mapping, "a message", message, "a dictionary")
+        for name, text in (("tool_choice", tool_choice), ("reasoning_effort", reasoning_effort)):
+            arguments.need(str, name, text, "a text")
+        if template_variables is not None:
+            arguments.need(Mapping, "template_variables", template_variables, "names and values")
+        known = [] if tools is None else arguments.items("tools", tools, "a list of tools")
         given: dict[str, Any] = dict(options)
         opening = self._chat(chat_template).open(
-            messages=json.dumps(list(messages)),
-            tools=json.dumps(list(tools)) if tools else "",
+            messages=arguments.written_as_json("messages", messages),
+            tools=arguments.written_as_json("tools", known) if known else "",
             tool_choice=tool_choice,
             reasoning_effort=reasoning_effort,
-            variables=json.dumps(dict(template_variables)) if template_variables else "",
+            variables=arguments.written_as_json("template_variables", dict(template_variables)) if template_variables else "",
             add_generation_prompt=not continue_answer,
             grammar=_constraint(given),
         )
-        stop = given.pop("stop", None) or []
-        given["stop"] = [*([stop] if isinstance(stop, str) else stop), *opening.stop]
+        stop = given.pop("stop", None)
+        own = [stop] if isinstance(stop, str) else arguments.items("stop", stop, "a text or a list of texts") if stop is not None else []
+        given["stop"] = [*own, *opening.stop]
         given["special"] = True  # Marks of calls and reasoning may be control tokens.
         return ChatStream(self._submit(opening.tokens, given, opening.grammar), opening)
 
@@ -239,7 +255,6 @@ class Model:
         """Ends all requests, and the engine. Everything else of the model can still be used."""
         with self._lock:
             engine, self._engine, self._closed = self._engine, None, True
-            _running.discard(self)
         if engine is not None:
             engine.shutdown()
 
@@ -261,7 +276,6 @@ class Model:
             if self._engine is None:
                 draft = self._draft._model if self._draft is not None else None
                 self._engine = _weft.Engine.make(self._model, self._context_options, self._service_options, draft)
-                _running.add(self)
             return self._engine
 
     def _submit(self, tokens: list[int], options: dict[str, Any], grammar: Optional[_weft.Grammar]) -> Stream:
@@ -274,9 +288,10 @@ class Model:
 
     def _chat(self, template: Optional[str]) -> _weft.Chat:
         if template is not None:
-            return _weft.Chat(self._model, template)
+            arguments.need(str, "chat_template", template, "a text")
+            return _weft.Chat.make(self._model, template)
         if self._own_chat is None:
-            self._own_chat = _weft.Chat(self._model, None)
+            self._own_chat = _weft.Chat.make(self._model, None)
         return self._own_chat
 
     def _grammar(self, kind: str, source: str) -> _weft.Grammar:

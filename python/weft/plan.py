@@ -8,7 +8,7 @@ from typing import Any, Optional
 import numpy as np
 import numpy.typing as npt
 
-from . import _weft
+from . import _weft, arguments
 from .errors import NotFoundError
 from .options import FilePath
 
@@ -31,7 +31,13 @@ class Plan:
         n_threads: int = 0,
         allow: Sequence[str] = ("shapes",),
     ) -> None:
-        self._plan = _weft.Plan.make(graph, list(devices), list(pins), n_threads, list(allow))
+        self._plan = _weft.Plan.make(
+            graph,
+            arguments.items("devices", devices, "a list of names"),
+            arguments.items("pins", pins, "a list of pairs"),
+            n_threads,
+            arguments.items("allow", allow, "a list of changes"),
+        )
 
     def set_weight(self, name: str, array: npt.ArrayLike) -> None:
         """A weight's numbers, in its type; of quantised types the bytes as GGUF files have them. An array that is already so
@@ -49,6 +55,8 @@ class Plan:
     def run(self, inputs: Optional[Mapping[str, npt.ArrayLike]] = None, **sizes: int) -> dict[str, npt.NDArray[Any]]:
         """One step: its outputs by their names. Inputs and sizes that are not given are those of the step before; sizes that
         an input's shape tells need not be given."""
+        if inputs is not None:
+            arguments.need(Mapping, "inputs", inputs, "arrays by their names")
         arrays = {name: self._as(name, array) for name, array in (inputs or {}).items()}
         self._plan.run(arrays, sizes)
         return {name: self._plan.read(name) for name in self._plan.outputs}
@@ -75,4 +83,4 @@ class Plan:
         kind = self._plan.type_of(name)
         if kind is None:
             raise NotFoundError(f"the graph has no value '{name}'")
-        return np.asarray(array, dtype=_TYPES.get(kind, np.uint8 if kind not in ("bf16",) else np.uint16), order="C")
+        return arguments.array(f"'{name}'", array, _TYPES.get(kind, np.uint8 if kind not in ("bf16",) else np.uint16))

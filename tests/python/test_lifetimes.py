@@ -1,13 +1,13 @@
 """Nothing is leaked, in whatever order things end. nanobind says at the end of the process what is left of it."""
 import gc
 import os
-import signal
 import subprocess
 import sys
-import warnings
+import textwrap
 
 import pytest
 import weft
+from conftest import ENCODERS
 
 PROGRAMS = {
     "all of it, left to the end": """
@@ -78,25 +78,73 @@ except weft.Error as error:
 }
 
 
+# In the child of a fork, which has the parent's objects and none of its threads.
+CHILDREN = {
+    "an engine of its own": """
+own = weft.Model(PATH, pack_cache="")
+assert own.generate([1, 2], **asked).tokens == expected
+async def main():
+    return [piece async for piece in own.stream([1, 2], **asked)]
+assert "".join(asyncio.run(main())) == own.generate([1, 2], **asked).text
+""",
+    "an engine of a model that the parent only loaded": """
+assert loaded.generate([1, 2], **asked).tokens == expected
+""",
+    "what runs in the parent is refused": """
+for use in (lambda: model.generate([1, 2]), lambda: next(stream), lambda: context.decode(batch), lambda: embedder.embed("hello"),
+            lambda: plan.run({"x": np.ones((2, 4))})):
+    try:
+        use()
+    except weft.InvalidArgumentError as error:
+        assert "forked from" in str(error), error
+    else:
+        raise AssertionError("was used")
+assert model.tokenize("hello")
+""",
+    "what runs in the parent may be closed": """
+stream.close()
+model.close()
+""",
+    "what runs in the parent may be dropped": """
+del model, stream, context, batch, loaded, plan, embedder
+gc.collect()
+""",
+}
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
-def test_the_child_of_a_fork_is_told_where_the_engine_runs(chat_file):
-    model = weft.Model(chat_file, pack_cache="")
-    expected = model.generate([1, 2], max_tokens=2, temperature=0).tokens
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Of threads beside a fork.
-        child = os.fork()
-    if child == 0:
-        signal.alarm(60)  # What waits for threads that are not there ends, too.
-        try:
-            model.generate([1, 2], max_tokens=2)
-        except weft.InvalidArgumentError as error:
-            model.close()
-            os._exit(3 if "forked" in str(error) else 4)
-        finally:
-            os._exit(5)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-    assert model.generate([1, 2], max_tokens=2, temperature=0).tokens == expected
-    model.close()
+@pytest.mark.parametrize("name", sorted(CHILDREN))
+def test_children_of_forks(name, chat_file):
+    program = f"""
+import asyncio, gc, os, signal, sys, numpy as np, weft
+PATH, ENCODER = {str(chat_file)!r}, {str(ENCODERS / "bert/model.gguf")!r}
+asked = dict(max_tokens=4, temperature=0)
+loaded = weft.Model(PATH, pack_cache="")
+model = weft.Model(PATH, pack_cache="")
+expected = model.generate([1, 2], **asked).tokens
+stream = model.stream("hello", ignore_end=True, context_shift=True)
+next(stream)
+context, batch = model.context(n_ctx=64, n_threads=2), weft.Batch()
+batch.add([1, 2], logits=True)
+context.decode(batch)
+embedder = weft.Embedder(ENCODER, pack_cache="", n_threads=2)
+embedder.embed("hello")
+graph = weft.Graph()
+graph.output("y", weft.ops.relu(graph.input("x", (2, 4))))
+plan = weft.Plan(graph, devices=["cpu"], n_threads=2)
+plan.run({{"x": np.ones((2, 4))}})
+child = os.fork()
+if child == 0:
+    signal.alarm(60)  # What waits for threads that are not there ends, too.
+{textwrap.indent(CHILDREN[name].strip(), "    ")}
+    sys.exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+next(stream)
+stream.close()
+assert model.generate([1, 2], **asked).tokens == expected
+"""
+    result = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

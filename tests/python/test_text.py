@@ -114,7 +114,7 @@ def test_chat(model, chat_file):
     # The prompt is the template's.
     prompt = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
     assert CHATML and model.chat_template.startswith(CHATML[:40])
-    opening = _weft.Chat(model._model, None).open(json.dumps(messages), "", "auto", "", "", True, None)
+    opening = _weft.Chat.make(model._model, None).open(json.dumps(messages), "", "auto", "", "", True, None)
     assert opening.prompt.endswith(prompt)
     held = model.chat("hello", json_schema={"enum": ["up", "down"]}, seed=1)
     assert json.loads(held.content) in ("up", "down")

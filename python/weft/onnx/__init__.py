@@ -9,6 +9,7 @@ Needs the package onnx: pip install weft[onnx]."""
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ try:
 except ImportError as error:
     raise ImportError("weft.onnx needs the package onnx: pip install weft[onnx]") from error
 
+from .. import arguments
 from ..errors import Error, InvalidArgumentError, InvalidFileError, IoError, NotFoundError
 from ..options import FilePath
 from ..plan import Plan
@@ -68,6 +70,9 @@ def load(
     always the same, as shapes and axes that an input says. `devices`, `pins` and `n_threads` are those of weft.Plan.
 
     UnsupportedModelError names all that weft lacks for the model, before anything is computed."""
+    for name, given in (("sizes", sizes), ("constants", constants)):
+        if given is not None:
+            arguments.need(Mapping, name, given, "a dictionary")
     folders = [Path()]
     if isinstance(source, onnx.ModelProto):
         what, model = "the model", onnx.ModelProto()
@@ -75,6 +80,7 @@ def load(
     else:
         what = "the bytes" if isinstance(source, bytes) else str(source)
         if not isinstance(source, bytes):
+            arguments.need((str, os.PathLike), "source", source, "a path, bytes or a model of the package onnx")
             # In a hub's cache both the model and the files beside it are links into one folder.
             path = Path(os.fspath(source))
             folders = [path.parent, path.resolve().parent]
@@ -89,7 +95,22 @@ def load(
             raise InvalidFileError(f"{what}: no ONNX model") from error
         del data
     check(what, model)
-    return Model(model, folders, sizes or {}, constants or {}, devices, pins, n_threads)
+    return Model(model, folders, _read_sizes(sizes or {}), constants or {}, devices, pins, n_threads)
+
+
+def _read_sizes(given: Mapping[str, Size]) -> dict[str, Size]:
+    sizes: dict[str, Size] = {}
+    for name, size in given.items():
+        try:
+            numbers = [operator.index(one) for one in (size if isinstance(size, (tuple, list)) else (size,))]
+        except TypeError:
+            numbers = []
+        if len(numbers) not in (1, 2) or isinstance(size, (tuple, list)) != (len(numbers) == 2):
+            raise arguments.wrong(f"the size '{name}'", size, "a number, or the least and the most")
+        if not 0 < numbers[0] <= numbers[-1] < 1 << 31:
+            raise InvalidArgumentError(f"the size '{name}' is {size}; it is 1 or more, its least not above its most")
+        sizes[name] = numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+    return sizes
 
 
 class Model:
@@ -149,13 +170,14 @@ class Model:
         """The outputs by their names. Other sizes than before cost no planning, as long as they are within the bounds; but where
         a model needs them as numbers, its graph is made anew."""
         known = self._inputs
+        arguments.need(Mapping, "inputs", inputs, "arrays by their names")
         for name in inputs:
             if name not in known:
                 raise NotFoundError(f"the model has no input '{name}'; it has {', '.join(known) or 'none'}")
         missing = [name for name in known if name not in inputs]
         if missing:
             raise InvalidArgumentError(f"the input '{missing[0]}' is missing")
-        given = {name: _checked(name, np.asarray(array), known[name].type) for name, array in inputs.items()}
+        given = {name: _checked(name, arguments.array(f"the input '{name}'", array), known[name].type) for name, array in inputs.items()}
         sizes = self._sizes(given)
         if self._fixed is None:
             self._grow(sizes)
@@ -329,10 +351,7 @@ def _constant(declared: onnx.ValueInfoProto, value: npt.ArrayLike) -> Array:
     name, tensor = declared.name, declared.type.tensor_type
     if not declared.type.HasField("tensor_type"):
         raise InvalidArgumentError(f"the input '{name}' is no tensor, which a constant has to be")
-    try:
-        array = np.asarray(value, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-    except (ValueError, TypeError, LookupError) as error:
-        raise InvalidArgumentError(f"the constant '{name}' is no tensor of {type_name(tensor.elem_type)}: {error}") from error
+    array = arguments.array(f"the constant '{name}'", value, helper.tensor_dtype_to_np_dtype(tensor.elem_type))
     shape = _declared(declared).shape
     is_size = [not isinstance(size, int) or size == now for size, now in zip(shape, array.shape, strict=False)]
     if tensor.HasField("shape") and not (len(shape) == array.ndim and all(is_size)):
