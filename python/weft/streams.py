@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from . import _weft
-from .errors import DeviceError
+from .errors import DeviceError, InvalidArgumentError
 
 
 class TokenLogprob(NamedTuple):
@@ -74,6 +75,15 @@ class _LoopQueue:
         finally:
             self._waiting.pop(key, None)
 
+    def is_awaited(self, key: int) -> bool:
+        return key in self._waiting
+
+    def wake(self, key: int) -> None:
+        """Whoever waits looks again. Any thread."""
+        if (future := self._waiting.get(key)) is not None:
+            with contextlib.suppress(RuntimeError):  # Its loop has ended.
+                future.get_loop().call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+
     def _wake(self) -> None:
         for key in self._queue.take():
             future = self._waiting.get(key)
@@ -117,6 +127,8 @@ class Stream(Iterator[str], AsyncIterator[str]):
             self._answer.cancel()
             self._answer = None
             self.completion.stop = self.completion.stop or "cancelled"
+            if self._queue is not None:
+                self._queue.wake(self._key)
 
     def read(self) -> Completion:
         """All of the rest, in one go."""
@@ -147,6 +159,8 @@ class Stream(Iterator[str], AsyncIterator[str]):
         raise StopIteration
 
     async def __anext__(self) -> str:
+        if self._queue is not None and self._queue.is_awaited(self._key):
+            raise InvalidArgumentError("another task reads the stream; read it from one at a time")
         while self._answer is not None:
             try:
                 chunk = self._answer.poll()

@@ -2,6 +2,7 @@
 import asyncio
 import gc
 import os
+import threading
 import time
 
 import pytest
@@ -113,3 +114,20 @@ def test_a_slow_reader_holds_up_nobody(model):
 
     first, rest, fast = asyncio.run(main())
     assert first and len(rest.tokens) == 400 and all(fast)
+
+
+def test_a_stream_has_one_reader(model):
+    async def main():
+        stream = model.stream("hello", max_tokens=50, temperature=0, ignore_end=True)
+        done = await asyncio.gather(stream.read_async(), stream.read_async(), return_exceptions=True)
+        assert len(done[0].tokens) == 50
+        assert isinstance(done[1], weft.InvalidArgumentError) and "one at a time" in str(done[1])
+        # Closed by another task, or thread, it ends for the one that reads it.
+        for close in (lambda s: s.close(), lambda s: threading.Thread(target=s.close).start()):
+            stream = model.stream("hello", ignore_end=True, context_shift=True)
+            reader = asyncio.ensure_future(stream.read_async())
+            await asyncio.sleep(0.05)
+            close(stream)
+            assert (await reader).stop == "cancelled"
+
+    asyncio.run(asyncio.wait_for(main(), 60))
