@@ -25,9 +25,13 @@ _NUMBERS = {"int": "__index__", "float": "__float__"}
 _CLASSES: dict[str, Any] = {"bool": bool, "bytes": bytes, "tuple": tuple, "dict": Mapping, "Mapping": Mapping}
 
 
+def _one_line(value: object) -> str:
+    return " ".join(str(value).split())
+
+
 def _shown(value: object) -> str:
     try:
-        told = " ".join(repr(value).split())
+        told = _one_line(repr(value))
     except Exception:
         told = f"an object of {type(value).__name__}"
     return told if len(told) <= 80 else told[:77] + "..."
@@ -61,21 +65,39 @@ def path(name: str, value: object) -> Path:
 
 
 def array(name: str, value: npt.ArrayLike, dtype: Any = None) -> npt.NDArray[Any]:
-    """Its numbers, one behind another as C has them."""
+    """Its numbers, one behind another as C has them. TypeError where another type would have other numbers, but for
+    rounding."""
     try:
         found = np.asarray(value, order="C")
-        if dtype is not None and found.dtype.kind in "cmMSU":
+        if dtype is None or found.dtype == dtype:
+            return found
+        if found.dtype.kind in "cmMSU":
             raise TypeError(f"it has {found.dtype}")
-        return np.asarray(found, dtype=dtype, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{name} is no array of numbers of the type {np.dtype(dtype)}: {error}") from None
+        with np.errstate(all="ignore"):
+            made = found.astype(dtype)
+        if made.dtype.kind in "iu" and not np.array_equal(made, found):
+            raise TypeError("it has other numbers, too")
+        return made
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        of_type = "" if dtype is None else f" of the type {np.dtype(dtype)}"
+        raise TypeError(f"{name} is no array of numbers{of_type}: {_one_line(error)}") from None
+
+
+def bf16(name: str, value: npt.ArrayLike) -> npt.NDArray[np.uint16]:
+    """The bits of numbers, rounded to the nearest; what has 16 bits and is no float is bits already."""
+    found = array(name, value)
+    if found.dtype.itemsize == 2 and found.dtype.kind in "Viu":
+        return found.view(np.uint16)
+    bits = array(name, found, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(bits.view(np.float32)), 0x7FC0, rounded).astype(np.uint16)
 
 
 def written_as_json(name: str, value: object) -> str:
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"{name} cannot be written as JSON: {error}") from None
+        raise TypeError(f"{name} cannot be written as JSON: {_one_line(error)}") from None
 
 
 def _name(kind: ast.expr) -> str:

@@ -83,4 +83,6 @@ class Plan:
         kind = self._plan.type_of(name)
         if kind is None:
             raise NotFoundError(f"the graph has no value '{name}'")
-        return arguments.array(f"'{name}'", array, _TYPES.get(kind, np.uint8 if kind not in ("bf16",) else np.uint16))
+        if kind == "bf16":
+            return arguments.bf16(f"'{name}'", array)
+        return arguments.array(f"'{name}'", array, _TYPES.get(kind, np.uint8))

@@ -119,3 +119,30 @@ def test_errors_name_the_argument(model, chat_file):
         with pytest.raises(TypeError, match=told):
             wrong()
     assert x[None].shape == (1, 2, 4)
+
+
+def test_arrays_keep_their_numbers():
+    graph = weft.Graph()
+    x, ids = graph.input("x", (2, 4)), graph.input("ids", (2,), "i32")
+    weight = graph.weight("w", (3, 4), "bf16")
+    graph.output("y", weft.ops.linear(x, weight))
+    graph.output("e", weft.ops.take(graph.weight("table", (4, 4)), ids))
+    graph.output("q", weft.ops.linear(graph.input("long", (1, 32)), graph.weight("q8", (1, 32), "q8_0")))
+    plan = weft.Plan(graph, devices=["cpu"], allow=["shapes", "tensors"])
+    plan.set_weight("table", np.eye(4))
+    plan.set_weight("q8", np.zeros(34, np.uint8))
+    # Floats become bf16, to the nearest; what is bits already stays so.
+    numbers = np.array([1.0, -2.5, 1.00390625, 1.01171875, 3.4e38, np.inf, 0.0, 1e-40] + [0.5] * 4, np.float32).reshape(3, 4)
+    near = np.array([1.0, -2.5, 1.0, 1.015625, np.inf, np.inf, 0.0, 1.0e-40] + [0.5] * 4, np.float32).reshape(3, 4)
+    inputs = {"x": np.eye(4)[:2], "ids": [3, 0], "long": np.ones((1, 32))}
+    for given in (numbers[:1].repeat(3, 0), (near[:1].repeat(3, 0).view(np.uint32) >> 16).astype(np.uint16)):
+        plan.set_weight("w", given)
+        made = plan.run(inputs)
+        assert np.array_equal(made["y"], near[:1].repeat(3, 0).T[:2]) and np.array_equal(made["e"], np.eye(4)[[3, 0]])
+    assert np.isinf((weft.arguments.bf16("w", numbers).astype(np.uint32) << 16).view(np.float32)[1, :2]).all()
+    assert np.isnan((weft.arguments.bf16("w", [NAN]).astype(np.uint32) << 16).view(np.float32)).all()
+    for wrong in ([2**40, 0], [0.5, 0], [NAN, 0], ["3", "0"]):
+        with pytest.raises(TypeError, match="'ids' is no array of numbers of the type int32"):
+            plan.run(inputs | {"ids": wrong})
+    with pytest.raises(TypeError, match="'q8' is no array of numbers of the type uint8"):
+        plan.set_weight("q8", np.full((1, 32), 0.5))
