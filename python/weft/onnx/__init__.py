@@ -30,7 +30,7 @@ from .. import arguments
 from ..errors import Error, InvalidArgumentError, InvalidFileError, IoError, NotFoundError
 from ..options import FilePath
 from ..plan import Plan
-from .build import TYPES, Builder, UnsupportedModelError, fit, single, type_name
+from .build import TYPES, Builder, UnsupportedModelError, fit, single
 from .known import NeedsSizes, number_of
 from .operators import CONTROLS, OPERATORS
 from .stored import check, embed, read
