@@ -189,13 +189,6 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
 /// The devices of processes that a launcher started beside this one.
 class OtherProcesses {
  public:
-  OtherProcesses() { look(); }
-  bool any() const { return n_ > 0; }
-  void look() { n_ = count(); }
-  /// Since the last look.
-  bool lost() const { return count() < n_; }
-
- private:
   std::size_t count() const {
     std::size_t n = 0;
     for (const Backend& backend : registry_->backends())
@@ -203,8 +196,8 @@ class OtherProcesses {
     return n;
   }
 
+ private:
   const std::shared_ptr<Registry> registry_ = find_backends();
-  std::size_t n_ = 0;
 };
 
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
@@ -221,10 +214,11 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     return footprint->bytes;
   };
   const auto others = std::make_shared<OtherProcesses>();
-  if (others->any()) pool.lost_devices = [others] { return others->lost(); };
+  pool.devices_may_go = others->count() > 0;
   pool.load = [options, trace, footprint, others, default_path = pool.models.front().path](
                   const ModelSpec& spec, const std::function<bool(float)>& progress) {
-    others->look();
+    const auto n_others =
+        std::make_shared<std::atomic<std::size_t>>(others->count());  // That it was loaded on.
     ModelParams params = model_params(options->model, options->context, options->talk);
     params.progress = progress;
     if (!spec.is_adapted) {
@@ -235,6 +229,15 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
     std::shared_ptr<const Model> model = Model::load(spec.path, params);
+    if (*n_others > 0) {
+      served.devices_lost = [others, n_others] { return others->count() < *n_others; };
+      served.reload = [=](const std::function<bool(float)>& progress_again) {
+        *n_others = others->count();
+        ModelParams again = params;
+        again.progress = progress_again;
+        model->reload(again);
+      };
+    }
     if (spec.path == default_path) {
       const MediaModels media = load_media(options->mmproj, spec.path, options->model, *model, options->talk);
       served.vision = media.vision;

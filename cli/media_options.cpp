@@ -6,6 +6,7 @@
 
 #include "base/read_file.h"
 #include "pull.h"
+#include "weft/backend/registry.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -47,8 +48,12 @@ namespace {
 MediaModels load_named(const std::filesystem::path& mmproj, const ModelOptions& options, const Model& model) {
   const PlacementParams placement = placement_params(options);
   std::vector<std::string> devices = placement.devices;
-  if (devices.empty() && placement.n_layers == 0) devices = {"cpu"};
   const auto registry = find_all_backends();
+  // Of this process alone: others may be lost.
+  if (devices.empty()) devices = {"cpu"};
+  if (placement.devices.empty() && placement.n_layers != 0)
+    for (const DeviceInfo& gpu : registry->gpus())
+      if (gpu.backend != "mpi") devices.push_back(gpu.name);
   const MediaKinds kinds = media_kinds(mmproj);
   MediaModels models;
   if (kinds.pictures) {

@@ -1,6 +1,6 @@
 #pragma once
 // A model: weights on one or several devices, its vocabulary and its chat template. Immutable after loading,
-// shared by contexts and threads.
+// shared by contexts and threads (reload() is for lost devices).
 #include <compare>
 #include <cstdint>
 #include <filesystem>
@@ -143,6 +143,12 @@ class Model {
   /// Throws Error: kInvalidArgument for params, else it names the key or tensor and what was expected.
   static std::shared_ptr<const Model> load(const std::filesystem::path& path, const ModelParams& params = {});
   ~Model();
+
+  /// Puts the weights anew onto the devices that there are now, where some that they were on are lost for
+  /// good. What was made of the model (contexts, embedders) must be gone, and none be made until this
+  /// returns; all else may go on, and the model says of itself what it said before. Throws like load(): then
+  /// there are no weights, and reload() may be tried again.
+  void reload(const ModelParams& params) const;
 
   const ModelInfo& info() const;
   /// Blocks until mapped weights have moved to large pages, which makes the model faster and otherwise

@@ -26,6 +26,9 @@ struct ServiceParams {
   BatcherParams batcher = {};
   /// Tokens that a completion may have written and its reader not taken yet; then it pauses.
   int n_unread = 256;
+  /// Whether devices of the context are lost for good. Asked when a step has failed, by the service's thread.
+  /// Then nobody is answered with an error: all wait for renew(). Null: none can be lost.
+  std::function<bool()> devices_lost = nullptr;
 };
 
 /// What a completion has written since the last chunk of it.
@@ -100,6 +103,14 @@ class Service {
                       const std::optional<std::vector<AdapterUse>>& adapters = std::nullopt);
   RestoredText restore_text(std::span<const std::byte> state);
   int forget_text(std::span<const Token> tokens);
+
+  /// The devices that the context was on are lost: `make` makes another one, of the same Model
+  /// (Model::reload) and with the same parameters. It is called on the service's thread once the old one is
+  /// gone. Requests under way go on where they were, computed again from their texts: with the same tokens,
+  /// and nothing is told twice; new ones wait. What finished texts left in the cache is gone, and a request
+  /// that has forgotten some of its text (RequestParams::context_shift) ends with an error. Throws what
+  /// `make` throws: requests end with that error, too, and the service takes no more.
+  void renew(const std::function<Context()>& make);
 
   /// Takes no more requests, and waits until those that it has are done, at most so long; those that remain
   /// are cancelled then. True where none had to be.

@@ -31,12 +31,13 @@ std::exception_ptr made(ErrorCode code, const char* message) {
 
 }  // namespace
 
-EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting)
+EmbeddingService::EmbeddingService(Embedder embedder, int n_waiting, std::function<bool()> devices_lost)
     : embedder_(std::move(embedder)),
       max_tokens_(embedder_.max_tokens()),
       dimensions_(embedder_.dimensions()),
       n_scores_(embedder_.n_scores()),
       n_waiting_most_(n_waiting),
+      devices_lost_(std::move(devices_lost)),
       cancelled_(made(ErrorCode::kCancelled, "nobody waits for it")),
       going_down_(made(ErrorCode::kUnavailable, "the server is going down")),
       thread_([this] { work(); }) {}
@@ -53,6 +54,21 @@ void EmbeddingService::submit(EmbeddingRequest request) {
           std::to_string(n_waiting) + " requests wait already, which is as many as may; come back later",
           kRetryMs);
     waiting_.push_back({.request = std::move(request), .values = {}});
+  }
+  changed_.notify_all();
+}
+
+void EmbeddingService::renew(const std::function<Embedder()>& make) {
+  {
+    std::unique_lock lock(mutex_);
+    lost_ = true;
+    changed_.wait(lock, [&] { return n_in_step_ == 0; });
+  }
+  { const Embedder gone = std::move(embedder_); }
+  embedder_ = make();
+  {
+    const std::lock_guard lock(mutex_);
+    lost_ = false;
   }
   changed_.notify_all();
 }
@@ -148,7 +164,7 @@ void EmbeddingService::work() {
     Requests step;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stopped_ || !waiting_.empty(); });
+      changed_.wait(lock, [&] { return stopped_ || (!lost_ && !waiting_.empty()); });
       if (stopped_) break;
       step = next_step();
     }
@@ -157,6 +173,11 @@ void EmbeddingService::work() {
       compute(step);
     } catch (...) {
       error = std::current_exception();
+      if (devices_lost_ && devices_lost_()) {
+        error = nullptr;  // All of it is still to be read.
+        const std::lock_guard lock(mutex_);
+        lost_ = true;
+      }
     }
     end_step(error, std::move(step));
   }

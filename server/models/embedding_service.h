@@ -28,8 +28,8 @@ struct EmbeddingRequest {
 /// All members may be called from any thread but the service's own.
 class EmbeddingService {
  public:
-  /// At most so many requests wait; 0: any number.
-  EmbeddingService(Embedder embedder, int n_waiting);
+  /// At most so many requests wait; 0: any number. `devices_lost` as ServiceParams has it.
+  EmbeddingService(Embedder embedder, int n_waiting, std::function<bool()> devices_lost = nullptr);
   /// As shutdown().
   ~EmbeddingService();
   EmbeddingService(const EmbeddingService&) = delete;
@@ -41,6 +41,9 @@ class EmbeddingService {
 
   /// Throws OverloadedError, and Error kUnavailable once it is shut down.
   void submit(EmbeddingRequest request);
+  /// The devices that the embedder was on are lost: `make` makes another one of the same model, once the old
+  /// one is gone; requests go on there. Throws what `make` throws: shut it down then.
+  void renew(const std::function<Embedder()>& make);
   /// Waits until nothing waits, at most so long.
   void drain(std::chrono::milliseconds at_most);
   /// Requests that wait are told Error kUnavailable, and nothing runs from then on.
@@ -61,14 +64,16 @@ class EmbeddingService {
   void compute(Requests& step);
   void end_step(const std::exception_ptr& error, Requests step) noexcept;
 
-  Embedder embedder_;  // The thread's.
+  Embedder embedder_;  // The thread's, within a step.
   const int max_tokens_, dimensions_, n_scores_;
   const int n_waiting_most_;
+  const std::function<bool()> devices_lost_;
   const std::exception_ptr cancelled_, going_down_;  // Made while there is memory.
   std::mutex mutex_;
   std::condition_variable changed_;
   Requests waiting_;
   std::size_t n_in_step_ = 0;
+  bool lost_ = false;  // Its devices are, or it is being renewed: no step begins.
   bool stopped_ = false;
   std::thread thread_;
 };

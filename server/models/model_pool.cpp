@@ -209,35 +209,41 @@ std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
     slot.progress = 0.0f;
     make_room(slot, lock);
   }
-  return params_.load(slot.spec, [&](float progress) {
+  return params_.load(slot.spec, progress_of(slot));
+}
+
+std::function<bool(float)> ModelPool::progress_of(Slot& slot) {
+  return [this, &slot](float progress) {
     const std::lock_guard lock(mutex_);
     slot.progress = progress;
     return !stopped_;
-  });
+  };
 }
 
-/// Requests under way end by themselves, with what devices said; memory is free once they have.
-void ModelPool::replace_lost(std::unique_lock<std::mutex>& lock) {
-  std::vector<std::shared_ptr<ServedModel>> leaving;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = *slots_[i];
-    if (slot.model == nullptr) continue;
-    leaving.push_back(std::exchange(slot.model, nullptr));
-    slot.stage = ModelState::Stage::kIdle;
-    waiting_.push_back({i, [](const auto&, const auto&) {}});
-  }
-  const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
-  while (!stopped_ && std::chrono::steady_clock::now() < deadline &&
-         std::any_of(leaving.begin(), leaving.end(), [](const auto& model) { return model.use_count() > 1; }))
-    changed_.wait_for(lock, kLookAgain);
-  lock.unlock();
-  for (auto& model : leaving) {
-    const std::string name = model->spec.name;
-    model.reset();
+/// Requests under way wait meanwhile, and go on.
+void ModelPool::renew_lost(std::unique_lock<std::mutex>& lock) {
+  for (const auto& slot : slots_) {
+    const std::shared_ptr<ServedModel> model = slot->model;
+    if (stopped_ || model == nullptr || !model->devices_lost()) continue;
+    slot->stage = ModelState::Stage::kLoading;
+    slot->progress = 0.0f;
+    lock.unlock();
     if (params_.log)
-      params_.log(fmt::format("devices are lost: model '{}' is loaded anew without them", name));
+      params_.log(fmt::format("devices are lost: model '{}' is loaded anew without them", slot->spec.name));
+    std::string error;
+    try {
+      model->renew(progress_of(*slot));
+    } catch (...) {
+      error = to_api_error(std::current_exception()).what();
+    }
+    if (params_.log)
+      params_.log(error.empty() ? fmt::format("model '{}' goes on", slot->spec.name)
+                                : fmt::format("model '{}' could not be loaded: {}", slot->spec.name, error));
+    lock.lock();
+    slot->stage = error.empty() ? ModelState::Stage::kLoaded : ModelState::Stage::kFailed;
+    slot->error = error;
+    if (!error.empty()) slot->model = nullptr;
   }
-  lock.lock();
 }
 
 void ModelPool::work() {
@@ -249,12 +255,9 @@ void ModelPool::work() {
     {
       std::unique_lock lock(mutex_);
       const auto wanted = [&] { return stopped_ || !waiting_.empty(); };
-      if (params_.lost_devices) {
+      if (params_.devices_may_go) {
         changed_.wait_for(lock, kLookForLost, wanted);
-        lock.unlock();
-        const bool lost = params_.lost_devices();
-        lock.lock();
-        if (lost && !stopped_) replace_lost(lock);
+        renew_lost(lock);
         if (!wanted()) continue;
       } else {
         changed_.wait(lock, wanted);

@@ -29,9 +29,9 @@ struct PoolParams {
   /// read.
   std::function<std::uint64_t(const ModelSpec&)> bytes_of;
   std::function<void(const std::string&)> log;
-  /// Whether devices have gone since the last load. Asked about once a second, on the thread that loads:
-  /// models that are loaded then are of no more use, and loaded anew from what is left. Null: none can go.
-  std::function<bool()> lost_devices = nullptr;
+  /// Whether devices can go (ServedModel::devices_lost). It is asked about once a second then, on the thread
+  /// that loads: such a model is loaded anew onto what is left.
+  bool devices_may_go = false;
 };
 
 struct ModelState {
@@ -90,7 +90,8 @@ class ModelPool {
   void work();
   std::shared_ptr<ServedModel> load(Slot& slot);
   void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);
-  void replace_lost(std::unique_lock<std::mutex>& lock);
+  std::function<bool(float)> progress_of(Slot& slot);
+  void renew_lost(std::unique_lock<std::mutex>& lock);
 
   const PoolParams params_;
   mutable std::mutex mutex_;

@@ -26,8 +26,9 @@ std::optional<Chat> chat_of(const Model& model, const ServedModelParams& params)
   return Chat(*model.chat_template(), params.chat_format);
 }
 
-ServiceParams with_log(ServiceParams params, StepLog& steps) {
+ServiceParams complete(ServiceParams params, StepLog& steps, std::function<bool()> devices_lost) {
   params.batcher.on_step = [&steps](const StepRecord& record) { steps.add(record); };
+  params.devices_lost = std::move(devices_lost);
   return params;
 }
 
@@ -35,7 +36,7 @@ std::unique_ptr<EmbeddingService> embedding_of(const std::shared_ptr<const Model
                                                const ServedModelParams& params) {
   return std::make_unique<EmbeddingService>(
       Embedder(model, {.n_tokens = params.n_ctx, .n_threads = params.context.n_threads}),
-      params.service.batcher.limits.n_waiting);
+      params.service.batcher.limits.n_waiting, params.devices_lost);
 }
 
 }  // namespace
@@ -91,8 +92,30 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
             : params.n_ctx > 0   ? std::min(params.n_ctx, context.n_ctx)
                                  : context.n_ctx),
       steps(params.on_step),
+      devices_lost_(params.devices_lost),
+      reload_(params.reload),
       usual_adapters_(params.context.adapters) {
-  if (made) service.emplace(std::move(*made), with_log(params.service, steps));
+  if (made) service.emplace(std::move(*made), complete(params.service, steps, devices_lost_));
+}
+
+void ServedModel::renew(const std::function<bool(float)>& progress) {
+  const auto again = [&](auto make) {
+    while (true) {
+      try {
+        reload_(progress);
+        return make();
+      } catch (...) {
+        if (!devices_lost()) throw;
+      }  // More of them, meanwhile.
+    }
+  };
+  if (embedding != nullptr) {
+    embedding->renew([&] {
+      return again([&] { return Embedder(model, {.n_tokens = n_ctx, .n_threads = context.n_threads}); });
+    });
+  } else {
+    service->renew([&] { return again([&] { return Context(model, context); }); });
+  }
 }
 
 void ServedModel::drain(std::chrono::milliseconds at_most) {

@@ -64,6 +64,10 @@ struct ServedModelParams {
   std::string chat_template = {};  ///< Takes the place of the model's own.
   std::string chat_format = {};    ///< As Chat knows it; empty: found from the template.
   std::function<void(const StepRecord&)> on_step = nullptr;
+  /// Whether devices of the model have gone. Any thread. Null: none can go.
+  std::function<bool()> devices_lost = nullptr;
+  /// Loads the weights anew onto what is left (Model::reload), where that is so.
+  std::function<void(const std::function<bool(float)>& progress)> reload = nullptr;
 };
 
 /// All members may be used from any thread.
@@ -84,6 +88,12 @@ class ServedModel {
   StepLog steps;
   std::optional<Service> service;  ///< Of a decoder; an encoder has `embedding` in its place.
 
+  /// Whether devices that it is on are lost for good.
+  bool devices_lost() const { return devices_lost_ && devices_lost_(); }
+  /// Then its weights and its cache are made anew on those that are left, and what is under way goes on.
+  /// Throws where they have no room: requests have ended then, and it is of no more use.
+  void renew(const std::function<bool(float)>& progress);
+
   /// Lets requests that were taken end, at most so long.
   void drain(std::chrono::milliseconds at_most);
   /// Requests that are there end now, with an error.
@@ -101,6 +111,8 @@ class ServedModel {
   ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params,
               std::optional<Context> made);
 
+  const std::function<bool()> devices_lost_;
+  const std::function<void(const std::function<bool(float)>&)> reload_;
   mutable std::mutex adapters_mutex_;
   std::vector<AdapterUse> usual_adapters_;
   std::mutex picture_mutex_;

@@ -59,13 +59,13 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector
 
 /// What the CPU may keep of its packed weights, where that is asked for. With several devices each start may
 /// place other weights here.
-KeptWeights kept_weights(const engine::ModelImpl& impl, const std::filesystem::path& path,
-                         const ModelParams& params, std::span<const std::string> devices) {
+KeptWeights kept_weights(const engine::ModelImpl& impl, const ModelParams& params,
+                         std::span<const std::string> devices) {
   const bool cpu_alone = devices.size() == 1 && devices[0] == exec::kHostDevice;
   if (params.pack_cache.empty() || !params.repack || !cpu_alone) return {};
   return {.folder = params.pack_cache,
           .max_bytes = params.pack_cache_bytes,
-          .model = path.stem().string(),
+          .model = impl.path.stem().string(),
           .key = impl.fingerprint,
           .identity = impl.file.identity(),
           .n_bytes = impl.file.file_bytes()};
@@ -80,7 +80,7 @@ void load_made(engine::ModelImpl& impl, const ValueInfo& value, const model::Wei
     auto& weight = impl.weights[index(place)][value.name];
     weight = impl.devices.devices[index(place)]->create_weight(value.dtype, value.shape.dims({}),
                                                                {.bytes = bytes, .reader = {}, .name = {}});
-    impl.info.weight_bytes += static_cast<std::int64_t>(weight->bytes());
+    impl.weight_bytes += static_cast<std::int64_t>(weight->bytes());
     in_place = in_place || !repack || place != impl.devices.host;
   }
   if (in_place) impl.made_weights.push_back(std::move(bytes));
@@ -115,12 +115,44 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
       auto& weight = impl.weights[device][value.name];
       weight =
           impl.devices.devices[device]->create_weight(dtype, value.shape.dims({}), {bytes, read, value.name});
-      impl.info.weight_bytes += static_cast<std::int64_t>(weight->bytes());
+      impl.weight_bytes += static_cast<std::int64_t>(weight->bytes());
     }
     done += bytes.size();
     if (params.progress && !params.progress(static_cast<float>(done) / static_cast<float>(total)))
       throw Error(ErrorCode::kCancelled, "loading was cancelled");
   }
+}
+
+/// Where the weights are to go, and the graph that reads them.
+struct Destination {
+  std::shared_ptr<const Registry> registry;
+  PlacementParams placement;
+  model::ModelGraph graph;
+};
+
+Destination destination_of(const gguf::File& file, const model::ModelDescription& description,
+                           const ModelInfo& info, const ModelParams& params) {
+  const auto registry = params.registry != nullptr ? params.registry : find_backends();
+  const PlacementParams placement = engine::choose_devices(*registry, params.placement);
+  return {registry, placement,
+          model::build_graph(file, description, engine::expected_sizes(placement, info))};
+}
+
+/// Opens the devices and loads the weights. Where it throws they are there in part.
+void place_weights(engine::ModelImpl& impl, const Destination& to, const ModelParams& params) {
+  impl.devices = exec::open_devices(*to.registry, to.placement,
+                                    {.n_threads = params.n_threads,
+                                     .feature = feature_of(params.isa),
+                                     .repack = params.repack,
+                                     .kept = kept_weights(impl, params, to.placement.devices),
+                                     .compiled = params.pack_cache});
+  impl.row_shares = engine::row_shares(to.placement);
+  impl.device_of =
+      engine::place_model(to.graph.graph, impl.info.n_layers, impl.devices, to.placement, params.n_cpu_moe);
+  load_weights(impl, to.graph, params);
+  impl.weights_mapped = true;
+  for (const auto& device : impl.devices.devices)
+    impl.weights_mapped = device->finish_weights() && impl.weights_mapped;
 }
 
 /// As the file says it; kMean where it does not.
@@ -206,10 +238,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   model::ModelDescription description = model::describe(file);
   description.additions = engine::load_additions(params, file, description.hparams);
   ModelInfo info = engine::model_info(file, description);
-  const auto registry = params.registry != nullptr ? params.registry : find_backends();
-  const PlacementParams placement = engine::choose_devices(*registry, params.placement);
-  const model::ModelGraph graph =
-      model::build_graph(file, description, engine::expected_sizes(placement, info));
+  const Destination to = destination_of(file, description, info, params);
   auto tokenizer = std::make_unique<Tokenizer>(engine::vocabulary_from_gguf(file, params.pre_tokenizer));
   if (tokenizer->n_vocab() != info.n_vocab) {
     throw Error(ErrorCode::kInvalidFile, "tensor token_embd.weight has " + std::to_string(info.n_vocab) +
@@ -218,7 +247,7 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
   }
 
   auto impl = std::unique_ptr<engine::ModelImpl>(new engine::ModelImpl{
-      std::move(file), description, std::move(info), {}, {}, {}, {}, {}, std::move(tokenizer), nullptr});
+      {path, std::move(file), description, std::move(info), std::move(tokenizer), nullptr}, {}});
   auto source = impl->file.get_string("tokenizer.chat_template");
   if (!source && impl->info.reads_source) source = kQuestionAlone;
   if (source) {
@@ -229,20 +258,24 @@ std::shared_ptr<const Model> Model::load(const std::filesystem::path& path, cons
     }
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
-  impl->devices = exec::open_devices(*registry, placement,
-                                     {.n_threads = params.n_threads,
-                                      .feature = feature_of(params.isa),
-                                      .repack = params.repack,
-                                      .kept = kept_weights(*impl, path, params, placement.devices),
-                                      .compiled = params.pack_cache});
-  impl->row_shares = engine::row_shares(placement);
-  impl->device_of =
-      engine::place_model(graph.graph, impl->info.n_layers, impl->devices, placement, params.n_cpu_moe);
-  load_weights(*impl, graph, params);
-  impl->info.weights_mapped = true;
-  for (const auto& device : impl->devices.devices)
-    impl->info.weights_mapped = device->finish_weights() && impl->info.weights_mapped;
+  place_weights(*impl, to, params);
+  impl->info.weight_bytes = impl->weight_bytes;
+  impl->info.weights_mapped = impl->weights_mapped;
   return std::shared_ptr<const Model>(new Model(std::move(impl)));
+} catch (...) {
+  engine::rethrow_as_error();
+}
+
+void Model::reload(const ModelParams& params) const try {
+  engine::check(params);
+  const auto drop = [&] { (void)std::exchange(static_cast<engine::PlacedWeights&>(*impl_), {}); };
+  drop();  // First: their memory is needed.
+  try {
+    place_weights(*impl_, destination_of(impl_->file, impl_->description, impl_->info, params), params);
+  } catch (...) {
+    drop();
+    throw;
+  }
 } catch (...) {
   engine::rethrow_as_error();
 }

@@ -1,5 +1,7 @@
 #pragma once
 // What a loaded model is made of.
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,10 +16,19 @@
 
 namespace weft::engine {
 
-struct ModelImpl {
+/// What the file says.
+struct ModelFile {
+  std::filesystem::path path;
   gguf::File file;
   model::ModelDescription description;
   ModelInfo info;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatTemplate> chat_template;
+  base::Hash128 fingerprint = {};  // See model_fingerprint.
+};
+
+/// The weights, and the devices that they are on.
+struct PlacedWeights {
   exec::DeviceSet devices;
   std::vector<double> row_shares;  // Of the devices, in matrices that are cut by rows.
   std::vector<int> device_of;      // By node of the graph, which has the same nodes whatever its bounds.
@@ -25,10 +36,12 @@ struct ModelImpl {
   std::vector<std::vector<std::byte>> made_weights;
   // By device, and by the name of the graph's value.
   std::vector<std::map<std::string, std::unique_ptr<DeviceTensor>>> weights;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<ChatTemplate> chat_template;
-  base::Hash128 fingerprint = {};  // See model_fingerprint.
+  std::int64_t weight_bytes = 0;  // As the devices hold them.
+  bool weights_mapped = false;    // All of them.
 };
+
+/// The weights, which end first, are as they were loaded last (Model::reload); the rest never changes.
+struct ModelImpl : ModelFile, PlacedWeights {};
 
 /// What is to be added to the model of the file. Throws Error (model/additions.h).
 model::Additions load_additions(const ModelParams& params, const gguf::File& file,

@@ -89,9 +89,8 @@ class FailingDevice final : public ForwardingDevice {
   const std::shared_ptr<Faults> faults_;
 };
 
-/// A model on a CPU with faults. One thread computes.
-inline std::shared_ptr<const Model> load_failing(const std::filesystem::path& path,
-                                                 const std::shared_ptr<Faults>& faults) {
+/// Of a model on a CPU with faults. One thread computes.
+inline ModelParams failing_params(const std::shared_ptr<Faults>& faults) {
   const auto registry = find_backends(), plain = find_backends();
   registry->add({"cpu", [] { return std::vector{DeviceInfo{.name = "cpu", .backend = "cpu"}}; },
                  [=](std::string_view name, const OpenOptions& options) {
@@ -101,7 +100,11 @@ inline std::shared_ptr<const Model> load_failing(const std::filesystem::path& pa
   ModelParams params;
   params.n_threads = 1;
   params.registry = registry;
-  return Model::load(path, params);
+  return params;
+}
+inline std::shared_ptr<const Model> load_failing(const std::filesystem::path& path,
+                                                 const std::shared_ptr<Faults>& faults) {
+  return Model::load(path, failing_params(faults));
 }
 
 }  // namespace weft::test

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/batcher_testing.h"
+#include "engine/failing_device.h"
 #include "engine/model_impl.h"
 #include "engine/small_device.h"
 
@@ -205,6 +206,129 @@ TEST(Service, ItsQueueIsBounded) {
   EXPECT_THROW(service.submit({1}, {.on_output = [](const Output&) { return true; }}), Error);
   running.cancel();
   for (Response& response : waiting) EXPECT_TRUE(read_all(response)[0].done);
+}
+
+/// A service whose device is lost once, in the n-th step, and what it takes to go on.
+struct Losing {
+  Losing(const char* family, int n, ServiceParams params = {})
+      : path(test::golden_dir() / family / "model.gguf"),
+        model(test::load_failing(path, faults)),
+        service(context(), with_loss(std::move(params))) {
+    faults->fail_at(n, test::Failure::kBefore);
+  }
+  Context context() const { return Context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1}); }
+  ServiceParams with_loss(ServiceParams params) {
+    params.devices_lost = [this] { return lost = lost || faults->n_failed > 0; };
+    return params;
+  }
+  Context made_anew() {
+    model->reload(test::failing_params(faults));
+    faults->n_failed = 0;
+    lost = false;
+    return context();
+  }
+
+  const std::filesystem::path path;
+  const std::shared_ptr<test::Faults> faults = std::make_shared<test::Faults>();
+  const std::shared_ptr<const Model> model;
+  std::atomic<bool> lost{false};
+  Service service;
+};
+
+TEST(Service, RequestsGoOnInAnotherContext) {
+  for (const char* family : {"llama", "gemma3", "lfm2"}) {
+    const auto plain = golden(family);
+    std::mt19937_64 random(3);
+    std::vector<Ask> asks;
+    std::vector<Result> references;
+    for (int i = 0; i < 9; ++i) {
+      asks.push_back(random_ask(*plain, random));
+      references.push_back(alone(plain, asks.back()));
+    }
+    for (int n = 1; n < 18; n += 3) {
+      Losing losing(family, n, {.batcher = {.speculation = Speculation::kNgram}, .n_unread = 4});
+      std::vector<Response> responses;
+      for (int i = 0; i < 7; ++i)
+        responses.push_back(losing.service.submit(asks[static_cast<std::size_t>(i)].prompt,
+                                                  asks[static_cast<std::size_t>(i)].params));
+      std::vector<std::thread> readers;
+      std::vector<Result> results(9);
+      for (std::size_t i = 0; i < 7; ++i)
+        readers.emplace_back([&, i] { results[i] = read_all(responses[i])[0]; });
+      ASSERT_TRUE(eventually([&] { return losing.lost.load(); })) << family << " step " << n;
+      EXPECT_EQ(losing.service.stats().n_errors, 0);
+      Response before = losing.service.submit(asks[7].prompt, asks[7].params), meanwhile, wrong;
+      losing.service.renew([&] {
+        meanwhile = losing.service.submit(asks[8].prompt, asks[8].params);
+        wrong = losing.service.submit({-1}, {});  // Nobody can tell yet.
+        EXPECT_EQ(&losing.service.model(), losing.model.get());
+        return losing.made_anew();
+      });
+      for (std::thread& reader : readers) reader.join();
+      results[7] = read_all(before)[0];
+      results[8] = read_all(meanwhile)[0];
+      for (std::size_t i = 0; i < 9; ++i)
+        expect_same(results[i], references[i],
+                    std::string(family) + " step " + std::to_string(n) + " request " + std::to_string(i));
+      EXPECT_EQ(read_all(wrong)[0].stop, StopReason::kError);
+      EXPECT_EQ(losing.service.stats().n_errors, 0);
+    }
+  }
+}
+
+TEST(Service, AContextCanBeMadeAnewAtAnyTime) {
+  const auto plain = golden("llama");
+  Losing losing("llama", 0);
+  Ask ask{{1, 2, 3}, {.n_predict = 240, .ignore_end = true}};
+  ask.params.sampler.seed = 7;
+  const Result reference = alone(plain, ask);
+  // What a constraint has accepted stays accepted.
+  Ask scripted{{1, 2, 3}, {.n_predict = 240, .ignore_end = true}};
+  scripted.params.constraint = test::Script::writes(reference.tokens);
+  Response response = losing.service.submit(ask.prompt, ask.params);
+  Response held = losing.service.submit(scripted.prompt, scripted.params);
+  Response shifting = losing.service.submit({1, 2}, {.ignore_end = true, .context_shift = true, .n_ctx = 32});
+  EXPECT_TRUE(eventually([&] { return losing.service.stats().n_generated_tokens > 150; }));
+  for (int i = 0; i < 3; ++i) losing.service.renew([&] { return losing.made_anew(); });
+  Result result = read_all(response)[0];
+  expect_same(result, reference, "made anew");
+  EXPECT_GT(result.stats.n_recomputed, 0);
+  EXPECT_EQ(read_all(held)[0].tokens, reference.tokens);
+  EXPECT_EQ(read_all(shifting)[0].stop, StopReason::kError) << "what it has forgotten is gone";
+}
+
+TEST(Service, WhatCannotBeMadeAnewEndsWithAnError) {
+  Losing losing("llama", 5);
+  std::vector<Response> responses;
+  for (Token i = 0; i < 8; ++i)
+    responses.push_back(losing.service.submit({1, 2, i}, {.n_predict = 100, .ignore_end = true}));
+  ASSERT_TRUE(eventually([&] { return losing.lost.load(); }));
+  EXPECT_THROW(
+      losing.service.renew([]() -> Context { throw Error(ErrorCode::kOutOfMemory, "it does not fit"); }),
+      Error);
+  for (Response& response : responses) {
+    std::string error;
+    StopReason stop = StopReason::kEnd;
+    for (Chunk chunk; response.next(chunk);) {
+      stop = chunk.stop;
+      error = chunk.error;
+    }
+    EXPECT_EQ(stop, StopReason::kError);
+    EXPECT_EQ(error, "it does not fit");
+  }
+  EXPECT_THROW(losing.service.submit({1, 2}, {}), Error);
+  EXPECT_THROW(losing.service.picture(), Error);
+}
+
+TEST(Service, WhoWaitsForADeviceCanLeave) {
+  Losing losing("llama", 5);
+  Response late = losing.service.submit({1, 2}, {.n_predict = 200, .ignore_end = true, .timeout_ms = 1.0});
+  Response left = losing.service.submit({1, 2, 3}, {.n_predict = 200, .ignore_end = true});
+  ASSERT_TRUE(eventually([&] { return losing.lost.load(); }));
+  left.cancel();
+  EXPECT_EQ(read_all(left)[0].stop, StopReason::kCancelled);
+  EXPECT_EQ(read_all(late)[0].stop, StopReason::kTimeout);
+  losing.service.shutdown();
 }
 
 /// A day at a server: everybody does everything at any time, the cache is four times too small, the device

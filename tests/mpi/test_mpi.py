@@ -4,6 +4,7 @@
 What they write must be what one process writes, and a process that dies or hangs must end as an error that names it,
 in bounded time, with none left behind.
 """
+import itertools
 import json
 import os
 import random
@@ -18,6 +19,7 @@ import time
 import unittest
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 PROGRAM = os.environ["WEFT_PROGRAM"]
@@ -160,61 +162,124 @@ class Faults(unittest.TestCase):
             job.communicate(timeout=120)
             self.end_of(job, list(ranks.values()))
 
-    def test_a_server_goes_on_without_a_process(self) -> None:
-        model = str(GOLDEN / "llama" / "model.gguf")
-        alone = json.loads(run([PROGRAM, "run", "-m", model, *PROMPT]))["text"]
-        command = [*LAUNCH, *SURVIVE, "-np", "3", PROGRAM, "serve", "-m", model, "--port", "0", "-np", "4",
-                   "-t", "1", "-c", "512"]  # fmt: skip
-        with tempfile.TemporaryFile("w+") as log:
-            job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log,
-                                   env=os.environ | {"WEFT_RANK_TIMEOUT": "2"})  # fmt: skip
+    def test_a_server_finishes_what_is_under_way(self) -> None:
+        """Whichever process is lost, and whatever it was at: each client gets its text, every piece of it once."""
+        choice = random.Random(N_KILLS + 1)
+        with Server([PROGRAM, "serve"]) as server:
+            expected = {body: server.stream(body) for body in BODIES}
+        for i in range(N_KILLS):
+            command = [*LAUNCH, *SURVIVE, "-np", "3", PROGRAM, "serve"]
+            with Server(command) as server, self.subTest(i=i):
+                wrong, n_right, stop = [], Counter(), threading.Event()
 
-            def text() -> str:
-                log.seek(0)
-                return log.read()
+                def client(first: int, server=server, wrong=wrong, n_right=n_right, stop=stop) -> None:
+                    for at in itertools.count(first):
+                        if stop.is_set():
+                            return
+                        body = BODIES[at % len(BODIES)]
+                        try:
+                            got = server.stream(body)
+                        except (OSError, AssertionError) as error:
+                            got = repr(error)
+                        if got != expected[body]:
+                            wrong.append((body, got))
+                        n_right[first] += 1
 
-            wait_until("the server", lambda: "ready model=" in text() or job.poll() is not None)
-            url = re.search(r"ready model=\S+ address=(http://\S+)", text()).group(1)
-            ranks = ranks_of(job.pid)
-            body = json.dumps({"prompt": "once upon a time", "max_tokens": 12, "temperature": 0, "ignore_eos": True})
-            wrong, n_right, stop = [], [0], threading.Event()
-
-            def ask() -> str | None:
-                """The text, or nothing where the server says that it failed."""
-                request = urllib.request.Request(url + "/v1/completions", body.encode(),
-                                                 {"Content-Type": "application/json"})  # fmt: skip
-                try:
-                    with urllib.request.urlopen(request, timeout=120) as answer:
-                        return json.load(answer)["choices"][0]["text"]
-                except urllib.error.HTTPError as error:
-                    if error.code not in (500, 503):
-                        wrong.append(f"{error.code} {error.read()}")
-                    return None
-
-            def client() -> None:
-                while not stop.is_set():
-                    got = ask()
-                    n_right[0] += got is not None
-                    if got is not None and got != alone:
-                        wrong.append(got)
-
-            clients = [threading.Thread(target=client) for _ in range(4)]
-            for thread in clients:
-                thread.start()
-            try:
-                wait_until("answers", lambda: n_right[0] > 8 or wrong)
-                os.kill(ranks[2], signal.SIGKILL)
-                wait_until("that it is missed", lambda: "loaded anew" in text())
-                before = n_right[0]
-                wait_until("answers of those that are left", lambda: n_right[0] > before + 8 or wrong)
-            finally:
-                stop.set()
+                clients = [threading.Thread(target=client, args=(first,)) for first in range(6)]
                 for thread in clients:
-                    thread.join()
-                if 0 in ranks and not is_gone(ranks[0]):
-                    os.kill(ranks[0], signal.SIGTERM)
-                self.end_of(job, list(ranks.values()))
-            self.assertEqual(wrong, [])
+                    thread.start()
+                try:
+                    time.sleep(choice.uniform(0.0, 2.0))
+                    # One that hangs is as bad as one that is gone.
+                    end = signal.SIGSTOP if i % 3 == 2 else signal.SIGKILL
+                    os.kill(server.ranks[choice.choice([1, 2])], end)
+                    wait_until("that it is missed", lambda server=server: "goes on" in server.text() or wrong)
+                    before = Counter(n_right)
+                    wait_until("an answer to each", lambda n_right=n_right, before=before: wrong or all(
+                        n_right[c] > before[c] + 1 for c in range(6)))  # fmt: skip
+                finally:
+                    stop.set()
+                    for thread in clients:
+                        thread.join()
+                self.assertEqual(wrong, [])
+                server.end(self)
+
+    def test_a_server_that_cannot_go_on_says_so(self) -> None:
+        command = [*LAUNCH, *SURVIVE, "-np", "2", PROGRAM, "serve", "--device", "rank1.cpu"]
+        with Server(command) as server:
+            server.stream(BODIES[0])
+            answers = []
+            client = threading.Thread(target=lambda: answers.append(self.error_of(server, BODIES[0])))
+            os.kill(server.ranks[1], signal.SIGKILL)
+            client.start()
+            wait_until("that it is missed", lambda: "could not be loaded" in server.text())
+            client.join()
+            self.assertIn("rank1.cpu", answers[0] + self.error_of(server, BODIES[0]))
+            server.end(self)
+
+    @staticmethod
+    def error_of(server: "Server", body: str) -> str:
+        try:
+            return "no error: " + server.stream(body)
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
+        except (OSError, AssertionError) as error:
+            return str(error)
+
+
+# Of several lengths and samplers; the long one is under way when anything happens.
+BODIES = [json.dumps({"prompt": "once upon a time " * n_words, "max_tokens": n, "temperature": temperature, "seed": 7,
+                      "ignore_eos": True, "stream": True})
+          for n_words, n, temperature in ((1, 12, 0), (1, 300, 0.9), (20, 60, 0.9), (3, 100, 0))]  # fmt: skip
+
+
+class Server:
+    """`weft serve`, alone or under mpirun."""
+
+    def __init__(self, command: list[str]) -> None:
+        model = str(GOLDEN / "llama" / "model.gguf")
+        self.log = tempfile.TemporaryFile("w+")
+        self.job = subprocess.Popen([*command, "-m", model, "--port", "0", "-np", "4", "-t", "1", "-c", "2048"],
+                                    stdout=subprocess.DEVNULL, stderr=self.log,
+                                    env=os.environ | {"WEFT_RANK_TIMEOUT": "2"})  # fmt: skip
+        wait_until("the server", lambda: "ready model=" in self.text() or self.job.poll() is not None)
+        self.url = re.search(r"ready model=\S+ address=(http://\S+)", self.text()).group(1)
+        self.ranks = ranks_of(self.job.pid) or {0: self.job.pid}
+
+    def text(self) -> str:
+        self.log.seek(0)
+        return self.log.read()
+
+    def stream(self, body: str) -> str:
+        """The text of the whole answer; an error where it has none."""
+        request = urllib.request.Request(self.url + "/v1/completions", body.encode(),
+                                         {"Content-Type": "application/json"})  # fmt: skip
+        pieces = []
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            for line in answer:
+                if line.startswith(b"data: ") and line != b"data: [DONE]\n":
+                    event = json.loads(line[6:])
+                    if "error" in event:
+                        raise AssertionError(event["error"])
+                    pieces += [choice["text"] for choice in event["choices"]]
+        return "".join(pieces)
+
+    def end(self, test: unittest.TestCase) -> None:
+        if not is_gone(self.ranks[0]):
+            os.kill(self.ranks[0], signal.SIGTERM)
+        self.job.wait(timeout=60)
+        wait_until("the end of all processes", lambda: all(map(is_gone, self.ranks.values())))
+        test.assertIn("stopped", self.text())
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *error) -> None:
+        for pid in (self.job.pid, *self.ranks.values()):
+            if not is_gone(pid):
+                os.kill(pid, signal.SIGKILL)
+        self.job.wait()
+        self.log.close()
 
 
 if __name__ == "__main__":

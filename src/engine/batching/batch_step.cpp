@@ -466,8 +466,9 @@ bool Batcher::Impl::preempt_youngest(const Stream* except) {
 
 void Batcher::Impl::failed(std::string_view why, bool unsure) noexcept {
   ++counters.n_failed_steps;
-  ++n_failures;
   for (const StreamPtr& stream : running) tell(stream);  // What it drew before holds.
+  if (suspend_if_lost(why)) return;
+  ++n_failures;
   if (n_failures >= kFailuresTogether) blame(why);
   recover(why, unsure);
 }

@@ -262,14 +262,14 @@ void Batcher::Impl::count_end(const Stream& stream) {
 // --- The loop
 
 bool Batcher::Impl::can_go_on() const {
-  return !outbox.empty() || std::any_of(running.begin(), running.end(), engine::goes_on) ||
-         admission.any_of(engine::goes_on);
+  return !outbox.empty() || (!suspended && (std::any_of(running.begin(), running.end(), engine::goes_on) ||
+                                            admission.any_of(engine::goes_on)));
 }
 
 bool Batcher::Impl::step() {
   if (delivering) engine::refuse("step() was called from on_output; let it return first");
   expire(Clock::now());
-  if (can_go_on()) compute();
+  if (!suspended && can_go_on()) compute();
   const bool told = !outbox.empty();
   deliver();
   return told || can_go_on();

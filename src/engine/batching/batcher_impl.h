@@ -6,6 +6,7 @@
 // A stream is waiting, running (it has a sequence) or done. Those that have something to tell are in the
 // outbox once; nothing on the way from running to waiting or to the outbox needs memory, so that a step that
 // fails for want of it can be taken back.
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -110,6 +111,15 @@ struct Batcher::Impl {
   /// Gives up the cache; all streams that run wait again, to be computed from their texts.
   void rebuild(std::string_view why) noexcept;
 
+  // --- When devices are lost (renewal.cpp)
+
+  /// Where they are, all streams wait for renew(), and nobody is blamed. Whether that is so.
+  bool suspend_if_lost(std::string_view why) noexcept;
+  /// `make` puts another context in the place of this one, of the same model and with the same parameters;
+  /// streams go on there, computed again from their texts. Throws what `make` throws; all streams end with
+  /// that, then.
+  void renew(const std::function<void()>& make);
+
   /// The context is this batcher's alone, for so long.
   class Lease {
    public:
@@ -128,7 +138,10 @@ struct Batcher::Impl {
 
   Context& context;
   const BatcherParams params;
-  const Lease lease, draft_lease;
+  std::function<bool()> devices_lost = nullptr;  // Asked when a step fails. Null: none can be.
+  bool suspended = false;                        // They are: until renew().
+  std::optional<Lease> lease;
+  const Lease draft_lease;
   BatcherStats counters;
   const std::unique_ptr<engine::Drafter> drafter;  // nullptr: no speculation.
   engine::PrefixCache cache;

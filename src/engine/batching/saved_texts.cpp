@@ -25,7 +25,8 @@ auto Batcher::Impl::or_recover(F f) {
   try {
     return f();
   } catch (...) {
-    recover(engine::what_is_thrown(), cache.is_broken());
+    if (const std::string why = engine::what_is_thrown(); !suspend_if_lost(why))
+      recover(why, cache.is_broken());
     throw;
   }
 }

@@ -11,6 +11,7 @@
 #include <future>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <system_error>
 #include <thread>
 #include <type_traits>
@@ -232,14 +233,17 @@ struct Service::Impl {
     StatePtr state;
     std::vector<Token> prompt;
     RequestParams params;
+    bool is_checked = true;
   };
 
   Impl(Context context_in, const ServiceParams& params_in)
-      : context(std::move(context_in)),
+      : model(context_in.model()),
+        context(std::move(context_in)),
         limits(params_in.batcher.limits),
         n_unread(params_in.n_unread),
         batcher(context, params_in.batcher) {
     if (n_unread < 1) engine::refuse("a completion must be allowed at least 1 token that was not read yet");
+    batcher.impl_->devices_lost = params_in.devices_lost;
     published = batcher.stats();
     try {
       thread = std::thread([this] { run(); });
@@ -258,9 +262,9 @@ struct Service::Impl {
 
   Response submit(std::vector<Token> prompt, RequestParams p) {
     if (p.on_output) engine::refuse("a service's requests have no on_output: read the response");
-    engine::check_request(prompt, p, context, limits);
+    const bool is_checked = check(prompt, p);
     auto state = std::make_shared<Response::State>(0, p.n, n_unread, wakeup);
-    Submission submission{nullptr, std::move(prompt), std::move(p)};
+    Submission submission{nullptr, std::move(prompt), std::move(p), is_checked};
     {
       const std::lock_guard lock(wakeup->mutex);
       if (closed)
@@ -284,6 +288,14 @@ struct Service::Impl {
     }
     wakeup->changed.notify_all();
     return Response(std::move(state));
+  }
+
+  /// False while the context is made anew: nobody waits for that here, and the service's thread checks later.
+  bool check(std::span<const Token> prompt, const RequestParams& p) {
+    const std::shared_lock lock(context_mutex, std::try_to_lock);
+    if (!lock || !has_context) return false;
+    engine::check_request(prompt, p, context, limits);
+    return true;
   }
 
   BatcherStats stats() {
@@ -312,6 +324,24 @@ struct Service::Impl {
     }
   }
 
+  void renew(const std::function<Context()>& make) {
+    between_steps([&] {
+      const std::lock_guard alone(context_mutex);
+      try {
+        batcher.impl_->renew([&] {
+          has_context = false;
+          { const Context gone = std::move(context); }
+          context = make();
+          has_context = true;
+        });
+      } catch (...) {
+        const std::lock_guard lock(wakeup->mutex);
+        closed = ending = true;
+        throw;
+      }
+    });
+  }
+
   [[noreturn]] static void throw_down() { throw Error(ErrorCode::kUnavailable, "the service was shut down"); }
 
   bool drain(std::chrono::milliseconds at_most) {
@@ -331,7 +361,8 @@ struct Service::Impl {
       const std::lock_guard lock(wakeup->mutex);
       closed = ending = true;
     }
-    context.cancel();  // The step that computes is of no more use.
+    // The step that computes is of no more use.
+    if (const std::shared_lock context_lock(context_mutex, std::try_to_lock); context_lock) context.cancel();
     wakeup->changed.notify_all();
     std::unique_lock lock(wakeup->mutex);
     wakeup->changed.wait(lock, [&] { return ended; });
@@ -402,7 +433,9 @@ struct Service::Impl {
         pause_if_full(*state, output.completion);
         return true;
       };
-      // Checked when it was submitted, here with what was still on its way to the queue.
+      // Its load was checked when it was submitted, with what was still on its way to the queue.
+      if (!submission.is_checked)
+        engine::check_request(submission.prompt, submission.params, context, limits);
       state->in_batcher = batcher.impl_->add(std::move(submission.prompt), std::move(submission.params));
       active.push_back(state);
     } catch (const std::exception& error) {
@@ -444,7 +477,7 @@ struct Service::Impl {
     const auto now = std::chrono::steady_clock::now();
     std::optional<BatcherStats> stats;
     try {
-      if (all || now - published_at >= kStatsAge) stats = batcher.stats();
+      if (has_context && (all || now - published_at >= kStatsAge)) stats = batcher.stats();
     } catch (const std::bad_alloc&) {  // The next step tells.
     }
     const std::lock_guard lock(wakeup->mutex);
@@ -460,7 +493,10 @@ struct Service::Impl {
     }
   }
 
+  const Model& model;  // Of all contexts.
   Context context;
+  std::shared_mutex context_mutex;  // Others than the service's thread read the context while they share it.
+  bool has_context = true;
   const BatcherLimits limits;
   const int n_unread;
   const std::shared_ptr<Wakeup> wakeup = std::make_shared<Wakeup>();
@@ -485,7 +521,7 @@ struct Service::Impl {
 Service::Service(Context context, const ServiceParams& params)
     : impl_(std::make_unique<Impl>(std::move(context), params)) {}
 Service::~Service() = default;
-const Model& Service::model() const { return impl_->context.model(); }
+const Model& Service::model() const { return impl_->model; }
 Response Service::submit(std::vector<Token> prompt, RequestParams params) {
   return impl_->submit(std::move(prompt), std::move(params));
 }
@@ -503,6 +539,7 @@ RestoredText Service::restore_text(std::span<const std::byte> state) {
 int Service::forget_text(std::span<const Token> tokens) {
   return impl_->between_steps([&] { return impl_->batcher.forget_text(tokens); });
 }
+void Service::renew(const std::function<Context()>& make) { impl_->renew(make); }
 bool Service::drain(std::chrono::milliseconds at_most) { return impl_->drain(at_most); }
 void Service::shutdown() { impl_->shutdown(); }
 
