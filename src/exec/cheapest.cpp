@@ -2,16 +2,12 @@
 
 #include <algorithm>
 
+#include "backend/usual_speed.h"
 #include "exec/placement.h"
 
 namespace weft::exec {
 namespace {
 
-// Of a processor with two channels of memory, and of a graphics card of the middle class on PCIe.
-constexpr DeviceSpeed kProcessor = {
-    .bytes_per_second = 2e10, .flops = 5e11, .step_seconds = 1e-5, .copy_bytes_per_second = 1e10};
-constexpr DeviceSpeed kGraphicsCard = {
-    .bytes_per_second = 3e11, .flops = 1e13, .step_seconds = 5e-5, .copy_bytes_per_second = 1e10};
 // What each node costs besides its bytes and operations: a barrier here, a dispatch there.
 constexpr double kNodeSeconds = 2e-6;
 
@@ -26,9 +22,10 @@ Link link_between(const DeviceSpeed& from, const DeviceSpeed& to) {
 DeviceSpeed expected_speed(const DeviceInfo& info) {
   DeviceSpeed speed = info.speed;
   // CPUs of other machines have threads, too.
-  const DeviceSpeed& usual = info.on_host_cpu || info.n_threads > 0 ? kProcessor : kGraphicsCard;
-  for (double DeviceSpeed::* const figure : {&DeviceSpeed::bytes_per_second, &DeviceSpeed::flops,
-                                             &DeviceSpeed::step_seconds, &DeviceSpeed::copy_bytes_per_second})
+  const DeviceSpeed& usual =
+      info.on_host_cpu || info.n_threads > 0 ? backend::kUsualProcessor : backend::kUsualGraphicsCard;
+  for (double DeviceSpeed::*const figure : {&DeviceSpeed::bytes_per_second, &DeviceSpeed::flops,
+                                            &DeviceSpeed::step_seconds, &DeviceSpeed::copy_bytes_per_second})
     if (!(speed.*figure > 0.0)) speed.*figure = usual.*figure;
   return speed;
 }

@@ -5,7 +5,9 @@
 // results, so a placement that followed a measurement would let a model answer the same prompt differently
 // from one start to the next; and measuring takes a fraction of a second for each device. A backend gives the
 // figures that it knows (DeviceInfo::speed), what it leaves open is taken as usual for a device of its kind.
-// Only ratios matter. `weft devices --measure` shows how near they are.
+// CPUs of other processes are the exception: how fast they read memory, beside this one, is measured when
+// they are met, and rounded to powers of two. Where all have the same instruction set so have results the
+// same bits. Only ratios matter. `weft devices --measure` shows how near they are.
 #include <span>
 #include <vector>
 

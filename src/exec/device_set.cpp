@@ -15,6 +15,11 @@ std::vector<Device*> DeviceSet::pointers() const {
 
 std::vector<bool> DeviceSet::beside_host() const { return exec::beside_host(pointers()); }
 
+bool DeviceSet::all_named_are_cpus() const {
+  return std::all_of(named.begin(), named.end(),
+                     [&](int d) { return devices[index(d)]->info().n_threads > 0; });
+}
+
 int DeviceSet::find(const std::string& name) const {
   std::string known;
   for (int d = 0; d < size(); ++d) {
@@ -52,6 +57,8 @@ DeviceSet open_devices(const Registry& registry, const PlacementParams& params, 
   if (set.host < 0) {
     set.devices.push_back(registry.open(kHostDevice, options));
     set.host = set.size() - 1;
+  } else if (!set.named.empty() && params.n_layers < 0 && set.all_named_are_cpus()) {
+    set.named.insert(std::upper_bound(set.named.begin(), set.named.end(), set.host), set.host);
   }
   return set;
 }

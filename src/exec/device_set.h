@@ -16,12 +16,15 @@ inline constexpr std::string_view kHostDevice = "cpu";
 /// Opened devices. One of them is the CPU: it takes what no other does.
 struct DeviceSet {
   std::vector<std::shared_ptr<Device>> devices;
-  int host = 0;            ///< The CPU's place.
-  std::vector<int> named;  ///< Those that layers go to, in the user's order: all but the CPU.
+  int host = 0;  ///< The CPU's place.
+  /// Those that layers go to, in the user's order: all but the CPU, which takes its part only where it was
+  /// named beside other CPUs and no number of layers.
+  std::vector<int> named;
 
   int size() const { return static_cast<int>(devices.size()); }
   std::vector<Device*> pointers() const;
   std::vector<bool> beside_host() const;  ///< By device.
+  bool all_named_are_cpus() const;
   /// The device with that name. Throws Error kNotFound that lists the names there are.
   int find(const std::string& name) const;
 };

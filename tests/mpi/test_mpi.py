@@ -28,7 +28,10 @@ N_REQUESTS = int(os.environ.get("WEFT_REQUESTS", "300"))
 N_KILLS = int(os.environ.get("WEFT_KILLS", "3"))
 MPIRUN = os.environ.get("WEFT_MPIRUN") or shutil.which("mpirun")
 GOLDEN = Path(os.environ["WEFT_TEST_DATA"]) / "golden"
-MODELS = ["llama", "gemma3", "qwen2moe", "mamba2"]
+# A few families on 2 and 3 processes, or all on 2, 3 and 4.
+ALL_FAMILIES = "WEFT_ALL_FAMILIES" in os.environ
+MODELS = (sorted(path.parent.name for path in GOLDEN.glob("*/model.gguf"))
+          if ALL_FAMILIES else ["llama", "gemma3", "qwen2moe", "mamba2"])  # fmt: skip
 PROMPT = ["-p", "once upon a time", "-n", "12", "--temp", "0", "--ignore-eos", "--json", "-t", "1", "-c", "128"]
 
 
@@ -91,9 +94,15 @@ class Answers(unittest.TestCase):
         for name in MODELS:
             model = ["-m", str(GOLDEN / name / "model.gguf")]
             alone = json.loads(run([PROGRAM, "run", *model, *PROMPT]))
-            for n in 2, 3:
+            for n in (2, 3, 4) if ALL_FAMILIES else (2, 3):
                 spread = json.loads(run(under_mpirun(n, "run", *model, *PROMPT)))
                 self.assertEqual(spread["text"], alone["text"], f"{name} on {n} processes")
+
+    def test_unasked_each_process_gets_its_part(self) -> None:
+        plan = run(under_mpirun(2, "inspect", str(GOLDEN / "llama" / "model.gguf"), "--plan"))
+        for device in ("cpu", "rank1.cpu"):
+            cache = re.search(rf"^ *{device} +\S+ \S+ +(\S+) ", plan, re.MULTILINE)
+            self.assertNotEqual(cache and cache.group(1), "0", plan)
 
     def test_requests_have_the_texts_of_one_process(self) -> None:
         command = [*LAUNCH, "-np", "3", REQUESTS_PROGRAM]

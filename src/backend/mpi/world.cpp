@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,9 @@
 
 #include "backend/mpi/mpi_link.h"
 #include "backend/remote/leader.h"
+#include "backend/remote/memory_speed.h"
 #include "backend/remote/server.h"
+#include "backend/usual_speed.h"
 #include "weft/error.h"
 
 namespace weft::mpi {
@@ -41,9 +44,9 @@ struct Followers {
   std::vector<Listed> devices;
   std::vector<std::string> problems;
 
-  static const Followers& all() {
+  static const Followers& all(const Registry& registry) {
     join();  // First: what is made later ends earlier.
-    static const Followers kAll;
+    static const Followers kAll(registry);
     return kAll;
   }
 
@@ -62,7 +65,20 @@ struct Followers {
   Followers& operator=(const Followers&) = delete;
 
  private:
-  Followers() {
+  /// What a CPU that reads memory so fast is taken for, where this process's is taken for a usual one.
+  /// Rounded to a power of two, so that a placement does not change from start to start.
+  double beside_ours(double bytes_per_second) {
+    if (!(ours > 0.0 && bytes_per_second > 0.0)) return 0.0;
+    return backend::kUsualProcessor.bytes_per_second *
+           std::exp2(std::round(std::log2(bytes_per_second / ours)));
+  }
+
+  double ours = 0.0;  // Bytes that this process's CPU reads in a second.
+
+  explicit Followers(const Registry& registry) {
+    for (const Backend& backend : registry.backends())
+      if (backend.name == "cpu")
+        for (const DeviceInfo& info : backend.list()) ours = remote::measure_memory(info.n_threads);
     for (int rank = 1; rank < join().size; ++rank) {
       const std::string name = "rank" + std::to_string(rank);
       try {
@@ -76,6 +92,7 @@ struct Followers {
           here.description += " of rank " + std::to_string(rank);
           here.beside_host = true;  // As it is once it is open.
           here.on_host_cpu = false;
+          if (there.n_threads > 0) here.speed.bytes_per_second = beside_ours(there.speed.bytes_per_second);
           // Steps wait for the link, and rows cross it.
           const remote::Follower::LinkSpeed& link = follower->link_speed();
           here.speed.step_seconds += link.seconds;
@@ -96,7 +113,7 @@ struct Followers {
 
 void add(Registry& registry) {
   if (join().rank != 0 || join().size == 1) return;
-  const Followers& followers = Followers::all();
+  const Followers& followers = Followers::all(registry);
   registry.add(
       {.name = "mpi",
        .list =
@@ -116,8 +133,8 @@ void add(Registry& registry) {
 bool follow(const Registry& registry) {
   if (join().rank == 0) {
     // One that was started and cannot take part would be missed without a word.
-    if (join().size > 1 && !Followers::all().problems.empty())
-      throw Error(ErrorCode::kUnsupported, Followers::all().problems.front());
+    if (join().size > 1 && !Followers::all(registry).problems.empty())
+      throw Error(ErrorCode::kUnsupported, Followers::all(registry).problems.front());
     return false;
   }
   const auto link = link_to(0);

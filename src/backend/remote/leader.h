@@ -27,7 +27,7 @@ class Follower {
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  /// As it names them itself.
+  /// As it names them itself. The speed of its CPU is that of reading memory, measured when it was greeted.
   const std::vector<DeviceInfo>& devices() const { return devices_; }
   /// Of messages to it, measured when it was greeted; to the nearest power of two.
   struct LinkSpeed {

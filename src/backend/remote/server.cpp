@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "backend/host_tensor.h"
+#include "backend/remote/memory_speed.h"
 #include "backend/remote/protocol.h"
 #include "backend/remote/wire.h"
 #include "base/hash.h"
@@ -158,7 +159,10 @@ class Server {
         if (const std::string leader = in.text(); leader != build_name())
           throw Error(ErrorCode::kUnsupported, "this process runs " + build_name() + ", the leader " +
                                                    leader + "; install the same weft on all machines");
-        out.put(registry_.devices());
+        std::vector<DeviceInfo> infos = registry_.devices();
+        for (DeviceInfo& info : infos)
+          if (info.n_threads > 0) info.speed.bytes_per_second = measure_memory(info.n_threads);
+        out.put(infos);
         return true;
       }
       case Kind::kOpen: {

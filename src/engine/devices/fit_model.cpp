@@ -67,10 +67,12 @@ std::vector<int> place_model(const Graph& graph, int n_layers, const exec::Devic
   const int all = set.named.empty() ? 0 : n_layers + 1;
   std::string first_problem;
   for (int n = params.n_layers >= 0 ? std::min(params.n_layers, all) : all; n >= 0; --n) {
-    std::vector<int> device_of = exec::place_cheapest(graph, set, rules.with_layers(n));
-    const std::string what = params.fit ? exceeded(graph, set, device_of) : "";
-    if (what.empty()) return device_of;
-    if (first_problem.empty()) first_problem = what;
+    for (const PlacementRules::Shares shares : rules.ways_to_share()) {
+      std::vector<int> device_of = exec::place_cheapest(graph, set, rules.with_layers(n, shares));
+      const std::string what = params.fit ? exceeded(graph, set, device_of) : "";
+      if (what.empty()) return device_of;
+      if (first_problem.empty()) first_problem = what;
+    }
     if (params.n_layers >= 0) break;
   }
   throw Error(ErrorCode::kOutOfMemory,

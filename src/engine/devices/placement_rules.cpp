@@ -1,10 +1,13 @@
 #include "engine/devices/placement_rules.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <string>
 
+#include "exec/cheapest.h"
 #include "exec/pins.h"
+#include "weft/dtype.h"
 #include "weft/error.h"
 
 namespace weft::engine {
@@ -25,10 +28,10 @@ PlacementRules::PlacementRules(const Graph& graph, int n_layers, const exec::Dev
   unite_states();
 }
 
-std::vector<int> PlacementRules::with_layers(int n_named) const {
+std::vector<int> PlacementRules::with_layers(int n_named, Shares shares) const {
   const int first = std::max(n_layers_ - n_named, 0);
   const int end = std::min(first + n_named, n_layers_ + 1);
-  const std::vector<int> ends = ends_of_shares(end - first);
+  const std::vector<int> ends = ends_of_shares(first, end, shares);
   std::vector<int> result = pinned_;
   for (std::size_t n = 0; n < result.size(); ++n) {
     if (result[n] >= 0) continue;
@@ -66,19 +69,57 @@ bool PlacementRules::is_separate_table(const Node& node) const {
          }) == 1;
 }
 
-/// Where each named device's part of n layers ends.
-std::vector<int> PlacementRules::ends_of_shares(int n) const {
+std::span<const PlacementRules::Shares> PlacementRules::ways_to_share() const {
+  static constexpr Shares kBoth[] = {Shares::kSpeed, Shares::kMemory};
+  const bool by_speed = params_.shares.empty() && set_.all_named_are_cpus();
+  return by_speed ? std::span(kBoth) : std::span(kBoth).last(1);
+}
+
+/// Of the layers and the head, as the file has them.
+std::vector<double> PlacementRules::weight_bytes() const {
+  std::vector<double> bytes(static_cast<std::size_t>(n_layers_) + 1);
+  for (const Node& node : graph_.nodes()) {
+    const int layer = layer_of(node);
+    if (layer < 0 || layer > n_layers_) continue;
+    for (const ValueId input : node.inputs) {
+      const ValueInfo& value = graph_.value(input);
+      if (value.kind != ValueKind::kWeight) continue;
+      const auto shape = value.shape.dims({});
+      const auto n = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+      bytes[static_cast<std::size_t>(layer)] += static_cast<double>(row_bytes(value.dtype, n));
+    }
+  }
+  return bytes;
+}
+
+/// Where each named device's part of the layers ends, counted from the first of them.
+std::vector<int> PlacementRules::ends_of_shares(int first, int end, Shares by) const {
+  const int n = end - first;
   std::vector<double> shares(set_.named.size());
-  for (std::size_t i = 0; i < shares.size(); ++i)
-    shares[i] = params_.shares.empty()
-                    ? static_cast<double>(set_.devices[index(set_.named[i])]->info().memory_free)
-                    : static_cast<double>(i < params_.shares.size() ? params_.shares[i] : 0.0f);
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const DeviceInfo& info = set_.devices[index(set_.named[i])]->info();
+    shares[i] = !params_.shares.empty()
+                    ? static_cast<double>(i < params_.shares.size() ? params_.shares[i] : 0.0f)
+                : by == Shares::kMemory ? static_cast<double>(info.memory_free)
+                                        : exec::expected_speed(info).bytes_per_second;
+  }
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  // What lies before each layer, of all that is divided.
+  std::vector<double> before(static_cast<std::size_t>(n) + 1);
+  const std::vector<double> bytes = by == Shares::kSpeed ? weight_bytes() : std::vector<double>();
+  for (std::size_t i = 0; i < before.size() - 1; ++i)
+    before[i + 1] = before[i] + (bytes.empty() ? 1.0 : bytes[static_cast<std::size_t>(first) + i]);
   std::vector<int> ends;
   double so_far = 0.0;
   for (const double share : shares) {
     so_far += share;
-    ends.push_back(sum > 0.0 ? static_cast<int>(so_far / sum * n + 0.5) : n);
+    const double wanted = sum > 0.0 ? so_far / sum * before.back() : before.back();
+    // The layer in whose midst it falls goes where most of it belongs.
+    int to = 0;
+    while (to < n &&
+           before[static_cast<std::size_t>(to)] + before[static_cast<std::size_t>(to) + 1] <= 2.0 * wanted)
+      ++to;
+    ends.push_back(to);
   }
   if (!ends.empty()) ends.back() = n;
   return ends;

@@ -2,9 +2,9 @@
 // What a user's placement says of nodes' devices. From the weakest rule to the strongest:
 //
 //   layers   The last n layers go to the named devices, in shares; n one more than there are takes the head
-//            too. The rest, and the table of embeddings where the head does not use it as well, is the CPU's. With
-//            split_rows, the shards of products go to the device of their number, the rest of the layers to
-//            the first named one.
+//            too. The rest, and the table of embeddings where the head does not use it as well, is the CPU's.
+//            With split_rows, the shards of products go to the device of their number, the rest of the layers
+//            to the first named one.
 //   experts  experts_on_cpu, n_cpu_moe: the nodes of Part::kExperts are the CPU's, in all layers or the first
 //            so many.
 //   pins     Nodes whose output, weights or states a pattern is found in. The last pin that fits a node wins.
@@ -12,6 +12,8 @@
 // All nodes of a state (a cache, a running state) are on one device: a pin takes them all along, and where
 // their device cannot compute one of them, all are open. What is open is placed by cost (cheapest.h). Layers,
 // parts and shards are those of NodeTag; names matter for pins only.
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "exec/device_set.h"
@@ -33,13 +35,21 @@ class PlacementRules {
   PlacementRules(const Graph& graph, int n_layers, const exec::DeviceSet& set, const PlacementParams& params,
                  int n_cpu_moe = 0);
 
+  /// How layers are divided where nobody says it.
+  enum class Shares : std::uint8_t {
+    kSpeed,   ///< So that each reads its weights in the same time: of CPUs alone.
+    kMemory,  ///< Their numbers by free memory.
+  };
+  /// Those that come into question, the best first.
+  std::span<const Shares> ways_to_share() const;
   /// The device of each node where the last n_named layers go to the named devices; -1 where it is open.
-  std::vector<int> with_layers(int n_named) const;
+  std::vector<int> with_layers(int n_named, Shares shares = Shares::kMemory) const;
 
  private:
   int layer_of(const Node& node) const;
   bool is_separate_table(const Node& node) const;
-  std::vector<int> ends_of_shares(int n) const;
+  std::vector<int> ends_of_shares(int first, int end, Shares by) const;
+  std::vector<double> weight_bytes() const;
   void open_states(std::vector<int>& device_of) const;
   void pin_experts(int n_cpu_moe);
   void apply(const Pin& pin);
