@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <string>
 
 #include "backend/cpu/device.h"
 #include "weft/backend/registry.h"
 #include "weft/device.h"
+#include "weft/error.h"
 
 namespace weft {
 namespace {
@@ -28,6 +30,13 @@ bool is_launched() {
                      [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
+/// How many processes the launcher started; 1 where it does not say.
+int n_launched() {
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* const text = std::getenv(name); text != nullptr) return std::atoi(text);
+  return 1;
+}
+
 }  // namespace
 
 std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> folders) {
@@ -44,7 +53,21 @@ std::shared_ptr<Registry> find_backends(std::span<const std::filesystem::path> f
   return registry;
 }
 
-bool follow() { return is_launched() && find_backends()->follow(); }
+bool follow() {
+  if (!is_launched()) return false;
+  const auto registry = find_backends();
+  if (registry->follow()) return true;
+  const bool leads =
+      std::ranges::any_of(registry->backends(), [](const Backend& one) { return one.name == "mpi"; });
+  if (leads || n_launched() <= 1) return false;
+  std::string message =
+      "a launcher started " + std::to_string(n_launched()) +
+      " processes, and this one cannot join them: weft's module for that launcher is not here or "
+      "cannot be used. Install a weft that is built with its MPI on all machines";
+  for (const std::string& problem : registry->problems())
+    if (problem.find("mpi") != std::string::npos) message += "; " + problem;
+  throw Error(ErrorCode::kUnsupported, message);
+}
 
 std::vector<DeviceInfo> devices(const Registry& registry) { return registry.devices(); }
 std::vector<DeviceInfo> devices() { return find_backends()->devices(); }

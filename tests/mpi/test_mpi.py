@@ -111,6 +111,15 @@ class Answers(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn(f"right {N_REQUESTS} failed 0 of", result.stdout)
 
+    def test_who_cannot_join_says_so(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(PROGRAM, folder)  # Without the module beside it.
+            self.assertIn("weft", run([*LAUNCH, "-np", "1", alone, "version"]))
+            result = subprocess.run([*LAUNCH, "-np", "2", alone, "version"], capture_output=True, text=True, timeout=120,
+                                    check=False)  # fmt: skip
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("cannot join them", result.stderr)
+
     def test_a_command_without_a_model_ends_too(self) -> None:
         self.assertIn("weft", run(under_mpirun(2, "version")))
 
