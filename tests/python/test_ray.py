@@ -235,14 +235,55 @@ class TestServing:
             thread.join(300)
         assert set(answers) == {32}
 
-    def answer_to(self, address: str, body: dict) -> object:
+    @staticmethod
+    def answer_to(address: str, body: dict) -> object:
         """How many tokens came, or what went wrong."""
         try:
-            return json.loads(self.ask(address + "/v1/completions", body))["usage"]["completion_tokens"]
+            return json.loads(TestServing.ask(address + "/v1/completions", body))["usage"]["completion_tokens"]
         except urllib.error.HTTPError as error:
             return f"{error.code} {error.read()!r}"
         except Exception as error:  # Whatever it is, it is in the list of answers.
             return repr(error)
+
+
+class TestScaling:
+    def test_the_queue_decides_how_many_there_are(self, cluster, monkeypatch):
+        deployment = ray.serve.deployment
+
+        def impatient(*arguments, **options):
+            """As Ray's, but it makes up its mind at once."""
+            if "autoscaling_config" in options:
+                options["autoscaling_config"] |= {"upscale_delay_s": 1, "downscale_delay_s": 3}
+            return deployment(*arguments, **options)
+
+        monkeypatch.setattr(ray.serve, "deployment", impatient)
+        application = weft.ray.app(MODEL, n_replicas=(1, 2), n_parallel=4, arguments=["-c", "16384", "--no-pack-cache"],
+                                   program=os.environ["WEFT_PROGRAM"])  # fmt: skip
+        ray.serve.start(http_options={"host": "127.0.0.1", "port": 18473})
+        ray.serve.run(application)
+        answers, stop = [], threading.Event()
+
+        def ask_on():
+            while not stop.is_set():
+                body = {"prompt": f"{len(answers)} is a number", "max_tokens": 200, "ignore_eos": True}
+                answers.append(TestServing.answer_to("http://127.0.0.1:18473", body))
+
+        threads = [threading.Thread(target=ask_on, daemon=True) for _ in range(8)]
+        try:
+            wait_for(lambda: len(servers()) == 1)
+            for thread in threads:
+                thread.start()
+            wait_for(lambda: len(servers()) == 2)
+            stop.set()
+            for thread in threads:
+                thread.join(300)
+            wait_for(lambda: len(servers()) == 1)
+            assert set(answers) == {200}
+            assert TestServing.answer_to("http://127.0.0.1:18473", {"prompt": "x", "max_tokens": 3, "ignore_eos": True}) == 3
+        finally:
+            stop.set()
+            ray.serve.shutdown()
+        wait_for(lambda: not servers())
 
 
 def test_a_program_that_is_missing_is_named():
