@@ -48,7 +48,7 @@ const char* feature_of(CpuIsa isa) {
   return "";
 }
 
-/// The canonical bytes of a weight's part of its tensor.
+/// The canonical bytes of a weight's part of its tensor; of parts of several matrices, the tensor's.
 std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector) {
   const gguf::TensorInfo& tensor = *use.tensor;
   if (tensor.shape.size() == 3) return tensor.data;
@@ -71,10 +71,22 @@ KeptWeights kept_weights(const engine::ModelImpl& impl, const ModelParams& param
           .n_bytes = impl.file.file_bytes()};
 }
 
-/// A weight that is made of files beside the model's.
-void load_made(engine::ModelImpl& impl, const ValueInfo& value, const model::WeightUse& use,
+/// Rows of each matrix of a tensor, one behind another.
+std::vector<std::byte> rows_of_each(const gguf::File& file, const model::WeightUse& use) {
+  const gguf::TensorInfo& tensor = *use.tensor;
+  const std::size_t row = row_bytes(tensor.dtype, tensor.shape.back());
+  const std::size_t matrix = row * static_cast<std::size_t>(tensor.shape[1]);
+  const std::size_t begin = row * static_cast<std::size_t>(use.row_begin);
+  const std::size_t n = row * static_cast<std::size_t>(use.n_rows);
+  std::vector<std::byte> bytes(n * static_cast<std::size_t>(tensor.shape[0]));
+  for (std::size_t i = 0; i * n < bytes.size(); ++i)
+    file.read(tensor.data.subspan(i * matrix + begin, n), std::span(bytes).subspan(i * n, n));
+  return bytes;
+}
+
+/// A weight that lies in no file as it is.
+void load_made(engine::ModelImpl& impl, const ValueInfo& value, std::vector<std::byte> bytes,
                std::span<const int> places, bool repack) {
-  std::vector<std::byte> bytes = use.make();
   bool in_place = false;
   for (const int place : places) {
     auto& weight = impl.weights[index(place)][value.name];
@@ -89,7 +101,7 @@ void load_made(engine::ModelImpl& impl, const ValueInfo& value, const model::Wei
 void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const ModelParams& params) {
   std::size_t total = 0;
   for (const model::WeightUse& use : graph.weights)
-    if (use.tensor != nullptr)
+    if (use.tensor != nullptr && !use.of_each)
       total += source_bytes(use, graph.graph.value(use.value).shape.rank() == 1).size();
   impl.weights.resize(impl.devices.devices.size());
   std::size_t done = 0;
@@ -104,8 +116,8 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
     const ValueInfo& value = graph.graph.value(use.value);
     const std::vector<int>& own = readers[index(use.value)];
     const std::vector<int>& places = own.empty() ? all : own;
-    if (use.tensor == nullptr) {
-      load_made(impl, value, use, places, params.repack);
+    if (use.tensor == nullptr || use.of_each) {
+      load_made(impl, value, use.of_each ? rows_of_each(impl.file, use) : use.make(), places, params.repack);
       continue;
     }
     const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);

@@ -59,7 +59,7 @@ double bytes_of(const Graph& graph, const Node& node, std::span<const std::int64
   return bytes;
 }
 
-/// Where a value is: the device that made it and those that have it.
+/// Where a value is: the device that made it and those that have it, of so many devices.
 class Where {
  public:
   static constexpr int kMaxDevices = 12;
@@ -79,14 +79,12 @@ class Placer {
  public:
   Placer(const Graph& graph, const Costs& costs, std::size_t max_states)
       : graph_(graph), costs_(costs), max_states_(max_states), live_(live_nodes(graph)) {
-    if (costs.n_devices > Where::kMaxDevices)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "at most " + std::to_string(Where::kMaxDevices) + " devices can share a model");
     find_last_readers();
   }
 
   Placement run() {
-    const Placement greedy = place_greedily(graph_, costs_);
+    Placement greedy = place_greedily(graph_, costs_);
+    if (costs_.n_devices > Where::kMaxDevices) return greedy;
     // A little slack: equal sums may differ in their last bits.
     bound_ = greedy.seconds == kImpossible ? kImpossible : greedy.seconds * (1.0 + 1e-9);
     states_.push_back({{}, 0.0, -1, -1});

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -15,9 +14,6 @@
 
 namespace weft::model {
 namespace {
-
-/// Matrices are cut at multiples of this, which suits the panels of every device.
-constexpr std::int64_t kRowsOfShard = 64;
 
 constexpr std::string_view kLayerPrefix = "blk.";
 
@@ -329,36 +325,16 @@ ValueId Builder::product(ValueId x, const std::string& weight, const std::string
   if (const std::string rest(rest_of_layer_name(bias)); !biased && !rest.empty())
     for (int layer = 0; layer < hparams_.n_layers && !biased; ++layer)
       biased = has(layer_name(layer, rest.c_str()));
-  const auto rows = [&](std::int64_t first, std::int64_t n, const std::string& rows_name, int shard) {
-    const ValueId w = weight_rows(weight, {n_all, n_in}, begin + first, n);
-    const ValueId b = biased ? weight_rows(bias, {n_all}, begin + first, n) : kNoValue;
-    NodeTag tag = tag_;
-    tag.shard = shard;
-    if (!has_factor(weight)) return model_.graph.add(ops::Matmul{}, {w, x, b}, rows_name, tag);
-    const NodeTag whole = std::exchange(tag_, tag);
-    ValueId y = with_factor(add(ops::Matmul{}, {w, x}, rows_name), weight);
-    if (b != kNoValue) y = add(ops::Add{}, {y, b}, rows_name + "_biased");
-    tag_ = whole;
-    return y;
-  };
-  const auto with_adapters = [&](ValueId y) { return adapted(x, y, weight, begin, n_out); };
-  const std::vector<double>& shares = sizes_.row_shares;
-  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-  if (shares.size() < 2 || sum <= 0.0 || n_out < kRowsOfShard * static_cast<std::int64_t>(shares.size()))
-    return with_adapters(rows(0, n_out, name, NodeTag::kNone));
-  std::vector<ValueId> shards;
-  std::int64_t first = 0;
-  double so_far = 0.0;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    so_far += shares[i];
-    const auto units =
-        static_cast<std::int64_t>(so_far / sum * static_cast<double>(n_out / kRowsOfShard) + 0.5);
-    const std::int64_t end = i + 1 == shares.size() ? n_out : std::min(units * kRowsOfShard, n_out);
-    if (end > first)
-      shards.push_back(rows(first, end - first, name + "#" + std::to_string(i), static_cast<int>(i)));
-    first = std::max(first, end);
+  const ValueId w = weight_rows(weight, {n_all, n_in}, begin, n_out);
+  const ValueId b = biased ? weight_rows(bias, {n_all}, begin, n_out) : kNoValue;
+  ValueId y = kNoValue;
+  if (has_factor(weight)) {
+    y = with_factor(add(ops::Matmul{}, {w, x}, name), weight);
+    if (b != kNoValue) y = add(ops::Add{}, {y, b}, name + "_biased");
+  } else {
+    y = add(ops::Matmul{}, {w, x, b}, name);
   }
-  return with_adapters(model_.graph.add(ops::Concat{}, shards, name, tag_));
+  return adapted(x, y, weight, begin, n_out);
 }
 
 // --- Additions

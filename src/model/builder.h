@@ -32,17 +32,14 @@ struct GraphSizes {
   std::int64_t window_rewind = -1;
   std::int64_t n_source = 1;        ///< Tokens of a source, at most; there is room for as many as sequences.
   std::int64_t max_positions = 64;  ///< Positions that are expected: families may choose their rope by it.
-  /// Where this has several entries, matrices are cut by their rows into shards of these shares, each a
-  /// product of its own, and a concat puts the results together. Rows do not depend on one another, so the
-  /// bits stay the same, and placement needs no special case. Small matrices are not cut. Shard i has
-  /// NodeTag::shard i, and its name ends in "#i".
+  /// Where this has several entries, layers are computed by as many devices together (shard.h).
   std::vector<double> row_shares;
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
 };
 
-/// A weight of the graph: rows [row_begin, row_begin + n_rows) of a tensor of the file (all rows of vectors
-/// and of tensors of experts), or what is made of files that were loaded with the model.
+/// A weight of the graph: rows [row_begin, row_begin + n_rows) of a tensor of the file (elements of a vector;
+/// of a tensor of experts all of it), or what is made of files that were loaded with the model.
 struct WeightUse {
   ValueId value = kNoValue;
   const gguf::TensorInfo* tensor = nullptr;
@@ -50,6 +47,7 @@ struct WeightUse {
   std::int64_t n_rows = 0;
   /// Its canonical bytes, in the value's type; then there is no tensor.
   std::function<std::vector<std::byte>()> make = {};
+  bool of_each = false;  ///< These are rows of each of a tensor's matrices.
 };
 
 /// The inputs that say where the rows of caches are: which cells are written, moved and read. All caches that
@@ -188,7 +186,7 @@ class Builder {
   /// of a weight passes through here; a file with a factor that is applied to nothing is refused by finish().
   ValueId with_factor(ValueId y, const std::string& weight, ValueId ids = kNoValue);
   /// x times rows [begin, begin + n_out) of `weight` {n_all, columns of x} and its factor, with that part of
-  /// `bias` where the file has it, and what adapters add to it. Cut by GraphSizes::row_shares.
+  /// `bias` where the file has it, and what adapters add to it.
   ValueId product(ValueId x, const std::string& weight, const std::string& bias, std::int64_t n_all,
                   std::int64_t begin, std::int64_t n_out, const std::string& name);
   /// y with what adapters add to products of experts: y {m, k, n_out} is made of rows x, {m, n_in} or

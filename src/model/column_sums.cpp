@@ -76,6 +76,7 @@ std::vector<ColumnSum> add_column_sums(ModelGraph& model) {
     if (use.tensor != nullptr) tensors.emplace(use.value, use.tensor);
   Adder adder(model.graph);
   std::map<std::pair<ValueId, ValueId>, std::size_t> places;  // By what is multiplied, and by the choice.
+  std::map<const gguf::TensorInfo*, int> shards;  // Of a tensor's: the first, which reads what all of them do.
   const std::size_t n_nodes = model.graph.nodes().size();
   for (std::size_t n = 0; n < n_nodes; ++n) {
     const Node node = model.graph.nodes()[n];
@@ -83,6 +84,7 @@ std::vector<ColumnSum> add_column_sums(ModelGraph& model) {
     if (!chosen && get_op<ops::Matmul>(node) == nullptr) continue;
     const auto tensor = tensors.find(node.inputs[0]);
     if (tensor == tensors.end()) continue;
+    if (shards.emplace(tensor->second, node.tag.shard).first->second != node.tag.shard) continue;
     Multiplied of{.x = node.inputs[1]};
     if (chosen) of.ids = node.inputs[2], of.n_matrices = tensor->second->shape[0];
     const auto [place, is_new] = places.emplace(std::pair(of.x, of.ids), all.size());

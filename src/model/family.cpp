@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "model/shard.h"
 #include "weft/error.h"
 
 namespace weft::model {
@@ -77,7 +78,10 @@ ModelDescription describe(const gguf::File& file) {
 ModelGraph build_graph(const gguf::File& file, const ModelDescription& description, const GraphSizes& sizes) {
   Builder builder(file, description.hparams, description.additions, sizes);
   const ValueId logits = description.family->build(builder);
-  return builder.finish(logits);
+  ModelGraph graph = builder.finish(logits);
+  const bool shared =
+      sizes.row_shares.size() > 1 && sizes.row_shares[first_with_share(sizes.row_shares)] > 0.0;
+  return shared ? shard(graph, sizes.row_shares) : std::move(graph);
 }
 
 }  // namespace weft::model

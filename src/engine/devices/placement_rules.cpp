@@ -7,6 +7,7 @@
 
 #include "exec/cheapest.h"
 #include "exec/pins.h"
+#include "model/shard.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
 
@@ -28,22 +29,26 @@ PlacementRules::PlacementRules(const Graph& graph, int n_layers, const exec::Dev
   unite_states();
 }
 
-std::vector<int> PlacementRules::with_layers(int n_named, Shares shares) const {
+std::vector<int> PlacementRules::with_layers(int n_named, Shares by) const {
   const int first = std::max(n_layers_ - n_named, 0);
   const int end = std::min(first + n_named, n_layers_ + 1);
-  const std::vector<int> ends = ends_of_shares(first, end, shares);
+  const std::vector<int> ends = ends_of_shares(first, end, by);
+  const std::vector<double> shares = row_shares(params_);
   std::vector<int> result = pinned_;
   for (std::size_t n = 0; n < result.size(); ++n) {
     if (result[n] >= 0) continue;
     const Node& node = graph_.nodes()[n];
     const int layer = layer_of(node);
-    if (layer == NodeTag::kNone) {
+    const bool is_shard = node.tag.shard != NodeTag::kNone;
+    if (layer == NodeTag::kNone && !is_shard) {
       if (is_separate_table(node)) result[n] = set_.host;
       continue;
     }
     int device = set_.host;
-    if (layer >= first && layer < end && params_.split_rows) {
-      device = node.tag.shard != NodeTag::kNone ? node.tag.shard : set_.named.front();
+    if (is_shard && (layer == NodeTag::kNone ? n_named > 0 : layer >= first && layer < end)) {
+      device = node.tag.shard;
+    } else if (!shares.empty() && layer >= first && layer < end) {
+      device = static_cast<int>(model::first_with_share(shares));
     } else if (layer >= first && layer < end) {
       const auto share = std::upper_bound(ends.begin(), ends.end(), layer - first) - ends.begin();
       device = set_.named[static_cast<std::size_t>(share)];

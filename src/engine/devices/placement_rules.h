@@ -3,8 +3,8 @@
 //
 //   layers   The last n layers go to the named devices, in shares; n one more than there are takes the head
 //            too. The rest, and the table of embeddings where the head does not use it as well, is the CPU's.
-//            With split_rows, the shards of products go to the device of their number, the rest of the layers
-//            to the first named one.
+//            With split_rows, shards go to the device of their number, the rest of the layers to the first
+//            device with a share.
 //   experts  experts_on_cpu, n_cpu_moe: the nodes of Part::kExperts are the CPU's, in all layers or the first
 //            so many.
 //   pins     Nodes whose output, weights or states a pattern is found in. The last pin that fits a node wins.
@@ -22,8 +22,8 @@
 
 namespace weft::engine {
 
-/// The shares of the devices in matrices that are cut by rows (model::GraphSizes::row_shares). Empty where
-/// they are not.
+/// The shares of the devices in layers that they compute together (model::GraphSizes::row_shares). Empty where
+/// they do not.
 std::vector<double> row_shares(const PlacementParams& params);
 
 /// All that it is given must outlive it.
@@ -43,7 +43,7 @@ class PlacementRules {
   /// Those that come into question, the best first.
   std::span<const Shares> ways_to_share() const;
   /// The device of each node where the last n_named layers go to the named devices; -1 where it is open.
-  std::vector<int> with_layers(int n_named, Shares shares = Shares::kMemory) const;
+  std::vector<int> with_layers(int n_named, Shares by = Shares::kMemory) const;
 
  private:
   int layer_of(const Node& node) const;

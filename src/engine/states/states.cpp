@@ -8,6 +8,7 @@
 #include "engine/model_impl.h"
 #include "engine/refuse.h"
 #include "kv/lanes.h"
+#include "model/shard.h"
 #include "weft/error.h"
 
 namespace weft::engine {
@@ -39,9 +40,6 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
       memories_(memories),
       adapters_(adapters),
       sources_(sources) {
-  const auto cache_of = [&](ValueId state, kv::SequenceMemory* memory) {
-    return Cache{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state), memory};
-  };
   const model::HParams& h = model.impl().description.hparams;
   end_of_positions_ = h.learned_positions ? h.n_ctx_train : kv::kEndOfPositions;
   owner_.model = model.impl().fingerprint;
@@ -54,23 +52,25 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
     const auto in = named_inputs<ops::MoveCells>(node);
     const ValueInfo& value = graph.graph.value(in.cache);
     if (value.kind != ValueKind::kState) continue;
-    owner_.caches.push_back({.name = value.name,
-                             .dtype = value.dtype,
-                             .role = moves->role,
-                             .windowed = memories.of_cache(node) != nullptr,
-                             .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
-                             .head_dim = static_cast<std::int32_t>(value.shape[2].constant()),
-                             .turning = hash_of_turning(graph.graph, node)});
-    caches_.push_back(cache_of(in.cache, memories.of_cache(node)));
+    add_cache(bound, in.cache,
+              {.name = value.name,
+               .dtype = value.dtype,
+               .role = moves->role,
+               .windowed = memories.of_cache(node) != nullptr,
+               .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
+               .head_dim = static_cast<std::int32_t>(value.shape[2].constant()),
+               .turning = hash_of_turning(graph.graph, node)},
+              memories.of_cache(node));
   }
   for (const ValueId state : graph.running_states) {
     const ValueInfo& value = graph.graph.value(state);
-    owner_.caches.push_back({.name = value.name,
-                             .dtype = value.dtype,
-                             .role = CacheRole::kSlots,
-                             .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
-                             .head_dim = static_cast<std::int32_t>(value.shape[2].constant())});
-    caches_.push_back(cache_of(state, memories.of_running_states()));
+    add_cache(bound, state,
+              {.name = value.name,
+               .dtype = value.dtype,
+               .role = CacheRole::kSlots,
+               .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
+               .head_dim = static_cast<std::int32_t>(value.shape[2].constant())},
+              memories.of_running_states());
   }
   owner_.reads_sources = h.reads_source();
   for (const Node& node : graph.graph.nodes()) {
@@ -79,13 +79,61 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
     const ValueId state = node.inputs[0];
     if (std::ranges::find(graph.source_states, state) == graph.source_states.end()) continue;
     const ValueInfo& value = graph.graph.value(state);
-    owner_.caches.push_back({.name = value.name,
-                             .dtype = value.dtype,
-                             .role = stores->role,
-                             .of_sources = true,
-                             .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
-                             .head_dim = static_cast<std::int32_t>(value.shape[2].constant())});
-    caches_.push_back(cache_of(state, nullptr));
+    add_cache(bound, state,
+              {.name = value.name,
+               .dtype = value.dtype,
+               .role = stores->role,
+               .of_sources = true,
+               .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
+               .head_dim = static_cast<std::int32_t>(value.shape[2].constant())},
+              nullptr);
+  }
+}
+
+/// To a state a cache is whole, whichever devices have its heads.
+void States::add_cache(const BoundGraph& bound, ValueId state, StateOwner::Cache cache,
+                       kv::SequenceMemory* memory) {
+  const Piece piece{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state),
+                    cache.row_bytes()};
+  cache.name = model::whole_name(cache.name);
+  if (!owner_.caches.empty() && owner_.caches.back().name == cache.name) {
+    owner_.caches.back().n_heads += cache.n_heads;
+    caches_.back().pieces.push_back(piece);
+    return;
+  }
+  owner_.caches.push_back(std::move(cache));
+  caches_.push_back({{piece}, memory});
+}
+
+void States::read_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<std::byte> rows) const {
+  const CacheRole role = owner_.caches[i].role;
+  const std::vector<Piece>& pieces = caches_[i].pieces;
+  if (pieces.size() == 1) return pieces[0].device->read_cells(*pieces[0].tensor, role, cells, rows);
+  std::vector<std::byte> own;
+  std::size_t begin = 0;
+  for (const Piece& piece : pieces) {
+    own.resize(cells.size() * piece.row_bytes);
+    piece.device->read_cells(*piece.tensor, role, cells, own);
+    for (std::size_t cell = 0; cell < cells.size(); ++cell)
+      std::copy_n(own.data() + cell * piece.row_bytes, piece.row_bytes,
+                  rows.data() + cell * owner_.caches[i].row_bytes() + begin);
+    begin += piece.row_bytes;
+  }
+}
+
+void States::write_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<const std::byte> rows) {
+  const CacheRole role = owner_.caches[i].role;
+  const std::vector<Piece>& pieces = caches_[i].pieces;
+  if (pieces.size() == 1) return pieces[0].device->write_cells(*pieces[0].tensor, role, cells, rows);
+  std::vector<std::byte> own;
+  std::size_t begin = 0;
+  for (const Piece& piece : pieces) {
+    own.resize(cells.size() * piece.row_bytes);
+    for (std::size_t cell = 0; cell < cells.size(); ++cell)
+      std::copy_n(rows.data() + cell * owner_.caches[i].row_bytes() + begin, piece.row_bytes,
+                  own.data() + cell * piece.row_bytes);
+    piece.device->write_cells(*piece.tensor, role, cells, own);
+    begin += piece.row_bytes;
   }
 }
 
@@ -125,7 +173,7 @@ void States::save(std::optional<SeqId> seq,
     const std::vector<std::int32_t>& at =
         owner_.caches[i].of_sources ? source_cells : places[caches_[i].memory];
     rows.resize(at.size() * owner_.caches[i].row_bytes());
-    caches_[i].device->read_cells(*caches_[i].tensor, owner_.caches[i].role, at, rows);
+    read_rows(i, at, rows);
     return std::span<const std::byte>(rows);
   };
   write_state(owner_, state, rows_of, sink);
@@ -277,9 +325,7 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
     const std::vector<std::int32_t> source_cells = reserve_sources(state);
     carry_out_moves();
     for (std::size_t i = 0; i < caches_.size(); ++i)
-      caches_[i].device->write_cells(*caches_[i].tensor, owner_.caches[i].role,
-                                     owner_.caches[i].of_sources ? source_cells : places[caches_[i].memory],
-                                     state.rows[i]);
+      write_rows(i, owner_.caches[i].of_sources ? source_cells : places[caches_[i].memory], state.rows[i]);
   } catch (...) {
     for (const kv::Snapshot::Text& text : state.snapshot.texts) sources_.remove(text.seq);
     throw;

@@ -52,11 +52,19 @@ class States {
   const Model& model_;
   const std::shared_ptr<const model::Adapters> known_adapters_;
   StateOwner owner_;
-  struct Cache {
+  /// Some heads of a cache, or all.
+  struct Piece {
     DeviceTensor* tensor;
     Device* device;
+    std::size_t row_bytes;
+  };
+  struct Cache {
+    std::vector<Piece> pieces;   // Their heads stand one behind another.
     kv::SequenceMemory* memory;  // Whose rows it has; null: the cells of whole texts, or of sources.
   };
+  void add_cache(const BoundGraph& bound, ValueId state, StateOwner::Cache cache, kv::SequenceMemory* memory);
+  void read_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<std::byte> rows) const;
+  void write_rows(std::size_t i, std::span<const std::int32_t> cells, std::span<const std::byte> rows);
   std::vector<Cache> caches_;  // Those of owner_.caches
   kv::Sequences& sequences_;
   const Memories& memories_;

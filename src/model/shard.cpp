@@ -1,0 +1,622 @@
+#include "model/shard.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "weft/dtype.h"
+
+namespace weft::model {
+namespace {
+
+/// Matrices are cut at multiples of this, which suits the panels of every device.
+constexpr std::int64_t kRows = 16;
+/// Tables of so many elements at most are read on each device.
+constexpr std::int64_t kSmallTable = 1 << 16;
+
+/// Where each device's columns end, the first beginning at 0.
+using Bounds = std::vector<std::int64_t>;
+
+/// How a value of the whole graph is there.
+struct Made {
+  enum class How : std::uint8_t {
+    kAnywhere,  ///< Made by each device that needs it.
+    kOnce,      ///< On one device.
+    kCut,       ///< In pieces: columns, or heads of a cache.
+    kLater,     ///< A product of which only slices are read: they are products of their own.
+  };
+  How how = How::kAnywhere;
+  ValueId once = kNoValue;
+  Bounds bounds;
+  std::vector<ValueId> pieces;  // By device; kNoValue where it has no columns.
+  std::vector<ValueId> whole;   // By device, as far as it was needed.
+};
+
+/// Calls f with the members of a struct that has nothing but ValueIds.
+template <typename T, typename F>
+void for_each_member(T& values, F f) {
+  auto all = std::bit_cast<std::array<ValueId, sizeof(T) / sizeof(ValueId)>>(values);
+  for (ValueId& value : all) f(value);
+  values = std::bit_cast<T>(all);
+}
+
+/// Calls f with every input and result that a model's graph names.
+template <typename F>
+void for_each_value(ModelGraph& m, F f) {
+  for_each_member(m.texts, f);
+  for_each_member(m.full, f);
+  for_each_member(m.windowed, f);
+  for_each_member(m.axes, f);
+  SourceInputs& s = m.source;
+  for (ValueId* const value :
+       {&s.tokens, &s.positions, &s.cells, &s.extents, &s.extent_counts, &s.ends, &s.hidden_first, &s.hidden})
+    f(*value);
+  for (AdapterInputs* const a :
+       {&m.adapters_of_tokens, &m.adapters_of_wanted, &m.adapters_of_outputs, &m.adapters_of_source})
+    for (ValueId* const value : {&a->rows, &a->ids, &a->weights, &a->begins, &a->ends, &a->is_adapted})
+      f(*value);
+  for (ValueId* const value :
+       {&m.vectors,     &m.scores,         &m.tokens,      &m.embeddings,   &m.use_embeddings,
+        &m.positions,   &m.sequences,      &m.ends,        &m.hidden_first, &m.wanted_rows,
+        &m.output_rows, &m.embedding_rows, &m.state_from,  &m.state_to,     &m.row_embeddings,
+        &m.logits,      &m.logit_rows,     &m.best_counts, &m.best,         &m.log_sum_ids,
+        &m.log_sums})
+    f(*value);
+}
+
+const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).shape; }
+
+bool is_weight(const Graph& graph, ValueId value) { return graph.value(value).kind == ValueKind::kWeight; }
+
+/// The columns of a value of several rows, or 0 where they are no constant.
+std::int64_t columns_of(const Shape& shape) {
+  return shape.rank() > 0 && shape.back().is_constant() ? shape.back().constant() : 0;
+}
+
+/// The product's weight is one whose rows can be cut.
+bool is_product(const Graph& graph, const Node& node) {
+  const bool plain = get_op<ops::Matmul>(node) != nullptr;
+  return (plain || get_op<ops::MatmulExperts>(node) != nullptr) && is_weight(graph, node.inputs[0]);
+}
+
+/// Inputs that are cut where the result is: each column of it depends on the same one of these alone. Of
+/// values that broadcast, all inputs.
+std::vector<std::size_t> cut_inputs(const Graph& graph, const Node& node) {
+  const auto is = [&]<typename... T>(std::variant<T...>*) { return (... || (get_op<T>(node) != nullptr)); };
+  using EachElement = std::variant<ops::Scale, ops::Softcap, ops::Activate, ops::Unary, ops::Clamp, ops::Cast,
+                                   ops::Add, ops::Mul, ops::Glu, ops::Binary, ops::Where, ops::Compare>;
+  using EachColumn = std::variant<ops::Norm, ops::Rope, ops::GetRows, ops::RaggedMean, ops::SumExperts>;
+  if (is(static_cast<EachElement*>(nullptr))) {
+    std::vector<std::size_t> all(node.inputs.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return all;
+  }
+  if (get_op<ops::Override>(node) != nullptr) return {0, 1};
+  if (is(static_cast<EachColumn*>(nullptr))) return {0};
+  const std::int64_t columns = columns_of(shape_of(graph, node.output));
+  const bool keeps_columns =
+      !node.inputs.empty() && columns > 1 && columns_of(shape_of(graph, node.inputs[0])) == columns;
+  if (get_op<ops::Reshape>(node) != nullptr && keeps_columns) return {0};
+  if (const auto* reduce = get_op<ops::Reduce>(node); reduce != nullptr && keeps_columns)
+    if ((reduce->axes >> (shape_of(graph, node.inputs[0]).rank() - 1) & 1) == 0) return {0};
+  return {};
+}
+
+class Sharder {
+ public:
+  Sharder(const ModelGraph& whole, const std::vector<double>& shares)
+      : model_(whole),
+        from_(whole.graph),
+        shares_(shares),
+        first_(first_with_share(shares)),
+        made_(from_.values().size()),
+        external_(from_.values().size(), kNoValue),
+        units_(from_.values().size(), 0),
+        slices_only_(from_.values().size(), false),
+        use_of_(from_.values().size(), nullptr) {
+    for (const WeightUse& use : whole.weights) use_of_[index(use.value)] = &use;
+  }
+
+  ModelGraph run() {
+    result_ = model_;
+    result_.graph = Graph();
+    result_.weights.clear();
+    for (const Symbol& symbol : from_.symbols()) to_.add_symbol(symbol.name, symbol.min, symbol.max);
+    for (std::size_t v = 0; v < from_.values().size(); ++v)
+      if (const ValueInfo& value = from_.values()[v]; value.kind == ValueKind::kInput)
+        external_[v] = to_.add_input(value.name, value.dtype, value.shape);
+    find_states();
+    find_units();
+    find_slices();
+    add_states();
+    for (const Node& node : from_.nodes()) add(node);
+    for (const ValueId output : from_.outputs()) to_.add_output(on(first_, output));
+    // Some may be for graphs of other sizes.
+    for (const WeightUse& use : model_.weights)
+      if (!read_.contains(use.value)) weight(use.value);
+    for_each_value(result_, [&](ValueId& value) {
+      if (value != kNoValue)
+        value = from_.value(value).kind == ValueKind::kInput ? external_[index(value)] : on(first_, value);
+    });
+    return std::move(result_);
+  }
+
+ private:
+  Made& made(ValueId value) { return made_[index(value)]; }
+  bool is_cut(ValueId value) const { return made_[index(value)].how == Made::How::kCut; }
+  std::size_t n_devices() const { return shares_.size(); }
+
+  // --- What is cut where
+
+  /// Caches whose heads can be on several devices: `n_heads_[state]`. Keys and values go together.
+  void find_states() {
+    n_heads_.assign(from_.values().size(), 0);
+    std::vector<bool> whole(from_.values().size());
+    for (const Node& node : from_.nodes()) {
+      const auto* const attention = get_op<ops::Attention>(node);
+      for (const ValueId input : node.inputs) {
+        const ValueId state = state_behind(from_, input);
+        if (state == kNoValue) continue;
+        const bool known = attention != nullptr || get_op<ops::MoveCells>(node) != nullptr ||
+                           get_op<ops::StoreCache>(node) != nullptr;
+        const Shape& shape = shape_of(from_, state);
+        if (!known || shape[1].constant() < 2 || (attention != nullptr && attention->alibi != 0.0f))
+          whole[index(state)] = true;
+        if (attention != nullptr) n_heads_[index(state)] = shape[1].constant();
+      }
+    }
+    for (bool again = true; again;) {
+      again = false;
+      for (const Node& node : from_.nodes()) {
+        if (get_op<ops::Attention>(node) == nullptr) continue;
+        const auto in = named_inputs<ops::Attention>(node);
+        const std::size_t k = index(state_behind(from_, in.k)), v = index(state_behind(from_, in.v));
+        if (whole[k] != whole[v] || (n_heads_[k] != n_heads_[v] && !whole[k])) {
+          whole[k] = whole[v] = true;
+          again = true;
+        }
+      }
+    }
+    for (std::size_t v = 0; v < whole.size(); ++v)
+      if (whole[v]) n_heads_[v] = 0;
+  }
+
+  /// The number of groups of columns that must stay together, of values that attention reads, and of those
+  /// that they are made of column by column.
+  void find_units() {
+    for (std::size_t n = from_.nodes().size(); n-- > 0;) {
+      const Node& node = from_.nodes()[n];
+      const auto wish = [&](ValueId value, std::int64_t n_units) {
+        if (n_units > 0 && columns_of(shape_of(from_, value)) % n_units == 0) units_[index(value)] = n_units;
+      };
+      if (get_op<ops::Attention>(node) != nullptr) {
+        const auto in = named_inputs<ops::Attention>(node);
+        wish(in.q, n_heads_[index(state_behind(from_, in.k))]);
+      } else if (get_op<ops::StoreCache>(node) != nullptr) {
+        wish(node.inputs[1], n_heads_[index(state_behind(from_, node.inputs[0]))]);
+      } else if (get_op<ops::RaggedAttention>(node) != nullptr) {
+        const auto in = named_inputs<ops::RaggedAttention>(node);
+        const std::int64_t n_kv = ragged_heads(node);
+        for (const ValueId value : {in.q, in.k, in.v}) wish(value, n_kv);
+      } else {
+        for (const std::size_t i : cut_inputs(from_, node)) wish(node.inputs[i], units_[index(node.output)]);
+      }
+    }
+  }
+
+  /// KV heads of attention over rows of the step; 0 where it reads states.
+  std::int64_t ragged_heads(const Node& node) const {
+    const auto in = named_inputs<ops::RaggedAttention>(node);
+    if (shape_of(from_, in.k).rank() != 2 || shape_of(from_, in.v).rank() != 2) return 0;
+    const std::int64_t dim = columns_of(shape_of(from_, in.q)) / get_op<ops::RaggedAttention>(node)->n_heads;
+    return columns_of(shape_of(from_, in.k)) / dim;
+  }
+
+  /// Products of which slices of columns are read, and nothing else.
+  void find_slices() {
+    for (const Node& node : from_.nodes())
+      slices_only_[index(node.output)] = is_product(from_, node) && node.inputs.size() == is_chosen(node) + 2;
+    for (const ValueId output : from_.outputs()) slices_only_[index(output)] = false;
+    for (const Node& node : from_.nodes())
+      for (const ValueId input : node.inputs)
+        if (!is_slice_of_columns(node)) slices_only_[index(input)] = false;
+  }
+  static std::size_t is_chosen(const Node& node) {
+    return get_op<ops::MatmulExperts>(node) != nullptr ? 1 : 0;
+  }
+  bool is_slice_of_columns(const Node& node) const {
+    const auto* const slice = get_op<ops::Slice>(node);
+    return slice != nullptr && slice->step == 1 && slice->begin.is_constant() && slice->end.is_constant() &&
+           slice->axis == shape_of(from_, node.output).rank() - 1;
+  }
+
+  /// n columns of `n_units` groups, cut between them; of 0, anywhere that suits products. Empty where there
+  /// are too few to go round.
+  Bounds cut(std::int64_t n, std::int64_t n_units) const {
+    const std::int64_t unit = n_units > 0 ? n / n_units : kRows;
+    const std::int64_t n_whole = n / unit;
+    if (n_whole < 2) return {};
+    const double sum = std::accumulate(shares_.begin(), shares_.end(), 0.0);
+    Bounds bounds;
+    double so_far = 0.0;
+    for (const double share : shares_) {
+      so_far += share;
+      bounds.push_back(unit * static_cast<std::int64_t>(so_far / sum * static_cast<double>(n_whole) + 0.5));
+    }
+    const auto last = static_cast<std::size_t>(
+        std::find_if(shares_.rbegin(), shares_.rend(), [](double share) { return share > 0.0; }).base() -
+        shares_.begin());
+    for (std::size_t d = last - 1; d < bounds.size(); ++d) bounds[d] = n;
+    return bounds;
+  }
+  static std::int64_t begin_of(const Bounds& bounds, std::size_t d) { return d == 0 ? 0 : bounds[d - 1]; }
+  static std::int64_t size_of(const Bounds& bounds, std::size_t d) { return bounds[d] - begin_of(bounds, d); }
+  /// The same share of another number of columns.
+  static Bounds scaled(Bounds bounds, std::int64_t n) {
+    const std::int64_t all = bounds.back();
+    for (std::int64_t& bound : bounds) bound = bound * n / all;
+    return bounds;
+  }
+  static bool between(const Bounds& bounds, std::int64_t unit) {
+    return std::all_of(bounds.begin(), bounds.end(), [&](std::int64_t b) { return b % unit == 0; });
+  }
+
+  // --- Values there
+
+  ValueId weight(ValueId value) {
+    read_.insert(value);
+    ValueId& known = external_[index(value)];
+    if (known != kNoValue) return known;
+    const ValueInfo& info = from_.value(value);
+    known = to_.add_weight(info.name, info.dtype, info.shape);
+    WeightUse use = *use_of_[index(value)];
+    use.value = known;
+    result_.weights.push_back(std::move(use));
+    return known;
+  }
+
+  /// Rows of a matrix or of each of several, or elements of a vector.
+  ValueId weight_rows(ValueId value, std::int64_t begin, std::int64_t n) {
+    read_.insert(value);
+    const ValueInfo& info = from_.value(value);
+    const int axis = info.shape.rank() == 3 ? 1 : 0;
+    if (begin == 0 && n == info.shape[axis].constant()) return weight(value);
+    const WeightUse& of = *use_of_[index(value)];
+    const std::int64_t first = axis == 0 ? of.row_begin + begin : begin;
+    const std::string name = (of.tensor != nullptr ? of.tensor->name : info.name) + "[" +
+                             std::to_string(first) + ":" + std::to_string(first + n) + "]";
+    if (const ValueId known = to_.find(name); known != kNoValue) return known;
+    std::vector<Dim> dims;
+    for (int i = 0; i < info.shape.rank(); ++i) dims.push_back(i == axis ? Dim(n) : info.shape[i]);
+    WeightUse use{.value = to_.add_weight(name, info.dtype, Shape(std::span<const Dim>(dims))),
+                  .tensor = of.tensor,
+                  .row_begin = first,
+                  .n_rows = n,
+                  .of_each = axis == 1};
+    if (of.make)
+      use.make = [make = of.make, dtype = info.dtype, shape = info.shape, axis, begin, n] {
+        return rows_of_each(make(), dtype, shape, axis, begin, n);
+      };
+    result_.weights.push_back(use);
+    return use.value;
+  }
+
+  static std::vector<std::byte> rows_of_each(const std::vector<std::byte>& all, DType dtype,
+                                             const Shape& shape, int axis, std::int64_t begin,
+                                             std::int64_t n) {
+    const std::int64_t columns = shape.rank() == 1 ? 1 : shape.back().constant();
+    const auto row = static_cast<std::size_t>(row_bytes(dtype, columns));
+    const std::size_t n_rows = static_cast<std::size_t>(shape[axis].constant());
+    std::vector<std::byte> part;
+    for (std::size_t at = static_cast<std::size_t>(begin) * row; at < all.size(); at += n_rows * row)
+      part.insert(part.end(), all.begin() + static_cast<std::ptrdiff_t>(at),
+                  all.begin() + static_cast<std::ptrdiff_t>(at + static_cast<std::size_t>(n) * row));
+    return part;
+  }
+
+  std::string name_on(std::size_t d, const std::string& name) const { return name + "#" + std::to_string(d); }
+  NodeTag tag_on(std::size_t d, NodeTag tag) const {
+    tag.shard = static_cast<int>(d);
+    return tag;
+  }
+
+  /// The whole value where device d can read it, made there if it can be.
+  ValueId on(std::size_t d, ValueId value) {
+    const ValueInfo& info = from_.value(value);
+    if (info.kind == ValueKind::kInput) return external_[index(value)];
+    if (info.kind == ValueKind::kWeight) return weight(value);
+    WEFT_CHECK(info.kind == ValueKind::kResult);
+    if (made(value).how == Made::How::kOnce) return made(value).once;
+    if (made(value).whole.empty()) made(value).whole.assign(n_devices(), kNoValue);
+    if (const ValueId known = made(value).whole[d]; known != kNoValue) return known;
+    const Node& node = from_.node(info.producer);
+    ValueId here = kNoValue;
+    if (is_cut(value)) {
+      here = gather(d, value, node.tag);
+    } else {
+      std::vector<ValueId> inputs;
+      for (const ValueId input : node.inputs) inputs.push_back(on(d, input));
+      here = to_.add(node.op, inputs, name_on(d, info.name), tag_on(d, node.tag));
+    }
+    return made(value).whole[d] = here;
+  }
+
+  /// All pieces side by side, in several steps where they are many.
+  ValueId gather(std::size_t d, ValueId value, const NodeTag& tag) {
+    std::vector<ValueId> parts;
+    for (const ValueId piece : made(value).pieces)
+      if (piece != kNoValue) parts.push_back(piece);
+    constexpr std::size_t kMost = ops::Concat::kMaxInputs;
+    const int axis = shape_of(from_, value).rank() - 1;
+    for (int round = 0; parts.size() > 1; ++round) {
+      std::vector<ValueId> fewer;
+      for (std::size_t i = 0; i < parts.size(); i += kMost) {
+        const auto some = std::span(parts).subspan(i, std::min(kMost, parts.size() - i));
+        const bool last = parts.size() <= kMost;
+        const std::string name = from_.value(value).name + "_gathered" +
+                                 (last ? "" : "_" + std::to_string(round) + "_" + std::to_string(i));
+        fewer.push_back(some.size() == 1 ? some[0]
+                                         : to_.add(Op(ops::Concat{axis == 1 ? ops::Concat::kColumns : axis}),
+                                                   some, name_on(d, name), tag_on(d, tag)));
+      }
+      parts = std::move(fewer);
+    }
+    return parts.front();
+  }
+
+  /// Elements [begin, end) of an axis on device d.
+  ValueId slice(std::size_t d, ValueId value, int axis, std::int64_t begin, std::int64_t end,
+                const NodeTag& tag) {
+    const ValueInfo& info = from_.value(value);
+    const WeightUse* const use = use_of_[index(value)];
+    const bool in_file_order = use != nullptr && (use->tensor == nullptr || use->tensor->shape.size() < 3);
+    if (use != nullptr && axis == 0 && info.shape.rank() <= 2 && in_file_order)
+      return weight_rows(value, begin, end - begin);
+    const std::string name =
+        name_on(d, info.name + "[" + std::to_string(begin) + ":" + std::to_string(end) + "]");
+    if (const ValueId known = to_.find(name); known != kNoValue) return known;
+    return to_.add(Op(ops::Slice{.axis = axis, .begin = begin, .end = end}), std::array{on(d, value)}, name,
+                   tag_on(d, tag));
+  }
+
+  /// Device d's columns of an operand of a result that is cut, or all of one that has no such columns.
+  ValueId columns(std::size_t d, ValueId value, const Bounds& bounds, const NodeTag& tag) {
+    if (is_cut(value) && made(value).bounds == bounds) return made(value).pieces[d];
+    const Shape& shape = shape_of(from_, value);
+    if (columns_of(shape) != bounds.back()) return on(d, value);
+    return slice(d, value, shape.rank() - 1, begin_of(bounds, d), bounds[d], tag);
+  }
+
+  // --- Nodes
+
+  void add(const Node& node) {
+    if (is_product(from_, node)) return add_product(node);
+    if (get_op<ops::Attention>(node) != nullptr && n_heads_[index(cache_of(node))] > 0)
+      return add_attention(node);
+    if (get_op<ops::RaggedAttention>(node) != nullptr && add_ragged(node)) return;
+    const ValueId state = node.inputs.empty() ? kNoValue : state_behind(from_, node.inputs[0]);
+    if (state != kNoValue && n_heads_[index(state)] > 0) return add_cache(node, state);
+    if (is_slice_of_columns(node) && made(node.inputs[0]).how == Made::How::kLater) return add_slice(node);
+    if (add_cut(node)) return;
+    const bool has_state = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                       [&](ValueId input) { return state_behind(from_, input) != kNoValue; });
+    const bool reads_table = get_op<ops::GetRows>(node) != nullptr && is_weight(from_, node.inputs[0]) &&
+                             shape_of(from_, node.inputs[0]).elements({}) > kSmallTable;
+    // The rows that the first layer reads are looked up once.
+    if (has_state || reads_table || node.tag.part == Part::kEmbedding) add_once(node);
+  }
+  ValueId cache_of(const Node& attention) const {
+    return state_behind(from_, named_inputs<ops::Attention>(attention).k);
+  }
+
+  void add_once(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) {
+      const bool is_state = from_.value(input).kind == ValueKind::kState;
+      inputs.push_back(is_state ? external_[index(input)] : on(first_, input));
+    }
+    Made& m = made(node.output);
+    m.how = Made::How::kOnce;
+    m.once = to_.add(node.op, inputs, from_.value(node.output).name, node.tag);
+  }
+
+  /// Adds a piece to each device that has columns: `f(d)` gives its op and inputs.
+  template <typename F>
+  void add_pieces(const Node& node, const Bounds& bounds, F f) {
+    std::vector<ValueId> pieces(n_devices(), kNoValue);
+    for (std::size_t d = 0; d < n_devices(); ++d) {
+      if (size_of(bounds, d) == 0) continue;
+      const auto [op, inputs] = f(d);
+      pieces[d] = to_.add(op, inputs, name_on(d, from_.value(node.output).name), tag_on(d, node.tag));
+    }
+    Made& m = made(node.output);
+    m.how = Made::How::kCut;
+    m.bounds = bounds;
+    m.pieces = std::move(pieces);
+  }
+
+  void add_product(const Node& node) {
+    if (slices_only_[index(node.output)]) {
+      made(node.output).how = Made::How::kLater;
+      return;
+    }
+    add_product_rows(node, node, 0, columns_of(shape_of(from_, node.output)));
+  }
+  void add_slice(const Node& node) {
+    const auto& slice = *get_op<ops::Slice>(node);
+    const Node& product = from_.node(from_.value(node.inputs[0]).producer);
+    add_product_rows(node, product, slice.begin.constant(), slice.end.constant());
+  }
+  /// What `node` gives: columns [begin, end) of a product.
+  void add_product_rows(const Node& node, const Node& product, std::int64_t begin, std::int64_t end) {
+    Bounds bounds = cut(end - begin, units_[index(node.output)]);
+    const bool whole = &node == &product;
+    if (bounds.empty()) {
+      // Few rows: each device multiplies with them itself, unless it would have to read a slice.
+      if (whole && !is_chosen(node)) return;
+      bounds.assign(n_devices(), 0);
+      std::fill(bounds.begin() + static_cast<std::ptrdiff_t>(first_), bounds.end(), end - begin);
+    }
+    add_pieces(node, bounds, [&](std::size_t d) {
+      const std::int64_t at = begin + begin_of(bounds, d), n = size_of(bounds, d);
+      std::vector<ValueId> inputs = {weight_rows(product.inputs[0], at, n)};
+      for (std::size_t i = 1; i < product.inputs.size(); ++i) {
+        const bool is_bias = i == 2 && !is_chosen(product);
+        inputs.push_back(is_bias ? slice(d, product.inputs[i], 0, at, at + n, node.tag)
+                                 : on(d, product.inputs[i]));
+      }
+      return std::pair(product.op, std::move(inputs));
+    });
+  }
+
+  /// A node whose columns are made of columns of its inputs; false where they are not, or none is cut.
+  bool add_cut(const Node& node) {
+    const std::vector<std::size_t> inputs = cut_inputs(from_, node);
+    const std::int64_t n = columns_of(shape_of(from_, node.output));
+    const auto first = std::find_if(inputs.begin(), inputs.end(), [&](std::size_t i) {
+      return is_cut(node.inputs[i]) && made(node.inputs[i]).bounds.back() == n;
+    });
+    if (first == inputs.end()) return false;
+    const Bounds bounds = made(node.inputs[*first]).bounds;
+    if (const auto* norm = get_op<ops::Norm>(node);
+        norm != nullptr && (norm->group == 0 || !between(bounds, norm->group)))
+      return false;
+    if (const auto* rope = get_op<ops::Rope>(node); rope != nullptr && !between(bounds, rope->head_dim))
+      return false;
+    add_pieces(node, bounds, [&](std::size_t d) {
+      std::vector<ValueId> own;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const bool cut_here = std::find(inputs.begin(), inputs.end(), i) != inputs.end();
+        own.push_back(cut_here ? columns(d, node.inputs[i], bounds, node.tag) : on(d, node.inputs[i]));
+      }
+      Op op = node.op;
+      if (auto* const reshape = std::get_if<ops::Reshape>(&op)) {
+        std::vector<Dim> dims;
+        for (int i = 0; i + 1 < reshape->shape.rank(); ++i) dims.push_back(reshape->shape[i]);
+        dims.emplace_back(size_of(bounds, d));
+        reshape->shape = Shape(std::span<const Dim>(dims));
+      }
+      return std::pair(std::move(op), std::move(own));
+    });
+    return true;
+  }
+
+  void add_states() {
+    const auto parts_of = [&](std::vector<ValueId>& states) {
+      std::vector<ValueId> all;
+      for (const ValueId state : states) {
+        const ValueInfo& info = from_.value(state);
+        const std::int64_t n_heads = n_heads_[index(state)];
+        if (n_heads == 0) {
+          all.push_back(external_[index(state)] = to_.add_state(info.name, info.dtype, info.shape));
+          continue;
+        }
+        Made& m = made(state);
+        m.how = Made::How::kCut;
+        m.bounds = cut(n_heads, n_heads);
+        m.pieces.assign(n_devices(), kNoValue);
+        for (std::size_t d = 0; d < n_devices(); ++d)
+          if (const std::int64_t n = size_of(m.bounds, d); n > 0)
+            all.push_back(m.pieces[d] = to_.add_state(name_on(d, info.name), info.dtype,
+                                                      {info.shape[0], n, info.shape[2]}));
+      }
+      states = std::move(all);
+    };
+    for (auto* const states : {&result_.states, &result_.running_states, &result_.source_states})
+      parts_of(*states);
+  }
+
+  /// Moves and stores of a cache that is cut.
+  void add_cache(const Node& node, ValueId state) {
+    const Bounds heads = made(state).bounds;
+    add_pieces(node, heads, [&](std::size_t d) {
+      std::vector<ValueId> inputs = {made(node.inputs[0]).pieces[d]};
+      for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+        const ValueId input = node.inputs[i];
+        const bool is_rows = get_op<ops::StoreCache>(node) != nullptr && i == 1;
+        inputs.push_back(is_rows
+                             ? columns(d, input, scaled(heads, columns_of(shape_of(from_, input))), node.tag)
+                             : on(d, input));
+      }
+      return std::pair(node.op, std::move(inputs));
+    });
+  }
+
+  void add_attention(const Node& node) {
+    const auto in = named_inputs<ops::Attention>(node);
+    const Bounds heads = made(cache_of(node)).bounds;
+    const Bounds q = scaled(heads, columns_of(shape_of(from_, in.q)));
+    const Bounds terms = scaled(heads, get_op<ops::Attention>(node)->n_heads);
+    const Bounds out = scaled(heads, columns_of(shape_of(from_, node.output)));
+    add_pieces(node, out, [&](std::size_t d) {
+      ops::Attention op = *get_op<ops::Attention>(node);
+      op.n_heads = static_cast<int>(size_of(terms, d));
+      ops::Attention::Inputs own = in;
+      own.q = columns(d, in.q, q, node.tag);
+      own.k = made(in.k).pieces[d];
+      own.v = made(in.v).pieces[d];
+      if (in.head_terms != kNoValue)
+        own.head_terms = slice(d, in.head_terms, 0, begin_of(terms, d), terms[d], node.tag);
+      for (ValueId* const value : {&own.positions, &own.sequences, &own.extents, &own.counts, &own.ends,
+                                   &own.hidden_first, &own.hidden})
+        *value = on(d, *value);
+      std::vector<ValueId> inputs;
+      for (const ValueId input : input_list<ops::Attention>(own))
+        if (input != kNoValue) inputs.push_back(input);
+      return std::pair(Op(op), std::move(inputs));
+    });
+  }
+
+  bool add_ragged(const Node& node) {
+    const auto in = named_inputs<ops::RaggedAttention>(node);
+    const std::int64_t n_kv = ragged_heads(node);
+    const Bounds heads = n_kv > 1 ? cut(n_kv, n_kv) : Bounds();
+    if (heads.empty()) return false;
+    const auto of = [&](ValueId value) { return scaled(heads, columns_of(shape_of(from_, value))); };
+    add_pieces(node, of(node.output), [&](std::size_t d) {
+      ops::RaggedAttention op = *get_op<ops::RaggedAttention>(node);
+      op.n_heads = static_cast<int>(size_of(scaled(heads, op.n_heads), d));
+      std::vector<ValueId> inputs;
+      for (const ValueId value : {in.q, in.k, in.v}) inputs.push_back(columns(d, value, of(value), node.tag));
+      inputs.push_back(on(d, in.begins));
+      inputs.push_back(on(d, in.ends));
+      return std::pair(Op(op), std::move(inputs));
+    });
+    return true;
+  }
+
+  const ModelGraph& model_;
+  const Graph& from_;
+  const std::vector<double>& shares_;
+  const std::size_t first_;
+  ModelGraph result_;
+  Graph& to_ = result_.graph;
+  // By value of the whole graph:
+  std::vector<Made> made_;
+  std::vector<ValueId> external_;  // Inputs, weights and states that are whole, there.
+  std::vector<std::int64_t> units_;
+  std::vector<std::int64_t> n_heads_;  // Of states that are cut.
+  std::vector<bool> slices_only_;
+  std::vector<const WeightUse*> use_of_;
+  std::set<ValueId> read_;  // Weights.
+};
+
+}  // namespace
+
+std::string_view whole_name(std::string_view name) { return name.substr(0, name.rfind('#')); }
+
+std::size_t first_with_share(const std::vector<double>& shares) {
+  const auto first = std::find_if(shares.begin(), shares.end(), [](double share) { return share > 0.0; });
+  return first == shares.end() ? 0 : static_cast<std::size_t>(first - shares.begin());
+}
+
+ModelGraph shard(const ModelGraph& whole, const std::vector<double>& shares) {
+  return Sharder(whole, shares).run();
+}
+
+}  // namespace weft::model
