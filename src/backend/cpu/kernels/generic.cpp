@@ -9,6 +9,8 @@
 #include "backend/cpu/kernels/best.inl"
 #include "backend/cpu/kernels/log_sum.inl"
 #include "backend/cpu/kernels/matmul.inl"
+#include "backend/cpu/kernels/low_rank.inl"
+#include "backend/cpu/kernels/tiles.inl"
 #include "backend/cpu/kernels/screen.inl"
 #include "backend/cpu/kernels/attention.inl"
 #include "backend/cpu/kernels/ragged.inl"

@@ -1,0 +1,155 @@
+// Matrix products: tiles of panels times columns, in the order in which they are made, and what becomes of
+// each. Needs matmul.inl (the micro-kernels), low_rank.inl, best.inl and log_sum.inl.
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::cpu::WEFT_CPU_ISA::panel {
+
+/// 16 values of a vector of weights, zero past its end.
+static void copy_padded(const float* from, std::int64_t n, float (&to)[kPanelRows]) {
+  for (int i = 0; i < kPanelRows; ++i) to[i] = i < n ? from[i] : 0.0f;
+}
+
+static void add_to_columns(float* tile, int n_columns, const float* bias, std::int64_t n_rows) {
+  alignas(64) float padded[kPanelRows];
+  copy_padded(bias, n_rows, padded);
+  const Floats b = load_f32(padded);
+  for (int c = 0; c < n_columns; ++c) store_f32(tile + 16 * c, add(load_f32(tile + 16 * c), b));
+}
+
+/// out[0..n) = tile [+ residual]
+static inline void write_rows(const float* tile, const float* residual, std::int64_t n, float* out) {
+  if (n == kPanelRows) {
+    const Floats y = load_f32(tile);
+    store_f32(out, residual != nullptr ? add(y, load_f32(residual)) : y);
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) out[i] = residual != nullptr ? tile[i] + residual[i] : tile[i];
+}
+
+/// A panel's part of a column's sum, and the value that is picked where it is among these.
+static void add_log_sum(const LogSumArgs& sums, std::int64_t first_index, std::int64_t n_rows,
+                        std::int64_t column, const float* values) {
+  static_assert(kLogSumPart == kPanelRows);
+  const std::int32_t id = sums.ids[column];
+  if (id == kNoLogSum) return;
+  const std::int64_t part = column * sums.stride + first_index / kLogSumPart;
+  log_sum_part(values, static_cast<int>(n_rows), sums.largest + part, sums.sums + part);
+  if (id >= first_index && id < first_index + n_rows) sums.picked[column] = values[id - first_index];
+}
+
+/// Offers the rows of a panel's tile to the lists of its columns, and writes those that are wanted whole.
+static void offer_tile(const MatmulArgs& args, std::int64_t row, std::int64_t n_rows,
+                       std::int64_t first_column, int n_columns, float* tile) {
+  const BestArgs& best = args.best;
+  if (best.softcap > 0.0f) softcap_row(tile, best.softcap, kPanelRows * n_columns, tile);
+  for (int c = 0; c < n_columns; ++c) {
+    const std::int64_t column = first_column + c;
+    const float* const values = tile + kPanelRows * c;
+    offer_best(values, static_cast<int>(n_rows), best.first_index + static_cast<std::int32_t>(row),
+               wanted_best(best.counts, column, best.n), best.lists + column * best.n);
+    if (args.log_sums.ids != nullptr)
+      add_log_sum(args.log_sums, best.first_index + row, n_rows, column, values);
+    if (best.first_copy == nullptr) continue;
+    for (std::int32_t copy = best.first_copy[column]; copy >= 0; copy = best.next_copy[copy])
+      write_rows(values, nullptr, n_rows, args.out + copy * args.out_stride + row);
+  }
+}
+
+/// Rows of a panel, or as many as there are left.
+static inline std::int64_t rows_of_panel(const PackedMatrix& matrix, std::int64_t panel) {
+  const std::int64_t left = matrix.rows - panel * kPanelRows;
+  return left < kPanelRows ? left : kPanelRows;
+}
+
+/// The epilogue of a panel's tile: its sums, and those of the gate's panel, become rows of the output.
+/// `rows`: those of the output that the columns write.
+static void finish_tile(const MatmulArgs& args, std::int64_t panel, std::int64_t first_column,
+                        const std::int64_t* rows, int n_columns, float* tile, float* gate_tile) {
+  const std::int64_t row = panel * kPanelRows;
+  const std::int64_t n_rows = rows_of_panel(*args.weight, panel);
+  if (args.gate != nullptr) {
+    glu_row(args.activation, gate_tile, tile, kPanelRows * n_columns, tile);
+  } else if (args.activation != Activation::kNone) {
+    activation_row(args.activation, tile, kPanelRows * n_columns, tile);
+  }
+  if (args.best.lists != nullptr) return offer_tile(args, row, n_rows, first_column, n_columns, tile);
+  for (int c = 0; c < n_columns; ++c) {
+    const std::int64_t at = rows[c] * args.out_stride + row;
+    write_rows(tile + kPanelRows * c, args.residual != nullptr ? args.residual + at : nullptr, n_rows,
+               args.out + at);
+  }
+}
+
+/// Activations that stay in the second-level cache while the panels pass by.
+inline constexpr std::int64_t kActivationBytes = 512 * 1024;
+
+}  // namespace weft::cpu::WEFT_CPU_ISA::panel
+
+namespace weft::cpu::WEFT_CPU_ISA {
+
+static void matmul(const MatmulArgs& args, Range panels, Range columns) {
+  using namespace panel;
+  const PackedMatrix& weight = *args.weight;
+  const MultiplyTable* const table = multiply_table(weight);
+  if (table == nullptr) return;  // Cannot be packed, so there is no such matrix.
+  const std::int64_t n = (weight.columns + table->n_values - 1) / table->n_values;
+
+  const std::int64_t row_bytes = static_cast<std::int64_t>(args.x_row_bytes);
+  std::int64_t block =
+      row_bytes > 0 ? kActivationBytes / row_bytes / kTileColumns * kTileColumns : kTileColumns;
+  if (block < kTileColumns) block = kTileColumns;
+
+  alignas(64) float tiles[kGatedPanels * kTile];
+  alignas(64) float gate_tiles[kGatedPanels * kTile];
+  const std::int64_t n_all = columns.end - columns.begin;
+  const bool few_columns = n_all <= kTileColumns;
+  const bool short_panels = weight.columns <= kShortPanel && n_all > 0 && few_columns &&
+                            table->short_by_columns[n_all - 1] != nullptr;
+  const std::int64_t group = !few_columns ? kTilePanels
+                             : args.gate != nullptr || short_panels || args.low_rank.experts != nullptr
+                                 ? kGatedPanels
+                                 : 1;
+  const LowRankTiles added(args.low_rank), gate_added(args.gate_low_rank);
+  for (std::int64_t block_begin = columns.begin; block_begin < columns.end; block_begin += block) {
+    const std::int64_t block_end = block_begin + block < columns.end ? block_begin + block : columns.end;
+    for (std::int64_t p = panels.begin; p < panels.end; p += group) {
+      const std::int64_t n_panels = panels.end - p < group ? panels.end - p : group;
+      for (std::int64_t begin = block_begin; begin < block_end; begin += kTileColumns) {
+        const int n_columns =
+            static_cast<int>(block_end - begin < kTileColumns ? block_end - begin : kTileColumns);
+        const std::byte* x[kTileColumns];
+        std::int64_t out_rows[kTileColumns];
+        for (int c = 0; c < n_columns; ++c) {
+          const std::int64_t x_row = args.x_rows != nullptr ? args.x_rows[begin + c] : begin + c;
+          x[c] = args.x + x_row * row_bytes;
+          out_rows[c] = args.out_rows != nullptr ? args.out_rows[begin + c] : begin + c;
+        }
+        const Multiply multiply = table->by_columns[n_columns - 1];
+        const auto multiply_all = [&](const PackedMatrix& matrix, const float* bias,
+                                      const LowRankTiles& added_to, float* to) {
+          if (short_panels) {
+            table->short_by_columns[n_columns - 1](
+                panel_of(matrix, p), static_cast<std::int64_t>(matrix.panel_bytes), n_panels, n, x, to);
+          } else {
+            for (std::int64_t i = 0; i < n_panels; ++i) {
+              added_to.fetch(p + i, out_rows, n_columns);
+              const std::byte* const low[] = {low_of(matrix, 0, p + i), low_of(matrix, 1, p + i)};
+              multiply(panel_of(matrix, p + i), low, n, x, to + i * kTile);
+            }
+          }
+          for (std::int64_t i = 0; i < n_panels && bias != nullptr; ++i)
+            add_to_columns(to + i * kTile, n_columns, bias + (p + i) * kPanelRows,
+                           rows_of_panel(matrix, p + i));
+          added_to.add_to(to, p, n_panels, out_rows, n_columns);
+        };
+        multiply_all(weight, args.bias, added, tiles);
+        if (args.gate != nullptr) multiply_all(*args.gate, args.gate_bias, gate_added, gate_tiles);
+        for (std::int64_t i = 0; i < n_panels; ++i)
+          finish_tile(args, p + i, begin, out_rows, n_columns, tiles + i * kTile, gate_tiles + i * kTile);
+      }
+    }
+  }
+}
+
+}  // namespace weft::cpu::WEFT_CPU_ISA
