@@ -17,9 +17,14 @@ static inline F32 as_floats(FloatBits bits) {
 
 /// kLanes numbers.
 static inline F32 load_bf16(const std::uint16_t* p) {
+#if defined(__AVX512F__)  // g++ 12 takes the halves apart and puts them together again.
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+#else
   HalfBits halves;
   __builtin_memcpy(&halves, p, sizeof(halves));
   return as_floats(__builtin_convertvector(halves, FloatBits) << 16);
+#endif
 }
 
 #if defined(__AVX512BF16__)

@@ -49,7 +49,10 @@ static inline F32 round(F32 a) {
   return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 static inline F32 sqrt(F32 a) { return _mm512_sqrt_ps(a); }
-static inline F32 scale_pow2(F32 p, F32 n) { return _mm512_scalef_ps(p, n); }
+static inline F32 scale_pow2(F32 p, F32 n) {
+  // A result that is no normal number may hold up the processor for a hundred cycles and more.
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(n, broadcast(-125.0f), _CMP_NLT_UQ), p, n);
+}
 
 static inline __m256 upper_half(F32 a) { return _mm512_extractf32x8_ps(a, 1); }
 static inline float reduce_add(F32 a) {
