@@ -53,7 +53,7 @@ def items(name: str, value: object, expected: str) -> list[Any]:
     if isinstance(value, (str, bytes, bytearray, Mapping)):
         raise wrong(name, value, expected)
     try:
-        return list(value)  # type: ignore[call-overload]
+        return [*value]  # type: ignore[misc]
     except TypeError:
         raise wrong(name, value, expected) from None
 

@@ -70,7 +70,7 @@ def _constraint(options: dict[str, Any]) -> Optional[tuple[str, str]]:
     if not found:
         return None
     name, value = found[0]
-    if value is True:
+    if value is True and name == "json_schema":
         return "json_object", ""
     if name == "json_schema" and not isinstance(value, str):
         return name, arguments.written_as_json(name, value)

@@ -82,13 +82,17 @@ class _LoopQueue:
         """Whoever waits looks again. Any thread."""
         if (future := self._waiting.get(key)) is not None:
             with contextlib.suppress(RuntimeError):  # Its loop has ended.
-                future.get_loop().call_soon_threadsafe(lambda: future.done() or future.set_result(None))
+                future.get_loop().call_soon_threadsafe(self._end, future)
 
     def _wake(self) -> None:
         for key in self._queue.take():
-            future = self._waiting.get(key)
-            if future is not None and not future.done():
-                future.set_result(None)
+            if (future := self._waiting.get(key)) is not None:
+                self._end(future)
+
+    @staticmethod
+    def _end(future: asyncio.Future[None]) -> None:
+        if not future.done():
+            future.set_result(None)
 
 
 class LoopQueues:

@@ -111,6 +111,7 @@ def test_errors_name_the_argument(model, chat_file):
         r"Graph\(\) takes no arguments": lambda: weft.Graph(5),
         r"temperature cannot be 'hot'": lambda: model.generate("hello", temperature="hot"),
         r"json_schema cannot be written as JSON": lambda: model.generate("hello", json_schema={"a": {1, 2}}),
+        r"grammar cannot be True; it must be a text": lambda: model.generate("hello", grammar=True),
         r"a message cannot be 'hello'": lambda: model.chat(["hello"]),
         r"devices cannot be 'cpu'; it must be a list": lambda: weft.Plan(graph, devices="cpu"),
         r"relu\(\): x cannot be 5; it must be Value": lambda: weft.ops.relu(5),
