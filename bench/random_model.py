@@ -4,7 +4,7 @@ Runs in the peer's Python (numpy and the gguf package): random_model.py NAME FIL
 TYPES, "8b-" before either for the shape of an 8B Llama, or one of SHAPES: layers of larger models, fewer of them, in Q4_0.
 LAYERS are fewer of a type's.
 The blocks of the quantised types are drawn as they are, with scales that give weights a mean of 0 and a deviation of
-1/sqrt(inputs), so that logits are finite; the same file each time. q4_k_m mixes Q4_K and Q6_K as llama.cpp's quantiser
+1/sqrt(inputs), so that logits are finite; the same file each time. Floats are normally distributed. q4_k_m mixes Q4_K and Q6_K as llama.cpp's quantiser
 does.
 """
 import os
@@ -22,7 +22,8 @@ SCALES_AT = {Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2
              Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.IQ4_NL: [0],
              Type.IQ4_XS: [0], Type.IQ1_S: [0], Type.IQ1_M: [], Type.IQ2_XXS: [0], Type.IQ2_XS: [0], Type.IQ2_S: [0],
              Type.IQ3_XXS: [0], Type.IQ3_S: [0], Type.TQ1_0: [52], Type.TQ2_0: [64], Type.MXFP4: [], Type.NVFP4: []}
-TYPES = {"q4_k_m": Type.Q4_K} | {type_.name.lower(): type_ for type_ in SCALES_AT}
+FLOATS = [Type.BF16, Type.F16]
+TYPES = {"q4_k_m": Type.Q4_K} | {type_.name.lower(): type_ for type_ in [*SCALES_AT, *FLOATS]}
 WITH_MIN = [Type.Q4_1, Type.Q5_1, Type.Q2_K, Type.Q4_K, Type.Q5_K]
 
 
@@ -84,6 +85,10 @@ class Writer:
         self.vocabulary()
 
     def matrix(self, name: str, rows: int, columns: int, type_: Type) -> None:
+        if type_ in FLOATS:
+            values = self.random.standard_normal((rows, columns), dtype=np.float32) / np.float32(columns**0.5)
+            self.gguf.add_tensor(name, gguf.quants.quantize(values, type_).view(np.uint8), raw_dtype=type_)
+            return
         if type_ not in self.units:
             self.units[type_] = calibrate(type_, self.random)
         blocks = random_blocks(self.random, type_, rows * columns // gguf.GGML_QUANT_SIZES[type_][0])

@@ -3,6 +3,7 @@
 //
 //   matmul_lab [generic|avx2|avx512|neon] [type ...] [columns] [shapes]     shapes: speed by the size of the
 //   tasks
+//   matmul_lab [generic|avx2|avx512|neon] [columns] compact                 BF16 in compact panels
 //
 // Few columns read a matrix that no cache holds, as decoding does: look at GB/s. Many columns use a matrix of
 // one layer, as prefill does: look at Gop/s (a multiply-add is two) and at the share of what a thread's int8
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/layout/compact.h"
 #include "backend/cpu/layout/packed.h"
 #include "base/memory.h"
 #include "tensor/codec.h"
@@ -93,8 +95,10 @@ struct Matrix {
   PackedMatrix packed;
   double pack_seconds = 0.0;
 
-  Matrix(DType dtype, std::int64_t rows, std::int64_t columns)
-      : memory(weft::cpu::packed_bytes(dtype, rows, columns)) {
+  Matrix(DType dtype, std::int64_t rows, std::int64_t columns, bool compact = false)
+      : packed(compact ? weft::cpu::compact_shape(rows, columns)
+                       : weft::cpu::packed_shape(dtype, rows, columns)) {
+    memory = weft::base::Memory(weft::cpu::matrix_bytes(packed));
     const std::int64_t n_distinct = std::min<std::int64_t>(rows, 256);
     const std::size_t row_bytes = weft::row_bytes(dtype, columns);
     std::vector<std::byte> canonical(static_cast<std::size_t>(rows) * row_bytes);
@@ -108,10 +112,13 @@ struct Matrix {
       std::byte* const row = canonical.data() + static_cast<std::size_t>(r) * row_bytes;
       std::memcpy(row, row - static_cast<std::size_t>(n_distinct) * row_bytes, row_bytes);
     }
-    packed = weft::cpu::packed_shape(dtype, rows, columns);
     packed.data = memory.data();
     const auto pack_all = [&] {
-      weft::cpu::pack_panels(dtype, rows, columns, canonical.data(), 0, packed.n_panels(), memory.data());
+      if (!compact)
+        weft::cpu::pack_panels(dtype, rows, columns, canonical.data(), 0, packed.n_panels(), memory.data());
+      else if (!weft::cpu::pack_compact_panels(rows, columns, canonical.data(), 0, packed.n_panels(),
+                                               memory.data()))
+        std::printf("(does not fit) ");
     };
     pack_all();  // Touches the memory.
     const double begin = now(1);
@@ -193,11 +200,11 @@ double seconds_of(const Kernels& kernels, const Matrix& matrix, const Activation
   });
 }
 
-void measure(const Kernels& kernels, DType dtype, std::int64_t columns) {
+void measure(const Kernels& kernels, DType dtype, std::int64_t columns, bool compact) {
   std::printf("%-7s NMSE %.1e", std::string(weft::info(dtype).name).c_str(), error_of(kernels, dtype));
   const std::int64_t canonical_row = static_cast<std::int64_t>(weft::row_bytes(dtype, columns));
-  const std::int64_t many_rows = (std::int64_t{96} << 20) / canonical_row / 16 * 16;
-  const Matrix large(dtype, many_rows, columns), small(dtype, 1024, columns);
+  const std::int64_t many_rows = (std::int64_t{768} << 20) / canonical_row / 16 * 16;
+  const Matrix large(dtype, many_rows, columns, compact), small(dtype, 1024, columns, compact);
   std::printf("  packing %.2f GB/s\n",
               static_cast<double>(many_rows * canonical_row) / large.pack_seconds * 1e-9);
   const Activations x(kernels, dtype, 512, columns);
@@ -318,7 +325,7 @@ void measure_sharing(const Kernels& kernels, DType dtype, std::int64_t columns) 
 int main(int argc, char** argv) {
   Isa isa = weft::cpu::best_isa();
   std::vector<DType> types;
-  bool shapes = false;
+  bool shapes = false, compact = false;
   std::int64_t columns = 2048;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -329,15 +336,19 @@ int main(int argc, char** argv) {
       isa = *named;
     } else if (word == "shapes") {
       shapes = true;
+    } else if (word == "compact") {
+      compact = true;
     } else if (const long number = std::strtol(word.c_str(), nullptr, 10); number > 0 && number % 32 == 0) {
       columns = number;
     } else if (const auto dtype = weft::dtype_from_name(word)) {
       types.push_back(*dtype);
     } else {
-      std::fprintf(stderr, "usage: matmul_lab [generic|avx2|avx512|neon] [type ...] [columns] [shapes]\n");
+      std::fprintf(stderr,
+                   "usage: matmul_lab [generic|avx2|avx512|neon] [type ...] [columns] [shapes|compact]\n");
       return 2;
     }
   }
+  if (compact) types = {DType::kBF16};
   if (types.empty())
     types = {DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ8_0, DType::kQ6_K, DType::kF16};
   std::printf("kernels: %s\n", weft::cpu::kernels(isa).name);
@@ -347,7 +358,7 @@ int main(int argc, char** argv) {
       measure_sharing(weft::cpu::kernels(isa), dtype, columns);
       measure_cold(weft::cpu::kernels(isa), dtype, columns);
     } else {
-      measure(weft::cpu::kernels(isa), dtype, columns);
+      measure(weft::cpu::kernels(isa), dtype, columns, compact);
     }
   }
 }

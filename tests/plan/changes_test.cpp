@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -93,6 +94,33 @@ TEST(PlanChanges, AnotherGraphKeepsItsWeights) {
   set_weights(plan);
   plan.run({{"n", 2}}, {{"x", x}});
   expect_near(plan.read("y"), expected(x, 4.0f));
+}
+
+// The CPU packs weights of BF16 whose exponents are close together into fewer bits.
+TEST(PlanChanges, AWeightMayTakeOtherBytesThanTheOneBefore) {
+  constexpr std::size_t kOutputs = 16, kInputs = 256;
+  Graph g;
+  g.output("y", linear(g.input("x", {1, kInputs}), g.weight("w", DType::kBF16, {kOutputs, kInputs})));
+  Plan plan(g, find_devices({"cpu"}), {.allowed = kAll});
+  const Floats x(kInputs, 1.0f);
+  std::vector<std::uint16_t> close(kOutputs * kInputs), far(close);
+  for (std::size_t i = 0; i < close.size(); ++i) {
+    close[i] = static_cast<std::uint16_t>(0x3f80 + i % 128);        // 1 to 2
+    far[i] = static_cast<std::uint16_t>(0x3f80 + i % 64 * 0x0100);  // 1 to 2^126
+  }
+  for (const auto* weights : {&close, &far, &close}) {
+    plan.set_weight("w", *weights);
+    plan.run({}, {{"x", x}});
+    Floats sums;
+    for (std::size_t row = 0; row < kOutputs; ++row) {
+      double sum = 0.0;
+      for (std::size_t i = 0; i < kInputs; ++i)
+        sum += static_cast<double>(
+            std::bit_cast<float>(static_cast<std::uint32_t>((*weights)[row * kInputs + i]) << 16));
+      sums.push_back(static_cast<float>(sum));
+    }
+    expect_near(plan.read("y"), sums);
+  }
 }
 
 TEST(PlanChanges, AnotherGraphMustBeAllowed) {

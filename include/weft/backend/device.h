@@ -141,7 +141,7 @@ class Device {
   virtual bool supports(const Graph& graph, const Node& node) const = 0;
   /// The type of caches that attention reads fastest here, of those that are as good as F16: kF16 or kBF16.
   virtual DType best_cache_type() const { return DType::kF16; }
-  /// How many bytes a weight or state takes here.
+  /// How many bytes a weight or state takes here; a weight may take less, depending on its values.
   virtual std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const = 0;
 
   virtual std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,

@@ -1,5 +1,7 @@
 #include "backend/cpu/device.h"
 
+#include <atomic>
+#include <cstring>
 #include <exception>
 #include <fstream>
 #include <functional>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "backend/cpu/layout/cache_layout.h"
+#include "backend/cpu/layout/compact.h"
 #include "backend/cpu/plan.h"
 #include "backend/cpu/tensors.h"
 #include "base/check.h"
@@ -32,16 +35,33 @@ WeightMemory::Piece WeightMemory::take(std::size_t bytes) {
   return piece;
 }
 
-MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, bool packed,
+void WeightMemory::give_back(const Piece& piece) {
+  WEFT_CHECK(piece.owner == block_ && piece.bytes.data() >= block_->data());
+  used_ = static_cast<std::size_t>(piece.bytes.data() - block_->data());
+  std::memset(piece.bytes.data(), 0, piece.bytes.size());
+}
+
+PackedMatrix MatrixShape::matrix(MatrixForm form) const {
+  if (form == MatrixForm::kCompact) return compact_shape(rows, columns);
+  PackedMatrix matrix = packed_shape(dtype, rows, columns);
+  if (form == MatrixForm::kCanonical) matrix.low_bytes = 0;
+  return matrix;
+}
+
+std::size_t MatrixShape::matrix_bytes(MatrixForm form) const {
+  if (form == MatrixForm::kCanonical) return row_bytes(dtype, columns) * static_cast<std::size_t>(rows);
+  return cpu::matrix_bytes(matrix(form));
+}
+
+MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, MatrixForm form,
                            std::shared_ptr<const void> owner)
     : dtype_(shape.dtype), bytes_(bytes), owner_(std::move(owner)) {
-  const std::size_t each = packed ? shape.packed_matrix_bytes() : shape.canonical_matrix_bytes();
+  const std::size_t each = shape.matrix_bytes(form);
   WEFT_CHECK(bytes.size() == each * static_cast<std::size_t>(shape.n_matrices));
   for (std::int64_t i = 0; i < shape.n_matrices; ++i) {
     const std::byte* const at = bytes.data() + static_cast<std::size_t>(i) * each;
-    PackedMatrix matrix = packed_shape(shape.dtype, shape.rows, shape.columns);
-    (packed ? matrix.data : matrix.canonical) = at;
-    if (!packed) matrix.low_bytes = 0;
+    PackedMatrix matrix = shape.matrix(form);
+    (form == MatrixForm::kCanonical ? matrix.canonical : matrix.data) = at;
     matrices_.push_back(matrix);
   }
 }
@@ -120,7 +140,7 @@ class CpuDevice final : public Device {
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     if (kind == ValueKind::kWeight && shape.size() >= 2) {
       const MatrixShape m = matrix_shape(dtype, shape);
-      return (repack_ ? m.packed_matrix_bytes() : m.canonical_matrix_bytes()) *
+      return m.matrix_bytes(repack_ ? MatrixForm::kPacked : MatrixForm::kCanonical) *
              static_cast<std::size_t>(m.n_matrices);
     }
     return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));
@@ -210,23 +230,45 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<DeviceTensor> create_matrices(const MatrixShape& m, std::span<const std::int64_t> shape,
                                                 const WeightSource& source) {
-    if (!repack_) return std::make_unique<MatrixTensor>(m, source.bytes, false, nullptr);
+    if (!repack_) return std::make_unique<MatrixTensor>(m, source.bytes, MatrixForm::kCanonical, nullptr);
     const std::lock_guard lock(loader_mutex_);
     const bool keep = packed_cache_ != nullptr && !source.name.empty();
-    const std::size_t bytes = m.packed_matrix_bytes() * static_cast<std::size_t>(m.n_matrices);
-    if (keep) {
+    // Convolutions read panels themselves.
+    const bool try_compact = shape.size() < 4 && may_be_compact(m.dtype, m.columns);
+    for (const MatrixForm form : {MatrixForm::kCompact, MatrixForm::kPacked}) {
+      if (!keep || (form == MatrixForm::kCompact && !try_compact)) continue;
       const auto source_hash = [&] { return read_rows(m, source, [](const PanelRows&) {}); };
+      const std::size_t bytes = m.matrix_bytes(form) * static_cast<std::size_t>(m.n_matrices);
       const std::span<const std::byte> packed =
           packed_cache_->find(source.name, m.dtype, shape, bytes, loader_, source_hash);
-      if (!packed.empty()) return std::make_unique<MatrixTensor>(m, packed, true, packed_cache_->file());
+      if (!packed.empty()) return std::make_unique<MatrixTensor>(m, packed, form, packed_cache_->file());
     }
-    const WeightMemory::Piece piece = memory_.take(bytes);
+    std::unique_ptr<MatrixTensor> tensor;
+    if (try_compact) tensor = pack(m, shape, source, MatrixForm::kCompact, keep);
+    return tensor != nullptr ? std::move(tensor) : pack(m, shape, source, MatrixForm::kPacked, keep);
+  }
+
+  /// Null where the matrices do not fit into the form.
+  std::unique_ptr<MatrixTensor> pack(const MatrixShape& m, std::span<const std::int64_t> shape,
+                                     const WeightSource& source, MatrixForm form, bool keep) {
+    const std::size_t each = m.matrix_bytes(form);
+    const WeightMemory::Piece piece = memory_.take(each * static_cast<std::size_t>(m.n_matrices));
+    std::atomic<bool> fits{true};
     const std::uint64_t source_hash = read_rows(m, source, [&](const PanelRows& rows) {
-      pack_panels(m.dtype, m.rows, m.columns, rows.bytes.data(), rows.begin, rows.end,
-                  piece.bytes.data() + rows.matrix * m.packed_matrix_bytes());
+      std::byte* const to = piece.bytes.data() + rows.matrix * each;
+      if (form == MatrixForm::kPacked) {
+        pack_panels(m.dtype, m.rows, m.columns, rows.bytes.data(), rows.begin, rows.end, to);
+      } else if (fits &&
+                 !pack_compact_panels(m.rows, m.columns, rows.bytes.data(), rows.begin, rows.end, to)) {
+        fits = false;
+      }
     });
+    if (!fits) {
+      memory_.give_back(piece);
+      return nullptr;
+    }
     if (keep) packed_cache_->add(source.name, m.dtype, shape, piece.bytes, source_hash, loader_);
-    return std::make_unique<MatrixTensor>(m, piece.bytes, true, piece.owner);
+    return std::make_unique<MatrixTensor>(m, piece.bytes, form, piece.owner);
   }
 
   /// What one loading task has read: the rows of the panels from `begin` to `end` - 1 of a matrix.
@@ -253,7 +295,7 @@ class CpuDevice final : public Device {
       const std::int64_t first_row = begin * kPanelRows;
       const std::int64_t n_rows = std::min(end * kPanelRows, m.rows) - first_row;
       const std::span<const std::byte> rows = source.bytes.subspan(
-          matrix * m.canonical_matrix_bytes() + static_cast<std::size_t>(first_row) * stride,
+          matrix * m.matrix_bytes(MatrixForm::kCanonical) + static_cast<std::size_t>(first_row) * stride,
           static_cast<std::size_t>(n_rows) * stride);
       std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
       try {

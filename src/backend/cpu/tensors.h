@@ -12,6 +12,13 @@
 
 namespace weft::cpu {
 
+/// How matrices lie in memory.
+enum class MatrixForm : std::uint8_t {
+  kCanonical,  ///< As in the file.
+  kPacked,     ///< In panels.
+  kCompact,    ///< In panels of 12 bits (layout/compact.h), where they fit.
+};
+
 /// The type and shape of a weight's matrices: one, or one per expert.
 struct MatrixShape {
   DType dtype = DType::kF32;
@@ -19,10 +26,10 @@ struct MatrixShape {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 
-  std::size_t packed_matrix_bytes() const { return packed_bytes(dtype, rows, columns); }
-  std::size_t canonical_matrix_bytes() const {
-    return row_bytes(dtype, columns) * static_cast<std::size_t>(rows);
-  }
+  /// One of them, without its memory.
+  PackedMatrix matrix(MatrixForm form) const;
+  /// What one takes.
+  std::size_t matrix_bytes(MatrixForm form) const;
 };
 
 /// Memory for packed matrices, cut from blocks so large that small matrices lie on large pages too.
@@ -36,6 +43,8 @@ class WeightMemory {
   explicit WeightMemory(std::vector<int> nodes) : nodes_(std::move(nodes)) {}
   /// Throws Error kOutOfMemory.
   Piece take(std::size_t bytes);
+  /// Takes back the piece that was taken last.
+  void give_back(const Piece& piece);
 
  private:
   const std::vector<int> nodes_;
@@ -47,7 +56,7 @@ class WeightMemory {
 class MatrixTensor final : public DeviceTensor {
  public:
   /// All matrices, one after another, in memory that `owner` keeps; null: which outlives the tensor.
-  MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, bool packed,
+  MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, MatrixForm form,
                std::shared_ptr<const void> owner);
 
   DType dtype() const override { return dtype_; }

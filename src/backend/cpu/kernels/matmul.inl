@@ -558,7 +558,20 @@ constexpr AllTables all_tables() {
 }
 static constexpr AllTables kMultiply = all_tables();
 
+template <int kColumns>
+constexpr void fill_compact(MultiplyTable& table) {
+  table.by_columns[kColumns - 1] = multiply_compact<kColumns>;
+  if constexpr (kColumns > 1) fill_compact<kColumns - 1>(table);
+}
+constexpr MultiplyTable compact_table() {
+  MultiplyTable table{.n_values = 1};
+  fill_compact<kTileColumns>(table);
+  return table;
+}
+static constexpr MultiplyTable kMultiplyCompact = compact_table();
+
 static const MultiplyTable* multiply_table(const PackedMatrix& matrix) {
+  if (matrix.compact) return &kMultiplyCompact;
   for (int i = 0; i < kNumPanelLayouts; ++i) {
     const PanelLayout& layout = kPanelLayouts[i];
     if (layout.dtype == matrix.dtype && layout.tall == (matrix.low_bytes > 0)) return &kMultiply.of[i];

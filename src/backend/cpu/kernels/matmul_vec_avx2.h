@@ -170,6 +170,15 @@ static inline Floats load_bf16(const void* p) {
   const __m256i b = _mm256_cvtepu16_epi32(load_128(static_cast<const std::byte*>(p) + 16));
   return as_floats(_mm256_slli_epi32(a, 16), _mm256_slli_epi32(b, 16));
 }
+static inline void bf16_of_bytes(Codes low, Codes high, Floats (&columns)[4]) {
+  const __m256i odd = _mm256_set1_epi32(static_cast<int>(0xffff0000));
+  const Codes pairs[] = {{_mm256_unpacklo_epi8(low.a, high.a), _mm256_unpacklo_epi8(low.b, high.b)},
+                         {_mm256_unpackhi_epi8(low.a, high.a), _mm256_unpackhi_epi8(low.b, high.b)}};
+  for (int i = 0; i < 2; ++i) {
+    columns[2 * i] = as_floats(_mm256_slli_epi32(pairs[i].a, 16), _mm256_slli_epi32(pairs[i].b, 16));
+    columns[2 * i + 1] = as_floats(_mm256_and_si256(pairs[i].a, odd), _mm256_and_si256(pairs[i].b, odd));
+  }
+}
 static inline Floats load_i8(const std::byte* p) { return to_floats(load_i8_ints(p)); }
 static inline Floats load_u8(const std::byte* p) { return to_floats(load_u8_ints(p)); }
 static inline Floats load_low_nibbles(const std::byte* p) {

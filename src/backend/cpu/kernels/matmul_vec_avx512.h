@@ -104,6 +104,14 @@ static inline Floats load_f16(const void* p) { return _mm512_cvtph_ps(load_256(p
 static inline Floats load_bf16(const void* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_256(p)), 16));
 }
+static inline void bf16_of_bytes(Codes low, Codes high, Floats (&columns)[4]) {
+  const __m512i odd = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  const __m512i first = _mm512_unpacklo_epi8(low, high), second = _mm512_unpackhi_epi8(low, high);
+  columns[0] = _mm512_castsi512_ps(_mm512_slli_epi32(first, 16));
+  columns[1] = _mm512_castsi512_ps(_mm512_and_si512(first, odd));
+  columns[2] = _mm512_castsi512_ps(_mm512_slli_epi32(second, 16));
+  columns[3] = _mm512_castsi512_ps(_mm512_and_si512(second, odd));
+}
 static inline Floats load_i8(const std::byte* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(p)));
 }

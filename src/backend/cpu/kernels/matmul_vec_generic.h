@@ -210,6 +210,21 @@ static inline Floats load_bf16(const void* p) {
   for (int i = 0; i < 16; ++i) bits[i] = static_cast<std::uint32_t>(half[i]) << 16;
   return load_f32(bits);
 }
+/// Four columns of BF16 from their low and high bytes, which lie as compact.h has them.
+static inline void bf16_of_bytes(const Codes& low, const Codes& high, Floats (&columns)[4]) {
+  std::uint16_t l[32], h[32];
+  __builtin_memcpy(l, &low, sizeof(l));
+  __builtin_memcpy(h, &high, sizeof(h));
+  for (int t = 0; t < 4; ++t) {
+    std::uint32_t bits[16];
+    for (int row = 0; row < 16; ++row) {
+      const int at = row / 4 * 8 + t / 2 * 4 + row % 4, shift = t % 2 * 8;
+      bits[row] = static_cast<std::uint32_t>(h[at] >> shift & 255) << 24 |
+                  static_cast<std::uint32_t>(l[at] >> shift & 255) << 16;
+    }
+    columns[t] = load_f32(bits);
+  }
+}
 static inline Floats load_i8(const std::byte* p) {
   float r[16];
   for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::int8_t>(p[i]));

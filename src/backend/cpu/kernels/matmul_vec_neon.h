@@ -173,6 +173,18 @@ static inline Floats load_bf16(const void* p) {
   return r;
 }
 
+static inline void bf16_of_bytes(const Codes& low, const Codes& high, Floats (&columns)[4]) {
+  const uint32x4_t odd = vdupq_n_u32(0xffff0000);
+  for (int i = 0; i < 4; ++i) {
+    const uint32x4_t first = vreinterpretq_u32_u8(vzip1q_u8(low.v[i], high.v[i]));
+    const uint32x4_t second = vreinterpretq_u32_u8(vzip2q_u8(low.v[i], high.v[i]));
+    columns[0].v[i] = vreinterpretq_f32_u32(vshlq_n_u32(first, 16));
+    columns[1].v[i] = vreinterpretq_f32_u32(vandq_u32(first, odd));
+    columns[2].v[i] = vreinterpretq_f32_u32(vshlq_n_u32(second, 16));
+    columns[3].v[i] = vreinterpretq_f32_u32(vandq_u32(second, odd));
+  }
+}
+
 struct Bytes16 {
   uint32x4_t v[4];
 };

@@ -92,6 +92,7 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   using namespace panel;
   const PackedMatrix& weight = *args.weight;
   const MultiplyTable* const table = multiply_table(weight);
+  const MultiplyTable* const gate_table = args.gate != nullptr ? multiply_table(*args.gate) : nullptr;
   if (table == nullptr) return;  // Cannot be packed, so there is no such matrix.
   const std::int64_t n = (weight.columns + table->n_values - 1) / table->n_values;
 
@@ -104,8 +105,11 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
   alignas(64) float gate_tiles[kGatedPanels * kTile];
   const std::int64_t n_all = columns.end - columns.begin;
   const bool few_columns = n_all <= kTileColumns;
+  const auto multiplies_short = [&](const MultiplyTable* one) {
+    return one == nullptr || one->short_by_columns[n_all - 1] != nullptr;
+  };
   const bool short_panels = weight.columns <= kShortPanel && n_all > 0 && few_columns &&
-                            table->short_by_columns[n_all - 1] != nullptr;
+                            multiplies_short(table) && multiplies_short(gate_table);
   const std::int64_t group = !few_columns ? kTilePanels
                              : args.gate != nullptr || short_panels || args.low_rank.experts != nullptr
                                  ? kGatedPanels
@@ -125,11 +129,11 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
           x[c] = args.x + x_row * row_bytes;
           out_rows[c] = args.out_rows != nullptr ? args.out_rows[begin + c] : begin + c;
         }
-        const Multiply multiply = table->by_columns[n_columns - 1];
-        const auto multiply_all = [&](const PackedMatrix& matrix, const float* bias,
-                                      const LowRankTiles& added_to, float* to) {
+        const auto multiply_all = [&](const PackedMatrix& matrix, const MultiplyTable& of_matrix,
+                                      const float* bias, const LowRankTiles& added_to, float* to) {
+          const Multiply multiply = of_matrix.by_columns[n_columns - 1];
           if (short_panels) {
-            table->short_by_columns[n_columns - 1](
+            of_matrix.short_by_columns[n_columns - 1](
                 panel_of(matrix, p), static_cast<std::int64_t>(matrix.panel_bytes), n_panels, n, x, to);
           } else {
             for (std::int64_t i = 0; i < n_panels; ++i) {
@@ -143,8 +147,9 @@ static void matmul(const MatmulArgs& args, Range panels, Range columns) {
                            rows_of_panel(matrix, p + i));
           added_to.add_to(to, p, n_panels, out_rows, n_columns);
         };
-        multiply_all(weight, args.bias, added, tiles);
-        if (args.gate != nullptr) multiply_all(*args.gate, args.gate_bias, gate_added, gate_tiles);
+        multiply_all(weight, *table, args.bias, added, tiles);
+        if (args.gate != nullptr)
+          multiply_all(*args.gate, *gate_table, args.gate_bias, gate_added, gate_tiles);
         for (std::int64_t i = 0; i < n_panels; ++i)
           finish_tile(args, p + i, begin, out_rows, n_columns, tiles + i * kTile, gate_tiles + i * kTile);
       }

@@ -237,7 +237,7 @@ Work LowRankLaunch::work() const {
   Work sum;
   const PackedMatrix& a = experts_[0];
   for (const std::int32_t expert : uses_->experts()) {
-    sum.bytes += static_cast<double>(packed_bytes(a.dtype, a.rows, a.columns));
+    sum.bytes += static_cast<double>(matrix_bytes(a));
     sum.multiply_adds +=
         static_cast<double>(a.rows * a.columns) * static_cast<double>(uses_->groups().slots(expert).size());
   }

@@ -43,12 +43,12 @@ std::string describe_product(const Graph& graph, const MatmulValues& values, con
   return quantised ? text + " quantised" : text;
 }
 
-/// Of a product with n columns.
-Work work_of(const PackedMatrix& weight, bool gated, std::int64_t n) {
-  const double factor = gated ? 2.0 : 1.0;
-  const auto size = static_cast<double>(weight.rows) * static_cast<double>(weight.columns);
-  return {factor * static_cast<double>(packed_bytes(weight.dtype, weight.rows, weight.columns)),
-          factor * size * static_cast<double>(n)};
+/// Of a product with n columns, and with a gate or null.
+Work work_of(const PackedMatrix& weight, const PackedMatrix* gate, std::int64_t n) {
+  const double size = static_cast<double>(weight.rows) * static_cast<double>(weight.columns);
+  Work work = {static_cast<double>(matrix_bytes(weight)), size * static_cast<double>(n)};
+  if (gate != nullptr) work += work_of(*gate, nullptr, n);
+  return work;
 }
 
 /// Binds all but what depends on the expert. `x_columns` is the length of a row of x.
@@ -257,11 +257,11 @@ std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
 }
 
 Work MatmulLaunch::work() const {
-  Work sum = work_of(*args_.weight, args_.gate != nullptr, n_columns_);
+  Work sum = work_of(*args_.weight, args_.gate, n_columns_);
   for (const LowRankArgs* added : {&bound_low_rank_, &bound_gate_low_rank_}) {
     if (added->experts == nullptr || n_uses_ == 0) continue;
     for (const std::int32_t expert : uses_->experts())
-      sum += work_of(added->experts[expert], false,
+      sum += work_of(added->experts[expert], nullptr,
                      static_cast<std::int64_t>(uses_->groups().slots(expert).size()));
   }
   return sum;
@@ -387,7 +387,8 @@ void MatmulExpertsLaunch::multiply_expert(std::int64_t expert, Range panels, con
 Work MatmulExpertsLaunch::work() const {
   Work sum;
   for (const std::int32_t e : groups_->active())
-    sum += work_of(weights_[static_cast<std::size_t>(e)], !gates_.empty(),
+    sum += work_of(weights_[static_cast<std::size_t>(e)],
+                   gates_.empty() ? nullptr : &gates_[static_cast<std::size_t>(e)],
                    static_cast<std::int64_t>(groups_->slots(e).size()));
   return sum;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "backend/cpu/layout/compact.h"
 #include "backend/cpu/layout/packed_layout.h"
 #include "backend/cpu/layout/packed_source.h"
 #include "backend/cpu/layout/packed_source_small.h"
@@ -349,7 +350,12 @@ PackedMatrix packed_shape(DType dtype, std::int64_t rows, std::int64_t columns) 
 }
 
 std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns) {
-  const PackedMatrix matrix = packed_shape(dtype, rows, columns);
+  return matrix_bytes(packed_shape(dtype, rows, columns));
+}
+
+std::size_t matrix_bytes(const PackedMatrix& matrix) {
+  if (matrix.canonical != nullptr)
+    return row_bytes(matrix.dtype, matrix.columns) * static_cast<std::size_t>(matrix.rows);
   return static_cast<std::size_t>(matrix.n_panels()) * (matrix.panel_bytes + kLowPlanes * matrix.low_bytes);
 }
 
@@ -382,6 +388,7 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
                {out, static_cast<std::size_t>(matrix.columns)});
     return;
   }
+  if (matrix.compact) return unpack_compact_row(matrix, row, out);
   const PanelLayout& layout = layout_of(matrix);
   const int lane = static_cast<int>(row % kPanelRows);
   const std::byte* const panel = panel_of(matrix, row / kPanelRows);

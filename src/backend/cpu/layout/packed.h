@@ -11,6 +11,9 @@
 // often only the best are wanted. Where its type allows, its codes' low bits lie apart, in two planes behind
 // all panels, so that most rows can be ruled out without reading them (screen.inl).
 //
+// Of BF16, a matrix whose weights are of about one size lies in compact panels instead, of 12 bits a weight
+// (compact.h).
+//
 // Activations are rows of int8 with a scale for each 32 (kQ8), or for each 128 where the weights' own scales
 // have two levels (kQ8Wide: what comes of a block is then added up in whole numbers of the inner scales); of
 // F32, F16 and BF16 weights they are plain float rows.
@@ -35,6 +38,7 @@ struct PackedMatrix {
   /// panel by panel (pack_panels); rows may be unpacked.
   const std::byte* canonical = nullptr;
   std::size_t low_bytes = 0;  ///< Of each panel in each low plane; 0: there are none.
+  bool compact = false;       ///< With panels as compact.h has them.
 
   std::int64_t n_panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
@@ -50,6 +54,8 @@ static inline const std::byte* low_of(const PackedMatrix& matrix, int plane, std
 /// A matrix of this type and shape, without its memory.
 PackedMatrix packed_shape(DType dtype, std::int64_t rows, std::int64_t columns);
 std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns);
+/// What a product reads of this one: its panels, or its canonical rows.
+std::size_t matrix_bytes(const PackedMatrix& matrix);
 /// Whether the low bits of such a matrix lie apart.
 bool is_tall(DType dtype, std::int64_t rows, std::int64_t columns);
 

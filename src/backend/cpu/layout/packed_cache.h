@@ -49,7 +49,7 @@ namespace weft::cpu {
 
 /// Of the packed panels' bytes, and of the file: to be raised with every change of packed_layout.h or
 /// packed.cpp that moves them. The panels are the same for all instruction sets.
-inline constexpr std::uint32_t kPackedVersion = 5;
+inline constexpr std::uint32_t kPackedVersion = 6;
 
 struct PackedCacheOptions {
   std::filesystem::path folder;     ///< Made where it is missing.
