@@ -556,6 +556,9 @@ def test_a_step_may_have_sizes_that_the_graph_is_not_made_for():
     runs_as_onnxruntime(cut, [{"x": np.arange(n, dtype=np.float32)} for n in (8, 3, 1, 6, 0)])
     runs_as_onnxruntime(grown, [{"x": np.arange(n, dtype=np.float32)} for n in (5, 1, 5)])
     runs_as_onnxruntime(flat, [{"x": np.ones((n, 1), np.float32)} for n in (3, 1, 2)])
+    parts = model_of([node("Split", ["x", "two"], ["y", "z"])], [floats("x", "n")], [floats("y", "k"), floats("z", "l")], [("two", np.array([2, 3]))])
+    with pytest.raises(weft.Error, match=r"parts of \[2, 3\] are not the 6"):
+        runs_as_onnxruntime(parts, [{"x": np.arange(n, dtype=np.float32)} for n in (5, 6)])
     # What no graph takes is that step's fault alone.
     model = weft.onnx.load(grown, devices=["cpu"])
     model.run({"x": np.ones(5, np.float32)})

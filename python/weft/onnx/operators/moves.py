@@ -110,6 +110,11 @@ def split(at: Node, x: Any, parts: Any = None, *, axis: int = 0, split: Any = No
         bounds = begin, begin + part
         made.append(of_axis(at, x, where_to, lambda v, a, bounds=bounds: ops.slice(v, a, *bounds)))
         begin = begin + part
+    size = x.shape[where_to]
+    if begin != size:
+        if isinstance(begin, int) and isinstance(size, int):
+            raise UnsupportedError(f"parts of {given} are not the {size} that there are")
+        at.builder.assumed.append(lambda now: number_of(begin, now) == number_of(size, now))
     return made
 
 
