@@ -38,10 +38,10 @@ std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model) {
   return model;
 }
 
-/// Whether the graph finds the best tokens: the CPU does so at no cost. Its device is among the model's
-/// always.
+/// Whether the graph finds the best tokens: CPUs do so at no cost, and those of other processes need not send
+/// all logits then.
 bool finds_best(const engine::ModelImpl& model) {
-  return model.devices.size() == 1 && model.info.n_vocab <= ops::Best::kMaxColumns;
+  return engine::are_cpus(model) && model.info.n_vocab <= ops::Best::kMaxColumns;
 }
 
 /// With the sums of columns that are asked for.
@@ -70,7 +70,7 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       adapters(*model, params.adapters, params.n_sequences),
       on_axes(static_cast<std::size_t>(params.n_sequences), false),
       sources(graph, bindings, params.n_sequences, params.n_source),
-      placer(sequences, memories, params.n_ubatch, params.n_outputs),
+      placer(sequences, memories, params.n_outputs),
       states(*model, graph, bound, sequences, memories, adapters, sources),
       workspaces(std::move(workspaces_in)),
       plan(bound.compile(graph.graph, {.allowed = {.shapes = true, .tensors = true},
@@ -81,7 +81,8 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
       column_totals(graph.graph, std::move(column_sums)),
       symbols(graph.graph.symbols().size(), 0),
       noted(static_cast<std::size_t>(params.n_sequences), 0) {
-  best.reserve(static_cast<std::size_t>(params.n_outputs) * static_cast<std::size_t>(params.n_best));
+  for (engine::BatchResults* const of : {&results, &coming})
+    of->best.reserve(static_cast<std::size_t>(params.n_outputs) * static_cast<std::size_t>(params.n_best));
   max_pos = hparams().learned_positions ? model->info().n_ctx_train : kv::kEndOfPositions;
 }
 
@@ -139,37 +140,39 @@ bool Context::intact() const {
 }
 
 std::span<const float> Context::logits(int i) const {
-  if (i < 0 || i >= static_cast<int>(impl().logits_of.size()) ||
-      impl().logits_of[static_cast<std::size_t>(i)] == nullptr)
+  const auto& rows = impl().results.logits_of;
+  if (i < 0 || i >= static_cast<int>(rows.size()) || rows[static_cast<std::size_t>(i)] == nullptr)
     refuse("item " + std::to_string(i) +
            " of the last batch has no logits; ask for them, and for all of them, when adding it");
-  return {impl().logits_of[static_cast<std::size_t>(i)],
-          static_cast<std::size_t>(impl().model->info().n_vocab)};
+  return {rows[static_cast<std::size_t>(i)], static_cast<std::size_t>(impl().model->info().n_vocab)};
 }
 
 std::span<const Best> Context::best(int i) const {
-  if (i < 0 || i >= static_cast<int>(impl().best_of.size()) ||
-      impl().best_of[static_cast<std::size_t>(i)].n == 0)
+  const engine::BatchResults& results = impl().results;
+  if (i < 0 || i >= static_cast<int>(results.best_of.size()) ||
+      results.best_of[static_cast<std::size_t>(i)].n == 0)
     refuse("item " + std::to_string(i) + " of the last batch did not ask for its best tokens (only_best)");
-  const auto& [begin, n] = impl().best_of[static_cast<std::size_t>(i)];
-  return std::span(impl().best).subspan(begin, n);
+  const auto& [begin, n] = results.best_of[static_cast<std::size_t>(i)];
+  return std::span(results.best).subspan(begin, n);
 }
 
 std::span<const float> Context::embedding(int i) const {
-  if (i < 0 || i >= static_cast<int>(impl().embedding_of.size()) ||
-      impl().embedding_of[static_cast<std::size_t>(i)] < 0)
+  const engine::BatchResults& results = impl().results;
+  if (i < 0 || i >= static_cast<int>(results.embedding_of.size()) ||
+      results.embedding_of[static_cast<std::size_t>(i)] < 0)
     refuse("item " + std::to_string(i) +
            " of the last batch did not ask for its embedding (Batch::want_embedding)");
   const auto n_embd = static_cast<std::size_t>(impl().model->info().n_embd);
-  return std::span(impl().kept_embeddings)
-      .subspan(static_cast<std::size_t>(impl().embedding_of[static_cast<std::size_t>(i)]) * n_embd, n_embd);
+  return std::span(results.kept_embeddings)
+      .subspan(static_cast<std::size_t>(results.embedding_of[static_cast<std::size_t>(i)]) * n_embd, n_embd);
 }
 
 const engine::LogSumExp& Context::Impl::log_sum_of(int item) const {
-  if (item < 0 || item >= static_cast<int>(log_sums.size()) || !log_sums[static_cast<std::size_t>(item)])
+  const auto& sums = results.log_sums;
+  if (item < 0 || item >= static_cast<int>(sums.size()) || !sums[static_cast<std::size_t>(item)])
     refuse("item " + std::to_string(item) +
            " of the last batch did not ask for its log-sum-exp (want_log_sum_exp)");
-  return *log_sums[static_cast<std::size_t>(item)];
+  return *sums[static_cast<std::size_t>(item)];
 }
 
 float Context::log_sum_exp(int i) const { return impl().log_sum_of(i).sum; }
@@ -484,7 +487,9 @@ void Context::lease() {
 }
 
 void Context::end_lease() noexcept {
-  if (impl_ != nullptr) impl_->leased = false;
+  if (impl_ == nullptr) return;
+  impl_->drop_begun();
+  impl_->leased = false;
 }
 
 void Context::set_profile(Profile* profile) { impl().plan.set_profile(profile); }

@@ -5,12 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "engine/batch_results.h"
 #include "engine/column_totals.h"
 #include "engine/devices/bound_graph.h"
 #include "engine/graph_sizes.h"
 #include "engine/memories.h"
 #include "engine/model_impl.h"
-#include "engine/sampling/log_sum_exp.h"
 #include "engine/sequence_adapters.h"
 #include "engine/sources.h"
 #include "engine/states/states.h"
@@ -40,14 +40,37 @@ struct Context::Impl {
 
   // The walk of a batch.
   DecodeStatus decode(const Batch& batch);
+  // Batches that overlap: while devices are at the later splits of one, the host has the first ones of the
+  // next. Sequences hold a batch's items as soon as it was begun.
+
+  /// Whether batches can be begun so that this is of use.
+  bool overlaps() const { return plan.pipelined() && column_totals.empty(); }
+  /// Like decode, but returns while the batch's last step is on its way: results are those of the batch that
+  /// was begun before, if there was one. kCacheFull: this batch was not begun, and finish() has the other's.
+  /// Where it throws or was cancelled, neither batch has results: this one's items are taken back, and those
+  /// of the one before hold nobody knows what, and are for the caller to remove.
+  DecodeStatus begin(const Batch& batch);
+  /// Results are those of the batch that was begun, where there is one. Throws, or was cancelled, as begin.
+  DecodeStatus finish();
+  /// The batch that was begun, if there is one, gets no results.
+  void drop_begun() noexcept;
+  /// Before the plan is used for anything else: no step is on its way any more, and results are kept.
+  void land();
   /// Checks the batch, resolves its positions and passes them to `placer`.
   void check(const Batch& batch);
+  /// `leave`: the last step may be on its way when this returns.
+  DecodeStatus compute(const Batch& batch, bool leave);
+  /// Tokens of a step, for this batch.
+  int ubatch_size(const Batch& batch) const;
   /// A batch that is cancelled meanwhile (see take_cancel) is left as it is, and kOk.
-  DecodeStatus run_ubatches(const Batch& batch);
+  DecodeStatus run_ubatches(const Batch& batch, bool leave);
+  /// Reads what was started and is done; the last of its batch where it lies or, with `keep`, out of the
+  /// plan's way.
+  void read_started(bool keep);
+  /// The batch whose results are complete is the one that callers are shown.
+  void show();
   /// Whether there was a cancel() since the last call.
   bool take_cancel() noexcept { return cancelled.exchange(false); }
-  /// Those of the last batch are there no more.
-  void forget_results();
   /// Takes the batch's items back.
   void undo(const Batch& batch);
   /// Tells the memories of a batch that is to be computed.
@@ -81,9 +104,9 @@ struct Context::Impl {
   }
   /// For those who look at cells outside of steps.
   void carry_out_moves();
-  /// Notes where the logits of the step's items are. All but the last step's are moved out of the plan's way.
-  void read_step(const Batch& batch, const engine::Ubatch& step);
-  void read_logits(const Batch& batch, const engine::Ubatch& step);
+  /// Notes where the logits of the step's items are. With `keep` they are moved out of the plan's way.
+  void read_step(const Batch& batch, const engine::Ubatch& step, bool keep);
+  void read_logits(const Batch& batch, const engine::Ubatch& step, bool keep);
   const float* keep_logits(std::span<const float> row);
   void read_best(const Batch& batch, const engine::Ubatch& step);
   void read_log_sums(const Batch& batch, const engine::Ubatch& step);
@@ -128,19 +151,16 @@ struct Context::Impl {
   std::vector<kv::SeqPos> positions;              // Of the batch being checked.
   std::vector<std::pair<int, int>> hidden_pairs;  // Of the batch, in the order of the first ones.
   std::vector<Pos> last_pos;                      // By sequence: the last position in the batch so far.
-  std::vector<const float*> logits_of;            // By item of the last batch.
-  /// Rows of all but a batch's last step. They stay where they are, so that who still has one reads memory.
-  std::vector<std::unique_ptr<float[]>> kept_logits;
-  std::size_t n_kept = 0;  // Of the last batch.
-  struct BestOf {
-    std::size_t begin = 0;  // In `best`.
-    std::size_t n = 0;
+  engine::BatchResults results;                   // Of the last batch, which callers are shown ...
+  engine::BatchResults coming;                    // ... and of the one that is computed, or was begun.
+  bool is_pending = false;                        // `coming` is of a batch that was begun, and not shown yet.
+  /// A ubatch that was started, and whose results are still to be read, with its batch.
+  struct Started {
+    const Batch* batch;
+    engine::Ubatch ubatch;
   };
-  std::vector<BestOf> best_of;  // By item of the last batch.
-  std::vector<Best> best;
-  std::vector<std::optional<engine::LogSumExp>> log_sums;  // By item of the last batch.
-  std::vector<int> embedding_of;                           // By item of the last batch: a row, or -1.
-  std::vector<float> kept_embeddings;
+  std::optional<Started> started;
+  Batch begun;  // What it is of, once begin() has returned.
   engine::ColumnTotals column_totals;
   std::vector<std::int64_t> symbols;  // Of the step, and of the one before.
   std::vector<std::int64_t> last_symbols;

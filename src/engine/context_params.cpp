@@ -69,7 +69,7 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
   if (p.window_rewind < -1) refuse("the window's rewind must be -1 or more");
   if (p.n_best == -1) p.n_best = finds_best ? std::min(kDefaultBest, info.n_vocab) : 0;
   if (p.n_best != 0 && !finds_best)
-    refuse("only a model on the CPU alone finds the best tokens; leave n_best at 0 and ask for logits");
+    refuse("only a model on CPUs alone finds the best tokens; leave n_best at 0 and ask for logits");
   if (p.n_best < 0 || p.n_best > std::min(kMaxBest, info.n_vocab))
     refuse("the number of best tokens is " + std::to_string(p.n_best) + ", expected 0 to " +
            std::to_string(std::min(kMaxBest, info.n_vocab)));

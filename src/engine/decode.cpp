@@ -111,7 +111,7 @@ void Context::Impl::check(const Batch& batch) {
       refuse("position " + std::to_string(item.sees_to) + " is beyond " + std::to_string(max_pos) + where());
     positions.push_back({item.seq, pos});
   }
-  placer.begin(batch, positions);
+  placer.begin(batch, positions, ubatch_size(batch));
   hidden_pairs.assign(batch.hidden().begin(), batch.hidden().end());
   if (hidden_pairs.size() > engine::kMaxHidden)
     refuse("at most " + std::to_string(engine::kMaxHidden) + " pairs of items can be hidden, the batch has " +
@@ -295,11 +295,13 @@ void Context::Impl::run_step(const StepSizes& sizes, bool start) {
 }
 
 void Context::Impl::carry_out_moves() {
+  land();
   follow_moves();
   if (!sequences.moves().empty()) run_without_tokens({});
 }
 
 void Context::Impl::run_without_tokens(const StepSizes& sizes) {
+  land();
   note_parts(nullptr);
   try {
     run_step(sizes);
@@ -345,9 +347,9 @@ DecodeStatus Context::Impl::set_source(SeqId seq, std::span<const Token> tokens)
   return DecodeStatus::kCancelled;
 }
 
-void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step) {
+void Context::Impl::read_step(const Batch& batch, const engine::Ubatch& step, bool keep) {
   read_embeddings(batch, step);
-  read_logits(batch, step);
+  read_logits(batch, step, keep);
   column_totals.add(plan, symbols);
   if (params.n_best == 0) return;
   read_best(batch, step);
@@ -359,29 +361,30 @@ void Context::Impl::read_embeddings(const Batch& batch, const engine::Ubatch& st
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.row_embeddings).host().data());
   for (int i = step.begin; i < step.end; ++i) {
     if (!batch[i].wants_embedding) continue;
-    embedding_of[static_cast<std::size_t>(i)] = static_cast<int>(kept_embeddings.size() / n_embd);
-    kept_embeddings.insert(kept_embeddings.end(), row, row + n_embd);
+    std::vector<float>& kept = coming.kept_embeddings;
+    coming.embedding_of[static_cast<std::size_t>(i)] = static_cast<int>(kept.size() / n_embd);
+    kept.insert(kept.end(), row, row + n_embd);
     row += n_embd;
   }
 }
 
 const float* Context::Impl::keep_logits(std::span<const float> row) {
-  if (n_kept == kept_logits.size())
-    kept_logits.push_back(std::make_unique_for_overwrite<float[]>(row.size()));
-  float* const kept = kept_logits[n_kept++].get();
+  if (coming.n_kept == coming.kept_logits.size())
+    coming.kept_logits.push_back(std::make_unique_for_overwrite<float[]>(row.size()));
+  float* const kept = coming.kept_logits[coming.n_kept++].get();
   std::copy_n(row.data(), row.size(), kept);
   return kept;
 }
 
-void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step) {
+void Context::Impl::read_logits(const Batch& batch, const engine::Ubatch& step, bool keep) {
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   const auto* row = reinterpret_cast<const float*>(plan.output(graph.logits).host().data());
-  const bool keep = step.end < batch.size();
   for (int i = step.begin; i < step.end; ++i) {
     if (!batch[i].logits || batch[i].n_best > 0) continue;
-    logits_of[static_cast<std::size_t>(i)] = keep ? keep_logits({row, n_vocab}) : row;
+    coming.logits_of[static_cast<std::size_t>(i)] = keep ? keep_logits({row, n_vocab}) : row;
     if (params.n_best == 0 && batch[i].log_sum_exp)  // The graph has not found it.
-      log_sums[static_cast<std::size_t>(i)] = engine::log_sum_exp({row, n_vocab}, batch[i].token_of_logit);
+      coming.log_sums[static_cast<std::size_t>(i)] =
+          engine::log_sum_exp({row, n_vocab}, batch[i].token_of_logit);
     row += n_vocab;
   }
 }
@@ -392,7 +395,7 @@ void Context::Impl::read_log_sums(const Batch& batch, const engine::Ubatch& step
     if (!batch[i].logits) continue;
     const float* const pair = std::exchange(row, row + 2);
     if (batch[i].log_sum_exp)
-      log_sums[static_cast<std::size_t>(i)] = {pair[0], batch[i].token_of_logit, pair[1]};
+      coming.log_sums[static_cast<std::size_t>(i)] = {pair[0], batch[i].token_of_logit, pair[1]};
   }
 }
 
@@ -408,41 +411,77 @@ void Context::Impl::read_best(const Batch& batch, const engine::Ubatch& step) {
 }
 
 std::span<Best> Context::Impl::add_best(const Batch& batch, int item) {
-  const BestOf of = {best.size(), static_cast<std::size_t>(batch[item].n_best)};
-  best_of[static_cast<std::size_t>(item)] = of;
-  best.resize(of.begin + of.n);
-  return std::span(best).subspan(of.begin, of.n);
+  const engine::BatchResults::BestOf of = {coming.best.size(), static_cast<std::size_t>(batch[item].n_best)};
+  coming.best_of[static_cast<std::size_t>(item)] = of;
+  coming.best.resize(of.begin + of.n);
+  return std::span(coming.best).subspan(of.begin, of.n);
 }
 
 DecodeStatus Context::Impl::decode(const Batch& batch) {
+  drop_begun();
+  return compute(batch, false);
+}
+
+DecodeStatus Context::Impl::begin(const Batch& batch) { return compute(batch, true); }
+
+DecodeStatus Context::Impl::finish() {
+  try {
+    land();
+  } catch (...) {
+    drop_begun();
+    throw;
+  }
+  if (take_cancel()) {
+    drop_begun();
+    return DecodeStatus::kCancelled;
+  }
+  if (is_pending) show();
+  return DecodeStatus::kOk;
+}
+
+void Context::Impl::land() {
+  if (!started) return;
+  plan.finish();
+  read_started(true);
+}
+
+void Context::Impl::drop_begun() noexcept {
+  try {
+    plan.finish();
+  } catch (...) {  // It has failed for nobody.
+  }
+  started.reset();
+  is_pending = false;
+}
+
+DecodeStatus Context::Impl::compute(const Batch& batch, bool leave) {
   const auto start = std::chrono::steady_clock::now();
   const double kernels_before = plan.kernel_seconds();
   check(batch);
-  forget_results();
-  if (take_cancel()) return DecodeStatus::kCancelled;
+  if (is_pending && !started) {
+    show();  // It has landed.
+  } else {
+    results.clear();
+  }
+  if (!is_pending) coming.begin(batch.size());
+  if (take_cancel()) {
+    drop_begun();
+    return DecodeStatus::kCancelled;
+  }
   if (sequences.cells_used() + batch.size() > sequences.cells_total()) return DecodeStatus::kCacheFull;
   DecodeStatus status = DecodeStatus::kOk;
   try {
     begin_memories(batch);
-    logits_of.assign(static_cast<std::size_t>(batch.size()), nullptr);
-    best_of.assign(static_cast<std::size_t>(batch.size()), {});
-    log_sums.assign(static_cast<std::size_t>(batch.size()), {});
-    best.clear();
-    embedding_of.assign(static_cast<std::size_t>(batch.size()), -1);
-    kept_embeddings.clear();
-    n_kept = 0;
-    status = run_ubatches(batch);
+    status = run_ubatches(batch, leave);
     if (take_cancel()) status = DecodeStatus::kCancelled;
   } catch (...) {
-    try {
-      plan.finish();
-    } catch (...) {  // The first error is the one to tell.
-    }
+    drop_begun();
     undo(batch);
     sequences.abandon_moves();
     throw;
   }
   if (status != DecodeStatus::kOk) {
+    if (status == DecodeStatus::kCancelled) drop_begun();
     undo(batch);
     if (status == DecodeStatus::kCacheFull && sequences.cells_used() == 0)
       refuse("the batch's " + std::to_string(batch.size()) + " items do not fit into the empty cache of " +
@@ -452,6 +491,11 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
     return status;
   }
   for (const auto& memory : memories) memory->end_batch(/*computed=*/true);
+  if (leave) {
+    is_pending = true;
+  } else {
+    show();
+  }
   // Kernels of several devices may overlap.
   host_seconds += std::max(seconds_since(start) - (plan.kernel_seconds() - kernels_before), 0.0);
   return DecodeStatus::kOk;
@@ -460,48 +504,72 @@ DecodeStatus Context::Impl::decode(const Batch& batch) {
 void Context::Impl::undo(const Batch& batch) {
   placer.give_back(batch);
   for (const auto& memory : memories) memory->end_batch(/*computed=*/false);
-  forget_results();
 }
 
-void Context::Impl::forget_results() {
-  logits_of.clear();
-  best_of.clear();
-  log_sums.clear();
-  embedding_of.clear();
+int Context::Impl::ubatch_size(const Batch& batch) const {
+  // A row costs a CPU next to nothing more in a step of so few ...
+  constexpr int kMinRows = 64;
+  // ... and in so many steps nobody waits long for the first and the last.
+  constexpr int kSteps = 8;
+  const int n_steps = std::min(batch.size() / kMinRows, kSteps);
+  if (n_steps < 2 || !plan.pipelined() || !engine::are_cpus(model->impl())) return params.n_ubatch;
+  for (int i = 0; i < batch.size(); ++i)
+    if (batch[i].sees_to >= 0) return params.n_ubatch;
+  return std::min(params.n_ubatch, (batch.size() + n_steps - 1) / n_steps);
 }
 
-DecodeStatus Context::Impl::run_ubatches(const Batch& batch) {
-  std::optional<engine::Ubatch> started;  // Its logits are still to be read.
-  const auto finish_started = [&] {
+void Context::Impl::show() {
+  std::swap(results, coming);
+  is_pending = false;
+}
+
+void Context::Impl::read_started(bool keep) {
+  const auto [batch, ubatch] = *std::exchange(started, std::nullopt);
+  read_step(*batch, ubatch, keep || ubatch.end < batch->size());
+}
+
+DecodeStatus Context::Impl::run_ubatches(const Batch& batch, bool leave) {
+  // Of this batch, or of the one that was begun before.
+  const auto read_before = [&](bool keep) {
     if (!started) return;
-    plan.finish();
-    read_step(batch, *std::exchange(started, std::nullopt));
+    read_started(keep);
+    if (!is_pending) return;
+    show();
+    coming.begin(batch.size());
+  };
+  const auto finish_before = [&](bool keep) {
+    if (started) plan.finish();
+    read_before(keep);
   };
   for (int end = 0; end < batch.size();) {
     if (!placer.place(batch, end)) {
-      plan.finish();
+      if (end > 0) drop_begun();
       return DecodeStatus::kCacheFull;
     }
     const engine::Ubatch ubatch = placer.ubatch();
     end = ubatch.end;
     const StepSizes sizes = bind_ubatch(batch);
+    const bool is_whole = ubatch.end - ubatch.begin == batch.size();
     // Moves that are owed are known to be done only when their step is: it does not overlap.
     // Sums of columns are counted by the step's symbols, which are those of the last one that was started.
-    const bool ahead = plan.pipelined() && ubatch.end - ubatch.begin < batch.size() &&
-                       sequences.moves().empty() && column_totals.empty();
-    if (!ahead) finish_started();
+    const bool ahead =
+        plan.pipelined() && (leave || !is_whole) && sequences.moves().empty() && column_totals.empty();
+    if (!ahead) finish_before(true);
     note_parts(&batch);
     if (!cancelled.load()) run_step(sizes, ahead);
     if (cancelled.load()) break;
-    if (!ahead) {
-      read_step(batch, ubatch);
-    } else {
-      if (started) read_step(batch, *started);
-      started = ubatch;
-    }
+    read_before(!(ahead && is_whole));
+    started = {&batch, ubatch};
+    if (!ahead && !(leave && end == batch.size())) read_started(false);
   }
-  if (!cancelled.load()) finish_started();
-  plan.finish();  // One that was cancelled.
+  if (cancelled.load()) {
+    plan.finish();
+  } else if (leave) {
+    begun = batch;
+    started->batch = &begun;
+  } else {
+    finish_before(false);
+  }
   return DecodeStatus::kOk;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // What a loaded model is made of.
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -42,6 +43,12 @@ struct PlacedWeights {
 
 /// The weights, which end first, are as they were loaded last (Model::reload); the rest never changes.
 struct ModelImpl : ModelFile, PlacedWeights {};
+
+/// Whether it computes on CPUs alone, of this process and of others.
+inline bool are_cpus(const ModelImpl& model) {
+  return std::all_of(model.devices.devices.begin(), model.devices.devices.end(),
+                     [](const auto& device) { return device->info().n_threads > 0; });
+}
 
 /// What is to be added to the model of the file. Throws Error (model/additions.h).
 model::Additions load_additions(const ModelParams& params, const gguf::File& file,

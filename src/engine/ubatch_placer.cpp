@@ -12,7 +12,8 @@ namespace weft::engine {
 // An item that is alone in its ubatch has a fork for each further sequence at most: it must fit.
 static_assert(kMovesPerStep >= kMaxSequences - 1);
 
-void UbatchPlacer::begin(const Batch& batch, std::span<const kv::SeqPos> positions) {
+void UbatchPlacer::begin(const Batch& batch, std::span<const kv::SeqPos> positions, int n_ubatch) {
+  n_ubatch_ = n_ubatch;
   positions_.assign(positions.begin(), positions.end());
   cells_.resize(positions.size());
   for (int i = 0; i < batch.size(); ++i) {

@@ -19,15 +19,14 @@ struct Ubatch {
 /// What it is given must outlive it.
 class UbatchPlacer {
  public:
-  UbatchPlacer(kv::Sequences& sequences, const Memories& memories, int n_ubatch, int n_outputs)
+  UbatchPlacer(kv::Sequences& sequences, const Memories& memories, int n_outputs)
       : sequences_(sequences),
         memories_(memories),
-        n_ubatch_(n_ubatch),
         n_outputs_(n_outputs),
         seen_(static_cast<std::size_t>(sequences.n_sequences())) {}
 
-  /// A new batch, whose items stand at these positions, which are free.
-  void begin(const Batch& batch, std::span<const kv::SeqPos> positions);
+  /// A new batch, whose items stand at these positions, which are free; at most n_ubatch go together.
+  void begin(const Batch& batch, std::span<const kv::SeqPos> positions, int n_ubatch);
   const kv::SeqPos& at(int item) const { return positions_[static_cast<std::size_t>(item)]; }
   std::int32_t cell(int item) const { return cells_[static_cast<std::size_t>(item)]; }
   /// The last ubatch's items; what they do not see is for the caller to add.
@@ -60,7 +59,7 @@ class UbatchPlacer {
 
   kv::Sequences& sequences_;
   const Memories& memories_;
-  const int n_ubatch_;
+  int n_ubatch_ = 1;  // Of the batch.
   const int n_outputs_;
   std::vector<kv::SeqPos> positions_;  // Of the batch's items ...
   std::vector<std::int32_t> cells_;    // ... and their cells.

@@ -121,7 +121,11 @@ void Plan::work(Flight* older, Flight* newer) {
       } else if (now.ready) {
         submit_next(*older);
       } else if (older == nullptr) {
-        return;
+        // What the host computes is done by now: others can go on with it.
+        const bool is_hosts = then.waits != nullptr &&
+                              !devices_[static_cast<std::size_t>(then.waits->device)]->info().beside_host;
+        if (!is_hosts || newer->next == now_.parts.size()) return;
+        wait(*then.waits);
       } else if (now.waits == nullptr) {
         done_set_ = std::exchange(older, nullptr)->set;
       } else {

@@ -1,4 +1,4 @@
-// Whole models over two processes and this one: the bits that one process gives.
+// Whole models over this process and others: the bits that one process gives.
 #include <gtest/gtest.h>
 
 #include "backend_remote/remote_testing.h"
@@ -7,11 +7,13 @@
 namespace weft {
 namespace {
 
-std::shared_ptr<const Model> load_spread(const std::filesystem::path& path, const test::RemoteCpus& remotes) {
+std::shared_ptr<const Model> load_spread(const std::filesystem::path& path, const test::RemoteCpus& remotes,
+                                         int n_remotes) {
   ModelParams params;
   params.n_threads = 1;
   params.registry = remotes.registry();
-  params.placement.devices = {"rank1.cpu", "rank2.cpu"};
+  for (int rank = 1; rank <= n_remotes; ++rank)
+    params.placement.devices.push_back("rank" + std::to_string(rank) + ".cpu");
   params.placement.n_ctx = 128;
   params.placement.n_ubatch = 16;
   return Model::load(path, params);
@@ -28,11 +30,18 @@ TEST_P(RemoteGolden, SpreadOverProcessesItHasTheSameBits) {
       .n_ctx = 128, .n_ubatch = 16, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
   Context alone(Model::load(dir / "model.gguf", params), in);
   const std::vector<float> expected = test::all_logits(alone, tokens, 7);
-  const test::RemoteCpus remotes(2);
-  Context spread(load_spread(dir / "model.gguf", remotes), in);
-  const std::vector<float> logits = test::all_logits(spread, tokens, 7);
-  EXPECT_TRUE(logits == expected) << "they differ by " << test::nmse(logits, expected);
-  EXPECT_EQ(spread.plan_stats().compiled, 1);
+  for (const int n_remotes : {1, 2, 3}) {
+    const test::RemoteCpus remotes(n_remotes);
+    Context spread(load_spread(dir / "model.gguf", remotes, n_remotes), in);
+    // As steps one by one, and as a batch whose steps overlap.
+    for (const std::size_t piece : {std::size_t{7}, tokens.size()}) {
+      spread.clear();
+      const std::vector<float> logits = test::all_logits(spread, tokens, piece);
+      EXPECT_TRUE(logits == expected) << "they differ by " << test::nmse(logits, expected) << " over "
+                                      << n_remotes << " more, " << piece << " tokens at once";
+    }
+    EXPECT_EQ(spread.plan_stats().compiled, 1);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, RemoteGolden, testing::ValuesIn(test::kFamilies), test::name_of_family);

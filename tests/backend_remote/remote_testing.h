@@ -22,7 +22,7 @@ inline std::shared_ptr<Device> cpu(int n_threads = 1) {
 inline std::shared_ptr<Registry> registry_of_small_cpu() {
   auto registry = std::make_shared<Registry>();
   const DeviceInfo info = {
-      .name = "cpu", .backend = "cpu", .memory_total = 1u << 30, .memory_free = 1u << 30};
+      .name = "cpu", .backend = "cpu", .memory_total = 1u << 30, .memory_free = 1u << 30, .n_threads = 1};
   registry->add({"cpu", [info] { return std::vector{info}; },
                  [](std::string_view, const OpenOptions&) { return cpu(); }});
   return registry;

@@ -14,12 +14,13 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
       device_of_(graph.values().size(), -1),
       bindings_(model.devices.devices.size(), Bindings(graph.values().size(), nullptr)),
       home_(graph.values().size(), nullptr) {
-  // A context's graph may have nodes that the model's lacks (for the best tokens), where there is no choice.
-  if (model.devices.size() == 1) device_of_node_.assign(graph.nodes().size(), 0);
-  // Or, behind them, for sums of columns: each where what it reads is made, if that device can.
+  // A context's graph may have nodes behind those of the model's, for the best tokens and for sums of
+  // columns: each where what it reads is made, if that device can.
   for (std::size_t n = device_of_node_.size(); n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
-    const NodeId maker = node.inputs.empty() ? kNoNode : graph.value(node.inputs.back()).producer;
+    NodeId maker = kNoNode;
+    for (const ValueId input : node.inputs)
+      if (const NodeId producer = graph.value(input).producer; producer != kNoNode) maker = producer;
     const int device = maker == kNoNode ? model.devices.host : device_of_node_[index(maker)];
     const bool can = model.devices.devices[index(device)]->supports(graph, node);
     device_of_node_.push_back(can ? device : model.devices.host);

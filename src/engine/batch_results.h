@@ -1,0 +1,49 @@
+#pragma once
+// What the items of a batch have given.
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/sampling/log_sum_exp.h"
+#include "weft/context.h"
+
+namespace weft::engine {
+
+/// By item of the batch; empty where there is none. Memory stays for the next one.
+struct BatchResults {
+  struct BestOf {
+    std::size_t begin = 0;  ///< In `best`.
+    std::size_t n = 0;
+  };
+  std::vector<const float*> logits_of;
+  /// Rows that are moved out of the plan's way. They stay where they are, so that who still has one reads
+  /// memory.
+  std::vector<std::unique_ptr<float[]>> kept_logits;
+  std::size_t n_kept = 0;
+  std::vector<BestOf> best_of;
+  std::vector<Best> best;
+  std::vector<std::optional<LogSumExp>> log_sums;
+  std::vector<int> embedding_of;  ///< A row, or -1.
+  std::vector<float> kept_embeddings;
+
+  /// Of a batch of so many items, which has given nothing yet.
+  void begin(int n_items) {
+    const auto n = static_cast<std::size_t>(n_items);
+    logits_of.assign(n, nullptr);
+    best_of.assign(n, {});
+    log_sums.assign(n, {});
+    best.clear();
+    embedding_of.assign(n, -1);
+    kept_embeddings.clear();
+    n_kept = 0;
+  }
+  void clear() {
+    logits_of.clear();
+    best_of.clear();
+    log_sums.clear();
+    embedding_of.clear();
+  }
+};
+
+}  // namespace weft::engine
