@@ -115,8 +115,8 @@ class Answers(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             alone = shutil.copy(PROGRAM, folder)  # Without the module beside it.
             self.assertIn("weft", run([*LAUNCH, "-np", "1", alone, "version"]))
-            result = subprocess.run([*LAUNCH, "-np", "2", alone, "version"], capture_output=True, text=True, timeout=120,
-                                    check=False)  # fmt: skip
+            result = subprocess.run([*LAUNCH, "-np", "2", alone, "version"], capture_output=True, text=True,
+                                    timeout=120, check=False)  # fmt: skip
             self.assertNotEqual(result.returncode, 0)
             self.assertIn("cannot join them", result.stderr)
 
