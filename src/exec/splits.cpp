@@ -80,8 +80,14 @@ class Splitter {
     run(last).nodes.push_back(node);
     for (const int source : sources) {
       // The last open run of a device has no readers elsewhere, so this cannot make a circle.
-      if (source == last || comes_after(last, source)) continue;
-      run(last).after.push_back(source);
+      if (source == last) continue;
+      // What comes from elsewhere is waited for itself: its device may say only then what it made.
+      std::vector<int>& after = run(last).after;
+      const bool is_after = comes_after(last, source);
+      if ((!is_after || run(source).device != device) &&
+          std::find(after.begin(), after.end(), source) == after.end())
+        after.push_back(source);
+      if (is_after) continue;
       std::vector<bool>& known = run(last).known_after;
       known.resize(runs_.size());
       known[static_cast<std::size_t>(source)] = true;

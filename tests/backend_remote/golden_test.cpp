@@ -8,12 +8,14 @@ namespace weft {
 namespace {
 
 std::shared_ptr<const Model> load_spread(const std::filesystem::path& path, const test::RemoteCpus& remotes,
-                                         int n_remotes) {
+                                         int n_remotes, bool in_shards) {
   ModelParams params;
   params.n_threads = 1;
   params.registry = remotes.registry();
+  if (in_shards) params.placement.devices = {"cpu"};
   for (int rank = 1; rank <= n_remotes; ++rank)
     params.placement.devices.push_back("rank" + std::to_string(rank) + ".cpu");
+  params.placement.split_rows = in_shards;
   params.placement.n_ctx = 128;
   params.placement.n_ubatch = 16;
   return Model::load(path, params);
@@ -32,15 +34,18 @@ TEST_P(RemoteGolden, SpreadOverProcessesItHasTheSameBits) {
   const std::vector<float> expected = test::all_logits(alone, tokens, 7);
   for (const int n_remotes : {1, 2, 3}) {
     const test::RemoteCpus remotes(n_remotes);
-    Context spread(load_spread(dir / "model.gguf", remotes, n_remotes), in);
-    // As steps one by one, and as a batch whose steps overlap.
-    for (const std::size_t piece : {std::size_t{7}, tokens.size()}) {
-      spread.clear();
-      const std::vector<float> logits = test::all_logits(spread, tokens, piece);
-      EXPECT_TRUE(logits == expected) << "they differ by " << test::nmse(logits, expected) << " over "
-                                      << n_remotes << " more, " << piece << " tokens at once";
+    for (const bool in_shards : {false, true}) {
+      Context spread(load_spread(dir / "model.gguf", remotes, n_remotes, in_shards), in);
+      // As steps one by one, and as a batch whose steps overlap.
+      for (const std::size_t piece : {std::size_t{7}, tokens.size()}) {
+        spread.clear();
+        const std::vector<float> logits = test::all_logits(spread, tokens, piece);
+        EXPECT_TRUE(logits == expected) << "they differ by " << test::nmse(logits, expected) << " over "
+                                        << n_remotes << " more, " << piece << " tokens at once"
+                                        << (in_shards ? ", in shards" : "");
+      }
+      EXPECT_EQ(spread.plan_stats().compiled, 1);
     }
-    EXPECT_EQ(spread.plan_stats().compiled, 1);
   }
 }
 

@@ -45,8 +45,10 @@ class RemoteTensor final : public DeviceTensor {
   std::span<std::byte> host() override { return here_; }
   std::uint64_t id() const { return id_; }
 
-  /// Writes those of the first `n` bytes that the follower does not have, as blocks that lie together.
+  /// Writes those of the first `n` bytes that the follower does not have, as blocks that lie together. What a
+  /// step there makes, which is before this one, it has.
   void put_changes(std::size_t n, Writer& out) {
+    if (n_coming_ > 0) return;
     for (std::size_t begin = 0; begin < n;) {
       std::size_t end = begin;
       while (end < n && differs(end, std::min(n, end + kBlockBytes))) end = std::min(n, end + kBlockBytes);
@@ -61,6 +63,9 @@ class RemoteTensor final : public DeviceTensor {
       begin = end;
     }
   }
+  /// A step of the follower that is on its way writes it.
+  void expect() { ++n_coming_; }
+  void expect_no_more() { --n_coming_; }
   /// A step of the follower has written the first bytes.
   void arrived(std::span<const std::byte> bytes) {
     std::memcpy(here_.data(), bytes.data(), bytes.size());
@@ -87,6 +92,7 @@ class RemoteTensor final : public DeviceTensor {
   const std::size_t bytes_;
   std::vector<std::byte> here_, there_;
   std::vector<bool> is_known_;  // By block, whether there_ is what the follower has.
+  int n_coming_ = 0;            // Steps on their way that write it.
 };
 
 RemoteTensor& remote(DeviceTensor* tensor) { return static_cast<RemoteTensor&>(*tensor); }
@@ -154,6 +160,7 @@ class RemotePlan final : public DevicePlan {
       forget();
       throw;
     }
+    for (const auto& [tensor, bytes] : coming_) tensor->expect();
     bound_ = std::move(ids);
     ++with_->traffic().n_steps;
     with_->traffic().bytes_there += sizeof(Head) + request.message().size();
@@ -161,6 +168,7 @@ class RemotePlan final : public DevicePlan {
 
   void wait() override {
     if (!step_) return;
+    for (const auto& [tensor, bytes] : coming_) tensor->expect_no_more();
     const auto cancel = [&] {
       if (is_cancelled(cancelled_)) with_->tell(Kind::kCancel, Writer().put(id_));
     };
@@ -216,8 +224,8 @@ class RemoteDevice final : public Device {
   RemoteDevice& operator=(const RemoteDevice&) = delete;
 
   const DeviceInfo& info() const override { return info_; }
-  /// Steps are carried out in order, but what one made is here only once it was waited for.
-  bool in_order() const override { return false; }
+  /// What a step made is here only once it was waited for, but there the next one has it.
+  bool in_order() const override { return true; }
 
   bool supports(const Graph& graph, const Node& node) const override {
     const std::scoped_lock lock(mutex_);

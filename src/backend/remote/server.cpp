@@ -62,18 +62,28 @@ class Server {
     std::unique_ptr<DevicePlan> plan;  // Last: it uses the others.
   };
 
-  /// Takes the next message from the link: what need not wait is done here, beside a step that runs.
+  /// While the worker works, what comes is taken from the link here: what need not wait is answered beside a
+  /// step that runs. A worker that has nothing to do listens itself, so that nobody has to be woken for the
+  /// next step.
   bool take_in() {
-    // To listen takes a core, which the worker may need: while it works a glance now and then will do.
-    bool is_idle = false;
     {
       std::unique_lock lock(mutex_);
-      is_idle = idle_.wait_for(lock, kGlance, [&] { return queue_.empty() && !is_working_; });
+      idle_.wait_for(lock, kGlance, [&] { return ended_; });
+      if (ended_) return false;
+      if (failure_) std::rethrow_exception(failure_);
+      if (!is_working_) return true;
     }
-    std::optional<Message> message =
-        link_.receive(std::chrono::steady_clock::now() + (is_idle ? kSlice : kSlice.zero()));
+    // To listen takes a core, which the worker may need: a glance now and then will do.
+    std::unique_lock reading(reading_, std::try_to_lock);
+    if (reading) listen(kSlice.zero());
+    return true;
+  }
+
+  /// With reading_ held.
+  void listen(std::chrono::milliseconds slice) {
+    std::optional<Message> message = link_.receive(std::chrono::steady_clock::now() + slice);
     if (!message) {
-      if (silence_.so_far() <= 3 * patience_.lost_after) return true;
+      if (silence_.so_far() <= 3 * patience_.lost_after) return;
       if (silence_.longest_absence() >= patience_.lost_after)
         throw Error(ErrorCode::kUnavailable, "this process was stopped, and its leader has given it up");
       throw Error(ErrorCode::kDevice, "the leader is not heard of any more");
@@ -83,39 +93,58 @@ class Server {
     const auto head = reader.get<Head>();
     if (head.kind == Kind::kPing) {
       answer(head, Kind::kAnswer, Writer().raw(reader.rest()));
-    } else if (head.kind == Kind::kCancel) {
-      const std::scoped_lock lock(mutex_);
+      return;
+    }
+    const std::scoped_lock lock(mutex_);
+    if (head.kind == Kind::kCancel) {
       if (const auto at = flags_.find(reader.get<std::uint64_t>()); at != flags_.end())
         at->second->store(true);
+    } else if (head.kind == Kind::kEnd) {
+      ended_ = true;
+      idle_.notify_one();
     } else {
-      const std::scoped_lock lock(mutex_);
       queue_.push_back(*std::move(message));
-      news_.notify_one();
     }
-    return head.kind != Kind::kEnd;
+  }
+
+  /// The next message for the worker; nothing at the end.
+  std::optional<Message> next() {
+    for (;;) {
+      {
+        const std::scoped_lock lock(mutex_);
+        is_working_ = false;
+        if (ended_) return std::nullopt;
+        if (!queue_.empty()) {
+          std::optional<Message> message(std::move(queue_.front()));
+          queue_.pop_front();
+          is_working_ = true;
+          return message;
+        }
+      }
+      const std::scoped_lock reading(reading_);
+      listen(kSlice);
+    }
   }
 
   void end() {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
     for (const auto& [plan, flag] : flags_) flag->store(true);
-    news_.notify_one();
+  }
+
+  std::optional<Message> next_or_failure() {
+    try {
+      return next();
+    } catch (...) {  // Of the link: told by the thread that serves.
+      const std::scoped_lock lock(mutex_);
+      failure_ = std::current_exception();
+      return std::nullopt;
+    }
   }
 
   void work() {
-    for (;;) {
-      Message message;
-      {
-        std::unique_lock lock(mutex_);
-        is_working_ = false;
-        if (queue_.empty()) idle_.notify_one();
-        news_.wait(lock, [&] { return ended_ || !queue_.empty(); });
-        if (ended_) break;
-        message = std::move(queue_.front());
-        queue_.pop_front();
-        is_working_ = true;
-      }
-      Reader reader(message);
+    while (const std::optional<Message> message = next_or_failure()) {
+      Reader reader(*message);
       const auto head = reader.get<Head>();
       try {
         Writer result;
@@ -386,8 +415,9 @@ class Server {
   std::map<std::uint64_t, std::vector<std::byte>> weight_bytes_;
   // Of both.
   std::mutex mutex_;
-  std::condition_variable news_;
+  std::mutex reading_;  // Held by whoever listens; mutex_ is taken behind it.
   std::condition_variable idle_;
+  std::exception_ptr failure_;  // What the worker heard of the link.
   std::deque<Message> queue_;
   std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> flags_;
   bool is_working_ = false;
