@@ -182,7 +182,7 @@ typedef struct weft_model_params {
   const char* pre_tokenizer;  ///< Instead of the one that the file names; NULL: the file's.
   weft_progress_callback progress;  ///< NULL: none.
   void* progress_data;              ///< Given to it.
-  bool split_rows;                  ///< Rows of matrices are divided among devices, not layers.
+  bool split_rows;                  ///< Heads and rows of matrices are divided, not layers.
   bool experts_on_cpu;              ///< All experts stay with the CPU.
   bool fit;                         ///< Refuse what does not fit into a device's free memory.
   bool repack;  ///< Pack weights as kernels like them; otherwise they are used in the file as they are:

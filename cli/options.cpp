@@ -155,7 +155,8 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
       ->type_name("A,B,...")
       ->group(group);
   add_choice<bool>(app, "--split,--split-mode", options.placement.split_rows,
-                   {{"layer", false}, {"row", true}}, "spread whole layers, or the rows of each matrix")
+                   {{"layer", false}, {"row", true}, {"tensor", true}},
+                   "spread whole layers, or heads and rows of each; row and tensor are the same")
       ->group(group);
   app.add_option(
          "--pin", options.pins,

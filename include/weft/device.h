@@ -70,7 +70,7 @@ struct PlacementParams {
   /// too. -1: as many as fit.
   int n_layers = -1;
   std::vector<float> shares = {};  ///< How those layers are divided among them. Empty: by free memory.
-  /// Not layers but the rows of matrices are divided, by the same shares.
+  /// Not layers but heads, with their caches, and the rows of matrices are divided, by the same shares.
   bool split_rows = false;
   bool experts_on_cpu = false;
   std::vector<Pin> pins = {};

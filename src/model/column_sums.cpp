@@ -76,7 +76,8 @@ std::vector<ColumnSum> add_column_sums(ModelGraph& model) {
     if (use.tensor != nullptr) tensors.emplace(use.value, use.tensor);
   Adder adder(model.graph);
   std::map<std::pair<ValueId, ValueId>, std::size_t> places;  // By what is multiplied, and by the choice.
-  std::map<const gguf::TensorInfo*, int> shards;  // Of a tensor's: the first, which reads what all of them do.
+  std::map<const gguf::TensorInfo*, int>
+      shards;  // Of a tensor's: the first, which reads what all of them do.
   const std::size_t n_nodes = model.graph.nodes().size();
   for (std::size_t n = 0; n < n_nodes; ++n) {
     const Node node = model.graph.nodes()[n];

@@ -16,8 +16,7 @@ namespace {
 PlacementParams together(int n_devices, std::vector<float> shares = {}) {
   PlacementParams placement;
   placement.devices = {"cpu"};
-  for (int i = 1; i < n_devices; ++i)
-    placement.devices.push_back("cpu" + std::to_string(i) + "=cpu");
+  for (int i = 1; i < n_devices; ++i) placement.devices.push_back("cpu" + std::to_string(i) + "=cpu");
   placement.split_rows = true;
   placement.shares = std::move(shares);
   return placement;
@@ -75,7 +74,8 @@ TEST_P(Shards, OfAnyNumberOfDevicesGiveTheSameBits) {
 
 TEST_P(Shards, AStateIsThatOfOneDevice) {
   const std::vector<Token> tokens = tokens_of(GetParam());
-  Context alone(load(path_of(GetParam()), {}), kSmall), shared(load(path_of(GetParam()), together(2)), kSmall);
+  Context alone(load(path_of(GetParam()), {}), kSmall),
+      shared(load(path_of(GetParam()), together(2)), kSmall);
   test::all_logits(alone, tokens, 16);
   test::all_logits(shared, tokens, 16);
   const std::vector<std::byte> state = shared.save(0);
@@ -145,7 +145,8 @@ TEST(Shard, ATokenSendsPiecesOfRowsAndNoMore) {
   std::uint64_t bytes = 0;
   for (const PlanReport::Copy& copy : plan.copies)
     if (copy.value.starts_with("blk.") && copy.value.find('#') != std::string::npos) bytes += copy.bytes;
-  // Of each layer what is attended to, both sums and the hidden rows: each device gets the halves of the other.
+  // Of each layer what is attended to, both sums and the hidden rows: each device gets the halves of the
+  // other.
   const FileInfo file = inspect(path);
   const auto n_ff = std::find_if(file.tensors.begin(), file.tensors.end(), [](const auto& tensor) {
                       return tensor.name == "blk.0.ffn_up.weight";

@@ -61,7 +61,7 @@ struct NodeTag {
   static constexpr int kNone = -1;
   Part part = Part::kOther;
   int layer = kNone;
-  int shard = kNone;  ///< Of a product that is cut by its rows: which of the parts.
+  int shard = kNone;  ///< Where devices compute a layer together: which of them this is for.
   friend bool operator==(const NodeTag&, const NodeTag&) = default;
 };
 
