@@ -59,9 +59,20 @@ bool supported(Isa isa) {
   }
 }
 
+/// Whether it is faster than those behind it, where it is supported. Intel's processors take as long for a
+/// product of pairs of bfloat16 as for four of floats, which have half as many numbers each: attention is
+/// faster with floats there (labs/attention_lab).
+static bool pays([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  return isa != Isa::kAvx512Bf16 || !__builtin_cpu_is("intel");
+#else
+  return true;
+#endif
+}
+
 Isa best_isa() {
   for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2, Isa::kNeon})
-    if (supported(isa)) return isa;
+    if (supported(isa) && pays(isa)) return isa;
   return Isa::kGeneric;
 }
 
