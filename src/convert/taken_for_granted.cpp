@@ -166,7 +166,7 @@ void check_others(const Config& config, const Family& family) {
   // ModernBERT's layers that see all.
   const Json* const types = config.find({"layer_types"});
   if (const auto every = config.get_int({"global_attn_every_n_layers"});
-      every && *every > 0 && types != nullptr && types->is_array())
+      (family.traits & kEncoder) != 0 && every && *every > 0 && types != nullptr && types->is_array())
     for (std::size_t i = 0; i < types->size(); ++i)
       if (((*types)[i] == "full_attention") != (i % static_cast<std::size_t>(*every) == 0))
         refuse(family, "layer_types", types->dump(), "full_attention every global_attn_every_n_layers");
