@@ -106,7 +106,7 @@ TEST(PlanChanges, AWeightMayTakeOtherBytesThanTheOneBefore) {
   std::vector<std::uint16_t> close(kOutputs * kInputs), far(close);
   for (std::size_t i = 0; i < close.size(); ++i) {
     close[i] = static_cast<std::uint16_t>(0x3f80 + i % 128);        // 1 to 2
-    far[i] = static_cast<std::uint16_t>(0x3f80 + i % 64 * 0x0100);  // 1 to 2^126
+    far[i] = static_cast<std::uint16_t>(0x3080 + i % 64 * 0x0100);  // 2^-30 to 2^96
   }
   for (const auto* weights : {&close, &far, &close}) {
     plan.set_weight("w", *weights);
