@@ -117,7 +117,7 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
     const std::vector<int>& own = readers[index(use.value)];
     const std::vector<int>& places = own.empty() ? all : own;
     if (use.tensor == nullptr || use.of_each) {
-      load_made(impl, value, use.of_each ? rows_of_each(impl.file, use) : use.make(), places, params.repack);
+      load_made(impl, value, use.make ? use.make() : rows_of_each(impl.file, use), places, params.repack);
       continue;
     }
     const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
