@@ -122,6 +122,17 @@ DecodeStatus Context::decode(const Batch& batch) {
   return engine::throwing_errors([&] { return impl().decode(batch); });
 }
 
+bool Context::overlaps() const { return impl().overlaps(); }
+DecodeStatus Context::begin(const Batch& batch) {
+  return engine::throwing_errors([&] { return impl().begin(batch); });
+}
+DecodeStatus Context::finish() {
+  return engine::throwing_errors([&] { return impl().finish(); });
+}
+void Context::drop_begun() noexcept {
+  if (impl_ != nullptr) impl_->drop_begun();
+}
+
 void Context::cancel() noexcept {
   if (impl_ != nullptr) impl_->cancelled.store(true);
 }
@@ -488,7 +499,7 @@ void Context::lease() {
 
 void Context::end_lease() noexcept {
   if (impl_ == nullptr) return;
-  impl_->drop_begun();
+  drop_begun();
   impl_->leased = false;
 }
 

@@ -40,19 +40,10 @@ struct Context::Impl {
 
   // The walk of a batch.
   DecodeStatus decode(const Batch& batch);
-  // Batches that overlap: while devices are at the later splits of one, the host has the first ones of the
-  // next. Sequences hold a batch's items as soon as it was begun.
-
-  /// Whether batches can be begun so that this is of use.
+  // Batches that overlap (Context::begin).
   bool overlaps() const { return plan.pipelined() && column_totals.empty(); }
-  /// Like decode, but returns while the batch's last step is on its way: results are those of the batch that
-  /// was begun before, if there was one. kCacheFull: this batch was not begun, and finish() has the other's.
-  /// Where it throws or was cancelled, neither batch has results: this one's items are taken back, and those
-  /// of the one before hold nobody knows what, and are for the caller to remove.
   DecodeStatus begin(const Batch& batch);
-  /// Results are those of the batch that was begun, where there is one. Throws, or was cancelled, as begin.
   DecodeStatus finish();
-  /// The batch that was begun, if there is one, gets no results.
   void drop_begun() noexcept;
   /// Before the plan is used for anything else: no step is on its way any more, and results are kept.
   void land();

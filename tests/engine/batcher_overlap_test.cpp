@@ -1,7 +1,12 @@
 // A batcher over a context whose steps overlap: larger batches where that keeps nobody waiting, and the same
 // texts.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
 #include <thread>
 
 #include "engine/batching/limits.h"
@@ -85,10 +90,6 @@ TEST_P(BatcherOverlap, StepsOfPromptsOverlapAndTextsAreTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, BatcherOverlap,
-                         testing::Values("llama", "gemma3", "qwen3moe", "mamba", "lfm2"),
-                         test::name_of_family);
-
 TEST(OverlappingBatches, APromptsFirstTokenWaitsForNoOtherPrompt) {
   const auto model = overlapping("llama");
   Context context(model, kContext);
@@ -169,6 +170,119 @@ TEST(StepPace, WhereStepsDoNotOverlapABatchIsOneStep) {
   EXPECT_EQ(engine::fill_in({.n_step_tokens = 5}, ahead).n_step_tokens, 5);
 }
 
+// --- Two groups of streams, whose batches are in flight by turns
+
+constexpr ContextParams kManyStreams = {
+    .n_ctx = 2048, .n_sequences = 24, .n_ubatch = kUbatch, .n_outputs = 16, .n_threads = 1};
+
+/// Requests of a server's day, of which some share beginnings, and the text of each.
+struct Requests {
+  explicit Requests(int n) {
+    for (int i = 0; i < n; ++i) {
+      std::vector<Token> prompt;
+      const int length = 1 + i * 5 % 23;
+      for (int k = 0; k < length; ++k) prompt.push_back(static_cast<Token>((k * 7 + i % 4 * 3) % 200));
+      prompts.push_back(std::move(prompt));
+    }
+  }
+  RequestParams params(std::size_t i) {
+    RequestParams request = {.n_predict = 5 + static_cast<int>(i * 3 % 19), .ignore_end = true};
+    request.sampler.temperature = i % 2 == 0 ? 0.0f : 0.8f;
+    request.sampler.seed = i;
+    request.on_output = [this, i](const Output& output) {
+      for (const OutputToken& token : output.tokens) texts[i].push_back(token.id);
+      if (output.done) ends[i] = output.stop;
+      return !leaves(i);
+    };
+    return request;
+  }
+  /// All at once.
+  void serve(Context& context) {
+    Batcher batcher(context, {});
+    for (std::size_t i = 0; i < prompts.size(); ++i) batcher.submit(prompts[i], params(i));
+    while (batcher.step()) EXPECT_TRUE(batcher.consistent());
+    EXPECT_TRUE(batcher.consistent());
+  }
+
+  std::vector<std::vector<Token>> prompts;
+  std::map<std::size_t, std::vector<Token>> texts;
+  std::map<std::size_t, StopReason> ends;
+  std::function<bool(std::size_t)> leaves = [](std::size_t) { return false; };  ///< A client, now.
+};
+
+TEST_P(BatcherOverlap, StreamsInTwoGroupsHaveTheSameTexts) {
+  const auto plain = Model::load(test::golden_dir() / GetParam() / "model.gguf");
+  const auto model = overlapping(GetParam());
+  const test::Conduct& conduct = conduct_of(*model, 0);
+  Context alone(plain, kManyStreams), ahead(model, kManyStreams);
+  Requests expected(20), served(20);
+  expected.serve(alone);
+  const int before = conduct.n_bound_anew;
+  served.serve(ahead);
+  EXPECT_TRUE(served.texts == expected.texts);
+  // Most steps are in flight beside another one, each with tensors of its own.
+  EXPECT_GT(conduct.n_bound_anew - before, static_cast<int>(ahead.plan_stats().steps) / 2);
+  EXPECT_EQ(ahead.cells_used() > 0, alone.cells_used() > 0);
+}
+
+/// Clients leave, pause and come, steps are cancelled and devices fail: whoever ends well has the text that it
+/// has alone.
+TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
+  const auto plain = Model::load(test::golden_dir() / GetParam() / "model.gguf");
+  const auto model = overlapping(GetParam());
+  test::Conduct& conduct = conduct_of(*model, 0);
+  Context alone(plain, kManyStreams);
+  Requests expected(40);
+  expected.serve(alone);
+  std::mt19937 random(7);
+  const auto one_in = [&](unsigned n) { return random() % n == 0; };
+  for (int round = 0; round < 3; ++round) {
+    Context context(model, kManyStreams);
+    Batcher batcher(context, {.max_pause_ms = round == 1 ? 0.0 : 1e9});
+    Requests served(40);
+    std::set<std::size_t> gone;
+    served.leaves = [&](std::size_t i) { return one_in(40) && gone.insert(i).second; };
+    std::vector<RequestId> ids;
+    std::map<std::size_t, int> paused;
+    for (int step = 0;; ++step) {
+      ASSERT_LT(step, 5000);
+      while (ids.size() < 40 && one_in(2)) ids.push_back(batcher.submit(served.prompts[ids.size()], served.params(ids.size())));
+      const std::size_t one = ids.empty() ? 0 : random() % ids.size();
+      if (!ids.empty() && one_in(12) && !served.ends.contains(one)) {
+        batcher.cancel(ids[one]);
+        gone.insert(one);
+      }
+      if (!ids.empty() && one_in(9) && !paused.contains(one)) {
+        batcher.pause(ids[one], 0);
+        paused[one] = step + 6;
+      }
+      std::erase_if(paused, [&](const auto& entry) {
+        if (entry.second > step) return false;
+        batcher.resume(ids[entry.first], 0);
+        return true;
+      });
+      if (one_in(25)) context.cancel();
+      if (one_in(20)) EXPECT_NO_THROW((void)batcher.save_text(served.prompts[one]));
+      conduct.fails = round == 2 && one_in(15);
+      const bool more = batcher.step();
+      conduct.fails = false;
+      ASSERT_TRUE(batcher.consistent()) << "round " << round << " step " << step;
+      if (!more && ids.size() == 40 && paused.empty()) break;
+    }
+    for (std::size_t i = 0; i < 40; ++i) {
+      const std::vector<Token>& text = served.texts[i];
+      if (!gone.contains(i)) {
+        EXPECT_EQ(served.ends[i], StopReason::kLength) << "round " << round << " request " << i;
+        EXPECT_EQ(text, expected.texts[i]) << "round " << round << " request " << i;
+      }
+      // What was told before the end is right in any case.
+      ASSERT_LE(text.size(), expected.texts[i].size());
+      EXPECT_TRUE(std::equal(text.begin(), text.end(), expected.texts[i].begin()));
+    }
+    EXPECT_LT(gone.size(), 35u);
+  }
+}
+
 /// Prefill of a server's prompts where the device and the host take equally long for a step, in time that
 /// passes without using a core.
 TEST(OverlappingBatches, DISABLED_Speed) {
@@ -192,6 +306,10 @@ TEST(OverlappingBatches, DISABLED_Speed) {
                 static_cast<int>(context.plan_stats().steps));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, BatcherOverlap,
+                         testing::Values("llama", "gemma3", "qwen3moe", "mamba", "lfm2"),
+                         test::name_of_family);
 
 }  // namespace
 }  // namespace weft

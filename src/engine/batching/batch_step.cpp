@@ -41,7 +41,7 @@ void Batcher::Impl::compute() {
   const auto start = Clock::now();
   Clock::time_point decode_begin, decode_end;  // Of the last time, where it came to that.
   double in_decode = 0.0;
-  bool unsure = false, has_failed = false;
+  bool has_failed = false;
   const std::int64_t n_generated = counters.n_generated_tokens, n_drafted = counters.n_drafted_tokens,
                      n_accepted = counters.n_accepted_tokens;
   ++step_number;
@@ -50,23 +50,29 @@ void Batcher::Impl::compute() {
   concerned = nullptr;
   n_source = 0;
   source_ms = 0.0;
+  unsure = false;
   try {
     drop_branches();  // Of a step that failed.
+    if (!may_overlap()) land();
     admit();
     check_limits();
-    drafts_allowed = crowded_out == nullptr && std::none_of(running.begin(), running.end(), is_tried_alone);
+    overlapping = may_overlap();  // Those that were let in count as well.
+    if (!overlapping) land();
+    drafts_allowed = !overlapping && crowded_out == nullptr &&
+                     std::none_of(running.begin(), running.end(), is_tried_alone);
     n_read_by_drafter = 0;
     DecodeStatus status = read_sources() ? DecodeStatus::kCacheFull : DecodeStatus::kCancelled;
     while (status == DecodeStatus::kCacheFull) {
       const int n_to_read = n_read_by_drafter == 0 ? pace.prompt_budget(static_cast<int>(running.size())) : 0;
       n_read_by_drafter += drafts.write(running, pace.cost(), drafts_allowed, n_to_read);
       drop_done();
+      choose_turn();
       build();
-      if (batch.size() == 0) break;
+      if (batch.size() == 0 && !flight.any) break;
       decode_begin = Clock::now();
       masks.start();
       try {
-        status = context.decode(batch);
+        status = decode();
       } catch (...) {
         masks.wait();
         decode_end = Clock::now();
@@ -76,11 +82,7 @@ void Batcher::Impl::compute() {
       decode_end = Clock::now();
       in_decode = ms_between(decode_begin, decode_end);
       counters.decode_seconds += in_decode / 1e3;
-      if (status == DecodeStatus::kOk) {
-        unsure = true;  // Until all of it is read.
-        read_all(in_decode);
-        unsure = false;
-      }
+      if (status == DecodeStatus::kOk) read_all(in_decode);
       if (status == DecodeStatus::kCacheFull) {
         drop_branches();
         make_room();
@@ -231,7 +233,7 @@ void Batcher::Impl::build() {
     return goes_on(stream) && !stream->lacks_source && (alone == running.end() || stream == *alone);
   };
   int n_logits = 0;
-  for (const StreamPtr& stream : running) {
+  for (const StreamPtr& stream : turn) {
     if (!takes_part(stream) || stream->is_prefilling()) continue;
     shares.push_back({stream.get(), batch.size(), 1});
     engine::add_token(batch, stream->text.back(), stream->seq, true, stream->n_computed,
@@ -254,7 +256,7 @@ void Batcher::Impl::build() {
   }
   n_decoding = batch.size();
   reading.clear();
-  for (const StreamPtr& stream : running)
+  for (const StreamPtr& stream : turn)
     if (takes_part(stream) && stream->is_prefilling()) reading.push_back(stream.get());
   add_prompts();
   for (const Share& share : shares) {
@@ -339,8 +341,11 @@ void Batcher::Impl::ask_for_prompt(const Stream& stream, int item, int next) {
 // --- What comes of it
 
 void Batcher::Impl::read_all(double decode_ms) {
+  if (batch.size() == 0) return;  // It was begun while none was on its way.
   const std::int64_t n_before = counters.n_generated_tokens;
+  unsure = true;  // Until all of it is read.
   for (const Share& share : shares) read(share);
+  unsure = false;
   ++counters.n_steps;
   counters.cells_peak = std::max(counters.cells_peak, context.cells_used());
   pace.add(batch.size(), n_decoding, decode_ms, static_cast<double>(counters.n_generated_tokens - n_before));
@@ -464,18 +469,18 @@ bool Batcher::Impl::preempt_youngest(const Stream* except) {
 
 // --- When a step fails
 
-void Batcher::Impl::failed(std::string_view why, bool unsure) noexcept {
+void Batcher::Impl::failed(std::string_view why, bool cache_is_unsure) noexcept {
   ++counters.n_failed_steps;
   for (const StreamPtr& stream : running) tell(stream);  // What it drew before holds.
   if (suspend_if_lost(why)) return;
   ++n_failures;
   if (n_failures >= kFailuresTogether) blame(why);
-  recover(why, unsure);
+  recover(why, cache_is_unsure);
 }
 
-void Batcher::Impl::recover(std::string_view why, bool unsure) noexcept {
+void Batcher::Impl::recover(std::string_view why, bool cache_is_unsure) noexcept {
   try {
-    if (!unsure) return give_up_unsound(why);
+    if (!cache_is_unsure) return give_up_unsound(why);
   } catch (const std::exception&) {  // Then all of it.
   }
   rebuild(why);
@@ -484,9 +489,11 @@ void Batcher::Impl::recover(std::string_view why, bool unsure) noexcept {
 /// Steps go on failing: a stream that is alone in a batch, or that nobody else was concerned with, is why.
 /// Those that were in a batch together are tried alone from now on.
 void Batcher::Impl::blame(std::string_view why) noexcept {
-  if (shares.size() == 1) return shares.front().stream->fail(why);
-  for (const Share& share : shares) share.stream->is_suspect = true;
-  if (!shares.empty()) return;
+  if (shares.size() == 1 && !flight.any) return shares.front().stream->fail(why);
+  for (const std::vector<Share>* const some : {&shares, &flight.shares})
+    for (const Share& share : *some)
+      if (share.stream != nullptr) share.stream->is_suspect = true;
+  if (!shares.empty() || flight.any) return;
   StreamPtr stream = concerned != nullptr ? concerned : admission.concerned();
   if (stream == nullptr && !running.empty()) stream = running.front();
   if (stream != nullptr) stream->fail(why);
@@ -495,8 +502,9 @@ void Batcher::Impl::blame(std::string_view why) noexcept {
 /// What the failed step was to move lies nobody knows how: those texts are computed again.
 void Batcher::Impl::give_up_unsound(std::string_view why) {
   drop_branches();
+  drop_flight();
   for (std::size_t i = running.size(); i-- > 0;) {
-    if (context.intact(running[i]->seq)) continue;
+    if (take_back(*running[i]) && context.intact(running[i]->seq)) continue;
     if (running[i]->shifted) {
       running[i]->fail(why);  // What it has forgotten cannot be computed again.
     } else {
@@ -511,8 +519,10 @@ void Batcher::Impl::give_up_unsound(std::string_view why) {
 
 void Batcher::Impl::rebuild(std::string_view why) noexcept {
   ++counters.n_rebuilt;
+  drop_flight();
   const auto give_up = [&](const StreamPtr& stream) {
     stream->seq = -1;
+    stream->n_in_flight = 0;
     stream->branches.clear();
     stream->draft.clear();
     stream->n_computed = 0;

@@ -146,7 +146,8 @@ void Batcher::Impl::expire(Clock::time_point now) {
   admission.for_each(end_if_late);
   if (any) drop_done_waiting();
   for (const StreamPtr& stream : running) {
-    if (stream->done() || !stream->is_late(now)) continue;
+    // One that is in flight is asked again when it has landed.
+    if (stream->done() || stream->n_in_flight > 0 || !stream->is_late(now)) continue;
     end(*stream, StopReason::kTimeout);
     any = true;
   }
@@ -171,6 +172,7 @@ void Batcher::Impl::end(Stream& stream, StopReason reason) {
 }
 
 void Batcher::Impl::leave(const StreamPtr& stream) {
+  leave_flight(*stream);
   cache.release(*stream);
   const auto place = std::find(running.begin(), running.end(), stream);
   if (place != running.end()) {
@@ -184,6 +186,7 @@ void Batcher::Impl::leave(const StreamPtr& stream) {
 void Batcher::Impl::drop_done() {
   std::erase_if(running, [&](const StreamPtr& stream) {
     if (!stream->done()) return false;
+    leave_flight(*stream);
     cache.release(*stream);  // Of those that end in their midst; others have left their sequence already.
     tell(stream);
     return true;

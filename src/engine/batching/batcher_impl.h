@@ -97,16 +97,35 @@ struct Batcher::Impl {
   void draw(const Share& share);
   void drop_branches();
 
+  // --- Steps that overlap (overlap.cpp)
+
+  /// Whether everybody that runs is one whose batch can be begun while another one's is on its way.
+  bool may_overlap() const;
+  /// Whose turn it is: all that run or, where steps overlap, half of them that are not in flight.
+  void choose_turn();
+  /// Computes the batch. Where steps overlap it is only begun, and `batch` and its shares are those of the
+  /// one that was begun before, which may be empty.
+  DecodeStatus decode();
+  /// The batch that is on its way becomes `batch`.
+  void exchange_flight();
+  /// Reads the batch that is on its way, if there is one.
+  void land();
+  /// The stream takes no part any more in the batch that is on its way.
+  void leave_flight(engine::Stream& stream);
+  /// What is on its way is given up. True where the stream's text in the cache is what it was before.
+  void drop_flight() noexcept;
+  bool take_back(engine::Stream& stream);
+
   // --- When the cache is full, or a step fails
 
   void make_room();
   void preempt(const engine::StreamPtr& stream);
   void wait_again(const engine::StreamPtr& stream);  ///< Not a reference into `running`.
   bool preempt_youngest(const engine::Stream* except);
-  /// A step failed. `unsure`: what the cache and its index hold may be anything.
-  void failed(std::string_view why, bool unsure) noexcept;
+  /// A step failed. `cache_is_unsure`: what the cache and its index hold may be anything.
+  void failed(std::string_view why, bool cache_is_unsure) noexcept;
   void blame(std::string_view why) noexcept;
-  void recover(std::string_view why, bool unsure) noexcept;
+  void recover(std::string_view why, bool cache_is_unsure) noexcept;
   void give_up_unsound(std::string_view why);
   /// Gives up the cache; all streams that run wait again, to be computed from their texts.
   void rebuild(std::string_view why) noexcept;
@@ -158,6 +177,7 @@ struct Batcher::Impl {
   bool any_deadlines = false;                                // Among them.
   bool delivering = false;
 
+  std::vector<engine::StreamPtr> turn;  // Those of `running` whose turn it is in this step.
   Batch batch;
   std::vector<Share> shares;
   std::vector<engine::Stream*> reading;  // Of the step: those that want some of the prompt budget.
@@ -165,6 +185,16 @@ struct Batcher::Impl {
   /// itself. Not more than an address, of a stream that may be gone.
   const engine::Stream* crowded_out = nullptr;
   int n_decoding = 0;         // Items of the batch that are no prompt's.
+  /// A batch that was begun, and is not read yet.
+  struct Flight {
+    Batch batch;
+    std::vector<Share> shares;  // Null streams are those that have left.
+    int n_decoding = 0;
+    bool any = false;
+  };
+  Flight flight;
+  bool overlapping = false;   // This step is begun, not waited for.
+  bool unsure = false;        // Results are being read: what the cache holds may not be what streams say.
   int n_read_by_drafter = 0;  // Tokens, in this step.
   int n_source = 0;           // Tokens of sources that this step has read, ...
   double source_ms = 0.0;     // ... and how long that took.

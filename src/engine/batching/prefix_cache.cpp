@@ -416,7 +416,7 @@ bool PrefixCache::consistent(std::span<const StreamPtr> running) const {
   for (const SeqId seq : idle_)
     if (!claim(seq, index_.size(seq))) return false;
   for (const StreamPtr& stream : running)
-    if (!claim(stream->seq, stream->n_computed) ||
+    if (!claim(stream->seq, stream->n_computed + stream->n_in_flight) ||
         (!stream->shifted && index_.size(stream->seq) != stream->n_computed))
       return false;
   for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)

@@ -22,11 +22,13 @@ void check_tokens(std::span<const Token> tokens, int n_vocab) {
 template <typename F>
 auto Batcher::Impl::or_recover(F f) {
   if (delivering) engine::refuse("texts are saved and restored between steps, not from on_output");
+  unsure = false;
   try {
+    land();
     return f();
   } catch (...) {
     if (const std::string why = engine::what_is_thrown(); !suspend_if_lost(why))
-      recover(why, cache.is_broken());
+      recover(why, unsure || cache.is_broken());
     throw;
   }
 }

@@ -138,6 +138,7 @@ class Stream {
   int n_computed = 0;            ///< Of text: in the cache.
   int n_reached = 0;             ///< What n_computed was at most: what it computes below is done again.
   SeqId seq = -1;                ///< While it runs.
+  int n_in_flight = 0;           ///< Items that it has in a batch that was begun, and is not read yet.
   bool lacks_source = false;     ///< While it runs: its text is about a source that is not read yet.
   bool knows_source = false;     ///< It has had its source before.
   bool shifted = false;          ///< Something was forgotten: the cache cannot be computed again from text.
