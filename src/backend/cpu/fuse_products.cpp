@@ -49,9 +49,11 @@ void Fuser::add_product(NodeId id) {
   }
 }
 
-/// product + a vector, where the product has no bias of its own.
+/// product + a vector, where the product has no bias of its own. The bias comes before what adapters add.
 void Fuser::absorb_bias(const Node& node, MatmulValues& values) {
-  if (get_op<ops::Matmul>(node) == nullptr || values.bias != kNoValue || values.gate != kNoValue) return;
+  if (get_op<ops::Matmul>(node) == nullptr || values.bias != kNoValue || values.gate != kNoValue ||
+      values.low_rank.used())
+    return;
   const NodeId add = only_user<ops::Add>(values.out);
   if (add == kNoNode) return;
   const ValueId vector = graph_.node(add).inputs[1];
