@@ -112,8 +112,10 @@ struct Batcher::Impl {
   void land();
   /// The stream takes no part any more in the batch that is on its way.
   void leave_flight(engine::Stream& stream);
-  /// What is on its way is given up. True where the stream's text in the cache is what it was before.
+  /// What is on its way is given up: its streams are to be taken back.
   void drop_flight() noexcept;
+  /// The cache has of the stream's text what it had before the batch that was given up. False where that
+  /// cannot be: a running state has gone on.
   bool take_back(engine::Stream& stream);
 
   // --- When the cache is full, or a step fails
