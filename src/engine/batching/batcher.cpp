@@ -34,6 +34,7 @@ Batcher::Impl::Impl(Context& context_in, const BatcherParams& params_in)
       pace(params, context.params().n_ubatch),
       masks(context.model().info().n_vocab) {
   running.reserve(static_cast<std::size_t>(params.n_running));
+  turn.reserve(static_cast<std::size_t>(params.n_running));
 }
 
 RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) {
