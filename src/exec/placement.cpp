@@ -62,17 +62,17 @@ double bytes_of(const Graph& graph, const Node& node, std::span<const std::int64
 /// Where a value is: the device that made it and those that have it, of so many devices.
 class Where {
  public:
-  static constexpr int kMaxDevices = 12;
+  static constexpr int kMaxDevices = 26;
   Where() = default;
-  explicit Where(int home) : word_(static_cast<char16_t>(home << kMaxDevices | 1 << home)) {}
-  explicit Where(char16_t word) : word_(word) {}
+  explicit Where(int home) : word_(static_cast<char32_t>(home << kMaxDevices | 1 << home)) {}
+  explicit Where(char32_t word) : word_(word) {}
   int home() const { return word_ >> kMaxDevices; }
   bool on(int device) const { return (word_ >> device & 1) != 0; }
-  void add(int device) { word_ = static_cast<char16_t>(word_ | 1 << device); }
-  char16_t word() const { return word_; }
+  void add(int device) { word_ = static_cast<char32_t>(word_ | 1 << device); }
+  char32_t word() const { return word_; }
 
  private:
-  char16_t word_ = 0;
+  char32_t word_ = 0;
 };
 
 class Placer {
@@ -97,7 +97,7 @@ class Placer {
  private:
   /// The cheapest way to a set of places of the values alive.
   struct State {
-    std::u16string where;  // By alive_.
+    std::u32string where;  // By alive_.
     double seconds = 0.0;
     int parent = -1;
     int device = -1;  // Of the last node.
@@ -132,14 +132,14 @@ class Placer {
       if (last_reader_[index(columns[c])] > static_cast<int>(n)) kept.push_back(c);
     const bool is_output = graph_.is_output(node.output);
 
-    std::unordered_map<std::u16string, std::size_t> found;
+    std::unordered_map<std::u32string, std::size_t> found;
     const std::size_t end = states_.size();
     for (std::size_t s = begin_; s < end; ++s) {
       for (int device = 0; device < costs_.n_devices; ++device) {
         double seconds = states_[s].seconds + costs_.node_at(n, device);
         if (is_output) seconds += costs_.copy_of(node.output, device, costs_.host);
-        std::u16string where = states_[s].where;
-        for (std::size_t c = where.size(); c < columns.size(); ++c) where.push_back(u'\0');
+        std::u32string where = states_[s].where;
+        for (std::size_t c = where.size(); c < columns.size(); ++c) where.push_back(U'\0');
         for (const std::size_t column : reads) {
           Where place(where[column]);
           const ValueId value = columns[column];
@@ -155,7 +155,7 @@ class Placer {
         }
         if (!(seconds <= bound_) || seconds == kImpossible) continue;
         where.back() = Where(device).word();
-        std::u16string key;
+        std::u32string key;
         for (const std::size_t c : kept) key.push_back(where[c]);
         const auto [at, is_new] = found.try_emplace(key, states_.size());
         if (is_new) {
@@ -172,7 +172,7 @@ class Placer {
                                                graph_.value(node.output).name +
                                                ") where it has to be: check what is pinned");
     // Of states before, only the way back is needed from here on.
-    for (std::size_t s = begin_; s < end; ++s) std::u16string().swap(states_[s].where);
+    for (std::size_t s = begin_; s < end; ++s) std::u32string().swap(states_[s].where);
     begin_ = end;
     prune();
     std::vector<ValueId> alive;

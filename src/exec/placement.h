@@ -68,7 +68,7 @@ struct Placement {
 /// The assignment of least cost. Of all assignments of the nodes so far that agree on where the values lie
 /// that are still to be read, the cheapest is kept. Work is nodes x states x devices, with at most (devices *
 /// 2^(devices-1)) ^ (values alive at a time) states. What costs more than the greedy rule is dropped on the
-/// way. Beyond `max_states` the cheapest states go on, and the result may not be exact; beyond 12 devices it
+/// way. Beyond `max_states` the cheapest states go on, and the result may not be exact; beyond 26 devices it
 /// is the rule of thumb's. Throws Error
 /// kUnsupported that names a node with no place.
 Placement place(const Graph& graph, const Costs& costs, std::size_t max_states = 20000);

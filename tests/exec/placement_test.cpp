@@ -25,7 +25,7 @@ struct Case {
 
 /// Sums, stores to caches, some nodes pinned as weights' homes pin them; whole numbers as costs, so that sums
 /// are exact.
-Case random_case(std::mt19937& random) {
+Case random_case(std::mt19937& random, int n_devices = kDevices, int max_nodes = kMaxNodes) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   Case result;
   Graph& graph = result.graph;
@@ -36,7 +36,7 @@ Case random_case(std::mt19937& random) {
   const ValueId cells = graph.add_input("cells", DType::kI32, {Dim(1, n)});
   std::array<ValueId, 2> caches;
   for (ValueId& cache : caches) cache = graph.add_state("cache", DType::kF32, {64, 1, 8});
-  const int n_nodes = 3 + below(kMaxNodes - 2);
+  const int n_nodes = 3 + below(max_nodes - 2);
   const auto any = [&] {  // Late values more often: chains rather than stars.
     const int back = std::min(below(3) + (below(5) == 0 ? below(8) : 0), static_cast<int>(values.size()) - 1);
     return values[values.size() - 1 - static_cast<std::size_t>(back)];
@@ -55,22 +55,22 @@ Case random_case(std::mt19937& random) {
   if (below(3) == 0) graph.add_output(values[values.size() / 2]);
 
   Costs& costs = result.costs;
-  costs.n_devices = kDevices;
-  costs.host = below(kDevices);
+  costs.n_devices = n_devices;
+  costs.host = below(n_devices);
   const std::array<int, kDevices> speed = {10, 4, 1};
   const int copy_cost = 1 + below(20);
   for (int i = 0; i < n_nodes; ++i) {
     const int work = 1 + below(10);
-    const int pin = below(5) < 2 ? below(kDevices) : -1;
-    for (int d = 0; d < kDevices; ++d)
+    const int pin = below(5) < 2 ? below(n_devices) : -1;
+    for (int d = 0; d < n_devices; ++d)
       costs.node.push_back((pin >= 0 && d != pin) || (pin < 0 && below(8) == 0)
                                ? kImpossible
-                               : static_cast<double>(work * speed[static_cast<std::size_t>(d)]));
+                               : static_cast<double>(work * speed[static_cast<std::size_t>(d % kDevices)]));
   }
   for (std::size_t v = 0; v < graph.values().size(); ++v) {
     const bool is_state = state_behind(graph, static_cast<ValueId>(v)) != kNoValue;
-    for (int from = 0; from < kDevices; ++from)
-      for (int to = 0; to < kDevices; ++to)
+    for (int from = 0; from < n_devices; ++from)
+      for (int to = 0; to < n_devices; ++to)
         costs.copy.push_back(from == to ? 0.0 : is_state ? kImpossible : copy_cost + below(10));
   }
   return result;
@@ -83,19 +83,20 @@ class BruteForce {
   explicit BruteForce(const Case& c) : graph_(c.graph), costs_(c.costs), live_(live_nodes(c.graph)) {}
 
   double run() {
-    std::vector<std::array<bool, kDevices>> on(graph_.values().size());
+    std::vector<std::uint32_t> on(graph_.values().size());
     std::vector<int> home(graph_.values().size(), -1);
     for (std::size_t v = 0; v < home.size(); ++v)
       if (graph_.values()[v].kind == ValueKind::kInput) {
         home[v] = costs_.host;
-        on[v][static_cast<std::size_t>(costs_.host)] = true;
+        on[v] = 1u << costs_.host;
       }
     descend(0, 0.0, on, home);
     return best_;
   }
 
  private:
-  void descend(std::size_t n, double sum, const std::vector<std::array<bool, kDevices>>& on,
+  /// `on`: a bit for each device that has a value.
+  void descend(std::size_t n, double sum, const std::vector<std::uint32_t>& on,
                const std::vector<int>& home) {
     if (sum >= best_) return;
     if (n == graph_.nodes().size()) {
@@ -104,8 +105,8 @@ class BruteForce {
     }
     if (!live_[n]) return descend(n + 1, sum, on, home);
     const Node& node = graph_.nodes()[n];
-    for (int device = 0; device < kDevices; ++device) {
-      const auto d = static_cast<std::size_t>(device);
+    for (int device = 0; device < costs_.n_devices; ++device) {
+      const std::uint32_t here = 1u << device;
       double cost = sum + costs_.node_at(n, device);
       auto now = on;
       auto homes = home;
@@ -113,14 +114,14 @@ class BruteForce {
         const auto v = static_cast<std::size_t>(input);
         if (homes[v] < 0) {  // A state comes to be where it is used first.
           homes[v] = device;
-          now[v][d] = true;
+          now[v] |= here;
         }
-        if (!now[v][d]) cost += costs_.copy_of(input, homes[v], device);
-        now[v][d] = true;
+        if ((now[v] & here) == 0) cost += costs_.copy_of(input, homes[v], device);
+        now[v] |= here;
       }
       const auto out = static_cast<std::size_t>(node.output);
       homes[out] = device;
-      now[out][d] = true;
+      now[out] |= here;
       for (const ValueId output : graph_.outputs())
         if (output == node.output && device != costs_.host) {
           cost += costs_.copy_of(output, device, costs_.host);
@@ -158,6 +159,24 @@ double cost_of_the_peers_rule(const Case& c) {
     device_of.push_back(device);
   }
   return cost_of(c.graph, c.costs, device_of);
+}
+
+TEST(Placement, IsTheCheapestOnManyDevices) {
+  std::mt19937 random(3);
+  int n_better = 0;
+  for (int i = 0; i < 60; ++i) {
+    const int n_devices = 13 + i % 14;
+    const Case c = random_case(random, n_devices, 4);
+    const double least = BruteForce(c).run();
+    if (least == kImpossible) continue;
+    const Placement placement = place(c.graph, c.costs);
+    ASSERT_EQ(placement.seconds, least) << "graph " << i << " on " << n_devices << "\n" << to_string(c.graph);
+    EXPECT_TRUE(placement.exact);
+    EXPECT_EQ(cost_of(c.graph, c.costs, placement.device_of), least);
+    const Placement greedy = place_greedily(c.graph, c.costs);
+    n_better += greedy.seconds > least ? 1 : 0;
+  }
+  EXPECT_GT(n_better, 0);
 }
 
 TEST(Placement, IsTheCheapestOfAllAssignmentsAndNeverWorseThanRulesOfThumb) {
