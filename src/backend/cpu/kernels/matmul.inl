@@ -54,10 +54,8 @@ struct Traits {
   static constexpr PanelLayout kLayout = kPanelLayouts[kLayoutIndex];
   static constexpr ScaleKind kScales = kLayout.scales;
   static constexpr bool kTable = kLayout.table.of[0] != 0;
-  static constexpr bool kMin =
-      kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin || kScales == ScaleKind::kSuper16Min;
-  static constexpr bool kTwoHalves =
-      kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuper16Min || kScales == ScaleKind::kSuperE4M3;
+  static constexpr bool kMin = kScales == ScaleKind::kHalfMin || kScales == ScaleKind::kSuperMin;
+  static constexpr bool kTwoHalves = kScales == ScaleKind::kSuper16 || kScales == ScaleKind::kSuperE4M3;
   static constexpr int kBaseBits = plane_bits(kLayout.base);
   static constexpr int kBaseBytes = plane_bytes(kLayout.base);
   static constexpr int kCodeBytes = code_bytes(kLayout);
@@ -197,17 +195,15 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
   for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
 }
 
-/// What a super-block's activations are multiplied by beside its codes, of blocks i and i + 1 or of the
-/// halves of block i: mins, or the scales that the codes' zero has.
+/// What a super-block's activations are multiplied by beside its codes, of blocks i and i + 1: mins, or the
+/// scales that the codes' zero has.
 template <class T>
 static inline Pairs zero_factors(const std::byte* scales, int i) {
   if constexpr (T::kScales == ScaleKind::kSuperMin) {
     return i == 0 ? pairs_of_bits<0, 63>(load_codes(scales)) : pairs_of_bits<8, 63>(load_codes(scales));
-  } else if constexpr (T::kScales == ScaleKind::kSuper) {
-    return load_i8_pairs(scales + 16 * i);
   } else {
-    static_assert(T::kScales == ScaleKind::kSuper16Min);
-    return load_high_nibble_pairs(scales + 32 * i);
+    static_assert(T::kScales == ScaleKind::kSuper);
+    return load_i8_pairs(scales + 16 * i);
   }
 }
 
@@ -305,6 +301,69 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
   for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
 }
 
+/// out[c][16] = a panel times the kQ8Wide rows x[c], of a layout whose scales are so small that what comes of
+/// a group, and of its mins, is a whole number: add_scaled_pairs has the scales where they cost least.
+template <int kLayoutIndex, int kColumns>
+static void multiply_scaled_blocks(const std::byte* panel, LowPlanes, std::int64_t n_super_blocks,
+                                   const std::byte* const* rows, float* out) {
+  using T = Traits<kLayoutIndex>;
+  static_assert(offsetof(Q8Wide, q) == 0 && T::kScales == ScaleKind::kSuper16Min);
+  static_assert(T::kLayout.base == Plane::kPairs && T::kLayout.extra == Plane::kNone);
+  const std::byte* x[kColumns];
+  Floats total[kColumns];
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) {
+    x[c] = rows[c];
+    total[c] = zero_floats();
+  }
+#pragma GCC unroll 1
+  for (std::int64_t left = n_super_blocks; left > 0; --left) {
+    prefetch<kQuantisedAhead, T::kHeaderBytes, kColumns>(panel);
+    const std::byte* const factors = panel;
+    const std::byte* scales = panel + T::kFactorBytes;
+    panel += T::kHeaderBytes;
+#pragma GCC unroll 1
+    for (int groups = T::kLayout.super_blocks / kWideBlocks; groups > 0; --groups) {
+      Ints sums[kColumns];
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) sums[c] = zero_ints();
+#pragma GCC unroll 1
+      for (int i = 0; i < kWideBlocks; ++i) {
+        prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
+        for (int half = 0; half < 2; ++half)
+          add_scaled_pairs(panel + 64 * half, scales + kPanelRows * (2 * i + half), x,
+                           kBlockColumns * i + 16 * half, sums);
+        panel += T::kRecordBytes;
+      }
+      Floats part[kColumns];
+      const Floats d = load_f16(factors);
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        part[c] = mul(to_floats(sums[c]), d);
+        sums[c] = zero_ints();
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < kWideBlocks; ++i) {
+        const Pairs mins = load_high_nibble_pairs(scales + 2 * kPanelRows * i);
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c)
+          sums[c] = dot_pairs(sums[c], mins, x[c] + offsetof(Q8Wide, sums) + 4 * i);
+      }
+      scales += 2 * kPanelRows * kWideBlocks;
+      const Floats min = load_f16(factors + 2 * kPanelRows);
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        part[c] = multiply_add(to_floats(sums[c]), min, part[c]);
+        const auto* group = reinterpret_cast<const Q8Wide*>(x[c]);
+        total[c] = multiply_add(part[c], splat(&group->scale), total[c]);
+        x[c] += sizeof(Q8Wide);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) store_f32(out + 16 * c, total[c]);
+}
+
 /// out[c][16] = a panel times the kQ8Wide rows x[c]. The activations' scale is applied once a group, which is
 /// one multiply-add less a block.
 template <int kLayoutIndex, int kColumns>
@@ -359,14 +418,12 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
         Ints sums[kColumns];
 #pragma GCC unroll 8
         for (int c = 0; c < kColumns; ++c) sums[c] = zero_ints();
-        constexpr int kStep = T::kTwoHalves ? 1 : 2;
-        constexpr std::size_t kSums = T::kTwoHalves ? offsetof(Q8Wide, sums) : offsetof(Q8Wide, block_sums);
 #pragma GCC unroll 8
-        for (int i = 0; i < kWideBlocks; i += kStep) {
+        for (int i = 0; i < kWideBlocks; i += 2) {
           const Pairs factors = zero_factors<T>(kSixBits ? mins : scales, i);
 #pragma GCC unroll 8
           for (int c = 0; c < kColumns; ++c)
-            sums[c] = dot_pairs(sums[c], factors, x[c] + kSums + 4 / kStep * i);
+            sums[c] = dot_pairs(sums[c], factors, x[c] + offsetof(Q8Wide, block_sums) + 2 * i);
         }
 #pragma GCC unroll 8
         for (int c = 0; c < kColumns; ++c) part[c] = mul(to_floats(sums[c]), zero_factor);
@@ -389,8 +446,8 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
               const std::byte* const pair = x[c] + offsetof(Q8Wide, block_sums) + 4 * (i / 2);
               sums[c] = dot_pairs(zero_ints(), load_i8_pairs(one_of_two<-T::kLayout.zero>(i % 2)), pair);
             } else {
-              sums[c] = T::kTwoHalves && !T::kMin ? start<T::kStartShift, T::kMaxCode>(offsets + 2 * i + half)
-                                                  : zero_ints();
+              sums[c] =
+                  T::kTwoHalves ? start<T::kStartShift, T::kMaxCode>(offsets + 2 * i + half) : zero_ints();
             }
           }
         };
@@ -403,10 +460,7 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
         begin(0);
         add_half<T, 0, kColumns>(panel, table, x, at, sums);
         if constexpr (T::kTwoHalves) {
-          constexpr bool kNibbles = T::kScales == ScaleKind::kSuper16Min;
-          const auto load_scale = [&] {
-            return kFloatScales ? load_e4m3(scales) : kNibbles ? load_low_nibbles(scales) : load_i8(scales);
-          };
+          const auto load_scale = [&] { return kFloatScales ? load_e4m3(scales) : load_i8(scales); };
           end(load_scale());
           begin(1);
           add_half<T, 1, kColumns>(panel, table, x, at, sums);
@@ -534,6 +588,9 @@ constexpr void fill(MultiplyTable& table) {
   } else if constexpr (kLayout.scales == ScaleKind::kSuperFlat) {
     table.n_values = unit_columns(kLayout);
     table.by_columns[kColumns - 1] = multiply_flat_blocks<kLayoutIndex, kColumns>;
+  } else if constexpr (kLayout.scales == ScaleKind::kSuper16Min) {
+    table.n_values = unit_columns(kLayout);
+    table.by_columns[kColumns - 1] = multiply_scaled_blocks<kLayoutIndex, kColumns>;
   } else if constexpr (has_super_blocks(kLayout.scales)) {
     table.n_values = unit_columns(kLayout);
     table.by_columns[kColumns - 1] = multiply_super_blocks<kLayoutIndex, kColumns>;

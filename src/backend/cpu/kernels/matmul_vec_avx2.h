@@ -137,6 +137,32 @@ static inline Pairs load_high_nibble_pairs(const std::byte* p) {
   const Pairs v = load_u8_pairs(p);
   return {_mm256_srli_epi16(v.a, 4), _mm256_srli_epi16(v.b, 4)};
 }
+/// The addition of pairs of products multiplies as well.
+template <int kColumns>
+static inline void add_scaled_pairs(const std::byte* plane, const std::byte* scales,
+                                    const std::byte* const (&q)[kColumns], std::ptrdiff_t at,
+                                    Ints (&sums)[kColumns]) {
+  const Codes pairs = load_codes(plane);
+  const Codes c0 = shifted_bits<0, 3>(pairs), c1 = shifted_bits<2, 3>(pairs), c2 = shifted_bits<4, 3>(pairs),
+              c3 = shifted_bits<6, 3>(pairs);
+  const Ints bytes = load_u8_ints(scales);
+  const auto twice = [](__m256i n) {
+    return _mm256_and_si256(_mm256_or_si256(n, _mm256_slli_epi32(n, 16)), _mm256_set1_epi32(0x000f000f));
+  };
+  const __m256i scale_a = twice(bytes.a), scale_b = twice(bytes.b);
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) {
+    const std::byte* const from = q[c] + at;
+    const __m256i q0 = splat_int(from), q1 = splat_int(from + 4), q2 = splat_int(from + 8),
+                  q3 = splat_int(from + 12);
+    const auto products = [&](__m256i w0, __m256i w1, __m256i w2, __m256i w3) {
+      return _mm256_add_epi16(_mm256_add_epi16(multiply_pairs(w0, q0), multiply_pairs(w1, q1)),
+                              _mm256_add_epi16(multiply_pairs(w2, q2), multiply_pairs(w3, q3)));
+    };
+    sums[c].a = _mm256_add_epi32(sums[c].a, _mm256_madd_epi16(products(c0.a, c1.a, c2.a, c3.a), scale_a));
+    sums[c].b = _mm256_add_epi32(sums[c].b, _mm256_madd_epi16(products(c0.b, c1.b, c2.b, c3.b), scale_b));
+  }
+}
 template <int kShift, int kMask>
 static inline Pairs pairs_of_bits(Codes c) {
   const __m256i mask = _mm256_set1_epi16(kMask);
@@ -181,11 +207,6 @@ static inline void bf16_of_bytes(Codes low, Codes high, Floats (&columns)[4]) {
 }
 static inline Floats load_i8(const std::byte* p) { return to_floats(load_i8_ints(p)); }
 static inline Floats load_u8(const std::byte* p) { return to_floats(load_u8_ints(p)); }
-static inline Floats load_low_nibbles(const std::byte* p) {
-  const Ints v = load_u8_ints(p);
-  const __m256i mask = _mm256_set1_epi32(15);
-  return to_floats({_mm256_and_si256(v.a, mask), _mm256_and_si256(v.b, mask)});
-}
 static inline __m256i exponent_bits(__m256i e) {
   const __m256i one = _mm256_set1_epi32(1);
   const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);

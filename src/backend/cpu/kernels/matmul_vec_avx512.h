@@ -86,6 +86,38 @@ static inline Pairs load_i8_pairs(const std::byte* p) {
 static inline Pairs load_high_nibble_pairs(const std::byte* p) {
   return _mm512_srli_epi16(load_u8_pairs(p), 4);
 }
+/// From so many columns on, scales are best in the codes: 0 to 3 times a scale are a table for each row. That
+/// is more to do for all columns, and for each as little as without scales. With fewer, sums are multiplied.
+inline constexpr int kColumnsForScaledCodes = 6;
+template <int kColumns>
+static inline void add_scaled_pairs(const std::byte* plane, const std::byte* scales,
+                                    const std::byte* const (&q)[kColumns], std::ptrdiff_t at,
+                                    Ints (&sums)[kColumns]) {
+  const Codes pairs = load_codes(plane);
+  const __m512i bytes = load_u8_ints(scales);
+  const auto q_of = [&](int c) { return reinterpret_cast<const std::int8_t*>(q[c] + at); };
+  if constexpr (kColumns < kColumnsForScaledCodes) {
+    const Codes codes[] = {shifted_bits<0, 3>(pairs), shifted_bits<2, 3>(pairs), shifted_bits<4, 3>(pairs),
+                           shifted_bits<6, 3>(pairs)};
+    // As pairs: a product is below 2^15, what is above it is multiplied by 0.
+    const Pairs factors = _mm512_and_si512(bytes, _mm512_set1_epi32(15));
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c)
+      sums[c] = _mm512_dpwssd_epi32(sums[c], dot<3>(zero_ints(), codes, q_of(c)), factors);
+  } else {
+    const __m512i twice = _mm512_ternarylogic_epi32(bytes, _mm512_slli_epi32(bytes, 16),
+                                                    _mm512_set1_epi32(0x000f000f), 0xa8);  // (a | b) & mask
+    const Codes multiples = _mm512_mullo_epi16(twice, _mm512_set1_epi32(0x03020100));
+    // Four rows share a table.
+    const Codes rows = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c));
+    const Codes codes[] = {look_up(multiples, or_shifted_bits<0, 3>(rows, pairs)),
+                           look_up(multiples, or_shifted_bits<2, 3>(rows, pairs)),
+                           look_up(multiples, or_shifted_bits<4, 3>(rows, pairs)),
+                           look_up(multiples, or_shifted_bits<6, 3>(rows, pairs))};
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) sums[c] = dot<3 * 15>(sums[c], codes, q_of(c));
+  }
+}
 template <int kShift, int kMask>
 static inline Pairs pairs_of_bits(Codes a) {
   return _mm512_and_si512(_mm512_srli_epi16(a, kShift), _mm512_set1_epi16(kMask));
@@ -116,9 +148,6 @@ static inline Floats load_i8(const std::byte* p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(p)));
 }
 static inline Floats load_u8(const std::byte* p) { return _mm512_cvtepi32_ps(load_u8_ints(p)); }
-static inline Floats load_low_nibbles(const std::byte* p) {
-  return _mm512_cvtepi32_ps(_mm512_and_si512(load_u8_ints(p), _mm512_set1_epi32(15)));
-}
 static inline Floats load_exponents(const std::byte* p) {
   const __m512i e = load_u8_ints(p);
   const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);

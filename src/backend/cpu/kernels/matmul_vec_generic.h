@@ -130,6 +130,22 @@ static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) 
   return sum;
 }
 
+/// Adds the products of 16 columns to the sums of all columns of activations, whose own begin at q[c] + at:
+/// of a plane of pairs, times the low nibble of each row's scale.
+template <int kColumns>
+static inline void add_scaled_pairs(const std::byte* plane, const std::byte* scales,
+                                    const std::byte* const (&q)[kColumns], std::ptrdiff_t at,
+                                    Ints (&sums)[kColumns]) {
+  const Codes pairs = load_codes(plane);
+  const Codes codes[] = {shifted_bits<0, 3>(pairs), shifted_bits<2, 3>(pairs), shifted_bits<4, 3>(pairs),
+                         shifted_bits<6, 3>(pairs)};
+  for (int c = 0; c < kColumns; ++c) {
+    const Ints products = dot<3>(zero_ints(), codes, reinterpret_cast<const std::int8_t*>(q[c] + at));
+    for (int row = 0; row < 16; ++row)
+      sums[c].v[row / 4][row % 4] += products.v[row / 4][row % 4] * (static_cast<int>(scales[row]) & 15);
+  }
+}
+
 /// lane r = p[r], p[16 + r]
 template <class Value>
 static inline Pairs pairs_of(Value value) {
@@ -233,11 +249,6 @@ static inline Floats load_i8(const std::byte* p) {
 static inline Floats load_u8(const std::byte* p) {
   float r[16];
   for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::uint8_t>(p[i]));
-  return load_f32(r);
-}
-static inline Floats load_low_nibbles(const std::byte* p) {
-  float r[16];
-  for (int i = 0; i < 16; ++i) r[i] = static_cast<float>(static_cast<std::uint8_t>(p[i]) & 15);
   return load_f32(r);
 }
 /// 2^(e - 128) of 16 bytes e; exact, also where the result is subnormal.

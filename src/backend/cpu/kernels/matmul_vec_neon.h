@@ -97,6 +97,30 @@ static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) 
   return sum;
 }
 
+struct Bytes16 {
+  uint32x4_t v[4];
+};
+static inline Bytes16 widen(uint8x16_t b) {
+  const uint16x8_t low = vmovl_u8(vget_low_u8(b)), high = vmovl_high_u8(b);
+  return {{vmovl_u16(vget_low_u16(low)), vmovl_high_u16(low), vmovl_u16(vget_low_u16(high)),
+           vmovl_high_u16(high)}};
+}
+template <int kColumns>
+static inline void add_scaled_pairs(const std::byte* plane, const std::byte* scales,
+                                    const std::byte* const (&q)[kColumns], std::ptrdiff_t at,
+                                    Ints (&sums)[kColumns]) {
+  const Codes pairs = load_codes(plane);
+  const Codes codes[] = {shifted_bits<0, 3>(pairs), shifted_bits<2, 3>(pairs), shifted_bits<4, 3>(pairs),
+                         shifted_bits<6, 3>(pairs)};
+  const Bytes16 factors = widen(vandq_u8(vld1q_u8(bytes_of(scales)), vdupq_n_u8(15)));
+#pragma GCC unroll 4
+  for (int c = 0; c < kColumns; ++c) {
+    const Ints products = dot<3>(zero_ints(), codes, reinterpret_cast<const std::int8_t*>(q[c] + at));
+    for (int i = 0; i < 4; ++i)
+      sums[c].v[i] = vmlaq_s32(sums[c].v[i], products.v[i], vreinterpretq_s32_u32(factors.v[i]));
+  }
+}
+
 static inline Pairs pairs_of(int16x8_t first_low, int16x8_t first_high, int16x8_t second_low,
                              int16x8_t second_high) {
   return {{vzip1q_s16(first_low, second_low), vzip2q_s16(first_low, second_low),
@@ -185,16 +209,8 @@ static inline void bf16_of_bytes(const Codes& low, const Codes& high, Floats (&c
   }
 }
 
-struct Bytes16 {
-  uint32x4_t v[4];
-};
-static inline Bytes16 widen(uint8x16_t b) {
-  const uint16x8_t low = vmovl_u8(vget_low_u8(b)), high = vmovl_high_u8(b);
-  return {{vmovl_u16(vget_low_u16(low)), vmovl_high_u16(low), vmovl_u16(vget_low_u16(high)),
-           vmovl_high_u16(high)}};
-}
-static inline Floats floats_of(uint8x16_t b) {
-  const Bytes16 wide = widen(b);
+static inline Floats load_u8(const std::byte* p) {
+  const Bytes16 wide = widen(vld1q_u8(bytes_of(p)));
   Floats r;
   for (int i = 0; i < 4; ++i) r.v[i] = vcvtq_f32_u32(wide.v[i]);
   return r;
@@ -204,10 +220,6 @@ static inline Floats load_i8(const std::byte* p) {
   const int16x8_t low = vmovl_s8(vget_low_s8(b)), high = vmovl_high_s8(b);
   return to_floats({{vmovl_s16(vget_low_s16(low)), vmovl_high_s16(low), vmovl_s16(vget_low_s16(high)),
                      vmovl_high_s16(high)}});
-}
-static inline Floats load_u8(const std::byte* p) { return floats_of(vld1q_u8(bytes_of(p))); }
-static inline Floats load_low_nibbles(const std::byte* p) {
-  return floats_of(vandq_u8(vld1q_u8(bytes_of(p)), vdupq_n_u8(15)));
 }
 static inline Floats load_exponents(const std::byte* p) {
   const Bytes16 e = widen(vld1q_u8(bytes_of(p)));
