@@ -136,6 +136,46 @@ static inline __attribute__((always_inline)) void add_half(const std::byte* reco
   }
 }
 
+/// The same where registers are few: codes of four columns, from group j of a record to before kEnd, are
+/// multiplied as soon as they are there.
+template <class T, int j, int kEnd, class Turns, int kColumns>
+static inline __attribute__((always_inline)) void add_by_turns(const std::byte* record, Codes table,
+                                                               const std::byte* const (&q)[kColumns],
+                                                               std::ptrdiff_t at,
+                                                               typename Turns::Products (&products)[kColumns],
+                                                               Ints (&sums)[kColumns]) {
+  const Codes codes = codes_of<T, j>(record, table);
+  const std::int8_t* group[kColumns];
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) group[c] = reinterpret_cast<const std::int8_t*>(q[c] + at) + 4 * j;
+  Turns::template add<T::kMaxCode>(products, codes, group);
+  if constexpr (j + 1 == kEnd || (j + 1) % Turns::template kGroups<T::kMaxCode> == 0) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      sums[c] = Turns::template end<T::kMaxCode>(sums[c], products[c]);
+      products[c] = Turns::template begin<T::kMaxCode>(sums[c]);
+    }
+  }
+  if constexpr (j + 1 < kEnd) add_by_turns<T, j + 1, kEnd, Turns>(record, table, q, at, products, sums);
+}
+
+/// Adds the products of groups [kFirst, kEnd) of a record, all eight or one half, to the sums of all columns.
+template <class T, int kFirst, int kEnd, int kColumns, class Turns = ByTurns>
+static inline __attribute__((always_inline)) void add_record(const std::byte* record, Codes table,
+                                                             const std::byte* const (&q)[kColumns],
+                                                             std::ptrdiff_t at, Ints (&sums)[kColumns],
+                                                             LowPlanes low = {}) {
+  if constexpr (Turns::kWanted && !T::kLayout.tall) {
+    typename Turns::Products products[kColumns];
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) products[c] = Turns::template begin<T::kMaxCode>(sums[c]);
+    add_by_turns<T, kFirst, kEnd, Turns>(record, table, q, at, products, sums);
+  } else {
+    if constexpr (kFirst < 4) add_half<T, 0, kColumns>(record, table, q, at, sums, low);
+    if constexpr (kEnd > 4) add_half<T, 1, kColumns>(record, table, q, at, sums, low);
+  }
+}
+
 /// out[c][16] = a panel times the kQ8 rows x[c].
 template <int kLayoutIndex, int kColumns>
 static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::int64_t n_blocks,
@@ -174,8 +214,7 @@ static void multiply_blocks(const std::byte* panel, LowPlanes low_planes, std::i
       const auto* g = reinterpret_cast<const Q8Group*>(x[c] + group);
       sums[c] = T::kMin ? zero_ints() : start<T::kStartShift, T::kMaxCode>(&g->offset);
     }
-    add_half<T, 0, kColumns>(panel, table, x, group, sums, low);
-    add_half<T, 1, kColumns>(panel, table, x, group, sums, low);
+    add_record<T, 0, 8, kColumns>(panel, table, x, group, sums, low);
     if constexpr (kTall)
       for (const std::byte*& plane : low) plane += plane_bytes(Plane::kPairs);
     if constexpr (kColumns == 1) {
@@ -285,8 +324,7 @@ static void multiply_flat_blocks(const std::byte* panel, LowPlanes, std::int64_t
 #pragma GCC unroll 1
       for (int i = 0; i < kWideBlocks; ++i) {
         prefetch<kQuantisedAhead, T::kRecordBytes, kColumns>(panel);
-        add_half<T, 0, kColumns>(panel, table, x, kBlockColumns * i, sums);
-        add_half<T, 1, kColumns>(panel, table, x, kBlockColumns * i, sums);
+        add_record<T, 0, 8, kColumns>(panel, table, x, kBlockColumns * i, sums);
         panel += T::kRecordBytes;
       }
 #pragma GCC unroll 8
@@ -458,15 +496,14 @@ static void multiply_super_blocks(const std::byte* panel, LowPlanes, std::int64_
           scales += kPanelRows;
         };
         begin(0);
-        add_half<T, 0, kColumns>(panel, table, x, at, sums);
+        add_record<T, 0, T::kTwoHalves ? 4 : 8, kColumns>(panel, table, x, at, sums);
         if constexpr (T::kTwoHalves) {
           const auto load_scale = [&] { return kFloatScales ? load_e4m3(scales) : load_i8(scales); };
           end(load_scale());
           begin(1);
-          add_half<T, 1, kColumns>(panel, table, x, at, sums);
+          add_record<T, 4, 8, kColumns>(panel, table, x, at, sums);
           end(load_scale());
         } else {
-          add_half<T, 1, kColumns>(panel, table, x, at, sums);
           end(T::kMin ? load_u8(scales) : load_i8(scales));
         }
         panel += T::kRecordBytes;

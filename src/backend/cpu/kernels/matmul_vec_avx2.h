@@ -75,44 +75,81 @@ static inline Ints start(const std::int32_t* offset) {
   const __m256i v = _mm256_srai_epi32(splat_int(offset), kShift);
   return {v, v};
 }
-static inline __m256i multiply_pairs(__m256i codes, __m256i q) { return _mm256_maddubs_epi16(codes, q); }
 
-// vpmaddubsw adds two products in 16 bits and saturates. It never does here: four products of pairs are added
-// in 16 bits where 4 * 2 * 127 * max_code <= 32767 (codes up to 32), two where the codes are up to 63
-// (32004). Wider codes go as |code - 128| times q with the sign of (code - 128): at most 2 * 128 * 127 =
-// 32512.
-template <int kMaxCode>
-static inline __m256i dot_half(__m256i sum, __m256i c0, __m256i c1, __m256i c2, __m256i c3,
-                               const std::int8_t* q) {
-  const __m256i ones = _mm256_set1_epi16(1);
-  const __m256i q0 = splat_int(q), q1 = splat_int(q + 4), q2 = splat_int(q + 8), q3 = splat_int(q + 12);
-  if constexpr (kSubtractsZero<kMaxCode>) {
-    const __m256i flip = _mm256_set1_epi8(-128);
-    const __m256i* const columns[] = {&q0, &q1, &q2, &q3};
-    const __m256i* const codes[] = {&c0, &c1, &c2, &c3};
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const __m256i w = _mm256_xor_si256(*codes[j], flip);
-      const __m256i products = multiply_pairs(_mm256_abs_epi8(w), _mm256_sign_epi8(*columns[j], w));
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, ones));
-    }
-    return sum;
-  } else {
-    static_assert(kMaxCode <= 63);
-    const __m256i low = _mm256_add_epi16(multiply_pairs(c0, q0), multiply_pairs(c1, q1));
-    const __m256i high = _mm256_add_epi16(multiply_pairs(c2, q2), multiply_pairs(c3, q3));
-    if constexpr (kMaxCode <= 32) {
-      return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_add_epi16(low, high), ones));
-    } else {
-      return _mm256_add_epi32(sum,
-                              _mm256_add_epi32(_mm256_madd_epi16(low, ones), _mm256_madd_epi16(high, ones)));
+/// A sum that is made where it stands: g++ 12 puts additions off until all products of a sum are there, and
+/// each of them goes to memory and back.
+static inline __m256i now(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
+/// A tile's sums are half of the registers, so that codes have to go as they come.
+struct ByTurns {
+  static constexpr bool kWanted = true;
+
+  // vpmaddubsw adds two products in 16 bits and saturates. It never does here: products of codes and
+  // activations are at most 127 * code, and as many pairs of them are added up in 16 bits as stay below
+  // 32767. Codes that need eight bits go as |code - 128| times q with the sign of (code - 128), at most 2 *
+  // 128 * 127 = 32512, straight into sums of 32 bits.
+  template <int kMaxCode>
+  static constexpr int kGroups = kMaxCode <= 16   ? 8
+                                 : kMaxCode <= 32 ? 4
+                                 : kMaxCode <= 63 ? 2
+                                                  : 1;
+
+  using Products = Ints;
+  template <int kMaxCode>
+  static inline Products begin(Ints sum) {
+    return kSubtractsZero<kMaxCode> ? sum : zero_ints();
+  }
+  static inline __m256i add_pairs(__m256i sum, __m256i pairs) {
+    return now(_mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
+  }
+  template <int kMaxCode>
+  static inline Ints end(Ints sum, Products products) {
+    if constexpr (kSubtractsZero<kMaxCode>) return products;
+    return {add_pairs(sum.a, products.a), add_pairs(sum.b, products.b)};
+  }
+
+  template <int kColumns>
+  static inline __attribute__((always_inline)) void add_signed(__m256i Products::* half,
+                                                               Products (&products)[kColumns], __m256i codes,
+                                                               const std::int8_t* const (&q)[kColumns]) {
+    const __m256i w = _mm256_xor_si256(codes, _mm256_set1_epi8(-128)), size = _mm256_abs_epi8(w);
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(splat_int(q[c]), w));
+      products[c].*half = add_pairs(products[c].*half, pairs);
     }
   }
-}
+  template <int kMaxCode, int kColumns>
+  static inline __attribute__((always_inline)) void add(Products (&products)[kColumns], Codes codes,
+                                                        const std::int8_t* const (&q)[kColumns]) {
+    if constexpr (kSubtractsZero<kMaxCode>) {
+      add_signed(&Products::a, products, codes.a, q);
+      add_signed(&Products::b, products, codes.b, q);
+      return;
+    }
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const __m256i columns = splat_int(q[c]);
+      products[c].a = now(_mm256_add_epi16(products[c].a, _mm256_maddubs_epi16(codes.a, columns)));
+      products[c].b = now(_mm256_add_epi16(products[c].b, _mm256_maddubs_epi16(codes.b, columns)));
+    }
+  }
+};
 template <int kMaxCode>
-static inline Ints dot(Ints sum, const Codes (&c)[4], const std::int8_t* q) {
-  return {dot_half<kMaxCode>(sum.a, c[0].a, c[1].a, c[2].a, c[3].a, q),
-          dot_half<kMaxCode>(sum.b, c[0].b, c[1].b, c[2].b, c[3].b, q)};
+static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {
+  ByTurns::Products products[] = {ByTurns::begin<kMaxCode>(sum)};
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const std::int8_t* const group[] = {q + 4 * j};
+    ByTurns::add<kMaxCode>(products, codes[j], group);
+    if (j < 3 && (j + 1) % ByTurns::kGroups<kMaxCode> != 0) continue;
+    sum = ByTurns::end<kMaxCode>(sum, products[0]);
+    products[0] = ByTurns::begin<kMaxCode>(sum);
+  }
+  return sum;
 }
 
 static inline Ints load_u8_ints(const std::byte* p) {
@@ -156,8 +193,8 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
     const __m256i q0 = splat_int(from), q1 = splat_int(from + 4), q2 = splat_int(from + 8),
                   q3 = splat_int(from + 12);
     const auto products = [&](__m256i w0, __m256i w1, __m256i w2, __m256i w3) {
-      return _mm256_add_epi16(_mm256_add_epi16(multiply_pairs(w0, q0), multiply_pairs(w1, q1)),
-                              _mm256_add_epi16(multiply_pairs(w2, q2), multiply_pairs(w3, q3)));
+      return _mm256_add_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(w0, q0), _mm256_maddubs_epi16(w1, q1)),
+                              _mm256_add_epi16(_mm256_maddubs_epi16(w2, q2), _mm256_maddubs_epi16(w3, q3)));
     };
     sums[c].a = _mm256_add_epi32(sums[c].a, _mm256_madd_epi16(products(c0.a, c1.a, c2.a, c3.a), scale_a));
     sums[c].b = _mm256_add_epi32(sums[c].b, _mm256_madd_epi16(products(c0.b, c1.b, c2.b, c3.b), scale_b));

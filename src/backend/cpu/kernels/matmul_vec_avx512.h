@@ -71,6 +71,10 @@ static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) 
   return dot4(dot4(dot4(dot4(sum, codes[0], q), codes[1], q + 4), codes[2], q + 8), codes[3], q + 12);
 }
 
+struct ByTurns {
+  static constexpr bool kWanted = false;
+};
+
 static inline __m256i load_256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 static inline __m128i load_128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 static inline Pairs pairs_of(__m512i first, __m512i second) {

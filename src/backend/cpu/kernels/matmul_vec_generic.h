@@ -146,6 +146,17 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
   }
 }
 
+/// How codes of four columns are multiplied as soon as they are made, where registers are too few to wait for
+/// those of 16 (matmul_vec_avx2.h, add_by_turns in matmul.inl). With kWanted there are:
+///
+///   Products         what the products of up to kGroups<kMaxCode> such groups are added up in
+///   begin(sum)       of nothing yet
+///   add(products, codes, q)    adds the products of four columns, for several sums at once
+///   end(sum, products)         the sum with all of them
+struct ByTurns {
+  static constexpr bool kWanted = false;
+};
+
 /// lane r = p[r], p[16 + r]
 template <class Value>
 static inline Pairs pairs_of(Value value) {

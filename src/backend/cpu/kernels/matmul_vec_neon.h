@@ -121,6 +121,10 @@ static inline void add_scaled_pairs(const std::byte* plane, const std::byte* sca
   }
 }
 
+struct ByTurns {
+  static constexpr bool kWanted = false;
+};
+
 static inline Pairs pairs_of(int16x8_t first_low, int16x8_t first_high, int16x8_t second_low,
                              int16x8_t second_high) {
   return {{vzip1q_s16(first_low, second_low), vzip2q_s16(first_low, second_low),
