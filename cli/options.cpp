@@ -120,6 +120,7 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
                      {{"best", CpuIsa::kBest},
                       {"generic", CpuIsa::kGeneric},
                       {"avx2", CpuIsa::kAvx2},
+                      {"avxvnni", CpuIsa::kAvxVnni},
                       {"avx512", CpuIsa::kAvx512},
                       {"avx512bf16", CpuIsa::kAvx512Bf16},
                       {"neon", CpuIsa::kNeon}},

@@ -1,9 +1,8 @@
 // The matrix kernels' laboratory: a reference (double precision, on the same quantised activations), the
 // kernels of every instruction set, and their speed.
 //
-//   matmul_lab [generic|avx2|avx512|neon] [type ...] [columns] [shapes]     shapes: speed by the size of the
-//   tasks
-//   matmul_lab [generic|avx2|avx512|neon] [columns] compact                 BF16 in compact panels
+//   matmul_lab [instruction set] [type ...] [columns] [shapes]     shapes: speed by the size of the tasks
+//   matmul_lab [instruction set] [columns] compact                 BF16 in compact panels
 //
 // Few columns read a matrix that no cache holds, as decoding does: look at GB/s. Many columns use a matrix of
 // one layer, as prefill does: look at Gop/s (a multiply-add is two) and at the share of what a thread's int8
@@ -343,8 +342,7 @@ int main(int argc, char** argv) {
     } else if (const auto dtype = weft::dtype_from_name(word)) {
       types.push_back(*dtype);
     } else {
-      std::fprintf(stderr,
-                   "usage: matmul_lab [generic|avx2|avx512|neon] [type ...] [columns] [shapes|compact]\n");
+      std::fprintf(stderr, "usage: matmul_lab [instruction set] [type ...] [columns] [shapes|compact]\n");
       return 2;
     }
   }

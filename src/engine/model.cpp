@@ -36,6 +36,8 @@ const char* feature_of(CpuIsa isa) {
       return "generic";
     case CpuIsa::kAvx2:
       return "avx2";
+    case CpuIsa::kAvxVnni:
+      return "avxvnni";
     case CpuIsa::kAvx512:
       return "avx512";
     case CpuIsa::kAvx512Bf16:

@@ -424,6 +424,28 @@ TEST_P(MatmulIsas, NonFiniteActivationsAreSeenInTheResult) {
   }
 }
 
+// What multiplies and adds in one rounding has the same bits, whatever its vectors and instructions.
+TEST(Isa, ProductsAreTheSameBits) {
+  if (!supported(Isa::kAvx512)) GTEST_SKIP() << "nothing to compare with";
+  constexpr std::int64_t kRows = 21, kN = 40, kColumns = 512;
+  for (const DType dtype : packed_types()) {
+    const CanonicalMatrix canonical(dtype, kRows, kColumns, 1);
+    const Packed weight(canonical);
+    const auto product_of = [&](Isa isa) {
+      const Inputs x(kernels(isa), dtype, kN, kColumns, 2);
+      std::vector<float> out(static_cast<std::size_t>(kN * kRows));
+      kernels(isa).matmul(x.args(weight.matrix, out), {0, weight.matrix.n_panels()}, {0, kN});
+      return out;
+    };
+    const std::vector<float> expected = product_of(Isa::kAvx512);
+    for (const Isa isa : {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512Bf16}) {
+      // AVX2 multiplies the entries of this type's table as signed numbers, others add their zero as a float.
+      if (!supported(isa) || (isa == Isa::kAvx2 && dtype == DType::kIQ4_XS)) continue;
+      EXPECT_TRUE(product_of(isa) == expected) << kernels(isa).name << " " << test_name(dtype);
+    }
+  }
+}
+
 TEST(Isa, TheBestIsSupported) {
   EXPECT_TRUE(supported(Isa::kGeneric));
   EXPECT_TRUE(supported(best_isa()));

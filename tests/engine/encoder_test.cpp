@@ -18,7 +18,7 @@ class Encoders : public testing::TestWithParam<const char*> {};
 
 TEST_P(Encoders, VectorsAreThoseOfTransformersWhoeverIsComputedBeside) {
   const GoldenEncoder golden(GetParam());
-  for (const CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+  for (const CpuIsa isa : test::kInstructionSets) {
     std::shared_ptr<const Model> model;
     try {
       model = Model::load(golden.model(), {.isa = isa});

@@ -20,7 +20,7 @@ ContextParams f32_cache(int n_ctx, int n_threads) {
 TEST_P(Golden, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
   const std::vector<Token> tokens = test::read_tokens(dir() / "tokens.json");
   const std::vector<float> reference = test::read_floats(dir() / "logits.f32");
-  for (const CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+  for (const CpuIsa isa : test::kInstructionSets) {
     std::shared_ptr<const Model> model;
     try {
       model = Model::load(dir() / "model.gguf", {.isa = isa});

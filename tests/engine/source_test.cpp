@@ -20,7 +20,7 @@ class Sources : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Sources, LogitsAreThoseOfPyTorchAndTheSameInAnyPieces) {
-  for (const CpuIsa isa : {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Bf16}) {
+  for (const CpuIsa isa : test::kInstructionSets) {
     std::shared_ptr<const Model> model;
     try {
       model = Model::load(golden.model(), {.isa = isa});

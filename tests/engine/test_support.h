@@ -19,6 +19,10 @@
 
 namespace weft::test {
 
+/// Those of them that the machine lacks are refused.
+inline constexpr CpuIsa kInstructionSets[] = {CpuIsa::kGeneric, CpuIsa::kAvx2, CpuIsa::kAvxVnni,
+                                              CpuIsa::kAvx512, CpuIsa::kAvx512Bf16};
+
 inline std::filesystem::path golden_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "golden"; }
 
 /// The golden models: a family each, or a form of one.

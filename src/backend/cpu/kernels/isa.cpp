@@ -2,8 +2,13 @@
 #include <string>
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/stand_ins.h"
 #include "base/check.h"
 #include "weft/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #if defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
@@ -20,6 +25,9 @@ extern const Kernels kTable;
 namespace avx2 {
 extern const Kernels kTable;
 }
+namespace avxvnni {
+const Kernels& table();
+}
 namespace avx512 {
 extern const Kernels kTable;
 }
@@ -32,7 +40,16 @@ extern const Kernels kTable;
 }
 #endif
 
-bool supported(Isa isa) {
+#if defined(__x86_64__)
+/// Leaf 7, subleaf 1: GCC's own query has it under a name that others lack.
+static bool has_avx_vnni() {
+  constexpr unsigned kAvxVnni = 1u << 4;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
+}
+#endif
+
+static bool machine_has(Isa isa) {
   switch (isa) {
     case Isa::kGeneric:
       return true;
@@ -40,12 +57,14 @@ bool supported(Isa isa) {
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
              __builtin_cpu_supports("f16c");
+    case Isa::kAvxVnni:
+      return machine_has(Isa::kAvx2) && has_avx_vnni();
     case Isa::kAvx512:
-      return supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
+      return machine_has(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:
-      return supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
+      return machine_has(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16");
 #elif defined(__aarch64__)
     case Isa::kNeon:
 #if defined(__linux__)
@@ -59,6 +78,8 @@ bool supported(Isa isa) {
   }
 }
 
+bool supported(Isa isa) { return machine_has(isa) || stand_in(isa) != nullptr; }
+
 /// Whether it is faster than those behind it, where it is supported. Intel's processors take as long for a
 /// product of pairs of bfloat16 as for four of floats, which have half as many numbers each: attention is
 /// faster with floats there (labs/attention_lab).
@@ -71,7 +92,7 @@ static bool pays([[maybe_unused]] Isa isa) {
 }
 
 Isa best_isa() {
-  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2, Isa::kNeon})
+  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvxVnni, Isa::kAvx2, Isa::kNeon})
     if (supported(isa) && pays(isa)) return isa;
   return Isa::kGeneric;
 }
@@ -85,9 +106,11 @@ Isa isa_named(std::string_view name) {
 
 const Kernels& kernels(Isa isa) {
   WEFT_CHECK(supported(isa));
+  if (!machine_has(isa)) return *stand_in(isa);
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512Bf16) return avx512bf16::table();
   if (isa == Isa::kAvx512) return avx512::kTable;
+  if (isa == Isa::kAvxVnni) return avxvnni::table();
   if (isa == Isa::kAvx2) return avx2::kTable;
 #elif defined(__aarch64__)
   if (isa == Isa::kNeon) return neon::kTable;

@@ -1,6 +1,6 @@
 #pragma once
 // The matrix kernels' view of AVX2 with FMA and F16C; see matmul_vec_generic.h for the contract. 16 rows are
-// two registers.
+// two registers. With VNNI, as AVX-VNNI or AVX-512 encodes it, dot products are one instruction.
 #include <immintrin.h>
 
 #include <cstddef>
@@ -64,9 +64,18 @@ static inline __m256i splat_int(const void* p) {
   __builtin_memcpy(&v, p, sizeof(v));
   return _mm256_set1_epi32(v);
 }
-/// Codes that need eight bits are multiplied as signed numbers, code - 128 (see dot).
+#if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
+#define WEFT_HAS_VNNI
+#endif
+
+#if defined(WEFT_HAS_VNNI)
+template <int kMaxCode>
+inline constexpr bool kSubtractsZero = false;
+#else
+/// Codes that need eight bits are multiplied as signed numbers, code - 128 (see ByTurns).
 template <int kMaxCode>
 inline constexpr bool kSubtractsZero = kMaxCode > 63;
+#endif
 
 static inline Ints zero_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 template <int kShift, int kMaxCode>
@@ -74,6 +83,54 @@ static inline Ints start(const std::int32_t* offset) {
   if constexpr (kSubtractsZero<kMaxCode>) return zero_ints();
   const __m256i v = _mm256_srai_epi32(splat_int(offset), kShift);
   return {v, v};
+}
+
+#if defined(WEFT_HAS_VNNI)
+
+static inline __m256i dot4(__m256i sum, __m256i codes, __m256i q) {
+#if defined(__AVXVNNI__)
+  return _mm256_dpbusd_avx_epi32(sum, codes, q);
+#else
+  return _mm256_dpbusd_epi32(sum, codes, q);
+#endif
+}
+static inline __m256i dot2(__m256i sum, __m256i pairs, __m256i x) {
+#if defined(__AVXVNNI__)
+  return _mm256_dpwssd_avx_epi32(sum, pairs, x);
+#else
+  return _mm256_dpwssd_epi32(sum, pairs, x);
+#endif
+}
+
+/// A tile's sums are half of the registers, so that codes have to go as they come.
+struct ByTurns {
+  static constexpr bool kWanted = true;
+  template <int kMaxCode>
+  static constexpr int kGroups = 8;
+  using Products = Ints;  ///< The sums themselves.
+  template <int kMaxCode>
+  static inline Products begin(Ints sum) {
+    return sum;
+  }
+  template <int kMaxCode>
+  static inline Ints end(Ints, Products products) {
+    return products;
+  }
+  template <int kMaxCode, int kColumns>
+  static inline __attribute__((always_inline)) void add(Products (&products)[kColumns], Codes codes,
+                                                        const std::int8_t* const (&q)[kColumns]) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const __m256i columns = splat_int(q[c]);
+      products[c] = {dot4(products[c].a, codes.a, columns), dot4(products[c].b, codes.b, columns)};
+    }
+  }
+};
+
+#else
+
+static inline __m256i dot2(__m256i sum, __m256i pairs, __m256i x) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, x));
 }
 
 /// A sum that is made where it stands: g++ 12 puts additions off until all products of a sum are there, and
@@ -138,6 +195,8 @@ struct ByTurns {
     }
   }
 };
+#endif
+
 template <int kMaxCode>
 static inline Ints dot(Ints sum, const Codes (&codes)[4], const std::int8_t* q) {
   ByTurns::Products products[] = {ByTurns::begin<kMaxCode>(sum)};
@@ -207,8 +266,7 @@ static inline Pairs pairs_of_bits(Codes c) {
 }
 static inline Ints dot_pairs(Ints sum, Pairs w, const std::byte* pair) {
   const __m256i x = splat_int(pair);
-  return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(w.a, x)),
-          _mm256_add_epi32(sum.b, _mm256_madd_epi16(w.b, x))};
+  return {dot2(sum.a, w.a, x), dot2(sum.b, w.b, x)};
 }
 
 static inline Floats to_floats(Ints v) { return {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
