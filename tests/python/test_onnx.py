@@ -606,23 +606,130 @@ def test_whole_numbers_of_more_digits_than_floats_have():
     runs_as_onnxruntime(made, [{"x": np.array([-1, 2, 16777217])}])
 
 
-def test_functions_of_functions_end():
-    """A few kB that would be 2^40 nodes."""
-    opsets, node = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)], helper.make_node
-    functions = [helper.make_function("own", "f0", ["a"], ["b"], [node("Relu", ["a"], ["b"])], opsets)]
-    for i in range(40):
-        calls = [node(f"f{i}", ["a"], ["t"], domain="own"), node(f"f{i}", ["t"], ["b"], domain="own")]
-        functions.append(helper.make_function("own", f"f{i + 1}", ["a"], ["b"], calls, opsets))
+def own_functions(functions, nodes, inputs=(), outputs=(), initializers=()):
+    """A model of nodes that call functions, each (name, overload, inputs, outputs, nodes)."""
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    made = [helper.make_function("own", name, given, results, body, opsets, overload=overload) for name, overload, given, results, body in functions]
+    graph = helper.make_graph(nodes, "test", list(inputs), list(outputs), [numpy_helper.from_array(array, name) for name, array in initializers])
+    return helper.make_model(graph, opset_imports=opsets, functions=made, ir_version=10)
 
-    def calling(name):
-        graph = helper.make_graph([node(name, ["x"], ["y"], domain="own")], "test", [floats("x", 2)], [floats("y", 2)])
-        return helper.make_model(graph, opset_imports=opsets, functions=functions)
+
+def call(function, given, made, **more):
+    return helper.make_node(function, given, made, domain="own", **more)
+
+
+def test_functions_of_functions_end():
+    """A few kB that would be 2^40 nodes: refused before any is made."""
+    functions = [("f0", "", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])])]
+    for i in range(40):
+        functions.append((f"f{i + 1}", "", ["a"], ["b"], [call(f"f{i}", ["a"], ["t"]), call(f"f{i}", ["t"], ["b"])]))
+
+    def calling(name, more=()):
+        return own_functions([*functions, *more], [call(name, ["x"], ["y"])], [floats("x", 2)], [floats("y", 2)])
 
     assert weft.onnx.load(calling("f4"), devices=["cpu"]).run({"x": [-1, 2]})["y"].tolist() == [0, 2]
+    endless = [("g", "", ["a"], ["b"], [call("h", ["a"], ["b"])]), ("h", "", ["a"], ["b"], [call("g", ["a"], ["b"])])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weft.onnx.build, "MOST_NODES", 5000)
-        with pytest.raises(weft.onnx.UnsupportedModelError, match="5000 nodes at most"):
+        patch.setattr(weft.onnx.build.Builder, "_node", None)
+        with pytest.raises(weft.onnx.UnsupportedModelError, match="250000 nodes at most"):
             weft.onnx.load(calling("f40"))
+        for checks in (True, False):  # Not every version of the package looks for circles.
+            patch.setattr(onnx.checker, "check_model", onnx.checker.check_model if checks else lambda model: None)
+            with pytest.raises(weft.Error, match="recursive|250000 nodes at most"):
+                weft.onnx.load(calling("g", endless))
+
+
+def refused_with(limit, value, model, match):
+    """What is loaded as it is, and refused where less is allowed."""
+    weft.onnx.load(model, devices=["cpu"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weft.onnx.build, limit, value)
+        with pytest.raises(weft.onnx.UnsupportedModelError, match=match):
+            weft.onnx.load(model, devices=["cpu"])
+
+
+def test_what_is_written_out_counts_by_its_turns_and_bytes():
+    node, x, y = helper.make_node, floats("x", 2), floats("y", 2)
+    truth = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
+    body = helper.make_graph([], "body", [whole("i"), truth, floats("s", 2)], [truth, floats("s", 2)])
+    turns = model_of([node("Loop", ["n", "", "x"], ["s"], body=body), node("Relu", ["s"], ["y"])], [x], [y], [("n", np.array(300))])
+    refused_with("MOST_NODES", 200, turns, "200 nodes at most")
+    large = node("Constant", [], ["k"], value=numpy_helper.from_array(np.ones((1 << 15, 2), np.float32)))
+    adds = ("f", "", ["a"], ["b"], [large, node("ReduceMax", ["k"], ["one"], keepdims=0), node("Add", ["a", "one"], ["b"])])
+    refused_with("MOST_NODES", 40, own_functions([adds], [call("f", ["x"], ["t"]), call("f", ["t"], ["y"])], [x], [y]), "40 nodes at most")
+
+
+def test_constants_are_worked_out_to_so_much():
+    """By what ONNX says of shapes, before there is memory for them."""
+    node, x, y = helper.make_node, floats("x", 2), floats("y", 2)
+    sized = [("n", np.array([1 << 10, 1 << 10])), ("one", np.ones((1, 1), np.float32)), ("to", np.array(1 << 20))]
+    fine = [("fine", np.ones((1, 1, 256, 256), np.float32)), ("two", np.array([1, 1, 2, 2], np.float32)), ("large", np.array([1, 1, 512, 512]))]
+    filled = [node("ConstantOfShape", ["n"], ["z"])], [node("Expand", ["one", "n"], ["z"])], [node("Tile", ["one", "n"], ["z"])]
+    for more in (["", "two"], ["", "", "large"]):
+        model = model_of([node("Resize", ["fine", *more], ["z"]), node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])],
+                         [x], [y], fine)  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(weft.onnx.build, "MADE_OF_BYTE", 1)
+            refused_with("MOST_MADE", 1 << 18, model, "more memory than")
+            patch.setattr(weft.onnx.build, "MOST_MADE", 1 << 22)
+            weft.onnx.load(model, devices=["cpu"])
+    counted = [node("Constant", [], ["zero"], value_int=0), node("Constant", [], ["by"], value_int=1), node("Range", ["zero", "to", "by"], ["r"]),
+               node("Cast", ["r"], ["z"], to=TensorProto.FLOAT)]  # fmt: skip
+    for nodes in (*filled, counted):
+        model = model_of([*nodes, node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])], [x], [y], sized)
+        refused_with("MOST_MADE", 1 << 20, model, "more memory than")
+    # Turns' results, one beside the other.
+    truth = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
+    body = helper.make_graph([node("Identity", ["many"], ["all"])], "body", [whole("i"), truth], [truth, floats("all", 1 << 12)])
+    nodes = [node("Loop", ["n", ""], ["z"], body=body), node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])]
+    turns = model_of(nodes, [x], [y], [("n", np.array(200)), ("many", np.ones(1 << 12, np.float32))])
+    refused_with("MOST_MADE", 1 << 20, turns, "more memory than")
+    # What may be large or not, as numbers of attributes say in other ways, is computed in steps.
+    picture = model_of([node("Conv", ["c", "c"], ["z"], pads=[20] * 4), node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])],
+                       [x], [y], [("c", np.ones((1, 1, 4, 4), np.float32))])  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weft.onnx.build, "MOST_MADE", 1 << 20)
+        kept = weft.onnx.load(picture, devices=["cpu"])
+        assert "conv" in str(kept) and kept.run({"x": [0, 1]})["y"].tolist() == [16, 17]
+    assert "conv" not in str(weft.onnx.load(picture, devices=["cpu"]))
+    # The more weights there are, the more may become of them.
+    nodes = [node("DequantizeLinear", ["q", "s"], ["w"]), node("Gemm", ["x", "w"], ["y"])]
+    packed = [("q", np.ones((64, 64), np.int8)), ("s", np.array(0.5, np.float32))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weft.onnx.build, "MOST_MADE", 0)
+        weft.onnx.load(model_of(nodes, [floats("x", 1, 64)], [floats("y", 1, 64)], packed), devices=["cpu"])
+
+
+def test_shapes_have_few_sizes():
+    doubled = [helper.make_node("Concat", [f"s{i}", f"s{i}"], [f"s{i + 1}"], axis=0) for i in range(40)]
+    made = model_of([helper.make_node("Shape", ["x"], ["s0"]), *doubled, helper.make_node("Identity", ["s40"], ["y"])], [floats("x", "n")], [whole("y", "m")])
+    with pytest.raises(weft.onnx.UnsupportedModelError, match="4096 sizes at once"):
+        weft.onnx.load(made, devices=["cpu"])
+
+
+def test_functions_are_told_apart_and_may_make_nothing():
+    node, x, y = helper.make_node, floats("x", 2), floats("y", 2)
+    functions = [("f", "", ["a"], ["b"], [node("Neg", ["a"], ["b"])]), ("f", "other", ["a"], ["b"], [node("Relu", ["a"], ["b"])]),
+                 ("nothing", "", ["a"], [], [node("Relu", ["a"], ["b"])])]  # fmt: skip
+    calls = [call("f", ["x"], ["t"]), call("f", ["t"], ["y"], overload="other"), call("nothing", ["x"], [])]
+    assert weft.onnx.load(own_functions(functions, calls, [x], [y]), devices=["cpu"]).run({"x": [-1, 2]})["y"].tolist() == [1, 0]
+
+
+def test_inputs_that_must_be_there():
+    """Also where the package's checks do not look."""
+    node, x, y = helper.make_node, floats("x", 1, 8, 1), floats("y", "a", "b", "c", "d")
+    frames = model_of([node("STFT", ["x", "step"], ["y"])], [x], [y], [("step", np.array(2))])
+    with pytest.raises(weft.onnx.UnsupportedModelError, match="neither frame_length nor a window"):
+        weft.onnx.load(frames)
+    adds = [("f", "", ["a", "c"], ["b"], [node("Add", ["a", "c"], ["b"])])]
+    with pytest.raises(weft.onnx.UnsupportedModelError, match="its input B is missing"):
+        weft.onnx.load(own_functions(adds, [call("f", ["x"], ["z"])], [floats("x", 2)], [floats("z", 2)]))
+
+
+def test_names_within_others_stay_short():
+    inner = ("f", "", ["a"], ["b"], [helper.make_node("Exp", ["a"], ["t"]), helper.make_node("Neg", ["t"], ["b"])])
+    made = weft.onnx.load(own_functions([inner], [call("f", ["x"], ["y"], name="n" * 10_000)], [floats("x", 2)], [floats("y", 2)]), devices=["cpu"])
+    assert max(map(len, str(made).splitlines())) < 1000 and made.run({"x": [0, 0]})["y"].tolist() == [-1, -1]
 
 
 def outside(name, location="w.bin", shape=(3,), kind=TensorProto.FLOAT, **more):

@@ -15,7 +15,7 @@ from onnx import TensorProto, defs, helper
 
 from .. import _weft, ops
 from ..errors import Error, UnsupportedError
-from .known import Array, NeedsSizes, are_sizes, attributes, fold, product
+from .known import BY_NUMBERS, VIEWS, Array, NeedsSizes, are_sizes, attributes, bytes_made, fold, product
 from .wide import MOST, joined, reshaped
 
 # The types of ONNX that weft computes, as what. Those of 16 bits are how values are stored, and doubles what comes and goes:
@@ -28,8 +28,14 @@ TYPES: Mapping[int, str] = {
 
 
 # Nodes of a model with its functions and loops written out: each takes some tenths of a millisecond, and a few kB of functions
-# that call functions may stand for 2^40.
+# that call functions may stand for 2^40. What is written out several times is read and copied each time, so it counts as a
+# node for each so many of its bytes, too, and a turn of a loop as one.
 MOST_NODES = 250_000
+BYTES_OF_NODE = 8192
+# Bytes that constants are worked out to: a GiB, and for each byte of weights so many more. Unpacking those of four bits takes
+# eight in each of its steps.
+MOST_MADE, MADE_OF_BYTE = 1 << 30, 64
+MOST_OF_PREFIX = 256  # Of the names of what a node stands in, which all names within begin with.
 
 
 def type_name(onnx_type: int) -> str:
@@ -43,6 +49,10 @@ class UnsupportedModelError(UnsupportedError):
     def __init__(self, problems: Sequence[str], inputs: Sequence[str]) -> None:
         self.problems, self.inputs = list(problems), list(inputs)
         super().__init__("weft cannot run this model:\n  " + "\n  ".join(self.problems))
+
+
+class TooLarge(Exception):
+    """Nothing more is made of a model."""
 
 
 class Unknown(Exception):
@@ -103,7 +113,7 @@ class Node:
         self.version = scope.opsets.get(proto.domain, 1)
         self.n_outputs = len(proto.output)
         self.readers = [scope.readers[name] for name in proto.input]
-        self._scope, self._place = scope, proto.name or next((name for name in proto.output if name), "")
+        self._scope, self._place = scope, _place(proto)
         self.wanted = [bool(name) for name in proto.output]
 
     def value(self, x: Any, dtype: str | None = None) -> _weft.Value:
@@ -187,7 +197,7 @@ class Builder:
         self.graph = _weft.Graph()
         self.operators, self.controls, self.read = operators, controls, read
         self.bounds = bounds
-        self.functions = {(one.domain, one.name): one for one in model.functions}
+        self.functions = {(one.domain, one.name, one.overload): one for one in model.functions}
         self.symbols: dict[str, Any] = {}
         self.inputs: dict[str, Tensor] = {}
         self.weights: dict[str, Array] = {}
@@ -195,6 +205,7 @@ class Builder:
         self.outputs: dict[str, Any] = {}  # Known arrays, or Tensors whose values have the graph's names of them.
         self.assumed: list[Callable[[Mapping[str, int]], bool]] = []  # Of the symbols' sizes; else the graph is another.
         self._n_nodes = 0
+        self._bytes_left = MOST_MADE + MADE_OF_BYTE * sum(array.nbytes for array in initializers.values())
         self._made: dict[tuple[int, str], tuple[Array, Any]] = {}
         self._names = {id(array): name for name, array in initializers.items()}
         self._arrays: list[Array] = []  # That are known by their address.
@@ -211,8 +222,13 @@ class Builder:
         for one in model.graph.input:
             if one.name not in initializers:
                 scope.names[one.name] = constants[one.name] if one.name in constants else self._input(one)
-        self._nodes(model.graph.node, scope)
-        self._outputs(model.graph.output, scope)
+        try:
+            self._count(_written_out(model.graph.node, self.functions))  # Before any of it is made.
+            self._n_nodes = 0
+            self._nodes(model.graph.node, scope)
+            self._outputs(model.graph.output, scope)
+        except TooLarge as error:
+            self._problem("the model", str(error), "")
         self.error = UnsupportedModelError(self._lines(), list(self.wanted)) if self._problems else None
 
     # What is given.
@@ -305,14 +321,11 @@ class Builder:
         _count_readers(nodes, scope.readers)
         for node in nodes:
             what = f"{node.domain + '.' if node.domain else ''}{node.op_type} (opset {scope.opsets.get(node.domain, '?')})"
-            place = scope.prefix + (node.name or next((name for name in node.output if name), ""))
+            place = scope.prefix + _place(node)
             results: Any = Broken()
-            self._n_nodes += 1
+            self._count(1 + (node.ByteSize() // BYTES_OF_NODE if scope.prefix else 0))
             try:
-                if self._n_nodes <= MOST_NODES:
-                    results = self._node(node, scope)
-                elif self._n_nodes == MOST_NODES + 1:
-                    raise UnsupportedError(f"weft takes {MOST_NODES} nodes at most, with functions and loops written out")
+                results = self._node(node, scope)
             except Unknown as unknown:
                 self.wanted.update(dict.fromkeys(sorted(unknown.sources)))
                 self._problem(what, "what it makes depends on values that must be known when the model is loaded: "
@@ -324,22 +337,34 @@ class Builder:
                 if name:
                     scope.names[name] = results if isinstance(results, Broken) else results[place_of]
 
+    def _count(self, n: int) -> None:
+        self._n_nodes += n
+        if self._n_nodes > MOST_NODES:
+            raise TooLarge(f"weft takes {MOST_NODES} nodes at most, with functions and loops written out")
+
+    def spend(self, n_bytes: int) -> None:
+        """Before constants of so many bytes are made."""
+        self._bytes_left -= n_bytes
+        if self._bytes_left < 0:
+            raise TooLarge("its constants would be worked out to more memory than weft takes for a model of its size")
+
     def _node(self, node: onnx.NodeProto, scope: Scope) -> Any:
         if node.domain == "ai.onnx":
             node.domain = ""
         inputs = [scope.find(name) for name in node.input]
         given = attributes(node)
-        if node.op_type in self.controls and not node.domain:
-            if any(isinstance(one, Broken) for one in inputs):
-                return Broken()
-            made = self.controls[node.op_type](Node(self, node, scope), *inputs, **given)
-            return made + [None] * (len(node.output) - len(made))
-        function = self.functions.get((node.domain, node.op_type))
-        if function is not None:
+        is_control = node.op_type in self.controls and not node.domain
+        if not is_control and (function := self.functions.get(_called(node))) is not None:
             return self._call(function, inputs, node, scope)
         if node.domain or not defs.has(node.op_type, scope.opsets.get("", 1), ""):
             raise UnsupportedError("ONNX has no such op")
         schema = defs.get_schema(node.op_type, scope.opsets.get("", 1), "")
+        _check_inputs(schema, inputs)
+        if is_control:
+            if any(isinstance(one, Broken) for one in inputs):
+                return Broken()
+            made = self.controls[node.op_type](Node(self, node, scope), *inputs, **given)
+            return made + [None] * (len(node.output) - len(made))
         make = self.operators.get(node.op_type)
         if make is None and not (schema.has_function or schema.has_context_dependent_function) and not self._folds(schema, inputs):
             raise UnsupportedError("weft has no such op")
@@ -347,9 +372,13 @@ class Builder:
             self._check_attributes(make, given)
         if any(isinstance(one, Broken) for one in inputs):
             return Broken()
-        if self._folds(schema, inputs):
+        n_bytes = bytes_made(node, inputs, given) if self._folds(schema, inputs) and node.op_type not in VIEWS else 0
+        if self._folds(schema, inputs) and (n_bytes <= self._bytes_left or node.op_type not in BY_NUMBERS):
+            self.spend(n_bytes)
             known = fold(node, inputs, scope.opsets)
             if known is not None:
+                if not inputs and not scope.prefix:  # A weight like those of the graph.
+                    self.spend(-MADE_OF_BYTE * sum(one.nbytes for one in known))
                 if node.op_type == "Div":  # It rounds up what is negative, where sizes are rounded down.
                     divided = [one for one in inputs[0].flat if isinstance(one, _weft.Dim)]
                     self.assumed.append(lambda now: all(one.value(now) >= 0 for one in divided))
@@ -435,7 +464,7 @@ class Builder:
     def _call(self, function: onnx.FunctionProto, inputs: Sequence[Any], node: onnx.NodeProto, scope: Scope) -> Any:
         opsets = {one.domain: one.version for one in function.opset_import}
         inside = Scope({**scope.opsets, **opsets}, dict(zip(function.input, inputs, strict=False)), None,
-                       f"{scope.prefix}{node.name or next(iter(node.output))}/")  # fmt: skip
+                       _prefix(scope, _place(node)))  # fmt: skip
         for name in function.input[len(inputs) :]:
             inside.names[name] = None
         given = {one.name: one for one in node.attribute}
@@ -449,7 +478,8 @@ class Builder:
 
     def inside(self, graph: onnx.GraphProto, names: dict[str, Any], place: str, scope: Scope) -> list[Any]:
         """What a graph within a node makes of its weights and of what it is given."""
-        within = Scope(scope.opsets, names, scope, f"{scope.prefix}{place}/", Counter(one.name for one in graph.output))
+        self._count(1)
+        within = Scope(scope.opsets, names, scope, _prefix(scope, place), Counter(one.name for one in graph.output))
         self._nodes(graph.node, within)
         return [within.find(one.name) for one in graph.output]
 
@@ -486,6 +516,36 @@ class Builder:
         return lines
 
 
+Called = tuple[str, str, str]
+
+
+def _called(node: onnx.NodeProto) -> Called:
+    """The function of a model that a node may be a call of."""
+    return node.domain, node.op_type, node.overload
+
+
+def _written_out(nodes: Iterable[onnx.NodeProto], functions: Mapping[Called, onnx.FunctionProto]) -> int:
+    """How many nodes these are at least, with what they call; more than MOST_NODES where functions call themselves."""
+    counts: dict[Called, int] = {}
+
+    def total(nodes: Iterable[onnx.NodeProto]) -> int:
+        return min(sum(1 + counts.get(_called(one), 0) for one in nodes), MOST_NODES + 1)
+
+    begun: set[Called] = set()
+    stack = list(functions)
+    while stack:
+        key = stack[-1]
+        body = functions[key].node
+        missing = {called for called in map(_called, body) if called in functions and called not in counts}
+        if key not in counts and key not in begun and missing:
+            begun.add(key)
+            stack += missing
+            continue
+        counts.setdefault(key, MOST_NODES + 1 if missing else total(body))
+        stack.pop()
+    return total(nodes)
+
+
 def _count_readers(nodes: Iterable[onnx.NodeProto], readers: Counter[str]) -> None:
     for node in nodes:
         readers.update(node.input)
@@ -493,6 +553,22 @@ def _count_readers(nodes: Iterable[onnx.NodeProto], readers: Counter[str]) -> No
             if one.type == onnx.AttributeProto.GRAPH:
                 readers.update(output.name for output in one.g.output)
                 _count_readers(one.g.node, readers)
+
+
+def _check_inputs(schema: Any, inputs: Sequence[Any]) -> None:
+    for place in range(max(len(inputs), schema.min_input)):
+        formal = schema.inputs[min(place, len(schema.inputs) - 1)]
+        if formal.option != defs.OpSchema.FormalParameterOption.Optional and (place >= len(inputs) or inputs[place] is None):
+            raise UnsupportedError(f"its input {formal.name} is missing")
+
+
+def _place(node: onnx.NodeProto) -> str:
+    """What a node is called, or what it makes."""
+    return node.name or next((name for name in node.output if name), "")
+
+
+def _prefix(scope: Scope, place: str) -> str:
+    return f"{scope.prefix}{place}"[:MOST_OF_PREFIX] + "/"
 
 
 def _copy(value: _weft.Value) -> _weft.Value:

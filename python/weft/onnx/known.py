@@ -4,6 +4,7 @@ hold Python objects, on which the ops work that exporters make shapes with."""
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -129,6 +130,7 @@ OF_SIZES: Mapping[str, Callable[..., Any]] = {
 }
 
 
+MOST_SIZES = 4096
 # Those that only look at an array otherwise need no copy of it.
 VIEWS = {"Identity", "Squeeze", "Unsqueeze"}
 
@@ -136,6 +138,76 @@ VIEWS = {"Identity", "Squeeze", "Unsqueeze"}
 def are_sizes(x: Any) -> bool:
     """Whether a symbol is among them."""
     return isinstance(x, np.ndarray) and x.dtype == object and any(isinstance(one, _weft.Dim) for one in x.flat)
+
+
+def _broadcast(*all: Sequence[int]) -> int:
+    """Elements of what is made of values of these shapes, each with each."""
+    turned = [[*shape][::-1] for shape in all]
+    return product(max(sizes) for sizes in itertools.zip_longest(*turned, fillvalue=1))
+
+
+def _padded(x: Array, pads: Any = None, value: Any = None, axes: Any = None, **given: Any) -> int:
+    amounts = np.reshape(given["pads"] if pads is None else pads, (2, -1)).sum(0).tolist()
+    grown = dict(zip(range(x.ndim) if axes is None else _axes(x, axes), amounts, strict=False))
+    return product(size + grown.get(axis, grown.get(axis - x.ndim, 0)) for axis, size in enumerate(x.shape))
+
+
+def _resized(x: Array, *rest: Any, scales: Any = None, axes: Any = None, **_: Any) -> int:
+    """Behind x stand a region, scales and sizes, or scales alone."""
+    sizes = rest[2] if len(rest) > 2 else None
+    by = rest[1] if len(rest) > 1 else rest[0] if rest else scales
+    shape = list(x.shape)
+    for place, axis in enumerate(_axes(x, axes)):
+        shape[axis] = int(sizes[place]) if sizes is not None else shape[axis] * float(by[place])
+    return int(product(shape))
+
+
+# Elements of results, where values say them. Of other ops they are those that the inputs broadcast to.
+ELEMENTS: Mapping[str, Callable[..., int]] = {
+    "BlackmanWindow": lambda n, **_: int(np.max(n)),
+    "Concat": lambda *all, **_: sum(one.size for one in all),
+    "ConstantOfShape": lambda shape, **_: product(shape.tolist()),
+    "Expand": lambda x, shape: _broadcast(x.shape, shape.tolist()),
+    "Gather": lambda x, indices, *, axis=0: x.size // max(x.shape[axis], 1) * indices.size,
+    "GatherND": lambda x, indices, **_: x.size * indices.size,
+    "Gemm": lambda a, b, *_, **__: a.size * b.size // max(min(a.shape), 1),
+    "HammingWindow": lambda n, **_: int(np.max(n)),
+    "HannWindow": lambda n, **_: int(np.max(n)),
+    "MatMul": lambda a, b: a.size // max(a.shape[-1], 1) * (b.size // max(a.shape[-1], 1)),
+    "OneHot": lambda indices, depth, values, **_: indices.size * int(np.max(depth)),
+    "Pad": _padded,
+    "Range": lambda begin, end, by: int(np.max((end - begin) / by)),
+    "Resize": _resized,
+    "Tile": lambda x, repeats: x.size * product(repeats.tolist()),
+    "Upsample": _resized,
+}
+# Of these the numbers of attributes and inputs say it, each in a way of its own: so large at most.
+BY_NUMBERS = {
+    "AffineGrid", "AveragePool", "CenterCropPad", "Col2Im", "Conv", "ConvInteger", "ConvTranspose", "DFT", "DeformConv", "Einsum", "GridSample",
+    "ImageDecoder", "LpPool", "MaxPool", "MaxRoiPool", "MaxUnpool", "MelWeightMatrix", "QLinearConv", "RoiAlign", "STFT",
+}  # fmt: skip
+
+
+def _at_most(inputs: Sequence[Array], given: Mapping[str, Any]) -> int:
+    numbers = [one.tolist() for one in inputs if one.dtype.kind in "iu" and one.size <= 16] + list(given.values())
+    factors = (abs(n) for one in numbers for n in np.ravel(one).tolist() if isinstance(n, int))
+    return sum(one.size for one in inputs) * product(max(n, 1) for n in factors)
+
+
+def bytes_made(node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, Any]) -> int:
+    """How large the results of a node may be whose inputs are known, before they are worked out."""
+    there = [one for one in inputs if one is not None]
+    if any(are_sizes(one) for one in there):
+        # What has a symbol in it is a shape, or a part of one.
+        n = sum(one.size for one in there)
+        if n > MOST_SIZES:
+            raise UnsupportedError(f"weft works with {MOST_SIZES} sizes at once at most, not with {n}")
+        return 0
+    if node.op_type in ELEMENTS:
+        n = ELEMENTS[node.op_type](*inputs, **given)
+    else:
+        n = _at_most(there, given) if node.op_type in BY_NUMBERS else _broadcast(*(one.shape for one in there))
+    return max(n, 0) * max((one.itemsize for one in there), default=0)
 
 
 def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...] | None:

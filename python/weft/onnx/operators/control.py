@@ -37,6 +37,7 @@ def stacked(at: Node, parts: Sequence[Any], result: onnx.ValueInfoProto, axis: i
     if not parts:
         return unmade(result, axis)
     if all(isinstance(one, np.ndarray) for one in parts):
+        at.builder.spend(sum(one.nbytes for one in parts))
         return np.stack(parts, axis)
     rank = len(parts[0].shape) + 1
     if rank > MOST:

@@ -30,6 +30,8 @@ def short_time_fourier(at: Node, signal: Any, frame_step: Any, window: Any = Non
     """{n, samples} or {n, samples, 1} to {n, frames, bins, 2}: a convolution with windowed waves."""
     if len(signal.shape) == 3 and signal.shape[-1] != 1:
         raise UnsupportedError("weft has it for real signals")
+    if frame_length is None and window is None:
+        raise UnsupportedError("neither frame_length nor a window says how long frames are")
     n = int(at.number(frame_length)) if frame_length is not None else window.shape[0]
     factors = np.ones(n) if window is None else at.known(window).astype(np.float64)
     n_bins = n // 2 + 1 if onesided else n
