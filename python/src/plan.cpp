@@ -26,7 +26,8 @@ std::string shape_text(const Array& array) {
   return text + ")";
 }
 
-/// A plan, the arrays that its weights lie in, and the sizes of the last step.
+/// A plan, the arrays that its weights lie in, and the sizes of the last step. All but what reads is called
+/// without the interpreter's lock.
 class PyPlan {
  public:
   PyPlan(const Graph& graph, const std::vector<std::string>& devices, const PlanParams& params)
@@ -41,10 +42,11 @@ class PyPlan {
     const auto hold = user_.hold("the plan");
     plan_.set_weights(WeightFile(path));
   }
-  void set_graph(const Graph& graph) {
+  void set_graph(Graph graph) {
     const auto hold = user_.hold("the plan");
-    plan_.set_graph(graph);
-    sizes_.assign(graph.symbols().size(), std::nullopt);
+    const std::size_t n_symbols = graph.symbols().size();
+    plan_.set_graph(std::move(graph));
+    sizes_.assign(n_symbols, std::nullopt);
   }
 
   /// One step. Sizes that an input's shape tells need not be given.
@@ -70,20 +72,31 @@ class PyPlan {
     return plan_.graph().value(id).dtype == DType::kI32 ? read_as<std::int32_t>(name, shape)
                                                         : read_as<float>(name, shape);
   }
-  std::vector<std::string> outputs() const {
+  std::vector<std::string> outputs() {
+    const auto hold = user_.hold("the plan");
     std::vector<std::string> names;
     for (const ValueId id : plan_.graph().outputs()) names.push_back(plan_.graph().value(id).name);
     return names;
   }
   /// "f32" or "i32"; nothing where there is no such input.
-  std::optional<std::string> type_of(const std::string& name) const {
+  std::optional<std::string> type_of(const std::string& name) {
+    const auto hold = user_.hold("the plan");
     const ValueId id = plan_.graph().find(name);
     if (id == kNoValue) return std::nullopt;
     return std::string(info(plan_.graph().value(id).dtype).name);
   }
-  std::string explain() const { return plan_.explain(); }
-  std::vector<std::string> placement() const { return plan_.placement(); }
-  const PlanCounters& counters() const { return plan_.counters(); }
+  std::string explain() {
+    const auto hold = user_.hold("the plan");
+    return plan_.explain();
+  }
+  std::vector<std::string> placement() {
+    const auto hold = user_.hold("the plan");
+    return plan_.placement();
+  }
+  PlanCounters counters() {
+    const auto hold = user_.hold("the plan");
+    return plan_.counters();
+  }
 
  private:
   using Sizes = std::vector<std::optional<std::int64_t>>;
@@ -165,7 +178,9 @@ std::unique_ptr<PyPlan> make_plan(const PyGraph& graph, const std::vector<std::s
     else
       refuse("a plan may allow shapes, tensors and topology, not '" + change + "'");
   }
-  return std::make_unique<PyPlan>(graph, devices, params);
+  const Graph own = graph;  // Others may go on with theirs.
+  const nb::gil_scoped_release unlocked;
+  return std::make_unique<PyPlan>(own, devices, params);
 }
 
 }  // namespace
@@ -174,10 +189,17 @@ void bind_plan(nb::module_& m) {
   nb::class_<PyPlan>(m, "Plan")
       .def_static("make", &make_plan, nb::arg("graph"), nb::arg("devices"), nb::arg("pins"),
                   nb::arg("n_threads"), nb::arg("allow"))
-      .def("set_weight", &PyPlan::set_weight, nb::arg("name"), nb::arg("array").noconvert())
+      .def("set_weight", &PyPlan::set_weight, nb::arg("name"), nb::arg("array").noconvert(),
+           WithoutLock())
       .def("set_weights", &PyPlan::set_weights, nb::arg("path"), WithoutLock())
       .def(
-          "set_graph", [](PyPlan& self, const PyGraph& graph) { self.set_graph(graph); }, nb::arg("graph"))
+          "set_graph",
+          [](PyPlan& self, const PyGraph& graph) {
+            Graph own = graph;
+            const nb::gil_scoped_release unlocked;
+            self.set_graph(std::move(own));
+          },
+          nb::arg("graph"))
       .def("run", &PyPlan::run, nb::arg("inputs"), nb::arg("sizes"), WithoutLock())
       .def("read", &PyPlan::read, nb::arg("name"),
            nb::sig("def read(self, name: str) -> numpy.typing.NDArray[typing.Any]"))
@@ -185,8 +207,8 @@ void bind_plan(nb::module_& m) {
       .def_prop_ro("outputs", &PyPlan::outputs)
       .def_prop_ro("placement", &PyPlan::placement)
       .def_prop_ro("counters",
-                   [](const PyPlan& self) {
-                     const PlanCounters& counters = self.counters();
+                   [](PyPlan& self) {
+                     const PlanCounters counters = self.counters();
                      nb::typed<nb::dict, std::string, std::int64_t> result;
                      result["compiled"] = counters.compiled;
                      result["steps"] = counters.steps;

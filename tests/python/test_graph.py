@@ -1,6 +1,9 @@
 """Graphs with arrays in and out; NumPy is the truth."""
+import contextlib
 import gc
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -222,6 +225,69 @@ def test_values_keep_their_graph():
     kept.graph.output("y", kept.named("mine"))
     assert "mine" in str(kept.graph) or "y" in str(kept.graph)
     assert weft.Plan(kept.graph, devices=["cpu"]).run({"x": -np.ones((2, 3))})["y"].sum() == 0
+
+
+def test_other_threads_run_while_a_plan_is_made_and_weights_are_packed():
+    count, done = [0], threading.Event()
+
+    def work():
+        while not done.is_set():
+            count[0] += 1
+            time.sleep(0)
+
+    graph = weft.Graph()
+    x = graph.input("x", (1, 512))
+    for i in range(30):
+        x = ops.linear(x, graph.weight(f"w{i}", (512, 512)))
+    graph.output("y", x)
+    plan, w = weft.Plan(graph, devices=["cpu"], allow=["topology", "tensors"]), numbers(512, 512)
+    uses = [lambda: weft.Plan(graph, devices=["cpu"]), lambda: plan.set_weight("w0", w), lambda: plan.set_graph(graph)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # Nobody takes the lock from who does not give it up.
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for use in uses:
+            before, end = count[0], time.monotonic() + 20
+            while count[0] == before and time.monotonic() < end:
+                use()
+            assert count[0] > before
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
+        thread.join()
+
+
+def test_a_plan_that_another_thread_uses_says_so():
+    graph = weft.Graph()
+    x = graph.input("x", (64, 512))
+    for _ in range(200):
+        x = ops.tanh(x)
+    graph.output("y", x)
+    plan = weft.Plan(graph, devices=["cpu"], n_threads=1)
+    given, done, refused = numbers(64, 512), threading.Event(), set()
+
+    def work():
+        while not done.is_set():
+            with contextlib.suppress(weft.InvalidArgumentError):  # Or the other way round.
+                plan._plan.run({"x": given}, {})
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        uses = {name: lambda name=name: getattr(plan, name) for name in ("outputs", "placement", "counters")} | {"explain": plan.explain}
+        for name, use in uses.items():
+            for _ in range(10_000):
+                try:
+                    use()
+                except weft.InvalidArgumentError as error:
+                    assert "at work in another thread" in str(error)
+                    refused.add(name)
+                    break
+    finally:
+        done.set()
+        thread.join()
+    assert refused == uses.keys()
 
 
 def test_plans_keep_their_weights_and_no_more():
