@@ -29,9 +29,10 @@ struct Sound {
   std::vector<float> samples = {};
 };
 
-/// Reads WAV, FLAC, Ogg (Vorbis, Opus), MP3 and AIFF; channels are averaged, other rates become kSampleRate.
-/// The input is untrusted. Throws Error kInvalidFile for a damaged file, or one without samples; kUnsupported
-/// that says how to convert what is none of these, or is too long (kMaxSamples).
+/// Reads WAV, FLAC, Ogg (Vorbis, Opus), AIFF and, where libsndfile is 1.1 or later, MP3; channels are
+/// averaged, other rates become kSampleRate. The input is untrusted. Throws Error kInvalidFile for a damaged
+/// file, or one without samples; kUnsupported that says how to convert what is none of these, or is too long
+/// (kMaxSamples).
 Sound read_sound(std::span<const std::byte> bytes);
 /// The same of a file of the disk. Throws also kNotFound and kIo.
 Sound read_sound_file(const std::filesystem::path& path);

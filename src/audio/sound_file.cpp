@@ -18,6 +18,7 @@ constexpr int kMaxChannels = 64;
 constexpr int kLowestRate = 1000, kHighestRate = 768000;
 constexpr std::size_t kBlockSamples = 1 << 16;  // Of all channels, read at a time.
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+constexpr int kMpeg = 0x230000;  // SF_FORMAT_MPEG, which libsndfile has from 1.1 on.
 
 [[noreturn]] void damaged(const std::string& why) {
   throw Error(ErrorCode::kInvalidFile, "the sound file cannot be read: it " + why);
@@ -61,7 +62,7 @@ SF_VIRTUAL_IO io_of_bytes() {
 bool is_read(int format) {
   const int form = format & SF_FORMAT_TYPEMASK;
   return form == SF_FORMAT_WAV || form == SF_FORMAT_WAVEX || form == SF_FORMAT_RF64 ||
-         form == SF_FORMAT_AIFF || form == SF_FORMAT_FLAC || form == SF_FORMAT_OGG || form == SF_FORMAT_MPEG;
+         form == SF_FORMAT_AIFF || form == SF_FORMAT_FLAC || form == SF_FORMAT_OGG || form == kMpeg;
 }
 
 using File = std::unique_ptr<SNDFILE, decltype(&sf_close)>;
@@ -126,8 +127,8 @@ Sound read_sound(std::span<const std::byte> bytes) {
   if (file == nullptr || !is_read(info.format))
     throw Error(
         ErrorCode::kUnsupported,
-        "this is no sound that can be read (WAV, FLAC, Ogg, MP3, AIFF); convert it: ffmpeg -i IN -ac 1 "
-        "-ar 16000 OUT.wav");
+        "this is no sound that can be read (WAV, FLAC, Ogg, AIFF, and MP3 with libsndfile 1.1 or later); "
+        "convert it: ffmpeg -i IN -ac 1 -ar 16000 OUT.wav");
   if (info.channels < 1 || info.channels > kMaxChannels || info.samplerate < kLowestRate ||
       info.samplerate > kHighestRate)
     throw Error(ErrorCode::kUnsupported, "the sound has " + std::to_string(info.channels) + " channels and " +
