@@ -26,7 +26,9 @@
 /// it sets what that one has not. All other structs stay as they are.
 ///
 /// Threads. A handle is used by one thread at a time, where nothing else is said: a second one gets an error
-/// where both compute. Different handles may be used at the same time, also where they share a model.
+/// where both compute. Different handles may be used at the same time, also where they share a model. The
+/// child of a fork has none of its parent's threads: it uses models that were loaded for the CPU, and what it
+/// makes of them itself; contexts and what is over them it neither uses nor frees.
 ///
 /// No exception leaves the library, and none may leave a callback.
 #ifndef WEFT_H

@@ -35,8 +35,8 @@ WEFT_API weft_status weft_image_read(const void* bytes, size_t n_bytes, weft_ima
                                      weft_error** error);
 /// The same of a file of the disk.
 WEFT_API weft_status weft_image_read_file(const char* path, weft_image* image, weft_error** error);
-/// Reads WAV, FLAC, Ogg (Vorbis, Opus), MP3 or AIFF that lies in memory, as one channel of WEFT_SAMPLE_RATE.
-/// The caller frees sound->samples.
+/// Reads WAV, FLAC, Ogg (Vorbis, Opus), AIFF or, where libsndfile is 1.1 or later, MP3 that lies in memory,
+/// as one channel of WEFT_SAMPLE_RATE. The caller frees sound->samples.
 WEFT_API weft_status weft_sound_read(const void* bytes, size_t n_bytes, weft_sound* sound,
                                      weft_error** error);
 /// The same of a file of the disk.
@@ -85,7 +85,8 @@ typedef struct weft_audio_info {
   double part_seconds;  ///< Of sound that become one part.
 } weft_audio_info;
 
-/// Asked before each part that is computed, by the thread that encodes. Returning false: WEFT_CANCELLED.
+/// Asked before each part that is computed, by the thread that encodes, for which the encoder is busy:
+/// another picture or sound of the same one would wait for ever. Returning false: WEFT_CANCELLED.
 typedef bool (*weft_encode_callback)(void* user_data);
 
 /// Fills in the defaults.

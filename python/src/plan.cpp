@@ -189,8 +189,7 @@ void bind_plan(nb::module_& m) {
   nb::class_<PyPlan>(m, "Plan")
       .def_static("make", &make_plan, nb::arg("graph"), nb::arg("devices"), nb::arg("pins"),
                   nb::arg("n_threads"), nb::arg("allow"))
-      .def("set_weight", &PyPlan::set_weight, nb::arg("name"), nb::arg("array").noconvert(),
-           WithoutLock())
+      .def("set_weight", &PyPlan::set_weight, nb::arg("name"), nb::arg("array").noconvert(), WithoutLock())
       .def("set_weights", &PyPlan::set_weights, nb::arg("path"), WithoutLock())
       .def(
           "set_graph",

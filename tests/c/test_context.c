@@ -1,5 +1,8 @@
 /* Batches, contexts, samplers, and the writing of one text. */
+#define _POSIX_C_SOURCE 200809L /* fork */
 #include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -487,6 +490,45 @@ static void generation(const weft_model* model) {
   weft_context_free(context);
 }
 
+/* The child of a fork makes its own context of a model that the parent uses. */
+static weft_token first_token(const weft_model* model) {
+  weft_context* const context = make_context(model, 64, 1);
+  weft_model_info info = {.struct_size = sizeof info};
+  OK(weft_model_get_info(model, &info, &error));
+  weft_sampler_params greedy;
+  weft_sampler_params_init(&greedy, sizeof greedy);
+  greedy.temperature = 0.0f;
+  weft_sampler* sampler = NULL;
+  MADE(sampler, weft_sampler_create(info.n_vocab, &greedy, &error));
+  weft_generate_params how;
+  weft_generate_params_init(&how, sizeof how);
+  how.n_predict = 1;
+  how.ignore_end = true;
+  weft_token* tokens = NULL;
+  size_t n = 0;
+  OK(weft_generate(context, sampler, prompt, kPrompt, 0, &how, NULL, &tokens, &n, NULL, &error));
+  NEED(n == 1);
+  const weft_token token = tokens[0];
+  weft_free(tokens);
+  weft_sampler_free(sampler);
+  weft_context_free(context);
+  return token;
+}
+static void forks(const weft_model* model) {
+  const weft_token expected = first_token(model);
+  weft_context* const own = make_context(model, 64, 1); /* The parent's, which the child leaves alone. */
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60); /* What waits for threads that are not there ends, too. */
+    exit(first_token(model) == expected ? 3 : 4);
+  }
+  int status = 0;
+  NEED(child > 0 && waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+  CHECK(first_token(model) == expected);
+  weft_context_free(own);
+}
+
 int main(int argc, char** argv) {
   NEED(argc == 3);
   weft_model* const model = load_model(argv[1], "golden/llama/model.gguf");
@@ -496,6 +538,7 @@ int main(int argc, char** argv) {
   contexts(model);
   samplers();
   generation(model);
+  forks(model);
   weft_context* const context = make_context(model, 64, 1);
   weft_model_free(model); /* The context goes on. */
   CHECK(next_pos(context, 0) == 0);
