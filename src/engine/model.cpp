@@ -59,6 +59,14 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, bool vector
                              static_cast<std::size_t>(use.n_rows) * row);
 }
 
+/// Of the model's file.
+std::size_t bytes_to_read(const model::WeightUse& use, const ValueInfo& value) {
+  if (use.tensor == nullptr) return 0;
+  if (!use.of_each) return source_bytes(use, value.shape.rank() == 1).size();
+  const std::size_t row = row_bytes(use.tensor->dtype, use.tensor->shape.back());
+  return row * static_cast<std::size_t>(use.tensor->shape[0] * use.n_rows);
+}
+
 /// What the CPU may keep of its packed weights, where that is asked for. With several devices each start may
 /// place other weights here.
 KeptWeights kept_weights(const engine::ModelImpl& impl, const ModelParams& params,
@@ -88,23 +96,21 @@ std::vector<std::byte> rows_of_each(const gguf::File& file, const model::WeightU
 
 /// A weight that lies in no file as it is.
 void load_made(engine::ModelImpl& impl, const ValueInfo& value, std::vector<std::byte> bytes,
-               std::span<const int> places, bool repack) {
+               std::span<const int> places) {
   bool in_place = false;
   for (const int place : places) {
     auto& weight = impl.weights[index(place)][value.name];
     weight = impl.devices.devices[index(place)]->create_weight(value.dtype, value.shape.dims({}),
                                                                {.bytes = bytes, .reader = {}, .name = {}});
     impl.weight_bytes += static_cast<std::int64_t>(weight->bytes());
-    in_place = in_place || !repack || place != impl.devices.host;
+    in_place = in_place || weight->reads_source();
   }
   if (in_place) impl.made_weights.push_back(std::move(bytes));
 }
 
 void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const ModelParams& params) {
   std::size_t total = 0;
-  for (const model::WeightUse& use : graph.weights)
-    if (use.tensor != nullptr && !use.of_each)
-      total += source_bytes(use, graph.graph.value(use.value).shape.rank() == 1).size();
+  for (const model::WeightUse& use : graph.weights) total += bytes_to_read(use, graph.graph.value(use.value));
   impl.weights.resize(impl.devices.devices.size());
   std::size_t done = 0;
   const auto read = [&impl](std::span<const std::byte> part, std::span<std::byte> to) {
@@ -119,19 +125,19 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
     const std::vector<int>& own = readers[index(use.value)];
     const std::vector<int>& places = own.empty() ? all : own;
     if (use.tensor == nullptr || use.of_each) {
-      load_made(impl, value, use.make ? use.make() : rows_of_each(impl.file, use), places, params.repack);
-      continue;
+      load_made(impl, value, use.make ? use.make() : rows_of_each(impl.file, use), places);
+    } else {
+      const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
+      const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;
+      for (const int place : places) {
+        const auto device = static_cast<std::size_t>(place);
+        auto& weight = impl.weights[device][value.name];
+        weight = impl.devices.devices[device]->create_weight(dtype, value.shape.dims({}),
+                                                             {bytes, read, value.name});
+        impl.weight_bytes += static_cast<std::int64_t>(weight->bytes());
+      }
     }
-    const std::span<const std::byte> bytes = source_bytes(use, value.shape.rank() == 1);
-    const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;
-    for (const int place : places) {
-      const auto device = static_cast<std::size_t>(place);
-      auto& weight = impl.weights[device][value.name];
-      weight =
-          impl.devices.devices[device]->create_weight(dtype, value.shape.dims({}), {bytes, read, value.name});
-      impl.weight_bytes += static_cast<std::int64_t>(weight->bytes());
-    }
-    done += bytes.size();
+    done += bytes_to_read(use, value);
     if (params.progress && !params.progress(static_cast<float>(done) / static_cast<float>(total)))
       throw Error(ErrorCode::kCancelled, "loading was cancelled");
   }

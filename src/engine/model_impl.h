@@ -33,7 +33,7 @@ struct PlacedWeights {
   exec::DeviceSet devices;
   std::vector<double> row_shares;  // Of the devices, in matrices that are cut by rows.
   std::vector<int> device_of;      // By node of the graph, which has the same nodes whatever its bounds.
-  /// Of weights that are made of other files, where a device may use them in place.
+  /// Of weights that lie in no file as they are, where a tensor reads them (DeviceTensor::reads_source).
   std::vector<std::vector<std::byte>> made_weights;
   // By device, and by the name of the graph's value.
   std::vector<std::map<std::string, std::unique_ptr<DeviceTensor>>> weights;

@@ -136,6 +136,35 @@ TEST(Shard, EachDeviceHasTheCachesOfItsHeadsAndItsRowsOfMatrices) {
   }
 }
 
+/// The leader of several processes would hold what the others have.
+TEST(Shard, ExpertsRowsAreKeptForThoseAloneThatReadThemWhereTheyLie) {
+  ModelParams params;
+  params.placement = together(2);
+  EXPECT_TRUE(Model::load(path_of("mixtral"), params)->impl().made_weights.empty());
+  params.repack = false;
+  const auto in_place = Model::load(path_of("mixtral"), params);
+  EXPECT_FALSE(in_place->impl().made_weights.empty());
+  const std::vector<Token> tokens = tokens_of("mixtral");
+  EXPECT_TRUE(logits_of(in_place, tokens) == logits_of(load(path_of("mixtral"), {}), tokens));
+}
+
+TEST(Shard, EachPartOfAMatrixIsProgress) {
+  ModelParams params;
+  params.placement = together(2);
+  std::vector<float> told;
+  params.progress = [&](float progress) {
+    told.push_back(progress);
+    return true;
+  };
+  const auto model = Model::load(path_of("mixtral"), params);
+  std::set<std::string> names;
+  for (const auto& weights : model->impl().weights)
+    for (const auto& [name, weight] : weights) names.insert(name);
+  EXPECT_EQ(told.size(), names.size());
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), 1.0f);
+}
+
 TEST(Shard, ATokenSendsPiecesOfRowsAndNoMore) {
   ModelParams params;
   params.placement = together(2);

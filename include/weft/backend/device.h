@@ -45,6 +45,8 @@ class DeviceTensor {
   virtual std::size_t bytes() const = 0;  ///< In the device's memory.
   /// Inputs and outputs only: memory that the host writes before a step or reads after it. Empty otherwise.
   virtual std::span<std::byte> host() { return {}; }
+  /// Of weights: whether it reads WeightSource::bytes where they lie. Of one that does not, they may go.
+  virtual bool reads_source() const { return true; }
 };
 
 /// External tensors of a graph, by ValueId; null for results that stay inside. They are tensors of the device
@@ -113,7 +115,7 @@ class DevicePlan {
 
 /// Canonical rows of a weight.
 struct WeightSource {
-  std::span<const std::byte> bytes;  ///< Valid as long as the tensor, for devices that use them in place.
+  std::span<const std::byte> bytes;  ///< Valid as long as a tensor that reads them (reads_source).
   /// Copies a part of the bytes, from any thread; null: they lie in memory. Throws Error kIo where they lie
   /// in a file that lost them meanwhile, whose mapped bytes would end the process.
   std::function<void(std::span<const std::byte> part, std::span<std::byte> to)> reader = {};

@@ -55,12 +55,13 @@ class WeightMemory {
 /// The matrices of a weight, packed or canonical.
 class MatrixTensor final : public DeviceTensor {
  public:
-  /// All matrices, one after another, in memory that `owner` keeps; null: which outlives the tensor.
+  /// All matrices, one after another, in memory that `owner` keeps; null: in that of the source.
   MatrixTensor(const MatrixShape& shape, std::span<const std::byte> bytes, MatrixForm form,
                std::shared_ptr<const void> owner);
 
   DType dtype() const override { return dtype_; }
   std::size_t bytes() const override { return bytes_.size(); }
+  bool reads_source() const override { return owner_ == nullptr; }
   std::span<const PackedMatrix> matrices() const { return matrices_; }
 
  private:
@@ -78,6 +79,7 @@ class PlainTensor : public DeviceTensor {
   DType dtype() const override { return dtype_; }
   std::size_t bytes() const override { return memory_.size(); }
   std::span<std::byte> host() override { return host_visible_ ? memory_.bytes() : std::span<std::byte>{}; }
+  bool reads_source() const override { return false; }
   std::byte* data() const { return memory_.data(); }
 
  private:

@@ -43,6 +43,7 @@ class RemoteTensor final : public DeviceTensor {
   DType dtype() const override { return dtype_; }
   std::size_t bytes() const override { return bytes_; }
   std::span<std::byte> host() override { return here_; }
+  bool reads_source() const override { return false; }
   std::uint64_t id() const { return id_; }
 
   /// Writes those of the first `n` bytes that the follower does not have, as blocks that lie together. What a

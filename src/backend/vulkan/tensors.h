@@ -18,6 +18,7 @@ class Tensor final : public DeviceTensor {
     if (place_ != Place::kHost) return {};
     return {buffer_.mapped(), bytes_};
   }
+  bool reads_source() const override { return false; }
   std::size_t cell_bytes() const { return cell_bytes_; }  ///< Of states: of one cell or slot.
   Buffer& buffer() { return buffer_; }
   const Buffer& buffer() const { return buffer_; }
