@@ -147,7 +147,7 @@ class Model {
   /// Puts the weights anew onto the devices that there are now, where some that they were on are lost for
   /// good. What was made of the model (contexts, embedders) must be gone, and none be made until this
   /// returns; all else may go on, and the model says of itself what it said before. Throws like load(): then
-  /// there are no weights, and reload() may be tried again.
+  /// there are no weights, so contexts and embedders are refused, and reload() may be tried again.
   void reload(const ModelParams& params) const;
 
   const ModelInfo& info() const;

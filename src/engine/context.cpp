@@ -30,6 +30,7 @@ CacheType best_cache_type(const engine::ModelImpl& model) {
 
 std::shared_ptr<const Model> checked(std::shared_ptr<const Model> model) {
   if (model == nullptr) refuse("a context needs a model");
+  engine::check_has_weights(*model);
   if (model->info().encoder)
     throw Error(ErrorCode::kUnsupported,
                 "a model of the family " + model->info().architecture +

@@ -195,6 +195,12 @@ Pooling pooling_of(const model::HParams& hparams) {
 
 namespace engine {
 
+void check_has_weights(const Model& model) {
+  if (model.impl().devices.devices.empty())
+    throw Error(ErrorCode::kDevice,
+                "the model has no weights: it was to be loaded anew, and that failed; try it again");
+}
+
 model::Additions load_additions(const ModelParams& params, const gguf::File& file,
                                 const model::HParams& hparams) {
   model::Additions additions;

@@ -50,6 +50,9 @@ inline bool are_cpus(const ModelImpl& model) {
                      [](const auto& device) { return device->info().n_threads > 0; });
 }
 
+/// Throws Error kDevice where it has none, as the last reload() failed.
+void check_has_weights(const Model& model);
+
 /// What is to be added to the model of the file. Throws Error (model/additions.h).
 model::Additions load_additions(const ModelParams& params, const gguf::File& file,
                                 const model::HParams& hparams);

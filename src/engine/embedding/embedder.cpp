@@ -32,6 +32,7 @@ constexpr int kMaxTokens = 1 << 20;
 
 std::unique_ptr<Embedder::Impl> make(std::shared_ptr<const Model> model, const EmbedderParams& params) {
   if (model == nullptr) refuse("an embedder needs a model");
+  engine::check_has_weights(*model);
   if (params.n_tokens < 0 || params.n_tokens > kMaxTokens)
     refuse("n_tokens is " + std::to_string(params.n_tokens) + ", expected 0 to " +
            std::to_string(kMaxTokens));
