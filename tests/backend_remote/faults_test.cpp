@@ -2,15 +2,21 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "backend/host_tensor.h"
 #include "backend/remote/protocol.h"
 #include "backend/remote/wire.h"
 #include "backend_remote/remote_testing.h"
@@ -145,6 +151,82 @@ TEST(RemoteFaults, AFileThatIsThereIsNotSent) {
       device->create_weight(DType::kF32, shape, {.bytes = std::as_bytes(std::span(rows)), .name = "sent"});
   EXPECT_GE(remote.bytes_sent() - before - with_file, file.bytes().size());
   EXPECT_EQ(mapped->bytes(), sent->bytes());
+}
+
+/// A leader's end of a line whose answers are changed on the way, from the n-th message on.
+class ChangingLink final : public remote::Link {
+ public:
+  using Change = std::function<void(remote::Message&)>;
+  ChangingLink(std::unique_ptr<remote::Link> inner, std::shared_ptr<Change> change)
+      : inner_(std::move(inner)), change_(std::move(change)) {}
+  void send(remote::Message message) override { inner_->send(std::move(message)); }
+  std::optional<remote::Message> receive(remote::Deadline deadline) override {
+    auto message = inner_->receive(deadline);
+    if (message && *change_) (*change_)(*message);
+    return message;
+  }
+  void give_up() noexcept override { inner_->give_up(); }
+
+ private:
+  const std::unique_ptr<remote::Link> inner_;
+  const std::shared_ptr<Change> change_;
+};
+
+/// Whatever a follower answers: the leader goes on, or has an error to tell.
+TEST(RemoteFaults, AnswersThatMakeNoSenseAreErrors) {
+  Graph graph;
+  const Value x = graph.input("x", {4, 64});
+  graph.output("y", linear(x, graph.weight("w", {64, 64})));
+  const std::vector<float> rows(4 * 64, 0.5f), weight(64 * 64, 0.25f);
+  const auto there = std::make_shared<test::QueueLink::Way>(),
+             back = std::make_shared<test::QueueLink::Way>();
+  const std::jthread server([=] {
+    test::QueueLink link(back, there);
+    remote::serve(*test::registry_of_small_cpu(), link, {});
+  });
+  const auto change = std::make_shared<ChangingLink::Change>();
+  const remote::Follower follower(
+      "rank1", std::make_unique<ChangingLink>(std::make_unique<test::QueueLink>(there, back), change));
+  const auto use = [&] {
+    DeviceInfo info = follower.devices().front();
+    info.name = "rank1.cpu";
+    const auto device = follower.open(follower.devices().front(), {}, info);
+    for (const Node& node : graph.nodes()) (void)device->supports(graph, node);
+    const std::vector<std::int64_t> shape = {64, 64}, of_rows = {4, 64};
+    const auto w =
+        device->create_weight(DType::kF32, shape, {.bytes = std::as_bytes(std::span(weight)), .name = "w"});
+    std::vector<std::unique_ptr<DeviceTensor>> tensors;
+    Bindings bindings;
+    for (const ValueInfo& value : graph.values()) {
+      if (value.kind != ValueKind::kWeight) tensors.push_back(create_host_tensor(*device, value, of_rows));
+      bindings.push_back(value.kind == ValueKind::kWeight ? w.get() : tensors.back().get());
+    }
+    const auto plan = device->compile(graph, bindings, {});
+    plan->submit({}, bindings, {});
+    plan->wait();
+  };
+  use();
+  int n_errors = 0;
+  for (int n = 1; n < 10; ++n)
+    for (const std::size_t kept : {std::size_t{0}, std::size_t{1}, std::size_t{9}, std::size_t{40}}) {
+      // Not pings' answers: these are nobody's, and watched for in another thread.
+      auto count = std::make_shared<std::atomic<int>>(0);
+      *change = [=](remote::Message& message) {
+        const auto head = remote::Reader(message).get<remote::Head>();
+        if (head.request == 0 || ++*count != n) return;
+        message.resize(std::min(message.size(), sizeof(remote::Head) + kept));
+        for (std::size_t i = sizeof(remote::Head); i < message.size(); ++i)
+          message[i] = kept == 9 ? std::byte{0} : std::byte{1};
+      };
+      try {
+        use();
+      } catch (const Error&) {
+        ++n_errors;
+      }
+    }
+  EXPECT_GT(n_errors, 20);
+  *change = {};
+  use();
 }
 
 }  // namespace

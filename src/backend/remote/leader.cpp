@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -15,6 +17,7 @@
 #include "backend/remote/protocol.h"
 #include "backend/remote/wire.h"
 #include "base/hash.h"
+#include "weft/dtype.h"
 #include "weft/error.h"
 
 namespace weft::remote {
@@ -147,15 +150,16 @@ class RemotePlan final : public DevicePlan {
     if (head.tensors) request.put(ids);
     bound_.clear();  // Until the step is on its way, nobody knows what is bound there.
     written_.clear();
-    for (const ValueId input : inputs_) {
-      RemoteTensor& tensor = remote(bindings[index(input)]);
-      written_.push_back(&tensor);
-      tensor.put_changes(value_bytes(graph_.value(input), symbols), request);
-    }
     coming_.clear();
-    for (const ValueId output : graph_.outputs())
-      coming_.emplace_back(&remote(bindings[index(output)]), value_bytes(graph_.value(output), symbols));
+    // What is in a request that is not sent, the follower does not have.
     try {
+      for (const ValueId input : inputs_) {
+        RemoteTensor& tensor = remote(bindings[index(input)]);
+        written_.push_back(&tensor);
+        tensor.put_changes(value_bytes(graph_.value(input), symbols), request);
+      }
+      for (const ValueId output : graph_.outputs())
+        coming_.emplace_back(&remote(bindings[index(output)]), value_bytes(graph_.value(output), symbols));
       step_ = with_->ask(Kind::kStep, request);
     } catch (...) {
       forget();
@@ -232,7 +236,9 @@ class RemoteDevice final : public Device {
     const std::scoped_lock lock(mutex_);
     if (!(graph == asked_)) {
       const Message answer = with_->call(Kind::kSupports, Writer().put(id_).put(graph));
-      supported_ = Reader(answer).list<std::uint8_t>();
+      std::vector<std::uint8_t> supported = Reader(answer).list<std::uint8_t>();
+      if (supported.size() != graph.values().size()) Reader::refuse();
+      supported_ = std::move(supported);
       asked_ = graph;
     }
     return supported_[index(node.output)] != 0;
@@ -273,7 +279,13 @@ class RemoteDevice final : public Device {
   std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
                                                    std::span<const std::int64_t> shape) override {
     const std::uint64_t tensor = with_->new_id();
-    return create(Kind::kCreateHost, Writer().put(id_).put(tensor).put(dtype).put(shape), tensor, dtype);
+    const Message answer =
+        with_->call(Kind::kCreateHost, Writer().put(id_).put(tensor).put(dtype).put(shape));
+    const std::size_t bytes =
+        row_bytes(dtype, std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+    if (Reader(answer).get<std::uint64_t>() < bytes)
+      throw Error(ErrorCode::kDevice, info_.name + " gives no memory for what crosses");
+    return std::make_unique<RemoteTensor>(with_, tensor, dtype, bytes, true);
   }
   void read_cells(const DeviceTensor& state, CacheRole role, std::span<const std::int32_t> cells,
                   std::span<std::byte> rows) override {
@@ -329,8 +341,7 @@ class RemoteDevice final : public Device {
   }
   std::unique_ptr<DeviceTensor> create(Kind kind, const Writer& request, std::uint64_t id, DType dtype) {
     const Message answer = with_->call(kind, request);
-    return std::make_unique<RemoteTensor>(with_, id, dtype, Reader(answer).get<std::uint64_t>(),
-                                          kind == Kind::kCreateHost);
+    return std::make_unique<RemoteTensor>(with_, id, dtype, Reader(answer).get<std::uint64_t>(), false);
   }
   const std::shared_ptr<Conversation> with_;
   const std::uint64_t id_;

@@ -57,7 +57,7 @@ Writer& Writer::put(const Graph& graph) {
 }
 
 std::span<const std::byte> Reader::raw(std::uint64_t n) {
-  if (n > rest_.size()) ends_early();
+  if (n > rest_.size()) refuse();
   const auto bytes = rest_.first(n);
   rest_ = rest_.subspan(n);
   return bytes;
@@ -81,7 +81,7 @@ void Reader::take(Shape& shape) {
   shape = Shape(std::span<const Dim>(dims));
 }
 
-void Reader::take(ops::Custom& /*op*/) { ends_early(); }  // None is ever sent.
+void Reader::take(ops::Custom& /*op*/) { refuse(); }  // None is ever sent.
 
 Graph Reader::graph() {
   Graph graph;
@@ -102,7 +102,7 @@ Graph Reader::graph() {
       continue;
     }
     const auto place = get<std::uint64_t>();
-    if (place >= std::variant_size_v<Op>) ends_early();
+    if (place >= std::variant_size_v<Op>) refuse();
     Op op = default_op(place, std::make_index_sequence<std::variant_size_v<Op>>());
     std::visit([&](auto& as) { take(as); }, op);
     const auto inputs = list<ValueId>();
@@ -112,6 +112,6 @@ Graph Reader::graph() {
   return graph;
 }
 
-void Reader::ends_early() { throw Error(ErrorCode::kDevice, "a message of another process makes no sense"); }
+void Reader::refuse() { throw Error(ErrorCode::kDevice, "a message of another process makes no sense"); }
 
 }  // namespace weft::remote

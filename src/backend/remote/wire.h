@@ -86,6 +86,8 @@ class Reader {
   Graph graph();
   std::span<const std::byte> raw(std::uint64_t n);
   std::span<const std::byte> rest() const { return rest_; }
+  /// Of a message that makes no sense.
+  [[noreturn]] static void refuse();
 
  private:
   template <typename T>
@@ -100,7 +102,7 @@ class Reader {
   void take(std::vector<T>& values) {
     const auto n = get<std::uint64_t>();
     if constexpr (std::is_trivially_copyable_v<T>) {
-      if (n > rest_.size() / sizeof(T)) ends_early();
+      if (n > rest_.size() / sizeof(T)) refuse();
       values.resize(n);
       const auto bytes = raw(n * sizeof(T));
       if (n > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -116,7 +118,6 @@ class Reader {
   void take(Dim& dim);
   void take(Shape& shape);
   void take(ops::Custom& op);
-  [[noreturn]] static void ends_early();
 
   std::span<const std::byte> rest_;
 };
