@@ -229,5 +229,61 @@ TEST(RemoteFaults, AnswersThatMakeNoSenseAreErrors) {
   use();
 }
 
+/// A follower whose other thread hears something while the worker answers: that is carried out before anybody
+/// listens again.
+class HeardBeside final : public remote::Link {
+ public:
+  void send(remote::Message /*answer*/) override {
+    std::unique_lock lock(mutex_);
+    if (++n_sent_ > 1) return;
+    news_.wait(lock, [&] { return others_listen_; });
+    has_answered_ = true;
+    news_.notify_all();
+  }
+  std::optional<remote::Message> receive(remote::Deadline deadline) override {
+    std::unique_lock lock(mutex_);
+    const bool is_worker = deadline > std::chrono::steady_clock::now();
+    if (n_asked_ == 0) return is_worker ? ask() : std::nullopt;
+    if (n_asked_ == 1) {
+      others_listen_ = true;
+      news_.notify_all();
+      news_.wait(lock, [&] { return has_answered_; });
+      lock.unlock();
+      std::this_thread::sleep_for(50ms);  // The worker is behind this thread now.
+      lock.lock();
+      return ask();
+    }
+    if (n_sent_ < 2) {
+      listened_instead = listened_instead || is_worker;
+      return std::nullopt;
+    }
+    remote::Writer end;
+    end.put(remote::Head{.kind = remote::Kind::kEnd});
+    return std::move(end).take();
+  }
+  void give_up() noexcept override {}
+
+  bool listened_instead = false;
+
+ private:
+  /// After a device that is not there.
+  std::optional<remote::Message> ask() {
+    ++n_asked_;
+    remote::Writer request;
+    request.put(remote::Head{.kind = remote::Kind::kSettle, .request = 1}).put(std::uint64_t{1});
+    return std::move(request).take();
+  }
+  std::mutex mutex_;
+  std::condition_variable news_;
+  int n_asked_ = 0, n_sent_ = 0;
+  bool others_listen_ = false, has_answered_ = false;
+};
+
+TEST(RemoteFaults, WhatAFollowerHasHeardIsNotListenedFor) {
+  HeardBeside link;
+  remote::serve(*test::registry_of_small_cpu(), link, {});
+  EXPECT_FALSE(link.listened_instead);
+}
+
 }  // namespace
 }  // namespace weft

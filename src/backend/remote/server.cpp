@@ -122,8 +122,14 @@ class Server {
         }
       }
       const std::scoped_lock reading(reading_);
+      // Who listened before may have heard something meanwhile.
+      if (has_news()) continue;
       listen(kSlice);
     }
+  }
+  bool has_news() {
+    const std::scoped_lock lock(mutex_);
+    return ended_ || !queue_.empty();
   }
 
   void end() {
