@@ -225,8 +225,8 @@ TEST_P(BatcherOverlap, StreamsInTwoGroupsHaveTheSameTexts) {
   EXPECT_EQ(ahead.cells_used() > 0, alone.cells_used() > 0);
 }
 
-/// Clients leave, pause and come, steps are cancelled and devices fail: whoever ends well has the text that it
-/// has alone.
+/// Clients leave, pause and come, steps are cancelled and devices fail: whoever ends well has the text that
+/// it has alone.
 TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
   const auto plain = Model::load(test::golden_dir() / GetParam() / "model.gguf");
   const auto model = overlapping(GetParam());
@@ -246,7 +246,8 @@ TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
     std::map<std::size_t, int> paused;
     for (int step = 0;; ++step) {
       ASSERT_LT(step, 5000);
-      while (ids.size() < 40 && one_in(2)) ids.push_back(batcher.submit(served.prompts[ids.size()], served.params(ids.size())));
+      while (ids.size() < 40 && one_in(2))
+        ids.push_back(batcher.submit(served.prompts[ids.size()], served.params(ids.size())));
       const std::size_t one = ids.empty() ? 0 : random() % ids.size();
       if (!ids.empty() && one_in(12) && !served.ends.contains(one)) {
         batcher.cancel(ids[one]);
@@ -280,6 +281,39 @@ TEST_P(BatcherOverlap, NobodysTextDependsOnWhatHappensToOthersInFlight) {
       EXPECT_TRUE(std::equal(text.begin(), text.end(), expected.texts[i].begin()));
     }
     EXPECT_LT(gone.size(), 35u);
+  }
+}
+
+/// One that pauses while its batch is on its way has its deadline like others.
+TEST(OverlappingBatches, WhoPausesInFlightIsLateAllTheSame) {
+  const auto model = overlapping("llama");
+  const test::Conduct& conduct = conduct_of(*model, 0);
+  for (const int n_more : {0, 1}) {  // It is in flight in one of the two.
+    Context context(model, kManyStreams);
+    Batcher batcher(context, {.max_pause_ms = 1e9});
+    std::vector<RequestId> ids;
+    std::vector<StopReason> ends;
+    for (Token i = 0; i < 10; ++i) {
+      RequestParams request = {.n_predict = 1000, .ignore_end = true, .timeout_ms = i == 0 ? 300.0 : 0.0};
+      request.on_output = [&](const Output& output) {
+        if (output.done) ends.push_back(output.stop);
+        return true;
+      };
+      ids.push_back(batcher.submit(std::vector<Token>{1, i}, request));
+    }
+    const int n_bound = conduct.n_bound_anew;
+    while (batcher.step() && conduct.n_bound_anew < n_bound + 4 + n_more) {  // Until groups go by turns.
+    }
+    for (const RequestId id : ids) batcher.pause(id, 0);
+    while (const auto deadline = batcher.next_deadline()) {
+      std::this_thread::sleep_until(*deadline);
+      const std::size_t n_before = ends.size();
+      while (batcher.step()) {
+      }
+      ASSERT_GT(ends.size(), n_before);
+    }
+    EXPECT_EQ(ends, std::vector<StopReason>{StopReason::kTimeout});
+    EXPECT_TRUE(batcher.consistent());
   }
 }
 

@@ -266,8 +266,10 @@ void Batcher::Impl::count_end(const Stream& stream) {
 // --- The loop
 
 bool Batcher::Impl::can_go_on() const {
-  return !outbox.empty() || (!suspended && (std::any_of(running.begin(), running.end(), engine::goes_on) ||
-                                            admission.any_of(engine::goes_on)));
+  // What is in flight lands, though all should pause meanwhile: until then they cannot be late.
+  return !outbox.empty() ||
+         (!suspended && (flight.any || std::any_of(running.begin(), running.end(), engine::goes_on) ||
+                         admission.any_of(engine::goes_on)));
 }
 
 bool Batcher::Impl::step() {
