@@ -278,7 +278,7 @@ TEST(Service, RequestsGoOnInAnotherContext) {
 
 TEST(Service, AContextCanBeMadeAnewAtAnyTime) {
   const auto plain = golden("llama");
-  Losing losing("llama", 0);
+  Losing losing("llama", 0, {.n_unread = 64});  // Nobody reads, so nobody is done meanwhile.
   Ask ask{{1, 2, 3}, {.n_predict = 240, .ignore_end = true}};
   ask.params.sampler.seed = 7;
   const Result reference = alone(plain, ask);
