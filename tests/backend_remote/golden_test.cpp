@@ -40,9 +40,9 @@ TEST_P(RemoteGolden, SpreadOverProcessesItHasTheSameBits) {
       for (const std::size_t piece : {std::size_t{7}, tokens.size()}) {
         spread.clear();
         const std::vector<float> logits = test::all_logits(spread, tokens, piece);
-        EXPECT_TRUE(logits == expected) << "they differ by " << test::nmse(logits, expected) << " over "
-                                        << n_remotes << " more, " << piece << " tokens at once"
-                                        << (in_shards ? ", in shards" : "");
+        EXPECT_TRUE(logits == expected)
+            << "they differ by " << test::nmse(logits, expected) << " over " << n_remotes << " more, "
+            << piece << " tokens at once" << (in_shards ? ", in shards" : "");
       }
       EXPECT_EQ(spread.plan_stats().compiled, 1);
     }
@@ -50,6 +50,26 @@ TEST_P(RemoteGolden, SpreadOverProcessesItHasTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, RemoteGolden, testing::ValuesIn(test::kFamilies), test::name_of_family);
+
+/// So that they overlap; what looks ahead stays together, and few rows cost as much as one step of them.
+TEST(RemoteSteps, ALongPromptGoesInSeveral) {
+  const test::RemoteCpus remotes(1);
+  Context context(load_spread(test::golden_dir() / "llama" / "model.gguf", remotes, 1, false),
+                  {.n_ctx = 1024, .n_ubatch = 512});
+  const auto n_steps = [&](int n_tokens, bool looks_ahead) {
+    context.clear();
+    Batch batch;
+    for (int i = 0; i < n_tokens; ++i) batch.add(i % 200, 0, i + 1 == n_tokens);
+    if (looks_ahead) batch.see_to(0, 1);
+    const std::int64_t before = context.plan_stats().steps;
+    EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
+    return context.plan_stats().steps - before;
+  };
+  EXPECT_EQ(n_steps(127, false), 1);
+  EXPECT_EQ(n_steps(128, false), 2);
+  EXPECT_EQ(n_steps(1000, false), 8);
+  EXPECT_EQ(n_steps(128, true), 1);
+}
 
 }  // namespace
 }  // namespace weft
