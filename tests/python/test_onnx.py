@@ -685,6 +685,16 @@ def test_constants_are_worked_out_to_so_much():
     for nodes in (*filled, counted):
         model = model_of([*nodes, node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])], [x], [y], sized)
         refused_with("MOST_MADE", 1 << 20, model, "more memory than")
+    # Neither more nor much less than it is.
+    more = [("rows", np.ones((256, 256), np.float32)), ("some", np.arange(256).reshape(-1, 1)), ("bits", np.ones((1, 1, 1, 1, 1 << 14), bool))]
+    places = [node("NonZero", ["bits"], ["i"]), node("Cast", ["i"], ["z"], to=TensorProto.FLOAT)]
+    for nodes, least, most in (([node("GatherND", ["rows", "some"], ["z"])], 1 << 18, 1 << 21), (places, 1 << 19, 1 << 22)):
+        model = model_of([*nodes, node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])], [x], [y], more)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(weft.onnx.build, "MADE_OF_BYTE", 0)
+            refused_with("MOST_MADE", least, model, "more memory than")
+            patch.setattr(weft.onnx.build, "MOST_MADE", most)
+            weft.onnx.load(model, devices=["cpu"])
     # Turns' results, one beside the other.
     truth = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
     body = helper.make_graph([node("Identity", ["many"], ["all"])], "body", [whole("i"), truth], [truth, floats("all", 1 << 12)])
@@ -692,13 +702,14 @@ def test_constants_are_worked_out_to_so_much():
     turns = model_of(nodes, [x], [y], [("n", np.array(200)), ("many", np.ones(1 << 12, np.float32))])
     refused_with("MOST_MADE", 1 << 20, turns, "more memory than")
     # What may be large or not, as numbers of attributes say in other ways, is computed in steps.
-    picture = model_of([node("Conv", ["c", "c"], ["z"], pads=[20] * 4), node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])],
-                       [x], [y], [("c", np.ones((1, 1, 4, 4), np.float32))])  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weft.onnx.build, "MOST_MADE", 1 << 20)
-        kept = weft.onnx.load(picture, devices=["cpu"])
-        assert "conv" in str(kept) and kept.run({"x": [0, 1]})["y"].tolist() == [16, 17]
-    assert "conv" not in str(weft.onnx.load(picture, devices=["cpu"]))
+    weights = [("c", np.ones((1, 1, 4, 4), np.float32)), ("row", np.ones(1 << 10, np.float32))]
+    for made, most in (node("Conv", ["c", "c"], ["z"], pads=[20] * 4), 16), (node("Einsum", ["row", "row"], ["z"], equation="i,j->ij"), 1):
+        model = model_of([made, node("ReduceMax", ["z"], ["m"], keepdims=0), node("Add", ["x", "m"], ["y"])], [x], [y], weights)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(weft.onnx.build, "MOST_MADE", 1 << 20)
+            kept = weft.onnx.load(model, devices=["cpu"])
+            assert "reduce" in str(kept) and kept.run({"x": [0, 1]})["y"].tolist() == [most, most + 1]
+        assert "reduce" not in str(weft.onnx.load(model, devices=["cpu"]))
     # The more weights there are, the more may become of them.
     nodes = [node("DequantizeLinear", ["q", "s"], ["w"]), node("Gemm", ["x", "w"], ["y"])]
     packed = [("q", np.ones((64, 64), np.int8)), ("s", np.array(0.5, np.float32))]

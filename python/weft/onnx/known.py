@@ -131,6 +131,7 @@ OF_SIZES: Mapping[str, Callable[..., Any]] = {
 
 
 MOST_SIZES = 4096
+LARGEST_ELEMENT = 8  # Bytes. An op may make larger ones than it is given.
 # Those that only look at an array otherwise need no copy of it.
 VIEWS = {"Identity", "Squeeze", "Unsqueeze"}
 
@@ -144,6 +145,11 @@ def _broadcast(*all: Sequence[int]) -> int:
     """Elements of what is made of values of these shapes, each with each."""
     turned = [[*shape][::-1] for shape in all]
     return product(max(sizes) for sizes in itertools.zip_longest(*turned, fillvalue=1))
+
+
+def _first(x: Array, indices: Array, n_batches: int) -> int:
+    """Elements of the axes of x that rows of indices go over."""
+    return int(product(x.shape[n_batches : n_batches + indices.shape[-1]]))
 
 
 def _padded(x: Array, pads: Any = None, value: Any = None, axes: Any = None, **given: Any) -> int:
@@ -166,14 +172,16 @@ def _resized(x: Array, *rest: Any, scales: Any = None, axes: Any = None, **_: An
 ELEMENTS: Mapping[str, Callable[..., int]] = {
     "BlackmanWindow": lambda n, **_: int(np.max(n)),
     "Concat": lambda *all, **_: sum(one.size for one in all),
+    "Einsum": lambda *all, **_: product(one.size for one in all),
     "ConstantOfShape": lambda shape, **_: product(shape.tolist()),
     "Expand": lambda x, shape: _broadcast(x.shape, shape.tolist()),
     "Gather": lambda x, indices, *, axis=0: x.size // max(x.shape[axis], 1) * indices.size,
-    "GatherND": lambda x, indices, **_: x.size * indices.size,
+    "GatherND": lambda x, indices, *, batch_dims=0: x.size // max(_first(x, indices, batch_dims), 1) * indices[..., :1].size,
     "Gemm": lambda a, b, *_, **__: a.size * b.size // max(min(a.shape), 1),
     "HammingWindow": lambda n, **_: int(np.max(n)),
     "HannWindow": lambda n, **_: int(np.max(n)),
     "MatMul": lambda a, b: a.size // max(a.shape[-1], 1) * (b.size // max(a.shape[-1], 1)),
+    "NonZero": lambda x: x.size * x.ndim,
     "OneHot": lambda indices, depth, values, **_: indices.size * int(np.max(depth)),
     "Pad": _padded,
     "Range": lambda begin, end, by: int(np.max((end - begin) / by)),
@@ -207,7 +215,7 @@ def bytes_made(node: onnx.NodeProto, inputs: Sequence[Any], given: Mapping[str, 
         n = ELEMENTS[node.op_type](*inputs, **given)
     else:
         n = _at_most(there, given) if node.op_type in BY_NUMBERS else _broadcast(*(one.shape for one in there))
-    return max(n, 0) * max((one.itemsize for one in there), default=0)
+    return max(n, 0) * LARGEST_ELEMENT
 
 
 def fold(node: onnx.NodeProto, inputs: Sequence[Any], opsets: Mapping[str, int]) -> tuple[Any, ...] | None:
