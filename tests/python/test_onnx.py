@@ -720,7 +720,8 @@ def test_constants_are_worked_out_to_so_much():
 
 def test_shapes_have_few_sizes():
     doubled = [helper.make_node("Concat", [f"s{i}", f"s{i}"], [f"s{i + 1}"], axis=0) for i in range(40)]
-    made = model_of([helper.make_node("Shape", ["x"], ["s0"]), *doubled, helper.make_node("Identity", ["s40"], ["y"])], [floats("x", "n")], [whole("y", "m")])
+    nodes = [helper.make_node("Shape", ["x"], ["s0"]), *doubled, helper.make_node("Identity", ["s40"], ["y"])]
+    made = model_of(nodes, [floats("x", "n")], [whole("y", "m")])
     with pytest.raises(weft.onnx.UnsupportedModelError, match="4096 sizes at once"):
         weft.onnx.load(made, devices=["cpu"])
 
